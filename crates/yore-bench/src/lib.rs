@@ -1,0 +1,1 @@
+//! Workloads that compare Yore with other file systems in one run.

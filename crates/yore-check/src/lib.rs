@@ -1,0 +1,1 @@
+//! The complete structural check of a Yore volume, independent of the file system code.

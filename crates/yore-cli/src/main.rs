@@ -1,0 +1,2 @@
+//! The `yore` command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Model file system, operation generator and crash-state enumeration for Yore.

@@ -1,0 +1,1 @@
+//! Serves a Yore volume through FUSE.

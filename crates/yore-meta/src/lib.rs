@@ -1,0 +1,1 @@
+//! Yore's metadata layer: cache, zones, operations, generations and the engines.
