@@ -1,1 +1,297 @@
 //! Block devices for Yore: files, memory, and a simulated device that records and replays crashes.
+//!
+//! A [`Device`] is a fixed number of 4096-byte blocks. Everything above this crate reaches its medium
+//! through that one trait, so that the same file system runs on a disk, on an image file, in memory, and on
+//! a device that lies, fails and loses power on demand.
+//!
+//! # The contract, in five rules
+//!
+//! 1. **Whole blocks.** Offsets and lengths are in bytes and multiples of [`BLOCK_SIZE`], each buffer of a
+//!    vectored call included. A caller that violates this has a bug, and the call panics with the numbers.
+//!    A range outside the device may come from a corrupt pointer on the medium, so it is an error
+//!    ([`DeviceError::OutOfRange`]) and never a panic. Empty ranges are allowed and do nothing.
+//! 2. **A write that returned is visible** to every later read, through every handle of the device, and
+//!    nothing more: it may be lost, or torn between its 512-byte sectors, until a flush.
+//! 3. **Flush is the only order.** Everything whose write *returned* before [`Device::flush`] was called is
+//!    durable when it returns `Ok`. Among writes without a flush between them there is no order at all,
+//!    neither inside a batch nor between calls.
+//! 4. **An error says nothing about the medium.** After a failed write its range holds old bytes, new bytes
+//!    or, at sector boundaries, both. After a failed flush nothing written since the last good one may be
+//!    believed durable, and a later successful flush does not change that.
+//! 5. **Concurrent calls** are allowed from any thread. Overlapping ones, at least one of which writes, end
+//!    with each block being one of the possible values, not a mixture; callers that care keep them apart.
+//!
+//! | device | for |
+//! |---|---|
+//! | [`FileDevice`] | image files and block devices of the host |
+//! | [`MemoryDevice`] | tests and scratch volumes; sparse, with cheap snapshots |
+
+#![warn(missing_docs)]
+
+mod buffer;
+mod error;
+mod file;
+mod memory;
+
+use std::fmt;
+use std::io::{IoSlice, IoSliceMut};
+use std::sync::Arc;
+
+pub use buffer::AlignedBuf;
+pub use error::{DeviceError, Holder, HostError, Operation};
+pub use file::{CreateOptions, Direct, FileDevice, OpenOptions};
+pub use memory::MemoryDevice;
+
+/// The size of a block in bytes, and the unit of every offset and length given to a [`Device`].
+pub const BLOCK_SIZE: usize = 4096;
+
+/// One read of a batch: fill `buf` from `offset`.
+#[derive(Debug)]
+pub struct ReadRequest<'a> {
+    /// Where to read, in bytes from the start of the device; a multiple of [`BLOCK_SIZE`].
+    pub offset: u64,
+    /// What to fill; its length is a multiple of [`BLOCK_SIZE`].
+    pub buf: &'a mut [u8],
+}
+
+/// One write of a batch: store `data` at `offset`.
+#[derive(Debug, Clone, Copy)]
+pub struct WriteRequest<'a> {
+    /// Where to write, in bytes from the start of the device; a multiple of [`BLOCK_SIZE`].
+    pub offset: u64,
+    /// What to store; its length is a multiple of [`BLOCK_SIZE`].
+    pub data: &'a [u8],
+}
+
+/// A fixed number of 4096-byte blocks that can be read, written and flushed. See the crate's documentation
+/// for the rules that every implementation keeps and every caller may rely on.
+pub trait Device: Send + Sync + fmt::Debug {
+    /// The size in bytes: whole blocks, constant as long as the device is open.
+    fn size(&self) -> u64;
+
+    /// Whether every write, flush of writes and discard is refused with [`DeviceError::ReadOnly`].
+    fn read_only(&self) -> bool;
+
+    /// What to call this device in a message to a person: its path, or `memory`.
+    fn describe(&self) -> String;
+
+    /// Fills `buf` from `offset`.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfRange`] if the range ends beyond the device; [`DeviceError::Io`] if the host
+    /// cannot read it, after which `buf` may be partly filled.
+    ///
+    /// # Panics
+    /// If `offset` or the length is not a multiple of [`BLOCK_SIZE`].
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError>;
+
+    /// Fills `bufs`, one after the other, from one contiguous range that starts at `offset`.
+    ///
+    /// # Errors
+    /// As [`Device::read_at`].
+    ///
+    /// # Panics
+    /// If `offset` or the length of any buffer is not a multiple of [`BLOCK_SIZE`].
+    fn read_vectored_at(
+        &self,
+        offset: u64,
+        bufs: &mut [IoSliceMut<'_>],
+    ) -> Result<(), DeviceError> {
+        let len = bufs.iter().map(|buf| checked_len(buf)).sum();
+        check_range(self, Operation::Read, offset, len)?;
+        let mut at = offset;
+        for buf in bufs {
+            self.read_at(at, buf)?;
+            at += buf.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Stores `buf` at `offset`. Visible to reads when it returns; durable only after a [`Device::flush`].
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfRange`] and [`DeviceError::ReadOnly`] change nothing. After
+    /// [`DeviceError::NoSpace`] or [`DeviceError::Io`] the range may hold old and new sectors.
+    ///
+    /// # Panics
+    /// If `offset` or the length is not a multiple of [`BLOCK_SIZE`].
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError>;
+
+    /// Stores `bufs`, one after the other, in one contiguous range that starts at `offset`.
+    ///
+    /// # Errors
+    /// As [`Device::write_at`].
+    ///
+    /// # Panics
+    /// If `offset` or the length of any buffer is not a multiple of [`BLOCK_SIZE`].
+    fn write_vectored_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<(), DeviceError> {
+        let len = bufs.iter().map(|buf| checked_len(buf)).sum();
+        check_writable(self, Operation::Write)?;
+        check_range(self, Operation::Write, offset, len)?;
+        let mut at = offset;
+        for buf in bufs {
+            self.write_at(at, buf)?;
+            at += buf.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Carries out all `reads`, in any order and possibly at once.
+    ///
+    /// # Errors
+    /// The first error found, as [`Device::read_at`]; the other requests may or may not have been filled.
+    ///
+    /// # Panics
+    /// If an offset or a length is not a multiple of [`BLOCK_SIZE`].
+    fn read_batch(&self, reads: &mut [ReadRequest<'_>]) -> Result<(), DeviceError> {
+        for read in reads.iter() {
+            check_range(self, Operation::Read, read.offset, checked_len(read.buf))?;
+        }
+        for read in reads {
+            self.read_at(read.offset, read.buf)?;
+        }
+        Ok(())
+    }
+
+    /// Carries out all `writes`, in any order and possibly at once.
+    ///
+    /// # Errors
+    /// The first error found, as [`Device::write_at`]. A request that is out of range is found before
+    /// anything is written; after any other error each of the requests may or may not have been stored.
+    ///
+    /// # Panics
+    /// If an offset or a length is not a multiple of [`BLOCK_SIZE`].
+    fn write_batch(&self, writes: &[WriteRequest<'_>]) -> Result<(), DeviceError> {
+        check_writable(self, Operation::Write)?;
+        for write in writes {
+            let len = checked_len(write.data);
+            check_range(self, Operation::Write, write.offset, len)?;
+        }
+        for write in writes {
+            self.write_at(write.offset, write.data)?;
+        }
+        Ok(())
+    }
+
+    /// Makes everything whose write returned before this call durable. On a read-only device there is
+    /// nothing to do, and it succeeds.
+    ///
+    /// # Errors
+    /// [`DeviceError::Io`] if the host cannot promise it: nothing written since the last successful flush
+    /// may then be believed durable, even if a later flush succeeds.
+    fn flush(&self) -> Result<(), DeviceError>;
+
+    /// Tells the device that the contents of a range no longer matter. This is advice: afterwards each block
+    /// reads as zeros or as what it held before, and may change from one to the other across a crash.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfRange`], [`DeviceError::ReadOnly`], and [`DeviceError::Io`] if the host failed.
+    /// A host that does not support discarding is not an error.
+    ///
+    /// # Panics
+    /// If `offset` or `len` is not a multiple of [`BLOCK_SIZE`].
+    fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError>;
+}
+
+/// The length of a buffer as the device counts it.
+///
+/// # Panics
+/// If it is not a whole number of blocks.
+fn checked_len(buf: &[u8]) -> u64 {
+    assert!(
+        buf.len().is_multiple_of(BLOCK_SIZE),
+        "a buffer of {} bytes is not a whole number of {BLOCK_SIZE}-byte blocks",
+        buf.len()
+    );
+    buf.len() as u64
+}
+
+/// Checks a range before anything is done to it.
+///
+/// # Panics
+/// If it does not consist of whole blocks: that is the caller's bug.
+fn check_range<D: Device + ?Sized>(
+    device: &D,
+    operation: Operation,
+    offset: u64,
+    len: u64,
+) -> Result<(), DeviceError> {
+    assert!(
+        offset.is_multiple_of(BLOCK_SIZE as u64) && len.is_multiple_of(BLOCK_SIZE as u64),
+        "{operation} of {len} bytes at {offset} does not consist of whole {BLOCK_SIZE}-byte blocks"
+    );
+    match offset.checked_add(len) {
+        Some(end) if end <= device.size() => Ok(()),
+        _ => Err(DeviceError::OutOfRange {
+            operation,
+            offset,
+            len,
+            device: device.describe(),
+            size: device.size(),
+        }),
+    }
+}
+
+/// Refuses what would change a read-only device.
+fn check_writable<D: Device + ?Sized>(device: &D, operation: Operation) -> Result<(), DeviceError> {
+    if device.read_only() {
+        return Err(DeviceError::ReadOnly {
+            operation,
+            device: device.describe(),
+        });
+    }
+    Ok(())
+}
+
+/// Passes every method on, defaults included, so that a pointer to a device is as good as the device.
+macro_rules! forward_device {
+    ($pointer:ty) => {
+        impl<T: Device + ?Sized> Device for $pointer {
+            fn size(&self) -> u64 {
+                (**self).size()
+            }
+            fn read_only(&self) -> bool {
+                (**self).read_only()
+            }
+            fn describe(&self) -> String {
+                (**self).describe()
+            }
+            fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
+                (**self).read_at(offset, buf)
+            }
+            fn read_vectored_at(
+                &self,
+                offset: u64,
+                bufs: &mut [IoSliceMut<'_>],
+            ) -> Result<(), DeviceError> {
+                (**self).read_vectored_at(offset, bufs)
+            }
+            fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
+                (**self).write_at(offset, buf)
+            }
+            fn write_vectored_at(
+                &self,
+                offset: u64,
+                bufs: &[IoSlice<'_>],
+            ) -> Result<(), DeviceError> {
+                (**self).write_vectored_at(offset, bufs)
+            }
+            fn read_batch(&self, reads: &mut [ReadRequest<'_>]) -> Result<(), DeviceError> {
+                (**self).read_batch(reads)
+            }
+            fn write_batch(&self, writes: &[WriteRequest<'_>]) -> Result<(), DeviceError> {
+                (**self).write_batch(writes)
+            }
+            fn flush(&self) -> Result<(), DeviceError> {
+                (**self).flush()
+            }
+            fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+                (**self).discard(offset, len)
+            }
+        }
+    };
+}
+
+forward_device!(Arc<T>);
+forward_device!(Box<T>);
+forward_device!(&T);

@@ -1,0 +1,262 @@
+//! What can go wrong with a device.
+//!
+//! Every error can be cloned and compared, because one failure is often reported to many waiters (everyone
+//! who shares a flush) and kept as the reason why a volume stopped accepting writes. The host's errors are
+//! therefore kept as numbers, not as `std::io::Error`. Classes: the caller's mistake (`OutOfRange`,
+//! `ReadOnly`, and everything from opening), no space (`NoSpace`), and the device itself (`Io`,
+//! `WrittenAfterError`).
+
+use std::fmt;
+use std::io;
+
+/// What was being done to a device when it failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Operation {
+    /// Opening or locking an existing device.
+    Open,
+    /// Creating an image file.
+    Create,
+    /// Reading.
+    Read,
+    /// Writing.
+    Write,
+    /// Making earlier writes durable.
+    Flush,
+    /// Telling the device that a range is no longer needed.
+    Discard,
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Operation::Open => "open",
+            Operation::Create => "create",
+            Operation::Read => "read",
+            Operation::Write => "write",
+            Operation::Flush => "flush",
+            Operation::Discard => "discard",
+        })
+    }
+}
+
+/// An error number of the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HostError {
+    /// The raw error number; 0 if the host gave none (a read that ended before the device did).
+    pub errno: i32,
+    /// The portable kind.
+    pub kind: io::ErrorKind,
+}
+
+impl HostError {
+    /// From a raw error number.
+    pub fn from_errno(errno: i32) -> Self {
+        HostError {
+            errno,
+            kind: io::Error::from_raw_os_error(errno).kind(),
+        }
+    }
+}
+
+impl From<&io::Error> for HostError {
+    fn from(error: &io::Error) -> Self {
+        HostError {
+            errno: error.raw_os_error().unwrap_or(0),
+            kind: error.kind(),
+        }
+    }
+}
+
+impl fmt::Display for HostError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.errno {
+            0 => write!(f, "{}", self.kind),
+            errno => write!(f, "{}", io::Error::from_raw_os_error(errno)),
+        }
+    }
+}
+
+impl std::error::Error for HostError {}
+
+/// A process that has a device open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// Its process id, as seen from this process.
+    pub pid: u32,
+    /// The name of its command; empty if it cannot be found.
+    pub command: String,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.command.as_str() {
+            "" => write!(f, "process {}", self.pid),
+            command => write!(f, "process {} ({command})", self.pid),
+        }
+    }
+}
+
+/// A holder in a sentence, also when it is not known.
+fn holder_name(holder: &Option<Holder>) -> String {
+    match holder {
+        Some(holder) => holder.to_string(),
+        None => "another process".to_string(),
+    }
+}
+
+/// What went wrong, with which device, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// The host failed to do what it was asked.
+    #[error("cannot {operation} {len} bytes at offset {offset} of {device}: {source}; check the host's log for errors of the disk below it")]
+    Io {
+        /// What was being done.
+        operation: Operation,
+        /// Where, in bytes.
+        offset: u64,
+        /// How much, in bytes; with `offset` 0 the whole device for a flush.
+        len: u64,
+        /// The device, for people.
+        device: String,
+        /// What the host said.
+        source: HostError,
+    },
+    /// The host has no room for a block of a sparse image (or the simulated device was told to be full).
+    #[error("no space left on the host to {operation} {len} bytes at offset {offset} of {device}; free some space there, then open the volume again")]
+    NoSpace {
+        /// What was being done.
+        operation: Operation,
+        /// Where, in bytes.
+        offset: u64,
+        /// How much, in bytes.
+        len: u64,
+        /// The device, for people.
+        device: String,
+    },
+    /// The range ends beyond the device. Nothing was done.
+    #[error("cannot {operation} {len} bytes at offset {offset} of {device}: it has only {size} bytes; the volume may be damaged or its image truncated: run the checker")]
+    OutOfRange {
+        /// What was asked for.
+        operation: Operation,
+        /// Where, in bytes.
+        offset: u64,
+        /// How much, in bytes.
+        len: u64,
+        /// The device, for people.
+        device: String,
+        /// Its size in bytes.
+        size: u64,
+    },
+    /// The device was opened for reading only. Nothing was done.
+    #[error("cannot {operation} {device}: it is open for reading only; open it for writing")]
+    ReadOnly {
+        /// What was asked for.
+        operation: Operation,
+        /// The device, for people.
+        device: String,
+    },
+    /// Somebody else has the device open in a way that excludes this one.
+    #[error("{device} is in use by {}; stop that first, or open it read-only when nobody writes to it", holder_name(.holder))]
+    Busy {
+        /// The device, for people.
+        device: String,
+        /// Who holds it, if that can be found out.
+        holder: Option<Holder>,
+    },
+    /// The block device is mounted, or belongs to a mounted file system of the host.
+    #[error("{device} is mounted on {mount_point}; unmount it first if it is the right device")]
+    Mounted {
+        /// The device, for people.
+        device: String,
+        /// Where it is mounted.
+        mount_point: String,
+    },
+    /// There is nothing of that name.
+    #[error("there is no file or device {device}; check the path, or create a volume there first")]
+    NotFound {
+        /// The path that was given.
+        device: String,
+    },
+    /// The host does not let this user open it.
+    #[error(
+        "no permission to {operation} {device}; check its owner and mode, or open it read-only"
+    )]
+    PermissionDenied {
+        /// What was asked for.
+        operation: Operation,
+        /// The path that was given.
+        device: String,
+    },
+    /// There is something of that name and the caller did not say that it may be replaced.
+    #[error("{device} exists already; choose another name, or ask for it to be overwritten")]
+    AlreadyExists {
+        /// The path that was given.
+        device: String,
+    },
+    /// Neither a regular file nor a block device.
+    #[error("{device} is a {found}; a volume needs a regular file or a block device")]
+    NotADevice {
+        /// The path that was given.
+        device: String,
+        /// What it is instead.
+        found: &'static str,
+    },
+    /// It has less room than asked for, or less than one block.
+    #[error("{device} has {size} bytes but at least {needed} are needed; use a larger one")]
+    TooSmall {
+        /// The device, for people.
+        device: String,
+        /// Its size in bytes.
+        size: u64,
+        /// The least size that would do, in bytes.
+        needed: u64,
+    },
+    /// Its smallest unit of writing is larger than a block, so a block could not be written alone.
+    #[error("{device} has sectors of {sector_size} bytes; at most {} are supported: use another device, or an image file on it", crate::BLOCK_SIZE)]
+    SectorTooLarge {
+        /// The device, for people.
+        device: String,
+        /// The size of its logical sectors in bytes.
+        sector_size: u64,
+    },
+    /// An earlier write or flush failed, so what is on the medium is not known and nothing is added to it.
+    #[error("cannot {operation} {device} after an earlier error ({first}); close the volume, mend the device, then open it again")]
+    WrittenAfterError {
+        /// What was asked for.
+        operation: Operation,
+        /// The device, for people.
+        device: String,
+        /// The error that came first.
+        first: Box<DeviceError>,
+    },
+}
+
+impl DeviceError {
+    /// The typed error for a failure of the host on a range of an open device.
+    pub(crate) fn from_host(
+        operation: Operation,
+        offset: u64,
+        len: u64,
+        device: &str,
+        source: HostError,
+    ) -> Self {
+        let device = device.to_string();
+        match source.kind {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => DeviceError::NoSpace {
+                operation,
+                offset,
+                len,
+                device,
+            },
+            _ => DeviceError::Io {
+                operation,
+                offset,
+                len,
+                device,
+                source,
+            },
+        }
+    }
+}
