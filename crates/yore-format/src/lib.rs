@@ -1,1 +1,55 @@
-//! Every byte of a Yore volume: structures, magics, checksums, verifiers; no I/O.
+//! Every byte of a Yore volume: structures, magics, checksums, verifiers, dumps. No I/O.
+//!
+//! `docs/FORMAT.md` is the prose for what stands here; a test compares its tables with these structs.
+//! All integers are little-endian with explicit widths; reserved bytes are written as zero and verified.
+//! Bytes from the medium never panic: every reader here returns a [`Corruption`] that names what was
+//! expected and what was found.
+
+mod bitmap;
+mod cells;
+mod error;
+mod header;
+mod ids;
+mod inode;
+pub mod layout;
+mod node;
+mod superblock;
+mod zone;
+
+pub use bitmap::{BitmapMut, BitmapRef, BITMAP_OFFSET, BITS_PER_GROUP};
+pub use cells::{
+    decode_symlink_chunk, DirEntry, ExtentValue, FileKind, XattrCell, XattrNamespace, DIRENT_FIXED_BYTES,
+    EXTENT_INLINE_BYTES, EXTENT_LEN_MAX, EXTENT_VALUE_BYTES, NAME_MAX, SYMLINK_CHUNK_BYTES, SYMLINK_MAX,
+    XATTR_CHUNK_BYTES, XATTR_VALUE_MAX,
+};
+pub use error::Corruption;
+pub use header::{seal, verify_checksum, verify_header, BlockHeader, BlockKind, Expect, HEADER_BYTES};
+pub use ids::{BlockNo, Generation, GroupNo, Incarnation, InodeNo, MetaAddr, Number, ZoneNo};
+pub use inode::{ContentKind, Inode, InodeFlags, Timestamp, INLINE_BYTES, INODES_PER_BLOCK, INODE_BYTES};
+pub use node::{NodeMut, NodeRef, NODE_HEADER_BYTES, NODE_PAYLOAD_BYTES};
+pub use superblock::{
+    decode_slots, Engine, Features, RootZone, SlotState, Superblock, VolumeState, FORMAT_MAJOR, FORMAT_MINOR,
+    ROOT_ZONES_MAX,
+};
+pub use zone::{ZoneHeader, ZoneTableEntry, ZoneTableMut, ZoneTableRef, NOT_INODES};
+
+/// Bytes in a block, the unit of all addresses and of all metadata.
+pub const BLOCK_SIZE: usize = 4096;
+
+/// One block's bytes.
+pub type Block = [u8; BLOCK_SIZE];
+
+/// A block of zeros.
+pub const ZERO_BLOCK: Block = [0; BLOCK_SIZE];
+
+/// crc32c (Castagnoli) of `bytes`, the checksum of every structure on the medium.
+pub fn checksum(bytes: &[u8]) -> u32 {
+    crc32c::crc32c(bytes)
+}
+
+/// crc32c of `block` with the four bytes at `at` taken as zero (the field that holds the checksum itself).
+pub fn checksum_except(block: &[u8], at: usize) -> u32 {
+    let crc = crc32c::crc32c(&block[..at]);
+    let crc = crc32c::crc32c_append(crc, &[0; 4]);
+    crc32c::crc32c_append(crc, &block[at + 4..])
+}

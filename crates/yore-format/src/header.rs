@@ -1,0 +1,282 @@
+//! The header that every metadata block starts with, which makes it self-identifying (rext3's back-pointers and
+//! more): a block read from the wrong place, of another volume, or not belonging to who asked is an error, not data.
+
+use crate::{
+    checksum_except, Block, BlockNo, Corruption, Generation, Incarnation, InodeNo, MetaAddr, Number,
+};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Bytes of the header.
+pub const HEADER_BYTES: usize = 64;
+const MAGIC: u32 = 0x4552_4f59; // "YORE"
+const CRC_OFFSET: usize = 48;
+
+/// What a metadata block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum BlockKind {
+    /// A zone's header.
+    ZoneHeader = 1,
+    /// Part of the zone table.
+    ZoneTable = 2,
+    /// A group's bitmap.
+    Bitmap = 3,
+    /// Sixteen inodes.
+    Inodes = 4,
+    /// A node of a directory's tree of entries.
+    Directory = 5,
+    /// A node of a file's tree of extents.
+    Extents = 6,
+    /// A node of an inode's tree of extended attributes.
+    Xattrs = 7,
+    /// A node of a long symbolic link's tree of chunks.
+    Symlink = 8,
+    /// A node of the volume's tree of orphans.
+    Orphans = 9,
+}
+
+impl BlockKind {
+    /// The kind with this number on the medium.
+    pub fn from_u8(kind: u8) -> Option<BlockKind> {
+        use BlockKind::*;
+        [ZoneHeader, ZoneTable, Bitmap, Inodes, Directory, Extents, Xattrs, Symlink, Orphans]
+            .into_iter()
+            .find(|k| *k as u8 == kind)
+    }
+
+    /// Whether blocks of this kind are nodes of B+trees.
+    pub fn is_tree(self) -> bool {
+        self as u8 >= BlockKind::Directory as u8
+    }
+
+    /// The name used in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            BlockKind::ZoneHeader => "zone header",
+            BlockKind::ZoneTable => "zone table block",
+            BlockKind::Bitmap => "bitmap",
+            BlockKind::Inodes => "inode block",
+            BlockKind::Directory => "directory node",
+            BlockKind::Extents => "extent node",
+            BlockKind::Xattrs => "xattr node",
+            BlockKind::Symlink => "symlink node",
+            BlockKind::Orphans => "orphan node",
+        }
+    }
+}
+
+/// The first 64 bytes of every metadata block.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct BlockHeader {
+    /// "YORE".
+    pub magic: U32,
+    /// A [`BlockKind`].
+    pub kind: u8,
+    /// Level in a tree, 0 for leaves and for everything that is not a tree node.
+    pub level: u8,
+    /// Zero.
+    pub reserved0: [u8; 2],
+    /// The block's own [`MetaAddr`]. A zone header has index 511.
+    pub addr: U64,
+    /// The inode that the block belongs to; 0 for the volume.
+    pub owner: U64,
+    /// The owner's incarnation; 0 where the owner is no inode, and in inode blocks.
+    pub owner_incarnation: U32,
+    /// The volume's identity: the first four bytes of its uuid.
+    pub volume: U32,
+    /// The number at which a tree node was born (VERSIONING V8); 0 elsewhere.
+    pub birth: U64,
+    /// The generation that wrote this copy.
+    pub generation: U64,
+    /// crc32c of the block with this field as zero.
+    pub crc: U32,
+    /// Zero.
+    pub reserved1: [u8; 12],
+}
+
+const _: () = assert!(size_of::<BlockHeader>() == HEADER_BYTES);
+const _: () = assert!(std::mem::offset_of!(BlockHeader, crc) == CRC_OFFSET);
+
+impl BlockHeader {
+    /// The header of `block`, unverified.
+    pub fn of(block: &Block) -> &BlockHeader {
+        // A prefix of an array of fixed size: cannot fail for any content.
+        BlockHeader::ref_from_prefix(&block[..]).map(|(h, _)| h).expect("a block is longer than its header")
+    }
+
+    /// The header of `block`, to change.
+    pub fn of_mut(block: &mut Block) -> &mut BlockHeader {
+        BlockHeader::mut_from_prefix(&mut block[..])
+            .map(|(h, _)| h)
+            .expect("a block is longer than its header")
+    }
+
+    /// Writes a new header over the start of `block`.
+    #[allow(clippy::too_many_arguments)]
+    pub fn init(
+        block: &mut Block,
+        kind: BlockKind,
+        level: u8,
+        addr: MetaAddr,
+        owner: InodeNo,
+        owner_incarnation: Incarnation,
+        volume: u32,
+        birth: Number,
+    ) {
+        *Self::of_mut(block) = BlockHeader {
+            magic: U32::new(MAGIC),
+            kind: kind as u8,
+            level,
+            reserved0: [0; 2],
+            addr: U64::new(addr.0),
+            owner: U64::new(owner.0),
+            owner_incarnation: U32::new(owner_incarnation.0),
+            volume: U32::new(volume),
+            birth: U64::new(birth.0),
+            generation: U64::new(0),
+            crc: U32::new(0),
+            reserved1: [0; 12],
+        };
+    }
+}
+
+/// What the reader of a block knows about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expect {
+    /// What it must be.
+    pub kind: BlockKind,
+    /// Whom it must belong to.
+    pub owner: InodeNo,
+    /// The owner's incarnation.
+    pub incarnation: Incarnation,
+    /// The level, where the reader knows it (a tree's root may have any).
+    pub level: Option<u8>,
+}
+
+impl Expect {
+    /// A block that belongs to the volume and has no level.
+    pub fn volume(kind: BlockKind) -> Expect {
+        Expect { kind, owner: InodeNo::NONE, incarnation: Incarnation(0), level: Some(0) }
+    }
+
+    /// Checks kind, owner and level of a block already known to be whole.
+    ///
+    /// # Errors
+    /// [`Corruption`] naming the field that differs.
+    pub fn check(&self, block: &Block) -> Result<(), Box<Corruption>> {
+        let h = BlockHeader::of(block);
+        let addr = MetaAddr(h.addr.get());
+        let fail = |field, expected: String, found: String| {
+            Err(Corruption::new(self.kind.name(), field, expected, found).at(addr).of(self.owner))
+        };
+        if h.kind != self.kind as u8 {
+            let found = BlockKind::from_u8(h.kind).map_or("unknown kind", BlockKind::name);
+            return fail("kind", self.kind.name().into(), format!("{found} ({})", h.kind));
+        }
+        if h.owner.get() != self.owner.0 {
+            return fail("owner", self.owner.to_string(), h.owner.to_string());
+        }
+        if h.owner_incarnation.get() != self.incarnation.0 {
+            return fail(
+                "incarnation of its owner",
+                self.incarnation.to_string(),
+                h.owner_incarnation.to_string(),
+            );
+        }
+        match self.level {
+            Some(level) if level != h.level => fail("level", level.to_string(), h.level.to_string()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Stamps the generation and the checksum into a copy about to be written. Everything else must be in place.
+pub fn seal(block: &mut Block, generation: Generation) -> u32 {
+    BlockHeader::of_mut(block).generation = U64::new(generation.0);
+    let crc = checksum_except(&block[..], CRC_OFFSET);
+    BlockHeader::of_mut(block).crc = U32::new(crc);
+    crc
+}
+
+/// Checks only the magic and the checksum.
+///
+/// # Errors
+/// [`Corruption`] with both checksums.
+pub fn verify_checksum(block: &Block) -> Result<(), Box<Corruption>> {
+    let h = BlockHeader::of(block);
+    if h.magic.get() != MAGIC {
+        return Err(Corruption::new(
+            "metadata block",
+            "magic",
+            format!("{MAGIC:#010x}"),
+            format!("{:#010x}", h.magic.get()),
+        ));
+    }
+    let crc = checksum_except(&block[..], CRC_OFFSET);
+    if crc != h.crc.get() {
+        let name = BlockKind::from_u8(h.kind).map_or("metadata block", BlockKind::name);
+        return Err(Corruption::new(
+            name,
+            "checksum",
+            format!("{:#010x} (stored)", h.crc.get()),
+            format!("{crc:#010x} (computed)"),
+        ));
+    }
+    Ok(())
+}
+
+/// The verifier that runs after every read: magic, checksum, volume, address, reserved bytes, then the structure's
+/// own verifier for its kind. `block_no` is where the bytes came from, for the message.
+///
+/// # Errors
+/// [`Corruption`] with address and block filled in.
+pub fn verify_header(
+    block: &Block,
+    addr: MetaAddr,
+    volume: u32,
+    block_no: BlockNo,
+) -> Result<(), Box<Corruption>> {
+    let h = BlockHeader::of(block);
+    let check = || {
+        verify_checksum(block)?;
+        let Some(kind) = BlockKind::from_u8(h.kind) else {
+            return Err(Corruption::new("metadata block", "kind", "a known kind", h.kind));
+        };
+        if h.volume.get() != volume {
+            let (e, f) = (format!("{volume:#010x}"), format!("{:#010x}", h.volume.get()));
+            return Err(Corruption::new(kind.name(), "volume", e, f));
+        }
+        if h.addr.get() != addr.0 {
+            return Err(Corruption::new(kind.name(), "own address", addr, MetaAddr(h.addr.get())));
+        }
+        if h.reserved0 != [0; 2] || h.reserved1 != [0; 12] {
+            return Err(Corruption::new(kind.name(), "reserved bytes", "zero", "something else"));
+        }
+        if !kind.is_tree() && (h.level != 0 || h.birth.get() != 0) {
+            return Err(Corruption::new(
+                kind.name(),
+                "level and birth",
+                "zero",
+                format!("{}, {}", h.level, h.birth),
+            ));
+        }
+        match kind {
+            BlockKind::ZoneHeader => crate::ZoneHeader::verify(block),
+            BlockKind::ZoneTable => crate::ZoneTableRef::new(block).verify(),
+            BlockKind::Bitmap => crate::BitmapRef::new(block).verify(),
+            BlockKind::Inodes => crate::Inode::verify_block(block),
+            _ => crate::NodeRef::new(block).verify(),
+        }
+    };
+    check().map_err(|c| {
+        let c = c.at(addr).on(block_no);
+        let owner = InodeNo(h.owner.get());
+        if owner == InodeNo::NONE {
+            c
+        } else {
+            c.of(owner)
+        }
+    })
+}

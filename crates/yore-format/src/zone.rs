@@ -1,0 +1,302 @@
+//! Zone headers and the zone table.
+//!
+//! A header has two sections: *which blocks exist* (logical: indexes in use, free inodes of each inode block, further
+//! zones of the group) and *where they are* (physical: index → slot). It is at once shadow page table and metadata
+//! allocator of its 4 MiB.
+
+use crate::header::HEADER_BYTES;
+use crate::layout::{EXTRA_ZONES_PER_GROUP, FIRST_SLOT, ZONE_BLOCKS, ZONE_INDEXES, ZONE_TABLE_ENTRIES};
+use crate::{
+    Block, BlockHeader, BlockKind, BlockNo, Corruption, Generation, GroupNo, Incarnation, InodeNo, MetaAddr,
+    Number, ZoneNo, ZERO_BLOCK,
+};
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// In `inode_free`: the index holds no inode block.
+pub const NOT_INODES: u8 = 0xff;
+const INDEXES: usize = ZONE_INDEXES as usize;
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawZoneHeader {
+    header: [u8; HEADER_BYTES],
+    uuid: [u8; 16],
+    volume_blocks: U64,
+    place: U64,
+    zone: U32,
+    group: U32,
+    exists: [U64; 8],
+    inode_free: [u8; INDEXES],
+    reserved0: [u8; 2],
+    extras: [U32; EXTRA_ZONES_PER_GROUP],
+    map: [U16; INDEXES],
+    reserved1: [u8; 2272],
+}
+
+const _: () = assert!(size_of::<RawZoneHeader>() == crate::BLOCK_SIZE);
+
+/// A zone's header, decoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZoneHeader {
+    /// The volume's identity.
+    pub uuid: [u8; 16],
+    /// The volume's length in blocks.
+    pub volume_blocks: u64,
+    /// First block of the zone.
+    pub place: BlockNo,
+    /// The zone's number.
+    pub zone: ZoneNo,
+    /// The group it serves.
+    pub group: GroupNo,
+    /// Generation of this copy.
+    pub generation: Generation,
+    /// Logical: bit i set if index i is in use.
+    pub exists: [u64; 8],
+    /// Logical: free inodes in the inode block at each index, or [`NOT_INODES`].
+    pub inode_free: Box<[u8; INDEXES]>,
+    /// Logical, first zones only: the group's further zones, 0 for none (zone 0 is never a further one).
+    pub extras: [u32; EXTRA_ZONES_PER_GROUP],
+    /// Physical: the slot (block within the zone) of each index, 0 for none.
+    pub map: Box<[u16; INDEXES]>,
+}
+
+impl ZoneHeader {
+    /// The index in the header's own [`MetaAddr`].
+    pub const INDEX: u16 = 511;
+
+    /// The header of a zone in which nothing exists.
+    pub fn empty(
+        uuid: [u8; 16],
+        volume_blocks: u64,
+        place: BlockNo,
+        zone: ZoneNo,
+        group: GroupNo,
+    ) -> ZoneHeader {
+        ZoneHeader {
+            uuid,
+            volume_blocks,
+            place,
+            zone,
+            group,
+            generation: Generation(0),
+            exists: [0; 8],
+            inode_free: Box::new([NOT_INODES; INDEXES]),
+            extras: [0; EXTRA_ZONES_PER_GROUP],
+            map: Box::new([0; INDEXES]),
+        }
+    }
+
+    /// The header's own address.
+    pub fn addr(zone: ZoneNo) -> MetaAddr {
+        MetaAddr::new(zone, Self::INDEX)
+    }
+
+    /// Encodes and seals; returns the block and its checksum.
+    pub fn encode(&self, generation: Generation) -> (Box<Block>, u32) {
+        let mut block = Box::new(ZERO_BLOCK);
+        let volume = u32::from_le_bytes(self.uuid[..4].try_into().expect("four bytes"));
+        let raw = RawZoneHeader {
+            header: [0; HEADER_BYTES],
+            uuid: self.uuid,
+            volume_blocks: self.volume_blocks.into(),
+            place: self.place.0.into(),
+            zone: self.zone.0.into(),
+            group: self.group.0.into(),
+            exists: self.exists.map(Into::into),
+            inode_free: *self.inode_free,
+            reserved0: [0; 2],
+            extras: self.extras.map(Into::into),
+            map: self.map.map(Into::into),
+            reserved1: [0; 2272],
+        };
+        block.copy_from_slice(raw.as_bytes());
+        let addr = Self::addr(self.zone);
+        BlockHeader::init(
+            &mut block,
+            BlockKind::ZoneHeader,
+            0,
+            addr,
+            InodeNo::NONE,
+            Incarnation(0),
+            volume,
+            Number(0),
+        );
+        let crc = crate::seal(&mut block, generation);
+        (block, crc)
+    }
+
+    /// The structure's verifier: reserved bytes, counts, and that existing indexes have distinct slots. A header in
+    /// which an index exists without a slot, or the reverse, is never written.
+    ///
+    /// # Errors
+    /// [`Corruption`] naming the field.
+    pub fn verify(block: &Block) -> Result<(), Box<Corruption>> {
+        ZoneHeader::decode(block).map(|_| ())
+    }
+
+    /// Decodes and verifies the content; the block header is verified by the caller.
+    ///
+    /// # Errors
+    /// [`Corruption`] naming the field.
+    pub fn decode(block: &Block) -> Result<ZoneHeader, Box<Corruption>> {
+        let raw = RawZoneHeader::ref_from_bytes(&block[..]).expect("the sizes are equal");
+        let bad = |field, expected: &str, found: String| {
+            Err(Corruption::new("zone header", field, expected, found))
+        };
+        if raw.reserved0 != [0; 2] || raw.reserved1.iter().any(|b| *b != 0) {
+            return bad("reserved bytes", "zero", "something else".into());
+        }
+        let header = ZoneHeader {
+            uuid: raw.uuid,
+            volume_blocks: raw.volume_blocks.get(),
+            place: BlockNo(raw.place.get()),
+            zone: ZoneNo(raw.zone.get()),
+            group: GroupNo(raw.group.get()),
+            generation: Generation(BlockHeader::of(block).generation.get()),
+            exists: raw.exists.map(|w| w.get()),
+            inode_free: Box::new(raw.inode_free),
+            extras: raw.extras.map(|e| e.get()),
+            map: Box::new(raw.map.map(|s| s.get())),
+        };
+        let mut slots = [0u64; 16];
+        for index in 0..INDEXES {
+            let slot = header.map[index];
+            if header.has(index as u16) != (slot != 0) {
+                return bad(
+                    "map",
+                    "a slot for each existing index and no other",
+                    format!("index {index}, slot {slot}"),
+                );
+            }
+            if slot == 0 {
+                continue;
+            }
+            let slot = u64::from(slot);
+            if !(FIRST_SLOT..ZONE_BLOCKS).contains(&slot)
+                || slots[slot as usize / 64] & (1 << (slot % 64)) != 0
+            {
+                return bad("map", "distinct slots within the zone", format!("index {index}, slot {slot}"));
+            }
+            slots[slot as usize / 64] |= 1 << (slot % 64);
+            let free = header.inode_free[index];
+            if free != NOT_INODES && usize::from(free) > crate::INODES_PER_BLOCK {
+                return bad("free inodes", "at most 16", format!("index {index}: {free}"));
+            }
+        }
+        if header.exists[7] >> (INDEXES - 448) != 0 {
+            return bad("existing indexes", "510 of them", format!("{:#x}", header.exists[7]));
+        }
+        Ok(header)
+    }
+
+    /// Whether `index` exists.
+    pub fn has(&self, index: u16) -> bool {
+        self.exists[usize::from(index) / 64] & (1 << (index % 64)) != 0
+    }
+}
+
+/// What the table holds for a zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct ZoneTableEntry {
+    /// First block of the zone.
+    pub place: U64,
+    /// Generation of the current header.
+    pub generation: U64,
+    /// Its checksum.
+    pub crc: U32,
+    /// Which header slot is current: 0 or 1.
+    pub header_slot: u8,
+    /// 1: the zone exists. 0: it does not, and the whole entry is zero.
+    pub present: u8,
+    /// First zones only: free blocks in the group's bitmap.
+    pub free_blocks: U16,
+    /// Indexes that do not exist.
+    pub free_indexes: U16,
+    /// Free inodes in the zone's inode blocks.
+    pub free_inodes: U16,
+}
+
+const _: () = assert!(HEADER_BYTES + ZONE_TABLE_ENTRIES * size_of::<ZoneTableEntry>() == crate::BLOCK_SIZE);
+
+impl ZoneTableEntry {
+    /// The entry of a zone that does not exist.
+    pub const ABSENT: ZoneTableEntry = ZoneTableEntry {
+        place: U64::ZERO,
+        generation: U64::ZERO,
+        crc: U32::ZERO,
+        header_slot: 0,
+        present: 0,
+        free_blocks: U16::ZERO,
+        free_indexes: U16::ZERO,
+        free_inodes: U16::ZERO,
+    };
+
+    /// Whether the zone exists.
+    pub fn is_present(&self) -> bool {
+        self.present != 0
+    }
+}
+
+/// A zone table block to read.
+#[derive(Clone, Copy)]
+pub struct ZoneTableRef<'a>(&'a Block);
+
+impl<'a> ZoneTableRef<'a> {
+    /// `block` as part of the zone table.
+    pub fn new(block: &'a Block) -> Self {
+        ZoneTableRef(block)
+    }
+
+    /// Entry `i` of 144.
+    pub fn entry(self, i: usize) -> ZoneTableEntry {
+        let at = HEADER_BYTES + i * size_of::<ZoneTableEntry>();
+        let (entry, _) = ZoneTableEntry::read_from_prefix(&self.0[at..]).expect("144 entries fill the block");
+        entry
+    }
+
+    /// Checks every entry's flags.
+    ///
+    /// # Errors
+    /// [`Corruption`] naming the entry.
+    pub fn verify(self) -> Result<(), Box<Corruption>> {
+        for i in 0..ZONE_TABLE_ENTRIES {
+            let e = self.entry(i);
+            let sound = match e.present {
+                0 => e == ZoneTableEntry::ABSENT,
+                1 => {
+                    e.header_slot <= 1
+                        && e.place.get().is_multiple_of(ZONE_BLOCKS)
+                        && u32::from(e.free_indexes.get()) <= ZONE_INDEXES
+                }
+                _ => false,
+            };
+            if !sound {
+                return Err(Corruption::new(
+                    "zone table block",
+                    "entry",
+                    "absent or sound",
+                    format!("entry {i}: {e:?}"),
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A zone table block to change.
+pub struct ZoneTableMut<'a>(&'a mut Block);
+
+impl<'a> ZoneTableMut<'a> {
+    /// `block`, already part of the zone table, to change.
+    pub fn new(block: &'a mut Block) -> Self {
+        ZoneTableMut(block)
+    }
+
+    /// Writes entry `i`.
+    pub fn set(&mut self, i: usize, entry: ZoneTableEntry) {
+        let at = HEADER_BYTES + i * size_of::<ZoneTableEntry>();
+        self.0[at..at + size_of::<ZoneTableEntry>()].copy_from_slice(entry.as_bytes());
+    }
+}
