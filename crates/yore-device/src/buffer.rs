@@ -31,10 +31,7 @@ impl AlignedBuf {
     /// memory.
     pub fn zeroed(blocks: usize) -> Self {
         if blocks == 0 {
-            return AlignedBuf {
-                pointer: NonNull::dangling(),
-                blocks,
-            };
+            return AlignedBuf { pointer: NonNull::dangling(), blocks };
         }
         let layout = Self::layout(blocks);
         // SAFETY: the layout has a size above zero, since `blocks` is not 0.

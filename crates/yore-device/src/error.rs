@@ -52,19 +52,13 @@ pub struct HostError {
 impl HostError {
     /// From a raw error number.
     pub fn from_errno(errno: i32) -> Self {
-        HostError {
-            errno,
-            kind: io::Error::from_raw_os_error(errno).kind(),
-        }
+        HostError { errno, kind: io::Error::from_raw_os_error(errno).kind() }
     }
 }
 
 impl From<&io::Error> for HostError {
     fn from(error: &io::Error) -> Self {
-        HostError {
-            errno: error.raw_os_error().unwrap_or(0),
-            kind: error.kind(),
-        }
+        HostError { errno: error.raw_os_error().unwrap_or(0), kind: error.kind() }
     }
 }
 
@@ -180,12 +174,26 @@ pub enum DeviceError {
         device: String,
     },
     /// The host does not let this user open it.
-    #[error(
-        "no permission to {operation} {device}; check its owner and mode, or open it read-only"
-    )]
+    #[error("no permission to {operation} {device}; check its owner and mode, or open it read-only")]
     PermissionDenied {
         /// What was asked for.
         operation: Operation,
+        /// The path that was given.
+        device: String,
+    },
+    /// The host failed to open, lock or create it for another reason.
+    #[error("cannot {operation} {device}: {source}")]
+    OpenFailed {
+        /// What was asked for.
+        operation: Operation,
+        /// The path that was given.
+        device: String,
+        /// What the host said.
+        source: HostError,
+    },
+    /// Direct I/O was required and the host does not do it there.
+    #[error("{device} is on a file system that does not support direct I/O; allow buffered I/O, or move it")]
+    DirectUnsupported {
         /// The path that was given.
         device: String,
     },
@@ -244,19 +252,10 @@ impl DeviceError {
     ) -> Self {
         let device = device.to_string();
         match source.kind {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => DeviceError::NoSpace {
-                operation,
-                offset,
-                len,
-                device,
-            },
-            _ => DeviceError::Io {
-                operation,
-                offset,
-                len,
-                device,
-                source,
-            },
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                DeviceError::NoSpace { operation, offset, len, device }
+            }
+            _ => DeviceError::Io { operation, offset, len, device, source },
         }
     }
 }

@@ -92,11 +92,7 @@ pub trait Device: Send + Sync + fmt::Debug {
     ///
     /// # Panics
     /// If `offset` or the length of any buffer is not a multiple of [`BLOCK_SIZE`].
-    fn read_vectored_at(
-        &self,
-        offset: u64,
-        bufs: &mut [IoSliceMut<'_>],
-    ) -> Result<(), DeviceError> {
+    fn read_vectored_at(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> Result<(), DeviceError> {
         let len = bufs.iter().map(|buf| checked_len(buf)).sum();
         check_range(self, Operation::Read, offset, len)?;
         let mut at = offset;
@@ -235,10 +231,7 @@ fn check_range<D: Device + ?Sized>(
 /// Refuses what would change a read-only device.
 fn check_writable<D: Device + ?Sized>(device: &D, operation: Operation) -> Result<(), DeviceError> {
     if device.read_only() {
-        return Err(DeviceError::ReadOnly {
-            operation,
-            device: device.describe(),
-        });
+        return Err(DeviceError::ReadOnly { operation, device: device.describe() });
     }
     Ok(())
 }
@@ -259,21 +252,13 @@ macro_rules! forward_device {
             fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
                 (**self).read_at(offset, buf)
             }
-            fn read_vectored_at(
-                &self,
-                offset: u64,
-                bufs: &mut [IoSliceMut<'_>],
-            ) -> Result<(), DeviceError> {
+            fn read_vectored_at(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> Result<(), DeviceError> {
                 (**self).read_vectored_at(offset, bufs)
             }
             fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
                 (**self).write_at(offset, buf)
             }
-            fn write_vectored_at(
-                &self,
-                offset: u64,
-                bufs: &[IoSlice<'_>],
-            ) -> Result<(), DeviceError> {
+            fn write_vectored_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<(), DeviceError> {
                 (**self).write_vectored_at(offset, bufs)
             }
             fn read_batch(&self, reads: &mut [ReadRequest<'_>]) -> Result<(), DeviceError> {

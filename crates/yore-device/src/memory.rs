@@ -64,11 +64,7 @@ impl MemoryDevice {
             covered <<= FAN_OUT_BITS;
             height += 1;
         }
-        MemoryDevice {
-            size,
-            height,
-            shards: (0..SHARDS).map(|_| RwLock::new(None)).collect(),
-        }
+        MemoryDevice { size, height, shards: (0..SHARDS).map(|_| RwLock::new(None)).collect() }
     }
 
     /// A device that holds `bytes`, filled up with zeros to a whole number of blocks.
@@ -90,10 +86,12 @@ impl MemoryDevice {
         let path = path.as_ref();
         let name = path.display().to_string();
         let failed = |error: io::Error| match error.kind() {
-            io::ErrorKind::NotFound => DeviceError::NotFound {
+            io::ErrorKind::NotFound => DeviceError::NotFound { device: name.clone() },
+            _ => DeviceError::OpenFailed {
+                operation: Operation::Open,
                 device: name.clone(),
+                source: HostError::from(&error),
             },
-            _ => DeviceError::from_host(Operation::Open, 0, 0, &name, HostError::from(&error)),
         };
         let mut file = std::fs::File::open(path).map_err(failed)?;
         let size = file.metadata().map_err(failed)?.len();
@@ -141,10 +139,7 @@ impl MemoryDevice {
         MemoryDevice {
             size: self.size,
             height: self.height,
-            shards: guards
-                .iter()
-                .map(|root| RwLock::new((*root).clone()))
-                .collect(),
+            shards: guards.iter().map(|root| RwLock::new((*root).clone())).collect(),
         }
     }
 
@@ -247,6 +242,59 @@ impl Place {
     }
 }
 
+/// A range of blocks as the trees of one shard see it.
+struct ShardRange {
+    shard: u64,
+    /// The first block, and the block after the last.
+    blocks: std::ops::Range<u64>,
+}
+
+impl ShardRange {
+    fn of(shard: u64, first: u64, count: u64) -> Self {
+        ShardRange { shard, blocks: first..first + count }
+    }
+
+    /// The blocks of the device that the stripes `stripes` of this shard span, with what lies between them.
+    fn span(&self, stripes: std::ops::Range<u64>) -> std::ops::Range<u64> {
+        let first = |stripe: u64| {
+            stripe.saturating_mul(SHARDS).saturating_add(self.shard).saturating_mul(FAN_OUT as u64)
+        };
+        first(stripes.start)..first(stripes.end - 1).saturating_add(FAN_OUT as u64)
+    }
+}
+
+/// Drops the blocks of a range from a tree. `prefix` is the number of this node among those of its level; whole
+/// subtrees within the range are dropped at once, and those outside it are not looked at.
+fn clear(root: &mut Root, level: u32, prefix: u64, range: &ShardRange) {
+    let Some(node) = root else {
+        return;
+    };
+    let stripes = prefix << (FAN_OUT_BITS * level)..(prefix + 1) << (FAN_OUT_BITS * level);
+    let span = range.span(stripes);
+    if span.end <= range.blocks.start || range.blocks.end <= span.start {
+        return;
+    }
+    if range.blocks.start <= span.start && span.end <= range.blocks.end {
+        *root = None;
+        return;
+    }
+    match Arc::make_mut(node) {
+        Node::Stripe(blocks) => {
+            for (slot, number) in blocks.iter_mut().zip(span) {
+                if range.blocks.contains(&number) {
+                    *slot = None;
+                }
+            }
+        }
+        Node::Inner(children) => {
+            for (index, child) in children.iter_mut().enumerate() {
+                let number = (prefix << FAN_OUT_BITS) | index as u64;
+                clear(child, level - 1, number, range);
+            }
+        }
+    }
+}
+
 fn zeros() -> Arc<Block> {
     Arc::new([0; BLOCK_SIZE])
 }
@@ -293,12 +341,7 @@ fn stripe_mut(root: &mut Root, height: u32, number: u64) -> &mut [Option<Arc<Blo
 }
 
 /// Reports the keys (stripe and block within it) at which two trees of one height differ.
-fn difference(
-    a: Option<&Arc<Node>>,
-    b: Option<&Arc<Node>>,
-    prefix: u64,
-    found: &mut dyn FnMut(u64),
-) {
+fn difference(a: Option<&Arc<Node>>, b: Option<&Arc<Node>>, prefix: u64, found: &mut dyn FnMut(u64)) {
     let same = match (a, b) {
         (None, None) => true,
         (Some(a), Some(b)) => Arc::ptr_eq(a, b),
@@ -394,9 +437,10 @@ impl Device for MemoryDevice {
 
     fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
         check_range(self, Operation::Discard, offset, len)?;
-        let block_size = BLOCK_SIZE as u64;
-        for index in offset / block_size..(offset + len) / block_size {
-            self.set_block(index, None);
+        for shard in 0..SHARDS {
+            let mut root = self.shards[shard as usize].write();
+            let range = ShardRange::of(shard, offset / BLOCK_SIZE as u64, len / BLOCK_SIZE as u64);
+            clear(&mut root, self.height, 0, &range);
         }
         Ok(())
     }

@@ -1,0 +1,176 @@
+//! Who else has this device open, and keeping them out.
+//!
+//! The lock is `flock(2)`: exclusive for a writer, shared for readers. It belongs to the open file, not to the
+//! process: two handles in one process exclude each other, and a daemon that forks after opening keeps the
+//! lock in the child when the parent exits. It is released when the last copy of the descriptor closes, so
+//! also by a crash. (Classic `fcntl` locks do neither: they are not inherited, and closing any descriptor of the
+//! file drops them. Open-file-description locks would do, but the host never says who holds one.)
+//!
+//! The host remembers with the lock the process that *took* it, which after a fork may be gone or, worse, a
+//! stranger by now. So the holder is looked for where it cannot be mistaken: among all open descriptors
+//! (`/proc/<pid>/fd`), those of the same file whose `fdinfo` lists a `FLOCK`. Only if the descriptors may not be
+//! looked at (another user's process) is `/proc/locks` believed, and only about processes that exist.
+//!
+//! Writers open block devices with `O_EXCL` besides, which the host refuses for a device that it has mounted or
+//! otherwise claimed, and which also holds between different names of one device.
+
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+
+use crate::{DeviceError, Holder};
+
+/// Takes the lock, or says who has it.
+pub(super) fn take(file: &File, path: &str, exclusive: bool) -> Result<(), DeviceError> {
+    let operation = match exclusive {
+        true => FlockOperation::NonBlockingLockExclusive,
+        false => FlockOperation::NonBlockingLockShared,
+    };
+    loop {
+        return match rustix::fs::flock(file, operation) {
+            Ok(()) => Ok(()),
+            Err(Errno::INTR) => continue,
+            Err(Errno::WOULDBLOCK) => Err(DeviceError::Busy {
+                device: path.to_string(),
+                holder: file.metadata().ok().and_then(|found| holder(&found)),
+            }),
+            Err(errno) => Err(super::open::failed(path, &io::Error::from(errno))),
+        };
+    }
+}
+
+/// The error for a block device that the host refuses to give out exclusively.
+pub(super) fn claimed(path: &str, device: &Metadata) -> DeviceError {
+    let name = path.to_string();
+    match mount_point(device.rdev()) {
+        Some(mount_point) => DeviceError::Mounted { device: name, mount_point },
+        None => DeviceError::Busy { device: name, holder: holder(device) },
+    }
+}
+
+/// Whether two files are the same file, or two names of the same block device.
+fn same_device(a: &Metadata, b: &Metadata) -> bool {
+    match (a.file_type().is_block_device(), b.file_type().is_block_device()) {
+        (true, true) => a.rdev() == b.rdev(),
+        (false, false) => (a.dev(), a.ino()) == (b.dev(), b.ino()),
+        _ => false,
+    }
+}
+
+/// The process that holds a lock on a file, if that can be found out.
+fn holder(device: &Metadata) -> Option<Holder> {
+    let taker = taker(device);
+    let holders = lock_holders(device);
+    // The process that took the lock, if it still has it; else one that inherited it.
+    let inherited = holders.iter().copied().find(|&pid| Some(pid) == taker);
+    let pid = inherited.or(holders.first().copied()).or(taker)?;
+    let command = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    Some(Holder { pid, command: command.trim_end().to_string() })
+}
+
+/// All processes that have the file open by a descriptor that holds a lock. Processes and descriptors come and
+/// go while we look, and many may not be looked at; those are passed over.
+fn lock_holders(device: &Metadata) -> Vec<u32> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut pids: Vec<u32> = processes
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|&pid| holds_lock(pid, device))
+        .collect();
+    pids.sort_unstable();
+    pids
+}
+
+fn holds_lock(pid: u32, device: &Metadata) -> bool {
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fd"));
+    descriptors.into_iter().flatten().flatten().any(|entry| {
+        let same = fs::metadata(entry.path()).is_ok_and(|found| same_device(&found, device));
+        same && entry.file_name().to_str().is_some_and(|number| {
+            let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{number}"));
+            info.is_ok_and(|text| text.lines().any(is_lock_line))
+        })
+    })
+}
+
+/// Whether a line of `fdinfo` is a lock that is held: `lock: 1: FLOCK ADVISORY WRITE 359 00:13:11691 0 EOF`.
+fn is_lock_line(line: &str) -> bool {
+    line.starts_with("lock:") && line.split_ascii_whitespace().any(|word| word == "FLOCK")
+}
+
+/// The process that took the lock, by the host's list of locks, if it still exists.
+fn taker(device: &Metadata) -> Option<u32> {
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    let place =
+        format!("{:02x}:{:02x}:{}", libc::major(device.dev()), libc::minor(device.dev()), device.ino());
+    locks.lines().find_map(|line| {
+        let pid = taker_in_line(line, &place)?;
+        Path::new(&format!("/proc/{pid}")).exists().then_some(pid)
+    })
+}
+
+/// The process in a line such as `1: FLOCK  ADVISORY  WRITE 5021 fe:00:9978199 0 EOF`, if it is about this place
+/// and not about somebody who waits (`1: -> FLOCK …`).
+fn taker_in_line(line: &str, place: &str) -> Option<u32> {
+    let words: Vec<_> = line.split_ascii_whitespace().collect();
+    match words[..] {
+        [_, "FLOCK", _, _, pid, found, ..] if found == place => pid.parse().ok(),
+        _ => None,
+    }
+}
+
+/// Where a block device is mounted, by the host's list of mounts.
+fn mount_point(device: u64) -> Option<String> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let number = format!("{}:{}", libc::major(device), libc::minor(device));
+    mounts.lines().find_map(|line| {
+        let words: Vec<_> = line.split_ascii_whitespace().collect();
+        match words[..] {
+            [_, _, found, _, place, ..] if found == number => Some(unescape(place)),
+            _ => None,
+        }
+    })
+}
+
+/// Undoes the octal escapes (`\040` for a space) of the list of mounts.
+fn unescape(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let escaped = (*first == b'\\')
+            .then(|| std::str::from_utf8(tail.get(..3)?).ok())
+            .flatten()
+            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        bytes.push(escaped.unwrap_or(*first));
+        rest = if escaped.is_some() { &tail[3..] } else { tail };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Turns direct I/O on or off for an open file.
+pub(super) fn set_direct(file: &File, direct: bool) -> Result<(), Errno> {
+    let mut flags = rustix::fs::fcntl_getfl(file)?;
+    flags.set(rustix::fs::OFlags::DIRECT, direct);
+    rustix::fs::fcntl_setfl(file, flags)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promises that the host's lists are read as the host writes them.
+    #[test]
+    fn lists_of_the_host_are_understood() {
+        let line = "1: FLOCK  ADVISORY  WRITE 5021 fe:00:9978199 0 EOF";
+        assert_eq!(taker_in_line(line, "fe:00:9978199"), Some(5021));
+        assert_eq!(taker_in_line(line, "fe:00:9978198"), None);
+        let waiting = "1: -> FLOCK  ADVISORY  WRITE 5022 fe:00:9978199 0 EOF";
+        assert_eq!(taker_in_line(waiting, "fe:00:9978199"), None);
+        assert!(is_lock_line("lock:\t1: FLOCK  ADVISORY  WRITE 359 00:13:11691 0 EOF"));
+        assert!(!is_lock_line("flags:\t0100002"));
+        assert_eq!(unescape(r"/mnt/a\040b\134"), r"/mnt/a b\");
+        assert_eq!(unescape(r"/mnt/x\04"), r"/mnt/x\04");
+    }
+}
