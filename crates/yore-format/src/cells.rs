@@ -329,3 +329,25 @@ pub fn decode_symlink_chunk(bytes: &[u8]) -> Result<&[u8], Box<Corruption>> {
     }
     Ok(bytes)
 }
+
+/// Where in a directory a name's entry is looked for first: SipHash-2-4 of the name under the volume's seed, as 55
+/// bits above 8 zero bits, top bit clear, at least 256. Names that collide take the following cookies, up to 255 more.
+pub fn name_cookie(seed: &[u8; 16], name: &[u8]) -> u64 {
+    let hash = siphasher::sip::SipHasher24::new_with_key(seed).hash(name);
+    ((hash >> 1) & !0xff).max(256)
+}
+
+/// The first key under which an attribute is looked for: 40 bits of SipHash-2-4 of the namespace's number and the
+/// name, then 8 bits that tell collisions apart, then 16 bits of chunk number, all zero here.
+pub fn xattr_key(seed: &[u8; 16], namespace: XattrNamespace, name: &[u8]) -> u64 {
+    let mut bytes = Vec::with_capacity(1 + name.len());
+    bytes.push(namespace as u8);
+    bytes.extend_from_slice(name);
+    siphasher::sip::SipHasher24::new_with_key(seed).hash(&bytes) & !0xff_ffff
+}
+
+/// The value of a cell in the tree of orphans, whose key is the inode's number (8 bytes, big-endian): the incarnation.
+/// An inode there has no name and is to be freed, or has one and is to lose its blocks beyond its size.
+pub fn orphan_value(incarnation: Incarnation) -> [u8; 4] {
+    incarnation.0.to_le_bytes()
+}

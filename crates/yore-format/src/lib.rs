@@ -18,9 +18,9 @@ mod zone;
 
 pub use bitmap::{BitmapMut, BitmapRef, BITMAP_OFFSET, BITS_PER_GROUP};
 pub use cells::{
-    decode_symlink_chunk, DirEntry, ExtentValue, FileKind, XattrCell, XattrNamespace, DIRENT_FIXED_BYTES,
-    EXTENT_INLINE_BYTES, EXTENT_LEN_MAX, EXTENT_VALUE_BYTES, NAME_MAX, SYMLINK_CHUNK_BYTES, SYMLINK_MAX,
-    XATTR_CHUNK_BYTES, XATTR_VALUE_MAX,
+    decode_symlink_chunk, name_cookie, orphan_value, xattr_key, DirEntry, ExtentValue, FileKind, XattrCell,
+    XattrNamespace, DIRENT_FIXED_BYTES, EXTENT_INLINE_BYTES, EXTENT_LEN_MAX, EXTENT_VALUE_BYTES, NAME_MAX,
+    SYMLINK_CHUNK_BYTES, SYMLINK_MAX, XATTR_CHUNK_BYTES, XATTR_VALUE_MAX,
 };
 pub use error::Corruption;
 pub use header::{seal, verify_checksum, verify_header, BlockHeader, BlockKind, Expect, HEADER_BYTES};

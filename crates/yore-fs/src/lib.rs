@@ -1,1 +1,18 @@
-//! The Yore file system library: open a volume and use it like std::fs.
+//! The Yore file system: open a [`Volume`] in your own process and use it like `std::fs`.
+//!
+//! Three levels, of which a program takes the highest that serves it:
+//! - [`Volume`] with paths, in the manner of `std::fs`, and [`File`];
+//! - [`View`], operations on inodes and names, one method per file-system call, as a FUSE or NFS server needs them;
+//! - the modules below, which are private: `ops → history → {dir, file} → inode → {extent, alloc} → btree`.
+
+mod error;
+mod types;
+mod view;
+
+pub use error::{Error, Result};
+pub use types::{
+    Attr, Caller, DirItem, FallocateMode, MkfsOptions, MountOptions, RenameMode, SeekTo, SetAttr, SetTime,
+    SetXattrMode, Statfs, VolumeInfo, WriteMode,
+};
+pub use view::{Node, View};
+pub use yore_format::{Engine, FileKind, InodeNo, Timestamp};

@@ -1,0 +1,118 @@
+//! What can go wrong, by class: the caller's mistake, no space, corruption, the device.
+
+use yore_device::DeviceError;
+use yore_format::Corruption;
+
+/// The result of file-system calls.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a call failed. Nothing was changed by a call that failed, unless its documentation says so.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No such name.
+    #[error("no such file or directory")]
+    NotFound,
+    /// The name is taken.
+    #[error("it already exists")]
+    Exists,
+    /// A component that must be a directory is none.
+    #[error("not a directory")]
+    NotADirectory,
+    /// The call does not apply to directories.
+    #[error("it is a directory")]
+    IsADirectory,
+    /// The directory still has entries.
+    #[error("directory not empty")]
+    NotEmpty,
+    /// A name above 255 bytes, or a symbolic link's target above 4,095.
+    #[error("the name is too long (names: 255 bytes, link targets: 4095)")]
+    NameTooLong,
+    /// An argument that no such call accepts; says which.
+    #[error("invalid argument: {what}")]
+    Invalid {
+        /// The argument and what is accepted.
+        what: &'static str,
+    },
+    /// Not allowed on this kind of file, whoever asks.
+    #[error("operation not permitted: {what}")]
+    NotPermitted {
+        /// What is not permitted on what.
+        what: &'static str,
+    },
+    /// The volume is full (blocks or room for metadata).
+    #[error("no space left on the volume: delete files, or copy them to a larger volume")]
+    NoSpace,
+    /// More than 4,294,967,294 names for one file.
+    #[error("too many links to one file")]
+    TooManyLinks,
+    /// Beyond the largest file, 16 TiB.
+    #[error("the file would be larger than 16 TiB")]
+    FileTooLarge,
+    /// The volume or view is read-only.
+    #[error("the volume is mounted read-only")]
+    ReadOnly,
+    /// Not an operation that this kind of file has.
+    #[error("operation not supported: {what}")]
+    Unsupported {
+        /// What is not supported.
+        what: &'static str,
+    },
+    /// No such extended attribute.
+    #[error("no such attribute")]
+    NoAttribute,
+    /// The attribute's value is above 65,536 bytes, or its name above 255.
+    #[error("the attribute is too large (values: 65536 bytes, names: 255)")]
+    AttributeTooLarge,
+    /// SEEK_DATA or SEEK_HOLE beyond the end or with no data left.
+    #[error("no data at or after that offset")]
+    NoDataThere,
+    /// Too many symbolic links on the way.
+    #[error("too many levels of symbolic links")]
+    Loop,
+    /// The inode number names no inode (any more).
+    #[error("the file is gone (stale handle)")]
+    Stale,
+    /// Bytes on the medium are not what they should be.
+    #[error("the volume is damaged: {0}; run `yore check` on it")]
+    Corruption(#[from] Box<Corruption>),
+    /// The device failed.
+    #[error("{0}")]
+    Device(#[from] DeviceError),
+    /// After a write error nothing more is written until the volume is opened anew.
+    #[error(
+        "the volume stopped writing after an error ({first}); reads go on; unmount it and check the device"
+    )]
+    Stopped {
+        /// The error that stopped it.
+        first: Box<Error>,
+    },
+    /// The volume cannot be opened as asked; says why and what to do.
+    #[error("{0}")]
+    Refused(String),
+    /// A path-level call failed: what was attempted on which path.
+    #[error("{operation} {path:?}: {source}")]
+    Path {
+        /// The call's name, as in "cannot create".
+        operation: &'static str,
+        /// The path as given, lossily decoded.
+        path: String,
+        /// The reason.
+        source: Box<Error>,
+    },
+}
+
+impl Error {
+    /// The error without the path around it.
+    pub fn root(&self) -> &Error {
+        match self {
+            Error::Path { source, .. } => source.root(),
+            other => other,
+        }
+    }
+
+    /// The error, with what was attempted on which path.
+    pub fn on_path(self, operation: &'static str, path: &[u8]) -> Error {
+        Error::Path { operation, path: String::from_utf8_lossy(path).into_owned(), source: Box::new(self) }
+    }
+}

@@ -1,0 +1,262 @@
+//! The values that calls take and return.
+
+use std::time::Duration;
+use yore_format::{Engine, FileKind, InodeNo, Timestamp};
+
+/// What a call needs to know of who makes it: the owner of what it creates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// Owner of new files.
+    pub uid: u32,
+    /// Group of new files, unless the directory is set-group-id.
+    pub gid: u32,
+    /// Permission bits to leave out of new files, unless the directory has a default ACL.
+    pub umask: u32,
+    /// Whether set-group-id bits may be set for groups the caller is not in (CAP_FSETID); also spares
+    /// set-id bits on write.
+    pub keeps_set_id: bool,
+}
+
+impl Caller {
+    /// User and group 0, umask 022.
+    pub fn superuser() -> Caller {
+        Caller { uid: 0, gid: 0, umask: 0o022, keeps_set_id: true }
+    }
+}
+
+/// An inode's attributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attr {
+    /// Its number.
+    pub inode: InodeNo,
+    /// Tells reuses of the number apart (the "generation" of NFS handles).
+    pub incarnation: u32,
+    /// Its type.
+    pub kind: FileKind,
+    /// Permission, set-id and sticky bits (12 bits).
+    pub permissions: u32,
+    /// Number of names; directories: 2 + subdirectories.
+    pub links: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Device number of device files (Linux `dev_t`, 32 bits).
+    pub rdev: u32,
+    /// Bytes; of directories a number that grows with their entries.
+    pub size: u64,
+    /// Space used in units of 512 bytes, delayed allocations included.
+    pub blocks_512: u64,
+    /// Last access.
+    pub atime: Timestamp,
+    /// Last change of content.
+    pub mtime: Timestamp,
+    /// Last change of the inode.
+    pub ctime: Timestamp,
+    /// Creation.
+    pub btime: Timestamp,
+}
+
+/// A time to set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetTime {
+    /// The present.
+    Now,
+    /// This time.
+    To(Timestamp),
+}
+
+/// Attributes to change; `None` leaves one as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SetAttr {
+    /// Permission, set-id and sticky bits (12 bits).
+    pub permissions: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Truncate or extend to this many bytes.
+    pub size: Option<u64>,
+    /// Last access.
+    pub atime: Option<SetTime>,
+    /// Last change of content.
+    pub mtime: Option<SetTime>,
+    /// Last change of the inode: taken only from a client that keeps times itself; otherwise the present.
+    pub ctime: Option<SetTime>,
+    /// With `size` or a change of owner: drop set-id bits as a write by an ordinary user does (a server whose
+    /// client asks for it; changes of owner drop them anyway).
+    pub kill_set_id: bool,
+}
+
+/// What rename does with an existing target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RenameMode {
+    /// Replaces it atomically.
+    Replace,
+    /// Fails with `Exists` (RENAME_NOREPLACE).
+    NoReplace,
+    /// Swaps the two names (RENAME_EXCHANGE).
+    Exchange,
+}
+
+/// What setting an extended attribute does with an existing one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetXattrMode {
+    /// Creates or replaces.
+    Any,
+    /// Fails with `Exists` if there (XATTR_CREATE).
+    Create,
+    /// Fails with `NoAttribute` if not there (XATTR_REPLACE).
+    Replace,
+}
+
+/// The kinds of fallocate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FallocateMode {
+    /// Allocate the range; `keep_size`: do not grow the file.
+    Allocate {
+        /// Leave the size as it is.
+        keep_size: bool,
+    },
+    /// Free the range; it reads as zeros; the size stays.
+    PunchHole,
+    /// Make the range read as zeros and keep it allocated.
+    ZeroRange {
+        /// Leave the size as it is.
+        keep_size: bool,
+    },
+}
+
+/// SEEK_DATA and SEEK_HOLE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeekTo {
+    /// The next byte that is data.
+    Data,
+    /// The next byte that is in a hole; the end of the file is one.
+    Hole,
+}
+
+/// Where and how a write goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteMode {
+    /// Write at the end, whatever offset is given, atomically.
+    pub append: bool,
+    /// Drop set-user-id and (if group-executable) set-group-id bits, and `security.capability`.
+    pub kill_set_id: bool,
+}
+
+/// One entry of a directory listing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirItem<'a> {
+    /// The inode.
+    pub inode: InodeNo,
+    /// Its type.
+    pub kind: FileKind,
+    /// The name.
+    pub name: &'a [u8],
+    /// Where to go on after this entry; below 2^63, stable while the entry exists.
+    pub cookie: u64,
+}
+
+/// Space on the volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Statfs {
+    /// Bytes of a block.
+    pub block_size: u32,
+    /// Blocks in all.
+    pub blocks: u64,
+    /// Free blocks.
+    pub blocks_free: u64,
+    /// Blocks that can still be written as file data: what is promised here can be written.
+    pub blocks_available: u64,
+    /// Inodes in use and still possible.
+    pub inodes: u64,
+    /// Inodes still possible, an estimate from free space.
+    pub inodes_free: u64,
+    /// Longest name in bytes.
+    pub name_max: u32,
+}
+
+/// Facts about a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeInfo {
+    /// Identity.
+    pub uuid: [u8; 16],
+    /// A name for people.
+    pub label: String,
+    /// Format version, major and minor.
+    pub format: (u32, u32),
+    /// Engine in use (mounted) or recorded.
+    pub engine: Engine,
+    /// Bytes of the volume.
+    pub size: u64,
+    /// Allocation groups.
+    pub groups: u32,
+    /// Zones in use.
+    pub zones: u32,
+    /// Metadata blocks in use.
+    pub metadata_blocks: u64,
+    /// Inodes in use.
+    pub inodes: u64,
+    /// Free data blocks.
+    pub free_blocks: u64,
+    /// The last completed generation.
+    pub generation: u64,
+    /// How many times it has been mounted for writing.
+    pub mount_id: u64,
+    /// "clean", "in use", "must be checked", "leaks pending": as found when it was opened.
+    pub state: &'static str,
+    /// Seconds since 1970.
+    pub created_seconds: u64,
+    /// When the superblock was last written, seconds since 1970.
+    pub written_seconds: u64,
+}
+
+/// How to make a volume.
+#[derive(Clone, Debug)]
+pub struct MkfsOptions {
+    /// Identity; random by default.
+    pub uuid: [u8; 16],
+    /// Key of the hash of names; random by default.
+    pub hash_seed: [u8; 16],
+    /// A name for people, at most 64 bytes.
+    pub label: String,
+    /// The engine recorded.
+    pub engine: Engine,
+    /// Owner and group of the root directory.
+    pub owner: (u32, u32),
+    /// Permissions of the root directory.
+    pub permissions: u32,
+    /// Make it even where a volume already is.
+    pub force: bool,
+}
+
+/// How to open a volume.
+#[derive(Clone, Debug)]
+pub struct MountOptions {
+    /// Change nothing on the medium.
+    pub read_only: bool,
+    /// Use this engine instead of the one recorded.
+    pub engine: Option<Engine>,
+    /// The longest time between two generations while there are changes.
+    pub commit_interval: Duration,
+    /// Bytes for the metadata cache; default 256 MiB.
+    pub metadata_cache: u64,
+    /// Bytes for the cache of file data; default 256 MiB.
+    pub data_cache: u64,
+    /// Update access times as `relatime` does; otherwise not at all.
+    pub access_times: bool,
+}
+
+impl Default for MountOptions {
+    fn default() -> MountOptions {
+        MountOptions {
+            read_only: false,
+            engine: None,
+            commit_interval: Duration::from_secs(5),
+            metadata_cache: 256 << 20,
+            data_cache: 256 << 20,
+            access_times: true,
+        }
+    }
+}
