@@ -25,6 +25,7 @@
 //! |---|---|
 //! | [`FileDevice`] | image files and block devices of the host |
 //! | [`MemoryDevice`] | tests and scratch volumes; sparse, with cheap snapshots |
+//! | [`SimulatedDevice`] | crashes and faults; records what is done and produces what a crash could leave |
 
 #![warn(missing_docs)]
 
@@ -32,6 +33,7 @@ mod buffer;
 mod error;
 mod file;
 mod memory;
+pub mod simulated;
 
 use std::fmt;
 use std::io::{IoSlice, IoSliceMut};
@@ -41,6 +43,7 @@ pub use buffer::AlignedBuf;
 pub use error::{DeviceError, Holder, HostError, Operation};
 pub use file::{CreateOptions, Direct, FileDevice, OpenOptions};
 pub use memory::MemoryDevice;
+pub use simulated::SimulatedDevice;
 
 /// The size of a block in bytes, and the unit of every offset and length given to a [`Device`].
 pub const BLOCK_SIZE: usize = 4096;
