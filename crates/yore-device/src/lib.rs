@@ -180,8 +180,8 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// may then be believed durable, even if a later flush succeeds.
     fn flush(&self) -> Result<(), DeviceError>;
 
-    /// Tells the device that the contents of a range no longer matter. This is advice: afterwards each block
-    /// reads as zeros or as what it held before, and may change from one to the other across a crash.
+    /// Tells the device that the contents of a range no longer matter. This is advice: afterwards the contents
+    /// are unspecified, commonly zeros or what was there before, and a crash may change them again.
     ///
     /// # Errors
     /// [`DeviceError::OutOfRange`], [`DeviceError::ReadOnly`], and [`DeviceError::Io`] if the host failed.

@@ -266,3 +266,6 @@ impl Device for FileDevice {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 //! The states that a crash could leave on the medium: named, counted, enumerated, sampled and produced.
 //!
 //! A [`CrashPoint`] is the durable image after some number of events, and what is pending on top of it. A
-//! [`Choice`] says what became of the pending, and together they are a [`CrashState`], which prints as one short
+//! [`Choice`] says what became of the pending, and together they are a [`CrashState`](super::CrashState), which prints as one short
 //! line and is read back from it. Producing a state copies nothing but the blocks that it changes.
 //!
 //! **Counting.** A *cell* is the unit that is never torn: a sector, or a block ([`Tearing`]). The outcomes of a
@@ -15,188 +15,19 @@
 //! is that a write reached the medium, whether writes tear, and whether the order of issue decides between
 //! writes to one cell. The generator is SplitMix64, fixed here for ever, so that a printed seed keeps its meaning.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
-use std::ops::RangeInclusive;
-use std::str::FromStr;
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use super::trace::{Event, Trace};
+use super::state::{Choice, CrashPlan, CrashStateError, Tearing};
 use crate::memory::Block;
 use crate::{Device, DeviceError, MemoryDevice, BLOCK_SIZE};
 
-/// The size of a sector: the unit that no device tears, in bytes.
-const SECTOR_SIZE: usize = 512;
 /// How many different blocks of garbage there are.
 const GARBAGE_BLOCKS: u64 = 16;
 
-/// The unit within which a write that was under way is stored wholly or not at all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Tearing {
-    /// Writes tear between 512-byte sectors.
-    #[default]
-    Sectors,
-    /// Writes tear between 4096-byte blocks.
-    Blocks,
-}
-
-impl Tearing {
-    /// The size of a cell in bytes.
-    fn cell_size(self) -> usize {
-        match self {
-            Tearing::Sectors => SECTOR_SIZE,
-            Tearing::Blocks => BLOCK_SIZE,
-        }
-    }
-}
-
-/// What became of the pending writes and discards.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Choice {
-    /// None of them reached the medium.
-    None,
-    /// All of them did, in order.
-    All,
-    /// All of them did, in order, but the one of this number among the pending (from 0).
-    AllBut(usize),
-    /// The state of this number in the enumeration of all states.
-    Index(u64),
-    /// A sample drawn with this seed.
-    Seed(u64),
-}
-
-/// The name of a state: prints as, and is parsed from, `crash=117:seed=42`, `crash=117:none`, `crash=117:all`,
-/// `crash=117:all-but=3` or `crash=117:index=5`, with `:blocks` at the end if only whole blocks are stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct CrashState {
-    /// How many events happened before the crash.
-    pub after_event: usize,
-    /// What became of those that were pending.
-    pub choice: Choice,
-    /// How their writes may be torn.
-    pub tearing: Tearing,
-}
-
-impl fmt::Display for CrashState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "crash={}:", self.after_event)?;
-        match self.choice {
-            Choice::None => write!(f, "none"),
-            Choice::All => write!(f, "all"),
-            Choice::AllBut(number) => write!(f, "all-but={number}"),
-            Choice::Index(index) => write!(f, "index={index}"),
-            Choice::Seed(seed) => write!(f, "seed={seed}"),
-        }?;
-        match self.tearing {
-            Tearing::Sectors => Ok(()),
-            Tearing::Blocks => write!(f, ":blocks"),
-        }
-    }
-}
-
-/// A line that does not name a crash state.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` does not name a crash state; it should look like crash=117:seed=42")]
-pub struct ParseCrashStateError {
-    /// What was given.
-    pub text: String,
-}
-
-impl FromStr for CrashState {
-    type Err = ParseCrashStateError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        parse(text.trim()).ok_or_else(|| ParseCrashStateError { text: text.to_string() })
-    }
-}
-
-fn parse(text: &str) -> Option<CrashState> {
-    let mut parts = text.strip_prefix("crash=")?.split(':');
-    let after_event = parts.next()?.parse().ok()?;
-    let choice = match parts.next()?.split_once('=') {
-        Some(("all-but", number)) => Choice::AllBut(number.parse().ok()?),
-        Some(("index", index)) => Choice::Index(index.parse().ok()?),
-        Some(("seed", seed)) => Choice::Seed(seed.parse().ok()?),
-        Some(_) => return None,
-        None if text.contains(":none") => Choice::None,
-        None if text.contains(":all") => Choice::All,
-        None => return None,
-    };
-    let tearing = match (parts.next(), parts.next()) {
-        (None, None) => Tearing::Sectors,
-        (Some("blocks"), None) => Tearing::Blocks,
-        _ => return None,
-    };
-    Some(CrashState { after_event, choice, tearing })
-}
-
-/// A state that the trace at hand does not have.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum CrashStateError {
-    /// The trace is too short.
-    #[error("there is no crash after event {after_event}: the trace has {events} events; was it recorded by the same run?")]
-    NoSuchEvent {
-        /// The point asked for.
-        after_event: usize,
-        /// The length of the trace.
-        events: usize,
-    },
-    /// Fewer writes and discards are pending.
-    #[error("there is no pending write {number} after event {after_event}: {pending} are pending; was the trace recorded by the same run?")]
-    NoSuchPending {
-        /// The point asked for.
-        after_event: usize,
-        /// The number asked for.
-        number: usize,
-        /// How many are pending.
-        pending: usize,
-    },
-    /// There are fewer states.
-    #[error("there is no state {index} after event {after_event}; was the trace recorded by the same run?")]
-    NoSuchIndex {
-        /// The point asked for.
-        after_event: usize,
-        /// The number asked for.
-        index: u64,
-    },
-}
-
-/// Which states to produce.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CrashPlan {
-    /// Produce all states of a point that has at most this many.
-    pub exhaustive_max: u64,
-    /// Of a point with more: none of the pending, all of them, all but one (each, up to this many), and this
-    /// many samples.
-    pub samples: u64,
-    /// The seed of the first sample of each point; the next ones count up from it.
-    pub seed: u64,
-    /// How writes may be torn.
-    pub tearing: Tearing,
-    /// After which events to crash; `None` is after each, and before the first.
-    pub after_events: Option<RangeInclusive<usize>>,
-    /// Also crash after marks and flushes, which leave no new states but change what was promised.
-    pub at_marks: bool,
-}
-
-impl Default for CrashPlan {
-    /// Up to 64 states or 16 samples for every point, torn sectors, seed 0.
-    fn default() -> Self {
-        CrashPlan {
-            exhaustive_max: 64,
-            samples: 16,
-            seed: 0,
-            tearing: Tearing::Sectors,
-            after_events: None,
-            at_marks: true,
-        }
-    }
-}
-
 /// A write or discard that no completed flush covers.
 #[derive(Debug, Clone)]
-enum Pending {
+pub(super) enum Pending {
     Write { offset: u64, data: Arc<[u8]> },
     Discard { offset: u64, len: u64 },
 }
@@ -241,6 +72,18 @@ pub struct CrashPoint {
 }
 
 impl CrashPoint {
+    pub(super) fn new(after_event: usize, durable: MemoryDevice, pending: Vec<Pending>) -> Self {
+        CrashPoint {
+            after_event,
+            durable,
+            pending,
+            sectors: OnceLock::new(),
+            blocks: OnceLock::new(),
+            distinct_sectors: OnceLock::new(),
+            distinct_blocks: OnceLock::new(),
+        }
+    }
+
     /// How many events have happened.
     pub fn after_event(&self) -> usize {
         self.after_event
@@ -475,7 +318,7 @@ impl CrashPoint {
 }
 
 /// Carries out what was recorded. Its range was checked then, and memory does not fail.
-fn apply(pending: &Pending, medium: &MemoryDevice) {
+pub(super) fn apply(pending: &Pending, medium: &MemoryDevice) {
     if let Err(error) = pending.apply(medium) {
         unreachable!("a recorded event cannot be repeated: {error}");
     }
@@ -509,145 +352,6 @@ fn garbage(seed: u64) -> Arc<Block> {
         (0..GARBAGE_BLOCKS).map(block).collect()
     });
     blocks[(seed % GARBAGE_BLOCKS) as usize].clone()
-}
-
-/// The crash points of a trace, in order.
-#[derive(Debug)]
-pub struct CrashPoints<'t> {
-    trace: &'t Trace,
-    /// The next point, or beyond the end of the trace.
-    after_event: usize,
-    /// How many events `durable` and `pending` stand for.
-    taken: usize,
-    durable: MemoryDevice,
-    pending: Vec<Pending>,
-}
-
-impl<'t> CrashPoints<'t> {
-    pub(super) fn new(trace: &'t Trace, first: usize) -> Self {
-        CrashPoints {
-            trace,
-            after_event: first,
-            taken: 0,
-            durable: trace.initial().snapshot(),
-            pending: Vec::new(),
-        }
-    }
-
-    fn take_event(&mut self) {
-        match &self.trace.events()[self.taken] {
-            Event::Write { offset, data } => {
-                self.pending.push(Pending::Write { offset: *offset, data: data.clone() })
-            }
-            Event::Discard { offset, len } => {
-                self.pending.push(Pending::Discard { offset: *offset, len: *len })
-            }
-            Event::Flush => {
-                for pending in self.pending.drain(..) {
-                    apply(&pending, &self.durable);
-                }
-            }
-            Event::Mark(_) => {}
-        }
-        self.taken += 1;
-    }
-}
-
-impl Iterator for CrashPoints<'_> {
-    type Item = Arc<CrashPoint>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.after_event > self.trace.len() {
-            return None;
-        }
-        while self.taken < self.after_event {
-            self.take_event();
-        }
-        self.after_event += 1;
-        Some(Arc::new(CrashPoint {
-            after_event: self.taken,
-            durable: self.durable.snapshot(),
-            pending: self.pending.clone(),
-            sectors: OnceLock::new(),
-            blocks: OnceLock::new(),
-            distinct_sectors: OnceLock::new(),
-            distinct_blocks: OnceLock::new(),
-        }))
-    }
-}
-
-/// One state that a crash could leave. Independent of the trace and of the iterator it came from, so it can be
-/// tried in another thread.
-#[derive(Debug, Clone)]
-pub struct CrashCase {
-    point: Arc<CrashPoint>,
-    state: CrashState,
-}
-
-impl CrashCase {
-    /// Its name, to be printed when something is wrong with it.
-    pub fn state(&self) -> CrashState {
-        self.state
-    }
-
-    /// How many events had happened.
-    pub fn after_event(&self) -> usize {
-        self.state.after_event
-    }
-
-    /// The medium as the crash left it. Costs what was pending.
-    pub fn materialise(&self) -> MemoryDevice {
-        match self.point.materialise(self.state.choice, self.state.tearing) {
-            Ok(medium) => medium,
-            Err(error) => unreachable!("a state chosen for this point does not exist: {error}"),
-        }
-    }
-}
-
-/// The states that crashes could leave, in order of the events.
-#[derive(Debug)]
-pub struct CrashStates<'t> {
-    points: CrashPoints<'t>,
-    plan: CrashPlan,
-    waiting: VecDeque<CrashCase>,
-}
-
-impl<'t> CrashStates<'t> {
-    pub(super) fn new(trace: &'t Trace, plan: &CrashPlan) -> Self {
-        let first = plan.after_events.as_ref().map_or(0, |range| *range.start());
-        CrashStates { points: CrashPoints::new(trace, first), plan: plan.clone(), waiting: VecDeque::new() }
-    }
-
-    /// Whether the states after this many events are wanted.
-    fn wanted(&self, after_event: usize) -> bool {
-        let last = after_event.checked_sub(1).map(|last| &self.points.trace.events()[last]);
-        self.plan.at_marks || !matches!(last, Some(Event::Mark(_) | Event::Flush))
-    }
-}
-
-impl Iterator for CrashStates<'_> {
-    type Item = CrashCase;
-
-    fn next(&mut self) -> Option<CrashCase> {
-        loop {
-            if let Some(case) = self.waiting.pop_front() {
-                return Some(case);
-            }
-            let point = self.points.next()?;
-            let after_event = point.after_event();
-            let range = self.plan.after_events.as_ref();
-            if range.is_some_and(|range| after_event > *range.end()) {
-                return None;
-            }
-            if self.wanted(after_event) {
-                let tearing = self.plan.tearing;
-                self.waiting.extend(point.choices(&self.plan).into_iter().map(|choice| CrashCase {
-                    point: point.clone(),
-                    state: CrashState { after_event, choice, tearing },
-                }));
-            }
-        }
-    }
 }
 
 /// A small generator of reproducible numbers (Steele, Lea and Flood, "Fast splittable pseudorandom number

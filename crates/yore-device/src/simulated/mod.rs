@@ -54,6 +54,8 @@
 
 mod crash;
 mod fault;
+mod state;
+mod states;
 mod trace;
 
 use std::fmt;
@@ -65,11 +67,10 @@ use parking_lot::Mutex;
 use crate::{check_range, checked_len, Device, DeviceError, HostError, MemoryDevice, Operation, BLOCK_SIZE};
 use fault::Faults;
 
-pub use crash::{
-    Choice, CrashCase, CrashPlan, CrashPoint, CrashPoints, CrashState, CrashStateError, CrashStates,
-    ParseCrashStateError, Tearing,
-};
+pub use crash::CrashPoint;
 pub use fault::{Fault, FaultPlan};
+pub use state::{Choice, CrashPlan, CrashState, CrashStateError, ParseCrashStateError, Tearing};
+pub use states::{CrashCase, CrashPoints, CrashStates};
 pub use trace::{Event, Trace};
 
 /// A memory device with a trace, crash states and faults. See the module's documentation for what it simulates.

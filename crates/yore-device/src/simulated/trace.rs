@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::crash::{CrashPlan, CrashPoint, CrashPoints, CrashState, CrashStateError, CrashStates};
+use super::crash::CrashPoint;
+use super::state::{CrashPlan, CrashState, CrashStateError};
+use super::states::{CrashPoints, CrashStates};
 use crate::MemoryDevice;
 
 /// One event of a trace.

@@ -1,0 +1,143 @@
+//! What can only be seen from inside: which way batches went, and what stops after an error.
+
+use super::*;
+
+fn image(direct: Direct) -> (tempfile::TempDir, FileDevice) {
+    let directory = tempfile::tempdir().unwrap();
+    let options = CreateOptions { direct, ..Default::default() };
+    let path = directory.path().join("volume");
+    let device = FileDevice::create(path, 4096 * BLOCK_SIZE as u64, options).unwrap();
+    (directory, device)
+}
+
+/// 1000 scattered blocks, each with its number in every word.
+fn numbered(seed: u64) -> Vec<(u64, AlignedBuf)> {
+    let block = |index: u64| {
+        let mut buf = AlignedBuf::zeroed(1);
+        for word in buf.chunks_mut(8) {
+            word.copy_from_slice(&(seed + index).to_le_bytes());
+        }
+        ((index * 1237 % 4096) * BLOCK_SIZE as u64, buf)
+    };
+    (0..1000).map(block).collect()
+}
+
+fn write_then_compare(device: &FileDevice, seed: u64) {
+    let blocks = numbered(seed);
+    let writes: Vec<_> = blocks.iter().map(|(offset, data)| WriteRequest { offset: *offset, data }).collect();
+    device.write_batch(&writes).unwrap();
+    let mut batch = vec![AlignedBuf::zeroed(1); blocks.len()];
+    let mut reads: Vec<_> = batch
+        .iter_mut()
+        .zip(&blocks)
+        .map(|(buf, (offset, _))| ReadRequest { offset: *offset, buf })
+        .collect();
+    device.read_batch(&mut reads).unwrap();
+    for ((offset, data), batch) in blocks.iter().zip(&batch) {
+        let mut alone = AlignedBuf::zeroed(1);
+        device.read_at(*offset, &mut alone).unwrap();
+        assert_eq!(&alone, data);
+        assert_eq!(&alone, batch);
+    }
+}
+
+/// A batch of 1000 blocks equals single reads, through a ring where the host has them and without.
+#[test]
+fn batches_equal_single_requests_with_and_without_rings() {
+    for direct in [Direct::Auto, Direct::Never] {
+        let (_directory, device) = image(direct);
+        write_then_compare(&device, 0);
+        let host_has_rings = io_uring::IoUring::new(1).is_ok();
+        assert_eq!(device.rings.in_use(), host_has_rings);
+        let (_directory, device) = image(direct);
+        device.rings.refuse();
+        write_then_compare(&device, 1_000_000);
+        assert!(!device.rings.in_use());
+    }
+}
+
+/// Many threads with batches of their own share the pool and see their own data.
+#[test]
+fn concurrent_batches() {
+    let (_directory, device) = image(Direct::Auto);
+    write_then_compare(&device, 7);
+    let blocks = numbered(7);
+    std::thread::scope(|scope| {
+        for part in blocks.chunks(250) {
+            let device = &device;
+            scope.spawn(move || {
+                for _ in 0..20 {
+                    let mut bufs = vec![AlignedBuf::zeroed(1); part.len()];
+                    let mut reads: Vec<_> = bufs
+                        .iter_mut()
+                        .zip(part)
+                        .map(|(buf, (offset, _))| ReadRequest { offset: *offset, buf })
+                        .collect();
+                    device.read_batch(&mut reads).unwrap();
+                    assert!(bufs.iter().zip(part).all(|(buf, (_, data))| buf == data));
+                }
+            });
+        }
+    });
+}
+
+/// A file that was truncated under us gives an error, from a batch as from a single read, with the request
+/// that failed; the requests that can be read are not in the way, and nothing hangs.
+#[test]
+fn a_truncated_file_is_an_error() {
+    for direct in [Direct::Auto, Direct::Never] {
+        let (_directory, device) = image(direct);
+        // Not at a block boundary, so that a read comes back short rather than empty.
+        device.file.set_len(100 * BLOCK_SIZE as u64 + 1000).unwrap();
+        for offset in [100, 2000].map(|block| block * BLOCK_SIZE as u64) {
+            let error = device.read_at(offset, &mut AlignedBuf::zeroed(1));
+            let error = error.unwrap_err();
+            assert!(
+                matches!(error, DeviceError::Io { offset: at, source, .. }
+                    if at == offset && source.kind == io::ErrorKind::UnexpectedEof),
+                "{error}"
+            );
+        }
+        let mut bufs = vec![AlignedBuf::zeroed(1); 1000];
+        let mut reads: Vec<_> = bufs
+            .iter_mut()
+            .enumerate()
+            .map(|(index, buf)| ReadRequest { offset: index as u64 * BLOCK_SIZE as u64, buf })
+            .collect();
+        let error = device.read_batch(&mut reads).unwrap_err();
+        assert!(
+            matches!(error, DeviceError::Io { offset, .. } if offset >= 100 * BLOCK_SIZE as u64),
+            "{error}"
+        );
+        device.read_at(0, &mut AlignedBuf::zeroed(1)).unwrap();
+        device.write_at(0, &AlignedBuf::zeroed(1)).unwrap();
+    }
+}
+
+/// After a failed write every later write, flush and discard is refused and names the first error; reads go on.
+/// The descriptor is replaced by one that cannot write, which makes the host refuse.
+#[test]
+fn nothing_is_written_after_an_error() {
+    let (directory, mut device) = image(Direct::Never);
+    device.file = File::open(directory.path().join("volume")).unwrap();
+    let block = AlignedBuf::zeroed(1);
+    let first = device.write_at(4096, &block).unwrap_err();
+    assert!(matches!(
+        first,
+        DeviceError::Io { operation: Operation::Write, offset: 4096, len: 4096, source, .. }
+            if source.errno == libc::EBADF
+    ));
+    let refused = |operation| {
+        Err(DeviceError::WrittenAfterError {
+            operation,
+            device: device.path.clone(),
+            first: Box::new(first.clone()),
+        })
+    };
+    assert_eq!(device.write_at(0, &block), refused(Operation::Write));
+    let writes = [WriteRequest { offset: 0, data: &block }];
+    assert_eq!(device.write_batch(&writes), refused(Operation::Write));
+    assert_eq!(device.flush(), refused(Operation::Flush));
+    assert_eq!(device.discard(0, 4096), refused(Operation::Discard));
+    device.read_at(0, &mut block.clone()).unwrap();
+}

@@ -1,0 +1,144 @@
+//! Going through a trace from crash point to crash point, and the states to try at each.
+//!
+//! The durable image moves forward with the trace: a step costs what the event wrote, and a point costs a
+//! snapshot and a reference count per pending write.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::crash::{apply, CrashPoint, Pending};
+use super::state::{CrashPlan, CrashState};
+use super::trace::{Event, Trace};
+use crate::MemoryDevice;
+
+/// The crash points of a trace, in order.
+#[derive(Debug)]
+pub struct CrashPoints<'t> {
+    trace: &'t Trace,
+    /// The next point, or beyond the end of the trace.
+    after_event: usize,
+    /// How many events `durable` and `pending` stand for.
+    taken: usize,
+    durable: MemoryDevice,
+    pending: Vec<Pending>,
+}
+
+impl<'t> CrashPoints<'t> {
+    pub(super) fn new(trace: &'t Trace, first: usize) -> Self {
+        CrashPoints {
+            trace,
+            after_event: first,
+            taken: 0,
+            durable: trace.initial().snapshot(),
+            pending: Vec::new(),
+        }
+    }
+
+    fn take_event(&mut self) {
+        match &self.trace.events()[self.taken] {
+            Event::Write { offset, data } => {
+                self.pending.push(Pending::Write { offset: *offset, data: data.clone() })
+            }
+            Event::Discard { offset, len } => {
+                self.pending.push(Pending::Discard { offset: *offset, len: *len })
+            }
+            Event::Flush => {
+                for pending in self.pending.drain(..) {
+                    apply(&pending, &self.durable);
+                }
+            }
+            Event::Mark(_) => {}
+        }
+        self.taken += 1;
+    }
+}
+
+impl Iterator for CrashPoints<'_> {
+    type Item = Arc<CrashPoint>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.after_event > self.trace.len() {
+            return None;
+        }
+        while self.taken < self.after_event {
+            self.take_event();
+        }
+        self.after_event += 1;
+        let durable = self.durable.snapshot();
+        Some(Arc::new(CrashPoint::new(self.taken, durable, self.pending.clone())))
+    }
+}
+
+/// One state that a crash could leave. Independent of the trace and of the iterator it came from, so it can be
+/// tried in another thread.
+#[derive(Debug, Clone)]
+pub struct CrashCase {
+    point: Arc<CrashPoint>,
+    state: CrashState,
+}
+
+impl CrashCase {
+    /// Its name, to be printed when something is wrong with it.
+    pub fn state(&self) -> CrashState {
+        self.state
+    }
+
+    /// How many events had happened.
+    pub fn after_event(&self) -> usize {
+        self.state.after_event
+    }
+
+    /// The medium as the crash left it. Costs what was pending.
+    pub fn materialise(&self) -> MemoryDevice {
+        match self.point.materialise(self.state.choice, self.state.tearing) {
+            Ok(medium) => medium,
+            Err(error) => unreachable!("a state chosen for this point does not exist: {error}"),
+        }
+    }
+}
+
+/// The states that crashes could leave, in order of the events.
+#[derive(Debug)]
+pub struct CrashStates<'t> {
+    points: CrashPoints<'t>,
+    plan: CrashPlan,
+    waiting: VecDeque<CrashCase>,
+}
+
+impl<'t> CrashStates<'t> {
+    pub(super) fn new(trace: &'t Trace, plan: &CrashPlan) -> Self {
+        let first = plan.after_events.as_ref().map_or(0, |range| *range.start());
+        CrashStates { points: CrashPoints::new(trace, first), plan: plan.clone(), waiting: VecDeque::new() }
+    }
+
+    /// Whether the states after this many events are wanted.
+    fn wanted(&self, after_event: usize) -> bool {
+        let last = after_event.checked_sub(1).map(|last| &self.points.trace.events()[last]);
+        self.plan.at_marks || !matches!(last, Some(Event::Mark(_) | Event::Flush))
+    }
+}
+
+impl Iterator for CrashStates<'_> {
+    type Item = CrashCase;
+
+    fn next(&mut self) -> Option<CrashCase> {
+        loop {
+            if let Some(case) = self.waiting.pop_front() {
+                return Some(case);
+            }
+            let point = self.points.next()?;
+            let after_event = point.after_event();
+            let range = self.plan.after_events.as_ref();
+            if range.is_some_and(|range| after_event > *range.end()) {
+                return None;
+            }
+            if self.wanted(after_event) {
+                let tearing = self.plan.tearing;
+                self.waiting.extend(point.choices(&self.plan).into_iter().map(|choice| CrashCase {
+                    point: point.clone(),
+                    state: CrashState { after_event, choice, tearing },
+                }));
+            }
+        }
+    }
+}
