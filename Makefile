@@ -1,0 +1,62 @@
+# make demo        what Yore does, shown on a real source tree, with a crash in the middle
+# make test        everything that can be tested here, in under 40 minutes on two cores
+# make campaign-X  one system campaign (tests/system/X.sh), going on for BUDGET seconds where it can
+#
+# BACKEND=ext4 runs a campaign on ext4 instead, which proves the campaign. SEED=n replays one.
+
+SHELL := /bin/bash
+BUDGET ?= 60
+CARGO ?= cargo
+export RUSTDOCFLAGS ?= -D warnings
+
+CAMPAIGNS := $(patsubst tests/system/%.sh,%,$(filter-out tests/system/run.sh,$(wildcard tests/system/*.sh)))
+
+.PHONY: all demo test deps layers format lint unit doc system clean $(CAMPAIGNS:%=campaign-%)
+
+all:
+	$(CARGO) build --release --locked
+
+demo:
+	scripts/demo.sh
+
+test: deps layers format lint unit doc system
+
+deps:
+	scripts/install-deps.sh test
+
+layers:
+	python3 scripts/check-layers.py --self-test
+	python3 scripts/check-layers.py
+
+format:
+	$(CARGO) fmt --all --check
+
+lint:
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+# Doctests are part of it.
+unit:
+	$(CARGO) test --workspace --locked
+
+doc:
+	$(CARGO) doc --workspace --no-deps --locked
+
+# The debug binary, so that lock order and other assertions are on.
+system:
+	@if [ "$$(id -u)" = 0 ] && [ -c /dev/fuse ]; then \
+		PROFILE=debug tests/system/run.sh; \
+	elif [ "$(CI)" = true ]; then \
+		echo 'FAILED: the system tests need root and /dev/fuse, and CI=true forbids skipping them' >&2; exit 1; \
+	elif [ -c /dev/fuse ]; then \
+		echo 'SKIPPED: most system tests, for they need root; those that do not:'; \
+		PROFILE=debug tests/system/run.sh commands refusals corners fsx sqlite kill; \
+	else \
+		echo 'SKIPPED: the system tests, for there is no /dev/fuse here; but for the library commands:'; \
+		PROFILE=debug tests/system/run.sh commands; \
+	fi
+
+$(CAMPAIGNS:%=campaign-%): campaign-%:
+	BUDGET=$(BUDGET) LIMIT=$$(( $(BUDGET) + 600 )) tests/system/run.sh $*
+
+clean:
+	$(CARGO) clean
