@@ -12,20 +12,35 @@
 //! looked at (another user's process) is `/proc/locks` believed, and only about processes that exist.
 //!
 //! Writers open block devices with `O_EXCL` besides, which the host refuses for a device that it has mounted or
-//! otherwise claimed, and which also holds between different names of one device.
+//! otherwise claimed, and which also holds between different names of one device. That leaves the lock on a block
+//! device to be held by readers, or for an instant by the host itself: udev takes a shared lock whenever somebody
+//! has closed a device that was open for writing, so that formatting and then opening would often fail. A writer
+//! of a block device therefore waits up to [`PATIENCE`] for the lock.
 
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
 use crate::{DeviceError, Holder};
 
+/// How long a writer waits for the lock of a block device.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How long it waits between two attempts.
+const PAUSE: Duration = Duration::from_millis(20);
+
 /// Takes the lock, or says who has it.
 pub(super) fn take(file: &File, path: &str, exclusive: bool) -> Result<(), DeviceError> {
+    let found = file.metadata().map_err(|error| super::open::failed(path, &error))?;
+    let patience = match exclusive && found.file_type().is_block_device() {
+        true => PATIENCE,
+        false => Duration::ZERO,
+    };
+    let start = Instant::now();
     let operation = match exclusive {
         true => FlockOperation::NonBlockingLockExclusive,
         false => FlockOperation::NonBlockingLockShared,
@@ -34,10 +49,13 @@ pub(super) fn take(file: &File, path: &str, exclusive: bool) -> Result<(), Devic
         return match rustix::fs::flock(file, operation) {
             Ok(()) => Ok(()),
             Err(Errno::INTR) => continue,
-            Err(Errno::WOULDBLOCK) => Err(DeviceError::Busy {
-                device: path.to_string(),
-                holder: file.metadata().ok().and_then(|found| holder(&found)),
-            }),
+            Err(Errno::WOULDBLOCK) if start.elapsed() < patience => {
+                std::thread::sleep(PAUSE);
+                continue;
+            }
+            Err(Errno::WOULDBLOCK) => {
+                Err(DeviceError::Busy { device: path.to_string(), holder: holder(&found) })
+            }
             Err(errno) => Err(super::open::failed(path, &io::Error::from(errno))),
         };
     }

@@ -206,7 +206,8 @@ impl Batch<'_, '_, '_> {
             let transfer = &mut self.transfers[index];
             match completion.result() {
                 error if error < 0 => match -error {
-                    libc::EINTR | libc::EAGAIN => {}
+                    // Not a matter of this request but of the ring: a plain call will tell.
+                    libc::EINTR | libc::EAGAIN | libc::EINVAL | libc::EOPNOTSUPP => continue,
                     errno => transfer.set_error(HostError::from_errno(errno)),
                 },
                 moved => {

@@ -141,3 +141,26 @@ fn nothing_is_written_after_an_error() {
     assert_eq!(device.discard(0, 4096), refused(Operation::Discard));
     device.read_at(0, &mut block.clone()).unwrap();
 }
+
+/// A process that was forked after a batch runs batches of its own, with a ring of its own, and leaves its
+/// parent's alone: daemons open a volume and then fork.
+#[test]
+fn rings_are_not_shared_over_a_fork() {
+    let (_directory, device) = image(Direct::Auto);
+    write_then_compare(&device, 3);
+    // SAFETY: the child uses nothing that another thread of this process could have locked: the device is this
+    // test's own, and the allocator of the host is safe to use after a fork.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let work = std::panic::AssertUnwindSafe(|| write_then_compare(&device, 4));
+        let failed = std::panic::catch_unwind(work).is_err();
+        // SAFETY: ends the child at once; nothing of the test harness runs in it.
+        unsafe { libc::_exit(i32::from(failed)) };
+    }
+    assert!(child > 0);
+    let mut status = 0;
+    // SAFETY: `status` is valid for the call, and the child is ours.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert_eq!(status, 0, "the child failed");
+    write_then_compare(&device, 5);
+}

@@ -77,7 +77,7 @@ pub use trace::{Event, Trace};
 pub struct SimulatedDevice {
     /// What a read sees. Changed only with `trace` locked, so that the trace has the order of the changes.
     image: MemoryDevice,
-    /// Lock order: before `faults` is never held; each is taken alone.
+    /// Never held together with the lock inside `faults`.
     trace: Mutex<Trace>,
     faults: Faults,
 }
