@@ -61,10 +61,12 @@ impl RingPool {
         self.refused.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a ring has been made and is being used.
+    /// Whether this process has made a ring and used it, and uses no other process's.
     #[cfg(test)]
     pub(super) fn in_use(&self) -> bool {
-        !self.idle.lock().is_empty()
+        let idle = self.idle.lock();
+        let own = |ring: &Ring| ring.process == std::process::id();
+        !idle.is_empty() && idle.iter().all(own)
     }
 
     /// Moves as much as a ring can move. What is unfinished afterwards and has no error (all of it, if there is

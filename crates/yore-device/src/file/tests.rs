@@ -152,7 +152,10 @@ fn rings_are_not_shared_over_a_fork() {
     // test's own, and the allocator of the host is safe to use after a fork.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        let work = std::panic::AssertUnwindSafe(|| write_then_compare(&device, 4));
+        let work = std::panic::AssertUnwindSafe(|| {
+            write_then_compare(&device, 4);
+            assert_eq!(device.rings.in_use(), io_uring::IoUring::new(1).is_ok());
+        });
         let failed = std::panic::catch_unwind(work).is_err();
         // SAFETY: ends the child at once; nothing of the test harness runs in it.
         unsafe { libc::_exit(i32::from(failed)) };
@@ -163,4 +166,17 @@ fn rings_are_not_shared_over_a_fork() {
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
     assert_eq!(status, 0, "the child failed");
     write_then_compare(&device, 5);
+}
+
+/// A short transfer is continued from where the host can go on: any byte through the page cache, the last whole
+/// block under direct I/O; and one that makes no headway is an error, not a loop.
+#[test]
+fn short_transfers_are_continued_where_possible() {
+    use host::{progress, Direction::Read, Direction::Write};
+    assert_eq!(progress(Read, false, 5000, 8192), Ok(5000));
+    assert_eq!(progress(Read, true, 5000, 8192), Ok(4096));
+    assert_eq!(progress(Write, true, 8192, 8192), Ok(8192));
+    assert_eq!(progress(Read, true, 1000, 8192), Err(Read.stalled()));
+    assert_eq!(progress(Write, false, 0, 8192), Err(Write.stalled()));
+    assert_eq!(Read.stalled().kind, io::ErrorKind::UnexpectedEof);
 }
