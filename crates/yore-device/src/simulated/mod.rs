@@ -28,7 +28,7 @@
 //! the trace there. A flush that failed is not in the trace: what was pending stays so. Unlike a `FileDevice` this
 //! one does not refuse to go on after an error: whether the layers above stop by themselves is what it is for.
 //!
-//! Time does not pass here yet. Every request goes through [`SimulatedDevice::admit`], the one place where a
+//! Time does not pass here yet. Every request goes through `SimulatedDevice::admit`, the one place where a
 //! virtual clock would charge it to a timing model of a disk.
 //!
 //! # Use
