@@ -8,6 +8,7 @@
 mod error;
 mod types;
 mod view;
+mod volume;
 
 pub use error::{Error, Result};
 pub use types::{
@@ -15,4 +16,5 @@ pub use types::{
     SetXattrMode, Statfs, VolumeInfo, WriteMode,
 };
 pub use view::{Node, View};
+pub use volume::{DirEntry, File, FileType, Metadata, OpenOptions, ReadDir, Volume, Walk, WalkEntry};
 pub use yore_format::{Engine, FileKind, InodeNo, Timestamp};

@@ -1,0 +1,39 @@
+//! Defaults that come from outside: chance, and the process.
+
+use crate::{Caller, MkfsOptions};
+use yore_format::Engine;
+
+impl Default for MkfsOptions {
+    /// Random identity and hash key, no label, the `snapshot` engine, a root directory of the process's effective user with
+    /// permissions 0755; refuses to overwrite a volume.
+    fn default() -> MkfsOptions {
+        let caller = process_caller();
+        MkfsOptions {
+            uuid: uuid::Uuid::new_v4().into_bytes(),
+            hash_seed: uuid::Uuid::new_v4().into_bytes(),
+            label: String::new(),
+            engine: Engine::Snapshot,
+            owner: (caller.uid, caller.gid),
+            permissions: 0o755,
+            force: false,
+        }
+    }
+}
+
+/// The process as a caller: its effective user and group, and its umask when asked.
+pub(super) fn process_caller() -> Caller {
+    let uid = rustix::process::geteuid();
+    Caller {
+        uid: uid.as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+        umask: process_umask().unwrap_or(0o022),
+        keeps_set_id: uid.is_root(),
+    }
+}
+
+/// The umask by the host's word, since asking with `umask(2)` sets it for an instant, for all threads.
+fn process_umask() -> Option<u32> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;
+    u32::from_str_radix(line.trim(), 8).ok()
+}
