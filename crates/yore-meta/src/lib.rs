@@ -1,1 +1,29 @@
-//! Yore's metadata layer: cache, zones, operations, generations and the engines.
+//! The metadata layer: a bounded cache of metadata blocks, zones, operations, generations and the engines.
+//!
+//! The store above changes blocks only through an [`Op`], which belongs to exactly one generation. It looks up and
+//! reads what it needs first ([`Meta::read`]), reserves ([`Meta::reserve`], [`Meta::reserve_inode`]), then opens the
+//! Op ([`Meta::begin`]), changes ([`Op::change`], [`Op::allocate`], …) and drops it. Rules kept here, numbered as in the
+//! architecture:
+//!
+//! - **R6** what an Op may need is reserved before it opens; the order is reserve → inode locks → open → group → block.
+//! - **R7** an open Op never reads the device: [`Op::cached`] finds only blocks in memory, which the caller keeps there
+//!   by holding their [`Frame`]s. An Op never fails: by the time it opens all that could fail has been done.
+//! - **R8** zones come into being only in Ops ([`Op::create_zone`]); a commit needs nothing that was not reserved.
+//!
+//! The crash argument of the default engine stands in `commit.rs`, recovery in `open.rs`.
+
+mod cache;
+mod commit;
+mod error;
+mod mkfs;
+mod op;
+mod open;
+mod space;
+mod zone;
+
+pub use cache::{Frame, FrameGuard};
+pub use error::{MetaError, Result};
+pub use mkfs::{mkfs, MkfsOptions};
+pub use op::{Change, EmptyZone, NewBlock, Op, Page};
+pub use open::{Meta, MetaOptions, Reclaimer, Totals};
+pub use space::{GroupSummary, Reserved, ReservedInode};

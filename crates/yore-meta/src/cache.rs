@@ -1,0 +1,202 @@
+//! The metadata cache: one [`Frame`] per metadata block in memory, found by its logical address.
+//!
+//! States of a frame, with g the running generation and w the one being written (at most one, w < g):
+//!
+//! | state | `dirty` | `frozen` | how it gets there |
+//! |---|---|---|---|
+//! | clean | 0 | – | read from the device; captured by the writer |
+//! | dirty in g | g | – | first [`Frame::modify`] in g of a clean frame; a new block |
+//! | dirty in w | w | – | w was frozen while the frame was dirty |
+//! | dirty in both | g | bytes of w | [`Frame::modify`] in g of a frame dirty in w |
+//! | dead | 0 | bytes of w, or – | [`Frame::kill`] |
+//!
+//! Invariants: a frame that is dirty, or captured and not yet committed, is held by a zone's dirty list or by the
+//! writer, and what is held is never evicted; so a block that misses the cache is on the medium where its zone's map
+//! says. The block itself is behind an `Arc`: capturing costs no copy, and the first change after it copies (the copy
+//! in memory on a frozen block's first change).
+
+use crate::zone::Zone;
+use hashbrown::HashMap;
+use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use yore_format::{Block, Generation, MetaAddr};
+
+/// A metadata block in memory. While any clone of it lives, the block stays in the cache.
+#[derive(Clone)]
+pub struct Frame(Arc<FrameInner>);
+
+struct FrameInner {
+    addr: MetaAddr,
+    zone: Arc<Zone>,
+    referenced: AtomicBool,
+    /// Lock order: after every zone lock; nothing is taken while it is held.
+    state: RwLock<FrameState>,
+}
+
+struct FrameState {
+    block: Arc<Block>,
+    dirty: u64,
+    frozen: Option<Arc<Block>>,
+    dead: bool,
+}
+
+/// The bytes of a frame, locked for reading. Hold it briefly, and not while changing the same frame.
+pub type FrameGuard<'a> = MappedRwLockReadGuard<'a, Block>;
+
+/// A frame for a block that was just made (dirty in `generation`) or read (0).
+pub(crate) fn new_frame(addr: MetaAddr, zone: Arc<Zone>, block: Block, generation: Generation) -> Frame {
+    let state = FrameState { block: Arc::new(block), dirty: generation.0, frozen: None, dead: false };
+    Frame(Arc::new(FrameInner { addr, zone, referenced: AtomicBool::new(true), state: RwLock::new(state) }))
+}
+
+impl Frame {
+    /// The block's logical address.
+    pub fn addr(&self) -> MetaAddr {
+        self.0.addr
+    }
+
+    /// The bytes.
+    pub fn read(&self) -> FrameGuard<'_> {
+        RwLockReadGuard::map(self.0.state.read(), |s| &*s.block)
+    }
+
+    pub(crate) fn zone(&self) -> &Arc<Zone> {
+        &self.0.zone
+    }
+
+    /// Changes the bytes in `generation`; tells whether this is the frame's first change in it.
+    pub(crate) fn modify<R>(&self, generation: Generation, f: impl FnOnce(&mut Block) -> R) -> (R, bool) {
+        let mut s = self.0.state.write();
+        assert!(!s.dead, "change of the freed block {}", self.0.addr);
+        let first = s.dirty != generation.0;
+        if first {
+            if s.dirty != 0 {
+                assert!(s.dirty < generation.0 && s.frozen.is_none(), "two frozen generations");
+                s.frozen = Some(s.block.clone());
+            }
+            s.dirty = generation.0;
+        }
+        (f(Arc::make_mut(&mut s.block)), first)
+    }
+
+    /// The block is freed in `generation`: what an earlier, frozen generation has of it is still written.
+    pub(crate) fn kill(&self, generation: Generation) {
+        let mut s = self.0.state.write();
+        assert!(!s.dead, "block {} freed twice", self.0.addr);
+        if s.dirty != 0 && s.dirty != generation.0 {
+            s.frozen = Some(s.block.clone());
+        }
+        s.dirty = 0;
+        s.dead = true;
+    }
+
+    /// The bytes that `generation`, now frozen, has of the block; `None` if it was freed in it.
+    pub(crate) fn capture(&self, generation: Generation) -> Option<Arc<Block>> {
+        let mut s = self.0.state.write();
+        if let Some(frozen) = s.frozen.take() {
+            return Some(frozen);
+        }
+        if s.dirty != generation.0 {
+            return None;
+        }
+        s.dirty = 0;
+        Some(s.block.clone())
+    }
+
+    fn is_dead(&self) -> bool {
+        self.0.state.read().dead
+    }
+}
+
+const SHARDS: usize = 64;
+/// How many candidates an insertion looks at before it lets the cache grow for a moment.
+const EVICTION_TRIES: usize = 16;
+
+struct Shard {
+    map: HashMap<MetaAddr, Frame>,
+    clock: VecDeque<Frame>,
+}
+
+/// All frames, in shards by address; each shard evicts by second chance.
+pub(crate) struct Cache {
+    /// Lock order: before zone locks (a block is entered only while its zone still has it where it was read).
+    shards: Vec<Mutex<Shard>>,
+    frames_per_shard: usize,
+}
+
+impl Cache {
+    pub(crate) fn new(bytes: u64) -> Cache {
+        let frames_per_shard = (bytes as usize / yore_format::BLOCK_SIZE / SHARDS).max(16);
+        let shard = || Mutex::new(Shard { map: HashMap::new(), clock: VecDeque::new() });
+        Cache { shards: (0..SHARDS).map(|_| shard()).collect(), frames_per_shard }
+    }
+
+    /// Frames that the cache is to hold.
+    pub(crate) fn capacity(&self) -> usize {
+        self.frames_per_shard * SHARDS
+    }
+
+    fn shard(&self, addr: MetaAddr) -> &Mutex<Shard> {
+        // Fibonacci hashing: neighbouring blocks go to different shards.
+        let hash = addr.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58;
+        &self.shards[hash as usize % SHARDS]
+    }
+
+    pub(crate) fn get(&self, addr: MetaAddr) -> Option<Frame> {
+        let shard = self.shard(addr).lock();
+        let frame = shard.map.get(&addr)?;
+        if !frame.0.referenced.load(Ordering::Relaxed) {
+            frame.0.referenced.store(true, Ordering::Relaxed);
+        }
+        Some(frame.clone())
+    }
+
+    /// Enters a block that was just allocated; nothing else can be there under its address.
+    pub(crate) fn insert_new(&self, frame: &Frame) {
+        let mut shard = self.shard(frame.addr()).lock();
+        let old = shard.map.insert(frame.addr(), frame.clone());
+        assert!(old.is_none(), "block {} allocated while its predecessor is in memory", frame.addr());
+        self.enter(&mut shard, frame);
+    }
+
+    /// Enters a block that was read, unless it is there already or `still_there` says that it moved since; then `None`
+    /// means: look again.
+    pub(crate) fn insert_read(&self, frame: Frame, still_there: impl FnOnce() -> bool) -> Option<Frame> {
+        let mut shard = self.shard(frame.addr()).lock();
+        if let Some(present) = shard.map.get(&frame.addr()) {
+            return Some(present.clone());
+        }
+        if !still_there() {
+            return None;
+        }
+        shard.map.insert(frame.addr(), frame.clone());
+        self.enter(&mut shard, &frame);
+        Some(frame)
+    }
+
+    fn enter(&self, shard: &mut Shard, frame: &Frame) {
+        shard.clock.push_back(frame.clone());
+        let mut tries = 0;
+        while shard.map.len() > self.frames_per_shard && tries < EVICTION_TRIES {
+            tries += 1;
+            let Some(candidate) = shard.clock.pop_front() else { break };
+            // The map, the clock's copy in our hands, and nobody else: neither dirty nor in use.
+            let held = Arc::strong_count(&candidate.0) > 2;
+            if held || candidate.0.referenced.swap(false, Ordering::Relaxed) {
+                if !(candidate.is_dead()
+                    && shard.map.get(&candidate.addr()).is_none_or(|f| !Arc::ptr_eq(&f.0, &candidate.0)))
+                {
+                    shard.clock.push_back(candidate);
+                }
+            } else if shard.map.get(&candidate.addr()).is_some_and(|f| Arc::ptr_eq(&f.0, &candidate.0)) {
+                shard.map.remove(&candidate.addr());
+            }
+        }
+    }
+
+    pub(crate) fn remove(&self, addr: MetaAddr) {
+        self.shard(addr).lock().map.remove(&addr);
+    }
+}

@@ -1,0 +1,217 @@
+//! Making a volume: two superblocks, root zone 0 with the first table block, group 0's first zone with its bitmap and
+//! the root directory's inode block. Constant work whatever the size: groups come into being when first used.
+
+use crate::error::{MetaError, Result};
+use crate::open::now_seconds;
+use yore_device::{AlignedBuf, Device};
+use yore_format::layout::{
+    Geometry, FIRST_SLOT, HEADER_SLOTS, SUPERBLOCKS, VOLUME_BLOCKS_MAX, VOLUME_BLOCKS_MIN, ZONE_BLOCKS,
+    ZONE_INDEXES,
+};
+use yore_format::{
+    seal, BitmapMut, Block, BlockHeader, BlockKind, BlockNo, ContentKind, Engine, Generation, GroupNo,
+    Incarnation, Inode, InodeFlags, InodeNo, MetaAddr, Number, RootZone, Superblock, Timestamp, VolumeState,
+    ZoneHeader, ZoneNo, ZoneTableEntry, ZoneTableMut, BLOCK_SIZE, INLINE_BYTES, INODES_PER_BLOCK, ZERO_BLOCK,
+};
+
+/// How to make a volume.
+#[derive(Clone, Debug)]
+pub struct MkfsOptions {
+    /// The volume's identity.
+    pub uuid: [u8; 16],
+    /// Key of the hash of names.
+    pub hash_seed: [u8; 16],
+    /// A name for people, at most 64 bytes.
+    pub label: String,
+    /// The engine recorded.
+    pub engine: Engine,
+    /// Owner and group of the root directory.
+    pub owner: (u32, u32),
+    /// Permissions of the root directory.
+    pub permissions: u32,
+    /// When the root directory is made.
+    pub now: Timestamp,
+}
+
+/// Makes a volume over the whole device. Whatever was there is lost; the caller has made sure that it may be.
+///
+/// # Errors
+/// [`MetaError::Refused`] for a device too small (16 MiB), too large (128 TiB) or read-only, or a label too long.
+pub fn mkfs(device: &dyn Device, options: &MkfsOptions) -> Result<Superblock> {
+    let blocks = device.size() / BLOCK_SIZE as u64;
+    let name = device.describe();
+    if blocks < VOLUME_BLOCKS_MIN {
+        return Err(MetaError::Refused(format!(
+            "{name} is too small for a volume: it has {} bytes, at least 16 MiB (16777216 bytes) are needed",
+            device.size()
+        )));
+    }
+    if blocks > VOLUME_BLOCKS_MAX {
+        return Err(MetaError::Refused(format!("{name} is larger than the largest volume, 128 TiB")));
+    }
+    if options.label.len() > 64 || options.label.contains('\0') {
+        return Err(MetaError::Refused("a label has at most 64 bytes and no NUL".into()));
+    }
+    if !matches!(options.engine, Engine::None | Engine::Snapshot) {
+        return Err(MetaError::Refused(format!(
+            "the engine `{}` is not available in this version; use `snapshot` or `none`",
+            options.engine.name()
+        )));
+    }
+    let mut maker = Maker { device, options, geometry: Geometry::new(blocks), generation: Generation(1) };
+    maker.make()
+}
+
+struct Maker<'a> {
+    device: &'a dyn Device,
+    options: &'a MkfsOptions,
+    geometry: Geometry,
+    generation: Generation,
+}
+
+impl Maker<'_> {
+    fn make(&mut self) -> Result<Superblock> {
+        // An old volume must not look alive over half a new one.
+        for at in SUPERBLOCKS {
+            self.write(at, &ZERO_BLOCK)?;
+        }
+        self.device.flush()?;
+        let (zone_place, root_place) = (self.geometry.primary_zone_place(GroupNo(0)), BlockNo(0));
+        let usable = self.geometry.data_blocks(GroupNo(0)) as u32;
+        let free = usable - ZONE_BLOCKS as u32;
+
+        let mut bitmap = self.block(BlockKind::Bitmap, MetaAddr::new(ZoneNo(0), 0));
+        BitmapMut::init(&mut bitmap, usable).set(0, ZONE_BLOCKS as u32, true);
+        self.write_sealed(BlockNo(zone_place.0 + FIRST_SLOT), &mut bitmap)?;
+        let mut inodes = self.block(BlockKind::Inodes, MetaAddr::new(ZoneNo(0), 1));
+        self.root_directory().encode(Inode::slot_mut(&mut inodes, 0).0);
+        self.write_sealed(BlockNo(zone_place.0 + FIRST_SLOT + 1), &mut inodes)?;
+
+        let mut header =
+            ZoneHeader::empty(self.options.uuid, self.geometry.blocks, zone_place, ZoneNo(0), GroupNo(0));
+        header.exists[0] = 0b11;
+        header.map[0] = FIRST_SLOT as u16;
+        header.map[1] = FIRST_SLOT as u16 + 1;
+        header.inode_free[1] = INODES_PER_BLOCK as u8 - 1;
+        let crc = self.write_header(&header)?;
+
+        let mut table = self.block(BlockKind::ZoneTable, MetaAddr::new(ZoneNo::root(0), 0));
+        let entry = ZoneTableEntry {
+            place: zone_place.0.into(),
+            generation: self.generation.0.into(),
+            crc: crc.into(),
+            header_slot: 0,
+            present: 1,
+            free_blocks: (free as u16).into(),
+            free_indexes: (ZONE_INDEXES as u16 - 2).into(),
+            free_inodes: (INODES_PER_BLOCK as u16 - 1).into(),
+        };
+        ZoneTableMut::new(&mut table).set(0, entry);
+        self.write_sealed(BlockNo(root_place.0 + FIRST_SLOT), &mut table)?;
+        let mut root = ZoneHeader::empty(
+            self.options.uuid,
+            self.geometry.blocks,
+            root_place,
+            ZoneNo::root(0),
+            GroupNo(0),
+        );
+        root.exists[0] = 1;
+        root.map[0] = FIRST_SLOT as u16;
+        let crc = self.write_header(&root)?;
+
+        let unused: u64 = (1..self.geometry.groups()).map(|g| self.geometry.data_blocks(GroupNo(g))).sum();
+        let root = RootZone { place: root_place, generation: self.generation, crc, header_slot: 0 };
+        let superblock = self.superblock(root, u64::from(free) + unused);
+        self.device.flush()?;
+        for slot in 0..2 {
+            self.write(SUPERBLOCKS[slot as usize], &superblock.encode(slot))?;
+        }
+        self.device.flush()?;
+        Ok(superblock)
+    }
+
+    fn superblock(&self, root: RootZone, free_blocks: u64) -> Superblock {
+        Superblock {
+            uuid: self.options.uuid,
+            volume_blocks: self.geometry.blocks,
+            generation: self.generation,
+            mount_id: 0,
+            engine: self.options.engine,
+            state: VolumeState::Clean,
+            next_incarnation: 2,
+            next_number: Number(1),
+            hash_seed: self.options.hash_seed,
+            created_seconds: now_seconds(),
+            written_seconds: now_seconds(),
+            root_directory: InodeNo::ROOT,
+            orphan_root: MetaAddr::NONE,
+            orphan_level: 0,
+            cuts_root: MetaAddr::NONE,
+            history_root: MetaAddr::NONE,
+            free_blocks,
+            inodes: 1,
+            metadata_blocks: 2,
+            zones: 2,
+            zone_number_limit: 1,
+            log_start: BlockNo(0),
+            log_blocks: 0,
+            log_id: 0,
+            log_position: 0,
+            label: self.options.label.clone(),
+            root_zones: vec![Some(root)],
+        }
+    }
+
+    fn root_directory(&self) -> Inode {
+        Inode {
+            mode: 0o040_000 | (self.options.permissions & 0o7777),
+            links: 2,
+            uid: self.options.owner.0,
+            gid: self.options.owner.1,
+            size: 0,
+            blocks: 0,
+            incarnation: Incarnation(1),
+            flags: InodeFlags::empty(),
+            atime: self.options.now,
+            mtime: self.options.now,
+            ctime: self.options.now,
+            btime: self.options.now,
+            parent: InodeNo::ROOT,
+            parent_incarnation: Incarnation(1),
+            parent_cookie: 0,
+            own_cut: Number(0),
+            born: Number(1),
+            policy: 0,
+            rdev: 0,
+            xattr_root: MetaAddr::NONE,
+            content_kind: ContentKind::Empty,
+            content_count: 0,
+            content_level: 0,
+            content: [0; INLINE_BYTES],
+        }
+    }
+
+    fn block(&self, kind: BlockKind, addr: MetaAddr) -> Box<Block> {
+        let tag = u32::from_le_bytes(self.options.uuid[..4].try_into().expect("four bytes"));
+        let mut block = Box::new(ZERO_BLOCK);
+        BlockHeader::init(&mut block, kind, 0, addr, InodeNo::NONE, Incarnation(0), tag, Number(0));
+        block
+    }
+
+    fn write_header(&self, header: &ZoneHeader) -> Result<u32> {
+        let (block, crc) = header.encode(self.generation);
+        self.write(BlockNo(header.place.0 + HEADER_SLOTS[0]), &block)?;
+        Ok(crc)
+    }
+
+    fn write_sealed(&self, at: BlockNo, block: &mut Block) -> Result<()> {
+        seal(block, self.generation);
+        self.write(at, block)
+    }
+
+    fn write(&self, at: BlockNo, block: &Block) -> Result<()> {
+        let mut buf = AlignedBuf::zeroed(1);
+        buf.copy_from_slice(block);
+        Ok(self.device.write_at(at.0 * BLOCK_SIZE as u64, &buf)?)
+    }
+}

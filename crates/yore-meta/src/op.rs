@@ -1,0 +1,266 @@
+//! Operations: one file-system call's set of metadata changes, belonging to exactly one generation.
+//!
+//! An open `Op` holds the generation gate shared, so a generation is frozen only between Ops. It must be short: no
+//! device, no inode lock, no waiting for memory (R7). Everything that can fail was done before it opened.
+//!
+//! Every change says which bytes of which block it means ([`Page::apply`] records the range) and gives back a [`Change`];
+//! [`Op::before`] orders two changes ("the first reaches the medium no later than the second"). The engines `none`
+//! and `snapshot` need neither and drop both at once; the calls are there from the start so that the store says the
+//! order once, for all engines.
+
+use crate::cache::{new_frame, Frame};
+use crate::open::{GateGuard, Meta};
+use crate::space::{Reserved, ReservedInode};
+use crate::zone::Zone;
+use std::ops::Range;
+use std::sync::Arc;
+use yore_format::{
+    Block, BlockHeader, BlockKind, BlockNo, Generation, GroupNo, Incarnation, InodeNo, MetaAddr, Number,
+    ZoneNo, INODES_PER_BLOCK, NOT_INODES,
+};
+
+/// One change of one block, to be ordered against others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change(u32);
+
+/// A block under change.
+pub struct Page<'a> {
+    block: &'a mut Block,
+}
+
+impl Page<'_> {
+    /// Its bytes.
+    pub fn block(&self) -> &Block {
+        self.block
+    }
+
+    /// Changes the block; `f` returns the range of bytes that the change *means* (a cell, an inode's slot, some bits).
+    pub fn apply(&mut self, f: impl FnOnce(&mut Block) -> Range<usize>) {
+        let range = f(self.block);
+        debug_assert!(range.end <= yore_format::BLOCK_SIZE);
+    }
+}
+
+/// What a new block is.
+#[derive(Clone, Copy, Debug)]
+pub struct NewBlock {
+    /// Its kind.
+    pub kind: BlockKind,
+    /// Its level in a tree, 0 for leaves.
+    pub level: u8,
+    /// Whom it belongs to.
+    pub owner: InodeNo,
+    /// The owner's incarnation.
+    pub incarnation: Incarnation,
+    /// The number at which it is born (tree nodes).
+    pub birth: Number,
+}
+
+/// A further zone that holds nothing and is closed against reservations.
+pub struct EmptyZone(pub(crate) Arc<Zone>);
+
+impl EmptyZone {
+    /// Its group.
+    pub fn group(&self) -> GroupNo {
+        self.0.group
+    }
+
+    /// Its first block.
+    pub fn place(&self) -> BlockNo {
+        self.0.place
+    }
+}
+
+/// An open operation. Dropping it ends it.
+pub struct Op<'m> {
+    meta: &'m Meta,
+    generation: Generation,
+    reserved: Reserved,
+    changes: u32,
+    _gate: GateGuard<'m>,
+}
+
+impl Drop for Op<'_> {
+    fn drop(&mut self) {
+        crate::open::op_closed();
+    }
+}
+
+impl<'m> Op<'m> {
+    pub(crate) fn open(
+        meta: &'m Meta,
+        reserved: Reserved,
+        gate: GateGuard<'m>,
+        generation: Generation,
+    ) -> Op<'m> {
+        crate::open::op_opened();
+        Op { meta, generation, reserved, changes: 0, _gate: gate }
+    }
+
+    /// The generation that the Op belongs to.
+    pub fn generation(&self) -> Generation {
+        self.generation
+    }
+
+    fn next_change(&mut self) -> Change {
+        self.changes += 1;
+        Change(self.changes)
+    }
+
+    /// A block that is in memory; `None` if it is not (the caller should have kept it there, or can do without).
+    pub fn cached(&self, addr: MetaAddr) -> Option<Frame> {
+        self.meta.cache.get(addr)
+    }
+
+    /// Changes a block. Copies it in memory first if the frozen generation still needs the old bytes.
+    pub fn change<R>(&mut self, frame: &Frame, f: impl FnOnce(&mut Page<'_>) -> R) -> (R, Change) {
+        let (result, first) = frame.modify(self.generation, |block| f(&mut Page { block }));
+        if first {
+            frame.zone().note_dirty(self.meta, self.generation, frame);
+        }
+        (result, self.next_change())
+    }
+
+    /// Orders two changes: `first` must not reach the medium after `then`.
+    pub fn before(&mut self, first: Change, then: Change) {
+        debug_assert!(first.0 <= self.changes && then.0 <= self.changes, "a change of another Op");
+    }
+
+    /// A new block from the reservation, all zero behind its header.
+    ///
+    /// # Panics
+    /// If more blocks are taken than were reserved: a bug in the store's bound (R6).
+    pub fn allocate(&mut self, new: NewBlock) -> (Frame, Change) {
+        let zone = self.reserved.take_block();
+        let index = zone.allocate_index(self.meta, self.generation, None);
+        (self.install(&zone, index, new), self.next_change())
+    }
+
+    fn install(&mut self, zone: &Arc<Zone>, index: u16, new: NewBlock) -> Frame {
+        let addr = MetaAddr::new(zone.no, index);
+        let mut block = yore_format::ZERO_BLOCK;
+        let tag = self.meta.volume_tag;
+        BlockHeader::init(&mut block, new.kind, new.level, addr, new.owner, new.incarnation, tag, new.birth);
+        let frame = new_frame(addr, zone.clone(), block, self.generation);
+        self.meta.cache.insert_new(&frame);
+        zone.note_dirty(self.meta, self.generation, &frame);
+        self.meta.totals.metadata_blocks.add(1);
+        frame
+    }
+
+    /// Gives a block back. It is never written if it was born in this generation; what it held on the medium stays
+    /// readable until the generation is complete (R2).
+    pub fn free(&mut self, frame: Frame) -> Change {
+        let addr = frame.addr();
+        frame.kill(self.generation);
+        self.meta.cache.remove(addr);
+        frame.zone().free_index(self.meta, self.generation, addr.index());
+        self.meta.totals.metadata_blocks.add(-1);
+        self.next_change()
+    }
+
+    /// The reserved inode is in use from now on. Its slot must have been written, by [`Op::change`], before: until then
+    /// only the reservation keeps others from it.
+    pub fn take_inode(&mut self, inode: ReservedInode) -> Change {
+        let free = yore_format::Inode::slot_is_free(&inode.frame().read(), inode.inode().slot());
+        assert!(!free, "inode {} counted before it is written", inode.inode());
+        inode.take(self.meta, self.generation);
+        self.meta.totals.inodes.add(1);
+        self.next_change()
+    }
+
+    /// An inode's slot is free from now on (cleared by [`Op::change`] on `frame`, its inode block). Gives the block
+    /// back when it is empty and the zone has another empty one.
+    pub fn free_inode(&mut self, inode: InodeNo, frame: Frame) -> Change {
+        assert_eq!(inode.addr(), frame.addr());
+        self.meta.totals.inodes.add(-1);
+        if frame.zone().free_inode(self.meta, self.generation, inode.addr().index()) {
+            return self.free(frame);
+        }
+        self.next_change()
+    }
+
+    /// A new inode block from the reservation, so that inodes can be reserved in it.
+    pub fn add_inode_block(&mut self) -> Change {
+        let zone = self.reserved.take_block();
+        let index = zone.allocate_index(self.meta, self.generation, Some(INODES_PER_BLOCK as u8));
+        let new = NewBlock {
+            kind: BlockKind::Inodes,
+            level: 0,
+            owner: InodeNo::NONE,
+            incarnation: Incarnation(0),
+            birth: Number(0),
+        };
+        self.install(&zone, index, new);
+        self.next_change()
+    }
+
+    /// Makes the first zone of a group that was never used, with its bitmap; returns the bitmap's frame. Its
+    /// place is set aside. A group whose table entries have no home yet also gets a root zone, in the first 1,024
+    /// blocks of its data area, which its bitmap then shows as used. Call [`Meta::prepare_group`] before the Op.
+    pub fn create_primary_zone(&mut self, group: GroupNo) -> Frame {
+        let place = self.meta.geometry.primary_zone_place(group);
+        let zone = self.meta.zones.create(self.meta, ZoneNo::primary(group), place, group);
+        let index = zone.allocate_index(self.meta, self.generation, None);
+        assert_eq!(index, 0, "a new zone's first block is its bitmap");
+        let new = NewBlock {
+            kind: BlockKind::Bitmap,
+            level: 0,
+            owner: InodeNo::NONE,
+            incarnation: Incarnation(0),
+            birth: Number(0),
+        };
+        let frame = self.install(&zone, 0, new);
+        let usable = self.meta.geometry.data_blocks(group) as u32;
+        let root = self.meta.make_root_zone_for(zone.no, self.meta.geometry.data_start(group));
+        let taken = if root { yore_format::layout::ZONE_BLOCKS as u32 } else { 0 };
+        self.change(&frame, |page| {
+            page.apply(|b| {
+                yore_format::BitmapMut::init(b, usable).set(0, taken, true);
+                0..yore_format::BLOCK_SIZE
+            })
+        });
+        self.meta.totals.free_blocks.add(-i64::from(taken));
+        zone.touch(self.meta, self.generation, |s| s.free_blocks = usable - taken);
+        frame
+    }
+
+    /// Makes a further zone of `group` at `place`: 1,024 aligned blocks that the caller has just marked used in the
+    /// group's bitmap. `primary` keeps the group's first zone in memory.
+    ///
+    /// # Panics
+    /// If the group already has all 31 further zones.
+    pub fn create_zone(&mut self, group: GroupNo, place: BlockNo) {
+        self.meta.zones.create_extra(self.meta, self.generation, group, place);
+    }
+
+    /// Takes an empty further zone (from [`Meta::take_empty_zone`]) out of its group. The caller frees its 1,024 blocks in
+    /// the bitmap, with [`Op::free_after_commit`].
+    pub fn remove_zone(&mut self, zone: &EmptyZone) {
+        self.meta.zones.remove_extra(self.meta, self.generation, &zone.0);
+    }
+
+    /// Data blocks that are free once this generation is complete (R2, R3); the reclaimer is told then. Their bits
+    /// in the bitmap are cleared by the caller, in this Op.
+    pub fn free_after_commit(&mut self, start: BlockNo, len: u32) {
+        self.meta.note_freed(self.generation, start, len);
+    }
+
+    /// Counts data blocks of a group as taken (negative) or freed in the volume's totals and the group's summary.
+    pub fn count_free_blocks(&mut self, group: GroupNo, by: i64) {
+        self.meta.totals.free_blocks.add(by);
+        self.meta.zones.count_free_blocks(self.meta, self.generation, group, by);
+    }
+
+    /// Changes the root of the tree of orphans.
+    pub fn set_orphan_root(&mut self, root: MetaAddr, level: u8) -> Change {
+        *self.meta.orphan_root.lock() = (root, level);
+        self.meta.note_root_changed(self.generation);
+        self.next_change()
+    }
+}
+
+/// Whether a value in `inode_free` marks an inode block.
+pub(crate) fn is_inode_block(free: u8) -> bool {
+    free != NOT_INODES
+}

@@ -1,0 +1,697 @@
+//! Opening a volume, and the state that everything else hangs on.
+//!
+//! **Recovery under `snapshot` is choosing a superblock.** The newer slot that is whole is believed; the older only
+//! if the newer is torn. Everything it reaches was flushed before it was written (R1) and nothing it reaches has been
+//! reused since (R2), so there is nothing to repair and nothing to scan.
+//!
+//! **Generations are never reused (R5).** A crash can leave blocks and headers of generation G+1 on the medium that no
+//! superblock completes. If the next mount wrote its own G+1, a lost header write could leave the old one where the
+//! new one should be. So a mount takes S+1 for its own superblock and S+2 for its first generation, S being the
+//! greatest stamp found in either slot: at most one generation beyond a stamped one was ever under way.
+
+use crate::cache::{new_frame, Cache, Frame};
+use crate::error::{MetaError, Result};
+use crate::op::{EmptyZone, Op};
+use crate::space::Reserved;
+use crate::zone::{read_header, Zone, Zones};
+use hashbrown::HashMap;
+use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
+use yore_device::{AlignedBuf, Device};
+use yore_format::layout::{Geometry, FIRST_SLOT, SUPERBLOCKS, ZONE_INDEXES};
+use yore_format::{
+    decode_slots, verify_header, Block, BlockHeader, BlockKind, BlockNo, Corruption, Engine, Expect,
+    Generation, GroupNo, Incarnation, InodeNo, MetaAddr, Number, RootZone, Superblock, VolumeState, ZoneNo,
+    ZoneTableEntry, ZoneTableRef, BLOCK_SIZE, ROOT_ZONES_MAX, ZERO_BLOCK,
+};
+
+/// How to open the metadata of a volume.
+#[derive(Clone, Debug)]
+pub struct MetaOptions {
+    /// Change nothing on the medium.
+    pub read_only: bool,
+    /// The engine to use instead of the one recorded.
+    pub engine: Option<Engine>,
+    /// Bytes of the metadata cache.
+    pub cache_bytes: u64,
+    /// The longest time between two generations while there are changes.
+    pub commit_interval: Duration,
+}
+
+/// Is told of data blocks that have become free for good: the generation that freed them is complete.
+pub trait Reclaimer: Send + Sync {
+    /// Makes the runs (first block, length) available. Called by the writer, without locks.
+    fn reclaim(&self, runs: &[(BlockNo, u32)]);
+}
+
+/// A count that Ops change; read between generations.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicI64);
+
+impl Counter {
+    pub(crate) fn add(&self, by: i64) {
+        self.0.fetch_add(by, Ordering::Relaxed);
+    }
+
+    /// The present value.
+    pub fn get(&self) -> u64 {
+        u64::try_from(self.0.load(Ordering::Relaxed)).expect("a count of things is not negative")
+    }
+
+    fn set(&self, to: u64) {
+        self.0.store(to as i64, Ordering::Relaxed);
+    }
+}
+
+/// What the superblock counts.
+#[derive(Debug, Default)]
+#[allow(missing_docs)]
+pub struct Totals {
+    /// Free data blocks in all groups.
+    pub free_blocks: Counter,
+    /// Inodes in use.
+    pub inodes: Counter,
+    /// Metadata blocks in use.
+    pub metadata_blocks: Counter,
+    /// Zones, root zones included.
+    pub zones: Counter,
+}
+
+pub(crate) struct RootState {
+    pub(crate) place: BlockNo,
+    pub(crate) exists: [u64; 8],
+    pub(crate) map: Box<[u16; ZONE_INDEXES as usize]>,
+    /// `None` until its first header is written.
+    pub(crate) current: Option<RootZone>,
+}
+
+/// Where the writer is. Guarded by one mutex with a condition.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// Write all generations up to this one.
+    pub(crate) wanted: u64,
+    /// All generations up to this one are complete.
+    pub(crate) completed: u64,
+    /// When the running generation got its first change.
+    pub(crate) dirty_since: Option<Instant>,
+    pub(crate) stop: bool,
+    /// The error that stopped all writing (R16).
+    pub(crate) error: Option<MetaError>,
+    pub(crate) writing: bool,
+}
+
+/// The metadata of an open volume.
+pub struct Meta {
+    pub(crate) device: Arc<dyn Device>,
+    pub(crate) geometry: Geometry,
+    pub(crate) volume_tag: u32,
+    pub(crate) uuid: [u8; 16],
+    pub(crate) engine: Engine,
+    pub(crate) read_only: bool,
+    pub(crate) options: MetaOptions,
+    pub(crate) cache: Cache,
+    pub(crate) zones: Zones,
+    /// What the superblock counts.
+    pub totals: Totals,
+    /// The generation gate: the running generation. Ops hold it shared; freezing takes it alone for an instant.
+    pub(crate) gate: RwLock<u64>,
+    pub(crate) dirty_zones: Mutex<Vec<Arc<Zone>>>,
+    pub(crate) dirty_frames: AtomicUsize,
+    pub(crate) root_changed: AtomicBool,
+    pub(crate) freed: Mutex<Vec<(BlockNo, u32)>>,
+    pub(crate) orphan_root: Mutex<(MetaAddr, u8)>,
+    pub(crate) next_incarnation: AtomicU32,
+    pub(crate) next_number: AtomicU64,
+    pub(crate) zone_number_limit: AtomicU32,
+    pub(crate) spill_zone: Mutex<Option<ZoneNo>>,
+    /// Zone table blocks in memory. Changed only by the writer.
+    pub(crate) table: Mutex<HashMap<u32, Box<Block>>>,
+    pub(crate) roots: Mutex<Vec<Option<RootState>>>,
+    /// The superblock last written, and its slot. Held by the writer for the length of a commit.
+    pub(crate) superblock: Mutex<(Superblock, u32)>,
+    pub(crate) progress: Mutex<Progress>,
+    pub(crate) progressed: Condvar,
+    pub(crate) stopped: AtomicBool,
+    pub(crate) reclaimer: OnceLock<Weak<dyn Reclaimer>>,
+    pub(crate) writer: Mutex<Option<std::thread::JoinHandle<()>>>,
+    /// The frames of a generation that could not be written: kept in memory, so that reads go on (R16).
+    pub(crate) unwritten: Mutex<Vec<crate::zone::FrozenZone>>,
+    found: Superblock,
+}
+
+pub(crate) type GateGuard<'m> = RwLockReadGuard<'m, u64>;
+
+thread_local! {
+    static OPS_OPEN: Cell<u32> = const { Cell::new(0) };
+}
+
+pub(crate) fn op_opened() {
+    OPS_OPEN.with(|n| {
+        assert_eq!(n.get(), 0, "an Op opened inside an Op");
+        n.set(1);
+    });
+}
+
+pub(crate) fn op_closed() {
+    OPS_OPEN.with(|n| n.set(0));
+}
+
+fn assert_no_op() {
+    OPS_OPEN.with(|n| debug_assert_eq!(n.get(), 0, "an open Op must not wait (R7)"));
+}
+
+impl Meta {
+    /// Opens the volume on `device`. The reclaimer is to be set before the first Op.
+    ///
+    /// # Errors
+    /// [`MetaError::Refused`] for a device that is no volume, is too short, must be checked first, or whose engine this
+    /// version does not have; [`MetaError::Corruption`] and [`MetaError::Device`].
+    pub fn open(device: Arc<dyn Device>, options: MetaOptions) -> Result<Arc<Meta>> {
+        let (found, slot, newest) = read_superblock(&*device)?;
+        let engine = check_openable(&*device, &found, &options)?;
+        let meta = Arc::new(Meta::assemble(device, options, engine, found, slot, newest));
+        meta.load_roots()?;
+        if !meta.read_only {
+            meta.begin_mount(newest)?;
+            let weak = Arc::downgrade(&meta);
+            let writer = std::thread::Builder::new()
+                .name("yore-commit".into())
+                .spawn(move || crate::commit::run(&weak))
+                .map_err(|e| MetaError::Refused(format!("cannot start the commit thread: {e}")))?;
+            *meta.writer.lock() = Some(writer);
+        }
+        Ok(meta)
+    }
+
+    fn assemble(
+        device: Arc<dyn Device>,
+        options: MetaOptions,
+        engine: Engine,
+        found: Superblock,
+        slot: u32,
+        newest: Generation,
+    ) -> Meta {
+        let first = newest.0 + 2;
+        let totals = Totals::default();
+        totals.free_blocks.set(found.free_blocks);
+        totals.inodes.set(found.inodes);
+        totals.metadata_blocks.set(found.metadata_blocks);
+        totals.zones.set(u64::from(found.zones));
+        Meta {
+            geometry: found.geometry(),
+            volume_tag: found.volume_tag(),
+            uuid: found.uuid,
+            engine,
+            read_only: options.read_only,
+            cache: Cache::new(options.cache_bytes),
+            options,
+            zones: Zones::new(),
+            totals,
+            gate: RwLock::new(first),
+            dirty_zones: Mutex::default(),
+            dirty_frames: AtomicUsize::new(0),
+            root_changed: AtomicBool::new(false),
+            freed: Mutex::default(),
+            orphan_root: Mutex::new((found.orphan_root, found.orphan_level)),
+            next_incarnation: AtomicU32::new(found.next_incarnation),
+            next_number: AtomicU64::new(found.next_number.0),
+            zone_number_limit: AtomicU32::new(found.zone_number_limit),
+            spill_zone: Mutex::new(None),
+            table: Mutex::default(),
+            roots: Mutex::default(),
+            superblock: Mutex::new((found.clone(), slot)),
+            progress: Mutex::new(Progress { completed: first - 1, wanted: first - 1, ..Progress::default() }),
+            progressed: Condvar::new(),
+            stopped: AtomicBool::new(false),
+            reclaimer: OnceLock::new(),
+            writer: Mutex::new(None),
+            unwritten: Mutex::default(),
+            found,
+            device,
+        }
+    }
+
+    fn load_roots(&self) -> Result<()> {
+        let mut roots = Vec::new();
+        for (i, root) in self.found.root_zones.iter().enumerate() {
+            let Some(root) = root else {
+                roots.push(None);
+                continue;
+            };
+            let mut entry = ZoneTableEntry::ABSENT;
+            entry.place = root.place.0.into();
+            entry.generation = root.generation.0.into();
+            entry.crc = root.crc.into();
+            entry.header_slot = root.header_slot;
+            entry.present = 1;
+            let header = read_header(self, ZoneNo::root(i as u32), &entry)?;
+            roots.push(Some(RootState {
+                place: root.place,
+                exists: header.exists,
+                map: header.map,
+                current: Some(*root),
+            }));
+        }
+        *self.roots.lock() = roots;
+        Ok(())
+    }
+
+    /// Says on the medium that the volume is in use, under this engine and a mount id never used before (R5).
+    fn begin_mount(&self, newest: Generation) -> Result<()> {
+        let mut guard = self.superblock.lock();
+        let (superblock, slot) = &mut *guard;
+        superblock.mount_id += 1;
+        superblock.generation = Generation(newest.0 + 1);
+        superblock.state = VolumeState::InUse;
+        let changes_engine = superblock.engine != self.engine;
+        superblock.engine = self.engine;
+        superblock.written_seconds = now_seconds();
+        // An in-place engine must be known from either slot before it overwrites anything.
+        let writes = if changes_engine && self.engine.in_place() { 2 } else { 1 };
+        for _ in 0..writes {
+            *slot = 1 - *slot;
+            self.device
+                .write_at(SUPERBLOCKS[*slot as usize].0 * BLOCK_SIZE as u64, &superblock.encode(*slot)[..])?;
+            self.device.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Who is told of freed data blocks. Set once, right after opening.
+    pub fn set_reclaimer(&self, reclaimer: Weak<dyn Reclaimer>) {
+        assert!(self.reclaimer.set(reclaimer).is_ok(), "the reclaimer is set once");
+    }
+
+    /// The volume's geometry.
+    pub fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// The device underneath, for file data.
+    pub fn device(&self) -> &Arc<dyn Device> {
+        &self.device
+    }
+
+    /// The engine in use.
+    pub fn engine(&self) -> Engine {
+        self.engine
+    }
+
+    /// Whether nothing may be changed.
+    pub fn read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// The superblock as it was found when the volume was opened.
+    pub fn found(&self) -> &Superblock {
+        &self.found
+    }
+
+    /// The superblock last written. Waits for a commit under way.
+    pub fn superblock(&self) -> Superblock {
+        self.superblock.lock().0.clone()
+    }
+
+    /// A fresh incarnation.
+    pub fn next_incarnation(&self) -> Incarnation {
+        loop {
+            let n = self.next_incarnation.fetch_add(1, Ordering::Relaxed);
+            if n != 0 {
+                return Incarnation(n);
+            }
+        }
+    }
+
+    /// The number that births take now (VERSIONING).
+    pub fn number(&self) -> Number {
+        Number(self.next_number.load(Ordering::Relaxed))
+    }
+
+    /// Root and level of the tree of orphans.
+    pub fn orphan_root(&self) -> (MetaAddr, u8) {
+        *self.orphan_root.lock()
+    }
+
+    /// Opens an Op with what was reserved for it. Waits only for the instant in which a generation is frozen.
+    pub fn begin(&self, reserved: Reserved) -> Op<'_> {
+        let gate = self.gate.read();
+        let generation = Generation(*gate);
+        Op::open(self, reserved, gate, generation)
+    }
+
+    /// The block at `addr`, from memory or the device, verified to be what `expect` says.
+    ///
+    /// # Errors
+    /// [`MetaError::Corruption`] and [`MetaError::Device`].
+    ///
+    /// # Panics
+    /// In debug builds, if an Op is open on this thread (R7).
+    pub fn read(&self, addr: MetaAddr, expect: &Expect) -> Result<Frame> {
+        assert_no_op();
+        loop {
+            if let Some(frame) = self.cache.get(addr) {
+                expect.check(&frame.read())?;
+                return Ok(frame);
+            }
+            if let Some(frame) = self.read_missing(addr)? {
+                expect.check(&frame.read()).map_err(|c| c.at(addr))?;
+                return Ok(frame);
+            }
+        }
+    }
+
+    /// `Ok(None)`: the block moved while it was read; look again.
+    fn read_missing(&self, addr: MetaAddr) -> Result<Option<Frame>> {
+        let missing = |what: &'static str| {
+            Corruption::new("metadata pointer", "target", "an existing block", what).at(addr)
+        };
+        if !addr.is_plausible() || addr.zone().is_root() {
+            return Err(missing("no possible address").into());
+        }
+        let Some(zone) = self.zones.get(self, addr.zone())? else {
+            return Err(missing("no such zone").into());
+        };
+        let slot = {
+            let s = zone.state.lock();
+            if !s.has(addr.index()) {
+                return Err(missing("an index that does not exist").into());
+            }
+            s.map[usize::from(addr.index())]
+        };
+        if slot == 0 {
+            // Exists and was never written, so it is in memory: made since we looked.
+            return match self.cache.get(addr) {
+                Some(frame) => Ok(Some(frame)),
+                None if zone.state.lock().map[usize::from(addr.index())] != 0 => Ok(None),
+                None => Err(missing("a block that was never written").into()),
+            };
+        }
+        let at = BlockNo(zone.place.0 + u64::from(slot));
+        let block = self.read_block(at)?;
+        let still_there = |zone: &Zone| {
+            let s = zone.state.lock();
+            s.has(addr.index()) && s.map[usize::from(addr.index())] == slot
+        };
+        if let Err(c) = verify_header(&block, addr, self.volume_tag, at) {
+            return if still_there(&zone) { Err(c.into()) } else { Ok(None) };
+        }
+        let frame = new_frame(addr, zone.clone(), *block, Generation(0));
+        Ok(self.cache.insert_read(frame, || still_there(&zone)))
+    }
+
+    pub(crate) fn read_block(&self, at: BlockNo) -> Result<Box<Block>> {
+        let mut buf = AlignedBuf::zeroed(1);
+        self.device.read_at(at.0 * BLOCK_SIZE as u64, &mut buf)?;
+        let mut block = Box::new(ZERO_BLOCK);
+        block.copy_from_slice(&buf);
+        Ok(block)
+    }
+
+    /// What the zone table says of a zone, as of the last commit.
+    pub(crate) fn table_entry(&self, no: ZoneNo) -> Result<ZoneTableEntry> {
+        let (t, i) = self.geometry.table_position(no);
+        if let Some(block) = self.table.lock().get(&t) {
+            return Ok(ZoneTableRef::new(block).entry(i));
+        }
+        let (r, index) = self.geometry.table_home(t);
+        let place = {
+            let roots = self.roots.lock();
+            match roots.get(r as usize) {
+                Some(Some(root)) if root.map[usize::from(index)] != 0 => {
+                    Some(BlockNo(root.place.0 + u64::from(root.map[usize::from(index)])))
+                }
+                _ => None,
+            }
+        };
+        let addr = MetaAddr::new(ZoneNo::root(r), index);
+        let block = match place {
+            Some(at) => {
+                let block = self.read_block(at)?;
+                verify_header(&block, addr, self.volume_tag, at)?;
+                Expect::volume(BlockKind::ZoneTable).check(&block)?;
+                block
+            }
+            None => {
+                let mut block = Box::new(ZERO_BLOCK);
+                let (kind, tag) = (BlockKind::ZoneTable, self.volume_tag);
+                BlockHeader::init(&mut block, kind, 0, addr, InodeNo::NONE, Incarnation(0), tag, Number(0));
+                block
+            }
+        };
+        let mut table = self.table.lock();
+        Ok(ZoneTableRef::new(table.entry(t).or_insert(block)).entry(i))
+    }
+
+    pub(crate) fn root_zone_count(&self) -> u32 {
+        self.roots.lock().iter().take_while(|r| r.is_some()).count() as u32
+    }
+
+    /// Makes a root zone at `place` if the table entry of `zone` has no home. In an Op.
+    pub(crate) fn make_root_zone_for(&self, zone: ZoneNo, place: BlockNo) -> bool {
+        let (t, _) = self.geometry.table_position(zone);
+        let (r, _) = self.geometry.table_home(t);
+        let mut roots = self.roots.lock();
+        if roots.get(r as usize).is_some_and(Option::is_some) {
+            return false;
+        }
+        assert!((r as usize) < ROOT_ZONES_MAX, "prepare_group has checked it");
+        while roots.len() <= r as usize {
+            roots.push(None);
+        }
+        let map = Box::new([0; ZONE_INDEXES as usize]);
+        roots[r as usize] = Some(RootState { place, exists: [0; 8], map, current: None });
+        self.totals.zones.add(1);
+        true
+    }
+
+    /// Reads what an Op needs that makes a group's first zone.
+    ///
+    /// # Errors
+    /// Reading the zone table may fail; [`MetaError::NeedZone`] if the superblock can name no further root zone.
+    pub fn prepare_group(&self, group: GroupNo) -> Result<()> {
+        let no = ZoneNo::primary(group);
+        let (t, _) = self.geometry.table_position(no);
+        if self.geometry.table_home(t).0 as usize >= ROOT_ZONES_MAX {
+            return Err(MetaError::NeedZone { near: group });
+        }
+        self.table_entry(no).map(|_| ())
+    }
+
+    /// Finds a number for a further zone of `group` and keeps the group's first zone in memory. Before each Op that
+    /// calls [`Op::create_zone`]; false if no number is left or the group has all its zones.
+    ///
+    /// # Errors
+    /// Reading the zone table may fail.
+    pub fn prepare_zone(&self, group: GroupNo) -> Result<bool> {
+        let Some(primary) = self.zones.get(self, ZoneNo::primary(group))? else { return Ok(false) };
+        if primary.state.lock().extras.iter().all(|e| *e != 0) {
+            return Ok(false);
+        }
+        self.zones.prepare_number(self)
+    }
+
+    /// An empty further zone that can be taken out of its group, by [`Op::remove_zone`].
+    pub fn take_empty_zone(&self) -> Option<EmptyZone> {
+        self.zones.take_empty().map(EmptyZone)
+    }
+
+    pub(crate) fn zone_limit(&self) -> u32 {
+        self.zone_number_limit.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn raise_zone_limit(&self, no: ZoneNo) {
+        self.zone_number_limit.fetch_max(no.0 + 1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_freed(&self, _generation: Generation, start: BlockNo, len: u32) {
+        self.freed.lock().push((start, len));
+    }
+
+    /// Whether blocks were freed that become available only with the next generation.
+    pub fn has_pending_frees(&self) -> bool {
+        !self.freed.lock().is_empty() || self.progress.lock().writing
+    }
+
+    pub(crate) fn note_root_changed(&self, _generation: Generation) {
+        self.root_changed.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_dirty_frame(&self) {
+        let before = self.dirty_frames.fetch_add(1, Ordering::Relaxed);
+        if before == 0 {
+            let mut p = self.progress.lock();
+            p.dirty_since.get_or_insert_with(Instant::now);
+        }
+    }
+
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.read_only {
+            return Err(MetaError::ReadOnly);
+        }
+        if self.stopped.load(Ordering::Acquire) {
+            let first = self.progress.lock().error.clone();
+            let first = Box::new(first.unwrap_or_else(|| MetaError::Refused("the volume is closed".into())));
+            return Err(MetaError::Stopped { first });
+        }
+        Ok(())
+    }
+
+    /// Stops all writing for good after an error of the device (R16). The first error is kept.
+    pub fn stop(&self, error: MetaError) {
+        let mut p = self.progress.lock();
+        if p.error.is_none() {
+            tracing::error!("writing stops: {error}");
+            p.error = Some(error);
+        }
+        self.stopped.store(true, Ordering::Release);
+        self.progressed.notify_all();
+    }
+
+    /// Slows callers gradually while one generation is being written and the next fills up; starts one when a
+    /// quarter of the cache is dirty.
+    pub(crate) fn throttle(&self) {
+        assert_no_op();
+        let dirty = self.dirty_frames.load(Ordering::Relaxed);
+        let (soft, hard) = (self.cache.capacity() / 4, self.cache.capacity() / 2);
+        if dirty < soft {
+            return;
+        }
+        let generation = *self.gate.read();
+        let mut p = self.progress.lock();
+        if p.wanted < generation {
+            p.wanted = generation;
+            self.progressed.notify_all();
+        }
+        if p.writing && dirty < hard {
+            // From nothing at the soft limit to 2 ms a call near the hard one.
+            let share = (dirty - soft) as u64 * 2_000 / (hard - soft).max(1) as u64;
+            self.progressed.wait_for(&mut p, Duration::from_micros(share));
+        }
+        while self.dirty_frames.load(Ordering::Relaxed) >= hard && p.error.is_none() && !p.stop {
+            self.progressed.wait_for(&mut p, Duration::from_millis(10));
+        }
+    }
+
+    /// All changes made before are on the medium when this returns. Concurrent callers share one commit.
+    ///
+    /// # Errors
+    /// The error that stopped writing, if one did.
+    pub fn sync(&self) -> Result<()> {
+        assert_no_op();
+        self.check_writable()?;
+        let generation = *self.gate.read();
+        let mut p = self.progress.lock();
+        if !self.has_changes() && p.completed + 1 == generation {
+            drop(p);
+            return self.device.flush().map_err(|e| {
+                self.stop(e.clone().into());
+                e.into()
+            });
+        }
+        p.wanted = p.wanted.max(generation);
+        self.progressed.notify_all();
+        while p.completed < generation {
+            if let Some(e) = &p.error {
+                return Err(MetaError::Stopped { first: Box::new(e.clone()) });
+            }
+            self.progressed.wait(&mut p);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn has_changes(&self) -> bool {
+        self.dirty_frames.load(Ordering::Relaxed) > 0
+            || self.root_changed.load(Ordering::Relaxed)
+            || !self.dirty_zones.lock().is_empty()
+    }
+
+    /// Writes the last generation, marks the volume clean and stops the writer. Further changes are refused.
+    ///
+    /// # Errors
+    /// The error that stopped writing, now or earlier; the volume is then left as its last generation says.
+    pub fn close(&self) -> Result<()> {
+        let Some(writer) = self.writer.lock().take() else { return Ok(()) };
+        {
+            let mut p = self.progress.lock();
+            p.stop = true;
+            self.progressed.notify_all();
+        }
+        if writer.thread().id() != std::thread::current().id() && writer.join().is_err() {
+            self.stop(MetaError::Refused("the commit thread panicked".into()));
+        }
+        self.check_writable()?;
+        let result = crate::commit::commit(self, VolumeState::Clean);
+        self.stopped.store(true, Ordering::Release);
+        result
+    }
+
+    pub(crate) fn first_slots(&self) -> std::ops::Range<u64> {
+        FIRST_SLOT..yore_format::layout::ZONE_BLOCKS
+    }
+}
+
+impl Drop for Meta {
+    fn drop(&mut self) {
+        if self.writer.lock().is_some() {
+            if let Err(e) = self.close() {
+                tracing::error!("closing the volume: {e}");
+            }
+        }
+    }
+}
+
+/// Seconds since 1970.
+pub(crate) fn now_seconds() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs())
+}
+
+fn read_superblock(device: &dyn Device) -> Result<(Superblock, u32, Generation)> {
+    if device.size() < 2 * BLOCK_SIZE as u64 {
+        let (name, size) = (device.describe(), device.size());
+        return Err(MetaError::Refused(format!(
+            "{name} is no Yore volume: it has only {size} bytes; make one with `yore mkfs`"
+        )));
+    }
+    let mut slots = [AlignedBuf::zeroed(1), AlignedBuf::zeroed(1)];
+    for (slot, at) in slots.iter_mut().zip(SUPERBLOCKS) {
+        device.read_at(at.0 * BLOCK_SIZE as u64, slot)?;
+    }
+    let [a, b] = &slots;
+    let blocks: [&Block; 2] = [a, b].map(|s| s[..].try_into().expect("one block each"));
+    Ok(decode_slots(blocks)?)
+}
+
+fn check_openable(device: &dyn Device, found: &Superblock, options: &MetaOptions) -> Result<Engine> {
+    let name = device.describe();
+    let need = found.volume_blocks * BLOCK_SIZE as u64;
+    if device.size() < need {
+        return Err(MetaError::Refused(format!(
+            "{name} is truncated: the volume on it has {need} bytes, the file or device only {}; restore the missing end before using it",
+            device.size()
+        )));
+    }
+    let left_open = matches!(found.state, VolumeState::InUse | VolumeState::MustBeChecked);
+    if found.engine == Engine::None && left_open {
+        return Err(MetaError::Refused(format!(
+            "{name} was in use under the engine `none`, which promises nothing, and was not unmounted; run `yore check --repair {name}` before mounting it"
+        )));
+    }
+    let engine = options.engine.unwrap_or(found.engine);
+    for e in [found.engine, engine] {
+        if !matches!(e, Engine::None | Engine::Snapshot) {
+            return Err(MetaError::Refused(format!(
+                "the engine `{}` is not available in this version; use `snapshot` or `none`",
+                e.name()
+            )));
+        }
+    }
+    if !options.read_only && device.read_only() {
+        return Err(MetaError::Refused(format!(
+            "{name} can only be read; mount it with `-o ro`, or make it writable"
+        )));
+    }
+    Ok(engine)
+}

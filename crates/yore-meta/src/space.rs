@@ -1,0 +1,277 @@
+//! Reservations: what an Op may need, taken before it opens (R6), so that it cannot fail.
+//!
+//! Metadata blocks are reserved by count in one zone; inodes by slot. Every zone keeps [`SPARE_INDEXES`] indexes that
+//! only deleting may reserve, so a full volume can always be emptied (R8).
+
+use crate::cache::Frame;
+use crate::error::{MetaError, Result};
+use crate::open::Meta;
+use crate::zone::Zone;
+use std::sync::Arc;
+use yore_format::{
+    BlockKind, Expect, Generation, GroupNo, Inode, InodeNo, MetaAddr, ZoneNo, INODES_PER_BLOCK,
+};
+
+/// Indexes of each zone that are kept for deleting.
+pub(crate) const SPARE_INDEXES: u32 = 16;
+
+/// What is known about a group without reading its bitmap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupSummary {
+    /// Whether it was ever used; if not, it has no zone and all of its data blocks are free.
+    pub initialised: bool,
+    /// Clear bits in its bitmap.
+    pub free_blocks: u32,
+}
+
+/// Metadata blocks set aside for one Op. What it does not take goes back when this is dropped.
+#[derive(Default)]
+pub struct Reserved {
+    zone: Option<Arc<Zone>>,
+    left: u32,
+}
+
+impl Reserved {
+    /// For an Op that makes no blocks.
+    pub fn none() -> Reserved {
+        Reserved::default()
+    }
+
+    pub(crate) fn take_block(&mut self) -> Arc<Zone> {
+        assert!(self.left > 0, "an Op takes more blocks than it reserved");
+        self.left -= 1;
+        self.zone.clone().expect("a reservation has a zone")
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        if let (Some(zone), 1..) = (&self.zone, self.left) {
+            zone.state.lock().reserved -= self.left;
+        }
+    }
+}
+
+/// A free inode set aside for one Op. Given back when dropped unused.
+pub struct ReservedInode {
+    zone: Arc<Zone>,
+    frame: Frame,
+    inode: InodeNo,
+    used: bool,
+}
+
+impl ReservedInode {
+    /// Its number.
+    pub fn inode(&self) -> InodeNo {
+        self.inode
+    }
+
+    /// Its inode block.
+    pub fn frame(&self) -> &Frame {
+        &self.frame
+    }
+
+    fn clear_mark(&self, state: &mut crate::zone::ZoneState) {
+        let index = self.inode.addr().index();
+        if let Some(mask) = state.taken.get_mut(&index) {
+            *mask &= !(1 << self.inode.slot());
+            if *mask == 0 {
+                state.taken.remove(&index);
+            }
+        }
+    }
+
+    pub(crate) fn take(mut self, meta: &Meta, generation: Generation) {
+        self.used = true;
+        self.zone.touch(meta, generation, |s| {
+            self.clear_mark(s);
+            let free = &mut s.inode_free[usize::from(self.inode.addr().index())];
+            assert!(
+                *free > 0 && *free <= INODES_PER_BLOCK as u8,
+                "reserved inode {} is not free",
+                self.inode
+            );
+            *free -= 1;
+            s.free_inodes -= 1;
+        });
+    }
+}
+
+impl Drop for ReservedInode {
+    fn drop(&mut self) {
+        if !self.used {
+            self.clear_mark(&mut self.zone.state.lock());
+        }
+    }
+}
+
+impl Meta {
+    /// Sets `blocks` metadata blocks aside, in a zone of group `near` or the zone last spilled to. Slows the caller
+    /// down while too much is dirty. Not to be called with an Op open or an inode lock held that the writer needs.
+    ///
+    /// # Errors
+    /// [`MetaError::NeedZone`] if there is no room (the store then makes a zone and calls again, or calls
+    /// [`Meta::reserve_anywhere`]); [`MetaError::ReadOnly`], [`MetaError::Stopped`].
+    pub fn reserve(&self, near: GroupNo, blocks: u32) -> Result<Reserved> {
+        self.check_writable()?;
+        self.throttle();
+        if blocks == 0 {
+            return Ok(Reserved::none());
+        }
+        if let Some(r) = self.reserve_in_group(near, blocks, SPARE_INDEXES)? {
+            return Ok(r);
+        }
+        let spill = *self.spill_zone.lock();
+        if let Some(zone) = spill.and_then(|no| self.zones.loaded(no)) {
+            if let Some(r) = reserve_in_zone(&zone, blocks, SPARE_INDEXES) {
+                return Ok(r);
+            }
+        }
+        Err(MetaError::NeedZone { near })
+    }
+
+    /// As [`Meta::reserve`], but looks through all zones when the near ones are full, and with `for_deleting` also takes
+    /// from what is kept for deleting.
+    ///
+    /// # Errors
+    /// [`MetaError::NeedZone`] if no zone at all has room.
+    pub fn reserve_anywhere(&self, near: GroupNo, blocks: u32, for_deleting: bool) -> Result<Reserved> {
+        self.check_writable()?;
+        let spare = if for_deleting { 0 } else { SPARE_INDEXES };
+        if blocks == 0 {
+            return Ok(Reserved::none());
+        }
+        if let Some(r) = self.reserve_in_group(near, blocks, spare)? {
+            return Ok(r);
+        }
+        for no in (0..self.zone_limit()).map(ZoneNo) {
+            // The table's count is of the last commit; a zone in memory knows better.
+            let room = match self.zones.loaded(no) {
+                Some(_) => true,
+                None => {
+                    let entry = self.table_entry(no)?;
+                    entry.is_present() && u32::from(entry.free_indexes.get()) >= blocks + spare
+                }
+            };
+            if !room {
+                continue;
+            }
+            if let Some(zone) = self.zones.get(self, no)? {
+                if let Some(r) = reserve_in_zone(&zone, blocks, spare) {
+                    *self.spill_zone.lock() = Some(no);
+                    return Ok(r);
+                }
+            }
+        }
+        Err(MetaError::NeedZone { near })
+    }
+
+    fn reserve_in_group(&self, group: GroupNo, blocks: u32, spare: u32) -> Result<Option<Reserved>> {
+        let Some(primary) = self.zones.get(self, ZoneNo::primary(group))? else { return Ok(None) };
+        if let Some(r) = reserve_in_zone(&primary, blocks, spare) {
+            return Ok(Some(r));
+        }
+        for zone in self.extra_zones(&primary)? {
+            if let Some(r) = reserve_in_zone(&zone, blocks, spare) {
+                return Ok(Some(r));
+            }
+        }
+        Ok(None)
+    }
+
+    fn extra_zones(&self, primary: &Arc<Zone>) -> Result<Vec<Arc<Zone>>> {
+        let extras = primary.state.lock().extras;
+        let mut zones = Vec::new();
+        for no in extras.into_iter().filter(|e| *e != 0) {
+            zones.extend(self.zones.get(self, ZoneNo(no))?);
+        }
+        Ok(zones)
+    }
+
+    /// Sets a free inode aside, near the inode block or directory at `near`. `Ok(None)`: no inode block there has room;
+    /// the caller opens an Op with one reserved block, calls [`crate::Op::add_inode_block`] and tries again.
+    ///
+    /// # Errors
+    /// Reading the inode block may fail; [`MetaError::ReadOnly`], [`MetaError::Stopped`].
+    pub fn reserve_inode(&self, near: GroupNo) -> Result<Option<ReservedInode>> {
+        self.check_writable()?;
+        let Some(primary) = self.zones.get(self, ZoneNo::primary(near))? else {
+            return self.reserve_spilled_inode();
+        };
+        if let Some(r) = self.reserve_inode_in(&primary)? {
+            return Ok(Some(r));
+        }
+        for zone in self.extra_zones(&primary)? {
+            if let Some(r) = self.reserve_inode_in(&zone)? {
+                return Ok(Some(r));
+            }
+        }
+        self.reserve_spilled_inode()
+    }
+
+    fn reserve_spilled_inode(&self) -> Result<Option<ReservedInode>> {
+        let spill = *self.spill_zone.lock();
+        match spill.and_then(|no| self.zones.loaded(no)) {
+            Some(zone) => self.reserve_inode_in(&zone),
+            None => Ok(None),
+        }
+    }
+
+    fn reserve_inode_in(&self, zone: &Arc<Zone>) -> Result<Option<ReservedInode>> {
+        loop {
+            let Some(index) = zone.state.lock().find_inode_block() else { return Ok(None) };
+            let frame = match self.read(MetaAddr::new(zone.no, index), &Expect::volume(BlockKind::Inodes)) {
+                Ok(frame) => frame,
+                // The block was empty and has just been freed.
+                Err(_) if zone.state.lock().inode_free[usize::from(index)] == yore_format::NOT_INODES => {
+                    continue
+                }
+                Err(e) => return Err(e),
+            };
+            let mut s = zone.state.lock();
+            let taken = s.taken.get(&index).copied().unwrap_or(0);
+            let free = s.inode_free[usize::from(index)];
+            if free == yore_format::NOT_INODES || u32::from(free) <= taken.count_ones() {
+                continue; // Taken by somebody else meanwhile.
+            }
+            let block = frame.read();
+            let slot =
+                (0..INODES_PER_BLOCK).find(|s| taken & (1 << s) == 0 && Inode::slot_is_free(&block, *s));
+            drop(block);
+            let Some(slot) = slot else {
+                // Counted as free and not free: the zone header contradicts the block.
+                let c =
+                    yore_format::Corruption::new("zone header", "free inodes", "as many as free slots", free);
+                return Err(c.at(frame.addr()).into());
+            };
+            *s.taken.entry(index).or_insert(0) |= 1 << slot;
+            drop(s);
+            let inode = InodeNo::new(frame.addr(), slot as u8);
+            return Ok(Some(ReservedInode { zone: zone.clone(), frame, inode, used: false }));
+        }
+    }
+
+    /// What is known about a group without reading its bitmap.
+    ///
+    /// # Errors
+    /// Reading the zone table may fail.
+    pub fn group_summary(&self, group: GroupNo) -> Result<GroupSummary> {
+        if let Some(zone) = self.zones.loaded(ZoneNo::primary(group)) {
+            return Ok(GroupSummary { initialised: true, free_blocks: zone.state.lock().free_blocks });
+        }
+        let entry = self.table_entry(ZoneNo::primary(group))?;
+        if entry.is_present() {
+            return Ok(GroupSummary { initialised: true, free_blocks: u32::from(entry.free_blocks.get()) });
+        }
+        Ok(GroupSummary { initialised: false, free_blocks: self.geometry.data_blocks(group) as u32 })
+    }
+}
+
+fn reserve_in_zone(zone: &Arc<Zone>, blocks: u32, spare: u32) -> Option<Reserved> {
+    let mut s = zone.state.lock();
+    if s.removed || s.free_indexes < s.reserved + blocks + spare {
+        return None;
+    }
+    s.reserved += blocks;
+    Some(Reserved { zone: Some(zone.clone()), left: blocks })
+}
