@@ -1,0 +1,395 @@
+//! B+trees of slotted pages: directories, extents, attributes, long symbolic links, orphans.
+//!
+//! Keys are byte strings of one width per tree, compared as bytes. Leaves hold cells (key, value); a branch's
+//! cell i holds the address of child i and a lower bound of its keys. What a reader may rely on:
+//!
+//! - **T1** A node's *bounds* come from its parent: child i of a branch with bounds [lower, upper) has the bounds
+//!   [key i, key i+1), where the first child's lower is the branch's own and the last child's upper likewise. The
+//!   root's bounds are everything. All keys that count lie in the bounds of their node; a reader ignores keys at
+//!   or above the upper bound. (They are what a split or a merge leaves behind in the left node when an in-place
+//!   engine stops half-way; the next change of the node removes them.)
+//! - **T2** The first cell of a branch carries the branch's own lower bound, so on the left spine of the tree it is all
+//!   zero bytes, and no key is ever below the first separator. While an in-place engine is half-way through
+//!   the removal of a first child, the key may be higher, never lower; searching takes the first child then.
+//! - **T3** Levels descend by one, and every node names its tree's kind and owner. With T2 (a branch's first key lies
+//!   in one parent's bounds only) no damage can make a walk endless, or visit a branch twice.
+//! - **T4** The empty tree has no node: its root is [`MetaAddr::NONE`]. A leaf that loses its last cell goes, and so does
+//!   a branch that loses its last child. A branch at the root with one child gives way to it.
+//!
+//! Nodes under a third full are merged with a sibling under the same parent if that one is in memory and both fit
+//! together; two neighbours that do not fit together are half full on average, so space stays bounded without
+//! reading siblings for it. Inserting at the right end of the tree leaves the left node of a split nine tenths full.
+//!
+//! Changing has two halves (R7). [`Tree::prepare`] reads, checks and keeps in memory whatever changes of a range of
+//! keys can touch; it is the half that can fail. [`Tree::insert`], [`Tree::replace`] and [`Tree::remove`] run inside an Op
+//! and cannot. A tree is a value: who keeps its root (an inode, the superblock) stores it back, and tells
+//! [`TreeDelta::stored`] which change that was.
+
+mod change;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use change::TreeDelta;
+
+use crate::Result;
+use yore_format::{
+    Block, BlockKind, Corruption, Expect, Incarnation, InodeNo, MetaAddr, NodeRef, NODE_PAYLOAD_BYTES,
+};
+use yore_meta::{Frame, Meta};
+
+/// The greatest level of a root that is believed. Nodes are filled to a third or have neighbours that make up for
+/// it, so that even the largest volume has no tree half as high.
+const LEVEL_MAX: u8 = 12;
+/// The largest cell, with its index entry: any two halves of a split node have room for one in one of them.
+const CELL_BYTES_MAX: usize = NODE_PAYLOAD_BYTES / 2;
+const KEY_BYTES_MAX: usize = 24;
+
+/// A key, copied.
+#[derive(Clone, Copy)]
+struct Key {
+    bytes: [u8; KEY_BYTES_MAX],
+    len: usize,
+}
+
+impl Key {
+    fn new(key: &[u8]) -> Key {
+        let mut bytes = [0; KEY_BYTES_MAX];
+        bytes[..key.len()].copy_from_slice(key);
+        Key { bytes, len: key.len() }
+    }
+
+    fn zero(len: usize) -> Key {
+        Key { bytes: [0; KEY_BYTES_MAX], len }
+    }
+
+    fn is_zero(&self) -> bool {
+        self.bytes == [0; KEY_BYTES_MAX]
+    }
+}
+
+impl std::ops::Deref for Key {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// Where a walk is: a node's address, and what its parent says of it.
+#[derive(Clone, Copy)]
+struct Place {
+    addr: MetaAddr,
+    level: u8,
+    lower: Key,
+    upper: Option<Key>,
+}
+
+impl Place {
+    /// Child `i` of the branch `node`, which is here.
+    fn child(&self, node: NodeRef<'_>, i: usize) -> std::result::Result<Place, Box<Corruption>> {
+        let lower = if i == 0 { self.lower } else { Key::new(node.key(i)) };
+        let mut upper = self.upper;
+        if i + 1 < node.count() && upper.is_none_or(|u| *node.key(i + 1) < *u) {
+            upper = Some(Key::new(node.key(i + 1)));
+        }
+        Ok(Place { addr: node.child(i)?, level: self.level - 1, lower, upper })
+    }
+
+    fn is_below_upper(&self, key: &[u8]) -> bool {
+        self.upper.is_none_or(|u| *key < *u)
+    }
+}
+
+/// Which leaf a walk looks for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    /// The one whose bounds hold the key.
+    Holding,
+    /// The one that holds the keys just below it. The key is not all zero.
+    Before,
+}
+
+/// A tree by its root. Whoever keeps root and level (an inode's content, `xattr_root`, the superblock) stores them
+/// back after a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tree {
+    /// The root's address; NONE: no cells.
+    pub root: MetaAddr,
+    /// The root's level; 0 for the empty tree.
+    pub level: u8,
+    /// What its nodes are.
+    pub kind: BlockKind,
+    /// Whom they belong to.
+    pub owner: InodeNo,
+    /// The owner's incarnation.
+    pub incarnation: Incarnation,
+}
+
+/// Keeps blocks in memory.
+#[derive(Default)]
+pub(crate) struct Pins(Vec<Frame>);
+
+impl Pins {
+    /// Nothing yet.
+    pub(crate) fn new() -> Pins {
+        Pins::default()
+    }
+
+    /// Keeps this block, too.
+    pub(crate) fn keep(&mut self, frame: &Frame) {
+        if !self.0.iter().rev().any(|f| f.addr() == frame.addr()) {
+            self.0.push(frame.clone());
+        }
+    }
+}
+
+impl Tree {
+    /// A tree without cells.
+    pub(crate) fn empty(kind: BlockKind, owner: InodeNo, incarnation: Incarnation) -> Tree {
+        Tree { root: MetaAddr::NONE, level: 0, kind, owner, incarnation }
+    }
+
+    /// The tree with this root, where its level is not kept beside the root's address.
+    pub(crate) fn at_root(
+        meta: &Meta,
+        root: MetaAddr,
+        kind: BlockKind,
+        owner: InodeNo,
+        incarnation: Incarnation,
+    ) -> Result<Tree> {
+        let mut tree = Tree { root, ..Tree::empty(kind, owner, incarnation) };
+        if !root.is_none() {
+            let frame = meta.read(root, &Expect { kind, owner, incarnation, level: None })?;
+            tree.level = NodeRef::new(&frame.read()).level();
+        }
+        Ok(tree)
+    }
+
+    /// Whether it has no cells.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.root.is_none()
+    }
+
+    /// Calls `f` with the value of `key`. O(log n), no heap memory. `f` is short: a block's lock is held meanwhile.
+    pub(crate) fn get<R>(&self, meta: &Meta, key: &[u8], f: impl FnOnce(Option<&[u8]>) -> R) -> Result<R> {
+        if self.is_empty() {
+            return Ok(f(None));
+        }
+        let (frame, _) = self.leaf(meta, key, Side::Holding, None)?;
+        let page = frame.read();
+        let node = NodeRef::new(&page);
+        Ok(f(node.search(key).ok().map(|i| node.value(i))))
+    }
+
+    /// Calls `f` with the last cell whose key is `key` or less. O(log n), no heap memory.
+    pub(crate) fn floor<R>(
+        &self,
+        meta: &Meta,
+        key: &[u8],
+        f: impl FnOnce(Option<(&[u8], &[u8])>) -> R,
+    ) -> Result<R> {
+        if self.is_empty() {
+            return Ok(f(None));
+        }
+        let (mut key, mut side) = (Key::new(key), Side::Holding);
+        loop {
+            let (frame, place) = self.leaf(meta, &key, side, None)?;
+            let page = frame.read();
+            let node = NodeRef::new(&page);
+            let end = match node.search(&key) {
+                Ok(i) if side == Side::Holding => i + 1,
+                Ok(i) | Err(i) => i,
+            };
+            if end > 0 {
+                return Ok(f(Some((node.key(end - 1), node.value(end - 1)))));
+            }
+            // Lower bounds fall strictly, so this ends; in a sound tree the next leaf has a cell (T4).
+            if place.lower.is_zero() {
+                return Ok(f(None));
+            }
+            (key, side) = (place.lower, Side::Before);
+        }
+    }
+
+    /// Calls `each` with the cells whose keys are `from` or more, in order, until it returns `Ok(false)`. `each` may
+    /// read other blocks (no lock is held), but must not change the tree.
+    pub(crate) fn scan(
+        &self,
+        meta: &Meta,
+        from: &[u8],
+        each: &mut dyn FnMut(&[u8], &[u8]) -> Result<bool>,
+    ) -> Result<()> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let mut from = Key::new(from);
+        loop {
+            let (frame, place) = self.leaf(meta, &from, Side::Holding, None)?;
+            let page: Block = *frame.read();
+            drop(frame);
+            let node = NodeRef::new(&page);
+            let (Ok(start) | Err(start)) = node.search(&from);
+            for i in start..node.count() {
+                if !place.is_below_upper(node.key(i)) {
+                    break;
+                }
+                if !each(node.key(i), node.value(i))? {
+                    return Ok(());
+                }
+            }
+            match place.upper {
+                Some(upper) => from = upper,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Reads, checks and keeps in memory whatever inserts, replaces and removes of keys in `first..=last` can touch:
+    /// the leaves in the range and the branches above; and, where all cells of the outermost leaf could go (its keys would
+    /// fall to a neighbour then), that neighbour. The range must be small.
+    pub(crate) fn prepare(&self, meta: &Meta, first: &[u8], last: &[u8], pins: &mut Pins) -> Result<()> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let mut from = Key::new(first);
+        loop {
+            let (frame, place) = self.leaf(meta, &from, Side::Holding, Some(pins))?;
+            let (below, above) = {
+                let page = frame.read();
+                let node = NodeRef::new(&page);
+                let count = node.count();
+                let end = (0..count).rfind(|i| place.is_below_upper(node.key(*i)));
+                (count > 0 && node.key(0) < first, end.is_some_and(|i| node.key(i) > last))
+            };
+            if !below && !above && *place.lower <= *first && !place.lower.is_zero() {
+                self.leaf(meta, &place.lower, Side::Before, Some(pins))?;
+            }
+            match place.upper {
+                Some(upper) if *upper <= *last => from = upper,
+                Some(upper) if !below && !above => {
+                    self.leaf(meta, &upper, Side::Holding, Some(pins))?;
+                    return Ok(());
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Keeps in memory the last `leaves` leaves and all above them, for [`Tree::free_last`].
+    pub(crate) fn prepare_last(&self, meta: &Meta, leaves: usize, pins: &mut Pins) -> Result<()> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let width = self.key_width(meta)?;
+        let (mut key, mut side) = (Key::new(&[0xff; KEY_BYTES_MAX][..width]), Side::Holding);
+        for _ in 0..leaves {
+            let (_, place) = self.leaf(meta, &key, side, Some(pins))?;
+            if place.lower.is_zero() {
+                break;
+            }
+            (key, side) = (place.lower, Side::Before);
+        }
+        Ok(())
+    }
+
+    /// How many blocks `n` inserts (or replaces by longer values) can need: each may split a node on every level, and
+    /// all of them together make the tree higher once.
+    pub(crate) fn blocks_for_inserts(&self, n: u32) -> u32 {
+        n * (u32::from(self.level) + 1) + 1
+    }
+
+    /// How many blocks [`Tree::insert_run`] of `n` cells of at most `cell_bytes` can need: new leaves as full as cells of
+    /// that size make them, one more at each end of the run, and one branch split on every level.
+    pub(crate) fn blocks_for_run(&self, n: usize, cell_bytes: usize) -> u32 {
+        let per_leaf = NODE_PAYLOAD_BYTES / cell_bytes;
+        debug_assert!(n < NODE_PAYLOAD_BYTES / 64, "a run that could split a branch twice");
+        n.div_ceil(per_leaf) as u32 + 2 + u32::from(self.level) + 1
+    }
+
+    fn key_width(&self, meta: &Meta) -> Result<usize> {
+        let frame = meta.read(self.root, &self.expect(self.level))?;
+        let page = frame.read();
+        Ok(NodeRef::new(&page).key_width())
+    }
+
+    fn expect(&self, level: u8) -> Expect {
+        Expect { kind: self.kind, owner: self.owner, incarnation: self.incarnation, level: Some(level) }
+    }
+
+    fn root_place(&self, key_width: usize) -> Place {
+        Place { addr: self.root, level: self.level, lower: Key::zero(key_width), upper: None }
+    }
+
+    /// Walks down to a leaf; keeps the nodes on the way in `pins` if there are any.
+    fn leaf(
+        &self,
+        meta: &Meta,
+        key: &[u8],
+        side: Side,
+        mut pins: Option<&mut Pins>,
+    ) -> Result<(Frame, Place)> {
+        if self.level > LEVEL_MAX {
+            return Err(self.corrupt(self.root, "level", format!("at most {LEVEL_MAX}"), self.level).into());
+        }
+        let mut place = self.root_place(key.len());
+        loop {
+            let frame = self.read(meta, &place, key.len())?;
+            if let Some(pins) = pins.as_deref_mut() {
+                pins.keep(&frame);
+            }
+            if place.level == 0 {
+                return Ok((frame, place));
+            }
+            let page = frame.read();
+            let node = NodeRef::new(&page);
+            let i = match side {
+                Side::Holding => node.child_for(key),
+                Side::Before => {
+                    let (Ok(i) | Err(i)) = node.search(key);
+                    i.saturating_sub(1)
+                }
+            };
+            place = place.child(node, i)?;
+        }
+    }
+
+    /// Reads a node and checks all that a walk relies on.
+    fn read(&self, meta: &Meta, place: &Place, key_width: usize) -> Result<Frame> {
+        let frame = meta.read(place.addr, &self.expect(place.level))?;
+        {
+            let page = frame.read();
+            self.check(NodeRef::new(&page), place, key_width)?;
+        }
+        Ok(frame)
+    }
+
+    fn check(
+        &self,
+        node: NodeRef<'_>,
+        place: &Place,
+        key_width: usize,
+    ) -> std::result::Result<(), Box<Corruption>> {
+        if node.key_width() != key_width {
+            return Err(self.corrupt(place.addr, "key width", key_width, node.key_width()));
+        }
+        if node.count() == 0 {
+            return Ok(());
+        }
+        let first = node.key(0);
+        if *first < *place.lower || (place.level > 0 && !place.is_below_upper(first)) {
+            let upper = place.upper.map_or("no bound".into(), |u| format!("{:02x?}", &*u));
+            let bounds = format!("from {:02x?} to {upper}, as the parent says", &*place.lower);
+            return Err(self.corrupt(place.addr, "first key", bounds, format!("{first:02x?}")));
+        }
+        Ok(())
+    }
+
+    fn corrupt(
+        &self,
+        addr: MetaAddr,
+        field: &'static str,
+        expected: impl ToString,
+        found: impl ToString,
+    ) -> Box<Corruption> {
+        Corruption::new(self.kind.name(), field, expected, found).at(addr).of(self.owner)
+    }
+}

@@ -1,0 +1,581 @@
+//! Changing a tree inside an Op. Nothing here fails or reads the device: [`Tree::prepare`] has kept all nodes in memory.
+//!
+//! What reaches the medium when (ARCHITECTURE §4), said with `Op::before` for the engines that write in place:
+//! - a split: the right node's image → its cell in the parent → the left node trimmed. Until the last step the moved cells
+//!   are in both, and readers ignore those of the left one (T1).
+//! - a merge: the left node with the right one's cells → the right one's cell gone from the parent → the right node free.
+//! - a node that became empty: its cell gone from the parent → the node free.
+//! - a new root: its image → the pointer that the tree's keeper stores → the old root trimmed or free. The keeper's change
+//!   is known only later, so both ends wait in the [`TreeDelta`].
+
+use super::{Key, Place, Tree, CELL_BYTES_MAX, KEY_BYTES_MAX, LEVEL_MAX};
+use std::ops::Range;
+use yore_format::{
+    Block, BlockHeader, MetaAddr, NodeMut, NodeRef, Number, BLOCK_SIZE, HEADER_BYTES, NODE_PAYLOAD_BYTES,
+};
+use yore_meta::{Change, Frame, NewBlock, Op};
+
+/// A node with less than this in use looks for a sibling to merge with.
+const MERGE_BELOW: usize = NODE_PAYLOAD_BYTES / 3;
+/// Two nodes are merged if they take no more than this together: the next insert shall not split them again.
+const MERGED_MOST: usize = NODE_PAYLOAD_BYTES / 8 * 7;
+/// How full splitting at the right end leaves the left node.
+const APPEND_FILL: usize = NODE_PAYLOAD_BYTES / 10 * 9;
+const WHOLE_BODY: Range<usize> = HEADER_BYTES..BLOCK_SIZE;
+
+/// What a change of a tree was.
+#[must_use]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TreeDelta {
+    /// The change that the call meant: the cell inserted, replaced or removed.
+    pub change: Change,
+    /// Nodes gained, or lost if negative.
+    pub nodes: i32,
+    links: Links,
+}
+
+/// What a change did around the cell it meant.
+#[derive(Clone, Copy, Debug, Default)]
+struct Links {
+    nodes: i32,
+    /// The new root's image: must not reach the medium after the pointer to it.
+    image: Option<Change>,
+    /// What must not reach the medium before the pointer to the new root.
+    after: Option<Change>,
+}
+
+impl Links {
+    /// Chained to the earlier one, so that one edge to the pointer orders all.
+    fn add_image(&mut self, op: &mut Op<'_>, image: Change) {
+        if let Some(earlier) = self.image {
+            op.before(earlier, image);
+        }
+        self.image = Some(image);
+    }
+
+    fn add_after(&mut self, op: &mut Op<'_>, after: Change) {
+        match self.after {
+            Some(first) => op.before(first, after),
+            None => self.after = Some(after),
+        }
+    }
+
+    fn around(self, change: Change) -> TreeDelta {
+        TreeDelta { change, nodes: self.nodes, links: self }
+    }
+}
+
+impl TreeDelta {
+    /// This and then `next`, on the same tree in the same Op; the change is that of `next`.
+    pub(crate) fn then(self, op: &mut Op<'_>, next: TreeDelta) -> TreeDelta {
+        let mut links = self.links;
+        links.nodes += next.nodes;
+        if let Some(image) = next.links.image {
+            links.add_image(op, image);
+        }
+        if let Some(after) = next.links.after {
+            links.add_after(op, after);
+        }
+        links.around(next.change)
+    }
+
+    /// Orders the keeper's change of the root's address against those of the nodes. To be called once it is stored.
+    pub(crate) fn stored(&self, op: &mut Op<'_>, pointer: Change) {
+        if let Some(image) = self.links.image {
+            op.before(image, pointer);
+        }
+        if let Some(after) = self.links.after {
+            op.before(pointer, after);
+        }
+    }
+}
+
+/// How a full node is split.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fill {
+    /// Into halves; at the right end of the tree, nine to one.
+    Halves,
+    /// Where the new cell is: more follow it.
+    Run,
+}
+
+/// A node on the way to a key, with the index of the child taken, or of the key's place in the leaf.
+struct Step {
+    frame: Frame,
+    place: Place,
+    index: usize,
+}
+
+/// The way from the root to a leaf, by level.
+struct Path {
+    steps: [Option<Step>; LEVEL_MAX as usize + 2],
+    /// Whether the leaf has the key.
+    found: bool,
+}
+
+impl Path {
+    fn at(&self, level: u8) -> &Step {
+        self.steps[usize::from(level)].as_ref().expect("a walk passes every level")
+    }
+}
+
+/// A cell to be put into a node.
+#[derive(Clone, Copy)]
+struct Cell<'a> {
+    key: &'a [u8],
+    value: &'a [u8],
+    birth: Number,
+    fill: Fill,
+}
+
+impl Cell<'_> {
+    fn bytes(&self) -> usize {
+        NodeRef::cell_bytes(self.key.len(), self.value.len())
+    }
+}
+
+impl Tree {
+    /// Adds a cell. A node that this needs is born at `birth`.
+    ///
+    /// # Panics
+    /// If the key exists, or was not prepared.
+    pub(crate) fn insert(&mut self, op: &mut Op<'_>, key: &[u8], value: &[u8], birth: Number) -> TreeDelta {
+        self.insert_cell(op, Cell { key, value, birth, fill: Fill::Halves })
+    }
+
+    /// As [`Tree::insert`], for one of many cells inserted in ascending order with no others between them: packs them
+    /// as closely as [`Tree::blocks_for_run`] says.
+    pub(crate) fn insert_run(
+        &mut self,
+        op: &mut Op<'_>,
+        key: &[u8],
+        value: &[u8],
+        birth: Number,
+    ) -> TreeDelta {
+        self.insert_cell(op, Cell { key, value, birth, fill: Fill::Run })
+    }
+
+    /// Gives a key another value. A longer one may need as many blocks as an insert.
+    ///
+    /// # Panics
+    /// If there is no such key, or it was not prepared.
+    pub(crate) fn replace(&mut self, op: &mut Op<'_>, key: &[u8], value: &[u8]) -> TreeDelta {
+        let path = self.walk(op, key);
+        assert!(path.found, "replacing a key that is not in the tree: {key:02x?}");
+        let Step { frame, index, .. } = path.at(0);
+        // Who changes a node in place owns it alone, so what is split off may be as old as the node.
+        let birth = Number(BlockHeader::of(&frame.read()).birth.get());
+        let cell = Cell { key, value, birth, fill: Fill::Halves };
+        assert!(cell.bytes() <= CELL_BYTES_MAX, "a cell of {} bytes", cell.bytes());
+        let mut links = Links::default();
+        if cell.bytes() <= with_node(frame, |node| node.free_bytes() + node.cell_size(*index)) {
+            let ((), change) =
+                op.change(frame, |page| page.apply(|b| NodeMut::new(b).replace(*index, value)));
+            return links.around(change);
+        }
+        let ((), gone) = op.change(frame, |page| page.apply(|b| NodeMut::new(b).remove(*index)));
+        let (home, change) = self.put(op, &path, 0, *index, cell, &mut links);
+        if home != frame.addr() {
+            op.before(change, gone);
+        }
+        links.around(change)
+    }
+
+    /// Removes a cell.
+    ///
+    /// # Panics
+    /// If there is no such key, or it was not prepared.
+    pub(crate) fn remove(&mut self, op: &mut Op<'_>, key: &[u8]) -> TreeDelta {
+        let path = self.walk(op, key);
+        assert!(path.found, "removing a key that is not in the tree: {key:02x?}");
+        let Step { frame, index, .. } = path.at(0);
+        let ((), change) = op.change(frame, |page| page.apply(|b| NodeMut::new(b).remove(*index)));
+        let mut links = Links::default();
+        self.shrink(op, &path, &mut links);
+        links.around(change)
+    }
+
+    /// Frees up to `leaves` leaves from the end, whatever they hold, and the branches that this empties; `None` if the tree
+    /// was empty. [`Tree::prepare_last`] kept them in memory. For trees that nobody reads any more.
+    pub(crate) fn free_last(&mut self, op: &mut Op<'_>, leaves: usize) -> Option<TreeDelta> {
+        let mut all: Option<TreeDelta> = None;
+        for _ in 0..leaves {
+            if self.is_empty() {
+                break;
+            }
+            let path = self.walk_to(op, None);
+            let mut links = Links::default();
+            let change = self.remove_node(op, &path, 0, &mut links);
+            let delta = links.around(change);
+            all = Some(match all {
+                Some(earlier) => earlier.then(op, delta),
+                None => delta,
+            });
+        }
+        all
+    }
+
+    fn insert_cell(&mut self, op: &mut Op<'_>, cell: Cell<'_>) -> TreeDelta {
+        assert!(cell.bytes() <= CELL_BYTES_MAX, "a cell of {} bytes", cell.bytes());
+        let mut links = Links::default();
+        if self.is_empty() {
+            let (addr, change) = self.new_node(op, 0, cell.birth, cell.key.len(), &mut links, |node| {
+                node.insert(0, cell.key, cell.value);
+            });
+            (self.root, self.level) = (addr, 0);
+            links.add_image(op, change);
+            return links.around(change);
+        }
+        let path = self.walk(op, cell.key);
+        assert!(!path.found, "inserting a key that is in the tree: {:02x?}", cell.key);
+        let (_, change) = self.put(op, &path, 0, path.at(0).index, cell, &mut links);
+        links.around(change)
+    }
+
+    /// Puts a cell into the node of `level` on the path, splitting it if need be. Returns where the cell is now.
+    fn put(
+        &mut self,
+        op: &mut Op<'_>,
+        path: &Path,
+        level: u8,
+        index: usize,
+        cell: Cell<'_>,
+        links: &mut Links,
+    ) -> (MetaAddr, Change) {
+        let Step { frame: left, place, .. } = path.at(level);
+        let insert = |op: &mut Op<'_>, index| {
+            op.change(left, |page| page.apply(|b| NodeMut::new(b).insert(index, cell.key, cell.value))).1
+        };
+        if cell.bytes() <= with_node(left, |node| node.free_bytes()) {
+            return (left.addr(), insert(op, index));
+        }
+        let old: Block = *left.read();
+        let node = NodeRef::new(&old);
+        let cut = choose_cut(node, index, &cell, place.upper.is_none());
+        // The cut counts the new cell; `from` does not.
+        let goes_left = index < cut;
+        let from = if goes_left { cut - 1 } else { cut };
+        let (right, image) = self.new_node(op, level, cell.birth, node.key_width(), links, |right| {
+            for i in from..node.count() {
+                right.insert(i - from, node.key(i), node.value(i));
+            }
+            if !goes_left {
+                right.insert(index - from, cell.key, cell.value);
+            }
+        });
+        let separator =
+            if !goes_left && index == from { Key::new(cell.key) } else { Key::new(node.key(from)) };
+        let linked = self.link_right(op, path, level, (&separator, right), image, cell, links);
+        if from < node.count() {
+            let trimmed = trim(op, left, from);
+            match linked {
+                Some(parent) => op.before(parent, trimmed),
+                None => links.add_after(op, trimmed),
+            }
+        }
+        if goes_left {
+            (left.addr(), insert(op, index))
+        } else {
+            (right, image)
+        }
+    }
+
+    /// Makes the parent point to a node split off on `level`; the change that does it, or `None` if it is the new root that
+    /// does, whose pointer is not stored yet.
+    #[allow(clippy::too_many_arguments)]
+    fn link_right(
+        &mut self,
+        op: &mut Op<'_>,
+        path: &Path,
+        level: u8,
+        (separator, right): (&Key, MetaAddr),
+        image: Change,
+        cell: Cell<'_>,
+        links: &mut Links,
+    ) -> Option<Change> {
+        if level < self.level {
+            let value = right.0.to_le_bytes();
+            let cell = Cell { key: separator, value: &value, fill: Fill::Halves, ..cell };
+            // Computed before anything moves in the parent.
+            let index = path.at(level + 1).index + 1;
+            let (_, parent) = self.put(op, path, level + 1, index, cell, links);
+            op.before(image, parent);
+            return Some(parent);
+        }
+        let left = self.root;
+        let (root, above) = self.new_node(op, level + 1, cell.birth, separator.len, links, |node| {
+            node.insert(0, &Key::zero(separator.len), &left.0.to_le_bytes());
+            node.insert(1, separator, &right.0.to_le_bytes());
+        });
+        op.before(image, above);
+        (self.root, self.level) = (root, level + 1);
+        links.add_image(op, above);
+        None
+    }
+
+    /// A new node with what `fill` puts into it.
+    fn new_node(
+        &self,
+        op: &mut Op<'_>,
+        level: u8,
+        birth: Number,
+        key_width: usize,
+        links: &mut Links,
+        fill: impl FnOnce(&mut NodeMut<'_>),
+    ) -> (MetaAddr, Change) {
+        let new =
+            NewBlock { kind: self.kind, level, owner: self.owner, incarnation: self.incarnation, birth };
+        let (frame, allocated) = op.allocate(new);
+        let ((), image) = op.change(&frame, |page| {
+            page.apply(|b| {
+                fill(&mut NodeMut::init(b, key_width));
+                WHOLE_BODY
+            });
+        });
+        op.before(allocated, image);
+        links.nodes += 1;
+        (frame.addr(), image)
+    }
+
+    /// After a removal from the leaf at the end of `path`: removes it if it is empty, else merges small nodes.
+    fn shrink(&mut self, op: &mut Op<'_>, path: &Path, links: &mut Links) {
+        if with_node(&path.at(0).frame, |n| n.count()) == 0 {
+            self.remove_node(op, path, 0, links);
+        } else {
+            self.merge_upwards(op, path, 0, links);
+        }
+    }
+
+    /// Removes the node of `level` on the path from its parent, and what this empties above.
+    fn remove_node(&mut self, op: &mut Op<'_>, path: &Path, mut level: u8, links: &mut Links) -> Change {
+        let mut first = None;
+        while level < self.level {
+            let Step { frame: parent, index, .. } = path.at(level + 1);
+            let (change, empty) = self.remove_child(op, parent, *index, level);
+            let freed = op.free(path.at(level).frame.clone());
+            op.before(change, freed);
+            links.nodes -= 1;
+            first.get_or_insert(change);
+            level += 1;
+            if !empty {
+                self.merge_upwards(op, path, level, links);
+                return first.unwrap_or(change);
+            }
+        }
+        let freed = op.free(path.at(level).frame.clone());
+        links.nodes -= 1;
+        links.add_after(op, freed);
+        (self.root, self.level) = (MetaAddr::NONE, 0);
+        first.unwrap_or(freed)
+    }
+
+    /// The node of `from` on the path lost a cell and has others: merges it if it is small, and so on above.
+    fn merge_upwards(&mut self, op: &mut Op<'_>, path: &Path, from: u8, links: &mut Links) {
+        for level in from..self.level {
+            let used = with_node(&path.at(level).frame, |n| n.used_bytes());
+            if used >= MERGE_BELOW || !self.merge(op, path, level, links) {
+                return;
+            }
+        }
+        self.lower_root(op, path, links);
+    }
+
+    /// Removes the cell of child `index` from a branch; the child is of `level`. If it is the first, the next one takes over
+    /// its keys and its separator, and so do the first cells below (T2). Says whether the branch is empty now.
+    fn remove_child(&self, op: &mut Op<'_>, parent: &Frame, index: usize, level: u8) -> (Change, bool) {
+        let (lower, count) = with_node(parent, |node| (Key::new(node.key(0)), node.count()));
+        let ((), change) = op.change(parent, |page| {
+            page.apply(|b| NodeMut::new(b).remove(index));
+            if index == 0 && count > 1 {
+                page.apply(|b| NodeMut::new(b).set_key(0, &lower));
+            }
+        });
+        if index == 0 && count > 1 && level > 0 {
+            let mut earlier = change;
+            let mut addr = with_node(parent, first_child);
+            for _ in 0..level {
+                let branch = self.cached(op, addr);
+                let ((), lowered) =
+                    op.change(&branch, |page| page.apply(|b| NodeMut::new(b).set_key(0, &lower)));
+                op.before(earlier, lowered);
+                earlier = lowered;
+                addr = with_node(&branch, first_child);
+            }
+        }
+        (change, count == 1)
+    }
+
+    /// Merges the node of `level` on the path with a sibling under the same parent, if one is in memory and fits.
+    fn merge(&mut self, op: &mut Op<'_>, path: &Path, level: u8, links: &mut Links) -> bool {
+        let Step { frame: parent, index, place } = path.at(level + 1);
+        let node = &path.at(level).frame;
+        let siblings = [index.checked_add(1), index.checked_sub(1)];
+        for sibling in siblings.into_iter().flatten() {
+            let Some(other) = self.sibling(op, parent, place, sibling) else { continue };
+            let together = with_node(node, |n| n.used_bytes()) + with_node(&other, |n| n.used_bytes());
+            if together > MERGED_MOST {
+                continue;
+            }
+            let (left, right, gone) =
+                if sibling > *index { (node, &other, sibling) } else { (&other, node, *index) };
+            let moved: Block = *right.read();
+            let ((), merged) = op.change(left, |page| {
+                let from = NodeRef::new(&moved);
+                for i in 0..from.count() {
+                    page.apply(|b| {
+                        let mut to = NodeMut::new(b);
+                        let at = to.as_ref().count();
+                        to.insert(at, from.key(i), from.value(i))
+                    });
+                }
+            });
+            let ((), unlinked) = op.change(parent, |page| page.apply(|b| NodeMut::new(b).remove(gone)));
+            op.before(merged, unlinked);
+            let freed = op.free(right.clone());
+            op.before(unlinked, freed);
+            links.nodes -= 1;
+            return true;
+        }
+        false
+    }
+
+    /// Child `i` of a branch if it is in memory, belongs there, and has no keys that do not count (T1).
+    fn sibling(&self, op: &mut Op<'_>, parent: &Frame, place: &Place, i: usize) -> Option<Frame> {
+        let page = parent.read();
+        let node = NodeRef::new(&page);
+        if i >= node.count() {
+            return None;
+        }
+        let place = place.child(node, i).ok()?;
+        let frame = op.cached(place.addr)?;
+        let sound = {
+            let page = frame.read();
+            let node = NodeRef::new(&page);
+            self.expect(place.level).check(&page).is_ok()
+                && self.check(node, &place, place.lower.len).is_ok()
+                && node.count() > 0
+                && place.is_below_upper(node.key(node.count() - 1))
+        };
+        sound.then_some(frame)
+    }
+
+    /// A root with a single child gives way to it.
+    fn lower_root(&mut self, op: &mut Op<'_>, path: &Path, links: &mut Links) {
+        let mut frame = path.at(self.level).frame.clone();
+        while self.level > 0 && with_node(&frame, |n| n.count()) == 1 {
+            (self.root, self.level) = (with_node(&frame, first_child), self.level - 1);
+            let freed = op.free(frame);
+            links.nodes -= 1;
+            links.add_after(op, freed);
+            match op.cached(self.root) {
+                Some(next) if self.is_mine(&next, self.level) => frame = next,
+                _ => return,
+            }
+        }
+    }
+
+    fn is_mine(&self, frame: &Frame, level: u8) -> bool {
+        self.expect(level).check(&frame.read()).is_ok()
+    }
+
+    fn walk(&self, op: &mut Op<'_>, key: &[u8]) -> Path {
+        self.walk_to(op, Some(key))
+    }
+
+    /// The way to the leaf of `key`, or to the last leaf. Puts right on the way what an interrupted split, merge or removal
+    /// left: keys beyond the bounds (T1), and a first key above the lower bound (T2).
+    fn walk_to(&self, op: &mut Op<'_>, key: Option<&[u8]>) -> Path {
+        let mut path = Path { steps: [const { None }; LEVEL_MAX as usize + 2], found: false };
+        let mut place = self.root_place(key.map_or(KEY_BYTES_MAX, <[u8]>::len));
+        loop {
+            let frame = self.cached(op, place.addr);
+            let (count, sound, low) = with_node(&frame, |node| {
+                let count = node.count();
+                let sound = (0..count).rfind(|i| place.is_below_upper(node.key(*i))).map_or(0, |i| i + 1);
+                let high_first = place.level > 0 && key.is_some_and(|key| *key < *node.key(0));
+                (count, sound, high_first)
+            });
+            if sound < count {
+                trim(op, &frame, sound);
+            }
+            if low {
+                op.change(&frame, |page| page.apply(|b| NodeMut::new(b).set_key(0, &place.lower)));
+            }
+            let (index, next) = {
+                let page = frame.read();
+                let node = NodeRef::new(&page);
+                if place.level == 0 {
+                    let at = key.map_or(Err(node.count()), |key| node.search(key));
+                    path.found = at.is_ok();
+                    let (Ok(index) | Err(index)) = at;
+                    (index, None)
+                } else {
+                    let index = key.map_or(node.count() - 1, |key| node.child_for(key));
+                    (index, Some(place.child(node, index).expect("verified when it was read")))
+                }
+            };
+            path.steps[usize::from(place.level)] = Some(Step { frame, place, index });
+            match next {
+                Some(next) => place = next,
+                None => return path,
+            }
+        }
+    }
+
+    fn cached(&self, op: &mut Op<'_>, addr: MetaAddr) -> Frame {
+        op.cached(addr)
+            .unwrap_or_else(|| panic!("{} {addr} of inode {} was not prepared", self.kind.name(), self.owner))
+    }
+}
+
+/// Removes the cells `from..`.
+fn trim(op: &mut Op<'_>, frame: &Frame, from: usize) -> Change {
+    op.change(frame, |page| {
+        for i in (from..NodeRef::new(page.block()).count()).rev() {
+            page.apply(|b| NodeMut::new(b).remove(i));
+        }
+    })
+    .1
+}
+
+fn with_node<R>(frame: &Frame, f: impl FnOnce(NodeRef<'_>) -> R) -> R {
+    let page = frame.read();
+    f(NodeRef::new(&page))
+}
+
+fn first_child(node: NodeRef<'_>) -> MetaAddr {
+    node.child(0).expect("verified when it was read")
+}
+
+/// Where to split a node into which `cell` is to go at `index`: how many cells, the new one counted, stay left.
+fn choose_cut(node: NodeRef<'_>, index: usize, cell: &Cell<'_>, at_right_end: bool) -> usize {
+    let count = node.count();
+    let size = |i: usize| match i.cmp(&index) {
+        std::cmp::Ordering::Less => node.cell_size(i),
+        std::cmp::Ordering::Equal => cell.bytes(),
+        std::cmp::Ordering::Greater => node.cell_size(i - 1),
+    };
+    let total = node.used_bytes() + cell.bytes();
+    let fits = |left: usize| left <= NODE_PAYLOAD_BYTES && total - left <= NODE_PAYLOAD_BYTES;
+    let append = at_right_end && index == count;
+    let (mut left, mut best) = (0, None);
+    for cut in 1..=count {
+        left += size(cut - 1);
+        if !fits(left) {
+            continue;
+        }
+        if cell.fill == Fill::Run {
+            // Behind the new cell if it has room left; else in front of it.
+            if cut == index + 1 || (cut == index && best.is_none()) {
+                best = Some((0, cut));
+            }
+        } else if append {
+            if best.is_none() || left - size(cut - 1) < APPEND_FILL {
+                best = Some((0, cut));
+            }
+        } else if best.is_none_or(|(gap, _)| left.abs_diff(total - left) < gap) {
+            best = Some((left.abs_diff(total - left), cut));
+        }
+    }
+    best.expect("of two halves, one has room for the largest cell").1
+}
