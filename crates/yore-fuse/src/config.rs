@@ -1,0 +1,130 @@
+//! How a volume is served: what people and administrators choose, and what follows for the connection.
+
+use fuser::{InitFlags, KernelConfig};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How to serve a view on a mount point. Start from [`MountConfig::new`] and change what differs.
+#[derive(Clone, Debug)]
+pub struct MountConfig {
+    /// The directory to mount on; must exist and be empty.
+    pub mountpoint: PathBuf,
+    /// What stands as the source in the table of mounts: the volume's path. The type shown is `fuse.yore`.
+    pub fs_name: String,
+    /// Refuse every change, whatever the view would allow.
+    pub read_only: bool,
+    /// Let other users in (their permissions are checked). Needs root, or `user_allow_other` in `/etc/fuse.conf`.
+    pub allow_other: bool,
+    /// Let `fusermount3` unmount when this process dies, so that a killed daemon leaves no dead mount point.
+    /// Costs a helper process for as long as the mount lives.
+    pub auto_unmount: bool,
+    /// Honour device files on the volume. Root only.
+    pub dev: bool,
+    /// Honour set-user-id and set-group-id bits of programs on the volume. Root only.
+    pub suid: bool,
+    /// Refuse to run programs from the volume.
+    pub no_exec: bool,
+    /// Threads that read requests, each with a descriptor of its own; at least 1.
+    pub threads: usize,
+    /// How long the kernel may believe names and attributes. Hours, because only this daemon changes the volume.
+    pub timeout: Duration,
+    /// How long the kernel may believe that a name does not exist. Zero: not at all.
+    pub negative_timeout: Duration,
+    /// Be told of every open and close. Off, the kernel opens files and directories without asking, which saves
+    /// two or three requests per file; what has to happen on close (a version per open/close session) needs it on.
+    pub close_events: bool,
+    /// Let the kernel collect small writes. It then owns size and times of open files.
+    pub writeback_cache: bool,
+    /// Largest write request in bytes; 4 KiB to 16 MiB, above 1 MiB only where `fs.fuse.max_pages_limit` was raised.
+    pub max_write: u32,
+    /// Requests the kernel keeps in flight for read-ahead and write-back.
+    pub max_background: u16,
+    /// Bytes the kernel reads ahead of a sequential reader. Beyond 128 KiB it takes effect only for root.
+    pub read_ahead: u32,
+}
+
+impl MountConfig {
+    /// The defaults: writable, for the mounting user only, without close events and write-back.
+    pub fn new(mountpoint: impl Into<PathBuf>, fs_name: impl Into<String>) -> MountConfig {
+        let processors = std::thread::available_parallelism().map_or(2, |n| n.get());
+        MountConfig {
+            mountpoint: mountpoint.into(),
+            fs_name: fs_name.into(),
+            read_only: false,
+            allow_other: false,
+            auto_unmount: false,
+            dev: false,
+            suid: false,
+            no_exec: false,
+            threads: processors.clamp(2, 8),
+            timeout: Duration::from_secs(24 * 3600),
+            negative_timeout: Duration::from_secs(24 * 3600),
+            close_events: false,
+            writeback_cache: false,
+            max_write: 1 << 20,
+            max_background: 64,
+            read_ahead: 1 << 20,
+        }
+    }
+
+    /// Asks the kernel for what serves best and tells what it granted. For the `init` method of a
+    /// [`fuser::Filesystem`] that is mounted with [`mount_filesystem`](crate::mount_filesystem).
+    ///
+    /// Deliberately not asked for:
+    /// - `ATOMIC_O_TRUNC`: with opens that send no request the truncation would be lost; without it the kernel
+    ///   sends it as a change of size.
+    /// - `SETXATTR_EXT`: fuser 0.18 does not read the longer request. The kernel then cannot say that setting an ACL
+    ///   must drop set-group-id; see `serve`.
+    /// - `AUTO_INVAL_DATA`: pages stay true as long as only this daemon changes the volume.
+    /// - `FLOCK_LOCKS`, `POSIX_LOCKS`: one daemon, one kernel, so the kernel's own locks are right.
+    pub fn negotiate(&self, kernel: &mut KernelConfig) -> Granted {
+        let offered = kernel.capabilities();
+        let mut ask = |wanted: InitFlags| offered.contains(wanted) && kernel.add_capabilities(wanted).is_ok();
+        for wanted in [
+            InitFlags::FUSE_BIG_WRITES,
+            InitFlags::FUSE_ASYNC_DIO,
+            InitFlags::FUSE_PARALLEL_DIROPS,
+            InitFlags::FUSE_CACHE_SYMLINKS,
+            InitFlags::FUSE_EXPORT_SUPPORT,
+            InitFlags::FUSE_DO_READDIRPLUS | InitFlags::FUSE_READDIRPLUS_AUTO,
+            // umask and default ACLs are applied together, by the view: a umask taken off first would be taken
+            // off where a default ACL says that it is not.
+            InitFlags::FUSE_DONT_MASK,
+        ] {
+            ask(wanted);
+        }
+        let granted = Granted {
+            posix_acl: ask(InitFlags::FUSE_POSIX_ACL),
+            kill_set_id: ask(InitFlags::FUSE_HANDLE_KILLPRIV_V2),
+            writeback: self.writeback_cache && ask(InitFlags::FUSE_WRITEBACK_CACHE),
+            no_open: !self.close_events && ask(InitFlags::FUSE_NO_OPEN_SUPPORT),
+            // A listing has nothing to do on close: directories are always opened without asking.
+            no_opendir: ask(InitFlags::FUSE_NO_OPENDIR_SUPPORT),
+        };
+        // Each setter answers an impossible value with the nearest possible one.
+        let max_write = self.max_write.max(4096);
+        if let Err(nearest) = kernel.set_max_write(max_write) {
+            let _ = kernel.set_max_write(nearest);
+        }
+        if let Err(nearest) = kernel.set_max_readahead(self.read_ahead.max(4096)) {
+            let _ = kernel.set_max_readahead(nearest);
+        }
+        let _ = kernel.set_max_background(self.max_background.max(1));
+        granted
+    }
+}
+
+/// What the kernel granted of what [`MountConfig::negotiate`] asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Granted {
+    /// The kernel checks POSIX ACLs.
+    pub posix_acl: bool,
+    /// The kernel leaves dropping set-id bits to the daemon, and says with each write whether to.
+    pub kill_set_id: bool,
+    /// The kernel collects writes and owns size and times.
+    pub writeback: bool,
+    /// Files are opened without a request.
+    pub no_open: bool,
+    /// Directories are opened without a request.
+    pub no_opendir: bool,
+}

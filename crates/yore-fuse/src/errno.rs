@@ -1,0 +1,83 @@
+//! Errors to numbers, the only place in the project where that happens.
+
+use fuser::Errno;
+use yore_fs::Error;
+
+/// Structure needs cleaning: what ext4 and xfs answer for damage. fuser has no name for it.
+fn euclean() -> Errno {
+    Errno::from_i32(libc::EUCLEAN)
+}
+
+/// The number for `error`. Where the choice is not obvious:
+///
+/// - `Corruption` is EUCLEAN, not EIO: the established "structure needs cleaning" sends people to the checker, where EIO
+///   sends them to the cable. The device's own errors stay EIO.
+/// - `Stopped` is EIO and not EROFS: a program that gets EROFS believes that its earlier writes are safe.
+/// - `NoDataThere` is ENXIO, as lseek(2) promises.
+/// - `AttributeTooLarge` is E2BIG, what setxattr(2) says of values. (Names above 255 bytes never get here: the kernel
+///   refuses them with ERANGE. The ERANGE of a buffer too small to hold a value is given by the caller's side, where the
+///   buffer's size is known.)
+/// - `NoAttribute` is ENODATA, Linux's name for ENOATTR.
+/// - `Unsupported` is EOPNOTSUPP, never ENOSYS: the kernel remembers ENOSYS for the whole connection.
+/// - `Refused` is an answer to opening a volume; should a call on an open one give it, EINVAL.
+/// - `Path` is the error it wraps.
+pub fn errno(error: &Error) -> Errno {
+    match error.root() {
+        Error::NotFound => Errno::ENOENT,
+        Error::Exists => Errno::EEXIST,
+        Error::NotADirectory => Errno::ENOTDIR,
+        Error::IsADirectory => Errno::EISDIR,
+        Error::NotEmpty => Errno::ENOTEMPTY,
+        Error::NameTooLong => Errno::ENAMETOOLONG,
+        Error::Invalid { .. } | Error::Refused(_) => Errno::EINVAL,
+        Error::NotPermitted { .. } => Errno::EPERM,
+        Error::NoSpace => Errno::ENOSPC,
+        Error::TooManyLinks => Errno::EMLINK,
+        Error::FileTooLarge => Errno::EFBIG,
+        Error::ReadOnly => Errno::EROFS,
+        Error::Unsupported { .. } => Errno::EOPNOTSUPP,
+        Error::NoAttribute => Errno::from_i32(libc::ENODATA),
+        Error::AttributeTooLarge => Errno::E2BIG,
+        Error::NoDataThere => Errno::ENXIO,
+        Error::Loop => Errno::ELOOP,
+        Error::Stale => Errno::from_i32(libc::ESTALE),
+        Error::Corruption(_) => euclean(),
+        Error::Device(_) | Error::Stopped { .. } => Errno::EIO,
+        // The library may grow classes of errors; until one is listed here it is an I/O error.
+        _ => Errno::EIO,
+    }
+}
+
+/// Whether people should read of it in the daemon's log: what the caller's program cannot explain.
+pub(crate) fn worth_logging(error: &Error) -> bool {
+    matches!(
+        error.root(),
+        Error::Corruption(_) | Error::Device(_) | Error::Stopped { .. } | Error::Refused(_)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The numbers that programs test for, and that a path around an error changes nothing.
+    #[test]
+    fn numbers() {
+        let table = [
+            (Error::NotFound, libc::ENOENT),
+            (Error::NotEmpty, libc::ENOTEMPTY),
+            (Error::NoDataThere, libc::ENXIO),
+            (Error::NoAttribute, libc::ENODATA),
+            (Error::AttributeTooLarge, libc::E2BIG),
+            (Error::Stale, libc::ESTALE),
+            (Error::ReadOnly, libc::EROFS),
+            (Error::Unsupported { what: "this" }, libc::EOPNOTSUPP),
+            (Error::Stopped { first: Box::new(Error::NoSpace) }, libc::EIO),
+        ];
+        for (error, number) in table {
+            assert_eq!(errno(&error).code(), number, "{error}");
+            let wrapped = error.on_path("cannot open", b"a/b");
+            assert_eq!(errno(&wrapped).code(), number, "{wrapped}");
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! The directory that is mounted on: may it be, what is on it now, and taking it away.
+//!
+//! Everything here asks the kernel's table of mounts (`/proc/self/mountinfo`), never the mounted file system: a
+//! `stat` of a mount that this very process serves would wait for itself, and one of a dead mount says ENOTCONN.
+
+use crate::{MountError, UnmountError};
+use rustix::mount::UnmountFlags;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The type that the table of mounts shows for ours.
+pub(crate) const FS_TYPE: &str = "fuse.yore";
+
+/// One line of the table of mounts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountedAt {
+    /// Device number, major and minor: tells one mount from the next at the same place.
+    pub device: (u32, u32),
+    /// The directory.
+    pub mountpoint: PathBuf,
+    /// The type, `fuse.yore` for ours.
+    pub fs_type: String,
+    /// The source: for ours the volume's path.
+    pub source_name: String,
+}
+
+impl MountedAt {
+    /// Whether it is a Yore volume.
+    pub fn is_yore(&self) -> bool {
+        self.fs_type == FS_TYPE
+    }
+}
+
+/// What is mounted on `mountpoint`: of several mounts on top of each other the uppermost. `None` if nothing is.
+pub fn mounted_at(mountpoint: &Path) -> io::Result<Option<MountedAt>> {
+    let wanted = absolute(mountpoint)?;
+    let table = fs::read("/proc/self/mountinfo")?;
+    // Later lines lie on top of earlier ones.
+    Ok(table.split(|b| *b == b'\n').filter_map(parse_line).rfind(|m| m.mountpoint == wanted))
+}
+
+/// One line: `id parent major:minor root mountpoint options [optional fields] - type source options`.
+fn parse_line(line: &[u8]) -> Option<MountedAt> {
+    let mut fields = line.split(|b| *b == b' ');
+    let device = fields.nth(2)?;
+    let mountpoint = fields.nth(1)?;
+    fields.find(|f| *f == b"-")?;
+    let (fs_type, source) = (fields.next()?, fields.next()?);
+    let (major, minor) = std::str::from_utf8(device).ok()?.split_once(':')?;
+    Some(MountedAt {
+        device: (major.parse().ok()?, minor.parse().ok()?),
+        mountpoint: OsString::from_vec(unescape(mountpoint)).into(),
+        fs_type: String::from_utf8_lossy(&unescape(fs_type)).into_owned(),
+        source_name: String::from_utf8_lossy(&unescape(source)).into_owned(),
+    })
+}
+
+/// The table writes blanks, tabs, newlines and backslashes as `\` and three octal digits.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&byte, tail)) = rest.split_first() {
+        let digits = tail.get(..3).filter(|d| byte == b'\\' && d.iter().all(|c| (b'0'..=b'7').contains(c)));
+        match digits {
+            Some(d) => {
+                out.push(d.iter().fold(0u8, |n, c| n.wrapping_mul(8).wrapping_add(c - b'0')));
+                rest = &tail[3..];
+            }
+            None => {
+                out.push(byte);
+                rest = tail;
+            }
+        }
+    }
+    out
+}
+
+/// The path as the table of mounts has it. Only the parent is resolved through the file system: the last component may
+/// be a dead mount, on which every call fails.
+pub(crate) fn absolute(path: &Path) -> io::Result<PathBuf> {
+    match path.canonicalize() {
+        Ok(path) => Ok(path),
+        Err(error) if is_dead(&error) => {
+            let path = std::path::absolute(path)?;
+            match (path.parent(), path.file_name()) {
+                (Some(parent), Some(name)) => Ok(parent.canonicalize()?.join(name)),
+                _ => Err(error),
+            }
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// What calls on a mount answer whose daemon is gone.
+fn is_dead(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ENOTCONN) || error.raw_os_error() == Some(libc::ECONNABORTED)
+}
+
+/// Checks that `mountpoint` can be mounted on, clears dead Yore mounts away, and returns its absolute path.
+pub(crate) fn prepare(mountpoint: &Path) -> Result<PathBuf, MountError> {
+    let named = || mountpoint.to_path_buf();
+    // Several daemons may have died at the same place, one on top of the other.
+    for _ in 0..64 {
+        match fs::metadata(mountpoint) {
+            Ok(found) if !found.is_dir() => return Err(MountError::NotADirectory { mountpoint: named() }),
+            Ok(_) => return check_directory(mountpoint),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(MountError::NoMountpoint { mountpoint: named() })
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+                return Err(MountError::NotADirectory { mountpoint: named() })
+            }
+            Err(error) if is_dead(&error) => clear_dead(mountpoint)?,
+            Err(source) => return Err(MountError::Mountpoint { mountpoint: named(), source }),
+        }
+    }
+    Err(MountError::DeadMountStays {
+        mountpoint: named(),
+        reason: "there is always another one below".into(),
+    })
+}
+
+fn check_directory(mountpoint: &Path) -> Result<PathBuf, MountError> {
+    let named = || mountpoint.to_path_buf();
+    let failed = |source| MountError::Mountpoint { mountpoint: named(), source };
+    let path = absolute(mountpoint).map_err(failed)?;
+    if let Some(there) = mounted_at(&path).map_err(failed)?.filter(MountedAt::is_yore) {
+        return Err(MountError::AlreadyMounted { mountpoint: named(), source_name: there.source_name });
+    }
+    match fs::read_dir(&path).map_err(failed)?.next() {
+        None => Ok(path),
+        Some(entry) => {
+            let entry = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
+            Err(MountError::NotEmpty { mountpoint: named(), entry })
+        }
+    }
+}
+
+fn clear_dead(mountpoint: &Path) -> Result<(), MountError> {
+    let named = || mountpoint.to_path_buf();
+    let failed = |source| MountError::Mountpoint { mountpoint: named(), source };
+    let path = absolute(mountpoint).map_err(failed)?;
+    match mounted_at(&path).map_err(failed)? {
+        Some(dead) if dead.is_yore() => {
+            tracing::warn!(mountpoint = %path.display(), source = dead.source_name, "clearing a dead mount away");
+            detach(&path).map_err(|reason| MountError::DeadMountStays { mountpoint: named(), reason })
+        }
+        Some(dead) => Err(MountError::DeadMountOfAnother {
+            mountpoint: named(),
+            fs_type: dead.fs_type,
+            source_name: dead.source_name,
+        }),
+        // Gone meanwhile: look again.
+        None => Ok(()),
+    }
+}
+
+/// Unmounts the Yore volume on `mountpoint`, whichever process serves it; `lazy`: now for new users, and for those who
+/// use it when they are done. The daemon closes the volume when the mount is gone, which may be a moment after this returns.
+pub fn unmount_at(mountpoint: &Path, lazy: bool) -> Result<(), UnmountError> {
+    let named = || mountpoint.to_path_buf();
+    let failed = |e: io::Error| UnmountError::Failed { mountpoint: named(), reason: e.to_string() };
+    let path = absolute(mountpoint).map_err(failed)?;
+    match mounted_at(&path).map_err(failed)? {
+        None => Err(UnmountError::NotMounted { mountpoint: named() }),
+        Some(other) if !other.is_yore() => Err(UnmountError::Failed {
+            mountpoint: named(),
+            reason: format!(
+                "{} of type {} is mounted there, not a Yore volume",
+                other.source_name, other.fs_type
+            ),
+        }),
+        Some(_) if lazy => {
+            detach(&path).map_err(|reason| UnmountError::Failed { mountpoint: named(), reason })
+        }
+        Some(_) => unmount_idle(&path),
+    }
+}
+
+/// Unmounts `path` if nobody uses it.
+pub(crate) fn unmount_idle(path: &Path) -> Result<(), UnmountError> {
+    let busy = || UnmountError::Busy { mountpoint: path.to_path_buf() };
+    let failed = |reason| UnmountError::Failed { mountpoint: path.to_path_buf(), reason };
+    match rustix::mount::unmount(path, UnmountFlags::empty()) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::BUSY) => Err(busy()),
+        Err(rustix::io::Errno::PERM) => match helper_unmount(path, false) {
+            Ok(()) => Ok(()),
+            Err(said) if said.contains("busy") => Err(busy()),
+            Err(said) => Err(failed(said)),
+        },
+        Err(error) => Err(failed(error.to_string())),
+    }
+}
+
+/// Takes `path` out of the tree; who uses it keeps it until done.
+pub(crate) fn detach(path: &Path) -> Result<(), String> {
+    match rustix::mount::unmount(path, UnmountFlags::DETACH) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::PERM) => helper_unmount(path, true),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Ends the connection of the mount at `path` at once: who uses it gets errors. Root can always; others where the control
+/// file system of FUSE is mounted.
+pub(crate) fn abort(path: &Path, device: (u32, u32)) -> Result<(), String> {
+    // The connection's directory is named by the minor number alone, FUSE mounts having no major number.
+    let control = format!("/sys/fs/fuse/connections/{}/abort", device.1);
+    if fs::write(&control, b"1").is_ok() {
+        return detach(path);
+    }
+    match rustix::mount::unmount(path, UnmountFlags::FORCE | UnmountFlags::DETACH) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::PERM) => helper_unmount(path, true),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn helper_unmount(path: &Path, lazy: bool) -> Result<(), String> {
+    let mut command = Command::new(crate::attach::HELPER);
+    command.env("LC_ALL", "C").arg("-u");
+    if lazy {
+        command.arg("-z");
+    }
+    let output = command.arg("--").arg(path).output().map_err(|e| format!("cannot run fusermount3: {e}"))?;
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).trim().to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Blanks, optional fields and escaped names of the table of mounts are understood.
+    #[test]
+    fn mount_table_lines() {
+        let line = br"97 28 0:57 / /mnt/a\040b\134c rw,nosuid shared:5 master:2 - fuse.yore /v\040x.yore rw,user_id=0";
+        let found = parse_line(line).unwrap();
+        assert_eq!(found.device, (0, 57));
+        assert_eq!(found.mountpoint, Path::new(r"/mnt/a b\c"));
+        assert_eq!(found.source_name, "/v x.yore");
+        assert!(found.is_yore());
+        assert_eq!(parse_line(b"garbage"), None);
+        assert_eq!(parse_line(b""), None);
+    }
+
+    /// The root directory is mounted, and an ordinary new directory is not.
+    #[test]
+    fn mounted_or_not() {
+        assert!(mounted_at(Path::new("/")).unwrap().is_some());
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(mounted_at(dir.path()).unwrap(), None);
+    }
+
+    /// Each unusable mount point is refused by its own error.
+    #[test]
+    fn unusable_mount_points() {
+        let dir = tempfile::tempdir().unwrap();
+        let missing = dir.path().join("missing");
+        assert!(matches!(prepare(&missing), Err(MountError::NoMountpoint { .. })));
+        let file = dir.path().join("file");
+        std::fs::write(&file, b"x").unwrap();
+        assert!(matches!(prepare(&file), Err(MountError::NotADirectory { .. })));
+        assert!(matches!(prepare(&file.join("below")), Err(MountError::NotADirectory { .. })));
+        match prepare(dir.path()) {
+            Err(MountError::NotEmpty { entry, .. }) => assert_eq!(entry, "file"),
+            other => panic!("{other:?}"),
+        }
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(prepare(dir.path()).unwrap(), dir.path().canonicalize().unwrap());
+    }
+}

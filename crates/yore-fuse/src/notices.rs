@@ -1,0 +1,56 @@
+//! Telling the kernel that something changed behind its back.
+//!
+//! The kernel believes names and attributes for hours, so whatever changes the volume without a request (a restore,
+//! a switch of branch, a name of the past whose meaning moves on) must say so here. Never while serving a request:
+//! the kernel may hold the directory's lock until the request is answered, and the notice waits for that lock. The threads
+//! that serve are marked, and a notice from one is refused instead of hanging.
+
+use crate::convert::node_of;
+use crate::NoticeError;
+use fuser::Notifier;
+use std::cell::Cell;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use yore_fs::InodeNo;
+
+thread_local! {
+    static SERVING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Marks or unmarks this thread as one that is serving a request.
+pub(crate) fn set_serving(serving: bool) {
+    SERVING.with(|s| s.set(serving));
+}
+
+/// Sends notices of changes to the kernel. Cheap to clone, for any thread but those that serve requests. What the kernel
+/// does not remember anyway is not an error.
+#[derive(Clone, Debug)]
+pub struct Notices {
+    notifier: Notifier,
+    root: InodeNo,
+}
+
+impl Notices {
+    pub(crate) fn new(notifier: Notifier, root: InodeNo) -> Notices {
+        Notices { notifier, root }
+    }
+
+    /// The inode's attributes and all its cached content are no longer true.
+    pub fn inode_changed(&self, inode: InodeNo) -> Result<(), NoticeError> {
+        let node = node_of(inode, self.root);
+        self.send(|| self.notifier.inval_inode(node, 0, 0))
+    }
+
+    /// What `name` in `directory` means is no longer true: also that it does not exist.
+    pub fn entry_changed(&self, directory: InodeNo, name: &[u8]) -> Result<(), NoticeError> {
+        let node = node_of(directory, self.root);
+        self.send(|| self.notifier.inval_entry(node, OsStr::from_bytes(name)))
+    }
+
+    fn send(&self, notice: impl FnOnce() -> std::io::Result<()>) -> Result<(), NoticeError> {
+        if SERVING.with(Cell::get) {
+            return Err(NoticeError::WhileServing);
+        }
+        notice().map_err(|source| NoticeError::Refused { source })
+    }
+}

@@ -1,0 +1,84 @@
+//! Set-id bits that the daemon has to drop because the kernel cannot tell it to.
+//!
+//! With HANDLE_KILLPRIV_V2 the kernel leaves dropping set-user-id and set-group-id to the daemon (which spares a
+//! GETXATTR `security.capability` before every write) and says in each request whether to. fuser 0.18 passes that on for
+//! writes only. What is done for the other requests:
+//!
+//! - *truncate*: fuser hides the flag; the kernel sets it for callers without CAP_FSETID, so it is taken as set for
+//!   every user but root;
+//! - *open with O_TRUNC*: arrives as truncate, ATOMIC_O_TRUNC not being asked for;
+//! - *fallocate, copy_file_range*: the protocol has no flag; again for every user but root;
+//! - *change of owner*: the view drops them always;
+//! - *setting an access ACL* drops set-group-id if the caller is not in the file's group. The flag for it needs
+//!   SETXATTR_EXT, which fuser cannot read, so the caller's groups are looked up, as below.
+
+use std::fs;
+use yore_fs::{Caller, FileKind, InodeNo, Result, SetAttr, View};
+
+const SET_UID: u32 = 0o4000;
+const SET_GID: u32 = 0o2000;
+const GROUP_EXECUTE: u32 = 0o010;
+
+/// Drops the bits that a change of content by an ordinary user drops: set-user-id, and set-group-id if the group may execute
+/// (without that it once meant mandatory locking, not privilege).
+pub(crate) fn drop_set_id(view: &View, caller: &Caller, inode: InodeNo) -> Result<()> {
+    let attr = view.getattr(inode)?;
+    if attr.kind != FileKind::Regular {
+        return Ok(());
+    }
+    let mut kept = attr.permissions & !SET_UID;
+    if kept & GROUP_EXECUTE != 0 {
+        kept &= !SET_GID;
+    }
+    set_permissions(view, caller, inode, attr.permissions, kept)
+}
+
+/// After an access ACL was set by the thread `pid`: drops set-group-id unless that caller may keep it.
+pub(crate) fn after_acl(view: &View, caller: &Caller, inode: InodeNo, pid: u32) -> Result<()> {
+    let attr = view.getattr(inode)?;
+    if attr.permissions & SET_GID == 0 || caller.gid == attr.gid || in_group_or_capable(pid, attr.gid) {
+        return Ok(());
+    }
+    set_permissions(view, caller, inode, attr.permissions, attr.permissions & !SET_GID)
+}
+
+fn set_permissions(view: &View, caller: &Caller, inode: InodeNo, old: u32, new: u32) -> Result<()> {
+    if new != old {
+        view.setattr(caller, inode, &SetAttr { permissions: Some(new), ..SetAttr::default() })?;
+    }
+    Ok(())
+}
+
+/// Whether thread `pid` has `gid` among its groups, or CAP_FSETID. It waits for our answer, so it is there, unless
+/// it lives in a namespace of processes that we do not see; then the cautious answer is no.
+fn in_group_or_capable(pid: u32, gid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|status| status_allows(&status, gid))
+}
+
+fn status_allows(status: &str, gid: u32) -> bool {
+    const CAP_FSETID: u32 = 4;
+    status.lines().any(|line| {
+        if let Some(groups) = line.strip_prefix("Groups:") {
+            groups.split_whitespace().any(|g| g.parse() == Ok(gid))
+        } else if let Some(capabilities) = line.strip_prefix("CapEff:") {
+            u64::from_str_radix(capabilities.trim(), 16).is_ok_and(|c| c >> CAP_FSETID & 1 != 0)
+        } else {
+            false
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A supplementary group or the capability keeps the bit; neither, not.
+    #[test]
+    fn groups_and_capabilities() {
+        let status = "Name:\tx\nGroups:\t4 24 1000 \nCapEff:\t0000000000000000\n";
+        assert!(status_allows(status, 24));
+        assert!(!status_allows(status, 2));
+        assert!(status_allows("Groups:\t\nCapEff:\t0000000000000010\n", 2));
+        assert!(!status_allows("", 0));
+    }
+}

@@ -1,0 +1,679 @@
+//! One method per request: its arguments to a call of the view, the outcome to a reply.
+//!
+//! Every request is answered on the thread that read it: a hand-over would cost as much as the round trip itself. Every
+//! request is answered exactly once, fuser's reply types see to that.
+//!
+//! What the kernel remembers of answers: ENOSYS means "never ask again on this connection" for open, opendir, create, flush,
+//! access, lseek, fallocate and others. It is given on purpose for *opening* (the kernel then opens without asking, keeping
+//! the cached pages and listings; `create` becomes MKNOD), unless closes have to be seen, and nowhere by accident: see
+//! `errno`. Requests unknown to fuser (TMPFILE, STATX, SYNCFS) are answered so by fuser itself, and INTERRUPT too.
+//!
+//! The caller's right to set-group-id bits is never asked here: the kernel has taken them from modes where they are not
+//! allowed, before the request is sent, so callers `keep` them ([`Caller::keeps_set_id`]).
+
+use crate::config::Granted;
+use crate::convert::{file_attr, inode_of, no_attr, node_of, set_time};
+use crate::errno::{errno, worth_logging};
+use crate::notices::set_serving;
+use crate::privilege;
+use crate::session::{register_thread, Shared};
+use crate::MountConfig;
+use fuser::*;
+use std::cell::RefCell;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use yore_fs::{
+    Attr, Caller, Error, FallocateMode, FileKind, InodeNo, Node, RenameMode, SeekTo, SetAttr, SetXattrMode,
+    View, WriteMode,
+};
+
+/// Longest stretch one copy_file_range request copies; callers go on with the rest. Bounds how long a thread that serves is away.
+const COPY_MAX: u64 = 64 << 20;
+
+/// The attribute that holds a file's access ACL.
+const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
+
+/// Attributes only administrators may see the names of.
+const TRUSTED: &[u8] = b"trusted.";
+
+thread_local! {
+    /// Where reads of this thread are put: as large as the largest so far.
+    static READ_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Serves a view.
+pub(crate) struct Server {
+    view: View,
+    root: InodeNo,
+    config: MountConfig,
+    granted: Granted,
+    shared: Arc<Shared>,
+}
+
+/// Lives while a request is served; see `session` on panics.
+struct Serving<'a>(&'a Shared);
+
+impl Drop for Serving<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.note_panic();
+        }
+        set_serving(false);
+    }
+}
+
+impl Server {
+    pub(crate) fn new(view: View, config: &MountConfig, shared: Arc<Shared>) -> Server {
+        let root = view.root();
+        Server { view, root, config: config.clone(), granted: Granted::default(), shared }
+    }
+
+    fn serving(&self) -> Serving<'_> {
+        register_thread(&self.shared);
+        set_serving(true);
+        Serving(&self.shared)
+    }
+
+    fn inode(&self, node: INodeNo) -> InodeNo {
+        inode_of(node, self.root)
+    }
+
+    fn caller(&self, request: &Request, umask: u32) -> Caller {
+        Caller { uid: request.uid(), gid: request.gid(), umask, keeps_set_id: true }
+    }
+
+    /// The number for `error`; those that the caller's program cannot explain go to the log with the inode concerned.
+    fn number(&self, call: &'static str, inode: InodeNo, error: Error) -> Errno {
+        if worth_logging(&error) {
+            tracing::error!(call, inode = inode.0, %error, "a request failed");
+        }
+        errno(&error)
+    }
+
+    /// Attributes under the number the kernel knows the node by.
+    fn entry_attr(&self, attr: &Attr) -> FileAttr {
+        FileAttr { ino: node_of(attr.inode, self.root), ..file_attr(attr) }
+    }
+
+    /// Names a node to the kernel, which from then on holds it.
+    fn entry(&self, call: &'static str, at: InodeNo, found: yore_fs::Result<Node>, reply: ReplyEntry) {
+        match found {
+            Ok(node) => {
+                let attr = node.into_held();
+                let generation = Generation(u64::from(attr.incarnation));
+                reply.entry(&self.config.timeout, &self.entry_attr(&attr), generation);
+            }
+            Err(error) => reply.error(self.number(call, at, error)),
+        }
+    }
+
+    fn done(&self, call: &'static str, at: InodeNo, outcome: yore_fs::Result<()>, reply: ReplyEmpty) {
+        match outcome {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(self.number(call, at, error)),
+        }
+    }
+
+    /// `.` and `..` come from an NFS server that holds only a number.
+    fn find(&self, directory: InodeNo, name: &[u8]) -> yore_fs::Result<Node> {
+        match name {
+            b"." => self.view.node(directory, None),
+            b".." => self.view.node(self.view.parent(directory)?, None),
+            name => self.view.lookup(directory, name),
+        }
+    }
+
+    /// See `privilege`: requests that change content and cannot say whether set-id bits are to fall.
+    fn drop_set_id_for(&self, request: &Request, inode: InodeNo) -> yore_fs::Result<()> {
+        if self.granted.kill_set_id && request.uid() != 0 {
+            privilege::drop_set_id(&self.view, &self.caller(request, 0), inode)?;
+        }
+        Ok(())
+    }
+
+    fn fallocate_mode(mode: i32) -> Option<FallocateMode> {
+        let keep_size = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
+        match mode & !libc::FALLOC_FL_KEEP_SIZE {
+            0 => Some(FallocateMode::Allocate { keep_size }),
+            // fallocate(2): a hole must not change the size.
+            libc::FALLOC_FL_PUNCH_HOLE if keep_size => Some(FallocateMode::PunchHole),
+            libc::FALLOC_FL_ZERO_RANGE => Some(FallocateMode::ZeroRange { keep_size }),
+            _ => None,
+        }
+    }
+
+    /// The protocol of both calls that read attributes: size 0 asks how long the answer is.
+    fn xattr_reply(data: &[u8], size: u32, too_small: Errno, reply: ReplyXattr) {
+        match (size, u32::try_from(data.len())) {
+            (_, Err(_)) => reply.error(Errno::E2BIG),
+            (0, Ok(len)) => reply.size(len),
+            (size, Ok(len)) if len > size => reply.error(too_small),
+            _ => reply.data(data),
+        }
+    }
+}
+
+impl Filesystem for Server {
+    fn init(&mut self, _: &Request, kernel: &mut KernelConfig) -> std::io::Result<()> {
+        self.granted = self.config.negotiate(kernel);
+        tracing::debug!(granted = ?self.granted, abi = %kernel.kernel_abi(), "FUSE connection");
+        Ok(())
+    }
+
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let _serving = self.serving();
+        let directory = self.inode(parent);
+        match self.find(directory, name.as_bytes()) {
+            // Node 0 with a lifetime: the kernel remembers that there is no such name.
+            Err(Error::NotFound) if self.config.negative_timeout > Duration::ZERO => {
+                reply.entry(&self.config.negative_timeout, &no_attr(), Generation(0))
+            }
+            found => self.entry("lookup", directory, found, reply),
+        }
+    }
+
+    fn forget(&self, _: &Request, node: INodeNo, count: u64) {
+        let _serving = self.serving();
+        // The root is nobody's to forget: it was never given out by a lookup that the kernel counts.
+        if node != INodeNo::ROOT {
+            self.view.release(self.inode(node), count);
+        }
+    }
+
+    fn getattr(&self, _: &Request, node: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        let _serving = self.serving();
+        let inode = self.inode(node);
+        match self.view.getattr(inode) {
+            Ok(attr) => reply.attr(&self.config.timeout, &file_attr(&attr)),
+            Err(error) => reply.error(self.number("getattr", inode, error)),
+        }
+    }
+
+    fn setattr(
+        &self,
+        request: &Request,
+        node: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        ctime: Option<SystemTime>,
+        _: Option<FileHandle>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let _serving = self.serving();
+        let inode = self.inode(node);
+        let set = SetAttr {
+            permissions: mode.map(|m| m & 0o7777),
+            uid,
+            gid,
+            size,
+            atime: atime.map(set_time),
+            mtime: mtime.map(set_time),
+            ctime: ctime.map(|t| set_time(TimeOrNow::SpecificTime(t))),
+            kill_set_id: size.is_some() && self.granted.kill_set_id && request.uid() != 0,
+        };
+        match self.view.setattr(&self.caller(request, 0), inode, &set) {
+            Ok(attr) => reply.attr(&self.config.timeout, &file_attr(&attr)),
+            Err(error) => reply.error(self.number("setattr", inode, error)),
+        }
+    }
+
+    fn readlink(&self, _: &Request, node: INodeNo, reply: ReplyData) {
+        let _serving = self.serving();
+        let inode = self.inode(node);
+        match self.view.readlink(inode) {
+            Ok(target) => reply.data(&target),
+            Err(error) => reply.error(self.number("readlink", inode, error)),
+        }
+    }
+
+    fn mknod(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        rdev: u32,
+        reply: ReplyEntry,
+    ) {
+        let _serving = self.serving();
+        let directory = self.inode(parent);
+        let Some(kind) = FileKind::from_mode(if mode & libc::S_IFMT == 0 { libc::S_IFREG } else { mode })
+        else {
+            return reply.error(Errno::EINVAL);
+        };
+        let caller = self.caller(request, umask);
+        let made = self.view.create(&caller, directory, name.as_bytes(), kind, mode & 0o7777, rdev);
+        self.entry("mknod", directory, made, reply);
+    }
+
+    fn mkdir(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        reply: ReplyEntry,
+    ) {
+        let _serving = self.serving();
+        let directory = self.inode(parent);
+        let caller = self.caller(request, umask);
+        let made = self.view.mkdir(&caller, directory, name.as_bytes(), mode & 0o7777);
+        self.entry("mkdir", directory, made, reply);
+    }
+
+    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _serving = self.serving();
+        let directory = self.inode(parent);
+        self.done("unlink", directory, self.view.unlink(directory, name.as_bytes()), reply);
+    }
+
+    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _serving = self.serving();
+        let directory = self.inode(parent);
+        self.done("rmdir", directory, self.view.rmdir(directory, name.as_bytes()), reply);
+    }
+
+    fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+        let _serving = self.serving();
+        let directory = self.inode(parent);
+        let caller = self.caller(request, 0);
+        let made = self.view.symlink(&caller, directory, name.as_bytes(), target.as_os_str().as_bytes());
+        self.entry("symlink", directory, made, reply);
+    }
+
+    fn rename(
+        &self,
+        _: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        new_parent: INodeNo,
+        new_name: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        let _serving = self.serving();
+        let mode = if flags.is_empty() {
+            RenameMode::Replace
+        } else if flags == RenameFlags::RENAME_NOREPLACE {
+            RenameMode::NoReplace
+        } else if flags == RenameFlags::RENAME_EXCHANGE {
+            RenameMode::Exchange
+        } else {
+            // RENAME_WHITEOUT is for upper layers of overlayfs, and unknown flags are unknown.
+            return reply.error(Errno::EINVAL);
+        };
+        let (from, to) = (self.inode(parent), self.inode(new_parent));
+        let outcome = self.view.rename(from, name.as_bytes(), to, new_name.as_bytes(), mode);
+        self.done("rename", from, outcome, reply);
+    }
+
+    fn link(&self, _: &Request, node: INodeNo, new_parent: INodeNo, new_name: &OsStr, reply: ReplyEntry) {
+        let _serving = self.serving();
+        let (inode, directory) = (self.inode(node), self.inode(new_parent));
+        let linked = self.view.link(inode, directory, new_name.as_bytes());
+        self.entry("link", inode, linked, reply);
+    }
+
+    fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        if self.granted.no_open {
+            reply.error(Errno::ENOSYS);
+        } else {
+            reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE);
+        }
+    }
+
+    fn create(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        _: i32,
+        reply: ReplyCreate,
+    ) {
+        if self.granted.no_open {
+            // The kernel goes on with MKNOD and an open without a request: no RELEASE at the end.
+            return reply.error(Errno::ENOSYS);
+        }
+        let _serving = self.serving();
+        let directory = self.inode(parent);
+        let caller = self.caller(request, umask);
+        match self.view.create(&caller, directory, name.as_bytes(), FileKind::Regular, mode & 0o7777, 0) {
+            Ok(node) => {
+                let attr = node.into_held();
+                let generation = Generation(u64::from(attr.incarnation));
+                let attr = self.entry_attr(&attr);
+                let flags = FopenFlags::FOPEN_KEEP_CACHE;
+                reply.created(&self.config.timeout, &attr, generation, FileHandle(0), flags);
+            }
+            Err(error) => reply.error(self.number("create", directory, error)),
+        }
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        node: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let _serving = self.serving();
+        let inode = self.inode(node);
+        READ_BUFFER.with_borrow_mut(|buffer| {
+            let size = size as usize;
+            if buffer.len() < size {
+                buffer.resize(size, 0);
+            }
+            match self.view.read(inode, offset, &mut buffer[..size]) {
+                Ok(count) => reply.data(&buffer[..count]),
+                Err(error) => reply.error(self.number("read", inode, error)),
+            }
+        })
+    }
+
+    fn write(
+        &self,
+        _: &Request,
+        node: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        data: &[u8],
+        write_flags: WriteFlags,
+        flags: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let _serving = self.serving();
+        let inode = self.inode(node);
+        // The offset of an O_APPEND write is the kernel's, taken under its lock of the inode: all writers are behind that lock.
+        let kill_set_id = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        let mut outcome = self.view.write(inode, offset, data, WriteMode { append: false, kill_set_id });
+        // O_SYNC is both bits of which O_DSYNC is one; writing back cached pages is followed by its own FSYNC.
+        let cached = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
+        if outcome.is_ok() && !cached && flags.0 & libc::O_DSYNC != 0 {
+            let data_only = flags.0 & libc::O_SYNC != libc::O_SYNC;
+            outcome = outcome.and_then(|at| self.view.fsync(inode, data_only).map(|()| at));
+        }
+        match outcome {
+            // A request's length is 32 bits.
+            Ok(_) => reply.written(data.len() as u32),
+            Err(error) => reply.error(self.number("write", inode, error)),
+        }
+    }
+
+    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        if self.config.close_events {
+            reply.ok();
+        } else {
+            reply.error(Errno::ENOSYS);
+        }
+    }
+
+    fn fsync(&self, _: &Request, node: INodeNo, _: FileHandle, data_only: bool, reply: ReplyEmpty) {
+        let _serving = self.serving();
+        let inode = self.inode(node);
+        self.done("fsync", inode, self.view.fsync(inode, data_only), reply);
+    }
+
+    fn opendir(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        if self.granted.no_opendir {
+            reply.error(Errno::ENOSYS);
+        } else {
+            reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_CACHE_DIR);
+        }
+    }
+
+    fn readdir(&self, _: &Request, node: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        let _serving = self.serving();
+        let directory = self.inode(node);
+        let mut given = false;
+        let outcome = self.view.readdir(directory, offset, &mut |item| {
+            let name = OsStr::from_bytes(item.name);
+            let kind = crate::convert::file_type(item.kind);
+            let full = reply.add(INodeNo(item.inode.0), item.cookie, kind, name);
+            given |= !full;
+            !full
+        });
+        match outcome {
+            // What was found before the error is told; the kernel asks for the rest and gets the error then.
+            Err(error) if !given => reply.error(self.number("readdir", directory, error)),
+            _ => reply.ok(),
+        }
+    }
+
+    fn readdirplus(
+        &self,
+        _: &Request,
+        node: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        let _serving = self.serving();
+        let directory = self.inode(node);
+        let mut given = false;
+        let ttl = self.config.timeout;
+        let outcome = self.view.readdir_plus(directory, offset, &mut |item, node| {
+            let name = OsStr::from_bytes(item.name);
+            let (attr, generation) = match &node {
+                Some(node) => (self.entry_attr(node.attr()), u64::from(node.attr().incarnation)),
+                // `.` and `..`: the kernel takes number and type from them and nothing else.
+                None => {
+                    let kind = crate::convert::file_type(item.kind);
+                    (FileAttr { ino: INodeNo(item.inode.0), kind, ..no_attr() }, 0)
+                }
+            };
+            let full = reply.add(attr.ino, item.cookie, name, &ttl, &attr, Generation(generation));
+            if full {
+                return false;
+            }
+            given = true;
+            if let Some(node) = node {
+                node.into_held();
+            }
+            true
+        });
+        match outcome {
+            Err(error) if !given => reply.error(self.number("readdir", directory, error)),
+            _ => reply.ok(),
+        }
+    }
+
+    fn fsyncdir(&self, _: &Request, node: INodeNo, _: FileHandle, data_only: bool, reply: ReplyEmpty) {
+        let _serving = self.serving();
+        let inode = self.inode(node);
+        self.done("fsyncdir", inode, self.view.fsync(inode, data_only), reply);
+    }
+
+    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
+        let _serving = self.serving();
+        let s = self.view.statfs();
+        reply.statfs(
+            s.blocks,
+            s.blocks_free,
+            s.blocks_available,
+            s.inodes,
+            s.inodes_free,
+            s.block_size,
+            s.name_max,
+            s.block_size,
+        );
+    }
+
+    fn setxattr(
+        &self,
+        request: &Request,
+        node: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _: u32,
+        reply: ReplyEmpty,
+    ) {
+        let _serving = self.serving();
+        let inode = self.inode(node);
+        let mode = match flags {
+            0 => SetXattrMode::Any,
+            libc::XATTR_CREATE => SetXattrMode::Create,
+            libc::XATTR_REPLACE => SetXattrMode::Replace,
+            _ => return reply.error(Errno::EINVAL),
+        };
+        let mut outcome = self.view.setxattr(inode, name.as_bytes(), value, mode);
+        if outcome.is_ok() && name.as_bytes() == ACCESS_ACL && request.uid() != 0 {
+            outcome = privilege::after_acl(&self.view, &self.caller(request, 0), inode, request.pid());
+        }
+        self.done("setxattr", inode, outcome, reply);
+    }
+
+    fn getxattr(&self, _: &Request, node: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let _serving = self.serving();
+        let inode = self.inode(node);
+        match self.view.getxattr(inode, name.as_bytes()) {
+            Ok(value) => Server::xattr_reply(&value, size, Errno::ERANGE, reply),
+            Err(error) => reply.error(self.number("getxattr", inode, error)),
+        }
+    }
+
+    fn listxattr(&self, request: &Request, node: INodeNo, size: u32, reply: ReplyXattr) {
+        let _serving = self.serving();
+        let inode = self.inode(node);
+        match self.view.listxattr(inode) {
+            Ok(names) => {
+                let mut list = Vec::new();
+                // The kernel checks who reads `trusted.` attributes, but not who sees their names.
+                for name in names.iter().filter(|n| request.uid() == 0 || !n.starts_with(TRUSTED)) {
+                    list.extend_from_slice(name);
+                    list.push(0);
+                }
+                Server::xattr_reply(&list, size, Errno::ERANGE, reply);
+            }
+            Err(error) => reply.error(self.number("listxattr", inode, error)),
+        }
+    }
+
+    fn removexattr(&self, _: &Request, node: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _serving = self.serving();
+        let inode = self.inode(node);
+        self.done("removexattr", inode, self.view.removexattr(inode, name.as_bytes()), reply);
+    }
+
+    fn access(&self, _: &Request, _: INodeNo, _: AccessFlags, reply: ReplyEmpty) {
+        // Not asked under default_permissions; if it ever is: the kernel decides, always.
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn ioctl(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: IoctlFlags,
+        _: u32,
+        _: &[u8],
+        _: u32,
+        reply: ReplyIoctl,
+    ) {
+        reply.error(Errno::ENOTTY);
+    }
+
+    fn poll(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: PollNotifier,
+        _: PollEvents,
+        _: PollFlags,
+        reply: ReplyPoll,
+    ) {
+        // Files are always ready, which is what the kernel concludes.
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn bmap(&self, _: &Request, _: INodeNo, _: u32, _: u64, reply: ReplyBmap) {
+        // Blocks move at every write: nobody may go behind the daemon's back.
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn fallocate(
+        &self,
+        request: &Request,
+        node: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        len: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        let _serving = self.serving();
+        let inode = self.inode(node);
+        let Some(mode) = Server::fallocate_mode(mode) else {
+            return reply.error(Errno::EOPNOTSUPP);
+        };
+        let outcome =
+            self.view.fallocate(inode, offset, len, mode).and_then(|()| self.drop_set_id_for(request, inode));
+        self.done("fallocate", inode, outcome, reply);
+    }
+
+    fn lseek(&self, _: &Request, node: INodeNo, _: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
+        let _serving = self.serving();
+        let inode = self.inode(node);
+        let to = match whence {
+            libc::SEEK_DATA => SeekTo::Data,
+            libc::SEEK_HOLE => SeekTo::Hole,
+            // The others are the kernel's own business.
+            _ => return reply.error(Errno::EINVAL),
+        };
+        let Ok(offset) = u64::try_from(offset) else {
+            return reply.error(Errno::ENXIO);
+        };
+        match self.view.seek(inode, offset, to).map(i64::try_from) {
+            Ok(Ok(offset)) => reply.offset(offset),
+            Ok(Err(_)) => reply.error(Errno::EOVERFLOW),
+            Err(error) => reply.error(self.number("lseek", inode, error)),
+        }
+    }
+
+    fn copy_file_range(
+        &self,
+        request: &Request,
+        from: INodeNo,
+        _: FileHandle,
+        from_offset: u64,
+        to: INodeNo,
+        _: FileHandle,
+        to_offset: u64,
+        len: u64,
+        _: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        let _serving = self.serving();
+        let (from, to) = (self.inode(from), self.inode(to));
+        let copied = self
+            .view
+            .copy_file_range(from, from_offset, to, to_offset, len.min(COPY_MAX))
+            .and_then(|count| self.drop_set_id_for(request, to).map(|()| count));
+        match copied {
+            Ok(count) => reply.written(count as u32),
+            Err(error) => reply.error(self.number("copy_file_range", to, error)),
+        }
+    }
+}

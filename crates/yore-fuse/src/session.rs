@@ -1,0 +1,367 @@
+//! A mounted view from its first request to its last.
+//!
+//! ```text
+//!   mount ──► serving ──► ended ──► view closed ──► End or SessionError told to whoever waits
+//!                 │  ▲
+//!   unmounted by anybody (SessionHandle, umount, fusermount3): the kernel ends the connection
+//!   aborted (SessionHandle, /sys/fs/fuse): likewise, users get errors
+//!   a thread panicked: the connection is aborted, the view is NOT closed
+//! ```
+//!
+//! # The end
+//! One thread per session runs fuser's loop and, when the loop has ended in whatever way, takes away what is left of the mount
+//! (a connection that broke leaves a dead mount point), closes the view, and keeps the outcome for whoever waits. There is no
+//! other place where the view is closed, so no way of ending skips it.
+//!
+//! # Panics
+//! A panic is a contradiction in memory. Writing anything afterwards could carry it to the medium, so the view is then *not*
+//! closed: it is leaked, for dropping it would close it. The volume is as after a crash, which opening it recovers. The panic
+//! reaches the session in two ways. One in the code that serves a request is seen by a guard around it, which aborts the
+//! connection at once, so that nothing more is asked of a view in doubt. One in fuser itself (its reading of a
+//! request) ends a thread outside any guard; each thread therefore has a value whose destructor runs when the thread ends and
+//! aborts the connection if it was not over, for a connection with too few readers hangs its users.
+
+use crate::attach::{attach, Watcher};
+use crate::mountpoint::{self, abort, detach, mounted_at, prepare, unmount_idle, MountedAt};
+use crate::serve::Server;
+use crate::{tuning, MountConfig, MountError, Notices, SessionError, UnmountError};
+use fuser::{Filesystem, SessionACL};
+use std::cell::RefCell;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use yore_fs::{InodeNo, View};
+
+/// How a session ended, when it ended well: the view is closed, the mount point is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Somebody unmounted it.
+    Unmounted,
+    /// The connection was aborted; programs that had files open got errors.
+    Aborted,
+}
+
+/// How to unmount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnmountHow {
+    /// Only if nobody uses it.
+    Idle,
+    /// Gone from the tree at once; who uses it goes on until done, and only then does the session end.
+    Lazy,
+    /// The session ends now. Programs that use it get errors from here on; what they had written is kept.
+    Abort,
+}
+
+/// What a session's threads and its handles share.
+pub(crate) struct Shared {
+    mountpoint: PathBuf,
+    device: (u32, u32),
+    panicked: AtomicBool,
+    aborted: AtomicBool,
+    ended: AtomicBool,
+}
+
+impl Shared {
+    /// A thread that serves is unwinding.
+    pub(crate) fn note_panic(&self) {
+        self.panicked.store(true, Ordering::SeqCst);
+        self.abort_connection();
+    }
+
+    fn abort_connection(&self) {
+        self.aborted.store(true, Ordering::SeqCst);
+        if let Err(reason) = self.abort_if_ours() {
+            tracing::error!(mountpoint = %self.mountpoint.display(), reason, "cannot abort the connection");
+        }
+    }
+
+    fn abort_if_ours(&self) -> Result<(), String> {
+        match self.ours() {
+            Ok(true) => abort(&self.mountpoint, self.device),
+            Ok(false) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Whether our mount is still the one at the mount point.
+    fn ours(&self) -> io::Result<bool> {
+        Ok(mounted_at(&self.mountpoint)?.is_some_and(|m| m.device == self.device))
+    }
+}
+
+/// Runs when a thread that serves ends; see the head of the file.
+struct ThreadEnd(Arc<Shared>);
+
+impl Drop for ThreadEnd {
+    fn drop(&mut self) {
+        // An orderly end follows the end of the connection, after which there is nothing at the mount point any more, or
+        // something dead, or something new that is not ours.
+        if !self.0.ended.load(Ordering::SeqCst) {
+            self.0.abort_connection_after_thread();
+        }
+    }
+}
+
+impl Shared {
+    fn abort_connection_after_thread(&self) {
+        match self.ours() {
+            // Still there although its reader is gone: the thread did not end because of an unmount.
+            Ok(true) => self.abort_connection(),
+            Ok(false) => {}
+            Err(error) => tracing::error!(%error, "cannot read the table of mounts"),
+        }
+    }
+}
+
+thread_local! {
+    static THREAD_END: RefCell<Option<ThreadEnd>> = const { RefCell::new(None) };
+}
+
+/// Called with each request: registers the thread the first time.
+pub(crate) fn register_thread(shared: &Arc<Shared>) {
+    THREAD_END.with_borrow_mut(|end| {
+        if end.is_none() {
+            *end = Some(ThreadEnd(shared.clone()));
+        }
+    });
+}
+
+/// A mounted view. Dropping it without [`Session::wait`] aborts the connection and closes the view.
+pub struct Session {
+    handle: SessionHandle,
+    notices: Option<Notices>,
+    thread: Option<JoinHandle<Result<End, SessionError>>>,
+}
+
+/// Unmounts a session from any thread. Cheap to clone.
+#[derive(Clone)]
+pub struct SessionHandle {
+    shared: Arc<Shared>,
+}
+
+impl SessionHandle {
+    /// Where it is mounted.
+    pub fn mountpoint(&self) -> &Path {
+        &self.shared.mountpoint
+    }
+
+    /// Unmounts. The view is closed when the session ends, which [`Session::wait`] reports. Of a session that has ended, or
+    /// whose mount somebody else took away, nothing more is asked: `Ok`. Errors: `Busy` for `Idle` with users.
+    pub fn unmount(&self, how: UnmountHow) -> Result<(), UnmountError> {
+        let path = &self.shared.mountpoint;
+        let failed = |reason: String| UnmountError::Failed { mountpoint: path.clone(), reason };
+        if !self.shared.ours().map_err(|e| failed(e.to_string()))? {
+            // Detached before, perhaps, and still in use: aborting must reach it all the same.
+            return match how {
+                UnmountHow::Abort => self.abort_detached().map_err(failed),
+                UnmountHow::Idle | UnmountHow::Lazy => Ok(()),
+            };
+        }
+        match how {
+            UnmountHow::Idle => unmount_idle(path),
+            UnmountHow::Lazy => detach(path).map_err(failed),
+            UnmountHow::Abort => {
+                self.shared.aborted.store(true, Ordering::SeqCst);
+                abort(path, self.shared.device).map_err(failed)
+            }
+        }
+    }
+
+    /// Aborts a connection whose mount is out of the tree: only the control file system reaches it there.
+    fn abort_detached(&self) -> Result<(), String> {
+        if self.shared.ended.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        let control = format!("/sys/fs/fuse/connections/{}/abort", self.shared.device.1);
+        match std::fs::write(&control, b"1") {
+            Ok(()) => {
+                self.shared.aborted.store(true, Ordering::SeqCst);
+                Ok(())
+            }
+            Err(error)
+                if error.kind() == io::ErrorKind::NotFound
+                    && Path::new("/sys/fs/fuse/connections").exists() =>
+            {
+                match std::fs::read_dir("/sys/fs/fuse/connections").map(|mut d| d.next().is_some()) {
+                    // The control file system is there and knows no such connection: it has ended.
+                    Ok(true) => Ok(()),
+                    _ => Err(format!("{control}: {error}; end the programs that use the mount")),
+                }
+            }
+            Err(error) => Err(format!("{control}: {error}; end the programs that use the mount")),
+        }
+    }
+}
+
+impl Session {
+    /// For unmounting from other threads, a signal handler's for example.
+    pub fn handle(&self) -> SessionHandle {
+        self.handle.clone()
+    }
+
+    /// For telling the kernel of changes behind its back. `None` if what is mounted is not a view.
+    pub fn notices(&self) -> Option<Notices> {
+        self.notices.clone()
+    }
+
+    /// Waits for the end, and tells how it came. The view is closed and the mount point is free when this returns.
+    pub fn wait(mut self) -> Result<End, SessionError> {
+        self.join()
+    }
+
+    /// Unmounts and waits. On `Busy` the session goes on and is given back with the error.
+    pub fn unmount(self, how: UnmountHow) -> Result<Result<End, SessionError>, (Session, UnmountError)> {
+        match self.handle.unmount(how) {
+            Ok(()) => Ok(self.wait()),
+            Err(error) => Err((self, error)),
+        }
+    }
+
+    fn join(&mut self) -> Result<End, SessionError> {
+        let panicked = || SessionError::Panicked { mountpoint: self.handle.shared.mountpoint.clone() };
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(outcome)) => outcome,
+            // The session's own thread does nothing that panics unless memory is in doubt.
+            Some(Err(_)) => Err(panicked()),
+            None => unreachable!("a session is waited for once: waiting consumes it"),
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.thread.is_none() {
+            return;
+        }
+        if let Err(error) = self.handle.unmount(UnmountHow::Abort) {
+            tracing::error!(%error, "a dropped session stays mounted");
+            return;
+        }
+        if let Err(error) = self.join() {
+            tracing::error!(%error, "the end of a dropped session");
+        }
+    }
+}
+
+/// Mounts `view` as `config` says and serves it in the background. On an error the view is as before, still open.
+pub fn mount(view: View, config: &MountConfig) -> Result<Session, MountError> {
+    let mut config = config.clone();
+    config.read_only |= view.read_only();
+    let root = view.root();
+    let closing = view.clone();
+    let close = move |in_order: bool| {
+        if in_order {
+            closing.close()
+        } else {
+            // Dropping the last clone would close it; see "Panics" above.
+            let _kept = std::mem::ManuallyDrop::new(closing);
+            Ok(())
+        }
+    };
+    let server = |shared: &Arc<Shared>| Server::new(view, &config, shared.clone());
+    start(&config, server, close, Some(root))
+}
+
+/// Mounts `view` and serves it until somebody unmounts it.
+pub fn serve(view: View, config: &MountConfig) -> Result<Result<End, SessionError>, MountError> {
+    Ok(mount(view, config)?.wait())
+}
+
+/// Mounts any FUSE file system with the same connection a view gets: for measuring what the transport alone costs.
+pub fn mount_filesystem<F: Filesystem>(filesystem: F, config: &MountConfig) -> Result<Session, MountError> {
+    start(config, |_| filesystem, |_| Ok(()), None)
+}
+
+fn start<F: Filesystem>(
+    config: &MountConfig,
+    filesystem: impl FnOnce(&Arc<Shared>) -> F,
+    close: impl FnOnce(bool) -> yore_fs::Result<()> + Send + 'static,
+    root: Option<InodeNo>,
+) -> Result<Session, MountError> {
+    let path = prepare(&config.mountpoint)?;
+    let attached = attach(&path, config)?;
+    let mut undo = Undo { path: &path, armed: true };
+    let handshake = |source| MountError::Handshake { mountpoint: path.clone(), source };
+    let device = mounted_at(&path)
+        .map_err(handshake)?
+        .filter(MountedAt::is_yore)
+        .map(|m| m.device)
+        .ok_or_else(|| {
+            handshake(io::Error::new(io::ErrorKind::NotFound, "the mount vanished from the table of mounts"))
+        })?;
+    let shared = Arc::new(Shared {
+        mountpoint: path.clone(),
+        device,
+        panicked: AtomicBool::new(false),
+        aborted: AtomicBool::new(false),
+        ended: AtomicBool::new(false),
+    });
+    let mut settings = fuser::Config::default();
+    settings.n_threads = Some(config.threads.max(1));
+    settings.clone_fd = true;
+    let filesystem = filesystem(&shared);
+    let session = fuser::Session::from_fd(filesystem, attached.descriptor, SessionACL::All, settings)
+        .map_err(handshake)?;
+    tuning::tune(device, config);
+    let notices = root.map(|root| Notices::new(session.notifier(), root));
+    let for_thread = shared.clone();
+    let watcher = attached.watcher;
+    let thread = std::thread::Builder::new()
+        .name("yore-session".into())
+        .spawn(move || run(session, for_thread, close, watcher))
+        .map_err(|source| MountError::Threads { mountpoint: path.clone(), source })?;
+    undo.armed = false;
+    tracing::info!(mountpoint = %path.display(), source = config.fs_name, "mounted");
+    Ok(Session { handle: SessionHandle { shared }, notices, thread: Some(thread) })
+}
+
+/// Takes the mount away again if setting the session up fails.
+struct Undo<'a> {
+    path: &'a Path,
+    armed: bool,
+}
+
+impl Drop for Undo<'_> {
+    fn drop(&mut self) {
+        if self.armed {
+            if let Err(reason) = mountpoint::detach(self.path) {
+                tracing::error!(mountpoint = %self.path.display(), reason, "a mount that failed stays");
+            }
+        }
+    }
+}
+
+/// The session's thread: the loop, then the end.
+fn run<F: Filesystem>(
+    session: fuser::Session<F>,
+    shared: Arc<Shared>,
+    close: impl FnOnce(bool) -> yore_fs::Result<()>,
+    watcher: Option<Watcher>,
+) -> Result<End, SessionError> {
+    // Consumes the session: its descriptors are closed when this returns, so a mount that is still there is dead.
+    let outcome = session.run();
+    let mountpoint = shared.mountpoint.clone();
+    let left_over = shared.ours().map_err(|e| e.to_string()).and_then(|ours| match ours {
+        true => detach(&mountpoint).map(|()| true),
+        false => Ok(false),
+    });
+    shared.ended.store(true, Ordering::SeqCst);
+    let dead_mount = left_over.unwrap_or_else(|reason| {
+        tracing::error!(mountpoint = %mountpoint.display(), reason, "the dead mount cannot be taken away");
+        true
+    });
+    drop(watcher);
+    if shared.panicked.load(Ordering::SeqCst) {
+        // Cannot fail when not in order.
+        let _ = close(false);
+        return Err(SessionError::Panicked { mountpoint });
+    }
+    let closed = close(true);
+    // A damaged or failing volume explains more than a broken connection does.
+    closed.map_err(|source| SessionError::Close { mountpoint: mountpoint.clone(), source })?;
+    outcome.map_err(|source| SessionError::Connection { mountpoint, source })?;
+    let aborted = dead_mount || shared.aborted.load(Ordering::SeqCst);
+    Ok(if aborted { End::Aborted } else { End::Unmounted })
+}
