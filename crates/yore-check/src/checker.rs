@@ -1,0 +1,225 @@
+//! The state of a check under way, and the reading of blocks that all steps share.
+//!
+//! Invariant: a block handed out by [`Checker::reach`], `read_at` or `read_again` has passed the format's verifier, so the accessors of
+//! `yore-format` that rely on it may be used.
+
+use crate::inodes::Known;
+use crate::report::Findings;
+use crate::zones::Zone;
+use crate::{CheckError, CheckOptions, Counts, Finding, Found, Problem};
+use yore_device::Device;
+use yore_format::layout::Geometry;
+use yore_format::{
+    verify_header, Block, BlockHeader, BlockNo, Expect, InodeNo, MetaAddr, Number, SlotState, Superblock,
+    BITS_PER_GROUP, BLOCK_SIZE, ZERO_BLOCK,
+};
+
+/// Words of a bit set over a group's data area.
+pub(crate) const GROUP_WORDS: usize = BITS_PER_GROUP as usize / 64;
+/// The blocks of a group that have an owner.
+pub(crate) type Owned = [u64; GROUP_WORDS];
+
+/// A check under way.
+pub(crate) struct Checker<'a> {
+    pub(crate) device: &'a dyn Device,
+    pub(crate) sb: Superblock,
+    pub(crate) geometry: Geometry,
+    pub(crate) findings: Findings,
+    pub(crate) counts: Counts,
+    /// All zones but root zones whose header could be read, in ascending order of their numbers.
+    pub(crate) zones: Vec<Zone>,
+    /// For each group in use: which of its data blocks have been found to have an owner.
+    pub(crate) owned: Vec<Option<Box<Owned>>>,
+    /// All inodes in use, in ascending order of their numbers.
+    pub(crate) inodes: Vec<Known>,
+    /// The bitmaps that could not be read, which was reported.
+    pub(crate) damaged_bitmaps: Vec<MetaAddr>,
+    /// Something could not be read, and was reported: what is not found may be there.
+    pub(crate) incomplete: bool,
+    device_blocks: u64,
+    volume_tag: u32,
+}
+
+impl<'a> Checker<'a> {
+    pub(crate) fn new(device: &'a dyn Device, found: &Found, options: &CheckOptions) -> Checker<'a> {
+        let sb = found.superblock.clone();
+        let geometry = sb.geometry();
+        Checker {
+            device,
+            geometry,
+            findings: Findings::new(options.findings_max),
+            counts: Counts::default(),
+            zones: Vec::new(),
+            owned: vec![None; geometry.groups() as usize],
+            inodes: Vec::new(),
+            damaged_bitmaps: Vec::new(),
+            incomplete: false,
+            device_blocks: device.size() / BLOCK_SIZE as u64,
+            volume_tag: sb.volume_tag(),
+            sb,
+        }
+    }
+
+    pub(crate) fn add(&mut self, finding: Finding) {
+        self.findings.add(finding);
+    }
+
+    /// Reports, and remembers that what is not found may be there.
+    pub(crate) fn add_incomplete(&mut self, finding: Finding) {
+        self.incomplete = true;
+        self.findings.add(finding);
+    }
+
+    /// What can be said of the superblock itself.
+    pub(crate) fn superblock(&mut self, found: &Found) {
+        let other = BlockNo(u64::from(1 - found.slot));
+        let wrong = match &found.other {
+            SlotState::Valid(sb) if sb.uuid == self.sb.uuid => None,
+            SlotState::Valid(_) => Some("a superblock of another volume".to_string()),
+            SlotState::Torn(_) => None,
+            SlotState::Corrupt(_, c) => Some(format!("{}: {}", c.field, c.found)),
+            SlotState::Foreign if found.other_is_zero => None,
+            SlotState::Foreign => Some("something else".to_string()),
+        };
+        if let Some(wrong) = wrong {
+            let expected = "an older superblock of this volume";
+            self.add(Finding::new(Problem::OtherSuperblock, expected, wrong).on(other));
+        }
+        if self.device_blocks < self.sb.volume_blocks {
+            self.add(Finding::new(Problem::DeviceTooShort, self.sb.volume_blocks, self.device_blocks));
+        }
+        for (name, root) in [("cuts", self.sb.cuts_root), ("history", self.sb.history_root)] {
+            if !root.is_none() {
+                self.add(Finding::new(
+                    Problem::ReservedRoot,
+                    "none",
+                    format!("a root of the {name}: {root}"),
+                ));
+            }
+        }
+        if self.sb.orphan_root.is_none() && self.sb.orphan_level != 0 {
+            let found = format!("level {} without a root of the orphans", self.sb.orphan_level);
+            self.add(Finding::new(Problem::ReservedRoot, "level 0", found));
+        }
+    }
+
+    /// A block's bytes, or `None` if the device ends before it.
+    pub(crate) fn read(&self, block: BlockNo) -> Result<Option<Box<Block>>, CheckError> {
+        if block.0 >= self.device_blocks {
+            return Ok(None);
+        }
+        let mut bytes = Box::new(ZERO_BLOCK);
+        self.device.read_at(block.0 * BLOCK_SIZE as u64, &mut bytes[..])?;
+        Ok(Some(bytes))
+    }
+
+    /// Reads and verifies the block in `block_no` that must be the one at `addr`. Reports `problem` if it is not sound,
+    /// and, as this is its first reading, numbers in its header that were not given yet.
+    pub(crate) fn read_at(
+        &mut self,
+        addr: MetaAddr,
+        block_no: BlockNo,
+        problem: Problem,
+    ) -> Result<Option<Box<Block>>, CheckError> {
+        let block = self.read_quietly(addr, block_no, problem)?;
+        if let Some(block) = &block {
+            let header = BlockHeader::of(block);
+            let (generation, birth) = (header.generation.get(), header.birth.get());
+            if generation > self.sb.generation.0 {
+                let expected = format!("at most {}", self.sb.generation);
+                self.add(Finding::new(Problem::FutureGeneration, expected, generation).at(addr).on(block_no));
+            }
+            self.check_number("birth of a node", Number(birth), addr, InodeNo(header.owner.get()));
+        }
+        Ok(block)
+    }
+
+    fn read_quietly(
+        &mut self,
+        addr: MetaAddr,
+        block_no: BlockNo,
+        problem: Problem,
+    ) -> Result<Option<Box<Block>>, CheckError> {
+        let Some(block) = self.read(block_no)? else {
+            let limit = format!("a block below {}", self.device_blocks);
+            let finding = Finding::new(Problem::BlockBeyondDevice, limit, block_no.0).at(addr).on(block_no);
+            self.add_incomplete(finding);
+            return Ok(None);
+        };
+        if let Err(c) = verify_header(&block, addr, self.volume_tag, block_no) {
+            self.add_incomplete(Finding::corruption(problem, &c));
+            return Ok(None);
+        }
+        Ok(Some(block))
+    }
+
+    /// Where the block at `addr` is: the zone's place in `zones`, and the physical block. `None` if it does not exist.
+    pub(crate) fn locate(&self, addr: MetaAddr) -> Option<(usize, BlockNo)> {
+        let zone = self.zones.binary_search_by_key(&addr.zone(), |z| z.number).ok()?;
+        let header = &self.zones[zone].header;
+        // An address from the medium may have an index that no zone has.
+        let slot = *header.map.get(usize::from(addr.index()))?;
+        (slot != 0).then(|| (zone, BlockNo(header.place.0 + u64::from(slot))))
+    }
+
+    /// Reads the existing block at `addr` for the first time, or again. `None`, reported, if it is not sound.
+    fn read_verified(
+        &mut self,
+        addr: MetaAddr,
+        expect: &Expect,
+        first: bool,
+    ) -> Result<Option<Box<Block>>, CheckError> {
+        let Some((_, block_no)) = self.locate(addr) else {
+            let finding = Finding::new(Problem::BlockMissing, expect.kind.name(), "no block of this address");
+            self.add_incomplete(finding.at(addr).of(expect.owner));
+            return Ok(None);
+        };
+        let block = match first {
+            true => self.read_at(addr, block_no, Problem::BlockDamaged)?,
+            false => self.read_quietly(addr, block_no, Problem::BlockDamaged)?,
+        };
+        let Some(block) = block else { return Ok(None) };
+        if let Err(c) = expect.check(&block) {
+            self.add_incomplete(Finding::corruption(Problem::BlockWrong, &c.at(addr).on(block_no)));
+            return Ok(None);
+        }
+        Ok(Some(block))
+    }
+
+    /// A block that was reached and found sound before.
+    pub(crate) fn read_again(
+        &mut self,
+        addr: MetaAddr,
+        expect: &Expect,
+    ) -> Result<Option<Box<Block>>, CheckError> {
+        self.read_verified(addr, expect, false)
+    }
+
+    /// Follows the one reference that there may be to the block at `addr`.
+    pub(crate) fn reach(
+        &mut self,
+        addr: MetaAddr,
+        expect: &Expect,
+    ) -> Result<Option<Box<Block>>, CheckError> {
+        if let Some((zone, block_no)) = self.locate(addr) {
+            let word = &mut self.zones[zone].reached[usize::from(addr.index()) / 64];
+            let bit = 1 << (addr.index() % 64);
+            if *word & bit != 0 {
+                let finding = Finding::new(Problem::BlockReachedTwice, "one reference", "another");
+                self.add_incomplete(finding.at(addr).on(block_no).of(expect.owner));
+                return Ok(None);
+            }
+            *word |= bit;
+        }
+        self.read_verified(addr, expect, true)
+    }
+
+    /// Reports a number beyond those given.
+    pub(crate) fn check_number(&mut self, what: &str, number: Number, place: MetaAddr, inode: InodeNo) {
+        if number > self.sb.next_number {
+            let (expected, found) =
+                (format!("at most {}", self.sb.next_number), format!("{number} ({what})"));
+            self.add(Finding::new(Problem::FutureNumber, expected, found).at(place).of(inode));
+        }
+    }
+}

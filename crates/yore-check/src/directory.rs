@@ -1,0 +1,163 @@
+//! Entries of directories, and what they say of the inodes that they name.
+
+use crate::checker::Checker;
+use crate::content::Holdings;
+use crate::{CheckError, Finding, Problem};
+use yore_format::{name_cookie, BlockKind, ContentKind, Corruption, DirEntry, Inode, InodeNo, MetaAddr};
+
+/// Cookies that one hash of a name can have.
+const COLLISIONS: u64 = 256;
+
+/// The entries of one directory so far, in ascending order of cookies.
+struct Listing {
+    /// Where the directory is in `inodes`.
+    at: usize,
+    number: InodeNo,
+    /// The hash that the last names share, and the names. Names that are equal share their hash, and hashes ascend
+    /// with the cookies, so a name can only occur twice among these, of which there are at most 256.
+    base: u64,
+    names: Vec<Vec<u8>>,
+}
+
+impl Checker<'_> {
+    /// Checks a directory's entries.
+    pub(crate) fn directory(
+        &mut self,
+        at: usize,
+        number: InodeNo,
+        inode: &Inode,
+        holdings: &mut Holdings,
+    ) -> Result<(), CheckError> {
+        self.counts.directories += 1;
+        let mut listing = Listing { at, number, base: 0, names: Vec::new() };
+        match inode.content_kind {
+            ContentKind::Empty => {}
+            ContentKind::Inline => holdings.complete &= self.inline_entries(&mut listing, inode),
+            ContentKind::Extents => {
+                self.wrong_content(number, inode, "empty, inline or a tree", holdings);
+            }
+            ContentKind::Tree => {
+                let mut walk = Self::content_tree(BlockKind::Directory, number, inode);
+                while let Some(leaf) = walk.next_leaf(self)? {
+                    for i in 0..leaf.count() {
+                        let (cookie, value) = leaf.cell(i);
+                        match DirEntry::decode(value) {
+                            Ok(entry) => self.entry(&mut listing, leaf.addr, cookie, &entry),
+                            Err(c) => {
+                                let c = c.at(leaf.addr).of(number);
+                                self.add_incomplete(Finding::corruption(Problem::CellDamaged, &c));
+                                holdings.complete = false;
+                            }
+                        }
+                    }
+                }
+                holdings.blocks += walk.nodes;
+                holdings.complete &= walk.complete;
+            }
+        }
+        let entries = self.inodes[at].entries;
+        self.counts.entries += entries;
+        if holdings.complete && entries != inode.size {
+            let finding = Finding::new(Problem::DirectorySize, entries, inode.size);
+            self.add(finding.at(number.addr()).of(number));
+        }
+        Ok(())
+    }
+
+    /// Entries that lie in the inode: cookie, entry, cookie, entry, in ascending order. False if they cannot be read.
+    fn inline_entries(&mut self, listing: &mut Listing, inode: &Inode) -> bool {
+        let addr = listing.number.addr();
+        let mut rest = inode.inline();
+        let mut after: Option<u64> = None;
+        while !rest.is_empty() {
+            let split = match rest.split_first_chunk::<8>() {
+                Some((cookie, tail)) => {
+                    DirEntry::decode_prefix(tail).map(|(e, n)| (u64::from_be_bytes(*cookie), e, n))
+                }
+                None => Err(Corruption::new("directory entry", "cookie", "8 bytes", rest.len())),
+            };
+            let (cookie, entry, used) = match split {
+                Ok(split) => split,
+                Err(c) => {
+                    let c = c.at(addr).of(listing.number);
+                    self.add_incomplete(Finding::corruption(Problem::EntryInline, &c));
+                    return false;
+                }
+            };
+            if after.is_some_and(|after| cookie <= after) {
+                let expected = format!("cookies above {:#x}", after.unwrap_or_default());
+                let finding = Finding::new(Problem::EntryInline, expected, format!("{cookie:#x}"));
+                self.add(finding.at(addr).of(listing.number));
+            }
+            after = Some(cookie);
+            self.entry(listing, addr, cookie, &entry);
+            rest = &rest[8 + used..];
+        }
+        true
+    }
+
+    /// One entry.
+    fn entry(&mut self, listing: &mut Listing, place: MetaAddr, cookie: u64, entry: &DirEntry<'_>) {
+        let directory = listing.number;
+        let name = String::from_utf8_lossy(entry.name);
+        self.inodes[listing.at].entries += 1;
+        let base = name_cookie(&self.sb.hash_seed, entry.name);
+        if !(base..base + COLLISIONS).contains(&cookie) {
+            let expected = format!("{base:#x} and up to 255 more for {name:?}");
+            let finding = Finding::new(Problem::EntryKey, expected, format!("{cookie:#x}"));
+            self.add(finding.at(place).of(directory));
+        }
+        if base != listing.base {
+            listing.names.clear();
+            listing.base = base;
+        }
+        if listing.names.iter().any(|n| n == entry.name) {
+            let finding = Finding::new(Problem::EntryDuplicate, "one entry", format!("another {name:?}"));
+            self.add(finding.at(place).of(directory));
+        } else if listing.names.len() < COLLISIONS as usize {
+            listing.names.push(entry.name.to_vec());
+        }
+        self.check_number("birth of an entry", entry.birth, place, directory);
+        let Some(target) = self.known(entry.inode) else {
+            if !self.is_hidden(entry.inode) {
+                let found = format!("inode {} for {name:?}", entry.inode);
+                let finding = Finding::new(Problem::EntryDangling, "an inode in use", found);
+                self.add(finding.at(place).of(directory));
+            }
+            return;
+        };
+        let known = &mut self.inodes[target];
+        let (incarnation, kind) = (known.incarnation, known.kind);
+        known.names += 1;
+        (known.named_in, known.named_at) = (directory, cookie);
+        if kind == yore_format::FileKind::Directory {
+            self.inodes[listing.at].subdirectories += 1;
+        }
+        if incarnation != entry.incarnation {
+            let (expected, found) = (incarnation.0, format!("{} for {name:?}", entry.incarnation));
+            let finding = Finding::new(Problem::EntryIncarnation, expected, found);
+            self.add(finding.at(place).of(directory));
+        }
+        if kind != entry.kind {
+            let (expected, found) = (format!("{kind:?}"), format!("{:?} for {name:?}", entry.kind));
+            let finding = Finding::new(Problem::EntryKind, expected, found);
+            self.add(finding.at(place).of(directory));
+        }
+    }
+
+    /// Whether an inode may exist in a block or zone that could not be read, which was reported.
+    pub(crate) fn is_hidden(&self, inode: InodeNo) -> bool {
+        if !self.incomplete {
+            return false;
+        }
+        match self.locate(inode.addr()) {
+            // The block was read, or at least reported, unless no inode of it is known at all.
+            Some((zone, _)) if self.is_inode_block(zone, inode.addr().index()) => {
+                let at = self.inodes.partition_point(|k| k.number.addr() < inode.addr());
+                self.inodes.get(at).is_none_or(|k| k.number.addr() != inode.addr())
+            }
+            Some(_) => false,
+            None => self.zones.binary_search_by_key(&inode.addr().zone(), |z| z.number).is_err(),
+        }
+    }
+}

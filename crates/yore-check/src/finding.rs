@@ -1,0 +1,345 @@
+//! What the checker can find: one typed problem for each rule of the format, with the place where it was broken.
+//!
+//! A finding says *which* rule (the [`Problem`], from which its [`Class`] follows), *where* (metadata address,
+//! physical block, inode: as many as are known) and *what* (expected and found, as numbers where they are numbers, so
+//! that a repair need not parse sentences).
+
+use serde::{Serialize, Serializer};
+use std::fmt;
+use yore_format::{BlockNo, Corruption, InodeNo, MetaAddr};
+
+/// Which part of the volume a problem concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Class {
+    /// The superblock and what it says beside totals.
+    Superblock,
+    /// Zones: headers, table, counts.
+    Zone,
+    /// Single metadata blocks.
+    Block,
+    /// The shape of trees.
+    Tree,
+    /// Inodes and their contents.
+    Inode,
+    /// Entries of directories.
+    Directory,
+    /// Names and counts of names.
+    Link,
+    /// The tree of orphans.
+    Orphan,
+    /// Data blocks and who has them.
+    Space,
+    /// The totals in the superblock.
+    Total,
+}
+
+macro_rules! problems {
+    ($($(#[$doc:meta])* $name:ident, $class:ident, $text:literal;)*) => {
+        /// The rule that is broken.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+        #[serde(rename_all = "kebab-case")]
+        #[non_exhaustive]
+        pub enum Problem {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Problem {
+            /// Every problem there is, in the order of the check.
+            pub const ALL: &'static [Problem] = &[$(Problem::$name,)*];
+
+            /// The part of the volume that it concerns.
+            pub fn class(self) -> Class {
+                match self { $(Problem::$name => Class::$class,)* }
+            }
+
+            /// A sentence's worth of what is wrong.
+            pub fn text(self) -> &'static str {
+                match self { $(Problem::$name => $text,)* }
+            }
+        }
+    };
+}
+
+problems! {
+    /// The superblock slot not in use holds neither a superblock of this volume, nor a torn one, nor zeros.
+    OtherSuperblock, Superblock, "the other superblock slot does not belong to this volume";
+    /// The device ends before the volume does.
+    DeviceTooShort, Superblock, "the device is shorter than the volume";
+    /// A root that this version of the format does not use is set.
+    ReservedRoot, Superblock, "a root that this version does not use is set";
+    /// The log's range is not a run of blocks.
+    LogRange, Superblock, "the log's range is impossible";
+    /// Root zone 0 is absent or elsewhere than at the start of the volume.
+    RootZoneZero, Superblock, "root zone 0 is not at the start of the volume";
+    /// A zone lies where it cannot, or has a number that it cannot have.
+    ZonePlace, Zone, "a zone lies where no such zone can";
+    /// A zone's header does not verify.
+    ZoneHeaderDamaged, Zone, "a zone header does not verify";
+    /// A zone's header is whole but not the one that the table or superblock names.
+    ZoneHeaderStale, Zone, "a zone header is not the one recorded for its zone";
+    /// A zone's header contradicts the superblock or its table entry.
+    ZoneHeaderField, Zone, "a field of a zone header is wrong";
+    /// A further zone is not listed exactly once by its group's first zone.
+    ZoneListing, Zone, "a further zone is not listed once by its group";
+    /// A list of further zones names something that is not a further zone of the group.
+    ZoneExtras, Zone, "a zone lists a further zone that is not its group's";
+    /// A zone table block does not verify or is something else.
+    ZoneTableDamaged, Zone, "a zone table block does not verify";
+    /// A count in a zone's table entry is not what the zone holds.
+    ZoneCounts, Zone, "a count in the zone table is wrong";
+    /// The header's count of free inodes of an index is not what the block there holds.
+    InodeFree, Zone, "a zone header's count of free inodes is wrong";
+    /// A group's first zone has no bitmap.
+    BitmapMissing, Zone, "a group's first zone has no bitmap";
+    /// A metadata block that exists cannot be read from the device, which ends before it.
+    BlockBeyondDevice, Block, "a metadata block lies beyond the device";
+    /// A metadata block does not verify.
+    BlockDamaged, Block, "a metadata block does not verify";
+    /// A metadata block is sound but not what its referrer takes it for.
+    BlockWrong, Block, "a metadata block is not what refers to it expects";
+    /// A block of a generation later than the superblock's.
+    FutureGeneration, Block, "a block is newer than the superblock";
+    /// An address that no existing block has is referred to.
+    BlockMissing, Block, "a metadata block that is referred to does not exist";
+    /// Two references to one metadata block.
+    BlockReachedTwice, Block, "a metadata block is referred to twice";
+    /// A metadata block exists that nothing refers to.
+    BlockUnreachable, Block, "nothing refers to a metadata block that exists";
+    /// A birth, or another number, later than the next to be given.
+    FutureNumber, Block, "a number later than the next to be given";
+    /// A tree of keys of the wrong width.
+    TreeKeyWidth, Tree, "a tree node has keys of the wrong width";
+    /// A node holds keys outside the bounds that its parent gives.
+    TreeBounds, Tree, "a tree node holds keys outside its bounds";
+    /// A leaf that is not a root is empty.
+    TreeEmptyLeaf, Tree, "a leaf below a branch is empty";
+    /// A cell's value cannot be decoded.
+    CellDamaged, Tree, "a cell of a tree cannot be decoded";
+    /// An incarnation not given yet.
+    FutureIncarnation, Inode, "an incarnation that was not given yet";
+    /// The content is of a kind that the file's type cannot have.
+    ContentKind, Inode, "content of a kind that this type of file cannot have";
+    /// The size contradicts the content.
+    InodeSize, Inode, "the size contradicts the content";
+    /// The count of blocks is not what the inode has.
+    InodeBlocks, Inode, "the count of blocks is wrong";
+    /// A device number on a file that is no device.
+    DeviceNumber, Inode, "a device number on a file that is no device";
+    /// Chunks of a long symbolic link are missing, short or too many.
+    SymlinkChunk, Inode, "the chunks of a symbolic link do not fit together";
+    /// An attribute's key is not the hash of its name.
+    XattrKey, Inode, "an extended attribute has the wrong key";
+    /// Chunks of an attribute are missing, short or too many.
+    XattrChunk, Inode, "the chunks of an extended attribute do not fit together";
+    /// Two attributes of one name, or a name that cannot be.
+    XattrName, Inode, "an extended attribute's name is impossible or not the only one";
+    /// The inode's flags disagree with the attributes that it has.
+    XattrFlags, Inode, "the inode's flags disagree with its extended attributes";
+    /// The root directory is missing or no directory.
+    RootMissing, Directory, "there is no root directory";
+    /// Entries in an inode cannot be decoded or are out of order.
+    EntryInline, Directory, "the entries in a directory's inode do not fit together";
+    /// An entry's key is not the hash of its name.
+    EntryKey, Directory, "a directory entry has the wrong key";
+    /// Two entries of one name in one directory.
+    EntryDuplicate, Directory, "a name occurs twice in a directory";
+    /// An entry names an inode that does not exist.
+    EntryDangling, Directory, "a directory entry names an inode that does not exist";
+    /// An entry names another incarnation of its inode.
+    EntryIncarnation, Directory, "a directory entry names another incarnation of its inode";
+    /// An entry says another type than its inode.
+    EntryKind, Directory, "a directory entry says another type than its inode";
+    /// A directory's size is not the number of its entries.
+    DirectorySize, Directory, "a directory's size is not its number of entries";
+    /// A directory has several names, or the root has one.
+    DirectoryNamedTwice, Link, "a directory has a name too many";
+    /// A directory cannot be reached from the root: it is below itself.
+    DirectoryCycle, Link, "a directory is below itself and not below the root";
+    /// An inode has links but no name.
+    InodeUnnamed, Link, "an inode with links has no name";
+    /// Fewer links than names.
+    LinksTooFew, Link, "an inode has fewer links than names";
+    /// More links than names.
+    LinksTooMany, Link, "an inode has more links than names";
+    /// The inode's parent is not the directory that names it.
+    Parent, Link, "an inode's parent is not where its name is";
+    /// The tree of orphans names an inode that does not exist, or another incarnation, or one that is no orphan.
+    OrphanEntry, Orphan, "an entry among the orphans names no orphan";
+    /// An inode without links is not among the orphans.
+    OrphanUnlisted, Orphan, "an inode without links is not among the orphans";
+    /// An orphaned directory is not empty.
+    OrphanNotEmpty, Orphan, "a removed directory is not empty";
+    /// Extents out of order, overlapping, or beyond the largest file.
+    ExtentOrder, Space, "extents of a file overlap or are out of order";
+    /// Blocks that cannot be data, or belong to no group in use.
+    SpacePlace, Space, "blocks lie where none can be had";
+    /// A block has two owners.
+    SpaceOwnedTwice, Space, "blocks have two owners";
+    /// A block has an owner and is marked free.
+    SpaceMarkedFree, Space, "blocks that have an owner are marked free";
+    /// A block is marked used and has no owner.
+    SpaceLeaked, Space, "blocks are marked used and have no owner";
+    /// Free data blocks.
+    TotalFreeBlocks, Total, "the superblock's count of free blocks is wrong";
+    /// Inodes in use.
+    TotalInodes, Total, "the superblock's count of inodes is wrong";
+    /// Metadata blocks in use.
+    TotalMetadataBlocks, Total, "the superblock's count of metadata blocks is wrong";
+    /// Zones in use.
+    TotalZones, Total, "the superblock's count of zones is wrong";
+    /// The limit of zone numbers.
+    ZoneNumberLimit, Total, "a zone number at or above the superblock's limit";
+}
+
+impl Problem {
+    /// Whether only space (blocks, inodes, names' counts) is lost by it, and nothing that a file holds is in danger:
+    /// what the engines `sync` and `soft-updates` may leave after a crash.
+    pub fn is_leak(self) -> bool {
+        matches!(
+            self,
+            Problem::SpaceLeaked
+                | Problem::BlockUnreachable
+                | Problem::InodeUnnamed
+                | Problem::OrphanUnlisted
+                | Problem::LinksTooMany
+        )
+    }
+}
+
+/// What was expected or found: a number, if that says it all.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Value {
+    /// A count, address or size.
+    Number(u64),
+    /// Anything else, in words.
+    Text(String),
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Number(n) => n.fmt(f),
+            Value::Text(t) => t.fmt(f),
+        }
+    }
+}
+
+impl From<u64> for Value {
+    fn from(n: u64) -> Value {
+        Value::Number(n)
+    }
+}
+
+impl From<u32> for Value {
+    fn from(n: u32) -> Value {
+        Value::Number(n.into())
+    }
+}
+
+impl From<&str> for Value {
+    fn from(t: &str) -> Value {
+        Value::Text(t.to_string())
+    }
+}
+
+impl From<String> for Value {
+    fn from(t: String) -> Value {
+        Value::Text(t)
+    }
+}
+
+/// One broken rule, in one place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// The part of the volume.
+    pub class: Class,
+    /// The rule.
+    pub problem: Problem,
+    /// The metadata block, where one is concerned. Serialised as `zone:index`.
+    #[serde(serialize_with = "address", skip_serializing_if = "Option::is_none")]
+    pub place: Option<MetaAddr>,
+    /// The physical block, where known. Serialised as a number.
+    #[serde(serialize_with = "block_number", skip_serializing_if = "Option::is_none")]
+    pub block: Option<BlockNo>,
+    /// The inode that is concerned, or to which the blocks belong. Serialised as a number.
+    #[serde(serialize_with = "inode_number", skip_serializing_if = "Option::is_none")]
+    pub inode: Option<InodeNo>,
+    /// What a sound volume would hold.
+    pub expected: Value,
+    /// What is there.
+    pub found: Value,
+}
+
+impl Finding {
+    /// A finding without a place.
+    pub(crate) fn new(problem: Problem, expected: impl Into<Value>, found: impl Into<Value>) -> Finding {
+        Finding {
+            class: problem.class(),
+            problem,
+            place: None,
+            block: None,
+            inode: None,
+            expected: expected.into(),
+            found: found.into(),
+        }
+    }
+
+    /// What the format's own verifiers found.
+    pub(crate) fn corruption(problem: Problem, c: &Corruption) -> Finding {
+        let mut finding = Finding::new(
+            problem,
+            format!("{} with {} {}", c.structure, c.field, c.expected),
+            c.found.clone(),
+        );
+        (finding.place, finding.block, finding.inode) = (c.addr, c.block, c.owner);
+        finding
+    }
+
+    pub(crate) fn at(mut self, place: MetaAddr) -> Finding {
+        self.place = Some(place);
+        self
+    }
+
+    pub(crate) fn on(mut self, block: BlockNo) -> Finding {
+        self.block = Some(block);
+        self
+    }
+
+    pub(crate) fn of(mut self, inode: InodeNo) -> Finding {
+        self.inode = (inode != InodeNo::NONE).then_some(inode);
+        self
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.problem.text())?;
+        if let Some(inode) = self.inode {
+            write!(f, ", inode {inode}")?;
+        }
+        if let Some(place) = self.place {
+            write!(f, ", at {place}")?;
+        }
+        if let Some(block) = self.block {
+            write!(f, ", block {block}")?;
+        }
+        write!(f, ": expected {}, found {}", self.expected, self.found)
+    }
+}
+
+fn address<S: Serializer>(place: &Option<MetaAddr>, s: S) -> Result<S::Ok, S::Error> {
+    match place {
+        Some(place) => s.collect_str(place),
+        None => s.serialize_none(),
+    }
+}
+
+fn block_number<S: Serializer>(block: &Option<BlockNo>, s: S) -> Result<S::Ok, S::Error> {
+    block.map(|b| b.0).serialize(s)
+}
+
+fn inode_number<S: Serializer>(inode: &Option<InodeNo>, s: S) -> Result<S::Ok, S::Error> {
+    inode.map(|i| i.0).serialize(s)
+}

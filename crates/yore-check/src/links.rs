@@ -1,0 +1,173 @@
+//! Names against links, directories against the root, and the tree of orphans.
+
+use crate::checker::Checker;
+use crate::inodes::Known;
+use crate::tree::{Tree, Walk};
+use crate::{CheckError, Finding, Problem};
+use yore_format::{BlockKind, FileKind, Incarnation, InodeNo};
+
+impl Checker<'_> {
+    /// Reads the tree of orphans. An inode there has no links, or is a file that is losing blocks beyond its size.
+    pub(crate) fn orphans(&mut self) -> Result<(), CheckError> {
+        if self.sb.orphan_root.is_none() {
+            return Ok(());
+        }
+        let mut walk = Walk::new(Tree {
+            kind: BlockKind::Orphans,
+            owner: InodeNo::ORPHANS,
+            incarnation: Incarnation(0),
+            root: self.sb.orphan_root,
+            level: Some(self.sb.orphan_level),
+        });
+        while let Some(leaf) = walk.next_leaf(self)? {
+            for i in 0..leaf.count() {
+                let (key, value) = leaf.cell(i);
+                let number = InodeNo(key);
+                self.counts.orphans += 1;
+                let Ok(incarnation) = <[u8; 4]>::try_from(value).map(u32::from_le_bytes) else {
+                    let finding = Finding::new(Problem::CellDamaged, "4 bytes", value.len() as u64);
+                    self.add_incomplete(finding.at(leaf.addr).of(number));
+                    continue;
+                };
+                let known = self.known(number);
+                let hidden = known.is_none() && self.is_hidden(number);
+                let found = match known.map(|at| &mut self.inodes[at]) {
+                    Some(known) if known.incarnation.0 != incarnation => {
+                        format!("incarnation {incarnation}, where {} is in use", known.incarnation)
+                    }
+                    Some(known) if known.links > 0 && known.kind != FileKind::Regular => {
+                        format!("{:?} with {} links", known.kind, known.links)
+                    }
+                    Some(known) => {
+                        known.orphan = true;
+                        continue;
+                    }
+                    None if hidden => continue,
+                    None => "no inode in use".to_string(),
+                };
+                let expected = "an inode without links, or a file";
+                let finding = Finding::new(Problem::OrphanEntry, expected, found);
+                self.add(finding.at(leaf.addr).of(number));
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares links and parents with the names that were found.
+    pub(crate) fn links(&mut self) {
+        let root = self.known(InodeNo::ROOT);
+        match root.map(|at| self.inodes[at].kind) {
+            Some(FileKind::Directory) => {}
+            None if self.is_hidden(InodeNo::ROOT) => {}
+            found => {
+                let found = found.map_or("nothing".to_string(), |k| format!("{k:?}"));
+                let finding = Finding::new(Problem::RootMissing, "a directory", found);
+                self.add_incomplete(finding.at(InodeNo::ROOT.addr()).of(InodeNo::ROOT));
+            }
+        }
+        for at in 0..self.inodes.len() {
+            let findings = self.link_findings(&self.inodes[at]);
+            for finding in findings {
+                let number = self.inodes[at].number;
+                self.add(finding.at(number.addr()).of(number));
+            }
+        }
+        self.below_root();
+    }
+
+    /// What is wrong with one inode's links.
+    fn link_findings(&self, known: &Known) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        let is_root = known.number == InodeNo::ROOT;
+        if known.links == 0 {
+            if !known.orphan && !self.incomplete {
+                findings.push(Finding::new(Problem::OrphanUnlisted, "among the orphans", "no links"));
+            }
+            if known.entries > 0 {
+                findings.push(Finding::new(Problem::OrphanNotEmpty, 0u64, known.entries));
+            }
+        }
+        if known.names == 0 && known.links > 0 && !is_root {
+            if !self.incomplete {
+                let found = format!("{} links", known.links);
+                findings.push(Finding::new(Problem::InodeUnnamed, "a name", found));
+            }
+            return findings;
+        }
+        let most = u64::from(!is_root);
+        if known.is_directory() && known.names > most {
+            findings.push(Finding::new(Problem::DirectoryNamedTwice, most, known.names));
+        }
+        let expected = match known.is_directory() {
+            // A removed directory has neither names nor links.
+            true if known.links == 0 && known.names == 0 => 0,
+            true => 2 + known.subdirectories,
+            false => known.names,
+        };
+        let links = u64::from(known.links);
+        if links < expected {
+            findings.push(Finding::new(Problem::LinksTooFew, expected, links));
+        } else if links > expected && !self.incomplete {
+            findings.push(Finding::new(Problem::LinksTooMany, expected, links));
+        }
+        findings.extend(self.parent_finding(known));
+        findings
+    }
+
+    /// The parent of a directory, and of a file with one name, is where that name is.
+    fn parent_finding(&self, known: &Known) -> Option<Finding> {
+        let is_root = known.number == InodeNo::ROOT;
+        let directory = if is_root { known.number } else { known.named_in };
+        let one_name = is_root || known.names == 1;
+        let may_have_none = !known.is_directory() && known.parent == InodeNo::NONE;
+        if !one_name || may_have_none || (!known.is_directory() && known.links != 1) {
+            return None;
+        }
+        let incarnation = self.known(directory).map(|at| self.inodes[at].incarnation)?;
+        let cookie = if is_root { known.parent_cookie } else { known.named_at };
+        let same = known.parent == directory
+            && known.parent_incarnation == incarnation
+            && known.parent_cookie == cookie;
+        let text = |d: InodeNo, i: Incarnation, c: u64| format!("inode {d}, incarnation {i}, cookie {c:#x}");
+        (!same).then(|| {
+            let found = text(known.parent, known.parent_incarnation, known.parent_cookie);
+            Finding::new(Problem::Parent, text(directory, incarnation, cookie), found)
+        })
+    }
+
+    /// Every directory with a name is below the root: the way up by names ends there. Each directory is passed once,
+    /// because what is found at the end of a way is then known of all on it. A directory under way counts as not
+    /// below the root, so that a way that meets itself ends.
+    fn below_root(&mut self) {
+        let mut way = Vec::new();
+        for start in 0..self.inodes.len() {
+            if !self.inodes[start].is_directory() || self.inodes[start].names == 0 {
+                continue;
+            }
+            let mut at = Some(start);
+            let below = loop {
+                let Some(here) = at else { break true };
+                let known = &mut self.inodes[here];
+                // A directory that has no name is a finding of its own, or a removed one; not a cycle.
+                if known.number == InodeNo::ROOT || known.names == 0 {
+                    break true;
+                }
+                if let Some(below) = known.below_root {
+                    if !below && way.contains(&here) {
+                        let number = known.number;
+                        let found = "its own ancestor";
+                        let finding = Finding::new(Problem::DirectoryCycle, "below the root", found);
+                        self.add(finding.at(number.addr()).of(number));
+                    }
+                    break below;
+                }
+                known.below_root = Some(false);
+                way.push(here);
+                at = self.known(self.inodes[here].named_in);
+            };
+            for here in way.drain(..) {
+                self.inodes[here].below_root = Some(below);
+            }
+        }
+    }
+}

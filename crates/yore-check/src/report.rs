@@ -1,0 +1,165 @@
+//! What a check returns, and the list of findings that grows while it runs.
+
+use crate::{Finding, Problem};
+use serde::Serialize;
+use std::fmt;
+use yore_format::{Generation, Superblock};
+
+/// How much there is of everything, as counted by the check itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Allocation groups that have been used.
+    pub groups_used: u64,
+    /// Zones, root zones included.
+    pub zones: u64,
+    /// Metadata blocks beside zone table and headers.
+    pub metadata_blocks: u64,
+    /// Nodes of trees that were reached.
+    pub tree_nodes: u64,
+    /// Inodes in use.
+    pub inodes: u64,
+    /// Directories among them.
+    pub directories: u64,
+    /// Entries in directories.
+    pub entries: u64,
+    /// Extents of files.
+    pub extents: u64,
+    /// Data blocks of files.
+    pub data_blocks: u64,
+    /// Free data blocks, those of groups never used included.
+    pub free_blocks: u64,
+    /// Extended attributes.
+    pub xattrs: u64,
+    /// Inodes without names, or with blocks beyond their size.
+    pub orphans: u64,
+}
+
+/// The outcome of a check.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// What was found, in the order of the check, at most [`crate::CheckOptions::findings_max`].
+    pub findings: Vec<Finding>,
+    /// How many findings there are, those not kept included.
+    pub findings_count: u64,
+    /// How many of them are leaks ([`Problem::is_leak`]).
+    pub leaks_count: u64,
+    /// How much there is of everything.
+    pub counts: Counts,
+    /// The generation that was checked.
+    #[serde(serialize_with = "generation_number")]
+    pub generation: Generation,
+    /// The volume's state: `clean`, `in use`, `must be checked`, `leaks pending`.
+    #[serde(serialize_with = "state_text")]
+    pub state: yore_format::VolumeState,
+    /// The engine that wrote the volume last.
+    #[serde(serialize_with = "engine_name")]
+    pub engine: yore_format::Engine,
+    /// Which superblock slot was believed: 0 or 1.
+    pub superblock_slot: u32,
+}
+
+impl Report {
+    /// Whether nothing at all was found.
+    pub fn is_clean(&self) -> bool {
+        self.findings_count == 0
+    }
+
+    /// Whether nothing was found but leaks (true of a clean volume too).
+    pub fn only_leaks(&self) -> bool {
+        self.findings_count == self.leaks_count
+    }
+
+    /// Whether a finding of this problem was kept.
+    pub fn has(&self, problem: Problem) -> bool {
+        self.findings.iter().any(|f| f.problem == problem)
+    }
+}
+
+impl fmt::Display for Report {
+    /// One line for each finding kept, then one that sums up.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for finding in &self.findings {
+            writeln!(f, "{finding}")?;
+        }
+        let left = self.findings_count - self.findings.len() as u64;
+        if left > 0 {
+            writeln!(f, "and {left} more")?;
+        }
+        let c = &self.counts;
+        write!(
+            f,
+            "generation {}, {}, engine {}: {} inodes, {} metadata blocks in {} zones, {} data blocks, {} free; {} \
+             findings, {} of them leaks",
+            self.generation,
+            state_name(self.state),
+            self.engine.name(),
+            c.inodes,
+            c.metadata_blocks,
+            c.zones,
+            c.data_blocks,
+            c.free_blocks,
+            self.findings_count,
+            self.leaks_count,
+        )
+    }
+}
+
+/// The name of a state as people read it.
+pub(crate) fn state_name(state: yore_format::VolumeState) -> &'static str {
+    use yore_format::VolumeState::*;
+    match state {
+        Clean => "clean",
+        InUse => "in use",
+        MustBeChecked => "must be checked",
+        LeaksPending => "leaks pending",
+    }
+}
+
+fn generation_number<S: serde::Serializer>(g: &Generation, s: S) -> Result<S::Ok, S::Error> {
+    s.serialize_u64(g.0)
+}
+
+fn state_text<S: serde::Serializer>(state: &yore_format::VolumeState, s: S) -> Result<S::Ok, S::Error> {
+    s.serialize_str(state_name(*state))
+}
+
+fn engine_name<S: serde::Serializer>(engine: &yore_format::Engine, s: S) -> Result<S::Ok, S::Error> {
+    s.serialize_str(engine.name())
+}
+
+/// The findings so far. Beyond its limit they are counted and dropped: a volume of nothing but damage must not
+/// exhaust memory.
+#[derive(Debug)]
+pub(crate) struct Findings {
+    kept: Vec<Finding>,
+    limit: usize,
+    count: u64,
+    leaks: u64,
+}
+
+impl Findings {
+    pub(crate) fn new(limit: usize) -> Findings {
+        Findings { kept: Vec::new(), limit, count: 0, leaks: 0 }
+    }
+
+    pub(crate) fn add(&mut self, finding: Finding) {
+        self.count += 1;
+        self.leaks += u64::from(finding.problem.is_leak());
+        if self.kept.len() < self.limit {
+            self.kept.push(finding);
+        }
+    }
+
+    pub(crate) fn into_report(self, counts: Counts, sb: &Superblock, superblock_slot: u32) -> Report {
+        Report {
+            findings: self.kept,
+            findings_count: self.count,
+            leaks_count: self.leaks,
+            counts,
+            generation: sb.generation,
+            state: sb.state,
+            engine: sb.engine,
+            superblock_slot,
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Data blocks: each has at most one owner, and the bitmaps mark those that have one and no others.
+
+use crate::checker::{Checker, GROUP_WORDS};
+use crate::{CheckError, Finding, Problem};
+use yore_format::{
+    BitmapRef, BlockKind, BlockNo, Expect, GroupNo, InodeNo, MetaAddr, ZoneHeader, ZoneNo, BITS_PER_GROUP,
+};
+
+/// Calls `each` with word number and mask for the bits `from..to`.
+fn for_words(from: u32, to: u32, mut each: impl FnMut(usize, u64)) {
+    let mut at = from;
+    while at < to {
+        let end = ((at / 64 + 1) * 64).min(to);
+        let mask = (u64::MAX >> (64 - (end - at))) << (at % 64);
+        each(at as usize / 64, mask);
+        at = end;
+    }
+}
+
+impl Checker<'_> {
+    /// Gives `len` blocks from `start` an owner. Reports blocks that cannot be had, or are had already. Returns
+    /// whether they can be the owner's at all. Constant time for each 64 blocks, at most a group.
+    pub(crate) fn claim(
+        &mut self,
+        start: BlockNo,
+        len: u64,
+        what: &str,
+        place: Option<MetaAddr>,
+        inode: Option<InodeNo>,
+    ) -> bool {
+        let inode = inode.unwrap_or(InodeNo::NONE);
+        let located = |f: Finding| match place {
+            Some(place) => f.at(place).on(start).of(inode),
+            None => f.on(start).of(inode),
+        };
+        let found = format!("{len} blocks from {start} for {what}");
+        let area = self
+            .geometry
+            .bit_of(start)
+            .filter(|(group, bit)| u64::from(*bit) + len <= self.geometry.data_blocks(*group));
+        let Some((group, bit)) = area else {
+            self.add(located(Finding::new(Problem::SpacePlace, "blocks of one group's data area", found)));
+            return false;
+        };
+        let Some(owned) = self.owned.get_mut(group.0 as usize).and_then(Option::as_mut) else {
+            let expected = format!("no blocks of group {group}, whose first zone does not exist");
+            if !self.incomplete {
+                self.add(located(Finding::new(Problem::SpacePlace, expected, found)));
+            }
+            return false;
+        };
+        let (mut first, mut count) = (None, 0u64);
+        for_words(bit, bit + len as u32, |word, mask| {
+            let both = owned[word] & mask;
+            if both != 0 {
+                first.get_or_insert(word as u32 * 64 + both.trailing_zeros());
+                count += u64::from(both.count_ones());
+            }
+            owned[word] |= mask;
+        });
+        if let Some(first) = first {
+            let block = self.geometry.block_of(group, first);
+            let expected = format!("one owner of the {len} blocks from {start}");
+            let found = format!("{count} of them belong to {what} and to another");
+            self.add(located(Finding::new(Problem::SpaceOwnedTwice, expected, found)).on(block));
+        }
+        true
+    }
+
+    /// Counts the free blocks of a group by its bitmap, and compares with the zone table's count.
+    pub(crate) fn count_bitmap(&mut self, zone: usize, bitmap: BitmapRef<'_>) {
+        let free = u64::from(BITS_PER_GROUP - bitmap.used());
+        self.counts.free_blocks += free;
+        let (number, found) = (self.zones[zone].number, self.zones[zone].entry.free_blocks.get());
+        if free != u64::from(found) {
+            let finding = Finding::new(Problem::ZoneCounts, free, format!("{found} free blocks"));
+            self.add(finding.at(ZoneHeader::addr(number)));
+        }
+    }
+
+    /// Compares each bitmap with the owners that were found.
+    pub(crate) fn bitmaps(&mut self) -> Result<(), CheckError> {
+        for group in (0..self.geometry.groups()).map(GroupNo) {
+            let Some(mut owned) = self.owned[group.0 as usize].take() else { continue };
+            let addr = MetaAddr::new(ZoneNo::primary(group), 0);
+            if self.locate(addr).is_none() || self.damaged_bitmaps.contains(&addr) {
+                // Reported by the census.
+                continue;
+            }
+            // What lies beyond the end of the volume belongs to nobody and is marked used.
+            let end = self.geometry.data_blocks(group) as u32;
+            for_words(end, BITS_PER_GROUP, |word, mask| owned[word] |= mask);
+            let bitmap = self.read_again(addr, &Expect::volume(BlockKind::Bitmap))?;
+            let Some(block) = bitmap else { continue };
+            let bitmap = BitmapRef::new(&block);
+            let mut runs = Runs { checker: self, group, addr, run: None };
+            for (i, owned) in owned.iter().enumerate().take(GROUP_WORDS) {
+                let used = bitmap.word(i);
+                let differing = used ^ owned;
+                if differing == 0 {
+                    runs.end();
+                    continue;
+                }
+                for b in 0..64 {
+                    match differing >> b & 1 {
+                        0 => runs.end(),
+                        _ => runs.add(i as u32 * 64 + b, used >> b & 1 != 0),
+                    }
+                }
+            }
+            runs.end();
+        }
+        Ok(())
+    }
+
+    /// Compares the superblock's totals. Not after something could not be read: the counts are then not all there is.
+    pub(crate) fn totals(&mut self) {
+        for group in (0..self.geometry.groups()).map(GroupNo) {
+            if self.zones.binary_search_by_key(&ZoneNo::primary(group), |z| z.number).is_err() {
+                self.counts.free_blocks += self.geometry.data_blocks(group);
+            }
+        }
+        self.counts.inodes = self.inodes.len() as u64;
+        if self.incomplete {
+            return;
+        }
+        let (sb, counts) = (&self.sb, &self.counts);
+        let totals = [
+            (Problem::TotalFreeBlocks, counts.free_blocks, sb.free_blocks),
+            (Problem::TotalInodes, counts.inodes, sb.inodes),
+            (Problem::TotalMetadataBlocks, counts.metadata_blocks, sb.metadata_blocks),
+            (Problem::TotalZones, counts.zones, u64::from(sb.zones)),
+        ];
+        for (problem, expected, found) in totals {
+            if expected != found {
+                self.add(Finding::new(problem, expected, found));
+            }
+        }
+    }
+}
+
+/// Puts neighbouring bits that are wrong in the same way together into one finding.
+struct Runs<'c, 'd> {
+    checker: &'c mut Checker<'d>,
+    group: GroupNo,
+    addr: MetaAddr,
+    /// First bit, length, and whether the bits are marked used.
+    run: Option<(u32, u32, bool)>,
+}
+
+impl Runs<'_, '_> {
+    fn add(&mut self, bit: u32, used: bool) {
+        match &mut self.run {
+            Some((first, len, kind)) if *kind == used && *first + *len == bit => *len += 1,
+            _ => {
+                self.end();
+                self.run = Some((bit, 1, used));
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        let Some((first, len, used)) = self.run.take() else { return };
+        let block = self.checker.geometry.block_of(self.group, first);
+        let finding = match used {
+            true if self.checker.incomplete => return,
+            true => Finding::new(Problem::SpaceLeaked, "free", format!("{len} blocks marked used")),
+            false => {
+                Finding::new(Problem::SpaceMarkedFree, "marked used", format!("{len} blocks marked free"))
+            }
+        };
+        self.checker.add(finding.at(self.addr).on(block));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::for_words;
+
+    /// Promises that masks cover exactly the bits asked for, also at and across word boundaries.
+    #[test]
+    fn masks_cover_exactly_the_bits() {
+        for (from, to) in [(0, 0), (0, 1), (63, 65), (0, 64), (64, 128), (5, 200), (127, 128)] {
+            let mut bits = [0u64; 4];
+            for_words(from, to, |word, mask| {
+                assert_eq!(bits[word] & mask, 0);
+                bits[word] |= mask;
+            });
+            for bit in 0..256u32 {
+                let set = bits[bit as usize / 64] >> (bit % 64) & 1 != 0;
+                assert_eq!(set, (from..to).contains(&bit), "bit {bit} of {from}..{to}");
+            }
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Extended attributes: keys, names, complete chunks, and the flags that the inode keeps of them.
+
+use crate::checker::Checker;
+use crate::content::Holdings;
+use crate::tree::{Tree, Walk};
+use crate::{CheckError, Finding, Problem};
+use yore_format::{
+    xattr_key, BlockKind, Inode, InodeFlags, InodeNo, MetaAddr, XattrCell, XattrNamespace, XATTR_CHUNK_BYTES,
+};
+
+/// The part of a key that is the hash.
+const HASH: u64 = !0xff_ffff;
+/// The part of a key that is the chunk's number.
+const CHUNK: u64 = 0xffff;
+/// Attributes that one hash can have.
+const COLLISIONS: usize = 256;
+
+/// The attributes of one inode so far, in ascending order of keys.
+struct Attributes {
+    number: InodeNo,
+    flags: InodeFlags,
+    /// The hash that the last names share, and the names. Equal names share their hash.
+    hash: u64,
+    names: Vec<(XattrNamespace, Vec<u8>)>,
+    /// The key of the next chunk of the attribute under way, and the bytes still to come.
+    next: Option<(u64, usize)>,
+}
+
+impl Checker<'_> {
+    /// Checks an inode's attributes.
+    pub(crate) fn xattrs(
+        &mut self,
+        number: InodeNo,
+        inode: &Inode,
+        holdings: &mut Holdings,
+    ) -> Result<(), CheckError> {
+        let mut attributes =
+            Attributes { number, flags: InodeFlags::empty(), hash: 0, names: Vec::new(), next: None };
+        let mut complete = true;
+        if !inode.xattr_root.is_none() {
+            let mut walk = Walk::new(Tree {
+                kind: BlockKind::Xattrs,
+                owner: number,
+                incarnation: inode.incarnation,
+                root: inode.xattr_root,
+                level: None,
+            });
+            while let Some(leaf) = walk.next_leaf(self)? {
+                for i in 0..leaf.count() {
+                    let (key, value) = leaf.cell(i);
+                    complete &= self.xattr(&mut attributes, leaf.addr, key, value);
+                }
+            }
+            complete &= walk.complete;
+            holdings.complete &= walk.complete;
+            holdings.blocks += walk.nodes;
+            self.end_of_attribute(&mut attributes, inode.xattr_root);
+        }
+        if complete && attributes.flags != inode.flags {
+            let (expected, found) = (attributes.flags.bits(), inode.flags.bits());
+            let finding = Finding::new(Problem::XattrFlags, expected, found);
+            self.add(finding.at(number.addr()).of(number));
+        }
+        Ok(())
+    }
+
+    /// One cell. False if it cannot be decoded.
+    fn xattr(&mut self, attributes: &mut Attributes, place: MetaAddr, key: u64, value: &[u8]) -> bool {
+        match XattrCell::decode(value) {
+            Ok(XattrCell::First { namespace, name, value_len, chunk }) => {
+                self.end_of_attribute(attributes, place);
+                self.first_chunk(attributes, place, key, (namespace, name));
+                let left = (value_len as usize).saturating_sub(chunk.len());
+                attributes.next = Some((key.wrapping_add(1), left));
+            }
+            Ok(XattrCell::Rest(bytes)) => match attributes.next {
+                Some((next, left))
+                    if next == key && bytes.len() == left.min(XATTR_CHUNK_BYTES) && left > 0 =>
+                {
+                    attributes.next = Some((key.wrapping_add(1), left - bytes.len()));
+                }
+                next => {
+                    let expected = match next {
+                        Some((next, left)) if left > 0 => {
+                            format!("{} bytes in chunk {}", left.min(XATTR_CHUNK_BYTES), next & CHUNK)
+                        }
+                        _ => "an attribute's first chunk".to_string(),
+                    };
+                    let found = format!("{} bytes in chunk {} under {key:#x}", bytes.len(), key & CHUNK);
+                    let finding = Finding::new(Problem::XattrChunk, expected, found);
+                    self.add(finding.at(place).of(attributes.number));
+                    // Reported once; the attribute's end is not to be missed again.
+                    attributes.next = None;
+                }
+            },
+            Err(c) => {
+                let c = c.at(place).of(attributes.number);
+                self.add_incomplete(Finding::corruption(Problem::CellDamaged, &c));
+                attributes.next = None;
+                return false;
+            }
+        }
+        true
+    }
+
+    fn first_chunk(
+        &mut self,
+        attributes: &mut Attributes,
+        place: MetaAddr,
+        key: u64,
+        (namespace, name): (XattrNamespace, &[u8]),
+    ) {
+        self.counts.xattrs += 1;
+        let number = attributes.number;
+        let shown = format!("{}{}", namespace.prefix(), String::from_utf8_lossy(name));
+        let hash = xattr_key(&self.sb.hash_seed, namespace, name);
+        if key & HASH != hash || key & CHUNK != 0 {
+            let expected = format!("{hash:#x} plus up to 255 times 65536 for {shown:?}");
+            let finding = Finding::new(Problem::XattrKey, expected, format!("{key:#x}"));
+            self.add(finding.at(place).of(number));
+        }
+        if hash != attributes.hash {
+            attributes.names.clear();
+            attributes.hash = hash;
+        }
+        let mut wrong = None;
+        if attributes.names.iter().any(|(ns, n)| *ns == namespace && n == name) {
+            wrong = Some("the second of this name");
+        } else if attributes.names.len() < COLLISIONS {
+            attributes.names.push((namespace, name.to_vec()));
+        }
+        match (namespace, name) {
+            (XattrNamespace::System, b"posix_acl_access") => attributes.flags |= InodeFlags::ACCESS_ACL,
+            (XattrNamespace::System, b"posix_acl_default") => attributes.flags |= InodeFlags::DEFAULT_ACL,
+            (XattrNamespace::System, _) => wrong = Some("no name that this namespace has"),
+            (XattrNamespace::Security, b"capability") => attributes.flags |= InodeFlags::CAPABILITY,
+            _ if name.contains(&0) => wrong = Some("a name with a NUL"),
+            _ => {}
+        }
+        if let Some(wrong) = wrong {
+            let finding =
+                Finding::new(Problem::XattrName, "a possible name, once", format!("{shown:?}: {wrong}"));
+            self.add(finding.at(place).of(number));
+        }
+    }
+
+    /// The attribute under way must have all its bytes.
+    fn end_of_attribute(&mut self, attributes: &mut Attributes, place: MetaAddr) {
+        if let Some((next, left @ 1..)) = attributes.next.take() {
+            let expected = format!("{left} more bytes from chunk {} on", next & CHUNK);
+            let finding = Finding::new(Problem::XattrChunk, expected, "the end of the attribute");
+            self.add(finding.at(place).of(attributes.number));
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! Superblock → root zones → zone table → zone headers: everything that says where metadata is.
+//!
+//! Each step is believed only as far as the step before it vouches: a header must be the one whose generation and
+//! checksum its table entry (or the superblock) records, at the place recorded there, for the zone that it is read for.
+
+use crate::checker::{Checker, GROUP_WORDS};
+use crate::{CheckError, Finding, Problem};
+use yore_format::layout::{GROUP_BLOCKS, HEADER_SLOTS, ZONE_BLOCKS, ZONE_INDEXES, ZONE_TABLE_ENTRIES};
+use yore_format::{
+    BlockHeader, BlockKind, BlockNo, Expect, Generation, GroupNo, MetaAddr, ZoneHeader, ZoneNo,
+    ZoneTableEntry, ZoneTableRef, NOT_INODES,
+};
+
+/// A zone whose header could be read.
+pub(crate) struct Zone {
+    pub(crate) number: ZoneNo,
+    pub(crate) entry: ZoneTableEntry,
+    pub(crate) header: ZoneHeader,
+    /// Bit i: index i has been reached from what it belongs to.
+    pub(crate) reached: [u64; 8],
+    /// Further zones: how many lists of their group's first zone name this one.
+    listed: u32,
+}
+
+impl Zone {
+    /// The indexes that exist, ascending.
+    pub(crate) fn indexes(&self) -> Vec<u16> {
+        (0..ZONE_INDEXES as u16).filter(|i| self.header.has(*i)).collect()
+    }
+}
+
+/// What the superblock or the table records of a zone's current header.
+struct Recorded {
+    place: BlockNo,
+    generation: Generation,
+    crc: u32,
+    slot: u8,
+}
+
+impl Checker<'_> {
+    /// Loads every zone's header.
+    pub(crate) fn load_zones(&mut self) -> Result<(), CheckError> {
+        if self.sb.root_zones.first().is_none_or(|r| r.is_none_or(|r| r.place != BlockNo(0))) {
+            let found = match self.sb.root_zones.first() {
+                Some(Some(root)) => format!("block {}", root.place),
+                _ => "none".to_string(),
+            };
+            self.add(Finding::new(Problem::RootZoneZero, "block 0", found));
+        }
+        for n in 0..self.sb.root_zones.len() {
+            let Some(root) = self.sb.root_zones[n] else { continue };
+            self.counts.zones += 1;
+            let (place, generation) = (root.place, root.generation);
+            let recorded = Recorded { place, generation, crc: root.crc, slot: root.header_slot };
+            if let Some(header) = self.load_header(ZoneNo::root(n as u32), &recorded)? {
+                self.load_root(n as u32, &header)?;
+            }
+        }
+        self.owned = vec![None; self.owned.len()];
+        for zone in &self.zones {
+            if zone.number.is_primary() {
+                // The group of a first zone was compared with its number, which is within the volume.
+                self.owned[zone.number.0 as usize / 2] = Some(Box::new([0; GROUP_WORDS]));
+            }
+        }
+        self.counts.groups_used = self.owned.iter().flatten().count() as u64;
+        self.check_extras();
+        Ok(())
+    }
+
+    /// Reads the table blocks in root zone `n` and the headers of the zones that they name.
+    fn load_root(&mut self, n: u32, header: &ZoneHeader) -> Result<(), CheckError> {
+        let root = ZoneNo::root(n);
+        for index in 0..ZONE_INDEXES as u16 {
+            let addr = MetaAddr::new(root, index);
+            if header.inode_free[usize::from(index)] != NOT_INODES {
+                let found = u32::from(header.inode_free[usize::from(index)]);
+                let expected = "no inodes in a root zone";
+                self.add(Finding::new(Problem::InodeFree, expected, found).at(addr));
+            }
+            if !header.has(index) {
+                continue;
+            }
+            let block_no = BlockNo(header.place.0 + u64::from(header.map[usize::from(index)]));
+            let Some(block) = self.read_at(addr, block_no, Problem::ZoneTableDamaged)? else { continue };
+            if let Err(c) = Expect::volume(BlockKind::ZoneTable).check(&block) {
+                self.add_incomplete(Finding::corruption(Problem::ZoneTableDamaged, &c.at(addr).on(block_no)));
+                continue;
+            }
+            let table = ZoneTableRef::new(&block);
+            let first = (n * ZONE_INDEXES + u32::from(index)) * ZONE_TABLE_ENTRIES as u32;
+            for i in 0..ZONE_TABLE_ENTRIES {
+                let entry = table.entry(i);
+                if entry.is_present() {
+                    self.load_zone(ZoneNo(first + i as u32), entry)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Loads the zone that a table entry names.
+    fn load_zone(&mut self, number: ZoneNo, entry: ZoneTableEntry) -> Result<(), CheckError> {
+        self.counts.zones += 1;
+        let addr = ZoneHeader::addr(number);
+        if number.0 >= self.sb.zone_number_limit {
+            let expected = format!("zone numbers below {}", self.sb.zone_number_limit);
+            self.add(Finding::new(Problem::ZoneNumberLimit, expected, number.0).at(addr));
+        }
+        let place = BlockNo(entry.place.get());
+        if number.is_primary() {
+            let group = GroupNo(number.0 / 2);
+            if group.0 >= self.geometry.groups() {
+                let expected = format!("first zones of {} groups", self.geometry.groups());
+                let finding = Finding::new(Problem::ZonePlace, expected, format!("one of group {group}"));
+                self.add_incomplete(finding.at(addr));
+                return Ok(());
+            }
+            let expected = self.geometry.primary_zone_place(group);
+            if place != expected {
+                self.add_incomplete(Finding::new(Problem::ZonePlace, expected.0, place.0).at(addr).on(place));
+                return Ok(());
+            }
+        }
+        let (generation, crc) = (Generation(entry.generation.get()), entry.crc.get());
+        let recorded = Recorded { place, generation, crc, slot: entry.header_slot };
+        let Some(header) = self.load_header(number, &recorded)? else { return Ok(()) };
+        let zone = Zone { number, entry, header, reached: [0; 8], listed: 0 };
+        self.check_zone(&zone);
+        self.counts.metadata_blocks += zone.indexes().len() as u64;
+        self.zones.push(zone);
+        Ok(())
+    }
+
+    /// Reads and verifies the current header of a zone; `None`, reported, if it cannot be used.
+    fn load_header(&mut self, number: ZoneNo, recorded: &Recorded) -> Result<Option<ZoneHeader>, CheckError> {
+        let addr = ZoneHeader::addr(number);
+        let place = recorded.place;
+        let is_start = number == ZoneNo::root(0) && place.0 == 0;
+        // A zone never reaches into the next group, since places are aligned; it may lie outside the volume.
+        if !is_start && !self.geometry.is_zone_place(place) {
+            let expected = "a multiple of 1024 within the volume";
+            self.add_incomplete(Finding::new(Problem::ZonePlace, expected, place.0).at(addr).on(place));
+            return Ok(None);
+        }
+        let block_no = BlockNo(place.0 + HEADER_SLOTS[usize::from(recorded.slot & 1)]);
+        let Some(block) = self.read_at(addr, block_no, Problem::ZoneHeaderDamaged)? else {
+            return Ok(None);
+        };
+        let decoded =
+            Expect::volume(BlockKind::ZoneHeader).check(&block).and_then(|()| ZoneHeader::decode(&block));
+        let header = match decoded {
+            Ok(header) => header,
+            Err(c) => {
+                let c = c.at(addr).on(block_no);
+                self.add_incomplete(Finding::corruption(Problem::ZoneHeaderDamaged, &c));
+                return Ok(None);
+            }
+        };
+        let crc = BlockHeader::of(&block).crc.get();
+        if crc != recorded.crc || header.generation != recorded.generation {
+            let expected = format!("generation {}, checksum {:#010x}", recorded.generation, recorded.crc);
+            let found = format!("generation {}, checksum {crc:#010x}", header.generation);
+            self.add(Finding::new(Problem::ZoneHeaderStale, expected, found).at(addr).on(block_no));
+        }
+        if !self.check_identity(number, place, &header, block_no) {
+            // Its map leads from a place that is not its own.
+            self.incomplete = true;
+            return Ok(None);
+        }
+        Ok(Some(header))
+    }
+
+    /// Compares what a header repeats of the volume and of itself. False if it is a header of another place or zone.
+    fn check_identity(
+        &mut self,
+        number: ZoneNo,
+        place: BlockNo,
+        header: &ZoneHeader,
+        block: BlockNo,
+    ) -> bool {
+        let addr = ZoneHeader::addr(number);
+        let mut wrong = |field: &str, expected: String, found: String| {
+            let (expected, found) = (format!("{field} {expected}"), found);
+            self.findings.add(Finding::new(Problem::ZoneHeaderField, expected, found).at(addr).on(block));
+        };
+        if header.uuid != self.sb.uuid {
+            wrong("volume", format!("{:02x?}", self.sb.uuid), format!("{:02x?}", header.uuid));
+        }
+        if header.volume_blocks != self.sb.volume_blocks {
+            wrong("volume size", self.sb.volume_blocks.to_string(), header.volume_blocks.to_string());
+        }
+        if header.place != place {
+            wrong("place", place.to_string(), header.place.to_string());
+        }
+        if header.zone != number {
+            wrong("zone number", number.to_string(), header.zone.to_string());
+        }
+        let groups = self.geometry.groups();
+        if number.is_primary() {
+            if header.group.0 != number.0 / 2 {
+                wrong("group", (number.0 / 2).to_string(), header.group.to_string());
+            }
+        } else if header.group.0 >= groups {
+            wrong("group", format!("below {groups}"), header.group.to_string());
+        }
+        header.place == place && header.zone == number
+    }
+
+    /// What a zone's header and table entry say without reading its blocks.
+    fn check_zone(&mut self, zone: &Zone) {
+        let addr = ZoneHeader::addr(zone.number);
+        let header = &zone.header;
+        let mut free_inodes = 0u64;
+        for index in 0..ZONE_INDEXES as u16 {
+            let free = header.inode_free[usize::from(index)];
+            let bitmap = index == 0 && zone.number.is_primary();
+            if free != NOT_INODES && (bitmap || !header.has(index)) {
+                let finding = Finding::new(Problem::InodeFree, "no inodes there", u32::from(free));
+                self.add(finding.at(MetaAddr::new(zone.number, index)));
+            } else if free != NOT_INODES {
+                free_inodes += u64::from(free);
+            }
+        }
+        let free_indexes = u64::from(ZONE_INDEXES) - zone.indexes().len() as u64;
+        for (what, expected, found) in [
+            ("free indexes", free_indexes, zone.entry.free_indexes.get()),
+            ("free inodes", free_inodes, zone.entry.free_inodes.get()),
+        ] {
+            if expected != u64::from(found) {
+                let found = format!("{found} {what}");
+                self.add(Finding::new(Problem::ZoneCounts, expected, found).at(addr));
+            }
+        }
+        if !zone.number.is_primary() {
+            let found = zone.entry.free_blocks.get();
+            if found != 0 {
+                let found = format!("{found} free blocks in a further zone");
+                self.add(Finding::new(Problem::ZoneCounts, 0u64, found).at(addr));
+            }
+            if header.extras.iter().any(|e| *e != 0) {
+                let finding = Finding::new(Problem::ZoneExtras, "no list in a further zone", "further zones");
+                self.add(finding.at(addr));
+            }
+        }
+    }
+
+    /// Further zones and the lists of their groups' first zones name each other.
+    fn check_extras(&mut self) {
+        for i in 0..self.zones.len() {
+            let (number, group) = (self.zones[i].number, self.zones[i].header.group);
+            if !number.is_primary() {
+                continue;
+            }
+            for extra in self.zones[i].header.extras.into_iter().filter(|e| *e != 0) {
+                let target = self.zones.binary_search_by_key(&ZoneNo(extra), |z| z.number);
+                let found = match target {
+                    _ if extra & 1 == 0 => format!("zone {extra}, which is no further zone"),
+                    Ok(t) if self.zones[t].header.group == group => {
+                        self.zones[t].listed += 1;
+                        continue;
+                    }
+                    Ok(t) => format!("zone {extra} of group {}", self.zones[t].header.group),
+                    Err(_) if self.incomplete => continue,
+                    Err(_) => format!("zone {extra}, which does not exist"),
+                };
+                let expected = format!("further zones of group {group}");
+                self.add(Finding::new(Problem::ZoneExtras, expected, found).at(ZoneHeader::addr(number)));
+            }
+        }
+        for i in 0..self.zones.len() {
+            let (number, listed) = (self.zones[i].number, self.zones[i].listed);
+            if !number.is_primary() && listed != 1 && !(self.incomplete && listed == 0) {
+                let expected = format!("listed once by group {}", self.zones[i].header.group);
+                let found = format!("listed {listed} times");
+                self.add(Finding::new(Problem::ZoneListing, expected, found).at(ZoneHeader::addr(number)));
+            }
+        }
+    }
+
+    /// Gives owners to the blocks in data areas that are zones or log.
+    pub(crate) fn claim_fixed(&mut self) {
+        if self.owned.first().is_some_and(Option::is_some) {
+            let place = self.geometry.primary_zone_place(GroupNo(0));
+            self.claim(place, ZONE_BLOCKS, "the first zone of group 0", None, None);
+        }
+        for n in 1..self.sb.root_zones.len() {
+            if let Some(root) = self.sb.root_zones[n] {
+                let addr = ZoneHeader::addr(ZoneNo::root(n as u32));
+                self.claim(root.place, ZONE_BLOCKS, "a root zone", Some(addr), None);
+            }
+        }
+        for i in 0..self.zones.len() {
+            let (number, place) = (self.zones[i].number, self.zones[i].header.place);
+            if !number.is_primary() {
+                let addr = ZoneHeader::addr(number);
+                self.claim(place, ZONE_BLOCKS, "a further zone", Some(addr), None);
+            }
+        }
+        self.claim_log();
+    }
+
+    /// The log's blocks, which may span groups.
+    fn claim_log(&mut self) {
+        let (start, len) = (self.sb.log_start.0, self.sb.log_blocks);
+        let inside = start.checked_add(len).is_some_and(|end| end <= self.sb.volume_blocks);
+        if start == 0 {
+            // None, or on a device of its own.
+            return;
+        }
+        if !inside || len == 0 {
+            let found = format!("{len} blocks from {start}");
+            self.add(Finding::new(Problem::LogRange, "none, or blocks within the volume", found));
+            return;
+        }
+        let mut at = start;
+        while at < start + len {
+            let end = ((at / GROUP_BLOCKS + 1) * GROUP_BLOCKS).min(start + len);
+            self.claim(BlockNo(at), end - at, "the log", None, None);
+            at = end;
+        }
+    }
+}
