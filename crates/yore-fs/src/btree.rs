@@ -301,8 +301,10 @@ impl Tree {
     /// that size make them, one more at each end of the run, and one branch split on every level.
     pub(crate) fn blocks_for_run(&self, n: usize, cell_bytes: usize) -> u32 {
         let per_leaf = NODE_PAYLOAD_BYTES / cell_bytes;
-        debug_assert!(n < NODE_PAYLOAD_BYTES / 64, "a run that could split a branch twice");
-        n.div_ceil(per_leaf) as u32 + 2 + u32::from(self.level) + 1
+        let leaves = n.div_ceil(per_leaf) + 2;
+        // Half a branch has room for fifty separators of the longest keys.
+        debug_assert!(leaves <= 50, "a run that could split a branch twice");
+        leaves as u32 + u32::from(self.level) + 1
     }
 
     fn key_width(&self, meta: &Meta) -> Result<usize> {
