@@ -1,0 +1,57 @@
+//! What can go wrong while measuring.
+
+use std::io;
+
+/// The result of measuring.
+pub type Result<T> = std::result::Result<T, BenchError>;
+
+/// Why a measurement could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BenchError {
+    /// A system call failed.
+    #[error("{doing}: {source}")]
+    System {
+        /// What was being done.
+        doing: String,
+        /// The reason.
+        source: io::Error,
+    },
+    /// The library failed.
+    #[error("{doing}: {source}")]
+    Library {
+        /// What was being done.
+        doing: String,
+        /// The reason.
+        source: yore_fs::Error,
+    },
+    /// The volume's file could not be made or opened.
+    #[error("the volume for measuring: {0}")]
+    Device(#[from] yore_device::DeviceError),
+    /// A mount for measuring could not be made.
+    #[error(transparent)]
+    Mount(#[from] yore_fuse::MountError),
+    /// A mount for measuring ended badly.
+    #[error(transparent)]
+    Session(#[from] yore_fuse::SessionError),
+    /// A program that measuring needs failed.
+    #[error("{command} failed: {said}")]
+    Command {
+        /// The command line.
+        command: String,
+        /// What it printed.
+        said: String,
+    },
+}
+
+impl BenchError {
+    pub(crate) fn system(doing: impl Into<String>) -> impl FnOnce(io::Error) -> BenchError {
+        let doing = doing.into();
+        move |source| BenchError::System { doing, source }
+    }
+
+    pub(crate) fn library(doing: impl Into<String>) -> impl FnOnce(yore_fs::Error) -> BenchError {
+        let doing = doing.into();
+        move |source| BenchError::Library { doing, source }
+    }
+}
