@@ -1,1 +1,10 @@
-//! Model file system, operation generator and crash-state enumeration for Yore.
+//! Model file system.
+#![allow(missing_docs)]
+pub mod generate;
+pub mod judge;
+pub mod model;
+pub mod op;
+pub mod outcome;
+pub mod runner;
+pub mod subject;
+pub mod tree;

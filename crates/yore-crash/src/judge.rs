@@ -1,0 +1,411 @@
+//! Decides whether what was found after a crash is what had been promised.
+//!
+//! # What is promised
+//!
+//! Operations are numbered; *moment* m is the state after the first m of them. When the power failed, some had
+//! returned and perhaps one more had begun. Then there must be **one** moment p such that
+//!
+//! 1. p lies between the last completed sync and the operations begun, and names and attributes (everything but
+//!    the sizes, contents, mtimes and ctimes of regular files, which may reach the medium later) are exactly those
+//!    of p. A completed fsync also bounds p from below, unless all that it promised had been so before.
+//! 2. The size of each regular file is one that it had between its last sync or fsync and p; a truncation within p
+//!    has happened. The same goes for mtime and ctime, with the last call within p that set them.
+//! 3. Each block of its content is what it was at some moment between its last sync or fsync and the crash
+//!    (beyond the end of the file: zeros). What a truncation within p cut off does not come back.
+//! 4. If p contains a rename of the file over another, its content is not older than that rename.
+//!
+//! Where a device tears sectors, a block overwritten in place may be old and new by sector, so point 3 is then
+//! judged by sector ([`Unit`]).
+//!
+//! # How
+//!
+//! The hash of names and attributes of every moment is computed once per sequence, so a tree found after a crash
+//! costs one walk and one lookup; only its files are then compared with their versions in the span.
+
+use crate::model::{Block, Effects, Identity, Ino, Inode, State, BLOCK};
+use crate::op::Op;
+use crate::runner::list;
+use crate::tree::{show_block, Facts, Inside, Node, Tree};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// A sequence that was carried out, with the state after each prefix of it.
+#[derive(Clone, Debug)]
+pub struct History {
+    /// The operations.
+    pub ops: Vec<Op>,
+    /// What each of them did.
+    pub effects: Vec<Effects>,
+    /// The state at each moment: one more than operations.
+    pub states: Vec<State>,
+}
+
+impl History {
+    /// The history of nothing yet.
+    pub fn new(state: State) -> History {
+        History { ops: Vec::new(), effects: Vec::new(), states: vec![state] }
+    }
+
+    /// Adds an operation and the state after it.
+    pub fn push(&mut self, op: Op, effects: Effects, state: State) {
+        self.ops.push(op);
+        self.effects.push(effects);
+        self.states.push(state);
+    }
+}
+
+/// How far the operations had come when the power failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// How many had begun.
+    pub begun: usize,
+    /// How many had returned.
+    pub returned: usize,
+}
+
+/// What is old or new as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Blocks of 4096 bytes.
+    Block,
+    /// Sectors of 512 bytes.
+    Sector,
+}
+
+/// What happened to one inode that matters for its content; moments are those after the operation.
+#[derive(Default)]
+struct Life {
+    /// Each version with its first moment, in order.
+    versions: Vec<(usize, Arc<Inode>)>,
+    /// Moment and size.
+    truncations: Vec<(usize, u64)>,
+    mtime_set: Vec<usize>,
+    ctime_set: Vec<usize>,
+    /// Moments of fsyncs; whether of data only.
+    fsyncs: Vec<(usize, bool)>,
+    /// Moments of renames over another file.
+    replaced: Vec<usize>,
+}
+
+/// What a completed fsync promises about names and attributes.
+struct Promise {
+    /// The moment after the fsync.
+    moment: usize,
+    /// The earliest moment since which all that it promises has been so.
+    holds_from: usize,
+}
+
+/// Judges trees found after crashes in one sequence.
+pub struct Judge {
+    history: History,
+    /// Moments by hash of names and attributes.
+    moments: HashMap<u64, Vec<usize>>,
+    inodes: HashMap<Identity, Ino>,
+    lives: Vec<Life>,
+    /// Moments after which a sync had completed.
+    syncs: Vec<usize>,
+    promises: Vec<Promise>,
+}
+
+impl Judge {
+    /// Prepares for a history.
+    pub fn new(history: History) -> Judge {
+        let count = history.states.last().map_or(0, State::numbers);
+        let mut judge = Judge {
+            moments: HashMap::new(),
+            inodes: HashMap::new(),
+            lives: (0..count).map(|_| Life::default()).collect(),
+            syncs: Vec::new(),
+            promises: Vec::new(),
+            history,
+        };
+        // Inodes are shared between the states that they did not change in, so each is hashed once.
+        let mut known: HashMap<*const Inode, u64> = HashMap::new();
+        let mut hashes = Vec::new();
+        for (moment, state) in judge.history.states.iter().enumerate() {
+            let mut sum: u64 = 0;
+            let mut of_state = HashMap::new();
+            for (ino, inode) in state.inodes() {
+                let hash = *known.entry(Arc::as_ptr(inode)).or_insert_with(|| Node::hash_of(state, inode));
+                of_state.insert(ino, hash);
+                if inode.links > 0 {
+                    sum = sum.wrapping_add(hash);
+                }
+                let life = &mut judge.lives[ino];
+                if !life.versions.last().is_some_and(|(_, last)| Arc::ptr_eq(last, inode)) {
+                    life.versions.push((moment, inode.clone()));
+                }
+                if let Some(identity) = inode.identity {
+                    judge.inodes.insert(identity, ino);
+                }
+            }
+            judge.moments.entry(sum).or_default().push(moment);
+            hashes.push(of_state);
+        }
+        judge.note_effects(&hashes);
+        judge
+    }
+
+    fn note_effects(&mut self, hashes: &[HashMap<Ino, u64>]) {
+        for (number, effects) in self.history.effects.iter().enumerate() {
+            let moment = number + 1;
+            if effects.synced_all {
+                self.syncs.push(moment);
+            }
+            if let Some((ino, size)) = effects.truncated {
+                self.lives[ino].truncations.push((moment, size));
+            }
+            if let Some(ino) = effects.mtime_set {
+                self.lives[ino].mtime_set.push(moment);
+            }
+            for ino in &effects.ctime_set {
+                self.lives[*ino].ctime_set.push(moment);
+            }
+            if let Some(ino) = effects.replaced_by {
+                self.lives[ino].replaced.push(moment);
+            }
+            let Some((ino, data_only)) = effects.synced else { continue };
+            self.lives[ino].fsyncs.push((moment, data_only));
+            let states = &self.history.states;
+            if states[moment].get(ino).is_some_and(|inode| inode.links > 0) {
+                let names = names_of(&states[moment], ino);
+                let hash = hashes[moment].get(&ino);
+                let same = |moment: usize| {
+                    names_of(&states[moment], ino) == names && (data_only || hashes[moment].get(&ino) == hash)
+                };
+                let holds_from = (0..moment).rev().take_while(|moment| same(*moment)).last().unwrap_or(moment);
+                self.promises.push(Promise { moment, holds_from });
+            }
+        }
+    }
+
+    /// The history it judges by.
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// The earliest moment that may be found.
+    pub fn lowest(&self, bounds: Bounds) -> usize {
+        let synced = self.syncs.iter().copied().filter(|moment| *moment <= bounds.returned);
+        let kept = self.promises.iter().filter(|promise| promise.moment <= bounds.returned);
+        synced.chain(kept.map(|promise| promise.holds_from)).max().unwrap_or(0)
+    }
+
+    /// Says at which moment the tree is, or why it is at none that is allowed.
+    ///
+    /// # Errors
+    /// What is wrong, in words.
+    pub fn judge(&self, tree: &Tree, bounds: Bounds, unit: Unit) -> Result<usize, String> {
+        if !tree.contradictions.is_empty() {
+            return Err(list(&tree.contradictions));
+        }
+        let lowest = self.lowest(bounds);
+        let moments = self.moments.get(&tree.names_hash()).map_or(&[][..], Vec::as_slice);
+        let allowed = moments.iter().rev().copied().filter(|m| (lowest..=bounds.begun).contains(m));
+        let mut best: Option<(usize, Vec<String>)> = None;
+        for moment in allowed {
+            let wrong = self.wrong_content(tree, moment, bounds, unit);
+            if wrong.is_empty() {
+                return Ok(moment);
+            }
+            if best.as_ref().is_none_or(|(_, least)| wrong.len() < least.len()) {
+                best = Some((moment, wrong));
+            }
+        }
+        match best {
+            Some((moment, wrong)) => Err(format!(
+                "names and attributes are those of moment {moment}, but:\n    {}",
+                list(&wrong)
+            )),
+            None => Err(self.explain_names(tree, moments, lowest, bounds)),
+        }
+    }
+
+    fn explain_names(&self, tree: &Tree, moments: &[usize], lowest: usize, bounds: Bounds) -> String {
+        if let Some(moment) = moments.first() {
+            return format!(
+                "names and attributes are those of moment {moment}, which is not between {lowest} (promised by a \
+                 sync or fsync) and {} (begun)",
+                bounds.begun
+            );
+        }
+        let nearest = (lowest..=bounds.begun)
+            .map(|moment| {
+                let expected = Tree::of(&self.history.states[moment].without_slots());
+                (moment, tree.differences(&expected, false))
+            })
+            .min_by_key(|(_, differences)| differences.len());
+        let Some((moment, differences)) = nearest else {
+            return format!("no moment lies between {lowest} and {}", bounds.begun);
+        };
+        format!(
+            "names and attributes are those of no moment from {lowest} to {}; nearest is moment {moment}, but:\n    {}",
+            bounds.begun,
+            list(&differences)
+        )
+    }
+
+    /// What is wrong with regular files, if the tree is at this moment.
+    fn wrong_content(&self, tree: &Tree, moment: usize, bounds: Bounds, unit: Unit) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for (number, node) in &tree.nodes {
+            let Inside::File { size, blocks } = &node.inside else { continue };
+            let Some(ino) = self.inodes.get(&(*number, node.facts.incarnation)) else {
+                wrong.push(format!("{} is unknown", tree.path_of(*number)));
+                continue;
+            };
+            let file = FoundFile { size: *size, blocks, facts: &node.facts };
+            let span = Span::new(self, &self.lives[*ino], moment, bounds);
+            let errors = span.wrong(&file, unit);
+            wrong.extend(errors.into_iter().map(|error| format!("{}: {error}", tree.path_of(*number))));
+        }
+        wrong.sort_unstable();
+        wrong
+    }
+
+    /// Inodes that were held without a name at a moment: after a crash they must be gone.
+    pub fn orphans(&self, moment: usize) -> impl Iterator<Item = Identity> + '_ {
+        let inodes = self.history.states[moment].inodes();
+        inodes.filter(|(_, inode)| inode.links == 0).filter_map(|(_, inode)| inode.identity)
+    }
+}
+
+/// The names of an inode: directory and name of each.
+fn names_of(state: &State, ino: Ino) -> Vec<(Ino, crate::op::Name)> {
+    let mut names = Vec::new();
+    for (directory, inode) in state.inodes() {
+        for (name, child) in inode.entries().into_iter().flatten() {
+            if *child == ino {
+                names.push((directory, name.clone()));
+            }
+        }
+    }
+    names
+}
+
+/// A regular file as found.
+struct FoundFile<'a> {
+    size: u64,
+    blocks: &'a BTreeMap<u64, Arc<Block>>,
+    facts: &'a Facts,
+}
+
+/// What a file may be, given the moment that names and attributes are at.
+struct Span<'a> {
+    life: &'a Life,
+    /// The moment of names and attributes.
+    moment: usize,
+    /// The earliest moment that content may be from.
+    content_from: usize,
+    /// The earliest moment that times may be from.
+    times_from: usize,
+    /// The latest moment that size and times may be from.
+    to: usize,
+    /// The latest moment that content may be from.
+    begun: usize,
+}
+
+impl<'a> Span<'a> {
+    fn new(judge: &Judge, life: &'a Life, moment: usize, bounds: Bounds) -> Span<'a> {
+        let returned = |moment: &usize| *moment <= bounds.returned;
+        let synced = judge.syncs.iter().copied().filter(returned).max().unwrap_or(0);
+        let fsynced = |of_data: bool| {
+            let fsyncs = life.fsyncs.iter().filter(|(_, data_only)| of_data || !data_only);
+            fsyncs.map(|(moment, _)| *moment).filter(returned).max().unwrap_or(0)
+        };
+        let replaced = life.replaced.iter().copied().filter(|at| *at <= moment).max().unwrap_or(0);
+        let content_from = synced.max(fsynced(true)).max(replaced);
+        let times_from = synced.max(fsynced(false));
+        let to = moment.max(content_from);
+        Span { life, moment, content_from, times_from, to, begun: bounds.begun.max(to) }
+    }
+
+    /// The versions that were there at some moment of a range.
+    fn versions(&self, from: usize, to: usize) -> &'a [(usize, Arc<Inode>)] {
+        let versions = &self.life.versions;
+        let first = versions.partition_point(|(moment, _)| *moment <= from).saturating_sub(1);
+        let end = versions.partition_point(|(moment, _)| *moment <= to);
+        &versions[first.min(end)..end]
+    }
+
+    /// The last of these moments within `moment`, but not before `from`.
+    fn since(&self, from: usize, moments: impl Iterator<Item = usize>) -> usize {
+        moments.filter(|at| *at <= self.moment).max().unwrap_or(0).max(from)
+    }
+
+    fn wrong(&self, file: &FoundFile<'_>, unit: Unit) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let truncated = self.life.truncations.iter().map(|(moment, _)| *moment);
+        let versions = self.versions(self.since(self.content_from, truncated), self.to);
+        let sizes: Vec<u64> = versions.iter().filter_map(|(_, v)| v.data()).map(|data| data.size()).collect();
+        if !sizes.contains(&file.size) {
+            wrong.push(format!("size is {}, since its last sync it was {sizes:?}", file.size));
+        }
+        let known = |time| match time {
+            crate::model::Time::Known(time) => Some(time),
+            _ => None,
+        };
+        let since = self.since(self.times_from, self.life.mtime_set.iter().copied());
+        if !self.versions(since, self.to).iter().any(|(_, v)| known(v.mtime) == Some(file.facts.mtime)) {
+            wrong.push(format!("mtime is {:?}, which it was not from moment {since} on", file.facts.mtime));
+        }
+        let since = self.since(self.times_from, self.life.ctime_set.iter().copied());
+        if !self.versions(since, self.to).iter().any(|(_, v)| known(v.ctime) == Some(file.facts.ctime)) {
+            wrong.push(format!("ctime is {:?}, which it was not from moment {since} on", file.facts.ctime));
+        }
+        wrong.extend(self.wrong_blocks(file, unit));
+        wrong
+    }
+
+    fn wrong_blocks(&self, file: &FoundFile<'_>, unit: Unit) -> Vec<String> {
+        let versions = self.versions(self.content_from, self.begun);
+        let is_whole = |inode: &Arc<Inode>| {
+            inode.data().is_some_and(|data| data.size() == file.size && data.blocks() == file.blocks)
+        };
+        if self.life.truncations.is_empty() && versions.iter().any(|(_, inode)| is_whole(inode)) {
+            return Vec::new();
+        }
+        let mut indexes: Vec<u64> = file.blocks.keys().copied().collect();
+        let of_version = |(_, inode): &'a (usize, Arc<Inode>)| inode.data().into_iter().flat_map(|d| d.blocks().keys());
+        indexes.extend(versions.iter().flat_map(of_version).filter(|i| **i * (BLOCK as u64) < file.size));
+        indexes.sort_unstable();
+        indexes.dedup();
+        indexes.into_iter().filter_map(|index| self.wrong_block(file, index, unit)).collect()
+    }
+
+    fn wrong_block(&self, file: &FoundFile<'_>, index: u64, unit: Unit) -> Option<String> {
+        static ZEROS: Block = [0; BLOCK];
+        // A truncation cuts whole blocks off for good; in the last block it leaves the rest to a later write.
+        let cut = self.life.truncations.iter().filter(|(_, size)| size.div_ceil(BLOCK as u64) <= index);
+        let from = self.since(self.content_from, cut.map(|(moment, _)| *moment));
+        let versions = self.versions(from, self.begun);
+        let found = file.blocks.get(&index).map_or(&ZEROS, |block| &**block);
+        let len = (file.size.saturating_sub(index * BLOCK as u64)).min(BLOCK as u64) as usize;
+        let step = if unit == Unit::Block { BLOCK } else { 512 };
+        for start in (0..len).step_by(step) {
+            let range = start..(start + step).min(len);
+            let fits = versions.iter().any(|(_, inode)| {
+                let block = inode.data().and_then(|data| data.blocks().get(&index));
+                found[range.clone()] == block.map_or(&ZEROS, |block| &**block)[range.clone()]
+            });
+            if !fits {
+                let allowed: Vec<String> = versions
+                    .iter()
+                    .map(|(moment, inode)| {
+                        let block = inode.data().and_then(|data| data.blocks().get(&index));
+                        format!("{} (moment {moment})", show_block(block))
+                    })
+                    .collect();
+                return Some(format!(
+                    "block {index} is {} at {range:?}, from moment {from} on it was {}",
+                    show_block(file.blocks.get(&index)),
+                    allowed.join(", ")
+                ));
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,231 @@
+//! The judge is given trees that are wrong in one way each, and must say so; and right ones, and must not.
+
+use super::*;
+use crate::generate::{sequence, Profile};
+use crate::op::{Name, Place, Target};
+use crate::runner::Runner;
+use crate::subject::ModelSubject;
+use yore_fs::{Caller, FileKind, RenameMode, SetAttr};
+
+fn name(text: &str) -> Name {
+    Name::from(text.as_bytes())
+}
+
+fn place(text: &str) -> Place {
+    Place { directory: Target::Path(vec![]), name: name(text) }
+}
+
+fn path(text: &str) -> Target {
+    Target::Path(vec![name(text)])
+}
+
+fn create(text: &str) -> Op {
+    let caller = Caller::superuser();
+    Op::Create { at: place(text), kind: FileKind::Regular, permissions: 0o644, rdev: 0, caller }
+}
+
+fn write(text: &str, offset: u64, len: usize, tag: u64) -> Op {
+    Op::Write { target: path(text), offset, len, tag, append: false, kill_set_id: false }
+}
+
+fn truncate(text: &str, size: u64) -> Op {
+    let set = SetAttr { size: Some(size), ..SetAttr::default() };
+    Op::SetAttr { target: path(text), set, caller: Caller::superuser() }
+}
+
+fn fsync(text: &str) -> Op {
+    Op::Fsync { target: path(text), data_only: false }
+}
+
+fn rename(from: &str, to: &str) -> Op {
+    Op::Rename { from: place(from), to: place(to), mode: RenameMode::Replace }
+}
+
+/// What the model does with these operations.
+fn history(ops: Vec<Op>) -> History {
+    let mut runner = Runner::new(ModelSubject::new(), &ModelSubject::root());
+    let mut history = History::new(runner.model.clone());
+    for op in ops {
+        let effects = runner.step(&op).expect("the model agrees with itself");
+        history.push(op, effects, runner.model.clone());
+    }
+    history
+}
+
+fn at(judge: &Judge, moment: usize) -> Tree {
+    Tree::of(&judge.history.states[moment].without_slots())
+}
+
+fn bounds(begun: usize, returned: usize) -> Bounds {
+    Bounds { begun, returned }
+}
+
+fn file_mut<'a>(tree: &'a mut Tree, text: &str) -> &'a mut Node {
+    let number = match &tree.nodes[&tree.root].inside {
+        Inside::Directory { entries, .. } => entries[&name(text)].0,
+        _ => unreachable!("the root is a directory"),
+    };
+    tree.nodes.get_mut(&number).expect("it has an inode")
+}
+
+fn content_mut<'a>(tree: &'a mut Tree, text: &str) -> (&'a mut u64, &'a mut BTreeMap<u64, Arc<Block>>) {
+    match &mut file_mut(tree, text).inside {
+        Inside::File { size, blocks } => (size, blocks),
+        _ => unreachable!("it is a file"),
+    }
+}
+
+/// The content that a file had at another moment, with the rest of the tree as it is.
+fn content_of(judge: &Judge, moment: usize, text: &str) -> (u64, BTreeMap<u64, Arc<Block>>) {
+    let mut tree = at(judge, moment);
+    let (size, blocks) = content_mut(&mut tree, text);
+    (*size, blocks.clone())
+}
+
+/// Every moment that is not older than what was synced is accepted as it is, at every crash after it.
+#[test]
+fn every_true_moment_is_accepted() {
+    for seed in 0..15 {
+        let judge = Judge::new(history(sequence(seed, 80, Profile::Crash)));
+        for begun in 0..=80 {
+            let bounds = bounds(begun, begun.saturating_sub(1));
+            for moment in judge.lowest(bounds)..=begun {
+                let found = judge.judge(&at(&judge, moment), bounds, Unit::Block);
+                // An older moment is refused if a file was synced after it; the last one never.
+                if moment == begun {
+                    found.unwrap_or_else(|e| panic!("seed {seed}, moment {moment} of {begun}: {e}"));
+                }
+            }
+        }
+    }
+}
+
+/// Any change of a name or an attribute makes a tree wrong.
+#[test]
+fn any_wrong_name_or_attribute_is_reported() {
+    let mut changes = 0;
+    for seed in 0..10 {
+        let judge = Judge::new(history(sequence(seed, 60, Profile::Crash)));
+        let bounds = bounds(60, 60);
+        let right = at(&judge, 60);
+        judge.judge(&right, bounds, Unit::Block).expect("the right tree is accepted");
+        for number in right.nodes.keys() {
+            let wrong: [fn(&mut Node); 8] = [
+                |node| node.facts.permissions ^= 1,
+                |node| node.facts.uid ^= 1,
+                |node| node.facts.gid ^= 1,
+                |node| node.facts.links += 1,
+                |node| node.facts.incarnation += 1,
+                |node| node.facts.mtime.nanos += 7,
+                |node| node.facts.ctime.nanos += 7,
+                |node| {
+                    node.xattrs.insert(Name::from(&b"trusted.new"[..]), Arc::from(&b"1"[..]));
+                },
+            ];
+            for change in wrong {
+                let mut tree = right.clone();
+                change(tree.nodes.get_mut(number).expect("it is there"));
+                assert!(judge.judge(&tree, bounds, Unit::Block).is_err(), "seed {seed}, inode {number}");
+                changes += 1;
+            }
+        }
+        for (number, node) in &right.nodes {
+            let Inside::Directory { entries, .. } = &node.inside else { continue };
+            for lost in entries.keys() {
+                let mut tree = right.clone();
+                if let Some(Inside::Directory { entries, .. }) = tree.nodes.get_mut(number).map(|n| &mut n.inside) {
+                    entries.remove(lost);
+                }
+                assert!(judge.judge(&tree, bounds, Unit::Block).is_err(), "seed {seed}: a lost entry");
+            }
+        }
+    }
+    assert!(changes > 500);
+}
+
+/// After a sync completed, the state before it is too old; while it runs, it is not.
+#[test]
+fn a_state_older_than_a_sync_is_reported() {
+    let judge = Judge::new(history(vec![create("a"), Op::Sync, create("b")]));
+    assert_eq!(judge.judge(&at(&judge, 0), bounds(2, 1), Unit::Block), Ok(0));
+    assert!(judge.judge(&at(&judge, 0), bounds(2, 2), Unit::Block).is_err());
+    assert!(judge.judge(&at(&judge, 3), bounds(2, 2), Unit::Block).is_err(), "b was not begun");
+    assert_eq!(judge.judge(&at(&judge, 2), bounds(3, 2), Unit::Block), Ok(2));
+}
+
+/// What fsync promised is there: the name, the size, the content.
+#[test]
+fn what_fsync_promised_must_be_there() {
+    let ops = vec![create("a"), write("a", 0, 9000, 1), fsync("a"), write("a", 0, 4096, 2), create("b")];
+    let judge = Judge::new(history(ops));
+    assert!(judge.judge(&at(&judge, 0), bounds(3, 3), Unit::Block).is_err(), "the name is lost");
+    assert!(judge.judge(&at(&judge, 1), bounds(3, 3), Unit::Block).is_err(), "the content is lost");
+    assert!(judge.judge(&at(&judge, 1), bounds(3, 2), Unit::Block).is_ok(), "fsync had not returned");
+    let mut tree = at(&judge, 5);
+    content_mut(&mut tree, "a").1.remove(&1);
+    assert!(judge.judge(&tree, bounds(5, 5), Unit::Block).is_err(), "a hole where data was synced");
+    // The overwritten block may be old, whatever else is new.
+    let old = content_of(&judge, 3, "a").1[&0].clone();
+    let mut tree = at(&judge, 5);
+    content_mut(&mut tree, "a").1.insert(0, old.clone());
+    assert_eq!(judge.judge(&tree, bounds(5, 5), Unit::Block), Ok(5));
+    // Half a block is not a block, unless sectors tear.
+    let mut half = old;
+    Arc::make_mut(&mut half)[..2048].copy_from_slice(&content_of(&judge, 5, "a").1[&0][..2048]);
+    let mut tree = at(&judge, 5);
+    content_mut(&mut tree, "a").1.insert(0, half);
+    assert!(judge.judge(&tree, bounds(5, 5), Unit::Block).is_err());
+    assert_eq!(judge.judge(&tree, bounds(5, 5), Unit::Sector), Ok(5));
+}
+
+/// Data that was written but not synced may be missing, but then the size is one that the file had.
+#[test]
+fn unsynced_data_may_be_missing_but_sizes_are_real() {
+    let ops = vec![create("a"), write("a", 0, 5000, 1), write("a", 5000, 5000, 2), create("b")];
+    let judge = Judge::new(history(ops));
+    for moment in 1..=3 {
+        let mut tree = at(&judge, 4);
+        let content = content_of(&judge, moment, "a");
+        *content_mut(&mut tree, "a").0 = content.0;
+        *content_mut(&mut tree, "a").1 = content.1;
+        assert_eq!(judge.judge(&tree, bounds(4, 4), Unit::Block), Ok(4), "content of moment {moment}");
+    }
+    let mut tree = at(&judge, 4);
+    *content_mut(&mut tree, "a").0 = 4096;
+    assert!(judge.judge(&tree, bounds(4, 4), Unit::Block).is_err(), "it never had 4096 bytes");
+    let mut tree = at(&judge, 4);
+    let stranger = content_of(&judge, 3, "a").1[&1].clone();
+    content_mut(&mut tree, "a").1.insert(0, stranger);
+    assert!(judge.judge(&tree, bounds(4, 4), Unit::Block).is_err(), "a block from elsewhere");
+}
+
+/// The content of a file renamed over another is not older than the rename; before it, it may be.
+#[test]
+fn a_renamed_file_is_never_short() {
+    let ops = vec![create("old"), create("new"), write("new", 0, 10_000, 1), rename("new", "old")];
+    let judge = Judge::new(history(ops));
+    assert_eq!(judge.judge(&at(&judge, 4), bounds(4, 4), Unit::Block), Ok(4));
+    assert_eq!(judge.judge(&at(&judge, 2), bounds(4, 4), Unit::Block), Ok(3), "nothing of it happened");
+    let mut tree = at(&judge, 4);
+    *content_mut(&mut tree, "old").0 = 0;
+    content_mut(&mut tree, "old").1.clear();
+    assert!(judge.judge(&tree, bounds(4, 4), Unit::Block).is_err(), "an empty file replaced the old one");
+    let mut tree = at(&judge, 4);
+    content_mut(&mut tree, "old").1.remove(&1);
+    assert!(judge.judge(&tree, bounds(4, 4), Unit::Block).is_err(), "an empty stretch");
+}
+
+/// What a truncation cut off does not come back when the file grows again.
+#[test]
+fn truncated_content_does_not_come_back() {
+    let ops =
+        vec![create("a"), write("a", 0, 8192, 1), Op::Sync, truncate("a", 0), create("b"), write("a", 4096, 4096, 2)];
+    let judge = Judge::new(history(ops));
+    let mut tree = at(&judge, 6);
+    let old = content_of(&judge, 3, "a").1[&0].clone();
+    content_mut(&mut tree, "a").1.insert(0, old);
+    assert!(judge.judge(&tree, bounds(6, 6), Unit::Block).is_err());
+    let mut tree = at(&judge, 5);
+    *content_mut(&mut tree, "a").0 = 8192;
+    assert!(judge.judge(&tree, bounds(5, 5), Unit::Block).is_err(), "the truncation belongs to the moment");
+}

@@ -1,0 +1,189 @@
+//! What operations give back, as the model predicts it and as the file system answers it.
+
+use crate::model::{FileData, Ino};
+use crate::op::Name;
+use std::fmt;
+use yore_fs::{Attr, Error, FileKind};
+
+/// The kinds of errors that an operation can fail with, as far as a caller can tell them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[allow(missing_docs)] // As in `yore_fs::Error`.
+pub enum Kind {
+    NotFound,
+    Exists,
+    NotADirectory,
+    IsADirectory,
+    NotEmpty,
+    NameTooLong,
+    Invalid,
+    NotPermitted,
+    NoSpace,
+    TooManyLinks,
+    FileTooLarge,
+    ReadOnly,
+    Unsupported,
+    NoAttribute,
+    AttributeTooLarge,
+    NoDataThere,
+    Loop,
+    Stale,
+    /// Corruption, device errors and refusals: never expected.
+    Broken,
+}
+
+impl Kind {
+    const ALL: [Kind; 19] = [
+        Kind::NotFound,
+        Kind::Exists,
+        Kind::NotADirectory,
+        Kind::IsADirectory,
+        Kind::NotEmpty,
+        Kind::NameTooLong,
+        Kind::Invalid,
+        Kind::NotPermitted,
+        Kind::NoSpace,
+        Kind::TooManyLinks,
+        Kind::FileTooLarge,
+        Kind::ReadOnly,
+        Kind::Unsupported,
+        Kind::NoAttribute,
+        Kind::AttributeTooLarge,
+        Kind::NoDataThere,
+        Kind::Loop,
+        Kind::Stale,
+        Kind::Broken,
+    ];
+
+    /// The kind of an error.
+    pub fn of(error: &Error) -> Kind {
+        match error.root() {
+            Error::NotFound => Kind::NotFound,
+            Error::Exists => Kind::Exists,
+            Error::NotADirectory => Kind::NotADirectory,
+            Error::IsADirectory => Kind::IsADirectory,
+            Error::NotEmpty => Kind::NotEmpty,
+            Error::NameTooLong => Kind::NameTooLong,
+            Error::Invalid { .. } => Kind::Invalid,
+            Error::NotPermitted { .. } => Kind::NotPermitted,
+            Error::NoSpace => Kind::NoSpace,
+            Error::TooManyLinks => Kind::TooManyLinks,
+            Error::FileTooLarge => Kind::FileTooLarge,
+            Error::ReadOnly => Kind::ReadOnly,
+            Error::Unsupported { .. } => Kind::Unsupported,
+            Error::NoAttribute => Kind::NoAttribute,
+            Error::AttributeTooLarge => Kind::AttributeTooLarge,
+            Error::NoDataThere => Kind::NoDataThere,
+            Error::Loop => Kind::Loop,
+            Error::Stale => Kind::Stale,
+            _ => Kind::Broken,
+        }
+    }
+}
+
+/// A set of kinds. POSIX does not order the errors of a call for which there are several reasons, so the model
+/// names all of them and accepts each.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Kinds(u32);
+
+impl Kinds {
+    /// The set of these.
+    pub fn of(kinds: &[Kind]) -> Kinds {
+        Kinds(kinds.iter().fold(0, |bits, kind| bits | 1 << *kind as u8))
+    }
+
+    /// Adds one if a reason for it is given.
+    pub fn add_if(&mut self, reason: bool, kind: Kind) {
+        if reason {
+            self.0 |= 1 << kind as u8;
+        }
+    }
+
+    /// Adds those of another set.
+    pub fn add(&mut self, other: Kinds) {
+        self.0 |= other.0;
+    }
+
+    /// Whether it is among them.
+    pub fn contains(self, kind: Kind) -> bool {
+        self.0 & 1 << kind as u8 != 0
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// One of them, if there are any.
+    pub fn first(self) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| self.contains(*kind))
+    }
+}
+
+impl fmt::Debug for Kinds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(Kind::ALL.iter().filter(|kind| self.contains(**kind))).finish()
+    }
+}
+
+/// What the model expects of an operation.
+#[derive(Clone, Debug)]
+pub enum Expect {
+    /// Not to be carried out: what it would do is not specified, or a slot that it needs is empty.
+    Skip,
+    /// To fail in one of these ways, without effect.
+    Fails(Kinds),
+    /// To succeed; nothing comes back.
+    Done,
+    /// To give this inode, which is new.
+    Created(Ino),
+    /// To give this inode.
+    Found(Ino),
+    /// To give these bytes.
+    Bytes(Vec<u8>),
+    /// To give this offset or count.
+    Number(u64),
+    /// To give these names, in any order.
+    Names(Vec<Name>),
+    /// To list these entries, in any order, besides `.` and `..`.
+    Entries(Vec<(Name, Ino, FileKind)>),
+    /// To give a place at or after `offset`, before which there are only zeros. Holes may be taken for data.
+    Data {
+        /// Where the search began.
+        offset: u64,
+        /// What is searched.
+        data: FileData,
+    },
+    /// To give a place at or after `offset` that reads as zero, or the end.
+    Hole {
+        /// Where the search began.
+        offset: u64,
+        /// What is searched.
+        data: FileData,
+    },
+}
+
+/// What an operation gave back.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// It failed.
+    Failed(Kind, String),
+    /// It succeeded; nothing came back.
+    Done,
+    /// An inode came back.
+    Node(Attr),
+    /// Bytes came back.
+    Bytes(Vec<u8>),
+    /// An offset or a count came back.
+    Number(u64),
+    /// Names came back.
+    Names(Vec<Name>),
+    /// Entries came back: names, inode numbers, types.
+    Entries(Vec<(Name, u64, FileKind)>),
+}
+
+impl From<Error> for Outcome {
+    fn from(error: Error) -> Outcome {
+        Outcome::Failed(Kind::of(&error), error.to_string())
+    }
+}
