@@ -1,16 +1,16 @@
 #!/bin/sh
-# build-package.sh SOURCES DIR: unpacks jemalloc from the vendored crate into DIR (unless it is
-# there already), configures and builds its static library. Used by the build test and the demo.
+# build-package.sh SOURCES DIR [unpack]: unpacks LuaJIT from the vendored crate into DIR (unless it is
+# there already) and builds it with its own makefiles: first an assembler that runs on the spot, then what
+# that generates, the library and the interpreter. Used by the build test and the demo.
 set -eu
-package=$(echo "$1"/tikv-jemalloc-sys-*)
+package=$(echo "$1"/luajit-src-*)
 dir=$2
-version=$(basename "$package" | sed 's/.*+//')
 if [ ! -e "$dir/.unpacked" ]; then
     mkdir -p "$dir"
-    cp -r "$package/jemalloc/." "$dir/"
-    cp "$package/configure/"* "$dir/"
+    cp -r "$package/luajit2/." "$dir/"
+    cp "$package/luajit_relver.txt" "$dir/.relver"
     : >"$dir/.unpacked"
 fi
-cd "$dir"
-[ -e Makefile ] || ./configure --quiet --with-version="$version" --disable-cxx --disable-doc EXTRA_CFLAGS='-O0 -g0'
-make -s -j"$(nproc)" build_lib_static
+[ "${3:-build}" = build ] || exit 0
+# Without optimisation: it is the file system that is to work here, not the compiler.
+make -s -C "$dir" -j"$(nproc)" BUILDMODE=static CCOPT=-O0

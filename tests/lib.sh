@@ -330,14 +330,7 @@ volume_drop() {
 
 # Real source trees, fetched once by package name (tests/sources) into the target directory.
 SOURCES=$TARGET/sources
-sources_fetch() {
-    [ -e "$SOURCES/.complete" ] && [ "$SOURCES/.complete" -nt "$ROOT/tests/sources/Cargo.lock" ] && return 0
-    rm -rf "$SOURCES"
-    mkdir -p "$TARGET"
-    cargo vendor --locked --versioned-dirs --manifest-path "$ROOT/tests/sources/Cargo.toml" "$SOURCES" \
-        >"$WORK/vendor.out" 2>&1 || { tail -n 5 "$WORK/vendor.out"; return 1; }
-    touch "$SOURCES/.complete"
-}
+sources_fetch() { "$ROOT/scripts/fetch-sources.sh" "$SOURCES"; }
 
 # A list `sha256  ./path` of all files below a directory, and the symbolic links with their targets.
 tree_sums() {

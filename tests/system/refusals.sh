@@ -33,7 +33,8 @@ refused() {
     else
         pass "$name: status $status, $(head -n 1 "$WORK/err" | sed "s#$WORK/##g" | head -c 150)"
     fi
-    if mountpoint -q "$WORK/mnt" && [ "${3:-}" = "$WORK/mnt" ]; then "$YORE" umount "$WORK/mnt"; fi
+    # A mount that should not have been must not disturb what follows.
+    if [ "$status" = 0 ] && [ "${2:-}" = mount ] && mountpoint -q "$4"; then umount "$4"; fi
     return 0
 }
 

@@ -18,7 +18,8 @@ if [ "$BACKEND" = yore ] && [ -z "${YORE:-}" ]; then
     cargo build --locked --quiet --profile "$profile" -p yore-cli || exit 1
 fi
 
-failed=() results=()
+failed=() results=() pid='' watch=''
+trap 'kill $pid $watch 2>/dev/null; wait $pid; exit 130' INT TERM
 for name in "${names[@]}"; do
     script=tests/system/$name.sh
     [ -f "$script" ] || { echo "no campaign $name; there are: ${ALL[*]}" >&2; exit 2; }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SQLite with a write-ahead log and with a rollback journal: a workload that ends well, then writers that
 # are crashed in the middle of transactions. Every transaction whose COMMIT returned under
-# synchronous=FULL is there afterwards, none by half, and PRAGMA integrity_check is content.
+# synchronous=EXTRA is there afterwards, none by half, and PRAGMA integrity_check is content.
 . "$(dirname "$0")/../lib.sh"
 begin "$@"
 need_command sqlite3

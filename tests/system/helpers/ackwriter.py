@@ -23,7 +23,7 @@ import os
 import random
 import sys
 
-DEAD = {errno.EIO, errno.ENOTCONN, errno.ECONNABORTED, errno.ESHUTDOWN, errno.ENODEV}
+DEAD = {errno.EIO, errno.EROFS, errno.ENOTCONN, errno.ECONNABORTED, errno.ESHUTDOWN, errno.ENODEV}
 
 
 def digest(content):
