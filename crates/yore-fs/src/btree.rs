@@ -27,9 +27,9 @@
 
 mod change;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
-pub(crate) use change::TreeDelta;
+pub(crate) use change::{Placed, TreeDelta};
 
 use crate::Result;
 use yore_format::{
@@ -43,6 +43,9 @@ const LEVEL_MAX: u8 = 12;
 /// The largest cell, with its index entry: any two halves of a split node have room for one in one of them.
 const CELL_BYTES_MAX: usize = NODE_PAYLOAD_BYTES / 2;
 const KEY_BYTES_MAX: usize = 24;
+
+/// A cell's key and value.
+pub(crate) type CellRef<'a> = (&'a [u8], &'a [u8]);
 
 /// A key, copied.
 #[derive(Clone, Copy)]
@@ -164,6 +167,12 @@ impl Tree {
         Ok(tree)
     }
 
+    /// How many blocks a new tree of `n` cells of `cell_bytes`, inserted in order, has.
+    pub(crate) fn blocks_of_new(n: usize, cell_bytes: usize) -> u32 {
+        let leaves = n.div_ceil(NODE_PAYLOAD_BYTES / cell_bytes) as u32;
+        leaves + u32::from(leaves > 1)
+    }
+
     /// Whether it has no cells.
     pub(crate) fn is_empty(&self) -> bool {
         self.root.is_none()
@@ -180,12 +189,46 @@ impl Tree {
         Ok(f(node.search(key).ok().map(|i| node.value(i))))
     }
 
+    /// The first thing that `f` makes of the cells with keys in `first..=last`, in order. No heap memory; `f` is short:
+    /// a block's lock is held meanwhile.
+    pub(crate) fn find<R>(
+        &self,
+        meta: &Meta,
+        first: &[u8],
+        last: &[u8],
+        mut f: impl FnMut(&[u8], &[u8]) -> Option<R>,
+    ) -> Result<Option<R>> {
+        if self.is_empty() {
+            return Ok(None);
+        }
+        let mut from = Key::new(first);
+        loop {
+            let (frame, place) = self.leaf(meta, &from, Side::Holding, None)?;
+            let page = frame.read();
+            let node = NodeRef::new(&page);
+            let (Ok(start) | Err(start)) = node.search(&from);
+            for i in start..node.count() {
+                let key = node.key(i);
+                if key > last || !place.is_below_upper(key) {
+                    break;
+                }
+                if let Some(found) = f(key, node.value(i)) {
+                    return Ok(Some(found));
+                }
+            }
+            match place.upper {
+                Some(upper) if *upper <= *last => from = upper,
+                _ => return Ok(None),
+            }
+        }
+    }
+
     /// Calls `f` with the last cell whose key is `key` or less. O(log n), no heap memory.
     pub(crate) fn floor<R>(
         &self,
         meta: &Meta,
         key: &[u8],
-        f: impl FnOnce(Option<(&[u8], &[u8])>) -> R,
+        f: impl FnOnce(Option<CellRef<'_>>) -> R,
     ) -> Result<R> {
         if self.is_empty() {
             return Ok(f(None));

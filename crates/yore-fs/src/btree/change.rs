@@ -79,6 +79,14 @@ impl TreeDelta {
         links.around(next.change)
     }
 
+    /// The same the other way round, where there may be no earlier one.
+    pub(crate) fn after(self, op: &mut Op<'_>, earlier: Option<TreeDelta>) -> TreeDelta {
+        match earlier {
+            Some(earlier) => earlier.then(op, self),
+            None => self,
+        }
+    }
+
     /// Orders the keeper's change of the root's address against those of the nodes. To be called once it is stored.
     pub(crate) fn stored(&self, op: &mut Op<'_>, pointer: Change) {
         if let Some(image) = self.links.image {
@@ -86,6 +94,29 @@ impl TreeDelta {
         }
         if let Some(after) = self.links.after {
             op.before(pointer, after);
+        }
+    }
+}
+
+/// A change of something that may lie in an inode or in a tree whose root the inode keeps, until the inode is stored.
+#[must_use]
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Placed {
+    /// It lies in the inode.
+    Inside,
+    /// It lies in the tree.
+    InTree(TreeDelta),
+}
+
+impl Placed {
+    /// To be called with the change that stored the inode; returns the change that carries what was meant.
+    pub(crate) fn stored(self, op: &mut Op<'_>, inode: Change) -> Change {
+        match self {
+            Placed::Inside => inode,
+            Placed::InTree(delta) => {
+                delta.stored(op, inode);
+                delta.change
+            }
         }
     }
 }
@@ -206,11 +237,7 @@ impl Tree {
             let path = self.walk_to(op, None);
             let mut links = Links::default();
             let change = self.remove_node(op, &path, 0, &mut links);
-            let delta = links.around(change);
-            all = Some(match all {
-                Some(earlier) => earlier.then(op, delta),
-                None => delta,
-            });
+            all = Some(links.around(change).after(op, all));
         }
         all
     }

@@ -174,10 +174,7 @@ fn against_map(seed: u64, keys: u64, most: u64, batches: usize) {
                     } else {
                         continue;
                     };
-                    all = Some(match all {
-                        Some(earlier) => earlier.then(op, delta),
-                        None => delta,
-                    });
+                    all = Some(delta.after(op, all));
                 }
                 all
             });

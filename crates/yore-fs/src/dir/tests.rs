@@ -1,0 +1,187 @@
+//! Directories against a map of names, from a few entries in the inode to a tree and back to nothing; and damage.
+
+use super::*;
+use crate::btree::tests::{Ground, Random};
+use std::collections::BTreeMap;
+
+const NO: InodeNo = InodeNo(400);
+const SEED: [u8; 16] = [9; 16];
+
+fn directory() -> Inode {
+    let mut inode = Inode::free();
+    (inode.mode, inode.links, inode.incarnation) = (0o040_755, 2, Incarnation(4));
+    inode
+}
+
+fn entry(name: &[u8], inode: u64) -> DirEntry<'_> {
+    let (incarnation, birth) = (Incarnation(inode as u32), Number(3));
+    DirEntry { inode: InodeNo(inode), incarnation, birth, kind: FileKind::Regular, name }
+}
+
+fn add(ground: &mut Ground, dir: &mut Inode, name: &[u8], inode: u64) -> u64 {
+    let mut pins = Pins::new();
+    let (cookie, blocks) = prepare_insert_in(&ground.meta, &SEED, dir, NO, name, &mut pins).unwrap();
+    let reserved = ground.reserve(blocks);
+    let mut op = ground.meta.begin(reserved);
+    let _ = insert_in(&mut op, dir, NO, cookie, &entry(name, inode), Number(3));
+    cookie
+}
+
+fn delete(ground: &mut Ground, dir: &mut Inode, cookie: u64) {
+    let mut pins = Pins::new();
+    prepare_change_in(&ground.meta, dir, NO, cookie, &mut pins).unwrap();
+    let reserved = ground.reserve(0);
+    let mut op = ground.meta.begin(reserved);
+    let _ = remove_in(&mut op, dir, NO, cookie);
+}
+
+fn all(ground: &Ground, dir: &Inode, after: u64) -> Vec<(u64, Vec<u8>, u64)> {
+    let mut found = Vec::new();
+    list_in(&ground.meta, dir, NO, after, &mut |cookie, entry| {
+        found.push((cookie, entry.name.to_vec(), entry.inode.0));
+        Ok(true)
+    })
+    .unwrap();
+    found
+}
+
+/// What a map of names does, a directory does; listings go on behind any cookie; the count is that of the entries.
+#[test]
+fn behaves_as_a_map_of_names() {
+    let (mut ground, mut random) = (Ground::new(), Random(77));
+    let (mut dir, mut map) = (directory(), BTreeMap::<Vec<u8>, (u64, u64)>::new());
+    for round in 0..6 {
+        let most = [2, 4, 20, 300, 2000, 60][round];
+        for step in 0..3000 {
+            let n = random.below(most);
+            let mut name = format!("name-{n}").into_bytes();
+            name.resize(name.len() + (n as usize * 37) % 240, b'x');
+            match map.get(&name).copied() {
+                None if step < 2000 => {
+                    let inode = 16 + random.below(500 * 16);
+                    let cookie = add(&mut ground, &mut dir, &name, inode);
+                    map.insert(name.clone(), (cookie, inode));
+                }
+                Some((cookie, _)) if step >= 1000 => {
+                    delete(&mut ground, &mut dir, cookie);
+                    map.remove(&name);
+                }
+                Some((cookie, _)) if step % 5 == 0 => {
+                    let mut pins = Pins::new();
+                    prepare_change_in(&ground.meta, &dir, NO, cookie, &mut pins).unwrap();
+                    let reserved = ground.reserve(0);
+                    let mut op = ground.meta.begin(reserved);
+                    let _ = repoint_in(&mut op, &mut dir, NO, cookie, &entry(&name, 99));
+                    map.insert(name.clone(), (cookie, 99));
+                }
+                _ => {}
+            }
+            let found = find_in(&ground.meta, &SEED, &dir, NO, &name).unwrap();
+            assert_eq!(found.map(|f| (f.cookie, f.inode.0)), map.get(&name).copied());
+            assert_eq!(dir.size, map.len() as u64);
+        }
+        let mut want: Vec<_> = map.iter().map(|(n, (c, i))| (*c, n.clone(), *i)).collect();
+        want.sort();
+        assert_eq!(all(&ground, &dir, 0), want);
+        let middle = want.get(want.len() / 2).map_or(5, |w| w.0);
+        want.retain(|w| w.0 > middle);
+        assert_eq!(all(&ground, &dir, middle), want);
+        assert!(all(&ground, &dir, u64::MAX).is_empty());
+    }
+    for (cookie, _) in std::mem::take(&mut map).into_values() {
+        delete(&mut ground, &mut dir, cookie);
+    }
+    assert_eq!((dir.content_kind, dir.blocks, dir.size), (ContentKind::Empty, 0, 0));
+}
+
+/// A rename within one directory, in either order, in one Op with what the insert asked for.
+#[test]
+fn renames_within_one_directory_in_one_op() {
+    for entries in [1, 2, 3, 5, 40] {
+        for insert_first in [true, false] {
+            let (mut ground, mut dir) = (Ground::new(), directory());
+            let cookies: Vec<u64> = (0..entries)
+                .map(|i| add(&mut ground, &mut dir, format!("{i}{}", "o".repeat(20)).as_bytes(), 50))
+                .collect();
+            let name = [b'n'; 250];
+            let mut pins = Pins::new();
+            let (new, blocks) = prepare_insert_in(&ground.meta, &SEED, &dir, NO, &name, &mut pins).unwrap();
+            prepare_change_in(&ground.meta, &dir, NO, cookies[0], &mut pins).unwrap();
+            let reserved = ground.reserve(blocks);
+            let mut op = ground.meta.begin(reserved);
+            let entry = entry(&name, 50);
+            if insert_first {
+                let _ = insert_in(&mut op, &mut dir, NO, new, &entry, Number(3));
+                let _ = remove_in(&mut op, &mut dir, NO, cookies[0]);
+            } else {
+                let _ = remove_in(&mut op, &mut dir, NO, cookies[0]);
+                let _ = insert_in(&mut op, &mut dir, NO, new, &entry, Number(3));
+            }
+            drop(op);
+            assert_eq!(all(&ground, &dir, 0).len(), entries);
+            assert!(find_in(&ground.meta, &SEED, &dir, NO, &name).unwrap().is_some());
+        }
+    }
+}
+
+/// Names of one hash take the run's cookies one after another, keep them when others go, and 257 do not fit.
+#[test]
+fn names_of_one_hash_share_its_run() {
+    let (mut ground, mut dir) = (Ground::new(), directory());
+    let name = b"the name";
+    let first = name_cookie(&SEED, name);
+    let plant = |ground: &mut Ground, dir: &mut Inode, cookie: u64, name: &[u8]| {
+        let mut pins = Pins::new();
+        let blocks = match dir.content_kind {
+            ContentKind::Tree => {
+                prepare_change_in(&ground.meta, dir, NO, cookie, &mut pins).unwrap();
+                4
+            }
+            _ => 1,
+        };
+        let reserved = ground.reserve(blocks);
+        let mut op = ground.meta.begin(reserved);
+        let _ = insert_in(&mut op, dir, NO, cookie, &entry(name, 60), Number(3));
+    };
+    for n in 0..255 {
+        plant(&mut ground, &mut dir, first + n, format!("other {n}").as_bytes());
+    }
+    let cookie = add(&mut ground, &mut dir, name, 70);
+    assert_eq!(cookie, first + 255);
+    assert_eq!(find_in(&ground.meta, &SEED, &dir, NO, name).unwrap().unwrap().cookie, cookie);
+    let full = prepare_insert_in(&ground.meta, &SEED, &dir, NO, name, &mut Pins::new());
+    assert!(matches!(full, Err(Error::NoSpace)));
+    for n in [0, 7, 254] {
+        delete(&mut ground, &mut dir, first + n);
+    }
+    assert_eq!(find_in(&ground.meta, &SEED, &dir, NO, name).unwrap().unwrap().cookie, cookie);
+    let free = prepare_insert_in(&ground.meta, &SEED, &dir, NO, name, &mut Pins::new()).unwrap().0;
+    assert_eq!(free, first);
+}
+
+/// Whatever bytes the content area holds, every call returns.
+#[test]
+fn damaged_entries_in_the_inode_give_errors() {
+    let (mut ground, mut random) = (Ground::new(), Random(5));
+    let mut dir = directory();
+    add(&mut ground, &mut dir, b"one", 20);
+    add(&mut ground, &mut dir, b"two", 21);
+    let mut errors = 0;
+    for _ in 0..5000 {
+        let mut bytes = dir.inline().to_vec();
+        let at = random.below(bytes.len() as u64) as usize;
+        bytes[at] = random.below(256) as u8;
+        bytes.truncate(bytes.len() - random.below(3) as usize);
+        let mut damaged = dir.clone();
+        damaged.set_inline(&bytes);
+        let results = [
+            find_in(&ground.meta, &SEED, &damaged, NO, b"none").is_err(),
+            list_in(&ground.meta, &damaged, NO, 0, &mut |_, _| Ok(true)).is_err(),
+            prepare_insert_in(&ground.meta, &SEED, &damaged, NO, b"n", &mut Pins::new()).is_err(),
+            prepare_change_in(&ground.meta, &damaged, NO, 256, &mut Pins::new()).is_err(),
+        ];
+        assert!(results.iter().all(|r| *r == results[0]));
+        errors += u32::from(results[0]);
+    }
+    assert!(errors > 1000);
+}

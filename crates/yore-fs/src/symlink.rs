@@ -1,0 +1,131 @@
+//! Symbolic links: the target in the inode, or, above 108 bytes, in a tree of chunks of 1,024 bytes keyed by their number.
+//!
+//! A link never changes; its size is the target's length.
+
+use crate::btree::{Placed, Tree, TreeDelta};
+use crate::inode::InodeState;
+use crate::store::Store;
+use crate::{Error, Result};
+use yore_format::{
+    decode_symlink_chunk, BlockKind, ContentKind, Corruption, Inode, InodeNo, NodeRef, Number, INLINE_BYTES,
+    SYMLINK_CHUNK_BYTES, SYMLINK_MAX,
+};
+use yore_meta::{Meta, Op};
+
+/// Whether a link can have this target, and how many blocks to reserve for it.
+///
+/// # Errors
+/// [`Error::NameTooLong`] above 4,095 bytes; [`Error::Invalid`] for an empty target or one with a NUL.
+pub(crate) fn blocks_for(target: &[u8]) -> Result<u32> {
+    if target.len() > SYMLINK_MAX {
+        return Err(Error::NameTooLong);
+    }
+    if target.is_empty() || target.contains(&0) {
+        return Err(Error::Invalid { what: "a link's target has at least one byte and no NUL" });
+    }
+    if target.len() <= INLINE_BYTES {
+        return Ok(0);
+    }
+    let cell_bytes = NodeRef::cell_bytes(8, SYMLINK_CHUNK_BYTES);
+    Ok(Tree::blocks_of_new(target.len().div_ceil(SYMLINK_CHUNK_BYTES), cell_bytes))
+}
+
+/// Inside an Op: gives a new inode its target, which [`blocks_for`] accepted.
+pub(crate) fn set(op: &mut Op<'_>, inode: &mut Inode, no: InodeNo, target: &[u8], birth: Number) -> Placed {
+    inode.size = target.len() as u64;
+    if target.len() <= INLINE_BYTES {
+        inode.set_inline(target);
+        return Placed::Inside;
+    }
+    let mut tree = Tree::empty(BlockKind::Symlink, no, inode.incarnation);
+    let mut all: Option<TreeDelta> = None;
+    for (i, chunk) in target.chunks(SYMLINK_CHUNK_BYTES).enumerate() {
+        let delta = tree.insert_run(op, &(i as u64).to_be_bytes(), chunk, birth);
+        all = Some(delta.after(op, all));
+    }
+    let delta = all.expect("a long target has chunks");
+    inode.set_tree_root(tree.root, tree.level);
+    inode.blocks = inode.blocks.saturating_add_signed(i64::from(delta.nodes));
+    Placed::InTree(delta)
+}
+
+/// The target.
+///
+/// # Errors
+/// [`Error::Invalid`] if this is no symbolic link; corruption; the device.
+pub(crate) fn read(store: &Store, state: &InodeState, no: InodeNo) -> Result<Vec<u8>> {
+    read_in(&store.meta, &state.inode, no)
+}
+
+fn read_in(meta: &Meta, inode: &Inode, no: InodeNo) -> Result<Vec<u8>> {
+    if !inode.is_symlink() {
+        return Err(Error::Invalid { what: "not a symbolic link" });
+    }
+    let mut target = inode.inline().to_vec();
+    if let Some(tree) = tree(inode, no) {
+        let mut next = 0u64;
+        tree.scan(meta, &[0; 8], &mut |key, value| {
+            if *key != next.to_be_bytes() || target.len() > SYMLINK_MAX {
+                let found = format!("{key:02x?}");
+                return Err(Corruption::new("symlink", "chunk number", next, found).of(no).into());
+            }
+            next += 1;
+            target.extend_from_slice(decode_symlink_chunk(value).map_err(|c| c.of(no))?);
+            Ok(true)
+        })?;
+    }
+    if target.len() as u64 != inode.size {
+        return Err(Corruption::new("symlink", "length", inode.size, target.len()).of(no).into());
+    }
+    Ok(target)
+}
+
+/// The tree of a long link.
+pub(crate) fn tree(inode: &Inode, no: InodeNo) -> Option<Tree> {
+    (inode.is_symlink() && inode.content_kind == ContentKind::Tree).then(|| Tree {
+        root: inode.tree_root(),
+        level: inode.content_level,
+        ..Tree::empty(BlockKind::Symlink, no, inode.incarnation)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::btree::tests::Ground;
+    use yore_format::Incarnation;
+
+    const NO: InodeNo = InodeNo(400);
+
+    fn link() -> Inode {
+        let mut inode = Inode::free();
+        (inode.mode, inode.links, inode.incarnation) = (0o120_777, 1, Incarnation(4));
+        inode
+    }
+
+    /// Targets of every length class come back, with no more blocks than were asked for.
+    #[test]
+    fn targets_come_back() {
+        let mut ground = Ground::new();
+        for len in [1, 107, 108, 109, 1023, 1024, 1025, 2048, 3072, 3073, 4095] {
+            let target: Vec<u8> = (0..len).map(|i| (i % 250) as u8 + 1).collect();
+            let blocks = blocks_for(&target).unwrap();
+            let reserved = ground.reserve(blocks);
+            let mut inode = link();
+            let mut op = ground.meta.begin(reserved);
+            let _ = set(&mut op, &mut inode, NO, &target, Number(1));
+            drop(op);
+            assert!(inode.blocks <= u64::from(blocks), "{len}");
+            assert_eq!(read_in(&ground.meta, &inode, NO).unwrap(), target, "{len}");
+            inode.size += 1;
+            assert!(matches!(read_in(&ground.meta, &inode, NO), Err(Error::Corruption(_))));
+        }
+    }
+
+    #[test]
+    fn impossible_targets_are_refused() {
+        assert!(matches!(blocks_for(&[b'a'; 4096]), Err(Error::NameTooLong)));
+        assert!(matches!(blocks_for(b""), Err(Error::Invalid { .. })));
+        assert!(matches!(blocks_for(b"a\0b"), Err(Error::Invalid { .. })));
+    }
+}
