@@ -49,7 +49,7 @@ objects() { find "$1" -name '*.o' | wc -l; }
 
 step 'What is needed'
 fuse=yes
-[ -c /dev/fuse ] || fuse=no
+{ [ -r /dev/fuse ] && [ -w /dev/fuse ]; } || fuse=no
 if scripts/install-deps.sh demo; then
     good 'a compiler, make, the FUSE helper: all here'
 else
@@ -115,8 +115,13 @@ demo_by_mount() {
 }
 
 demo_by_commands() {
-    step 'No /dev/fuse here: the same by the library commands, without a mount'
-    tell '(in a container, run it with --device /dev/fuse --cap-add SYS_ADMIN to see it mounted)'
+    if [ -e /dev/fuse ]; then
+        step "/dev/fuse is not open to $(id -un): the same by the library commands, without a mount"
+        tell '(root can open it: chmod 666 /dev/fuse)'
+    else
+        step 'No /dev/fuse here: the same by the library commands, without a mount'
+        tell '(in a container, run it with --device /dev/fuse --cap-add SYS_ADMIN to see it mounted)'
+    fi
     run "$yore" put -r "$work/host" "$vol:/luajit"
     run "$yore" ls "$vol:/luajit"
     step 'Putting a second copy, and in the middle of it: kill -9'

@@ -99,6 +99,7 @@ fi
 
 # --- an ordinary user
 if [ "$(id -u)" = 0 ] && id tests >/dev/null 2>&1 && command -v fusermount3 >/dev/null; then
+    open_fuse_to_all
     own=$WORK/own
     mkdir "$own" "$own/mnt" && chown -R tests "$own"
     chmod 755 "$own"

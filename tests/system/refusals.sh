@@ -129,6 +129,7 @@ if [ "$(id -u)" = 0 ]; then
     check 'the volume is usable without FUSE' unshare -m sh -c \
         'mount --bind /dev/null /dev/fuse; [ "$("$1" cat "$2:/kept")" = kept ]' - "$YORE" "$v"
     if command -v fusermount3 >/dev/null && id tests >/dev/null 2>&1; then
+        open_fuse_to_all
         mkdir "$WORK/own" && cp "$v" "$WORK/own/" && mkdir "$WORK/own/mnt" && chown -R tests "$WORK/own"
         # shellcheck disable=SC2016
         refused 'an ordinary user without fusermount3' "$WORK/own/v.yore" 'fusermount3|permi' unshare -m sh -c \
