@@ -25,5 +25,5 @@ pub use cache::{Frame, FrameGuard};
 pub use error::{MetaError, Result};
 pub use mkfs::{mkfs, MkfsOptions};
 pub use op::{Change, EmptyZone, NewBlock, Op, Page};
-pub use open::{Meta, MetaOptions, Reclaimer, Totals};
+pub use open::{holds_volume, Counter, Meta, MetaOptions, Reclaimer, Totals};
 pub use space::{GroupSummary, Reserved, ReservedInode};

@@ -695,3 +695,29 @@ fn check_openable(device: &dyn Device, found: &Superblock, options: &MetaOptions
     }
     Ok(engine)
 }
+
+/// Whether `device` holds a volume: a superblock of ours, whole or not, in either slot.
+///
+/// # Errors
+/// [`MetaError::Device`].
+pub fn holds_volume(device: &dyn Device) -> Result<bool> {
+    if device.size() < 2 * BLOCK_SIZE as u64 {
+        return Ok(false);
+    }
+    for (slot, at) in SUPERBLOCKS.into_iter().enumerate() {
+        let mut buf = AlignedBuf::zeroed(1);
+        device.read_at(at.0 * BLOCK_SIZE as u64, &mut buf)?;
+        let block: &Block = buf[..].try_into().expect("one block");
+        if Superblock::decode(block, slot as u32) != yore_format::SlotState::Foreign {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+impl Meta {
+    /// The last generation that is complete on the medium (counting those in which nothing changed).
+    pub fn completed_generation(&self) -> u64 {
+        self.progress.lock().completed
+    }
+}

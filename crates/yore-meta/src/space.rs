@@ -275,3 +275,17 @@ fn reserve_in_zone(zone: &Arc<Zone>, blocks: u32, spare: u32) -> Option<Reserved
     s.reserved += blocks;
     Some(Reserved { zone: Some(zone.clone()), left: blocks })
 }
+
+impl Meta {
+    /// The group that a zone in memory serves; group 0 if it is not in memory (a place to start looking, no more).
+    pub fn zone_group(&self, zone: ZoneNo) -> GroupNo {
+        self.zones.loaded(zone).map_or(GroupNo(0), |z| z.group)
+    }
+
+    /// Metadata blocks that fit the zones there are, roughly.
+    pub fn free_index_estimate(&self) -> u64 {
+        let root_zones = u64::from(self.root_zone_count());
+        let zones = self.totals.zones.get().saturating_sub(root_zones);
+        (zones * u64::from(yore_format::layout::ZONE_INDEXES)).saturating_sub(self.totals.metadata_blocks.get())
+    }
+}
