@@ -19,6 +19,24 @@ pub(crate) const GROUP_WORDS: usize = BITS_PER_GROUP as usize / 64;
 /// The blocks of a group that have an owner.
 pub(crate) type Owned = [u64; GROUP_WORDS];
 
+/// What became of reading a block; anything but the first has been reported.
+enum Reading {
+    Sound(Box<Block>),
+    /// Sound, but not what was expected of it.
+    SomebodyElses,
+    /// Damaged, or not there.
+    Unusable,
+}
+
+impl Reading {
+    fn sound(self) -> Option<Box<Block>> {
+        match self {
+            Reading::Sound(block) => Some(block),
+            Reading::SomebodyElses | Reading::Unusable => None,
+        }
+    }
+}
+
 /// A check under way.
 pub(crate) struct Checker<'a> {
     pub(crate) device: &'a dyn Device,
@@ -36,6 +54,8 @@ pub(crate) struct Checker<'a> {
     pub(crate) damaged_bitmaps: Vec<MetaAddr>,
     /// Something could not be read, and was reported: what is not found may be there.
     pub(crate) incomplete: bool,
+    /// The header of some zone could not be read: addresses in zones that are not known may be right.
+    pub(crate) zones_lost: bool,
     device_blocks: u64,
     volume_tag: u32,
 }
@@ -54,6 +74,7 @@ impl<'a> Checker<'a> {
             inodes: Vec::new(),
             damaged_bitmaps: Vec::new(),
             incomplete: false,
+            zones_lost: false,
             device_blocks: device.size() / BLOCK_SIZE as u64,
             volume_tag: sb.volume_tag(),
             sb,
@@ -162,28 +183,31 @@ impl<'a> Checker<'a> {
         (slot != 0).then(|| (zone, BlockNo(header.place.0 + u64::from(slot))))
     }
 
-    /// Reads the existing block at `addr` for the first time, or again. `None`, reported, if it is not sound.
-    fn read_verified(
-        &mut self,
-        addr: MetaAddr,
-        expect: &Expect,
-        first: bool,
-    ) -> Result<Option<Box<Block>>, CheckError> {
+    /// Whether the zone of `addr` may be one that could not be read.
+    pub(crate) fn is_in_lost_zone(&self, addr: MetaAddr) -> bool {
+        self.zones_lost && self.zones.binary_search_by_key(&addr.zone(), |z| z.number).is_err()
+    }
+
+    /// Reads the block at `addr` for the first time, or again. Reports whatever is wrong with it.
+    fn read_verified(&mut self, addr: MetaAddr, expect: &Expect, first: bool) -> Result<Reading, CheckError> {
         let Some((_, block_no)) = self.locate(addr) else {
-            let finding = Finding::new(Problem::BlockMissing, expect.kind.name(), "no block of this address");
-            self.add_incomplete(finding.at(addr).of(expect.owner));
-            return Ok(None);
+            if !self.is_in_lost_zone(addr) {
+                let found = "no block of this address";
+                let finding = Finding::new(Problem::BlockMissing, expect.kind.name(), found);
+                self.add_incomplete(finding.at(addr).of(expect.owner));
+            }
+            return Ok(Reading::Unusable);
         };
         let block = match first {
             true => self.read_at(addr, block_no, Problem::BlockDamaged)?,
             false => self.read_quietly(addr, block_no, Problem::BlockDamaged)?,
         };
-        let Some(block) = block else { return Ok(None) };
+        let Some(block) = block else { return Ok(Reading::Unusable) };
         if let Err(c) = expect.check(&block) {
             self.add_incomplete(Finding::corruption(Problem::BlockWrong, &c.at(addr).on(block_no)));
-            return Ok(None);
+            return Ok(Reading::SomebodyElses);
         }
-        Ok(Some(block))
+        Ok(Reading::Sound(block))
     }
 
     /// A block that was reached and found sound before.
@@ -192,7 +216,7 @@ impl<'a> Checker<'a> {
         addr: MetaAddr,
         expect: &Expect,
     ) -> Result<Option<Box<Block>>, CheckError> {
-        self.read_verified(addr, expect, false)
+        Ok(self.read_verified(addr, expect, false)?.sound())
     }
 
     /// Follows the one reference that there may be to the block at `addr`.
@@ -201,9 +225,10 @@ impl<'a> Checker<'a> {
         addr: MetaAddr,
         expect: &Expect,
     ) -> Result<Option<Box<Block>>, CheckError> {
-        if let Some((zone, block_no)) = self.locate(addr) {
-            let word = &mut self.zones[zone].reached[usize::from(addr.index()) / 64];
-            let bit = 1 << (addr.index() % 64);
+        let located = self.locate(addr);
+        let (index, bit) = (usize::from(addr.index()) / 64, 1 << (addr.index() % 64));
+        if let Some((zone, block_no)) = located {
+            let word = &mut self.zones[zone].reached[index];
             if *word & bit != 0 {
                 let finding = Finding::new(Problem::BlockReachedTwice, "one reference", "another");
                 self.add_incomplete(finding.at(addr).on(block_no).of(expect.owner));
@@ -211,7 +236,12 @@ impl<'a> Checker<'a> {
             }
             *word |= bit;
         }
-        self.read_verified(addr, expect, true)
+        let reading = self.read_verified(addr, expect, true)?;
+        if let (Reading::SomebodyElses, Some((zone, _))) = (&reading, located) {
+            // The reference of the one to whom it belongs may still come.
+            self.zones[zone].reached[index] &= !bit;
+        }
+        Ok(reading.sound())
     }
 
     /// Reports a number beyond those given.

@@ -157,7 +157,7 @@ impl Checker<'_> {
                 self.inodes.get(at).is_none_or(|k| k.number.addr() != inode.addr())
             }
             Some(_) => false,
-            None => self.zones.binary_search_by_key(&inode.addr().zone(), |z| z.number).is_err(),
+            None => self.is_in_lost_zone(inode.addr()),
         }
     }
 }

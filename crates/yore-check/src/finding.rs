@@ -293,8 +293,8 @@ impl Finding {
             format!("{} with {} {}", c.structure, c.field, c.expected),
             c.found.clone(),
         );
-        (finding.place, finding.block, finding.inode) = (c.addr, c.block, c.owner);
-        finding
+        (finding.place, finding.block) = (c.addr, c.block);
+        finding.of(c.owner.unwrap_or(InodeNo::NONE))
     }
 
     pub(crate) fn at(mut self, place: MetaAddr) -> Finding {

@@ -45,7 +45,7 @@ impl Checker<'_> {
                 Some(Some(root)) => format!("block {}", root.place),
                 _ => "none".to_string(),
             };
-            self.add(Finding::new(Problem::RootZoneZero, "block 0", found));
+            self.add_incomplete(Finding::new(Problem::RootZoneZero, "block 0", found));
         }
         for n in 0..self.sb.root_zones.len() {
             let Some(root) = self.sb.root_zones[n] else { continue };
@@ -56,7 +56,7 @@ impl Checker<'_> {
                 self.load_root(n as u32, &header)?;
             }
         }
-        self.owned = vec![None; self.owned.len()];
+        self.zones_lost = self.incomplete;
         for zone in &self.zones {
             if zone.number.is_primary() {
                 // The group of a first zone was compared with its number, which is within the volume.

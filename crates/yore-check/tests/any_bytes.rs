@@ -1,0 +1,205 @@
+//! Promises: whatever the bytes, a check ends with a report or an error, without a panic, in bounded time and memory;
+//! and no byte of a block in use can change unseen.
+//!
+//! Each run prints its seed; `YORE_SEED=<seed>` replays it, `YORE_ROUNDS=<n>` makes it longer.
+
+mod common;
+
+use common::*;
+use yore_check::{check, CheckError, CheckOptions, Report};
+use yore_device::MemoryDevice;
+use yore_format::layout::*;
+use yore_format::*;
+
+/// xorshift64*, enough to choose damages.
+struct Random(u64);
+
+impl Random {
+    fn new(test: &str) -> Random {
+        let seed = match std::env::var("YORE_SEED") {
+            Ok(seed) => seed.parse().expect("YORE_SEED is a number"),
+            Err(_) => {
+                let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+                now.expect("the clock is after 1970").as_nanos() as u64 | 1
+            }
+        };
+        println!("{test}: replay with YORE_SEED={seed}");
+        Random(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+}
+
+fn rounds(usual: usize) -> usize {
+    std::env::var("YORE_ROUNDS").map_or(usual, |n| n.parse().expect("YORE_ROUNDS is a number"))
+}
+
+/// The physical blocks in use: superblocks, current headers, table, and every existing block.
+fn in_use() -> Vec<u64> {
+    let mut blocks = vec![0, 1, 2, 10, ZONE_BLOCKS + 3, 3 * ZONE_BLOCKS + 3, GROUP_BLOCKS + 3];
+    blocks.push(GROUP_BLOCKS + 2 * ZONE_BLOCKS + 3);
+    for (zone, count) in [(ZONE_BLOCKS, 8), (3 * ZONE_BLOCKS, 3), (GROUP_BLOCKS, 2)] {
+        blocks.extend((0..count).map(|n| zone + FIRST_SLOT + 2 * n));
+    }
+    blocks
+}
+
+/// Puts the checksum right, so that the damage is looked at.
+fn reseal(device: &MemoryDevice, block: u64, bytes: &mut Block) {
+    if block < 2 {
+        let crc = checksum_except(bytes, 16);
+        bytes[16..20].copy_from_slice(&crc.to_le_bytes());
+    } else {
+        let generation = Generation(BlockHeader::of(bytes).generation.get());
+        seal(bytes, generation);
+    }
+    write(device, block, bytes);
+}
+
+/// Puts the checksums of headers right in the table, and of root headers in the superblock, so that headers count.
+fn rechain(device: &MemoryDevice) {
+    let mut table = read(device, 10);
+    for (zone, place) in [(0, ZONE_BLOCKS), (1, 3 * ZONE_BLOCKS), (2, GROUP_BLOCKS)] {
+        let header = read(device, place + 3);
+        let mut entry = ZoneTableRef::new(&table).entry(zone);
+        entry.crc = BlockHeader::of(&header).crc;
+        entry.generation = BlockHeader::of(&header).generation;
+        ZoneTableMut::new(&mut table).set(zone, entry);
+    }
+    reseal(device, 10, &mut table);
+}
+
+fn checked(device: &MemoryDevice) -> Result<Report, CheckError> {
+    let result = check(device, &CheckOptions { findings_max: 50 });
+    if let Ok(report) = &result {
+        assert!(report.findings.len() <= 50);
+        // What is shown to people is part of what must not fail.
+        assert!(report.to_string().lines().count() <= 52);
+    }
+    result
+}
+
+/// Promises that every byte of every block in use is covered: one that changes is found, or makes the superblock unusable.
+#[test]
+fn no_byte_in_use_changes_unseen() {
+    let mut random = Random::new("no_byte_in_use_changes_unseen");
+    let sound = sound().finish();
+    for block in in_use() {
+        for _ in 0..40 {
+            let device = sound.snapshot();
+            let mut bytes = read(&device, block);
+            let at = random.below(4096);
+            bytes[at] ^= 1 + random.below(255) as u8;
+            write(&device, block, &bytes);
+            // A stamp that differs makes a superblock torn, which is no damage: then the other one counts.
+            if block < 2 && at % 512 >= 504 {
+                let _ = checked(&device);
+                continue;
+            }
+            assert!(!checked(&device).is_ok_and(|r| r.is_clean()), "block {block}, byte {at}");
+        }
+    }
+}
+
+/// Promises an end without a panic after random changes with right checksums, several at once, anywhere.
+#[test]
+fn random_damage_never_panics() {
+    let mut random = Random::new("random_damage_never_panics");
+    let sound = sound().finish();
+    let blocks = in_use();
+    for _ in 0..rounds(6000) {
+        let device = sound.snapshot();
+        for _ in 0..1 + random.below(4) {
+            let block = blocks[random.below(blocks.len())];
+            let mut bytes = read(&device, block);
+            damage(&mut random, &mut bytes, &device, &blocks);
+            reseal(&device, block, &mut bytes);
+        }
+        if random.below(4) > 0 {
+            rechain(&device);
+        }
+        let _ = checked(&device);
+    }
+}
+
+/// Changes some bytes in ways that are likely to be looked at.
+fn damage(random: &mut Random, bytes: &mut Block, device: &MemoryDevice, blocks: &[u64]) {
+    let at = match random.below(3) {
+        0 => random.below(4088),
+        1 => random.below(400),
+        _ => 64 + random.below(504) * 8,
+    };
+    let at = at.min(4088);
+    match random.below(6) {
+        0 => bytes[at] = random.next() as u8,
+        1 => bytes[at] ^= 1 << random.below(8),
+        2 => {
+            let edge = [0, 1, 0xff, 0x7fff, 0xffff, u64::from(u32::MAX), u64::MAX, i64::MAX as u64];
+            bytes[at..at + 8].copy_from_slice(&edge[random.below(edge.len())].to_le_bytes());
+        }
+        3 => {
+            // An address that exists, where perhaps another one was.
+            let addr = MetaAddr::new(ZoneNo(random.below(4) as u32), random.below(12) as u16);
+            bytes[at..at + 8].copy_from_slice(&addr.0.to_le_bytes());
+        }
+        4 => {
+            // The content of another block under the identity of this one.
+            let other = read(device, blocks[random.below(blocks.len())]);
+            bytes[64..].copy_from_slice(&other[64..]);
+        }
+        _ => {
+            let len = random.below(4096 - at);
+            bytes[at..at + len].iter_mut().for_each(|b| *b = random.next() as u8);
+        }
+    }
+}
+
+/// Promises an end without a panic when everything but the superblock is noise.
+#[test]
+fn noise_never_panics() {
+    let mut random = Random::new("noise_never_panics");
+    let sound = sound().finish();
+    for _ in 0..rounds(300) {
+        let device = sound.snapshot();
+        for block in in_use().into_iter().skip(2) {
+            if random.below(3) == 0 {
+                let mut bytes = read(&device, block);
+                let from = [0, 64, 128][random.below(3)];
+                bytes[from..].iter_mut().for_each(|b| *b = random.next() as u8);
+                reseal(&device, block, &mut bytes);
+            }
+        }
+        rechain(&device);
+        let _ = checked(&device);
+    }
+}
+
+/// Promises that trees of the greatest height, each node naming the next, and branches full of one address end.
+#[test]
+fn deep_trees_and_loops_end() {
+    let mut b = sound();
+    let owner = b.inodes[&InodeNo(LONG)].incarnation.0;
+    // A chain of branches from level 255 down to 0, over the indexes of zone 2.
+    let addr = |level: u8| MetaAddr::new(ZoneNo(2), 10 + u16::from(level));
+    for level in (1..=255).rev() {
+        let node = block(BlockKind::Symlink, level, addr(level), InodeNo(LONG), owner);
+        let next = addr(level - 1).0.to_le_bytes().to_vec();
+        let own = addr(level).0.to_le_bytes().to_vec();
+        b.node(addr(level), node, &[(0, next.clone()), (5, own), (6, next)]);
+    }
+    let leaf = block(BlockKind::Symlink, 0, addr(0), InodeNo(LONG), owner);
+    b.node(addr(0), leaf, &[(0, b"target".to_vec())]);
+    b.inode(LONG).set_tree_root(addr(255), 255);
+    let report = checked(&b.finish()).unwrap();
+    assert_eq!(report.counts.tree_nodes, 9 - 1 + 256);
+    assert!(report.findings_count >= 2 * 255, "{report}");
+}

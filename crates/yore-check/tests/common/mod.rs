@@ -1,0 +1,583 @@
+//! Volumes built by hand through `yore-format`: a model of zones, inodes and trees that can be changed before it is
+//! written, and hooks that change single structures while it is written, with everything above them (checksums,
+//! counts, totals) kept right, so that a test plants exactly one damage.
+
+#![allow(dead_code)]
+
+use std::collections::BTreeMap;
+use yore_device::{Device, MemoryDevice};
+use yore_format::layout::*;
+use yore_format::*;
+
+pub const SEED: [u8; 16] = *b"seed of the hash";
+pub const UUID: [u8; 16] = *b"a volume's uuid.";
+pub const GENERATION: Generation = Generation(7);
+/// Two whole groups and a short one.
+pub const BLOCKS: u64 = 2 * GROUP_BLOCKS + 4 * ZONE_BLOCKS;
+
+type Hook<T> = Box<dyn Fn(&mut T)>;
+type After = Box<dyn Fn(&MemoryDevice)>;
+
+pub struct ZoneModel {
+    pub place: BlockNo,
+    pub group: GroupNo,
+    pub blocks: BTreeMap<u16, Box<Block>>,
+    pub extras: [u32; EXTRA_ZONES_PER_GROUP],
+}
+
+pub struct Builder {
+    pub sb: Superblock,
+    pub zones: BTreeMap<u32, ZoneModel>,
+    pub inodes: BTreeMap<InodeNo, Inode>,
+    /// Incarnations kept in free slots.
+    pub left_incarnations: BTreeMap<InodeNo, u32>,
+    /// Runs of data blocks to mark used.
+    pub used: Vec<(BlockNo, u64)>,
+    next_data: u64,
+    pub on_inode_slot: Vec<(InodeNo, Hook<[u8; INODE_BYTES]>)>,
+    pub on_block: Vec<(MetaAddr, Hook<Block>)>,
+    pub on_header: Vec<(u32, Hook<ZoneHeader>)>,
+    pub on_entry: Vec<(u32, Hook<ZoneTableEntry>)>,
+    pub on_table: Vec<Hook<Block>>,
+    pub on_superblock: Vec<Hook<Superblock>>,
+    /// Changes bytes of the finished device, nothing is put right after it.
+    pub after: Vec<After>,
+}
+
+pub fn read(device: &dyn Device, block: u64) -> Box<Block> {
+    let mut bytes = Box::new(ZERO_BLOCK);
+    device.read_at(block * BLOCK_SIZE as u64, &mut bytes[..]).unwrap();
+    bytes
+}
+
+pub fn write(device: &dyn Device, block: u64, bytes: &Block) {
+    device.write_at(block * BLOCK_SIZE as u64, bytes).unwrap();
+}
+
+pub fn tag() -> u32 {
+    u32::from_le_bytes(UUID[..4].try_into().unwrap())
+}
+
+/// A sealed-later metadata block.
+pub fn block(kind: BlockKind, level: u8, addr: MetaAddr, owner: InodeNo, incarnation: u32) -> Box<Block> {
+    let mut block = Box::new(ZERO_BLOCK);
+    let birth = Number(u64::from(kind.is_tree()));
+    BlockHeader::init(&mut block, kind, level, addr, owner, Incarnation(incarnation), tag(), birth);
+    block
+}
+
+pub fn empty_inode(mode: u32, links: u32, incarnation: u32) -> Inode {
+    let mut inode = Inode::free();
+    inode.mode = mode;
+    inode.links = links;
+    inode.incarnation = Incarnation(incarnation);
+    inode.born = Number(1);
+    inode
+}
+
+impl Builder {
+    pub fn empty(blocks: u64) -> Builder {
+        let sb = Superblock {
+            uuid: UUID,
+            volume_blocks: blocks,
+            generation: GENERATION,
+            mount_id: 3,
+            engine: Engine::Snapshot,
+            state: VolumeState::Clean,
+            next_incarnation: 100,
+            next_number: Number(5),
+            hash_seed: SEED,
+            created_seconds: 1,
+            written_seconds: 2,
+            root_directory: InodeNo::ROOT,
+            orphan_root: MetaAddr::NONE,
+            orphan_level: 0,
+            cuts_root: MetaAddr::NONE,
+            history_root: MetaAddr::NONE,
+            free_blocks: 0,
+            inodes: 0,
+            metadata_blocks: 0,
+            zones: 0,
+            zone_number_limit: 0,
+            log_start: BlockNo(0),
+            log_blocks: 0,
+            log_id: 0,
+            log_position: 0,
+            label: "built by hand".into(),
+            root_zones: vec![None],
+        };
+        Builder {
+            sb,
+            zones: BTreeMap::new(),
+            inodes: BTreeMap::new(),
+            left_incarnations: BTreeMap::new(),
+            used: vec![(BlockNo(ZONE_BLOCKS), ZONE_BLOCKS)],
+            next_data: 4 * ZONE_BLOCKS,
+            on_inode_slot: vec![],
+            on_block: vec![],
+            on_header: vec![],
+            on_entry: vec![],
+            on_table: vec![],
+            on_superblock: vec![],
+            after: vec![],
+        }
+    }
+
+    pub fn add_zone(&mut self, number: u32, place: u64, group: u32) {
+        if number & 1 == 1 {
+            self.used.push((BlockNo(place), ZONE_BLOCKS));
+            let extras = &mut self.zones.get_mut(&(group * 2)).unwrap().extras;
+            *extras.iter_mut().find(|e| **e == 0).unwrap() = number;
+        }
+        let (place, group) = (BlockNo(place), GroupNo(group));
+        let mut blocks = BTreeMap::new();
+        if number & 1 == 0 {
+            // Its bits are filled in at the end.
+            let addr = MetaAddr::new(ZoneNo(number), 0);
+            blocks.insert(0, block(BlockKind::Bitmap, 0, addr, InodeNo::NONE, 0));
+        }
+        self.zones.insert(number, ZoneModel { place, group, blocks, extras: [0; EXTRA_ZONES_PER_GROUP] });
+    }
+
+    /// `len` data blocks of group 0, which become used.
+    pub fn data(&mut self, len: u64) -> BlockNo {
+        let start = BlockNo(self.next_data);
+        self.next_data += len + 3;
+        self.used.push((start, len));
+        start
+    }
+
+    /// An address in the zone that no block has.
+    pub fn address(&self, zone: u32) -> MetaAddr {
+        let blocks = &self.zones[&zone].blocks;
+        let index = (2..510).find(|i| !blocks.contains_key(i)).unwrap();
+        MetaAddr::new(ZoneNo(zone), index)
+    }
+
+    pub fn node(&mut self, addr: MetaAddr, mut node: Box<Block>, cells: &[(u64, Vec<u8>)]) {
+        let mut n = NodeMut::init(&mut node, 8);
+        for (i, (key, value)) in cells.iter().enumerate() {
+            n.insert(i, &key.to_be_bytes(), value);
+        }
+        self.zones.get_mut(&addr.zone().0).unwrap().blocks.insert(addr.index(), node);
+    }
+
+    /// A tree with these leaves, under one branch if there are several. Returns root, level and number of nodes.
+    pub fn tree(
+        &mut self,
+        zone: u32,
+        kind: BlockKind,
+        (owner, incarnation): (InodeNo, u32),
+        leaves: &[Vec<(u64, Vec<u8>)>],
+    ) -> (MetaAddr, u8, u64) {
+        let mut children = vec![];
+        for leaf in leaves {
+            let addr = self.address(zone);
+            self.node(addr, block(kind, 0, addr, owner, incarnation), leaf);
+            children.push((leaf.first().map_or(0, |c| c.0), addr.0.to_le_bytes().to_vec()));
+        }
+        if let [(_, root)] = &children[..] {
+            return (MetaAddr(u64::from_le_bytes(root[..].try_into().unwrap())), 0, 1);
+        }
+        let addr = self.address(zone);
+        self.node(addr, block(kind, 1, addr, owner, incarnation), &children);
+        (addr, 1, leaves.len() as u64 + 1)
+    }
+
+    /// The cell of an entry, under its first cookie.
+    pub fn entry(&self, name: &str, inode: u64) -> (u64, Vec<u8>) {
+        let target = &self.inodes[&InodeNo(inode)];
+        let mut value = vec![];
+        DirEntry {
+            inode: InodeNo(inode),
+            incarnation: target.incarnation,
+            birth: Number(1),
+            kind: FileKind::from_mode(target.mode).unwrap(),
+            name: name.as_bytes(),
+        }
+        .encode(&mut value);
+        (name_cookie(&SEED, name.as_bytes()), value)
+    }
+
+    /// Says in the named inodes where their name is.
+    pub fn set_parents(&mut self, parent: u64, cells: &[(u64, Vec<u8>)]) {
+        let incarnation = self.inodes[&InodeNo(parent)].incarnation;
+        for (cookie, value) in cells {
+            let target = DirEntry::decode(value).unwrap().inode;
+            let inode = self.inodes.get_mut(&target).unwrap();
+            (inode.parent, inode.parent_incarnation, inode.parent_cookie) =
+                (InodeNo(parent), incarnation, *cookie);
+        }
+    }
+
+    pub fn inode(&mut self, number: u64) -> &mut Inode {
+        self.inodes.get_mut(&InodeNo(number)).unwrap()
+    }
+
+    fn fill_inodes(&mut self) {
+        let mut numbers: Vec<InodeNo> = self.inodes.keys().copied().collect();
+        numbers.extend(self.left_incarnations.keys());
+        for number in numbers {
+            let addr = number.addr();
+            let zone = self.zones.get_mut(&addr.zone().0).unwrap();
+            let block = zone
+                .blocks
+                .entry(addr.index())
+                .or_insert_with(|| block(BlockKind::Inodes, 0, addr, InodeNo::NONE, 0));
+            let (slot, _) = Inode::slot_mut(block, number.slot());
+            if let Some(inode) = self.inodes.get(&number) {
+                inode.encode(slot);
+            }
+            if let Some(incarnation) = self.left_incarnations.get(&number) {
+                slot[32..36].copy_from_slice(&incarnation.to_le_bytes());
+            }
+            for (_, hook) in self.on_inode_slot.iter().filter(|(n, _)| *n == number) {
+                hook(slot);
+            }
+        }
+    }
+
+    fn fill_bitmaps(&mut self) {
+        let g = Geometry::new(self.sb.volume_blocks);
+        for (number, zone) in &mut self.zones {
+            let Some(bitmap) = zone.blocks.get_mut(&0).filter(|_| number & 1 == 0) else { continue };
+            let mut bits = BitmapMut::init(bitmap, g.data_blocks(zone.group) as u32);
+            for (start, len) in &self.used {
+                for b in start.0..start.0 + len {
+                    if let Some((group, bit)) = g.bit_of(BlockNo(b)) {
+                        if group == zone.group {
+                            bits.set(bit, 1, true);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The header of a zone, as its blocks are.
+    fn header(&self, number: u32, zone: &ZoneModel) -> ZoneHeader {
+        let mut h = ZoneHeader::empty(UUID, self.sb.volume_blocks, zone.place, ZoneNo(number), zone.group);
+        h.extras = zone.extras;
+        for (nth, (index, block)) in zone.blocks.iter().enumerate() {
+            let i = usize::from(*index);
+            h.exists[i / 64] |= 1 << (i % 64);
+            h.map[i] = FIRST_SLOT as u16 + 2 * nth as u16;
+            if BlockHeader::of(block).kind == BlockKind::Inodes as u8 {
+                let free = (0..INODES_PER_BLOCK).filter(|s| Inode::slot_is_free(block, *s)).count();
+                h.inode_free[i] = free as u8;
+            }
+        }
+        h
+    }
+
+    fn entry_of(&self, number: u32, zone: &ZoneModel, header: &ZoneHeader) -> ZoneTableEntry {
+        let existing: u32 = header.exists.iter().map(|w| w.count_ones()).sum();
+        let inodes: u32 = header.inode_free.iter().filter(|f| **f != NOT_INODES).map(|f| u32::from(*f)).sum();
+        let free = match zone.blocks.get(&0) {
+            Some(bitmap) if number & 1 == 0 => BITS_PER_GROUP - BitmapRef::new(bitmap).used(),
+            _ => 0,
+        };
+        ZoneTableEntry {
+            place: zone.place.0.into(),
+            generation: GENERATION.0.into(),
+            crc: 0.into(),
+            header_slot: 1,
+            present: 1,
+            free_blocks: (free as u16).into(),
+            free_indexes: ((ZONE_INDEXES - existing) as u16).into(),
+            free_inodes: (inodes as u16).into(),
+        }
+    }
+
+    /// Writes the volume.
+    pub fn finish(mut self) -> MemoryDevice {
+        self.fill_inodes();
+        self.fill_bitmaps();
+        let device = MemoryDevice::new(self.sb.volume_blocks * BLOCK_SIZE as u64);
+        let g = Geometry::new(self.sb.volume_blocks);
+        let mut table = block(BlockKind::ZoneTable, 0, MetaAddr::new(ZoneNo::root(0), 0), InodeNo::NONE, 0);
+        let mut sb = self.sb.clone();
+        sb.inodes = self.inodes.len() as u64;
+        sb.zone_number_limit = self.zones.keys().max().map_or(0, |m| m + 1);
+        sb.free_blocks = (0..g.groups())
+            .map(GroupNo)
+            .filter(|g| !self.zones.contains_key(&(g.0 * 2)))
+            .map(|group| g.data_blocks(group))
+            .sum();
+        let numbers: Vec<u32> = self.zones.keys().copied().collect();
+        for number in numbers {
+            let zone = &self.zones[&number];
+            let mut header = self.header(number, zone);
+            let mut entry = self.entry_of(number, zone, &header);
+            sb.free_blocks += u64::from(entry.free_blocks.get());
+            sb.metadata_blocks += zone.blocks.len() as u64;
+            for (index, block) in &zone.blocks {
+                let mut block = block.clone();
+                let addr = MetaAddr::new(ZoneNo(number), *index);
+                seal(&mut block, GENERATION);
+                for (_, hook) in self.on_block.iter().filter(|(a, _)| *a == addr) {
+                    let generation = Generation(BlockHeader::of(&block).generation.get());
+                    hook(&mut block);
+                    let changed = Generation(BlockHeader::of(&block).generation.get());
+                    seal(&mut block, if changed == generation { GENERATION } else { changed });
+                }
+                write(&device, zone.place.0 + u64::from(header.map[usize::from(*index)]), &block);
+            }
+            for (_, hook) in self.on_header.iter().filter(|(n, _)| *n == number) {
+                hook(&mut header);
+            }
+            let (bytes, crc) = header.encode(GENERATION);
+            entry.crc = crc.into();
+            write(&device, zone.place.0 + HEADER_SLOTS[1], &bytes);
+            for (_, hook) in self.on_entry.iter().filter(|(n, _)| *n == number) {
+                hook(&mut entry);
+            }
+            ZoneTableMut::new(&mut table).set(number as usize, entry);
+        }
+        self.finish_roots(&device, &mut table, &mut sb);
+        for hook in &self.after {
+            hook(&device);
+        }
+        device
+    }
+
+    /// Root zones: number 0 with the table; others, whose places the superblock already has, are empty.
+    fn finish_roots(&self, device: &MemoryDevice, table: &mut Block, sb: &mut Superblock) {
+        for hook in &self.on_table {
+            hook(table);
+        }
+        seal(table, GENERATION);
+        write(device, 10, table);
+        sb.root_zones[0] =
+            Some(RootZone { place: BlockNo(0), generation: GENERATION, crc: 0, header_slot: 0 });
+        for n in 0..sb.root_zones.len() as u32 {
+            let Some(root) = &mut sb.root_zones[n as usize] else { continue };
+            let number = ZoneNo::root(n);
+            let mut header = ZoneHeader::empty(UUID, self.sb.volume_blocks, root.place, number, GroupNo(0));
+            if n == 0 {
+                header.exists[0] = 1;
+                header.map[0] = 10;
+            }
+            for (_, hook) in self.on_header.iter().filter(|(h, _)| *h == number.0) {
+                hook(&mut header);
+            }
+            let (bytes, crc) = header.encode(GENERATION);
+            (root.crc, root.generation) = (crc, GENERATION);
+            if root.place.0 + ZONE_BLOCKS <= self.sb.volume_blocks {
+                write(device, root.place.0 + HEADER_SLOTS[usize::from(root.header_slot)], &bytes);
+            }
+        }
+        sb.zones = (self.zones.len() + sb.root_zones.iter().flatten().count()) as u32;
+        for hook in &self.on_superblock {
+            hook(sb);
+        }
+        let older = Superblock { generation: Generation(GENERATION.0 - 1), ..sb.clone() };
+        write(device, 0, &older.encode(0));
+        write(device, 1, &sb.encode(1));
+    }
+}
+
+pub fn extent(start: BlockNo, len: u32, unwritten: bool) -> ExtentValue {
+    ExtentValue { start, len, unwritten, shared: false, birth: Number(1) }
+}
+
+pub const DIR: u32 = 0o040_755;
+pub const FILE: u32 = 0o100_644;
+pub const LINK: u32 = 0o120_777;
+
+/// Inodes of the sound volume by name.
+pub const ROOT: u64 = 16;
+pub const INLINE: u64 = 17;
+pub const EXTENTS: u64 = 18;
+pub const BIG: u64 = 19;
+pub const SHORT: u64 = 20;
+pub const LONG: u64 = 21;
+pub const DIRECTORY: u64 = 22;
+pub const SUB: u64 = 23;
+pub const DEVICE: u64 = 24;
+pub const FIFO: u64 = 25;
+pub const ATTRS: u64 = 26;
+pub const REMOVED: u64 = 27;
+pub const SHRINKING: u64 = 28;
+pub const REMOVED_DIR: u64 = 29;
+/// In an inode block of zone 2.
+pub const FAR: u64 = (2 << 9 | 1) << 4;
+pub const FREE_SLOT: u64 = 31;
+
+/// A volume with something of everything: three groups, one of them never used, a further zone, two root zones, every
+/// type of file, every kind of content, trees of one and of two levels, attributes, orphans.
+pub fn sound() -> Builder {
+    let mut b = Builder::empty(BLOCKS);
+    b.add_zone(0, ZONE_BLOCKS, 0);
+    b.add_zone(1, 3 * ZONE_BLOCKS, 0);
+    b.add_zone(2, GROUP_BLOCKS, 1);
+    let root1 = GROUP_BLOCKS + 2 * ZONE_BLOCKS;
+    b.used.push((BlockNo(root1), ZONE_BLOCKS));
+    b.sb.root_zones.push(None);
+    b.sb.root_zones.push(Some(RootZone {
+        place: BlockNo(root1),
+        generation: GENERATION,
+        crc: 0,
+        header_slot: 1,
+    }));
+    for (n, mode, links) in [
+        (ROOT, DIR, 3),
+        (INLINE, FILE, 2),
+        (EXTENTS, FILE, 1),
+        (BIG, FILE, 1),
+        (SHORT, LINK, 1),
+        (LONG, LINK, 1),
+        (DIRECTORY, DIR, 3),
+        (SUB, DIR, 2),
+        (DEVICE, 0o020_600, 1),
+        (FIFO, 0o010_600, 1),
+        (ATTRS, FILE, 1),
+        (REMOVED, FILE, 0),
+        (SHRINKING, FILE, 1),
+        (REMOVED_DIR, DIR, 0),
+        (FAR, FILE, 1),
+    ] {
+        b.inodes.insert(InodeNo(n), empty_inode(mode, links, (n % 50) as u32 + 1));
+    }
+    b.left_incarnations.insert(InodeNo(FREE_SLOT), 50);
+    files(&mut b);
+    attributes(&mut b);
+    directories(&mut b);
+    let orphans: Vec<(u64, Vec<u8>)> = [REMOVED, SHRINKING, REMOVED_DIR]
+        .map(|n| (n, orphan_value(b.inodes[&InodeNo(n)].incarnation).to_vec()))
+        .to_vec();
+    let (root, level, _) = b.tree(0, BlockKind::Orphans, (InodeNo::ORPHANS, 0), &[orphans]);
+    (b.sb.orphan_root, b.sb.orphan_level) = (root, level);
+    b
+}
+
+fn files(b: &mut Builder) {
+    b.inode(INLINE).set_inline(b"the content itself");
+    b.inode(INLINE).size = 100;
+    let (first, second) = (b.data(5), b.data(2));
+    let inode = b.inode(EXTENTS);
+    ExtentValue::encode_inline(inode, &[(0, extent(first, 5, false)), (9, extent(second, 2, true))]);
+    (inode.size, inode.blocks) = (11 * 4096, 7);
+    let cells: Vec<(u64, Vec<u8>)> =
+        (0..6).map(|i| (i * 70, extent(b.data(65), 65, false).encode().to_vec())).collect();
+    let owner = (InodeNo(BIG), b.inodes[&InodeNo(BIG)].incarnation.0);
+    let (root, level, nodes) =
+        b.tree(1, BlockKind::Extents, owner, &[cells[..3].to_vec(), cells[3..].to_vec()]);
+    let inode = b.inode(BIG);
+    inode.set_tree_root(root, level);
+    (inode.size, inode.blocks) = (420 * 4096, 6 * 65 + nodes);
+    b.inode(SHORT).set_inline(b"some/where");
+    b.inode(SHORT).size = 10;
+    let owner = (InodeNo(LONG), b.inodes[&InodeNo(LONG)].incarnation.0);
+    let chunks = [1024usize, 1024, 300].iter().enumerate().map(|(i, n)| (i as u64, vec![b'x'; *n]));
+    let (root, level, nodes) = b.tree(0, BlockKind::Symlink, owner, &[chunks.collect()]);
+    let inode = b.inode(LONG);
+    inode.set_tree_root(root, level);
+    (inode.size, inode.blocks) = (2348, nodes);
+    b.inode(DEVICE).rdev = 0x103;
+    for (n, len) in [(REMOVED, 4), (SHRINKING, 6)] {
+        let start = b.data(len);
+        let inode = b.inode(n);
+        ExtentValue::encode_inline(inode, &[(0, extent(start, len as u32, false))]);
+        inode.blocks = len;
+    }
+    let far = BlockNo(GROUP_BLOCKS + 5 * ZONE_BLOCKS);
+    b.used.push((far, 8));
+    let inode = b.inode(FAR);
+    ExtentValue::encode_inline(inode, &[(0, extent(far, 8, false))]);
+    (inode.size, inode.blocks) = (8 * 4096, 8);
+}
+
+/// The cells of one attribute.
+pub fn attribute(namespace: XattrNamespace, name: &str, value: &[u8]) -> Vec<(u64, Vec<u8>)> {
+    let key = xattr_key(&SEED, namespace, name.as_bytes());
+    let (chunk, rest) = value.split_at(value.len().min(XATTR_CHUNK_BYTES));
+    let first = XattrCell::First { namespace, name: name.as_bytes(), value_len: value.len() as u32, chunk };
+    let mut cells = vec![(key, first.encode())];
+    for (i, bytes) in rest.chunks(XATTR_CHUNK_BYTES).enumerate() {
+        cells.push((key + 1 + i as u64, XattrCell::Rest(bytes).encode()));
+    }
+    cells
+}
+
+pub fn attribute_cells() -> Vec<(u64, Vec<u8>)> {
+    let mut cells = attribute(XattrNamespace::User, "big", &[7; 2500]);
+    cells.extend(attribute(XattrNamespace::User, "empty", b""));
+    cells.extend(attribute(XattrNamespace::Security, "capability", b"caps"));
+    cells.extend(attribute(XattrNamespace::System, "posix_acl_access", b"acl"));
+    cells.sort();
+    cells
+}
+
+fn attributes(b: &mut Builder) {
+    set_attributes(b, &attribute_cells());
+    b.inode(ATTRS).flags = InodeFlags::ACCESS_ACL | InodeFlags::CAPABILITY;
+}
+
+/// Gives the file of attributes a tree with these cells.
+pub fn set_attributes(b: &mut Builder, cells: &[(u64, Vec<u8>)]) {
+    let owner = (InodeNo(ATTRS), b.inodes[&InodeNo(ATTRS)].incarnation.0);
+    let (root, _, nodes) = b.tree(0, BlockKind::Xattrs, owner, &[cells.to_vec()]);
+    let inode = b.inode(ATTRS);
+    (inode.xattr_root, inode.blocks) = (root, nodes);
+}
+
+/// The root's entries, in the order of their cookies.
+pub fn root_cells(b: &Builder) -> Vec<(u64, Vec<u8>)> {
+    let mut cells: Vec<(u64, Vec<u8>)> = [
+        ("inline", INLINE),
+        ("extents", EXTENTS),
+        ("big", BIG),
+        ("short", SHORT),
+        ("long", LONG),
+        ("directory", DIRECTORY),
+        ("device", DEVICE),
+        ("fifo", FIFO),
+        ("attrs", ATTRS),
+        ("shrinking", SHRINKING),
+        ("far", FAR),
+    ]
+    .map(|(name, n)| b.entry(name, n))
+    .to_vec();
+    cells.sort();
+    cells
+}
+
+fn directories(b: &mut Builder) {
+    let cells = root_cells(b);
+    b.set_parents(ROOT, &cells);
+    set_root(b, &[cells[..6].to_vec(), cells[6..].to_vec()]);
+    let root = b.inodes[&InodeNo(ROOT)].incarnation;
+    let inode = b.inode(ROOT);
+    (inode.parent, inode.parent_incarnation) = (InodeNo(ROOT), root);
+    let cells = directory_cells(b);
+    b.set_parents(DIRECTORY, &cells);
+    set_directory(b, &cells);
+    // The name here was made first; the latest one is in the root.
+    let cookie = name_cookie(&SEED, b"inline");
+    let inode = b.inode(INLINE);
+    (inode.parent, inode.parent_incarnation, inode.parent_cookie) = (InodeNo(ROOT), root, cookie);
+}
+
+pub fn directory_cells(b: &Builder) -> Vec<(u64, Vec<u8>)> {
+    let mut cells = vec![b.entry("sub", SUB), b.entry("hard", INLINE)];
+    cells.sort();
+    cells
+}
+
+/// Gives the root directory a tree with these leaves.
+pub fn set_root(b: &mut Builder, leaves: &[Vec<(u64, Vec<u8>)>]) {
+    let owner = (InodeNo(ROOT), b.inodes[&InodeNo(ROOT)].incarnation.0);
+    let (root, level, nodes) = b.tree(0, BlockKind::Directory, owner, leaves);
+    let inode = b.inode(ROOT);
+    inode.set_tree_root(root, level);
+    (inode.size, inode.blocks) = (leaves.iter().map(Vec::len).sum::<usize>() as u64, nodes);
+}
+
+/// Gives the directory in the root these entries, inline.
+pub fn set_directory(b: &mut Builder, cells: &[(u64, Vec<u8>)]) {
+    let bytes: Vec<u8> = cells.iter().flat_map(|(k, v)| [&k.to_be_bytes()[..], v].concat()).collect();
+    let inode = b.inode(DIRECTORY);
+    inode.set_inline(&bytes);
+    inode.size = cells.len() as u64;
+}

@@ -1,0 +1,131 @@
+//! Promises: a sound volume has no findings and is counted rightly; a check writes nothing, on a device that may be
+//! read-only; volumes of the metadata layer's own making are sound.
+
+mod common;
+
+use common::*;
+use std::sync::Arc;
+use yore_check::{check, CheckError, CheckOptions, Counts};
+use yore_device::{Device, DeviceError, MemoryDevice};
+use yore_format::layout::{GROUP_BLOCKS, ZONE_BLOCKS};
+use yore_format::*;
+
+/// A device that panics when it is written to.
+#[derive(Debug)]
+struct Untouchable(MemoryDevice);
+
+impl Device for Untouchable {
+    fn size(&self) -> u64 {
+        self.0.size()
+    }
+    fn read_only(&self) -> bool {
+        true
+    }
+    fn describe(&self) -> String {
+        "a device held read-only".into()
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
+        self.0.read_at(offset, buf)
+    }
+    fn write_at(&self, offset: u64, _: &[u8]) -> Result<(), DeviceError> {
+        panic!("written to at {offset}")
+    }
+    fn flush(&self) -> Result<(), DeviceError> {
+        panic!("flushed")
+    }
+    fn discard(&self, offset: u64, _: u64) -> Result<(), DeviceError> {
+        panic!("discarded at {offset}")
+    }
+}
+
+/// Promises no findings on a volume with something of everything, and right counts.
+#[test]
+fn a_sound_volume_is_clean() {
+    let device = Untouchable(sound().finish());
+    let report = check(&device, &CheckOptions::default()).unwrap();
+    assert!(report.is_clean() && report.only_leaks(), "{report}");
+    let data = 7 + 6 * 65 + 4 + 6 + 8;
+    let zones = ZONE_BLOCKS * 3;
+    let usable = 2 * (GROUP_BLOCKS - ZONE_BLOCKS) + 3 * ZONE_BLOCKS;
+    let expected = Counts {
+        groups_used: 2,
+        zones: 5,
+        metadata_blocks: 2 + 2 + 3 + 3 + 3,
+        tree_nodes: 9,
+        inodes: 15,
+        directories: 4,
+        entries: 13,
+        extents: 2 + 6 + 3,
+        data_blocks: data,
+        free_blocks: usable - zones - data,
+        xattrs: 4,
+        orphans: 3,
+    };
+    assert_eq!(report.counts, expected);
+    assert_eq!(report.generation, GENERATION);
+    assert_eq!(report.superblock_slot, 1);
+    assert_eq!(report.engine, Engine::Snapshot);
+    assert_eq!(report.state, VolumeState::Clean);
+}
+
+/// Promises that a torn newer superblock is no finding: the older one counts, as for mount.
+#[test]
+fn a_torn_superblock_is_not_a_finding() {
+    let device = sound().finish();
+    let newer = {
+        let SlotState::Valid(sb) = Superblock::decode(&read(&device, 1), 1) else { panic!() };
+        Superblock { generation: Generation(sb.generation.0 + 1), ..*sb }
+    };
+    let mut torn = read(&device, 0);
+    torn[512..].copy_from_slice(&newer.encode(0)[512..]);
+    write(&device, 0, &torn);
+    let report = check(&device, &CheckOptions::default()).unwrap();
+    assert!(report.is_clean(), "{report}");
+    assert_eq!((report.superblock_slot, report.generation), (1, GENERATION));
+}
+
+/// Promises that the log's blocks have an owner.
+#[test]
+fn a_log_within_the_volume_owns_its_blocks() {
+    let mut b = sound();
+    (b.sb.log_start, b.sb.log_blocks) = (b.data(200), 200);
+    let report = check(&b.finish(), &CheckOptions::default()).unwrap();
+    assert!(report.is_clean(), "{report}");
+}
+
+/// Promises an error, not findings, where there is nothing to check.
+#[test]
+fn what_is_no_volume_is_an_error() {
+    let options = CheckOptions::default();
+    for size in [0, 4096, 8192, 16 << 20] {
+        let e = check(&MemoryDevice::new(size), &options).unwrap_err();
+        assert!(matches!(e, CheckError::NotAVolume { .. }), "{e}");
+    }
+    let device = sound().finish();
+    let mut newer = read(&device, 1);
+    newer[100] ^= 1;
+    write(&device, 1, &newer);
+    let e = check(&device, &options).unwrap_err();
+    assert!(matches!(e, CheckError::Superblock { .. }), "{e}");
+}
+
+/// Promises that what the metadata layer makes and writes is sound, from the smallest volume on.
+#[test]
+fn a_volume_just_made_is_clean() {
+    for blocks in [4096, 5000, GROUP_BLOCKS + 1, GROUP_BLOCKS * 3 + 2 * ZONE_BLOCKS + 5] {
+        let device = Arc::new(MemoryDevice::new(blocks * 4096));
+        let options = yore_meta::MkfsOptions {
+            uuid: *b"0123456789abcdef",
+            hash_seed: [3; 16],
+            label: "new".into(),
+            engine: Engine::Snapshot,
+            owner: (0, 0),
+            permissions: 0o755,
+            now: Timestamp { seconds: 1, nanos: 2 },
+        };
+        yore_meta::mkfs(&*device, &options).unwrap();
+        let report = check(&*device, &CheckOptions::default()).unwrap();
+        assert!(report.is_clean(), "{blocks} blocks: {report}");
+        assert_eq!((report.counts.inodes, report.counts.metadata_blocks), (1, 2));
+    }
+}
