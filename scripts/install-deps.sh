@@ -14,8 +14,8 @@ PATH=$PATH:/usr/sbin:/sbin
 # A package, and what tells that it is there: a program, or a file.
 demo='gcc:gcc make:make libc6-dev:/usr/include/stdio.h fuse3:fusermount3 util-linux:mountpoint'
 test="$demo python3:python3 e2fsprogs:mkfs.ext4 util-linux:runuser attr:setfattr acl:setfacl libacl1-dev:/usr/include/sys/acl.h
-    git:git sqlite3:sqlite3 stress-ng:stress-ng postgresql:/usr/lib/postgresql/*/bin/initdb
-    postgresql-contrib:/usr/lib/postgresql/*/bin/pg_amcheck procps:pgrep passwd:useradd mount:losetup diffutils:diff"
+    git:git sqlite3:sqlite3 stress-ng:stress-ng postgresql:/usr/lib/postgresql/*/bin/pg_amcheck
+    procps:pgrep passwd:useradd mount:losetup diffutils:diff"
 # A tool for the tests, from crates.io, kept in the target directory.
 tools='pjdfstest@0.2.2 fsx@0.3.2'
 
@@ -58,7 +58,6 @@ if [ ${#missing[@]} -gt 0 ]; then
     fi
     echo "installing ${missing[*]}"
     export DEBIAN_FRONTEND=noninteractive
-    # A database server that starts by itself is not wanted: only its programs are.
     install=(env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}")
     as_root "${install[@]}" >/tmp/install-deps.$$ 2>&1 \
         || { as_root apt-get update -q >/dev/null && as_root "${install[@]}" >/tmp/install-deps.$$ 2>&1; }

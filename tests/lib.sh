@@ -141,7 +141,7 @@ on_exit() {
     trap - EXIT INT TERM HUP
     local pid
     for pid in "${CHILDREN[@]:-}"; do
-        [ -n "$pid" ] && kill -9 "$pid" 2>/dev/null
+        [ -n "$pid" ] && kill_tree "$pid"
     done
     wait 2>/dev/null
     declare -F campaign_cleanup >/dev/null && campaign_cleanup
@@ -202,6 +202,14 @@ wait_until() {
         [ "$SECONDS" -lt "$end" ] || return 1
         sleep 0.05
     done
+}
+
+# A process and all it started, youngest last, so that nobody is there to start more.
+kill_tree() {
+    local pid=$1 below
+    below=$(pgrep -P "$pid")
+    kill -9 "$pid" 2>/dev/null
+    for pid in $below; do kill_tree "$pid"; done
 }
 
 gone() { ! kill -0 "$1" 2>/dev/null; }

@@ -11,11 +11,12 @@ each=$((OPERATIONS / SEEDS))
 config=$HELPERS/../fsx.toml
 
 volume_new 1G
-one() { timeout "${BUDGET:-900}" fsx -f "$config" -S "$1" -N "$each" -P "$WORK" "$MNT/fsx.$1" >"$WORK/fsx.$1.out" 2>&1; }
+one() { timeout 900 fsx -f "$config" -S "$1" -N "$each" -P "$WORK" "$MNT/fsx.$1" >"$WORK/fsx.$1.out" 2>&1; }
 
-for ((i = 0; i < SEEDS; i += 2)); do
+deadline=$((SECONDS + ${BUDGET:-0}))
+for ((i = 0; i < SEEDS || SECONDS < deadline; i += 2)); do
     pids=() seeds=()
-    for ((j = i; j < i + 2 && j < SEEDS; j++)); do
+    for ((j = i; j < i + 2; j++)); do
         seed=$((SEED * 100 + j))
         one "$seed" &
         pids+=($!) seeds+=("$seed")
@@ -28,6 +29,8 @@ for ((i = 0; i < SEEDS; i += 2)); do
             fail "$each operations, seed ${seeds[$n]}" "$(tail -n 1 "$WORK/fsx.${seeds[$n]}.out")"
             tail -n 15 "$WORK/fsx.${seeds[$n]}.out" | sed 's/^/           | /'
         fi
+        # Of the many files of a long run only the last ones are kept.
+        ((i + 2 < SEEDS)) || [ "$SECONDS" -ge "$deadline" ] || rm -f "$MNT/fsx.${seeds[$n]}"
     done
 done
 

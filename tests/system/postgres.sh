@@ -9,6 +9,7 @@ need_command runuser
 bin=$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -V | tail -n 1)
 [ -n "$bin" ] && id postgres >/dev/null 2>&1 || { skip 'all of postgres: not installed (scripts/install-deps.sh test)'; exit 0; }
 ROUNDS=${ROUNDS:-2}
+deadline=$((SECONDS + ${BUDGET:-0}))
 
 volume_new 2G
 # Sockets and logs live on the host: they are not what is tested.
@@ -57,7 +58,7 @@ if ! can_crash; then
     server_stop >/dev/null
     finish
 fi
-for ((round = 1; round <= ROUNDS; round++)); do
+for ((round = 1; round <= ROUNDS || SECONDS < deadline; round++)); do
     before=$(history)
     as_postgres "$bin/pgbench" -h "$WORK/socket" -n -c 4 -j 2 -T 60 bench >"$WORK/pgbench.out" 2>&1 &
     load=$!

@@ -6,6 +6,7 @@
 begin "$@"
 need_command sqlite3
 ROUNDS=${ROUNDS:-3}
+deadline=$((SECONDS + ${BUDGET:-0}))
 
 volume_new 1G
 sound() { [ "$(sqlite3 "$1" 'PRAGMA integrity_check')" = ok ]; }
@@ -36,7 +37,7 @@ if ! can_crash; then
     finish
 fi
 acknowledged() { local n; n=$(cat "$WORK"/ack.* 2>/dev/null | wc -l); [ "$n" -ge "$1" ]; }
-for ((round = 1; round <= ROUNDS; round++)); do
+for ((round = 1; round <= ROUNDS || SECONDS < deadline; round++)); do
     pids=()
     for mode in wal delete; do
         "$PYTHON" "$HELPERS/sqlite_writer.py" write "$MNT/crash-$mode.db" "$WORK/ack.$mode" "$mode" "$SEED.$round" \
@@ -60,6 +61,6 @@ for ((round = 1; round <= ROUNDS; round++)); do
             "$PYTHON" "$HELPERS/sqlite_writer.py" verify "$MNT/crash-$mode.db" "$WORK/ack.$mode" "$mode"
     done
 done
-say "$(cat "$WORK"/ack.* | wc -l) transactions in $ROUNDS rounds"
+say "$(cat "$WORK"/ack.* | wc -l) transactions in $((round - 1)) rounds"
 volume_end
 finish
