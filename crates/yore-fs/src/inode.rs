@@ -1,0 +1,340 @@
+//! Inodes in memory: one [`InodeCell`] per inode in use, found by number.
+//!
+//! Lock order, over everything in this crate (each lock's field says it again):
+//!
+//! ```text
+//! rename lock → orphans lock → directories' state, parents before children (unrelated ones by number)
+//!   → a file's io → files' state, by number → table shard → meta (Op) → group → block
+//! ```
+//! A thread that holds a file's io or state never waits for a directory. The orphans lock may be taken after a file's
+//! io as long as no state is held.
+//!
+//! A cell stays while somebody uses it (a `Node`, a hold, dirty data, pending attributes); others are evicted by
+//! second chance. An inode without names lives on while it is held or has nodes, is listed in the tree of orphans, and
+//! is freed by whoever lets go of it last.
+
+use crate::file::FileData;
+use crate::store::Store;
+use crate::{Attr, Error, FileKind, Result};
+use hashbrown::HashMap;
+use parking_lot::{Mutex, RwLock};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::Arc;
+use yore_format::{BlockKind, Corruption, Expect, Incarnation, Inode, InodeNo};
+use yore_meta::{Change, Frame, Op};
+
+/// An inode in memory.
+pub(crate) struct InodeCell {
+    /// Its number.
+    pub no: InodeNo,
+    /// Its incarnation.
+    pub incarnation: Incarnation,
+    /// Serialises write-back, truncation and freeing of one file's data; held across device writes. Before `state`.
+    pub io: Mutex<()>,
+    /// Everything else.
+    pub state: RwLock<InodeState>,
+    /// Its inode block, kept in memory so that an Op can always write it.
+    frame: Frame,
+    /// Nodes in use.
+    nodes: AtomicU32,
+    /// It has no name any more: whoever lets go of it last frees it.
+    pub unlinked: AtomicBool,
+    referenced: AtomicBool,
+}
+
+/// What is guarded by [`InodeCell::state`].
+pub(crate) struct InodeState {
+    /// The inode as users see it now: size and times are current, the content is what the medium has.
+    pub inode: Inode,
+    /// Cached data and delayed allocation of a regular file.
+    pub data: FileData,
+    /// Times or size differ from the inode block.
+    pub dirty: bool,
+    /// Freed: the number may already be somebody else's.
+    pub gone: bool,
+}
+
+impl InodeCell {
+    /// The cell of an inode just reserved.
+    pub(crate) fn new(no: InodeNo, inode: Inode, frame: Frame) -> InodeCell {
+        let mut data = FileData::default();
+        data.medium_size = inode.size;
+        InodeCell {
+            no,
+            incarnation: inode.incarnation,
+            io: Mutex::new(()),
+            unlinked: AtomicBool::new(inode.links == 0),
+            state: RwLock::new(InodeState { inode, data, dirty: false, gone: false }),
+            frame,
+            nodes: AtomicU32::new(0),
+            referenced: AtomicBool::new(true),
+        }
+    }
+
+    /// Its inode block.
+    pub(crate) fn frame(&self) -> &Frame {
+        &self.frame
+    }
+
+    pub(crate) fn add_node(&self) {
+        self.nodes.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// True if it was the last.
+    pub(crate) fn drop_node(&self) -> bool {
+        self.nodes.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    pub(crate) fn has_nodes(&self) -> bool {
+        self.nodes.load(Ordering::Acquire) > 0
+    }
+}
+
+impl InodeState {
+    /// The attributes as callers see them.
+    pub(crate) fn attr(&self, no: InodeNo) -> Attr {
+        let i = &self.inode;
+        Attr {
+            inode: no,
+            incarnation: i.incarnation.0,
+            kind: FileKind::from_mode(i.mode).expect("a verified inode has one of the seven types"),
+            permissions: i.mode & 0o7777,
+            links: i.links,
+            uid: i.uid,
+            gid: i.gid,
+            rdev: i.rdev,
+            size: i.size,
+            blocks_512: (i.blocks + self.data.delayed_blocks()) * 8,
+            atime: i.atime,
+            mtime: i.mtime,
+            ctime: i.ctime,
+            btime: i.btime,
+        }
+    }
+
+    /// Content and inode change now.
+    pub(crate) fn touch_mtime(&mut self) {
+        let now = crate::store::now();
+        self.inode.mtime = now;
+        self.inode.ctime = now;
+    }
+
+    /// The inode changes now.
+    pub(crate) fn touch_ctime(&mut self) {
+        self.inode.ctime = crate::store::now();
+    }
+
+    /// Fails unless this is a directory that still exists.
+    pub(crate) fn check_directory(&self) -> Result<()> {
+        if self.gone || self.inode.links == 0 {
+            return Err(Error::NotFound);
+        }
+        if !self.inode.is_directory() {
+            return Err(Error::NotADirectory);
+        }
+        Ok(())
+    }
+
+    /// Fails if the inode was freed.
+    pub(crate) fn check_alive(&self) -> Result<()> {
+        if self.gone {
+            return Err(Error::Stale);
+        }
+        Ok(())
+    }
+}
+
+/// Inside an Op: writes the inode to its block. Of a regular file the size written is what the medium's extents
+/// cover so far (R4); the rest follows with the data.
+pub(crate) fn store_inode(op: &mut Op<'_>, cell: &InodeCell, state: &InodeState) -> Change {
+    let write = |inode: &Inode, op: &mut Op<'_>| {
+        let ((), change) = op.change(&cell.frame, |page| {
+            page.apply(|block| {
+                let (slot, range) = Inode::slot_mut(block, cell.no.slot());
+                inode.encode(slot);
+                range
+            });
+        });
+        change
+    };
+    if state.inode.is_regular() && state.data.medium_size != state.inode.size {
+        let mut inode = state.inode.clone();
+        inode.size = state.data.medium_size;
+        return write(&inode, op);
+    }
+    write(&state.inode, op)
+}
+
+/// Inside an Op: clears the inode's slot and frees its number. Only its incarnation stays behind.
+pub(crate) fn free_inode(op: &mut Op<'_>, cell: &InodeCell, state: &mut InodeState) -> Change {
+    let mut free = Inode::free();
+    free.incarnation = cell.incarnation;
+    let ((), cleared) = op.change(&cell.frame, |page| {
+        page.apply(|block| {
+            let (slot, range) = Inode::slot_mut(block, cell.no.slot());
+            free.encode(slot);
+            range
+        });
+    });
+    state.gone = true;
+    state.dirty = false;
+    let freed = op.free_inode(cell.no, cell.frame.clone());
+    op.before(cleared, freed);
+    freed
+}
+
+const SHARDS: usize = 64;
+/// Cells kept in memory though nobody uses them.
+const CELLS_PER_SHARD: usize = 512;
+const EVICTION_TRIES: usize = 8;
+
+#[derive(Default)]
+struct Shard {
+    cells: HashMap<InodeNo, Arc<InodeCell>>,
+    clock: VecDeque<InodeNo>,
+    /// Counts of holds (FUSE lookup counts): they may by far outnumber the cells.
+    held: HashMap<InodeNo, u64>,
+    /// Counts removals, so that a load that overlapped one is repeated.
+    removals: u64,
+}
+
+/// All inodes in memory.
+pub(crate) struct InodeTable {
+    shards: Vec<Mutex<Shard>>,
+}
+
+impl InodeTable {
+    pub(crate) fn new() -> InodeTable {
+        InodeTable { shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
+    }
+
+    fn shard(&self, no: InodeNo) -> &Mutex<Shard> {
+        let hash = no.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58;
+        &self.shards[hash as usize % SHARDS]
+    }
+
+    /// The cell of an inode, loaded if need be.
+    ///
+    /// # Errors
+    /// `Stale` if the number names no inode; damage and device errors.
+    pub(crate) fn get(&self, store: &Store, no: InodeNo) -> Result<Arc<InodeCell>> {
+        loop {
+            let removals = {
+                let shard = self.shard(no).lock();
+                if let Some(cell) = shard.cells.get(&no) {
+                    cell.referenced.store(true, Ordering::Relaxed);
+                    return Ok(cell.clone());
+                }
+                shard.removals
+            };
+            let cell = Arc::new(load(store, no)?);
+            let mut shard = self.shard(no).lock();
+            if shard.removals == removals && !shard.cells.contains_key(&no) {
+                enter(&mut shard, &cell);
+                return Ok(cell);
+            }
+        }
+    }
+
+    /// As [`InodeTable::get`], for an entry that says which incarnation it means.
+    ///
+    /// # Errors
+    /// Also a `Corruption` if the inode is another one.
+    pub(crate) fn get_entry(&self, store: &Store, no: InodeNo, incarnation: Incarnation) -> Result<Arc<InodeCell>> {
+        let dangling = |found: String| {
+            Error::from(Corruption::new("directory entry", "inode", format!("incarnation {incarnation}"), found).of(no))
+        };
+        match self.get(store, no) {
+            Ok(cell) if cell.incarnation == incarnation => Ok(cell),
+            Ok(cell) => Err(dangling(format!("incarnation {}", cell.incarnation))),
+            Err(Error::Stale) => Err(dangling("a free inode".into())),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Enters the cell of an inode just created.
+    pub(crate) fn insert(&self, cell: &Arc<InodeCell>) {
+        let mut shard = self.shard(cell.no).lock();
+        assert!(!shard.cells.contains_key(&cell.no), "inode {} created while it is in use", cell.no);
+        enter(&mut shard, cell);
+    }
+
+    /// Removes the cell of an inode that was freed. Before its number can be taken again, so inside the Op.
+    pub(crate) fn remove(&self, cell: &InodeCell) {
+        let mut shard = self.shard(cell.no).lock();
+        shard.removals += 1;
+        shard.cells.remove(&cell.no);
+    }
+
+    /// Adds a hold.
+    pub(crate) fn hold(&self, no: InodeNo) {
+        *self.shard(no).lock().held.entry(no).or_insert(0) += 1;
+    }
+
+    /// Gives back holds; returns the cell if it has none left and is in memory.
+    pub(crate) fn release(&self, no: InodeNo, count: u64) -> Option<Arc<InodeCell>> {
+        let mut shard = self.shard(no).lock();
+        let held = shard.held.get_mut(&no)?;
+        *held = held.saturating_sub(count);
+        if *held > 0 {
+            return None;
+        }
+        shard.held.remove(&no);
+        shard.cells.get(&no).cloned()
+    }
+
+    /// Whether a server's client or a `Node` uses the inode.
+    pub(crate) fn in_use(&self, cell: &InodeCell) -> bool {
+        cell.has_nodes() || self.shard(cell.no).lock().held.contains_key(&cell.no)
+    }
+
+    /// Cells that fulfil `which`.
+    pub(crate) fn select(&self, which: impl Fn(&InodeCell) -> bool) -> Vec<Arc<InodeCell>> {
+        let mut found = Vec::new();
+        for shard in &self.shards {
+            found.extend(shard.lock().cells.values().filter(|c| which(c)).cloned());
+        }
+        found
+    }
+}
+
+fn enter(shard: &mut Shard, cell: &Arc<InodeCell>) {
+    shard.cells.insert(cell.no, cell.clone());
+    shard.clock.push_back(cell.no);
+    let mut tries = 0;
+    while shard.cells.len() > CELLS_PER_SHARD && tries < EVICTION_TRIES {
+        tries += 1;
+        let Some(no) = shard.clock.pop_front() else { break };
+        let Some(candidate) = shard.cells.get(&no) else { continue };
+        let keep = Arc::strong_count(candidate) > 1
+            || candidate.referenced.swap(false, Ordering::Relaxed)
+            || candidate.unlinked.load(Ordering::Relaxed)
+            || candidate.has_nodes()
+            || candidate.state.try_read().is_none_or(|s| s.dirty || s.data.is_busy());
+        if keep {
+            shard.clock.push_back(no);
+        } else {
+            shard.cells.remove(&no);
+        }
+    }
+}
+
+fn load(store: &Store, no: InodeNo) -> Result<InodeCell> {
+    if !no.is_file() {
+        return Err(Error::Stale);
+    }
+    let frame = match store.meta.read(no.addr(), &Expect::volume(BlockKind::Inodes)) {
+        Ok(frame) => frame,
+        // No such block, or one that is something else now: the number is of an inode that is gone.
+        Err(yore_meta::MetaError::Corruption(c)) if c.structure == "metadata pointer" || c.field == "kind" => {
+            return Err(Error::Stale)
+        }
+        Err(e) => return Err(e.into()),
+    };
+    let inode = Inode::decode(Inode::slot(&frame.read(), no.slot()))?;
+    if inode.mode == 0 {
+        return Err(Error::Stale);
+    }
+    Ok(InodeCell::new(no, inode, frame))
+}

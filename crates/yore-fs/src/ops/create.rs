@@ -1,0 +1,218 @@
+//! Making files of all kinds, and further names for them.
+
+use super::{check_name, InUse};
+use crate::btree::Pins;
+use crate::inode::{store_inode, InodeCell};
+use crate::store::Store;
+use crate::{acl, dir, symlink, xattr, Caller, Error, FileKind, InodeNo, Result};
+use std::sync::Arc;
+use yore_format::{
+    ContentKind, DirEntry, Incarnation, Inode, InodeFlags, MetaAddr, Number, INLINE_BYTES, SYMLINK_MAX,
+};
+
+/// Blocks that making a file may need at most before it has to ask for more: a new leaf at every level of the
+/// directory's tree and a new root.
+const USUAL_BLOCKS: u32 = 6;
+
+const SET_GROUP_ID: u32 = 0o2000;
+
+/// What is to be made.
+pub(crate) struct NewFile<'a> {
+    pub(crate) kind: FileKind,
+    /// 12 bits, before umask and default ACL.
+    pub(crate) permissions: u32,
+    /// Of device files.
+    pub(crate) rdev: u32,
+    /// Of symbolic links.
+    pub(crate) target: &'a [u8],
+}
+
+fn check_target(target: &[u8]) -> Result<()> {
+    if target.is_empty() || target.contains(&0) {
+        return Err(Error::Invalid { what: "a link's target is 1 to 4095 bytes without NUL" });
+    }
+    if target.len() > SYMLINK_MAX {
+        return Err(Error::NameTooLong);
+    }
+    Ok(())
+}
+
+/// Makes a file. All of it in one Op: entry, inode, attributes inherited.
+pub(crate) fn create(
+    store: &Arc<Store>,
+    caller: &Caller,
+    directory: InodeNo,
+    name: &[u8],
+    new: &NewFile<'_>,
+) -> Result<InUse> {
+    store.check_writable()?;
+    check_name(name)?;
+    if new.kind == FileKind::Symlink {
+        check_target(new.target)?;
+    }
+    let for_target = symlink::blocks_for(new.target);
+    let near = store.near(directory);
+    let parent = store.cell(directory)?;
+    let mut blocks = USUAL_BLOCKS;
+    loop {
+        let reserved = store.reserve(near, blocks)?;
+        let slot = store.reserve_inode(near)?;
+        let mut dir = parent.state.write();
+        dir.check_directory()?;
+        if dir::find(store, &dir, directory, name)?.is_some() {
+            return Err(Error::Exists);
+        }
+        let is_dir = new.kind == FileKind::Directory;
+        if is_dir && dir.inode.links == u32::MAX {
+            return Err(Error::TooManyLinks);
+        }
+        let mut pins = Pins::new();
+        let (cookie, for_entry) = dir::prepare_insert(store, &dir, directory, name, &mut pins)?;
+        let inherited = acl::inherit(store, &dir, directory, caller, new.kind, new.permissions)?;
+        let for_inode = for_target + xattr::blocks_for_inherited(&inherited);
+        if for_entry + for_inode > blocks {
+            blocks = for_entry + for_inode;
+            continue;
+        }
+        let inode = new_inode(store, caller, &dir.inode, directory, cookie, new, inherited.mode);
+        let entry = DirEntry {
+            inode: slot.inode(),
+            incarnation: inode.incarnation,
+            birth: store.number(),
+            kind: new.kind,
+            name,
+        };
+        let cell = Arc::new(InodeCell::new(slot.inode(), inode, slot.frame().clone()));
+        let mut state = cell.state.write();
+        let mut op = store.meta.begin(reserved);
+        let target = (new.kind == FileKind::Symlink)
+            .then(|| symlink::store(&mut op, store, &mut state, cell.no, new.target));
+        let acls = xattr::store_inherited(&mut op, store, &mut state, cell.no, &inherited);
+        let stored = store_inode(&mut op, &cell, &state);
+        acls.stored(&mut op, stored);
+        if let Some(target) = target {
+            target.stored(&mut op, stored);
+        }
+        let taken = op.take_inode(slot);
+        op.before(taken, stored);
+        let placed = dir::insert(&mut op, store, &mut dir, directory, cookie, &entry);
+        if is_dir {
+            dir.inode.links += 1;
+        }
+        dir.touch_mtime();
+        let counted = store_inode(&mut op, &parent, &dir);
+        let entered = placed.stored(&mut op, counted);
+        op.before(stored, entered);
+        if is_dir {
+            op.before(counted, entered);
+        }
+        drop(op);
+        store.inodes.insert(&cell);
+        let attr = state.attr(cell.no);
+        drop(state);
+        return Ok(InUse::new(store, cell, attr));
+    }
+}
+
+fn new_inode(
+    store: &Store,
+    caller: &Caller,
+    parent: &Inode,
+    parent_no: InodeNo,
+    cookie: u64,
+    new: &NewFile<'_>,
+    mode: u32,
+) -> Inode {
+    let inherits_group = parent.mode & SET_GROUP_ID != 0;
+    let is_dir = new.kind == FileKind::Directory;
+    let mut permissions = mode & 0o7777;
+    if is_dir && inherits_group {
+        permissions |= SET_GROUP_ID;
+    }
+    let now = crate::store::now();
+    let number = store.number();
+    Inode {
+        mode: new.kind.mode() | permissions,
+        links: if is_dir { 2 } else { 1 },
+        uid: caller.uid,
+        gid: if inherits_group { parent.gid } else { caller.gid },
+        size: if new.kind == FileKind::Symlink { new.target.len() as u64 } else { 0 },
+        blocks: 0,
+        incarnation: store.next_incarnation(),
+        flags: InodeFlags::empty(),
+        atime: now,
+        mtime: now,
+        ctime: now,
+        btime: now,
+        parent: parent_no,
+        parent_incarnation: parent.incarnation,
+        parent_cookie: cookie,
+        own_cut: Number(0),
+        born: number,
+        policy: 0,
+        rdev: if matches!(new.kind, FileKind::BlockDevice | FileKind::CharDevice) { new.rdev } else { 0 },
+        xattr_root: MetaAddr::NONE,
+        content_kind: ContentKind::Empty,
+        content_count: 0,
+        content_level: 0,
+        content: [0; INLINE_BYTES],
+    }
+}
+
+/// Gives a file another name.
+pub(crate) fn link(store: &Arc<Store>, file: InodeNo, directory: InodeNo, name: &[u8]) -> Result<InUse> {
+    store.check_writable()?;
+    check_name(name)?;
+    let cell = store.cell(file)?;
+    if cell.state.read().inode.is_directory() {
+        return Err(Error::NotPermitted { what: "a directory has one name" });
+    }
+    let parent = store.cell(directory)?;
+    let mut blocks = USUAL_BLOCKS;
+    loop {
+        let reserved = store.reserve(store.near(directory), blocks)?;
+        let mut dir = parent.state.write();
+        dir.check_directory()?;
+        if dir::find(store, &dir, directory, name)?.is_some() {
+            return Err(Error::Exists);
+        }
+        let mut state = cell.state.write();
+        state.check_alive()?;
+        if state.inode.links == 0 {
+            return Err(Error::NotFound); // Open, but its last name is gone.
+        }
+        if state.inode.links == u32::MAX {
+            return Err(Error::TooManyLinks);
+        }
+        let mut pins = Pins::new();
+        let (cookie, needed) = dir::prepare_insert(store, &dir, directory, name, &mut pins)?;
+        if needed > blocks {
+            blocks = needed;
+            continue;
+        }
+        let kind = FileKind::from_mode(state.inode.mode).expect("a verified inode has one of the seven types");
+        let entry =
+            DirEntry { inode: file, incarnation: cell.incarnation, birth: store.number(), kind, name };
+        let mut op = store.meta.begin(reserved);
+        state.inode.links += 1;
+        state.touch_ctime();
+        name_at(&mut state.inode, directory, dir.inode.incarnation, cookie);
+        let counted = store_inode(&mut op, &cell, &state);
+        let placed = dir::insert(&mut op, store, &mut dir, directory, cookie, &entry);
+        dir.touch_mtime();
+        let stored = store_inode(&mut op, &parent, &dir);
+        let entered = placed.stored(&mut op, stored);
+        op.before(counted, entered);
+        drop(op);
+        let attr = state.attr(file);
+        drop(state);
+        return Ok(InUse::new(store, cell.clone(), attr));
+    }
+}
+
+/// Records where the inode's latest name is.
+pub(crate) fn name_at(inode: &mut Inode, directory: InodeNo, incarnation: Incarnation, cookie: u64) {
+    inode.parent = directory;
+    inode.parent_incarnation = incarnation;
+    inode.parent_cookie = cookie;
+}

@@ -1,0 +1,154 @@
+//! Looking up and listing.
+
+use super::InUse;
+use crate::inode::InodeCell;
+use crate::store::Store;
+use crate::{dir, DirItem, Error, FileKind, InodeNo, Result};
+use std::sync::Arc;
+use yore_format::{Incarnation, NAME_MAX};
+
+/// Cookies of `.` and `..`; those of entries start at 256.
+const DOT: u64 = 1;
+const DOT_DOT: u64 = 2;
+
+/// The inode that `name` means in a directory. Also `.` and `..`.
+pub(crate) fn lookup(store: &Arc<Store>, directory: InodeNo, name: &[u8]) -> Result<InUse> {
+    if name.len() > NAME_MAX {
+        return Err(Error::NameTooLong);
+    }
+    let parent = store.cell(directory)?;
+    let dir_state = parent.state.read();
+    dir_state.check_directory()?;
+    if name == b"." || name == b".." {
+        let no = if name == b"." { directory } else { dir_state.inode.parent };
+        drop(dir_state);
+        let cell = store.cell(no)?;
+        let attr = cell.state.read().attr(no);
+        return Ok(InUse::new(store, cell, attr));
+    }
+    let found = dir::find(store, &dir_state, directory, name)?.ok_or(Error::NotFound)?;
+    // While the directory is locked the entry keeps its inode alive; from then on our node does.
+    let cell = store.inodes.get_entry(store, found.inode, found.incarnation)?;
+    cell.add_node();
+    drop(dir_state);
+    let attr = cell.state.read().attr(found.inode);
+    Ok(InUse { store: store.clone(), cell, attr })
+}
+
+/// What a listing copies while the directory is locked, so that callbacks run without locks.
+struct Copied {
+    inode: InodeNo,
+    incarnation: Incarnation,
+    kind: FileKind,
+    name: Vec<u8>,
+    cookie: u64,
+}
+
+/// Entries copied at a time.
+const BATCH: usize = 128;
+
+/// Calls `each` for the entries after `cookie` until it returns false; with `nodes` also with each entry's node.
+/// Entries that exist throughout are seen exactly once. Runs `each` without locks.
+pub(crate) fn readdir(
+    store: &Arc<Store>,
+    directory: InodeNo,
+    cookie: u64,
+    nodes: bool,
+    each: &mut dyn FnMut(DirItem<'_>, Option<InUse>) -> bool,
+) -> Result<()> {
+    let parent = store.cell(directory)?;
+    let mut after = cookie;
+    if after < DOT_DOT {
+        let up = {
+            let s = parent.state.read();
+            s.check_directory()?;
+            s.inode.parent
+        };
+        for (this, no, name) in [(DOT, directory, &b"."[..]), (DOT_DOT, up, b"..")] {
+            let item = DirItem { inode: no, kind: FileKind::Directory, name, cookie: this };
+            if after < this && !each(item, None) {
+                return Ok(());
+            }
+        }
+        after = DOT_DOT;
+    }
+    loop {
+        let batch = copy_batch(store, &parent, directory, after)?;
+        for entry in &batch {
+            let node = if nodes { node_of(store, &parent, entry)? } else { None };
+            if nodes && node.is_none() {
+                continue; // Removed since it was copied.
+            }
+            let item =
+                DirItem { inode: entry.inode, kind: entry.kind, name: &entry.name, cookie: entry.cookie };
+            if !each(item, node) {
+                return Ok(());
+            }
+        }
+        match batch.last() {
+            Some(last) if batch.len() == BATCH => after = last.cookie,
+            _ => break,
+        }
+    }
+    age_access_time(store, &parent);
+    Ok(())
+}
+
+fn copy_batch(store: &Store, parent: &InodeCell, no: InodeNo, after: u64) -> Result<Vec<Copied>> {
+    let state = parent.state.read();
+    match state.check_directory() {
+        Err(Error::NotFound) => return Ok(Vec::new()), // Removed while it is open: it is empty.
+        other => other?,
+    }
+    let mut batch = Vec::new();
+    dir::list(store, &state, no, after, &mut |cookie, entry| {
+        batch.push(Copied {
+            inode: entry.inode,
+            incarnation: entry.incarnation,
+            kind: entry.kind,
+            name: entry.name.to_vec(),
+            cookie,
+        });
+        Ok(batch.len() < BATCH)
+    })?;
+    Ok(batch)
+}
+
+/// The node of a copied entry, if the name still means the same inode.
+fn node_of(store: &Arc<Store>, parent: &InodeCell, entry: &Copied) -> Result<Option<InUse>> {
+    let state = parent.state.read();
+    if state.gone || !state.inode.is_directory() {
+        return Ok(None);
+    }
+    match dir::find(store, &state, parent.no, &entry.name)? {
+        Some(f) if f.inode == entry.inode && f.incarnation == entry.incarnation => {}
+        _ => return Ok(None),
+    }
+    let cell = store.inodes.get_entry(store, entry.inode, entry.incarnation)?;
+    cell.add_node();
+    drop(state);
+    let attr = cell.state.read().attr(entry.inode);
+    Ok(Some(InUse { store: store.clone(), cell, attr }))
+}
+
+/// Notes an access as `relatime` does: if the last one is not after the last change, or a day old.
+pub(crate) fn age_access_time(store: &Arc<Store>, cell: &Arc<InodeCell>) {
+    if !store.access_times {
+        return;
+    }
+    let now = crate::store::now();
+    let stale = {
+        let s = cell.state.read();
+        let i = &s.inode;
+        i.atime <= i.mtime || i.atime <= i.ctime || now.seconds - i.atime.seconds > 86_400
+    };
+    if stale {
+        let mut s = cell.state.write();
+        s.inode.atime = now;
+        if !s.dirty && !s.gone {
+            s.dirty = true;
+            drop(s);
+            store.note_aged(cell);
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Taking names away: unlink, rmdir, and the target that a rename replaces.
+
+use super::check_name;
+use crate::btree::Pins;
+use crate::inode::{free_inode, store_inode, InodeCell, InodeState};
+use crate::orphan::OrphansGuard;
+use crate::store::Store;
+use crate::{dir, file, Error, InodeNo, Result};
+use parking_lot::MutexGuard;
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use yore_format::{ContentKind, Incarnation, InodeNo as No};
+use yore_meta::{Change, Op};
+
+/// Which call removes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Remove {
+    /// unlink: anything but directories.
+    File,
+    /// rmdir: empty directories.
+    Directory,
+}
+
+/// Blocks that listing an orphan may need.
+const ORPHAN_BLOCKS: u32 = 4;
+
+/// What becomes of an inode that loses a name.
+pub(crate) enum Fate<'a> {
+    /// It has other names.
+    Lives,
+    /// It goes in the same Op. Its data is kept from changing by its io lock.
+    Goes(Option<MutexGuard<'a, ()>>),
+    /// Somebody uses it, or it takes more than one Op to free: it becomes an orphan.
+    Orphan,
+}
+
+/// Removes a name.
+pub(crate) fn remove(store: &Arc<Store>, directory: InodeNo, name: &[u8], what: Remove) -> Result<()> {
+    store.check_writable()?;
+    match (name, what) {
+        (b".", Remove::Directory) => return Err(Error::Invalid { what: "`.` cannot be removed" }),
+        (b"..", Remove::Directory) => return Err(Error::NotEmpty),
+        (b"." | b"..", Remove::File) => return Err(Error::IsADirectory),
+        _ => check_name(name)?,
+    }
+    let parent = store.cell(directory)?;
+    let mut with_orphans = false;
+    loop {
+        let blocks = if with_orphans { ORPHAN_BLOCKS } else { 0 };
+        let reserved = store.reserve_freely(store.near(directory), blocks)?;
+        let orphans = with_orphans.then(|| store.orphans.lock());
+        let mut dir = parent.state.write();
+        dir.check_directory()?;
+        let found = dir::find(store, &dir, directory, name)?.ok_or(Error::NotFound)?;
+        let cell = store.inodes.get_entry(store, found.inode, found.incarnation)?;
+        let io = cell.io.try_lock();
+        let mut state = cell.state.write();
+        check_kind(&state, what)?;
+        let fate = fate_of(store, &cell, &state, io);
+        let mut pins = Pins::new();
+        dir::prepare_change(store, &dir, directory, found.cookie, &mut pins)?;
+        let Some(ready) = prepare_fate(store, &cell, &state, fate, orphans.as_ref(), &mut pins)? else {
+            with_orphans = true;
+            continue;
+        };
+        let is_dir = state.inode.is_directory();
+        let mut op = store.meta.begin(reserved);
+        let placed = dir::remove(&mut op, store, &mut dir, directory, found.cookie);
+        dir.touch_mtime();
+        if is_dir {
+            dir.inode.links -= 1;
+        }
+        let counted = store_inode(&mut op, &parent, &dir);
+        let gone = placed.stored(&mut op, counted);
+        op.before(gone, counted);
+        let place = (directory, dir.inode.incarnation, found.cookie);
+        lose_name(&mut op, store, &cell, &mut state, ready, orphans.as_ref(), place, gone);
+        drop(op);
+        drop(state);
+        drop(dir);
+        drop(orphans);
+        store.let_go(&cell);
+        return Ok(());
+    }
+}
+
+fn check_kind(state: &InodeState, what: Remove) -> Result<()> {
+    match (what, state.inode.is_directory()) {
+        (Remove::File, true) => Err(Error::IsADirectory),
+        (Remove::Directory, false) => Err(Error::NotADirectory),
+        (Remove::Directory, true) if state.inode.size > 0 => Err(Error::NotEmpty),
+        _ => Ok(()),
+    }
+}
+
+/// Decides what becomes of an inode that is about to lose one name (a directory: its only one).
+pub(crate) fn fate_of<'a>(
+    store: &Store,
+    cell: &'a InodeCell,
+    state: &InodeState,
+    io: Option<MutexGuard<'a, ()>>,
+) -> Fate<'a> {
+    if !state.inode.is_directory() && state.inode.links > 1 {
+        return Fate::Lives;
+    }
+    let small = match state.inode.content_kind {
+        ContentKind::Empty | ContentKind::Inline => true,
+        ContentKind::Extents | ContentKind::Tree => false,
+    };
+    let idle = io.is_some() && !state.data.is_busy();
+    if small && idle && state.inode.xattr_root.is_none() && !store.inodes.in_use(cell) {
+        Fate::Goes(io)
+    } else {
+        Fate::Orphan
+    }
+}
+
+/// A fate whose blocks are in memory.
+pub(crate) struct Ready<'a>(Fate<'a>);
+
+/// Keeps in memory what the fate needs. `None`: the orphans lock is needed and not held.
+pub(crate) fn prepare_fate<'a>(
+    store: &Store,
+    cell: &InodeCell,
+    _state: &InodeState,
+    fate: Fate<'a>,
+    orphans: Option<&OrphansGuard<'_>>,
+    pins: &mut Pins,
+) -> Result<Option<Ready<'a>>> {
+    if matches!(fate, Fate::Orphan) {
+        let Some(orphans) = orphans else { return Ok(None) };
+        let blocks = orphans.prepare(store, cell.no, pins)?;
+        assert!(blocks <= ORPHAN_BLOCKS, "the tree of orphans is too high");
+    }
+    Ok(Some(Ready(fate)))
+}
+
+/// Inside an Op: the inode has one name less (a directory: none), the one at `place`, whose removal is `gone`.
+#[allow(clippy::too_many_arguments)]
+pub(crate) fn lose_name(
+    op: &mut Op<'_>,
+    store: &Store,
+    cell: &Arc<InodeCell>,
+    state: &mut InodeState,
+    ready: Ready<'_>,
+    orphans: Option<&OrphansGuard<'_>>,
+    place: (No, Incarnation, u64),
+    gone: Change,
+) {
+    let inode = &mut state.inode;
+    inode.links = if inode.is_directory() { 0 } else { inode.links - 1 };
+    if (inode.parent, inode.parent_incarnation, inode.parent_cookie) == place || inode.links == 0 {
+        super::create::name_at(inode, No::NONE, Incarnation(0), 0);
+    }
+    state.touch_ctime();
+    if state.inode.links == 0 {
+        cell.unlinked.store(true, Ordering::Release);
+    }
+    let change = match ready.0 {
+        Fate::Lives => store_inode(op, cell, state),
+        Fate::Goes(_io) => {
+            file::forget(store, cell, state);
+            let freed = free_inode(op, cell, state);
+            store.inodes.remove(cell);
+            freed
+        }
+        Fate::Orphan => {
+            let stored = store_inode(op, cell, state);
+            let orphans = orphans.expect("prepared with the orphans lock");
+            let listed = orphans.add(op, store, cell.no, cell.incarnation);
+            op.before(listed, gone);
+            stored
+        }
+    };
+    op.before(gone, change);
+}

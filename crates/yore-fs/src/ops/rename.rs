@@ -1,0 +1,375 @@
+//! Renaming: a name moves, replacing another or changing places with it, in one Op (rule 13).
+//!
+//! Renames between directories hold the store's rename lock, so the tree's shape stays still while ancestors are
+//! compared and the two directories are locked in the tree's order. A rename that replaces a file first writes the data
+//! of the file that takes its place: after a crash the name has its old or its new contents, never an empty stretch
+//! where data was written before the rename (rule 12).
+
+use super::create::name_at;
+use super::remove::{fate_of, lose_name, prepare_fate};
+use super::check_name;
+use crate::btree::Pins;
+use crate::dir::{self, Found};
+use crate::inode::{store_inode, InodeCell, InodeState};
+use crate::store::Store;
+use crate::{file, Error, InodeNo, RenameMode, Result};
+use parking_lot::RwLockWriteGuard;
+use std::sync::Arc;
+use yore_format::{DirEntry, Incarnation};
+use yore_meta::Reserved;
+
+const USUAL_BLOCKS: u32 = 10;
+
+/// One or two locked directories.
+enum Dirs<'a> {
+    Same(RwLockWriteGuard<'a, InodeState>),
+    Two { from: RwLockWriteGuard<'a, InodeState>, to: RwLockWriteGuard<'a, InodeState> },
+}
+
+impl Dirs<'_> {
+    fn from(&mut self) -> &mut InodeState {
+        match self {
+            Dirs::Same(s) => s,
+            Dirs::Two { from, .. } => from,
+        }
+    }
+
+    fn to(&mut self) -> &mut InodeState {
+        match self {
+            Dirs::Same(s) => s,
+            Dirs::Two { to, .. } => to,
+        }
+    }
+}
+
+struct Rename<'a> {
+    store: &'a Arc<Store>,
+    from: Arc<InodeCell>,
+    name: &'a [u8],
+    to: Arc<InodeCell>,
+    new_name: &'a [u8],
+    mode: RenameMode,
+}
+
+/// Renames.
+pub(crate) fn rename(
+    store: &Arc<Store>,
+    from: InodeNo,
+    name: &[u8],
+    to: InodeNo,
+    new_name: &[u8],
+    mode: RenameMode,
+) -> Result<()> {
+    store.check_writable()?;
+    for name in [name, new_name] {
+        match check_name(name) {
+            Err(Error::Exists) => return Err(Error::Invalid { what: "`.` and `..` cannot be renamed" }),
+            other => other?,
+        }
+    }
+    let r = Rename { store, from: store.cell(from)?, name, to: store.cell(to)?, new_name, mode };
+    let _shape = (from != to).then(|| store.rename.lock());
+    r.flush_replacement()?;
+    let mut with_orphans = false;
+    let mut blocks = USUAL_BLOCKS;
+    loop {
+        let reserved = store.reserve_freely(store.near(to), blocks)?;
+        match r.attempt(reserved, blocks, with_orphans)? {
+            Outcome::Done(replaced) => {
+                if let Some(cell) = replaced {
+                    store.let_go(&cell);
+                }
+                return Ok(());
+            }
+            Outcome::NeedOrphans => with_orphans = true,
+            Outcome::NeedBlocks(n) => blocks = n,
+        }
+    }
+}
+
+enum Outcome {
+    /// Done; the inode that lost its name, if any.
+    Done(Option<Arc<InodeCell>>),
+    NeedOrphans,
+    NeedBlocks(u32),
+}
+
+impl Rename<'_> {
+    fn same_dir(&self) -> bool {
+        self.from.no == self.to.no
+    }
+
+    /// Writes the data of the file that is about to replace another.
+    fn flush_replacement(&self) -> Result<()> {
+        if self.mode != RenameMode::Replace {
+            return Ok(());
+        }
+        let find = |dir: &InodeCell, name: &[u8]| -> Result<Option<Found>> {
+            let s = dir.state.read();
+            s.check_directory()?;
+            dir::find(self.store, &s, dir.no, name)
+        };
+        let (Some(source), Some(_)) = (find(&self.from, self.name)?, find(&self.to, self.new_name)?) else {
+            return Ok(());
+        };
+        let cell = match self.store.inodes.get_entry(self.store, source.inode, source.incarnation) {
+            Ok(cell) => cell,
+            Err(Error::Corruption(_)) => return Ok(()), // Removed meanwhile, or damaged: the rename itself will tell.
+            Err(e) => return Err(e),
+        };
+        if cell.state.read().inode.is_regular() {
+            file::flush_file(self.store, &cell)?;
+        }
+        Ok(())
+    }
+
+    /// Whether `ancestor` is `of` or above it. With the rename lock held.
+    fn is_above(&self, ancestor: InodeNo, of: InodeNo) -> Result<bool> {
+        let mut at = of;
+        loop {
+            if at == ancestor {
+                return Ok(true);
+            }
+            let up = self.store.cell(at)?.state.read().inode.parent;
+            if up == at || up == InodeNo::NONE {
+                return Ok(false);
+            }
+            at = up;
+        }
+    }
+
+    fn lock_dirs(&self) -> Result<Dirs<'_>> {
+        if self.same_dir() {
+            return Ok(Dirs::Same(self.from.state.write()));
+        }
+        let from_first = if self.is_above(self.from.no, self.to.no)? {
+            true
+        } else if self.is_above(self.to.no, self.from.no)? {
+            false
+        } else {
+            self.from.no < self.to.no
+        };
+        Ok(if from_first {
+            let from = self.from.state.write();
+            Dirs::Two { from, to: self.to.state.write() }
+        } else {
+            let to = self.to.state.write();
+            Dirs::Two { from: self.from.state.write(), to }
+        })
+    }
+
+    fn check_shape(&self, source: &Found, target: Option<&Found>) -> Result<()> {
+        use crate::FileKind::Directory;
+        if !self.same_dir() {
+            if source.kind == Directory && self.is_above_locked(source.inode, self.to.no)? {
+                return Err(Error::Invalid { what: "a directory cannot be moved into itself" });
+            }
+            if let Some(t) = target {
+                if t.kind == Directory && self.is_above_locked(t.inode, self.from.no)? {
+                    return Err(match self.mode {
+                        RenameMode::Exchange => Error::Invalid { what: "a directory cannot be moved into itself" },
+                        _ => Error::NotEmpty,
+                    });
+                }
+            }
+        }
+        let Some(target) = target else { return Ok(()) };
+        if self.mode == RenameMode::Replace && source.inode != target.inode {
+            match (source.kind == Directory, target.kind == Directory) {
+                (true, false) => return Err(Error::NotADirectory),
+                (false, true) => return Err(Error::IsADirectory),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// As `is_above`, while the two directories are locked by this thread: theirs are read through what is known.
+    fn is_above_locked(&self, ancestor: InodeNo, of: InodeNo) -> Result<bool> {
+        let mut at = of;
+        loop {
+            if at == ancestor {
+                return Ok(true);
+            }
+            let up = if at == self.from.no || at == self.to.no {
+                // Their states are locked by us; the inode's copy on its block is current for directories.
+                let cell = if at == self.from.no { &self.from } else { &self.to };
+                let block = cell.frame().read();
+                yore_format::Inode::decode(yore_format::Inode::slot(&block, at.slot()))?.parent
+            } else {
+                self.store.cell(at)?.state.read().inode.parent
+            };
+            if up == at || up == InodeNo::NONE {
+                return Ok(false);
+            }
+            at = up;
+        }
+    }
+
+    fn attempt(&self, reserved: Reserved, blocks: u32, with_orphans: bool) -> Result<Outcome> {
+        let store = self.store;
+        let orphans = with_orphans.then(|| store.orphans.lock());
+        let mut dirs = self.lock_dirs()?;
+        dirs.from().check_directory()?;
+        dirs.to().check_directory()?;
+        let source = dir::find(store, dirs.from(), self.from.no, self.name)?.ok_or(Error::NotFound)?;
+        let target = dir::find(store, dirs.to(), self.to.no, self.new_name)?;
+        match (self.mode, &target) {
+            (RenameMode::NoReplace, Some(_)) => return Err(Error::Exists),
+            (RenameMode::Exchange, None) => return Err(Error::NotFound),
+            _ => {}
+        }
+        if target.as_ref().is_some_and(|t| t.inode == source.inode) {
+            return Ok(Outcome::Done(None)); // Two names of one file: nothing to do.
+        }
+        self.check_shape(&source, target.as_ref())?;
+        let cell = store.inodes.get_entry(store, source.inode, source.incarnation)?;
+        let other = match &target {
+            Some(t) => Some(store.inodes.get_entry(store, t.inode, t.incarnation)?),
+            None => None,
+        };
+        // io before state; only what goes away needs it.
+        let other_io = other.as_ref().and_then(|o| o.io.try_lock());
+        let (mut state, mut other_state) = lock_children(&cell, other.as_deref());
+        if let (RenameMode::Replace, Some(o)) = (self.mode, &other_state) {
+            if o.inode.is_directory() && o.inode.size > 0 {
+                return Err(Error::NotEmpty);
+            }
+        }
+        if self.mode == RenameMode::Exchange {
+            let (o, os) = (other.as_ref().expect("found"), other_state.as_mut().expect("found"));
+            let target = target.as_ref().expect("found");
+            return self.exchange(reserved, blocks, &mut dirs, (&source, &cell, &mut state), (target, o, os));
+        }
+
+        let mut pins = Pins::new();
+        dir::prepare_change(store, dirs.from(), self.from.no, source.cookie, &mut pins)?;
+        let (cookie, needed) = match &target {
+            Some(t) => {
+                dir::prepare_change(store, dirs.to(), self.to.no, t.cookie, &mut pins)?;
+                (t.cookie, 0)
+            }
+            None => dir::prepare_insert(store, dirs.to(), self.to.no, self.new_name, &mut pins)?,
+        };
+        // A replaced name leaves a reservation for listing its inode as an orphan.
+        if needed + 4 > blocks {
+            return Ok(Outcome::NeedBlocks(needed + 4));
+        }
+        let mut ready = None;
+        if let (Some(o), Some(os)) = (&other, &other_state) {
+            let fate = fate_of(store, o, os, other_io);
+            match prepare_fate(store, o, os, fate, orphans.as_ref(), &mut pins)? {
+                Some(r) => ready = Some(r),
+                None => return Ok(Outcome::NeedOrphans),
+            }
+        }
+
+        let (from_no, to_no) = (self.from.no, self.to.no);
+        let moves_dir = state.inode.is_directory() && from_no != to_no;
+        let replaces_dir = other_state.as_ref().is_some_and(|o| o.inode.is_directory());
+        let entry = DirEntry {
+            inode: cell.no,
+            incarnation: cell.incarnation,
+            birth: store.number(),
+            kind: source.kind,
+            name: self.new_name,
+        };
+        let mut op = store.meta.begin(reserved);
+        let placed = match &target {
+            Some(_) => dir::repoint(&mut op, store, dirs.to(), to_no, cookie, &entry),
+            None => dir::insert(&mut op, store, dirs.to(), to_no, cookie, &entry),
+        };
+        let removed = dir::remove(&mut op, store, dirs.from(), from_no, source.cookie);
+        dirs.to().touch_mtime();
+        dirs.from().touch_mtime();
+        dirs.to().inode.links += u32::from(moves_dir);
+        dirs.from().inode.links -= u32::from(moves_dir);
+        dirs.to().inode.links -= u32::from(replaces_dir);
+        let to_incarnation = dirs.to().inode.incarnation;
+        name_at(&mut state.inode, to_no, to_incarnation, cookie);
+        state.touch_ctime();
+        let stored = store_inode(&mut op, &cell, &state);
+        let from_stored = store_inode(&mut op, &self.from, dirs.from());
+        let to_stored = match from_no == to_no {
+            true => from_stored,
+            false => store_inode(&mut op, &self.to, dirs.to()),
+        };
+        let entered = placed.stored(&mut op, to_stored);
+        let gone = removed.stored(&mut op, from_stored);
+        op.before(entered, stored);
+        op.before(entered, gone);
+        if let (Some(o), Some(os), Some(ready)) = (&other, &mut other_state, ready) {
+            let place = (to_no, to_incarnation, cookie);
+            lose_name(&mut op, store, o, os, ready, orphans.as_ref(), place, entered);
+        }
+        drop(op);
+        drop((state, other_state));
+        Ok(Outcome::Done(other.clone()))
+    }
+
+    fn exchange(
+        &self,
+        reserved: Reserved,
+        blocks: u32,
+        dirs: &mut Dirs<'_>,
+        (source, cell, state): (&Found, &Arc<InodeCell>, &mut InodeState),
+        (target, other, other_state): (&Found, &Arc<InodeCell>, &mut InodeState),
+    ) -> Result<Outcome> {
+        let store = self.store;
+        let mut pins = Pins::new();
+        dir::prepare_change(store, dirs.from(), self.from.no, source.cookie, &mut pins)?;
+        dir::prepare_change(store, dirs.to(), self.to.no, target.cookie, &mut pins)?;
+        debug_assert!(blocks > 0);
+        let entry = |cell: &InodeCell, kind, name| DirEntry {
+            inode: cell.no,
+            incarnation: cell.incarnation,
+            birth: store.number(),
+            kind,
+            name,
+        };
+        let mut op = store.meta.begin(reserved);
+        let there = entry(cell, source.kind, self.new_name);
+        let first = dir::repoint(&mut op, store, dirs.to(), self.to.no, target.cookie, &there);
+        let here = entry(other, target.kind, self.name);
+        let second = dir::repoint(&mut op, store, dirs.from(), self.from.no, source.cookie, &here);
+        if !self.same_dir() {
+            let (a, b) = (u32::from(state.inode.is_directory()), u32::from(other_state.inode.is_directory()));
+            dirs.to().inode.links = dirs.to().inode.links + a - b;
+            dirs.from().inode.links = dirs.from().inode.links + b - a;
+        }
+        let incarnations: (Incarnation, Incarnation) =
+            (dirs.from().inode.incarnation, dirs.to().inode.incarnation);
+        name_at(&mut state.inode, self.to.no, incarnations.1, target.cookie);
+        name_at(&mut other_state.inode, self.from.no, incarnations.0, source.cookie);
+        state.touch_ctime();
+        other_state.touch_ctime();
+        store_inode(&mut op, cell, state);
+        store_inode(&mut op, other, other_state);
+        dirs.to().touch_mtime();
+        dirs.from().touch_mtime();
+        let from_stored = store_inode(&mut op, &self.from, dirs.from());
+        let to_stored = match self.same_dir() {
+            true => from_stored,
+            false => store_inode(&mut op, &self.to, dirs.to()),
+        };
+        let first = first.stored(&mut op, to_stored);
+        let second = second.stored(&mut op, from_stored);
+        op.before(first, second);
+        Ok(Outcome::Done(None))
+    }
+}
+
+type ChildGuard<'a> = RwLockWriteGuard<'a, InodeState>;
+
+/// Locks the moved and the replaced inode: directories before files, else by number.
+fn lock_children<'a>(cell: &'a InodeCell, other: Option<&'a InodeCell>) -> (ChildGuard<'a>, Option<ChildGuard<'a>>) {
+    let Some(other) = other else { return (cell.state.write(), None) };
+    let rank = |c: &InodeCell| (!c.state.read().inode.is_directory(), c.no);
+    if rank(cell) < rank(other) {
+        let first = cell.state.write();
+        (first, Some(other.state.write()))
+    } else {
+        let first = other.state.write();
+        (cell.state.write(), Some(first))
+    }
+}

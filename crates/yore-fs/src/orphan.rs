@@ -1,0 +1,143 @@
+//! Orphans: inodes without a name that are still in use, and files whose blocks beyond their size are being freed.
+//!
+//! They are listed in a tree of the volume from the Op that takes the last name to the one that frees the inode, so a
+//! crash between the two loses nothing: the next mount finds and frees them. Freeing a large file is a chain of Ops.
+
+use crate::btree::{Pins, Tree};
+use crate::inode::{self, InodeCell};
+use crate::store::Store;
+use crate::{file, xattr, Result};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
+use yore_format::{orphan_value, BlockKind, ContentKind, Corruption, Incarnation, InodeNo};
+use yore_meta::{Change, Op};
+
+/// Guards the tree of orphans. Lock order: before any inode's state.
+#[derive(Default)]
+pub(crate) struct Orphans(Mutex<()>);
+
+impl Orphans {
+    pub(crate) fn lock(&self) -> OrphansGuard<'_> {
+        OrphansGuard { _guard: self.0.lock() }
+    }
+}
+
+/// The right to change the tree of orphans.
+pub(crate) struct OrphansGuard<'a> {
+    _guard: MutexGuard<'a, ()>,
+}
+
+fn tree(store: &Store) -> Tree {
+    let (root, level) = store.meta.orphan_root();
+    Tree { root, level, kind: BlockKind::Orphans, owner: InodeNo::ORPHANS, incarnation: Incarnation(0) }
+}
+
+impl OrphansGuard<'_> {
+    /// Keeps in memory what adding or removing `no` needs; returns the blocks to reserve for adding.
+    pub(crate) fn prepare(&self, store: &Store, no: InodeNo, pins: &mut Pins) -> Result<u32> {
+        let tree = tree(store);
+        let key = no.0.to_be_bytes();
+        tree.prepare(&store.meta, &key, &key, pins)?;
+        Ok(tree.blocks_for_inserts(1))
+    }
+
+    /// Inside an Op: lists an inode.
+    pub(crate) fn add(&self, op: &mut Op<'_>, store: &Store, no: InodeNo, incarnation: Incarnation) -> Change {
+        let mut tree = tree(store);
+        let delta = tree.insert(op, &no.0.to_be_bytes(), &orphan_value(incarnation), store.number());
+        let root = op.set_orphan_root(tree.root, tree.level);
+        delta.stored(op, root);
+        delta.change
+    }
+
+    /// Inside an Op: takes an inode off the list.
+    pub(crate) fn remove(&self, op: &mut Op<'_>, store: &Store, no: InodeNo) -> Change {
+        let mut tree = tree(store);
+        let delta = tree.remove(op, &no.0.to_be_bytes());
+        let root = op.set_orphan_root(tree.root, tree.level);
+        delta.stored(op, root);
+        delta.change
+    }
+}
+
+/// Frees an inode that has no name: its data, in bounded steps, then itself.
+pub(crate) fn reclaim(store: &Arc<Store>, cell: &Arc<InodeCell>) -> Result<()> {
+    loop {
+        {
+            let state = cell.state.read();
+            if state.gone || state.inode.links > 0 {
+                return Ok(());
+            }
+        }
+        if cell.state.read().inode.is_regular() {
+            while !file::free_step(store, cell)? {}
+        }
+        while !xattr::free_step(store, cell)? {}
+        if free_if_empty(store, cell)? {
+            return Ok(());
+        }
+    }
+}
+
+/// The last step: whatever trees are left (attributes, a long symbolic link) and the inode. False if data came back.
+fn free_if_empty(store: &Arc<Store>, cell: &Arc<InodeCell>) -> Result<bool> {
+    let reserved = store.reserve_freely(store.near(cell.no), 0)?;
+    let _io = cell.io.lock();
+    let orphans = store.orphans.lock();
+    let mut state = cell.state.write();
+    if state.gone || state.inode.links > 0 {
+        return Ok(true);
+    }
+    if state.data.is_busy() || (state.inode.is_regular() && has_extents(&state)) {
+        return Ok(false);
+    }
+    let mut pins = Pins::new();
+    orphans.prepare(store, cell.no, &mut pins)?;
+    let trees = xattr::prepare_free_trees(store, &state, cell.no, &mut pins)?;
+    let mut op = store.meta.begin(reserved);
+    let freed = xattr::free_trees(&mut op, store, &mut state, cell.no, trees);
+    let cleared = inode::free_inode(&mut op, cell, &mut state);
+    freed.stored(&mut op, cleared);
+    let unlisted = orphans.remove(&mut op, store, cell.no);
+    op.before(cleared, unlisted);
+    store.inodes.remove(cell);
+    Ok(true)
+}
+
+fn has_extents(state: &inode::InodeState) -> bool {
+    matches!(state.inode.content_kind, ContentKind::Extents | ContentKind::Tree)
+}
+
+/// At mount: finishes what a crash interrupted.
+pub(crate) fn reclaim_all(store: &Arc<Store>) -> Result<()> {
+    let mut listed = Vec::new();
+    tree(store).scan(&store.meta, &[0; 8], &mut |key, value| {
+        let no = key.try_into().map(u64::from_be_bytes).map(InodeNo);
+        let incarnation = value.try_into().map(u32::from_le_bytes).map(Incarnation);
+        match (no, incarnation) {
+            (Ok(no), Ok(incarnation)) => listed.push((no, incarnation)),
+            _ => return Err(Corruption::new("orphan", "lengths", "8 and 4", format!("{key:?} {value:?}")).into()),
+        }
+        Ok(true)
+    })?;
+    for (no, incarnation) in listed {
+        let cell = store.cell(no)?;
+        if cell.incarnation != incarnation {
+            let found = format!("incarnation {}", cell.incarnation);
+            return Err(Corruption::new("orphan", "incarnation", incarnation, found).of(no).into());
+        }
+        let links = cell.state.read().inode.links;
+        if links == 0 {
+            reclaim(store, &cell)?;
+            continue;
+        }
+        while !file::free_step(store, &cell)? {}
+        let reserved = store.reserve_freely(store.near(no), 0)?;
+        let orphans = store.orphans.lock();
+        let mut pins = Pins::new();
+        orphans.prepare(store, no, &mut pins)?;
+        let mut op = store.meta.begin(reserved);
+        orphans.remove(&mut op, store, no);
+    }
+    Ok(())
+}

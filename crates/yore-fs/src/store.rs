@@ -1,0 +1,273 @@
+//! The store: what all operations on one open volume share.
+
+use crate::alloc::Alloc;
+use crate::file::{self, FileCache};
+use crate::inode::{InodeCell, InodeTable};
+use crate::orphan::Orphans;
+use crate::{Error, MountOptions, Result, Statfs};
+use parking_lot::{Condvar, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use yore_device::Device;
+use yore_format::layout::GROUP_BLOCKS;
+use yore_format::{GroupNo, Incarnation, InodeNo, Number, Timestamp, BLOCK_SIZE, NAME_MAX};
+use yore_meta::{Meta, MetaError, MetaOptions, Reclaimer, Reserved, ReservedInode};
+
+/// How often attributes that only aged in memory are looked after.
+const TICK: Duration = Duration::from_secs(5);
+
+/// An open volume.
+pub(crate) struct Store {
+    pub meta: Arc<Meta>,
+    pub alloc: Arc<Alloc>,
+    pub files: FileCache,
+    pub inodes: InodeTable,
+    pub orphans: Orphans,
+    /// Taken first by renames between directories: keeps the tree's shape still while ancestors are compared.
+    pub rename: Mutex<()>,
+    pub hash_seed: [u8; 16],
+    pub read_only: bool,
+    pub access_times: bool,
+    /// Cells whose times alone are to be written some time.
+    aged: Mutex<Vec<Arc<InodeCell>>>,
+    closed: AtomicBool,
+    ticker: Mutex<Option<std::thread::JoinHandle<()>>>,
+    tick: Arc<(Mutex<bool>, Condvar)>,
+}
+
+/// The present, to the nanosecond.
+pub(crate) fn now() -> Timestamp {
+    match SystemTime::now().duration_since(UNIX_EPOCH) {
+        Ok(d) => Timestamp { seconds: d.as_secs() as i64, nanos: d.subsec_nanos() },
+        Err(e) => {
+            // Before 1970: seconds round down, nanoseconds count up.
+            let d = e.duration();
+            let (s, n) = (d.as_secs() as i64, d.subsec_nanos());
+            match n {
+                0 => Timestamp { seconds: -s, nanos: 0 },
+                n => Timestamp { seconds: -s - 1, nanos: 1_000_000_000 - n },
+            }
+        }
+    }
+}
+
+impl From<MetaError> for Error {
+    fn from(e: MetaError) -> Error {
+        match e {
+            MetaError::Corruption(c) => Error::Corruption(c),
+            MetaError::Device(e) => Error::Device(e),
+            MetaError::NeedZone { .. } => Error::NoSpace,
+            MetaError::ReadOnly => Error::ReadOnly,
+            MetaError::Stopped { first } => Error::Stopped { first: Box::new((*first).into()) },
+            other => Error::Refused(other.to_string()),
+        }
+    }
+}
+
+impl Store {
+    /// Opens the volume on `device`, frees what a crash left half-freed, and starts the background threads.
+    pub(crate) fn open(device: Arc<dyn Device>, options: &MountOptions) -> Result<Arc<Store>> {
+        let meta = Meta::open(
+            device,
+            MetaOptions {
+                read_only: options.read_only,
+                engine: options.engine,
+                cache_bytes: options.metadata_cache,
+                commit_interval: options.commit_interval,
+            },
+        )?;
+        let alloc = Arc::new(Alloc::new(&meta));
+        let reclaimer: Arc<dyn Reclaimer> = alloc.clone();
+        meta.set_reclaimer(Arc::downgrade(&reclaimer));
+        let hash_seed = meta.found().hash_seed;
+        let store = Arc::new(Store {
+            alloc,
+            files: FileCache::new(options.data_cache),
+            inodes: InodeTable::new(),
+            orphans: Orphans::default(),
+            rename: Mutex::new(()),
+            hash_seed,
+            read_only: options.read_only,
+            access_times: options.access_times && !options.read_only,
+            aged: Mutex::default(),
+            closed: AtomicBool::new(false),
+            ticker: Mutex::new(None),
+            tick: Arc::default(),
+            meta,
+        });
+        if !store.read_only {
+            crate::orphan::reclaim_all(&store)?;
+            store.files.start(&store)?;
+            store.start_ticker()?;
+        }
+        Ok(store)
+    }
+
+    fn start_ticker(self: &Arc<Self>) -> Result<()> {
+        let (weak, tick) = (Arc::downgrade(self), self.tick.clone());
+        let run = move || loop {
+            let mut stop = tick.0.lock();
+            if !*stop {
+                tick.1.wait_for(&mut stop, TICK);
+            }
+            if *stop {
+                return;
+            }
+            drop(stop);
+            let Some(store) = Weak::upgrade(&weak) else { return };
+            if let Err(e) = store.flush_aged().and_then(|()| store.alloc.give_back_zones(&store.meta)) {
+                tracing::warn!("writing back access times: {e}");
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name("yore-tick".into())
+            .spawn(run)
+            .map_err(|e| Error::Refused(format!("cannot start a thread: {e}")))?;
+        *self.ticker.lock() = Some(thread);
+        Ok(())
+    }
+
+    /// Fails on a read-only or closed volume, and after a write error.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.read_only {
+            return Err(Error::ReadOnly);
+        }
+        Ok(())
+    }
+
+    /// The number at which what is made now is born.
+    pub(crate) fn number(&self) -> Number {
+        self.meta.number()
+    }
+
+    /// The group whose zones and blocks are nearest to an inode.
+    pub(crate) fn near(&self, no: InodeNo) -> GroupNo {
+        let zone = no.addr().zone();
+        let group = if zone.is_primary() { GroupNo(zone.0 / 2) } else { self.meta.zone_group(zone) };
+        debug_assert!(u64::from(group.0) * GROUP_BLOCKS < self.meta.geometry().blocks);
+        group
+    }
+
+    /// Reserves metadata blocks for an Op, making zones if need be; keeps off what deletes and delayed data need.
+    pub(crate) fn reserve(&self, near: GroupNo, blocks: u32) -> Result<Reserved> {
+        self.alloc.reserve(&self.meta, near, blocks, false)
+    }
+
+    /// As [`Store::reserve`], for what must go on when the volume is full: flushing, truncating, deleting.
+    pub(crate) fn reserve_freely(&self, near: GroupNo, blocks: u32) -> Result<Reserved> {
+        self.alloc.reserve(&self.meta, near, blocks, true)
+    }
+
+    /// Reserves a free inode, making an inode block if need be.
+    pub(crate) fn reserve_inode(&self, near: GroupNo) -> Result<ReservedInode> {
+        loop {
+            if let Some(inode) = self.meta.reserve_inode(near)? {
+                return Ok(inode);
+            }
+            let reserved = self.reserve(near, 1)?;
+            self.meta.begin(reserved).add_inode_block();
+        }
+    }
+
+    /// The inode's cell.
+    pub(crate) fn cell(&self, no: InodeNo) -> Result<Arc<InodeCell>> {
+        self.inodes.get(self, no)
+    }
+
+    /// A cell's times have aged in memory; they are written some time. Called once per cell until then.
+    pub(crate) fn note_aged(&self, cell: &Arc<InodeCell>) {
+        self.aged.lock().push(cell.clone());
+    }
+
+    /// Writes the inodes whose times have aged.
+    pub(crate) fn flush_aged(&self) -> Result<()> {
+        let aged = std::mem::take(&mut *self.aged.lock());
+        for cell in aged {
+            self.store_if_dirty(&cell)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the inode if times or size differ from its block.
+    pub(crate) fn store_if_dirty(&self, cell: &InodeCell) -> Result<()> {
+        let reserved = self.meta.reserve(GroupNo(0), 0)?;
+        let mut state = cell.state.write();
+        if state.dirty && !state.gone {
+            let mut op = self.meta.begin(reserved);
+            crate::inode::store_inode(&mut op, cell, &state);
+            state.dirty = false;
+        }
+        Ok(())
+    }
+
+    /// Everything done before is on the medium when this returns.
+    pub(crate) fn sync(self: &Arc<Self>) -> Result<()> {
+        if self.read_only {
+            return Ok(());
+        }
+        file::flush_all(self)?;
+        self.flush_aged()?;
+        Ok(self.meta.sync()?)
+    }
+
+    /// Frees an inode without names that nobody uses any more. Errors are left to the next mount, which finds the
+    /// inode among the orphans.
+    pub(crate) fn let_go(self: &Arc<Self>, cell: &Arc<InodeCell>) {
+        if cell.unlinked.load(Ordering::Acquire) && !self.read_only && !self.inodes.in_use(cell) {
+            if let Err(e) = crate::orphan::reclaim(self, cell) {
+                tracing::warn!("inode {} is freed at the next mount: {e}", cell.no);
+            }
+        }
+    }
+
+    /// Space, such that what is promised can be written.
+    pub(crate) fn statfs(&self) -> Statfs {
+        let free = self.alloc.free_blocks();
+        let available = if self.read_only { 0 } else { self.alloc.available(&self.meta) };
+        let used = self.meta.totals.inodes.get();
+        // A zone of 4 MiB holds 510 blocks of 16 inodes.
+        let possible = available / 1024 * 510 * 16 + self.meta.free_index_estimate() * 16;
+        Statfs {
+            block_size: BLOCK_SIZE as u32,
+            blocks: self.meta.geometry().blocks,
+            blocks_free: free,
+            blocks_available: available.min(free),
+            inodes: used + possible,
+            inodes_free: possible,
+            name_max: NAME_MAX as u32,
+        }
+    }
+
+    /// Writes everything, frees what has no name, marks the volume clean. Later calls do nothing.
+    pub(crate) fn close(self: &Arc<Self>) -> Result<()> {
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        *self.tick.0.lock() = true;
+        self.tick.1.notify_all();
+        let thread = self.ticker.lock().take();
+        if let Some(thread) = thread.filter(|t| t.thread().id() != std::thread::current().id()) {
+            if thread.join().is_err() {
+                tracing::error!("the housekeeping thread panicked");
+            }
+        }
+        if self.read_only {
+            return Ok(());
+        }
+        self.files.stop();
+        for cell in self.inodes.select(|c| c.unlinked.load(Ordering::Acquire)) {
+            crate::orphan::reclaim(self, &cell)?;
+        }
+        let flushed = file::flush_all(self).and_then(|()| self.flush_aged());
+        // What can be written is, also if some file could not be.
+        let closed = self.meta.close();
+        flushed?;
+        Ok(closed?)
+    }
+
+    /// A fresh incarnation.
+    pub(crate) fn next_incarnation(&self) -> Incarnation {
+        self.meta.next_incarnation()
+    }
+}
