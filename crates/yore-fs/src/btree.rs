@@ -47,6 +47,9 @@ const KEY_BYTES_MAX: usize = 24;
 /// A cell's key and value.
 pub(crate) type CellRef<'a> = (&'a [u8], &'a [u8]);
 
+/// What [`Tree::scan`] calls with each key and value; `Ok(false)` ends the scan.
+pub(crate) type Visitor<'v> = dyn FnMut(&[u8], &[u8]) -> Result<bool> + 'v;
+
 /// A key, copied.
 #[derive(Clone, Copy)]
 struct Key {
@@ -255,12 +258,7 @@ impl Tree {
 
     /// Calls `each` with the cells whose keys are `from` or more, in order, until it returns `Ok(false)`. `each` may
     /// read other blocks (no lock is held), but must not change the tree.
-    pub(crate) fn scan(
-        &self,
-        meta: &Meta,
-        from: &[u8],
-        each: &mut dyn FnMut(&[u8], &[u8]) -> Result<bool>,
-    ) -> Result<()> {
+    pub(crate) fn scan(&self, meta: &Meta, from: &[u8], each: &mut Visitor<'_>) -> Result<()> {
         if self.is_empty() {
             return Ok(());
         }
