@@ -51,8 +51,10 @@ pub(crate) fn attach(path: &Path, config: &MountConfig) -> Result<Attached, Moun
     check_rights(config, root)?;
     // Also for the helper's sake: its own message for a missing device is obscure.
     let device = OpenOptions::new().read(true).write(true).open("/dev/fuse");
-    if device.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::NotFound) {
-        return Err(MountError::NoFuseDevice);
+    match device.as_ref().map_err(io::Error::kind) {
+        Err(io::ErrorKind::NotFound) => return Err(MountError::NoFuseDevice),
+        Err(io::ErrorKind::PermissionDenied) if !root => return Err(MountError::FuseDeviceClosed),
+        _ => {}
     }
     if root && !config.auto_unmount {
         let device = OwnedFd::from(device.map_err(|source| MountError::FuseDevice { source })?);

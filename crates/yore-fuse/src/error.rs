@@ -71,6 +71,12 @@ pub enum MountError {
     /// The kernel's FUSE device is missing.
     #[error("there is no /dev/fuse: load the kernel's FUSE module (modprobe fuse), or give the container that device")]
     NoFuseDevice,
+    /// The kernel's FUSE device is not open to this user; nor would it be to the helper, which opens it in the user's name.
+    #[error(
+        "/dev/fuse is not open to ordinary users: ask the administrator to make it so (chmod 666 /dev/fuse; \
+         distributions do that by a udev rule), or mount as root"
+    )]
+    FuseDeviceClosed,
     /// The kernel's FUSE device cannot be opened.
     #[error("cannot open /dev/fuse: {source}")]
     FuseDevice {
