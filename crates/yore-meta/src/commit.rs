@@ -298,6 +298,8 @@ fn write_table(
         meta.table_entry(*no)?; // Brings the table block into memory.
         changed.entry(t).or_default().push((i, *entry));
     }
+    // Readers of the table share this lock, so nothing goes to the device while it is held.
+    let mut ready: Vec<(BlockNo, Box<Block>)> = Vec::new();
     let mut roots = meta.roots.lock();
     let mut root_used: BTreeMap<u32, [u64; 16]> = BTreeMap::new();
     let mut headers: BTreeSet<u32> = BTreeSet::new();
@@ -320,14 +322,19 @@ fn write_table(
             root.map[at] = next_free_slot(used, &mut rotor, meta.first_slots());
         }
         root.exists[at / 64] |= 1 << (at % 64);
-        gather.push(BlockNo(root.place.0 + u64::from(root.map[at])), &block, generation)?;
+        ready.push((BlockNo(root.place.0 + u64::from(root.map[at])), block));
         headers.insert(r);
     }
     for r in headers {
         let root = roots[r as usize].as_mut().expect("written above");
-        write_root_header(meta, gather, r, root, generation)?;
+        ready.push(new_root_header(meta, r, root, generation));
     }
-    Ok(roots.iter().map(|r| r.as_ref().and_then(|r| r.current)).collect())
+    let current = roots.iter().map(|r| r.as_ref().and_then(|r| r.current)).collect();
+    drop(roots);
+    for (at, block) in ready {
+        gather.push(at, &block, generation)?;
+    }
+    Ok(current)
 }
 
 fn used_slots(root: &RootState) -> [u64; 16] {
@@ -338,13 +345,13 @@ fn used_slots(root: &RootState) -> [u64; 16] {
     used
 }
 
-fn write_root_header(
+/// Makes a root zone's next header current; returns it and its place.
+fn new_root_header(
     meta: &Meta,
-    gather: &mut Gather<'_>,
     r: u32,
     root: &mut RootState,
     generation: Generation,
-) -> Result<()> {
+) -> (BlockNo, Box<Block>) {
     let no = ZoneNo::root(r);
     let group = meta.geometry.group_of(root.place);
     let mut header = ZoneHeader::empty(meta.uuid, meta.geometry.blocks, root.place, no, group);
@@ -355,12 +362,11 @@ fn write_root_header(
         Some(current) => 1 - current.header_slot,
         None => 0,
     };
-    let (block, _) = header.encode(generation);
+    let (block, crc) = header.encode(generation);
     let at = BlockNo(root.place.0 + HEADER_SLOTS[usize::from(header_slot)]);
     debug_assert!(at.0 < root.place.0 + ZONE_BLOCKS);
-    let crc = gather.push(at, &block, generation)?;
     root.current = Some(RootZone { place: root.place, generation, crc, header_slot });
-    Ok(())
+    (at, block)
 }
 
 /// The generation is on the medium: what it freed may be used again, and whoever waits goes on.

@@ -286,6 +286,7 @@ impl Meta {
     pub fn free_index_estimate(&self) -> u64 {
         let root_zones = u64::from(self.root_zone_count());
         let zones = self.totals.zones.get().saturating_sub(root_zones);
-        (zones * u64::from(yore_format::layout::ZONE_INDEXES)).saturating_sub(self.totals.metadata_blocks.get())
+        (zones * u64::from(yore_format::layout::ZONE_INDEXES))
+            .saturating_sub(self.totals.metadata_blocks.get())
     }
 }
