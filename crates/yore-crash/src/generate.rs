@@ -27,15 +27,17 @@ pub enum Profile {
 const USED_MAX: u64 = 5 << 20;
 /// Directories beyond which it seldom makes more.
 const DIRECTORIES: usize = 8;
-/// Below this permissions are 0o7777.
-const PERMISSIONS: [u32; 10] =
-    [0o644, 0o600, 0o755, 0o777, 0o4755, 0o2755, 0o6777, 0o2644, 0o1777, 0o000];
+/// Permissions to ask for.
+const PERMISSIONS: [u32; 10] = [0o644, 0o600, 0o755, 0o777, 0o4755, 0o2755, 0o6777, 0o2644, 0o1777, 0o000];
 const CALLERS: [Caller; 4] = [
     Caller { uid: 0, gid: 0, umask: 0o022, keeps_set_id: true },
     Caller { uid: 1000, gid: 1000, umask: 0o027, keeps_set_id: false },
     Caller { uid: 1001, gid: 50, umask: 0, keeps_set_id: false },
     Caller { uid: 4_000_000_000, gid: 4_000_000_001, umask: 0o777, keeps_set_id: false },
 ];
+
+/// Sizes where the way of storing changes: out of the inode, into another block.
+const BOUNDARIES: [u64; 8] = [107, 108, 109, 4095, 4096, 4097, 8192, 16_384];
 
 /// Draws operations.
 pub struct Generator {
@@ -266,7 +268,9 @@ impl Generator {
             6 => within - within % 4096,
             7..=9 => within,
             10 => size + self.random.random_range(0..100_000),
-            _ if self.chance(4) => self.pick(&[1 << 32, (1 << 40) + 5, FILE_MAX - 4096, FILE_MAX - 1, FILE_MAX]),
+            _ if self.chance(4) => {
+                self.pick(&[1 << 32, (1 << 40) + 5, FILE_MAX - 4096, FILE_MAX - 1, FILE_MAX])
+            }
             _ => size.next_multiple_of(4096) + 4096 * self.random.random_range(0..20),
         }
     }
@@ -274,19 +278,26 @@ impl Generator {
     fn write(&mut self) -> Op {
         let target = self.file();
         let size = self.size_of(&target);
-        let offset = self.offset(size);
+        let mut offset = self.offset(size);
         match self.random.random_range(0..20) {
             0..=12 => {
-                let (len, tag) = (self.len(), self.tag());
+                let (mut len, tag) = (self.len(), self.tag());
+                if self.chance(6) {
+                    // Up to exactly where the way of storing changes.
+                    let end = self.pick(&BOUNDARIES);
+                    offset = offset.min(self.random.random_range(0..end));
+                    len = (end - offset) as usize;
+                }
                 let (append, kill_set_id) = (self.chance(4), self.chance(4));
                 Op::Write { target, offset, len, tag, append, kill_set_id }
             }
             13..=14 => {
-                let set = SetAttr {
-                    size: Some(if self.chance(3) { 0 } else { offset }),
-                    kill_set_id: self.chance(4),
-                    ..SetAttr::default()
+                let size = match self.random.random_range(0..4) {
+                    0 => 0,
+                    1 => self.pick(&BOUNDARIES),
+                    _ => offset,
                 };
+                let set = SetAttr { size: Some(size), kill_set_id: self.chance(4), ..SetAttr::default() };
                 Op::SetAttr { target, set, caller: self.caller() }
             }
             15..=17 => {
@@ -320,8 +331,13 @@ impl Generator {
             1 => self.existing(&[]),
             _ => self.place(),
         };
-        let modes =
-            [RenameMode::Replace, RenameMode::Replace, RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange];
+        let modes = [
+            RenameMode::Replace,
+            RenameMode::Replace,
+            RenameMode::Replace,
+            RenameMode::NoReplace,
+            RenameMode::Exchange,
+        ];
         let mode = self.pick(&modes);
         Op::Rename { from, to, mode }
     }
@@ -382,7 +398,8 @@ impl Generator {
             _ if self.chance(3) => self.pick(&[65_535, 65_536, 65_537]),
             _ => self.pick(&[0, 3000, 4096, 4097]),
         };
-        let mode = self.pick(&[SetXattrMode::Any, SetXattrMode::Any, SetXattrMode::Create, SetXattrMode::Replace]);
+        let mode =
+            self.pick(&[SetXattrMode::Any, SetXattrMode::Any, SetXattrMode::Create, SetXattrMode::Replace]);
         Op::SetXattr { target, name, len, tag: self.tag(), mode }
     }
 

@@ -173,7 +173,8 @@ impl Judge {
                 let same = |moment: usize| {
                     names_of(&states[moment], ino) == names && (data_only || hashes[moment].get(&ino) == hash)
                 };
-                let holds_from = (0..moment).rev().take_while(|moment| same(*moment)).last().unwrap_or(moment);
+                let holds_from =
+                    (0..moment).rev().take_while(|moment| same(*moment)).last().unwrap_or(moment);
                 self.promises.push(Promise { moment, holds_from });
             }
         }
@@ -213,10 +214,9 @@ impl Judge {
             }
         }
         match best {
-            Some((moment, wrong)) => Err(format!(
-                "names and attributes are those of moment {moment}, but:\n    {}",
-                list(&wrong)
-            )),
+            Some((moment, wrong)) => {
+                Err(format!("names and attributes are those of moment {moment}, but:\n    {}", list(&wrong)))
+            }
             None => Err(self.explain_names(tree, moments, lowest, bounds)),
         }
     }
@@ -366,7 +366,8 @@ impl<'a> Span<'a> {
             return Vec::new();
         }
         let mut indexes: Vec<u64> = file.blocks.keys().copied().collect();
-        let of_version = |(_, inode): &'a (usize, Arc<Inode>)| inode.data().into_iter().flat_map(|d| d.blocks().keys());
+        let of_version =
+            |(_, inode): &'a (usize, Arc<Inode>)| inode.data().into_iter().flat_map(|d| d.blocks().keys());
         indexes.extend(versions.iter().flat_map(of_version).filter(|i| **i * (BLOCK as u64) < file.size));
         indexes.sort_unstable();
         indexes.dedup();

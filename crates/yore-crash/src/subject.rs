@@ -184,9 +184,7 @@ impl ViewSubject {
                 let inode = self.resolve(target)?;
                 view.setattr(caller, inode.0, set).map(Outcome::Node)
             }
-            Op::GetXattr { target, name } => {
-                view.getxattr(self.resolve(target)?.0, name).map(Outcome::Bytes)
-            }
+            Op::GetXattr { target, name } => view.getxattr(self.resolve(target)?.0, name).map(Outcome::Bytes),
             Op::SetXattr { target, name, len, tag, mode } => {
                 let inode = self.resolve(target)?;
                 view.setxattr(inode.0, name, &payload(*tag, *len), *mode).map(|()| Outcome::Done)
@@ -273,9 +271,8 @@ pub fn observe(view: &View, root: InodeNo) -> Result<Tree, String> {
             xattrs.insert(Name::from(name), Arc::from(value));
         }
         let inside = match attr.kind {
-            FileKind::Directory => {
-                observe_directory(view, inode, above, &mut tree, &mut waiting).map_err(|e| failed("listing", e))?
-            }
+            FileKind::Directory => observe_directory(view, inode, above, &mut tree, &mut waiting)
+                .map_err(|e| failed("listing", e))?,
             FileKind::Regular => Inside::File {
                 size: attr.size,
                 blocks: content(view, inode, attr.size).map_err(|error| failed("read", error))?,

@@ -77,8 +77,7 @@ pub struct Tree {
 impl Tree {
     /// What a walk through a state of the model finds. All its times must be known.
     pub fn of(state: &State) -> Tree {
-        let mut tree =
-            Tree { root: number(state, ROOT), nodes: HashMap::new(), contradictions: Vec::new() };
+        let mut tree = Tree { root: number(state, ROOT), nodes: HashMap::new(), contradictions: Vec::new() };
         let mut waiting = vec![ROOT];
         while let Some(ino) = waiting.pop() {
             let Some(inode) = state.get(ino) else { continue };
@@ -122,6 +121,26 @@ impl Tree {
         self.nodes.iter().fold(0, |sum: u64, (number, node)| sum.wrapping_add(node.names_hash(*number)))
     }
 
+    /// Link counts that are not those of the names found.
+    pub fn wrong_links(&self) -> Vec<String> {
+        let mut names: HashMap<u64, u32> = HashMap::from([(self.root, 2)]);
+        for (number, node) in &self.nodes {
+            let Inside::Directory { entries, .. } = &node.inside else { continue };
+            for (child, kind) in entries.values() {
+                let is_directory = *kind == FileKind::Directory;
+                *names.entry(*child).or_default() += if is_directory { 2 } else { 1 };
+                if is_directory {
+                    *names.entry(*number).or_default() += 1;
+                }
+            }
+        }
+        let wrong = |(number, node): (&u64, &Node)| {
+            let (links, found) = (node.facts.links, names.get(number).copied().unwrap_or(0));
+            (links != found).then(|| format!("{} has {links} links and {found} names", self.path_of(*number)))
+        };
+        self.nodes.iter().filter_map(wrong).collect()
+    }
+
     /// In what a tree differs from what was expected; empty if in nothing. `exact`: also in what
     /// [`Tree::names_hash`] leaves out.
     pub fn differences(&self, expected: &Tree, exact: bool) -> Vec<String> {
@@ -131,7 +150,9 @@ impl Tree {
                 None => found.push(format!("{} is missing", expected.path_of(*number))),
                 Some(node) => {
                     let path = || expected.path_of(*number);
-                    found.extend(node.differences(wanted, exact).into_iter().map(|d| format!("{}: {d}", path())));
+                    found.extend(
+                        node.differences(wanted, exact).into_iter().map(|d| format!("{}: {d}", path())),
+                    );
                 }
             }
         }
@@ -253,7 +274,8 @@ impl Node {
 }
 
 fn show_xattrs(xattrs: &BTreeMap<Name, Arc<[u8]>>) -> String {
-    let list: Vec<_> = xattrs.iter().map(|(name, value)| format!("{}[{}]", show_name(name), value.len())).collect();
+    let list: Vec<_> =
+        xattrs.iter().map(|(name, value)| format!("{}[{}]", show_name(name), value.len())).collect();
     format!("{{{}}}", list.join(", "))
 }
 
@@ -283,7 +305,11 @@ impl Inside {
                 for index in blocks.keys().chain(others) {
                     if blocks.get(index) != wanted_blocks.get(index) {
                         let (a, b) = (blocks.get(index), wanted_blocks.get(index));
-                        found.push(format!("block {index} is {}, should be {}", show_block(a), show_block(b)));
+                        found.push(format!(
+                            "block {index} is {}, should be {}",
+                            show_block(a),
+                            show_block(b)
+                        ));
                     }
                 }
             }

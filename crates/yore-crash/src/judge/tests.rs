@@ -133,7 +133,9 @@ fn any_wrong_name_or_attribute_is_reported() {
             let Inside::Directory { entries, .. } = &node.inside else { continue };
             for lost in entries.keys() {
                 let mut tree = right.clone();
-                if let Some(Inside::Directory { entries, .. }) = tree.nodes.get_mut(number).map(|n| &mut n.inside) {
+                if let Some(Inside::Directory { entries, .. }) =
+                    tree.nodes.get_mut(number).map(|n| &mut n.inside)
+                {
                     entries.remove(lost);
                 }
                 assert!(judge.judge(&tree, bounds, Unit::Block).is_err(), "seed {seed}: a lost entry");
@@ -218,8 +220,14 @@ fn a_renamed_file_is_never_short() {
 /// What a truncation cut off does not come back when the file grows again.
 #[test]
 fn truncated_content_does_not_come_back() {
-    let ops =
-        vec![create("a"), write("a", 0, 8192, 1), Op::Sync, truncate("a", 0), create("b"), write("a", 4096, 4096, 2)];
+    let ops = vec![
+        create("a"),
+        write("a", 0, 8192, 1),
+        Op::Sync,
+        truncate("a", 0),
+        create("b"),
+        write("a", 4096, 4096, 2),
+    ];
     let judge = Judge::new(history(ops));
     let mut tree = at(&judge, 6);
     let old = content_of(&judge, 3, "a").1[&0].clone();

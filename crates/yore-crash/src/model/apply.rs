@@ -1,6 +1,6 @@
 //! What each operation does to a state: dispatch, and the operations on content.
 
-use super::names::{empty_body, link_body};
+use super::names::{empty_body, link_body, New};
 use super::{Body, Effects, FileData, Ino, State, Unresolved, FILE_MAX};
 use crate::op::{payload, Op, Target};
 use crate::outcome::{Expect, Kind, Kinds};
@@ -23,14 +23,17 @@ impl State {
     fn dispatch(&mut self, op: &Op, effects: &mut Effects) -> Result<Expect, Unresolved> {
         Ok(match op {
             Op::Create { at, kind, permissions, rdev, caller } => {
-                self.make(at, *kind, *permissions, *rdev, caller, empty_body(*kind), effects)?
+                let (kind, permissions, rdev) = (*kind, *permissions, *rdev);
+                self.make(at, New { kind, permissions, rdev, caller, body: empty_body(kind) }, effects)?
             }
             Op::Mkdir { at, permissions, caller } => {
                 let kind = FileKind::Directory;
-                self.make(at, kind, *permissions, 0, caller, empty_body(kind), effects)?
+                let (permissions, body) = (*permissions, empty_body(kind));
+                self.make(at, New { kind, permissions, rdev: 0, caller, body }, effects)?
             }
             Op::Symlink { at, to, caller } => {
-                self.make(at, FileKind::Symlink, 0o777, 0, caller, link_body(to), effects)?
+                let (kind, body) = (FileKind::Symlink, link_body(to));
+                self.make(at, New { kind, permissions: 0o777, rdev: 0, caller, body }, effects)?
             }
             Op::Link { target, at } => {
                 let ino = match self.resolve(target) {

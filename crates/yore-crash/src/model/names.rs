@@ -14,18 +14,24 @@ const LINK_TARGET_MAX: usize = 4095;
 const SET_GROUP_ID: u32 = 0o2000;
 const GROUP_EXECUTE: u32 = 0o010;
 
+/// What to make.
+pub(super) struct New<'a> {
+    pub(super) kind: FileKind,
+    pub(super) permissions: u32,
+    pub(super) rdev: u32,
+    pub(super) caller: &'a Caller,
+    pub(super) body: Body,
+}
+
 impl State {
     /// A new inode under a new name; for directories `permissions` are without set-id bits.
     pub(super) fn make(
         &mut self,
         at: &Place,
-        kind: FileKind,
-        permissions: u32,
-        rdev: u32,
-        caller: &Caller,
-        body: Body,
+        new: New<'_>,
         effects: &mut Effects,
     ) -> Result<Expect, Unresolved> {
+        let New { kind, permissions, rdev, caller, body } = new;
         let (directory, existing) = self.place(at)?;
         let mut bad = Kinds::default();
         bad.add_if(existing.is_some(), Kind::Exists);
@@ -85,12 +91,7 @@ impl State {
         Ok(Expect::Created(ino))
     }
 
-    pub(super) fn link(
-        &mut self,
-        ino: Ino,
-        at: &Place,
-        effects: &mut Effects,
-    ) -> Result<Expect, Unresolved> {
+    pub(super) fn link(&mut self, ino: Ino, at: &Place, effects: &mut Effects) -> Result<Expect, Unresolved> {
         let (directory, existing) = self.place(at)?;
         let mut bad = Kinds::default();
         bad.add_if(self.is_directory(ino), Kind::NotPermitted);

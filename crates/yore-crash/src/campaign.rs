@@ -1,0 +1,236 @@
+//! Many runs: on all processors, until something breaks or enough was tried; then the run that broke it, shortened.
+
+use crate::case::Case;
+use crate::compare::compare;
+use crate::crash::record;
+use crate::generate::Profile;
+use crate::volume::Wrong;
+use std::fmt;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+use yore_device::simulated::CrashState;
+use yore_fs::Engine;
+
+/// What to try, and how much of it.
+#[derive(Clone, Debug)]
+pub struct Campaign {
+    /// Seed of the first sequence; the next ones count up.
+    pub seed: u64,
+    /// Operations of a sequence.
+    pub ops: usize,
+    /// Crash states of a sequence; 0 compares with the model only.
+    pub states_per_sequence: usize,
+    /// Stop after so many crash states, if given.
+    pub states: Option<u64>,
+    /// Stop after so many sequences, if given.
+    pub sequences: Option<u64>,
+    /// Stop after this time, if given.
+    pub time: Option<Duration>,
+    /// Stop after so many failures.
+    pub failures: usize,
+    /// Of the volumes.
+    pub engine: Engine,
+    /// How many sequences at a time.
+    pub threads: usize,
+    /// Shorten the sequences of failures.
+    pub shorten: bool,
+}
+
+impl Campaign {
+    /// Crashes, up to `states` of them, by default settings.
+    pub fn crashes(seed: u64, states: u64) -> Campaign {
+        Campaign {
+            seed,
+            ops: 60,
+            states_per_sequence: 200,
+            states: Some(states),
+            sequences: None,
+            time: None,
+            failures: 1,
+            engine: Engine::Snapshot,
+            threads: std::thread::available_parallelism().map_or(1, |count| count.get()),
+            shorten: true,
+        }
+    }
+
+    /// Comparisons with the model, so many sequences of so many operations.
+    pub fn comparisons(seed: u64, sequences: u64, ops: usize, engine: Engine) -> Campaign {
+        Campaign {
+            ops,
+            states_per_sequence: 0,
+            states: None,
+            sequences: Some(sequences),
+            engine,
+            ..Campaign::crashes(seed, 0)
+        }
+    }
+
+    /// The run of the n-th sequence. Each fourth sequence with crashes is disturbed by another thread.
+    fn case(&self, number: u64) -> Case {
+        let profile = if self.states_per_sequence == 0 { Profile::Model } else { Profile::Crash };
+        let disturb = profile == Profile::Crash && number % 4 == 3;
+        Case { engine: self.engine, disturb, ..Case::new(self.seed.wrapping_add(number), self.ops, profile) }
+    }
+
+    /// Runs it.
+    pub fn run(&self) -> Summary {
+        let begin = Instant::now();
+        let (next, states, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+        let failures = Mutex::new(Vec::new());
+        let enough = || {
+            stop.load(Ordering::Relaxed)
+                || self.time.is_some_and(|time| begin.elapsed() >= time)
+                || self.states.is_some_and(|most| states.load(Ordering::Relaxed) >= most)
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..self.threads.max(1) {
+                scope.spawn(|| loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if enough() || self.sequences.is_some_and(|most| number >= most) {
+                        break;
+                    }
+                    let mut go_on = |_| {
+                        states.fetch_add(1, Ordering::Relaxed);
+                        !enough()
+                    };
+                    let Err(failure) = try_case(&self.case(number), self.states_per_sequence, &mut go_on)
+                    else {
+                        continue;
+                    };
+                    let failure =
+                        if self.shorten { shorten(*failure, self.states_per_sequence) } else { *failure };
+                    let mut failures = failures.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                    failures.push(failure);
+                    if failures.len() >= self.failures {
+                        stop.store(true, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        let started = next.load(Ordering::Relaxed);
+        Summary {
+            sequences: self.sequences.map_or(started, |most| most.min(started)),
+            states: states.load(Ordering::Relaxed),
+            failures: failures.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()),
+            time: begin.elapsed(),
+        }
+    }
+}
+
+/// What a campaign found.
+#[derive(Debug)]
+pub struct Summary {
+    /// Sequences begun.
+    pub sequences: u64,
+    /// Crash states tried.
+    pub states: u64,
+    /// What went wrong.
+    pub failures: Vec<Failure>,
+    /// How long it took.
+    pub time: Duration,
+}
+
+impl Summary {
+    /// Panics with the failures, if there are any: for tests.
+    pub fn must_be_good(&self) {
+        let list: Vec<String> = self.failures.iter().map(Failure::to_string).collect();
+        assert!(list.is_empty(), "{}", list.join("\n\n"));
+    }
+}
+
+/// A broken promise, and how to see it again.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The run.
+    pub case: Case,
+    /// What was wrong.
+    pub wrong: Wrong,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "yore-crash replay \"{}\"", self.case)?;
+        write!(f, "  [{}] {}", self.wrong.class, self.wrong.message)
+    }
+}
+
+/// Runs one case: with a crash, that one; without, `states` samples, or the comparison with the model.
+///
+/// # Errors
+/// The first broken promise.
+pub fn try_case(
+    case: &Case,
+    states: usize,
+    go_on: &mut dyn FnMut(CrashState) -> bool,
+) -> Result<(), Box<Failure>> {
+    let failed = |case: Case, wrong| Box::new(Failure { case, wrong });
+    if case.profile == Profile::Model {
+        return guarded(|| compare(case)).map_err(|wrong| failed(case.clone(), wrong));
+    }
+    let recorded = guarded(|| record(case)).map_err(|wrong| failed(case.clone(), wrong))?;
+    if let Some(state) = case.crash {
+        let tried = guarded(|| recorded.try_state(state, case.trial));
+        return tried.map(|_| ()).map_err(|wrong| failed(case.clone(), wrong));
+    }
+    // Which state is being tried when something panics.
+    let mut current = None;
+    let mut each = |state, trial| {
+        current = Some((state, trial));
+        go_on(state)
+    };
+    let tried = guarded(|| recorded.try_samples(states, case.seed, &mut each));
+    tried.map_err(|wrong| match current {
+        Some((state, trial)) => failed(Case { crash: Some(state), trial, ..case.clone() }, wrong),
+        None => failed(case.clone(), wrong),
+    })
+}
+
+/// Turns a panic into something wrong.
+fn guarded<T>(work: impl FnOnce() -> Result<T, Wrong>) -> Result<T, Wrong> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(panicked(&*panic)))
+}
+
+fn panicked(panic: &(dyn std::any::Any + Send)) -> Wrong {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+    Wrong::new("panic", format!("panicked: {text}"))
+}
+
+/// Attempts and time that shortening may take.
+const ATTEMPTS: usize = 150;
+const SHORTEN_TIME: Duration = Duration::from_secs(20);
+
+/// Leaves operations out as long as something of the same class goes wrong.
+fn shorten(failure: Failure, states: usize) -> Failure {
+    let begin = Instant::now();
+    let mut best = failure;
+    if best.case.disturb {
+        // Another schedule would be another run.
+        return best;
+    }
+    let (mut attempts, mut part) = (0, best.case.kept().len() / 2);
+    while part > 0 {
+        let (mut at, mut shorter) = (0, false);
+        while at < best.case.kept().len() {
+            if attempts >= ATTEMPTS || begin.elapsed() > SHORTEN_TIME {
+                return best;
+            }
+            attempts += 1;
+            let mut keep = best.case.kept();
+            keep.drain(at..(at + part).min(keep.len()));
+            match try_case(&best.case.keeping(&keep), states, &mut |_| true) {
+                Err(found) if found.wrong.class == best.wrong.class => {
+                    best = *found;
+                    shorter = true;
+                }
+                _ => at += part,
+            }
+        }
+        if !shorter || part > 1 {
+            part /= 2;
+        }
+    }
+    best
+}

@@ -1,0 +1,198 @@
+//! The one line that replays a run: parsing and printing.
+//!
+//! `seed=42 ops=60 crash=117:seed=9` means: the 60 operations of seed 42 on a fresh volume, a crash after event
+//! 117 of which state `seed=9` remained. Further words: `keep=0,3-7` (only these of the operations), `engine=journal`,
+//! `profile=model` (compare with the model, no crash), `disturb` (another thread syncs all the time; the schedule
+//! then decides what happens, so a replay tries many times), `use` (the volume was used after the mount), `again=7` (a
+//! second crash, drawn by seed 7, while it was mounted after the first).
+
+use crate::crash::Trial;
+use crate::generate::{sequence, Profile};
+use crate::op::Op;
+use std::fmt;
+use std::str::FromStr;
+use yore_device::simulated::CrashState;
+use yore_fs::Engine;
+
+/// A run, or one crash of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Case {
+    /// Seed of the sequence.
+    pub seed: u64,
+    /// How many operations are drawn.
+    pub ops: usize,
+    /// Which of them are carried out; `None`: all.
+    pub keep: Option<Vec<usize>>,
+    /// What they are drawn for.
+    pub profile: Profile,
+    /// Of the volume.
+    pub engine: Engine,
+    /// Whether another thread syncs all the time.
+    pub disturb: bool,
+    /// The crash.
+    pub crash: Option<CrashState>,
+    /// What is done with the state that the crash left.
+    pub trial: Trial,
+}
+
+impl Case {
+    /// A run of a whole sequence with the default engine.
+    pub fn new(seed: u64, ops: usize, profile: Profile) -> Case {
+        Case {
+            seed,
+            ops,
+            keep: None,
+            profile,
+            engine: Engine::Snapshot,
+            disturb: false,
+            crash: None,
+            trial: Trial::default(),
+        }
+    }
+
+    /// The operations to carry out.
+    pub fn operations(&self) -> Vec<Op> {
+        let all = sequence(self.seed, self.ops, self.profile);
+        match &self.keep {
+            None => all,
+            Some(keep) => keep.iter().filter_map(|number| all.get(*number).cloned()).collect(),
+        }
+    }
+
+    /// The same run with only these of the drawn operations.
+    pub fn keeping(&self, keep: &[usize]) -> Case {
+        Case { keep: Some(keep.to_vec()), crash: None, trial: Trial::default(), ..self.clone() }
+    }
+
+    /// The numbers of the operations that are carried out.
+    pub fn kept(&self) -> Vec<usize> {
+        self.keep.clone().unwrap_or_else(|| (0..self.ops).collect())
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "seed={} ops={}", self.seed, self.ops)?;
+        if let Some(keep) = &self.keep {
+            write!(f, " keep={}", show_ranges(keep))?;
+        }
+        if self.profile == Profile::Model {
+            write!(f, " profile=model")?;
+        }
+        if self.engine != Engine::Snapshot {
+            write!(f, " engine={}", self.engine.name())?;
+        }
+        if self.disturb {
+            write!(f, " disturb")?;
+        }
+        if let Some(crash) = &self.crash {
+            write!(f, " {crash}")?;
+        }
+        if self.trial.use_it {
+            write!(f, " use")?;
+        }
+        if let Some(seed) = self.trial.again {
+            write!(f, " again={seed}")?;
+        }
+        Ok(())
+    }
+}
+
+fn show_ranges(numbers: &[usize]) -> String {
+    let mut parts: Vec<(usize, usize)> = Vec::new();
+    for number in numbers {
+        match parts.last_mut() {
+            Some((_, last)) if *last + 1 == *number => *last = *number,
+            _ => parts.push((*number, *number)),
+        }
+    }
+    let show = |(first, last): &(usize, usize)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    };
+    parts.iter().map(show).collect::<Vec<_>>().join(",")
+}
+
+/// A word of a line that means nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{word}` is no part of a replay line; one looks like: seed=42 ops=60 crash=117:seed=9")]
+pub struct ParseCaseError {
+    /// The word.
+    pub word: String,
+}
+
+impl FromStr for Case {
+    type Err = ParseCaseError;
+
+    fn from_str(line: &str) -> Result<Case, ParseCaseError> {
+        let mut case = Case::new(0, 60, Profile::Crash);
+        for word in line.split_whitespace() {
+            parse_word(&mut case, word).ok_or_else(|| ParseCaseError { word: word.to_string() })?;
+        }
+        Ok(case)
+    }
+}
+
+fn parse_word(case: &mut Case, word: &str) -> Option<()> {
+    match word {
+        "disturb" => {
+            case.disturb = true;
+            return Some(());
+        }
+        "use" => {
+            case.trial.use_it = true;
+            return Some(());
+        }
+        _ => {}
+    }
+    let (key, value) = word.split_once('=')?;
+    match key {
+        "seed" => case.seed = value.parse().ok()?,
+        "ops" => case.ops = value.parse().ok()?,
+        "keep" => case.keep = Some(parse_ranges(value)?),
+        "engine" => case.engine = Engine::from_name(value)?,
+        "profile" => {
+            case.profile = match value {
+                "model" => Profile::Model,
+                "crash" => Profile::Crash,
+                _ => return None,
+            }
+        }
+        "crash" => case.crash = Some(word.parse().ok()?),
+        "again" => case.trial.again = Some(value.parse().ok()?),
+        _ => return None,
+    }
+    Some(())
+}
+
+fn parse_ranges(text: &str) -> Option<Vec<usize>> {
+    let mut numbers = Vec::new();
+    for part in text.split(',').filter(|part| !part.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        numbers.extend(first..=last);
+    }
+    Some(numbers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is printed is read back as the same.
+    #[test]
+    fn lines_are_read_back() {
+        for line in [
+            "seed=42 ops=60 crash=117:seed=9",
+            "seed=1 ops=200 profile=model",
+            "seed=18446744073709551615 ops=60 keep=0,3-7,9 engine=journal disturb crash=4:all-but=2 use again=3",
+            "seed=7 ops=10 keep= crash=0:none:blocks",
+        ] {
+            let case: Case = line.parse().expect("it is a line");
+            assert_eq!(case.to_string(), line);
+        }
+        for line in ["seed=x", "ops", "crash=1", "keep=1-x", "engine=fast"] {
+            assert!(line.parse::<Case>().is_err(), "{line}");
+        }
+    }
+}

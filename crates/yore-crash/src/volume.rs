@@ -1,0 +1,76 @@
+//! Volumes for tests: made, opened, checked, always the same way.
+
+use std::sync::Arc;
+use std::time::Duration;
+use yore_check::{check, CheckOptions, Report};
+use yore_device::Device;
+use yore_fs::{Engine, MkfsOptions, MountOptions, View};
+
+/// Bytes of a volume in crash tests.
+pub const VOLUME_SIZE: u64 = 32 << 20;
+/// Cache sizes: small enough to make thousands of mounts cheap.
+const CACHE: u64 = 8 << 20;
+
+/// What went wrong, sorted by where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// One word for the promise that was broken; a shortened sequence must break the same.
+    pub class: &'static str,
+    /// The story.
+    pub message: String,
+}
+
+impl Wrong {
+    /// A message of a class.
+    pub fn new(class: &'static str, message: impl ToString) -> Wrong {
+        Wrong { class, message: message.to_string() }
+    }
+}
+
+/// Makes a volume; all that is random by default comes from `seed`.
+///
+/// # Errors
+/// If it cannot be made.
+pub fn make(device: &Arc<dyn Device>, engine: Engine, seed: u64) -> Result<(), Wrong> {
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+    key[8..].copy_from_slice(&(seed ^ 0x5555).to_le_bytes());
+    let options = MkfsOptions {
+        uuid: key,
+        hash_seed: key,
+        label: "crash".into(),
+        engine,
+        owner: (0, 0),
+        permissions: 0o755,
+        force: false,
+    };
+    View::mkfs(device, &options).map(|_| ()).map_err(|error| Wrong::new("mkfs", error))
+}
+
+/// Opens a volume without access times, and with no commits but those that are asked for.
+///
+/// # Errors
+/// If it is refused.
+pub fn open(device: Arc<dyn Device>) -> Result<View, yore_fs::Error> {
+    let options = MountOptions {
+        commit_interval: Duration::from_secs(3600),
+        metadata_cache: CACHE,
+        data_cache: CACHE,
+        access_times: false,
+        ..MountOptions::default()
+    };
+    View::open(device, &options)
+}
+
+/// Checks a volume; nothing at all may be found.
+///
+/// # Errors
+/// The report, if there are findings.
+pub fn must_be_clean(device: &dyn Device, when: &str) -> Result<Report, Wrong> {
+    let report = check(device, &CheckOptions::default())
+        .map_err(|error| Wrong::new("check", format!("{when}: {error}")))?;
+    match report.is_clean() {
+        true => Ok(report),
+        false => Err(Wrong::new("check", format!("{when} the check finds:\n    {report}"))),
+    }
+}

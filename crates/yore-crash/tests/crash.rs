@@ -1,0 +1,54 @@
+//! Rules 11 to 13 of the architecture, by trying to break them.
+
+use std::sync::Arc;
+use yore_crash::campaign::Campaign;
+use yore_crash::case::Case;
+use yore_crash::crash::record;
+use yore_crash::generate::Profile;
+use yore_crash::volume;
+use yore_device::simulated::SimulatedDevice;
+use yore_device::{Device, MemoryDevice};
+use yore_fs::{Caller, Engine, Error};
+
+/// 20,000 states that crashes could have left: each is clean, opens without repair, and holds what was promised; of
+/// some, also after a second crash while mounting; of some, usable and clean afterwards.
+#[test]
+fn every_crash_leaves_what_was_promised() {
+    let summary = Campaign::crashes(1, 20_000).run();
+    summary.must_be_good();
+    assert!(summary.states >= 20_000, "only {} states were tried", summary.states);
+}
+
+/// Recording a sequence twice gives the same events, so that a printed line means the same crash again.
+#[test]
+fn a_recorded_sequence_can_be_replayed() {
+    for seed in 0..5 {
+        let case = Case::new(seed, 60, Profile::Crash);
+        let record = || match record(&case) {
+            Ok(recorded) => recorded,
+            Err(wrong) => panic!("{case}: [{}] {}", wrong.class, wrong.message),
+        };
+        let (first, second) = (record(), record());
+        assert_eq!(first.events(), second.events(), "{case}");
+        for at in 0..=first.events() {
+            assert_eq!(first.bounds(at), second.bounds(at), "{case}, event {at}");
+        }
+    }
+}
+
+/// Under `none` a volume that was not unmounted is refused, until a check found nothing.
+#[test]
+fn after_a_crash_under_none_a_check_is_needed() {
+    let device = Arc::new(SimulatedDevice::new(MemoryDevice::new(volume::VOLUME_SIZE)));
+    let shared: Arc<dyn Device> = device.clone();
+    volume::make(&shared, Engine::None, 1).expect("a new volume");
+    let view = volume::open(shared).expect("it was never used");
+    view.mkdir(&Caller::superuser(), view.root(), b"a", 0o755).expect("there is room");
+    view.sync().expect("the device works");
+    let crashed: Arc<dyn Device> = Arc::new(device.snapshot());
+    let refused = volume::open(crashed.clone()).err();
+    assert!(matches!(refused, Some(Error::Refused(_))), "it opened, or failed otherwise: {refused:?}");
+    yore_check::mark_checked(&*crashed).expect("everything had been written");
+    let view = volume::open(crashed).expect("it was checked");
+    view.lookup(view.root(), b"a").expect("it had been synced");
+}

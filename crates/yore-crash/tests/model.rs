@@ -1,0 +1,41 @@
+//! The volume behaves as the model: the same results, attributes and content, after every operation.
+
+use yore_crash::campaign::Campaign;
+use yore_crash::threads;
+use yore_fs::Engine;
+
+/// 200 sequences of 200 operations, with an unmount in the middle and at the end of each, agree with the model.
+#[test]
+fn sequences_agree_with_the_model() {
+    Campaign::comparisons(1, 200, 200, Engine::Snapshot).run().must_be_good();
+}
+
+/// The same with the engine that promises nothing across crashes: results do not depend on the engine, and a clean
+/// unmount leaves a clean volume.
+#[test]
+fn sequences_agree_with_the_model_under_none() {
+    Campaign::comparisons(10_001, 100, 200, Engine::None).run().must_be_good();
+}
+
+/// Threads in directories of their own do not notice each other.
+#[test]
+fn threads_in_their_own_directories_agree_with_their_models() {
+    for seed in 0..6 {
+        if let Err(wrong) = threads::disjoint(seed, 4, 300, Engine::Snapshot) {
+            panic!(
+                "threads::disjoint({seed}, 4, 300, Engine::Snapshot): [{}] {}",
+                wrong.class, wrong.message
+            );
+        }
+    }
+}
+
+/// Threads in the same directories leave a tree without contradictions, and a clean volume.
+#[test]
+fn threads_in_the_same_directories_leave_a_sound_volume() {
+    for seed in 0..10 {
+        if let Err(wrong) = threads::shared(seed, 4, 300, Engine::Snapshot) {
+            panic!("threads::shared({seed}, 4, 300, Engine::Snapshot): [{}] {}", wrong.class, wrong.message);
+        }
+    }
+}
