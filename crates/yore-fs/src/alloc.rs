@@ -1,0 +1,616 @@
+//! Space for data: who may write a block where, and the promise that whoever was told "yes" finds room.
+//!
+//! **Three states of a free block.** The bitmap on the medium knows *used* and *clear*. In memory a clear block is
+//! *available*, *taken* (handed to a writer that has not yet entered it in the bitmap) or *pending* (freed by a generation that
+//! is not complete). Only available blocks are handed out. Rule 3 follows: [`Alloc::free`] clears bits in its Op, but
+//! the blocks become available in [`Reclaimer::reclaim`], when the superblock that no longer names them is durable.
+//!
+//! **A group in memory** is an [`Availability`]: loaded from its bitmap when first needed, dropped again when many are
+//! loaded. A1: bits in a bitmap change only while its group is loaded and `outstanding` (taken and pending blocks) is not
+//! zero, and a group with outstanding blocks is never dropped; so what is loaded from the bitmap is the truth. Groups
+//! never used have no bitmap; the first to need one makes the group's first zone, which holds it.
+//!
+//! **Promises.** `unpromised` counts the free blocks (pending ones too: they come with the next generation) that nobody
+//! was promised. Delayed allocation takes from it before the data is accepted ([`Alloc::promise`]); taking blocks later
+//! spends a promise. A2: available + pending ≥ promised, so [`Alloc::take`] finds a block, if need be after one
+//! generation. Metadata that the promised data will need is promised with it: one tree node for [`BLOCKS_PER_NODE`]
+//! blocks must fit the zones that exist ([`Alloc::admit`] keeps other metadata off that room).
+//!
+//! **Withheld room.** In each group one aligned, wholly available run of 1,024 blocks is left alone while data finds room
+//! elsewhere, so that metadata can grow in a fragmented volume. Data gets it when nothing else is left.
+//!
+//! **Where.** After the goal if there is room, else the first run in the goal's group that is long enough, else in the groups
+//! after it. Groups in which nothing is available are skipped 64 at a time: a region that a search found empty is not
+//! searched again until something was reclaimed there.
+//!
+//! Locks, in this order: `grow` → meta's (reserve, begin) → shard → group → block. A group's mutex is held for moments,
+//! never across the device.
+
+mod runs;
+
+#[cfg(test)]
+mod tests;
+
+use crate::{Error, Result};
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use runs::Availability;
+use std::sync::atomic::{AtomicI64, AtomicU16, AtomicU32, Ordering};
+use std::sync::Arc;
+use yore_format::layout::{Geometry, ZONE_BLOCKS, ZONE_INDEXES, ZONE_TABLE_ENTRIES};
+use yore_format::{
+    BitmapMut, BitmapRef, BlockKind, BlockNo, Expect, GroupNo, MetaAddr, ZoneNo, BITS_PER_GROUP,
+};
+use yore_meta::{Change, Frame, Meta, MetaError, Op, Reclaimer, Reserved};
+
+/// Groups that one region hint covers.
+const REGION: u32 = 64;
+const SHARDS: usize = 16;
+/// Loaded groups per shard beyond which those without outstanding blocks are dropped (4 KiB each, 16 MiB in all).
+const LOADED_PER_SHARD: usize = 256;
+/// Data blocks for which one node of an extent tree is promised: leaves hold 118 extents and are half full at worst.
+const BLOCKS_PER_NODE: i64 = 50;
+/// Metadata blocks that promises and ordinary Ops leave over.
+const NODES_SPARE: i64 = 64;
+/// A run this long is taken without looking for a longer one.
+const RUN_GOOD: u32 = 256;
+/// Groups looked at for a good run before the longest found is taken.
+const GROUPS_TRIED: u32 = 8;
+
+/// Consecutive blocks on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    /// The first.
+    pub start: BlockNo,
+    /// How many; at least 1, all in one group.
+    pub len: u32,
+}
+
+impl Run {
+    /// The block after the last.
+    pub(crate) fn end(self) -> u64 {
+        self.start.0 + u64::from(self.len)
+    }
+}
+
+/// Data blocks promised to a writer; dropping it gives back what was not spent.
+pub(crate) struct Promise<'a> {
+    alloc: &'a Alloc,
+    left: u64,
+}
+
+impl Promise<'_> {
+    /// Blocks still promised.
+    pub(crate) fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// Moves `blocks` of it out of this value's care: the caller keeps count and calls [`Alloc::release`] or spends them.
+    pub(crate) fn keep(&mut self, blocks: u64) {
+        self.left = self.left.checked_sub(blocks).expect("no more is kept than was promised");
+    }
+}
+
+impl Drop for Promise<'_> {
+    fn drop(&mut self) {
+        if self.left > 0 {
+            self.alloc.release(self.left);
+        }
+    }
+}
+
+struct Group {
+    state: Mutex<Availability>,
+}
+
+/// Groups and their bitmaps kept in memory for an Op ([`Alloc::prepare`]).
+#[derive(Default)]
+pub(crate) struct KeptGroups(Vec<(GroupNo, Arc<Group>, Frame)>);
+
+fn bitmap(group: GroupNo) -> MetaAddr {
+    MetaAddr::new(ZoneNo::primary(group), 0)
+}
+
+/// Changes bits of a bitmap in an Op.
+fn mark(op: &mut Op<'_>, frame: &Frame, bit: u32, len: u32, used: bool) -> Change {
+    let ((), change) = op.change(frame, |page| page.apply(|b| BitmapMut::new(b).set(bit, len, used)));
+    change
+}
+
+/// Nodes of extent trees that `blocks` blocks may need.
+fn nodes_for(blocks: i64) -> i64 {
+    (blocks + BLOCKS_PER_NODE - 1) / BLOCKS_PER_NODE
+}
+
+/// Metadata blocks that the zones there are have room for. Root zones hold none of them.
+fn index_room(meta: &Meta) -> i64 {
+    let tables = (2 * u64::from(meta.geometry().groups())).div_ceil(ZONE_TABLE_ENTRIES as u64);
+    let roots = tables.div_ceil(u64::from(ZONE_INDEXES)) as i64;
+    let zones = meta.totals.zones.get() as i64 - roots;
+    zones * i64::from(ZONE_INDEXES) - meta.totals.metadata_blocks.get() as i64
+}
+
+#[derive(Default)]
+struct Region {
+    /// Counts what was reclaimed here.
+    reclaimed: AtomicU32,
+    /// The count (plus one) at which a search found nothing available: without and with the withheld room.
+    empty_at: [AtomicU32; 2],
+}
+
+/// The space for data of an open volume.
+pub(crate) struct Alloc {
+    geometry: Geometry,
+    unpromised: AtomicI64,
+    promised: AtomicI64,
+    pending: AtomicI64,
+    shards: [Mutex<HashMap<u32, Arc<Group>>>; SHARDS],
+    /// Available blocks of each group plus one; 0: unknown.
+    known: Vec<AtomicU16>,
+    regions: Vec<Region>,
+    /// Where the next search with no goal in a full group starts.
+    spill: AtomicU32,
+    /// Held while zones are made or given back. Taken first of all.
+    grow: Mutex<()>,
+}
+
+impl Alloc {
+    /// The space of a volume just opened.
+    pub(crate) fn new(meta: &Meta) -> Alloc {
+        let geometry = meta.geometry();
+        let groups = geometry.groups();
+        Alloc {
+            geometry,
+            unpromised: AtomicI64::new(meta.totals.free_blocks.get() as i64),
+            promised: AtomicI64::new(0),
+            pending: AtomicI64::new(0),
+            shards: std::array::from_fn(|_| Mutex::default()),
+            known: (0..groups).map(|_| AtomicU16::new(0)).collect(),
+            regions: (0..groups.div_ceil(REGION)).map(|_| Region::default()).collect(),
+            spill: AtomicU32::new(0),
+            grow: Mutex::new(()),
+        }
+    }
+
+    // ---- promises ----
+
+    /// Promises `blocks` data blocks, and the metadata to name them. Makes zones if that needs them.
+    ///
+    /// # Errors
+    /// `NoSpace` if not all of them can be promised.
+    pub(crate) fn promise(&self, meta: &Meta, near: GroupNo, blocks: u64) -> Result<Promise<'_>> {
+        loop {
+            match self.try_promise(meta, blocks) {
+                Some(promise) => return Ok(promise),
+                None if self.is_short_of(blocks) => return Err(Error::NoSpace),
+                None => self.grow_metadata(meta, near)?,
+            }
+        }
+    }
+
+    /// As [`Alloc::promise`] without making zones, so that it may be called with locks held. `None`: not enough blocks, or
+    /// not enough zones.
+    pub(crate) fn try_promise(&self, meta: &Meta, blocks: u64) -> Option<Promise<'_>> {
+        if blocks == 0 {
+            return Some(Promise { alloc: self, left: 0 });
+        }
+        let wanted = i64::try_from(blocks).ok()?;
+        self.unpromised
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free| {
+                free.checked_sub(wanted).filter(|left| *left >= 0)
+            })
+            .ok()?;
+        let promised = self.promised.fetch_add(wanted, Ordering::Relaxed) + wanted;
+        let promise = Promise { alloc: self, left: blocks };
+        (index_room(meta) >= nodes_for(promised) + NODES_SPARE).then_some(promise)
+    }
+
+    /// Whether fewer than `blocks` are left to be promised.
+    pub(crate) fn is_short_of(&self, blocks: u64) -> bool {
+        self.unpromised.load(Ordering::Relaxed) < blocks as i64
+    }
+
+    /// Gives back promised blocks that were not needed.
+    pub(crate) fn release(&self, blocks: u64) {
+        self.promised.fetch_sub(blocks as i64, Ordering::Relaxed);
+        self.unpromised.fetch_add(blocks as i64, Ordering::Relaxed);
+    }
+
+    /// Data blocks that can still be written: what [`Alloc::promise`] would grant now.
+    pub(crate) fn available(&self, meta: &Meta) -> u64 {
+        let blocks = self.unpromised.load(Ordering::Relaxed).max(0);
+        let nodes = nodes_for(self.promised.load(Ordering::Relaxed) + blocks) + NODES_SPARE;
+        let short = (nodes - index_room(meta)).max(0);
+        // Zones of groups never used cost nothing, so this is no more than what will be needed.
+        let zones = (short + i64::from(ZONE_INDEXES) - 1) / i64::from(ZONE_INDEXES);
+        (blocks - zones * ZONE_BLOCKS as i64).max(0) as u64
+    }
+
+    /// Free blocks, promised or not.
+    pub(crate) fn free_blocks(&self) -> u64 {
+        (self.unpromised.load(Ordering::Relaxed) + self.promised.load(Ordering::Relaxed)).max(0) as u64
+    }
+
+    // ---- metadata ----
+
+    /// Reserves metadata blocks for an Op near a group, making zones when the near ones are full. With `for_deleting` (and for
+    /// promised data) also from what is kept for that.
+    ///
+    /// # Errors
+    /// `NoSpace` if there is no room for metadata.
+    pub(crate) fn reserve(
+        &self,
+        meta: &Meta,
+        near: GroupNo,
+        blocks: u32,
+        for_deleting: bool,
+    ) -> Result<Reserved> {
+        if !for_deleting {
+            self.admit(meta, near, blocks)?;
+        }
+        match meta.reserve(near, blocks) {
+            Err(MetaError::NeedZone { .. }) => {}
+            other => return Ok(other?),
+        }
+        if for_deleting {
+            match meta.reserve_anywhere(near, blocks, false) {
+                Err(MetaError::NeedZone { .. }) => {}
+                other => return Ok(other?),
+            }
+        }
+        if self.grow_metadata(meta, near).is_ok() {
+            match meta.reserve(near, blocks) {
+                Err(MetaError::NeedZone { .. }) => {}
+                other => return Ok(other?),
+            }
+        }
+        match meta.reserve_anywhere(near, blocks, for_deleting) {
+            Err(MetaError::NeedZone { .. }) => Err(Error::NoSpace),
+            other => Ok(other?),
+        }
+    }
+
+    /// Keeps ordinary metadata off the room that promised data needs.
+    fn admit(&self, meta: &Meta, near: GroupNo, blocks: u32) -> Result<()> {
+        let needed = nodes_for(self.promised.load(Ordering::Relaxed)) + NODES_SPARE + i64::from(blocks);
+        while blocks > 0 && index_room(meta) < needed {
+            self.grow_metadata(meta, near)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a zone: the first one of `near` if it was never used, else a further one there, else the same elsewhere.
+    ///
+    /// # Errors
+    /// `NoSpace` if no group has room for one.
+    pub(crate) fn grow_metadata(&self, meta: &Meta, near: GroupNo) -> Result<()> {
+        let room = index_room(meta);
+        let _grow = self.grow.lock();
+        if index_room(meta) > room {
+            return Ok(()); // Somebody else has just made one.
+        }
+        for retry in [false, true] {
+            for group in self.groups_from(near) {
+                if self.make_zone(meta, group)? {
+                    return Ok(());
+                }
+            }
+            if retry || self.pending.load(Ordering::Relaxed) == 0 {
+                break;
+            }
+            meta.sync()?;
+        }
+        Err(Error::NoSpace)
+    }
+
+    fn groups_from(&self, near: GroupNo) -> impl Iterator<Item = GroupNo> {
+        let groups = self.geometry.groups();
+        (0..groups).map(move |i| GroupNo(((u64::from(near.0) + u64::from(i)) % u64::from(groups)) as u32))
+    }
+
+    fn make_zone(&self, meta: &Meta, group: GroupNo) -> Result<bool> {
+        if self.known_available(group).is_some_and(|known| u64::from(known) < ZONE_BLOCKS) {
+            return Ok(false);
+        }
+        let summary = meta.group_summary(group)?;
+        if !summary.initialised {
+            return self.initialise_locked(meta, group);
+        }
+        if u64::from(summary.free_blocks) < ZONE_BLOCKS || !meta.prepare_zone(group)? {
+            return Ok(false);
+        }
+        let (loaded, frame) = self.load(meta, group)?;
+        let blocks = ZONE_BLOCKS as i64;
+        let paid = self.unpromised.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free| {
+            free.checked_sub(blocks).filter(|left| *left >= 0)
+        });
+        if paid.is_err() {
+            return Ok(false);
+        }
+        let Some(bit) = loaded.state.lock().take_zone() else {
+            self.unpromised.fetch_add(blocks, Ordering::Relaxed);
+            return Ok(false);
+        };
+        self.note_available(group, &loaded);
+        let mut op = meta.begin(Reserved::none());
+        mark(&mut op, &frame, bit, ZONE_BLOCKS as u32, true);
+        op.count_free_blocks(group, -blocks);
+        op.create_zone(group, self.geometry.block_of(group, bit));
+        loaded.state.lock().settle(ZONE_BLOCKS as u32);
+        Ok(true)
+    }
+
+    /// Takes zones that emptied out of their groups; their blocks become available with the next generation.
+    pub(crate) fn give_back_zones(&self, meta: &Meta) -> Result<()> {
+        let _grow = self.grow.lock();
+        while let Some(zone) = meta.take_empty_zone() {
+            let run = Run { start: zone.place(), len: ZONE_BLOCKS as u32 };
+            let mut kept = KeptGroups::default();
+            self.prepare(meta, run, &mut kept)?;
+            let mut op = meta.begin(Reserved::none());
+            op.remove_zone(&zone);
+            self.free(&mut op, run);
+        }
+        Ok(())
+    }
+
+    // ---- blocks ----
+
+    /// Takes up to `want` consecutive available blocks, at least one, as near after `goal` as it can be. The caller
+    /// holds a promise for them, which this spends. They enter the bitmap by [`Alloc::commit`], or go back by
+    /// [`Alloc::untake`].
+    ///
+    /// # Errors
+    /// Reading a bitmap, or the commit that was needed to make freed blocks available, may fail.
+    pub(crate) fn take(&self, meta: &Meta, goal: BlockNo, want: u32) -> Result<Run> {
+        let want = want.clamp(1, BITS_PER_GROUP);
+        for retry in [false, true] {
+            for withheld in [false, true] {
+                if let Some(run) = self.search(meta, goal, want, withheld)? {
+                    self.promised.fetch_sub(i64::from(run.len), Ordering::Relaxed);
+                    return Ok(run);
+                }
+            }
+            if !retry {
+                self.give_back_zones(meta)?;
+                meta.sync()?;
+            }
+        }
+        Err(Error::NoSpace)
+    }
+
+    fn search(&self, meta: &Meta, goal: BlockNo, want: u32, withheld: bool) -> Result<Option<Run>> {
+        let groups = self.geometry.groups();
+        let goal_group = self.geometry.group_of(goal).0.min(groups - 1);
+        let first = if self.known_available(GroupNo(goal_group)) == Some(0) {
+            self.spill.load(Ordering::Relaxed).min(groups - 1)
+        } else {
+            goal_group
+        };
+        let (mut tried, mut best) = (0, None);
+        let mut at = 0;
+        while at < groups {
+            let no = (first + at) % groups;
+            let region = &self.regions[(no / REGION) as usize];
+            let reclaimed = region.reclaimed.load(Ordering::Acquire);
+            let end = (no / REGION + 1) * REGION;
+            let span = end.min(groups) - no;
+            let span = span.min(groups - at);
+            if region.empty_at[usize::from(withheld)].load(Ordering::Relaxed) == reclaimed.wrapping_add(1) {
+                at += span;
+                continue;
+            }
+            let mut found = false;
+            for no in no..no + span {
+                let bit = match self.geometry.bit_of(goal) {
+                    Some((group, bit)) if group.0 == no => Some(bit),
+                    _ => None,
+                };
+                let Some(run) = self.look(meta, GroupNo(no), bit, want, withheld)? else { continue };
+                found = true;
+                if run.len >= want.min(RUN_GOOD) || (bit.is_some() && run.start == goal) {
+                    best = Some(run);
+                    tried = GROUPS_TRIED;
+                } else {
+                    best = best.filter(|b: &Run| b.len >= run.len).or(Some(run));
+                    tried += 1;
+                }
+                if tried >= GROUPS_TRIED {
+                    break;
+                }
+            }
+            if !found && span >= REGION.min(groups) {
+                region.empty_at[usize::from(withheld)].store(reclaimed.wrapping_add(1), Ordering::Relaxed);
+            }
+            if tried >= GROUPS_TRIED {
+                break;
+            }
+            at += span;
+        }
+        let Some(best) = best else { return Ok(None) };
+        // Found is not taken: another may have been faster, and then the search goes again.
+        match self.claim(meta, best, want, withheld)? {
+            Some(run) => Ok(Some(run)),
+            None => self.search(meta, goal, want, withheld),
+        }
+    }
+
+    /// The run that the group has to offer.
+    fn look(
+        &self,
+        meta: &Meta,
+        no: GroupNo,
+        goal: Option<u32>,
+        want: u32,
+        withheld: bool,
+    ) -> Result<Option<Run>> {
+        if self.known_available(no) == Some(0) {
+            return Ok(None);
+        }
+        if self.known_available(no).is_none() {
+            let summary = meta.group_summary(no)?;
+            if !summary.initialised && !self.initialise(meta, no)? {
+                return Ok(None);
+            }
+            if summary.free_blocks == 0 {
+                self.known[no.0 as usize].store(1, Ordering::Relaxed);
+                return Ok(None);
+            }
+        }
+        let (group, _) = self.load(meta, no)?;
+        let found = group.state.lock().find(goal, want, withheld);
+        self.note_available(no, &group);
+        Ok(found.map(|(bit, len)| Run { start: self.geometry.block_of(no, bit), len }))
+    }
+
+    fn claim(&self, meta: &Meta, run: Run, want: u32, withheld: bool) -> Result<Option<Run>> {
+        let (no, bit) = self.geometry.bit_of(run.start).expect("a group's run is in its data area");
+        let (group, _) = self.load(meta, no)?;
+        let taken = group.state.lock().take(bit, run.len.min(want), withheld);
+        self.note_available(no, &group);
+        self.spill.store(no.0, Ordering::Relaxed);
+        Ok((taken > 0).then_some(Run { start: run.start, len: taken }))
+    }
+
+    /// Gives back blocks taken and not entered: a failed write. The promise for them lives again.
+    pub(crate) fn untake(&self, run: Run) {
+        self.promised.fetch_add(i64::from(run.len), Ordering::Relaxed);
+        self.make_available(run);
+    }
+
+    /// Keeps in memory what entering or freeing the run changes.
+    ///
+    /// # Errors
+    /// `Corruption` if the run is not one that data can have; reading the bitmap may fail.
+    pub(crate) fn prepare(&self, meta: &Meta, run: Run, kept: &mut KeptGroups) -> Result<()> {
+        let (no, _) = self.place(run)?;
+        if !kept.0.iter().any(|(kept, _, _)| *kept == no) {
+            let (group, frame) = self.load(meta, no)?;
+            kept.0.push((no, group, frame));
+        }
+        Ok(())
+    }
+
+    /// Enters taken blocks in the bitmap. In an Op; prepared.
+    pub(crate) fn commit(&self, op: &mut Op<'_>, run: Run) -> Change {
+        let (no, bit) = self.place(run).expect("taken blocks are data blocks");
+        let frame = op.cached(bitmap(no)).expect("the bitmap was prepared");
+        let change = mark(op, &frame, bit, run.len, true);
+        op.count_free_blocks(no, -i64::from(run.len));
+        self.loaded(no).state.lock().settle(run.len);
+        change
+    }
+
+    /// Frees blocks. In an Op; prepared. They are available once the Op's generation is complete.
+    pub(crate) fn free(&self, op: &mut Op<'_>, run: Run) -> Change {
+        let (no, bit) = self.place(run).expect("prepared blocks are data blocks");
+        let frame = op.cached(bitmap(no)).expect("the bitmap was prepared");
+        self.loaded(no).state.lock().owe(run.len);
+        let change = mark(op, &frame, bit, run.len, false);
+        op.count_free_blocks(no, i64::from(run.len));
+        op.free_after_commit(run.start, run.len);
+        self.pending.fetch_add(i64::from(run.len), Ordering::Relaxed);
+        self.unpromised.fetch_add(i64::from(run.len), Ordering::Relaxed);
+        change
+    }
+
+    /// The group and bit of a run that came from the medium.
+    ///
+    /// # Errors
+    /// `Corruption` if it is not wholly in the data area of one group.
+    pub(crate) fn place(&self, run: Run) -> Result<(GroupNo, u32)> {
+        match (self.geometry.bit_of(run.start), self.geometry.bit_of(BlockNo(run.end() - 1))) {
+            (Some((first, bit)), Some((last, _))) if first == last => Ok((first, bit)),
+            _ => Err(yore_format::Corruption::new(
+                "extent",
+                "blocks",
+                "a run within one group's data area",
+                format!("{} blocks from {}", run.len, run.start),
+            )
+            .into()),
+        }
+    }
+
+    // ---- groups ----
+
+    fn known_available(&self, group: GroupNo) -> Option<u32> {
+        match self.known[group.0 as usize].load(Ordering::Relaxed) {
+            0 => None,
+            n => Some(u32::from(n) - 1),
+        }
+    }
+
+    fn note_available(&self, no: GroupNo, group: &Group) {
+        let state = group.state.lock();
+        self.known[no.0 as usize].store(state.available() as u16 + 1, Ordering::Relaxed);
+    }
+
+    fn shard(&self, no: GroupNo) -> &Mutex<HashMap<u32, Arc<Group>>> {
+        &self.shards[no.0 as usize % SHARDS]
+    }
+
+    fn loaded(&self, no: GroupNo) -> Arc<Group> {
+        self.shard(no).lock().get(&no.0).expect("a group with blocks under way is loaded").clone()
+    }
+
+    /// The group, with its bitmap kept in memory. It was used before.
+    fn load(&self, meta: &Meta, no: GroupNo) -> Result<(Arc<Group>, Frame)> {
+        let frame = meta.read(bitmap(no), &Expect::volume(BlockKind::Bitmap))?;
+        let mut shard = self.shard(no).lock();
+        if let Some(group) = shard.get(&no.0) {
+            return Ok((group.clone(), frame));
+        }
+        if shard.len() >= LOADED_PER_SHARD {
+            shard.retain(|_, g| Arc::strong_count(g) > 1 || g.state.lock().is_busy());
+        }
+        let usable = self.geometry.data_blocks(no) as u32;
+        let state = Availability::of(BitmapRef::new(&frame.read()), usable);
+        let group = Arc::new(Group { state: Mutex::new(state) });
+        shard.insert(no.0, group.clone());
+        Ok((group, frame))
+    }
+
+    fn initialise(&self, meta: &Meta, no: GroupNo) -> Result<bool> {
+        let _grow = self.grow.lock();
+        if meta.group_summary(no)?.initialised {
+            return Ok(true);
+        }
+        self.initialise_locked(meta, no)
+    }
+
+    fn initialise_locked(&self, meta: &Meta, no: GroupNo) -> Result<bool> {
+        match meta.prepare_group(no) {
+            Err(MetaError::NeedZone { .. }) => return Ok(false),
+            other => other?,
+        }
+        let mut op = meta.begin(Reserved::none());
+        let frame = op.create_primary_zone(no);
+        drop(op);
+        let usable = self.geometry.data_blocks(no) as u32;
+        let used = BitmapRef::new(&frame.read()).used() - (BITS_PER_GROUP - usable);
+        // A root zone may have come with it.
+        self.unpromised.fetch_sub(i64::from(used), Ordering::Relaxed);
+        Ok(true)
+    }
+
+    fn make_available(&self, run: Run) {
+        let (no, bit) = self.place(run).expect("blocks given back are data blocks");
+        let group = self.loaded(no);
+        {
+            let mut state = group.state.lock();
+            state.put_back(bit, run.len);
+            state.settle(run.len);
+        }
+        self.note_available(no, &group);
+        self.regions[(no.0 / REGION) as usize].reclaimed.fetch_add(1, Ordering::Release);
+    }
+}
+
+impl Reclaimer for Alloc {
+    fn reclaim(&self, runs: &[(BlockNo, u32)]) {
+        for (start, len) in runs {
+            self.make_available(Run { start: *start, len: *len });
+            self.pending.fetch_sub(i64::from(*len), Ordering::Relaxed);
+        }
+    }
+}

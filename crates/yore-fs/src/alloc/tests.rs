@@ -1,0 +1,1 @@
+//! Promises, taking and giving back over a real metadata layer on a device in memory.

@@ -1,0 +1,175 @@
+//! File data: cached pages, delayed allocation, write-back, and everything that changes which blocks a file has.
+//!
+//! A write goes to memory. What it will need on the medium is promised then ([`crate::alloc`]), so that `NoSpace` is said to
+//! the writer and never later. Write-back takes blocks, writes the data, and *then* an Op enters extents and size (rule 4:
+//! metadata names only data that has been written). Blocks that belong to the present alone are overwritten in place
+//! without any Op. A file of up to 108 bytes without extents goes into its inode.
+//!
+//! Invariants of a file (state lock unless said otherwise):
+//! - **F1** `medium_size <= inode.size`. The first is the size that stored inodes have: what lies beyond it in a block on the
+//!   medium is stale (a crash can leave there what was written before its size was), and reads of the block show zeros.
+//! - **F2** Bytes of cached pages beyond `inode.size` are zero.
+//! - **F3** If the size lies beyond the page in which `medium_size` ends, that page is dirty or being written, or the medium has
+//!   nothing for it. So stale bytes are overwritten before the size passes them.
+//! - **F4** A dirty page has a promise, or a block that its data may go to, or it is page 0 of a file that fits the inode.
+//! - **F5** Extents in `doomed` are on their way out: their blocks count as holes.
+//! - **F6** Extents, and `medium_size`, change only with io held (io mutex, then state).
+//!
+//! **Truncating** a file with many extents is a chain of Ops. The first sets the size and lists the inode among the orphans,
+//! the last takes it off the list; a crash between them is finished by the next mount. Meanwhile F5 hides what is left.
+//! `listed` says that the inode is in that list on behalf of such a chain: whoever takes its last name must not list it again.
+//!
+//! Locks: io → orphans → state → Op. Reservations are made with io held and state free; nobody a reservation waits for
+//! takes io. Callers hold no lock and no reservation. No state lock is held across a device write; a read from the device
+//! holds it, so that blocks do not change their meaning under the reader.
+
+mod cache;
+mod flush;
+mod hole;
+mod read;
+mod seek;
+mod truncate;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use cache::FileCache;
+pub(crate) use flush::{flush_all, flush_file};
+pub(crate) use hole::fallocate;
+pub(crate) use read::read;
+pub(crate) use seek::{copy_range, seek};
+pub(crate) use truncate::{forget, free_step, truncate};
+pub(crate) use write::write;
+
+use crate::extent::{self, Mapping};
+use crate::inode::InodeState;
+use crate::store::Store;
+use crate::{Error, Result};
+use cache::{FilePages, Pages};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+use yore_format::{ContentKind, InodeNo, BLOCK_SIZE, INLINE_BYTES};
+
+/// Bytes of a page.
+const PAGE: u64 = BLOCK_SIZE as u64;
+/// Pages of the longest single transfer: 1 MiB.
+const TRANSFER: u32 = 256;
+
+/// What a call changes of the inode beside size and blocks: its times, and its mode where writing drops bits.
+pub(crate) type Touch<'a> = &'a mut dyn FnMut(&mut InodeState);
+
+/// What flushing a file did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Flushed {
+    /// Data was written since the last time without a change of metadata: to make it durable the device must be
+    /// flushed even if there is nothing to commit.
+    pub in_place: bool,
+}
+
+/// What a regular file's inode has in memory beside the inode.
+#[derive(Default)]
+pub(crate) struct FileData {
+    /// The size that the stored inode has (F1).
+    pub medium_size: u64,
+    /// The inode is in the list of orphans because blocks beyond its size are being freed.
+    pub listed: bool,
+    pages: OnceLock<Arc<FilePages>>,
+    /// File blocks that count as holes (F5).
+    doomed: Option<Range<u64>>,
+    /// The content must not go back into the inode: blocks were asked for.
+    in_blocks: bool,
+    /// Noted as dirty in the cache.
+    noted: bool,
+    /// Written in place since the last flush.
+    in_place: bool,
+    /// What background write-back failed with, for the next fsync.
+    error: Option<Error>,
+    ahead: ReadAhead,
+}
+
+#[derive(Default)]
+struct ReadAhead {
+    /// The page after the last one read.
+    next: AtomicU32,
+    /// Pages to read ahead.
+    window: AtomicU32,
+}
+
+impl FileData {
+    /// Blocks that were promised to data in memory, beyond those in `inode.blocks`.
+    pub(crate) fn delayed_blocks(&self) -> u64 {
+        self.pages.get().map_or(0, |p| p.lock().promised())
+    }
+
+    /// Whether there is data in memory that is newer than the medium.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.noted || self.pages.get().is_some_and(|p| p.lock().is_busy())
+    }
+
+    /// The pages, if the file has any in memory.
+    fn cached(&self) -> Option<Pages<'_>> {
+        self.pages.get().map(|p| p.lock())
+    }
+
+    /// The pages, to enter some.
+    fn pages(&self, store: &Store) -> Pages<'_> {
+        self.pages.get_or_init(|| store.files.new_pages()).lock()
+    }
+
+    /// Whether the file will go into its inode at this size.
+    fn fits_inode(&self, kind: ContentKind, size: u64) -> bool {
+        size <= INLINE_BYTES as u64
+            && !self.in_blocks
+            && matches!(kind, ContentKind::Empty | ContentKind::Inline)
+    }
+}
+
+/// What is at a block of the file for readers and writers: its extents without the doomed ones.
+fn map_block(store: &Store, no: InodeNo, state: &InodeState, block: u64) -> Result<Mapping> {
+    let mapping = |block| extent::mapping(&store.meta, &store.alloc, no, &state.inode, block);
+    let Some(doomed) = &state.data.doomed else { return mapping(block) };
+    if doomed.contains(&block) {
+        return Ok(Mapping::hole(doomed.end - block));
+    }
+    let mut found = mapping(block)?;
+    if block < doomed.start {
+        found.len = found.len.min(doomed.start - block);
+        if let Some(extent) = &mut found.extent {
+            extent.len = found.len as u32;
+        }
+    }
+    Ok(found)
+}
+
+/// The page that holds a byte. File sizes are limited so that every page has a 32-bit index.
+fn page_of(offset: u64) -> u32 {
+    u32::try_from(offset / PAGE).expect("offsets are within the largest file")
+}
+
+/// The number of pages that `size` bytes take.
+fn pages_for(size: u64) -> u32 {
+    u32::try_from(size.div_ceil(PAGE)).expect("sizes are within the largest file")
+}
+
+fn check_alive(state: &InodeState) -> Result<()> {
+    match state.gone {
+        true => Err(Error::Stale),
+        false => Ok(()),
+    }
+}
+
+impl ReadAhead {
+    /// How many pages to read beyond `first..end`; learns from the access.
+    fn window(&self, first: u32, end: u32) -> u32 {
+        let window = match self.next.swap(end, Ordering::Relaxed) {
+            expected if expected == first || expected == first + 1 => {
+                (self.window.load(Ordering::Relaxed) * 2).clamp(8, TRANSFER)
+            }
+            _ => 0,
+        };
+        self.window.store(window, Ordering::Relaxed);
+        window
+    }
+}

@@ -1,0 +1,419 @@
+//! Write-back: blocks are taken, data is written, then an Op enters what has been written (rule 4).
+//!
+//! One pass goes through a file's dirty pages in ascending order, in batches. Of each batch the pages' bytes are those of
+//! one instant (a snapshot under the state lock, kept by reference); the state lock is free while the device works. The
+//! size that an Op may store afterwards ends before the first page that was dirty at that instant and not in the batch.
+//! If anything fails the batch is dirty again, and the blocks that no Op entered go back.
+
+use super::cache::Bytes;
+use super::{map_block, pages_for, Flushed, PAGE, TRANSFER};
+use crate::alloc::{KeptGroups, Run};
+use crate::btree::Pins;
+use crate::extent::{may_overwrite_in_place, Edit};
+use crate::inode::{store_inode, InodeCell, InodeState};
+use crate::store::Store;
+use crate::Result;
+use std::io::IoSlice;
+use std::sync::Arc;
+use yore_format::{BlockNo, INLINE_BYTES};
+use yore_meta::MetaError;
+
+/// Pages in a batch: 4 MiB.
+const BATCH: usize = 1024;
+/// Extents that one Op may add.
+const GROWTH: usize = 8;
+/// Pieces that one Op enters.
+const PIECES: usize = 16;
+
+/// Where the pages of a segment go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Over what is there.
+    InPlace(BlockNo),
+    /// Into blocks that were allocated and never written.
+    Unwritten(BlockNo),
+    /// Into blocks yet to be taken.
+    New,
+}
+
+/// Consecutive pages that go one way.
+struct Segment {
+    first: u32,
+    way: Way,
+    bytes: Vec<Bytes>,
+    /// Which of them brought a promise.
+    promised: Vec<bool>,
+}
+
+/// What one Op has to enter of written data.
+enum Piece {
+    Put(u64, Run),
+    Written(u64, u64),
+}
+
+impl Piece {
+    fn first(&self) -> u64 {
+        match self {
+            Piece::Put(first, _) | Piece::Written(first, _) => *first,
+        }
+    }
+
+    fn end(&self) -> u64 {
+        match self {
+            Piece::Put(first, run) => first + u64::from(run.len),
+            Piece::Written(_, end) => *end,
+        }
+    }
+}
+
+/// A snapshot of dirty pages under write-back.
+struct Batch {
+    segments: Vec<Segment>,
+    /// The page where the pass goes on.
+    next: u32,
+    /// The size that the medium may have when all is written.
+    size: u64,
+}
+
+/// Writes back what was dirty when it was called. The first half of fsync.
+///
+/// # Errors
+/// What kept data from the medium, now or in the background since the last call.
+pub(crate) fn flush_file(store: &Store, cell: &Arc<InodeCell>) -> Result<Flushed> {
+    let _io = cell.io.lock();
+    let flushed = flush_locked(store, cell);
+    let mut state = cell.state.write();
+    let remembered = state.data.error.take();
+    flushed?;
+    if let Some(error) = remembered {
+        return Err(error);
+    }
+    Ok(Flushed { in_place: std::mem::take(&mut state.data.in_place) })
+}
+
+/// Writes back all files.
+///
+/// # Errors
+/// The first file's error; the others are still tried.
+pub(crate) fn flush_all(store: &Store) -> Result<()> {
+    let mut result = Ok(());
+    for cell in store.files.dirty_cells() {
+        let flushed = write_back(store, &cell);
+        result = result.and(flushed);
+    }
+    result
+}
+
+/// Writes back a file in the background: an error is remembered for its next fsync.
+pub(super) fn write_back(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
+    let _io = cell.io.lock();
+    let result = flush_locked(store, cell);
+    if let Err(e) = &result {
+        cell.state.write().data.error.get_or_insert_with(|| e.clone());
+        store.files.note_flushed(cell, false);
+    }
+    result
+}
+
+/// One pass over the file. The caller holds io.
+pub(super) fn flush_locked(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
+    super::truncate::finish_doomed(store, cell)?;
+    if flush_small(store, cell)? {
+        return Ok(());
+    }
+    let (mut next, end) = (0, pages_for(cell.state.read().inode.size));
+    loop {
+        let batch = collect(store, cell, next, end)?;
+        if batch.segments.is_empty() {
+            break;
+        }
+        next = batch.next;
+        flush_batch(store, cell, batch)?;
+    }
+    finish_pass(store, cell)
+}
+
+/// A file that fits its inode: one Op. False if it does not.
+fn flush_small(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> {
+    let reserved = store.reserve_freely(store.near(cell.no), 0)?;
+    let mut guard = cell.state.write();
+    let state = &mut *guard;
+    if !state.data.fits_inode(state.inode.content_kind, state.inode.size) {
+        return Ok(false);
+    }
+    let size = state.inode.size;
+    if let Some(mut pages) = state.data.cached() {
+        if pages.has_dirty() {
+            let mut content = [0; INLINE_BYTES];
+            let (bytes, promised) = pages.start_writing(0);
+            content.copy_from_slice(&bytes[..INLINE_BYTES]);
+            pages.end_writing(0);
+            drop(pages);
+            state.inode.set_inline(&content[..size as usize]);
+            store.alloc.release(u64::from(promised));
+        }
+    }
+    let changed = state.dirty || state.data.medium_size != size;
+    state.data.medium_size = size;
+    if changed && !state.gone {
+        let mut op = store.meta.begin(reserved);
+        store_inode(&mut op, cell, state);
+        state.dirty = false;
+    }
+    state.data.noted = false;
+    store.files.note_flushed(cell, true);
+    Ok(true)
+}
+
+/// Takes a snapshot of the next dirty pages.
+fn collect(store: &Store, cell: &InodeCell, from: u32, to: u32) -> Result<Batch> {
+    let state = cell.state.read();
+    let size = state.inode.size;
+    let mut batch = Batch { segments: Vec::new(), next: to, size };
+    let Some(pages) = state.data.cached() else { return Ok(batch) };
+    let dirty = pages.dirty_in(from, to, BATCH);
+    drop(pages);
+    let ways = ways(store, cell, &state, &dirty)?;
+    // No page has become dirty or clean since: the first takes the state lock, the second io.
+    let mut pages = state.data.pages(store);
+    for (index, way) in dirty.iter().zip(ways) {
+        let (bytes, promised) = pages.start_writing(*index);
+        match batch.segments.last_mut() {
+            Some(last) if last.continues(*index, way) => {
+                last.bytes.push(bytes);
+                last.promised.push(promised);
+            }
+            _ => batch.segments.push(Segment {
+                first: *index,
+                way,
+                bytes: vec![bytes],
+                promised: vec![promised],
+            }),
+        }
+    }
+    if let Some(last) = dirty.last() {
+        batch.next = last + 1;
+        if let Some(next) = pages.next_dirty(last + 1) {
+            batch.size = size.min(u64::from(next) * PAGE);
+        }
+    }
+    Ok(batch)
+}
+
+impl Segment {
+    fn continues(&self, index: u32, way: Way) -> bool {
+        let len = self.bytes.len() as u64;
+        u64::from(self.first) + len == u64::from(index)
+            && match (self.way, way) {
+                (Way::New, Way::New) => true,
+                (Way::InPlace(a), Way::InPlace(b)) | (Way::Unwritten(a), Way::Unwritten(b)) => {
+                    a.0 + len == b.0
+                }
+                _ => false,
+            }
+    }
+}
+
+/// Where each of the pages goes.
+fn ways(store: &Store, cell: &InodeCell, state: &InodeState, pages: &[u32]) -> Result<Vec<Way>> {
+    let mut known: Option<(u64, crate::extent::Mapping)> = None;
+    let mut ways = Vec::with_capacity(pages.len());
+    for block in pages.iter().map(|p| u64::from(*p)) {
+        if known.is_none_or(|(first, m)| block - first >= m.len) {
+            known = Some((block, map_block(store, cell.no, state, block)?));
+        }
+        let (first, mapping) = known.expect("just looked up");
+        ways.push(match mapping.extent {
+            Some(e) if e.unwritten => Way::Unwritten(BlockNo(e.start.0 + block - first)),
+            Some(e) if may_overwrite_in_place(&state.inode, &e) => {
+                Way::InPlace(BlockNo(e.start.0 + block - first))
+            }
+            _ => Way::New,
+        });
+    }
+    Ok(ways)
+}
+
+fn flush_batch(store: &Store, cell: &Arc<InodeCell>, batch: Batch) -> Result<()> {
+    let (mut pieces, mut entered) = (Vec::new(), Vec::new());
+    let result = write_segments(store, cell, &batch, &mut pieces)
+        .and_then(|()| enter(store, cell, &mut pieces, &mut entered, batch.size));
+    // Taken and not entered: the blocks go back, and the promises for them live again.
+    for piece in &pieces {
+        if let Piece::Put(_, run) = piece {
+            store.alloc.untake(*run);
+        }
+    }
+    let state = cell.state.read();
+    let mut pages = state.data.pages(store);
+    let mut spare = 0;
+    for segment in &batch.segments {
+        for (i, promised) in segment.promised.iter().enumerate() {
+            let index = segment.first + i as u32;
+            let block = u64::from(index);
+            let spent = segment.way == Way::New && entered.iter().any(|(a, b)| (*a..*b).contains(&block));
+            let unspent = *promised && !spent;
+            if result.is_ok() {
+                pages.end_writing(index);
+                spare += u64::from(unspent);
+            } else {
+                let kept = pages.undo_writing(index, unspent);
+                spare += u64::from(unspent && !kept);
+            }
+        }
+    }
+    drop(pages);
+    store.alloc.release(spare);
+    result
+}
+
+/// Writes the batch's data to the device; notes in `pieces` what an Op is to enter, blocks just taken first of all.
+fn write_segments(store: &Store, cell: &InodeCell, batch: &Batch, pieces: &mut Vec<Piece>) -> Result<()> {
+    for segment in &batch.segments {
+        let (first, len) = (u64::from(segment.first), segment.bytes.len() as u64);
+        match segment.way {
+            Way::InPlace(start) => {
+                cell.state.write().data.in_place = true;
+                write_run(store, start, &segment.bytes)?;
+            }
+            Way::Unwritten(start) => {
+                pieces.push(Piece::Written(first, first + len));
+                write_run(store, start, &segment.bytes)?;
+            }
+            Way::New => write_new(store, cell, segment, pieces)?,
+        }
+    }
+    Ok(())
+}
+
+fn write_new(store: &Store, cell: &InodeCell, segment: &Segment, pieces: &mut Vec<Piece>) -> Result<()> {
+    assert!(segment.promised.iter().all(|p| *p), "data of inode {} without a block promised", cell.no);
+    let mut goal = goal(store, cell, segment, pieces)?;
+    let mut done = 0;
+    while done < segment.bytes.len() {
+        let run = store.alloc.take(&store.meta, goal, (segment.bytes.len() - done) as u32)?;
+        pieces.push(Piece::Put(u64::from(segment.first) + done as u64, run));
+        write_run(store, run.start, &segment.bytes[done..done + run.len as usize])?;
+        done += run.len as usize;
+        goal = BlockNo(run.end());
+    }
+    Ok(())
+}
+
+/// Where new blocks are best: behind what precedes them in the file, else in the inode's group.
+fn goal(store: &Store, cell: &InodeCell, segment: &Segment, pieces: &[Piece]) -> Result<BlockNo> {
+    let first = u64::from(segment.first);
+    let last = pieces.iter().rev().find_map(|p| match p {
+        Piece::Put(_, run) => Some(BlockNo(run.end())),
+        Piece::Written(..) => None,
+    });
+    if first > 0 {
+        let before = map_block(store, cell.no, &cell.state.read(), first - 1)?;
+        if let Some(extent) = before.extent {
+            return Ok(BlockNo(extent.start.0 + 1));
+        }
+    }
+    Ok(last.unwrap_or_else(|| store.meta.geometry().data_start(store.near(cell.no))))
+}
+
+/// Writes pages to consecutive blocks. An error stops all writing to the volume (R16).
+fn write_run(store: &Store, start: BlockNo, pages: &[Bytes]) -> Result<()> {
+    for (i, chunk) in pages.chunks(TRANSFER as usize).enumerate() {
+        let slices: Vec<IoSlice<'_>> = chunk.iter().map(|p| IoSlice::new(p)).collect();
+        let at = start.0 + i as u64 * u64::from(TRANSFER);
+        if let Err(e) = store.meta.device().write_vectored_at(at * PAGE, &slices) {
+            store.meta.stop(MetaError::Device(e.clone()));
+            return Err(e.into());
+        }
+    }
+    Ok(())
+}
+
+/// Enters what was written, in as many Ops as it takes; the last stores the size.
+fn enter(
+    store: &Store,
+    cell: &InodeCell,
+    pieces: &mut Vec<Piece>,
+    entered: &mut Vec<(u64, u64)>,
+    size: u64,
+) -> Result<()> {
+    while !pieces.is_empty() {
+        let (edit, count) = plan(store, cell, pieces)?;
+        let reserved = store.reserve_freely(store.near(cell.no), edit.blocks())?;
+        let (mut pins, mut kept) = (Pins::new(), KeptGroups::default());
+        edit.prepare(&store.meta, &store.alloc, &mut pins, &mut kept)?;
+        let mut guard = cell.state.write();
+        let state = &mut *guard;
+        if count == pieces.len() {
+            state.data.medium_size = state.data.medium_size.max(size);
+        }
+        let mut op = store.meta.begin(reserved);
+        let applied = edit.apply(&mut op, &store.alloc, &mut state.inode);
+        let stored = store_inode(&mut op, cell, state);
+        applied.stored(&mut op, stored);
+        state.dirty = false;
+        entered.extend(pieces.drain(..count).map(|p| (p.first(), p.end())));
+    }
+    if cell.state.read().data.medium_size < size {
+        store_size(store, cell, Some(size))?;
+    }
+    Ok(())
+}
+
+/// The change of extents that one Op can make of the first pieces, and how many they are.
+fn plan(store: &Store, cell: &InodeCell, pieces: &[Piece]) -> Result<(Edit, usize)> {
+    let pieces = &pieces[..pieces.len().min(PIECES)];
+    let last = pieces.last().expect("there is one").end();
+    let state = cell.state.read();
+    let mut edit = Edit::load(&store.meta, cell.no, &state.inode, pieces[0].first(), last)?;
+    drop(state);
+    let mut count = 0;
+    for piece in pieces {
+        if count > 0 && (piece.end() > edit.limit() || edit.growth() + 2 > GROWTH) {
+            break;
+        }
+        match piece {
+            Piece::Put(first, run) => edit.put(*first, *run, false),
+            Piece::Written(first, end) => edit.set_written(*first, *end),
+        }
+        count += 1;
+    }
+    Ok((edit, count))
+}
+
+/// Stores the inode if it differs from its block, with a new size on the medium if there is one.
+pub(super) fn store_size(store: &Store, cell: &InodeCell, size: Option<u64>) -> Result<()> {
+    let reserved = store.reserve_freely(store.near(cell.no), 0)?;
+    let mut guard = cell.state.write();
+    let state = &mut *guard;
+    if let Some(size) = size {
+        state.dirty |= state.data.medium_size != size;
+        state.data.medium_size = size;
+    }
+    store_if_dirty(store, cell, state, reserved);
+    Ok(())
+}
+
+fn store_if_dirty(store: &Store, cell: &InodeCell, state: &mut InodeState, reserved: yore_meta::Reserved) {
+    if state.dirty && !state.gone {
+        let mut op = store.meta.begin(reserved);
+        store_inode(&mut op, cell, state);
+        state.dirty = false;
+    }
+}
+
+/// The end of a pass: a file without dirty pages has its size on the medium and is no longer noted.
+fn finish_pass(store: &Store, cell: &InodeCell) -> Result<()> {
+    let reserved = store.reserve_freely(store.near(cell.no), 0)?;
+    let mut guard = cell.state.write();
+    let state = &mut *guard;
+    let clean = !state.data.cached().is_some_and(|p| p.has_dirty());
+    if clean {
+        state.dirty |= state.data.medium_size != state.inode.size;
+        state.data.medium_size = state.inode.size;
+        state.data.noted = false;
+    }
+    store_if_dirty(store, cell, state, reserved);
+    store.files.note_flushed(cell, clean);
+    Ok(())
+}

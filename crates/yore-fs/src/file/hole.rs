@@ -1,0 +1,247 @@
+//! fallocate: blocks without data, and holes where data was.
+//!
+//! Both change extents with io held, in bounded Ops, while writes go on in memory. Allocating promises all blocks first, so
+//! that it fails before anything has changed. Punching and zeroing write zeros to the pages at the edges, discard the pages
+//! between, and hide the extents there (F5) until they have been taken out or become unwritten.
+
+use super::flush::{flush_locked, store_size};
+use super::truncate::{extend, finish_doomed};
+use super::{check_alive, map_block, page_of, pages_for, write, Touch, PAGE};
+use crate::alloc::{KeptGroups, Run};
+use crate::btree::Pins;
+use crate::extent::{self, Edit};
+use crate::inode::{store_inode, InodeCell, InodeState};
+use crate::store::Store;
+use crate::{Error, FallocateMode, Result};
+use std::ops::Range;
+use std::sync::Arc;
+use yore_format::layout::FILE_SIZE_MAX;
+use yore_format::{BlockNo, ContentKind, BITS_PER_GROUP};
+
+/// Allocates, punches or zeroes a range of bytes.
+///
+/// # Errors
+/// `Invalid` for an empty range, `FileTooLarge`, `NoSpace`, `ReadOnly`, `Stale`; damage and device errors.
+pub(crate) fn fallocate(
+    store: &Store,
+    cell: &Arc<InodeCell>,
+    offset: u64,
+    len: u64,
+    mode: FallocateMode,
+    touch: Touch<'_>,
+) -> Result<()> {
+    store.check_writable()?;
+    if len == 0 {
+        return Err(Error::Invalid { what: "a range of no bytes to allocate or free" });
+    }
+    let end = offset.checked_add(len).filter(|end| *end <= FILE_SIZE_MAX).ok_or(Error::FileTooLarge)?;
+    let _io = cell.io.lock();
+    finish_doomed(store, cell)?;
+    match mode {
+        FallocateMode::Allocate { keep_size } => {
+            allocate(store, cell, offset, end)?;
+            grow(store, cell, end, keep_size, touch)
+        }
+        FallocateMode::PunchHole => {
+            zero_memory(store, cell, offset, end, touch)?;
+            finish_doomed(store, cell)
+        }
+        FallocateMode::ZeroRange { keep_size } => {
+            zero_memory(store, cell, offset, end, &mut |_| {})?;
+            make_unwritten(store, cell)?;
+            allocate(store, cell, offset, end)?;
+            grow(store, cell, end, keep_size, touch)
+        }
+    }
+}
+
+/// The size that the call asks for, and the times.
+fn grow(store: &Store, cell: &Arc<InodeCell>, end: u64, keep_size: bool, touch: Touch<'_>) -> Result<()> {
+    if !keep_size && end > cell.state.read().inode.size && extend(store, cell, end, touch)? {
+        return Ok(());
+    }
+    {
+        let mut state = cell.state.write();
+        touch(&mut state);
+        state.dirty = true;
+    }
+    store_size(store, cell, None)
+}
+
+/// Fills the holes in a range with unwritten extents.
+fn allocate(store: &Store, cell: &Arc<InodeCell>, offset: u64, end: u64) -> Result<()> {
+    leave_inode(store, cell)?;
+    // What is dirty gets its blocks as data; only real holes are left.
+    flush_locked(store, cell)?;
+    let (first, end) = (offset / PAGE, u64::from(pages_for(end)));
+    let mut holes = end - first;
+    {
+        let state = cell.state.read();
+        extent::each(&store.meta, cell.no, &state.inode, first, &mut |(key, value)| {
+            let overlap = (key + u64::from(value.len)).min(end).saturating_sub(key.max(first));
+            holes = holes.saturating_sub(overlap);
+            Ok(key < end)
+        })?;
+    }
+    let near = store.near(cell.no);
+    let mut promise = store.alloc.promise(&store.meta, near, holes)?;
+    let mut goal = store.meta.geometry().data_start(near);
+    let mut at = first;
+    while at < end {
+        let mapping = map_block(store, cell.no, &cell.state.read(), at)?;
+        let len = mapping.len.min(end - at);
+        if let Some(extent) = mapping.extent {
+            at += len;
+            goal = BlockNo(extent.start.0 + len);
+            continue;
+        }
+        let want = len.min(u64::from(BITS_PER_GROUP)).min(promise.left()) as u32;
+        if want == 0 {
+            return Err(Error::NoSpace); // Cannot be: all holes were counted, and io is held.
+        }
+        let run = store.alloc.take(&store.meta, goal, want)?;
+        promise.keep(u64::from(run.len));
+        if let Err(e) = enter_unwritten(store, cell, at, run) {
+            store.alloc.untake(run);
+            store.alloc.release(u64::from(run.len));
+            return Err(e);
+        }
+        at += u64::from(run.len);
+        goal = BlockNo(run.end());
+    }
+    Ok(())
+}
+
+fn enter_unwritten(store: &Store, cell: &InodeCell, at: u64, run: Run) -> Result<()> {
+    let mut edit = {
+        let state = cell.state.read();
+        Edit::load(&store.meta, cell.no, &state.inode, at, at + u64::from(run.len))?
+    };
+    edit.put(at, run, true);
+    apply(store, cell, edit, |_| {})
+}
+
+/// One Op with an edit; `then` changes the state in it.
+fn apply(store: &Store, cell: &InodeCell, edit: Edit, then: impl FnOnce(&mut InodeState)) -> Result<()> {
+    let reserved = store.reserve_freely(store.near(cell.no), edit.blocks())?;
+    let (mut pins, mut kept) = (Pins::new(), KeptGroups::default());
+    edit.prepare(&store.meta, &store.alloc, &mut pins, &mut kept)?;
+    let mut guard = cell.state.write();
+    let state = &mut *guard;
+    then(state);
+    let mut op = store.meta.begin(reserved);
+    let applied = edit.apply(&mut op, &store.alloc, &mut state.inode);
+    let stored = store_inode(&mut op, cell, state);
+    applied.stored(&mut op, stored);
+    state.dirty = false;
+    Ok(())
+}
+
+/// The content goes to blocks from now on, also if it would fit the inode.
+fn leave_inode(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
+    loop {
+        let mut state = cell.state.write();
+        check_alive(&state)?;
+        if !state.data.fits_inode(state.inode.content_kind, state.inode.size) {
+            state.data.in_blocks = true;
+            return Ok(());
+        }
+        if let Some(plan) = write::prepare_in_blocks(store, cell, &state)? {
+            plan.enter(store, &mut state);
+            state.data.in_blocks = true;
+            write::note(store, cell, &mut state);
+            return Ok(());
+        }
+        drop(state);
+        store.alloc.grow_metadata(&store.meta, store.near(cell.no))?;
+    }
+}
+
+/// Makes a range read as zeros: its pages at once, its extents by being doomed.
+fn zero_memory(store: &Store, cell: &Arc<InodeCell>, offset: u64, end: u64, touch: Touch<'_>) -> Result<()> {
+    loop {
+        let mut guard = cell.state.write();
+        let state = &mut *guard;
+        check_alive(state)?;
+        let size = state.inode.size;
+        let mut full = offset.div_ceil(PAGE)..end / PAGE;
+        if end >= size {
+            full.end = full.end.max(u64::from(pages_for(size)));
+        }
+        full.end = full.end.max(full.start);
+        let Some(plans) = edges(store, cell, state, offset, end.min(size), &full)? else {
+            drop(guard);
+            store.alloc.grow_metadata(&store.meta, store.near(cell.no))?;
+            continue;
+        };
+        for (part, plan) in plans {
+            plan.enter(store, state);
+            let within = (part.start % PAGE) as usize..((part.end - 1) % PAGE) as usize + 1;
+            state.data.pages(store).dirty_bytes(page_of(part.start))[within].fill(0);
+        }
+        if !full.is_empty() {
+            if let Some(mut pages) = state.data.cached() {
+                let promised = pages.discard(full.start as u32, full.end as u32);
+                drop(pages);
+                store.alloc.release(promised);
+            }
+            if full.start == 0 && state.inode.content_kind == ContentKind::Inline {
+                state.inode.set_inline(&[]);
+            }
+            state.data.doomed = Some(full);
+        }
+        touch(state);
+        write::note(store, cell, state);
+        return Ok(());
+    }
+}
+
+/// The bytes at the edges of `offset..end`, outside of `full` pages, that hold something, and what it takes to zero them.
+#[allow(clippy::type_complexity)]
+fn edges<'a>(
+    store: &'a Store,
+    cell: &InodeCell,
+    state: &InodeState,
+    offset: u64,
+    end: u64,
+    full: &Range<u64>,
+) -> Result<Option<Vec<(Range<u64>, write::Plan<'a>)>>> {
+    let head = offset..end.min(full.start * PAGE);
+    let tail = (full.end * PAGE).max(offset)..end;
+    let mut plans = Vec::new();
+    for part in [head, tail].into_iter().filter(|p| !p.is_empty()) {
+        let index = page_of(part.start);
+        let cached = state.data.cached().is_some_and(|mut p| p.get(index).is_some());
+        let inline = index == 0 && state.inode.content_kind == ContentKind::Inline;
+        if !cached && !inline && !map_block(store, cell.no, state, u64::from(index))?.is_written() {
+            continue;
+        }
+        match write::prepare(store, cell, state, part.start, part.end)? {
+            Some(plan) => plans.push((part, plan)),
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(plans))
+}
+
+/// Turns the doomed extents into unwritten ones.
+fn make_unwritten(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
+    let Some(range) = cell.state.read().data.doomed.clone() else { return Ok(()) };
+    let mut at = range.start;
+    while at < range.end {
+        let mut edit = {
+            let state = cell.state.read();
+            Edit::load(&store.meta, cell.no, &state.inode, at, range.end)?
+        };
+        let limit = edit.limit();
+        edit.set_unwritten(at, limit);
+        let done = limit >= range.end;
+        apply(store, cell, edit, |state| {
+            if done {
+                state.data.doomed = None;
+            }
+        })?;
+        at = limit;
+    }
+    Ok(())
+}

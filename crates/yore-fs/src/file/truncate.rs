@@ -1,0 +1,251 @@
+//! Changing the size, and freeing.
+//!
+//! Shrinking below extents takes them out in steps of one window each. If one step is enough it is one Op with the new size.
+//! Otherwise the first Op stores the size and lists the inode as an orphan, the extents to go are `doomed` (F5), and the Op of
+//! the last step takes it off the list. What fails in between leaves `doomed` in place; the next call on the file goes on.
+
+use super::flush::store_size;
+use super::{check_alive, page_of, pages_for, write, Touch, PAGE};
+use crate::alloc::KeptGroups;
+use crate::btree::Pins;
+use crate::extent::Edit;
+use crate::inode::{store_inode, InodeCell, InodeState};
+use crate::store::Store;
+use crate::{Error, Result};
+use std::ops::Range;
+use std::sync::Arc;
+use yore_format::layout::FILE_SIZE_MAX;
+use yore_format::ContentKind;
+
+/// Beyond every block of a file.
+const BLOCKS_END: u64 = u64::MAX;
+
+/// Sets the file's size. What is cut off is gone, what is added reads as zeros.
+///
+/// # Errors
+/// `FileTooLarge`, `NoSpace` (a page at the old end may need a block), `ReadOnly`, `Stale`; damage and device errors. After
+/// an error while freeing, the size is set nevertheless, and the rest is freed later.
+pub(crate) fn truncate(store: &Store, cell: &Arc<InodeCell>, size: u64, touch: Touch<'_>) -> Result<()> {
+    store.check_writable()?;
+    if size > FILE_SIZE_MAX {
+        return Err(Error::FileTooLarge);
+    }
+    let _io = cell.io.lock();
+    finish_doomed(store, cell)?;
+    // A write may extend the file at any time; then growing has become shrinking.
+    while size > cell.state.read().inode.size {
+        if extend(store, cell, size, touch)? {
+            return Ok(());
+        }
+    }
+    shrink(store, cell, size, touch)
+}
+
+/// Grows the file to `size`, with io held. False if it has grown beyond that meanwhile.
+pub(super) fn extend(store: &Store, cell: &Arc<InodeCell>, size: u64, touch: Touch<'_>) -> Result<bool> {
+    let clean = loop {
+        let mut state = cell.state.write();
+        check_alive(&state)?;
+        if size < state.inode.size {
+            return Ok(false);
+        }
+        let Some(plan) = write::prepare_extension(store, cell, &state, size)? else {
+            drop(state);
+            store.alloc.grow_metadata(&store.meta, store.near(cell.no))?;
+            continue;
+        };
+        plan.enter(store, &mut state);
+        state.inode.size = size;
+        touch(&mut state);
+        state.dirty = true;
+        let clean = !state.data.cached().is_some_and(|p| p.is_busy());
+        if !clean {
+            // The size reaches the medium with the data below it.
+            write::note(store, cell, &mut state);
+        }
+        break clean;
+    };
+    if clean {
+        store_grown(store, cell)?;
+    }
+    Ok(true)
+}
+
+/// Stores size and times, unless something has been written meanwhile that comes first.
+fn store_grown(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
+    let reserved = store.reserve_freely(store.near(cell.no), 0)?;
+    let mut guard = cell.state.write();
+    let state = &mut *guard;
+    if state.data.cached().is_some_and(|p| p.is_busy()) {
+        return Ok(()); // Noted by whoever wrote.
+    }
+    state.data.medium_size = state.inode.size;
+    let mut op = store.meta.begin(reserved);
+    store_inode(&mut op, cell, state);
+    state.dirty = false;
+    Ok(())
+}
+
+fn shrink(store: &Store, cell: &Arc<InodeCell>, size: u64, touch: Touch<'_>) -> Result<()> {
+    let from = u64::from(pages_for(size));
+    let mut edit = {
+        let state = cell.state.read();
+        check_alive(&state)?;
+        Edit::load(&store.meta, cell.no, &state.inode, from, BLOCKS_END)?
+    };
+    let limit = edit.limit();
+    edit.remove(from, limit);
+    let more = limit < BLOCKS_END;
+    let orphans = more.then(|| store.orphans.lock());
+    let (mut pins, mut kept) = (Pins::new(), KeptGroups::default());
+    edit.prepare(&store.meta, &store.alloc, &mut pins, &mut kept)?;
+    let mut blocks = edit.blocks();
+    if let Some(orphans) = &orphans {
+        blocks += orphans.prepare(store, cell.no, &mut pins)?;
+    }
+    let reserved = store.reserve_freely(store.near(cell.no), blocks)?;
+    let mut guard = cell.state.write();
+    let state = &mut *guard;
+    cut_memory(store, state, size);
+    touch(state);
+    let mut op = store.meta.begin(reserved);
+    let listed = match &orphans {
+        Some(orphans) if state.inode.links > 0 => {
+            state.data.listed = true;
+            Some(orphans.add(&mut op, store, cell.no, cell.incarnation))
+        }
+        _ => None,
+    };
+    let applied = edit.apply(&mut op, &store.alloc, &mut state.inode);
+    let stored = store_inode(&mut op, cell, state);
+    applied.stored(&mut op, stored);
+    if let Some(listed) = listed {
+        op.before(listed, stored);
+    }
+    drop(op);
+    state.dirty = false;
+    if more {
+        state.data.doomed = Some(from..BLOCKS_END);
+    }
+    drop(guard);
+    drop(orphans);
+    finish_doomed(store, cell)
+}
+
+/// What shrinking does in memory.
+fn cut_memory(store: &Store, state: &mut InodeState, size: u64) {
+    let mut released = 0;
+    if let Some(mut pages) = state.data.cached() {
+        released = pages.discard(pages_for(size), u32::MAX);
+        if size % PAGE != 0 {
+            pages.zero_tail(page_of(size), (size % PAGE) as usize);
+        }
+    }
+    store.alloc.release(released);
+    state.inode.size = size;
+    state.data.medium_size = state.data.medium_size.min(size);
+    if state.inode.content_kind == ContentKind::Inline {
+        let kept = state.inode.inline().len().min(size as usize);
+        let content = state.inode.inline()[..kept].to_vec();
+        state.inode.set_inline(&content);
+    }
+    if size == 0 {
+        state.data.in_blocks = false;
+    }
+}
+
+/// Goes on with freeing what is doomed, to the end. The caller holds io.
+pub(super) fn finish_doomed(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
+    loop {
+        let Some(doomed) = cell.state.read().data.doomed.clone() else { return Ok(()) };
+        if remove_step(store, cell, doomed)? {
+            return Ok(());
+        }
+    }
+}
+
+/// One Op that frees the first extents of a range; true if there are none left. The range is not doomed any more then.
+fn remove_step(store: &Store, cell: &InodeCell, range: Range<u64>) -> Result<bool> {
+    let mut edit = {
+        let state = cell.state.read();
+        Edit::load(&store.meta, cell.no, &state.inode, range.start, range.end)?
+    };
+    let limit = edit.limit();
+    edit.remove(range.start, limit);
+    let done = limit >= range.end;
+    let unlist = done && cell.state.read().data.listed;
+    let orphans = unlist.then(|| store.orphans.lock());
+    let (mut pins, mut kept) = (Pins::new(), KeptGroups::default());
+    edit.prepare(&store.meta, &store.alloc, &mut pins, &mut kept)?;
+    if let Some(orphans) = &orphans {
+        orphans.prepare(store, cell.no, &mut pins)?;
+    }
+    let reserved = store.reserve_freely(store.near(cell.no), edit.blocks())?;
+    let mut guard = cell.state.write();
+    let state = &mut *guard;
+    let mut op = store.meta.begin(reserved);
+    let applied = edit.apply(&mut op, &store.alloc, &mut state.inode);
+    let stored = store_inode(&mut op, cell, state);
+    applied.stored(&mut op, stored);
+    if let Some(orphans) = &orphans {
+        // Whoever took the last name meanwhile counts on the list.
+        if state.inode.links > 0 {
+            let unlisted = orphans.remove(&mut op, store, cell.no);
+            op.before(stored, unlisted);
+        }
+        state.data.listed = false;
+    }
+    drop(op);
+    state.dirty = false;
+    if done {
+        state.data.doomed = None;
+    }
+    Ok(done)
+}
+
+/// One step of freeing the blocks of an inode: all of them if it has no name, else those beyond its size. True when there
+/// are none left. The inode stays in the list of orphans; its keeper takes it off.
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn free_step(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> {
+    let _io = cell.io.lock();
+    let size = {
+        let mut guard = cell.state.write();
+        let state = &mut *guard;
+        if state.inode.links == 0 {
+            cut_memory(store, state, 0);
+            state.data.doomed = None;
+            state.data.noted = false;
+            state.data.listed = false;
+        }
+        state.inode.size
+    };
+    if cell.state.read().inode.links == 0 {
+        store.files.note_flushed(cell, true);
+    }
+    let range = u64::from(pages_for(size))..BLOCKS_END;
+    let has_extents = {
+        let state = cell.state.read();
+        let mut any = false;
+        crate::extent::each(&store.meta, cell.no, &state.inode, range.start, &mut |_| {
+            any = true;
+            Ok(false)
+        })?;
+        any
+    };
+    match has_extents {
+        true => remove_step(store, cell, range),
+        false => {
+            store_size(store, cell, None)?;
+            Ok(true)
+        }
+    }
+}
+
+/// Forgets what is in memory of a file that is being freed in this very Op. It has no extents, and io is held.
+pub(crate) fn forget(store: &Store, cell: &InodeCell, state: &mut InodeState) {
+    cut_memory(store, state, 0);
+    state.data.noted = false;
+    store.files.note_flushed(cell, true);
+}

@@ -1,0 +1,315 @@
+//! Writing to memory: what is needed is read and promised first, then nothing can fail.
+
+use super::read::load_page;
+use super::{check_alive, map_block, page_of, pages_for, Touch, PAGE};
+use crate::alloc::Promise;
+use crate::extent::may_overwrite_in_place;
+use crate::inode::{InodeCell, InodeState};
+use crate::store::Store;
+use crate::{Error, Result};
+use std::sync::Arc;
+use yore_device::AlignedBuf;
+use yore_format::layout::FILE_SIZE_MAX;
+use yore_format::ContentKind;
+
+/// Bytes written under one hold of the state lock, unless appending (which is atomic whatever its length).
+const CHUNK: usize = 4 << 20;
+
+/// Writes all of `data`, at the file's end if `append`; returns the offset it went to. `touch` runs under the state lock
+/// when a part has been written.
+///
+/// # Errors
+/// `NoSpace`, `FileTooLarge`, `ReadOnly`, `Stale`; damage and device errors. A part of the data may have been
+/// written then if it is longer than 4 MiB.
+pub(crate) fn write(
+    store: &Store,
+    cell: &Arc<InodeCell>,
+    offset: u64,
+    data: &[u8],
+    append: bool,
+    touch: Touch<'_>,
+) -> Result<u64> {
+    store.check_writable()?;
+    if append || data.len() <= CHUNK {
+        return write_chunk(store, cell, offset, data, append, touch);
+    }
+    let mut at = offset;
+    for chunk in data.chunks(CHUNK) {
+        write_chunk(store, cell, at, chunk, false, touch)?;
+        at += chunk.len() as u64;
+    }
+    Ok(offset)
+}
+
+fn write_chunk(
+    store: &Store,
+    cell: &Arc<InodeCell>,
+    offset: u64,
+    data: &[u8],
+    append: bool,
+    touch: Touch<'_>,
+) -> Result<u64> {
+    let room = data.len() / PAGE as usize + 3;
+    loop {
+        store.files.throttle(store)?;
+        store.files.make_room(room);
+        let mut state = cell.state.write();
+        check_alive(&state)?;
+        let offset = if append { state.inode.size } else { offset };
+        let end = offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_SIZE_MAX);
+        let end = end.ok_or(Error::FileTooLarge)?;
+        if data.is_empty() {
+            return Ok(offset);
+        }
+        let Some(plan) = prepare(store, cell, &state, offset, end)? else {
+            // The promise needs a zone, and that an Op.
+            drop(state);
+            store.alloc.grow_metadata(&store.meta, store.near(cell.no))?;
+            continue;
+        };
+        plan.enter(store, &mut state);
+        {
+            let mut pages = state.data.pages(store);
+            let mut at = offset;
+            while at < end {
+                let within = (at % PAGE) as usize;
+                let n = (PAGE as usize - within).min((end - at) as usize);
+                let from = (at - offset) as usize;
+                pages.dirty_bytes(page_of(at))[within..within + n].copy_from_slice(&data[from..from + n]);
+                at += n as u64;
+            }
+        }
+        state.inode.size = state.inode.size.max(end);
+        touch(&mut state);
+        note(store, cell, &mut state);
+        return Ok(offset);
+    }
+}
+
+/// The file has something to be written back.
+pub(super) fn note(store: &Store, cell: &Arc<InodeCell>, state: &mut InodeState) {
+    state.dirty = true;
+    if !std::mem::replace(&mut state.data.noted, true) {
+        store.files.note_dirty(cell);
+    }
+}
+
+/// What makes pages writable, gathered while it can still fail.
+#[derive(Default)]
+pub(super) struct Plan<'a> {
+    /// What was promised, until the pages have it.
+    blocks: Option<Promise<'a>>,
+    /// Pages that are not cached, with their content.
+    load: Vec<(u32, AlignedBuf)>,
+    /// Pages for which a block is promised now.
+    promise: Vec<u32>,
+    /// Pages that become dirty though the call does not write to them.
+    dirty: Vec<u32>,
+}
+
+impl Plan<'_> {
+    /// Enters pages and promises.
+    pub(super) fn enter(self, store: &Store, state: &mut InodeState) {
+        let mut pages = state.data.pages(store);
+        if let Some(mut blocks) = self.blocks {
+            blocks.keep(self.promise.len() as u64);
+        }
+        for (index, bytes) in self.load {
+            pages.enter(index, Arc::new(bytes));
+            // Dirty at once, so that it is not evicted before it is written to.
+            pages.dirty_bytes(index);
+        }
+        for index in self.dirty {
+            pages.dirty_bytes(index);
+        }
+        for index in self.promise {
+            pages.set_promised(index);
+        }
+    }
+}
+
+/// Readies the pages of bytes `offset..end` for being overwritten, and those that the growth of the file makes dirty.
+/// `Ok(None)`: a zone is needed first.
+pub(super) fn prepare<'a>(
+    store: &'a Store,
+    cell: &InodeCell,
+    state: &InodeState,
+    offset: u64,
+    end: u64,
+) -> Result<Option<Plan<'a>>> {
+    let mut plan = Plan::default();
+    let stays_small = prepare_growth(store, cell, state, end, page_of(offset), &mut plan)?;
+    let mut known = None;
+    for index in page_of(offset)..pages_for(end) {
+        let start = u64::from(index) * PAGE;
+        let whole = offset <= start && end >= (start + PAGE).min(state.inode.size);
+        prepare_page(store, cell, state, index, whole, stays_small, &mut plan, &mut known)?;
+    }
+    promised(store, plan)
+}
+
+/// As [`prepare`] for a file that only grows, to `size`.
+pub(super) fn prepare_extension<'a>(
+    store: &'a Store,
+    cell: &InodeCell,
+    state: &InodeState,
+    size: u64,
+) -> Result<Option<Plan<'a>>> {
+    let mut plan = Plan::default();
+    prepare_growth(store, cell, state, size, u32::MAX, &mut plan)?;
+    promised(store, plan)
+}
+
+/// Readies page 0 of a file that leaves its inode though it is small.
+pub(super) fn prepare_in_blocks<'a>(
+    store: &'a Store,
+    cell: &InodeCell,
+    state: &InodeState,
+) -> Result<Option<Plan<'a>>> {
+    let mut plan = Plan::default();
+    leave_inode(store, cell, state, &mut plan)?;
+    promised(store, plan)
+}
+
+/// Obtains the promise that the plan needs.
+fn promised<'a>(store: &'a Store, plan: Plan<'a>) -> Result<Option<Plan<'a>>> {
+    let blocks = plan.promise.len() as u64;
+    match store.alloc.try_promise(&store.meta, blocks) {
+        Some(promise) => Ok(Some(Plan { blocks: Some(promise), ..plan })),
+        None if store.alloc.is_short_of(blocks) => Err(Error::NoSpace),
+        None => Ok(None),
+    }
+}
+
+/// What growth to `end` makes dirty beside the pages written, of which `first` is the first: the page at the old end, if
+/// the medium may have stale bytes there (F3), and page 0 of a file that leaves its inode. Tells whether it stays there.
+fn prepare_growth(
+    store: &Store,
+    cell: &InodeCell,
+    state: &InodeState,
+    end: u64,
+    first: u32,
+    plan: &mut Plan<'_>,
+) -> Result<bool> {
+    let (kind, size) = (state.inode.content_kind, state.inode.size);
+    if matches!(kind, ContentKind::Empty | ContentKind::Inline) {
+        if state.data.fits_inode(kind, size.max(end)) {
+            return Ok(true);
+        }
+        if first > 0 && state.data.fits_inode(kind, size) {
+            leave_inode(store, cell, state, plan)?;
+        }
+        // A file that is already beyond its inode's room has page 0 in order; its last page is looked at below.
+        if kind == ContentKind::Inline {
+            return Ok(false);
+        }
+    }
+    let last = page_of(size);
+    if end > size && size % PAGE != 0 && last < first {
+        let settled = state.data.cached().is_some_and(|p| p.is_unstable(last));
+        if !settled && map_block(store, cell.no, state, u64::from(last))?.is_written() {
+            make_dirty(store, cell, state, last, plan)?;
+        }
+    }
+    Ok(false)
+}
+
+/// Page 0 needs a block from now on, if it has anything.
+fn leave_inode(store: &Store, cell: &InodeCell, state: &InodeState, plan: &mut Plan<'_>) -> Result<()> {
+    let (dirty, promised) = match state.data.cached() {
+        Some(mut pages) => {
+            let dirty = pages.is_unstable(0);
+            (dirty, pages.get(0).is_some_and(|p| p.promised))
+        }
+        None => (false, false),
+    };
+    if !dirty && state.inode.content_kind == ContentKind::Empty {
+        return Ok(());
+    }
+    make_dirty(store, cell, state, 0, plan)?;
+    if !promised {
+        plan.promise.push(0);
+    }
+    Ok(())
+}
+
+fn make_dirty(
+    store: &Store,
+    cell: &InodeCell,
+    state: &InodeState,
+    index: u32,
+    plan: &mut Plan<'_>,
+) -> Result<()> {
+    if state.data.pages(store).get(index).is_some() {
+        plan.pin(store, state, index);
+    } else {
+        let page = load_page(store, cell, state, index)?;
+        plan.load.push((index, page.unwrap_or_else(|| AlignedBuf::zeroed(1))));
+    }
+    Ok(())
+}
+
+impl Plan<'_> {
+    /// Marks a cached page as one that becomes dirty.
+    fn pin(&mut self, store: &Store, state: &InodeState, index: u32) {
+        debug_assert!(state.data.pages(store).get(index).is_some());
+        self.dirty.push(index);
+    }
+}
+
+/// One page to be written to; `whole`: nothing of what it holds stays. `known` is the mapping last looked up, with its first
+/// block.
+#[allow(clippy::too_many_arguments)]
+fn prepare_page(
+    store: &Store,
+    cell: &InodeCell,
+    state: &InodeState,
+    index: u32,
+    whole: bool,
+    stays_small: bool,
+    plan: &mut Plan<'_>,
+    known: &mut Option<(u64, crate::extent::Mapping)>,
+) -> Result<()> {
+    let (cached, settled) = match state.data.cached() {
+        Some(mut pages) => {
+            // Dirty pages are in order (F4), except a page 0 that leaves the inode without a promise.
+            let unstable = pages.is_unstable(index);
+            let page = pages.get(index);
+            let promised = page.is_some_and(|p| p.promised || p.writing);
+            (page.is_some(), unstable && (promised || index > 0 || stays_small))
+        }
+        None => (false, false),
+    };
+    if settled {
+        return Ok(());
+    }
+    let block = u64::from(index);
+    let mapping = match *known {
+        Some((first, mapping)) if block - first < mapping.len => {
+            let mut extent = mapping.extent;
+            if let Some(extent) = &mut extent {
+                extent.start.0 += block - first;
+            }
+            crate::extent::Mapping { len: mapping.len - (block - first), extent }
+        }
+        _ => {
+            let mapping = map_block(store, cell.no, state, block)?;
+            *known = Some((block, mapping));
+            mapping
+        }
+    };
+    let has_block = mapping.extent.is_some_and(|e| e.unwritten || may_overwrite_in_place(&state.inode, &e));
+    if !has_block && !stays_small && !plan.promise.contains(&index) {
+        plan.promise.push(index);
+    }
+    if cached {
+        plan.pin(store, state, index);
+    } else if !plan.load.iter().any(|(i, _)| *i == index) {
+        let page = match whole || !(mapping.is_written() || index == 0) {
+            true => None,
+            false => load_page(store, cell, state, index)?,
+        };
+        plan.load.push((index, page.unwrap_or_else(|| AlignedBuf::zeroed(1))));
+    }
+    Ok(())
+}
