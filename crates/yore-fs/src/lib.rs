@@ -5,10 +5,22 @@
 //! - [`View`], operations on inodes and names, one method per file-system call, as a FUSE or NFS server needs them;
 //! - the modules below, which are private: `ops → history → {dir, file} → inode → {extent, alloc} → btree`.
 
+mod acl;
+mod alloc;
+mod btree;
+mod dir;
 mod error;
+mod extent;
+mod file;
+mod inode;
+mod ops;
+mod orphan;
+mod store;
+mod symlink;
 mod types;
 mod view;
 mod volume;
+mod xattr;
 
 pub use error::{Error, Result};
 pub use types::{

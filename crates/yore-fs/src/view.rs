@@ -1,107 +1,245 @@
 //! A view of the volume's tree: operations on inodes and names, one method per file-system call.
 
-use crate::*;
+use crate::inode::InodeState;
+use crate::ops::{self, InUse, NewFile, Remove};
+use crate::store::Store;
+use crate::{
+    file, xattr, Attr, Caller, DirItem, Error, FallocateMode, FileKind, InodeNo, MkfsOptions, MountOptions,
+    RenameMode, Result, SeekTo, SetAttr, SetXattrMode, Statfs, VolumeInfo, WriteMode,
+};
 use std::sync::Arc;
 use yore_device::Device;
+use yore_format::{Superblock, VolumeState, FORMAT_MAJOR, FORMAT_MINOR};
 
-/// Opens and closes volumes; see `Volume` for paths. Cheap to clone; all methods take `&self` and may be called from
-/// any number of threads.
+/// The live tree of an open volume, for servers and for programs that think in inodes; see [`crate::Volume`] for paths.
+///
+/// Cheap to clone. All methods take `&self` and may be called from any number of threads. Inode numbers are stable for
+/// the life of a file; an operation on a number whose inode is gone fails with [`Error::Stale`]. When the last clone is
+/// dropped the volume is closed as by [`View::close`].
+///
+/// Nothing here checks permissions: a view has the rights of the process that opened the volume, and a server checks
+/// those of its clients (a FUSE mount leaves that to the kernel).
 #[derive(Clone)]
-pub struct View {}
+pub struct View {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    store: Arc<Store>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Err(e) = self.store.close() {
+            tracing::error!("closing the volume: {e}");
+        }
+    }
+}
 
 /// An inode in use. While a `Node` lives its inode stays, also without a name; dropping the last one of an unlinked
 /// inode frees it.
-pub struct Node {}
+pub struct Node(InUse);
 
 impl Node {
     /// Its number.
     pub fn inode(&self) -> InodeNo {
-        todo!()
+        self.0.cell.no
     }
+
     /// Its attributes when the node was obtained.
     pub fn attr(&self) -> &Attr {
-        todo!()
+        &self.0.attr
     }
-    /// Keeps the hold beyond this value's life, until [`View::release`]: what a FUSE "lookup count" is.
+
+    /// Keeps the inode beyond this value's life, until as many [`View::release`]: what a FUSE lookup count is.
     pub fn into_held(self) -> Attr {
-        todo!()
+        self.0.store.inodes.hold(self.0.cell.no);
+        self.0.attr
     }
 }
 
-#[allow(unused_variables)]
 impl View {
-    /// Makes a volume on `device`. Errors: `Refused` if one is there and not `force`, if the device is too small or read-only.
+    /// Makes a volume on `device`, over all of it, in constant time.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if a volume is there and `force` is not given, if the device is too small (16 MiB), too large
+    /// (128 TiB) or read-only; [`Error::Device`].
     pub fn mkfs(device: &Arc<dyn Device>, options: &MkfsOptions) -> Result<VolumeInfo> {
-        todo!()
+        if !options.force && yore_meta::holds_volume(&**device)? {
+            return Err(Error::Refused(format!(
+                "{} already holds a Yore volume; making another one destroys it: use --force if that is meant",
+                device.describe()
+            )));
+        }
+        let superblock = yore_meta::mkfs(
+            &**device,
+            &yore_meta::MkfsOptions {
+                uuid: options.uuid,
+                hash_seed: options.hash_seed,
+                label: options.label.clone(),
+                engine: options.engine,
+                owner: options.owner,
+                permissions: options.permissions,
+                now: crate::store::now(),
+            },
+        )?;
+        Ok(info_of(&superblock))
     }
-    /// Opens the volume on `device`.
+
+    /// Opens the volume on `device`. Under the default engine nothing is repaired and nothing scanned, whatever the
+    /// size and however it was left.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] for what is no volume, is truncated, of another version, must be checked first, or cannot be
+    /// written; [`Error::Corruption`], [`Error::Device`].
     pub fn open(device: Arc<dyn Device>, options: &MountOptions) -> Result<View> {
-        todo!()
+        Ok(View { inner: Arc::new(Inner { store: Store::open(device, options)? }) })
     }
-    /// Writes everything, marks the volume clean, and stops. Called again or by the last drop: nothing more to do.
+
+    fn store(&self) -> &Arc<Store> {
+        &self.inner.store
+    }
+
+    /// Writes everything, marks the volume clean, and stops. Later changes are refused; closing again does nothing.
+    ///
+    /// # Errors
+    /// What could not be written is said; the volume is then as its last complete generation left it.
     pub fn close(&self) -> Result<()> {
-        todo!()
+        self.store().close()
     }
+
+    /// Whether the volume was opened read-only.
     pub fn read_only(&self) -> bool {
-        todo!()
+        self.store().read_only
     }
+
+    /// Facts about the volume, as of now.
     pub fn info(&self) -> VolumeInfo {
-        todo!()
+        let meta = &self.store().meta;
+        let mut info = info_of(meta.found());
+        info.engine = meta.engine();
+        info.zones = meta.totals.zones.get() as u32;
+        info.metadata_blocks = meta.totals.metadata_blocks.get();
+        info.inodes = meta.totals.inodes.get();
+        info.free_blocks = meta.totals.free_blocks.get();
+        info.generation = meta.completed_generation().max(info.generation);
+        info
     }
+
+    /// Space. What `blocks_available` promises can be written as data of one file.
     pub fn statfs(&self) -> Statfs {
-        todo!()
+        self.store().statfs()
     }
+
     /// All that was done before is on the medium when this returns.
+    ///
+    /// # Errors
+    /// [`Error::Device`], [`Error::Stopped`]; never [`Error::NoSpace`] for data that was accepted.
     pub fn sync(&self) -> Result<()> {
-        todo!()
+        self.store().sync()
     }
+
     /// The root directory's number.
     pub fn root(&self) -> InodeNo {
-        todo!()
+        self.store().meta.found().root_directory
     }
 
-    /// The node for a number obtained earlier (NFS handle, held inode). `Stale` if gone, or incarnation differs when given.
+    /// The node for a number obtained earlier (an NFS handle).
+    ///
+    /// # Errors
+    /// [`Error::Stale`] if the inode is gone or, where one is given, has another incarnation.
     pub fn node(&self, inode: InodeNo, incarnation: Option<u32>) -> Result<Node> {
-        todo!()
-    }
-    /// Gives back `count` holds taken by `into_held`.
-    pub fn release(&self, inode: InodeNo, count: u64) {
-        todo!()
+        let cell = self.store().cell(inode)?;
+        let state = cell.state.read();
+        state.check_alive()?;
+        let other = incarnation.is_some_and(|i| i != cell.incarnation.0);
+        if other || (state.inode.links == 0 && !self.store().inodes.in_use(&cell)) {
+            return Err(Error::Stale);
+        }
+        let node = InUse::new(self.store(), cell.clone(), state.attr(inode));
+        drop(state);
+        Ok(Node(node))
     }
 
+    /// Gives back `count` holds taken by [`Node::into_held`].
+    pub fn release(&self, inode: InodeNo, count: u64) {
+        if let Some(cell) = self.store().inodes.release(inode, count) {
+            self.store().let_go(&cell);
+        }
+    }
+
+    /// What a name in a directory means; also `.` and `..`.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::NameTooLong`].
     pub fn lookup(&self, directory: InodeNo, name: &[u8]) -> Result<Node> {
-        todo!()
+        ops::lookup(self.store(), directory, name).map(Node)
     }
+
+    /// The inode's attributes.
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
     pub fn getattr(&self, inode: InodeNo) -> Result<Attr> {
-        todo!()
+        let cell = self.store().cell(inode)?;
+        let state = cell.state.read();
+        state.check_alive()?;
+        Ok(state.attr(inode))
     }
+
+    /// Changes attributes; returns all of them.
+    ///
+    /// # Errors
+    /// [`Error::IsADirectory`], [`Error::Invalid`] and [`Error::FileTooLarge`] for a size; [`Error::ReadOnly`].
     pub fn setattr(&self, caller: &Caller, inode: InodeNo, set: &SetAttr) -> Result<Attr> {
-        todo!()
+        ops::set_attr(self.store(), caller, inode, set)
     }
-    /// The directory's parent (`..`); the root's is itself.
+
+    /// The directory's parent; the root's is itself.
+    ///
+    /// # Errors
+    /// [`Error::NotADirectory`], [`Error::Stale`].
     pub fn parent(&self, directory: InodeNo) -> Result<InodeNo> {
-        todo!()
+        let cell = self.store().cell(directory)?;
+        let state = cell.state.read();
+        state.check_alive()?;
+        state.check_directory()?;
+        Ok(state.inode.parent)
     }
+
     /// Calls `each` for the entries after `cookie` (0: from the start) until it returns false. `.` and `..` come first.
+    /// Entries that are there throughout come exactly once; `each` runs without locks.
+    ///
+    /// # Errors
+    /// [`Error::NotADirectory`].
     pub fn readdir(
         &self,
         directory: InodeNo,
         cookie: u64,
         each: &mut dyn FnMut(DirItem<'_>) -> bool,
     ) -> Result<()> {
-        todo!()
+        ops::readdir(self.store(), directory, cookie, false, &mut |item, _| each(item))
     }
-    /// As `readdir`, with each entry's node (for `.` and `..`: none).
+
+    /// As [`View::readdir`], with each entry's node (none for `.` and `..`).
+    ///
+    /// # Errors
+    /// [`Error::NotADirectory`].
     pub fn readdir_plus(
         &self,
         directory: InodeNo,
         cookie: u64,
         each: &mut dyn FnMut(DirItem<'_>, Option<Node>) -> bool,
     ) -> Result<()> {
-        todo!()
+        ops::readdir(self.store(), directory, cookie, true, &mut |item, node| each(item, node.map(Node)))
     }
 
-    /// Creates a file of any kind but directory and symlink. `permissions` before umask and default ACL; `rdev` for devices.
+    /// Creates a file of any kind but directory and symbolic link. `permissions` before umask and default ACL; `rdev` is
+    /// the number of a device.
+    ///
+    /// # Errors
+    /// [`Error::Exists`], [`Error::NotFound`] (the directory is gone), [`Error::NoSpace`], [`Error::NameTooLong`],
+    /// [`Error::ReadOnly`].
     pub fn create(
         &self,
         caller: &Caller,
@@ -111,26 +249,68 @@ impl View {
         permissions: u32,
         rdev: u32,
     ) -> Result<Node> {
-        todo!()
+        if matches!(kind, FileKind::Directory | FileKind::Symlink) {
+            return Err(Error::Invalid { what: "directories and symbolic links have calls of their own" });
+        }
+        let new = NewFile { kind, permissions, rdev, target: b"" };
+        ops::create(self.store(), caller, directory, name, &new).map(Node)
     }
+
+    /// Creates a directory.
+    ///
+    /// # Errors
+    /// As [`View::create`]; [`Error::TooManyLinks`].
     pub fn mkdir(&self, caller: &Caller, directory: InodeNo, name: &[u8], permissions: u32) -> Result<Node> {
-        todo!()
+        let new = NewFile { kind: FileKind::Directory, permissions, rdev: 0, target: b"" };
+        ops::create(self.store(), caller, directory, name, &new).map(Node)
     }
+
+    /// Creates a symbolic link.
+    ///
+    /// # Errors
+    /// As [`View::create`]; [`Error::NameTooLong`] for a target above 4,095 bytes.
     pub fn symlink(&self, caller: &Caller, directory: InodeNo, name: &[u8], target: &[u8]) -> Result<Node> {
-        todo!()
+        let new = NewFile { kind: FileKind::Symlink, permissions: 0o777, rdev: 0, target };
+        ops::create(self.store(), caller, directory, name, &new).map(Node)
     }
+
+    /// A symbolic link's target.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for other kinds.
     pub fn readlink(&self, inode: InodeNo) -> Result<Vec<u8>> {
-        todo!()
+        ops::readlink(self.store(), inode)
     }
+
+    /// Gives a file another name.
+    ///
+    /// # Errors
+    /// [`Error::NotPermitted`] for directories, [`Error::Exists`], [`Error::TooManyLinks`], [`Error::NoSpace`].
     pub fn link(&self, inode: InodeNo, directory: InodeNo, name: &[u8]) -> Result<Node> {
-        todo!()
+        ops::link(self.store(), inode, directory, name).map(Node)
     }
+
+    /// Removes a name of anything but a directory.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::IsADirectory`].
     pub fn unlink(&self, directory: InodeNo, name: &[u8]) -> Result<()> {
-        todo!()
+        ops::remove(self.store(), directory, name, Remove::File)
     }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::NotEmpty`].
     pub fn rmdir(&self, directory: InodeNo, name: &[u8]) -> Result<()> {
-        todo!()
+        ops::remove(self.store(), directory, name, Remove::Directory)
     }
+
+    /// Renames, atomically.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Exists`] (`NoReplace`), [`Error::NotEmpty`], [`Error::IsADirectory`],
+    /// [`Error::NotADirectory`], [`Error::Invalid`] (a directory into itself), [`Error::NoSpace`].
     pub fn rename(
         &self,
         from: InodeNo,
@@ -139,24 +319,54 @@ impl View {
         new_name: &[u8],
         mode: RenameMode,
     ) -> Result<()> {
-        todo!()
+        ops::rename(self.store(), from, name, to, new_name, mode)
     }
 
-    /// Fills `buf` from `offset`; fewer bytes only at the end of the file. Returns the count.
+    /// Fills `buf` from `offset`; returns the count, less than asked only at the end of the file.
+    ///
+    /// # Errors
+    /// [`Error::IsADirectory`], [`Error::Invalid`] for other kinds; damage and device errors.
     pub fn read(&self, inode: InodeNo, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        todo!()
+        let cell = self.store().cell(inode)?;
+        ops::regular(&cell)?;
+        let count = file::read(self.store(), &cell, offset, buf)?;
+        ops::age_access_time(self.store(), &cell);
+        Ok(count)
     }
+
     /// Writes all of `data`; returns the offset it went to.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::FileTooLarge`]; nothing of `data` is then written.
     pub fn write(&self, inode: InodeNo, offset: u64, data: &[u8], mode: WriteMode) -> Result<u64> {
-        todo!()
+        ops::write(self.store(), inode, offset, data, mode)
     }
+
+    /// Allocates, frees or zeroes a range.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::FileTooLarge`], [`Error::Invalid`] for an empty range.
     pub fn fallocate(&self, inode: InodeNo, offset: u64, len: u64, mode: FallocateMode) -> Result<()> {
-        todo!()
+        self.store().check_writable()?;
+        let cell = self.store().cell(inode)?;
+        ops::regular(&cell)?;
+        file::fallocate(self.store(), &cell, offset, len, mode, &mut |s: &mut InodeState| s.touch_mtime())
     }
+
+    /// The next data or hole at or after `offset`.
+    ///
+    /// # Errors
+    /// [`Error::NoDataThere`] beyond the end, or if no data follows.
     pub fn seek(&self, inode: InodeNo, offset: u64, to: SeekTo) -> Result<u64> {
-        todo!()
+        let cell = self.store().cell(inode)?;
+        ops::regular(&cell)?;
+        file::seek(self.store(), &cell, offset, to)
     }
-    /// Copies within the volume; returns the bytes copied (fewer at the source's end).
+
+    /// Copies within the volume; returns the bytes copied, fewer at the source's end.
+    ///
+    /// # Errors
+    /// As [`View::write`]; [`Error::Invalid`] if the ranges overlap in one file.
     pub fn copy_file_range(
         &self,
         from: InodeNo,
@@ -165,23 +375,93 @@ impl View {
         to_offset: u64,
         len: u64,
     ) -> Result<u64> {
-        todo!()
-    }
-    /// Durable when it returns: content and, unless `data_only`, all attributes; and the name it was created under.
-    pub fn fsync(&self, inode: InodeNo, data_only: bool) -> Result<()> {
-        todo!()
+        self.store().check_writable()?;
+        let (source, target) = (self.store().cell(from)?, self.store().cell(to)?);
+        ops::regular(&source)?;
+        ops::regular(&target)?;
+        let touch = &mut |s: &mut InodeState| s.touch_mtime();
+        file::copy_range(self.store(), &source, from_offset, &target, to_offset, len, touch)
     }
 
+    /// Durable when it returns: content and size, all attributes unless `data_only`, and the names the file has.
+    /// Concurrent callers share one commit.
+    ///
+    /// # Errors
+    /// [`Error::Device`], [`Error::Stopped`], and errors of earlier write-back of this file.
+    pub fn fsync(&self, inode: InodeNo, data_only: bool) -> Result<()> {
+        let store = self.store();
+        if store.read_only {
+            return Ok(());
+        }
+        let cell = store.cell(inode)?;
+        let regular = cell.state.read().inode.is_regular();
+        if regular {
+            file::flush_file(store, &cell)?;
+        }
+        if !data_only {
+            store.store_if_dirty(&cell)?;
+        }
+        Ok(store.meta.sync()?)
+    }
+
+    /// The value of an extended attribute.
+    ///
+    /// # Errors
+    /// [`Error::NoAttribute`], [`Error::Unsupported`] for an unknown namespace.
     pub fn getxattr(&self, inode: InodeNo, name: &[u8]) -> Result<Vec<u8>> {
-        todo!()
+        ops::get_xattr(self.store(), inode, name)
     }
+
+    /// Sets an extended attribute.
+    ///
+    /// # Errors
+    /// [`Error::Exists`], [`Error::NoAttribute`] by `mode`; [`Error::AttributeTooLarge`], [`Error::Unsupported`],
+    /// [`Error::NotPermitted`], [`Error::NoSpace`].
     pub fn setxattr(&self, inode: InodeNo, name: &[u8], value: &[u8], mode: SetXattrMode) -> Result<()> {
-        todo!()
+        ops::set_xattr(self.store(), inode, name, value, mode)
     }
+
+    /// The names of all extended attributes.
+    ///
+    /// # Errors
+    /// Damage and device errors.
     pub fn listxattr(&self, inode: InodeNo) -> Result<Vec<Vec<u8>>> {
-        todo!()
+        let cell = self.store().cell(inode)?;
+        let state = cell.state.read();
+        state.check_alive()?;
+        xattr::list(self.store(), &state, inode)
     }
+
+    /// Removes an extended attribute.
+    ///
+    /// # Errors
+    /// [`Error::NoAttribute`], [`Error::Unsupported`].
     pub fn removexattr(&self, inode: InodeNo, name: &[u8]) -> Result<()> {
-        todo!()
+        ops::remove_xattr(self.store(), inode, name)
+    }
+}
+
+fn info_of(superblock: &Superblock) -> VolumeInfo {
+    VolumeInfo {
+        uuid: superblock.uuid,
+        label: superblock.label.clone(),
+        format: (FORMAT_MAJOR, FORMAT_MINOR),
+        engine: superblock.engine,
+        size: superblock.volume_blocks * yore_format::BLOCK_SIZE as u64,
+        groups: superblock.geometry().groups(),
+        zones: superblock.zones,
+        metadata_blocks: superblock.metadata_blocks,
+        inodes: superblock.inodes,
+        free_blocks: superblock.free_blocks,
+        generation: superblock.generation.0,
+        mount_id: superblock.mount_id,
+        state: match superblock.state {
+            VolumeState::Clean => "clean",
+            VolumeState::InUse => "in use",
+            VolumeState::MustBeChecked => "must be checked",
+            VolumeState::LeaksPending => "leaks pending",
+        },
+        created_seconds: superblock.created_seconds,
+        written_seconds: superblock.written_seconds,
     }
 }

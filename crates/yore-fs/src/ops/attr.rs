@@ -2,7 +2,7 @@
 
 use crate::inode::{store_inode, InodeCell, InodeState};
 use crate::store::Store;
-use crate::{file, symlink, xattr, Attr, Caller, Error, InodeNo, Result, SetAttr, SetTime, SetXattrMode, WriteMode};
+use crate::{acl, file, symlink, xattr, Attr, Caller, Error, InodeNo, Result, SetAttr, SetTime, SetXattrMode, WriteMode};
 use std::sync::Arc;
 use yore_format::{InodeFlags, Timestamp};
 
@@ -55,7 +55,7 @@ pub(crate) fn set_attr(store: &Arc<Store>, _caller: &Caller, no: InodeNo, set: &
     if let Some(permissions) = set.permissions {
         let access_acl = cell.state.read().inode.flags.contains(InodeFlags::ACCESS_ACL);
         if access_acl {
-            xattr::change_mode(store, &cell, permissions)?;
+            acl::change_mode(store, &cell, permissions)?;
         }
     }
     let reserved = store.reserve_freely(store.near(no), 0)?;
