@@ -5,10 +5,11 @@ use crate::compare::compare;
 use crate::crash::record;
 use crate::generate::Profile;
 use crate::volume::Wrong;
+use std::collections::HashMap;
 use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::Mutex;
+use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use yore_device::simulated::CrashState;
 use yore_fs::Engine;
@@ -20,7 +21,7 @@ pub struct Campaign {
     pub seed: u64,
     /// Operations of a sequence.
     pub ops: usize,
-    /// Crash states of a sequence; 0 compares with the model only.
+    /// Crash states of a sequence.
     pub states_per_sequence: usize,
     /// Stop after so many crash states, if given.
     pub states: Option<u64>,
@@ -36,6 +37,8 @@ pub struct Campaign {
     pub threads: usize,
     /// Shorten the sequences of failures.
     pub shorten: bool,
+    /// What the sequences are drawn for.
+    pub profile: Profile,
 }
 
 impl Campaign {
@@ -52,6 +55,7 @@ impl Campaign {
             engine: Engine::Snapshot,
             threads: std::thread::available_parallelism().map_or(1, |count| count.get()),
             shorten: true,
+            profile: Profile::Crash,
         }
     }
 
@@ -63,15 +67,16 @@ impl Campaign {
             states: None,
             sequences: Some(sequences),
             engine,
+            profile: Profile::Model,
             ..Campaign::crashes(seed, 0)
         }
     }
 
     /// The run of the n-th sequence. Each fourth sequence with crashes is disturbed by another thread.
     fn case(&self, number: u64) -> Case {
-        let profile = if self.states_per_sequence == 0 { Profile::Model } else { Profile::Crash };
-        let disturb = profile == Profile::Crash && number % 4 == 3;
-        Case { engine: self.engine, disturb, ..Case::new(self.seed.wrapping_add(number), self.ops, profile) }
+        let disturb = self.profile == Profile::Crash && number % 4 == 3;
+        let seed = self.seed.wrapping_add(number);
+        Case { engine: self.engine, disturb, ..Case::new(seed, self.ops, self.profile) }
     }
 
     /// Runs it.
@@ -79,32 +84,39 @@ impl Campaign {
         let begin = Instant::now();
         let (next, states, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
         let failures = Mutex::new(Vec::new());
+        let running = Running::default();
+        let workers = self.threads.max(1);
         let enough = || {
             stop.load(Ordering::Relaxed)
                 || self.time.is_some_and(|time| begin.elapsed() >= time)
                 || self.states.is_some_and(|most| states.load(Ordering::Relaxed) >= most)
         };
         std::thread::scope(|scope| {
-            for _ in 0..self.threads.max(1) {
-                scope.spawn(|| loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    if enough() || self.sequences.is_some_and(|most| number >= most) {
-                        break;
-                    }
-                    let mut go_on = |_| {
-                        states.fetch_add(1, Ordering::Relaxed);
-                        !enough()
-                    };
-                    let Err(failure) = try_case(&self.case(number), self.states_per_sequence, &mut go_on)
-                    else {
-                        continue;
-                    };
-                    let failure =
-                        if self.shorten { shorten(*failure, self.states_per_sequence) } else { *failure };
-                    let mut failures = failures.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-                    failures.push(failure);
-                    if failures.len() >= self.failures {
-                        stop.store(true, Ordering::Relaxed);
+            scope.spawn(|| running.watch());
+            for _ in 0..workers {
+                scope.spawn(|| {
+                    let _done = running.worker(workers);
+                    loop {
+                        let number = next.fetch_add(1, Ordering::Relaxed);
+                        if enough() || self.sequences.is_some_and(|most| number >= most) {
+                            break;
+                        }
+                        let mut go_on = |_| {
+                            states.fetch_add(1, Ordering::Relaxed);
+                            !enough()
+                        };
+                        let case = self.case(number);
+                        let _entry = running.enter(number, &case);
+                        let Err(failure) = try_case(&case, self.states_per_sequence, &mut go_on) else {
+                            continue;
+                        };
+                        let failure =
+                            if self.shorten { shorten(*failure, self.states_per_sequence) } else { *failure };
+                        let mut failures = failures.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                        failures.push(failure);
+                        if failures.len() >= self.failures {
+                            stop.store(true, Ordering::Relaxed);
+                        }
                     }
                 });
             }
@@ -116,6 +128,74 @@ impl Campaign {
             failures: failures.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()),
             time: begin.elapsed(),
         }
+    }
+}
+
+/// How long a sequence may take before it is said that it hangs, perhaps.
+const HANGS_AFTER: Duration = Duration::from_secs(90);
+
+/// The sequences that are running, so that one that hangs can be named: nothing else would say which it is.
+#[derive(Default)]
+struct Running {
+    state: Mutex<RunningState>,
+    finished: Condvar,
+}
+
+#[derive(Default)]
+struct RunningState {
+    cases: HashMap<u64, (Instant, String)>,
+    workers_done: usize,
+    all_done: bool,
+}
+
+impl Running {
+    fn lock(&self) -> MutexGuard<'_, RunningState> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Notes a sequence until the value is dropped.
+    fn enter(&self, number: u64, case: &Case) -> impl Drop + '_ {
+        self.lock().cases.insert(number, (Instant::now(), case.to_string()));
+        AtEnd(move || {
+            self.lock().cases.remove(&number);
+        })
+    }
+
+    /// Counts a worker as done when the value is dropped.
+    fn worker(&self, workers: usize) -> impl Drop + '_ {
+        AtEnd(move || {
+            let mut state = self.lock();
+            state.workers_done += 1;
+            state.all_done = state.workers_done == workers;
+            drop(state);
+            self.finished.notify_all();
+        })
+    }
+
+    /// Names what takes too long, until all workers are done.
+    fn watch(&self) {
+        let mut state = self.lock();
+        while !state.all_done {
+            let waited = self.finished.wait_timeout(state, HANGS_AFTER / 3);
+            state = waited.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+            for (since, case) in state.cases.values() {
+                if since.elapsed() > HANGS_AFTER {
+                    eprintln!(
+                        "still running after {} s: yore-crash replay \"{case}\"",
+                        since.elapsed().as_secs()
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Does something at the end of its life.
+struct AtEnd<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for AtEnd<F> {
+    fn drop(&mut self) {
+        (self.0)();
     }
 }
 
@@ -166,7 +246,7 @@ pub fn try_case(
     go_on: &mut dyn FnMut(CrashState) -> bool,
 ) -> Result<(), Box<Failure>> {
     let failed = |case: Case, wrong| Box::new(Failure { case, wrong });
-    if case.profile == Profile::Model {
+    if case.profile != Profile::Crash {
         return guarded(|| compare(case)).map_err(|wrong| failed(case.clone(), wrong));
     }
     let recorded = guarded(|| record(case)).map_err(|wrong| failed(case.clone(), wrong))?;

@@ -2,7 +2,7 @@
 //!
 //! `seed=42 ops=60 crash=117:seed=9` means: the 60 operations of seed 42 on a fresh volume, a crash after event
 //! 117 of which state `seed=9` remained. Further words: `keep=0,3-7` (only these of the operations), `engine=journal`,
-//! `profile=model` (compare with the model, no crash), `disturb` (another thread syncs all the time; the schedule
+//! `profile=model` (compare with the model, no crash), `profile=full` (the same on a volume that is too small), `disturb` (another thread syncs all the time; the schedule
 //! then decides what happens, so a replay tries many times), `use` (the volume was used after the mount), `again=7` (a
 //! second crash, drawn by seed 7, while it was mounted after the first).
 
@@ -76,8 +76,10 @@ impl fmt::Display for Case {
         if let Some(keep) = &self.keep {
             write!(f, " keep={}", show_ranges(keep))?;
         }
-        if self.profile == Profile::Model {
-            write!(f, " profile=model")?;
+        match self.profile {
+            Profile::Crash => {}
+            Profile::Model => write!(f, " profile=model")?,
+            Profile::Full => write!(f, " profile=full")?,
         }
         if self.engine != Engine::Snapshot {
             write!(f, " engine={}", self.engine.name())?;
@@ -154,6 +156,7 @@ fn parse_word(case: &mut Case, word: &str) -> Option<()> {
         "profile" => {
             case.profile = match value {
                 "model" => Profile::Model,
+                "full" => Profile::Full,
                 "crash" => Profile::Crash,
                 _ => return None,
             }
@@ -185,6 +188,7 @@ mod tests {
         for line in [
             "seed=42 ops=60 crash=117:seed=9",
             "seed=1 ops=200 profile=model",
+            "seed=1 ops=200 profile=full engine=none",
             "seed=18446744073709551615 ops=60 keep=0,3-7,9 engine=journal disturb crash=4:all-but=2 use again=3",
             "seed=7 ops=10 keep= crash=0:none:blocks",
         ] {

@@ -19,12 +19,16 @@ use yore_fs::{
 pub enum Profile {
     /// Comparison with the model: all operations, also those that only look.
     Model,
+    /// A volume that is too small: large writes, and nothing that makes room.
+    Full,
     /// Crashes: operations that change something, small files, and many syncs.
     Crash,
 }
 
 /// Bytes in files beyond which the generator makes room first.
 const USED_MAX: u64 = 5 << 20;
+/// The same where the volume is meant to be full: more than it holds.
+const USED_MAX_FULL: u64 = 40 << 20;
 /// Directories beyond which it seldom makes more.
 const DIRECTORIES: usize = 8;
 /// Permissions to ask for.
@@ -66,7 +70,8 @@ impl Generator {
 
     /// The next operation.
     pub fn next_op(&mut self) -> Op {
-        let op = match self.state.used() > USED_MAX {
+        let most = if self.profile == Profile::Full { USED_MAX_FULL } else { USED_MAX };
+        let op = match self.state.used() > most {
             true => self.make_room(),
             false => self.draw(),
         };
@@ -88,8 +93,11 @@ impl Generator {
     }
 
     fn draw(&mut self) -> Op {
-        let looks = if self.profile == Profile::Model { 25 } else { 3 };
-        let syncs = if self.profile == Profile::Model { 4 } else { 12 };
+        let (looks, syncs) = match self.profile {
+            Profile::Model => (25, 4),
+            Profile::Full => (10, 4),
+            Profile::Crash => (3, 12),
+        };
         let weights = [24, 18, 26, 16, 8, 8, 4, syncs, looks];
         let mut rest = self.random.random_range(0..weights.iter().sum::<u32>());
         let choice = weights.iter().position(|weight| match rest.checked_sub(*weight) {
@@ -243,12 +251,13 @@ impl Generator {
     /// Bytes of a write.
     fn len(&mut self) -> usize {
         match self.random.random_range(0..20) {
+            _ if self.profile == Profile::Full && self.chance(3) => self.random.random_range(1..1_500_000),
             0..=5 => self.random.random_range(1..109),
             6 => self.pick(&[0, 107, 108, 109, 4095, 4096, 4097, 8192]),
             7..=11 => self.random.random_range(1..4097),
             12..=16 => self.random.random_range(4096..30_000),
             17..=18 => self.random.random_range(30_000..120_000),
-            _ if self.profile == Profile::Model => self.random.random_range(100_000..700_000),
+            _ if self.profile != Profile::Crash => self.random.random_range(100_000..700_000),
             _ => self.random.random_range(60_000..200_000),
         }
     }

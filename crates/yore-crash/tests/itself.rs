@@ -173,7 +173,8 @@ fn wrong_answers_are_noticed() {
 /// Attributes that are wrong, also those of which the model only knows when they may change.
 #[test]
 fn wrong_attributes_are_noticed() {
-    let wrong: [(&str, fn(&mut Attr)); 6] = [
+    type Named = (&'static str, fn(&mut Attr));
+    let wrong: [Named; 6] = [
         ("ctime of the past", |attr| attr.ctime.seconds = 1),
         ("mtime of the future", |attr| attr.mtime.seconds += 1),
         ("birth changes", |attr| attr.btime = attr.ctime),

@@ -1,6 +1,7 @@
 //! The volume behaves as the model: the same results, attributes and content, after every operation.
 
 use yore_crash::campaign::Campaign;
+use yore_crash::generate::Profile;
 use yore_crash::threads;
 use yore_fs::Engine;
 
@@ -15,6 +16,13 @@ fn sequences_agree_with_the_model() {
 #[test]
 fn sequences_agree_with_the_model_under_none() {
     Campaign::comparisons(10_001, 100, 200, Engine::None).run().must_be_good();
+}
+
+/// On a volume that is too small, a call that fails changes nothing, and everything can be removed.
+#[test]
+fn full_volumes_agree_with_the_model() {
+    let campaign = Campaign::comparisons(20_001, 40, 250, Engine::Snapshot);
+    Campaign { profile: Profile::Full, ..campaign }.run().must_be_good();
 }
 
 /// Threads in directories of their own do not notice each other.

@@ -4,11 +4,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 use yore_crash::campaign::{try_case, Campaign, Summary};
 use yore_crash::case::Case;
+use yore_crash::generate::Profile;
 use yore_fs::Engine;
 
 const USAGE: &str = "\
 usage: yore-crash run [--states N] [--seed S] [--ops N] [--engine E]   try N crash states (20000)
        yore-crash compare [--sequences N] [--seed S] [--ops N] [--engine E]   compare with the model
+       yore-crash full [--sequences N] [--seed S] [--ops N] [--engine E]   the same on volumes that are too small
        yore-crash campaign --seconds N [--seed S] [--engine E]   try crash states for N seconds, go on after failures
        yore-crash replay LINE   do again what a printed line names; LINE may lack the crash: then 2000 states are tried
        yore-crash show LINE     print the operations of a line";
@@ -48,10 +50,13 @@ fn command(arguments: &[String]) -> Result<bool, String> {
             };
             Ok(report(options.apply(campaign).run()))
         }
-        "compare" => {
+        "compare" | "full" => {
             let options = Options::parse(rest)?;
             let sequences = options.sequences.unwrap_or(200);
-            let campaign = Campaign::comparisons(options.seed, sequences, 200, Engine::Snapshot);
+            let mut campaign = Campaign::comparisons(options.seed, sequences, 200, Engine::Snapshot);
+            if name == "full" {
+                campaign.profile = Profile::Full;
+            }
             Ok(report(options.apply(campaign).run()))
         }
         other => Err(format!("there is no command `{other}`")),
