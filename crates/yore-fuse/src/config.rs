@@ -43,6 +43,10 @@ pub struct MountConfig {
     pub read_ahead: u32,
 }
 
+/// The first version of the protocol whose kernel was seen to send FSYNC after writes with O_SYNC, buffered and direct ones. Older
+/// ones may too; then such a write is synced twice, the second time with nothing to do.
+const SYNCS_AFTER_WRITE: (u32, u32) = (7, 45);
+
 impl MountConfig {
     /// The defaults: writable, for the mounting user only, without close events and write-back.
     pub fn new(mountpoint: impl Into<PathBuf>, fs_name: impl Into<String>) -> MountConfig {
@@ -100,7 +104,10 @@ impl MountConfig {
             no_open: !self.close_events && ask(InitFlags::FUSE_NO_OPEN_SUPPORT),
             // A listing has nothing to do on close: directories are always opened without asking.
             no_opendir: ask(InitFlags::FUSE_NO_OPENDIR_SUPPORT),
+            syncs_after_write: false,
         };
+        let version = kernel.kernel_abi();
+        let syncs_after_write = (version.0, version.1) >= SYNCS_AFTER_WRITE;
         // Each setter answers an impossible value with the nearest possible one.
         let max_write = self.max_write.max(4096);
         if let Err(nearest) = kernel.set_max_write(max_write) {
@@ -110,7 +117,7 @@ impl MountConfig {
             let _ = kernel.set_max_readahead(nearest);
         }
         let _ = kernel.set_max_background(self.max_background.max(1));
-        granted
+        Granted { syncs_after_write, ..granted }
     }
 }
 
@@ -127,4 +134,6 @@ pub struct Granted {
     pub no_open: bool,
     /// Directories are opened without a request.
     pub no_opendir: bool,
+    /// The kernel follows each write on a file opened with O_SYNC or O_DSYNC by FSYNC; older ones leave it to the daemon.
+    pub syncs_after_write: bool,
 }

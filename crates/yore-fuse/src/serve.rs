@@ -408,7 +408,7 @@ impl Filesystem for Server {
         let mut outcome = self.view.write(inode, offset, data, WriteMode { append: false, kill_set_id });
         // O_SYNC is both bits of which O_DSYNC is one; writing back cached pages is followed by its own FSYNC.
         let cached = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
-        if outcome.is_ok() && !cached && flags.0 & libc::O_DSYNC != 0 {
+        if outcome.is_ok() && !self.granted.syncs_after_write && !cached && flags.0 & libc::O_DSYNC != 0 {
             let data_only = flags.0 & libc::O_SYNC != libc::O_SYNC;
             outcome = outcome.and_then(|at| self.view.fsync(inode, data_only).map(|()| at));
         }
