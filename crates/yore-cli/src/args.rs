@@ -1,0 +1,463 @@
+//! What can be asked for. Help texts, man page and completions all come from here.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// A file system that never loses the past.
+#[derive(Debug, Parser)]
+#[command(
+    name = "yore",
+    version,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "A volume is an image file or a block device. VOL:/PATH names a file on a volume that is not mounted.\n\
+                  Exit codes: `yore help exit-codes`."
+)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make a volume
+    Mkfs(Mkfs),
+    /// Mount a volume on a directory
+    Mount(Mount),
+    /// Unmount a volume and wait until it is closed
+    #[command(visible_alias = "unmount")]
+    Umount(Umount),
+    /// Facts about a volume or a mount
+    Info(Info),
+    /// Space on volumes
+    Df(Df),
+    /// List files on a volume
+    Ls(Ls),
+    /// Write files from a volume to standard output
+    Cat(Cat),
+    /// Copy files on a volume, or between volumes
+    Cp(Cp),
+    /// Copy files from the host to a volume
+    Put(Cp),
+    /// Copy files from a volume to the host
+    Get(Cp),
+    /// Make directories on a volume
+    Mkdir(Mkdir),
+    /// Remove files on a volume
+    Rm(Rm),
+    /// Find files on a volume
+    Find(Find),
+    /// All attributes of files on a volume
+    Stat(Stat),
+    /// Print any structure on the medium, also of a damaged volume
+    Inspect(Inspect),
+    /// Check a volume that is not mounted; exit status 1 if something is wrong
+    Check(Check),
+    /// Measure
+    Bench(Bench),
+    /// Print a completion script for a shell
+    Completions {
+        /// bash, zsh or fish
+        shell: clap_complete::Shell,
+    },
+    /// Print the man page
+    Man,
+    /// What the exit codes mean
+    #[command(name = "exit-codes", long_about = crate::status::TABLE)]
+    ExitCodes,
+}
+
+/// How lists are printed.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct Listing {
+    /// Print JSON
+    #[arg(long, conflicts_with = "null")]
+    pub json: bool,
+    /// End each name with a zero byte instead of a newline
+    #[arg(short = '0', long = "null")]
+    pub null: bool,
+    /// Print times in UTC instead of local time
+    #[arg(long)]
+    pub utc: bool,
+}
+
+/// How progress is told.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct Progress {
+    /// Write progress as JSON lines to this open file descriptor
+    #[arg(long, value_name = "N")]
+    pub progress_fd: Option<u32>,
+    /// Show no progress bar
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// `mkfs`
+#[derive(Debug, Args)]
+pub struct Mkfs {
+    /// The image file (made if it is not there) or block device
+    #[arg(value_name = "VOL")]
+    pub volume: PathBuf,
+    /// Size, as 10G, 512M, 1.5T or bytes; at least 16M. Default: all of what exists
+    #[arg(long, value_parser = crate::output::parse_size)]
+    pub size: Option<u64>,
+    /// A name for people, at most 64 bytes
+    #[arg(long, default_value = "")]
+    pub label: String,
+    /// How metadata is kept consistent
+    #[arg(long, default_value = "snapshot")]
+    pub engine: EngineName,
+    /// Overwrite what is there
+    #[arg(long, short)]
+    pub force: bool,
+    /// The volume's identity; random by default
+    #[arg(long)]
+    pub uuid: Option<uuid::Uuid>,
+}
+
+/// The engines by name.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum EngineName {
+    /// Metadata in place, in any order; after a crash the volume must be checked
+    None,
+    /// Metadata in place, in order, before each call returns
+    Sync,
+    /// A redo log
+    Journal,
+    /// Metadata in place, in an order that is always consistent
+    SoftUpdates,
+    /// Never overwrites: nothing to do after a crash
+    Snapshot,
+}
+
+impl From<EngineName> for yore_fs::Engine {
+    fn from(name: EngineName) -> yore_fs::Engine {
+        match name {
+            EngineName::None => yore_fs::Engine::None,
+            EngineName::Sync => yore_fs::Engine::Sync,
+            EngineName::Journal => yore_fs::Engine::Journal,
+            EngineName::SoftUpdates => yore_fs::Engine::SoftUpdates,
+            EngineName::Snapshot => yore_fs::Engine::Snapshot,
+        }
+    }
+}
+
+/// `mount`
+#[derive(Debug, Args)]
+#[command(after_help = crate::mount::options::HELP)]
+pub struct Mount {
+    /// The image file or block device
+    #[arg(value_name = "VOL")]
+    pub volume: PathBuf,
+    /// An empty directory
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+    /// Options, separated by commas (see below)
+    #[arg(short = 'o', value_name = "OPTIONS")]
+    pub options: Vec<OsString>,
+    /// Stay in the foreground and log to standard error
+    #[arg(long, short = 'f')]
+    pub foreground: bool,
+    /// Internal: tell the process that started this one, over standard output, how it went
+    #[arg(long, hide = true)]
+    pub daemon: bool,
+    /// As mount(8) passes them on: verbose, sloppy, no mtab, fake
+    #[arg(short = 'v', hide = true)]
+    pub verbose: bool,
+    #[arg(short = 's', hide = true)]
+    pub sloppy: bool,
+    #[arg(short = 'n', hide = true)]
+    pub no_mtab: bool,
+    /// The type, as mount(8) may pass it on
+    #[arg(short = 't', hide = true)]
+    pub fs_type: Option<String>,
+}
+
+/// `umount`
+#[derive(Debug, Args)]
+pub struct Umount {
+    /// Where a volume is mounted
+    #[arg(value_name = "DIR", required = true)]
+    pub directories: Vec<PathBuf>,
+    /// Unmount for new users now, and for those who use it when they are done; do not wait
+    #[arg(long, short)]
+    pub lazy: bool,
+}
+
+/// `info`
+#[derive(Debug, Args)]
+pub struct Info {
+    /// A volume, or a directory where one is mounted
+    #[arg(value_name = "VOL|DIR")]
+    pub target: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Print times in UTC instead of local time
+    #[arg(long)]
+    pub utc: bool,
+}
+
+/// `df`
+#[derive(Debug, Args)]
+pub struct Df {
+    /// Volumes, or directories where one is mounted; all mounted ones by default
+    #[arg(value_name = "VOL|DIR")]
+    pub targets: Vec<PathBuf>,
+    /// Print inodes instead of bytes
+    #[arg(short, long)]
+    pub inodes: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `ls`
+#[derive(Debug, Args)]
+pub struct Ls {
+    /// What to list
+    #[arg(value_name = "VOL:/PATH", required = true)]
+    pub paths: Vec<OsString>,
+    /// Permissions, links, owner, size and time as well
+    #[arg(short)]
+    pub long: bool,
+    /// Names that begin with a dot as well
+    #[arg(short)]
+    pub all: bool,
+    /// Directories themselves, not their content
+    #[arg(short)]
+    pub directory: bool,
+    /// Everything below
+    #[arg(short = 'R')]
+    pub recursive: bool,
+    #[command(flatten)]
+    pub listing: Listing,
+}
+
+/// `cat`
+#[derive(Debug, Args)]
+pub struct Cat {
+    /// Files
+    #[arg(value_name = "VOL:/PATH", required = true)]
+    pub paths: Vec<OsString>,
+}
+
+/// `cp`, `put`, `get`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Permissions, times, symbolic links, hard links among the files copied, extended attributes and holes are \
+                  preserved; owners only by root. Of an existing directory as the last operand the files are put into it. \
+                  `-` is standard input (put) or output (get)."
+)]
+pub struct Cp {
+    /// What to copy, and at the end where to: paths of the host, or VOL:/PATH
+    #[arg(value_name = "FROM… TO", required = true, num_args = 2..)]
+    pub operands: Vec<OsString>,
+    /// Directories with their content
+    #[arg(short, long)]
+    pub recursive: bool,
+    #[command(flatten)]
+    pub progress: Progress,
+}
+
+/// `mkdir`
+#[derive(Debug, Args)]
+pub struct Mkdir {
+    /// Directories to make
+    #[arg(value_name = "VOL:/PATH", required = true)]
+    pub paths: Vec<OsString>,
+    /// Those above that are missing as well; fine if it exists
+    #[arg(short, long)]
+    pub parents: bool,
+    /// Permissions, octal
+    #[arg(short, long, value_parser = crate::output::parse_mode)]
+    pub mode: Option<u32>,
+}
+
+/// `rm`
+#[derive(Debug, Args)]
+pub struct Rm {
+    /// What to remove
+    #[arg(value_name = "VOL:/PATH", required = true)]
+    pub paths: Vec<OsString>,
+    /// Directories with everything in them
+    #[arg(short, long)]
+    pub recursive: bool,
+    /// Empty directories
+    #[arg(short, long)]
+    pub dir: bool,
+    /// No error if there is nothing
+    #[arg(short, long)]
+    pub force: bool,
+    /// Print what was removed
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+/// `find`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The tests may be written with one dash as well, as in find(1). All given tests must hold."
+)]
+pub struct Find {
+    /// Where to begin
+    #[arg(value_name = "VOL:/PATH", required = true)]
+    pub paths: Vec<OsString>,
+    /// The name matches a pattern with * ? [a-z]
+    #[arg(long, value_name = "PATTERN")]
+    pub name: Option<OsString>,
+    /// The whole path matches a pattern (* matches / too)
+    #[arg(long, value_name = "PATTERN")]
+    pub path: Option<OsString>,
+    /// f file, d directory, l symbolic link, p pipe, s socket, b or c device; several with commas
+    #[arg(long = "type", value_name = "TYPE")]
+    pub kind: Option<String>,
+    /// Exactly, above (+) or below (-) this size, as +10M, -4k, 0
+    #[arg(long, value_name = "[+-]SIZE", allow_hyphen_values = true)]
+    pub size: Option<String>,
+    /// Content changed after that of this file on the volume
+    #[arg(long, value_name = "/PATH")]
+    pub newer: Option<OsString>,
+    /// Content changed after this time, as 2026-11-20 or 2026-11-20T14:05
+    #[arg(long, value_name = "TIME")]
+    pub newermt: Option<String>,
+    /// Go no deeper than this
+    #[arg(long, value_name = "N")]
+    pub maxdepth: Option<usize>,
+    /// Nothing above this depth
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub mindepth: usize,
+    /// End each path with a zero byte, as -0
+    #[arg(long)]
+    pub print0: bool,
+    #[command(flatten)]
+    pub listing: Listing,
+}
+
+/// `stat`
+#[derive(Debug, Args)]
+pub struct Stat {
+    /// Files; symbolic links are not followed
+    #[arg(value_name = "VOL:/PATH", required = true)]
+    pub paths: Vec<OsString>,
+    /// Follow symbolic links
+    #[arg(short = 'L', long)]
+    pub dereference: bool,
+    #[command(flatten)]
+    pub listing: Listing,
+}
+
+/// `inspect`
+#[derive(Debug, Args)]
+#[command(after_help = crate::inspect::HELP)]
+pub struct Inspect {
+    /// The image file or block device; may be mounted, and may change while it is looked at
+    #[arg(value_name = "VOL")]
+    pub volume: PathBuf,
+    /// What to print (see below); the superblocks by default
+    #[arg(value_name = "ADDR")]
+    pub address: Vec<String>,
+    /// The bytes of the block as well
+    #[arg(long)]
+    pub raw: bool,
+}
+
+/// `check`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The check changes nothing. --repair so far repairs the volume's state only: a volume that must be checked \
+                  after a crash, and in which nothing at all is found, is marked clean. Damage is reported, not repaired."
+)]
+pub struct Check {
+    /// The image file or block device
+    #[arg(value_name = "VOL")]
+    pub volume: PathBuf,
+    /// Print the report as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Mark the volume clean if nothing is found (see below)
+    #[arg(long)]
+    pub repair: bool,
+    /// Print at most this many findings
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub max_findings: usize,
+}
+
+/// `bench`
+#[derive(Debug, Args)]
+pub struct Bench {
+    /// Which measurement
+    #[command(subcommand)]
+    pub which: BenchWhich,
+}
+
+/// The measurements.
+#[derive(Debug, Subcommand)]
+pub enum BenchWhich {
+    /// What the basic calls cost: in this process, through a mount, on other file systems (root: with ext4)
+    First {
+        /// Files per round
+        #[arg(long)]
+        files: Option<usize>,
+        /// Directories they are spread over
+        #[arg(long)]
+        directories: Option<usize>,
+        /// Rounds per file system
+        #[arg(long)]
+        rounds: Option<usize>,
+        /// Where volumes and images are made, which decides which disk is measured
+        #[arg(long, value_name = "DIR")]
+        work_dir: Option<PathBuf>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Single dashes before the tests of `find`, as find(1) has them.
+pub fn single_dash_find(mut argv: Vec<OsString>) -> Vec<OsString> {
+    const TESTS: [&str; 9] =
+        ["-name", "-path", "-type", "-size", "-newer", "-newermt", "-maxdepth", "-mindepth", "-print0"];
+    if argv.get(1).is_some_and(|command| command == "find") {
+        for arg in argv.iter_mut().skip(2) {
+            if arg == "--" {
+                break;
+            }
+            if TESTS.iter().any(|test| arg == test) {
+                let mut long = OsString::from("-");
+                long.push(&*arg);
+                *arg = long;
+            }
+        }
+    }
+    argv
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    /// Promises that the definitions contradict nothing, as clap can tell.
+    #[test]
+    fn definitions_are_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    /// Promises that the tests of `find` may be written as find(1) has them.
+    #[test]
+    fn find_takes_single_dashes() {
+        let argv = ["yore", "find", "v:/", "-name", "*.c", "-size", "-10k", "-maxdepth", "3", "-print0"];
+        let argv = single_dash_find(argv.iter().map(Into::into).collect());
+        let Command::Find(find) = Arguments::try_parse_from(argv).unwrap().command else {
+            panic!("it is a find");
+        };
+        assert_eq!(find.name.unwrap(), "*.c");
+        assert_eq!(find.size.unwrap(), "-10k");
+        assert_eq!(find.maxdepth, Some(3));
+        assert!(find.print0);
+    }
+}

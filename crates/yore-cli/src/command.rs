@@ -1,0 +1,97 @@
+//! What the commands do. Each returns the exit status, or an error that says what happened to what.
+
+pub mod bench;
+mod check;
+mod copy;
+mod files;
+mod find;
+mod info;
+mod list;
+mod mkfs;
+
+pub use info::holder;
+
+use crate::args::{Arguments, Command};
+use crate::output::Out;
+use crate::{inspect, mount, status};
+use clap::CommandFactory as _;
+
+/// How a command ends.
+pub type Outcome = anyhow::Result<u8>;
+
+/// Runs a command.
+pub fn run(arguments: Arguments) -> Outcome {
+    match arguments.command {
+        Command::Mkfs(args) => mkfs::run(&args),
+        Command::Mount(args) => mount::run(&args),
+        Command::Umount(args) => mount::umount::run(&args),
+        Command::Info(args) => info::info(&args),
+        Command::Df(args) => info::df(&args),
+        Command::Ls(args) => list::ls(&args),
+        Command::Stat(args) => list::stat(&args),
+        Command::Find(args) => find::run(&args),
+        Command::Cat(args) => files::cat(&args),
+        Command::Mkdir(args) => files::mkdir(&args),
+        Command::Rm(args) => files::rm(&args),
+        Command::Cp(args) => copy::run(copy::Which::Cp, &args),
+        Command::Put(args) => copy::run(copy::Which::Put, &args),
+        Command::Get(args) => copy::run(copy::Which::Get, &args),
+        Command::Inspect(args) => inspect::run(&args),
+        Command::Check(args) => check::run(&args),
+        Command::Bench(args) => bench::run(&args),
+        Command::Completions { shell } => completions(shell),
+        Command::Man => man(),
+        Command::ExitCodes => {
+            let mut out = Out::new();
+            out.line(status::TABLE)?;
+            out.done()?;
+            Ok(status::OK)
+        }
+    }
+}
+
+fn completions(shell: clap_complete::Shell) -> Outcome {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "yore", &mut script);
+    let mut out = Out::new();
+    out.bytes(&script)?;
+    out.done()?;
+    Ok(status::OK)
+}
+
+/// One page for everything: the commands are few and refer to each other.
+fn man() -> Outcome {
+    let mut command = Arguments::command();
+    command.build();
+    let mut page = Vec::new();
+    let main = clap_mangen::Man::new(command.clone());
+    main.render_title(&mut page)?;
+    main.render_name_section(&mut page)?;
+    main.render_synopsis_section(&mut page)?;
+    main.render_description_section(&mut page)?;
+    page.extend_from_slice(b".SH COMMANDS\n");
+    for sub in command.get_subcommands().filter(|s| !s.is_hide_set() && s.get_name() != "help") {
+        let one = clap_mangen::Man::new(sub.clone());
+        let name = sub.get_name();
+        page.extend_from_slice(format!(".SS yore {name}\n").as_bytes());
+        let mut body = Vec::new();
+        one.render_description_section(&mut body)?;
+        one.render_synopsis_section(&mut body)?;
+        one.render_options_section(&mut body)?;
+        one.render_extra_section(&mut body)?;
+        // Sections of the command become paragraphs of its part of the page.
+        for line in String::from_utf8_lossy(&body).lines() {
+            match line.strip_prefix(".SH ") {
+                Some(_) => page.extend_from_slice(b".PP\n"),
+                None => page.extend_from_slice(format!("{line}\n").as_bytes()),
+            }
+        }
+    }
+    page.extend_from_slice(b".SH \"EXIT STATUS\"\n.nf\n");
+    page.extend_from_slice(status::TABLE.as_bytes());
+    page.extend_from_slice(b"\n.fi\n");
+    let mut out = Out::new();
+    out.bytes(&page)?;
+    out.done()?;
+    Ok(status::OK)
+}

@@ -1,0 +1,373 @@
+//! `cp`, `put` and `get`: one routine, whichever side is the host.
+//!
+//! Directories are copied with a list of what is still to do instead of recursion. A directory's own attributes are set
+//! after its content, since adding entries would change its times, and a read-only directory would take none.
+
+use super::Outcome;
+use crate::args;
+use crate::output::bytes_of;
+use crate::progress::Progress;
+use crate::side::{Facts, Host, OnVolume as VolumeSide, Side, Source, Target};
+use crate::status::{self, OutputClosed};
+use crate::volume::{self, Access, Operand};
+use anyhow::Context as _;
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsString;
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use yore_fs::FileKind;
+
+/// Bytes copied at a time.
+const CHUNK: usize = 1 << 20;
+
+/// Which of the three commands it is, for what their operands may be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    Cp,
+    Put,
+    Get,
+}
+
+/// Runs one of the three.
+pub fn run(which: Which, args: &args::Cp) -> Outcome {
+    let (to, from) = args.operands.split_last().context("a copy needs two operands")?;
+    let from: Vec<Operand> = from.iter().map(|o| operand(which, o, false)).collect::<anyhow::Result<_>>()?;
+    let to = operand(which, to, true)?;
+    let mut copy = Copy::new(args, &from, &to)?;
+    let result = copy.all(&from, &to);
+    // What was copied before an error stays, and stays for good.
+    let closed = copy.close();
+    copy.progress.finish();
+    result.and(closed)?;
+    Ok(status::OK)
+}
+
+fn operand(which: Which, text: &OsString, last: bool) -> anyhow::Result<Operand> {
+    let parsed = Operand::parse(text);
+    let shown = text.to_string_lossy().into_owned();
+    let on_host = matches!((which, last), (Which::Put, false) | (Which::Get, true));
+    let on_volume = matches!((which, last), (Which::Put, true) | (Which::Get, false));
+    match &parsed {
+        // `put` takes from the host and `get` gives to it, whatever the name looks like.
+        Operand::On(_) if on_host => Ok(Operand::Host(PathBuf::from(text))),
+        Operand::Host(_) | Operand::Standard if on_volume => Err(status::usage(format!(
+            "{shown}: {} needs a path on a volume here, written VOL:/PATH",
+            if last { "put" } else { "get" }
+        ))),
+        _ => Ok(parsed),
+    }
+}
+
+struct Copy {
+    recursive: bool,
+    /// Root preserves owners.
+    owners: bool,
+    volumes: BTreeMap<PathBuf, Rc<VolumeSide>>,
+    progress: Progress,
+    buffer: Vec<u8>,
+    /// Files with several names that were copied: by identity on the source, their first name on the target.
+    linked: HashMap<(u64, u64), PathBuf>,
+}
+
+/// One thing to be done.
+enum Task {
+    Copy { from: PathBuf, to: PathBuf },
+    Finish { from: PathBuf, to: PathBuf, facts: Facts },
+}
+
+impl Copy {
+    fn new(args: &args::Cp, from: &[Operand], to: &Operand) -> anyhow::Result<Copy> {
+        let mut volumes = BTreeMap::new();
+        let written = match to {
+            Operand::On(on) => Some(on.volume.clone()),
+            _ => None,
+        };
+        for operand in from.iter().chain([to]) {
+            let Operand::On(on) = operand else { continue };
+            if !volumes.contains_key(&on.volume) {
+                let access = if written.as_ref() == Some(&on.volume) { Access::Write } else { Access::Read };
+                let volume = volume::open(&on.volume, access)?;
+                volumes.insert(on.volume.clone(), Rc::new(VolumeSide { volume, name: on.volume.clone() }));
+            }
+        }
+        Ok(Copy {
+            recursive: args.recursive,
+            owners: rustix::process::geteuid().is_root(),
+            volumes,
+            progress: Progress::new(args.progress)?,
+            buffer: vec![0; CHUNK],
+            linked: HashMap::new(),
+        })
+    }
+
+    fn side(&self, operand: &Operand) -> anyhow::Result<(Rc<dyn Side>, PathBuf)> {
+        match operand {
+            Operand::Host(path) => Ok((Rc::new(Host), path.clone())),
+            Operand::On(on) => {
+                let side = self.volumes.get(&on.volume).context("the volume was opened")?;
+                Ok((side.clone(), on.path.clone()))
+            }
+            Operand::Standard => Err(status::usage("- cannot be combined with other operands")),
+        }
+    }
+
+    fn all(&mut self, from: &[Operand], to: &Operand) -> anyhow::Result<()> {
+        match (from, to) {
+            ([Operand::Standard], to) => return self.from_standard_input(to),
+            (from, Operand::Standard) => return self.to_standard_output(from),
+            _ => {}
+        }
+        let (target, to_path) = self.side(to)?;
+        let into = target.is_directory(&to_path);
+        let slash = bytes_of(&to_path).ends_with(b"/");
+        if !into && (from.len() > 1 || (slash && !self.recursive)) {
+            anyhow::bail!("{} is not a directory; make it first", target.name(&to_path));
+        }
+        if self.progress.is_shown() {
+            let mut total = 0;
+            for operand in from {
+                let (source, path) = self.side(operand)?;
+                total += size_of_tree(source.as_ref(), &path)?;
+            }
+            self.progress.set_total(total);
+        }
+        for operand in from {
+            let (source, path) = self.side(operand)?;
+            let destination = match (into, path.file_name()) {
+                (true, Some(name)) => to_path.join(name),
+                // A path that ends in `/` or `..`: its content goes into the directory.
+                (true, None) | (false, _) => to_path.clone(),
+            };
+            refuse_inside_itself(operand, to, &path, &destination)?;
+            self.linked.clear();
+            self.tree(source.as_ref(), path, target.as_ref(), destination)?;
+        }
+        Ok(())
+    }
+
+    fn tree(
+        &mut self,
+        source: &dyn Side,
+        from: PathBuf,
+        target: &dyn Side,
+        to: PathBuf,
+    ) -> anyhow::Result<()> {
+        let mut tasks = vec![Task::Copy { from, to }];
+        while let Some(task) = tasks.pop() {
+            match task {
+                Task::Finish { from, to, facts } => self.attributes(source, &from, target, &to, &facts)?,
+                Task::Copy { from, to } => {
+                    let facts = source.facts(&from)?.with_context(|| {
+                        format!("cannot copy {}: no such file or directory", source.name(&from))
+                    })?;
+                    if facts.kind != FileKind::Directory {
+                        self.one(source, &from, target, &to, &facts)?;
+                        continue;
+                    }
+                    if !self.recursive {
+                        let message = format!("{} is a directory; copy it with -r", source.name(&from));
+                        return Err(status::usage(message));
+                    }
+                    if !target.is_directory(&to) {
+                        target.make_directory(&to)?;
+                    }
+                    let names = source.list(&from)?;
+                    tasks.push(Task::Finish { from: from.clone(), to: to.clone(), facts });
+                    tasks.extend(
+                        names
+                            .into_iter()
+                            .map(|name| Task::Copy { from: from.join(&name), to: to.join(&name) }),
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies what is not a directory.
+    fn one(
+        &mut self,
+        source: &dyn Side,
+        from: &Path,
+        target: &dyn Side,
+        to: &Path,
+        facts: &Facts,
+    ) -> anyhow::Result<()> {
+        self.progress.now(&crate::output::printable(bytes_of(from)));
+        let existing = target.facts(to)?;
+        if existing.is_some_and(|e| e.kind == FileKind::Directory) {
+            anyhow::bail!("{} is a directory; it is not replaced by a file", target.name(to));
+        }
+        if facts.links > 1 {
+            if let Some(first) = self.linked.get(&facts.identity) {
+                if existing.is_some() {
+                    target.remove(to)?;
+                }
+                target.hard_link(first, to)?;
+                self.progress.add(facts.size);
+                return Ok(());
+            }
+            self.linked.insert(facts.identity, to.to_path_buf());
+        }
+        // Anything but a regular file is replaced, not written into or through.
+        if existing.is_some_and(|e| e.kind != FileKind::Regular || facts.kind != FileKind::Regular) {
+            target.remove(to)?;
+        }
+        match facts.kind {
+            FileKind::Regular => {
+                let input = source.open(from)?;
+                let output = target.create(to)?;
+                self.content(input.as_ref(), output.as_ref(), facts.size)
+                    .with_context(|| format!("cannot copy {} to {}", source.name(from), target.name(to)))?;
+            }
+            FileKind::Symlink => target.make_link(&source.read_link(from)?, to)?,
+            _ => target.make_special(to, facts)?,
+        }
+        self.attributes(source, from, target, to, facts)
+    }
+
+    /// Copies the stretches of data and leaves the holes.
+    fn content(&mut self, input: &dyn Source, output: &dyn Target, size: u64) -> anyhow::Result<()> {
+        let mut end = 0;
+        while let Some(data) = input.data_from(end)? {
+            self.progress.add(data.start - end);
+            end = data.start;
+            while end < data.end {
+                let want = usize::try_from(data.end - end).unwrap_or(CHUNK).min(CHUNK);
+                let count = input.read_at(&mut self.buffer[..want], end)?;
+                if count == 0 {
+                    break;
+                }
+                output.write_at(&self.buffer[..count], end)?;
+                end += count as u64;
+                self.progress.add(count as u64);
+            }
+            if end < data.end {
+                break; // cut shorter while it was copied
+            }
+        }
+        self.progress.add(size.saturating_sub(end));
+        Ok(output.set_len(size.max(end))?)
+    }
+
+    fn attributes(
+        &mut self,
+        source: &dyn Side,
+        from: &Path,
+        target: &dyn Side,
+        to: &Path,
+        facts: &Facts,
+    ) -> anyhow::Result<()> {
+        // In this order: a change of owner clears set-id bits and capabilities, adding attributes changes times.
+        if self.owners {
+            target.set_owner(to, facts)?;
+        }
+        for (name, value) in source.xattrs(from)? {
+            if let Err(error) = target.set_xattr(to, &name, &value) {
+                self.progress.warn(&format!(
+                    "{}: the extended attribute {} is left out: {error:#}",
+                    target.name(to),
+                    name.to_string_lossy()
+                ));
+            }
+        }
+        target.set_facts(to, facts)
+    }
+
+    fn from_standard_input(&mut self, to: &Operand) -> anyhow::Result<()> {
+        let (target, path) = self.side(to)?;
+        if target.is_directory(&path) {
+            return Err(status::usage(format!("{} is a directory; name the file", target.name(&path))));
+        }
+        let output = target.create(&path)?;
+        let mut input = io::stdin().lock();
+        let mut at = 0;
+        loop {
+            let count = match input.read(&mut self.buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                other => other.context("cannot read standard input")?,
+            };
+            if count == 0 {
+                return Ok(());
+            }
+            output.write_at(&self.buffer[..count], at)?;
+            at += count as u64;
+            self.progress.add(count as u64);
+        }
+    }
+
+    fn to_standard_output(&mut self, from: &[Operand]) -> anyhow::Result<()> {
+        for operand in from {
+            let Operand::On(on) = operand else {
+                return Err(status::usage("only files on volumes are written to standard output"));
+            };
+            let side = self.volumes.get(&on.volume).context("the volume was opened")?;
+            to_output(&side.volume, &on.path, &mut self.buffer)?;
+        }
+        Ok(())
+    }
+
+    /// Closes the volumes; the first error counts.
+    fn close(&mut self) -> anyhow::Result<()> {
+        let mut outcome = Ok(());
+        for (name, side) in std::mem::take(&mut self.volumes) {
+            let closed = side.volume.close().with_context(|| format!("cannot close {}", name.display()));
+            outcome = outcome.and(closed);
+        }
+        outcome
+    }
+}
+
+/// Writes a file's content to standard output.
+pub fn to_output(volume: &yore_fs::Volume, path: &Path, buffer: &mut Vec<u8>) -> anyhow::Result<()> {
+    let file = yore_fs::File::open(volume, path)?;
+    buffer.resize(CHUNK, 0);
+    let mut out = io::stdout().lock();
+    let mut at = 0;
+    loop {
+        let count = file.read_at(buffer, at).map_err(|error| error.on_path("cannot read", bytes_of(path)))?;
+        let written = match count {
+            0 => out.flush(),
+            count => out.write_all(&buffer[..count]),
+        };
+        match written {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Err(OutputClosed.into()),
+            other => other.context("cannot write to standard output")?,
+        }
+        if count == 0 {
+            return Ok(());
+        }
+        at += count as u64;
+    }
+}
+
+/// Copying a directory into itself would not end.
+fn refuse_inside_itself(from: &Operand, to: &Operand, source: &Path, target: &Path) -> anyhow::Result<()> {
+    let same_side = match (from, to) {
+        (Operand::Host(_), Operand::Host(_)) => true,
+        (Operand::On(a), Operand::On(b)) => a.volume == b.volume,
+        _ => false,
+    };
+    let plain = |path: &Path| -> PathBuf { path.components().collect() };
+    if same_side && plain(target).starts_with(plain(source)) {
+        anyhow::bail!("{} cannot be copied into itself ({})", source.display(), target.display());
+    }
+    Ok(())
+}
+
+/// The bytes of all files in a tree.
+fn size_of_tree(side: &dyn Side, path: &Path) -> anyhow::Result<u64> {
+    let mut total = 0;
+    let mut open = vec![path.to_path_buf()];
+    while let Some(path) = open.pop() {
+        match side.facts(&path)? {
+            Some(facts) if facts.kind == FileKind::Directory => {
+                open.extend(side.list(&path)?.into_iter().map(|name| path.join(name)));
+            }
+            Some(facts) if facts.kind == FileKind::Regular => total += facts.size,
+            _ => {}
+        }
+    }
+    Ok(total)
+}

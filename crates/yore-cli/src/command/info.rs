@@ -1,0 +1,370 @@
+//! `info` and `df`: of a mount by asking the kernel and the daemon's file, of a volume by opening it.
+
+use super::Outcome;
+use crate::args;
+use crate::inspect::superblock;
+use crate::live::{self, Daemon};
+use crate::output::{bytes_of, human, json_name, json_seconds, Clock, Out};
+use crate::status;
+use crate::volume::{self, Access};
+use anyhow::Context as _;
+use serde_json::{json, Value};
+use std::path::{Path, PathBuf};
+use yore_device::{DeviceError, FileDevice, OpenOptions};
+use yore_fs::{MountOptions, Statfs};
+
+/// Space, from whoever knows.
+struct Space {
+    size: u64,
+    free: u64,
+    available: u64,
+    inodes: u64,
+    inodes_free: u64,
+}
+
+impl Space {
+    fn of_mount(directory: &Path) -> anyhow::Result<Space> {
+        let found = rustix::fs::statvfs(directory).map_err(|error| {
+            let directory = directory.display();
+            match error {
+                rustix::io::Errno::NOTCONN => anyhow::anyhow!(
+                    "the daemon that served {directory} is dead; mount the volume again, or `yore umount {directory}`"
+                ),
+                error => anyhow::anyhow!("cannot ask {directory}: {error}"),
+            }
+        })?;
+        Ok(Space {
+            size: found.f_blocks * found.f_frsize,
+            free: found.f_bfree * found.f_frsize,
+            available: found.f_bavail * found.f_frsize,
+            inodes: found.f_files,
+            inodes_free: found.f_ffree,
+        })
+    }
+
+    fn of_volume(found: &Statfs) -> Space {
+        let block = u64::from(found.block_size);
+        Space {
+            size: found.blocks * block,
+            free: found.blocks_free * block,
+            available: found.blocks_available * block,
+            inodes: found.inodes,
+            inodes_free: found.inodes_free,
+        }
+    }
+
+    fn used(&self) -> u64 {
+        self.size.saturating_sub(self.free)
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "size": self.size, "used": self.used(), "free": self.free, "available": self.available,
+            "inodes": self.inodes, "inodes_free": self.inodes_free,
+        })
+    }
+}
+
+/// What a target turned out to be.
+enum Target {
+    /// A mount, and its daemon if that can be seen.
+    Mounted { directory: PathBuf, volume: PathBuf, daemon: Option<Daemon> },
+    /// A volume that another process holds without having it mounted where we can see it.
+    Held { pid: Option<u32>, command: String },
+    /// A volume that nobody writes to.
+    Free(Box<yore_fs::Volume>),
+}
+
+impl Target {
+    fn find(path: &Path) -> anyhow::Result<Target> {
+        // A dead mount cannot be looked at, but the table of mounts knows it.
+        if path.is_dir() || path.symlink_metadata().is_err() {
+            if let Some(mount) = live::mount_at(path) {
+                let daemon = live::daemon_at(&mount.directory);
+                return Ok(Target::Mounted { directory: mount.directory, volume: mount.volume, daemon });
+            }
+            anyhow::ensure!(
+                !path.is_dir(),
+                "{} is a directory where no volume is mounted; name a volume, or mount one there",
+                path.display()
+            );
+        }
+        if let Some(daemon) = live::daemon_of_volume(path) {
+            let directory = daemon.directory.clone();
+            return Ok(Target::Mounted { directory, volume: daemon.volume.clone(), daemon: Some(daemon) });
+        }
+        let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+        match FileDevice::open(path, options) {
+            Err(DeviceError::Busy { holder, .. }) => {
+                let (pid, command) = holder.map_or((None, String::new()), |h| (Some(h.pid), h.command));
+                Ok(Target::Held { pid, command })
+            }
+            Err(error) => Err(volume::explain(path, Access::Read, error)),
+            Ok(device) => {
+                let options = MountOptions { read_only: true, ..MountOptions::default() };
+                Ok(Target::Free(Box::new(volume::open_on(path, std::sync::Arc::new(device), &options)?)))
+            }
+        }
+    }
+}
+
+/// Facts about a volume.
+pub fn info(args: &args::Info) -> Outcome {
+    let value = match Target::find(&args.target)? {
+        Target::Mounted { directory, volume, daemon } => of_mount(&directory, &volume, daemon)?,
+        Target::Held { pid, command } => {
+            let mut value = of_superblock(&args.target)?;
+            value["pid"] = json!(pid);
+            value["process"] = json!(command);
+            value
+        }
+        Target::Free(open) => {
+            let value = of_volume(&args.target, &open);
+            open.close().with_context(|| format!("cannot close {}", args.target.display()))?;
+            value
+        }
+    };
+    let mut out = Out::new();
+    match args.json {
+        true => out.line(serde_json::to_string_pretty(&value)?)?,
+        false => print_text(&mut out, &value, &Clock::new(args.utc))?,
+    }
+    out.done()?;
+    Ok(status::OK)
+}
+
+/// Of a volume that is mounted: the daemon knows what it is, the kernel how full.
+fn of_mount(directory: &Path, volume: &Path, daemon: Option<Daemon>) -> anyhow::Result<Value> {
+    let space = Space::of_mount(directory)?;
+    let mut value = match &daemon {
+        Some(daemon) => json!({
+            "label": daemon.label,
+            "uuid": daemon.uuid,
+            "format": format!("{}.{}", daemon.format.0, daemon.format.1),
+            "engine": daemon.engine,
+            "read_only": daemon.read_only,
+            "options": daemon.options,
+            "log": daemon.log,
+            "pid": daemon.pid,
+            "mount_id": daemon.mount_id,
+            "state": daemon.state_found,
+            "mounted_at": json_seconds(daemon.mounted_seconds),
+        }),
+        // Another user's mount: what the medium says, and who holds it.
+        None => {
+            let mut value = of_superblock(volume).unwrap_or_else(|_| json!({}));
+            value["pid"] = json!(holder(volume));
+            value
+        }
+    };
+    json_name(&mut value, "volume", bytes_of(volume));
+    json_name(&mut value, "directory", bytes_of(directory));
+    value["mounted"] = json!(true);
+    value["space"] = space.json();
+    Ok(value)
+}
+
+/// The process that holds a volume, if that can be found out.
+pub fn holder(volume: &Path) -> Option<u32> {
+    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+    match FileDevice::open(volume, options) {
+        Err(DeviceError::Busy { holder, .. }) => holder.map(|holder| holder.pid),
+        _ => None,
+    }
+}
+
+/// What the superblock says, without asking whoever holds the volume.
+fn of_superblock(volume: &Path) -> anyhow::Result<Value> {
+    let options = OpenOptions { read_only: true, lock: false, ..OpenOptions::default() };
+    let device =
+        FileDevice::open(volume, options).map_err(|error| volume::explain(volume, Access::Read, error))?;
+    let found = superblock::usable(volume, &device)?;
+    let mut value = json!({
+        "mounted": false,
+        "label": found.label,
+        "uuid": uuid::Uuid::from_bytes(found.uuid).to_string(),
+        "engine": found.engine.name(),
+        "generation": found.generation.0,
+        "mount_id": found.mount_id,
+        "size": found.volume_blocks * yore_device::BLOCK_SIZE as u64,
+    });
+    json_name(&mut value, "volume", bytes_of(volume));
+    Ok(value)
+}
+
+/// Of a volume that is not mounted.
+fn of_volume(name: &Path, volume: &yore_fs::Volume) -> Value {
+    let info = volume.info();
+    let mut value = json!({
+        "mounted": false,
+        "pid": null,
+        "label": info.label,
+        "uuid": uuid::Uuid::from_bytes(info.uuid).to_string(),
+        "format": format!("{}.{}", info.format.0, info.format.1),
+        "engine": info.engine.name(),
+        "state": info.state,
+        "generation": info.generation,
+        "mount_id": info.mount_id,
+        "size": info.size,
+        "groups": info.groups,
+        "zones": info.zones,
+        "metadata_blocks": info.metadata_blocks,
+        "created": json_seconds(info.created_seconds),
+        "written": json_seconds(info.written_seconds),
+        "space": Space::of_volume(&volume.statfs()).json(),
+    });
+    json_name(&mut value, "volume", bytes_of(name));
+    value
+}
+
+/// The same for people: one line for each fact that is known.
+fn print_text(out: &mut Out, value: &Value, clock: &Clock) -> anyhow::Result<()> {
+    let text = |key: &str| match &value[key] {
+        Value::Null => None,
+        Value::String(text) if text.is_empty() => None,
+        Value::String(text) => Some(crate::output::printable(text.as_bytes())),
+        other => Some(other.to_string()),
+    };
+    let time = |key: &str| {
+        let instant: jiff::Timestamp = value[key].as_str()?.parse().ok()?;
+        Some(clock.seconds(u64::try_from(instant.as_second()).ok()?))
+    };
+    let bytes = |value: &Value| value.as_u64().map(|bytes| format!("{} ({bytes} bytes)", human(bytes)));
+    let space = &value["space"];
+    let use_of_space = space["size"].as_u64().map(|size| {
+        let part = |key: &str| human(space[key].as_u64().unwrap_or(0));
+        format!("{} used of {}, {} available", part("used"), human(size), part("available"))
+    });
+    let metadata = value["zones"].as_u64().map(|zones| {
+        format!("{} blocks in {zones} zones, {} groups", value["metadata_blocks"], value["groups"])
+    });
+    let inodes = space["inodes"].as_u64().map(|inodes| {
+        let free = space["inodes_free"].as_u64().unwrap_or(0);
+        format!("{} in use, {free} more possible", inodes.saturating_sub(free))
+    });
+    let pid = text("pid").map(|pid| match text("process") {
+        Some(process) => format!("{pid} ({process})"),
+        None => pid,
+    });
+    let lines = [
+        ("Volume", text("volume")),
+        ("Label", text("label")),
+        ("UUID", text("uuid")),
+        ("Format", text("format")),
+        ("Engine", text("engine")),
+        ("State", text("state")),
+        ("Mounted on", text("directory")),
+        ("Since", time("mounted_at")),
+        ("Daemon", pid),
+        ("Options", text("options")),
+        ("Log", text("log")),
+        ("Size", bytes(&value["size"])),
+        ("Space", use_of_space),
+        ("Inodes", inodes),
+        ("Metadata", metadata),
+        ("Generation", text("generation")),
+        ("Mounts", text("mount_id")),
+        ("Created", time("created")),
+        ("Written", time("written")),
+    ];
+    for (name, value) in lines {
+        if let Some(value) = value {
+            out.line(format_args!("{:<12}{value}", format!("{name}:")))?;
+        }
+    }
+    Ok(())
+}
+
+/// Space on volumes.
+pub fn df(args: &args::Df) -> Outcome {
+    let targets = match args.targets.is_empty() {
+        true => live::mounts().into_iter().map(|mount| mount.directory).collect(),
+        false => args.targets.clone(),
+    };
+    let mut rows = Vec::new();
+    let mut failed = false;
+    for target in targets {
+        match row(&target) {
+            Ok(row) => rows.push(row),
+            Err(error) if args.targets.len() == 1 => return Err(error),
+            Err(error) => {
+                failed = true;
+                status::warn(&status::message(&error));
+            }
+        }
+    }
+    let mut out = Out::new();
+    match args.json {
+        true => out.line(serde_json::to_string_pretty(&rows.iter().map(json_row).collect::<Vec<_>>())?)?,
+        false => print_rows(&mut out, args.inodes, &rows)?,
+    }
+    out.done()?;
+    Ok(if failed { status::FAILED } else { status::OK })
+}
+
+/// A line of `df`.
+struct Row {
+    volume: PathBuf,
+    directory: Option<PathBuf>,
+    space: Space,
+}
+
+fn row(target: &Path) -> anyhow::Result<Row> {
+    match Target::find(target)? {
+        Target::Mounted { directory, volume, .. } => {
+            let space = Space::of_mount(&directory)?;
+            Ok(Row { volume, directory: Some(directory), space })
+        }
+        Target::Held { pid, command } => {
+            let who = pid.map_or("another process".to_string(), |pid| format!("process {pid} ({command})"));
+            anyhow::bail!("{} is in use by {who}; ask again when it is done", target.display())
+        }
+        Target::Free(open) => {
+            let space = Space::of_volume(&open.statfs());
+            open.close().with_context(|| format!("cannot close {}", target.display()))?;
+            Ok(Row { volume: target.to_path_buf(), directory: None, space })
+        }
+    }
+}
+
+fn json_row(row: &Row) -> Value {
+    let mut value = row.space.json();
+    json_name(&mut value, "volume", bytes_of(&row.volume));
+    match &row.directory {
+        Some(directory) => json_name(&mut value, "directory", bytes_of(directory)),
+        None => value["directory"] = Value::Null,
+    }
+    value
+}
+
+fn print_rows(out: &mut Out, inodes: bool, rows: &[Row]) -> anyhow::Result<()> {
+    let width = rows.iter().map(|row| row.volume.to_string_lossy().chars().count()).max().unwrap_or(0).max(6);
+    let size = if inodes { "Inodes" } else { "Size" };
+    let columns = |volume: &str, cells: [&str; 4], directory: &str| {
+        let [size, used, available, percent] = cells;
+        let line = format!("{volume:<width$} {size:>10} {used:>10} {available:>10} {percent:>5} {directory}");
+        line.trim_end().to_string()
+    };
+    out.line(columns("Volume", [size, "Used", "Available", "Use%"], "Mounted on"))?;
+    for row in rows {
+        let (total, used, available) = match inodes {
+            true => {
+                let used = row.space.inodes.saturating_sub(row.space.inodes_free);
+                (row.space.inodes, used, row.space.inodes_free)
+            }
+            false => (row.space.size, row.space.used(), row.space.available),
+        };
+        // As df(1): of what can be used, rounded up.
+        let usable = used.saturating_add(available).max(1);
+        let percent = format!("{}%", (u128::from(used) * 100).div_ceil(u128::from(usable)));
+        let cell = |value: u64| if inodes { value.to_string() } else { human(value) };
+        let directory =
+            row.directory.as_ref().map_or(String::new(), |d| crate::output::printable(bytes_of(d)));
+        out.line(columns(
+            &crate::output::printable(bytes_of(&row.volume)),
+            [&cell(total), &cell(used), &cell(available), &percent],
+            &directory,
+        ))?;
+    }
+    Ok(())
+}

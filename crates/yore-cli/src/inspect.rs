@@ -1,0 +1,123 @@
+//! `inspect`: any structure on the medium, also of a damaged volume.
+//!
+//! Works through `yore-format` and the device alone, so that it shows what lies there and not what the file system makes
+//! of it. It changes nothing and takes no lock: a volume that is in use can be looked at, and may change meanwhile.
+//! Every step that fails says why and goes on with what is left: a damaged block is printed as far as it can be decoded,
+//! with what is wrong with it.
+
+mod medium;
+mod print;
+pub mod superblock;
+
+use crate::args;
+use crate::command::Outcome;
+use crate::output::Out;
+use crate::status;
+use crate::volume::{self, Access};
+use medium::Medium;
+use yore_device::{FileDevice, OpenOptions};
+use yore_format::{GroupNo, InodeNo, MetaAddr, ZoneNo};
+
+/// The addresses, for the help text.
+pub const HELP: &str = "\
+ADDR is one of:
+  super              both superblocks (the default)
+  zones              the zone table: every zone that exists
+  zone N | root N    the header of a zone or of a root zone
+  bitmaps            how full every group is
+  bitmap G           the bitmap of group G, as runs of used blocks
+  inode N            an inode, its content, and for the root of a tree its node
+  ZONE:INDEX         the metadata block with that address (rootN:INDEX for the zone table)
+  block B            the block with that number, whatever it is";
+
+/// What to print.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Address {
+    Superblocks,
+    Zones,
+    Zone(ZoneNo),
+    Bitmaps,
+    Bitmap(GroupNo),
+    Inode(InodeNo),
+    Meta(MetaAddr),
+    Block(u64),
+}
+
+impl Address {
+    fn parse(words: &[String]) -> Option<Address> {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        // Root zones are told from others by a flag, so the number must stay below it.
+        let zone = |n: &str| n.parse::<u32>().ok().filter(|n| *n < ZoneNo::ROOT_FLAG);
+        match words[..] {
+            [] | ["super"] => Some(Address::Superblocks),
+            ["zones"] => Some(Address::Zones),
+            ["zone", n] => Some(Address::Zone(ZoneNo(zone(n)?))),
+            ["root", n] => Some(Address::Zone(ZoneNo::root(zone(n)?))),
+            ["bitmaps"] => Some(Address::Bitmaps),
+            ["bitmap", n] => Some(Address::Bitmap(GroupNo(n.parse().ok()?))),
+            ["inode", n] => Some(InodeNo(n.parse().ok()?)).filter(|i| i.is_file()).map(Address::Inode),
+            ["block", n] => Some(Address::Block(n.parse().ok()?)),
+            [address] => {
+                let (place, index) = address.split_once(':')?;
+                let number = match place.strip_prefix("root") {
+                    Some(n) => ZoneNo::root(zone(n)?),
+                    None => ZoneNo(zone(place)?),
+                };
+                let index = index.parse().ok().filter(|i| *i < 512)?;
+                Some(Address::Meta(MetaAddr::new(number, index)))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Prints a structure.
+pub fn run(args: &args::Inspect) -> Outcome {
+    let address = Address::parse(&args.address)
+        .ok_or_else(|| status::usage(format!("{:?} is no address.\n{HELP}", args.address.join(" "))))?;
+    let options = OpenOptions { read_only: true, lock: false, ..OpenOptions::default() };
+    let device = FileDevice::open(&args.volume, options)
+        .map_err(|e| volume::explain(&args.volume, Access::Read, e))?;
+    let mut out = Out::new();
+    let sound = match address {
+        Address::Superblocks => print::superblocks(&mut out, &device, args.raw)?,
+        Address::Block(number) => print::block(&mut out, &device, number, args.raw)?,
+        _ => {
+            let medium = Medium::open(&args.volume, &device)?;
+            for note in &medium.notes {
+                out.line(format_args!("note: {note}"))?;
+            }
+            match address {
+                Address::Zones => print::zones(&mut out, &medium)?,
+                Address::Zone(zone) => print::zone(&mut out, &medium, zone, args.raw)?,
+                Address::Bitmaps => print::bitmaps(&mut out, &medium)?,
+                Address::Bitmap(group) => print::bitmap(&mut out, &medium, group, args.raw)?,
+                Address::Inode(inode) => print::inode(&mut out, &medium, inode, args.raw)?,
+                Address::Meta(addr) => print::meta(&mut out, &medium, addr, args.raw)?,
+                Address::Superblocks | Address::Block(_) => true,
+            }
+        }
+    };
+    out.done()?;
+    Ok(if sound { status::OK } else { status::DAMAGED })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promises that every address in the help is understood and nonsense is refused.
+    #[test]
+    fn addresses() {
+        let parse = |text: &str| Address::parse(&text.split(' ').map(String::from).collect::<Vec<_>>());
+        assert_eq!(Address::parse(&[]), Some(Address::Superblocks));
+        assert_eq!(parse("zone 3"), Some(Address::Zone(ZoneNo(3))));
+        assert_eq!(parse("root 0"), Some(Address::Zone(ZoneNo::root(0))));
+        assert_eq!(parse("0:1"), Some(Address::Meta(MetaAddr::new(ZoneNo(0), 1))));
+        assert_eq!(parse("root0:5"), Some(Address::Meta(MetaAddr::new(ZoneNo::root(0), 5))));
+        assert_eq!(parse("inode 16"), Some(Address::Inode(InodeNo::ROOT)));
+        for wrong in ["inode 1", "0:512", "zone", "zone x", "4294967295:0", "block -1", "a b c"] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,553 @@
+//! Structures as text. Each function returns whether what it printed was sound.
+
+use super::medium::{self, zone_name, FoundZone, Medium};
+use super::superblock;
+use crate::output::{printable, Clock, Out, Precision};
+use std::fmt::Write as _;
+use yore_device::Device;
+use yore_format::layout::{ZONE_BLOCKS, ZONE_INDEXES};
+use yore_format::{
+    decode_symlink_chunk, BitmapRef, Block, BlockHeader, BlockKind, BlockNo, ContentKind, DirEntry,
+    ExtentValue, FileKind, GroupNo, Inode, InodeNo, MetaAddr, NodeRef, SlotState, Superblock, XattrCell,
+    ZoneHeader, ZoneNo, ZoneTableRef, INODES_PER_BLOCK, NOT_INODES,
+};
+
+type Sound = anyhow::Result<bool>;
+
+/// Both superblocks.
+pub fn superblocks(out: &mut Out, device: &dyn Device, raw: bool) -> Sound {
+    let slots = superblock::slots(device)?;
+    let mut sound = true;
+    for (slot, block) in slots.iter().enumerate() {
+        out.line(format_args!("superblock, slot {slot}, block {slot}"))?;
+        match Superblock::decode(block, slot as u32) {
+            SlotState::Valid(found) => superblock_fields(out, &found)?,
+            // A torn one is what a crash leaves; the other counts then.
+            SlotState::Torn(newest) => {
+                out.line(format_args!("  torn: a write of generation {newest} did not end"))?;
+            }
+            SlotState::Corrupt(generation, wrong) => {
+                sound = false;
+                out.line(format_args!("  DAMAGED, generation {generation}: {wrong}"))?;
+            }
+            SlotState::Foreign if block.iter().all(|b| *b == 0) => out.line("  never written")?,
+            SlotState::Foreign => {
+                sound = false;
+                out.line("  DAMAGED: no superblock")?;
+            }
+        }
+        if raw {
+            dump(out, &block[..])?;
+        }
+    }
+    Ok(sound)
+}
+
+fn superblock_fields(out: &mut Out, found: &Superblock) -> anyhow::Result<()> {
+    let clock = Clock::new(false);
+    let roots = found.root_zones.iter().enumerate().filter_map(|(i, root)| {
+        let root = (*root)?;
+        Some(format!(
+            "{i}: at block {}, header slot {}, generation {}",
+            root.place, root.header_slot, root.generation
+        ))
+    });
+    let fields = [
+        ("uuid", uuid::Uuid::from_bytes(found.uuid).to_string()),
+        ("label", format!("{:?}", found.label)),
+        ("blocks", format!("{}, {} groups", found.volume_blocks, found.geometry().groups())),
+        ("generation", found.generation.to_string()),
+        ("mount id", found.mount_id.to_string()),
+        ("engine", found.engine.name().to_string()),
+        ("state", format!("{:?}", found.state)),
+        ("created", clock.seconds(found.created_seconds)),
+        ("written", clock.seconds(found.written_seconds)),
+        ("root directory", format!("inode {}", found.root_directory)),
+        ("orphans", root_text(found.orphan_root, Some(found.orphan_level))),
+        ("cuts", root_text(found.cuts_root, None)),
+        ("history", root_text(found.history_root, None)),
+        ("free blocks", found.free_blocks.to_string()),
+        ("inodes", found.inodes.to_string()),
+        ("metadata blocks", found.metadata_blocks.to_string()),
+        ("zones", format!("{}, numbers below {}", found.zones, found.zone_number_limit)),
+        ("next incarnation", found.next_incarnation.to_string()),
+        ("next number", found.next_number.to_string()),
+        (
+            "log",
+            match found.log_blocks {
+                0 => "none".to_string(),
+                n => format!(
+                    "{n} blocks from {}, id {:#x}, position {}",
+                    found.log_start, found.log_id, found.log_position
+                ),
+            },
+        ),
+    ];
+    for (name, value) in fields {
+        field(out, name, &value)?;
+    }
+    for root in roots {
+        field(out, "root zone", &root)?;
+    }
+    Ok(())
+}
+
+fn root_text(addr: MetaAddr, level: Option<u8>) -> String {
+    match (addr.is_none(), level) {
+        (true, _) => "none".to_string(),
+        (false, Some(level)) => format!("{addr}, level {level}"),
+        (false, None) => addr.to_string(),
+    }
+}
+
+fn field(out: &mut Out, name: &str, value: &str) -> anyhow::Result<()> {
+    out.line(format_args!("  {:<18}{value}", format!("{name}:")))
+}
+
+fn notes(out: &mut Out, notes: &[String]) -> anyhow::Result<bool> {
+    for note in notes {
+        out.line(format_args!("  DAMAGED: {note}"))?;
+    }
+    Ok(notes.is_empty())
+}
+
+/// The zone table.
+pub fn zones(out: &mut Out, medium: &Medium) -> Sound {
+    let (zones, wrong) = medium.zones()?;
+    out.line("    zone   group      block  slot  generation  free indexes  free inodes  free blocks")?;
+    for (zone, entry) in &zones {
+        let place = BlockNo(entry.place.get());
+        let free = if zone.is_primary() { entry.free_blocks.to_string() } else { "-".to_string() };
+        out.line(format_args!(
+            "{:>8} {:>7} {:>10} {:>5} {:>11} {:>13} {:>12} {:>12}",
+            zone.0,
+            medium.geometry.group_of(place),
+            place,
+            entry.header_slot,
+            entry.generation,
+            entry.free_indexes,
+            entry.free_inodes,
+            free
+        ))?;
+    }
+    notes(out, &wrong)
+}
+
+/// A zone's header.
+pub fn zone(out: &mut Out, medium: &Medium, number: ZoneNo, raw: bool) -> Sound {
+    let Some(found) = medium.zone(number)? else {
+        anyhow::bail!("there is no zone {} on this volume (`zones` lists them)", zone_name(number));
+    };
+    let FoundZone { header, place, slot, notes: wrong } = &found;
+    out.line(format_args!("zone {}, header slot {slot}", zone_name(number)))?;
+    field(out, "place", &format!("blocks {place} to {}", place.0 + ZONE_BLOCKS - 1))?;
+    zone_fields(out, header)?;
+    if raw {
+        let at = yore_format::layout::HEADER_SLOTS[usize::from(*slot)];
+        dump(out, &medium.read(BlockNo(place.0 + at))?[..])?;
+    }
+    notes(out, wrong)
+}
+
+fn zone_fields(out: &mut Out, header: &ZoneHeader) -> anyhow::Result<()> {
+    let existing: Vec<u16> = (0..ZONE_INDEXES as u16).filter(|i| header.has(*i)).collect();
+    field(out, "group", &header.group.to_string())?;
+    field(out, "generation", &header.generation.to_string())?;
+    field(out, "blocks in use", &format!("{} of {ZONE_INDEXES}", existing.len()))?;
+    let extras: Vec<String> = header.extras.iter().filter(|e| **e != 0).map(u32::to_string).collect();
+    if !extras.is_empty() {
+        field(out, "further zones", &extras.join(" "))?;
+    }
+    out.line("   index  slot  free inodes")?;
+    for index in existing {
+        let i = usize::from(index);
+        let free = match header.inode_free[i] {
+            NOT_INODES => "-".to_string(),
+            free => free.to_string(),
+        };
+        out.line(format_args!("{index:>8} {:>5} {free:>12}", header.map[i]))?;
+    }
+    Ok(())
+}
+
+/// How full the groups are.
+pub fn bitmaps(out: &mut Out, medium: &Medium) -> Sound {
+    let (zones, mut wrong) = medium.zones()?;
+    out.line("   group     blocks       used       free")?;
+    let mut used_groups = 0;
+    for (zone, _) in zones.iter().filter(|(zone, _)| zone.is_primary()) {
+        let group = GroupNo(zone.0 / 2);
+        used_groups += 1;
+        match bitmap_block(medium, group) {
+            Ok((block, problem)) => {
+                wrong.extend(problem);
+                let total = medium.geometry.data_blocks(group);
+                let set = count(&block, total);
+                out.line(format_args!("{group:>8} {total:>10} {set:>10} {:>10}", total - set))?;
+            }
+            Err(error) => wrong.push(format!("bitmap of group {group}: {error:#}")),
+        }
+    }
+    let unused = u64::from(medium.geometry.groups()).saturating_sub(used_groups);
+    out.line(format_args!("{unused} groups were never used"))?;
+    notes(out, &wrong)
+}
+
+fn bitmap_block(medium: &Medium, group: GroupNo) -> anyhow::Result<(Box<Block>, Option<String>)> {
+    let addr = Medium::bitmap_addr(group);
+    let Some((block, place)) = medium.block(addr)? else {
+        anyhow::bail!("group {group} was never used and has no bitmap");
+    };
+    let problem = medium.verify(&block, addr, place).err().map(|wrong| wrong.to_string());
+    Ok((block, problem))
+}
+
+fn count(block: &Block, blocks: u64) -> u64 {
+    (0..blocks as u32).filter(|bit| BitmapRef::new(block).get(*bit)).count() as u64
+}
+
+/// A group's bitmap as runs of used blocks.
+pub fn bitmap(out: &mut Out, medium: &Medium, group: GroupNo, raw: bool) -> Sound {
+    anyhow::ensure!(
+        group.0 < medium.geometry.groups(),
+        "there is no group {group}; the volume has {}",
+        medium.geometry.groups()
+    );
+    let (block, problem) = bitmap_block(medium, group)?;
+    let total = medium.geometry.data_blocks(group);
+    let map = BitmapRef::new(&block);
+    out.line(format_args!("bitmap of group {group}: {} of {total} blocks used", count(&block, total)))?;
+    let mut bit = 0;
+    while u64::from(bit) < total {
+        let start = bit;
+        let used = map.get(bit);
+        while u64::from(bit) < total && map.get(bit) == used {
+            bit += 1;
+        }
+        if used {
+            let first = medium.geometry.block_of(group, start);
+            out.line(format_args!(
+                "  blocks {first} to {} ({} blocks)",
+                first.0 + u64::from(bit - start) - 1,
+                bit - start
+            ))?;
+        }
+    }
+    if raw {
+        dump(out, &block[..])?;
+    }
+    notes(out, problem.as_slice())
+}
+
+/// An inode and what it holds.
+pub fn inode(out: &mut Out, medium: &Medium, number: InodeNo, raw: bool) -> Sound {
+    let addr = number.addr();
+    let Some((block, place)) = medium.block(addr)? else {
+        anyhow::bail!("there is no inode {number}: its block {addr} does not exist");
+    };
+    let mut wrong = Vec::new();
+    wrong.extend(medium.verify(&block, addr, place).err().map(|w| w.to_string()));
+    if BlockHeader::of(&block).kind != BlockKind::Inodes as u8 {
+        wrong.push(format!("block {addr} holds no inodes"));
+        return notes(out, &wrong);
+    }
+    out.line(format_args!("inode {number}: block {addr} at {place}, slot {}", number.slot()))?;
+    match Inode::decode(Inode::slot(&block, number.slot())) {
+        Err(problem) => wrong.push(problem.of(number).to_string()),
+        Ok(inode) if inode.mode == 0 => {
+            out.line(format_args!(
+                "  free; last incarnation {}",
+                Inode::slot_incarnation(&block, number.slot())
+            ))?;
+        }
+        Ok(inode) => {
+            inode_fields(out, &inode)?;
+            wrong.extend(inode_content(out, medium, &inode)?);
+        }
+    }
+    if raw {
+        dump(out, Inode::slot(&block, number.slot()))?;
+    }
+    notes(out, &wrong)
+}
+
+fn inode_fields(out: &mut Out, inode: &Inode) -> anyhow::Result<()> {
+    let clock = Clock::new(false);
+    let time = |t| clock.text(t, Precision::Nanoseconds);
+    let kind = FileKind::from_mode(inode.mode).map_or("unknown", crate::output::kind_name);
+    field(out, "mode", &format!("{:#o} ({kind}), {} links", inode.mode, inode.links))?;
+    field(out, "owner", &format!("{}:{}", inode.uid, inode.gid))?;
+    field(out, "size", &format!("{} in {} blocks", inode.size, inode.blocks))?;
+    field(out, "incarnation", &inode.incarnation.to_string())?;
+    field(out, "flags", &format!("{:?}", inode.flags))?;
+    for (name, at) in
+        [("atime", inode.atime), ("mtime", inode.mtime), ("ctime", inode.ctime), ("btime", inode.btime)]
+    {
+        field(out, name, &time(at))?;
+    }
+    field(
+        out,
+        "parent",
+        &format!(
+            "inode {} incarnation {}, cookie {:#x}",
+            inode.parent, inode.parent_incarnation, inode.parent_cookie
+        ),
+    )?;
+    field(
+        out,
+        "numbers",
+        &format!("own cut {}, born {}, policy {}", inode.own_cut, inode.born, inode.policy),
+    )?;
+    if inode.rdev != 0 {
+        field(out, "device", &format!("{:#x}", inode.rdev))?;
+    }
+    field(out, "attributes", &root_text(inode.xattr_root, None))?;
+    field(out, "content", &format!("{:?}, {}", inode.content_kind, inode.content_count))
+}
+
+/// What an inode's content area holds; what is wrong with it.
+fn inode_content(out: &mut Out, medium: &Medium, inode: &Inode) -> anyhow::Result<Option<String>> {
+    let inline = &inode.content[..usize::from(inode.content_count).min(inode.content.len())];
+    match inode.content_kind {
+        ContentKind::Empty => {}
+        ContentKind::Inline if FileKind::from_mode(inode.mode) == Some(FileKind::Directory) => {
+            let mut rest = inline;
+            while rest.len() > 8 {
+                let (cookie, entry) = rest.split_at(8);
+                match DirEntry::decode_prefix(entry) {
+                    Ok((entry, used)) => {
+                        out.line(format_args!("    {} {}", hex(cookie), entry_text(&entry)))?;
+                        rest = &rest[8 + used..];
+                    }
+                    Err(wrong) => return Ok(Some(wrong.to_string())),
+                }
+            }
+        }
+        ContentKind::Inline => field(out, "bytes", &format!("\"{}\"", printable(inline)))?,
+        ContentKind::Extents => match ExtentValue::decode_inline(inode) {
+            Ok(extents) => {
+                for (key, extent) in extents {
+                    out.line(format_args!("    {}", extent_text(key, &extent)))?;
+                }
+            }
+            Err(wrong) => return Ok(Some(wrong.to_string())),
+        },
+        ContentKind::Tree => {
+            let root = inode.tree_root();
+            field(out, "tree", &format!("root {root}, level {}", inode.content_level))?;
+            if !meta(out, medium, root, false)? {
+                return Ok(Some(format!("the root {root} of its tree")));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// The metadata block with an address.
+pub fn meta(out: &mut Out, medium: &Medium, addr: MetaAddr, raw: bool) -> Sound {
+    if addr.index() == ZoneHeader::INDEX {
+        return zone(out, medium, addr.zone(), raw);
+    }
+    let Some((block, place)) = medium.block(addr)? else {
+        anyhow::bail!(
+            "there is no metadata block {addr} (`zone {}` lists the zone's)",
+            zone_name(addr.zone())
+        );
+    };
+    let problem = medium.verify(&block, addr, place).err();
+    out.line(format_args!("metadata block {addr} at block {place}"))?;
+    let sound = metadata_block(out, &block, problem.is_none())?;
+    if raw {
+        dump(out, &block[..])?;
+    }
+    let told = notes(out, problem.map(|p| p.to_string()).as_slice())?;
+    Ok(sound && told)
+}
+
+/// Any block, by its number.
+pub fn block(out: &mut Out, device: &dyn Device, number: u64, raw: bool) -> Sound {
+    let bytes = medium::read(device, BlockNo(number))?;
+    out.line(format_args!("block {number}"))?;
+    if number < 2 {
+        if let SlotState::Valid(found) = Superblock::decode(&bytes, number as u32) {
+            superblock_fields(out, &found)?;
+            if raw {
+                dump(out, &bytes[..])?;
+            }
+            return Ok(true);
+        }
+    }
+    // Data is no damage: only what says that it is metadata is held to it.
+    let problem = yore_format::verify_checksum(&bytes).err();
+    let is_metadata = !problem.as_ref().is_some_and(|wrong| wrong.field == "magic");
+    if !is_metadata {
+        out.line("  no metadata: data of a file, or free")?;
+        dump(out, &bytes[..])?;
+        return Ok(true);
+    }
+    // Its own word for where it belongs is all there is.
+    let header = BlockHeader::of(&bytes);
+    let problem = problem.or_else(|| {
+        let addr = MetaAddr(header.addr.get());
+        yore_format::verify_header(&bytes, addr, header.volume.get(), BlockNo(number)).err()
+    });
+    let sound = metadata_block(out, &bytes, problem.is_none())?;
+    if raw {
+        dump(out, &bytes[..])?;
+    }
+    let told = notes(out, problem.map(|p| p.to_string()).as_slice())?;
+    Ok(sound && told)
+}
+
+/// A metadata block's header, and its content if it was verified.
+fn metadata_block(out: &mut Out, block: &Block, verified: bool) -> Sound {
+    let header = BlockHeader::of(block);
+    let kind = BlockKind::from_u8(header.kind);
+    field(out, "kind", &kind.map_or(format!("unknown ({})", header.kind), |kind| kind.name().to_string()))?;
+    field(out, "own address", &MetaAddr(header.addr.get()).to_string())?;
+    field(out, "owner", &format!("inode {} incarnation {}", header.owner, header.owner_incarnation))?;
+    field(
+        out,
+        "generation",
+        &format!("{}, birth {}, level {}", header.generation, header.birth, header.level),
+    )?;
+    field(out, "checksum", &format!("{:#010x}, volume {:#010x}", header.crc.get(), header.volume.get()))?;
+    // The accessors of the content rely on the verifier.
+    let (Some(kind), true) = (kind, verified) else { return Ok(true) };
+    match kind {
+        BlockKind::ZoneHeader => match ZoneHeader::decode(block) {
+            Ok(header) => zone_fields(out, &header)?,
+            Err(wrong) => return notes(out, &[wrong.to_string()]),
+        },
+        BlockKind::ZoneTable => {
+            for i in 0..yore_format::layout::ZONE_TABLE_ENTRIES {
+                let entry = ZoneTableRef::new(block).entry(i);
+                if entry.is_present() {
+                    out.line(format_args!(
+                        "    entry {i}: at block {}, header slot {}, generation {}",
+                        entry.place, entry.header_slot, entry.generation
+                    ))?;
+                }
+            }
+        }
+        BlockKind::Bitmap => field(out, "used", &BitmapRef::new(block).used().to_string())?,
+        BlockKind::Inodes => {
+            for slot in 0..INODES_PER_BLOCK {
+                let text = match Inode::decode(Inode::slot(block, slot)) {
+                    Ok(inode) if inode.mode == 0 => continue,
+                    Ok(inode) => {
+                        format!("mode {:#o}, {} links, {} bytes", inode.mode, inode.links, inode.size)
+                    }
+                    Err(wrong) => format!("DAMAGED: {wrong}"),
+                };
+                let number = InodeNo(header.addr.get() << 4 | slot as u64);
+                out.line(format_args!("    inode {number}: {text}"))?;
+            }
+        }
+        tree => return node(out, tree, NodeRef::new(block)),
+    }
+    Ok(true)
+}
+
+/// The cells of a tree node.
+fn node(out: &mut Out, kind: BlockKind, node: NodeRef<'_>) -> Sound {
+    let mut sound = true;
+    field(out, "cells", &format!("{}, {} bytes free", node.count(), node.free_bytes()))?;
+    for i in 0..node.count() {
+        let value = node.value(i);
+        let text = if node.level() > 0 {
+            node.child(i).map(|child| format!("child {child}"))
+        } else {
+            match kind {
+                BlockKind::Directory => DirEntry::decode(value).map(|entry| entry_text(&entry)),
+                BlockKind::Extents => {
+                    ExtentValue::decode(value).map(|extent| extent_text(key_number(node.key(i)), &extent))
+                }
+                BlockKind::Xattrs => XattrCell::decode(value).map(|cell| xattr_text(&cell)),
+                BlockKind::Symlink => {
+                    decode_symlink_chunk(value).map(|bytes| format!("\"{}\"", printable(bytes)))
+                }
+                BlockKind::Orphans => {
+                    Ok(format!("inode {}, incarnation {}", key_number(node.key(i)), hex(value)))
+                }
+                _ => Ok(hex(value)),
+            }
+        };
+        let text = text.unwrap_or_else(|wrong| {
+            sound = false;
+            format!("DAMAGED: {wrong}")
+        });
+        out.line(format_args!("    {} {text}", hex(node.key(i))))?;
+    }
+    Ok(sound)
+}
+
+fn key_number(key: &[u8]) -> u64 {
+    key.iter().take(8).fold(0, |n, byte| n << 8 | u64::from(*byte))
+}
+
+fn entry_text(entry: &DirEntry<'_>) -> String {
+    format!(
+        "\"{}\" inode {} incarnation {} ({}), birth {}",
+        printable(entry.name),
+        entry.inode,
+        entry.incarnation,
+        crate::output::kind_name(entry.kind),
+        entry.birth
+    )
+}
+
+fn extent_text(key: u64, extent: &ExtentValue) -> String {
+    let mut text = format!(
+        "file blocks {key} to {} at blocks {} to {}, birth {}",
+        key.saturating_add(u64::from(extent.len)) - 1,
+        extent.start,
+        extent.start.0 + u64::from(extent.len) - 1,
+        extent.birth
+    );
+    for (set, name) in [(extent.unwritten, ", unwritten"), (extent.shared, ", shared")] {
+        text.push_str(if set { name } else { "" });
+    }
+    text
+}
+
+fn xattr_text(cell: &XattrCell<'_>) -> String {
+    match cell {
+        XattrCell::First { namespace, name, value_len, chunk } => format!(
+            "{}{} = {value_len} bytes \"{}\"",
+            namespace.prefix(),
+            printable(name),
+            printable(&chunk[..chunk.len().min(64)])
+        ),
+        XattrCell::Rest(bytes) => format!("{} more bytes", bytes.len()),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Bytes in lines of sixteen, repeated lines left out.
+fn dump(out: &mut Out, bytes: &[u8]) -> anyhow::Result<()> {
+    let mut last: Option<&[u8]> = None;
+    let mut skipping = false;
+    for (i, line) in bytes.chunks(16).enumerate() {
+        if last == Some(line) {
+            if !skipping {
+                out.line("  *")?;
+            }
+            skipping = true;
+            continue;
+        }
+        (last, skipping) = (Some(line), false);
+        let text: String =
+            line.iter().map(|b| if (0x20..0x7f).contains(b) { char::from(*b) } else { '.' }).collect();
+        let words: Vec<String> = line.chunks(4).map(hex).collect();
+        out.line(format_args!("  {:04x}  {:<35}  {text}", i * 16, words.join(" ")))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,81 @@
+//! Reading the superblock before anything else, to say in plain words why a volume cannot be used.
+
+use crate::status::{Ended, DAMAGED, FAILED};
+use std::path::Path;
+use yore_device::Device;
+use yore_format::layout::SUPERBLOCKS;
+use yore_format::{
+    decode_slots, Block, Corruption, SlotState, Superblock, BLOCK_SIZE, FORMAT_MAJOR, ZERO_BLOCK,
+};
+
+/// Both slots' bytes.
+///
+/// # Errors
+/// The device cannot be read, or is too short for a volume.
+pub fn slots(device: &dyn Device) -> anyhow::Result<[Box<Block>; 2]> {
+    let mut slots = [Box::new(ZERO_BLOCK), Box::new(ZERO_BLOCK)];
+    for (place, block) in SUPERBLOCKS.iter().zip(&mut slots) {
+        device.read_at(place.0 * BLOCK_SIZE as u64, &mut block[..])?;
+    }
+    Ok(slots)
+}
+
+/// The superblock of a volume that this program can use.
+///
+/// # Errors
+/// Why it cannot, what that is about, and what to do.
+pub fn usable(volume: &Path, device: &dyn Device) -> anyhow::Result<Superblock> {
+    let name = volume.display();
+    let refuse = |status, message: String| anyhow::Error::new(Ended { message, status });
+    let no_volume = || {
+        refuse(FAILED, format!("{name} is no Yore volume; check the path, or make a volume with `yore mkfs`"))
+    };
+    if device.size() < 2 * BLOCK_SIZE as u64 {
+        return Err(no_volume());
+    }
+    let slots = slots(device)?;
+    let found = match decode_slots([&slots[0], &slots[1]]) {
+        Ok((superblock, _, _)) => superblock,
+        Err(reason) => {
+            let states = [Superblock::decode(&slots[0], 0), Superblock::decode(&slots[1], 1)];
+            if states.iter().all(|state| *state == SlotState::Foreign) {
+                return Err(no_volume());
+            }
+            return Err(explain(&name.to_string(), &reason));
+        }
+    };
+    let needed = found.volume_blocks * BLOCK_SIZE as u64;
+    if device.size() < needed {
+        let message = format!(
+            "{name} is truncated: the volume has {needed} bytes, the file only {}; restore the rest of it before it is \
+             used",
+            device.size()
+        );
+        return Err(refuse(FAILED, message));
+    }
+    Ok(found)
+}
+
+/// What a superblock that cannot be used means for its owner.
+fn explain(name: &str, reason: &Corruption) -> anyhow::Error {
+    let (message, status) = match reason.field {
+        "format version" => (
+            format!(
+                "{name} is a volume of format version {}; this program knows version {FORMAT_MAJOR}.x only: use a newer \
+                 yore",
+                reason.found
+            ),
+            FAILED,
+        ),
+        "features" => {
+            (format!("{name} uses {}, which this program does not know: use a newer yore", reason.found), FAILED)
+        }
+        _ => (
+            format!(
+                "{name} is damaged: {reason}; look at it with `yore inspect {name}`, and restore the volume from a copy"
+            ),
+            DAMAGED,
+        ),
+    };
+    Ended { message, status }.into()
+}

@@ -1,0 +1,237 @@
+//! `mount`: from the command line to a daemon that serves the volume.
+//!
+//! ```text
+//! yore mount VOL DIR ── checks ── starts itself again, in a session of its own ──► opens the device (takes its lock),
+//!      │                                                                         opens the volume, mounts, announces
+//!      └── waits for one line on a pipe ◄── "ready", or the error and its exit status ──┘        │
+//!      exits                                                                              serves until unmounted
+//! ```
+//! The device is opened by the process that keeps it, so its lock names that process and lives as long. The parent checks
+//! first what can be checked without opening the volume, because opening one for writing already changes it: a mount that
+//! is refused must leave no trace. If the parent is gone when the mount is ready, somebody gave up on it, and it is taken back.
+//!
+//! `--foreground` is the same without the second process.
+
+pub mod helper;
+mod log;
+pub mod options;
+mod remount;
+mod serve;
+pub mod umount;
+
+use crate::args;
+use crate::command::Outcome;
+use crate::live;
+use crate::status::{self, Ended};
+use anyhow::Context as _;
+use options::Options;
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::fs;
+use std::io::{BufRead as _, BufReader, ErrorKind};
+use std::os::fd::BorrowedFd;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What to mount where, with absolute paths.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub volume: PathBuf,
+    pub directory: PathBuf,
+    pub options: Options,
+}
+
+/// What the daemon tells the process that started it.
+#[derive(Debug, Serialize, Deserialize)]
+enum Word {
+    Ready,
+    Failed { message: String, status: u8 },
+}
+
+/// Mounts a volume.
+pub fn run(args: &args::Mount) -> Outcome {
+    let options = Options::parse(&args.options, args.sloppy)?;
+    if let Some(kind) = args.fs_type.as_deref().filter(|kind| !matches!(*kind, "yore" | "fuse.yore")) {
+        return Err(status::usage(format!("{kind}: only file systems of type fuse.yore are mounted here")));
+    }
+    if options.remount {
+        remount::run(&args.directory, &options)?;
+        return Ok(status::OK);
+    }
+    if args.daemon {
+        return serve::daemon(plan(args, options)?);
+    }
+    check_fuse()?;
+    check_directory(&args.directory)?;
+    let plan = plan(args, options)?;
+    check_volume(&plan.volume)?;
+    match args.foreground {
+        true => serve::foreground(plan),
+        false => start(&plan, args),
+    }
+}
+
+fn plan(args: &args::Mount, mut options: Options) -> anyhow::Result<Plan> {
+    let volume = args.volume.canonicalize().map_err(|error| {
+        let name = args.volume.display();
+        match error.kind() {
+            ErrorKind::NotFound => anyhow::anyhow!(
+                "there is no volume {name}; check the path, or make one with `yore mkfs {name} --size 10G`"
+            ),
+            _ => anyhow::anyhow!("cannot look at {name}: {error}"),
+        }
+    })?;
+    let directory = absolute_directory(&args.directory)?;
+    if let Some(log) = options.log.take() {
+        let absolute = std::path::absolute(&log);
+        options.log = Some(absolute.with_context(|| format!("cannot find {}", log.display()))?);
+    }
+    Ok(Plan { volume, directory, options })
+}
+
+/// The directory's absolute path. The directory itself may be a dead mount, of which nothing can be asked.
+fn absolute_directory(directory: &Path) -> anyhow::Result<PathBuf> {
+    if let Ok(path) = directory.canonicalize() {
+        return Ok(path);
+    }
+    let cannot = || format!("cannot find {}", directory.display());
+    let path = std::path::absolute(directory).with_context(cannot)?;
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => Ok(parent.canonicalize().with_context(cannot)?.join(name)),
+        _ => Ok(path),
+    }
+}
+
+/// Whether this process can mount at all.
+fn check_fuse() -> anyhow::Result<()> {
+    match fs::metadata("/dev/fuse") {
+        Ok(found) => {
+            let (major, minor) = (rustix::fs::major(found.rdev()), rustix::fs::minor(found.rdev()));
+            anyhow::ensure!(
+                found.file_type().is_char_device() && (major, minor) == (10, 229),
+                "/dev/fuse is not the kernel's FUSE device; load the module (modprobe fuse), or give the container the \
+                 device; `yore ls`, `put` and `get` work without"
+            );
+        }
+        Err(_) => anyhow::bail!(
+            "there is no /dev/fuse: load the kernel's FUSE module (modprobe fuse), or give the container that device; \
+             `yore ls`, `put` and `get` work without"
+        ),
+    }
+    if rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let usable = |directory: PathBuf| {
+        let helper = directory.join("fusermount3");
+        helper.is_file() && rustix::fs::access(&helper, rustix::fs::Access::EXEC_OK).is_ok()
+    };
+    anyhow::ensure!(
+        std::env::split_paths(&path).any(usable),
+        "users other than root need the helper fusermount3 to mount, and it is not installed: install the package fuse3"
+    );
+    Ok(())
+}
+
+/// Whether the directory can be mounted on; a dead mount is for the daemon to clear away.
+fn check_directory(directory: &Path) -> anyhow::Result<()> {
+    let name = directory.display();
+    let found = match fs::metadata(directory) {
+        Ok(found) => found,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            anyhow::bail!("cannot mount on {name}: there is no such directory; make it first (mkdir {name})")
+        }
+        Err(error) if error.kind() == ErrorKind::NotConnected => return Ok(()),
+        Err(error) => anyhow::bail!("cannot mount on {name}: {error}"),
+    };
+    anyhow::ensure!(found.is_dir(), "cannot mount on {name}: it is not a directory");
+    let path = absolute_directory(directory)?;
+    if let Some(mount) = live::mounts().into_iter().find(|mount| mount.directory == path) {
+        anyhow::bail!(
+            "{} is already mounted on {name}; unmount it first (yore umount {name})",
+            mount.volume.display()
+        );
+    }
+    let mut entries = fs::read_dir(directory).with_context(|| format!("cannot mount on {name}"))?;
+    if let Some(entry) = entries.next() {
+        let entry = entry.with_context(|| format!("cannot mount on {name}"))?.file_name();
+        anyhow::bail!(
+            "cannot mount on {name}: it is not empty (it holds {:?}), and the mount would hide that; choose an empty \
+             directory",
+            entry.to_string_lossy()
+        );
+    }
+    Ok(())
+}
+
+/// Whether a daemon has the volume already, to say where it is.
+fn check_volume(volume: &Path) -> anyhow::Result<()> {
+    match live::daemon_of_volume(volume) {
+        None => Ok(()),
+        Some(daemon) => anyhow::bail!(
+            "{} is already mounted on {}, by process {}; unmount it there first (yore umount {})",
+            volume.display(),
+            daemon.directory.display(),
+            daemon.pid,
+            daemon.directory.display()
+        ),
+    }
+}
+
+/// Starts the daemon and waits until it serves, or says why not.
+fn start(plan: &Plan, args: &args::Mount) -> Outcome {
+    close_on_exec()?;
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let mut command = Command::new(program);
+    // As it was called, so that lists of processes show what people typed.
+    if let Some(name) = std::env::args_os().next() {
+        command.arg0(name);
+    }
+    command.arg("mount").arg(&plan.volume).arg(&plan.directory);
+    for options in &args.options {
+        command.arg("-o").arg(options);
+    }
+    if let Some(log) = &plan.options.log {
+        let mut option = OsString::from("log=");
+        option.push(log);
+        command.arg("-o").arg(option);
+    }
+    if args.sloppy {
+        command.arg("-s");
+    }
+    let daemon = command.arg("--daemon").stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+    let mut daemon = daemon.context("cannot start the daemon")?;
+    let output = daemon.stdout.take().context("the daemon has a standard output")?;
+    let mut line = String::new();
+    BufReader::new(output).read_line(&mut line).context("cannot hear from the daemon")?;
+    match serde_json::from_str(&line) {
+        Ok(Word::Ready) => Ok(status::OK),
+        Ok(Word::Failed { message, status }) => Err(Ended { message, status }.into()),
+        Err(_) => {
+            let ended = daemon.wait().context("cannot wait for the daemon")?;
+            anyhow::bail!("the daemon ended before the volume was mounted ({ended}); its log may say why")
+        }
+    }
+}
+
+/// Keeps the daemon from inheriting whatever this process was given: files it would hold open for its life, on the very
+/// mount perhaps.
+fn close_on_exec() -> anyhow::Result<()> {
+    let open = fs::read_dir("/proc/self/fd").context("cannot list this process's open files")?;
+    let numbers: Vec<i32> = open
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|number| *number > 2)
+        .collect();
+    for number in numbers {
+        // SAFETY: the number was just listed as open. The one that the listing itself used is closed by now; then the
+        // call fails with EBADF and does nothing. There is no other thread that could give the number to another file.
+        let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
+        match rustix::io::fcntl_setfd(descriptor, rustix::io::FdFlags::CLOEXEC) {
+            Ok(()) | Err(rustix::io::Errno::BADF) => {}
+            Err(error) => return Err(error).context("cannot set a file to be closed in the daemon"),
+        }
+    }
+    Ok(())
+}

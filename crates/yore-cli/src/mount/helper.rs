@@ -1,0 +1,68 @@
+//! Being called by mount(8).
+//!
+//! `mount -t fuse.yore VOL DIR -o …` runs the first of these that exists:
+//! - `/sbin/mount.fuse.yore VOL DIR [-sfnv] -o …`, a link to this program;
+//! - `/sbin/mount.fuse VOL DIR [-sfnv] -o … -t fuse.yore`, which comes with libfuse, drops what only mount(8) needs
+//!   (`noauto`, `nofail`, `user`, `_netdev`, `x-…`), adds `dev,suid` for root, and runs `yore VOL DIR -o …` by a shell.
+//!
+//! So neither names a command. Both are turned into `yore mount …` before anything is parsed.
+
+use crate::args::Arguments;
+use clap::CommandFactory as _;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+/// Puts in the command that mount(8) leaves out.
+pub fn rewrite(argv: Vec<OsString>) -> Vec<OsString> {
+    let called = argv.first().and_then(|name| Path::new(name).file_name()).unwrap_or_default();
+    let helper = ["mount.yore", "mount.fuse.yore", "mount.fuse3.yore"].iter().any(|name| called == *name);
+    if !helper && !is_bare_mount(&argv) {
+        return argv;
+    }
+    let mut rewritten = argv;
+    rewritten.insert(1, "mount".into());
+    rewritten
+}
+
+/// `yore VOL DIR -o …`: two paths, then options.
+fn is_bare_mount(argv: &[OsString]) -> bool {
+    let [_, volume, directory, option, ..] = argv else { return false };
+    let is_option = |arg: &OsStr| arg.as_encoded_bytes().starts_with(b"-");
+    let is_command = Arguments::command()
+        .get_subcommands()
+        .any(|command| command.get_name_and_visible_aliases().iter().any(|name| volume == *name));
+    !is_command && volume != "help" && !is_option(volume) && !is_option(directory) && is_option(option)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rewritten(argv: &[&str]) -> Vec<String> {
+        let argv = rewrite(argv.iter().map(OsString::from).collect());
+        argv.into_iter().map(|arg| arg.to_string_lossy().into_owned()).collect()
+    }
+
+    /// Promises that each way in which mount(8) calls becomes a mount, and that nothing else does.
+    #[test]
+    fn calls_of_mount() {
+        let options = "rw,nodev,nosuid";
+        assert_eq!(
+            rewritten(&["/usr/bin/yore", "/v", "/m", "-o", options]),
+            ["/usr/bin/yore", "mount", "/v", "/m", "-o", options]
+        );
+        assert_eq!(
+            rewritten(&["/sbin/mount.fuse.yore", "/v", "/m", "-s", "-n", "-o", options])[1..4],
+            ["mount", "/v", "/m"]
+        );
+        assert_eq!(rewritten(&["mount.yore", "/v", "/m"])[1], "mount");
+        for unchanged in [
+            &["yore", "ls", "v:/", "-l"][..],
+            &["yore", "help", "mount"],
+            &["yore"],
+            &["yore", "nonsense", "x"],
+        ] {
+            assert_eq!(rewritten(unchanged), unchanged);
+        }
+    }
+}

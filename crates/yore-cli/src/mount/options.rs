@@ -1,0 +1,209 @@
+//! Mount options: what is ours, what is the kernel's, and what fstab needs but means nothing here.
+
+use crate::output::parse_size;
+use crate::status::usage;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+use yore_fs::{Engine, MountOptions};
+
+/// The options, for the help text.
+pub const HELP: &str = "\
+OPTIONS, separated by commas:
+  ro                 change nothing on the volume
+  allow_other        let other users in; for root, or with user_allow_other in /etc/fuse.conf
+  commit=SECONDS     the longest time until a change is on the medium (5)
+  engine=NAME        none, sync, journal, soft-updates or snapshot; default: the volume's own
+  cache=SIZE         memory for metadata (256M)
+  data_cache=SIZE    memory for file data (256M)
+  log=FILE           where the daemon logs; default: the system's log
+  noatime            do not record when files were read (default: relatime)
+  dev, suid          honour device files and set-id bits; root only
+  noexec             run no programs from the volume
+  auto_unmount       unmount when the daemon dies
+  remount,ro|rw      change a mount that is there
+Options of fstab (defaults, noauto, user, nofail, _netdev, x-…) are accepted and mean what they mean to mount(8).
+
+In fstab:  /srv/volume.yore  /srv/data  fuse.yore  defaults,allow_other  0  0";
+
+/// What the options say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    pub read_only: bool,
+    pub remount: bool,
+    pub allow_other: bool,
+    pub auto_unmount: bool,
+    pub engine: Option<Engine>,
+    pub commit: Option<Duration>,
+    pub metadata_cache: Option<u64>,
+    pub data_cache: Option<u64>,
+    pub log: Option<PathBuf>,
+    pub access_times: bool,
+    pub dev: bool,
+    pub suid: bool,
+    pub no_exec: bool,
+    /// As given, for people.
+    pub text: String,
+}
+
+impl Options {
+    /// Reads what was given with `-o`; later options win. `sloppy`: unknown ones mean nothing.
+    ///
+    /// # Errors
+    /// Usage errors that name the option.
+    pub fn parse(given: &[OsString], sloppy: bool) -> anyhow::Result<Options> {
+        let mut options = Options {
+            read_only: false,
+            remount: false,
+            allow_other: false,
+            auto_unmount: false,
+            engine: None,
+            commit: None,
+            metadata_cache: None,
+            data_cache: None,
+            log: None,
+            access_times: true,
+            dev: false,
+            suid: false,
+            no_exec: false,
+            text: String::new(),
+        };
+        let mut texts = Vec::new();
+        for list in given {
+            let list = list.to_str().ok_or_else(|| usage("mount options must be UTF-8 text"))?;
+            for option in list.split(',').filter(|option| !option.is_empty()) {
+                let known = options.one(option)?;
+                if !known && !sloppy {
+                    return Err(usage(format!(
+                        "unknown mount option {option:?}; `yore mount --help` lists the options"
+                    )));
+                }
+                texts.push(option);
+            }
+        }
+        options.text = texts.join(",");
+        Ok(options)
+    }
+
+    /// Takes one option; whether it is known.
+    fn one(&mut self, option: &str) -> anyhow::Result<bool> {
+        if option.starts_with("x-") || option.starts_with("X-") || option.starts_with("comment=") {
+            return Ok(true);
+        }
+        if let Some((name, value)) = option.split_once('=') {
+            return self.valued(name, value);
+        }
+        match option {
+            "ro" => self.read_only = true,
+            "rw" => self.read_only = false,
+            "remount" => self.remount = true,
+            "allow_other" => self.allow_other = true,
+            "auto_unmount" => self.auto_unmount = true,
+            "noatime" => self.access_times = false,
+            "atime" | "relatime" => self.access_times = true,
+            "dev" => self.dev = true,
+            "nodev" => self.dev = false,
+            "suid" => self.suid = true,
+            "nosuid" => self.suid = false,
+            "exec" => self.no_exec = false,
+            "noexec" => self.no_exec = true,
+            // What `user` implies for mount(8), which passes it on as options of their own.
+            "user" | "users" | "owner" | "group" | "nouser" | "nogroup" => {}
+            "defaults"
+            | "auto"
+            | "noauto"
+            | "nofail"
+            | "_netdev"
+            | "_rnetdev"
+            | "async"
+            | "diratime"
+            | "nodiratime"
+            | "nolazytime"
+            | "loud"
+            | "silent"
+            | "nomand"
+            | "noiversion"
+            | "default_permissions"
+            | "norelatime"
+            | "nostrictatime" => {}
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn valued(&mut self, name: &str, value: &str) -> anyhow::Result<bool> {
+        let size = || parse_size(value).map_err(|message| usage(format!("mount option {name}: {message}")));
+        match name {
+            "commit" => {
+                let seconds = value.parse().ok().filter(|s| (1..=86_400).contains(s));
+                let seconds = seconds.ok_or_else(|| {
+                    usage(format!(
+                        "mount option commit: {value:?} is not a number of seconds from 1 to 86400"
+                    ))
+                })?;
+                self.commit = Some(Duration::from_secs(seconds));
+            }
+            "engine" => {
+                let engine = Engine::from_name(value).ok_or_else(|| {
+                    usage(format!(
+                        "mount option engine: there is no engine {value:?}; choose none, sync, journal, soft-updates or \
+                         snapshot"
+                    ))
+                })?;
+                self.engine = Some(engine);
+            }
+            "cache" => self.metadata_cache = Some(size()?),
+            "data_cache" => self.data_cache = Some(size()?),
+            "log" if !value.is_empty() => self.log = Some(PathBuf::from(value)),
+            // Said by mount(8) and libfuse of every FUSE mount; here the volume says so itself.
+            "fsname" | "subtype" | "uid" | "gid" | "user" => {}
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// The part that concerns the volume.
+    pub fn for_volume(&self) -> MountOptions {
+        let defaults = MountOptions::default();
+        MountOptions {
+            read_only: self.read_only,
+            engine: self.engine,
+            commit_interval: self.commit.unwrap_or(defaults.commit_interval),
+            metadata_cache: self.metadata_cache.unwrap_or(defaults.metadata_cache),
+            data_cache: self.data_cache.unwrap_or(defaults.data_cache),
+            access_times: self.access_times,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> anyhow::Result<Options> {
+        Options::parse(&[text.into()], false)
+    }
+
+    /// Promises that what fstab and mount(8) pass on is taken, and later options win.
+    #[test]
+    fn options_of_fstab() {
+        let options =
+            parse("rw,noexec,nosuid,nodev,user,nofail,_netdev,x-systemd.automount,commit=7").unwrap();
+        assert!(!options.read_only && options.no_exec && !options.suid);
+        assert_eq!(options.commit, Some(Duration::from_secs(7)));
+        let options = parse("ro,dev,suid,rw,cache=64M,engine=soft-updates,,").unwrap();
+        assert!(!options.read_only && options.dev && options.suid);
+        assert_eq!(options.for_volume().metadata_cache, 64 << 20);
+        assert_eq!(options.engine, Some(Engine::SoftUpdates));
+    }
+
+    /// Promises that what is not understood is refused by name, unless mount(8) asks for sloppiness.
+    #[test]
+    fn unknown_options() {
+        for wrong in ["nonsense", "engine=nonsense", "commit=0", "cache=much", "log=", "sync"] {
+            let message = parse(wrong).unwrap_err().to_string();
+            assert!(message.contains(wrong.split('=').next().unwrap()), "{message}");
+        }
+        assert!(Options::parse(&["nonsense".into()], true).is_ok());
+    }
+}

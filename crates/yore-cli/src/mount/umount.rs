@@ -1,0 +1,72 @@
+//! `umount`: takes the mount away and waits until the daemon has closed the volume, so that the next command can open it.
+
+use crate::args;
+use crate::command::Outcome;
+use crate::live;
+use crate::status::{self, Ended};
+use anyhow::Context as _;
+use rustix::event::{poll, PollFd, PollFlags};
+use rustix::process::{pidfd_open, Pid, PidfdFlags};
+use std::path::Path;
+
+/// Unmounts.
+pub fn run(args: &args::Umount) -> Outcome {
+    for target in &args.directories {
+        one(target, args.lazy)?;
+    }
+    Ok(status::OK)
+}
+
+fn one(target: &Path, lazy: bool) -> anyhow::Result<()> {
+    let (directory, daemon) = find(target)?;
+    // The process is held on to before it can end, so that its number cannot be taken by another meanwhile.
+    let held = match daemon {
+        None => None,
+        Some(pid) => match Pid::from_raw(pid.cast_signed()).map(|pid| pidfd_open(pid, PidfdFlags::empty())) {
+            None | Some(Err(rustix::io::Errno::SRCH)) => None,
+            Some(descriptor) => Some(descriptor.with_context(|| format!("cannot wait for process {pid}"))?),
+        },
+    };
+    yore_fuse::unmount_at(&directory, lazy).map_err(|error| match error {
+        yore_fuse::UnmountError::Busy { mountpoint } => {
+            let name = mountpoint.display();
+            anyhow::anyhow!(
+                "{name} is busy: programs use it (fuser -vm {name} lists them); end them, or unmount lazily (yore umount \
+                 --lazy {name})"
+            )
+        }
+        error => error.into(),
+    })?;
+    let (Some(process), Some(pid), false) = (held, daemon, lazy) else { return Ok(()) };
+    loop {
+        match poll(&mut [PollFd::new(&process, PollFlags::IN)], None) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => continue,
+            Ok(_) => break,
+            Err(error) => return Err(error).with_context(|| format!("cannot wait for process {pid}")),
+        }
+    }
+    match live::take_word(pid) {
+        None => Ok(()),
+        Some(message) => Err(Ended { message, status: status::NOT_CLOSED }.into()),
+    }
+}
+
+/// Where a volume is mounted, and who serves it.
+fn find(target: &Path) -> anyhow::Result<(std::path::PathBuf, Option<u32>)> {
+    let name = target.display();
+    let path = super::absolute_directory(target)?;
+    let directory = match live::mounts().into_iter().find(|mount| mount.directory == path) {
+        Some(mount) => mount.directory,
+        // A volume may be named instead of the directory.
+        None => match live::mount_of(target).filter(|_| !target.is_dir()) {
+            Some(mount) => mount.directory,
+            None => anyhow::bail!("no volume is mounted on {name}; `yore df` lists what is mounted"),
+        },
+    };
+    // A daemon's own word first. Without it, whoever holds the volume; that may be a stranger if the mount is dead.
+    let daemon = live::daemon_at(&directory).map(|daemon| daemon.pid).or_else(|| {
+        let mount = live::mount_at(&directory)?;
+        std::fs::metadata(&directory).ok().and_then(|_| crate::command::holder(&mount.volume))
+    });
+    Ok((directory, daemon))
+}

@@ -1,0 +1,432 @@
+//! What commands print: lists in three forms, sizes, times, modes, names of any bytes.
+
+use crate::args::Listing;
+use crate::status::OutputClosed;
+use jiff::tz::TimeZone;
+use serde_json::{json, Value};
+use std::collections::HashMap;
+use std::io::{self, BufWriter, IsTerminal as _, StdoutLock, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use yore_fs::{FileKind, Metadata, Timestamp};
+
+/// Standard output. A reader who went away ends the command quietly, as SIGPIPE would.
+pub struct Out(BufWriter<StdoutLock<'static>>);
+
+impl Out {
+    /// All of standard output until dropped; call [`Out::done`] at the end.
+    pub fn new() -> Out {
+        Out(BufWriter::with_capacity(64 << 10, io::stdout().lock()))
+    }
+
+    /// Writes bytes.
+    ///
+    /// # Errors
+    /// [`OutputClosed`], or what the host says.
+    pub fn bytes(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
+        self.0.write_all(bytes).map_err(write_error)
+    }
+
+    /// Writes text and a newline.
+    ///
+    /// # Errors
+    /// As [`Out::bytes`].
+    pub fn line(&mut self, text: impl std::fmt::Display) -> anyhow::Result<()> {
+        writeln!(self.0, "{text}").map_err(write_error)
+    }
+
+    /// Writes what is still held back.
+    ///
+    /// # Errors
+    /// As [`Out::bytes`].
+    pub fn done(mut self) -> anyhow::Result<()> {
+        self.0.flush().map_err(write_error)
+    }
+}
+
+fn write_error(error: io::Error) -> anyhow::Error {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => OutputClosed.into(),
+        _ => anyhow::Error::new(error).context("cannot write to standard output"),
+    }
+}
+
+/// A list being printed: lines, names ended by zero bytes, or a JSON array.
+pub struct List {
+    out: Out,
+    listing: Listing,
+    count: usize,
+    /// A person reads it: names must not disturb the terminal.
+    terminal: bool,
+}
+
+impl List {
+    /// An empty one.
+    pub fn new(listing: Listing) -> List {
+        List { out: Out::new(), listing, count: 0, terminal: io::stdout().is_terminal() }
+    }
+
+    /// How it is printed.
+    pub fn listing(&self) -> Listing {
+        self.listing
+    }
+
+    /// An entry: what precedes the name on its line, the name, and all of it as JSON (made only if asked for).
+    ///
+    /// # Errors
+    /// As [`Out::bytes`].
+    pub fn entry(
+        &mut self,
+        before: &str,
+        name: &[u8],
+        after: &str,
+        value: impl FnOnce() -> Value,
+    ) -> anyhow::Result<()> {
+        self.count += 1;
+        if self.listing.json {
+            let start = if self.count == 1 { "[\n" } else { ",\n" };
+            return self.out.bytes(format!("{start}{}", value()).as_bytes());
+        }
+        if self.listing.null {
+            self.out.bytes(name)?;
+            return self.out.bytes(b"\0");
+        }
+        self.out.bytes(before.as_bytes())?;
+        match self.terminal {
+            true => self.out.bytes(printable(name).as_bytes())?,
+            false => self.out.bytes(name)?,
+        }
+        self.out.bytes(after.as_bytes())?;
+        self.out.bytes(b"\n")
+    }
+
+    /// A line that belongs to the lines only: a heading, an empty line.
+    ///
+    /// # Errors
+    /// As [`Out::bytes`].
+    pub fn heading(&mut self, text: &[u8]) -> anyhow::Result<()> {
+        if self.listing.json || self.listing.null {
+            return Ok(());
+        }
+        match self.terminal {
+            true => self.out.bytes(printable(text).as_bytes())?,
+            false => self.out.bytes(text)?,
+        }
+        self.out.bytes(b"\n")
+    }
+
+    /// The end of the list.
+    ///
+    /// # Errors
+    /// As [`Out::bytes`].
+    pub fn done(mut self) -> anyhow::Result<()> {
+        if self.listing.json {
+            self.out.bytes(if self.count == 0 { b"[]\n" } else { b"\n]\n" })?;
+        }
+        self.out.done()
+    }
+}
+
+/// A name for a terminal: control characters and bytes that are no text are written as `\x1b`.
+pub fn printable(name: &[u8]) -> String {
+    let mut text = String::with_capacity(name.len());
+    for chunk in name.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c.is_control() {
+                true => text.extend(c.escape_default()),
+                false => text.push(c),
+            }
+        }
+        for byte in chunk.invalid() {
+            text.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    text
+}
+
+/// Puts a name into a JSON object: as text under `key`, and if it is not UTF-8 also as bytes under `key_bytes`.
+pub fn json_name(object: &mut Value, key: &str, name: &[u8]) {
+    object[key] = json!(String::from_utf8_lossy(name));
+    if std::str::from_utf8(name).is_err() {
+        object[format!("{key}_bytes")] = json!(name);
+    }
+}
+
+/// A file's attributes as JSON.
+pub fn json_metadata(metadata: &Metadata) -> Value {
+    let attr = metadata.attr();
+    json!({
+        "inode": attr.inode.0,
+        "incarnation": attr.incarnation,
+        "type": kind_name(attr.kind),
+        "mode": format!("{:04o}", attr.permissions),
+        "links": attr.links,
+        "uid": attr.uid,
+        "gid": attr.gid,
+        "rdev": attr.rdev,
+        "size": attr.size,
+        "allocated": attr.blocks_512 * 512,
+        "accessed": json_time(attr.atime),
+        "modified": json_time(attr.mtime),
+        "changed": json_time(attr.ctime),
+        "created": json_time(attr.btime),
+    })
+}
+
+/// What a kind of file is called.
+pub fn kind_name(kind: FileKind) -> &'static str {
+    match kind {
+        FileKind::Regular => "file",
+        FileKind::Directory => "directory",
+        FileKind::Symlink => "symlink",
+        FileKind::Fifo => "pipe",
+        FileKind::Socket => "socket",
+        FileKind::CharDevice => "character device",
+        FileKind::BlockDevice => "block device",
+    }
+}
+
+/// `drwxr-xr-t`
+pub fn mode_text(metadata: &Metadata) -> String {
+    let kind = match metadata.attr().kind {
+        FileKind::Regular => '-',
+        FileKind::Directory => 'd',
+        FileKind::Symlink => 'l',
+        FileKind::Fifo => 'p',
+        FileKind::Socket => 's',
+        FileKind::CharDevice => 'c',
+        FileKind::BlockDevice => 'b',
+    };
+    let mode = metadata.permissions();
+    let mut text = String::from(kind);
+    for (shift, special, letter) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
+        let bits = mode >> shift;
+        text.push(if bits & 4 != 0 { 'r' } else { '-' });
+        text.push(if bits & 2 != 0 { 'w' } else { '-' });
+        text.push(match (mode & special != 0, bits & 1 != 0) {
+            (true, true) => letter,
+            (true, false) => letter.to_ascii_uppercase(),
+            (false, true) => 'x',
+            (false, false) => '-',
+        });
+    }
+    text
+}
+
+/// A time of the volume as `jiff` has it; `None` outside the years −9999 to 9999.
+fn instant(time: Timestamp) -> Option<jiff::Timestamp> {
+    jiff::Timestamp::new(time.seconds, i32::try_from(time.nanos).ok()?).ok()
+}
+
+fn json_time(time: Timestamp) -> Value {
+    match instant(time) {
+        Some(instant) => json!(instant.to_string()),
+        None => json!(time.seconds),
+    }
+}
+
+/// Seconds since 1970 as JSON, ISO 8601 in UTC.
+pub fn json_seconds(seconds: u64) -> Value {
+    json_time(Timestamp { seconds: i64::try_from(seconds).unwrap_or(i64::MAX), nanos: 0 })
+}
+
+/// How precisely times are printed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Precision {
+    Minutes,
+    Nanoseconds,
+}
+
+/// Prints times in one zone.
+pub struct Clock(TimeZone);
+
+impl Clock {
+    /// Local times, or UTC.
+    pub fn new(utc: bool) -> Clock {
+        Clock(if utc { TimeZone::UTC } else { TimeZone::system() })
+    }
+
+    /// A time as text.
+    pub fn text(&self, time: Timestamp, precision: Precision) -> String {
+        let Some(instant) = instant(time) else {
+            return format!("@{}", time.seconds);
+        };
+        let zoned = instant.to_zoned(self.0.clone());
+        match precision {
+            Precision::Minutes => zoned.strftime("%Y-%m-%d %H:%M").to_string(),
+            Precision::Nanoseconds => zoned.strftime("%Y-%m-%d %H:%M:%S.%9f %:z").to_string(),
+        }
+    }
+
+    /// Seconds since 1970 as text.
+    pub fn seconds(&self, seconds: u64) -> String {
+        let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
+        match instant(Timestamp { seconds, nanos: 0 }) {
+            Some(instant) => instant.to_zoned(self.0.clone()).strftime("%Y-%m-%d %H:%M:%S %:z").to_string(),
+            None => format!("@{seconds}"),
+        }
+    }
+
+    /// A time that a person wrote: ISO 8601, with or without zone and time of day; `@SECONDS`.
+    pub fn parse(&self, text: &str) -> Result<Timestamp, String> {
+        let instant = if let Some(seconds) = text.strip_prefix('@') {
+            seconds.parse().ok().and_then(|s| jiff::Timestamp::from_second(s).ok())
+        } else if let Ok(instant) = text.parse::<jiff::Timestamp>() {
+            Some(instant)
+        } else {
+            let local = text.parse::<jiff::civil::DateTime>().ok();
+            local.and_then(|local| local.to_zoned(self.0.clone()).ok()).map(|zoned| zoned.timestamp())
+        };
+        let instant = instant.ok_or_else(|| {
+            format!("{text:?} is no time; write 2026-11-20, 2026-11-20T14:05, or @ and seconds since 1970")
+        })?;
+        let nanos = instant.subsec_nanosecond();
+        // Before 1970 the fraction is counted backwards; on the volume never.
+        Ok(match u32::try_from(nanos) {
+            Ok(nanos) => Timestamp { seconds: instant.as_second(), nanos },
+            Err(_) => {
+                Timestamp { seconds: instant.as_second() - 1, nanos: (1_000_000_000 + nanos).unsigned_abs() }
+            }
+        })
+    }
+}
+
+/// Bytes in the unit that suits them: `1.5 GiB`.
+pub fn human(bytes: u64) -> String {
+    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let unit = (bytes.max(1).ilog2() / 10) as usize;
+    if unit == 0 {
+        return format!("{bytes} B");
+    }
+    let value = bytes as f64 / (1u64 << (10 * unit)) as f64;
+    match value < 10.0 && value.fract() != 0.0 {
+        true => format!("{value:.1} {}", UNITS[unit]),
+        false => format!("{value:.0} {}", UNITS[unit]),
+    }
+}
+
+/// Reads a size: `10G`, `1.5T`, `512MiB`, `4096`. Units are powers of 1024.
+///
+/// # Errors
+/// A message for people.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let wrong =
+        || format!("{text:?} is no size; write bytes, or a number with K, M, G, T or P, as 10G or 1.5T");
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let unit = unit.trim().to_ascii_lowercase();
+    let unit = unit.strip_suffix("ib").or_else(|| unit.strip_suffix('b')).unwrap_or(&unit);
+    let shift = match unit {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        "p" => 50,
+        _ => return Err(wrong()),
+    };
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole.checked_mul(1 << shift).ok_or_else(wrong);
+    }
+    let value: f64 = number.parse().map_err(|_| wrong())?;
+    let bytes = value * (1u64 << shift) as f64;
+    // Fractions only make sense far below the limits of both types.
+    if !bytes.is_finite() || bytes >= (1u64 << 62) as f64 {
+        return Err(wrong());
+    }
+    Ok(bytes as u64)
+}
+
+/// Reads octal permissions.
+///
+/// # Errors
+/// A message for people.
+pub fn parse_mode(text: &str) -> Result<u32, String> {
+    match u32::from_str_radix(text, 8) {
+        Ok(mode) if mode <= 0o7777 => Ok(mode),
+        _ => Err(format!("{text:?} is no mode; write it in octal, as 755")),
+    }
+}
+
+/// Names of users and groups, by the host's `/etc/passwd` and `/etc/group`.
+pub struct Names {
+    users: HashMap<u32, String>,
+    groups: HashMap<u32, String>,
+}
+
+impl Names {
+    /// Reads both files; one that cannot be read leaves numbers.
+    pub fn load() -> Names {
+        Names { users: table("/etc/passwd"), groups: table("/etc/group") }
+    }
+
+    /// A user's name or number.
+    pub fn user(&self, uid: u32) -> String {
+        self.users.get(&uid).cloned().unwrap_or_else(|| uid.to_string())
+    }
+
+    /// A group's name or number.
+    pub fn group(&self, gid: u32) -> String {
+        self.groups.get(&gid).cloned().unwrap_or_else(|| gid.to_string())
+    }
+}
+
+/// `name:password:number:…`
+fn table(path: &str) -> HashMap<u32, String> {
+    let text = std::fs::read(path).unwrap_or_default();
+    String::from_utf8_lossy(&text)
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.split(':');
+            let name = fields.next()?.to_string();
+            Some((fields.nth(1)?.parse().ok()?, name))
+        })
+        .collect()
+}
+
+/// The bytes of a path.
+pub fn bytes_of(path: &Path) -> &[u8] {
+    path.as_os_str().as_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promises that sizes are understood as people write them and nonsense is refused.
+    #[test]
+    fn sizes() {
+        assert_eq!(parse_size("10G"), Ok(10 << 30));
+        assert_eq!(parse_size("1.5k"), Ok(1536));
+        assert_eq!(parse_size("512MiB"), Ok(512 << 20));
+        assert_eq!(parse_size("512 MB"), Ok(512 << 20));
+        assert_eq!(parse_size("4096"), Ok(4096));
+        for wrong in ["", "G", "10X", "-1", "1e9", "99999999999P", "1.2.3G", "banana"] {
+            assert!(parse_size(wrong).is_err(), "{wrong:?}");
+        }
+        assert_eq!(human(0), "0 B");
+        assert_eq!(human(10 << 30), "10 GiB");
+        assert_eq!(human(1536 << 20), "1.5 GiB");
+    }
+
+    /// Promises that times before and after 1970 are read to the nanosecond.
+    #[test]
+    fn times() {
+        let clock = Clock::new(true);
+        let time = |text: &str| clock.parse(text).unwrap();
+        assert_eq!(time("@17"), Timestamp { seconds: 17, nanos: 0 });
+        assert_eq!(time("1970-01-02"), Timestamp { seconds: 86400, nanos: 0 });
+        assert_eq!(time("1970-01-01T00:00:00.5+00"), Timestamp { seconds: 0, nanos: 500_000_000 });
+        assert_eq!(time("1969-12-31T23:59:59.25Z"), Timestamp { seconds: -1, nanos: 250_000_000 });
+        assert!(clock.parse("soon").is_err());
+        let far = Timestamp { seconds: i64::MAX, nanos: 0 };
+        assert_eq!(clock.text(far, Precision::Minutes), format!("@{}", i64::MAX));
+    }
+
+    /// Promises that a name cannot send commands to a terminal.
+    #[test]
+    fn names_for_terminals() {
+        assert_eq!(printable(b"plain \xc3\xa4"), "plain ä");
+        assert_eq!(printable(b"\x1b[31m\n\xff"), r"\u{1b}[31m\n\xff");
+    }
+}

@@ -1,0 +1,108 @@
+//! Progress for whoever waits: a bar with the time left on a terminal, JSON lines on a file descriptor on request,
+//! otherwise nothing.
+
+use crate::args;
+use anyhow::Context as _;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::json;
+use std::fs::File;
+use std::io::{IsTerminal as _, Write as _};
+use std::time::{Duration, Instant};
+
+/// How often a line goes to the file descriptor.
+const EVERY: Duration = Duration::from_millis(200);
+
+/// The progress of one command, in bytes.
+pub struct Progress {
+    bar: Option<ProgressBar>,
+    lines: Option<File>,
+    last: Option<Instant>,
+    done: u64,
+    total: u64,
+}
+
+impl Progress {
+    /// As the command line says.
+    ///
+    /// # Errors
+    /// The file descriptor is not open for writing.
+    pub fn new(wanted: args::Progress) -> anyhow::Result<Progress> {
+        let lines = match wanted.progress_fd {
+            None => None,
+            Some(fd) => {
+                let path = format!("/proc/self/fd/{fd}");
+                let file = File::options().append(true).open(path);
+                Some(file.with_context(|| {
+                    format!("file descriptor {fd} (--progress-fd) is not open for writing")
+                })?)
+            }
+        };
+        let terminal = std::io::stderr().is_terminal() && !wanted.quiet && lines.is_none();
+        let bar =
+            terminal.then(|| ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(10)));
+        if let Some(bar) = &bar {
+            let style =
+                "{wide_msg} {bar:24} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec}, {eta} left";
+            bar.set_style(ProgressStyle::with_template(style).context("the progress bar's template")?);
+        }
+        Ok(Progress { bar, lines, last: None, done: 0, total: 0 })
+    }
+
+    /// Whether anybody will see it: finding out the total is worth it only then.
+    pub fn is_shown(&self) -> bool {
+        self.bar.is_some() || self.lines.is_some()
+    }
+
+    /// How much there is to do.
+    pub fn set_total(&mut self, total: u64) {
+        self.total = total;
+        if let Some(bar) = &self.bar {
+            bar.set_length(total);
+        }
+    }
+
+    /// What is being done now.
+    pub fn now(&mut self, what: &str) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(what.to_string());
+        }
+    }
+
+    /// That much more is done.
+    pub fn add(&mut self, bytes: u64) {
+        self.done += bytes;
+        if let Some(bar) = &self.bar {
+            bar.inc(bytes);
+        }
+        if self.last.is_none_or(|last| last.elapsed() >= EVERY) {
+            self.line();
+        }
+    }
+
+    /// Prints a line of text without disturbing the bar.
+    pub fn warn(&self, message: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| crate::status::warn(message)),
+            None => crate::status::warn(message),
+        }
+    }
+
+    fn line(&mut self) {
+        if let Some(lines) = &mut self.lines {
+            self.last = Some(Instant::now());
+            let line = json!({"done": self.done, "total": self.total});
+            // Progress nobody reads any more must not stop the work.
+            if writeln!(lines, "{line}").is_err() {
+                self.lines = None;
+            }
+        }
+    }
+
+    /// The end.
+    pub fn finish(mut self) {
+        self.line();
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! The two sides of a copy: the host and a volume look alike from here, so that one routine copies in every direction.
+//!
+//! What is preserved: permissions, times to the nanosecond, symbolic links, hard links among the files copied, extended
+//! attributes (those that the other side refuses are reported and left out), holes; owners if the process is root.
+
+use crate::output::bytes_of;
+use anyhow::Context as _;
+use rustix::fs::{AtFlags, Timespec, Timestamps, XattrFlags, CWD};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::ops::Range;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use yore_fs::{FileKind, SetAttr, SetTime, SetXattrMode, Timestamp, Volume};
+
+/// The attributes of a file that a copy preserves.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts {
+    pub kind: FileKind,
+    /// 12 bits.
+    pub permissions: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub size: u64,
+    pub links: u64,
+    /// Tells files apart within one side.
+    pub identity: (u64, u64),
+    pub rdev: u64,
+    pub atime: Timestamp,
+    pub mtime: Timestamp,
+}
+
+/// A place that files are copied from or to.
+pub trait Side {
+    /// A path in a message.
+    fn name(&self, path: &Path) -> String;
+    /// Attributes, of symbolic links their own. `None` if there is nothing.
+    fn facts(&self, path: &Path) -> anyhow::Result<Option<Facts>>;
+    /// Whether the path leads to a directory, symbolic links followed.
+    fn is_directory(&self, path: &Path) -> bool;
+    /// The names in a directory.
+    fn list(&self, path: &Path) -> anyhow::Result<Vec<OsString>>;
+    fn open(&self, path: &Path) -> anyhow::Result<Box<dyn Source>>;
+    /// Creates a file or empties the one that is there.
+    fn create(&self, path: &Path) -> anyhow::Result<Box<dyn Target>>;
+    fn make_directory(&self, path: &Path) -> anyhow::Result<()>;
+    fn read_link(&self, path: &Path) -> anyhow::Result<PathBuf>;
+    fn make_link(&self, target: &Path, path: &Path) -> anyhow::Result<()>;
+    fn make_special(&self, path: &Path, facts: &Facts) -> anyhow::Result<()>;
+    fn hard_link(&self, original: &Path, path: &Path) -> anyhow::Result<()>;
+    /// Removes a file, not a directory.
+    fn remove(&self, path: &Path) -> anyhow::Result<()>;
+    fn set_owner(&self, path: &Path, facts: &Facts) -> anyhow::Result<()>;
+    /// Permissions and times.
+    fn set_facts(&self, path: &Path, facts: &Facts) -> anyhow::Result<()>;
+    fn xattrs(&self, path: &Path) -> anyhow::Result<Vec<(OsString, Vec<u8>)>>;
+    fn set_xattr(&self, path: &Path, name: &OsStr, value: &[u8]) -> anyhow::Result<()>;
+}
+
+/// A file to read.
+pub trait Source {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// The next stretch of data at or after `offset`, holes left out.
+    fn data_from(&self, offset: u64) -> io::Result<Option<Range<u64>>>;
+}
+
+/// A file to write.
+pub trait Target {
+    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()>;
+    fn set_len(&self, size: u64) -> io::Result<()>;
+}
+
+/// The host's files.
+pub struct Host;
+
+impl Host {
+    fn cannot(what: &str, path: &Path) -> String {
+        format!("cannot {what} {}", path.display())
+    }
+}
+
+fn time(seconds: i64, nanos: i64) -> Timestamp {
+    Timestamp { seconds, nanos: u32::try_from(nanos).unwrap_or(0) }
+}
+
+impl Side for Host {
+    fn name(&self, path: &Path) -> String {
+        path.display().to_string()
+    }
+
+    fn facts(&self, path: &Path) -> anyhow::Result<Option<Facts>> {
+        let found = match fs::symlink_metadata(path) {
+            Ok(found) => found,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error).with_context(|| Host::cannot("look at", path)),
+        };
+        let kind = FileKind::from_mode(found.mode())
+            .with_context(|| format!("{} is of a kind that a volume does not have", path.display()))?;
+        Ok(Some(Facts {
+            kind,
+            permissions: found.mode() & 0o7777,
+            uid: found.uid(),
+            gid: found.gid(),
+            size: found.len(),
+            links: found.nlink(),
+            identity: (found.dev(), found.ino()),
+            rdev: found.rdev(),
+            atime: time(found.atime(), found.atime_nsec()),
+            mtime: time(found.mtime(), found.mtime_nsec()),
+        }))
+    }
+
+    fn is_directory(&self, path: &Path) -> bool {
+        path.is_dir()
+    }
+
+    fn list(&self, path: &Path) -> anyhow::Result<Vec<OsString>> {
+        let entries = fs::read_dir(path).with_context(|| Host::cannot("list", path))?;
+        entries.map(|entry| Ok(entry.with_context(|| Host::cannot("list", path))?.file_name())).collect()
+    }
+
+    fn open(&self, path: &Path) -> anyhow::Result<Box<dyn Source>> {
+        let flags = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
+        let file = fs::File::options().read(true).custom_flags(flags).open(path);
+        Ok(Box::new(file.with_context(|| Host::cannot("read", path))?))
+    }
+
+    fn create(&self, path: &Path) -> anyhow::Result<Box<dyn Target>> {
+        // Nobody else may look into it before its own permissions are set.
+        let file = fs::File::options().write(true).create(true).truncate(true).mode(0o600).open(path);
+        Ok(Box::new(file.with_context(|| Host::cannot("write", path))?))
+    }
+
+    fn make_directory(&self, path: &Path) -> anyhow::Result<()> {
+        fs::DirBuilder::new().mode(0o700).create(path).with_context(|| Host::cannot("make directory", path))
+    }
+
+    fn read_link(&self, path: &Path) -> anyhow::Result<PathBuf> {
+        fs::read_link(path).with_context(|| Host::cannot("read link", path))
+    }
+
+    fn make_link(&self, target: &Path, path: &Path) -> anyhow::Result<()> {
+        std::os::unix::fs::symlink(target, path).with_context(|| Host::cannot("make symbolic link", path))
+    }
+
+    fn make_special(&self, path: &Path, facts: &Facts) -> anyhow::Result<()> {
+        let kind = rustix::fs::FileType::from_raw_mode(facts.kind.mode());
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(CWD, path, kind, mode, facts.rdev).with_context(|| Host::cannot("make", path))
+    }
+
+    fn hard_link(&self, original: &Path, path: &Path) -> anyhow::Result<()> {
+        fs::hard_link(original, path).with_context(|| Host::cannot("make link", path))
+    }
+
+    fn remove(&self, path: &Path) -> anyhow::Result<()> {
+        fs::remove_file(path).with_context(|| Host::cannot("replace", path))
+    }
+
+    fn set_owner(&self, path: &Path, facts: &Facts) -> anyhow::Result<()> {
+        std::os::unix::fs::lchown(path, Some(facts.uid), Some(facts.gid))
+            .with_context(|| Host::cannot("set the owner of", path))
+    }
+
+    fn set_facts(&self, path: &Path, facts: &Facts) -> anyhow::Result<()> {
+        // Symbolic links have no permissions of their own.
+        if facts.kind != FileKind::Symlink {
+            let permissions = std::os::unix::fs::PermissionsExt::from_mode(facts.permissions);
+            fs::set_permissions(path, permissions)
+                .with_context(|| Host::cannot("set the permissions of", path))?;
+        }
+        let spec = |t: Timestamp| Timespec { tv_sec: t.seconds, tv_nsec: t.nanos.into() };
+        let times = Timestamps { last_access: spec(facts.atime), last_modification: spec(facts.mtime) };
+        rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)
+            .with_context(|| Host::cannot("set the times of", path))
+    }
+
+    fn xattrs(&self, path: &Path) -> anyhow::Result<Vec<(OsString, Vec<u8>)>> {
+        let read = || -> rustix::io::Result<Vec<(OsString, Vec<u8>)>> {
+            let mut list = vec![0u8; 65_536];
+            let len = match rustix::fs::llistxattr(path, &mut list[..]) {
+                Err(rustix::io::Errno::NOTSUP) => return Ok(Vec::new()),
+                other => other?,
+            };
+            let mut found = Vec::new();
+            let mut value = vec![0u8; 65_536];
+            for name in list[..len].split(|b| *b == 0).filter(|name| !name.is_empty()) {
+                let len = match rustix::fs::lgetxattr(path, name, &mut value[..]) {
+                    // Gone since the listing, or a name that only looks like one.
+                    Err(rustix::io::Errno::NODATA | rustix::io::Errno::NOTSUP) => continue,
+                    other => other?,
+                };
+                found.push((OsString::from_vec(name.to_vec()), value[..len].to_vec()));
+            }
+            Ok(found)
+        };
+        read().with_context(|| Host::cannot("read the extended attributes of", path))
+    }
+
+    fn set_xattr(&self, path: &Path, name: &OsStr, value: &[u8]) -> anyhow::Result<()> {
+        Ok(rustix::fs::lsetxattr(path, name, value, XattrFlags::empty())?)
+    }
+}
+
+impl Source for fs::File {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        std::os::unix::fs::FileExt::read_at(self, buf, offset)
+    }
+
+    fn data_from(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
+        use rustix::fs::SeekFrom;
+        let start = match rustix::fs::seek(self, SeekFrom::Data(offset)) {
+            Ok(start) => start,
+            Err(rustix::io::Errno::NXIO) => return Ok(None),
+            // A file system without holes says so; then all of it is data.
+            Err(rustix::io::Errno::INVAL | rustix::io::Errno::OPNOTSUPP) => {
+                let size = self.metadata()?.len();
+                return Ok((offset < size).then_some(offset..size));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let end = rustix::fs::seek(self, SeekFrom::Hole(start))?;
+        Ok(Some(start..end))
+    }
+}
+
+impl Target for fs::File {
+    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        self.write_all_at(data, offset)
+    }
+
+    fn set_len(&self, size: u64) -> io::Result<()> {
+        fs::File::set_len(self, size)
+    }
+}
+
+/// An open volume, with the name it has in messages.
+pub struct OnVolume {
+    pub volume: Volume,
+    pub name: PathBuf,
+}
+
+impl Side for OnVolume {
+    fn name(&self, path: &Path) -> String {
+        format!("{}:{}", self.name.display(), path.display())
+    }
+
+    fn facts(&self, path: &Path) -> anyhow::Result<Option<Facts>> {
+        let found = match self.volume.symlink_metadata(path) {
+            Ok(found) => *found.attr(),
+            Err(error) if matches!(error.root(), yore_fs::Error::NotFound) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        Ok(Some(Facts {
+            kind: found.kind,
+            permissions: found.permissions,
+            uid: found.uid,
+            gid: found.gid,
+            size: found.size,
+            links: found.links.into(),
+            identity: (0, found.inode.0),
+            rdev: found.rdev.into(),
+            atime: found.atime,
+            mtime: found.mtime,
+        }))
+    }
+
+    fn is_directory(&self, path: &Path) -> bool {
+        self.volume.metadata(path).is_ok_and(|found| found.is_dir())
+    }
+
+    fn list(&self, path: &Path) -> anyhow::Result<Vec<OsString>> {
+        self.volume.read_dir(path)?.map(|entry| Ok(entry?.file_name())).collect()
+    }
+
+    fn open(&self, path: &Path) -> anyhow::Result<Box<dyn Source>> {
+        Ok(Box::new(yore_fs::File::open(&self.volume, path)?))
+    }
+
+    fn create(&self, path: &Path) -> anyhow::Result<Box<dyn Target>> {
+        Ok(Box::new(yore_fs::File::create(&self.volume, path)?))
+    }
+
+    fn make_directory(&self, path: &Path) -> anyhow::Result<()> {
+        Ok(self.volume.create_dir(path)?)
+    }
+
+    fn read_link(&self, path: &Path) -> anyhow::Result<PathBuf> {
+        Ok(self.volume.read_link(path)?)
+    }
+
+    fn make_link(&self, target: &Path, path: &Path) -> anyhow::Result<()> {
+        Ok(self.volume.symlink(target, path)?)
+    }
+
+    fn make_special(&self, path: &Path, facts: &Facts) -> anyhow::Result<()> {
+        let rdev = u32::try_from(facts.rdev).context("the device number does not fit into 32 bits")?;
+        Ok(self.volume.create_special(path, facts.kind, 0o600, rdev)?)
+    }
+
+    fn hard_link(&self, original: &Path, path: &Path) -> anyhow::Result<()> {
+        Ok(self.volume.hard_link(original, path)?)
+    }
+
+    fn remove(&self, path: &Path) -> anyhow::Result<()> {
+        Ok(self.volume.remove_file(path)?)
+    }
+
+    fn set_owner(&self, path: &Path, facts: &Facts) -> anyhow::Result<()> {
+        let set = SetAttr { uid: Some(facts.uid), gid: Some(facts.gid), ..SetAttr::default() };
+        Ok(self.volume.set_symlink_attributes(path, &set)?)
+    }
+
+    fn set_facts(&self, path: &Path, facts: &Facts) -> anyhow::Result<()> {
+        let set = SetAttr {
+            permissions: (facts.kind != FileKind::Symlink).then_some(facts.permissions),
+            atime: Some(SetTime::To(facts.atime)),
+            mtime: Some(SetTime::To(facts.mtime)),
+            ..SetAttr::default()
+        };
+        Ok(self.volume.set_symlink_attributes(path, &set)?)
+    }
+
+    fn xattrs(&self, path: &Path) -> anyhow::Result<Vec<(OsString, Vec<u8>)>> {
+        let node = self.volume.symlink_node(path)?;
+        let view = self.volume.view();
+        let named =
+            |error: yore_fs::Error| error.on_path("cannot read the extended attributes of", bytes_of(path));
+        let names = view.listxattr(node.inode()).map_err(named)?;
+        names
+            .into_iter()
+            .map(|name| {
+                let value = view.getxattr(node.inode(), &name).map_err(named)?;
+                Ok((OsString::from_vec(name), value))
+            })
+            .collect()
+    }
+
+    fn set_xattr(&self, path: &Path, name: &OsStr, value: &[u8]) -> anyhow::Result<()> {
+        let node = self.volume.symlink_node(path)?;
+        Ok(self.volume.view().setxattr(node.inode(), name.as_bytes(), value, SetXattrMode::Any)?)
+    }
+}
+
+impl Source for yore_fs::File {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        Ok(yore_fs::File::read_at(self, buf, offset)?)
+    }
+
+    fn data_from(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
+        Ok(yore_fs::File::data_from(self, offset)?)
+    }
+}
+
+impl Target for yore_fs::File {
+    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        yore_fs::File::write_at(self, data, offset)?;
+        Ok(())
+    }
+
+    fn set_len(&self, size: u64) -> io::Result<()> {
+        Ok(yore_fs::File::set_len(self, size)?)
+    }
+}

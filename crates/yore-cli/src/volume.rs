@@ -1,0 +1,180 @@
+//! Volumes on the command line: `VOL:/PATH`, opening them, and saying what is wrong when that fails.
+
+use crate::live;
+use crate::status;
+use anyhow::Context as _;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use yore_device::{Device, DeviceError, FileDevice, OpenOptions};
+use yore_fs::{MountOptions, Volume};
+
+/// What an operand of a copy names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operand {
+    /// A path of the host.
+    Host(PathBuf),
+    /// A path on a volume.
+    On(OnVolume),
+    /// `-`
+    Standard,
+}
+
+/// A path on a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OnVolume {
+    /// The image file or block device.
+    pub volume: PathBuf,
+    /// The path on it, which begins with `/`.
+    pub path: PathBuf,
+}
+
+impl OnVolume {
+    /// Splits `VOL:/PATH` at the first `:/`, so that a volume's name may contain colons.
+    pub fn split(operand: &OsStr) -> Option<OnVolume> {
+        let bytes = operand.as_bytes();
+        let at = bytes.windows(2).position(|pair| pair == b":/")?;
+        let (volume, path) = (&bytes[..at], &bytes[at + 1..]);
+        let path_of = |bytes: &[u8]| PathBuf::from(OsString::from_vec(bytes.to_vec()));
+        (!volume.is_empty()).then(|| OnVolume { volume: path_of(volume), path: path_of(path) })
+    }
+
+    /// The same for commands that only work on volumes.
+    ///
+    /// # Errors
+    /// A usage error that says how such paths are written.
+    pub fn parse(operand: &OsStr) -> anyhow::Result<OnVolume> {
+        OnVolume::split(operand).ok_or_else(|| {
+            let name = operand.to_string_lossy();
+            status::usage(format!(
+                "{name}: a path on a volume is written VOL:/PATH; did you mean {}:/ ?",
+                name.trim_end_matches([':', '/'])
+            ))
+        })
+    }
+
+    /// All operands of a command, which must be on one and the same volume.
+    ///
+    /// # Errors
+    /// A usage error.
+    pub fn parse_all(operands: &[OsString]) -> anyhow::Result<(PathBuf, Vec<PathBuf>)> {
+        let parsed = operands.iter().map(|o| OnVolume::parse(o)).collect::<anyhow::Result<Vec<_>>>()?;
+        let volume = parsed.first().map(|p| p.volume.clone()).unwrap_or_default();
+        if let Some(other) = parsed.iter().find(|p| p.volume != volume) {
+            return Err(status::usage(format!(
+                "{} and {} are different volumes; run the command once for each",
+                volume.display(),
+                other.volume.display()
+            )));
+        }
+        Ok((volume, parsed.into_iter().map(|p| p.path).collect()))
+    }
+}
+
+impl Operand {
+    /// What an operand of `cp` is.
+    pub fn parse(operand: &OsStr) -> Operand {
+        match OnVolume::split(operand) {
+            Some(on) => Operand::On(on),
+            None if operand == "-" => Operand::Standard,
+            None => Operand::Host(PathBuf::from(operand)),
+        }
+    }
+}
+
+/// Whether a command changes the volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    Read,
+    Write,
+}
+
+/// Opens the device of a volume.
+///
+/// # Errors
+/// What is wrong with it; for one that a daemon holds, where it is mounted.
+pub fn open_device(volume: &Path, access: Access) -> anyhow::Result<Arc<dyn Device>> {
+    let options = OpenOptions { read_only: access == Access::Read, ..OpenOptions::default() };
+    match FileDevice::open(volume, options) {
+        Ok(device) => Ok(Arc::new(device)),
+        Err(error) => Err(explain(volume, access, error)),
+    }
+}
+
+/// Opens a volume for a command.
+///
+/// # Errors
+/// As [`open_device`], and why the volume cannot be used.
+pub fn open(volume: &Path, access: Access) -> anyhow::Result<Volume> {
+    let device = open_device(volume, access)?;
+    open_on(volume, device, &MountOptions { read_only: access == Access::Read, ..MountOptions::default() })
+}
+
+/// Opens the volume on a device.
+///
+/// # Errors
+/// Why it cannot be used.
+pub fn open_on(volume: &Path, device: Arc<dyn Device>, options: &MountOptions) -> anyhow::Result<Volume> {
+    crate::inspect::superblock::usable(volume, device.as_ref())?;
+    Volume::open(device, options).with_context(|| format!("cannot open the volume {}", volume.display()))
+}
+
+/// Adds what this program knows about who holds a volume.
+pub fn explain(volume: &Path, access: Access, error: DeviceError) -> anyhow::Error {
+    let name = volume.display();
+    match &error {
+        DeviceError::Busy { holder, .. } => {
+            let who = holder.as_ref().map_or("another process".to_string(), |holder| holder.to_string());
+            match live::mount_of(volume) {
+                Some(mount) => anyhow::anyhow!(
+                    "{name} is in use by {who}, which has it mounted on {dir}; use {dir} instead, or unmount it first \
+                     (yore umount {dir})",
+                    dir = mount.directory.display()
+                ),
+                None => anyhow::anyhow!("{name} is in use by {who}; wait for it or stop it, then try again"),
+            }
+        }
+        DeviceError::PermissionDenied { .. } if access == Access::Write => {
+            anyhow::Error::new(error).context(format!("cannot open {name} for writing"))
+        }
+        DeviceError::OpenFailed { source, .. }
+            if access == Access::Write && source.kind == std::io::ErrorKind::ReadOnlyFilesystem =>
+        {
+            anyhow::anyhow!("{name} is on a read-only file system; it can only be read (mount it with -o ro)")
+        }
+        DeviceError::TooSmall { size, .. } => {
+            anyhow::anyhow!("{name} is no Yore volume: it has only {size} bytes; make one with `yore mkfs`")
+        }
+        _ => anyhow::Error::new(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promises that a volume's name may contain colons and slashes, and that host paths are told apart.
+    #[test]
+    fn operands() {
+        let on = |volume: &str, path: &str| OnVolume { volume: volume.into(), path: path.into() };
+        assert_eq!(OnVolume::split("v.yore:/a/b".as_ref()), Some(on("v.yore", "/a/b")));
+        assert_eq!(OnVolume::split("dir/a:b.yore:/".as_ref()), Some(on("dir/a:b.yore", "/")));
+        assert_eq!(OnVolume::split("v:/a:/b".as_ref()), Some(on("v", "/a:/b")));
+        assert_eq!(OnVolume::split(":/x".as_ref()), None);
+        assert_eq!(OnVolume::split("v.yore".as_ref()), None);
+        assert_eq!(Operand::parse("-".as_ref()), Operand::Standard);
+        assert_eq!(Operand::parse("a/b".as_ref()), Operand::Host("a/b".into()));
+        let mixed = ["a:/x".into(), "b:/y".into()];
+        assert!(OnVolume::parse_all(&mixed).is_err());
+    }
+
+    /// Promises that names that are no text pass unchanged.
+    #[test]
+    fn any_bytes() {
+        let odd = OsStr::from_bytes(b"v\xff:/\xfe");
+        let split = OnVolume::split(odd).unwrap();
+        assert_eq!(split.volume.as_os_str().as_bytes(), b"v\xff");
+        assert_eq!(split.path.as_os_str().as_bytes(), b"/\xfe");
+    }
+}

@@ -1,0 +1,223 @@
+//! The life of a mount. Where there is no FUSE these tests say so and pass; the system tests insist on it.
+
+mod common;
+
+use common::{error_text, fails, ok, run, text, yore, Scratch};
+use rustix::process::{kill_process, Pid, Signal};
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+/// A mount that is taken away whatever happens.
+struct Mount<'a> {
+    scratch: &'a Scratch,
+    directory: PathBuf,
+}
+
+impl Mount<'_> {
+    fn new<'a>(scratch: &'a Scratch, options: &[&str]) -> Option<Mount<'a>> {
+        if !can_mount() {
+            return None;
+        }
+        let directory = scratch.path("mnt");
+        fs::create_dir_all(&directory).unwrap();
+        let mount = Mount { scratch, directory };
+        mount.again(options);
+        Some(mount)
+    }
+
+    #[track_caller]
+    fn again(&self, options: &[&str]) {
+        let log = format!("log={}", text(&self.scratch.path("daemon.log")));
+        let fixed = ["mount", text(&self.scratch.volume), text(&self.directory), "-o", &log];
+        ok(fixed.iter().chain(options));
+    }
+
+    fn info(&self) -> Value {
+        serde_json::from_str(&ok(["info", "--json", text(&self.directory)])).unwrap()
+    }
+
+    fn pid(&self) -> Pid {
+        let pid = self.info()["pid"].as_i64().expect("a daemon has a process id");
+        Pid::from_raw(i32::try_from(pid).unwrap()).unwrap()
+    }
+
+    #[track_caller]
+    fn umount(&self) {
+        ok(["umount", text(&self.directory)]);
+        assert!(!is_mounted(&self.directory));
+    }
+}
+
+impl Drop for Mount<'_> {
+    fn drop(&mut self) {
+        if is_mounted(&self.directory) {
+            run(["umount", "--lazy", text(&self.directory)]);
+        }
+    }
+}
+
+fn can_mount() -> bool {
+    let can = fs::File::options().read(true).write(true).open("/dev/fuse").is_ok();
+    if !can {
+        eprintln!("SKIPPED: there is no usable /dev/fuse here");
+    }
+    can
+}
+
+fn is_mounted(directory: &Path) -> bool {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    table.lines().any(|line| line.split(' ').nth(4) == Some(text(directory)))
+}
+
+/// Waits for a process that is not a child.
+fn wait_for_end(pid: Pid) {
+    use rustix::event::{poll, PollFd, PollFlags};
+    if let Ok(process) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) {
+        poll(&mut [PollFd::new(&process, PollFlags::IN)], None).unwrap();
+    }
+}
+
+/// What is written through a mount is on the volume after `umount` returns, and the other way round.
+#[test]
+fn mount_and_umount() {
+    let scratch = Scratch::new();
+    let file = scratch.file("f", "by command");
+    ok(["put", text(&file), &scratch.on("/before")]);
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    assert_eq!(fs::read(mount.directory.join("before")).unwrap(), b"by command");
+    fs::write(mount.directory.join("after"), "by mount").unwrap();
+    mount.umount();
+    assert_eq!(ok(["cat", &scratch.on("/after")]), "by mount");
+    ok(["check", text(&scratch.volume)]);
+}
+
+/// While a volume is mounted, whoever else wants it is told who has it and where.
+#[test]
+fn a_volume_in_use() {
+    let scratch = Scratch::new();
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    let info = mount.info();
+    let pid = info["pid"].to_string();
+    assert_eq!(info["volume"], text(&scratch.volume.canonicalize().unwrap()));
+    assert_eq!(info["engine"], "snapshot");
+    let by_volume: Value = serde_json::from_str(&ok(["info", "--json", text(&scratch.volume)])).unwrap();
+    assert_eq!(by_volume["pid"].to_string(), pid);
+    assert!(ok(["info", text(&mount.directory)]).contains(&pid));
+    assert!(ok(["df", text(&mount.directory)]).contains('%'));
+    assert!(ok(["df"]).contains(text(&mount.directory)));
+    let other = scratch.path("other");
+    fs::create_dir(&other).unwrap();
+    for command in [
+        &["mount", text(&scratch.volume), text(&other)][..],
+        &["ls", &scratch.on("/")],
+        &["mkfs", text(&scratch.volume), "--size", "64M", "--force"],
+        &["check", text(&scratch.volume)],
+    ] {
+        let message = fails(3, command);
+        assert!(message.contains(&pid) && message.contains(text(&mount.directory)), "{message}");
+    }
+    assert!(fails(3, ["mount", text(&scratch.path("f2")), text(&mount.directory)]).contains("already"));
+    mount.umount();
+}
+
+/// A mount in use is not taken away unless lazily, and still works.
+#[test]
+fn a_busy_mount() {
+    let scratch = Scratch::new();
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    let open = fs::File::create(mount.directory.join("open")).unwrap();
+    assert!(fails(3, ["umount", text(&mount.directory)]).contains("busy"));
+    fs::write(mount.directory.join("still"), "there").unwrap();
+    let pid = mount.pid();
+    ok(["umount", "--lazy", text(&mount.directory)]);
+    drop(open);
+    wait_for_end(pid);
+    assert_eq!(ok(["cat", &scratch.on("/still")]), "there");
+}
+
+/// A killed daemon's mount is replaced by the next one, or cleared away.
+#[test]
+fn a_dead_daemon() {
+    let scratch = Scratch::new();
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    let content = fs::File::create(mount.directory.join("kept")).unwrap();
+    content.sync_all().unwrap();
+    drop(content);
+    let pid = mount.pid();
+    kill_process(pid, Signal::KILL).unwrap();
+    wait_for_end(pid);
+    assert!(fails(3, ["info", text(&mount.directory)]).contains("dead"));
+    mount.again(&[]);
+    assert!(mount.directory.join("kept").exists());
+    let pid = mount.pid();
+    kill_process(pid, Signal::KILL).unwrap();
+    wait_for_end(pid);
+    mount.umount();
+    ok(["check", text(&scratch.volume)]);
+}
+
+/// A signal unmounts and closes, also while somebody uses the mount.
+#[test]
+fn signals() {
+    let scratch = Scratch::new();
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    for (signal, busy) in [(Signal::TERM, false), (Signal::INT, false), (Signal::HUP, true)] {
+        let file = fs::File::create(mount.directory.join("file")).unwrap();
+        let held = busy.then_some(file);
+        let pid = mount.pid();
+        kill_process(pid, signal).unwrap();
+        wait_for_end(pid);
+        assert!(!is_mounted(&mount.directory));
+        drop(held);
+        ok(["check", text(&scratch.volume)]);
+        mount.again(&[]);
+    }
+    mount.umount();
+}
+
+/// `--foreground` serves until a signal and ends with status 0.
+#[test]
+fn foreground() {
+    let scratch = Scratch::new();
+    if !can_mount() {
+        return;
+    }
+    let directory = scratch.path("mnt");
+    fs::create_dir(&directory).unwrap();
+    let mut daemon = yore()
+        .args(["mount", "--foreground", text(&scratch.volume), text(&directory)])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The log says when it is mounted.
+    let mut log = BufReader::new(daemon.stderr.take().unwrap()).lines();
+    assert!(log.by_ref().map_while(Result::ok).any(|line| line.contains("mounted")));
+    fs::write(directory.join("file"), "content").unwrap();
+    kill_process(Pid::from_child(&daemon), Signal::TERM).unwrap();
+    for line in log {
+        line.unwrap();
+    }
+    assert_eq!(daemon.wait().unwrap().code(), Some(0));
+    assert_eq!(ok(["cat", &scratch.on("/file")]), "content");
+}
+
+/// A read-only mount takes no writes and leaves the image as it was; the forms of mount(8) mount as well.
+#[test]
+fn read_only_and_called_by_mount() {
+    let scratch = Scratch::new();
+    let before = fs::read(&scratch.volume).unwrap();
+    let Some(mount) = Mount::new(&scratch, &["-o", "ro"]) else { return };
+    assert!(fs::write(mount.directory.join("x"), "").is_err());
+    mount.umount();
+    assert!(fs::read(&scratch.volume).unwrap() == before, "a read-only mount changes nothing");
+
+    // As mount.fuse3 calls: no command, options that only fstab needs.
+    let log = format!("rw,nodev,nosuid,log={}", text(&scratch.path("daemon.log")));
+    let output = run([text(&scratch.volume), text(&mount.directory), "-o", &log]);
+    assert!(output.status.success(), "{}", error_text(&output));
+    fs::write(mount.directory.join("x"), "").unwrap();
+    mount.umount();
+}
