@@ -11,6 +11,15 @@ const USED: usize = HEADER_BYTES;
 
 const _: () = assert!(BITS_PER_GROUP as u64 == crate::layout::GROUP_BLOCKS - crate::layout::ZONE_BLOCKS);
 
+/// The layout of a bitmap, the block header included.
+pub(crate) fn layout() -> crate::StructLayout {
+    crate::tables::layout_of_offsets(
+        "Bitmap",
+        crate::BLOCK_SIZE,
+        &[("header", 0), ("used", USED), ("reserved", USED + 4), ("bits", BITMAP_OFFSET)],
+    )
+}
+
 /// A bitmap to read.
 #[derive(Clone, Copy)]
 pub struct BitmapRef<'a>(&'a Block);

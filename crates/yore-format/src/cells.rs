@@ -301,6 +301,9 @@ impl<'a> XattrCell<'a> {
             Some(0) if bytes.len() <= 1 + XATTR_CHUNK_BYTES => Ok(XattrCell::Rest(&bytes[1..])),
             Some(1) if bytes.len() >= 8 => {
                 let len = usize::from(bytes[2]);
+                if bytes[3] != 0 {
+                    return bad("reserved byte", "0", bytes[3].to_string());
+                }
                 let Some(namespace) = XattrNamespace::from_u8(bytes[1]) else {
                     return bad("namespace", "1 to 4", bytes[1].to_string());
                 };

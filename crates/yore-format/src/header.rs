@@ -142,6 +142,12 @@ impl BlockHeader {
     }
 }
 
+/// The layout of the header.
+pub(crate) fn layout() -> crate::StructLayout {
+    crate::tables::layout!("Block header", BlockHeader: magic, kind, level, reserved0, addr, owner, owner_incarnation,
+        volume, birth, generation, crc, reserved1)
+}
+
 /// What the reader of a block knows about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expect {

@@ -74,6 +74,16 @@ struct RawInode {
     content: [u8; INLINE_BYTES],
 }
 
+/// The layout of an inode.
+pub(crate) fn layout() -> crate::StructLayout {
+    crate::tables::layout!("Inode", RawInode: mode, links, uid, gid, size, blocks, incarnation, flags, atime, mtime, ctime, btime, parent, parent_incarnation, parent_cookie, own_cut, born, policy, rdev, xattr_root, content_kind, content_count, content_level, reserved, content)
+}
+
+/// The layout of a point in time.
+pub(crate) fn time_layout() -> crate::StructLayout {
+    crate::tables::layout!("Timestamp", RawTime: seconds, nanos)
+}
+
 /// What an inode's content area holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]

@@ -89,7 +89,9 @@ impl Geometry {
 
     /// Whether a zone may start at `place`: aligned, whole within the volume, not root zone 0.
     pub fn is_zone_place(self, place: BlockNo) -> bool {
-        place.0.is_multiple_of(ZONE_BLOCKS) && place.0 >= ZONE_BLOCKS && place.0 + ZONE_BLOCKS <= self.blocks
+        place.0.is_multiple_of(ZONE_BLOCKS)
+            && place.0 >= ZONE_BLOCKS
+            && place.0.checked_add(ZONE_BLOCKS).is_some_and(|end| end <= self.blocks)
     }
 
     /// Which table block, and which entry of it, describes a zone.

@@ -14,6 +14,7 @@ mod inode;
 pub mod layout;
 mod node;
 mod superblock;
+mod tables;
 mod zone;
 
 pub use bitmap::{BitmapMut, BitmapRef, BITMAP_OFFSET, BITS_PER_GROUP};
@@ -31,6 +32,7 @@ pub use superblock::{
     decode_slots, Engine, Features, RootZone, SlotState, Superblock, VolumeState, FORMAT_MAJOR, FORMAT_MINOR,
     ROOT_ZONES_MAX,
 };
+pub use tables::{layout_tables, FieldLayout, StructLayout};
 pub use zone::{ZoneHeader, ZoneTableEntry, ZoneTableMut, ZoneTableRef, NOT_INODES};
 
 /// Bytes in a block, the unit of all addresses and of all metadata.

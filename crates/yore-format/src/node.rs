@@ -28,6 +28,20 @@ const DEAD: usize = HEADER_BYTES + 4;
 const KEY_WIDTH: usize = HEADER_BYTES + 6;
 const RESERVED: std::ops::Range<usize> = HEADER_BYTES + 7..NODE_HEADER_BYTES;
 
+/// The layout of a node, the block header included.
+pub(crate) fn layout() -> crate::StructLayout {
+    let fields = [
+        ("header", 0),
+        ("count", COUNT),
+        ("heap_start", HEAP_START),
+        ("dead", DEAD),
+        ("key_width", KEY_WIDTH),
+        ("reserved", RESERVED.start),
+        ("index_and_cells", NODE_HEADER_BYTES),
+    ];
+    crate::tables::layout_of_offsets("Tree node", BLOCK_SIZE, &fields)
+}
+
 fn get16(block: &Block, at: usize) -> usize {
     usize::from(u16::from_le_bytes([block[at], block[at + 1]]))
 }
@@ -157,6 +171,8 @@ impl<'a> NodeRef<'a> {
             return bad("count", "at least one child in a branch".into(), "0".into());
         }
         let (mut at, mut live, mut dead_found) = (start, 0, 0);
+        // Where cells begin: what looks like a cell in the midst of another's bytes is none.
+        let mut starts = [0u64; BLOCK_SIZE / 64];
         while at < BLOCK_SIZE {
             let size = if at + CELL_HEADER <= BLOCK_SIZE { get16(self.block, at) } else { 0 };
             if size < CELL_HEADER + width || at + size > BLOCK_SIZE {
@@ -166,6 +182,10 @@ impl<'a> NodeRef<'a> {
                     size.to_string(),
                 );
             }
+            if self.block[at + 3] != 0 {
+                return bad("reserved byte of a cell", "0".into(), self.block[at + 3].to_string());
+            }
+            starts[at / 64] |= 1 << (at % 64);
             match self.block[at + 2] {
                 LIVE => live += 1,
                 0 => dead_found += size,
@@ -177,10 +197,16 @@ impl<'a> NodeRef<'a> {
             let found = format!("{live} live cells, {dead_found} dead bytes");
             return bad("counters", format!("{count} live cells, {dead} dead bytes"), found);
         }
-        self.verify_index(count, start, width)
+        self.verify_index(count, start, width, &starts)
     }
 
-    fn verify_index(self, count: usize, start: usize, width: usize) -> Result<(), Box<Corruption>> {
+    fn verify_index(
+        self,
+        count: usize,
+        start: usize,
+        width: usize,
+        starts: &[u64; BLOCK_SIZE / 64],
+    ) -> Result<(), Box<Corruption>> {
         let bad = |field, expected: String, found: String| {
             Err(Corruption::new("tree node", field, expected, found))
         };
@@ -190,8 +216,7 @@ impl<'a> NodeRef<'a> {
             if at < start || at + CELL_HEADER + width > BLOCK_SIZE {
                 return bad("index entry", format!("an offset in {start}..{BLOCK_SIZE}"), at.to_string());
             }
-            let size = get16(self.block, at);
-            if size < CELL_HEADER + width || at + size > BLOCK_SIZE || self.block[at + 2] != LIVE {
+            if starts[at / 64] & (1 << (at % 64)) == 0 || self.block[at + 2] != LIVE {
                 return bad("index entry", "the offset of a live cell".into(), at.to_string());
             }
             let key = self.key(i);

@@ -18,6 +18,7 @@ pub const FORMAT_MINOR: u32 = 0;
 pub const ROOT_ZONES_MAX: usize = 32;
 const MAGIC: [u8; 8] = *b"YORE\x89V\r\n";
 const CRC_OFFSET: usize = 16;
+const MINOR: std::ops::Range<usize> = 12..16;
 const SECTOR: usize = 512;
 const STAMP: usize = 504;
 const ROOTS_PER_SECTOR: usize = 18;
@@ -127,6 +128,7 @@ struct RawSuperblock {
 
 const _: () = assert!(size_of::<RawSuperblock>() == STAMP);
 const _: () = assert!(std::mem::offset_of!(RawSuperblock, crc) == CRC_OFFSET);
+const _: () = assert!(std::mem::offset_of!(RawSuperblock, minor) == MINOR.start);
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
@@ -238,7 +240,17 @@ impl Superblock {
     }
 
     /// The bytes for slot 0 or 1.
+    ///
+    /// # Panics
+    /// If the label is longer than 64 bytes or contains a NUL, or there are more than [`ROOT_ZONES_MAX`] root zones:
+    /// such a superblock could not be read back.
     pub fn encode(&self, slot: u32) -> Box<Block> {
+        assert!(
+            self.label.len() <= 64 && !self.label.contains('\0'),
+            "an impossible label: {:?}",
+            self.label
+        );
+        assert!(self.root_zones.len() <= ROOT_ZONES_MAX, "{} root zones", self.root_zones.len());
         let mut block = Box::new(ZERO_BLOCK);
         let mut label = [0; 64];
         label[..self.label.len()].copy_from_slice(self.label.as_bytes());
@@ -328,6 +340,16 @@ impl Superblock {
     }
 }
 
+/// The layout of a slot's first sector.
+pub(crate) fn layout() -> crate::StructLayout {
+    crate::tables::layout!("Superblock", RawSuperblock: magic, major, minor, crc, slot, uuid, features, features_read_only, volume_blocks, mount_id, engine, state, reserved0, next_incarnation, next_number, hash_seed, created_seconds, written_seconds, root_directory, orphan_root, cuts_root, history_root, free_blocks, inodes, metadata_blocks, zones, zone_number_limit, root_zone_count, orphan_level, reserved1, log_start, log_blocks, log_id, log_position, label, reserved2)
+}
+
+/// The layout of a root zone's entry.
+pub(crate) fn root_zone_layout() -> crate::StructLayout {
+    crate::tables::layout!("Root zone entry", RawRootZone: place, generation, crc, header_slot, present, reserved)
+}
+
 fn root_zone_offset(i: usize) -> usize {
     SECTOR * (1 + i / ROOTS_PER_SECTOR) + (i % ROOTS_PER_SECTOR) * size_of::<RawRootZone>()
 }
@@ -402,7 +424,7 @@ fn decode_complete(block: &Block, slot: u32, generation: Generation) -> Result<S
     let Ok(label) = std::str::from_utf8(&raw.label[..end]) else {
         return bad("label", "UTF-8", format!("{:02x?}", &raw.label[..end]));
     };
-    Ok(Superblock {
+    let superblock = Superblock {
         uuid: raw.uuid,
         volume_blocks: blocks,
         generation,
@@ -430,7 +452,16 @@ fn decode_complete(block: &Block, slot: u32, generation: Generation) -> Result<S
         log_position: raw.log_position.get(),
         label: label.to_string(),
         root_zones: decode_root_zones(block, count, Geometry::new(blocks))?,
-    })
+    };
+    // Everything that means nothing is zero: encoding gives the same bytes. Only the minor version, and with it
+    // the checksum, may be another's.
+    let mut again = superblock.encode(slot);
+    again[MINOR].copy_from_slice(&block[MINOR]);
+    again[CRC_OFFSET..CRC_OFFSET + 4].copy_from_slice(&block[CRC_OFFSET..CRC_OFFSET + 4]);
+    if again[..] != block[..] {
+        return bad("reserved bytes", "zero", "something else");
+    }
+    Ok(superblock)
 }
 
 fn decode_root_zones(

@@ -196,6 +196,16 @@ impl ZoneHeader {
     }
 }
 
+/// The layout of a zone header, the block header included.
+pub(crate) fn header_layout() -> crate::StructLayout {
+    crate::tables::layout!("Zone header", RawZoneHeader: header, uuid, volume_blocks, place, zone, group, exists, inode_free, reserved0, extras, map, reserved1)
+}
+
+/// The layout of an entry of the zone table.
+pub(crate) fn entry_layout() -> crate::StructLayout {
+    crate::tables::layout!("Zone table entry", ZoneTableEntry: place, generation, crc, header_slot, present, free_blocks, free_indexes, free_inodes)
+}
+
 /// What the table holds for a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]

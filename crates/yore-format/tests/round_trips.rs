@@ -1,0 +1,364 @@
+//! Promises: what is encoded is decoded to the same, for any values; trees' nodes behave as sorted maps. proptest
+//! prints the smallest failing values and how to replay them.
+
+use proptest::collection::{btree_map, vec};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use yore_format::*;
+
+fn address() -> impl Strategy<Value = MetaAddr> {
+    (0u32..1 << 30, 0u16..510).prop_map(|(zone, index)| MetaAddr::new(ZoneNo(zone), index))
+}
+
+fn file() -> impl Strategy<Value = InodeNo> {
+    (address(), 0u8..16)
+        .prop_map(|(addr, slot)| InodeNo::new(addr, slot))
+        .prop_filter("a file", |n| n.is_file())
+}
+
+fn kind() -> impl Strategy<Value = FileKind> {
+    (0u8..16).prop_filter_map("a kind", FileKind::from_u8)
+}
+
+fn time() -> impl Strategy<Value = Timestamp> {
+    (any::<i64>(), 0u32..1_000_000_000).prop_map(|(seconds, nanos)| Timestamp { seconds, nanos })
+}
+
+fn extent() -> impl Strategy<Value = ExtentValue> {
+    (1u64..1 << 60, 1..=EXTENT_LEN_MAX, any::<bool>(), any::<bool>(), any::<u64>()).prop_map(
+        |(start, len, unwritten, shared, birth)| ExtentValue {
+            start: BlockNo(start),
+            len,
+            unwritten,
+            shared,
+            birth: Number(birth),
+        },
+    )
+}
+
+/// What an inode's content may be.
+#[derive(Clone, Debug)]
+enum Content {
+    Inline(Vec<u8>),
+    Extents(Vec<(u64, ExtentValue)>),
+    Tree(MetaAddr, u8),
+}
+
+fn content() -> impl Strategy<Value = Content> {
+    prop_oneof![
+        vec(any::<u8>(), 0..=INLINE_BYTES).prop_map(Content::Inline),
+        vec((0u64..1 << 32, extent()), 0..=4).prop_map(Content::Extents),
+        (address().prop_filter("some", |a| !a.is_none()), any::<u8>()).prop_map(|(a, l)| Content::Tree(a, l)),
+    ]
+}
+
+prop_compose! {
+    fn inode()(
+        kind in kind(),
+        (permissions, links, uid, gid) in (0u32..0o10000, any::<u32>(), any::<u32>(), any::<u32>()),
+        (size, blocks, incarnation) in (0..=layout::FILE_SIZE_MAX, any::<u64>(), 1..=u32::MAX),
+        flags in 0u32..8,
+        (atime, mtime, ctime, btime) in (time(), time(), time(), time()),
+        (parent, parent_incarnation, parent_cookie) in (any::<u64>(), any::<u32>(), any::<u64>()),
+        (own_cut, born, policy, rdev) in (any::<u64>(), any::<u64>(), any::<u32>(), any::<u32>()),
+        xattr_root in address(),
+        content in content(),
+    ) -> Inode {
+        let mut inode = Inode {
+            mode: kind.mode() | permissions,
+            links,
+            uid,
+            gid,
+            size,
+            blocks,
+            incarnation: Incarnation(incarnation),
+            flags: InodeFlags::from_bits_truncate(flags),
+            atime,
+            mtime,
+            ctime,
+            btime,
+            parent: InodeNo(parent),
+            parent_incarnation: Incarnation(parent_incarnation),
+            parent_cookie,
+            own_cut: Number(own_cut),
+            born: Number(born),
+            policy,
+            rdev,
+            xattr_root,
+            ..Inode::free()
+        };
+        match content {
+            Content::Inline(bytes) => inode.set_inline(&bytes),
+            Content::Extents(extents) => ExtentValue::encode_inline(&mut inode, &extents),
+            Content::Tree(root, level) => inode.set_tree_root(root, level),
+        }
+        inode
+    }
+}
+
+prop_compose! {
+    fn superblock()(
+        uuid in any::<[u8; 16]>(),
+        groups in 1u64..200,
+        (generation, mount_id, next_number) in (any::<u64>(), any::<u64>(), any::<u64>()),
+        engine in prop::sample::select(vec![Engine::None, Engine::Sync, Engine::Journal, Engine::SoftUpdates,
+            Engine::Snapshot]),
+        state in prop::sample::select(vec![VolumeState::Clean, VolumeState::InUse, VolumeState::MustBeChecked,
+            VolumeState::LeaksPending]),
+        hash_seed in any::<[u8; 16]>(),
+        roots in (address(), any::<u8>(), address(), address()),
+        totals in any::<(u64, u64, u64, u32, u32, u32)>(),
+        (created_seconds, written_seconds) in any::<(u64, u64)>(),
+        log in any::<(u64, u64, u64, u64)>(),
+        label in "[a-zäß ]{0,30}",
+        root_zones in vec(prop::option::of((1u64..32, any::<u64>(), any::<u32>(), 0u8..2)), 1..=ROOT_ZONES_MAX),
+    ) -> Superblock {
+        Superblock {
+            uuid,
+            volume_blocks: groups * layout::GROUP_BLOCKS,
+            generation: Generation(generation),
+            mount_id,
+            engine,
+            state,
+            next_incarnation: totals.5,
+            next_number: Number(next_number),
+            hash_seed,
+            created_seconds,
+            written_seconds,
+            root_directory: InodeNo::ROOT,
+            orphan_root: roots.0,
+            orphan_level: roots.1,
+            cuts_root: roots.2,
+            history_root: roots.3,
+            free_blocks: totals.0,
+            inodes: totals.1,
+            metadata_blocks: totals.2,
+            zones: totals.3,
+            zone_number_limit: totals.4,
+            log_start: BlockNo(log.0),
+            log_blocks: log.1,
+            log_id: log.2,
+            log_position: log.3,
+            label,
+            root_zones: root_zones
+                .into_iter()
+                .map(|root| {
+                    root.map(|(place, generation, crc, header_slot)| RootZone {
+                        place: BlockNo(place * layout::ZONE_BLOCKS),
+                        generation: Generation(generation),
+                        crc,
+                        header_slot,
+                    })
+                })
+                .collect(),
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn inodes_come_back(inode in inode()) {
+        let mut bytes = [0; INODE_BYTES];
+        inode.encode(&mut bytes);
+        prop_assert_eq!(Inode::decode(&bytes).unwrap(), inode.clone());
+        if inode.content_kind == ContentKind::Extents {
+            let extents = ExtentValue::decode_inline(&inode).unwrap();
+            let mut again = inode.clone();
+            ExtentValue::encode_inline(&mut again, &extents);
+            prop_assert_eq!(again, inode);
+        }
+    }
+
+    #[test]
+    fn superblocks_come_back(sb in superblock(), slot in 0u32..2) {
+        let block = sb.encode(slot);
+        prop_assert_eq!(Superblock::decode(&block, slot), SlotState::Valid(Box::new(sb.clone())));
+        // In the other slot it is a copy that was written to the wrong place.
+        prop_assert!(matches!(Superblock::decode(&block, 1 - slot), SlotState::Corrupt(..)));
+    }
+
+    /// Promises the rule of torn superblocks for any prefix and any subset of sectors of the newer one.
+    #[test]
+    fn the_older_superblock_counts_if_the_newer_is_torn(
+        older in superblock(),
+        sectors in 1u8..255,
+    ) {
+        let older = Superblock { generation: Generation(older.generation.0 >> 1), ..older };
+        let newer = Superblock { generation: Generation(older.generation.0 + 1), mount_id: 7, ..older.clone() };
+        let oldest = Superblock { generation: Generation(older.generation.0.wrapping_sub(1)), ..older.clone() };
+        let mut torn = oldest.encode(0);
+        for sector in (0..8).filter(|s| sectors >> s & 1 != 0) {
+            let range = sector * 512..(sector + 1) * 512;
+            torn[range.clone()].copy_from_slice(&newer.encode(0)[range]);
+        }
+        if older.generation.0 > 0 {
+            let (found, slot, newest) = decode_slots([&torn, &older.encode(1)]).unwrap();
+            prop_assert_eq!((found, slot), (older.clone(), 1));
+            prop_assert_eq!(newest, newer.generation);
+            // Complete and wrong is not torn.
+            let mut corrupt = newer.encode(0);
+            corrupt[60] ^= 1;
+            prop_assert!(decode_slots([&corrupt, &older.encode(1)]).is_err());
+        }
+        let (found, slot, _) = decode_slots([&newer.encode(0), &older.encode(1)]).unwrap();
+        prop_assert_eq!((found, slot), (newer, 0));
+    }
+
+    #[test]
+    fn zone_headers_come_back(
+        (uuid, volume_blocks, place) in any::<([u8; 16], u64, u64)>(),
+        (zone, group, generation) in (0u32..1 << 31, any::<u32>(), any::<u64>()),
+        slots in btree_map(0usize..510, (4u16..1024, 0u8..18), 0..200),
+        extras in any::<[u32; 31]>(),
+    ) {
+        let mut h = ZoneHeader::empty(uuid, volume_blocks, BlockNo(place), ZoneNo(zone), GroupNo(group));
+        h.generation = Generation(generation);
+        h.extras = extras;
+        let mut taken = std::collections::BTreeSet::new();
+        for (index, (slot, free)) in slots {
+            if taken.insert(slot) {
+                h.exists[index / 64] |= 1 << (index % 64);
+                h.map[index] = slot;
+                h.inode_free[index] = if free > 16 { NOT_INODES } else { free };
+            }
+        }
+        let (block, crc) = h.encode(h.generation);
+        prop_assert_eq!(crc, BlockHeader::of(&block).crc.get());
+        let volume = u32::from_le_bytes(uuid[..4].try_into().unwrap());
+        verify_header(&block, ZoneHeader::addr(ZoneNo(zone)), volume, BlockNo(0)).unwrap();
+        prop_assert_eq!(ZoneHeader::decode(&block).unwrap(), h);
+    }
+
+    #[test]
+    fn table_entries_come_back(entries in btree_map(0usize..144, any::<(u32, u64, u32, bool, [u16; 3])>(), 0..144)) {
+        let mut block = ZERO_BLOCK;
+        let mut expected = BTreeMap::new();
+        for (i, (place, generation, crc, slot, [blocks, indexes, inodes])) in entries {
+            let entry = ZoneTableEntry {
+                place: (u64::from(place) * 1024).into(),
+                generation: generation.into(),
+                crc: crc.into(),
+                header_slot: slot.into(),
+                present: 1,
+                free_blocks: blocks.into(),
+                free_indexes: (indexes % 511).into(),
+                free_inodes: inodes.into(),
+            };
+            ZoneTableMut::new(&mut block).set(i, entry);
+            expected.insert(i, entry);
+        }
+        let table = ZoneTableRef::new(&block);
+        table.verify().unwrap();
+        for i in 0..144 {
+            prop_assert_eq!(table.entry(i), expected.get(&i).copied().unwrap_or(ZoneTableEntry::ABSENT));
+        }
+    }
+
+    #[test]
+    fn directory_entries_come_back(
+        (inode, kind) in (file(), kind()),
+        (incarnation, birth) in any::<(u32, u64)>(),
+        name in vec(any::<u8>().prop_filter("allowed", |b| !matches!(b, 0 | b'/')), 1..=255),
+        rest in vec(any::<u8>(), 0..20),
+    ) {
+        prop_assume!(name != b"." && name != b"..");
+        let entry = DirEntry { inode, incarnation: Incarnation(incarnation), birth: Number(birth), kind, name: &name };
+        let mut bytes = vec![];
+        entry.encode(&mut bytes);
+        prop_assert_eq!(bytes.len(), entry.encoded_len());
+        prop_assert_eq!(DirEntry::decode(&bytes).unwrap(), entry);
+        let len = bytes.len();
+        bytes.extend(&rest);
+        prop_assert_eq!(DirEntry::decode_prefix(&bytes).unwrap(), (entry, len));
+        prop_assert_eq!(DirEntry::decode(&bytes).is_ok(), rest.is_empty());
+    }
+
+    #[test]
+    fn extents_come_back(extent in extent()) {
+        prop_assert_eq!(ExtentValue::decode(&extent.encode()).unwrap(), extent);
+    }
+
+    #[test]
+    fn attributes_come_back(
+        namespace in (1u8..5).prop_filter_map("one", XattrNamespace::from_u8),
+        name in vec(any::<u8>(), 1..=255),
+        value in vec(any::<u8>(), 0..3000),
+    ) {
+        let (chunk, rest) = value.split_at(value.len().min(XATTR_CHUNK_BYTES));
+        let first = XattrCell::First { namespace, name: &name, value_len: value.len() as u32, chunk };
+        let cell = first.encode();
+        prop_assert_eq!(XattrCell::decode(&cell).unwrap(), first);
+        for bytes in rest.chunks(XATTR_CHUNK_BYTES) {
+            let cell = XattrCell::Rest(bytes).encode();
+            prop_assert_eq!(XattrCell::decode(&cell).unwrap(), XattrCell::Rest(bytes));
+        }
+        let key = xattr_key(&[3; 16], namespace, &name);
+        prop_assert_eq!(key & 0xff_ffff, 0);
+    }
+
+    #[test]
+    fn cookies_leave_room_for_collisions(seed in any::<[u8; 16]>(), name in vec(any::<u8>(), 1..=255)) {
+        let cookie = name_cookie(&seed, &name);
+        prop_assert!((256..1 << 63).contains(&cookie) && cookie.is_multiple_of(256));
+    }
+
+    #[test]
+    fn bitmaps_count(runs in vec((0u32..BITS_PER_GROUP, 1u32..500), 0..40), usable in 1u32..=BITS_PER_GROUP) {
+        let mut block = ZERO_BLOCK;
+        let mut map = BitmapMut::init(&mut block, usable);
+        let mut expected: Vec<bool> = (0..BITS_PER_GROUP).map(|b| b >= usable).collect();
+        for (bit, len) in runs {
+            let end = (bit + len).min(BITS_PER_GROUP);
+            let used = !expected[bit as usize];
+            let same = (bit..end).take_while(|b| expected[*b as usize] != used).count() as u32;
+            map.set(bit, same, used);
+            expected[bit as usize..(bit + same) as usize].fill(used);
+        }
+        let map = BitmapRef::new(&block);
+        map.verify().unwrap();
+        prop_assert_eq!(map.used() as usize, expected.iter().filter(|b| **b).count());
+        for (bit, used) in expected.iter().enumerate() {
+            prop_assert_eq!(map.get(bit as u32), *used);
+        }
+    }
+
+    /// Promises that a node is a sorted map with values of any length, whatever the order of changes.
+    #[test]
+    fn nodes_are_sorted_maps(changes in vec((0u64..60, prop::option::of(vec(any::<u8>(), 0..200))), 0..200)) {
+        let mut block = ZERO_BLOCK;
+        let kind = BlockKind::Directory;
+        BlockHeader::init(&mut block, kind, 0, MetaAddr(5), InodeNo(16), Incarnation(1), 9, Number(1));
+        let mut node = NodeMut::init(&mut block, 8);
+        let mut model = BTreeMap::new();
+        for (key, value) in changes {
+            let at = node.as_ref().search(&key.to_be_bytes());
+            let room = node.as_ref().free_bytes();
+            match (at, value) {
+                (Ok(i), None) => {
+                    node.remove(i);
+                    model.remove(&key);
+                }
+                (Err(_), None) => {}
+                (Ok(i), Some(value)) => {
+                    let old = node.as_ref().cell_size(i);
+                    if room + old >= NodeRef::cell_bytes(8, value.len()) {
+                        node.replace(i, &value);
+                        model.insert(key, value);
+                    }
+                }
+                (Err(i), Some(value)) => {
+                    if room >= NodeRef::cell_bytes(8, value.len()) {
+                        node.insert(i, &key.to_be_bytes(), &value);
+                        model.insert(key, value);
+                    }
+                }
+            }
+            prop_assert!(node.as_ref().verify().is_ok());
+        }
+        let node = node.as_ref();
+        let found: Vec<(u64, Vec<u8>)> = (0..node.count())
+            .map(|i| (u64::from_be_bytes(node.key(i).try_into().unwrap()), node.value(i).to_vec()))
+            .collect();
+        prop_assert_eq!(found, model.into_iter().collect::<Vec<_>>());
+    }
+}
