@@ -26,10 +26,11 @@
 //! [`TreeDelta::stored`] which change that was.
 
 mod change;
+mod delta;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub(crate) use change::{Placed, TreeDelta};
+pub(crate) use delta::{Placed, TreeDelta};
 
 use crate::Result;
 use yore_format::{

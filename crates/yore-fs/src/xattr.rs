@@ -556,4 +556,6 @@ fn cells(name: Name<'_>, value: &[u8]) -> Vec<Vec<u8>> {
 }
 
 #[cfg(test)]
+mod calls;
+#[cfg(test)]
 mod tests;
