@@ -152,7 +152,7 @@ fn damage(random: &mut Random, bytes: &mut Block, device: &MemoryDevice, blocks:
                 u64::from(u32::MAX),
                 u64::MAX,
                 i64::MAX as u64,
-                u64::MAX & !1023,
+                !1023,
             ];
             bytes[at..at + 8].copy_from_slice(&edge[random.below(edge.len())].to_le_bytes());
         }
