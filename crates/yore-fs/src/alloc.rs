@@ -122,11 +122,15 @@ fn nodes_for(blocks: i64) -> i64 {
     (blocks + BLOCKS_PER_NODE - 1) / BLOCKS_PER_NODE
 }
 
+/// Zones that hold nothing but the zone table, at most.
+fn root_zones(meta: &Meta) -> i64 {
+    let tables = (2 * u64::from(meta.geometry().groups())).div_ceil(ZONE_TABLE_ENTRIES as u64);
+    tables.div_ceil(u64::from(ZONE_INDEXES)) as i64
+}
+
 /// Metadata blocks that the zones there are have room for. Root zones hold none of them.
 fn index_room(meta: &Meta) -> i64 {
-    let tables = (2 * u64::from(meta.geometry().groups())).div_ceil(ZONE_TABLE_ENTRIES as u64);
-    let roots = tables.div_ceil(u64::from(ZONE_INDEXES)) as i64;
-    let zones = meta.totals.zones.get() as i64 - roots;
+    let zones = meta.totals.zones.get() as i64 - root_zones(meta);
     zones * i64::from(ZONE_INDEXES) - meta.totals.metadata_blocks.get() as i64
 }
 
@@ -220,10 +224,19 @@ impl Alloc {
     pub(crate) fn available(&self, meta: &Meta) -> u64 {
         let blocks = self.unpromised.load(Ordering::Relaxed).max(0);
         let nodes = nodes_for(self.promised.load(Ordering::Relaxed) + blocks) + NODES_SPARE;
-        let short = (nodes - index_room(meta)).max(0);
-        // Zones of groups never used cost nothing, so this is no more than what will be needed.
-        let zones = (short + i64::from(ZONE_INDEXES) - 1) / i64::from(ZONE_INDEXES);
+        // The first zones of groups never used cost no data blocks; each zone there is may be such a first one.
+        let indexes = i64::from(ZONE_INDEXES);
+        let groups = i64::from(self.geometry.groups());
+        let unused = (groups - (meta.totals.zones.get() as i64 - root_zones(meta))).max(0);
+        let short = (nodes - index_room(meta) - unused * indexes).max(0);
+        let zones = (short + indexes - 1) / indexes;
         (blocks - zones * ZONE_BLOCKS as i64).max(0) as u64
+    }
+
+    /// Blocks promised and not yet taken.
+    #[cfg(test)]
+    pub(crate) fn promised(&self) -> i64 {
+        self.promised.load(Ordering::Relaxed)
     }
 
     /// Free blocks, promised or not.
@@ -453,7 +466,7 @@ impl Alloc {
                 return Ok(None);
             }
             if summary.free_blocks == 0 {
-                self.known[no.0 as usize].store(1, Ordering::Relaxed);
+                // Not noted as known: somebody may be freeing there just now.
                 return Ok(None);
             }
         }

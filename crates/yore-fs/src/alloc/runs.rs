@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(g.find(Some(3071), 3, false), Some((100, 3)), "wraps before the withheld run");
         g.put_back(40, 5);
         assert_eq!(g.find(Some(0), 6, false), Some((100, 6)));
-        g.settle(120);
+        g.settle(110);
         assert!(!g.is_busy());
     }
 

@@ -1,1 +1,72 @@
+//! Edits of lists of extents, without a medium.
 
+use super::*;
+use yore_format::Incarnation;
+
+fn edit(extents: &[(u64, u64, u32)]) -> Edit {
+    let list: Vec<Extent> =
+        extents.iter().map(|(key, start, len)| (*key, value(*start, *len, false))).collect();
+    Edit {
+        no: InodeNo(400),
+        tree: Tree::empty(BlockKind::Extents, InodeNo(400), Incarnation(1)),
+        in_tree: false,
+        before: list.clone(),
+        after: list,
+        whole: true,
+        limit: u64::MAX,
+        cut: Number(0),
+        birth: Number(1),
+        freed: Vec::new(),
+        taken: Vec::new(),
+    }
+}
+
+fn value(start: u64, len: u32, unwritten: bool) -> ExtentValue {
+    ExtentValue { start: BlockNo(start), len, unwritten, shared: false, birth: Number(1) }
+}
+
+fn run(start: u64, len: u32) -> Run {
+    Run { start: BlockNo(start), len }
+}
+
+/// What is put where something was replaces it, splits it, frees its blocks, and joins what continues it.
+#[test]
+fn putting_splits_and_merges() {
+    let mut e = edit(&[(10, 5000, 10)]);
+    e.put(14, run(9000, 2), false);
+    assert_eq!(
+        e.after,
+        [(10, value(5000, 4, false)), (14, value(9000, 2, false)), (16, value(5006, 4, false))]
+    );
+    assert_eq!(e.freed, [run(5004, 2)]);
+    e.put(16, run(9002, 4), false);
+    assert_eq!(e.after, [(10, value(5000, 4, false)), (14, value(9000, 6, false))]);
+    assert_eq!(e.freed, [run(5004, 2), run(5006, 4)]);
+    assert_eq!(e.growth(), 1);
+}
+
+/// Removing trims and splits; blocks that are shared or older than the cut are left alone.
+#[test]
+fn removing_frees_what_may_be_freed() {
+    let mut e = edit(&[(0, 5000, 10), (20, 6000, 10)]);
+    e.remove(5, 25);
+    assert_eq!(e.after, [(0, value(5000, 5, false)), (25, value(6005, 5, false))]);
+    assert_eq!(e.freed, [run(5005, 5), run(6000, 5)]);
+    e.after[0].1.shared = true;
+    e.cut = Number(1);
+    e.remove(0, 30);
+    assert!(e.after.is_empty());
+    assert_eq!(e.freed.len(), 2);
+}
+
+/// Unwritten extents become written piece by piece and are one again in the end.
+#[test]
+fn flags_split_and_join() {
+    let mut e = edit(&[(0, 5000, 10)]);
+    e.set_unwritten(0, 10);
+    e.set_written(3, 5);
+    assert_eq!(e.after, [(0, value(5000, 3, true)), (3, value(5003, 2, false)), (5, value(5005, 5, true))]);
+    e.set_written(0, 10);
+    assert_eq!(e.after, [(0, value(5000, 10, false))]);
+    assert!(e.freed.is_empty());
+}

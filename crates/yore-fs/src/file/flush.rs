@@ -81,6 +81,9 @@ struct Batch {
 /// What kept data from the medium, now or in the background since the last call.
 pub(crate) fn flush_file(store: &Store, cell: &Arc<InodeCell>) -> Result<Flushed> {
     let _io = cell.io.lock();
+    if is_settled(&cell.state.read()) {
+        return Ok(Flushed { in_place: false });
+    }
     let flushed = flush_locked(store, cell);
     let mut state = cell.state.write();
     let remembered = state.data.error.take();
@@ -89,6 +92,17 @@ pub(crate) fn flush_file(store: &Store, cell: &Arc<InodeCell>) -> Result<Flushed
         return Err(error);
     }
     Ok(Flushed { in_place: std::mem::take(&mut state.data.in_place) })
+}
+
+/// Whether there is nothing to write back or to report.
+fn is_settled(state: &InodeState) -> bool {
+    let data = &state.data;
+    !state.dirty
+        && !data.in_place
+        && data.error.is_none()
+        && data.doomed.is_none()
+        && data.medium_size == state.inode.size
+        && !data.is_busy()
 }
 
 /// Writes back all files.

@@ -1,1 +1,524 @@
+//! Files against a vector of bytes, over a real store on a device in memory. Random runs print their seed; to replay one,
+//! call `random_run` with that seed alone.
 
+use super::flush::write_back;
+use super::*;
+use crate::inode::InodeCell;
+use crate::ops::{create, InUse, NewFile};
+use crate::{Caller, FallocateMode, FileKind, MountOptions, SeekTo};
+use std::time::Duration;
+use yore_device::simulated::{Fault, FaultPlan};
+use yore_device::{Device, MemoryDevice, SimulatedDevice};
+use yore_format::{Engine, Timestamp};
+
+const MIB: u64 = 1 << 20;
+
+fn make(bytes: u64) -> Arc<dyn Device> {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
+    format(&device);
+    device
+}
+
+fn format(device: &Arc<dyn Device>) {
+    let options = yore_meta::MkfsOptions {
+        uuid: [7; 16],
+        hash_seed: [9; 16],
+        label: String::new(),
+        engine: Engine::Snapshot,
+        owner: (0, 0),
+        permissions: 0o755,
+        now: Timestamp::default(),
+    };
+    yore_meta::mkfs(&**device, &options).unwrap();
+}
+
+fn open(device: &Arc<dyn Device>, cache: u64) -> Arc<Store> {
+    let options = MountOptions {
+        data_cache: cache,
+        metadata_cache: 16 << 20,
+        commit_interval: Duration::from_secs(3600),
+        ..MountOptions::default()
+    };
+    Store::open(device.clone(), &options).unwrap()
+}
+
+fn new_file(store: &Arc<Store>, name: &str) -> InUse {
+    let new = NewFile { kind: FileKind::Regular, permissions: 0o644, rdev: 0, target: b"" };
+    create(store, &Caller::superuser(), InodeNo::ROOT, name.as_bytes(), &new).unwrap()
+}
+
+fn touch(state: &mut InodeState) {
+    state.touch_mtime();
+}
+
+fn contents(store: &Store, cell: &InodeCell) -> Vec<u8> {
+    let mut buf = vec![0xee; cell.state.read().inode.size as usize + 100];
+    let n = read(store, cell, 0, &mut buf).unwrap();
+    buf.truncate(n);
+    buf
+}
+
+fn evict(store: &Store) {
+    store.files.make_room(usize::MAX);
+}
+
+/// Everything promised was spent or given back, and counts agree.
+fn check_counts(store: &Store) {
+    assert_eq!(store.alloc.promised(), 0, "promises left over");
+    assert_eq!(store.alloc.free_blocks(), store.meta.totals.free_blocks.get());
+}
+
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) % n
+    }
+}
+
+/// What was written is read, through the cache, from the medium, and after a remount; small files live in the inode.
+#[test]
+fn written_bytes_come_back() {
+    let device = make(64 * MIB);
+    let store = open(&device, 8 * MIB);
+    let small = new_file(&store, "small");
+    let large = new_file(&store, "large");
+    let bytes: Vec<u8> = (0..3 * MIB as u32 + 77).map(|i| (i / 7) as u8).collect();
+    write(&store, &small.cell, 0, b"hello", false, &mut touch).unwrap();
+    write(&store, &large.cell, 0, &bytes, false, &mut touch).unwrap();
+    assert_eq!(contents(&store, &large.cell), bytes);
+    flush_all(&store).unwrap();
+    evict(&store);
+    assert_eq!(contents(&store, &large.cell), bytes);
+    assert_eq!(contents(&store, &small.cell), b"hello");
+    assert_eq!(small.cell.state.read().inode.content_kind, ContentKind::Inline);
+    assert_eq!(large.cell.state.read().inode.blocks, bytes.len().div_ceil(4096) as u64);
+    check_counts(&store);
+    let (a, b) = (small.cell.no, large.cell.no);
+    drop((small, large));
+    store.close().unwrap();
+    let store = open(&device, 8 * MIB);
+    assert_eq!(contents(&store, &store.cell(a).unwrap()), b"hello");
+    assert_eq!(contents(&store, &store.cell(b).unwrap()), bytes);
+    store.close().unwrap();
+}
+
+/// Bytes beyond the end never show, however the file grows again.
+#[test]
+fn growth_shows_zeros() {
+    let device = make(64 * MIB);
+    let store = open(&device, 8 * MIB);
+    let file = new_file(&store, "f");
+    let cell = &file.cell;
+    write(&store, cell, 0, &[1; 6000], false, &mut touch).unwrap();
+    flush_file(&store, cell).unwrap();
+    truncate(&store, cell, 5000, &mut touch).unwrap();
+    evict(&store);
+    truncate(&store, cell, 9000, &mut touch).unwrap();
+    let mut expected = vec![1; 5000];
+    expected.resize(9000, 0);
+    assert_eq!(contents(&store, cell), expected);
+    flush_file(&store, cell).unwrap();
+    evict(&store);
+    assert_eq!(contents(&store, cell), expected);
+    truncate(&store, cell, 100, &mut touch).unwrap();
+    flush_file(&store, cell).unwrap();
+    evict(&store);
+    write(&store, cell, 20_000, b"x", false, &mut touch).unwrap();
+    expected.truncate(100);
+    expected.resize(20_000, 0);
+    expected.push(b'x');
+    assert_eq!(contents(&store, cell), expected);
+    store.close().unwrap();
+}
+
+/// Holes are holes for seek, unwritten extents too; dirty and written data is data.
+#[test]
+fn seek_finds_data_and_holes() {
+    let device = make(64 * MIB);
+    let store = open(&device, 8 * MIB);
+    let file = new_file(&store, "f");
+    let cell = &file.cell;
+    truncate(&store, cell, 100_000, &mut touch).unwrap();
+    assert!(matches!(seek(&store, cell, 0, SeekTo::Data), Err(Error::NoDataThere)));
+    assert_eq!(seek(&store, cell, 5, SeekTo::Hole).unwrap(), 5);
+    write(&store, cell, 40_960, &[1; 5000], false, &mut touch).unwrap();
+    for _ in 0..2 {
+        assert_eq!(seek(&store, cell, 0, SeekTo::Data).unwrap(), 40_960);
+        assert_eq!(seek(&store, cell, 41_000, SeekTo::Data).unwrap(), 41_000);
+        assert_eq!(seek(&store, cell, 41_000, SeekTo::Hole).unwrap(), 49_152);
+        flush_file(&store, cell).unwrap();
+        let mode = FallocateMode::Allocate { keep_size: true };
+        fallocate(&store, cell, 0, 8192, mode, &mut touch).unwrap();
+    }
+    assert!(matches!(seek(&store, cell, 100_000, SeekTo::Hole), Err(Error::NoDataThere)));
+    assert_eq!(cell.state.read().inode.blocks, 4);
+    store.close().unwrap();
+}
+
+/// A full volume refuses a write at once; what it accepted can all be written back, overwritten and deleted.
+#[test]
+fn a_full_volume_keeps_its_promises() {
+    let device = make(24 * MIB);
+    let store = open(&device, 64 * MIB);
+    let free = store.alloc.free_blocks();
+    let file = new_file(&store, "f");
+    let cell = &file.cell;
+    let mut size = 0;
+    loop {
+        match write(&store, cell, size, &[size as u8 | 1; 10_000], false, &mut touch) {
+            Ok(_) => size += 10_000,
+            Err(Error::NoSpace) => break,
+            Err(e) => panic!("{e}"),
+        }
+    }
+    assert!(size > 10 * MIB, "only {size} bytes fit");
+    flush_file(&store, cell).unwrap();
+    check_counts(&store);
+    write(&store, cell, 0, &[9; 5000], false, &mut touch).unwrap();
+    flush_file(&store, cell).unwrap();
+    evict(&store);
+    let mut byte = [0];
+    read(&store, cell, 4999, &mut byte).unwrap();
+    assert_eq!(byte, [9]);
+    // What is freed can be used again at once, though only a commit makes it available.
+    truncate(&store, cell, 0, &mut touch).unwrap();
+    write(&store, cell, 0, &vec![3; 10 * MIB as usize], false, &mut touch).unwrap();
+    flush_file(&store, cell).unwrap();
+    truncate(&store, cell, 0, &mut touch).unwrap();
+    assert_eq!(cell.state.read().inode.blocks, 0);
+    store.meta.sync().unwrap();
+    assert_eq!(store.alloc.free_blocks(), free);
+    check_counts(&store);
+    store.close().unwrap();
+}
+
+/// A file in many pieces has a tree, is truncated in several Ops, and gives everything back.
+#[test]
+fn fragmented_files_are_freed_whole() {
+    let device = make(256 * MIB);
+    let store = open(&device, 64 * MIB);
+    let file = new_file(&store, "f");
+    let cell = &file.cell;
+    let free = store.alloc.free_blocks();
+    for i in 0..3000u64 {
+        write(&store, cell, i * 8192, &[i as u8; 100], false, &mut touch).unwrap();
+    }
+    flush_file(&store, cell).unwrap();
+    {
+        let state = cell.state.read();
+        assert_eq!(state.inode.content_kind, ContentKind::Tree);
+        assert!(state.inode.blocks > 3020, "{}", state.inode.blocks);
+    }
+    truncate(&store, cell, 2 * 8192, &mut touch).unwrap();
+    assert_eq!(cell.state.read().inode.blocks, 2);
+    assert!(!cell.state.read().data.listed);
+    truncate(&store, cell, 0, &mut touch).unwrap();
+    store.meta.sync().unwrap();
+    assert_eq!(store.alloc.free_blocks(), free);
+    check_counts(&store);
+    store.close().unwrap();
+}
+
+/// Many threads on a cache far smaller than their files see their own bytes.
+#[test]
+fn files_in_parallel_under_pressure() {
+    let device = make(128 * MIB);
+    let store = open(&device, MIB);
+    let shared = new_file(&store, "shared");
+    std::thread::scope(|scope| {
+        for t in 0..4u64 {
+            let (store, shared) = (&store, &shared);
+            scope.spawn(move || {
+                let file = new_file(store, &format!("f{t}"));
+                let mut rng = Rng(t);
+                let mut model = vec![0u8; 3 << 20];
+                for round in 0..60 {
+                    let at = rng.below(model.len() as u64 - 70_000) as usize;
+                    let len = rng.below(70_000) as usize;
+                    model[at..at + len].fill(round + 1);
+                    write(store, &file.cell, at as u64, &model[at..at + len], false, &mut touch).unwrap();
+                    let line = [t as u8 + 1; 500];
+                    write(store, &shared.cell, 0, &line, true, &mut touch).unwrap();
+                    if round % 16 == 0 {
+                        flush_file(store, &file.cell).unwrap();
+                    }
+                }
+                let found = contents(store, &file.cell);
+                assert!(found[..] == model[..found.len()], "thread {t}");
+            });
+        }
+    });
+    let lines = contents(&store, &shared.cell);
+    assert_eq!(lines.len(), 4 * 60 * 500);
+    assert!(lines.chunks(500).all(|line| line.iter().all(|b| *b == line[0])), "appends are atomic");
+    drop(shared);
+    store.sync().unwrap();
+    check_counts(&store);
+    store.close().unwrap();
+}
+
+fn check_seek(store: &Store, cell: &InodeCell, model: &[u8], rng: &mut Rng) {
+    if model.is_empty() {
+        return;
+    }
+    let at = rng.below(model.len() as u64);
+    let data = match seek(store, cell, at, SeekTo::Data) {
+        Ok(data) => data,
+        Err(Error::NoDataThere) => model.len() as u64,
+        Err(e) => panic!("{e}"),
+    };
+    assert!(model[at as usize..data as usize].iter().all(|b| *b == 0), "a hole at {at} with data in it");
+    let hole = seek(store, cell, at, SeekTo::Hole).unwrap();
+    assert!(hole >= at && hole <= model.len() as u64);
+}
+
+/// One step of a random run on the file and its model.
+fn random_step(store: &Arc<Store>, cell: &Arc<InodeCell>, model: &mut Vec<u8>, rng: &mut Rng, most: u64) {
+    let at = rng.below(most);
+    let len = match rng.below(4) {
+        0 => 1 + rng.below(200),
+        1 => 4096 * (1 + rng.below(6)),
+        _ => 1 + rng.below(30_000),
+    };
+    let at = if rng.below(3) == 0 { at / 4096 * 4096 } else { at };
+    let end = (at + len) as usize;
+    match rng.below(16) {
+        0..=5 => {
+            let byte = 1 + rng.below(255) as u8;
+            let append = rng.below(6) == 0;
+            let at = if append { model.len() as u64 } else { at };
+            let end = (at + len) as usize;
+            model.resize(model.len().max(end), 0);
+            model[at as usize..end].fill(byte);
+            let data = vec![byte; len as usize];
+            assert_eq!(write(store, cell, at, &data, append, &mut touch).unwrap(), at);
+        }
+        6 => {
+            let size = if rng.below(4) == 0 { rng.below(200) } else { at };
+            model.resize(size as usize, 0);
+            truncate(store, cell, size, &mut touch).unwrap();
+        }
+        7 => {
+            let stop = end.min(model.len());
+            if (at as usize) < stop {
+                model[at as usize..stop].fill(0);
+            }
+            fallocate(store, cell, at, len, FallocateMode::PunchHole, &mut touch).unwrap();
+        }
+        8 => {
+            let keep_size = rng.below(2) == 0;
+            if !keep_size {
+                model.resize(model.len().max(end), 0);
+            }
+            let stop = end.min(model.len());
+            if (at as usize) < stop {
+                model[at as usize..stop].fill(0);
+            }
+            fallocate(store, cell, at, len, FallocateMode::ZeroRange { keep_size }, &mut touch).unwrap();
+        }
+        9 => {
+            let keep_size = rng.below(2) == 0;
+            if !keep_size {
+                model.resize(model.len().max(end), 0);
+            }
+            fallocate(store, cell, at, len, FallocateMode::Allocate { keep_size }, &mut touch).unwrap();
+        }
+        10 => drop(flush_file(store, cell).unwrap()),
+        11 => evict(store),
+        12 => store.meta.sync().unwrap(),
+        13 => check_seek(store, cell, model, rng),
+        _ => {
+            let mut buf = vec![0xee; len as usize];
+            let n = read(store, cell, at, &mut buf).unwrap();
+            let expected = model.get(at as usize..end.min(model.len())).unwrap_or(&[]);
+            assert!(buf[..n] == *expected, "read of {len} bytes at {at} of {}", model.len());
+        }
+    }
+    assert_eq!(cell.state.read().inode.size, model.len() as u64);
+}
+
+fn random_run(seed: u64, steps: u32, most: u64) {
+    println!("random_run({seed:#x}, {steps}, {most})");
+    let mut rng = Rng(seed);
+    let device = make(96 * MIB);
+    let mut store = open(&device, MIB);
+    let free = store.alloc.free_blocks();
+    let mut file = new_file(&store, "f");
+    let mut model = Vec::new();
+    for step in 0..steps {
+        random_step(&store, &file.cell, &mut model, &mut rng, most);
+        if step % 25 == 24 {
+            assert!(contents(&store, &file.cell) == model, "seed {seed:#x}, step {step}");
+        }
+        if rng.below(120) == 0 {
+            // A remount forgets everything in memory.
+            let no = file.cell.no;
+            drop(file);
+            store.close().unwrap();
+            drop(store);
+            store = open(&device, MIB);
+            let cell = store.cell(no).unwrap();
+            let attr = cell.state.read().attr(no);
+            file = InUse::new(&store, cell, attr);
+        }
+    }
+    flush_file(&store, &file.cell).unwrap();
+    evict(&store);
+    assert!(contents(&store, &file.cell) == model, "seed {seed:#x} at the end");
+    check_counts(&store);
+    truncate(&store, &file.cell, 0, &mut touch).unwrap();
+    assert_eq!(file.cell.state.read().inode.blocks, 0, "seed {seed:#x}");
+    store.meta.sync().unwrap();
+    assert_eq!(store.alloc.free_blocks(), free, "seed {seed:#x}");
+    drop(file);
+    store.close().unwrap();
+}
+
+/// Files under random writes, truncations, punches, allocations, evictions and remounts are what a vector of bytes is.
+#[test]
+fn agrees_with_a_vector() {
+    for seed in 1..=6 {
+        random_run(seed * 0x9e37_79b9, 400, 300_000);
+    }
+    for seed in 1..=4 {
+        random_run(seed * 0x51_7cc1, 250, 3_000);
+    }
+    random_run(77, 400, 6_000_000);
+}
+
+/// As above, for an hour of leisure.
+#[test]
+#[ignore = "long"]
+fn agrees_with_a_vector_for_long() {
+    for seed in 1..=150 {
+        random_run(seed * 0x1234_5677, 500, 400_000);
+        random_run(seed * 0x2345_6789, 200, 2_000);
+        random_run(seed * 0x3456_789b, 500, 12_000_000);
+    }
+}
+
+/// Writers, truncation, punching, zeroing and allocation on one file at once: each page reads as one write or as zeros.
+#[test]
+fn one_file_from_all_sides() {
+    const PAGES: u64 = 200;
+    let device = make(64 * MIB);
+    let store = open(&device, MIB);
+    let file = new_file(&store, "f");
+    let free = store.alloc.free_blocks();
+    std::thread::scope(|scope| {
+        for t in 0..2u64 {
+            let (store, cell) = (&store, &file.cell);
+            scope.spawn(move || {
+                let mut rng = Rng(100 + t);
+                for _ in 0..400 {
+                    let data = vec![1 + rng.below(255) as u8; 4096 * (1 + rng.below(4) as usize)];
+                    write(store, cell, rng.below(PAGES) * 4096, &data, false, &mut touch).unwrap();
+                }
+            });
+        }
+        let (store, cell) = (&store, &file.cell);
+        scope.spawn(move || {
+            let mut rng = Rng(7);
+            for _ in 0..300 {
+                let (at, len) = (rng.below(PAGES) * 4096, 4096 * (1 + rng.below(20)));
+                match rng.below(6) {
+                    0 => truncate(store, cell, at, &mut touch).unwrap(),
+                    1 => fallocate(store, cell, at, len, FallocateMode::PunchHole, &mut touch).unwrap(),
+                    2 => {
+                        let mode = FallocateMode::ZeroRange { keep_size: true };
+                        fallocate(store, cell, at, len, mode, &mut touch).unwrap();
+                    }
+                    3 => {
+                        let mode = FallocateMode::Allocate { keep_size: false };
+                        fallocate(store, cell, at, len, mode, &mut touch).unwrap();
+                    }
+                    4 => evict(store),
+                    _ => drop(flush_file(store, cell).unwrap()),
+                }
+            }
+        });
+        scope.spawn(move || {
+            for _ in 0..100 {
+                for (i, page) in contents(store, cell).chunks(4096).enumerate() {
+                    assert!(page.iter().all(|b| *b == page[0]), "page {i} is torn");
+                }
+            }
+        });
+    });
+    flush_file(&store, &file.cell).unwrap();
+    check_counts(&store);
+    let before = contents(&store, &file.cell);
+    evict(&store);
+    assert!(contents(&store, &file.cell) == before);
+    truncate(&store, &file.cell, 0, &mut touch).unwrap();
+    store.meta.sync().unwrap();
+    assert_eq!((file.cell.state.read().inode.blocks, store.alloc.free_blocks()), (0, free));
+    drop(file);
+    store.close().unwrap();
+}
+
+/// Rule 4: whatever the medium holds at any instant, a file is a prefix of what was appended, no shorter than at the last
+/// sync, and never shows what its blocks held before.
+#[test]
+fn a_crash_leaves_a_prefix() {
+    let memory = Arc::new(MemoryDevice::new(32 * MIB));
+    let device: Arc<dyn Device> = memory.clone();
+    format(&device);
+    let store = open(&device, 16 * MIB);
+    let old = new_file(&store, "old");
+    write(&store, &old.cell, 0, &vec![0xdd; 12 << 20], false, &mut touch).unwrap();
+    flush_all(&store).unwrap();
+    truncate(&store, &old.cell, 0, &mut touch).unwrap();
+    let file = new_file(&store, "f");
+    store.sync().unwrap();
+    let byte = |i: usize| (i / 100 % 250) as u8 + 1;
+    let (mut rng, mut synced) = (Rng(5), 0);
+    for step in 0..120 {
+        let size = file.cell.state.read().inode.size as usize;
+        let data: Vec<u8> = (size..size + rng.below(90_000) as usize).map(byte).collect();
+        write(&store, &file.cell, 0, &data, true, &mut touch).unwrap();
+        match rng.below(3) {
+            0 => {}
+            1 => drop(flush_file(&store, &file.cell).unwrap()),
+            _ => {
+                flush_file(&store, &file.cell).unwrap();
+                store.meta.sync().unwrap();
+                synced = file.cell.state.read().inode.size as usize;
+            }
+        }
+        if step % 5 == 0 {
+            let crashed: Arc<dyn Device> = Arc::new(memory.snapshot());
+            let after = open(&crashed, MIB);
+            let found = contents(&after, &after.cell(file.cell.no).unwrap());
+            assert!(found.len() >= synced, "step {step}: {} bytes of {synced} synced", found.len());
+            assert!(found.iter().enumerate().all(|(i, b)| *b == byte(i)), "step {step}");
+            after.close().unwrap();
+        }
+    }
+    drop((old, file));
+    store.close().unwrap();
+}
+
+/// A device that fails: the error reaches whoever syncs, memory still has the data, and counts stay exact.
+#[test]
+fn write_errors_are_told_and_stop_writing() {
+    let device = Arc::new(SimulatedDevice::new(MemoryDevice::new(32 * MIB)));
+    let any: Arc<dyn Device> = device.clone();
+    format(&any);
+    let store = open(&any, 16 * MIB);
+    let file = new_file(&store, "f");
+    let cell = &file.cell;
+    write(&store, cell, 0, &vec![1; 3 << 20], false, &mut touch).unwrap();
+    device.fail(FaultPlan::none().and(Fault::WriteError { nth: 2 }));
+    write_back(&store, cell).unwrap_err();
+    assert!(cell.state.read().data.is_busy());
+    let promised = cell.state.read().data.delayed_blocks();
+    assert_eq!((promised, store.alloc.promised()), (3 << 8, 3 << 8));
+    assert_eq!(contents(&store, cell), vec![1; 3 << 20]);
+    flush_file(&store, cell).unwrap_err();
+    assert!(matches!(store.meta.sync(), Err(yore_meta::MetaError::Stopped { .. })));
+    drop(file);
+    store.close().unwrap_err();
+}

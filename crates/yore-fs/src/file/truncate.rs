@@ -137,7 +137,7 @@ fn cut_memory(store: &Store, state: &mut InodeState, size: u64) {
     let mut released = 0;
     if let Some(mut pages) = state.data.cached() {
         released = pages.discard(pages_for(size), u32::MAX);
-        if size % PAGE != 0 {
+        if !size.is_multiple_of(PAGE) {
             pages.zero_tail(page_of(size), (size % PAGE) as usize);
         }
     }

@@ -205,7 +205,7 @@ fn prepare_growth(
         }
     }
     let last = page_of(size);
-    if end > size && size % PAGE != 0 && last < first {
+    if end > size && !size.is_multiple_of(PAGE) && last < first {
         let settled = state.data.cached().is_some_and(|p| p.is_unstable(last));
         if !settled && map_block(store, cell.no, state, u64::from(last))?.is_written() {
             make_dirty(store, cell, state, last, plan)?;
