@@ -88,7 +88,7 @@ fn check_kind(state: &InodeState, what: Remove) -> Result<()> {
     match (what, state.inode.is_directory()) {
         (Remove::File, true) => Err(Error::IsADirectory),
         (Remove::Directory, false) => Err(Error::NotADirectory),
-        (Remove::Directory, true) if state.inode.size > 0 => Err(Error::NotEmpty),
+        (Remove::Directory, true) if !dir::is_empty(state) => Err(Error::NotEmpty),
         _ => Ok(()),
     }
 }

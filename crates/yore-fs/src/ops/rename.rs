@@ -232,7 +232,7 @@ impl Rename<'_> {
         let other_io = other.as_ref().and_then(|o| o.io.try_lock());
         let (mut state, mut other_state) = lock_children(&cell, other.as_deref());
         if let (RenameMode::Replace, Some(o)) = (self.mode, &other_state) {
-            if o.inode.is_directory() && o.inode.size > 0 {
+            if o.inode.is_directory() && !dir::is_empty(o) {
                 return Err(Error::NotEmpty);
             }
         }
