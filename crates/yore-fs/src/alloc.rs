@@ -187,7 +187,7 @@ impl Alloc {
             match self.try_promise(meta, blocks) {
                 Some(promise) => return Ok(promise),
                 None if self.is_short_of(blocks) => return Err(Error::NoSpace),
-                None => self.grow_metadata(meta, near)?,
+                None => self.make_index_room(meta, near)?,
             }
         }
     }
@@ -224,11 +224,9 @@ impl Alloc {
     pub(crate) fn available(&self, meta: &Meta) -> u64 {
         let blocks = self.unpromised.load(Ordering::Relaxed).max(0);
         let nodes = nodes_for(self.promised.load(Ordering::Relaxed) + blocks) + NODES_SPARE;
-        // The first zones of groups never used cost no data blocks; each zone there is may be such a first one.
+        // The first zones of groups never used cost no data blocks.
         let indexes = i64::from(ZONE_INDEXES);
-        let groups = i64::from(self.geometry.groups());
-        let unused = (groups - (meta.totals.zones.get() as i64 - root_zones(meta))).max(0);
-        let short = (nodes - index_room(meta) - unused * indexes).max(0);
+        let short = (nodes - index_room(meta) - self.unused_groups(meta) * indexes).max(0);
         let zones = (short + indexes - 1) / indexes;
         (blocks - zones * ZONE_BLOCKS as i64).max(0) as u64
     }
@@ -287,7 +285,7 @@ impl Alloc {
     fn admit(&self, meta: &Meta, near: GroupNo, blocks: u32) -> Result<()> {
         let needed = nodes_for(self.promised.load(Ordering::Relaxed)) + NODES_SPARE + i64::from(blocks);
         while blocks > 0 && index_room(meta) < needed {
-            self.grow_metadata(meta, near)?;
+            self.make_index_room(meta, near)?;
         }
         Ok(())
     }
@@ -297,10 +295,31 @@ impl Alloc {
     /// # Errors
     /// `NoSpace` if no group has room for one.
     pub(crate) fn grow_metadata(&self, meta: &Meta, near: GroupNo) -> Result<()> {
+        self.grow(meta, near, false)
+    }
+
+    /// Makes a zone wherever it costs least: what is promised must be nameable, not near. Groups never used have room for
+    /// their first zone set aside; others give up data blocks.
+    ///
+    /// # Errors
+    /// `NoSpace` if no group has room for one.
+    pub(crate) fn make_index_room(&self, meta: &Meta, near: GroupNo) -> Result<()> {
+        self.grow(meta, near, true)
+    }
+
+    fn grow(&self, meta: &Meta, near: GroupNo, unused_first: bool) -> Result<()> {
         let room = index_room(meta);
         let _grow = self.grow.lock();
         if index_room(meta) > room {
             return Ok(()); // Somebody else has just made one.
+        }
+        if unused_first && self.unused_groups(meta) > 0 {
+            for group in self.groups_from(near) {
+                let known = self.known_available(group).is_some();
+                if !known && !meta.group_summary(group)?.initialised && self.initialise_locked(meta, group)? {
+                    return Ok(());
+                }
+            }
         }
         for retry in [false, true] {
             for group in self.groups_from(near) {
@@ -314,6 +333,12 @@ impl Alloc {
             meta.sync()?;
         }
         Err(Error::NoSpace)
+    }
+
+    /// How many groups were never used, at least: every zone there is may be a group's first.
+    fn unused_groups(&self, meta: &Meta) -> i64 {
+        let zones = meta.totals.zones.get() as i64 - root_zones(meta);
+        (i64::from(self.geometry.groups()) - zones).max(0)
     }
 
     fn groups_from(&self, near: GroupNo) -> impl Iterator<Item = GroupNo> {

@@ -153,7 +153,7 @@ fn leave_inode(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
             return Ok(());
         }
         drop(state);
-        store.alloc.grow_metadata(&store.meta, store.near(cell.no))?;
+        store.alloc.make_index_room(&store.meta, store.near(cell.no))?;
     }
 }
 
@@ -171,7 +171,7 @@ fn zero_memory(store: &Store, cell: &Arc<InodeCell>, offset: u64, end: u64, touc
         full.end = full.end.max(full.start);
         let Some(plans) = edges(store, cell, state, offset, end.min(size), &full)? else {
             drop(guard);
-            store.alloc.grow_metadata(&store.meta, store.near(cell.no))?;
+            store.alloc.make_index_room(&store.meta, store.near(cell.no))?;
             continue;
         };
         for (part, plan) in plans {

@@ -51,7 +51,7 @@ pub(super) fn extend(store: &Store, cell: &Arc<InodeCell>, size: u64, touch: Tou
         }
         let Some(plan) = write::prepare_extension(store, cell, &state, size)? else {
             drop(state);
-            store.alloc.grow_metadata(&store.meta, store.near(cell.no))?;
+            store.alloc.make_index_room(&store.meta, store.near(cell.no))?;
             continue;
         };
         plan.enter(store, &mut state);

@@ -1,5 +1,6 @@
 //! Writing to memory: what is needed is read and promised first, then nothing can fail.
 
+use super::cache::Bytes;
 use super::read::load_page;
 use super::{check_alive, map_block, page_of, pages_for, Touch, PAGE};
 use crate::alloc::Promise;
@@ -64,7 +65,7 @@ fn write_chunk(
         let Some(plan) = prepare(store, cell, &state, offset, end)? else {
             // The promise needs a zone, and that an Op.
             drop(state);
-            store.alloc.grow_metadata(&store.meta, store.near(cell.no))?;
+            store.alloc.make_index_room(&store.meta, store.near(cell.no))?;
             continue;
         };
         plan.enter(store, &mut state);
@@ -103,23 +104,29 @@ pub(super) struct Plan<'a> {
     load: Vec<(u32, AlignedBuf)>,
     /// Pages for which a block is promised now.
     promise: Vec<u32>,
-    /// Pages that become dirty though the call does not write to them.
-    dirty: Vec<u32>,
+    /// Clean pages that become dirty. Their bytes are kept here: eviction needs no state lock.
+    dirty: Vec<(u32, Bytes)>,
 }
 
 impl Plan<'_> {
+    /// Keeps the page if it is cached.
+    fn keep_cached(&mut self, state: &InodeState, index: u32) -> bool {
+        let bytes = state.data.cached().and_then(|mut pages| pages.get(index).map(|p| p.bytes.clone()));
+        let cached = bytes.is_some();
+        self.dirty.extend(bytes.map(|b| (index, b)));
+        cached
+    }
+
     /// Enters pages and promises.
     pub(super) fn enter(self, store: &Store, state: &mut InodeState) {
         let mut pages = state.data.pages(store);
         if let Some(mut blocks) = self.blocks {
             blocks.keep(self.promise.len() as u64);
         }
-        for (index, bytes) in self.load {
-            pages.enter(index, Arc::new(bytes));
+        let loaded = self.load.into_iter().map(|(index, bytes)| (index, Arc::new(bytes)));
+        for (index, bytes) in loaded.chain(self.dirty) {
+            pages.enter(index, bytes);
             // Dirty at once, so that it is not evicted before it is written to.
-            pages.dirty_bytes(index);
-        }
-        for index in self.dirty {
             pages.dirty_bytes(index);
         }
         for index in self.promise {
@@ -240,21 +247,11 @@ fn make_dirty(
     index: u32,
     plan: &mut Plan<'_>,
 ) -> Result<()> {
-    if state.data.pages(store).get(index).is_some() {
-        plan.pin(store, state, index);
-    } else {
+    if !plan.keep_cached(state, index) {
         let page = load_page(store, cell, state, index)?;
         plan.load.push((index, page.unwrap_or_else(|| AlignedBuf::zeroed(1))));
     }
     Ok(())
-}
-
-impl Plan<'_> {
-    /// Marks a cached page as one that becomes dirty.
-    fn pin(&mut self, store: &Store, state: &InodeState, index: u32) {
-        debug_assert!(state.data.pages(store).get(index).is_some());
-        self.dirty.push(index);
-    }
 }
 
 /// One page to be written to; `whole`: nothing of what it holds stays. `known` is the mapping last looked up, with its first
@@ -270,15 +267,15 @@ fn prepare_page(
     plan: &mut Plan<'_>,
     known: &mut Option<(u64, crate::extent::Mapping)>,
 ) -> Result<()> {
-    let (cached, settled) = match state.data.cached() {
+    let settled = match state.data.cached() {
         Some(mut pages) => {
             // Dirty pages are in order (F4), except a page 0 that leaves the inode without a promise.
             let unstable = pages.is_unstable(index);
             let page = pages.get(index);
             let promised = page.is_some_and(|p| p.promised || p.writing);
-            (page.is_some(), unstable && (promised || index > 0 || stays_small))
+            unstable && (promised || index > 0 || stays_small)
         }
-        None => (false, false),
+        None => false,
     };
     if settled {
         return Ok(());
@@ -302,9 +299,7 @@ fn prepare_page(
     if !has_block && !stays_small && !plan.promise.contains(&index) {
         plan.promise.push(index);
     }
-    if cached {
-        plan.pin(store, state, index);
-    } else if !plan.load.iter().any(|(i, _)| *i == index) {
+    if !plan.keep_cached(state, index) && !plan.load.iter().any(|(i, _)| *i == index) {
         let page = match whole || !(mapping.is_written() || index == 0) {
             true => None,
             false => load_page(store, cell, state, index)?,
