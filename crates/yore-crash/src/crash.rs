@@ -46,7 +46,8 @@ pub fn record(case: &Case) -> Result<Recorded, Wrong> {
     make(&shared, case.engine, case.seed)?;
     device.restart_trace();
     let view = open(shared.clone()).map_err(|error| Wrong::new("open", error))?;
-    let history = with_disturbance(&view, case.disturb, || run(case, &device, &view))?;
+    let (runner, mut history) = with_disturbance(&view, case.disturb, || run(case, &device, &view))?;
+    unmount(runner, &mut history, &device)?;
     let trace = device.trace();
     let bounds = bounds_of(&trace);
     Ok(Recorded { bounds, judge: Judge::new(history), trace })
@@ -78,7 +79,7 @@ fn with_disturbance<T>(view: &View, disturb: bool, work: impl FnOnce() -> T) -> 
     })
 }
 
-fn run(case: &Case, device: &SimulatedDevice, view: &View) -> Result<History, Wrong> {
+fn run(case: &Case, device: &SimulatedDevice, view: &View) -> Result<(Runner<ViewSubject>, History), Wrong> {
     let root = view.getattr(view.root()).map_err(|error| Wrong::new("open", error))?;
     let mut runner = Runner::new(ViewSubject::new(view.clone()), &root);
     let mut history = History::new(runner.model.clone());
@@ -93,17 +94,24 @@ fn run(case: &Case, device: &SimulatedDevice, view: &View) -> Result<History, Wr
         return Err(Wrong::new("result", "the volume was full though little was stored"));
     }
     runner.compare().map_err(|error| Wrong::new("tree", format!("after the last operation: {error}")))?;
-    // Unmounting gives back what is held, and makes everything durable.
+    Ok((runner, history))
+}
+
+/// Unmounting gives back what is held, and makes everything durable, so it counts as a last sync.
+fn unmount(
+    mut runner: Runner<ViewSubject>,
+    history: &mut History,
+    device: &SimulatedDevice,
+) -> Result<(), Wrong> {
     let (number, mut model) = (history.ops.len() as u64, runner.model.without_slots());
     device.mark(number * 2);
     runner.subject.drop_held();
-    let closed = view.close();
+    let closed = runner.subject.view().close();
     device.mark(number * 2 + 1);
     closed.map_err(|error| Wrong::new("close", error))?;
     let effects = model.apply(&Op::Sync).1;
     history.push(Op::Sync, effects, model);
-    must_be_clean(device, "after the unmount")?;
-    Ok(history)
+    must_be_clean(device, "after the unmount").map(|_| ())
 }
 
 /// For each number of events, how far the operations had come.

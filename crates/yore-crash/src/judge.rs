@@ -8,8 +8,8 @@
 //! 1. p lies between the last completed sync and the operations begun, and names and attributes (everything but
 //!    the sizes, contents, mtimes and ctimes of regular files, which may reach the medium later) are exactly those
 //!    of p. A completed fsync also bounds p from below, unless all that it promised had been so before.
-//! 2. The size of each regular file is one that it had between its last sync or fsync and p; a truncation within p
-//!    has happened. The same goes for mtime and ctime, with the last call within p that set them.
+//! 2. The size of each regular file is one that it had between its last sync or fsync and p, cut by the truncations
+//!    within p that came later: data may be missing, but what was cut is cut. The same goes for mtime and ctime, with the last call within p that set them.
 //! 3. Each block of its content is what it was at some moment between its last sync or fsync and the crash
 //!    (beyond the end of the file: zeros). What a truncation within p cut off does not come back.
 //! 4. If p contains a rename of the file over another, its content is not older than that rename.
@@ -335,9 +335,16 @@ impl<'a> Span<'a> {
 
     fn wrong(&self, file: &FoundFile<'_>, unit: Unit) -> Vec<String> {
         let mut wrong = Vec::new();
-        let truncated = self.life.truncations.iter().map(|(moment, _)| *moment);
-        let versions = self.versions(self.since(self.content_from, truncated), self.to);
-        let sizes: Vec<u64> = versions.iter().filter_map(|(_, v)| v.data()).map(|data| data.size()).collect();
+        // A size of before a truncation is that of data which the truncation met and cut.
+        let cut = |moment: usize, size: u64| {
+            let later =
+                self.life.truncations.iter().filter(|(at, _)| (moment + 1..=self.moment).contains(at));
+            later.map(|(_, size)| *size).chain([size]).min().unwrap_or(size)
+        };
+        let versions = self.versions(self.content_from, self.to).iter();
+        let mut sizes: Vec<u64> =
+            versions.filter_map(|(moment, v)| v.data().map(|data| cut(*moment, data.size()))).collect();
+        sizes.dedup();
         if !sizes.contains(&file.size) {
             wrong.push(format!("size is {}, since its last sync it was {sizes:?}", file.size));
         }

@@ -106,7 +106,11 @@ impl State {
     fn read_directory(&self, target: &Target) -> Result<Expect, Unresolved> {
         let inode = self.see(self.resolve(target)?);
         Ok(match inode.entries() {
-            None => Expect::Fails(Kinds::of(&[Kind::NotADirectory])),
+            None => {
+                let mut bad = Kinds::of(&[Kind::NotADirectory]);
+                bad.add_if(inode.links == 0, Kind::NotFound);
+                Expect::Fails(bad)
+            }
             // Of a directory that was removed, POSIX leaves open whether `.` and `..` are listed.
             Some(_) if inode.links == 0 => Expect::Skip,
             Some(entries) => Expect::Entries(

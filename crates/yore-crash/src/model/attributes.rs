@@ -57,9 +57,12 @@ impl State {
         if let (Some(size), Body::File(data)) = (set.size, &mut inode.body) {
             // Whether setting the size it has already changes mtime depends on the call that asked for it.
             inode.mtime = if size == data.size() { maybe(inode.mtime) } else { Time::Now };
+            // Growing may be delayed as a write is: the data below the new end comes first.
+            if size < data.size() {
+                effects.truncated = Some((ino, size));
+                effects.mtime_set = Some(ino);
+            }
             data.truncate(size);
-            effects.truncated = Some((ino, size));
-            effects.mtime_set = Some(ino);
         }
         inode.atime = set.atime.map_or(inode.atime, explicit);
         if let Some(time) = set.mtime {
@@ -68,11 +71,15 @@ impl State {
         }
         let before = inode.ctime;
         let unclear = matches!(inode.mtime, Time::Maybe(_));
+        let only_size = *set == (SetAttr { size: set.size, ..SetAttr::default() });
         self.touch_inode(ino, effects);
         if let Some(time) = set.ctime {
             self.at(ino).ctime = explicit(time);
-        } else if unclear && *set == (SetAttr { size: set.size, ..SetAttr::default() }) {
+        } else if only_size && unclear {
             self.at(ino).ctime = maybe(before);
+        }
+        if only_size && effects.truncated.is_none() {
+            effects.ctime_set.clear();
         }
         Expect::Done
     }

@@ -22,8 +22,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use yore_fs::{Attr, FileKind, Timestamp};
 
-/// The largest file in bytes.
-pub const FILE_MAX: u64 = 16 << 40;
+/// The largest file in bytes: block numbers of a file have 32 bits, and the last of them is not used.
+pub const FILE_MAX: u64 = u32::MAX as u64 * BLOCK as u64;
 /// The longest name in bytes.
 pub const NAME_MAX: usize = 255;
 
@@ -120,7 +120,7 @@ pub struct Effects {
     pub touched: Vec<Ino>,
     /// The inode it made.
     pub created: Option<Ino>,
-    /// The file it cut or extended, and to what size: unlike a write, that is never delayed.
+    /// The file it cut, and to what size: unlike a write, that is never delayed.
     pub truncated: Option<(Ino, u64)>,
     /// Inodes whose ctime it set other than by changing content.
     pub ctime_set: Vec<Ino>,
@@ -147,6 +147,16 @@ pub(crate) enum Unresolved {
     Skip,
     /// A path that does not lead anywhere.
     Fails(Kinds),
+}
+
+impl Unresolved {
+    /// With further reasons to fail.
+    fn or(mut self, more: Kinds) -> Unresolved {
+        if let Unresolved::Fails(kinds) = &mut self {
+            kinds.add(more);
+        }
+        self
+    }
 }
 
 impl State {
@@ -282,7 +292,10 @@ impl State {
     /// What is wrong with a name in a directory before it is looked for.
     fn bad_place(&self, directory: Ino, name: &[u8]) -> Kinds {
         let mut bad = Kinds::default();
-        bad.add_if(self.see(directory).kind != FileKind::Directory, Kind::NotADirectory);
+        let inode = self.see(directory);
+        bad.add_if(inode.kind != FileKind::Directory, Kind::NotADirectory);
+        // Only a holder can name what is neither a directory nor there.
+        bad.add_if(inode.kind != FileKind::Directory && inode.links == 0, Kind::NotFound);
         bad.add_if(name.len() > NAME_MAX, Kind::NameTooLong);
         bad
     }

@@ -32,13 +32,13 @@ impl State {
         effects: &mut Effects,
     ) -> Result<Expect, Unresolved> {
         let New { kind, permissions, rdev, caller, body } = new;
-        let (directory, existing) = self.place(at)?;
         let mut bad = Kinds::default();
-        bad.add_if(existing.is_some(), Kind::Exists);
-        bad.add_if(self.see(directory).links == 0, Kind::NotFound);
         if let Body::Symlink(target) = &body {
             bad.add_if(target.len() > LINK_TARGET_MAX, Kind::NameTooLong);
         }
+        let (directory, existing) = self.place(at).map_err(|why| why.or(bad))?;
+        bad.add_if(existing.is_some(), Kind::Exists);
+        bad.add_if(self.see(directory).links == 0, Kind::NotFound);
         if !bad.is_empty() {
             return Ok(Expect::Fails(bad));
         }
@@ -92,10 +92,10 @@ impl State {
     }
 
     pub(super) fn link(&mut self, ino: Ino, at: &Place, effects: &mut Effects) -> Result<Expect, Unresolved> {
-        let (directory, existing) = self.place(at)?;
         let mut bad = Kinds::default();
         bad.add_if(self.is_directory(ino), Kind::NotPermitted);
         bad.add_if(self.see(ino).links == 0, Kind::NotFound);
+        let (directory, existing) = self.place(at).map_err(|why| why.or(bad))?;
         bad.add_if(self.see(directory).links == 0, Kind::NotFound);
         bad.add_if(existing.is_some(), Kind::Exists);
         if !bad.is_empty() {
