@@ -107,8 +107,9 @@ pub(crate) fn fate_of<'a>(
         ContentKind::Empty | ContentKind::Inline => true,
         ContentKind::Extents | ContentKind::Tree => false,
     };
-    let idle = io.is_some() && !state.data.is_busy();
-    if small && idle && state.inode.xattr_root.is_none() && !store.inodes.in_use(cell) {
+    // With its io lock held no write-back is under way, and data that was never written is simply forgotten.
+    let plain = small && state.inode.xattr_root.is_none();
+    if plain && io.is_some() && !state.data.listed && !store.inodes.in_use(cell) {
         Fate::Goes(io)
     } else {
         Fate::Orphan
@@ -166,9 +167,12 @@ pub(crate) fn lose_name(
         }
         Fate::Orphan => {
             let stored = store_inode(op, cell, state);
-            let orphans = orphans.expect("prepared with the orphans lock");
-            let listed = orphans.add(op, store, cell.no, cell.incarnation);
-            op.before(listed, gone);
+            // A long truncation under way has listed it already, and leaves it there.
+            if !state.data.listed {
+                let orphans = orphans.expect("prepared with the orphans lock");
+                let listed = orphans.add(op, store, cell.no, cell.incarnation);
+                op.before(listed, gone);
+            }
             stored
         }
     };
