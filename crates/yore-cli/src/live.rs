@@ -6,13 +6,16 @@
 //! from a later one with the same number by its start time) is stale: it is passed over, and removed by the next daemon.
 
 use anyhow::Context as _;
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
+use rustix::process::{pidfd_open, Pid, PidfdFlags};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// What a daemon says of itself.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
@@ -65,6 +68,62 @@ pub fn process_start(pid: u32) -> Option<u64> {
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
     // A zombie serves nothing.
     (fields.first() != Some(&"Z")).then(|| fields.get(19)?.parse().ok()).flatten()
+}
+
+/// A process that is held on to, so that its number cannot be taken by another while it is waited for.
+pub struct Process(std::os::fd::OwnedFd);
+
+impl Process {
+    /// The process with this number; `None` if there is none any more.
+    ///
+    /// # Errors
+    /// What the host says.
+    pub fn hold(pid: u32) -> std::io::Result<Option<Process>> {
+        let Some(pid) = Pid::from_raw(pid.cast_signed()) else { return Ok(None) };
+        match pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(descriptor) => Ok(Some(Process(descriptor))),
+            Err(rustix::io::Errno::SRCH) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Waits for its end, at most so long; whether it ended.
+    ///
+    /// # Errors
+    /// What the host says.
+    pub fn wait(&self, at_most: Option<Duration>) -> std::io::Result<bool> {
+        let end = at_most.map(|most| Instant::now() + most);
+        loop {
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            let left = left.map(|left| Timespec {
+                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: left.subsec_nanos().into(),
+            });
+            match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], left.as_ref()) {
+                Ok(0) => return Ok(false),
+                Ok(_) => return Ok(true),
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// How long to wait for a daemon whose mount is gone and that is still closing the volume.
+const CLOSING: Duration = Duration::from_secs(30);
+
+/// If the daemon of a volume is closing it, waits for that; whether it is worth trying again. umount(8) returns as soon
+/// as the mount is gone, so the next command often comes that early.
+pub fn wait_until_closed(volume: &Path) -> bool {
+    let Some(daemon) = daemon_of_volume(volume) else { return false };
+    if is_mounted(&daemon.directory) {
+        return false;
+    }
+    match Process::hold(daemon.pid) {
+        Ok(None) => true,
+        Ok(Some(process)) => process.wait(Some(CLOSING)).unwrap_or(false),
+        Err(_) => false,
+    }
 }
 
 /// Where daemons of this user leave their files.
@@ -166,6 +225,17 @@ pub fn announce(daemon: &Daemon) -> anyhow::Result<Announcement> {
     Ok(Announcement(path))
 }
 
+/// Where this process logs if nothing else is there to log to.
+pub fn own_log(directory: &Path) -> PathBuf {
+    directory.join(format!("{}.log", std::process::id()))
+}
+
+/// Removes that log, once there is nothing in it that anybody needs.
+pub fn remove_own_log() {
+    // There is none, mostly.
+    let _ = fs::remove_file(own_log(&own_directory()));
+}
+
 /// How a daemon that ended badly says so to the `umount` that waits for it.
 fn word_of(directory: &Path, pid: u32) -> PathBuf {
     directory.join(format!("{pid}.failed"))
@@ -264,6 +334,11 @@ pub fn mounts() -> Vec<Mount> {
         }
     }
     found
+}
+
+/// Whether a volume is mounted on a directory.
+pub fn is_mounted(directory: &Path) -> bool {
+    mounts().iter().any(|mount| mount.directory == directory)
 }
 
 /// Where a volume is mounted, by the daemon's word or the kernel's.

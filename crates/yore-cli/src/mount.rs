@@ -78,7 +78,7 @@ fn plan(args: &args::Mount, mut options: Options) -> anyhow::Result<Plan> {
         let name = args.volume.display();
         match error.kind() {
             ErrorKind::NotFound => anyhow::anyhow!(
-                "there is no volume {name}; check the path, or make one with `yore mkfs {name} --size 10G`"
+                "{name} does not exist; check the path, or make a volume there with `yore mkfs {name} --size 10G`"
             ),
             _ => anyhow::anyhow!("cannot look at {name}: {error}"),
         }
@@ -135,9 +135,25 @@ fn check_fuse() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether the directory can be mounted on; a dead mount is for the daemon to clear away.
+/// Takes away what killed daemons left on the directory. The kernel may still answer from its memory what a dead mount is, so
+/// it is asked something that it must pass on: how much space there is.
+fn clear_dead_mounts(directory: &Path) -> anyhow::Result<()> {
+    use rustix::io::Errno;
+    let Ok(path) = absolute_directory(directory) else { return Ok(()) };
+    while live::is_mounted(&path)
+        && matches!(rustix::fs::statvfs(&path), Err(Errno::NOTCONN | Errno::CONNABORTED))
+    {
+        yore_fuse::unmount_at(&path, true).with_context(|| {
+            format!("{} is the mount of a dead daemon and cannot be cleared away", path.display())
+        })?;
+    }
+    Ok(())
+}
+
+/// Whether the directory can be mounted on.
 fn check_directory(directory: &Path) -> anyhow::Result<()> {
     let name = directory.display();
+    clear_dead_mounts(directory)?;
     let found = match fs::metadata(directory) {
         Ok(found) => found,
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -170,6 +186,8 @@ fn check_directory(directory: &Path) -> anyhow::Result<()> {
 fn check_volume(volume: &Path) -> anyhow::Result<()> {
     match live::daemon_of_volume(volume) {
         None => Ok(()),
+        // It is closing the volume, or serves those who still use what was unmounted lazily. Opening waits for it.
+        Some(daemon) if !live::is_mounted(&daemon.directory) => Ok(()),
         Some(daemon) => anyhow::bail!(
             "{} is already mounted on {}, by process {}; unmount it there first (yore umount {})",
             volume.display(),
@@ -185,8 +203,9 @@ fn start(plan: &Plan, args: &args::Mount) -> Outcome {
     close_on_exec()?;
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let mut command = Command::new(program);
-    // As it was called, so that lists of processes show what people typed.
-    if let Some(name) = std::env::args_os().next() {
+    // As it was called, so that lists of processes show what people typed; but not by a helper's name, which would be
+    // taken for another call of mount(8).
+    if let Some(name) = std::env::args_os().next().filter(|name| !helper::is_helper(name)) {
         command.arg0(name);
     }
     command.arg("mount").arg(&plan.volume).arg(&plan.directory);

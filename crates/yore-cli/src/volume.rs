@@ -96,7 +96,11 @@ pub enum Access {
 /// What is wrong with it; for one that a daemon holds, where it is mounted.
 pub fn open_device(volume: &Path, access: Access) -> anyhow::Result<Arc<dyn Device>> {
     let options = OpenOptions { read_only: access == Access::Read, ..OpenOptions::default() };
-    match FileDevice::open(volume, options) {
+    let mut opened = FileDevice::open(volume, options);
+    if matches!(opened, Err(DeviceError::Busy { .. })) && live::wait_until_closed(volume) {
+        opened = FileDevice::open(volume, options);
+    }
+    match opened {
         Ok(device) => Ok(Arc::new(device)),
         Err(error) => Err(explain(volume, access, error)),
     }
@@ -126,7 +130,7 @@ pub fn explain(volume: &Path, access: Access, error: DeviceError) -> anyhow::Err
     match &error {
         DeviceError::Busy { holder, .. } => {
             let who = holder.as_ref().map_or("another process".to_string(), |holder| holder.to_string());
-            match live::mount_of(volume) {
+            match live::mount_of(volume).filter(|mount| live::is_mounted(&mount.directory)) {
                 Some(mount) => anyhow::anyhow!(
                     "{name} is in use by {who}, which has it mounted on {dir}; use {dir} instead, or unmount it first \
                      (yore umount {dir})",

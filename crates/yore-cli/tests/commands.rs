@@ -30,13 +30,9 @@ fn put_and_get_preserve() {
     sparse.set_len(20 << 20).unwrap();
     let when = UNIX_EPOCH + Duration::new(1_234_567_890, 123_456_789);
     sparse.set_times(fs::FileTimes::new().set_modified(when).set_accessed(when)).unwrap();
-    let attribute = rustix::fs::setxattr(
-        tree.join("sub/script"),
-        "user.note",
-        b"value",
-        rustix::fs::XattrFlags::empty(),
-    )
-    .is_ok();
+    let attribute =
+        rustix::fs::setxattr(tree.join("sub/script"), "user.note", b"value", rustix::fs::XattrFlags::empty())
+            .is_ok();
 
     ok(["put", "-r", text(&tree), &scratch.on("/tree")]);
     let back = scratch.path("back");
@@ -87,11 +83,7 @@ fn copies_into_directories() {
 #[test]
 fn pipes() {
     let scratch = Scratch::new();
-    let mut put = yore()
-        .args(["put", "-", &scratch.on("/piped")])
-        .stdin(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut put = yore().args(["put", "-", &scratch.on("/piped")]).stdin(Stdio::piped()).spawn().unwrap();
     let content: Vec<u8> = (0..3_000_000u32).map(|i| (i / 7) as u8).collect();
     put.stdin.take().unwrap().write_all(&content).unwrap();
     assert!(put.wait().unwrap().success());

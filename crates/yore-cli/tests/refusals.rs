@@ -54,7 +54,10 @@ fn mkfs_of_the_impossible() {
 #[test]
 fn files_that_are_no_volumes() {
     let scratch = Scratch::empty();
-    let noise = scratch.file("noise", (0..40_000_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect::<Vec<_>>());
+    let noise = scratch.file(
+        "noise",
+        (0..40_000_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect::<Vec<_>>(),
+    );
     let empty = scratch.file("empty", "");
     for file in [&noise, &empty] {
         let name = file.file_name().unwrap().to_str().unwrap();

@@ -34,6 +34,13 @@ pub fn run(which: Which, args: &args::Cp) -> Outcome {
     let (to, from) = args.operands.split_last().context("a copy needs two operands")?;
     let from: Vec<Operand> = from.iter().map(|o| operand(which, o, false)).collect::<anyhow::Result<_>>()?;
     let to = operand(which, to, true)?;
+    // Opening a volume for writing changes it, so what can be known to fail fails before.
+    for operand in &from {
+        if let Operand::Host(path) = operand {
+            let name = path.display();
+            Host.facts(path)?.with_context(|| format!("cannot copy {name}: no such file or directory"))?;
+        }
+    }
     let mut copy = Copy::new(args, &from, &to)?;
     let result = copy.all(&from, &to);
     // What was copied before an error stays, and stays for good.

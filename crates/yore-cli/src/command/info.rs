@@ -42,14 +42,19 @@ impl Space {
         })
     }
 
+    /// Of a volume that was opened for reading only, on which nothing is available just now: what would be, if it were
+    /// opened for writing, is about what is free.
     fn of_volume(found: &Statfs) -> Space {
+        use yore_format::layout::{ZONE_BLOCKS, ZONE_INDEXES};
         let block = u64::from(found.block_size);
+        let inodes_per_zone = u64::from(ZONE_INDEXES) * yore_format::INODES_PER_BLOCK as u64;
+        let possible = found.blocks_free / ZONE_BLOCKS * inodes_per_zone;
         Space {
             size: found.blocks * block,
             free: found.blocks_free * block,
-            available: found.blocks_available * block,
-            inodes: found.inodes,
-            inodes_free: found.inodes_free,
+            available: found.blocks_free * block,
+            inodes: found.inodes + possible,
+            inodes_free: found.inodes_free + possible,
         }
     }
 
@@ -89,7 +94,8 @@ impl Target {
                 path.display()
             );
         }
-        if let Some(daemon) = live::daemon_of_volume(path) {
+        live::wait_until_closed(path);
+        if let Some(daemon) = live::daemon_of_volume(path).filter(|d| live::is_mounted(&d.directory)) {
             let directory = daemon.directory.clone();
             return Ok(Target::Mounted { directory, volume: daemon.volume.clone(), daemon: Some(daemon) });
         }

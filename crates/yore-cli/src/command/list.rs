@@ -220,7 +220,8 @@ fn stat_text(
         "Size",
         format!("{} bytes ({}), {allocated} allocated ({})", attr.size, human(attr.size), human(allocated)),
     ));
-    lines.push(("Inode", format!("{}, incarnation {}, {} links", attr.inode, attr.incarnation, attr.links)));
+    lines
+        .push(("Inode", format!("{}, incarnation {}, {} link(s)", attr.inode, attr.incarnation, attr.links)));
     lines.push(("Mode", format!("{:04o} {}", attr.permissions, mode_text(metadata))));
     lines.push((
         "Owner",

@@ -5,6 +5,7 @@
 
 use super::Outcome;
 use crate::args;
+use crate::live;
 use crate::output::{human, Out};
 use crate::status;
 use crate::volume::{self, Access};
@@ -46,6 +47,7 @@ pub fn run(args: &args::Mkfs) -> Outcome {
         )));
     }
     let is_new = matches!(ground, Ground::Nothing);
+    live::wait_until_closed(&args.volume);
     let device: Arc<dyn Device> = device(args, &ground, size)?;
     let defaults = MkfsOptions::default();
     let options = MkfsOptions {

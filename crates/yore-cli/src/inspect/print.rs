@@ -189,7 +189,7 @@ pub fn bitmaps(out: &mut Out, medium: &Medium) -> Sound {
         }
     }
     let unused = u64::from(medium.geometry.groups()).saturating_sub(used_groups);
-    out.line(format_args!("{unused} groups were never used"))?;
+    out.line(format_args!("groups never used: {unused}"))?;
     notes(out, &wrong)
 }
 

@@ -14,14 +14,19 @@ use std::path::Path;
 
 /// Puts in the command that mount(8) leaves out.
 pub fn rewrite(argv: Vec<OsString>) -> Vec<OsString> {
-    let called = argv.first().and_then(|name| Path::new(name).file_name()).unwrap_or_default();
-    let helper = ["mount.yore", "mount.fuse.yore", "mount.fuse3.yore"].iter().any(|name| called == *name);
+    let helper = argv.first().is_some_and(|name| is_helper(name));
     if !helper && !is_bare_mount(&argv) {
         return argv;
     }
     let mut rewritten = argv;
     rewritten.insert(1, "mount".into());
     rewritten
+}
+
+/// Whether the program was called by a name that mount(8) looks for.
+pub fn is_helper(name: &OsStr) -> bool {
+    let called = Path::new(name).file_name().unwrap_or_default();
+    ["mount.yore", "mount.fuse.yore", "mount.fuse3.yore"].iter().any(|name| called == *name)
 }
 
 /// `yore VOL DIR -o …`: two paths, then options.

@@ -34,10 +34,7 @@ impl Destination {
         });
         match socket {
             Ok(socket) => Ok(Destination::System(socket)),
-            Err(_) => {
-                let directory = crate::live::runtime_directory()?;
-                Destination::file(directory.join(format!("{}.log", std::process::id())))
-            }
+            Err(_) => Destination::file(crate::live::own_log(&crate::live::runtime_directory()?)),
         }
     }
 

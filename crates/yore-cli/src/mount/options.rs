@@ -156,7 +156,8 @@ impl Options {
             "data_cache" => self.data_cache = Some(size()?),
             "log" if !value.is_empty() => self.log = Some(PathBuf::from(value)),
             // Said by mount(8) and libfuse of every FUSE mount; here the volume says so itself.
-            "fsname" | "subtype" | "uid" | "gid" | "user" => {}
+            "fsname" | "subtype" | "uid" | "gid" | "user" | "user_id" | "group_id" | "max_read"
+            | "blksize" => {}
             _ => return Ok(false),
         }
         Ok(true)

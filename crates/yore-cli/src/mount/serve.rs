@@ -51,6 +51,7 @@ pub fn daemon(plan: Plan) -> Outcome {
         Err(error) => {
             let (message, status) = (status::message(&error), status::of(&error));
             tracing::error!("{message}");
+            live::remove_own_log();
             // If nobody hears it any more, the log has it.
             let _ = tell(&Word::Failed { message, status });
             return Err(Ended { message: String::new(), status }.into());
@@ -177,6 +178,7 @@ impl Mounted {
         match ended {
             Ok(end) => {
                 tracing::info!(?end, "unmounted; the volume is closed");
+                live::remove_own_log();
                 drop(announcement);
                 Ok(status::OK)
             }

@@ -5,9 +5,9 @@ use crate::command::Outcome;
 use crate::live;
 use crate::status::{self, Ended};
 use anyhow::Context as _;
-use rustix::event::{poll, PollFd, PollFlags};
-use rustix::process::{pidfd_open, Pid, PidfdFlags};
 use std::path::Path;
+use std::time::Duration;
+use yore_fuse::UnmountError;
 
 /// Unmounts.
 pub fn run(args: &args::Umount) -> Outcome {
@@ -19,16 +19,12 @@ pub fn run(args: &args::Umount) -> Outcome {
 
 fn one(target: &Path, lazy: bool) -> anyhow::Result<()> {
     let (directory, daemon) = find(target)?;
-    // The process is held on to before it can end, so that its number cannot be taken by another meanwhile.
     let held = match daemon {
         None => None,
-        Some(pid) => match Pid::from_raw(pid.cast_signed()).map(|pid| pidfd_open(pid, PidfdFlags::empty())) {
-            None | Some(Err(rustix::io::Errno::SRCH)) => None,
-            Some(descriptor) => Some(descriptor.with_context(|| format!("cannot wait for process {pid}"))?),
-        },
+        Some(pid) => live::Process::hold(pid).with_context(|| format!("cannot wait for process {pid}"))?,
     };
-    yore_fuse::unmount_at(&directory, lazy).map_err(|error| match error {
-        yore_fuse::UnmountError::Busy { mountpoint } => {
+    unmount(&directory, lazy).map_err(|error| match error {
+        UnmountError::Busy { mountpoint } => {
             let name = mountpoint.display();
             anyhow::anyhow!(
                 "{name} is busy: programs use it (fuser -vm {name} lists them); end them, or unmount lazily (yore umount \
@@ -38,17 +34,26 @@ fn one(target: &Path, lazy: bool) -> anyhow::Result<()> {
         error => error.into(),
     })?;
     let (Some(process), Some(pid), false) = (held, daemon, lazy) else { return Ok(()) };
-    loop {
-        match poll(&mut [PollFd::new(&process, PollFlags::IN)], None) {
-            Ok(0) | Err(rustix::io::Errno::INTR) => continue,
-            Ok(_) => break,
-            Err(error) => return Err(error).with_context(|| format!("cannot wait for process {pid}")),
-        }
-    }
+    process.wait(None).with_context(|| format!("cannot wait for process {pid}"))?;
     match live::take_word(pid) {
         None => Ok(()),
         Some(message) => Err(Ended { message, status: status::NOT_CLOSED }.into()),
     }
+}
+
+/// How often, and how long apart, a busy mount is tried again. A file that was closed a moment ago, or somebody who just looked
+/// at the mount (`df`), keeps it busy for some milliseconds, of whose end the kernel tells nobody.
+const TRIES: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(50);
+
+fn unmount(directory: &Path, lazy: bool) -> Result<(), UnmountError> {
+    for _ in 1..TRIES {
+        match yore_fuse::unmount_at(directory, lazy) {
+            Err(UnmountError::Busy { .. }) => std::thread::sleep(PAUSE),
+            other => return other,
+        }
+    }
+    yore_fuse::unmount_at(directory, lazy)
 }
 
 /// Where a volume is mounted, and who serves it.
