@@ -130,8 +130,9 @@ pub(crate) fn ext4(dir: &Path, size: u64) -> Result<Place> {
 }
 
 fn run(command: &mut Command) -> Result<()> {
+    let outcome = command.output();
     let failed = |said: String| BenchError::Command { command: format!("{command:?}"), said };
-    match command.output() {
+    match outcome {
         Ok(output) if output.status.success() => Ok(()),
         Ok(output) => Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_string())),
         Err(error) => Err(failed(error.to_string())),

@@ -18,7 +18,7 @@
 //! closed: it is leaked, for dropping it would close it. The volume is as after a crash, which opening it recovers. The panic
 //! reaches the session in two ways. One in the code that serves a request is seen by a guard around it, which aborts the
 //! connection at once, so that nothing more is asked of a view in doubt. One in fuser itself (its reading of a
-//! request) ends a thread outside any guard; each thread therefore has a value whose destructor runs when the thread ends and
+//! request: a time of -2^63 seconds and some nanoseconds overflows there in fuser 0.18) ends a thread outside any guard; each thread therefore has a value whose destructor runs when the thread ends and
 //! aborts the connection if it was not over, for a connection with too few readers hangs its users.
 
 use crate::attach::{attach, Watcher};

@@ -587,3 +587,33 @@ fn direct_io() {
     drop(file);
     m.end();
 }
+
+/// Files that are removed while open give their numbers back on the last close, when the kernel forgets them, while other threads
+/// create files and take the numbers again. An inode table that let go of a number's old inode only after the number was free
+/// found a new file's number taken, and stopped the daemon.
+#[test]
+fn numbers_freed_by_forgetting_are_taken_again() {
+    let Some(m) = Mounted::new() else { return };
+    std::thread::scope(|scope| {
+        for t in 0..4 {
+            let m = &m;
+            scope.spawn(move || {
+                for round in 0..20 {
+                    let dir = m.path(&format!("{t} {round}"));
+                    fs::create_dir(&dir).unwrap();
+                    for i in 0..100 {
+                        let path = dir.join(format!("{i}"));
+                        let mut file = File::create_new(&path).unwrap();
+                        file.write_all(b"x").unwrap();
+                        if i % 2 == 0 {
+                            fs::remove_file(&path).unwrap();
+                            assert_eq!(file.metadata().unwrap().nlink(), 0);
+                        }
+                    }
+                    fs::remove_dir_all(&dir).unwrap();
+                }
+            });
+        }
+    });
+    m.end();
+}
