@@ -33,12 +33,11 @@ const USED_MAX_FULL: u64 = 40 << 20;
 const DIRECTORIES: usize = 8;
 /// Permissions to ask for.
 const PERMISSIONS: [u32; 10] = [0o644, 0o600, 0o755, 0o777, 0o4755, 0o2755, 0o6777, 0o2644, 0o1777, 0o000];
-const TEMPORARY: bool = true;
 const CALLERS: [Caller; 4] = [
     Caller { uid: 0, gid: 0, umask: 0o022, keeps_set_id: true },
-    Caller { uid: 1000, gid: 1000, umask: 0o027, keeps_set_id: TEMPORARY },
-    Caller { uid: 1001, gid: 50, umask: 0, keeps_set_id: TEMPORARY },
-    Caller { uid: 4_000_000_000, gid: 4_000_000_001, umask: 0o777, keeps_set_id: TEMPORARY },
+    Caller { uid: 1000, gid: 1000, umask: 0o027, keeps_set_id: false },
+    Caller { uid: 1001, gid: 50, umask: 0, keeps_set_id: false },
+    Caller { uid: 4_000_000_000, gid: 4_000_000_001, umask: 0o777, keeps_set_id: false },
 ];
 
 /// Sizes where the way of storing changes: out of the inode, into another block.
@@ -298,8 +297,7 @@ impl Generator {
                     offset = offset.min(self.random.random_range(0..end));
                     len = (end - offset) as usize;
                 }
-                let (append, kill_set_id) =
-                    (self.chance(4), self.chance(4) && !(TEMPORARY && self.profile == Profile::Crash));
+                let (append, kill_set_id) = (self.chance(4), self.chance(4));
                 Op::Write { target, offset, len, tag, append, kill_set_id }
             }
             13..=14 => {
@@ -324,13 +322,7 @@ impl Generator {
                 Op::Fallocate { target, offset, len: self.len().min(120_000) as u64, mode }
             }
             _ => {
-                let mut to = self.file();
-                while TEMPORARY && self.state.resolve(&to).ok() == self.state.resolve(&target).ok() {
-                    if self.state.resolve(&to).is_err() {
-                        break;
-                    }
-                    to = Target::Path(vec![self.name()]);
-                }
+                let to = self.file();
                 let to_size = self.size_of(&to);
                 let to_offset = self.offset(to_size);
                 // From the far end of a sparse file there is nothing to copy that would fit into memory.

@@ -126,9 +126,10 @@ impl Judge {
             let mut sum: u64 = 0;
             let mut of_state = HashMap::new();
             for (ino, inode) in state.inodes() {
-                let hash = *known.entry(Arc::as_ptr(inode)).or_insert_with(|| Node::hash_of(state, inode));
-                of_state.insert(ino, hash);
                 if inode.links > 0 {
+                    let hash =
+                        *known.entry(Arc::as_ptr(inode)).or_insert_with(|| Node::hash_of(state, inode));
+                    of_state.insert(ino, hash);
                     sum = sum.wrapping_add(hash);
                 }
                 let life = &mut judge.lives[ino];

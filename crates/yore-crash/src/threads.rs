@@ -144,3 +144,34 @@ pub fn shared(seed: u64, threads: usize, ops: usize, engine: Engine) -> Result<(
     }
     view.close().map_err(|error| Wrong::new("close", error))
 }
+
+/// Unmounts while other threads sync without end. Whether a sync succeeds then is left open; that all return is not.
+///
+/// # Panics
+/// If the volume cannot be made or used.
+pub fn sync_while_closing(seed: u64, engine: Engine) {
+    let (_device, view) = match volume(engine, seed) {
+        Ok(volume) => volume,
+        Err(wrong) => panic!("{}", wrong.message),
+    };
+    let barrier = Barrier::new(3);
+    std::thread::scope(|scope| {
+        for number in 0..2 {
+            let (view, barrier) = (&view, &barrier);
+            scope.spawn(move || {
+                barrier.wait();
+                for round in 0..200 {
+                    let name = format!("{number}-{round}").into_bytes();
+                    let made = view.mkdir(&Caller::superuser(), view.root(), &name, 0o755);
+                    if made.map(|_| ()).and_then(|()| view.sync()).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        barrier.wait();
+        if let Err(error) = view.close() {
+            panic!("close: {error}");
+        }
+    });
+}

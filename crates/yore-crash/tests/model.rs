@@ -47,3 +47,18 @@ fn threads_in_the_same_directories_leave_a_sound_volume() {
         }
     }
 }
+
+/// A sync that meets an unmount comes back: with success if all it covers was written, else with an error.
+#[test]
+fn sync_during_an_unmount_returns() {
+    let (done, finished) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for seed in 0..40 {
+            threads::sync_while_closing(seed, Engine::Snapshot);
+        }
+        done.send(())
+    });
+    // Nothing is timed: this is how long it may hang before that is called hanging.
+    let result = finished.recv_timeout(std::time::Duration::from_secs(60));
+    assert!(result.is_ok(), "threads::sync_while_closing hangs, or panicked");
+}
