@@ -9,10 +9,6 @@ use yore_format::{FileKind, Timestamp};
 pub struct FileType(FileKind);
 
 impl FileType {
-    pub(super) fn new(kind: FileKind) -> FileType {
-        FileType(kind)
-    }
-
     /// A directory.
     pub fn is_dir(&self) -> bool {
         self.0 == FileKind::Directory
