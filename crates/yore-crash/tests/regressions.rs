@@ -1,0 +1,130 @@
+//! One test for each defect that random sequences have found: the story, and the shortest way to it.
+
+use std::sync::Arc;
+use yore_crash::op::payload;
+use yore_crash::volume;
+use yore_device::simulated::{Choice, SimulatedDevice, Tearing};
+use yore_device::{Device, MemoryDevice};
+use yore_fs::{
+    Caller, Engine, Error, FallocateMode, FileKind, InodeNo, Node, SetAttr, SetXattrMode, View, WriteMode,
+};
+
+const PLAIN: WriteMode = WriteMode { append: false, kill_set_id: false };
+const KILLING: WriteMode = WriteMode { append: false, kill_set_id: true };
+
+/// A new volume on a device that records.
+fn fresh() -> (Arc<SimulatedDevice>, View) {
+    let device = Arc::new(SimulatedDevice::new(MemoryDevice::new(volume::VOLUME_SIZE)));
+    let shared: Arc<dyn Device> = device.clone();
+    volume::make(&shared, Engine::Snapshot, 1).expect("a new volume");
+    device.restart_trace();
+    let view = volume::open(shared).expect("it was never used");
+    (device, view)
+}
+
+fn file(view: &View, name: &[u8], permissions: u32) -> Node {
+    let caller = Caller { umask: 0, ..Caller::superuser() };
+    view.create(&caller, view.root(), name, FileKind::Regular, permissions, 0).expect("there is room")
+}
+
+/// The volume as a crash now leaves it, with nothing of what is not flushed.
+fn crash(device: &SimulatedDevice) -> View {
+    let trace = device.trace();
+    let point = trace.crash_point(trace.len()).expect("the last event");
+    let medium = point.materialise(Choice::None, Tearing::Sectors).expect("nothing is the simplest choice");
+    volume::open(Arc::new(medium)).expect("a crash needs no repair")
+}
+
+fn read(view: &View, inode: InodeNo) -> Vec<u8> {
+    let mut bytes = vec![0; view.getattr(inode).expect("it exists").size as usize];
+    let count = view.read(inode, 0, &mut bytes).expect("it can be read");
+    bytes.truncate(count);
+    bytes
+}
+
+/// A file that lives in its inode was overwritten; a change of attributes then stored the inode, with the old content,
+/// and marked it as stored; the sync after it found nothing to store. What the sync had promised was lost in a crash.
+#[test]
+fn small_content_overwritten_before_a_change_of_attributes_is_synced() {
+    type Change = (&'static str, fn(&View, InodeNo));
+    let changes: [Change; 2] = [
+        ("write", |view, inode| {
+            view.write(inode, 0, &payload(2, 48), PLAIN).expect("there is room");
+        }),
+        ("punch", |view, inode| {
+            view.fallocate(inode, 0, 48, FallocateMode::PunchHole).expect("there is room");
+        }),
+    ];
+    for (what, change) in changes {
+        let (device, view) = fresh();
+        let node = file(&view, b"a", 0o600);
+        view.write(node.inode(), 0, &payload(1, 108), PLAIN).expect("there is room");
+        view.fsync(node.inode(), false).expect("the device works");
+        change(&view, node.inode());
+        let set = SetAttr { permissions: Some(0o644), ..SetAttr::default() };
+        view.setattr(&Caller::superuser(), node.inode(), &set).expect("it exists");
+        view.sync().expect("the device works");
+        let expected = read(&view, node.inode());
+        assert_eq!(read(&crash(&device), node.inode()), expected, "after a {what}");
+    }
+}
+
+/// A write that drops set-id bits changes an attribute; that must not wait for the data, or a crash brings the bits
+/// back although later operations survive it (and, where data goes in place, with the new content).
+#[test]
+fn set_id_bits_dropped_by_a_write_do_not_come_back() {
+    let (device, view) = fresh();
+    let node = file(&view, b"program", 0o6755);
+    let other = file(&view, b"other", 0o644);
+    view.write(node.inode(), 0, &payload(1, 20_000), KILLING).expect("there is room");
+    file(&view, b"later", 0o644);
+    view.fsync(other.inode(), false).expect("the device works");
+    let after = crash(&device);
+    assert!(after.lookup(after.root(), b"later").is_ok(), "the fsync made a later operation durable");
+    let permissions = after.getattr(node.inode()).expect("it exists").permissions;
+    assert_eq!(permissions, 0o755, "{permissions:o}");
+}
+
+/// A write that writes nothing, or fails, must not drop capabilities or set-id bits either.
+#[test]
+fn a_write_of_nothing_changes_nothing() {
+    let (_device, view) = fresh();
+    let node = file(&view, b"program", 0o6755);
+    let name = b"security.capability";
+    view.setxattr(node.inode(), name, b"value", SetXattrMode::Any).expect("there is room");
+    let before = view.getattr(node.inode()).expect("it exists");
+    view.write(node.inode(), 0, b"", KILLING).expect("nothing to write");
+    assert_eq!(view.getattr(node.inode()).expect("it exists"), before, "after a write of no bytes");
+    assert!(view.getxattr(node.inode(), name).is_ok(), "after a write of no bytes");
+    let far = view.write(node.inode(), u64::MAX / 2, b"x", KILLING);
+    assert!(matches!(far, Err(Error::FileTooLarge)), "{far:?}");
+    assert_eq!(view.getattr(node.inode()).expect("it exists"), before, "after a write that failed");
+    assert!(view.getxattr(node.inode(), name).is_ok(), "after a write that failed");
+}
+
+/// Copying a file's end to a place beyond its end must not go on with what the copy itself has appended.
+#[test]
+fn a_copy_within_a_file_ends_where_the_file_ended() {
+    let (_device, view) = fresh();
+    let node = file(&view, b"a", 0o600);
+    view.write(node.inode(), 0, &payload(1, 5000), PLAIN).expect("there is room");
+    let count = view.copy_file_range(node.inode(), 0, node.inode(), 20_000, 15_000);
+    assert_eq!(count.ok(), Some(5000));
+    assert_eq!(view.getattr(node.inode()).expect("it exists").size, 25_000);
+}
+
+/// Who is not in a file's group and does not keep set-id bits must not get the group's, neither by chmod nor by
+/// creating a program in a set-group-id directory.
+#[test]
+fn an_ordinary_user_does_not_set_another_groups_bit() {
+    let (_device, view) = fresh();
+    let ordinary = Caller { uid: 1000, gid: 1000, umask: 0, keeps_set_id: false };
+    let node = file(&view, b"a", 0o755);
+    let set = SetAttr { permissions: Some(0o2755), ..SetAttr::default() };
+    let attr = view.setattr(&ordinary, node.inode(), &set).expect("it exists");
+    assert_eq!(attr.permissions, 0o755, "{:o}", attr.permissions);
+    view.setattr(&Caller::superuser(), view.root(), &set).expect("it exists");
+    let made =
+        view.create(&ordinary, view.root(), b"b", FileKind::Regular, 0o2755, 0).expect("there is room");
+    assert_eq!((made.attr().gid, made.attr().permissions), (0, 0o755), "{:o}", made.attr().permissions);
+}
