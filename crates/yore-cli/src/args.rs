@@ -39,10 +39,13 @@ pub enum Command {
     /// Write files from a volume to standard output
     Cat(Cat),
     /// Copy files on a volume, or between volumes
+    #[command(override_usage = "yore cp [OPTIONS] VOL:/FROM... VOL:/TO")]
     Cp(Cp),
     /// Copy files from the host to a volume
+    #[command(override_usage = "yore put [OPTIONS] FROM... VOL:/TO")]
     Put(Cp),
     /// Copy files from a volume to the host
+    #[command(override_usage = "yore get [OPTIONS] VOL:/FROM... TO")]
     Get(Cp),
     /// Make directories on a volume
     Mkdir(Mkdir),
@@ -105,7 +108,7 @@ pub struct Mkfs {
     #[arg(long, value_parser = crate::output::parse_size)]
     pub size: Option<u64>,
     /// A name for people, at most 64 bytes
-    #[arg(long, default_value = "")]
+    #[arg(long, default_value = "", hide_default_value = true)]
     pub label: String,
     /// How metadata is kept consistent
     #[arg(long, default_value = "snapshot")]
@@ -254,7 +257,7 @@ pub struct Cat {
 )]
 pub struct Cp {
     /// What to copy, and at the end where to: paths of the host, or VOL:/PATH
-    #[arg(value_name = "FROM… TO", required = true, num_args = 2..)]
+    #[arg(value_name = "FROM... TO", required = true, num_args = 2..)]
     pub operands: Vec<OsString>,
     /// Directories with their content
     #[arg(short, long)]

@@ -90,8 +90,10 @@ fn man() -> Outcome {
     page.extend_from_slice(b".SH \"EXIT STATUS\"\n.nf\n");
     page.extend_from_slice(status::TABLE.as_bytes());
     page.extend_from_slice(b"\n.fi\n");
+    // Characters beyond ASCII are not the same on every system that formats man pages.
+    let page = String::from_utf8_lossy(&page).replace('•', "\\(bu").replace('…', "...");
     let mut out = Out::new();
-    out.bytes(&page)?;
+    out.bytes(page.as_bytes())?;
     out.done()?;
     Ok(status::OK)
 }

@@ -212,6 +212,7 @@ pub fn announce(daemon: &Daemon) -> anyhow::Result<Announcement> {
     }
     // Of an earlier process with this number.
     let _ = fs::remove_file(word_of(&directory, daemon.pid));
+    remove_old_logs(&directory);
     let path = directory.join(format!("{}.json", daemon.pid));
     let partial = directory.join(format!("{}.new", daemon.pid));
     let _ = fs::remove_file(&partial);
@@ -234,6 +235,23 @@ pub fn own_log(directory: &Path) -> PathBuf {
 pub fn remove_own_log() {
     // There is none, mostly.
     let _ = fs::remove_file(own_log(&own_directory()));
+}
+
+/// How long the log and the last word of a dead daemon are kept for whoever asks why it died.
+const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
+
+fn remove_old_logs(directory: &Path) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let kind = path.extension().and_then(|e| e.to_str());
+        let pid = path.file_stem().and_then(|stem| stem.to_str()?.parse().ok());
+        let dead = pid.is_some_and(|pid| process_start(pid).is_none());
+        let age = entry.metadata().ok().and_then(|found| found.modified().ok()?.elapsed().ok());
+        if matches!(kind, Some("log" | "failed")) && dead && age.is_some_and(|age| age > KEPT) {
+            // Another daemon may be doing the same.
+            let _ = fs::remove_file(path);
+        }
+    }
 }
 
 /// How a daemon that ended badly says so to the `umount` that waits for it.

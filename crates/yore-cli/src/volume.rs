@@ -47,10 +47,15 @@ impl OnVolume {
     pub fn parse(operand: &OsStr) -> anyhow::Result<OnVolume> {
         OnVolume::split(operand).ok_or_else(|| {
             let name = operand.to_string_lossy();
-            status::usage(format!(
-                "{name}: a path on a volume is written VOL:/PATH; did you mean {}:/ ?",
-                name.trim_end_matches([':', '/'])
-            ))
+            let plain = name.trim_end_matches([':', '/']);
+            let hint = match std::fs::metadata(operand) {
+                Ok(found) if found.is_dir() => {
+                    format!("{name} is a directory of this system, for ls, cp, rm and so on without yore")
+                }
+                Ok(_) => format!("did you mean {plain}:/ ?"),
+                Err(_) => "for example volume.yore:/letters".to_string(),
+            };
+            status::usage(format!("{name}: a path on a volume is written VOL:/PATH; {hint}"))
         })
     }
 

@@ -11,7 +11,7 @@ use yore_check::CheckOptions;
 pub fn run(args: &args::Check) -> Outcome {
     let access = if args.repair { Access::Write } else { Access::Read };
     let device = volume::open_device(&args.volume, access)?;
-    let options = CheckOptions { findings_max: args.max_findings, ..CheckOptions::default() };
+    let options = CheckOptions { findings_max: args.max_findings };
     let report = yore_check::check(device.as_ref(), &options)?;
     let clean = report.is_clean();
     let mut marked = false;

@@ -121,8 +121,8 @@ impl Copy {
 
     fn all(&mut self, from: &[Operand], to: &Operand) -> anyhow::Result<()> {
         match (from, to) {
-            ([Operand::Standard], to) => return self.from_standard_input(to),
-            (from, Operand::Standard) => return self.to_standard_output(from),
+            ([Operand::Standard], to) => return self.read_standard_input(to),
+            (from, Operand::Standard) => return self.write_standard_output(from),
             _ => {}
         }
         let (target, to_path) = self.side(to)?;
@@ -282,7 +282,7 @@ impl Copy {
         target.set_facts(to, facts)
     }
 
-    fn from_standard_input(&mut self, to: &Operand) -> anyhow::Result<()> {
+    fn read_standard_input(&mut self, to: &Operand) -> anyhow::Result<()> {
         let (target, path) = self.side(to)?;
         if target.is_directory(&path) {
             return Err(status::usage(format!("{} is a directory; name the file", target.name(&path))));
@@ -304,7 +304,7 @@ impl Copy {
         }
     }
 
-    fn to_standard_output(&mut self, from: &[Operand]) -> anyhow::Result<()> {
+    fn write_standard_output(&mut self, from: &[Operand]) -> anyhow::Result<()> {
         for operand in from {
             let Operand::On(on) = operand else {
                 return Err(status::usage("only files on volumes are written to standard output"));

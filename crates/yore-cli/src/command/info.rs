@@ -73,7 +73,7 @@ impl Space {
 /// What a target turned out to be.
 enum Target {
     /// A mount, and its daemon if that can be seen.
-    Mounted { directory: PathBuf, volume: PathBuf, daemon: Option<Daemon> },
+    Mounted { directory: PathBuf, volume: PathBuf, daemon: Option<Box<Daemon>> },
     /// A volume that another process holds without having it mounted where we can see it.
     Held { pid: Option<u32>, command: String },
     /// A volume that nobody writes to.
@@ -85,7 +85,7 @@ impl Target {
         // A dead mount cannot be looked at, but the table of mounts knows it.
         if path.is_dir() || path.symlink_metadata().is_err() {
             if let Some(mount) = live::mount_at(path) {
-                let daemon = live::daemon_at(&mount.directory);
+                let daemon = live::daemon_at(&mount.directory).map(Box::new);
                 return Ok(Target::Mounted { directory: mount.directory, volume: mount.volume, daemon });
             }
             anyhow::ensure!(
@@ -97,7 +97,11 @@ impl Target {
         live::wait_until_closed(path);
         if let Some(daemon) = live::daemon_of_volume(path).filter(|d| live::is_mounted(&d.directory)) {
             let directory = daemon.directory.clone();
-            return Ok(Target::Mounted { directory, volume: daemon.volume.clone(), daemon: Some(daemon) });
+            return Ok(Target::Mounted {
+                directory,
+                volume: daemon.volume.clone(),
+                daemon: Some(Box::new(daemon)),
+            });
         }
         let options = OpenOptions { read_only: true, ..OpenOptions::default() };
         match FileDevice::open(path, options) {
@@ -140,7 +144,7 @@ pub fn info(args: &args::Info) -> Outcome {
 }
 
 /// Of a volume that is mounted: the daemon knows what it is, the kernel how full.
-fn of_mount(directory: &Path, volume: &Path, daemon: Option<Daemon>) -> anyhow::Result<Value> {
+fn of_mount(directory: &Path, volume: &Path, daemon: Option<Box<Daemon>>) -> anyhow::Result<Value> {
     let space = Space::of_mount(directory)?;
     let mut value = match &daemon {
         Some(daemon) => json!({

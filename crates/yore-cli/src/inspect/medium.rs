@@ -31,6 +31,12 @@ pub struct FoundZone {
     pub notes: Vec<String>,
 }
 
+/// The zones in the table, and notes about table blocks that do not verify.
+pub type Listed = (Vec<(ZoneNo, ZoneTableEntry)>, Vec<String>);
+
+/// A block of the zone table, and what is wrong with it.
+type TableBlock = (Box<Block>, Option<Box<Corruption>>);
+
 /// Reads a block.
 pub fn read(device: &dyn Device, block: BlockNo) -> anyhow::Result<Box<Block>> {
     let mut bytes = Box::new(ZERO_BLOCK);
@@ -86,8 +92,7 @@ impl<'a> Medium<'a> {
     }
 
     /// A block of the zone table with what is wrong with it; `None` where there is none.
-    #[allow(clippy::type_complexity)]
-    fn table(&self, table: u32) -> anyhow::Result<Option<(Box<Block>, Option<Box<Corruption>>)>> {
+    fn table(&self, table: u32) -> anyhow::Result<Option<TableBlock>> {
         let (root, index) = self.geometry.table_home(table);
         if self.superblock.root_zones.get(root as usize).copied().flatten().is_none() {
             return Ok(None);
@@ -99,7 +104,7 @@ impl<'a> Medium<'a> {
     }
 
     /// All zones in the table, with notes about table blocks that do not verify.
-    pub fn zones(&self) -> anyhow::Result<(Vec<(ZoneNo, ZoneTableEntry)>, Vec<String>)> {
+    pub fn zones(&self) -> anyhow::Result<Listed> {
         let mut found = Vec::new();
         let mut notes = Vec::new();
         // The limit comes from the medium; what the volume can have bounds it.

@@ -379,7 +379,7 @@ pub fn block(out: &mut Out, device: &dyn Device, number: u64, raw: bool) -> Soun
     }
     // Data is no damage: only what says that it is metadata is held to it.
     let problem = yore_format::verify_checksum(&bytes).err();
-    let is_metadata = !problem.as_ref().is_some_and(|wrong| wrong.field == "magic");
+    let is_metadata = problem.as_ref().is_none_or(|wrong| wrong.field != "magic");
     if !is_metadata {
         out.line("  no metadata: data of a file, or free")?;
         dump(out, &bytes[..])?;
