@@ -91,8 +91,8 @@ pub struct Listing {
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct Progress {
     /// Write progress as JSON lines to this open file descriptor
-    #[arg(long, value_name = "N")]
-    pub progress_fd: Option<u32>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
+    pub progress_fd: Option<i32>,
     /// Show no progress bar
     #[arg(short, long)]
     pub quiet: bool,

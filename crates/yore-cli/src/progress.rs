@@ -7,6 +7,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 use std::fs::File;
 use std::io::{IsTerminal as _, Write as _};
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 /// How often a line goes to the file descriptor.
@@ -30,11 +31,13 @@ impl Progress {
         let lines = match wanted.progress_fd {
             None => None,
             Some(fd) => {
-                let path = format!("/proc/self/fd/{fd}");
-                let file = File::options().append(true).open(path);
-                Some(file.with_context(|| {
-                    format!("file descriptor {fd} (--progress-fd) is not open for writing")
-                })?)
+                // SAFETY: the number is used for this one call, which fails with EBADF if it is not open.
+                let given = unsafe { BorrowedFd::borrow_raw(fd) };
+                // A copy, and not a file opened anew: whoever gave it shares the place where the next line goes.
+                let copy = rustix::io::fcntl_dupfd_cloexec(given, 3);
+                let copy =
+                    copy.with_context(|| format!("file descriptor {fd} (--progress-fd) is not open"))?;
+                Some(File::from(copy))
             }
         };
         let terminal = std::io::stderr().is_terminal() && !wanted.quiet && lines.is_none();
