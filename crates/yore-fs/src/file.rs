@@ -19,6 +19,8 @@
 //! the last takes it off the list; a crash between them is finished by the next mount. Meanwhile F5 hides what is left.
 //! `listed` says that the inode is in that list on behalf of such a chain: whoever takes its last name must not list it again.
 //!
+//! What is in memory of a file, [`crate::pages::FileData`] with its pages, lies below inodes; this module is what changes it.
+//!
 //! Locks: io → orphans → state → Op. Reservations are made with io held and state free; nobody a reservation waits for
 //! takes io. Callers hold no lock and no reservation. No state lock is held across a device write; a read from the device
 //! holds it, so that blocks do not change their meaning under the reader.
@@ -46,11 +48,7 @@ use crate::extent::{self, Mapping};
 use crate::inode::InodeState;
 use crate::store::Store;
 use crate::{Error, Result};
-use cache::{FilePages, Pages};
-use std::ops::Range;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
-use yore_format::{ContentKind, InodeNo, BLOCK_SIZE, INLINE_BYTES};
+use yore_format::{InodeNo, BLOCK_SIZE};
 
 /// Bytes of a page.
 const PAGE: u64 = BLOCK_SIZE as u64;
@@ -66,64 +64,6 @@ pub(crate) struct Flushed {
     /// Data was written since the last time without a change of metadata: to make it durable the device must be
     /// flushed even if there is nothing to commit.
     pub in_place: bool,
-}
-
-/// What a regular file's inode has in memory beside the inode.
-#[derive(Default)]
-pub(crate) struct FileData {
-    /// The size that the stored inode has (F1).
-    pub medium_size: u64,
-    /// The inode is in the list of orphans because blocks beyond its size are being freed.
-    pub listed: bool,
-    pages: OnceLock<Arc<FilePages>>,
-    /// File blocks that count as holes (F5).
-    doomed: Option<Range<u64>>,
-    /// The content must not go back into the inode: blocks were asked for.
-    in_blocks: bool,
-    /// Noted as dirty in the cache.
-    noted: bool,
-    /// Written in place since the last flush.
-    in_place: bool,
-    /// What background write-back failed with, for the next fsync.
-    error: Option<Error>,
-    ahead: ReadAhead,
-}
-
-#[derive(Default)]
-struct ReadAhead {
-    /// The page after the last one read.
-    next: AtomicU32,
-    /// Pages to read ahead.
-    window: AtomicU32,
-}
-
-impl FileData {
-    /// Blocks that were promised to data in memory, beyond those in `inode.blocks`.
-    pub(crate) fn delayed_blocks(&self) -> u64 {
-        self.pages.get().map_or(0, |p| p.lock().promised())
-    }
-
-    /// Whether there is data in memory that is newer than the medium.
-    pub(crate) fn is_busy(&self) -> bool {
-        self.noted || self.pages.get().is_some_and(|p| p.lock().is_busy())
-    }
-
-    /// The pages, if the file has any in memory.
-    fn cached(&self) -> Option<Pages<'_>> {
-        self.pages.get().map(|p| p.lock())
-    }
-
-    /// The pages, to enter some.
-    fn pages(&self, store: &Store) -> Pages<'_> {
-        self.pages.get_or_init(|| store.files.new_pages()).lock()
-    }
-
-    /// Whether the file will go into its inode at this size.
-    fn fits_inode(&self, kind: ContentKind, size: u64) -> bool {
-        size <= INLINE_BYTES as u64
-            && !self.in_blocks
-            && matches!(kind, ContentKind::Empty | ContentKind::Inline)
-    }
 }
 
 /// What is at a block of the file for readers and writers: its extents without the doomed ones.
@@ -157,19 +97,5 @@ fn check_alive(state: &InodeState) -> Result<()> {
     match state.gone {
         true => Err(Error::Stale),
         false => Ok(()),
-    }
-}
-
-impl ReadAhead {
-    /// How many pages to read beyond `first..end`; learns from the access.
-    fn window(&self, first: u32, end: u32) -> u32 {
-        let window = match self.next.swap(end, Ordering::Relaxed) {
-            expected if expected == first || expected == first + 1 => {
-                (self.window.load(Ordering::Relaxed) * 2).clamp(8, TRANSFER)
-            }
-            _ => 0,
-        };
-        self.window.store(window, Ordering::Relaxed);
-        window
     }
 }

@@ -13,7 +13,7 @@
 //! second chance. An inode without names lives on while it is held or has nodes, is listed in the tree of orphans, and
 //! is freed by whoever lets go of it last.
 
-use crate::file::FileData;
+use crate::pages::FileData;
 use crate::store::Store;
 use crate::{Attr, Error, FileKind, Result};
 use hashbrown::HashMap;

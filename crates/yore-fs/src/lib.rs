@@ -3,7 +3,7 @@
 //! Three levels, of which a program takes the highest that serves it:
 //! - [`Volume`] with paths, in the manner of `std::fs`, and [`File`];
 //! - [`View`], operations on inodes and names, one method per file-system call, as a FUSE or NFS server needs them;
-//! - the modules below, which are private: `ops → history → {dir, file} → inode → {extent, alloc} → btree`.
+//! - the modules below, which are private: `ops → history → {dir, file} → inode → {extent, alloc, pages} → btree`.
 
 mod acl;
 mod alloc;
@@ -15,6 +15,7 @@ mod file;
 mod inode;
 mod ops;
 mod orphan;
+mod pages;
 mod store;
 mod symlink;
 mod types;

@@ -5,12 +5,12 @@
 //! size that an Op may store afterwards ends before the first page that was dirty at that instant and not in the batch.
 //! If anything fails the batch is dirty again, and the blocks that no Op entered go back.
 
-use super::cache::Bytes;
 use super::{map_block, pages_for, Flushed, PAGE, TRANSFER};
 use crate::alloc::{KeptGroups, Run};
 use crate::btree::Pins;
 use crate::extent::{may_overwrite_in_place, Edit};
 use crate::inode::{store_inode, InodeCell, InodeState};
+use crate::pages::Bytes;
 use crate::store::Store;
 use crate::Result;
 use std::io::IoSlice;
@@ -189,7 +189,7 @@ fn collect(store: &Store, cell: &InodeCell, from: u32, to: u32) -> Result<Batch>
     drop(pages);
     let ways = ways(store, cell, &state, &dirty)?;
     // No page has become dirty or clean since: the first takes the state lock, the second io.
-    let mut pages = state.data.pages(store);
+    let mut pages = state.data.pages(&store.files.pages);
     for (index, way) in dirty.iter().zip(ways) {
         let (bytes, promised) = pages.start_writing(*index);
         match batch.segments.last_mut() {
@@ -259,7 +259,7 @@ fn flush_batch(store: &Store, cell: &Arc<InodeCell>, batch: Batch) -> Result<()>
         }
     }
     let state = cell.state.read();
-    let mut pages = state.data.pages(store);
+    let mut pages = state.data.pages(&store.files.pages);
     let mut spare = 0;
     for segment in &batch.segments {
         for (i, promised) in segment.promised.iter().enumerate() {

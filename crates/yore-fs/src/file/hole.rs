@@ -177,7 +177,7 @@ fn zero_memory(store: &Store, cell: &Arc<InodeCell>, offset: u64, end: u64, touc
         for (part, plan) in plans {
             plan.enter(store, state);
             let within = (part.start % PAGE) as usize..((part.end - 1) % PAGE) as usize + 1;
-            state.data.pages(store).dirty_bytes(page_of(part.start))[within].fill(0);
+            state.data.pages(&store.files.pages).dirty_bytes(page_of(part.start))[within].fill(0);
         }
         if !full.is_empty() {
             if let Some(mut pages) = state.data.cached() {

@@ -1,8 +1,8 @@
 //! Reading: from cached pages, filling in what is missing with runs from the device.
 
-use super::cache::Bytes;
 use super::{check_alive, map_block, page_of, pages_for, PAGE, TRANSFER};
 use crate::inode::{InodeCell, InodeState};
+use crate::pages::Bytes;
 use crate::store::Store;
 use crate::Result;
 use std::io::IoSliceMut;
@@ -130,10 +130,10 @@ fn copy_missing(
         buf[..n].fill(0);
         return Ok(n);
     };
-    store.files.make_room(run as usize);
+    store.files.pages.make_room(run as usize);
     let bytes = read_run(store, extent.start, first, run, state.data.medium_size)?;
     let mut done = 0;
-    let mut pages = state.data.pages(store);
+    let mut pages = state.data.pages(&store.files.pages);
     let entered: Vec<Bytes> =
         bytes.into_iter().enumerate().map(|(i, b)| pages.enter(first + i as u32, Arc::new(b))).collect();
     drop(pages);

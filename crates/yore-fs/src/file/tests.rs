@@ -6,10 +6,11 @@ use super::*;
 use crate::inode::InodeCell;
 use crate::ops::{create, InUse, NewFile};
 use crate::{Caller, FallocateMode, FileKind, MountOptions, SeekTo};
+use std::sync::Arc;
 use std::time::Duration;
 use yore_device::simulated::{Fault, FaultPlan};
 use yore_device::{Device, MemoryDevice, SimulatedDevice};
-use yore_format::{Engine, Timestamp};
+use yore_format::{ContentKind, Engine, Timestamp};
 
 const MIB: u64 = 1 << 20;
 
@@ -59,7 +60,7 @@ fn contents(store: &Store, cell: &InodeCell) -> Vec<u8> {
 }
 
 fn evict(store: &Store) {
-    store.files.make_room(usize::MAX);
+    store.files.pages.make_room(usize::MAX);
 }
 
 /// Everything promised was spent or given back, and counts agree.

@@ -1,11 +1,11 @@
 //! Writing to memory: what is needed is read and promised first, then nothing can fail.
 
-use super::cache::Bytes;
 use super::read::load_page;
 use super::{check_alive, map_block, page_of, pages_for, Touch, PAGE};
 use crate::alloc::Promise;
 use crate::extent::may_overwrite_in_place;
 use crate::inode::{InodeCell, InodeState};
+use crate::pages::Bytes;
 use crate::store::Store;
 use crate::{Error, Result};
 use std::sync::Arc;
@@ -53,7 +53,7 @@ fn write_chunk(
     let room = data.len() / PAGE as usize + 3;
     loop {
         store.files.throttle(store)?;
-        store.files.make_room(room);
+        store.files.pages.make_room(room);
         let mut state = cell.state.write();
         check_alive(&state)?;
         let offset = if append { state.inode.size } else { offset };
@@ -70,7 +70,7 @@ fn write_chunk(
         };
         plan.enter(store, &mut state);
         {
-            let mut pages = state.data.pages(store);
+            let mut pages = state.data.pages(&store.files.pages);
             let mut at = offset;
             while at < end {
                 let within = (at % PAGE) as usize;
@@ -119,7 +119,7 @@ impl Plan<'_> {
 
     /// Enters pages and promises.
     pub(super) fn enter(self, store: &Store, state: &mut InodeState) {
-        let mut pages = state.data.pages(store);
+        let mut pages = state.data.pages(&store.files.pages);
         if let Some(mut blocks) = self.blocks {
             blocks.keep(self.promise.len() as u64);
         }

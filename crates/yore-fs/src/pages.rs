@@ -1,0 +1,415 @@
+//! Pages of file data in memory: what an inode in memory holds of its file, and the limit on all of them.
+//!
+//! A page belongs to a file ([`FilePages`]) and is found by its index. States: *clean* (as on the medium; may be evicted),
+//! *dirty* (newer than the medium), *writing* (a write-back under way has its bytes; it may be dirty again beside that).
+//! A page's memory is shared by `Arc`: a write-back holds its own reference, so a writer who comes meanwhile gets a copy
+//! and the bytes under way stay what they were.
+//!
+//! Who may do what: pages are entered and evicted under the map's mutex alone; their bytes change, and they become
+//! dirty, only under the inode's state write lock *and* the mutex. So a reader who holds the state lock shared may copy
+//! from a page outside the mutex.
+//!
+//! **Eviction** is second chance over files, then over each file's pages from where the last sweep of it stopped: no list
+//! of pages exists, a cached page costs its map entry. Files are registered in shards by weak reference; a file that goes
+//! takes its pages with it.
+//!
+//! This module knows neither inodes nor extents. What the fields of [`FileData`] must satisfy, and all that changes them,
+//! is in `file`; which files are dirty, and who writes them back, in `file/cache.rs`.
+//!
+//! Locks: the shards are leaves; a file's map mutex comes before nothing but its shard.
+
+use crate::Error;
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use yore_device::AlignedBuf;
+use yore_format::{ContentKind, BLOCK_SIZE, INLINE_BYTES};
+
+const SHARDS: usize = 16;
+/// The smallest cache, in pages.
+const PAGES_MIN: usize = 256;
+/// Pages a sweep looks at in one file before it lets go of the file's mutex.
+const SWEEP: usize = 256;
+/// Pages read ahead at most.
+const WINDOW_MOST: u32 = 256;
+
+/// What a regular file's inode has in memory beside the inode.
+#[derive(Default)]
+pub(crate) struct FileData {
+    /// The size that the stored inode has (F1).
+    pub medium_size: u64,
+    /// The inode is in the list of orphans because blocks beyond its size are being freed.
+    pub listed: bool,
+    pages: OnceLock<Arc<FilePages>>,
+    /// File blocks that count as holes (F5).
+    pub doomed: Option<Range<u64>>,
+    /// The content must not go back into the inode: blocks were asked for.
+    pub in_blocks: bool,
+    /// Noted as dirty in the cache.
+    pub noted: bool,
+    /// Written in place since the last flush.
+    pub in_place: bool,
+    /// What background write-back failed with, for the next fsync.
+    pub error: Option<Error>,
+    /// How it is being read.
+    pub ahead: ReadAhead,
+}
+
+/// What is known of how a file is being read.
+#[derive(Default)]
+pub(crate) struct ReadAhead {
+    /// The page after the last one read.
+    next: AtomicU32,
+    /// Pages to read ahead.
+    window: AtomicU32,
+}
+
+impl FileData {
+    /// Blocks that were promised to data in memory, beyond those in `inode.blocks`.
+    pub(crate) fn delayed_blocks(&self) -> u64 {
+        self.pages.get().map_or(0, |p| p.lock().promised())
+    }
+
+    /// Whether there is data in memory that is newer than the medium.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.noted || self.pages.get().is_some_and(|p| p.lock().is_busy())
+    }
+
+    /// The pages, if the file has any in memory.
+    pub(crate) fn cached(&self) -> Option<Pages<'_>> {
+        self.pages.get().map(|p| p.lock())
+    }
+
+    /// The pages, to enter some.
+    pub(crate) fn pages(&self, cache: &Arc<PageCache>) -> Pages<'_> {
+        self.pages.get_or_init(|| cache.new_pages()).lock()
+    }
+
+    /// Whether the file will go into its inode at this size.
+    pub(crate) fn fits_inode(&self, kind: ContentKind, size: u64) -> bool {
+        size <= INLINE_BYTES as u64
+            && !self.in_blocks
+            && matches!(kind, ContentKind::Empty | ContentKind::Inline)
+    }
+}
+
+impl ReadAhead {
+    /// How many pages to read beyond `first..end`; learns from the access.
+    pub(crate) fn window(&self, first: u32, end: u32) -> u32 {
+        let window = match self.next.swap(end, Ordering::Relaxed) {
+            expected if expected == first || expected == first + 1 => {
+                (self.window.load(Ordering::Relaxed) * 2).clamp(8, WINDOW_MOST)
+            }
+            _ => 0,
+        };
+        self.window.store(window, Ordering::Relaxed);
+        window
+    }
+}
+
+/// The pages of all files of a volume, and how many of them there may be.
+pub(crate) struct PageCache {
+    limit: usize,
+    pages: AtomicUsize,
+    dirty: AtomicUsize,
+    next_id: AtomicU64,
+    cursor: AtomicUsize,
+    shards: [Mutex<Shard>; SHARDS],
+}
+
+impl PageCache {
+    /// Room for `bytes` (and no less than 1 MiB).
+    pub(crate) fn new(bytes: u64) -> PageCache {
+        let limit = usize::try_from(bytes / BLOCK_SIZE as u64).unwrap_or(usize::MAX);
+        PageCache {
+            limit: limit.max(PAGES_MIN),
+            pages: AtomicUsize::new(0),
+            dirty: AtomicUsize::new(0),
+            next_id: AtomicU64::new(0),
+            cursor: AtomicUsize::new(0),
+            shards: Default::default(),
+        }
+    }
+
+    /// Pages for a file that has none yet.
+    fn new_pages(self: &Arc<Self>) -> Arc<FilePages> {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let pages = Arc::new(FilePages { shared: self.clone(), id, map: Mutex::default() });
+        self.shards[id as usize % SHARDS].lock().files.insert(id, Arc::downgrade(&pages));
+        pages
+    }
+
+    /// Evicts until `pages` more fit, as far as there is something to evict. Takes map mutexes: hold none.
+    pub(crate) fn make_room(&self, pages: usize) {
+        let target = self.limit.saturating_sub(pages);
+        if self.pages.load(Ordering::Relaxed) <= target {
+            return;
+        }
+        let mut idle = 0;
+        // Twice around: the first time clears the marks of use.
+        let turns: usize = self.shards.iter().map(|s| s.lock().files.len()).sum();
+        let idle_most = 2 * turns + self.pages.load(Ordering::Relaxed) / SWEEP * 2 + 2 * SHARDS;
+        while self.pages.load(Ordering::Relaxed) > target && idle < idle_most {
+            let over = self.pages.load(Ordering::Relaxed).saturating_sub(target).max(1);
+            let at = self.cursor.fetch_add(1, Ordering::Relaxed) % SHARDS;
+            let file = {
+                let mut shard = self.shards[at].lock();
+                let hand = shard.hand;
+                let next = shard.files.range(hand..).next().or_else(|| shard.files.iter().next());
+                let next = next.map(|(id, file)| (*id, file.upgrade()));
+                match next {
+                    Some((id, file)) => {
+                        shard.hand = id + 1;
+                        file
+                    }
+                    None => None,
+                }
+            };
+            match file.map_or(0, |f| f.sweep(over)) {
+                0 => idle += 1,
+                _ => idle = 0,
+            }
+        }
+    }
+
+    /// Whether writers must write back before they go on.
+    pub(crate) fn is_over(&self) -> bool {
+        self.dirty.load(Ordering::Relaxed) > self.limit / 2
+    }
+
+    /// Whether so much is dirty that the background should write back.
+    pub(crate) fn wants_write_back(&self) -> bool {
+        self.dirty.load(Ordering::Relaxed) > self.limit / 4
+    }
+}
+
+/// A page's bytes.
+pub(crate) type Bytes = Arc<AlignedBuf>;
+
+/// A page of a file.
+pub(crate) struct Page {
+    pub bytes: Bytes,
+    /// Newer than the medium, and not yet on its way there.
+    dirty: bool,
+    /// A write-back has its bytes as they were.
+    pub writing: bool,
+    /// A data block is promised for it.
+    pub promised: bool,
+    referenced: bool,
+}
+
+/// The pages of a file by index.
+#[derive(Default)]
+struct PageMap {
+    pages: BTreeMap<u32, Page>,
+    dirty: BTreeSet<u32>,
+    writing: BTreeSet<u32>,
+    /// Pages with a promise.
+    promised: u64,
+    /// Where eviction goes on.
+    hand: u32,
+}
+
+#[derive(Default)]
+struct Shard {
+    files: BTreeMap<u64, Weak<FilePages>>,
+    hand: u64,
+}
+
+/// The cached pages of one file.
+struct FilePages {
+    shared: Arc<PageCache>,
+    id: u64,
+    map: Mutex<PageMap>,
+}
+
+impl Drop for FilePages {
+    fn drop(&mut self) {
+        let map = self.map.get_mut();
+        self.shared.pages.fetch_sub(map.pages.len(), Ordering::Relaxed);
+        self.shared.dirty.fetch_sub(map.dirty.len(), Ordering::Relaxed);
+        self.shared.shards[self.id as usize % SHARDS].lock().files.remove(&self.id);
+    }
+}
+
+/// The map of a file's pages, locked.
+pub(crate) struct Pages<'a> {
+    shared: &'a PageCache,
+    map: MutexGuard<'a, PageMap>,
+}
+
+impl FilePages {
+    fn lock(&self) -> Pages<'_> {
+        Pages { shared: &self.shared, map: self.map.lock() }
+    }
+
+    /// Evicts up to `most` clean pages that were not used since the last sweep.
+    fn sweep(&self, most: usize) -> usize {
+        let mut guard = self.map.lock();
+        let map = &mut *guard;
+        let mut gone = Vec::new();
+        let mut last = None;
+        for (index, page) in map.pages.range_mut(map.hand..).take(SWEEP) {
+            last = Some(*index);
+            if page.dirty || page.writing {
+                continue;
+            }
+            if std::mem::take(&mut page.referenced) {
+                continue;
+            }
+            gone.push(*index);
+            if gone.len() == most {
+                break;
+            }
+        }
+        map.hand = last.map_or(0, |i| i.wrapping_add(1));
+        for index in &gone {
+            map.pages.remove(index);
+        }
+        self.shared.pages.fetch_sub(gone.len(), Ordering::Relaxed);
+        gone.len()
+    }
+}
+
+impl Pages<'_> {
+    pub(crate) fn get(&mut self, index: u32) -> Option<&Page> {
+        let page = self.map.pages.get_mut(&index)?;
+        page.referenced = true;
+        Some(page)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.map.pages.is_empty()
+    }
+
+    /// Whether the page is newer than the medium.
+    pub(crate) fn is_unstable(&self, index: u32) -> bool {
+        self.map.dirty.contains(&index) || self.map.writing.contains(&index)
+    }
+
+    /// The first page at or after `from` that is newer than the medium.
+    pub(crate) fn next_unstable(&self, from: u32) -> Option<u32> {
+        let dirty = self.map.dirty.range(from..).next();
+        let writing = self.map.writing.range(from..).next();
+        dirty.into_iter().chain(writing).min().copied()
+    }
+
+    pub(crate) fn next_dirty(&self, from: u32) -> Option<u32> {
+        self.map.dirty.range(from..).next().copied()
+    }
+
+    /// The first cached page in `from..to`.
+    pub(crate) fn next_cached(&self, from: u32, to: u32) -> Option<u32> {
+        self.map.pages.range(from..to).next().map(|(i, _)| *i)
+    }
+
+    /// Up to `most` dirty pages in `from..to`.
+    pub(crate) fn dirty_in(&self, from: u32, to: u32, most: usize) -> Vec<u32> {
+        self.map.dirty.range(from..to.max(from)).take(most).copied().collect()
+    }
+
+    pub(crate) fn has_dirty(&self) -> bool {
+        !self.map.dirty.is_empty()
+    }
+
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.map.dirty.is_empty() || !self.map.writing.is_empty()
+    }
+
+    pub(crate) fn promised(&self) -> u64 {
+        self.map.promised
+    }
+
+    /// Enters a page read from the medium unless it is there; returns the one that is.
+    pub(crate) fn enter(&mut self, index: u32, bytes: Bytes) -> Bytes {
+        let shared = self.shared;
+        let page = self.map.pages.entry(index).or_insert_with(|| {
+            shared.pages.fetch_add(1, Ordering::Relaxed);
+            Page { bytes, dirty: false, writing: false, promised: false, referenced: true }
+        });
+        page.bytes.clone()
+    }
+
+    /// The bytes of a page that is there, to change; it becomes dirty.
+    pub(crate) fn dirty_bytes(&mut self, index: u32) -> &mut [u8] {
+        let map = &mut *self.map;
+        let page = map.pages.get_mut(&index).expect("the page was entered");
+        if !page.dirty {
+            page.dirty = true;
+            map.dirty.insert(index);
+            self.shared.dirty.fetch_add(1, Ordering::Relaxed);
+        }
+        page.referenced = true;
+        &mut Arc::make_mut(&mut page.bytes)[..]
+    }
+
+    /// Zeroes the bytes of a cached page from `at` on, which the file does not have any more.
+    pub(crate) fn zero_tail(&mut self, index: u32, at: usize) {
+        if let Some(page) = self.map.pages.get_mut(&index) {
+            Arc::make_mut(&mut page.bytes)[at..].fill(0);
+        }
+    }
+
+    /// Notes that a block is promised for the page.
+    pub(crate) fn set_promised(&mut self, index: u32) {
+        let map = &mut *self.map;
+        let page = map.pages.get_mut(&index).expect("the page was entered");
+        if !std::mem::replace(&mut page.promised, true) {
+            map.promised += 1;
+        }
+    }
+
+    /// A write-back takes the page's bytes, and its promise if it has one.
+    pub(crate) fn start_writing(&mut self, index: u32) -> (Bytes, bool) {
+        let map = &mut *self.map;
+        let page = map.pages.get_mut(&index).expect("dirty pages are cached");
+        if std::mem::take(&mut page.dirty) {
+            map.dirty.remove(&index);
+            self.shared.dirty.fetch_sub(1, Ordering::Relaxed);
+        }
+        page.writing = true;
+        map.writing.insert(index);
+        let promised = std::mem::take(&mut page.promised);
+        map.promised -= u64::from(promised);
+        (page.bytes.clone(), promised)
+    }
+
+    pub(crate) fn end_writing(&mut self, index: u32) {
+        let map = &mut *self.map;
+        map.writing.remove(&index);
+        let page = map.pages.get_mut(&index).expect("pages under write-back are cached");
+        page.writing = false;
+    }
+
+    /// A write-back failed: the page is as dirty as before. True if its promise is kept here; false if it has one already.
+    pub(crate) fn undo_writing(&mut self, index: u32, promised: bool) -> bool {
+        self.end_writing(index);
+        self.dirty_bytes(index);
+        if promised && !self.map.pages[&index].promised {
+            self.set_promised(index);
+            return true;
+        }
+        false
+    }
+
+    /// Drops the pages in `from..to`; returns how many blocks were promised for them.
+    pub(crate) fn discard(&mut self, from: u32, to: u32) -> u64 {
+        let map = &mut *self.map;
+        let gone: Vec<u32> = map.pages.range(from..to.max(from)).map(|(i, _)| *i).collect();
+        let mut promised = 0;
+        for index in &gone {
+            let page = map.pages.remove(index).expect("just found");
+            debug_assert!(!page.writing, "io is held: nothing is being written");
+            promised += u64::from(page.promised);
+            if page.dirty {
+                map.dirty.remove(index);
+                self.shared.dirty.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        map.promised -= promised;
+        self.shared.pages.fetch_sub(gone.len(), Ordering::Relaxed);
+        promised
+    }
+}
