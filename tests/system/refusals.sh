@@ -65,7 +65,7 @@ truncate -s 64M "$WORK/zeros"
 refused 'mounting a file of zeros' "$WORK/zeros" 'zeros' "$YORE" mount "$WORK/zeros" "$MNT"
 : >"$WORK/empty"
 refused 'mounting an empty file' "$WORK/empty" 'empty' "$YORE" mount "$WORK/empty" "$MNT"
-refused 'mounting what does not exist' '' 'absent.yore.*(no such|not exist|not found)' "$YORE" mount "$WORK/absent.yore" "$MNT"
+refused 'mounting what does not exist' '' 'absent.yore.*(no such|not exist|not found|there is no)' "$YORE" mount "$WORK/absent.yore" "$MNT"
 refused 'mounting a directory' '' 'mnt2' "$YORE" mount "$WORK/mnt2" "$MNT"
 refused 'mounting a character device' '' '/dev/null' "$YORE" mount /dev/null "$MNT"
 

@@ -8,11 +8,10 @@
 //! A file made in a directory with a default ACL gets that as its access ACL, cut down to the mode asked for; the umask plays
 //! no part then. A directory gets it as its own default ACL, too.
 
-use crate::inode::{InodeCell, InodeState};
+use crate::inode::InodeState;
 use crate::store::Store;
 use crate::xattr::{self, Inherited};
 use crate::{Caller, Error, FileKind, Result};
-use std::sync::Arc;
 use yore_format::{Corruption, InodeFlags, InodeNo};
 
 const VERSION: u32 = 2;
@@ -238,14 +237,6 @@ pub(crate) fn chmod(
         acl.chmod(permissions);
     }
     Ok(acl.as_ref().map(Acl::encode))
-}
-
-/// Sets the permissions (12 bits) of an inode and what corresponds to them in its access ACL, in one Op.
-///
-/// # Errors
-/// [`Error::Stale`]; corruption; the device.
-pub(crate) fn change_mode(store: &Arc<Store>, cell: &Arc<InodeCell>, permissions: u32) -> Result<()> {
-    xattr::change_mode(store, cell, permissions)
 }
 
 #[cfg(test)]

@@ -72,11 +72,6 @@ impl InodeCell {
         }
     }
 
-    /// Its inode block.
-    pub(crate) fn frame(&self) -> &Frame {
-        &self.frame
-    }
-
     pub(crate) fn add_node(&self) {
         self.nodes.fetch_add(1, Ordering::AcqRel);
     }
@@ -241,9 +236,17 @@ impl InodeTable {
     ///
     /// # Errors
     /// Also a `Corruption` if the inode is another one.
-    pub(crate) fn get_entry(&self, store: &Store, no: InodeNo, incarnation: Incarnation) -> Result<Arc<InodeCell>> {
+    pub(crate) fn get_entry(
+        &self,
+        store: &Store,
+        no: InodeNo,
+        incarnation: Incarnation,
+    ) -> Result<Arc<InodeCell>> {
         let dangling = |found: String| {
-            Error::from(Corruption::new("directory entry", "inode", format!("incarnation {incarnation}"), found).of(no))
+            Error::from(
+                Corruption::new("directory entry", "inode", format!("incarnation {incarnation}"), found)
+                    .of(no),
+            )
         };
         match self.get(store, no) {
             Ok(cell) if cell.incarnation == incarnation => Ok(cell),
@@ -253,18 +256,23 @@ impl InodeTable {
         }
     }
 
-    /// Enters the cell of an inode just created.
+    /// Enters the cell of an inode just created. The number's last owner may still be there: its number is free from
+    /// the moment its Op clears the slot, its cell goes a moment later.
     pub(crate) fn insert(&self, cell: &Arc<InodeCell>) {
         let mut shard = self.shard(cell.no).lock();
-        assert!(!shard.cells.contains_key(&cell.no), "inode {} created while it is in use", cell.no);
+        let last = shard.cells.get(&cell.no).map(|c| c.incarnation);
+        assert_ne!(last, Some(cell.incarnation), "inode {} created twice", cell.no);
         enter(&mut shard, cell);
     }
 
-    /// Removes the cell of an inode that was freed. Before its number can be taken again, so inside the Op.
+    /// Removes the cell of an inode that was freed, unless its number is already somebody else's. Inside the Op, after
+    /// the slot was cleared: who looks at the block from then on finds a free slot.
     pub(crate) fn remove(&self, cell: &InodeCell) {
         let mut shard = self.shard(cell.no).lock();
         shard.removals += 1;
-        shard.cells.remove(&cell.no);
+        if shard.cells.get(&cell.no).is_some_and(|c| c.incarnation == cell.incarnation) {
+            shard.cells.remove(&cell.no);
+        }
     }
 
     /// Adds a hold.
@@ -327,7 +335,9 @@ fn load(store: &Store, no: InodeNo) -> Result<InodeCell> {
     let frame = match store.meta.read(no.addr(), &Expect::volume(BlockKind::Inodes)) {
         Ok(frame) => frame,
         // No such block, or one that is something else now: the number is of an inode that is gone.
-        Err(yore_meta::MetaError::Corruption(c)) if c.structure == "metadata pointer" || c.field == "kind" => {
+        Err(yore_meta::MetaError::Corruption(c))
+            if c.structure == "metadata pointer" || c.field == "kind" =>
+        {
             return Err(Error::Stale)
         }
         Err(e) => return Err(e.into()),

@@ -42,7 +42,13 @@ impl OrphansGuard<'_> {
     }
 
     /// Inside an Op: lists an inode.
-    pub(crate) fn add(&self, op: &mut Op<'_>, store: &Store, no: InodeNo, incarnation: Incarnation) -> Change {
+    pub(crate) fn add(
+        &self,
+        op: &mut Op<'_>,
+        store: &Store,
+        no: InodeNo,
+        incarnation: Incarnation,
+    ) -> Change {
         let mut tree = tree(store);
         let delta = tree.insert(op, &no.0.to_be_bytes(), &orphan_value(incarnation), store.number());
         let root = op.set_orphan_root(tree.root, tree.level);
@@ -116,7 +122,11 @@ pub(crate) fn reclaim_all(store: &Arc<Store>) -> Result<()> {
         let incarnation = value.try_into().map(u32::from_le_bytes).map(Incarnation);
         match (no, incarnation) {
             (Ok(no), Ok(incarnation)) => listed.push((no, incarnation)),
-            _ => return Err(Corruption::new("orphan", "lengths", "8 and 4", format!("{key:?} {value:?}")).into()),
+            _ => {
+                return Err(
+                    Corruption::new("orphan", "lengths", "8 and 4", format!("{key:?} {value:?}")).into()
+                )
+            }
         }
         Ok(true)
     })?;

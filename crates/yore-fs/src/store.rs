@@ -130,10 +130,7 @@ impl Store {
 
     /// Fails on a read-only or closed volume, and after a write error.
     pub(crate) fn check_writable(&self) -> Result<()> {
-        if self.read_only {
-            return Err(Error::ReadOnly);
-        }
-        Ok(())
+        Ok(self.meta.check_writable()?)
     }
 
     /// The number at which what is made now is born.
@@ -224,7 +221,7 @@ impl Store {
     /// Space, such that what is promised can be written.
     pub(crate) fn statfs(&self) -> Statfs {
         let free = self.alloc.free_blocks();
-        let available = if self.read_only { 0 } else { self.alloc.available(&self.meta) };
+        let available = self.alloc.available(&self.meta);
         let used = self.meta.totals.inodes.get();
         // A zone of 4 MiB holds 510 blocks of 16 inodes.
         let possible = available / 1024 * 510 * 16 + self.meta.free_index_estimate() * 16;

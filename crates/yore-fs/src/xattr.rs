@@ -185,12 +185,28 @@ pub(crate) fn remove(store: &Arc<Store>, cell: &Arc<InodeCell>, full: &[u8]) -> 
 }
 
 /// Sets the permissions (12 bits) of an inode with an access ACL, and in the ACL what corresponds, in one Op.
-pub(crate) fn change_mode(store: &Arc<Store>, cell: &Arc<InodeCell>, permissions: u32) -> Result<()> {
+pub(crate) fn change_mode(
+    store: &Arc<Store>,
+    cell: &Arc<InodeCell>,
+    permissions: u32,
+    also: Also<'_>,
+) -> Result<()> {
     let name = Name { namespace: XattrNamespace::System, name: ACCESS };
-    change(store, cell, name, 0, &mut |state| {
+    let wish = &mut |state: &InodeState| {
         let value = acl::chmod(store, state, cell.no, permissions)?;
         Ok(Wish { value, mode: SetXattrMode::Any, permissions: Some(permissions) })
-    })
+    };
+    change_also(store, cell, name, 0, wish, Some(also))
+}
+
+/// Removes the capability set on a file, if there is one, and changes the inode as `also` says, in one Op.
+///
+/// # Errors
+/// [`Error::Stale`]; corruption; the device.
+pub(crate) fn remove_capability(store: &Arc<Store>, cell: &Arc<InodeCell>, also: Also<'_>) -> Result<()> {
+    let name = Name::parse(b"security.capability")?;
+    let wish = &mut |_: &InodeState| Ok(Wish { value: None, mode: SetXattrMode::Any, permissions: None });
+    change_also(store, cell, name, 0, wish, Some(also))
 }
 
 /// How many blocks [`store_inherited`] takes at most.
@@ -327,13 +343,27 @@ struct Wish {
     permissions: Option<u32>,
 }
 
+/// What else changes of the inode in the same Op, after the time of its change was set to the present.
+pub(crate) type Also<'a> = &'a dyn Fn(&mut InodeState);
+
 /// Changes one attribute as `wish` says when asked with the state locked. Tries with `blocks` reserved first.
 fn change(
     store: &Arc<Store>,
     cell: &Arc<InodeCell>,
     name: Name<'_>,
+    blocks: u32,
+    wish: &mut dyn FnMut(&InodeState) -> Result<Wish>,
+) -> Result<()> {
+    change_also(store, cell, name, blocks, wish, None)
+}
+
+fn change_also(
+    store: &Arc<Store>,
+    cell: &Arc<InodeCell>,
+    name: Name<'_>,
     mut blocks: u32,
     wish: &mut dyn FnMut(&InodeState) -> Result<Wish>,
+    also: Option<Also<'_>>,
 ) -> Result<()> {
     loop {
         let near = store.near(cell.no);
@@ -352,13 +382,16 @@ fn change(
             blocks = plan.blocks;
             continue;
         }
-        if plan.is_nothing() && wish.permissions.is_none() {
+        if plan.is_nothing() && wish.permissions.is_none() && also.is_none() {
             return Ok(());
         }
         if let Some(permissions) = wish.permissions {
             state.inode.mode = state.inode.mode & !0o7777 | permissions & 0o7777;
         }
         state.touch_ctime();
+        if let Some(also) = also {
+            also(&mut state);
+        }
         let mut op = store.meta.begin(reserved);
         let placed = plan.apply(&mut op, &mut state.inode, store.number());
         let stored = store_inode(&mut op, cell, &state);

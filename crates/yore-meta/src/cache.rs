@@ -196,7 +196,12 @@ impl Cache {
         }
     }
 
-    pub(crate) fn remove(&self, addr: MetaAddr) {
-        self.shard(addr).lock().map.remove(&addr);
+    /// Removes a freed block; `free_index` tells its zone. Both under the shard's lock: were the index still there while
+    /// the frame is gone, a reader would bring the old bytes back; were it free while the frame is there, the next block
+    /// under this address would find its predecessor.
+    pub(crate) fn remove(&self, addr: MetaAddr, free_index: impl FnOnce()) {
+        let mut shard = self.shard(addr).lock();
+        free_index();
+        shard.map.remove(&addr);
     }
 }

@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use yore_format::{
     Block, BlockHeader, BlockKind, BlockNo, Generation, GroupNo, Incarnation, InodeNo, MetaAddr, Number,
-    ZoneNo, INODES_PER_BLOCK, NOT_INODES,
+    ZoneNo, NOT_INODES,
 };
 
 /// One change of one block, to be ordered against others.
@@ -132,7 +132,7 @@ impl<'m> Op<'m> {
     /// If more blocks are taken than were reserved: a bug in the store's bound (R6).
     pub fn allocate(&mut self, new: NewBlock) -> (Frame, Change) {
         let zone = self.reserved.take_block();
-        let index = zone.allocate_index(self.meta, self.generation, None);
+        let index = zone.allocate_index(self.meta, self.generation);
         (self.install(&zone, index, new), self.next_change())
     }
 
@@ -153,8 +153,7 @@ impl<'m> Op<'m> {
     pub fn free(&mut self, frame: Frame) -> Change {
         let addr = frame.addr();
         frame.kill(self.generation);
-        self.meta.cache.remove(addr);
-        frame.zone().free_index(self.meta, self.generation, addr.index());
+        self.meta.cache.remove(addr, || frame.zone().free_index(self.meta, self.generation, addr.index()));
         self.meta.totals.metadata_blocks.add(-1);
         self.next_change()
     }
@@ -183,7 +182,7 @@ impl<'m> Op<'m> {
     /// A new inode block from the reservation, so that inodes can be reserved in it.
     pub fn add_inode_block(&mut self) -> Change {
         let zone = self.reserved.take_block();
-        let index = zone.allocate_index(self.meta, self.generation, Some(INODES_PER_BLOCK as u8));
+        let index = zone.allocate_index(self.meta, self.generation);
         let new = NewBlock {
             kind: BlockKind::Inodes,
             level: 0,
@@ -192,6 +191,8 @@ impl<'m> Op<'m> {
             birth: Number(0),
         };
         self.install(&zone, index, new);
+        // Only now: who finds inodes offered reads their block, which must be there.
+        zone.offer_inodes(self.meta, self.generation, index);
         self.next_change()
     }
 
@@ -201,7 +202,7 @@ impl<'m> Op<'m> {
     pub fn create_primary_zone(&mut self, group: GroupNo) -> Frame {
         let place = self.meta.geometry.primary_zone_place(group);
         let zone = self.meta.zones.create(self.meta, ZoneNo::primary(group), place, group);
-        let index = zone.allocate_index(self.meta, self.generation, None);
+        let index = zone.allocate_index(self.meta, self.generation);
         assert_eq!(index, 0, "a new zone's first block is its bitmap");
         let new = NewBlock {
             kind: BlockKind::Bitmap,

@@ -98,6 +98,8 @@ pub(crate) struct Progress {
     /// When the running generation got its first change.
     pub(crate) dirty_since: Option<Instant>,
     pub(crate) stop: bool,
+    /// The last generation was written, or not: no other follows.
+    pub(crate) closed: bool,
     /// The error that stopped all writing (R16).
     pub(crate) error: Option<MetaError>,
     pub(crate) writing: bool,
@@ -527,7 +529,11 @@ impl Meta {
         }
     }
 
-    pub(crate) fn check_writable(&self) -> Result<()> {
+    /// Fails if nothing may be changed (any more).
+    ///
+    /// # Errors
+    /// [`MetaError::ReadOnly`]; [`MetaError::Stopped`] after a write error, and once the volume is closed.
+    pub fn check_writable(&self) -> Result<()> {
         if self.read_only {
             return Err(MetaError::ReadOnly);
         }
@@ -597,6 +603,9 @@ impl Meta {
             if let Some(e) = &p.error {
                 return Err(MetaError::Stopped { first: Box::new(e.clone()) });
             }
+            if p.closed {
+                return Err(MetaError::Refused("the volume is closed".into()));
+            }
             self.progressed.wait(&mut p);
         }
         Ok(())
@@ -622,9 +631,14 @@ impl Meta {
         if writer.thread().id() != std::thread::current().id() && writer.join().is_err() {
             self.stop(MetaError::Refused("the commit thread panicked".into()));
         }
-        self.check_writable()?;
-        let result = crate::commit::commit(self, VolumeState::Clean);
+        let result = match self.check_writable() {
+            Ok(()) => crate::commit::commit(self, VolumeState::Clean),
+            Err(e) => Err(e),
+        };
         self.stopped.store(true, Ordering::Release);
+        // Whoever waits for a generation that will never be written goes on.
+        self.progress.lock().closed = true;
+        self.progressed.notify_all();
         result
     }
 

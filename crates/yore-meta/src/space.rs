@@ -219,16 +219,17 @@ impl Meta {
 
     fn reserve_inode_in(&self, zone: &Arc<Zone>) -> Result<Option<ReservedInode>> {
         loop {
-            let Some(index) = zone.state.lock().find_inode_block() else { return Ok(None) };
-            let frame = match self.read(MetaAddr::new(zone.no, index), &Expect::volume(BlockKind::Inodes)) {
-                Ok(frame) => frame,
-                // The block was empty and has just been freed.
-                Err(_) if zone.state.lock().inode_free[usize::from(index)] == yore_format::NOT_INODES => {
-                    continue
-                }
-                Err(e) => return Err(e),
+            let (index, changed) = {
+                let mut s = zone.state.lock();
+                let Some(index) = s.find_inode_block() else { return Ok(None) };
+                (index, s.inode_blocks_changed)
             };
+            let read = self.read(MetaAddr::new(zone.no, index), &Expect::volume(BlockKind::Inodes));
             let mut s = zone.state.lock();
+            if s.inode_blocks_changed != changed {
+                continue; // What we read may be freed by now, or another block under the same address.
+            }
+            let frame = read?;
             let taken = s.taken.get(&index).copied().unwrap_or(0);
             let free = s.inode_free[usize::from(index)];
             if free == yore_format::NOT_INODES || u32::from(free) <= taken.count_ones() {

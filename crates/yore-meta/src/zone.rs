@@ -39,6 +39,8 @@ pub(crate) struct ZoneState {
     pub(crate) reserved: u32,
     pub(crate) taken: HashMap<u16, u16>,
     pub(crate) inode_hint: usize,
+    /// Counts inode blocks gained and lost: who looked at one without the lock sees whether it may be another now.
+    pub(crate) inode_blocks_changed: u64,
     // The running generation's changes.
     pub(crate) dirty: Vec<Frame>,
     pub(crate) dirty_generation: u64,
@@ -77,6 +79,7 @@ impl ZoneState {
             reserved: 0,
             taken: HashMap::new(),
             inode_hint: 0,
+            inode_blocks_changed: 0,
             dirty: Vec::new(),
             dirty_generation: 0,
             map: header.map.clone(),
@@ -145,12 +148,7 @@ impl Zone {
     }
 
     /// Takes one reserved index.
-    pub(crate) fn allocate_index(
-        self: &Arc<Self>,
-        meta: &Meta,
-        generation: Generation,
-        inodes: Option<u8>,
-    ) -> u16 {
+    pub(crate) fn allocate_index(self: &Arc<Self>, meta: &Meta, generation: Generation) -> u16 {
         let mut s = self.state.lock();
         s.mark_dirty(self, meta, generation);
         let word = s.exists.iter().position(|w| *w != u64::MAX).expect("a reserved index is free");
@@ -159,9 +157,17 @@ impl Zone {
         s.exists[word] |= 1 << (index % 64);
         s.free_indexes -= 1;
         s.reserved = s.reserved.saturating_sub(1);
-        s.inode_free[index] = inodes.unwrap_or(NOT_INODES);
-        s.free_inodes += u32::from(inodes.unwrap_or(0));
+        s.inode_free[index] = NOT_INODES;
         index as u16
+    }
+
+    /// A new inode block is in the cache: its inodes may be reserved from now on.
+    pub(crate) fn offer_inodes(self: &Arc<Self>, meta: &Meta, generation: Generation, index: u16) {
+        self.touch(meta, generation, |s| {
+            s.inode_free[usize::from(index)] = INODES_PER_BLOCK as u8;
+            s.free_inodes += INODES_PER_BLOCK as u32;
+            s.inode_blocks_changed += 1;
+        });
     }
 
     pub(crate) fn free_index(self: &Arc<Self>, meta: &Meta, generation: Generation, index: u16) {
@@ -190,6 +196,7 @@ impl Zone {
         }
         s.inode_free[i] = NOT_INODES;
         s.free_inodes -= u32::from(full);
+        s.inode_blocks_changed += 1;
         true
     }
 

@@ -156,8 +156,10 @@ fn flush_small(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> {
         return Ok(false);
     }
     let size = state.inode.size;
+    let mut content_changed = false;
     if let Some(mut pages) = state.data.cached() {
         if pages.has_dirty() {
+            content_changed = true;
             let mut content = [0; INLINE_BYTES];
             let (bytes, promised) = pages.start_writing(0);
             content.copy_from_slice(&bytes[..INLINE_BYTES]);
@@ -167,7 +169,8 @@ fn flush_small(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> {
             store.alloc.release(u64::from(promised));
         }
     }
-    let changed = state.dirty || state.data.medium_size != size;
+    // Content that kept its size is a change, too, also when another Op has stored the inode since the write.
+    let changed = content_changed || state.dirty || state.data.medium_size != size;
     state.data.medium_size = size;
     if changed && !state.gone {
         let mut op = store.meta.begin(reserved);

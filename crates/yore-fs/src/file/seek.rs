@@ -68,6 +68,8 @@ pub(crate) fn copy_range(
     if Arc::ptr_eq(from, to) && !apart {
         return Err(Error::Invalid { what: "source and target of a copy overlap" });
     }
+    // The end is that of now: what the copy itself appends is not copied again.
+    let len = len.min(from.state.read().inode.size.saturating_sub(from_offset));
     let mut buf = vec![0; len.min(COPY) as usize];
     let mut done = 0;
     while done < len {

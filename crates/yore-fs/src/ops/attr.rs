@@ -2,8 +2,11 @@
 
 use crate::inode::{store_inode, InodeCell, InodeState};
 use crate::store::Store;
-use crate::{acl, file, symlink, xattr, Attr, Caller, Error, InodeNo, Result, SetAttr, SetTime, SetXattrMode, WriteMode};
+use crate::{
+    file, symlink, xattr, Attr, Caller, Error, InodeNo, Result, SetAttr, SetTime, SetXattrMode, WriteMode,
+};
 use std::sync::Arc;
+use yore_format::layout::FILE_SIZE_MAX;
 use yore_format::{InodeFlags, Timestamp};
 
 const SET_USER_ID: u32 = 0o4000;
@@ -21,11 +24,57 @@ fn without_set_id(mode: u32) -> u32 {
     }
 }
 
-/// Changes attributes. Size first, in an Op of its own; then the others in one Op.
-pub(crate) fn set_attr(store: &Arc<Store>, _caller: &Caller, no: InodeNo, set: &SetAttr) -> Result<Attr> {
+/// Changes attributes. A size first, in Ops of its own; then all others in one Op.
+pub(crate) fn set_attr(store: &Arc<Store>, caller: &Caller, no: InodeNo, set: &SetAttr) -> Result<Attr> {
     store.check_writable()?;
     let cell = store.cell(no)?;
+    let now = crate::store::now();
     if let Some(size) = set.size {
+        set_size(store, &cell, size, set, now)?;
+    }
+    let others = SetAttr { size: None, kill_set_id: false, ..*set };
+    if others == SetAttr::default() {
+        return Ok(cell.state.read().attr(no));
+    }
+    let also = |state: &mut InodeState| apply(state, set, caller, now);
+    let (flags, is_dir) = {
+        let state = cell.state.read();
+        (state.inode.flags, state.inode.is_directory())
+    };
+    let changes_owner = set.uid.is_some() || set.gid.is_some();
+    let acl = set.permissions.filter(|_| flags.contains(InodeFlags::ACCESS_ACL));
+    let capability = changes_owner && !is_dir && flags.contains(InodeFlags::CAPABILITY);
+    match acl {
+        Some(permissions) => xattr::change_mode(store, &cell, permissions, &also)?,
+        None if capability => {}
+        None => change_inode(store, &cell, &also)?,
+    }
+    if capability {
+        xattr::remove_capability(store, &cell, &also)?;
+    }
+    let attr = cell.state.read().attr(no);
+    Ok(attr)
+}
+
+/// Changes an inode as `also` says, in an Op of its own.
+fn change_inode(store: &Arc<Store>, cell: &Arc<InodeCell>, also: xattr::Also<'_>) -> Result<()> {
+    let reserved = store.reserve_freely(store.near(cell.no), 0)?;
+    let mut state = cell.state.write();
+    state.check_alive()?;
+    also(&mut state);
+    let mut op = store.meta.begin(reserved);
+    store_inode(&mut op, cell, &state);
+    Ok(())
+}
+
+fn set_size(
+    store: &Arc<Store>,
+    cell: &Arc<InodeCell>,
+    size: u64,
+    set: &SetAttr,
+    now: Timestamp,
+) -> Result<()> {
+    {
         let state = cell.state.read();
         state.check_alive()?;
         if state.inode.is_directory() {
@@ -34,65 +83,74 @@ pub(crate) fn set_attr(store: &Arc<Store>, _caller: &Caller, no: InodeNo, set: &
         if !state.inode.is_regular() {
             return Err(Error::Invalid { what: "only regular files have a size to set" });
         }
-        drop(state);
-        if set.kill_set_id {
-            drop_capability(store, &cell)?;
-        }
-        file::truncate(store, &cell, size, &mut |s: &mut InodeState| {
-            s.touch_mtime();
-            if set.kill_set_id && set.permissions.is_none() {
-                s.inode.mode = without_set_id(s.inode.mode);
-            }
-        })?;
     }
-    if (set.uid.is_some() || set.gid.is_some()) && !cell.state.read().inode.is_directory() {
-        drop_capability(store, &cell)?;
+    if size > FILE_SIZE_MAX {
+        return Err(Error::FileTooLarge);
     }
-    let others = SetAttr { size: None, kill_set_id: false, ..*set };
-    if others == SetAttr::default() {
-        return Ok(cell.state.read().attr(no));
+    if set.kill_set_id {
+        drop_privileges(store, cell, now)?;
     }
-    if let Some(permissions) = set.permissions {
-        let access_acl = cell.state.read().inode.flags.contains(InodeFlags::ACCESS_ACL);
-        if access_acl {
-            acl::change_mode(store, &cell, permissions)?;
-        }
-    }
-    let reserved = store.reserve_freely(store.near(no), 0)?;
-    let mut state = cell.state.write();
-    state.check_alive()?;
-    apply(&mut state, set);
-    let mut op = store.meta.begin(reserved);
-    store_inode(&mut op, &cell, &state);
-    state.dirty = false;
-    drop(op);
-    Ok(state.attr(no))
+    file::truncate(store, cell, size, &mut |s: &mut InodeState| touch(s, now))
 }
 
-fn apply(state: &mut InodeState, set: &SetAttr) {
-    let now = crate::store::now();
+/// Content changes at `now`.
+fn touch(state: &mut InodeState, now: Timestamp) {
+    state.inode.mtime = now;
+    state.inode.ctime = now;
+}
+
+/// Before content changes: the set-id bits and the capability of a file fall, in one Op, at the time that the content
+/// will have. Not with the content: that may reach the medium later than what follows, and a crash must not show
+/// new content under old privileges.
+fn drop_privileges(store: &Arc<Store>, cell: &Arc<InodeCell>, now: Timestamp) -> Result<()> {
+    let (mode, flags) = {
+        let state = cell.state.read();
+        (state.inode.mode, state.inode.flags)
+    };
+    let drop = |s: &mut InodeState| {
+        s.inode.mode = without_set_id(s.inode.mode);
+        touch(s, now);
+    };
+    if flags.contains(InodeFlags::CAPABILITY) {
+        xattr::remove_capability(store, cell, &drop)
+    } else if without_set_id(mode) != mode {
+        change_inode(store, cell, &drop)
+    } else {
+        Ok(())
+    }
+}
+
+fn apply(state: &mut InodeState, set: &SetAttr, caller: &Caller, now: Timestamp) {
     let time = |t: SetTime| match t {
         SetTime::Now => now,
-        SetTime::To(t) => t,
+        SetTime::To(t) => valid(t),
     };
     let inode = &mut state.inode;
+    let stranger = |gid: u32| !caller.keeps_set_id && gid != caller.gid;
     if set.uid.is_some() || set.gid.is_some() {
+        let was_stranger = stranger(inode.gid);
         inode.uid = set.uid.unwrap_or(inode.uid);
         inode.gid = set.gid.unwrap_or(inode.gid);
         if !inode.is_directory() {
             inode.mode = without_set_id(inode.mode);
+            if was_stranger {
+                inode.mode &= !SET_GROUP_ID;
+            }
         }
     }
     if let Some(permissions) = set.permissions {
         inode.mode = inode.mode & !0o7777 | permissions & 0o7777;
+        if stranger(inode.gid) {
+            inode.mode &= !SET_GROUP_ID;
+        }
     }
     if let Some(t) = set.atime {
-        inode.atime = valid(time(t));
+        inode.atime = time(t);
     }
     if let Some(t) = set.mtime {
-        inode.mtime = valid(time(t));
+        inode.mtime = time(t);
     }
-    inode.ctime = set.ctime.map_or(now, |t| valid(time(t)));
+    inode.ctime = set.ctime.map_or(now, time);
 }
 
 /// A timestamp with nanoseconds within the second.
@@ -100,28 +158,24 @@ fn valid(t: Timestamp) -> Timestamp {
     Timestamp { seconds: t.seconds, nanos: t.nanos.min(999_999_999) }
 }
 
-/// Content changes, or the owner: a capability set on the file does not survive it.
-fn drop_capability(store: &Arc<Store>, cell: &Arc<InodeCell>) -> Result<()> {
-    if cell.state.read().inode.flags.contains(InodeFlags::CAPABILITY) {
-        xattr::remove(store, cell, b"security.capability")?;
-    }
-    Ok(())
-}
-
 /// Writes; returns where.
-pub(crate) fn write(store: &Arc<Store>, no: InodeNo, offset: u64, data: &[u8], mode: WriteMode) -> Result<u64> {
+pub(crate) fn write(
+    store: &Arc<Store>,
+    no: InodeNo,
+    offset: u64,
+    data: &[u8],
+    mode: WriteMode,
+) -> Result<u64> {
     store.check_writable()?;
     let cell = store.cell(no)?;
     regular(&cell)?;
-    if mode.kill_set_id {
-        drop_capability(store, &cell)?;
+    let now = crate::store::now();
+    let at = if mode.append { cell.state.read().inode.size } else { offset };
+    let fits = at.checked_add(data.len() as u64).is_some_and(|end| end <= FILE_SIZE_MAX);
+    if mode.kill_set_id && !data.is_empty() && fits {
+        drop_privileges(store, &cell, now)?;
     }
-    file::write(store, &cell, offset, data, mode.append, &mut |s: &mut InodeState| {
-        s.touch_mtime();
-        if mode.kill_set_id {
-            s.inode.mode = without_set_id(s.inode.mode);
-        }
-    })
+    file::write(store, &cell, offset, data, mode.append, &mut |s: &mut InodeState| touch(s, now))
 }
 
 /// Fails unless the inode is a regular file that still exists.
@@ -161,7 +215,13 @@ pub(crate) fn get_xattr(store: &Arc<Store>, no: InodeNo, name: &[u8]) -> Result<
 }
 
 /// Sets an extended attribute.
-pub(crate) fn set_xattr(store: &Arc<Store>, no: InodeNo, name: &[u8], value: &[u8], mode: SetXattrMode) -> Result<()> {
+pub(crate) fn set_xattr(
+    store: &Arc<Store>,
+    no: InodeNo,
+    name: &[u8],
+    value: &[u8],
+    mode: SetXattrMode,
+) -> Result<()> {
     store.check_writable()?;
     let cell = store.cell(no)?;
     cell.state.read().check_alive()?;

@@ -15,6 +15,7 @@ use yore_format::{
 const USUAL_BLOCKS: u32 = 6;
 
 const SET_GROUP_ID: u32 = 0o2000;
+const GROUP_EXECUTE: u32 = 0o010;
 
 /// What is to be made.
 pub(crate) struct NewFile<'a> {
@@ -85,6 +86,8 @@ pub(crate) fn create(
         let cell = Arc::new(InodeCell::new(slot.inode(), inode, slot.frame().clone()));
         let mut state = cell.state.write();
         let mut op = store.meta.begin(reserved);
+        // Before the slot is written: whoever asks for this number from then on finds this cell.
+        store.inodes.insert(&cell);
         let target = (new.kind == FileKind::Symlink)
             .then(|| symlink::store(&mut op, store, &mut state, cell.no, new.target));
         let acls = xattr::store_inherited(&mut op, store, &mut state, cell.no, &inherited);
@@ -107,7 +110,6 @@ pub(crate) fn create(
             op.before(counted, entered);
         }
         drop(op);
-        store.inodes.insert(&cell);
         let attr = state.attr(cell.no);
         drop(state);
         return Ok(InUse::new(store, cell, attr));
@@ -126,6 +128,10 @@ fn new_inode(
     let inherits_group = parent.mode & SET_GROUP_ID != 0;
     let is_dir = new.kind == FileKind::Directory;
     let mut permissions = mode & 0o7777;
+    let stranger = !caller.keeps_set_id && inherits_group && parent.gid != caller.gid;
+    if stranger && !is_dir && permissions & SET_GROUP_ID != 0 && permissions & GROUP_EXECUTE != 0 {
+        permissions &= !SET_GROUP_ID;
+    }
     if is_dir && inherits_group {
         permissions |= SET_GROUP_ID;
     }
@@ -190,7 +196,8 @@ pub(crate) fn link(store: &Arc<Store>, file: InodeNo, directory: InodeNo, name: 
             blocks = needed;
             continue;
         }
-        let kind = FileKind::from_mode(state.inode.mode).expect("a verified inode has one of the seven types");
+        let kind =
+            FileKind::from_mode(state.inode.mode).expect("a verified inode has one of the seven types");
         let entry =
             DirEntry { inode: file, incarnation: cell.incarnation, birth: store.number(), kind, name };
         let mut op = store.meta.begin(reserved);

@@ -5,9 +5,9 @@
 //! of the file that takes its place: after a crash the name has its old or its new contents, never an empty stretch
 //! where data was written before the rename (rule 12).
 
+use super::check_name;
 use super::create::name_at;
 use super::remove::{fate_of, lose_name, prepare_fate};
-use super::check_name;
 use crate::btree::Pins;
 use crate::dir::{self, Found};
 use crate::inode::{store_inode, InodeCell, InodeState};
@@ -15,10 +15,14 @@ use crate::store::Store;
 use crate::{file, Error, InodeNo, RenameMode, Result};
 use parking_lot::RwLockWriteGuard;
 use std::sync::Arc;
-use yore_format::{DirEntry, Incarnation};
+use yore_format::{Corruption, DirEntry, Incarnation};
 use yore_meta::Reserved;
 
 const USUAL_BLOCKS: u32 = 10;
+/// Blocks that listing a replaced inode as an orphan may need.
+const ORPHAN_BLOCKS: u32 = 4;
+/// Deeper than any tree that paths can reach, so that a damaged one does not keep a walk for ever.
+const DEPTH_MAX: usize = 1 << 20;
 
 /// One or two locked directories.
 enum Dirs<'a> {
@@ -49,6 +53,28 @@ struct Rename<'a> {
     to: Arc<InodeCell>,
     new_name: &'a [u8],
     mode: RenameMode,
+    /// For two directories: each with all that is above it, as of taking the rename lock, which keeps them so. Walked
+    /// before anything is locked: a walk upwards with a directory locked would wait for a parent with its child in hand.
+    above_from: Vec<InodeNo>,
+    above_to: Vec<InodeNo>,
+}
+
+/// The directory and all that is above it. With the rename lock held, and no inode.
+fn ancestry(store: &Arc<Store>, of: InodeNo) -> Result<Vec<InodeNo>> {
+    let mut above = vec![of];
+    loop {
+        let at = above[above.len() - 1];
+        let up = store.cell(at)?.state.read().inode.parent;
+        if up == at || up == InodeNo::NONE {
+            return Ok(above);
+        }
+        if above.len() > DEPTH_MAX {
+            return Err(Corruption::new("directory", "parent", "a way to the root", "a circle")
+                .of(of)
+                .into());
+        }
+        above.push(up);
+    }
 }
 
 /// Renames.
@@ -67,13 +93,34 @@ pub(crate) fn rename(
             other => other?,
         }
     }
-    let r = Rename { store, from: store.cell(from)?, name, to: store.cell(to)?, new_name, mode };
-    let _shape = (from != to).then(|| store.rename.lock());
+    let mut r = Rename {
+        store,
+        from: store.cell(from)?,
+        name,
+        to: store.cell(to)?,
+        new_name,
+        mode,
+        above_from: Vec::new(),
+        above_to: Vec::new(),
+    };
     r.flush_replacement()?;
+    let _shape = (from != to).then(|| store.rename.lock());
+    if from != to {
+        r.above_from = ancestry(store, from)?;
+        r.above_to = ancestry(store, to)?;
+    }
     let mut with_orphans = false;
     let mut blocks = USUAL_BLOCKS;
     loop {
-        let reserved = store.reserve_freely(store.near(to), blocks)?;
+        // A new name is new metadata; only replacing one may draw on what is kept for deleting.
+        let near = store.near(to);
+        let reserved = match store.reserve(near, blocks) {
+            Err(Error::NoSpace) if blocks == USUAL_BLOCKS => {
+                blocks = ORPHAN_BLOCKS;
+                store.reserve_freely(near, blocks)?
+            }
+            other => other?,
+        };
         match r.attempt(reserved, blocks, with_orphans)? {
             Outcome::Done(replaced) => {
                 if let Some(cell) = replaced {
@@ -82,6 +129,7 @@ pub(crate) fn rename(
                 return Ok(());
             }
             Outcome::NeedOrphans => with_orphans = true,
+            Outcome::NeedBlocks(n) if n == USUAL_BLOCKS => return Err(Error::NoSpace), // Refused above already.
             Outcome::NeedBlocks(n) => blocks = n,
         }
     }
@@ -123,51 +171,38 @@ impl Rename<'_> {
         Ok(())
     }
 
-    /// Whether `ancestor` is `of` or above it. With the rename lock held.
-    fn is_above(&self, ancestor: InodeNo, of: InodeNo) -> Result<bool> {
-        let mut at = of;
-        loop {
-            if at == ancestor {
-                return Ok(true);
-            }
-            let up = self.store.cell(at)?.state.read().inode.parent;
-            if up == at || up == InodeNo::NONE {
-                return Ok(false);
-            }
-            at = up;
-        }
-    }
-
-    fn lock_dirs(&self) -> Result<Dirs<'_>> {
+    fn lock_dirs(&self) -> Dirs<'_> {
         if self.same_dir() {
-            return Ok(Dirs::Same(self.from.state.write()));
+            return Dirs::Same(self.from.state.write());
         }
-        let from_first = if self.is_above(self.from.no, self.to.no)? {
+        let from_first = if self.above_to.contains(&self.from.no) {
             true
-        } else if self.is_above(self.to.no, self.from.no)? {
+        } else if self.above_from.contains(&self.to.no) {
             false
         } else {
             self.from.no < self.to.no
         };
-        Ok(if from_first {
+        if from_first {
             let from = self.from.state.write();
             Dirs::Two { from, to: self.to.state.write() }
         } else {
             let to = self.to.state.write();
             Dirs::Two { from: self.from.state.write(), to }
-        })
+        }
     }
 
     fn check_shape(&self, source: &Found, target: Option<&Found>) -> Result<()> {
         use crate::FileKind::Directory;
         if !self.same_dir() {
-            if source.kind == Directory && self.is_above_locked(source.inode, self.to.no)? {
+            if source.kind == Directory && self.above_to.contains(&source.inode) {
                 return Err(Error::Invalid { what: "a directory cannot be moved into itself" });
             }
             if let Some(t) = target {
-                if t.kind == Directory && self.is_above_locked(t.inode, self.from.no)? {
+                if t.kind == Directory && self.above_from.contains(&t.inode) {
                     return Err(match self.mode {
-                        RenameMode::Exchange => Error::Invalid { what: "a directory cannot be moved into itself" },
+                        RenameMode::Exchange => {
+                            Error::Invalid { what: "a directory cannot be moved into itself" }
+                        }
                         _ => Error::NotEmpty,
                     });
                 }
@@ -184,32 +219,10 @@ impl Rename<'_> {
         Ok(())
     }
 
-    /// As `is_above`, while the two directories are locked by this thread: theirs are read through what is known.
-    fn is_above_locked(&self, ancestor: InodeNo, of: InodeNo) -> Result<bool> {
-        let mut at = of;
-        loop {
-            if at == ancestor {
-                return Ok(true);
-            }
-            let up = if at == self.from.no || at == self.to.no {
-                // Their states are locked by us; the inode's copy on its block is current for directories.
-                let cell = if at == self.from.no { &self.from } else { &self.to };
-                let block = cell.frame().read();
-                yore_format::Inode::decode(yore_format::Inode::slot(&block, at.slot()))?.parent
-            } else {
-                self.store.cell(at)?.state.read().inode.parent
-            };
-            if up == at || up == InodeNo::NONE {
-                return Ok(false);
-            }
-            at = up;
-        }
-    }
-
     fn attempt(&self, reserved: Reserved, blocks: u32, with_orphans: bool) -> Result<Outcome> {
         let store = self.store;
         let orphans = with_orphans.then(|| store.orphans.lock());
-        let mut dirs = self.lock_dirs()?;
+        let mut dirs = self.lock_dirs();
         dirs.from().check_directory()?;
         dirs.to().check_directory()?;
         let source = dir::find(store, dirs.from(), self.from.no, self.name)?.ok_or(Error::NotFound)?;
@@ -251,9 +264,8 @@ impl Rename<'_> {
             }
             None => dir::prepare_insert(store, dirs.to(), self.to.no, self.new_name, &mut pins)?,
         };
-        // A replaced name leaves a reservation for listing its inode as an orphan.
-        if needed + 4 > blocks {
-            return Ok(Outcome::NeedBlocks(needed + 4));
+        if needed + ORPHAN_BLOCKS > blocks {
+            return Ok(Outcome::NeedBlocks(needed + ORPHAN_BLOCKS));
         }
         let mut ready = None;
         if let (Some(o), Some(os)) = (&other, &other_state) {
@@ -362,7 +374,10 @@ impl Rename<'_> {
 type ChildGuard<'a> = RwLockWriteGuard<'a, InodeState>;
 
 /// Locks the moved and the replaced inode: directories before files, else by number.
-fn lock_children<'a>(cell: &'a InodeCell, other: Option<&'a InodeCell>) -> (ChildGuard<'a>, Option<ChildGuard<'a>>) {
+fn lock_children<'a>(
+    cell: &'a InodeCell,
+    other: Option<&'a InodeCell>,
+) -> (ChildGuard<'a>, Option<ChildGuard<'a>>) {
     let Some(other) = other else { return (cell.state.write(), None) };
     let rank = |c: &InodeCell| (!c.state.read().inode.is_directory(), c.no);
     if rank(cell) < rank(other) {
