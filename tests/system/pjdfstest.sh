@@ -51,8 +51,12 @@ if [ "$BACKEND" != dir ]; then
     mount -i -o remount,rw "$MNT" 2>/dev/null
 
     sort -u "$WORK/passed" >"$WORK/passed.sorted"
+    # pathconf(3) knows no limit of links on a FUSE mount (there is no request to ask for it), and without one the
+    # suite passes over link_count_max.
+    sort "$HELPERS/../pjdfstest.expected" >"$WORK/expected"
+    [ "$BACKEND" = ext4 ] || sed -i '/^link::link_count_max$/d' "$WORK/expected"
     check 'no test that passes on ext4 is missing' \
-        bash -ec '[ -s "$1" ]; missing=$(comm -23 "$1" "$2"); echo "$missing"; [ -z "$missing" ]' - "$HELPERS/../pjdfstest.expected" "$WORK/passed.sorted"
+        bash -ec '[ -s "$1" ]; missing=$(comm -23 "$1" "$2"); echo "$missing"; [ -z "$missing" ]' - "$WORK/expected" "$WORK/passed.sorted"
     [ -z "${RECORD:-}" ] || cp "$WORK/passed.sorted" "$RECORD"
 fi
 volume_end
