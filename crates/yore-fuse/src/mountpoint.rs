@@ -105,7 +105,9 @@ pub(crate) fn prepare(mountpoint: &Path) -> Result<PathBuf, MountError> {
     let named = || mountpoint.to_path_buf();
     // Several daemons may have died at the same place, one on top of the other.
     for _ in 0..64 {
-        match fs::metadata(mountpoint) {
+        // The kernel answers for attributes from its cache, also for a daemon that is gone; it always asks for space.
+        let space = rustix::fs::statvfs(mountpoint).map_err(io::Error::from);
+        match fs::metadata(mountpoint).and_then(|found| space.map(|_| found)) {
             Ok(found) if !found.is_dir() => return Err(MountError::NotADirectory { mountpoint: named() }),
             Ok(_) => return check_directory(mountpoint),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {

@@ -500,7 +500,11 @@ impl Filesystem for Server {
     fn fsyncdir(&self, _: &Request, node: INodeNo, _: FileHandle, data_only: bool, reply: ReplyEmpty) {
         let _serving = self.serving();
         let inode = self.inode(node);
-        self.done("fsyncdir", inode, self.view.fsync(inode, data_only), reply);
+        // sync(2) and syncfs(2) send nothing to a FUSE daemon, so `sync MOUNTPOINT`, which is an fsync of the root
+        // directory, stands for them: everything is durable when it returns.
+        let synced =
+            if inode == self.view.root() { self.view.sync() } else { self.view.fsync(inode, data_only) };
+        self.done("fsyncdir", inode, synced, reply);
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
