@@ -143,17 +143,7 @@ fn damage(random: &mut Random, bytes: &mut Block, device: &MemoryDevice, blocks:
         0 => bytes[at] = random.next() as u8,
         1 => bytes[at] ^= 1 << random.below(8),
         2 => {
-            let edge = [
-                0,
-                1,
-                0xff,
-                0x7fff,
-                0xffff,
-                u64::from(u32::MAX),
-                u64::MAX,
-                i64::MAX as u64,
-                !1023,
-            ];
+            let edge = [0, 1, 0xff, 0x7fff, 0xffff, u64::from(u32::MAX), u64::MAX, i64::MAX as u64, !1023];
             bytes[at..at + 8].copy_from_slice(&edge[random.below(edge.len())].to_le_bytes());
         }
         3 => {
