@@ -16,6 +16,12 @@
 //! generation. Metadata that the promised data will need is promised with it: one tree node for [`BLOCKS_PER_NODE`]
 //! blocks must fit the zones that exist ([`Alloc::admit`] keeps other metadata off that room).
 //!
+//! **Damage.** A bitmap from the medium may contradict its group's summary, or the extents that name its blocks; changing
+//! bits in an Op asserts that they were the opposite, and an Op cannot fail. So a group is loaded only if bitmap and
+//! summary count the same, and before an Op [`Alloc::prepare_commit`] and [`Alloc::prepare_free`] look at every bit it will
+//! change. A block that two extents name passes that look twice as long as neither has freed it: what is about to be
+//! freed is *claimed* until the [`KeptGroups`] that prepared it goes, and claimed blocks cannot be claimed again.
+//!
 //! **Withheld room.** In each group one aligned, wholly available run of 1,024 blocks is left alone while data finds room
 //! elsewhere, so that metadata can grow in a fragmented volume. Data gets it when nothing else is left.
 //!
@@ -23,7 +29,7 @@
 //! after it. Groups in which nothing is available are skipped 64 at a time: a region that a search found empty is not
 //! searched again until something was reclaimed there.
 //!
-//! Locks, in this order: `grow` → meta's (reserve, begin) → shard → group → block. A group's mutex is held for moments,
+//! Locks, in this order: `grow` → meta's (reserve, begin) → shard → group, or a group's claims → block. A group's mutex is held for moments,
 //! never across the device.
 
 mod runs;
@@ -35,11 +41,11 @@ use crate::{Error, Result};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use runs::Availability;
-use std::sync::atomic::{AtomicI64, AtomicU16, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 use yore_format::layout::{Geometry, ZONE_BLOCKS, ZONE_INDEXES, ZONE_TABLE_ENTRIES};
 use yore_format::{
-    BitmapMut, BitmapRef, BlockKind, BlockNo, Expect, GroupNo, MetaAddr, ZoneNo, BITS_PER_GROUP,
+    BitmapMut, BitmapRef, BlockKind, BlockNo, Corruption, Expect, GroupNo, MetaAddr, ZoneNo, BITS_PER_GROUP,
 };
 use yore_meta::{Change, Frame, Meta, MetaError, Op, Reclaimer, Reserved};
 
@@ -101,11 +107,46 @@ impl Drop for Promise<'_> {
 
 struct Group {
     state: Mutex<Availability>,
+    /// Runs, by first bit and length, that somebody is about to free.
+    claims: Mutex<Vec<(u32, u32)>>,
 }
 
-/// Groups and their bitmaps kept in memory for an Op ([`Alloc::prepare`]).
+/// Groups and their bitmaps kept in memory for an Op, and the claims on what it frees ([`Alloc::prepare_commit`],
+/// [`Alloc::prepare_free`]). Outlives the Op.
 #[derive(Default)]
-pub(crate) struct KeptGroups(Vec<(GroupNo, Arc<Group>, Frame)>);
+pub(crate) struct KeptGroups {
+    groups: Vec<(GroupNo, Arc<Group>, Frame)>,
+    claims: Vec<(Arc<Group>, (u32, u32))>,
+}
+
+impl Drop for KeptGroups {
+    fn drop(&mut self) {
+        for (group, claim) in &self.claims {
+            let mut claims = group.claims.lock();
+            let at = claims.iter().position(|c| c == claim).expect("a claim lasts until it is dropped");
+            claims.swap_remove(at);
+        }
+    }
+}
+
+/// The block of a run that the bitmap does not have as `used`, as damage.
+fn check_bits(
+    geometry: &Geometry,
+    no: GroupNo,
+    frame: &Frame,
+    bit: u32,
+    len: u32,
+    used: bool,
+) -> std::result::Result<(), Box<Corruption>> {
+    let page = frame.read();
+    let map = BitmapRef::new(&page);
+    let Some(wrong) = (bit..bit + len).find(|b| map.get(*b) != used) else { return Ok(()) };
+    let (expected, found) = match used {
+        true => ("in use, as an extent or a zone has it", "free"),
+        false => ("free, as it was when it was taken", "in use"),
+    };
+    Err(Corruption::new("bitmap", "block", expected, found).at(bitmap(no)).on(geometry.block_of(no, wrong)))
+}
 
 fn bitmap(group: GroupNo) -> MetaAddr {
     MetaAddr::new(ZoneNo::primary(group), 0)
@@ -152,8 +193,13 @@ pub(crate) struct Alloc {
     /// Available blocks of each group plus one; 0: unknown.
     known: Vec<AtomicU16>,
     regions: Vec<Region>,
+    /// Counts how often groups were dropped from memory.
+    drops: AtomicU64,
     /// Where the next search with no goal in a full group starts.
     spill: AtomicU32,
+    /// Where the last zone was made that was not near: the search for the next goes on there, so that a volume that fills
+    /// up is not searched from the start for each.
+    grown: AtomicU32,
     /// Held while zones are made or given back. Taken first of all.
     grow: Mutex<()>,
 }
@@ -171,7 +217,9 @@ impl Alloc {
             shards: std::array::from_fn(|_| Mutex::default()),
             known: (0..groups).map(|_| AtomicU16::new(0)).collect(),
             regions: (0..groups.div_ceil(REGION)).map(|_| Region::default()).collect(),
+            drops: AtomicU64::new(0),
             spill: AtomicU32::new(0),
+            grown: AtomicU32::new(0),
             grow: Mutex::new(()),
         }
     }
@@ -314,16 +362,18 @@ impl Alloc {
             return Ok(()); // Somebody else has just made one.
         }
         if unused_first && self.unused_groups(meta) > 0 {
-            for group in self.groups_from(near) {
+            for group in self.groups_to_grow(near) {
                 let known = self.known_available(group).is_some();
                 if !known && !meta.group_summary(group)?.initialised && self.initialise_locked(meta, group)? {
+                    self.grown.store(group.0, Ordering::Relaxed);
                     return Ok(());
                 }
             }
         }
         for retry in [false, true] {
-            for group in self.groups_from(near) {
+            for group in self.groups_to_grow(near) {
                 if self.make_zone(meta, group)? {
+                    self.grown.store(group.0, Ordering::Relaxed);
                     return Ok(());
                 }
             }
@@ -339,6 +389,12 @@ impl Alloc {
     fn unused_groups(&self, meta: &Meta) -> i64 {
         let zones = meta.totals.zones.get() as i64 - root_zones(meta);
         (i64::from(self.geometry.groups()) - zones).max(0)
+    }
+
+    /// A few groups near, then all from where the last zone was made.
+    fn groups_to_grow(&self, near: GroupNo) -> impl Iterator<Item = GroupNo> {
+        let last = GroupNo(self.grown.load(Ordering::Relaxed));
+        self.groups_from(near).take(GROUPS_TRIED as usize).chain(self.groups_from(last))
     }
 
     fn groups_from(&self, near: GroupNo) -> impl Iterator<Item = GroupNo> {
@@ -370,6 +426,11 @@ impl Alloc {
             return Ok(false);
         };
         self.note_available(group, &loaded);
+        if let Err(e) = check_bits(&self.geometry, group, &frame, bit, ZONE_BLOCKS as u32, false) {
+            self.unpromised.fetch_add(blocks, Ordering::Relaxed);
+            self.make_available(Run { start: self.geometry.block_of(group, bit), len: ZONE_BLOCKS as u32 });
+            return Err(e.into());
+        }
         let mut op = meta.begin(Reserved::none());
         mark(&mut op, &frame, bit, ZONE_BLOCKS as u32, true);
         op.count_free_blocks(group, -blocks);
@@ -384,7 +445,7 @@ impl Alloc {
         while let Some(zone) = meta.take_empty_zone() {
             let run = Run { start: zone.place(), len: ZONE_BLOCKS as u32 };
             let mut kept = KeptGroups::default();
-            self.prepare(meta, run, &mut kept)?;
+            self.prepare_free(meta, run, &mut kept)?;
             let mut op = meta.begin(Reserved::none());
             op.remove_zone(&zone);
             self.free(&mut op, run);
@@ -516,17 +577,45 @@ impl Alloc {
         self.make_available(run);
     }
 
-    /// Keeps in memory what entering or freeing the run changes.
+    /// Keeps in memory what entering a taken run changes, and looks whether the bitmap has it free.
     ///
     /// # Errors
-    /// `Corruption` if the run is not one that data can have; reading the bitmap may fail.
-    pub(crate) fn prepare(&self, meta: &Meta, run: Run, kept: &mut KeptGroups) -> Result<()> {
-        let (no, _) = self.place(run)?;
-        if !kept.0.iter().any(|(kept, _, _)| *kept == no) {
-            let (group, frame) = self.load(meta, no)?;
-            kept.0.push((no, group, frame));
+    /// `Corruption` if it does not; reading the bitmap may fail.
+    pub(crate) fn prepare_commit(&self, meta: &Meta, run: Run, kept: &mut KeptGroups) -> Result<()> {
+        let (no, bit) = self.place(run)?;
+        let (_, frame) = self.keep(meta, no, kept)?;
+        Ok(check_bits(&self.geometry, no, &frame, bit, run.len, false)?)
+    }
+
+    /// Keeps in memory what freeing a run changes, and claims it.
+    ///
+    /// # Errors
+    /// `Corruption` if the run is not one that data can have, the bitmap has some of it free, or somebody else is about
+    /// to free it; reading the bitmap may fail.
+    pub(crate) fn prepare_free(&self, meta: &Meta, run: Run, kept: &mut KeptGroups) -> Result<()> {
+        let (no, bit) = self.place(run)?;
+        let (group, frame) = self.keep(meta, no, kept)?;
+        let mut claims = group.claims.lock();
+        if let Some((first, _)) = claims.iter().find(|(b, n)| *b < bit + run.len && bit < b + n) {
+            let block = self.geometry.block_of(no, bit.max(*first));
+            let c =
+                Corruption::new("extent", "blocks", "of one extent only", "blocks that another frees, too");
+            return Err(c.at(bitmap(no)).on(block).into());
         }
+        check_bits(&self.geometry, no, &frame, bit, run.len, true)?;
+        claims.push((bit, run.len));
+        drop(claims);
+        kept.claims.push((group, (bit, run.len)));
         Ok(())
+    }
+
+    fn keep(&self, meta: &Meta, no: GroupNo, kept: &mut KeptGroups) -> Result<(Arc<Group>, Frame)> {
+        if let Some((_, group, frame)) = kept.groups.iter().find(|(kept, _, _)| *kept == no) {
+            return Ok((group.clone(), frame.clone()));
+        }
+        let (group, frame) = self.load(meta, no)?;
+        kept.groups.push((no, group.clone(), frame.clone()));
+        Ok((group, frame))
     }
 
     /// Enters taken blocks in the bitmap. In an Op; prepared.
@@ -559,7 +648,7 @@ impl Alloc {
     pub(crate) fn place(&self, run: Run) -> Result<(GroupNo, u32)> {
         match (self.geometry.bit_of(run.start), self.geometry.bit_of(BlockNo(run.end() - 1))) {
             (Some((first, bit)), Some((last, _))) if first == last => Ok((first, bit)),
-            _ => Err(yore_format::Corruption::new(
+            _ => Err(Corruption::new(
                 "extent",
                 "blocks",
                 "a run within one group's data area",
@@ -592,20 +681,42 @@ impl Alloc {
     }
 
     /// The group, with its bitmap kept in memory. It was used before.
+    ///
+    /// Bits and summary of a group that is not loaded do not change (A1), except that it may have been loaded, changed and
+    /// dropped again between the two reads here; `drops` tells.
     fn load(&self, meta: &Meta, no: GroupNo) -> Result<(Arc<Group>, Frame)> {
-        let frame = meta.read(bitmap(no), &Expect::volume(BlockKind::Bitmap))?;
-        let mut shard = self.shard(no).lock();
-        if let Some(group) = shard.get(&no.0) {
-            return Ok((group.clone(), frame));
+        loop {
+            let drops = self.drops.load(Ordering::Acquire);
+            let summary = meta.group_summary(no)?;
+            let frame = meta.read(bitmap(no), &Expect::volume(BlockKind::Bitmap))?;
+            let mut shard = self.shard(no).lock();
+            if let Some(group) = shard.get(&no.0) {
+                return Ok((group.clone(), frame));
+            }
+            let usable = self.geometry.data_blocks(no) as u32;
+            let (state, used) = {
+                let page = frame.read();
+                let map = BitmapRef::new(&page);
+                (Availability::of(map, usable), map.used())
+            };
+            let free = state.available();
+            if free != summary.free_blocks || used != BITS_PER_GROUP - free {
+                if self.drops.load(Ordering::Acquire) != drops {
+                    continue;
+                }
+                let expected =
+                    format!("{} free of {usable}, as the group's summary says", summary.free_blocks);
+                let found = format!("{free} free, {used} in use");
+                return Err(Corruption::new("bitmap", "counts", expected, found).at(bitmap(no)).into());
+            }
+            if shard.len() >= LOADED_PER_SHARD {
+                self.drops.fetch_add(1, Ordering::AcqRel);
+                shard.retain(|_, g| Arc::strong_count(g) > 1 || g.state.lock().is_busy());
+            }
+            let group = Arc::new(Group { state: Mutex::new(state), claims: Mutex::default() });
+            shard.insert(no.0, group.clone());
+            return Ok((group, frame));
         }
-        if shard.len() >= LOADED_PER_SHARD {
-            shard.retain(|_, g| Arc::strong_count(g) > 1 || g.state.lock().is_busy());
-        }
-        let usable = self.geometry.data_blocks(no) as u32;
-        let state = Availability::of(BitmapRef::new(&frame.read()), usable);
-        let group = Arc::new(Group { state: Mutex::new(state) });
-        shard.insert(no.0, group.clone());
-        Ok((group, frame))
     }
 
     fn initialise(&self, meta: &Meta, no: GroupNo) -> Result<bool> {

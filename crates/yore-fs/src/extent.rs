@@ -19,9 +19,9 @@
 
 use crate::alloc::{Alloc, KeptGroups, Run};
 use crate::btree::{Pins, Tree, TreeDelta};
-use crate::Result;
+use crate::{Error, Result};
 use yore_format::{
-    BlockKind, BlockNo, ContentKind, ExtentValue, Inode, InodeNo, Number, EXTENT_INLINE_BYTES,
+    BlockKind, BlockNo, ContentKind, Corruption, ExtentValue, Inode, InodeNo, Number, EXTENT_INLINE_BYTES,
     EXTENT_LEN_MAX, INLINE_BYTES,
 };
 use yore_meta::{Change, Meta, Op};
@@ -86,25 +86,36 @@ fn tree(no: InodeNo, inode: &Inode) -> Tree {
     tree
 }
 
-fn inline(inode: &Inode) -> impl Iterator<Item = Result<Extent>> + '_ {
+fn inline(no: InodeNo, inode: &Inode) -> impl Iterator<Item = Result<Extent>> + '_ {
     let count = match inode.content_kind {
         ContentKind::Extents => usize::from(inode.content_count),
         _ => 0,
     };
-    inode.content.chunks_exact(EXTENT_INLINE_BYTES).take(count).map(|bytes| {
+    inode.content.chunks_exact(EXTENT_INLINE_BYTES).take(count).map(move |bytes| {
         let key = u32::from_le_bytes(bytes[..4].try_into().expect("four bytes"));
-        Ok((u64::from(key), ExtentValue::decode(&bytes[4..])?))
+        decode_value(u64::from(key), &bytes[4..], no)
     })
 }
 
 fn decode(key: &[u8], value: &[u8], no: InodeNo) -> Result<Extent> {
     let key = u64::from_be_bytes(key.try_into().expect("keys of extents have eight bytes"));
+    decode_value(key, value, no)
+}
+
+fn decode_value(key: u64, value: &[u8], no: InodeNo) -> Result<Extent> {
     let value = ExtentValue::decode(value).map_err(|c| c.of(no))?;
     if key + u64::from(value.len) > u64::from(u32::MAX) {
-        let c = yore_format::Corruption::new("extent", "file block", "below 2^32 - 1", key);
-        return Err(c.of(no).into());
+        return Err(Corruption::new("extent", "file block", "below 2^32 - 1", key).of(no).into());
     }
     Ok((key, value))
+}
+
+/// Names the owner in what was found wrong with its extents.
+fn owned<T>(result: Result<T>, no: InodeNo) -> Result<T> {
+    result.map_err(|e| match e {
+        Error::Corruption(c) => c.of(no).into(),
+        other => other,
+    })
 }
 
 fn end(extent: &Extent) -> u64 {
@@ -137,7 +148,7 @@ pub(crate) fn mapping(meta: &Meta, alloc: &Alloc, no: InodeNo, inode: &Inode, bl
             })?;
         }
     } else {
-        for extent in inline(inode) {
+        for extent in inline(no, inode) {
             let extent = extent?;
             if extent.0 <= block {
                 below = Some(extent);
@@ -149,7 +160,7 @@ pub(crate) fn mapping(meta: &Meta, alloc: &Alloc, no: InodeNo, inode: &Inode, bl
     match below {
         Some(extent) if block < end(&extent) => {
             let (_, value) = part(&extent, block, u64::MAX);
-            alloc.place(Run { start: value.start, len: value.len })?;
+            owned(alloc.place(Run { start: value.start, len: value.len }), no)?;
             Ok(Mapping { len: u64::from(value.len), extent: Some(value) })
         }
         _ => Ok(Mapping::hole(if above == u64::MAX { above } else { above - block })),
@@ -168,7 +179,7 @@ pub(crate) fn each(
     each: &mut dyn FnMut(Extent) -> Result<bool>,
 ) -> Result<()> {
     if inode.content_kind != ContentKind::Tree {
-        for extent in inline(inode) {
+        for extent in inline(no, inode) {
             let extent = extent?;
             if end(&extent) > from && !each(extent)? {
                 break;
@@ -248,14 +259,14 @@ impl Edit {
             taken: Vec::new(),
         };
         if !in_tree {
-            edit.before = inline(inode).collect::<Result<_>>()?;
+            edit.before = inline(no, inode).collect::<Result<_>>()?;
         } else {
             edit.load_tree(meta, if edit.whole { 0 } else { from }, to)?;
         }
         for pair in edit.before.windows(2) {
             if end(&pair[0]) > pair[1].0 {
                 let expected = format!("below block {}, where the next begins", pair[1].0);
-                let c = yore_format::Corruption::new("extent", "end", expected, end(&pair[0]));
+                let c = Corruption::new("extent", "end", expected, end(&pair[0]));
                 return Err(c.of(no).into());
             }
         }
@@ -395,7 +406,7 @@ impl Edit {
     /// Keeps in memory what the Op changes.
     ///
     /// # Errors
-    /// Reading it may fail; `Corruption` for extents whose blocks are no data blocks.
+    /// Reading it may fail; `Corruption` for extents whose blocks are no data blocks, or not theirs by the bitmaps.
     pub(crate) fn prepare(
         &self,
         meta: &Meta,
@@ -403,9 +414,9 @@ impl Edit {
         pins: &mut Pins,
         kept: &mut KeptGroups,
     ) -> Result<()> {
-        for run in self.freed.iter().chain(&self.taken) {
-            alloc.prepare(meta, *run, kept)?;
-        }
+        let no = self.no;
+        self.taken.iter().try_for_each(|run| owned(alloc.prepare_commit(meta, *run, kept), no))?;
+        self.freed.iter().try_for_each(|run| owned(alloc.prepare_free(meta, *run, kept), no))?;
         let keys = self.before.iter().chain(&self.after).map(|e| e.0);
         if let (true, Some(first), Some(last)) = (self.in_tree, keys.clone().min(), keys.max()) {
             self.tree.prepare(meta, &first.to_be_bytes(), &last.to_be_bytes(), pins)?;
@@ -422,7 +433,7 @@ impl Edit {
                 op.before(earlier, change);
             }
             allocated = Some(change);
-            inode.blocks += u64::from(run.len);
+            inode.blocks = inode.blocks.saturating_add(u64::from(run.len));
         }
         let mut cells = Vec::new();
         let delta = match self.ends_inline() {
@@ -451,14 +462,15 @@ impl Edit {
             }
             first_freed = first_freed.or(Some(change));
             last = Some(change);
-            inode.blocks -= u64::from(run.len);
+            // A wrong count is for the checker to find; it must not keep anybody from freeing the blocks.
+            inode.blocks = inode.blocks.saturating_sub(u64::from(run.len));
         }
         Applied { delta, allocated, freed: first_freed }
     }
 
     fn count_nodes(&self, inode: &mut Inode, delta: Option<&TreeDelta>) {
         let nodes = delta.map_or(0, |d| i64::from(d.nodes));
-        inode.blocks = inode.blocks.checked_add_signed(nodes).expect("the inode's nodes are counted");
+        inode.blocks = inode.blocks.saturating_add_signed(nodes);
     }
 
     /// Removes all cells, if there is a tree: the extents go back to the inode.

@@ -100,7 +100,7 @@ impl InodeState {
             gid: i.gid,
             rdev: i.rdev,
             size: i.size,
-            blocks_512: (i.blocks + self.data.delayed_blocks()) * 8,
+            blocks_512: i.blocks.saturating_add(self.data.delayed_blocks()).saturating_mul(8),
             atime: i.atime,
             mtime: i.mtime,
             ctime: i.ctime,
@@ -319,7 +319,7 @@ fn enter(shard: &mut Shard, cell: &Arc<InodeCell>) {
             || candidate.referenced.swap(false, Ordering::Relaxed)
             || candidate.unlinked.load(Ordering::Relaxed)
             || candidate.has_nodes()
-            || candidate.state.try_read().is_none_or(|s| s.dirty || s.data.is_busy());
+            || candidate.state.try_read().is_none_or(|s| s.dirty || s.data.must_stay());
         if keep {
             shard.clock.push_back(no);
         } else {
@@ -346,5 +346,8 @@ fn load(store: &Store, no: InodeNo) -> Result<InodeCell> {
     if inode.mode == 0 {
         return Err(Error::Stale);
     }
-    Ok(InodeCell::new(no, inode, frame))
+    let cell = InodeCell::new(no, inode, frame);
+    // Only who takes the last name says so, and lists it. One found without names is damage (or listed: `orphan` knows).
+    cell.unlinked.store(false, Ordering::Relaxed);
+    Ok(cell)
 }

@@ -6,7 +6,7 @@
 use crate::btree::{Pins, Tree};
 use crate::inode::{self, InodeCell};
 use crate::store::Store;
-use crate::{file, xattr, Result};
+use crate::{file, xattr, Error, Result};
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 use yore_format::{orphan_value, BlockKind, ContentKind, Corruption, Incarnation, InodeNo};
@@ -33,10 +33,29 @@ fn tree(store: &Store) -> Tree {
 }
 
 impl OrphansGuard<'_> {
-    /// Keeps in memory what adding or removing `no` needs; returns the blocks to reserve for adding.
-    pub(crate) fn prepare(&self, store: &Store, no: InodeNo, pins: &mut Pins) -> Result<u32> {
+    /// Keeps in memory what adding `no` needs; returns the blocks to reserve.
+    ///
+    /// # Errors
+    /// `Corruption` if it is listed already; damage and device errors.
+    pub(crate) fn prepare_add(&self, store: &Store, no: InodeNo, pins: &mut Pins) -> Result<u32> {
+        self.prepare(store, no, false, pins)
+    }
+
+    /// Keeps in memory what removing `no` needs.
+    ///
+    /// # Errors
+    /// `Corruption` if it is not listed; damage and device errors.
+    pub(crate) fn prepare_remove(&self, store: &Store, no: InodeNo, pins: &mut Pins) -> Result<()> {
+        self.prepare(store, no, true, pins).map(|_| ())
+    }
+
+    fn prepare(&self, store: &Store, no: InodeNo, listed: bool, pins: &mut Pins) -> Result<u32> {
         let tree = tree(store);
         let key = no.0.to_be_bytes();
+        if tree.get(&store.meta, &key, |value| value.is_some())? != listed {
+            let (expected, found) = if listed { ("listed", "not listed") } else { ("not listed", "listed") };
+            return Err(Corruption::new("list of orphans", "inode", expected, found).of(no).into());
+        }
         tree.prepare(&store.meta, &key, &key, pins)?;
         Ok(tree.blocks_for_inserts(1))
     }
@@ -98,7 +117,7 @@ fn free_if_empty(store: &Arc<Store>, cell: &Arc<InodeCell>) -> Result<bool> {
         return Ok(false);
     }
     let mut pins = Pins::new();
-    orphans.prepare(store, cell.no, &mut pins)?;
+    orphans.prepare_remove(store, cell.no, &mut pins)?;
     let trees = xattr::prepare_free_trees(store, &state, cell.no, &mut pins)?;
     let mut op = store.meta.begin(reserved);
     let freed = xattr::free_trees(&mut op, store, &mut state, cell.no, trees);
@@ -131,7 +150,12 @@ pub(crate) fn reclaim_all(store: &Arc<Store>) -> Result<()> {
         Ok(true)
     })?;
     for (no, incarnation) in listed {
-        let cell = store.cell(no)?;
+        let cell = match store.cell(no) {
+            Err(Error::Stale) => {
+                return Err(Corruption::new("orphan", "inode", "one in use", "a free one").of(no).into());
+            }
+            other => other?,
+        };
         if cell.incarnation != incarnation {
             let found = format!("incarnation {}", cell.incarnation);
             return Err(Corruption::new("orphan", "incarnation", incarnation, found).of(no).into());
@@ -145,7 +169,7 @@ pub(crate) fn reclaim_all(store: &Arc<Store>) -> Result<()> {
         let reserved = store.reserve_freely(store.near(no), 0)?;
         let orphans = store.orphans.lock();
         let mut pins = Pins::new();
-        orphans.prepare(store, no, &mut pins)?;
+        orphans.prepare_remove(store, no, &mut pins)?;
         let mut op = store.meta.begin(reserved);
         orphans.remove(&mut op, store, no);
     }

@@ -77,6 +77,12 @@ impl FileData {
         self.noted || self.pages.get().is_some_and(|p| p.lock().is_busy())
     }
 
+    /// Whether there is something that the medium alone does not tell: newer data, or a truncation that has stopped
+    /// half-way.
+    pub(crate) fn must_stay(&self) -> bool {
+        self.is_busy() || self.listed || self.doomed.is_some()
+    }
+
     /// The pages, if the file has any in memory.
     pub(crate) fn cached(&self) -> Option<Pages<'_>> {
         self.pages.get().map(|p| p.lock())

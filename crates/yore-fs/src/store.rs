@@ -253,13 +253,14 @@ impl Store {
             return Ok(());
         }
         self.files.stop();
+        // What can be written is, also if some file could not be freed or written.
+        let mut freed = Ok(());
         for cell in self.inodes.select(|c| c.unlinked.load(Ordering::Acquire)) {
-            crate::orphan::reclaim(self, &cell)?;
+            freed = freed.and(crate::orphan::reclaim(self, &cell));
         }
         let flushed = file::flush_all(self).and_then(|()| self.flush_aged());
-        // What can be written is, also if some file could not be.
         let closed = self.meta.close();
-        flushed?;
+        freed.and(flushed)?;
         Ok(closed?)
     }
 

@@ -33,14 +33,14 @@ fn open(bytes: u64) -> (Arc<Meta>, Arc<Alloc>) {
 
 fn enter(meta: &Meta, alloc: &Alloc, run: Run) {
     let mut kept = KeptGroups::default();
-    alloc.prepare(meta, run, &mut kept).unwrap();
+    alloc.prepare_commit(meta, run, &mut kept).unwrap();
     let mut op = meta.begin(Reserved::none());
     alloc.commit(&mut op, run);
 }
 
 fn free(meta: &Meta, alloc: &Alloc, run: Run) {
     let mut kept = KeptGroups::default();
-    alloc.prepare(meta, run, &mut kept).unwrap();
+    alloc.prepare_free(meta, run, &mut kept).unwrap();
     let mut op = meta.begin(Reserved::none());
     alloc.free(&mut op, run);
 }

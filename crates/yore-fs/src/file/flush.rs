@@ -15,7 +15,7 @@ use crate::store::Store;
 use crate::Result;
 use std::io::IoSlice;
 use std::sync::Arc;
-use yore_format::{BlockNo, INLINE_BYTES};
+use yore_format::{BlockNo, Corruption, INLINE_BYTES};
 use yore_meta::MetaError;
 
 /// Pages in a batch: 4 MiB.
@@ -63,6 +63,22 @@ impl Piece {
             Piece::Put(first, run) => first + u64::from(run.len),
             Piece::Written(_, end) => *end,
         }
+    }
+
+    /// What of it lies from file block `at` on, if both sides have something.
+    fn split_off(&mut self, at: u64) -> Option<Piece> {
+        if at <= self.first() || at >= self.end() {
+            return None;
+        }
+        Some(match self {
+            Piece::Written(_, end) => Piece::Written(at, std::mem::replace(end, at)),
+            Piece::Put(first, run) => {
+                let len = (at - *first) as u32;
+                let rest = Run { start: BlockNo(run.start.0 + u64::from(len)), len: run.len - len };
+                run.len = len;
+                Piece::Put(at, rest)
+            }
+        })
     }
 }
 
@@ -304,7 +320,13 @@ fn write_segments(store: &Store, cell: &InodeCell, batch: &Batch, pieces: &mut V
 }
 
 fn write_new(store: &Store, cell: &InodeCell, segment: &Segment, pieces: &mut Vec<Piece>) -> Result<()> {
-    assert!(segment.promised.iter().all(|p| *p), "data of inode {} without a block promised", cell.no);
+    if let Some(i) = segment.promised.iter().position(|p| !p) {
+        // The page was written to where the file has a block (F4), and now has none: extents that overlap are found here or
+        // there, as one looks for one block or another.
+        let (expected, found) = ("the block that its data was accepted for", "a hole");
+        let field = format!("{found} at file block {}", u64::from(segment.first) + i as u64);
+        return Err(Corruption::new("extent", "blocks", expected, field).of(cell.no).into());
+    }
     let mut goal = goal(store, cell, segment, pieces)?;
     let mut done = 0;
     while done < segment.bytes.len() {
@@ -378,14 +400,17 @@ fn enter(
 }
 
 /// The change of extents that one Op can make of the first pieces, and how many they are.
-fn plan(store: &Store, cell: &InodeCell, pieces: &[Piece]) -> Result<(Edit, usize)> {
-    let pieces = &pieces[..pieces.len().min(PIECES)];
-    let last = pieces.last().expect("there is one").end();
+fn plan(store: &Store, cell: &InodeCell, pieces: &mut Vec<Piece>) -> Result<(Edit, usize)> {
+    let last = pieces[..pieces.len().min(PIECES)].last().expect("there is one").end();
     let state = cell.state.read();
     let mut edit = Edit::load(&store.meta, cell.no, &state.inode, pieces[0].first(), last)?;
     drop(state);
+    // A window that one piece alone fills: many short extents that could be one, which nobody has merged.
+    if let Some(rest) = pieces[0].split_off(edit.limit()) {
+        pieces.insert(1, rest);
+    }
     let mut count = 0;
-    for piece in pieces {
+    for piece in pieces.iter().take(PIECES) {
         if count > 0 && (piece.end() > edit.limit() || edit.growth() + 2 > GROWTH) {
             break;
         }

@@ -100,8 +100,10 @@ fn shrink(store: &Store, cell: &Arc<InodeCell>, size: u64, touch: Touch<'_>) -> 
     let (mut pins, mut kept) = (Pins::new(), KeptGroups::default());
     edit.prepare(&store.meta, &store.alloc, &mut pins, &mut kept)?;
     let mut blocks = edit.blocks();
-    if let Some(orphans) = &orphans {
-        blocks += orphans.prepare(store, cell.no, &mut pins)?;
+    // Whoever takes the last name needs the orphans lock, or io.
+    let listing = orphans.as_ref().filter(|_| cell.state.read().inode.links > 0);
+    if let Some(orphans) = listing {
+        blocks += orphans.prepare_add(store, cell.no, &mut pins)?;
     }
     let reserved = store.reserve_freely(store.near(cell.no), blocks)?;
     let mut guard = cell.state.write();
@@ -109,13 +111,10 @@ fn shrink(store: &Store, cell: &Arc<InodeCell>, size: u64, touch: Touch<'_>) -> 
     cut_memory(store, state, size);
     touch(state);
     let mut op = store.meta.begin(reserved);
-    let listed = match &orphans {
-        Some(orphans) if state.inode.links > 0 => {
-            state.data.listed = true;
-            Some(orphans.add(&mut op, store, cell.no, cell.incarnation))
-        }
-        _ => None,
-    };
+    let listed = listing.map(|orphans| {
+        state.data.listed = true;
+        orphans.add(&mut op, store, cell.no, cell.incarnation)
+    });
     let applied = edit.apply(&mut op, &store.alloc, &mut state.inode);
     let stored = store_inode(&mut op, cell, state);
     applied.stored(&mut op, stored);
@@ -178,7 +177,7 @@ fn remove_step(store: &Store, cell: &InodeCell, range: Range<u64>) -> Result<boo
     let (mut pins, mut kept) = (Pins::new(), KeptGroups::default());
     edit.prepare(&store.meta, &store.alloc, &mut pins, &mut kept)?;
     if let Some(orphans) = &orphans {
-        orphans.prepare(store, cell.no, &mut pins)?;
+        orphans.prepare_remove(store, cell.no, &mut pins)?;
     }
     let reserved = store.reserve_freely(store.near(cell.no), edit.blocks())?;
     let mut guard = cell.state.write();

@@ -9,7 +9,7 @@ use crate::{dir, file, Error, InodeNo, Result};
 use parking_lot::MutexGuard;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
-use yore_format::{ContentKind, Incarnation, InodeNo as No};
+use yore_format::{ContentKind, Corruption, Incarnation, InodeNo as No};
 use yore_meta::{Change, Op};
 
 /// Which call removes.
@@ -123,15 +123,18 @@ pub(crate) struct Ready<'a>(Fate<'a>);
 pub(crate) fn prepare_fate<'a>(
     store: &Store,
     cell: &InodeCell,
-    _state: &InodeState,
+    state: &InodeState,
     fate: Fate<'a>,
     orphans: Option<&OrphansGuard<'_>>,
     pins: &mut Pins,
 ) -> Result<Option<Ready<'a>>> {
     if matches!(fate, Fate::Orphan) {
         let Some(orphans) = orphans else { return Ok(None) };
-        let blocks = orphans.prepare(store, cell.no, pins)?;
-        assert!(blocks <= ORPHAN_BLOCKS, "the tree of orphans is too high");
+        // A long truncation under way has listed it already, and leaves it there.
+        if !state.data.listed && orphans.prepare_add(store, cell.no, pins)? > ORPHAN_BLOCKS {
+            let (expected, found) = (format!("at most {}", ORPHAN_BLOCKS - 2), "more");
+            return Err(Corruption::new("list of orphans", "level", expected, found).into());
+        }
     }
     Ok(Some(Ready(fate)))
 }
@@ -149,7 +152,7 @@ pub(crate) fn lose_name(
     gone: Change,
 ) {
     let inode = &mut state.inode;
-    inode.links = if inode.is_directory() { 0 } else { inode.links - 1 };
+    inode.links = if inode.is_directory() { 0 } else { inode.links.saturating_sub(1) };
     if (inode.parent, inode.parent_incarnation, inode.parent_cookie) == place || inode.links == 0 {
         super::create::name_at(inode, No::NONE, Incarnation(0), 0);
     }
@@ -167,7 +170,6 @@ pub(crate) fn lose_name(
         }
         Fate::Orphan => {
             let stored = store_inode(op, cell, state);
-            // A long truncation under way has listed it already, and leaves it there.
             if !state.data.listed {
                 let orphans = orphans.expect("prepared with the orphans lock");
                 let listed = orphans.add(op, store, cell.no, cell.incarnation);

@@ -1,0 +1,271 @@
+//! Promises: what contradicts itself on the medium, each block of it sealed as if it were sound, gives a typed error that
+//! names the block and its owner where somebody needs what is wrong, and is no matter to anybody else. It never panics
+//! and never frees or overwrites what somebody else has.
+
+use std::sync::Arc;
+use yore_device::{Device, MemoryDevice};
+use yore_format::layout::{Geometry, GROUP_BLOCKS};
+use yore_format::{
+    seal, verify_checksum, BitmapMut, BitmapRef, Block, BlockHeader, BlockKind, BlockNo, Corruption,
+    ExtentValue, Generation, GroupNo, Inode, InodeNo, MetaAddr, ZoneNo, BLOCK_SIZE,
+};
+use yore_fs::{Error, MkfsOptions, MountOptions, Volume};
+
+const SIZE: u64 = 32 << 20;
+
+/// A volume with files `a` and `b` of three blocks each, closed.
+fn volume() -> MemoryDevice {
+    let device = Arc::new(MemoryDevice::new(SIZE));
+    let volume = Volume::create(device.clone(), &MkfsOptions::default()).unwrap();
+    for name in ["a", "b"] {
+        volume.write(name, name.repeat(3 * BLOCK_SIZE)).unwrap();
+    }
+    volume.close().unwrap();
+    device.snapshot()
+}
+
+fn open(device: MemoryDevice) -> Result<Volume, Error> {
+    Volume::open(Arc::new(device), &MountOptions::default())
+}
+
+fn open_read_only(device: MemoryDevice) -> Volume {
+    let options = MountOptions { read_only: true, ..MountOptions::default() };
+    Volume::open(Arc::new(device), &options).unwrap()
+}
+
+fn inode_of(device: &MemoryDevice, name: &str) -> InodeNo {
+    InodeNo(open_read_only(device.snapshot()).metadata(name).unwrap().ino())
+}
+
+/// The newest copy of a metadata block, and where it is.
+fn find(device: &MemoryDevice, addr: MetaAddr, kind: BlockKind) -> (u64, Box<Block>) {
+    let mut block = Box::new([0; BLOCK_SIZE]);
+    let mut found: Option<(u64, u64, Box<Block>)> = None;
+    for at in (0..SIZE).step_by(BLOCK_SIZE) {
+        device.read_at(at, &mut block[..]).unwrap();
+        let header = BlockHeader::of(&block);
+        let generation = header.generation.get();
+        let is_it =
+            header.addr.get() == addr.0 && header.kind == kind as u8 && verify_checksum(&block).is_ok();
+        if is_it && found.as_ref().is_none_or(|(newest, ..)| *newest < generation) {
+            found = Some((generation, at, block.clone()));
+        }
+    }
+    let (_, at, block) = found.expect("the block is on the device");
+    (at, block)
+}
+
+/// Changes a metadata block and makes its checksum right again.
+fn plant(device: &MemoryDevice, addr: MetaAddr, kind: BlockKind, change: impl FnOnce(&mut Block)) {
+    let (at, mut block) = find(device, addr, kind);
+    change(&mut block);
+    let generation = BlockHeader::of(&block).generation.get();
+    seal(&mut block, Generation(generation));
+    device.write_at(at, &block[..]).unwrap();
+}
+
+fn read_inode(device: &MemoryDevice, no: InodeNo) -> Inode {
+    let (_, block) = find(device, no.addr(), BlockKind::Inodes);
+    Inode::decode(Inode::slot(&block, no.slot())).unwrap()
+}
+
+fn plant_inode(device: &MemoryDevice, no: InodeNo, change: impl FnOnce(&mut Inode)) {
+    plant(device, no.addr(), BlockKind::Inodes, |block| {
+        let mut inode = Inode::decode(Inode::slot(block, no.slot())).unwrap();
+        change(&mut inode);
+        inode.encode(Inode::slot_mut(block, no.slot()).0);
+    });
+}
+
+fn bitmap() -> MetaAddr {
+    MetaAddr::new(ZoneNo::primary(GroupNo(0)), 0)
+}
+
+fn first_free(block: &Block) -> u32 {
+    (0..).find(|bit| !BitmapRef::new(block).get(*bit)).unwrap()
+}
+
+/// The file's only extent, and the bit of its first block in group 0.
+fn extent_of(device: &MemoryDevice, no: InodeNo) -> (ExtentValue, u32) {
+    let extents = ExtentValue::decode_inline(&read_inode(device, no)).unwrap();
+    assert_eq!(extents.len(), 1);
+    let (group, bit) = Geometry::new(SIZE / BLOCK_SIZE as u64).bit_of(extents[0].1.start).unwrap();
+    assert_eq!(group, GroupNo(0));
+    (extents[0].1, bit)
+}
+
+/// The bitmap has a block of the file as free, and another as used, so that its counts are right.
+fn plant_free_block(device: &MemoryDevice, bit: u32) {
+    plant(device, bitmap(), BlockKind::Bitmap, |block| {
+        let free = first_free(block);
+        BitmapMut::new(block).set(bit, 1, false);
+        BitmapMut::new(block).set(free, 1, true);
+    });
+}
+
+fn corruption(error: Error) -> Box<Corruption> {
+    match error.root() {
+        Error::Corruption(c) => c.clone(),
+        other => panic!("{other}"),
+    }
+}
+
+/// An extent whose blocks the bitmap has as free cannot be freed. Other files in the group can.
+#[test]
+fn an_extent_of_free_blocks_is_not_freed() {
+    let device = volume();
+    let no = inode_of(&device, "a");
+    let (extent, bit) = extent_of(&device, no);
+    plant_free_block(&device, bit + 1);
+    let volume = open(device).unwrap();
+    let c = corruption(volume.truncate("a", 0).unwrap_err());
+    assert_eq!((c.structure, c.addr, c.owner), ("bitmap", Some(bitmap()), Some(no)));
+    assert_eq!(c.block, Some(BlockNo(extent.start.0 + 1)));
+    assert_eq!(volume.read("a").unwrap(), "a".repeat(3 * BLOCK_SIZE).as_bytes(), "nothing was changed");
+    volume.remove_file("b").unwrap();
+    volume.write("c", vec![7; 40 * BLOCK_SIZE]).unwrap();
+    volume.close().unwrap();
+}
+
+/// A file that cannot be freed keeps nothing else from being written when the volume is closed, and is not forgotten.
+#[test]
+fn closing_writes_what_it_can() {
+    let device = volume();
+    let (_, bit) = extent_of(&device, inode_of(&device, "a"));
+    plant_free_block(&device, bit);
+    let device = Arc::new(device);
+    let volume = Volume::open(device.clone(), &MountOptions::default()).unwrap();
+    volume.remove_file("a").unwrap();
+    volume.write("c", "written last").unwrap();
+    assert_eq!(corruption(volume.close().unwrap_err()).structure, "bitmap");
+    drop(volume);
+    assert_eq!(corruption(open(device.snapshot()).err().unwrap()).structure, "bitmap", "it is still listed");
+    assert_eq!(open_read_only(device.snapshot()).read("c").unwrap(), b"written last");
+}
+
+/// A bitmap that counts otherwise than its group's summary is told before anything is written there.
+#[test]
+fn a_bitmap_and_its_summary_count_the_same() {
+    for used in [false, true] {
+        let device = volume();
+        let (_, bit) = extent_of(&device, inode_of(&device, "a"));
+        plant(&device, bitmap(), BlockKind::Bitmap, |block| {
+            let bit = if used { first_free(block) } else { bit };
+            BitmapMut::new(block).set(bit, 1, used);
+        });
+        let volume = open(device).unwrap();
+        let writing = volume.write("c", vec![1; BLOCK_SIZE]).and_then(|()| volume.sync());
+        for result in [volume.truncate("b", 0), writing] {
+            let c = corruption(result.unwrap_err());
+            assert_eq!((c.structure, c.field, c.addr), ("bitmap", "counts", Some(bitmap())));
+        }
+        assert_eq!(volume.read("a").unwrap().len(), 3 * BLOCK_SIZE);
+    }
+}
+
+/// Blocks that two files name are freed once; the other file keeps its extent.
+#[test]
+fn blocks_of_two_files_are_freed_once() {
+    let device = volume();
+    let (a, b) = (inode_of(&device, "a"), inode_of(&device, "b"));
+    let (extent, _) = extent_of(&device, a);
+    plant_inode(&device, b, |inode| ExtentValue::encode_inline(inode, &[(0, extent)]));
+    let volume = open(device).unwrap();
+    volume.truncate("a", 0).unwrap();
+    let c = corruption(volume.truncate("b", 0).unwrap_err());
+    assert_eq!((c.structure, c.block, c.owner), ("bitmap", Some(extent.start), Some(b)));
+}
+
+/// Blocks that one file names twice are not freed at all: one Op would free both.
+#[test]
+fn blocks_named_twice_by_one_file_are_not_freed() {
+    let device = volume();
+    let no = inode_of(&device, "a");
+    let (extent, _) = extent_of(&device, no);
+    plant_inode(&device, no, |inode| ExtentValue::encode_inline(inode, &[(0, extent), (8, extent)]));
+    let volume = open(device).unwrap();
+    let c = corruption(volume.truncate("a", 0).unwrap_err());
+    assert_eq!((c.structure, c.block, c.owner), ("extent", Some(extent.start), Some(no)));
+}
+
+/// Extents beyond the volume, across a group's end, in a zone's place, beyond the largest file, or over one another.
+#[test]
+fn impossible_extents_are_errors() {
+    type Make = fn(ExtentValue) -> Vec<(u64, ExtentValue)>;
+    let stories: [(&str, Make); 5] = [
+        ("beyond the volume", |e| vec![(0, ExtentValue { start: BlockNo(SIZE), ..e })]),
+        ("across a group's end", |e| vec![(0, ExtentValue { start: BlockNo(GROUP_BLOCKS - 1), ..e })]),
+        ("in the first zone", |e| vec![(0, ExtentValue { start: BlockNo(70), ..e })]),
+        ("beyond the largest file", |e| vec![(u64::from(u32::MAX) - 1, e)]),
+        ("over one another", |e| vec![(0, e), (1, ExtentValue { start: BlockNo(e.start.0 + 100), ..e })]),
+    ];
+    for (what, make) in stories {
+        let device = volume();
+        let no = inode_of(&device, "a");
+        let (extent, _) = extent_of(&device, no);
+        plant_inode(&device, no, |inode| ExtentValue::encode_inline(inode, &make(extent)));
+        let volume = open(device).unwrap();
+        let c = corruption(volume.truncate("a", 0).expect_err(what));
+        assert_eq!((c.structure, c.owner), ("extent", Some(no)), "{what}");
+        if let Err(e) = volume.read("a") {
+            assert_eq!(corruption(e).owner, Some(no), "{what}");
+        }
+        volume.write("b", "well").unwrap();
+        volume.close().unwrap();
+    }
+}
+
+/// A wrong count of blocks is for the checker to find: it keeps nobody from looking at the file or deleting it.
+#[test]
+fn wrong_counts_of_blocks_do_not_matter() {
+    for blocks in [0, 1, u64::MAX / 4, u64::MAX] {
+        let device = volume();
+        let no = inode_of(&device, "a");
+        plant_inode(&device, no, |inode| inode.blocks = blocks);
+        let volume = open(device).unwrap();
+        assert!(volume.metadata("a").unwrap().blocks() >= blocks);
+        volume.append("a", vec![1; 5 * BLOCK_SIZE]).unwrap();
+        volume.sync().unwrap();
+        volume.remove_file("a").unwrap();
+        volume.close().unwrap();
+    }
+}
+
+/// An inode that says it has no names, and has one: looking at it does not free it; taking the name away does.
+#[test]
+fn a_file_without_links_but_with_a_name() {
+    let device = volume();
+    plant_inode(&device, inode_of(&device, "a"), |inode| inode.links = 0);
+    let device = Arc::new(device);
+    let volume = Volume::open(device.clone(), &MountOptions::default()).unwrap();
+    assert_eq!(volume.metadata("a").unwrap().nlink(), 0);
+    assert_eq!(volume.read("a").unwrap().len(), 3 * BLOCK_SIZE);
+    volume.close().unwrap();
+    let volume = Volume::open(device, &MountOptions::default()).unwrap();
+    assert_eq!(volume.read("a").unwrap().len(), 3 * BLOCK_SIZE, "still there");
+    let free = volume.statfs().blocks_free;
+    volume.remove_file("a").unwrap();
+    assert_eq!(volume.statfs().blocks_free, free + 3);
+    volume.close().unwrap();
+}
+
+/// A list of orphans with an inode that is free, or another one, is damage when the volume is opened.
+#[test]
+fn orphans_that_are_none() {
+    let changes: [fn(&mut Inode); 2] = [
+        |inode| *inode = Inode { incarnation: inode.incarnation, ..Inode::free() },
+        |inode| inode.incarnation.0 += 1,
+    ];
+    for change in changes {
+        let device = Arc::new(MemoryDevice::new(SIZE));
+        let volume = Volume::create(device.clone(), &MkfsOptions::default()).unwrap();
+        volume.write("a", "a").unwrap();
+        let node = volume.node("a").unwrap();
+        volume.remove_file("a").unwrap();
+        volume.sync().unwrap();
+        let crashed = device.snapshot();
+        open(crashed.snapshot()).unwrap().close().unwrap();
+        plant_inode(&crashed, node.inode(), change);
+        assert_eq!(corruption(open(crashed).err().unwrap()).owner, Some(node.inode()));
+    }
+}
