@@ -3,20 +3,24 @@
 //! Direct I/O wants the user's memory aligned to the device's sectors. An [`AlignedBuf`] begins at a page
 //! boundary and is whole blocks long, which satisfies every device this crate opens; any other memory works
 //! too but is copied through such a buffer on the way. Invariant: `pointer` is an allocation of exactly
-//! `blocks * BLOCK_SIZE` initialised bytes, aligned to [`BLOCK_SIZE`], or dangling if `blocks` is 0.
+//! `blocks * BLOCK_SIZE` initialised bytes, aligned to [`BLOCK_SIZE`]: from the pool, at `home`, if `blocks` is 1; from the
+//! system if it is more; dangling if it is 0.
 
 use std::alloc::{alloc_zeroed, dealloc, handle_alloc_error, Layout};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-use crate::BLOCK_SIZE;
+use crate::{pool, BLOCK_SIZE};
 
 /// A heap buffer of whole blocks that begins at a multiple of [`BLOCK_SIZE`] in memory.
 pub struct AlignedBuf {
     pointer: NonNull<u8>,
-    blocks: usize,
+    blocks: u32,
+    home: u8,
 }
+
+const _: () = assert!(size_of::<AlignedBuf>() == 16);
 
 // SAFETY: the buffer owns its allocation alone, as `Box<[u8]>` does, and bytes may move between threads.
 unsafe impl Send for AlignedBuf {}
@@ -30,15 +34,24 @@ impl AlignedBuf {
     /// If the size in bytes does not fit the address space. Aborts, as every allocation, if there is no
     /// memory.
     pub fn zeroed(blocks: usize) -> Self {
-        if blocks == 0 {
-            return AlignedBuf { pointer: NonNull::dangling(), blocks };
-        }
-        let layout = Self::layout(blocks);
-        // SAFETY: the layout has a size above zero, since `blocks` is not 0.
-        let pointer = unsafe { alloc_zeroed(layout) };
-        match NonNull::new(pointer) {
-            Some(pointer) => AlignedBuf { pointer, blocks },
-            None => handle_alloc_error(layout),
+        let blocks = u32::try_from(blocks).unwrap_or_else(|_| too_large(blocks));
+        match blocks {
+            0 => AlignedBuf { pointer: NonNull::dangling(), blocks, home: 0 },
+            1 => {
+                let (pointer, home) = pool::take();
+                // SAFETY: the block is ours alone, and this long.
+                unsafe { pointer.write_bytes(0, BLOCK_SIZE) };
+                AlignedBuf { pointer, blocks, home }
+            }
+            _ => {
+                let layout = Self::layout(blocks);
+                // SAFETY: the layout has a size above zero, since `blocks` is not 0.
+                let pointer = unsafe { alloc_zeroed(layout) };
+                match NonNull::new(pointer) {
+                    Some(pointer) => AlignedBuf { pointer, blocks, home: 0 },
+                    None => handle_alloc_error(layout),
+                }
+            }
         }
     }
 
@@ -51,22 +64,30 @@ impl AlignedBuf {
 
     /// The number of blocks.
     pub fn blocks(&self) -> usize {
-        self.blocks
+        self.blocks as usize
     }
 
-    fn layout(blocks: usize) -> Layout {
+    fn layout(blocks: u32) -> Layout {
+        let blocks = blocks as usize;
         blocks
             .checked_mul(BLOCK_SIZE)
             .and_then(|bytes| Layout::from_size_align(bytes, BLOCK_SIZE).ok())
-            .unwrap_or_else(|| panic!("a buffer of {blocks} blocks does not fit the address space"))
+            .unwrap_or_else(|| too_large(blocks))
     }
+}
+
+fn too_large(blocks: usize) -> ! {
+    panic!("a buffer of {blocks} blocks does not fit the address space")
 }
 
 impl Drop for AlignedBuf {
     fn drop(&mut self) {
-        if self.blocks > 0 {
+        match self.blocks {
+            0 => (),
+            // SAFETY: taken in `zeroed`, and given back only here.
+            1 => unsafe { pool::give_back(self.pointer, self.home) },
             // SAFETY: allocated in `zeroed` with this same layout, and freed only here.
-            unsafe { dealloc(self.pointer.as_ptr(), Self::layout(self.blocks)) }
+            blocks => unsafe { dealloc(self.pointer.as_ptr(), Self::layout(blocks)) },
         }
     }
 }
@@ -77,14 +98,14 @@ impl Deref for AlignedBuf {
     fn deref(&self) -> &[u8] {
         // SAFETY: by the invariant of the type the pointer has this many initialised bytes, and they are
         // borrowed as long as `self` is. For 0 blocks any non-null pointer will do.
-        unsafe { std::slice::from_raw_parts(self.pointer.as_ptr(), self.blocks * BLOCK_SIZE) }
+        unsafe { std::slice::from_raw_parts(self.pointer.as_ptr(), self.blocks() * BLOCK_SIZE) }
     }
 }
 
 impl DerefMut for AlignedBuf {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `deref`, and `&mut self` makes the access exclusive.
-        unsafe { std::slice::from_raw_parts_mut(self.pointer.as_ptr(), self.blocks * BLOCK_SIZE) }
+        unsafe { std::slice::from_raw_parts_mut(self.pointer.as_ptr(), self.blocks() * BLOCK_SIZE) }
     }
 }
 
@@ -102,7 +123,7 @@ impl AsMut<[u8]> for AlignedBuf {
 
 impl Clone for AlignedBuf {
     fn clone(&self) -> Self {
-        let mut copy = Self::zeroed(self.blocks);
+        let mut copy = Self::zeroed(self.blocks());
         copy.copy_from_slice(self);
         copy
     }

@@ -33,6 +33,7 @@ mod buffer;
 mod error;
 mod file;
 mod memory;
+mod pool;
 pub mod simulated;
 
 use std::fmt;
