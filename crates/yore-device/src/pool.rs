@@ -9,12 +9,18 @@
 //! address that has one, so that the others run empty; an empty slab goes back to the system unless it is the only one of
 //! its home with room. Invariants of a home: a slab is in `open` if and only if it has a free block; a bit in `free` is
 //! set if and only if nobody has the block.
+//!
+//! **Forks.** Daemons open a volume and then fork, and the child goes on with it, so a lock that another thread held at
+//! that moment must not stay locked in the child for ever. As the system's allocator does, a fork takes all locks first
+//! and lets go of them on both sides. (So they are the standard library's, which keep nothing but a word: waiters that
+//! do not exist in the child do it no harm.)
 
-use parking_lot::Mutex;
 use std::alloc::{alloc, dealloc, handle_alloc_error, Layout};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use crate::BLOCK_SIZE;
 
@@ -50,14 +56,39 @@ static POOL: [Mutex<Home>; HOMES] =
 thread_local! {
     static MINE: u8 = {
         static NEXT: AtomicU8 = AtomicU8::new(0);
+        survive_forks();
         NEXT.fetch_add(1, Ordering::Relaxed) % HOMES as u8
     };
+    /// All homes, locked, in a thread that is forking.
+    static HELD: RefCell<[Option<MutexGuard<'static, Home>>; HOMES]> = const { RefCell::new([const { None }; HOMES]) };
+}
+
+fn lock(home: u8) -> MutexGuard<'static, Home> {
+    // A panic here is an assertion before anything was changed.
+    POOL[usize::from(home)].lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+extern "C" fn before_fork() {
+    HELD.with_borrow_mut(|held| held.iter_mut().zip(0..).for_each(|(held, home)| *held = Some(lock(home))));
+}
+
+extern "C" fn after_fork() {
+    HELD.with_borrow_mut(|held| held.iter_mut().for_each(|held| *held = None));
+}
+
+fn survive_forks() {
+    static REGISTERED: Once = Once::new();
+    REGISTERED.call_once(|| {
+        // SAFETY: the functions live as long as the program, and may run in any thread: they lock and unlock, no more.
+        let failed = unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(after_fork)) };
+        assert_eq!(failed, 0, "no memory to register what a fork needs");
+    });
 }
 
 /// A block of memory that nobody else has, aligned to its size, with anything in it; and its home, for [`give_back`].
 pub(crate) fn take() -> (NonNull<u8>, u8) {
     let home = MINE.with(|home| *home);
-    (POOL[usize::from(home)].lock().take(), home)
+    (lock(home).take(), home)
 }
 
 /// Gives back a block.
@@ -68,7 +99,7 @@ pub(crate) fn take() -> (NonNull<u8>, u8) {
 /// # Safety
 /// Nobody uses the block any more.
 pub(crate) unsafe fn give_back(block: NonNull<u8>, home: u8) {
-    let emptied = POOL[usize::from(home)].lock().give_back(block.addr().get());
+    let emptied = lock(home).give_back(block.addr().get());
     if let Some(slab) = emptied {
         // SAFETY: allocated in `Home::take` with this layout; all its blocks are back, and it is in no home any more.
         unsafe { dealloc(slab.start.as_ptr(), SLAB) }
@@ -168,6 +199,43 @@ mod tests {
             for (mark, block) in receive {
                 assert!(block.iter().all(|byte| *byte == mark));
             }
+        });
+    }
+
+    /// A child forked while other threads take and give back can do so, too.
+    #[test]
+    fn forks_find_no_lock_held() {
+        use crate::AlignedBuf;
+        use std::sync::atomic::AtomicBool;
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    while !stop.load(Ordering::Relaxed) {
+                        drop(AlignedBuf::zeroed(1))
+                    }
+                });
+            }
+            for _ in 0..10 {
+                let kept = AlignedBuf::zeroed(1);
+                // SAFETY: the child uses nothing but this pool, and ends at once.
+                let child = unsafe { libc::fork() };
+                if child == 0 {
+                    drop(kept);
+                    for home in 0..HOMES as u8 {
+                        let block = lock(home).take();
+                        // SAFETY: just taken, and used by nobody.
+                        unsafe { give_back(block, home) };
+                    }
+                    // SAFETY: ends the child at once; nothing of the test harness runs in it.
+                    unsafe { libc::_exit(0) };
+                }
+                let mut status = -1;
+                // SAFETY: `status` is valid for the call, and the child is ours.
+                assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+                assert_eq!(status, 0, "the child failed");
+            }
+            stop.store(true, Ordering::Relaxed);
         });
     }
 }
