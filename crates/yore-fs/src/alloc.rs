@@ -47,7 +47,7 @@ use yore_format::layout::{Geometry, ZONE_BLOCKS, ZONE_INDEXES, ZONE_TABLE_ENTRIE
 use yore_format::{
     BitmapMut, BitmapRef, BlockKind, BlockNo, Corruption, Expect, GroupNo, MetaAddr, ZoneNo, BITS_PER_GROUP,
 };
-use yore_meta::{Change, Frame, Meta, MetaError, Op, Reclaimer, Reserved};
+use yore_meta::{Change, Frame, Meta, MetaError, Op, Reclaimer, Reserved, Room};
 
 /// Groups that one region hint covers.
 const REGION: u32 = 64;
@@ -307,26 +307,46 @@ impl Alloc {
         if !for_deleting {
             self.admit(meta, near, blocks)?;
         }
-        match meta.reserve(near, blocks) {
-            Err(MetaError::NeedZone { .. }) => {}
-            other => return Ok(other?),
+        let tried = |result: yore_meta::Result<Reserved>| match result {
+            Err(MetaError::NeedZone { .. }) => Ok(None),
+            other => Ok::<_, Error>(Some(other?)),
+        };
+        if let Some(reserved) = tried(meta.reserve(near, blocks))? {
+            return Ok(reserved);
         }
-        if for_deleting {
-            match meta.reserve_anywhere(near, blocks, false) {
-                Err(MetaError::NeedZone { .. }) => {}
-                other => return Ok(other?),
+        // Another zone right here; else one with plenty of room elsewhere, which the next callers will share; else a new
+        // one elsewhere; else the last of what there is. A zone is made only when no other has room: each costs data
+        // 4 MiB.
+        if !for_deleting && self.make_zone_in(meta, near)? {
+            if let Some(reserved) = tried(meta.reserve(near, blocks))? {
+                return Ok(reserved);
             }
         }
-        if self.grow_metadata(meta, near).is_ok() {
-            match meta.reserve(near, blocks) {
-                Err(MetaError::NeedZone { .. }) => {}
-                other => return Ok(other?),
+        if let Some(reserved) = tried(meta.reserve_elsewhere(near, blocks, Room::Plenty))? {
+            return Ok(reserved);
+        }
+        let grown = !for_deleting
+            && match self.grow_metadata(meta, near) {
+                Ok(()) => true,
+                Err(Error::NoSpace) => false,
+                Err(e) => return Err(e),
+            };
+        if grown {
+            if let Some(reserved) = tried(meta.reserve_elsewhere(near, blocks, Room::Plenty))? {
+                return Ok(reserved);
             }
         }
-        match meta.reserve_anywhere(near, blocks, for_deleting) {
-            Err(MetaError::NeedZone { .. }) => Err(Error::NoSpace),
-            other => Ok(other?),
+        if let Some(reserved) = tried(meta.reserve_elsewhere(near, blocks, Room::Ordinary))? {
+            return Ok(reserved);
         }
+        let last = if for_deleting { Room::Deleting } else { Room::Ordinary };
+        tried(meta.reserve_elsewhere(near, blocks, last))?.ok_or(Error::NoSpace)
+    }
+
+    /// Makes a zone in this very group, if it has room for one.
+    fn make_zone_in(&self, meta: &Meta, group: GroupNo) -> Result<bool> {
+        let _grow = self.grow.lock();
+        self.make_zone(meta, group)
     }
 
     /// Keeps ordinary metadata off the room that promised data needs.

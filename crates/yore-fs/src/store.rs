@@ -258,7 +258,9 @@ impl Store {
         for cell in self.inodes.select(|c| c.unlinked.load(Ordering::Acquire)) {
             freed = freed.and(crate::orphan::reclaim(self, &cell));
         }
-        let flushed = file::flush_all(self).and_then(|()| self.flush_aged());
+        let flushed = file::flush_all(self)
+            .and_then(|()| self.flush_aged())
+            .and_then(|()| self.alloc.give_back_zones(&self.meta));
         let closed = self.meta.close();
         freed.and(flushed)?;
         Ok(closed?)

@@ -26,4 +26,4 @@ pub use error::{MetaError, Result};
 pub use mkfs::{mkfs, MkfsOptions};
 pub use op::{Change, EmptyZone, NewBlock, Op, Page};
 pub use open::{holds_volume, Counter, Meta, MetaOptions, Reclaimer, Totals};
-pub use space::{GroupSummary, Reserved, ReservedInode};
+pub use space::{GroupSummary, Reserved, ReservedInode, Room};

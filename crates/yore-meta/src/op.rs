@@ -59,6 +59,16 @@ pub struct NewBlock {
 /// A further zone that holds nothing and is closed against reservations.
 pub struct EmptyZone(pub(crate) Arc<Zone>);
 
+impl Drop for EmptyZone {
+    /// Not removed after all: it may be used again.
+    fn drop(&mut self) {
+        let mut s = self.0.state.lock();
+        if !s.removed {
+            s.closed = false;
+        }
+    }
+}
+
 impl EmptyZone {
     /// Its group.
     pub fn group(&self) -> GroupNo {
@@ -238,6 +248,17 @@ impl<'m> Op<'m> {
     /// Takes an empty further zone (from [`Meta::take_empty_zone`]) out of its group. The caller frees its 1,024 blocks in
     /// the bitmap, with [`Op::free_after_commit`].
     pub fn remove_zone(&mut self, zone: &EmptyZone) {
+        // The empty inode block that was kept for the next inode goes with it.
+        let last = zone.0.state.lock().holds_nothing().flatten();
+        if let Some(index) = last {
+            let addr = MetaAddr::new(zone.0.no, index);
+            if let Some(frame) = self.cached(addr) {
+                frame.kill(self.generation);
+            }
+            zone.0.touch(self.meta, self.generation, |s| s.free_inodes = 0);
+            self.meta.cache.remove(addr, || zone.0.free_index(self.meta, self.generation, index));
+            self.meta.totals.metadata_blocks.add(-1);
+        }
         self.meta.zones.remove_extra(self.meta, self.generation, &zone.0);
     }
 

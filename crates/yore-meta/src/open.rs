@@ -12,7 +12,7 @@
 use crate::cache::{new_frame, Cache, Frame};
 use crate::error::{MetaError, Result};
 use crate::op::{EmptyZone, Op};
-use crate::space::Reserved;
+use crate::space::{Hints, Reserved};
 use crate::zone::{read_header, Zone, Zones};
 use hashbrown::HashMap;
 use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
@@ -128,7 +128,8 @@ pub struct Meta {
     pub(crate) next_incarnation: AtomicU32,
     pub(crate) next_number: AtomicU64,
     pub(crate) zone_number_limit: AtomicU32,
-    pub(crate) spill_zone: Mutex<Option<ZoneNo>>,
+    pub(crate) block_hints: Hints,
+    pub(crate) inode_hints: Hints,
     /// Zone table blocks in memory. Changed only by the writer.
     pub(crate) table: Mutex<HashMap<u32, Box<Block>>>,
     pub(crate) roots: Mutex<Vec<Option<RootState>>>,
@@ -221,7 +222,8 @@ impl Meta {
             next_incarnation: AtomicU32::new(found.next_incarnation),
             next_number: AtomicU64::new(found.next_number.0),
             zone_number_limit: AtomicU32::new(found.zone_number_limit),
-            spill_zone: Mutex::new(None),
+            block_hints: Hints::new(),
+            inode_hints: Hints::new(),
             table: Mutex::default(),
             roots: Mutex::default(),
             superblock: Mutex::new((found.clone(), slot)),

@@ -7,6 +7,7 @@ use crate::cache::Frame;
 use crate::error::{MetaError, Result};
 use crate::open::Meta;
 use crate::zone::Zone;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use yore_format::{
     BlockKind, Expect, Generation, GroupNo, Inode, InodeNo, MetaAddr, ZoneNo, INODES_PER_BLOCK,
@@ -14,6 +15,38 @@ use yore_format::{
 
 /// Indexes of each zone that are kept for deleting.
 pub(crate) const SPARE_INDEXES: u32 = 16;
+/// Free indexes of a zone that is worth going to: in one with less the next caller would have to look again.
+const PLENTY_INDEXES: u32 = 128;
+
+/// How much room a zone must have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// Enough for many more.
+    Plenty,
+    /// Enough, beside what is kept for deleting.
+    Ordinary,
+    /// Also what is kept for deleting.
+    Deleting,
+}
+
+/// For each group, where room was found last. A guess that costs nothing to get wrong: groups share places.
+pub(crate) struct Hints([AtomicU64; 64]);
+
+impl Hints {
+    pub(crate) fn new() -> Hints {
+        Hints(std::array::from_fn(|_| AtomicU64::new(u64::MAX)))
+    }
+
+    fn get(&self, group: GroupNo) -> Option<ZoneNo> {
+        let hint = self.0[group.0 as usize % 64].load(Ordering::Relaxed);
+        (hint >> 32 == u64::from(group.0)).then_some(ZoneNo(hint as u32))
+    }
+
+    fn set(&self, group: GroupNo, zone: ZoneNo) {
+        let hint = u64::from(group.0) << 32 | u64::from(zone.0);
+        self.0[group.0 as usize % 64].store(hint, Ordering::Relaxed);
+    }
+}
 
 /// What is known about a group without reading its bitmap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,45 +139,47 @@ impl Drop for ReservedInode {
 }
 
 impl Meta {
-    /// Sets `blocks` metadata blocks aside, in a zone of group `near` or the zone last spilled to. Slows the caller
-    /// down while too much is dirty. Not to be called with an Op open or an inode lock held that the writer needs.
+    /// Sets `blocks` metadata blocks aside, in a zone of group `near` or wherever those of that group went last. Slows the
+    /// caller down while too much is dirty. Not to be called with an Op open.
     ///
     /// # Errors
-    /// [`MetaError::NeedZone`] if there is no room (the store then makes a zone and calls again, or calls
-    /// [`Meta::reserve_anywhere`]); [`MetaError::ReadOnly`], [`MetaError::Stopped`].
+    /// [`MetaError::NeedZone`] if there is no room (the store then makes a zone, or calls [`Meta::reserve_elsewhere`]);
+    /// [`MetaError::ReadOnly`], [`MetaError::Stopped`].
     pub fn reserve(&self, near: GroupNo, blocks: u32) -> Result<Reserved> {
         self.check_writable()?;
         self.throttle();
         if blocks == 0 {
             return Ok(Reserved::none());
         }
-        if let Some(r) = self.reserve_in_group(near, blocks, SPARE_INDEXES)? {
-            return Ok(r);
-        }
-        let spill = *self.spill_zone.lock();
-        if let Some(zone) = spill.and_then(|no| self.zones.loaded(no)) {
+        if let Some(zone) = self.block_hints.get(near).and_then(|no| self.zones.loaded(no)) {
             if let Some(r) = reserve_in_zone(&zone, blocks, SPARE_INDEXES) {
                 return Ok(r);
             }
         }
-        Err(MetaError::NeedZone { near })
+        match self.reserve_in_group(near, blocks, SPARE_INDEXES)? {
+            Some(r) => Ok(r),
+            None => Err(MetaError::NeedZone { near }),
+        }
     }
 
-    /// As [`Meta::reserve`], but looks through all zones when the near ones are full, and with `for_deleting` also takes
-    /// from what is kept for deleting.
+    /// As [`Meta::reserve`], in whichever zone has as much room as `room` says. Looks at all zones, from where it found
+    /// room last, so it is for when the near ones are full.
     ///
     /// # Errors
-    /// [`MetaError::NeedZone`] if no zone at all has room.
-    pub fn reserve_anywhere(&self, near: GroupNo, blocks: u32, for_deleting: bool) -> Result<Reserved> {
+    /// [`MetaError::NeedZone`] if no zone has that room.
+    pub fn reserve_elsewhere(&self, near: GroupNo, blocks: u32, room: Room) -> Result<Reserved> {
         self.check_writable()?;
-        let spare = if for_deleting { 0 } else { SPARE_INDEXES };
         if blocks == 0 {
             return Ok(Reserved::none());
         }
-        if let Some(r) = self.reserve_in_group(near, blocks, spare)? {
-            return Ok(r);
-        }
-        for no in (0..self.zone_limit()).map(ZoneNo) {
+        let spare = match room {
+            Room::Plenty => PLENTY_INDEXES,
+            Room::Ordinary => SPARE_INDEXES,
+            Room::Deleting => 0,
+        };
+        let limit = self.zone_limit();
+        let from = self.block_hints.get(near).map_or(0, |no| no.0);
+        for no in (0..limit).map(|i| ZoneNo((from + i) % limit)) {
             // The table's count is of the last commit; a zone in memory knows better.
             let room = match self.zones.loaded(no) {
                 Some(_) => true,
@@ -158,7 +193,7 @@ impl Meta {
             }
             if let Some(zone) = self.zones.get(self, no)? {
                 if let Some(r) = reserve_in_zone(&zone, blocks, spare) {
-                    *self.spill_zone.lock() = Some(no);
+                    self.block_hints.set(near, no);
                     return Ok(r);
                 }
             }
@@ -169,10 +204,12 @@ impl Meta {
     fn reserve_in_group(&self, group: GroupNo, blocks: u32, spare: u32) -> Result<Option<Reserved>> {
         let Some(primary) = self.zones.get(self, ZoneNo::primary(group))? else { return Ok(None) };
         if let Some(r) = reserve_in_zone(&primary, blocks, spare) {
+            self.block_hints.set(group, primary.no);
             return Ok(Some(r));
         }
         for zone in self.extra_zones(&primary)? {
             if let Some(r) = reserve_in_zone(&zone, blocks, spare) {
+                self.block_hints.set(group, zone.no);
                 return Ok(Some(r));
             }
         }
@@ -195,26 +232,25 @@ impl Meta {
     /// Reading the inode block may fail; [`MetaError::ReadOnly`], [`MetaError::Stopped`].
     pub fn reserve_inode(&self, near: GroupNo) -> Result<Option<ReservedInode>> {
         self.check_writable()?;
-        let Some(primary) = self.zones.get(self, ZoneNo::primary(near))? else {
-            return self.reserve_spilled_inode();
-        };
-        if let Some(r) = self.reserve_inode_in(&primary)? {
-            return Ok(Some(r));
-        }
-        for zone in self.extra_zones(&primary)? {
+        if let Some(zone) = self.inode_hints.get(near).and_then(|no| self.zones.loaded(no)) {
             if let Some(r) = self.reserve_inode_in(&zone)? {
                 return Ok(Some(r));
             }
         }
-        self.reserve_spilled_inode()
-    }
-
-    fn reserve_spilled_inode(&self) -> Result<Option<ReservedInode>> {
-        let spill = *self.spill_zone.lock();
-        match spill.and_then(|no| self.zones.loaded(no)) {
-            Some(zone) => self.reserve_inode_in(&zone),
-            None => Ok(None),
+        let mut zones = Vec::new();
+        if let Some(primary) = self.zones.get(self, ZoneNo::primary(near))? {
+            zones = self.extra_zones(&primary)?;
+            zones.insert(0, primary);
         }
+        // Where the group's blocks go when its own zones are full, its inode blocks go, too.
+        zones.extend(self.block_hints.get(near).and_then(|no| self.zones.loaded(no)));
+        for zone in zones {
+            if let Some(r) = self.reserve_inode_in(&zone)? {
+                self.inode_hints.set(near, zone.no);
+                return Ok(Some(r));
+            }
+        }
+        Ok(None)
     }
 
     fn reserve_inode_in(&self, zone: &Arc<Zone>) -> Result<Option<ReservedInode>> {
@@ -270,7 +306,7 @@ impl Meta {
 
 fn reserve_in_zone(zone: &Arc<Zone>, blocks: u32, spare: u32) -> Option<Reserved> {
     let mut s = zone.state.lock();
-    if s.removed || s.free_indexes < s.reserved + blocks + spare {
+    if s.closed || s.free_indexes < s.reserved + blocks + spare {
         return None;
     }
     s.reserved += blocks;

@@ -31,11 +31,14 @@ pub(crate) struct ZoneState {
     pub(crate) extras: [u32; yore_format::layout::EXTRA_ZONES_PER_GROUP],
     /// First zones only: clear bits in the group's bitmap.
     pub(crate) free_blocks: u32,
+    /// Taken out of its group, by an Op of the running generation or an earlier one.
     pub(crate) removed: bool,
     // Derived from the above.
     pub(crate) free_indexes: u32,
     pub(crate) free_inodes: u32,
     // Reservations: in memory only.
+    /// About to be removed: nothing more is reserved.
+    pub(crate) closed: bool,
     pub(crate) reserved: u32,
     pub(crate) taken: HashMap<u16, u16>,
     pub(crate) inode_hint: usize,
@@ -74,6 +77,7 @@ impl ZoneState {
             extras: header.extras,
             free_blocks,
             removed: false,
+            closed: false,
             free_indexes: ZONE_INDEXES - used,
             free_inodes,
             reserved: 0,
@@ -99,6 +103,18 @@ impl ZoneState {
         }
     }
 
+    /// Whether the zone could go: `Some(None)` if no index exists, `Some(index)` if only that of an empty inode block does.
+    pub(crate) fn holds_nothing(&self) -> Option<Option<u16>> {
+        match ZONE_INDEXES - self.free_indexes {
+            0 => Some(None),
+            1 if self.free_inodes == INODES_PER_BLOCK as u32 && self.taken.is_empty() => {
+                let word = self.exists.iter().position(|w| *w != 0)?;
+                Some(Some((word * 64) as u16 + self.exists[word].trailing_zeros() as u16))
+            }
+            _ => None,
+        }
+    }
+
     fn free_inode_count(&self, index: usize) -> u32 {
         match self.inode_free[index] {
             NOT_INODES => 0,
@@ -108,7 +124,7 @@ impl ZoneState {
 
     /// An inode block with a free inode that nobody has reserved. O(1) while the last one found has room.
     pub(crate) fn find_inode_block(&mut self) -> Option<u16> {
-        if self.free_inodes == 0 {
+        if self.free_inodes == 0 || self.closed {
             return None;
         }
         for i in 0..INDEXES {
@@ -177,12 +193,12 @@ impl Zone {
         s.exists[usize::from(index) / 64] &= !(1 << (index % 64));
         s.free_indexes += 1;
         s.inode_free[usize::from(index)] = NOT_INODES;
-        if s.free_indexes == ZONE_INDEXES && !self.no.is_primary() {
+        if !self.no.is_primary() && s.holds_nothing().is_some() {
             meta.zones.note_empty(self.no);
         }
     }
 
-    /// Counts an inode as free. True: the block is empty, the zone has another empty one, so it is to be freed.
+    /// Counts an inode as free. True: the block is empty and not worth keeping, so it is to be freed.
     pub(crate) fn free_inode(self: &Arc<Self>, meta: &Meta, generation: Generation, index: u16) -> bool {
         let mut s = self.state.lock();
         s.mark_dirty(self, meta, generation);
@@ -191,7 +207,14 @@ impl Zone {
         s.inode_free[i] += 1;
         s.free_inodes += 1;
         let full = INODES_PER_BLOCK as u8;
-        if s.inode_free[i] < full || s.taken.contains_key(&index) || s.free_inodes < 2 * u32::from(full) {
+        if s.inode_free[i] < full || s.taken.contains_key(&index) {
+            return false;
+        }
+        // One empty block stays for the next inode.
+        if s.free_inodes < 2 * u32::from(full) {
+            if !self.no.is_primary() && s.holds_nothing().is_some() {
+                meta.zones.note_empty(self.no);
+            }
             return false;
         }
         s.inode_free[i] = NOT_INODES;
@@ -285,7 +308,8 @@ impl Zones {
             *entry = 0;
         });
         zone.touch(meta, generation, |s| {
-            assert!(s.removed && s.free_indexes == ZONE_INDEXES, "zone {} is not empty", zone.no);
+            assert!(s.closed && s.free_indexes == ZONE_INDEXES, "zone {} is not empty", zone.no);
+            s.removed = true;
         });
         meta.totals.zones.add(-1);
     }
@@ -301,14 +325,14 @@ impl Zones {
         self.empty.lock().push(no);
     }
 
-    /// An empty further zone, closed against reservations, for the store to remove.
+    /// A further zone that holds nothing, closed against reservations, for the store to remove.
     pub(crate) fn take_empty(&self) -> Option<Arc<Zone>> {
         loop {
             let no = self.empty.lock().pop()?;
             let Some(zone) = self.loaded(no) else { continue };
             let mut s = zone.state.lock();
-            if s.free_indexes == ZONE_INDEXES && s.reserved == 0 && !s.removed {
-                s.removed = true;
+            if s.holds_nothing().is_some() && s.reserved == 0 && !s.closed {
+                s.closed = true;
                 drop(s);
                 return Some(zone);
             }
