@@ -6,10 +6,11 @@ use std::sync::Arc;
 use yore_device::{Device, MemoryDevice};
 use yore_format::layout::{Geometry, GROUP_BLOCKS};
 use yore_format::{
-    seal, verify_checksum, BitmapMut, BitmapRef, Block, BlockHeader, BlockKind, BlockNo, Corruption,
-    ExtentValue, Generation, GroupNo, Inode, InodeNo, MetaAddr, ZoneNo, BLOCK_SIZE,
+    seal, verify_checksum, BitmapMut, BitmapRef, Block, BlockHeader, BlockKind, BlockNo, ContentKind,
+    Corruption, ExtentValue, Generation, GroupNo, Inode, InodeNo, MetaAddr, NodeMut, NodeRef, ZoneNo,
+    BLOCK_SIZE,
 };
-use yore_fs::{Error, MkfsOptions, MountOptions, Volume};
+use yore_fs::{Error, FallocateMode, File, MkfsOptions, MountOptions, OpenOptions, Volume};
 
 const SIZE: u64 = 32 << 20;
 
@@ -268,4 +269,45 @@ fn orphans_that_are_none() {
         plant_inode(&crashed, node.inode(), change);
         assert_eq!(corruption(open(crashed).err().unwrap()).owner, Some(node.inode()));
     }
+}
+
+/// Extents that continue one another and were never merged are no damage, however many: more than one Op takes are
+/// written to in several.
+#[test]
+fn extents_that_nobody_merged() {
+    const BLOCKS: u64 = 150;
+    let device = Arc::new(MemoryDevice::new(SIZE));
+    let volume = Volume::create(device.clone(), &MkfsOptions::default()).unwrap();
+    let file = File::create(&volume, "a").unwrap();
+    let no = file.inode();
+    for block in 0..BLOCKS {
+        let mode = FallocateMode::Allocate { keep_size: false };
+        volume.view().fallocate(no, 2 * block * BLOCK_SIZE as u64, BLOCK_SIZE as u64, mode).unwrap();
+    }
+    drop(file);
+    volume.close().unwrap();
+    let device = device.snapshot();
+    let inode = read_inode(&device, no);
+    assert_eq!((inode.content_kind, inode.content_level), (ContentKind::Tree, 1));
+    let (_, root) = find(&device, inode.tree_root(), BlockKind::Extents);
+    let mut moved = 0;
+    plant(&device, NodeRef::new(&root).child(0).unwrap(), BlockKind::Extents, |block| {
+        let old = *block;
+        let old = NodeRef::new(&old);
+        let mut new = NodeMut::init(block, 8);
+        for i in 0..old.count() {
+            new.insert(i, &(i as u64).to_be_bytes(), old.value(i));
+        }
+        moved = old.count();
+    });
+    assert!(moved > 64, "more than two windows");
+    let volume = open(device).unwrap();
+    let content = vec![5; moved * BLOCK_SIZE];
+    let file = OpenOptions::new().write(true).open(&volume, "a").unwrap();
+    file.write_at(&content, 0).unwrap();
+    file.sync_all().unwrap();
+    assert!(volume.read("a").unwrap()[..content.len()] == content);
+    volume.remove_file("a").unwrap();
+    drop(file);
+    volume.close().unwrap();
 }
