@@ -43,11 +43,11 @@ pub enum Error {
     /// The volume is full (blocks or room for metadata).
     #[error("no space left on the volume: delete files, or copy them to a larger volume")]
     NoSpace,
-    /// More than 4,294,967,294 names for one file.
+    /// More than 4,294,967,295 names for one file, or as many subdirectories of one directory, less two.
     #[error("too many links to one file")]
     TooManyLinks,
-    /// Beyond the largest file, 16 TiB.
-    #[error("the file would be larger than 16 TiB")]
+    /// Beyond the largest file, 16 TiB less 4 KiB.
+    #[error("the file would be larger than 16 TiB less 4 KiB")]
     FileTooLarge,
     /// The volume or view is read-only.
     #[error("the volume is mounted read-only")]

@@ -337,7 +337,8 @@ impl View {
     /// Writes all of `data`; returns the offset it went to.
     ///
     /// # Errors
-    /// [`Error::NoSpace`], [`Error::FileTooLarge`]; nothing of `data` is then written.
+    /// [`Error::NoSpace`], [`Error::FileTooLarge`]; nothing of `data` is then written if it is at most 4 MiB, or goes to
+    /// the end; of more, whole pieces of 4 MiB from the start may be.
     pub fn write(&self, inode: InodeNo, offset: u64, data: &[u8], mode: WriteMode) -> Result<u64> {
         ops::write(self.store(), inode, offset, data, mode)
     }

@@ -278,6 +278,9 @@ impl Rename<'_> {
 
         let (from_no, to_no) = (self.from.no, self.to.no);
         let moves_dir = state.inode.is_directory() && from_no != to_no;
+        if moves_dir && dirs.to().inode.links == u32::MAX {
+            return Err(Error::TooManyLinks);
+        }
         let replaces_dir = other_state.as_ref().is_some_and(|o| o.inode.is_directory());
         let entry = DirEntry {
             inode: cell.no,
