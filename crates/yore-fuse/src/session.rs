@@ -54,6 +54,21 @@ pub enum UnmountHow {
     Abort,
 }
 
+/// How often, and how far apart, a busy mount is tried again: a process that is just being started holds what its parent
+/// had open until its program is loaded.
+const BUSY_TRIES: u32 = 25;
+const BUSY_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
+
+fn unmount_when_idle(path: &std::path::Path) -> Result<(), UnmountError> {
+    for _ in 1..BUSY_TRIES {
+        match unmount_idle(path) {
+            Err(UnmountError::Busy { .. }) => std::thread::sleep(BUSY_PAUSE),
+            other => return other,
+        }
+    }
+    unmount_idle(path)
+}
+
 /// What a session's threads and its handles share.
 pub(crate) struct Shared {
     mountpoint: PathBuf,
@@ -160,7 +175,7 @@ impl SessionHandle {
             };
         }
         match how {
-            UnmountHow::Idle => unmount_idle(path),
+            UnmountHow::Idle => unmount_when_idle(path),
             UnmountHow::Lazy => detach(path).map_err(failed),
             UnmountHow::Abort => {
                 self.shared.aborted.store(true, Ordering::SeqCst);
