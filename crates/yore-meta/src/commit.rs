@@ -24,7 +24,7 @@
 //! After an error nothing more is written; the frames of the failed generation stay in memory for readers (R16).
 
 use crate::error::Result;
-use crate::open::{now_seconds, Meta, RootState};
+use crate::meta::{now_seconds, Meta, RootState};
 use crate::zone::FrozenZone;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;

@@ -15,6 +15,7 @@
 mod cache;
 mod commit;
 mod error;
+mod meta;
 mod mkfs;
 mod op;
 mod open;
@@ -23,7 +24,8 @@ mod zone;
 
 pub use cache::{Frame, FrameGuard};
 pub use error::{MetaError, Result};
+pub use meta::{Counter, Meta, Reclaimer, Totals};
 pub use mkfs::{mkfs, MkfsOptions};
 pub use op::{Change, EmptyZone, NewBlock, Op, Page};
-pub use open::{holds_volume, Counter, Meta, MetaOptions, Reclaimer, Totals};
+pub use open::{holds_volume, MetaOptions};
 pub use space::{GroupSummary, Reserved, ReservedInode, Room};

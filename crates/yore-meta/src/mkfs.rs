@@ -2,7 +2,7 @@
 //! the root directory's inode block. Constant work whatever the size: groups come into being when first used.
 
 use crate::error::{MetaError, Result};
-use crate::open::now_seconds;
+use crate::meta::now_seconds;
 use yore_device::{AlignedBuf, Device};
 use yore_format::layout::{
     Geometry, FIRST_SLOT, HEADER_SLOTS, SUPERBLOCKS, VOLUME_BLOCKS_MAX, VOLUME_BLOCKS_MIN, ZONE_BLOCKS,

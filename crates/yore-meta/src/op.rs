@@ -9,7 +9,7 @@
 //! order once, for all engines.
 
 use crate::cache::{new_frame, Frame};
-use crate::open::{GateGuard, Meta};
+use crate::meta::{GateGuard, Meta};
 use crate::space::{Reserved, ReservedInode};
 use crate::zone::Zone;
 use std::ops::Range;
@@ -92,7 +92,7 @@ pub struct Op<'m> {
 
 impl Drop for Op<'_> {
     fn drop(&mut self) {
-        crate::open::op_closed();
+        crate::meta::op_closed();
     }
 }
 
@@ -103,7 +103,7 @@ impl<'m> Op<'m> {
         gate: GateGuard<'m>,
         generation: Generation,
     ) -> Op<'m> {
-        crate::open::op_opened();
+        crate::meta::op_opened();
         Op { meta, generation, reserved, changes: 0, _gate: gate }
     }
 

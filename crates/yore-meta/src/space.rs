@@ -5,7 +5,7 @@
 
 use crate::cache::Frame;
 use crate::error::{MetaError, Result};
-use crate::open::Meta;
+use crate::meta::Meta;
 use crate::zone::Zone;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;

@@ -3,8 +3,8 @@
 
 use crate::cache::Frame;
 use crate::error::Result;
+use crate::meta::Meta;
 use crate::op::is_inode_block;
-use crate::open::Meta;
 use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;

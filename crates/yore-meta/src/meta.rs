@@ -1,0 +1,538 @@
+//! The metadata of an open volume: what everything else in this crate hangs on, reading blocks, and waiting for
+//! generations.
+//!
+//! Locks, in the order in which one may be taken while another is held: the gate → cache shards → zones → frames; all
+//! others (table, roots, progress and the small ones) are leaves, but that `dirty_zones` is looked at under progress. The
+//! superblock's mutex is the writer's: it is held
+//! for the length of a commit and taken before the gate.
+
+use crate::cache::{new_frame, Cache, Frame};
+use crate::error::{MetaError, Result};
+use crate::op::{EmptyZone, Op};
+use crate::open::MetaOptions;
+use crate::space::{Hints, Reserved};
+use crate::zone::{Zone, Zones};
+use hashbrown::HashMap;
+use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
+use yore_device::{AlignedBuf, Device};
+use yore_format::layout::{Geometry, FIRST_SLOT, ZONE_INDEXES};
+use yore_format::{
+    verify_header, Block, BlockHeader, BlockKind, BlockNo, Corruption, Engine, Expect, Generation, GroupNo,
+    Incarnation, InodeNo, MetaAddr, Number, RootZone, Superblock, VolumeState, ZoneNo, ZoneTableEntry,
+    ZoneTableRef, BLOCK_SIZE, ROOT_ZONES_MAX, ZERO_BLOCK,
+};
+/// Is told of data blocks that have become free for good: the generation that freed them is complete.
+pub trait Reclaimer: Send + Sync {
+    /// Makes the runs (first block, length) available. Called by the writer, without locks.
+    fn reclaim(&self, runs: &[(BlockNo, u32)]);
+}
+
+/// A count that Ops change; read between generations.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicI64);
+
+impl Counter {
+    pub(crate) fn add(&self, by: i64) {
+        self.0.fetch_add(by, Ordering::Relaxed);
+    }
+
+    /// The present value.
+    pub fn get(&self) -> u64 {
+        u64::try_from(self.0.load(Ordering::Relaxed)).expect("a count of things is not negative")
+    }
+
+    pub(crate) fn set(&self, to: u64) {
+        self.0.store(to as i64, Ordering::Relaxed);
+    }
+}
+
+/// What the superblock counts.
+#[derive(Debug, Default)]
+#[allow(missing_docs)]
+pub struct Totals {
+    /// Free data blocks in all groups.
+    pub free_blocks: Counter,
+    /// Inodes in use.
+    pub inodes: Counter,
+    /// Metadata blocks in use.
+    pub metadata_blocks: Counter,
+    /// Zones, root zones included.
+    pub zones: Counter,
+}
+
+pub(crate) struct RootState {
+    pub(crate) place: BlockNo,
+    pub(crate) exists: [u64; 8],
+    pub(crate) map: Box<[u16; ZONE_INDEXES as usize]>,
+    /// `None` until its first header is written.
+    pub(crate) current: Option<RootZone>,
+}
+
+/// Where the writer is. Guarded by one mutex with a condition.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// Write all generations up to this one.
+    pub(crate) wanted: u64,
+    /// All generations up to this one are complete.
+    pub(crate) completed: u64,
+    /// When the running generation got its first change.
+    pub(crate) dirty_since: Option<Instant>,
+    pub(crate) stop: bool,
+    /// The last generation was written, or not: no other follows.
+    pub(crate) closed: bool,
+    /// The error that stopped all writing (R16).
+    pub(crate) error: Option<MetaError>,
+    pub(crate) writing: bool,
+}
+
+/// The metadata of an open volume.
+pub struct Meta {
+    pub(crate) device: Arc<dyn Device>,
+    pub(crate) geometry: Geometry,
+    pub(crate) volume_tag: u32,
+    pub(crate) uuid: [u8; 16],
+    pub(crate) engine: Engine,
+    pub(crate) read_only: bool,
+    pub(crate) options: MetaOptions,
+    pub(crate) cache: Cache,
+    pub(crate) zones: Zones,
+    /// What the superblock counts.
+    pub totals: Totals,
+    /// The generation gate: the running generation. Ops hold it shared; freezing takes it alone for an instant.
+    pub(crate) gate: RwLock<u64>,
+    pub(crate) dirty_zones: Mutex<Vec<Arc<Zone>>>,
+    pub(crate) dirty_frames: AtomicUsize,
+    pub(crate) root_changed: AtomicBool,
+    pub(crate) freed: Mutex<Vec<(BlockNo, u32)>>,
+    pub(crate) orphan_root: Mutex<(MetaAddr, u8)>,
+    pub(crate) next_incarnation: AtomicU32,
+    pub(crate) next_number: AtomicU64,
+    pub(crate) zone_number_limit: AtomicU32,
+    pub(crate) block_hints: Hints,
+    pub(crate) inode_hints: Hints,
+    /// Zone table blocks in memory. Changed only by the writer.
+    pub(crate) table: Mutex<HashMap<u32, Box<Block>>>,
+    pub(crate) roots: Mutex<Vec<Option<RootState>>>,
+    /// The superblock last written, and its slot. Held by the writer for the length of a commit.
+    pub(crate) superblock: Mutex<(Superblock, u32)>,
+    pub(crate) progress: Mutex<Progress>,
+    pub(crate) progressed: Condvar,
+    pub(crate) stopped: AtomicBool,
+    pub(crate) reclaimer: OnceLock<Weak<dyn Reclaimer>>,
+    pub(crate) writer: Mutex<Option<std::thread::JoinHandle<()>>>,
+    /// The frames of a generation that could not be written: kept in memory, so that reads go on (R16).
+    pub(crate) unwritten: Mutex<Vec<crate::zone::FrozenZone>>,
+    /// As it was when the volume was opened.
+    pub(crate) found: Superblock,
+}
+
+pub(crate) type GateGuard<'m> = RwLockReadGuard<'m, u64>;
+
+thread_local! {
+    static OPS_OPEN: Cell<u32> = const { Cell::new(0) };
+}
+
+pub(crate) fn op_opened() {
+    OPS_OPEN.with(|n| {
+        assert_eq!(n.get(), 0, "an Op opened inside an Op");
+        n.set(1);
+    });
+}
+
+pub(crate) fn op_closed() {
+    OPS_OPEN.with(|n| n.set(0));
+}
+
+fn assert_no_op() {
+    OPS_OPEN.with(|n| debug_assert_eq!(n.get(), 0, "an open Op must not wait (R7)"));
+}
+
+impl Meta {
+    /// Who is told of freed data blocks. Set once, right after opening.
+    pub fn set_reclaimer(&self, reclaimer: Weak<dyn Reclaimer>) {
+        assert!(self.reclaimer.set(reclaimer).is_ok(), "the reclaimer is set once");
+    }
+
+    /// The volume's geometry.
+    pub fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// The device underneath, for file data.
+    pub fn device(&self) -> &Arc<dyn Device> {
+        &self.device
+    }
+
+    /// The engine in use.
+    pub fn engine(&self) -> Engine {
+        self.engine
+    }
+
+    /// Whether nothing may be changed.
+    pub fn read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// The superblock as it was found when the volume was opened.
+    pub fn found(&self) -> &Superblock {
+        &self.found
+    }
+
+    /// The superblock last written. Waits for a commit under way.
+    pub fn superblock(&self) -> Superblock {
+        self.superblock.lock().0.clone()
+    }
+
+    /// A fresh incarnation.
+    pub fn next_incarnation(&self) -> Incarnation {
+        loop {
+            let n = self.next_incarnation.fetch_add(1, Ordering::Relaxed);
+            if n != 0 {
+                return Incarnation(n);
+            }
+        }
+    }
+
+    /// The number that births take now (VERSIONING).
+    pub fn number(&self) -> Number {
+        Number(self.next_number.load(Ordering::Relaxed))
+    }
+
+    /// Root and level of the tree of orphans.
+    pub fn orphan_root(&self) -> (MetaAddr, u8) {
+        *self.orphan_root.lock()
+    }
+
+    /// Opens an Op with what was reserved for it. Waits only for the instant in which a generation is frozen.
+    pub fn begin(&self, reserved: Reserved) -> Op<'_> {
+        let gate = self.gate.read();
+        let generation = Generation(*gate);
+        Op::open(self, reserved, gate, generation)
+    }
+
+    /// The block at `addr`, from memory or the device, verified to be what `expect` says.
+    ///
+    /// # Errors
+    /// [`MetaError::Corruption`] and [`MetaError::Device`].
+    ///
+    /// # Panics
+    /// In debug builds, if an Op is open on this thread (R7).
+    pub fn read(&self, addr: MetaAddr, expect: &Expect) -> Result<Frame> {
+        assert_no_op();
+        loop {
+            if let Some(frame) = self.cache.get(addr) {
+                expect.check(&frame.read())?;
+                return Ok(frame);
+            }
+            if let Some(frame) = self.read_missing(addr)? {
+                expect.check(&frame.read()).map_err(|c| c.at(addr))?;
+                return Ok(frame);
+            }
+        }
+    }
+
+    /// `Ok(None)`: the block moved while it was read; look again.
+    fn read_missing(&self, addr: MetaAddr) -> Result<Option<Frame>> {
+        let missing = |what: &'static str| {
+            Corruption::new("metadata pointer", "target", "an existing block", what).at(addr)
+        };
+        if !addr.is_plausible() || addr.zone().is_root() {
+            return Err(missing("no possible address").into());
+        }
+        let Some(zone) = self.zones.get(self, addr.zone())? else {
+            return Err(missing("no such zone").into());
+        };
+        let slot = {
+            let s = zone.state.lock();
+            if !s.has(addr.index()) {
+                return Err(missing("an index that does not exist").into());
+            }
+            s.map[usize::from(addr.index())]
+        };
+        if slot == 0 {
+            // Exists and was never written, so it is in memory: made since we looked.
+            return match self.cache.get(addr) {
+                Some(frame) => Ok(Some(frame)),
+                None if zone.state.lock().map[usize::from(addr.index())] != 0 => Ok(None),
+                None => Err(missing("a block that was never written").into()),
+            };
+        }
+        let at = BlockNo(zone.place.0 + u64::from(slot));
+        let block = self.read_block(at)?;
+        let still_there = |zone: &Zone| {
+            let s = zone.state.lock();
+            s.has(addr.index()) && s.map[usize::from(addr.index())] == slot
+        };
+        if let Err(c) = verify_header(&block, addr, self.volume_tag, at) {
+            return if still_there(&zone) { Err(c.into()) } else { Ok(None) };
+        }
+        let frame = new_frame(addr, zone.clone(), *block, Generation(0));
+        Ok(self.cache.insert_read(frame, || still_there(&zone)))
+    }
+
+    pub(crate) fn read_block(&self, at: BlockNo) -> Result<Box<Block>> {
+        let mut buf = AlignedBuf::zeroed(1);
+        self.device.read_at(at.0 * BLOCK_SIZE as u64, &mut buf)?;
+        let mut block = Box::new(ZERO_BLOCK);
+        block.copy_from_slice(&buf);
+        Ok(block)
+    }
+
+    /// What the zone table says of a zone, as of the last commit.
+    pub(crate) fn table_entry(&self, no: ZoneNo) -> Result<ZoneTableEntry> {
+        let (t, i) = self.geometry.table_position(no);
+        if let Some(block) = self.table.lock().get(&t) {
+            return Ok(ZoneTableRef::new(block).entry(i));
+        }
+        let (r, index) = self.geometry.table_home(t);
+        let place = {
+            let roots = self.roots.lock();
+            match roots.get(r as usize) {
+                Some(Some(root)) if root.map[usize::from(index)] != 0 => {
+                    Some(BlockNo(root.place.0 + u64::from(root.map[usize::from(index)])))
+                }
+                _ => None,
+            }
+        };
+        let addr = MetaAddr::new(ZoneNo::root(r), index);
+        let block = match place {
+            Some(at) => {
+                let block = self.read_block(at)?;
+                verify_header(&block, addr, self.volume_tag, at)?;
+                Expect::volume(BlockKind::ZoneTable).check(&block)?;
+                block
+            }
+            None => {
+                let mut block = Box::new(ZERO_BLOCK);
+                let (kind, tag) = (BlockKind::ZoneTable, self.volume_tag);
+                BlockHeader::init(&mut block, kind, 0, addr, InodeNo::NONE, Incarnation(0), tag, Number(0));
+                block
+            }
+        };
+        let mut table = self.table.lock();
+        Ok(ZoneTableRef::new(table.entry(t).or_insert(block)).entry(i))
+    }
+
+    pub(crate) fn root_zone_count(&self) -> u32 {
+        self.roots.lock().iter().take_while(|r| r.is_some()).count() as u32
+    }
+
+    /// Makes a root zone at `place` if the table entry of `zone` has no home. In an Op.
+    pub(crate) fn make_root_zone_for(&self, zone: ZoneNo, place: BlockNo) -> bool {
+        let (t, _) = self.geometry.table_position(zone);
+        let (r, _) = self.geometry.table_home(t);
+        let mut roots = self.roots.lock();
+        if roots.get(r as usize).is_some_and(Option::is_some) {
+            return false;
+        }
+        assert!((r as usize) < ROOT_ZONES_MAX, "prepare_group has checked it");
+        while roots.len() <= r as usize {
+            roots.push(None);
+        }
+        let map = Box::new([0; ZONE_INDEXES as usize]);
+        roots[r as usize] = Some(RootState { place, exists: [0; 8], map, current: None });
+        self.totals.zones.add(1);
+        true
+    }
+
+    /// Reads what an Op needs that makes a group's first zone.
+    ///
+    /// # Errors
+    /// Reading the zone table may fail; [`MetaError::NeedZone`] if the superblock can name no further root zone.
+    pub fn prepare_group(&self, group: GroupNo) -> Result<()> {
+        let no = ZoneNo::primary(group);
+        let (t, _) = self.geometry.table_position(no);
+        if self.geometry.table_home(t).0 as usize >= ROOT_ZONES_MAX {
+            return Err(MetaError::NeedZone { near: group });
+        }
+        self.table_entry(no).map(|_| ())
+    }
+
+    /// Finds a number for a further zone of `group` and keeps the group's first zone in memory. Before each Op that
+    /// calls [`Op::create_zone`]; false if no number is left or the group has all its zones.
+    ///
+    /// # Errors
+    /// Reading the zone table may fail.
+    pub fn prepare_zone(&self, group: GroupNo) -> Result<bool> {
+        let Some(primary) = self.zones.get(self, ZoneNo::primary(group))? else { return Ok(false) };
+        if primary.state.lock().extras.iter().all(|e| *e != 0) {
+            return Ok(false);
+        }
+        self.zones.prepare_number(self)
+    }
+
+    /// An empty further zone that can be taken out of its group, by [`Op::remove_zone`].
+    pub fn take_empty_zone(&self) -> Option<EmptyZone> {
+        self.zones.take_empty().map(EmptyZone)
+    }
+
+    pub(crate) fn zone_limit(&self) -> u32 {
+        self.zone_number_limit.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn raise_zone_limit(&self, no: ZoneNo) {
+        self.zone_number_limit.fetch_max(no.0 + 1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_freed(&self, _generation: Generation, start: BlockNo, len: u32) {
+        self.freed.lock().push((start, len));
+    }
+
+    /// Whether blocks were freed that become available only with the next generation.
+    pub fn has_pending_frees(&self) -> bool {
+        !self.freed.lock().is_empty() || self.progress.lock().writing
+    }
+
+    pub(crate) fn note_root_changed(&self, _generation: Generation) {
+        self.root_changed.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_dirty_frame(&self) {
+        let before = self.dirty_frames.fetch_add(1, Ordering::Relaxed);
+        if before == 0 {
+            let mut p = self.progress.lock();
+            p.dirty_since.get_or_insert_with(Instant::now);
+        }
+    }
+
+    /// Fails if nothing may be changed (any more).
+    ///
+    /// # Errors
+    /// [`MetaError::ReadOnly`]; [`MetaError::Stopped`] after a write error, and once the volume is closed.
+    pub fn check_writable(&self) -> Result<()> {
+        if self.read_only {
+            return Err(MetaError::ReadOnly);
+        }
+        if self.stopped.load(Ordering::Acquire) {
+            let first = self.progress.lock().error.clone();
+            let first = Box::new(first.unwrap_or_else(|| MetaError::Refused("the volume is closed".into())));
+            return Err(MetaError::Stopped { first });
+        }
+        Ok(())
+    }
+
+    /// Stops all writing for good after an error of the device (R16). The first error is kept.
+    pub fn stop(&self, error: MetaError) {
+        let mut p = self.progress.lock();
+        if p.error.is_none() {
+            tracing::error!("writing stops: {error}");
+            p.error = Some(error);
+        }
+        self.stopped.store(true, Ordering::Release);
+        self.progressed.notify_all();
+    }
+
+    /// Slows callers gradually while one generation is being written and the next fills up; starts one when a
+    /// quarter of the cache is dirty.
+    pub(crate) fn throttle(&self) {
+        assert_no_op();
+        let dirty = self.dirty_frames.load(Ordering::Relaxed);
+        let (soft, hard) = (self.cache.capacity() / 4, self.cache.capacity() / 2);
+        if dirty < soft {
+            return;
+        }
+        let generation = *self.gate.read();
+        let mut p = self.progress.lock();
+        if p.wanted < generation {
+            p.wanted = generation;
+            self.progressed.notify_all();
+        }
+        if p.writing && dirty < hard {
+            // From nothing at the soft limit to 2 ms a call near the hard one.
+            let share = (dirty - soft) as u64 * 2_000 / (hard - soft).max(1) as u64;
+            self.progressed.wait_for(&mut p, Duration::from_micros(share));
+        }
+        while self.dirty_frames.load(Ordering::Relaxed) >= hard && p.error.is_none() && !p.stop {
+            self.progressed.wait_for(&mut p, Duration::from_millis(10));
+        }
+    }
+
+    /// All changes made before are on the medium when this returns. Concurrent callers share one commit.
+    ///
+    /// # Errors
+    /// The error that stopped writing, if one did.
+    pub fn sync(&self) -> Result<()> {
+        assert_no_op();
+        self.check_writable()?;
+        let generation = *self.gate.read();
+        let mut p = self.progress.lock();
+        if !self.has_changes() && p.completed + 1 == generation {
+            drop(p);
+            return self.device.flush().map_err(|e| {
+                self.stop(e.clone().into());
+                e.into()
+            });
+        }
+        p.wanted = p.wanted.max(generation);
+        self.progressed.notify_all();
+        while p.completed < generation {
+            if let Some(e) = &p.error {
+                return Err(MetaError::Stopped { first: Box::new(e.clone()) });
+            }
+            if p.closed {
+                return Err(MetaError::Refused("the volume is closed".into()));
+            }
+            self.progressed.wait(&mut p);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn has_changes(&self) -> bool {
+        self.dirty_frames.load(Ordering::Relaxed) > 0
+            || self.root_changed.load(Ordering::Relaxed)
+            || !self.dirty_zones.lock().is_empty()
+    }
+
+    /// Writes the last generation, marks the volume clean and stops the writer. Further changes are refused.
+    ///
+    /// # Errors
+    /// The error that stopped writing, now or earlier; the volume is then left as its last generation says.
+    pub fn close(&self) -> Result<()> {
+        let Some(writer) = self.writer.lock().take() else { return Ok(()) };
+        {
+            let mut p = self.progress.lock();
+            p.stop = true;
+            self.progressed.notify_all();
+        }
+        if writer.thread().id() != std::thread::current().id() && writer.join().is_err() {
+            self.stop(MetaError::Refused("the commit thread panicked".into()));
+        }
+        let result = match self.check_writable() {
+            Ok(()) => crate::commit::commit(self, VolumeState::Clean),
+            Err(e) => Err(e),
+        };
+        self.stopped.store(true, Ordering::Release);
+        // Whoever waits for a generation that will never be written goes on.
+        self.progress.lock().closed = true;
+        self.progressed.notify_all();
+        result
+    }
+
+    pub(crate) fn first_slots(&self) -> std::ops::Range<u64> {
+        FIRST_SLOT..yore_format::layout::ZONE_BLOCKS
+    }
+
+    /// The last generation that is complete on the medium (counting those in which nothing changed).
+    pub fn completed_generation(&self) -> u64 {
+        self.progress.lock().completed
+    }
+}
+
+impl Drop for Meta {
+    fn drop(&mut self) {
+        if self.writer.lock().is_some() {
+            if let Err(e) = self.close() {
+                tracing::error!("closing the volume: {e}");
+            }
+        }
+    }
+}
+
+/// Seconds since 1970.
+pub(crate) fn now_seconds() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs())
+}
