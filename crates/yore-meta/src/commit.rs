@@ -96,6 +96,12 @@ pub(crate) fn commit(meta: &Meta, state: VolumeState) -> Result<()> {
 fn freeze(meta: &Meta, last: &Superblock, state: VolumeState) -> Frozen {
     let mut gate = meta.gate.write();
     let generation = Generation(*gate);
+    {
+        // Before anything looks unchanged: who sees neither changes nor a writer believes that all is on the medium.
+        let mut p = meta.progress.lock();
+        p.dirty_since = None;
+        p.writing = true;
+    }
     *gate += 1;
     let mut zones: Vec<FrozenZone> =
         std::mem::take(&mut *meta.dirty_zones.lock()).iter().map(|z| z.freeze()).collect();
@@ -118,13 +124,8 @@ fn freeze(meta: &Meta, last: &Superblock, state: VolumeState) -> Frozen {
         zone_number_limit: meta.zone_limit(),
         ..last.clone()
     };
-    {
-        let mut p = meta.progress.lock();
-        p.dirty_since = None;
-        p.writing = true;
-        // What is dirty now is the writer's; callers are slowed by what comes after.
-        meta.dirty_frames.fetch_sub(captured, Ordering::Relaxed);
-    }
+    // What is dirty now is the writer's; callers are slowed by what comes after.
+    meta.dirty_frames.fetch_sub(captured, Ordering::Relaxed);
     drop(gate);
     zones.sort_by_key(|z| z.zone.place);
     Frozen { generation, zones, superblock, freed }

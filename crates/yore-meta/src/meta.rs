@@ -460,7 +460,8 @@ impl Meta {
         self.check_writable()?;
         let generation = *self.gate.read();
         let mut p = self.progress.lock();
-        if !self.has_changes() && p.completed + 1 == generation {
+        // The generation that we read may have been frozen since: then nothing is dirty any more, and it is being written.
+        if !p.writing && !self.has_changes() && p.completed + 1 == generation {
             drop(p);
             return self.device.flush().map_err(|e| {
                 self.stop(e.clone().into());

@@ -159,3 +159,37 @@ fn a_crash_leaves_exactly_one_generation() {
     assert!(states > 100, "only {states} states");
     println!("{states} crash states");
 }
+
+/// The story: SQLite deleted its journal, synced the directory, reported the transaction as committed, and after a kill
+/// the journal was back and took the transaction with it. The sync had read the number of the running generation just
+/// before another thread froze it; then nothing was dirty, and the generation that was only about to be written was
+/// taken for one in which nothing had changed.
+#[test]
+fn a_sync_waits_for_a_generation_that_was_frozen_meanwhile() {
+    let device = Arc::new(MemoryDevice::new(16 << 20));
+    make(&*device, Engine::Snapshot);
+    let meta = Meta::open(device.clone(), options()).unwrap();
+    let addrs = vec![new_block(&meta, 0)];
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    meta.sync().unwrap();
+                }
+            });
+        }
+        for value in 1..3_000 {
+            set_all(&meta, &addrs, value);
+            meta.sync().unwrap();
+            let killed: Arc<dyn Device> = Arc::new(device.snapshot());
+            let after = Meta::open(killed, MetaOptions { read_only: true, ..options() }).unwrap();
+            let found = get(&after, addrs[0]).unwrap();
+            if found != value {
+                stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            }
+            assert_eq!(found, value, "synced, and not there");
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
