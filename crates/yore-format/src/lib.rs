@@ -2,7 +2,7 @@
 //!
 //! `docs/FORMAT.md` is the prose for what stands here; a test compares its tables with these structs.
 //! All integers are little-endian with explicit widths; reserved bytes are written as zero and verified.
-//! Bytes from the medium never panic: every reader here returns a [`Corruption`] that names what was
+//! Bytes from the medium never panic (R15): every reader here returns a [`Corruption`] that names what was
 //! expected and what was found.
 
 mod bitmap;

@@ -43,7 +43,7 @@ use parking_lot::Mutex;
 use runs::Availability;
 use std::sync::atomic::{AtomicI64, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
-use yore_format::layout::{Geometry, ZONE_BLOCKS, ZONE_INDEXES, ZONE_TABLE_ENTRIES};
+use yore_format::layout::{Geometry, ZONE_BLOCKS, ZONE_INDEXES};
 use yore_format::{
     BitmapMut, BitmapRef, BlockKind, BlockNo, Corruption, Expect, GroupNo, MetaAddr, ZoneNo, BITS_PER_GROUP,
 };
@@ -163,15 +163,9 @@ fn nodes_for(blocks: i64) -> i64 {
     (blocks + BLOCKS_PER_NODE - 1) / BLOCKS_PER_NODE
 }
 
-/// Zones that hold nothing but the zone table, at most.
-fn root_zones(meta: &Meta) -> i64 {
-    let tables = (2 * u64::from(meta.geometry().groups())).div_ceil(ZONE_TABLE_ENTRIES as u64);
-    tables.div_ceil(u64::from(ZONE_INDEXES)) as i64
-}
-
 /// Metadata blocks that the zones there are have room for. Root zones hold none of them.
 fn index_room(meta: &Meta) -> i64 {
-    let zones = meta.totals.zones.get() as i64 - root_zones(meta);
+    let zones = meta.totals.zones.get() as i64 - i64::from(meta.root_zone_count());
     zones * i64::from(ZONE_INDEXES) - meta.totals.metadata_blocks.get() as i64
 }
 
@@ -407,7 +401,7 @@ impl Alloc {
 
     /// How many groups were never used, at least: every zone there is may be a group's first.
     fn unused_groups(&self, meta: &Meta) -> i64 {
-        let zones = meta.totals.zones.get() as i64 - root_zones(meta);
+        let zones = meta.totals.zones.get() as i64 - i64::from(meta.root_zone_count());
         (i64::from(self.geometry.groups()) - zones).max(0)
     }
 

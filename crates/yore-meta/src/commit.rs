@@ -10,7 +10,7 @@
 //! exists, their lists of dirty frames, totals and roots, and lets Ops go on in G+1. *Capture* takes each frame's
 //! bytes as of G without copying; the first change in G+1 copies.
 //!
-//! **Crash argument (`snapshot`).** Until superblock G is on the medium, the newest whole one is G−1 (or what this mount
+//! **Crash argument (`snapshot`; R11: the medium holds a whole file system at every instant).** Until superblock G is on the medium, the newest whole one is G−1 (or what this mount
 //! found). What it reaches is untouched: blocks of G go to slots that the map of G−1 does not use (each zone has twice
 //! as many slots as indexes, so there always are enough), headers go to the header slot that G−1's table does not name,
 //! table blocks to free slots of root zones, root headers to their other slots. Data blocks freed in G are given back

@@ -117,6 +117,8 @@ pub struct Meta {
     /// Zone table blocks in memory. Changed only by the writer.
     pub(crate) table: Mutex<HashMap<u32, Box<Block>>>,
     pub(crate) roots: Mutex<Vec<Option<RootState>>>,
+    /// How many of them there are.
+    pub(crate) root_zones: AtomicU32,
     /// The superblock last written, and its slot. Held by the writer for the length of a commit.
     pub(crate) superblock: Mutex<(Superblock, u32)>,
     pub(crate) progress: Mutex<Progress>,
@@ -317,7 +319,13 @@ impl Meta {
         Ok(ZoneTableRef::new(table.entry(t).or_insert(block)).entry(i))
     }
 
-    pub(crate) fn root_zone_count(&self) -> u32 {
+    /// Root zones that exist.
+    pub fn root_zone_count(&self) -> u32 {
+        self.root_zones.load(Ordering::Relaxed)
+    }
+
+    /// Root zones from the first one on without a gap: those whose table blocks have a home.
+    pub(crate) fn root_zones_in_a_row(&self) -> u32 {
         self.roots.lock().iter().take_while(|r| r.is_some()).count() as u32
     }
 
@@ -334,6 +342,7 @@ impl Meta {
             roots.push(None);
         }
         let map = Box::new([0; ZONE_INDEXES as usize]);
+        self.root_zones.fetch_add(1, Ordering::Relaxed);
         roots[r as usize] = Some(RootState { place, exists: [0; 8], map, current: None });
         self.totals.zones.add(1);
         true

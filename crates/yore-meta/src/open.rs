@@ -96,6 +96,7 @@ impl Meta {
             inode_hints: Hints::new(),
             table: Mutex::default(),
             roots: Mutex::default(),
+            root_zones: AtomicU32::new(found.root_zones.iter().flatten().count() as u32),
             superblock: Mutex::new((found.clone(), slot)),
             progress: Mutex::new(Progress { completed: first - 1, wanted: first - 1, ..Progress::default() }),
             progressed: Condvar::new(),

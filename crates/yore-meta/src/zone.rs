@@ -349,7 +349,8 @@ impl Zones {
 
     /// Finds a number for a further zone whose table block is in memory and has a home.
     pub(crate) fn prepare_number(&self, meta: &Meta) -> Result<bool> {
-        let limit = meta.root_zone_count() * ZONE_INDEXES * yore_format::layout::ZONE_TABLE_ENTRIES as u32;
+        let limit =
+            meta.root_zones_in_a_row() * ZONE_INDEXES * yore_format::layout::ZONE_TABLE_ENTRIES as u32;
         let mut next = self.next_number.lock();
         while *next < limit {
             let no = *next;
