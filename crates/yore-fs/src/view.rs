@@ -122,7 +122,9 @@ impl View {
         info.metadata_blocks = meta.totals.metadata_blocks.get();
         info.inodes = meta.totals.inodes.get();
         info.free_blocks = meta.totals.free_blocks.get();
-        info.generation = meta.completed_generation().max(info.generation);
+        if !self.read_only() {
+            info.generation = meta.completed_generation();
+        }
         info
     }
 
