@@ -15,7 +15,9 @@
 //! otherwise claimed, and which also holds between different names of one device. That leaves the lock on a block
 //! device to be held by readers, or for an instant by the host itself: udev takes a shared lock whenever somebody
 //! has closed a device that was open for writing, so that formatting and then opening would often fail. A writer
-//! of a block device therefore waits up to [`PATIENCE`] for the lock.
+//! of a block device therefore waits up to [`PATIENCE`] for the lock. Everybody else waits for [`MOMENT`]: a process
+//! that is just being started holds copies of what its parent has open until its program is loaded, so a volume
+//! closed by one thread while another starts a command is free only then.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -30,15 +32,17 @@ use crate::{DeviceError, Holder};
 
 /// How long a writer waits for the lock of a block device.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How long it waits between two attempts.
-const PAUSE: Duration = Duration::from_millis(20);
+/// How long everybody waits.
+const MOMENT: Duration = Duration::from_millis(500);
+/// How long between two attempts.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// Takes the lock, or says who has it.
 pub(super) fn take(file: &File, path: &str, exclusive: bool) -> Result<(), DeviceError> {
     let found = file.metadata().map_err(|error| super::open::failed(path, &error))?;
     let patience = match exclusive && found.file_type().is_block_device() {
         true => PATIENCE,
-        false => Duration::ZERO,
+        false => MOMENT,
     };
     let start = Instant::now();
     let operation = match exclusive {
