@@ -333,8 +333,10 @@ impl Alloc {
         if let Some(reserved) = tried(meta.reserve_elsewhere(near, blocks, Room::Ordinary))? {
             return Ok(reserved);
         }
-        let last = if for_deleting { Room::Deleting } else { Room::Ordinary };
-        tried(meta.reserve_elsewhere(near, blocks, last))?.ok_or(Error::NoSpace)
+        if !for_deleting {
+            return Err(Error::NoSpace);
+        }
+        tried(meta.reserve_elsewhere(near, blocks, Room::Deleting))?.ok_or(Error::NoSpace)
     }
 
     /// Makes a zone in this very group, if it has room for one.

@@ -2,9 +2,8 @@
 //! generations.
 //!
 //! Locks, in the order in which one may be taken while another is held: the gate → cache shards → zones → frames; all
-//! others (table, roots, progress and the small ones) are leaves, but that `dirty_zones` is looked at under progress. The
-//! superblock's mutex is the writer's: it is held
-//! for the length of a commit and taken before the gate.
+//! others (table, roots, progress and the small ones) are leaves, but that `dirty_zones` is looked at under progress.
+//! The superblock's mutex is the writer's: it is held for the length of a commit and taken before the gate.
 
 use crate::cache::{new_frame, Cache, Frame};
 use crate::error::{MetaError, Result};
@@ -387,7 +386,7 @@ impl Meta {
         self.zone_number_limit.fetch_max(no.0 + 1, Ordering::Relaxed);
     }
 
-    pub(crate) fn note_freed(&self, _generation: Generation, start: BlockNo, len: u32) {
+    pub(crate) fn note_freed(&self, start: BlockNo, len: u32) {
         self.freed.lock().push((start, len));
     }
 
@@ -396,7 +395,7 @@ impl Meta {
         !self.freed.lock().is_empty() || self.progress.lock().writing
     }
 
-    pub(crate) fn note_root_changed(&self, _generation: Generation) {
+    pub(crate) fn note_root_changed(&self) {
         self.root_changed.store(true, Ordering::Relaxed);
     }
 

@@ -265,7 +265,7 @@ impl<'m> Op<'m> {
     /// Data blocks that are free once this generation is complete (R2, R3); the reclaimer is told then. Their bits
     /// in the bitmap are cleared by the caller, in this Op.
     pub fn free_after_commit(&mut self, start: BlockNo, len: u32) {
-        self.meta.note_freed(self.generation, start, len);
+        self.meta.note_freed(start, len);
     }
 
     /// Counts data blocks of a group as taken (negative) or freed in the volume's totals and the group's summary.
@@ -277,7 +277,7 @@ impl<'m> Op<'m> {
     /// Changes the root of the tree of orphans.
     pub fn set_orphan_root(&mut self, root: MetaAddr, level: u8) -> Change {
         *self.meta.orphan_root.lock() = (root, level);
-        self.meta.note_root_changed(self.generation);
+        self.meta.note_root_changed();
         self.next_change()
     }
 }

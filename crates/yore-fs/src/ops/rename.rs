@@ -252,7 +252,7 @@ impl Rename<'_> {
         if self.mode == RenameMode::Exchange {
             let (o, os) = (other.as_ref().expect("found"), other_state.as_mut().expect("found"));
             let target = target.as_ref().expect("found");
-            return self.exchange(reserved, blocks, &mut dirs, (&source, &cell, &mut state), (target, o, os));
+            return self.exchange(reserved, &mut dirs, (&source, &cell, &mut state), (target, o, os));
         }
 
         let mut pins = Pins::new();
@@ -325,7 +325,6 @@ impl Rename<'_> {
     fn exchange(
         &self,
         reserved: Reserved,
-        blocks: u32,
         dirs: &mut Dirs<'_>,
         (source, cell, state): (&Found, &Arc<InodeCell>, &mut InodeState),
         (target, other, other_state): (&Found, &Arc<InodeCell>, &mut InodeState),
@@ -334,7 +333,6 @@ impl Rename<'_> {
         let mut pins = Pins::new();
         dir::prepare_change(store, dirs.from(), self.from.no, source.cookie, &mut pins)?;
         dir::prepare_change(store, dirs.to(), self.to.no, target.cookie, &mut pins)?;
-        debug_assert!(blocks > 0);
         let entry = |cell: &InodeCell, kind, name| DirEntry {
             inode: cell.no,
             incarnation: cell.incarnation,
