@@ -1,7 +1,8 @@
 //! The state of a check under way, and the reading of blocks that all steps share.
 //!
-//! Invariant: a block handed out by [`Checker::reach`], `read_at` or `read_again` has passed the format's verifier, so the accessors of
-//! `yore-format` that rely on it may be used.
+//! Invariant: a block handed out by [`Checker::reach`], `read_at` or `read_again` has passed the format's verifier, so the
+//! accessors of `yore-format` that rely on it may be used; and it is the version that its zone's header records. An older
+//! copy is of no more use than a damaged block: what it names may long belong to others.
 
 use crate::inodes::Known;
 use crate::report::Findings;
@@ -10,14 +11,32 @@ use crate::{CheckError, CheckOptions, Counts, Finding, Found, Problem};
 use yore_device::Device;
 use yore_format::layout::Geometry;
 use yore_format::{
-    verify_header, Block, BlockHeader, BlockNo, Expect, InodeNo, MetaAddr, Number, SlotState, Superblock,
-    BITS_PER_GROUP, BLOCK_SIZE, ZERO_BLOCK,
+    verify_header, verify_version, Block, BlockHeader, BlockNo, Expect, InodeNo, MetaAddr, Number, SlotState,
+    Superblock, ZoneHeader, BITS_PER_GROUP, BLOCK_SIZE, ZERO_BLOCK,
 };
 
 /// Words of a bit set over a group's data area.
 pub(crate) const GROUP_WORDS: usize = BITS_PER_GROUP as usize / 64;
 /// The blocks of a group that have an owner.
 pub(crate) type Owned = [u64; GROUP_WORDS];
+
+/// Where a zone's header has a block: a physical block, and the checksum of the copy that is meant.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) block: BlockNo,
+    /// `None` for zone headers, which are compared with their table entries.
+    pub(crate) check: Option<u32>,
+}
+
+impl Place {
+    /// The place of an index of a zone; `None` if nothing exists there, or no zone has such an index.
+    pub(crate) fn of(header: &ZoneHeader, index: u16) -> Option<Place> {
+        // An address from the medium may have an index that no zone has.
+        let slot = *header.map.get(usize::from(index))?;
+        let check = Some(header.checks[usize::from(index)]);
+        (slot != 0).then(|| Place { block: BlockNo(header.place.0 + u64::from(slot)), check })
+    }
+}
 
 /// What became of reading a block; anything but the first has been reported.
 enum Reading {
@@ -134,21 +153,23 @@ impl<'a> Checker<'a> {
         Ok(Some(bytes))
     }
 
-    /// Reads and verifies the block in `block_no` that must be the one at `addr`. Reports `problem` if it is not sound,
+    /// Reads and verifies the block in `place` that must be the one at `addr`. Reports `problem` if it is not sound,
     /// and, as this is its first reading, numbers in its header that were not given yet.
     pub(crate) fn read_at(
         &mut self,
         addr: MetaAddr,
-        block_no: BlockNo,
+        place: Place,
         problem: Problem,
     ) -> Result<Option<Box<Block>>, CheckError> {
-        let block = self.read_quietly(addr, block_no, problem)?;
+        let block = self.read_quietly(addr, place, problem)?;
         if let Some(block) = &block {
             let header = BlockHeader::of(block);
             let (generation, birth) = (header.generation.get(), header.birth.get());
             if generation > self.sb.generation.0 {
                 let expected = format!("at most {}", self.sb.generation);
-                self.add(Finding::new(Problem::FutureGeneration, expected, generation).at(addr).on(block_no));
+                self.add(
+                    Finding::new(Problem::FutureGeneration, expected, generation).at(addr).on(place.block),
+                );
             }
             self.check_number("birth of a node", Number(birth), addr, InodeNo(header.owner.get()));
         }
@@ -158,9 +179,10 @@ impl<'a> Checker<'a> {
     fn read_quietly(
         &mut self,
         addr: MetaAddr,
-        block_no: BlockNo,
+        place: Place,
         problem: Problem,
     ) -> Result<Option<Box<Block>>, CheckError> {
+        let block_no = place.block;
         let Some(block) = self.read(block_no)? else {
             let limit = format!("a block below {}", self.device_blocks);
             let finding = Finding::new(Problem::BlockBeyondDevice, limit, block_no.0).at(addr).on(block_no);
@@ -171,16 +193,17 @@ impl<'a> Checker<'a> {
             self.add_incomplete(Finding::corruption(problem, &c));
             return Ok(None);
         }
+        if let Some(Err(c)) = place.check.map(|check| verify_version(&block, check, addr, block_no)) {
+            self.add_incomplete(Finding::corruption(Problem::BlockStale, &c));
+            return Ok(None);
+        }
         Ok(Some(block))
     }
 
-    /// Where the block at `addr` is: the zone's place in `zones`, and the physical block. `None` if it does not exist.
-    pub(crate) fn locate(&self, addr: MetaAddr) -> Option<(usize, BlockNo)> {
+    /// Where the block at `addr` is: the zone's place in `zones`, and its own. `None` if it does not exist.
+    pub(crate) fn locate(&self, addr: MetaAddr) -> Option<(usize, Place)> {
         let zone = self.zones.binary_search_by_key(&addr.zone(), |z| z.number).ok()?;
-        let header = &self.zones[zone].header;
-        // An address from the medium may have an index that no zone has.
-        let slot = *header.map.get(usize::from(addr.index()))?;
-        (slot != 0).then(|| (zone, BlockNo(header.place.0 + u64::from(slot))))
+        Some((zone, Place::of(&self.zones[zone].header, addr.index())?))
     }
 
     /// Whether the zone of `addr` may be one that could not be read.
@@ -190,7 +213,7 @@ impl<'a> Checker<'a> {
 
     /// Reads the block at `addr` for the first time, or again. Reports whatever is wrong with it.
     fn read_verified(&mut self, addr: MetaAddr, expect: &Expect, first: bool) -> Result<Reading, CheckError> {
-        let Some((_, block_no)) = self.locate(addr) else {
+        let Some((_, place)) = self.locate(addr) else {
             if !self.is_in_lost_zone(addr) {
                 let found = "no block of this address";
                 let finding = Finding::new(Problem::BlockMissing, expect.kind.name(), found);
@@ -199,12 +222,12 @@ impl<'a> Checker<'a> {
             return Ok(Reading::Unusable);
         };
         let block = match first {
-            true => self.read_at(addr, block_no, Problem::BlockDamaged)?,
-            false => self.read_quietly(addr, block_no, Problem::BlockDamaged)?,
+            true => self.read_at(addr, place, Problem::BlockDamaged)?,
+            false => self.read_quietly(addr, place, Problem::BlockDamaged)?,
         };
         let Some(block) = block else { return Ok(Reading::Unusable) };
         if let Err(c) = expect.check(&block) {
-            self.add_incomplete(Finding::corruption(Problem::BlockWrong, &c.at(addr).on(block_no)));
+            self.add_incomplete(Finding::corruption(Problem::BlockWrong, &c.at(addr).on(place.block)));
             return Ok(Reading::SomebodyElses);
         }
         Ok(Reading::Sound(block))
@@ -227,11 +250,11 @@ impl<'a> Checker<'a> {
     ) -> Result<Option<Box<Block>>, CheckError> {
         let located = self.locate(addr);
         let (index, bit) = (usize::from(addr.index()) / 64, 1 << (addr.index() % 64));
-        if let Some((zone, block_no)) = located {
+        if let Some((zone, place)) = located {
             let word = &mut self.zones[zone].reached[index];
             if *word & bit != 0 {
                 let finding = Finding::new(Problem::BlockReachedTwice, "one reference", "another");
-                self.add_incomplete(finding.at(addr).on(block_no).of(expect.owner));
+                self.add_incomplete(finding.at(addr).on(place.block).of(expect.owner));
                 return Ok(None);
             }
             *word |= bit;

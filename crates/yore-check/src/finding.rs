@@ -96,6 +96,8 @@ problems! {
     BlockBeyondDevice, Block, "a metadata block lies beyond the device";
     /// A metadata block does not verify.
     BlockDamaged, Block, "a metadata block does not verify";
+    /// A metadata block is sound but not the version that its zone's header records: a write was lost.
+    BlockStale, Block, "a metadata block is not the copy recorded for its place";
     /// A metadata block is sound but not what its referrer takes it for.
     BlockWrong, Block, "a metadata block is not what refers to it expects";
     /// A block of a generation later than the superblock's.

@@ -1,9 +1,10 @@
 //! Superblock → root zones → zone table → zone headers: everything that says where metadata is.
 //!
 //! Each step is believed only as far as the step before it vouches: a header must be the one whose generation and
-//! checksum its table entry (or the superblock) records, at the place recorded there, for the zone that it is read for.
+//! checksum its table entry (or the superblock) records, at the place recorded there, for the zone that it is read for;
+//! a table block must be the version whose checksum the root zone's header records.
 
-use crate::checker::{Checker, GROUP_WORDS};
+use crate::checker::{Checker, Place, GROUP_WORDS};
 use crate::{CheckError, Finding, Problem};
 use yore_format::layout::{GROUP_BLOCKS, HEADER_SLOTS, ZONE_BLOCKS, ZONE_INDEXES, ZONE_TABLE_ENTRIES};
 use yore_format::{
@@ -78,13 +79,13 @@ impl Checker<'_> {
                 let expected = "no inodes in a root zone";
                 self.add(Finding::new(Problem::InodeFree, expected, found).at(addr));
             }
-            if !header.has(index) {
-                continue;
-            }
-            let block_no = BlockNo(header.place.0 + u64::from(header.map[usize::from(index)]));
-            let Some(block) = self.read_at(addr, block_no, Problem::ZoneTableDamaged)? else { continue };
+            let Some(place) = Place::of(header, index) else { continue };
+            let Some(block) = self.read_at(addr, place, Problem::ZoneTableDamaged)? else { continue };
             if let Err(c) = Expect::volume(BlockKind::ZoneTable).check(&block) {
-                self.add_incomplete(Finding::corruption(Problem::ZoneTableDamaged, &c.at(addr).on(block_no)));
+                self.add_incomplete(Finding::corruption(
+                    Problem::ZoneTableDamaged,
+                    &c.at(addr).on(place.block),
+                ));
                 continue;
             }
             let table = ZoneTableRef::new(&block);
@@ -144,7 +145,8 @@ impl Checker<'_> {
             return Ok(None);
         }
         let block_no = BlockNo(place.0 + HEADER_SLOTS[usize::from(recorded.slot & 1)]);
-        let Some(block) = self.read_at(addr, block_no, Problem::ZoneHeaderDamaged)? else {
+        let here = Place { block: block_no, check: None };
+        let Some(block) = self.read_at(addr, here, Problem::ZoneHeaderDamaged)? else {
             return Ok(None);
         };
         let decoded =

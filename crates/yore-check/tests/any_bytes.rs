@@ -65,19 +65,6 @@ fn reseal(device: &MemoryDevice, block: u64, bytes: &mut Block) {
     write(device, block, bytes);
 }
 
-/// Puts the checksums of headers right in the table, and of root headers in the superblock, so that headers count.
-fn rechain(device: &MemoryDevice) {
-    let mut table = read(device, 10);
-    for (zone, place) in [(0, ZONE_BLOCKS), (1, 3 * ZONE_BLOCKS), (2, GROUP_BLOCKS)] {
-        let header = read(device, place + 3);
-        let mut entry = ZoneTableRef::new(&table).entry(zone);
-        entry.crc = BlockHeader::of(&header).crc;
-        entry.generation = BlockHeader::of(&header).generation;
-        ZoneTableMut::new(&mut table).set(zone, entry);
-    }
-    reseal(device, 10, &mut table);
-}
-
 fn checked(device: &MemoryDevice) -> Result<Report, CheckError> {
     let result = check(device, &CheckOptions { findings_max: 50 });
     if let Ok(report) = &result {
@@ -125,7 +112,7 @@ fn random_damage_never_panics() {
             reseal(&device, block, &mut bytes);
         }
         if random.below(4) > 0 {
-            rechain(&device);
+            chain::mend(&device);
         }
         let _ = checked(&device);
     }
@@ -178,7 +165,7 @@ fn noise_never_panics() {
                 reseal(&device, block, &mut bytes);
             }
         }
-        rechain(&device);
+        chain::mend(&device);
         let _ = checked(&device);
     }
 }

@@ -107,6 +107,15 @@ fn raw(b: &mut Builder, block: u64, change: fn(&mut Block)) {
     }));
 }
 
+/// A sound copy of the same block, of the generation before, lies where the newest should be.
+fn lost_write(b: &mut Builder, block: u64) {
+    b.after.push(Box::new(move |device| {
+        let mut bytes = read(device, block);
+        seal(&mut bytes, Generation(GENERATION.0 - 1));
+        write(device, block, &bytes);
+    }));
+}
+
 const SUPERBLOCKS_AND_ZONES: &[Plant] = &[
     ("the older slot is complete and wrong", &[OtherSuperblock], |b| raw(b, 0, |s| s[200] ^= 1)),
     ("the older slot is something else", &[OtherSuperblock], |b| raw(b, 0, |s| s.fill(7))),
@@ -242,6 +251,15 @@ const BLOCKS_AND_TREES: &[Plant] = &[
         raw(b, ZONE_BLOCKS + 6, |n| n[500] ^= 1)
     }),
     ("a bitmap's count is wrong", &[BlockDamaged], |b| on_block(b, bitmap0(), |m| m[64] ^= 1)),
+    ("the write of an inode block was lost", &[BlockStale], |b| lost_write(b, GROUP_BLOCKS + 6)),
+    ("the write of a bitmap was lost", &[BlockStale], |b| lost_write(b, ZONE_BLOCKS + FIRST_SLOT)),
+    ("the write of a tree node was lost", &[BlockStale], |b| lost_write(b, ZONE_BLOCKS + FIRST_SLOT + 2 * 3)),
+    ("the write of a table block was lost", &[BlockStale], |b| lost_write(b, 10)),
+    ("a header has another checksum for a block", &[BlockStale], |b| header(b, 2, |h| h.checks[1] ^= 1)),
+    ("a root header has another checksum for a table block", &[BlockStale], |b| {
+        header(b, root0(), |h| h.checks[0] ^= 1)
+    }),
+    ("a header has a checksum without a slot", &[ZoneHeaderDamaged], |b| header(b, 2, |h| h.checks[400] = 1)),
     ("a leaf is that of another address", &[BlockDamaged], |b| {
         let leaf = child_of(b, tree_of(b, BIG), 1);
         on_block(b, leaf, |n| BlockHeader::of_mut(n).addr = 77.into())
@@ -734,6 +752,18 @@ fn a_finding_says_where_and_what() {
     assert_eq!(json["findings"][0]["expected"], 393);
     assert_eq!(json["state"], "clean");
     assert_eq!(finding.to_string().lines().count(), 1);
+}
+
+/// Promises that a block whose write was lost is named, with the version that is there and the one that should be.
+#[test]
+fn a_lost_write_is_told_from_damage() {
+    let mut b = sound();
+    lost_write(&mut b, GROUP_BLOCKS + 6);
+    let report = checked(&b.finish());
+    let [finding] = &report.findings[..] else { panic!("{report}") };
+    assert_eq!((finding.problem, finding.class), (BlockStale, Class::Block));
+    assert_eq!((finding.place, finding.block), (Some(InodeNo(FAR).addr()), Some(BlockNo(GROUP_BLOCKS + 6))));
+    assert!(finding.to_string().contains("a copy of generation 6"), "{finding}");
 }
 
 /// Promises that findings beyond the limit are counted and not kept, and that leaks are told from damage.

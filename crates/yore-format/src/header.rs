@@ -233,6 +233,28 @@ pub fn verify_checksum(block: &Block) -> Result<(), Box<Corruption>> {
     Ok(())
 }
 
+/// Checks that a block, verified already, is the version that its zone's map names: `check` is what the zone's header has
+/// for it. A sound older copy of the same block, left in the slot by a write that was lost, is told by nothing else.
+///
+/// # Errors
+/// [`Corruption`] with both checksums and the generation of the copy, address, block and owner filled in.
+pub fn verify_version(
+    block: &Block,
+    check: u32,
+    addr: MetaAddr,
+    block_no: BlockNo,
+) -> Result<(), Box<Corruption>> {
+    let h = BlockHeader::of(block);
+    let stored = h.crc.get();
+    if stored == check {
+        return Ok(());
+    }
+    let found = format!("{stored:#010x}, a copy of generation {}", h.generation);
+    let c = Corruption::new("metadata block", "checksum in the zone map", format!("{check:#010x}"), found);
+    let c = c.at(addr).on(block_no);
+    Err(if h.owner.get() == InodeNo::NONE.0 { c } else { c.of(InodeNo(h.owner.get())) })
+}
+
 /// The verifier that runs after every read: magic, checksum, volume, address, reserved bytes, then the structure's
 /// own verifier for its kind. `block_no` is where the bytes came from, for the message.
 ///

@@ -24,7 +24,9 @@ pub use cells::{
     SYMLINK_CHUNK_BYTES, SYMLINK_MAX, XATTR_CHUNK_BYTES, XATTR_VALUE_MAX,
 };
 pub use error::Corruption;
-pub use header::{seal, verify_checksum, verify_header, BlockHeader, BlockKind, Expect, HEADER_BYTES};
+pub use header::{
+    seal, verify_checksum, verify_header, verify_version, BlockHeader, BlockKind, Expect, HEADER_BYTES,
+};
 pub use ids::{BlockNo, Generation, GroupNo, Incarnation, InodeNo, MetaAddr, Number, ZoneNo};
 pub use inode::{ContentKind, Inode, InodeFlags, Timestamp, INLINE_BYTES, INODES_PER_BLOCK, INODE_BYTES};
 pub use node::{NodeMut, NodeRef, NODE_HEADER_BYTES, NODE_PAYLOAD_BYTES};

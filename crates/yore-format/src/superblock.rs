@@ -11,7 +11,7 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// First half of the version: a change that no older program understands.
-pub const FORMAT_MAJOR: u32 = 1;
+pub const FORMAT_MAJOR: u32 = 2;
 /// Second half of the version.
 pub const FORMAT_MINOR: u32 = 0;
 /// Root zones that a superblock can name.

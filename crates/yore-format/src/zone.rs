@@ -1,8 +1,12 @@
 //! Zone headers and the zone table.
 //!
 //! A header has two sections: *which blocks exist* (logical: indexes in use, free inodes of each inode block, further
-//! zones of the group) and *where they are* (physical: index → slot). It is at once shadow page table and metadata
-//! allocator of its 4 MiB.
+//! zones of the group) and *where they are* (physical: index → slot, and the checksum of the copy that the slot holds).
+//! It is at once shadow page table and metadata allocator of its 4 MiB.
+//!
+//! The checksums close the chain superblock → root header → table block → zone header → block: each names *which version*
+//! of the next it means. Without the last link a slot in which a write was lost would pass with an older copy of the same
+//! block, which has the right address and owner and is sound in itself.
 
 use crate::header::HEADER_BYTES;
 use crate::layout::{EXTRA_ZONES_PER_GROUP, FIRST_SLOT, ZONE_BLOCKS, ZONE_INDEXES, ZONE_TABLE_ENTRIES};
@@ -31,7 +35,8 @@ struct RawZoneHeader {
     reserved0: [u8; 2],
     extras: [U32; EXTRA_ZONES_PER_GROUP],
     map: [U16; INDEXES],
-    reserved1: [u8; 2272],
+    checks: [U32; INDEXES],
+    reserved1: [u8; 232],
 }
 
 const _: () = assert!(size_of::<RawZoneHeader>() == crate::BLOCK_SIZE);
@@ -59,6 +64,8 @@ pub struct ZoneHeader {
     pub extras: [u32; EXTRA_ZONES_PER_GROUP],
     /// Physical: the slot (block within the zone) of each index, 0 for none.
     pub map: Box<[u16; INDEXES]>,
+    /// Physical: the checksum in the block header of each index's current copy, 0 where there is no slot.
+    pub checks: Box<[u32; INDEXES]>,
 }
 
 impl ZoneHeader {
@@ -84,6 +91,7 @@ impl ZoneHeader {
             inode_free: Box::new([NOT_INODES; INDEXES]),
             extras: [0; EXTRA_ZONES_PER_GROUP],
             map: Box::new([0; INDEXES]),
+            checks: Box::new([0; INDEXES]),
         }
     }
 
@@ -108,7 +116,8 @@ impl ZoneHeader {
             reserved0: [0; 2],
             extras: self.extras.map(Into::into),
             map: self.map.map(Into::into),
-            reserved1: [0; 2272],
+            checks: self.checks.map(Into::into),
+            reserved1: [0; 232],
         };
         block.copy_from_slice(raw.as_bytes());
         let addr = Self::addr(self.zone);
@@ -127,7 +136,7 @@ impl ZoneHeader {
     }
 
     /// The structure's verifier: reserved bytes, counts, and that existing indexes have distinct slots. A header in
-    /// which an index exists without a slot, or the reverse, is never written.
+    /// which an index exists without a slot, or the reverse, is never written; nor is a checksum without a slot.
     ///
     /// # Errors
     /// [`Corruption`] naming the field.
@@ -158,6 +167,7 @@ impl ZoneHeader {
             inode_free: Box::new(raw.inode_free),
             extras: raw.extras.map(|e| e.get()),
             map: Box::new(raw.map.map(|s| s.get())),
+            checks: Box::new(raw.checks.map(|c| c.get())),
         };
         let mut slots = [0u64; 16];
         for index in 0..INDEXES {
@@ -170,6 +180,10 @@ impl ZoneHeader {
                 );
             }
             if slot == 0 {
+                let check = header.checks[index];
+                if check != 0 {
+                    return bad("checks", "0 without a slot", format!("index {index}: {check:#010x}"));
+                }
                 continue;
             }
             let slot = u64::from(slot);
@@ -198,7 +212,7 @@ impl ZoneHeader {
 
 /// The layout of a zone header, the block header included.
 pub(crate) fn header_layout() -> crate::StructLayout {
-    crate::tables::layout!("Zone header", RawZoneHeader: header, uuid, volume_blocks, place, zone, group, exists, inode_free, reserved0, extras, map, reserved1)
+    crate::tables::layout!("Zone header", RawZoneHeader: header, uuid, volume_blocks, place, zone, group, exists, inode_free, reserved0, extras, map, checks, reserved1)
 }
 
 /// The layout of an entry of the zone table.

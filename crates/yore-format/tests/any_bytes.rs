@@ -44,6 +44,7 @@ fn read_all(block: &Block) {
             BlockKind::ZoneHeader => {
                 let h = ZoneHeader::decode(block).expect("verified");
                 assert!((0..510).all(|i| h.has(i) == (h.map[usize::from(i)] != 0)));
+                assert!((0..510).all(|i| h.has(i) || h.checks[usize::from(i)] == 0));
             }
             BlockKind::ZoneTable => {
                 let table = ZoneTableRef::new(block);

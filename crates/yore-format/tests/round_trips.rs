@@ -208,17 +208,18 @@ proptest! {
     fn zone_headers_come_back(
         (uuid, volume_blocks, place) in any::<([u8; 16], u64, u64)>(),
         (zone, group, generation) in (0u32..1 << 31, any::<u32>(), any::<u64>()),
-        slots in btree_map(0usize..510, (4u16..1024, 0u8..18), 0..200),
+        slots in btree_map(0usize..510, (4u16..1024, 0u8..18, any::<u32>()), 0..200),
         extras in any::<[u32; 31]>(),
     ) {
         let mut h = ZoneHeader::empty(uuid, volume_blocks, BlockNo(place), ZoneNo(zone), GroupNo(group));
         h.generation = Generation(generation);
         h.extras = extras;
         let mut taken = std::collections::BTreeSet::new();
-        for (index, (slot, free)) in slots {
+        for (index, (slot, free, check)) in slots {
             if taken.insert(slot) {
                 h.exists[index / 64] |= 1 << (index % 64);
                 h.map[index] = slot;
+                h.checks[index] = check;
                 h.inode_free[index] = if free > 16 { NOT_INODES } else { free };
             }
         }

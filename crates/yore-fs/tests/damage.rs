@@ -2,6 +2,9 @@
 //! names the block and its owner where somebody needs what is wrong, and is no matter to anybody else. It never panics
 //! and never frees or overwrites what somebody else has.
 
+#[path = "../../yore-check/tests/common/chain.rs"]
+mod chain;
+
 use std::sync::Arc;
 use yore_device::{Device, MemoryDevice};
 use yore_format::layout::{Geometry, GROUP_BLOCKS};
@@ -56,13 +59,14 @@ fn find(device: &MemoryDevice, addr: MetaAddr, kind: BlockKind) -> (u64, Box<Blo
     (at, block)
 }
 
-/// Changes a metadata block and makes its checksum right again.
+/// Changes a metadata block and makes all checksums right again.
 fn plant(device: &MemoryDevice, addr: MetaAddr, kind: BlockKind, change: impl FnOnce(&mut Block)) {
     let (at, mut block) = find(device, addr, kind);
     change(&mut block);
     let generation = BlockHeader::of(&block).generation.get();
     seal(&mut block, Generation(generation));
     device.write_at(at, &block[..]).unwrap();
+    chain::mend(device);
 }
 
 fn read_inode(device: &MemoryDevice, no: InodeNo) -> Inode {

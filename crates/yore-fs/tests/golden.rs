@@ -1,4 +1,4 @@
-//! Promise: what format 1.0 wrote is read for ever. `golden/volume-1.0.blocks` is a volume of 32 MiB as a program of that
+//! Promise: what format 2.0 wrote is read for ever. `golden/volume-2.0.blocks` is a volume of 32 MiB as a program of that
 //! format left it, cut off without being closed, with a file of every kind. It is read as it is, then taken on, changed
 //! and emptied; its names, attributes and contents are those of [`wanted`].
 //!
@@ -19,12 +19,12 @@ use yore_fs::{
     SetAttr, SetTime, SetXattrMode, Timestamp, View, Volume, WriteMode,
 };
 
-const IMAGE: &[u8] = include_bytes!("golden/volume-1.0.blocks");
+const IMAGE: &[u8] = include_bytes!("golden/volume-2.0.blocks");
 const MAGIC: &[u8; 8] = b"YoreBlks";
 const BLOCK: usize = 4096;
 const BLOCKS: u64 = (32 << 20) / BLOCK as u64;
 const UUID: [u8; 16] = *b"the golden image";
-const LABEL: &str = "Yore 1.0";
+const LABEL: &str = "Yore 2.0";
 /// What the file that has no name held.
 const ORPHAN: &[u8] = b"held, and gone";
 
@@ -322,7 +322,7 @@ fn unpack(packed: &[u8]) -> MemoryDevice {
 #[test]
 #[ignore = "makes the image where there is none"]
 fn make_the_image() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/volume-1.0.blocks");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/volume-2.0.blocks");
     assert!(IMAGE.is_empty(), "{} is there; it is never made anew", path.display());
     std::fs::write(path, pack(&make())).unwrap();
 }
@@ -450,7 +450,7 @@ fn the_image_is_read() {
         (info.uuid, &info.label[..], info.engine, info.size),
         (UUID, LABEL, Engine::Snapshot, 32 << 20)
     );
-    assert_eq!(info.format, (1, 0));
+    assert_eq!(info.format, (2, 0));
     compare(&view);
     let orphan = orphan(&view).expect("a file without a name is kept");
     assert_eq!(view.getattr(orphan).unwrap().links, 0);

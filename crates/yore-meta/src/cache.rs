@@ -176,6 +176,12 @@ impl Cache {
         Some(frame)
     }
 
+    /// Whether nobody has the block at `addr` in memory while `holds`, both at one instant.
+    pub(crate) fn lacks(&self, addr: MetaAddr, holds: impl FnOnce() -> bool) -> bool {
+        let shard = self.shard(addr).lock();
+        !shard.map.contains_key(&addr) && holds()
+    }
+
     fn enter(&self, shard: &mut Shard, frame: &Frame) {
         shard.clock.push_back(frame.clone());
         let mut tries = 0;

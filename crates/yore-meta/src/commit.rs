@@ -18,6 +18,9 @@
 //! superblock G is written (R1), so whichever superblock survives, everything it reaches is there. Without the first
 //! flush, superblock G could be on the medium before a block of G: exactly the crash that a reordering device makes.
 //!
+//! **What a device loses without saying so** is found by whoever reads it: each header is written with the checksums of
+//! the blocks in its slots, computed once when they are sealed into the batch, and is itself named by checksum.
+//!
 //! **`none`** uses the same writer without its two points: blocks and headers are overwritten where they are, and nothing
 //! is flushed but on request. A crash leaves any mixture; the volume must be checked before it is used again.
 //!
@@ -145,6 +148,15 @@ impl<'m> Gather<'m> {
 
     /// Adds a copy of `block`, sealed for `generation`; returns its checksum.
     fn push(&mut self, at: BlockNo, block: &Block, generation: Generation) -> Result<u32> {
+        Ok(seal(self.copy(at, block)?, generation))
+    }
+
+    /// Adds a copy of `block`, which is sealed already.
+    fn push_sealed(&mut self, at: BlockNo, block: &Block) -> Result<()> {
+        self.copy(at, block).map(|_| ())
+    }
+
+    fn copy(&mut self, at: BlockNo, block: &Block) -> Result<&mut Block> {
         if self.places.len() == BATCH_BLOCKS {
             self.submit()?;
         }
@@ -152,9 +164,8 @@ impl<'m> Gather<'m> {
         let copy: &mut Block =
             (&mut self.buffer[offset..offset + BLOCK_SIZE]).try_into().expect("one block of the buffer");
         copy.copy_from_slice(block);
-        let crc = seal(copy, generation);
         self.places.push(at);
-        Ok(crc)
+        Ok(copy)
     }
 
     fn submit(&mut self) -> Result<()> {
@@ -210,19 +221,19 @@ fn write_zone(
         return Ok(ZoneTableEntry::ABSENT);
     }
     let in_place = meta.engine.in_place();
-    let (old, old_slot, mut rotor) = {
+    let (mut map, mut checks, old_slot, mut rotor) = {
         let s = z.zone.state.lock();
-        (s.map.clone(), s.header_slot, s.rotor)
+        (s.map.clone(), s.checks.clone(), s.header_slot, s.rotor)
     };
     // Slots that the last complete generation uses must not be touched.
     let mut used = [0u64; 16];
-    for slot in old.iter().filter(|s| **s != 0) {
+    for slot in map.iter().filter(|s| **s != 0) {
         used[usize::from(*slot) / 64] |= 1 << (slot % 64);
     }
-    let mut map = old.clone();
     for index in 0..map.len() {
         if z.exists[index / 64] & (1 << (index % 64)) == 0 {
             map[index] = 0;
+            checks[index] = 0;
         }
     }
     let slots = meta.first_slots();
@@ -235,7 +246,7 @@ fn write_zone(
         if !in_place || map[index] == 0 {
             map[index] = next_free_slot(&mut used, &mut rotor, slots.clone());
         }
-        gather.push(BlockNo(z.zone.place.0 + u64::from(map[index])), &block, generation)?;
+        checks[index] = gather.push(BlockNo(z.zone.place.0 + u64::from(map[index])), &block, generation)?;
     }
     let header = ZoneHeader {
         uuid: meta.uuid,
@@ -247,16 +258,18 @@ fn write_zone(
         exists: z.exists,
         inode_free: z.inode_free.clone(),
         extras: z.extras,
-        map: map.clone(),
+        map,
+        checks,
     };
     let header_slot = if in_place { old_slot } else { 1 - old_slot };
-    let (block, _) = header.encode(generation);
+    let (block, crc) = header.encode(generation);
     let place = BlockNo(z.zone.place.0 + HEADER_SLOTS[usize::from(header_slot)]);
-    let crc = gather.push(place, &block, generation)?;
+    gather.push_sealed(place, &block)?;
     {
         // The frames written are held until the generation is complete, so nobody reads by this map before.
         let mut s = z.zone.state.lock();
-        s.map = map;
+        s.map = header.map;
+        s.checks = header.checks;
         s.header_slot = header_slot;
         s.rotor = rotor;
     }
@@ -305,7 +318,7 @@ fn write_table(
     let mut root_used: BTreeMap<u32, [u64; 16]> = BTreeMap::new();
     let mut headers: BTreeSet<u32> = BTreeSet::new();
     for (t, changes) in changed {
-        let block = {
+        let mut block = {
             let mut table = meta.table.lock();
             let block = table.get_mut(&t).expect("just brought into memory");
             let mut writer = ZoneTableMut::new(block);
@@ -322,6 +335,7 @@ fn write_table(
             let mut rotor = 0;
             root.map[at] = next_free_slot(used, &mut rotor, meta.first_slots());
         }
+        root.checks[at] = seal(&mut block, generation);
         root.exists[at / 64] |= 1 << (at % 64);
         ready.push((BlockNo(root.place.0 + u64::from(root.map[at])), block));
         headers.insert(r);
@@ -333,7 +347,7 @@ fn write_table(
     let current = roots.iter().map(|r| r.as_ref().and_then(|r| r.current)).collect();
     drop(roots);
     for (at, block) in ready {
-        gather.push(at, &block, generation)?;
+        gather.push_sealed(at, &block)?;
     }
     Ok(current)
 }
@@ -358,6 +372,7 @@ fn new_root_header(
     let mut header = ZoneHeader::empty(meta.uuid, meta.geometry.blocks, root.place, no, group);
     header.exists = root.exists;
     header.map = root.map.clone();
+    header.checks = root.checks.clone();
     let header_slot = match root.current {
         Some(current) if meta.engine.in_place() => current.header_slot,
         Some(current) => 1 - current.header_slot,

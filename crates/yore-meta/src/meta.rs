@@ -20,9 +20,9 @@ use std::time::{Duration, Instant};
 use yore_device::{AlignedBuf, Device};
 use yore_format::layout::{Geometry, FIRST_SLOT, ZONE_INDEXES};
 use yore_format::{
-    verify_header, Block, BlockHeader, BlockKind, BlockNo, Corruption, Engine, Expect, Generation, GroupNo,
-    Incarnation, InodeNo, MetaAddr, Number, RootZone, Superblock, VolumeState, ZoneNo, ZoneTableEntry,
-    ZoneTableRef, BLOCK_SIZE, ROOT_ZONES_MAX, ZERO_BLOCK,
+    verify_header, verify_version, Block, BlockHeader, BlockKind, BlockNo, Corruption, Engine, Expect,
+    Generation, GroupNo, Incarnation, InodeNo, MetaAddr, Number, RootZone, Superblock, VolumeState, ZoneNo,
+    ZoneTableEntry, ZoneTableRef, BLOCK_SIZE, ROOT_ZONES_MAX, ZERO_BLOCK,
 };
 /// Is told of data blocks that have become free for good: the generation that freed them is complete.
 pub trait Reclaimer: Send + Sync {
@@ -67,6 +67,8 @@ pub(crate) struct RootState {
     pub(crate) place: BlockNo,
     pub(crate) exists: [u64; 8],
     pub(crate) map: Box<[u16; ZONE_INDEXES as usize]>,
+    /// The checksum of the copy in each index's slot.
+    pub(crate) checks: Box<[u32; ZONE_INDEXES as usize]>,
     /// `None` until its first header is written.
     pub(crate) current: Option<RootZone>,
 }
@@ -247,12 +249,13 @@ impl Meta {
         let Some(zone) = self.zones.get(self, addr.zone())? else {
             return Err(missing("no such zone").into());
         };
-        let slot = {
+        // Slot and checksum are of one copy, so they are read under one lock.
+        let (slot, check) = {
             let s = zone.state.lock();
             if !s.has(addr.index()) {
                 return Err(missing("an index that does not exist").into());
             }
-            s.map[usize::from(addr.index())]
+            s.copy_of(addr.index())
         };
         if slot == 0 {
             // Exists and was never written, so it is in memory: made since we looked.
@@ -266,13 +269,29 @@ impl Meta {
         let block = self.read_block(at)?;
         let still_there = |zone: &Zone| {
             let s = zone.state.lock();
-            s.has(addr.index()) && s.map[usize::from(addr.index())] == slot
+            s.has(addr.index()) && s.copy_of(addr.index()) == (slot, check)
         };
-        if let Err(c) = verify_header(&block, addr, self.volume_tag, at) {
-            return if still_there(&zone) { Err(c.into()) } else { Ok(None) };
+        if let Err(c) = self.verify_copy(&block, check, addr, at) {
+            // An engine that writes in place may have overwritten the block meanwhile, and says so in the map only
+            // afterwards; until then the frame that it wrote is in memory.
+            let is_wrong = self.cache.lacks(addr, || still_there(&zone));
+            return if is_wrong { Err(c.into()) } else { Ok(None) };
         }
         let frame = new_frame(addr, zone.clone(), *block, Generation(0));
         Ok(self.cache.insert_read(frame, || still_there(&zone)))
+    }
+
+    /// The verifier after every read of a block that a zone's map leads to: the block itself, then that it is the copy
+    /// which the map means.
+    fn verify_copy(
+        &self,
+        block: &Block,
+        check: u32,
+        addr: MetaAddr,
+        at: BlockNo,
+    ) -> std::result::Result<(), Box<Corruption>> {
+        verify_header(block, addr, self.volume_tag, at)?;
+        verify_version(block, check, addr, at)
     }
 
     pub(crate) fn read_block(&self, at: BlockNo) -> Result<Box<Block>> {
@@ -290,21 +309,30 @@ impl Meta {
             return Ok(ZoneTableRef::new(block).entry(i));
         }
         let (r, index) = self.geometry.table_home(t);
-        let place = {
+        let copy = {
             let roots = self.roots.lock();
             match roots.get(r as usize) {
                 Some(Some(root)) if root.map[usize::from(index)] != 0 => {
-                    Some(BlockNo(root.place.0 + u64::from(root.map[usize::from(index)])))
+                    let at = BlockNo(root.place.0 + u64::from(root.map[usize::from(index)]));
+                    Some((at, root.checks[usize::from(index)]))
                 }
                 _ => None,
             }
         };
         let addr = MetaAddr::new(ZoneNo::root(r), index);
-        let block = match place {
-            Some(at) => {
+        let block = match copy {
+            Some((at, check)) => {
                 let block = self.read_block(at)?;
-                verify_header(&block, addr, self.volume_tag, at)?;
-                Expect::volume(BlockKind::ZoneTable).check(&block)?;
+                let verified = self
+                    .verify_copy(&block, check, addr, at)
+                    .and_then(|()| Expect::volume(BlockKind::ZoneTable).check(&block));
+                if let Err(c) = verified {
+                    // Only the writer changes the table, and what it changes it keeps in memory from before the change.
+                    return match self.table.lock().get(&t) {
+                        Some(block) => Ok(ZoneTableRef::new(block).entry(i)),
+                        None => Err(c.into()),
+                    };
+                }
                 block
             }
             None => {
@@ -340,9 +368,9 @@ impl Meta {
         while roots.len() <= r as usize {
             roots.push(None);
         }
-        let map = Box::new([0; ZONE_INDEXES as usize]);
+        let (map, checks) = (Box::new([0; ZONE_INDEXES as usize]), Box::new([0; ZONE_INDEXES as usize]));
         self.root_zones.fetch_add(1, Ordering::Relaxed);
-        roots[r as usize] = Some(RootState { place, exists: [0; 8], map, current: None });
+        roots[r as usize] = Some(RootState { place, exists: [0; 8], map, checks, current: None });
         self.totals.zones.add(1);
         true
     }

@@ -82,16 +82,17 @@ impl Maker<'_> {
 
         let mut bitmap = self.block(BlockKind::Bitmap, MetaAddr::new(ZoneNo(0), 0));
         BitmapMut::init(&mut bitmap, usable).set(0, ZONE_BLOCKS as u32, true);
-        self.write_sealed(BlockNo(zone_place.0 + FIRST_SLOT), &mut bitmap)?;
+        let bitmap_check = self.write_sealed(BlockNo(zone_place.0 + FIRST_SLOT), &mut bitmap)?;
         let mut inodes = self.block(BlockKind::Inodes, MetaAddr::new(ZoneNo(0), 1));
         self.root_directory().encode(Inode::slot_mut(&mut inodes, 0).0);
-        self.write_sealed(BlockNo(zone_place.0 + FIRST_SLOT + 1), &mut inodes)?;
+        let inodes_check = self.write_sealed(BlockNo(zone_place.0 + FIRST_SLOT + 1), &mut inodes)?;
 
         let mut header =
             ZoneHeader::empty(self.options.uuid, self.geometry.blocks, zone_place, ZoneNo(0), GroupNo(0));
         header.exists[0] = 0b11;
         header.map[0] = FIRST_SLOT as u16;
         header.map[1] = FIRST_SLOT as u16 + 1;
+        (header.checks[0], header.checks[1]) = (bitmap_check, inodes_check);
         header.inode_free[1] = INODES_PER_BLOCK as u8 - 1;
         let crc = self.write_header(&header)?;
 
@@ -107,7 +108,7 @@ impl Maker<'_> {
             free_inodes: (INODES_PER_BLOCK as u16 - 1).into(),
         };
         ZoneTableMut::new(&mut table).set(0, entry);
-        self.write_sealed(BlockNo(root_place.0 + FIRST_SLOT), &mut table)?;
+        let table_check = self.write_sealed(BlockNo(root_place.0 + FIRST_SLOT), &mut table)?;
         let mut root = ZoneHeader::empty(
             self.options.uuid,
             self.geometry.blocks,
@@ -117,6 +118,7 @@ impl Maker<'_> {
         );
         root.exists[0] = 1;
         root.map[0] = FIRST_SLOT as u16;
+        root.checks[0] = table_check;
         let crc = self.write_header(&root)?;
 
         let unused: u64 = (1..self.geometry.groups()).map(|g| self.geometry.data_blocks(GroupNo(g))).sum();
@@ -204,9 +206,11 @@ impl Maker<'_> {
         Ok(crc)
     }
 
-    fn write_sealed(&self, at: BlockNo, block: &mut Block) -> Result<()> {
-        seal(block, self.generation);
-        self.write(at, block)
+    /// Returns the block's checksum.
+    fn write_sealed(&self, at: BlockNo, block: &mut Block) -> Result<u32> {
+        let crc = seal(block, self.generation);
+        self.write(at, block)?;
+        Ok(crc)
     }
 
     fn write(&self, at: BlockNo, block: &Block) -> Result<()> {

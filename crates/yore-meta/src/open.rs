@@ -127,6 +127,7 @@ impl Meta {
                 place: root.place,
                 exists: header.exists,
                 map: header.map,
+                checks: header.checks,
                 current: Some(*root),
             }));
         }

@@ -49,6 +49,8 @@ pub(crate) struct ZoneState {
     pub(crate) dirty_generation: u64,
     // Physical: changed by the writer when a generation is complete.
     pub(crate) map: Box<[u16; INDEXES]>,
+    /// The checksum of the copy in each index's slot. Read and changed together with `map`.
+    pub(crate) checks: Box<[u32; INDEXES]>,
     pub(crate) header_slot: u8,
     pub(crate) rotor: usize,
 }
@@ -87,6 +89,7 @@ impl ZoneState {
             dirty: Vec::new(),
             dirty_generation: 0,
             map: header.map.clone(),
+            checks: header.checks.clone(),
             header_slot,
             rotor: 0,
         }
@@ -94,6 +97,11 @@ impl ZoneState {
 
     pub(crate) fn has(&self, index: u16) -> bool {
         self.exists[usize::from(index) / 64] & (1 << (index % 64)) != 0
+    }
+
+    /// Where the block at `index` is on the medium, slot 0 for nowhere yet, and the checksum of the copy there.
+    pub(crate) fn copy_of(&self, index: u16) -> (u16, u32) {
+        (self.map[usize::from(index)], self.checks[usize::from(index)])
     }
 
     fn mark_dirty(&mut self, zone: &Arc<Zone>, meta: &Meta, generation: Generation) {

@@ -5,9 +5,11 @@ use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::sync::Arc;
 use std::time::Duration;
+use yore_device::simulated::{CrashPlan, Fault, FaultPlan};
 use yore_device::{Device, MemoryDevice, SimulatedDevice};
 use yore_format::{
-    BlockKind, Engine, Expect, GroupNo, Incarnation, InodeNo, MetaAddr, NodeMut, NodeRef, Number, Timestamp,
+    decode_slots, verify_checksum, Block, BlockKind, Engine, Expect, GroupNo, Incarnation, InodeNo, MetaAddr,
+    NodeMut, NodeRef, Number, Superblock, Timestamp, VolumeState, BLOCK_SIZE,
 };
 use yore_meta::{mkfs, Meta, MetaError, MetaOptions, MkfsOptions, NewBlock};
 
@@ -192,4 +194,101 @@ fn a_sync_waits_for_a_generation_that_was_frozen_meanwhile() {
         }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
+}
+
+/// What a device has lost of a generation is found by whoever needs it: block, zone header, table block and root header
+/// are each written where an older, sound copy of the same block lies, and none of these copies is taken for the newest.
+#[test]
+fn a_lost_write_is_an_error_and_not_old_data() {
+    for engine in [Engine::Snapshot, Engine::None] {
+        for lost in 0..=4 {
+            let device = Arc::new(SimulatedDevice::new(MemoryDevice::new(16 << 20)));
+            make(&*device, engine);
+            let meta = Meta::open(device.clone(), options()).unwrap();
+            let addr = new_block(&meta, 1);
+            meta.sync().unwrap();
+            set_all(&meta, &[addr], 2);
+            meta.close().unwrap();
+            drop(meta);
+            // Slots are taken from the zone's beginning after each opening: the next copy goes where that of value 1 is.
+            let meta = Meta::open(device.clone(), options()).unwrap();
+            set_all(&meta, &[addr], 3);
+            if lost > 0 {
+                device.fail(Fault::LostWrite { nth: lost }.into());
+            }
+            meta.sync().unwrap();
+            assert_eq!(device.struck().len(), usize::from(lost > 0), "{engine:?}, write {lost}");
+            device.fail(FaultPlan::none());
+            meta.close().unwrap();
+            drop(meta);
+            let found = Meta::open(device.clone(), options()).and_then(|meta| get(&meta, addr));
+            if lost == 0 {
+                assert_eq!(found.unwrap(), 3);
+                continue;
+            }
+            let Err(MetaError::Corruption(c)) = found else { panic!("{engine:?}, write {lost}: {found:?}") };
+            let field = match lost {
+                1 | 3 => "checksum in the zone map",
+                _ => "header",
+            };
+            assert_eq!(c.field, field, "{engine:?}, write {lost}: {c}");
+            if lost == 1 {
+                assert_eq!((c.structure, c.addr, c.owner), ("metadata block", Some(addr), Some(OWNER)));
+            }
+            // What is there instead is sound in itself: nothing but the checksum above it tells.
+            let mut there = [0; BLOCK_SIZE];
+            device.read_at(c.block.unwrap().0 * BLOCK_SIZE as u64, &mut there).unwrap();
+            verify_checksum(&there).unwrap();
+            let older = if engine == Engine::Snapshot { 1u64 } else { 2 };
+            assert!(lost != 1 || NodeRef::new(&there).value(0) == older.to_le_bytes());
+        }
+    }
+}
+
+/// Under `none` a crash leaves any mixture of blocks and headers. Even if such a volume is called clean by somebody, it
+/// gives values or typed errors, for reading and for changing.
+#[test]
+fn any_mixture_under_none_gives_errors_and_no_panic() {
+    let seed: u64 = std::env::var("YORE_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(42);
+    println!("replay with YORE_SEED={seed}");
+    let simulated = Arc::new(SimulatedDevice::new(MemoryDevice::new(16 << 20)));
+    make(&*simulated, Engine::None);
+    let meta = Meta::open(simulated.clone(), options()).unwrap();
+    let addrs: Vec<_> = (0..10).map(|_| new_block(&meta, 0)).collect();
+    meta.sync().unwrap();
+    simulated.restart_trace();
+    for value in 1..4u64 {
+        set_all(&meta, &addrs[value as usize..], value);
+        meta.sync().unwrap();
+    }
+    let (mut values, mut errors) = (0, 0);
+    for case in simulated.trace().crash_states(&CrashPlan { seed, ..Default::default() }) {
+        let device = Arc::new(case.materialise());
+        let slots: [Block; 2] = [0, 1].map(|slot| {
+            let mut bytes = [0; BLOCK_SIZE];
+            device.read_at(slot * BLOCK_SIZE as u64, &mut bytes).unwrap();
+            bytes
+        });
+        let Ok((found, slot, _)) = decode_slots([&slots[0], &slots[1]]) else { continue };
+        let clean = Superblock { state: VolumeState::Clean, ..found };
+        device.write_at(u64::from(slot) * BLOCK_SIZE as u64, &clean.encode(slot)[..]).unwrap();
+        let Ok(meta) = Meta::open(device, options()) else {
+            errors += 1;
+            continue;
+        };
+        for addr in &addrs {
+            match get(&meta, *addr) {
+                Ok(_) => {
+                    values += 1;
+                    set_all(&meta, &[*addr], 9);
+                }
+                Err(MetaError::Corruption(_)) => errors += 1,
+                Err(other) => panic!("{}: {other}", case.state()),
+            }
+        }
+        if values > 0 {
+            meta.close().unwrap_or_else(|e| assert!(matches!(e, MetaError::Corruption(_)), "{e}"));
+        }
+    }
+    assert!(values > 0 && errors > 0, "{values} values, {errors} errors");
 }

@@ -4,6 +4,8 @@
 
 #![allow(dead_code)]
 
+pub mod chain;
+
 use std::collections::BTreeMap;
 use yore_device::{Device, MemoryDevice};
 use yore_format::layout::*;
@@ -314,13 +316,14 @@ impl Builder {
             for (index, block) in &zone.blocks {
                 let mut block = block.clone();
                 let addr = MetaAddr::new(ZoneNo(number), *index);
-                seal(&mut block, GENERATION);
+                let mut check = seal(&mut block, GENERATION);
                 for (_, hook) in self.on_block.iter().filter(|(a, _)| *a == addr) {
                     let generation = Generation(BlockHeader::of(&block).generation.get());
                     hook(&mut block);
                     let changed = Generation(BlockHeader::of(&block).generation.get());
-                    seal(&mut block, if changed == generation { GENERATION } else { changed });
+                    check = seal(&mut block, if changed == generation { GENERATION } else { changed });
                 }
+                header.checks[usize::from(*index)] = check;
                 write(&device, zone.place.0 + u64::from(header.map[usize::from(*index)]), &block);
             }
             for (_, hook) in self.on_header.iter().filter(|(n, _)| *n == number) {
@@ -346,7 +349,7 @@ impl Builder {
         for hook in &self.on_table {
             hook(table);
         }
-        seal(table, GENERATION);
+        let check = seal(table, GENERATION);
         write(device, 10, table);
         sb.root_zones[0] =
             Some(RootZone { place: BlockNo(0), generation: GENERATION, crc: 0, header_slot: 0 });
@@ -357,6 +360,7 @@ impl Builder {
             if n == 0 {
                 header.exists[0] = 1;
                 header.map[0] = 10;
+                header.checks[0] = check;
             }
             for (_, hook) in self.on_header.iter().filter(|(h, _)| *h == number.0) {
                 hook(&mut header);

@@ -9,8 +9,8 @@ use std::path::Path;
 use yore_device::Device;
 use yore_format::layout::{Geometry, HEADER_SLOTS, ZONE_BLOCKS, ZONE_TABLE_ENTRIES};
 use yore_format::{
-    decode_slots, verify_header, Block, BlockHeader, BlockNo, Corruption, GroupNo, MetaAddr, SlotState,
-    Superblock, ZoneHeader, ZoneNo, ZoneTableEntry, ZoneTableRef, BLOCK_SIZE, ZERO_BLOCK,
+    decode_slots, verify_header, verify_version, Block, BlockHeader, BlockNo, Corruption, GroupNo, MetaAddr,
+    SlotState, Superblock, ZoneHeader, ZoneNo, ZoneTableEntry, ZoneTableRef, BLOCK_SIZE, ZERO_BLOCK,
 };
 
 /// A volume as it lies on its device.
@@ -29,6 +29,14 @@ pub struct FoundZone {
     pub slot: u8,
     /// What contradicts it, if anything.
     pub notes: Vec<String>,
+}
+
+/// A metadata block, verified or not.
+pub struct FoundBlock {
+    pub bytes: Box<Block>,
+    pub place: BlockNo,
+    /// The checksum that its zone's header has for it.
+    check: u32,
 }
 
 /// The zones in the table, and notes about table blocks that do not verify.
@@ -82,6 +90,12 @@ impl<'a> Medium<'a> {
         verify_header(block, addr, self.superblock.volume_tag(), place)
     }
 
+    /// What is wrong with a block that its zone's header leads to: beside the above, that it is another version.
+    pub fn verify_copy(&self, found: &FoundBlock, addr: MetaAddr) -> Result<(), Box<Corruption>> {
+        self.verify(&found.bytes, addr, found.place)?;
+        verify_version(&found.bytes, found.check, addr, found.place)
+    }
+
     /// The zone table's entry for a zone.
     pub fn entry(&self, zone: ZoneNo) -> anyhow::Result<ZoneTableEntry> {
         let (table, index) = self.geometry.table_position(zone);
@@ -98,9 +112,9 @@ impl<'a> Medium<'a> {
             return Ok(None);
         }
         let addr = MetaAddr::new(ZoneNo::root(root), index);
-        let Some((block, place)) = self.block(addr)? else { return Ok(None) };
-        let wrong = self.verify(&block, addr, place).err();
-        Ok(Some((block, wrong)))
+        let Some(found) = self.block(addr)? else { return Ok(None) };
+        let wrong = self.verify_copy(&found, addr).err();
+        Ok(Some((found.bytes, wrong)))
     }
 
     /// All zones in the table, with notes about table blocks that do not verify.
@@ -175,15 +189,16 @@ impl<'a> Medium<'a> {
         anyhow::bail!("neither header of zone {} can be used: {}", zone_name(zone), notes.join("; "))
     }
 
-    /// The block with a metadata address, and where it lies, verified or not. `None` if it does not exist.
-    pub fn block(&self, addr: MetaAddr) -> anyhow::Result<Option<(Box<Block>, BlockNo)>> {
+    /// The block with a metadata address. `None` if it does not exist.
+    pub fn block(&self, addr: MetaAddr) -> anyhow::Result<Option<FoundBlock>> {
         let Some(zone) = self.zone(addr.zone())? else { return Ok(None) };
         let slot = zone.header.map.get(usize::from(addr.index())).copied().unwrap_or(0);
         if slot == 0 {
             return Ok(None);
         }
         let place = BlockNo(zone.place.0 + u64::from(slot));
-        Ok(Some((self.read(place)?, place)))
+        let check = zone.header.checks[usize::from(addr.index())];
+        Ok(Some(FoundBlock { bytes: self.read(place)?, place, check }))
     }
 
     /// Where a group's bitmap is.

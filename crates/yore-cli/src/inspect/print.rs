@@ -158,14 +158,14 @@ fn zone_fields(out: &mut Out, header: &ZoneHeader) -> anyhow::Result<()> {
     if !extras.is_empty() {
         field(out, "further zones", &extras.join(" "))?;
     }
-    out.line("   index  slot  free inodes")?;
+    out.line("   index  slot  free inodes    checksum")?;
     for index in existing {
         let i = usize::from(index);
         let free = match header.inode_free[i] {
             NOT_INODES => "-".to_string(),
             free => free.to_string(),
         };
-        out.line(format_args!("{index:>8} {:>5} {free:>12}", header.map[i]))?;
+        out.line(format_args!("{index:>8} {:>5} {free:>12}  {:#010x}", header.map[i], header.checks[i]))?;
     }
     Ok(())
 }
@@ -195,11 +195,11 @@ pub fn bitmaps(out: &mut Out, medium: &Medium) -> Sound {
 
 fn bitmap_block(medium: &Medium, group: GroupNo) -> anyhow::Result<(Box<Block>, Option<String>)> {
     let addr = Medium::bitmap_addr(group);
-    let Some((block, place)) = medium.block(addr)? else {
+    let Some(found) = medium.block(addr)? else {
         anyhow::bail!("group {group} was never used and has no bitmap");
     };
-    let problem = medium.verify(&block, addr, place).err().map(|wrong| wrong.to_string());
-    Ok((block, problem))
+    let problem = medium.verify_copy(&found, addr).err().map(|wrong| wrong.to_string());
+    Ok((found.bytes, problem))
 }
 
 fn count(block: &Block, blocks: u64) -> u64 {
@@ -242,11 +242,12 @@ pub fn bitmap(out: &mut Out, medium: &Medium, group: GroupNo, raw: bool) -> Soun
 /// An inode and what it holds.
 pub fn inode(out: &mut Out, medium: &Medium, number: InodeNo, raw: bool) -> Sound {
     let addr = number.addr();
-    let Some((block, place)) = medium.block(addr)? else {
+    let Some(found) = medium.block(addr)? else {
         anyhow::bail!("there is no inode {number}: its block {addr} does not exist");
     };
     let mut wrong = Vec::new();
-    wrong.extend(medium.verify(&block, addr, place).err().map(|w| w.to_string()));
+    wrong.extend(medium.verify_copy(&found, addr).err().map(|w| w.to_string()));
+    let (block, place) = (found.bytes, found.place);
     if BlockHeader::of(&block).kind != BlockKind::Inodes as u8 {
         wrong.push(format!("block {addr} holds no inodes"));
         return notes(out, &wrong);
@@ -348,15 +349,18 @@ pub fn meta(out: &mut Out, medium: &Medium, addr: MetaAddr, raw: bool) -> Sound 
     if addr.index() == ZoneHeader::INDEX {
         return zone(out, medium, addr.zone(), raw);
     }
-    let Some((block, place)) = medium.block(addr)? else {
+    let Some(found) = medium.block(addr)? else {
         anyhow::bail!(
             "there is no metadata block {addr} (`zone {}` lists the zone's)",
             zone_name(addr.zone())
         );
     };
-    let problem = medium.verify(&block, addr, place).err();
+    let problem = medium.verify_copy(&found, addr).err();
+    let (block, place) = (found.bytes, found.place);
     out.line(format_args!("metadata block {addr} at block {place}"))?;
-    let sound = metadata_block(out, &block, problem.is_none())?;
+    // An older version can be shown as well as the newest.
+    let readable = problem.is_none() || medium.verify(&block, addr, place).is_ok();
+    let sound = metadata_block(out, &block, readable)?;
     if raw {
         dump(out, &block[..])?;
     }

@@ -61,8 +61,8 @@ fn explain(name: &str, reason: &Corruption) -> anyhow::Error {
     let (message, status) = match reason.field {
         "format version" => (
             format!(
-                "{name} is a volume of format version {}; this program knows version {FORMAT_MAJOR}.x only: use a newer \
-                 yore",
+                "{name} is a volume of format version {}; this program knows version {FORMAT_MAJOR}.x only: use a \
+                 yore that knows it",
                 reason.found
             ),
             FAILED,
