@@ -1,0 +1,356 @@
+//! Promises of a log that loses power: what is found is what was forced, possibly followed by the records of the one
+//! batch that was being written, and never anything else; however often it crashes again, and whatever the next session
+//! writes over what was left.
+//!
+//! Everything is derived from the seeds and crash states that failures print: run the test again, and it is the same.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{contents, Random};
+use yore_device::simulated::{CrashPlan, SimulatedDevice, Tearing};
+use yore_device::{Device, MemoryDevice, BLOCK_SIZE};
+use yore_log::{recover, End, Log, LogError, LogFile, LogId, Lsn, OwnedRecord, Position, Region};
+
+const ID: LogId = LogId(0xfeed);
+
+fn read(
+    device: Arc<dyn Device>,
+    region: Region,
+    from: Position,
+) -> Result<(Vec<OwnedRecord>, End), LogError> {
+    let mut recovered = recover(device, region, ID, from)?;
+    let mut records = Vec::new();
+    while let Some(record) = recovered.next_record()? {
+        records.push(record.to_owned());
+    }
+    Ok((records, recovered.end()?))
+}
+
+/// What the owner knew at each event of the trace. Marks carry the index of a note.
+#[derive(Clone, Copy)]
+struct Note {
+    /// Where the durable anchor says that reading begins.
+    anchor: Position,
+    /// Records before it are promised.
+    forced: u64,
+    /// Records before it were appended.
+    appended: u64,
+}
+
+/// The contents of a record: of its number and of the session that appended it, so that records of a session that was
+/// forgotten are recognised; but for `alike`, of its number alone.
+fn body(number: u64, session: u64, alike: bool) -> Vec<u8> {
+    let length = (contents(number, 8)[0] as usize * 53) % 7000;
+    contents(if alike { number } else { number ^ session << 32 }, length)
+}
+
+/// Appends, forces and releases at random, and notes what is promised, in marks.
+fn work(
+    device: &SimulatedDevice,
+    log: &Log,
+    session: u64,
+    alike: bool,
+    steps: u64,
+    random: &mut Random,
+    notes: &mut Vec<Note>,
+) {
+    let mut note = *notes.last().expect("a note to begin with");
+    for _ in 0..steps {
+        match random.below(8) {
+            0..=3 => {
+                let number = log.next_number().0;
+                match log.append(&[&body(number, session, alike)]) {
+                    Ok(found) => assert_eq!(found.0, number),
+                    Err(LogError::Full { .. } | LogError::TooLong { .. }) => {}
+                    Err(other) => panic!("{other}"),
+                }
+            }
+            4..=6 => log.force_all().unwrap(),
+            _ => {
+                // The owner has committed something, and its durable anchor says so.
+                let oldest = note.anchor.number.0;
+                let upto = oldest + random.below(note.appended - oldest + 1);
+                note.anchor = log.position_of(Lsn(upto)).unwrap();
+                notes.push(note);
+                device.mark(notes.len() as u64 - 1);
+                log.release(note.anchor).unwrap();
+            }
+        }
+        note.appended = log.next_number().0;
+        note.forced = note.forced.max(log.durable().0 .0);
+        notes.push(note);
+        device.mark(notes.len() as u64 - 1);
+    }
+}
+
+/// Checks what recovery of a crashed medium gives, and gives its end.
+fn judge(
+    medium: &MemoryDevice,
+    region: Region,
+    note: &Note,
+    notes: &[Note],
+    sessions: &[(u64, u64)],
+    alike: bool,
+    place: &str,
+) -> End {
+    let device = Arc::new(medium.snapshot());
+    let (records, end) =
+        read(device.clone(), region, note.anchor).unwrap_or_else(|error| panic!("{place}: {error}"));
+    let first = note.anchor.number.0;
+    let next = end.position.number.0;
+    assert!(records.iter().map(|r| r.number.0).eq(first..next), "{place}: {records:?}");
+    assert!(next >= note.forced.max(first), "{place}: only up to {next}, {} were forced", note.forced);
+    // The mark after an append may not have come yet.
+    let appended = notes.last().expect("a note").appended;
+    assert!(next <= appended.max(first), "{place}: {next} of {appended}");
+    for record in &records {
+        let number = record.number.0;
+        let (_, session) = *sessions.iter().rfind(|(from, _)| *from <= number).expect("a session");
+        assert!(
+            record.contents == body(number, session, alike),
+            "{place}: record {number} is of another session"
+        );
+    }
+    // Recovery wrote nothing, and finds the same again.
+    assert!(device.first_difference(medium).is_none(), "{place}");
+    end
+}
+
+/// Every crash of one session, then of a second one that goes on where the first was torn, then of a third.
+fn crash_and_crash_again(seed: u64, alike: bool, tearing: Tearing) -> u64 {
+    let mut random = Random::new(seed + 1);
+    let blocks = 5 + random.below(10);
+    let region = Region { first_block: 1, blocks };
+    let size = (blocks + 2) * BLOCK_SIZE as u64;
+    let start = Position { block: random.below(blocks), ..Position::start(ID) };
+    let device = Arc::new(SimulatedDevice::new(MemoryDevice::new(size)));
+    let mut notes = vec![Note { anchor: start, forced: 1, appended: 1 }];
+    let log = Log::open(device.clone(), region, ID, 1, End::at(start)).unwrap();
+    work(&device, &log, 1, alike, 24, &mut random, &mut notes);
+    let trace = device.trace();
+    let plan =
+        CrashPlan { exhaustive_max: 20, samples: 10, seed, tearing, at_marks: false, ..CrashPlan::default() };
+    let mut judged = 0;
+    for case in trace.crash_states(&plan) {
+        let place = format!("seed {seed} alike {alike} {}", case.state());
+        let at = trace.marks_before(case.after_event()).last().unwrap_or(0) as usize;
+        let note = notes[at];
+        let medium = case.materialise();
+        let sessions = [(0, 1)];
+        let end = judge(&medium, region, &note, &notes, &sessions, alike, &place);
+        judged += 1;
+        if random.below(6) != 0 {
+            continue;
+        }
+        judged += second(&medium, region, note, end, alike, &mut random, &sessions, &place, 2);
+    }
+    judged
+}
+
+/// A session over what a crash left, and its crashes.
+#[allow(clippy::too_many_arguments)]
+fn second(
+    medium: &MemoryDevice,
+    region: Region,
+    note: Note,
+    end: End,
+    alike: bool,
+    random: &mut Random,
+    before: &[(u64, u64)],
+    outer: &str,
+    session: u64,
+) -> u64 {
+    let device = Arc::new(SimulatedDevice::new(medium.snapshot()));
+    let found = end.position.number.0;
+    let mut notes = vec![Note { anchor: note.anchor, forced: found, appended: found }];
+    // Some owners commit what they recovered before they go on.
+    let mut end = end;
+    if random.below(3) == 0 {
+        notes[0].anchor = end.position;
+        end = End::at(end.position);
+    }
+    let log = Log::open(device.clone(), region, ID, session, end).unwrap();
+    work(&device, &log, session, alike, 8, random, &mut notes);
+    let trace = device.trace();
+    let plan = CrashPlan { exhaustive_max: 12, samples: 8, at_marks: false, ..CrashPlan::default() };
+    let mut judged = 0;
+    let mut sessions = before.to_vec();
+    sessions.push((found, session));
+    for case in trace.crash_states(&plan) {
+        let place = format!("{outer} session {session} {}", case.state());
+        let at = trace.marks_before(case.after_event()).last().unwrap_or(0) as usize;
+        let medium = case.materialise();
+        let end = judge(&medium, region, &notes[at], &notes, &sessions, alike, &place);
+        judged += 1;
+        if session < 4 && random.below(12) == 0 {
+            judged += second(&medium, region, notes[at], end, alike, random, &sessions, &place, session + 1);
+        }
+    }
+    judged
+}
+
+/// The whole of it, with records that differ from session to session, so that no forgotten record comes back unseen.
+#[test]
+fn a_crash_leaves_what_was_forced() {
+    let judged: u64 = (0..14).map(|seed| crash_and_crash_again(seed, false, Tearing::Sectors)).sum();
+    assert!(judged > 2000, "only {judged} states");
+}
+
+/// The same with callers who append the same again after a crash, and with devices that only tear between blocks.
+#[test]
+fn a_crash_leaves_what_was_forced_by_callers_who_try_again() {
+    let sectors: u64 = (100..107).map(|seed| crash_and_crash_again(seed, true, Tearing::Sectors)).sum();
+    let blocks: u64 = (200..207).map(|seed| crash_and_crash_again(seed, false, Tearing::Blocks)).sum();
+    assert!(sectors > 1000 && blocks > 1000, "only {sectors} and {blocks} states");
+}
+
+/// All 2^n states of a torn batch of up to 16 sectors: nothing of it is found unless all of it is there.
+#[test]
+fn every_torn_batch_is_found_whole_or_not_at_all() {
+    for (length, blocks) in [(100, 1), (3900, 1), (4100, 2), (7900, 2)] {
+        let device = Arc::new(SimulatedDevice::new(MemoryDevice::new(16 * BLOCK_SIZE as u64)));
+        // Not zeros, so that every sector of the batch changes something.
+        device.write_at(0, &vec![0xa5; 16 * BLOCK_SIZE]).unwrap();
+        device.flush().unwrap();
+        // Around the ring's end.
+        let region = Region { first_block: 2, blocks: 5 };
+        let start = Position { block: 2, ..Position::start(ID) };
+        let log = Log::open(device.clone(), region, ID, 1, End::at(start)).unwrap();
+        log.append(&[b"first"]).unwrap();
+        log.force_all().unwrap();
+        let number = log.append(&[&contents(9, length)]).unwrap();
+        device.restart_trace();
+        log.force(number).unwrap();
+        let trace = device.trace();
+        let point = trace.crash_point(trace.len() - 1).unwrap();
+        let count = point.state_count(Tearing::Sectors).unwrap();
+        assert_eq!(count, 1 << (8 * blocks), "every sector is new");
+        let mut whole = 0;
+        for index in 0..count {
+            let medium =
+                point.materialise(yore_device::simulated::Choice::Index(index), Tearing::Sectors).unwrap();
+            let (records, _) = read(Arc::new(medium), region, start).unwrap();
+            match records.len() {
+                1 => {}
+                2 if index == count - 1 => whole += 1,
+                other => panic!("{other} records in state {index} of {length} bytes"),
+            }
+            assert_eq!(records[0].contents, b"first");
+        }
+        assert_eq!(whole, 1);
+    }
+}
+
+/// The story that the start of a session is for. A batch T is torn: its first sector is there, its second is not. The
+/// caller is told that the record is lost, and appends another one that has the same bytes there. Whatever a crash
+/// leaves of that, T's record does not come back.
+#[test]
+fn a_torn_batch_is_never_completed_by_the_next_session() {
+    let region = Region { first_block: 0, blocks: 8 };
+    let start = Position::start(ID);
+    let shared = contents(5, 2000);
+    let device = Arc::new(SimulatedDevice::new(MemoryDevice::new(8 * BLOCK_SIZE as u64)));
+    let log = Log::open(device.clone(), region, ID, 1, End::at(start)).unwrap();
+    log.append(&[b"kept"]).unwrap();
+    log.force_all().unwrap();
+    device.restart_trace();
+    log.append(&[b"lost", &shared]).unwrap();
+    log.force_all().unwrap();
+    let first = device.trace();
+    let point = first.crash_point(1).unwrap();
+    let count = point.state_count(Tearing::Sectors).unwrap();
+    let mut seen = 0;
+    for index in 0..count {
+        let torn = point.materialise(yore_device::simulated::Choice::Index(index), Tearing::Sectors).unwrap();
+        let (records, end) = read(Arc::new(torn.snapshot()), region, start).unwrap();
+        if records.len() == 2 {
+            continue;
+        }
+        let device = Arc::new(SimulatedDevice::new(torn));
+        let log = Log::open(device.clone(), region, ID, 2, end).unwrap();
+        log.append(&[b"next", &shared]).unwrap();
+        log.force_all().unwrap();
+        let trace = device.trace();
+        let plan = CrashPlan { exhaustive_max: 1 << 9, ..CrashPlan::default() };
+        for case in trace.crash_states(&plan) {
+            let (records, _) = read(Arc::new(case.materialise()), region, start).unwrap();
+            assert_eq!(records[0].contents, b"kept");
+            assert!(
+                records.len() < 3 && records.get(1).is_none_or(|r| r.contents.starts_with(b"next")),
+                "state {index}, then {}",
+                case.state()
+            );
+            seen += 1;
+        }
+    }
+    assert!(seen > 1000, "only {seen}");
+}
+
+/// Crashes of a stand-alone log, at every event of create, appends, trims, unmounts and mounts: what was promised is
+/// there, what was trimmed is gone, and the log can be used.
+#[test]
+fn a_log_file_survives_crashes() {
+    for seed in 0..6 {
+        let mut random = Random::new(seed + 40);
+        let region = Region { first_block: 0, blocks: 12 };
+        let device = Arc::new(SimulatedDevice::new(MemoryDevice::new(12 * BLOCK_SIZE as u64)));
+        let mut log = Some(LogFile::create(device.clone(), region).unwrap());
+        // Before this there may be no log.
+        device.restart_trace();
+        // (oldest, durable) after each mark.
+        let mut promised = vec![(1, 1)];
+        let mut next = 1;
+        for _ in 0..30 {
+            let (mut oldest, mut durable) = promised[promised.len() - 1];
+            let file = log.take().expect("mounted");
+            log = Some(match random.below(8) {
+                0..=4 => {
+                    match file.append_sync(&[&contents(next, random.below(6000) as usize)]) {
+                        Ok(_) => next += 1,
+                        Err(LogError::Full { .. }) => {}
+                        Err(other) => panic!("{other}"),
+                    }
+                    durable = next;
+                    file
+                }
+                5 => {
+                    let upto = oldest + random.below(next - oldest + 1);
+                    file.trim(Lsn(upto)).unwrap();
+                    oldest = upto;
+                    file
+                }
+                6 => {
+                    file.unmount().unwrap();
+                    LogFile::mount(device.clone(), region).unwrap()
+                }
+                _ => {
+                    drop(file);
+                    LogFile::mount(device.clone(), region).unwrap()
+                }
+            });
+            promised.push((oldest, durable));
+            device.mark(promised.len() as u64 - 1);
+        }
+        let trace = device.trace();
+        for case in
+            trace.crash_states(&CrashPlan { exhaustive_max: 16, samples: 8, seed, ..CrashPlan::default() })
+        {
+            let place = format!("seed {seed} {}", case.state());
+            let at = trace.marks_before(case.after_event()).last().unwrap_or(0) as usize;
+            let (oldest, durable) = promised[at];
+            let (oldest_max, _) = promised[(at + 1).min(promised.len() - 1)];
+            let device = Arc::new(case.materialise());
+            let log = LogFile::mount(device.clone(), region).unwrap_or_else(|e| panic!("{place}: {e}"));
+            let records: Vec<_> = log.iter().map(|r| r.unwrap_or_else(|e| panic!("{place}: {e}"))).collect();
+            let next = log.log().next_number().0;
+            let first = log.log().oldest().number.0;
+            assert!((oldest..=oldest_max).contains(&first) && next >= durable, "{place}: {first}..{next}");
+            assert!(records.iter().map(|r| r.number.0).eq(first..next), "{place}");
+            assert!(records.iter().all(|r| r.contents == contents(r.number.0, r.contents.len())), "{place}");
+            log.trim(Lsn(next)).unwrap();
+            assert_eq!(log.append_sync(&[b"on"]).unwrap(), Lsn(next));
+        }
+    }
+}
