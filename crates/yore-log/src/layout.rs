@@ -197,7 +197,9 @@ impl BatchHeader {
 
     /// Whether everything after the header arrived. `bytes` are the whole blocks of the batch.
     pub fn body_is_whole(&self, bytes: &[u8]) -> bool {
+        let tail = &bytes[self.length.get() as usize..];
         crc32c::crc32c(&bytes[BATCH_HEADER_BYTES..]) == self.body_crc.get()
+            && tail.iter().all(|&byte| byte == 0)
     }
 
     /// The chain value that the next batch must carry: it stands for this batch and all before it.

@@ -77,7 +77,7 @@ fn positions_are_plain_data() {
     let bytes = position.to_bytes();
     assert_eq!(Position::from_bytes(&bytes), position);
     assert_eq!((bytes[0], bytes[24]), (1, 8));
-    assert!(Position::BYTES <= 40);
+    const { assert!(Position::BYTES <= 40) };
 }
 
 /// A header is found only if every bit of it is as it was written.

@@ -160,6 +160,12 @@ impl Log {
         if let Some(last) = end.session.filter(|&last| last >= session) {
             return Err(LogError::SessionNotNew { session, last });
         }
+        let (first, last) = (&end.oldest, &end.position);
+        let in_order = first.number <= last.number && first.sequence <= last.sequence;
+        if !in_order || (first.sequence == last.sequence && first.block != last.block) {
+            let blocks = ring.blocks();
+            return Err(LogError::BadPosition { number: first.number, block: first.block, blocks });
+        }
         let kept = span(&ring, &end.oldest, &end.position);
         let state = State {
             oldest: end.oldest,
@@ -180,6 +186,7 @@ impl Log {
 
     /// Appends a record made of `parts`, one after the other, and gives its number. It is copied; nothing is written
     /// until somebody forces it, or a record after it. The position after it is [`Log::position`].
+    /// What was not forced stays in memory, as much as the ring has room for.
     ///
     /// # Errors
     /// [`LogError::Full`] until something is released, [`LogError::TooLong`]; [`LogError::Device`] if an earlier write or

@@ -1,0 +1,191 @@
+//! Promises of a log that many threads use at once: every record that was acknowledged is there, and those who wait
+//! together share a flush.
+
+mod common;
+
+use std::sync::Arc;
+use std::thread;
+
+use common::contents;
+use parking_lot::{Condvar, Mutex};
+use yore_device::simulated::{CrashPlan, Event, SimulatedDevice};
+use yore_device::{Device, DeviceError, MemoryDevice, BLOCK_SIZE};
+use yore_log::{recover, End, Log, LogError, LogId, Lsn, Position, Region};
+
+const ID: LogId = LogId(4711);
+
+/// A device whose flush returns only when as many records as expected have been appended.
+#[derive(Debug)]
+struct Gated {
+    device: MemoryDevice,
+    expected: u64,
+    appended: Mutex<u64>,
+    changed: Condvar,
+    flushes: Mutex<u64>,
+}
+
+impl Device for Gated {
+    fn size(&self) -> u64 {
+        self.device.size()
+    }
+    fn read_only(&self) -> bool {
+        false
+    }
+    fn describe(&self) -> String {
+        "gated memory".to_string()
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
+        self.device.read_at(offset, buf)
+    }
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
+        self.device.write_at(offset, buf)
+    }
+    fn flush(&self) -> Result<(), DeviceError> {
+        let mut appended = self.appended.lock();
+        while *appended < self.expected {
+            self.changed.wait(&mut appended);
+        }
+        *self.flushes.lock() += 1;
+        Ok(())
+    }
+    fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        self.device.discard(offset, len)
+    }
+}
+
+/// While one flush runs, everybody else appends: they all are covered by the next one. So 64 forces take three flushes
+/// at most, one of them for the start of the session.
+#[test]
+fn those_who_wait_together_share_a_flush() {
+    const THREADS: u64 = 64;
+    for _ in 0..10 {
+        let device = Arc::new(Gated {
+            device: MemoryDevice::new(1 << 20),
+            expected: THREADS,
+            appended: Mutex::new(0),
+            changed: Condvar::new(),
+            flushes: Mutex::new(0),
+        });
+        let region = Region::whole(&*device);
+        let log = Log::open(device.clone(), region, ID, 1, End::at(Position::start(ID))).unwrap();
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    let number = log.append(&[b"record"]).unwrap();
+                    *device.appended.lock() += 1;
+                    device.changed.notify_all();
+                    log.force(number).unwrap();
+                });
+            }
+        });
+        let flushes = *device.flushes.lock();
+        assert!(flushes <= 3, "{flushes} flushes");
+    }
+}
+
+/// Threads append, force, read and release at once. Whatever was acknowledged before a crash is found after it.
+#[test]
+fn what_was_acknowledged_is_there() {
+    const THREADS: u64 = 4;
+    const EACH: u64 = 60;
+    let device = Arc::new(SimulatedDevice::new(MemoryDevice::new(200 * BLOCK_SIZE as u64)));
+    let region = Region { first_block: 0, blocks: 200 };
+    let start = Position::start(ID);
+    let log = Log::open(device.clone(), region, ID, 1, End::at(start)).unwrap();
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (log, device) = (&log, &device);
+            scope.spawn(move || {
+                for n in 0..EACH {
+                    let data = contents(thread << 32 | n, (n * 31 % 2000) as usize);
+                    let number = log.append(&[&thread.to_le_bytes(), &data]).unwrap();
+                    assert_eq!(log.read(number).unwrap().contents[8..], data);
+                    if n % 3 == 0 {
+                        log.force(number).unwrap();
+                        device.mark(number.0);
+                    }
+                    let earlier = log.read(Lsn(1 + number.0 / 2)).unwrap();
+                    assert_eq!(earlier.number.0, 1 + number.0 / 2);
+                }
+            });
+        }
+    });
+    log.force_all().unwrap();
+    assert_eq!(log.next_number(), Lsn(1 + THREADS * EACH));
+    let trace = device.trace();
+    let flushes = trace.events().iter().filter(|event| **event == Event::Flush).count() as u64;
+    assert!(flushes <= 2 + THREADS * EACH.div_ceil(3), "{flushes} flushes");
+    let plan = CrashPlan { exhaustive_max: 8, samples: 6, ..CrashPlan::default() };
+    for case in trace.crash_states(&plan) {
+        let promised = trace.marks_before(case.after_event()).max().unwrap_or(0);
+        let end = recover(Arc::new(case.materialise()), region, ID, start).unwrap().end().unwrap();
+        assert!(end.position.number.0 > promised, "{} of {promised}, {}", end.position.number, case.state());
+    }
+}
+
+/// Readers of a small ring, while others append and release, get the record or are told that it is forgotten.
+#[test]
+fn readers_get_the_record_or_are_told() {
+    let device = Arc::new(MemoryDevice::new(12 * BLOCK_SIZE as u64));
+    let region = Region::whole(&*device);
+    let log = Log::open(device.clone(), region, ID, 1, End::at(Position::start(ID))).unwrap();
+    let done = Mutex::new(false);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut seen = 0;
+                while !*done.lock() || seen == 0 {
+                    let oldest = log.oldest().number;
+                    match log.read(oldest) {
+                        Ok(record) => {
+                            assert_eq!(record.contents, contents(oldest.0, 1500));
+                            seen += 1;
+                        }
+                        Err(LogError::Forgotten { .. } | LogError::NotAppended { .. }) => {}
+                        Err(other) => panic!("{other}"),
+                    }
+                    match log.position_of(oldest) {
+                        Ok(position) => assert_eq!(position.number, oldest),
+                        Err(LogError::Forgotten { .. }) => {}
+                        Err(other) => panic!("{other}"),
+                    }
+                }
+            });
+        }
+        for n in 1..2000 {
+            while let Err(error) = log.append(&[&contents(n, 1500)]) {
+                assert!(matches!(error, LogError::Full { .. }), "{error}");
+                let upto = Lsn(log.oldest().number.0 + 2);
+                log.release(log.position_of(upto).unwrap()).unwrap();
+            }
+            log.force_all().unwrap();
+        }
+        *done.lock() = true;
+    });
+}
+
+/// Everybody who waits for a flush that fails is told.
+#[test]
+fn a_failed_flush_is_told_to_all() {
+    use yore_device::simulated::Fault;
+    let device = Arc::new(SimulatedDevice::new(MemoryDevice::new(1 << 20)));
+    let region = Region::whole(&*device);
+    let log = Log::open(device.clone(), region, ID, 1, End::at(Position::start(ID))).unwrap();
+    device.fail(Fault::FlushError { nth: 6 }.into());
+    let told: u64 = thread::scope(|scope| {
+        let threads: Vec<_> = (0..8)
+            .map(|_| {
+                scope.spawn(|| loop {
+                    let error = match log.append(&[b"record"]).and_then(|number| log.force(number)) {
+                        Ok(()) => continue,
+                        Err(error) => error,
+                    };
+                    assert!(matches!(error, LogError::Device(_)));
+                    return 1;
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert_eq!(told, 8);
+}
