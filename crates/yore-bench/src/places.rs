@@ -71,6 +71,7 @@ fn new_view(path: &Path, size: u64) -> Result<View> {
         engine: yore_fs::Engine::Snapshot,
         owner: (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()),
         permissions: 0o755,
+        log_size: None,
         force: false,
     };
     View::mkfs(&device, &options).map_err(BenchError::library("making the volume"))?;

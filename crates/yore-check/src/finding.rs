@@ -70,6 +70,8 @@ problems! {
     ReservedRoot, Superblock, "a root that this version does not use is set";
     /// The log's range is not a run of blocks.
     LogRange, Superblock, "the log's range is impossible";
+    /// The log cannot be read to its end, or holds what does not follow the generation.
+    LogDamaged, Superblock, "the log is damaged";
     /// Root zone 0 is absent or elsewhere than at the start of the volume.
     RootZoneZero, Superblock, "root zone 0 is not at the start of the volume";
     /// A zone lies where it cannot, or has a number that it cannot have.

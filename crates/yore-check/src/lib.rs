@@ -158,6 +158,7 @@ pub fn check(device: &dyn Device, options: &CheckOptions) -> Result<Report, Chec
     let found = read_superblock(device)?;
     let mut checker = Checker::new(device, &found, options);
     checker.superblock(&found);
+    checker.log()?;
     checker.load_zones()?;
     checker.claim_fixed();
     checker.census()?;

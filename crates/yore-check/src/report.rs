@@ -32,6 +32,8 @@ pub struct Counts {
     pub xattrs: u64,
     /// Inodes without names, or with blocks beyond their size.
     pub orphans: u64,
+    /// Records in the log, which the next mount replays. Everything else is counted as the generation has it.
+    pub log_records: u64,
 }
 
 /// The outcome of a check.

@@ -11,6 +11,7 @@ use yore_format::{
     BlockHeader, BlockKind, BlockNo, Expect, Generation, GroupNo, MetaAddr, ZoneHeader, ZoneNo,
     ZoneTableEntry, ZoneTableRef, NOT_INODES,
 };
+use yore_meta::MetaError;
 
 /// A zone whose header could be read.
 pub(crate) struct Zone {
@@ -280,6 +281,23 @@ impl Checker<'_> {
         }
     }
 
+    /// Reads the log through, as far as replay would.
+    pub(crate) fn log(&mut self) -> Result<(), CheckError> {
+        if !self.log_is_inside() {
+            return Ok(()); // Reported where its blocks are given an owner.
+        }
+        match yore_meta::check_log(self.device, &self.sb) {
+            Ok(records) => self.counts.log_records = records,
+            Err(MetaError::Device(e)) => return Err(e.into()),
+            Err(MetaError::Corruption(c)) => self.add(Finding::corruption(Problem::LogDamaged, &c)),
+            Err(e) => {
+                let finding = Finding::new(Problem::LogDamaged, "a log that replay can read", e.to_string());
+                self.add(finding.on(self.sb.log_start));
+            }
+        }
+        Ok(())
+    }
+
     /// Gives owners to the blocks in data areas that are zones or log.
     pub(crate) fn claim_fixed(&mut self) {
         if self.owned.first().is_some_and(Option::is_some) {
@@ -302,15 +320,19 @@ impl Checker<'_> {
         self.claim_log();
     }
 
+    fn log_is_inside(&self) -> bool {
+        let (start, len) = (self.sb.log_start.0, self.sb.log_blocks);
+        len > 0 && start.checked_add(len).is_some_and(|end| end <= self.sb.volume_blocks)
+    }
+
     /// The log's blocks, which may span groups.
     fn claim_log(&mut self) {
         let (start, len) = (self.sb.log_start.0, self.sb.log_blocks);
-        let inside = start.checked_add(len).is_some_and(|end| end <= self.sb.volume_blocks);
         if start == 0 {
             // None, or on a device of its own.
             return;
         }
-        if !inside || len == 0 {
+        if !self.log_is_inside() {
             let found = format!("{len} blocks from {start}");
             self.add(Finding::new(Problem::LogRange, "none, or blocks within the volume", found));
             return;

@@ -134,6 +134,9 @@ const SUPERBLOCKS_AND_ZONES: &[Plant] = &[
     ("the log ends beyond the volume", &[LogRange], |b| {
         superblock(b, |sb| (sb.log_start, sb.log_blocks) = (BlockNo(5000), BLOCKS))
     }),
+    ("the log's position is none", &[LogDamaged, SpaceMarkedFree], |b| {
+        superblock(b, |sb| (sb.log_start, sb.log_blocks, sb.log_number) = (BlockNo(5000), 8, 0))
+    }),
     ("the log has a start and no blocks", &[LogRange], |b| superblock(b, |sb| sb.log_start = BlockNo(5000))),
     ("the log lies on a zone", &[SpaceOwnedTwice], |b| {
         superblock(b, |sb| (sb.log_start, sb.log_blocks) = (BlockNo(ZONE_BLOCKS + 8), 4))

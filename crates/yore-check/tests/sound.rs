@@ -60,6 +60,7 @@ fn a_sound_volume_is_clean() {
         free_blocks: usable - zones - data,
         xattrs: 4,
         orphans: 3,
+        log_records: 0,
     };
     assert_eq!(report.counts, expected);
     assert_eq!(report.generation, GENERATION);
@@ -122,6 +123,7 @@ fn a_volume_just_made_is_clean() {
             owner: (0, 0),
             permissions: 0o755,
             now: Timestamp { seconds: 1, nanos: 2 },
+            log_blocks: yore_meta::default_log_blocks(4096),
         };
         yore_meta::mkfs(&*device, &options).unwrap();
         let report = check(&*device, &CheckOptions::default()).unwrap();

@@ -42,6 +42,7 @@ pub fn make(device: &Arc<dyn Device>, engine: Engine, seed: u64) -> Result<(), W
         engine,
         owner: (0, 0),
         permissions: 0o755,
+        log_size: None,
         force: false,
     };
     View::mkfs(device, &options).map(|_| ()).map_err(|error| Wrong::new("mkfs", error))

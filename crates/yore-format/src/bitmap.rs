@@ -1,7 +1,7 @@
 //! Allocation bitmaps: one block for each group's data area, a set bit for a block in use.
 
 use crate::header::HEADER_BYTES;
-use crate::{Block, Corruption};
+use crate::{Block, Corruption, Touched};
 
 /// Where the bits start in the block.
 pub const BITMAP_OFFSET: usize = 128;
@@ -83,7 +83,10 @@ impl<'a> BitmapMut<'a> {
     ///
     /// # Panics
     /// If one already is what it is to become: two owners of one block, which must never reach the medium.
-    pub fn set(&mut self, bit: u32, len: u32, used: bool) -> std::ops::Range<usize> {
+    pub fn set(&mut self, bit: u32, len: u32, used: bool) -> Touched {
+        if len == 0 {
+            return (BITMAP_OFFSET..BITMAP_OFFSET).into();
+        }
         for b in bit..bit + len {
             let byte = &mut self.0[BITMAP_OFFSET + b as usize / 8];
             let mask = 1 << (b % 8);
@@ -97,7 +100,8 @@ impl<'a> BitmapMut<'a> {
         let count = BitmapRef(self.0).used();
         let count = if used { count + len } else { count - len };
         self.0[USED..USED + 4].copy_from_slice(&count.to_le_bytes());
-        let end = if len == 0 { bit } else { bit + len - 1 };
-        BITMAP_OFFSET + bit as usize / 8..BITMAP_OFFSET + end as usize / 8 + 1
+        let end = bit + len - 1;
+        Touched::from(BITMAP_OFFSET + bit as usize / 8..BITMAP_OFFSET + end as usize / 8 + 1)
+            .and(USED..USED + 4)
     }
 }

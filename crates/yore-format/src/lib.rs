@@ -11,10 +11,12 @@ mod error;
 mod header;
 mod ids;
 mod inode;
+mod intent;
 pub mod layout;
 mod node;
 mod superblock;
 mod tables;
+mod touched;
 mod zone;
 
 pub use bitmap::{BitmapMut, BitmapRef, BITMAP_OFFSET, BITS_PER_GROUP};
@@ -29,12 +31,17 @@ pub use header::{
 };
 pub use ids::{BlockNo, Generation, GroupNo, Incarnation, InodeNo, MetaAddr, Number, ZoneNo};
 pub use inode::{ContentKind, Inode, InodeFlags, Timestamp, INLINE_BYTES, INODES_PER_BLOCK, INODE_BYTES};
+pub use intent::{
+    body_crc, encode_note, Intent, IntentBlock, IntentHead, IntentNote, IntentWriter, IntentZone,
+    INTENT_DATA_MAX,
+};
 pub use node::{NodeMut, NodeRef, NODE_HEADER_BYTES, NODE_PAYLOAD_BYTES};
 pub use superblock::{
     decode_slots, Engine, Features, RootZone, SlotState, Superblock, VolumeState, FORMAT_MAJOR, FORMAT_MINOR,
     ROOT_ZONES_MAX,
 };
 pub use tables::{layout_tables, FieldLayout, StructLayout};
+pub use touched::{chunks_of, Touched, CHUNK_BYTES};
 pub use zone::{ZoneHeader, ZoneTableEntry, ZoneTableMut, ZoneTableRef, NOT_INODES};
 
 /// Bytes in a block, the unit of all addresses and of all metadata.

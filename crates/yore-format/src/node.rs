@@ -13,7 +13,7 @@
 //! by the trees above: a node's keys lie in [own lower bound, next sibling's lower bound).
 
 use crate::header::HEADER_BYTES;
-use crate::{Block, BlockHeader, Corruption, BLOCK_SIZE};
+use crate::{Block, BlockHeader, Corruption, Touched, BLOCK_SIZE};
 
 /// Bytes before the index.
 pub const NODE_HEADER_BYTES: usize = 80;
@@ -26,6 +26,7 @@ const COUNT: usize = HEADER_BYTES;
 const HEAP_START: usize = HEADER_BYTES + 2;
 const DEAD: usize = HEADER_BYTES + 4;
 const KEY_WIDTH: usize = HEADER_BYTES + 6;
+const COUNTERS: std::ops::Range<usize> = COUNT..KEY_WIDTH;
 const RESERVED: std::ops::Range<usize> = HEADER_BYTES + 7..NODE_HEADER_BYTES;
 
 /// The layout of a node, the block header included.
@@ -236,8 +237,8 @@ impl<'a> NodeRef<'a> {
     }
 }
 
-/// A node to change. Every change returns the range of bytes of the cell it touched, which is what the change
-/// *means*; index and counters are derived data.
+/// A node to change. Every change returns what it touched; its meaning is the range of bytes of the cell, since index and
+/// counters are derived data.
 pub struct NodeMut<'a> {
     block: &'a mut Block,
 }
@@ -265,12 +266,13 @@ impl<'a> NodeMut<'a> {
     ///
     /// # Panics
     /// If the cell does not fit [`NodeRef::free_bytes`]: the tree splits before it inserts.
-    pub fn insert(&mut self, i: usize, key: &[u8], value: &[u8]) -> std::ops::Range<usize> {
+    pub fn insert(&mut self, i: usize, key: &[u8], value: &[u8]) -> Touched {
         let size = CELL_HEADER + key.len() + value.len();
         let count = self.as_ref().count();
         assert_eq!(key.len(), self.as_ref().key_width(), "key of another tree");
         assert!(i <= count && size + 2 <= self.as_ref().free_bytes(), "cell of {size} bytes does not fit");
-        if get16(self.block, HEAP_START) < NODE_HEADER_BYTES + 2 * (count + 1) + size {
+        let compacted = get16(self.block, HEAP_START) < NODE_HEADER_BYTES + 2 * (count + 1) + size;
+        if compacted {
             self.compact();
         }
         let at = get16(self.block, HEAP_START) - size;
@@ -284,11 +286,20 @@ impl<'a> NodeMut<'a> {
         self.block.copy_within(entry..NODE_HEADER_BYTES + 2 * count, entry + 2);
         set16(self.block, entry, at);
         set16(self.block, COUNT, count + 1);
-        at..at + size
+        match compacted {
+            true => Touched::whole(at..at + size),
+            false => self.touched(at..at + size, i, count + 1),
+        }
+    }
+
+    /// A change of a cell with that of the counters and of the index entries `from..to`.
+    fn touched(&self, cell: std::ops::Range<usize>, from: usize, to: usize) -> Touched {
+        let index = NODE_HEADER_BYTES + 2 * from..NODE_HEADER_BYTES + 2 * to;
+        Touched::from(cell).and(COUNTERS).and(index)
     }
 
     /// Removes cell `i`; its bytes stay, marked dead.
-    pub fn remove(&mut self, i: usize) -> std::ops::Range<usize> {
+    pub fn remove(&mut self, i: usize) -> Touched {
         let count = self.as_ref().count();
         assert!(i < count, "no cell {i} of {count}");
         let entry = NODE_HEADER_BYTES + 2 * i;
@@ -300,32 +311,34 @@ impl<'a> NodeMut<'a> {
         self.block.copy_within(entry + 2..NODE_HEADER_BYTES + 2 * count, entry);
         set16(self.block, NODE_HEADER_BYTES + 2 * (count - 1), 0);
         set16(self.block, COUNT, count - 1);
-        at..at + size
+        self.touched(at..at + size, i, count)
     }
 
     /// Overwrites the value of cell `i` where it is, if the new one has the same length; else removes and inserts.
     ///
     /// # Panics
     /// If the new cell does not fit.
-    pub fn replace(&mut self, i: usize, value: &[u8]) -> std::ops::Range<usize> {
+    pub fn replace(&mut self, i: usize, value: &[u8]) -> Touched {
         let width = self.as_ref().key_width();
         let at = get16(self.block, NODE_HEADER_BYTES + 2 * i);
         let size = get16(self.block, at);
         if size == CELL_HEADER + width + value.len() {
             self.block[at + CELL_HEADER + width..at + size].copy_from_slice(value);
-            return at..at + size;
+            return (at..at + size).into();
         }
         let mut key = [0; 24];
         key[..width].copy_from_slice(self.as_ref().key(i));
-        self.remove(i);
-        self.insert(i, &key[..width], value)
+        let removed = self.remove(i);
+        let mut touched = self.insert(i, &key[..width], value);
+        touched.chunks |= removed.chunks;
+        touched
     }
 
     /// Gives the cell `i` another key of the same width. The caller keeps the order.
-    pub fn set_key(&mut self, i: usize, key: &[u8]) -> std::ops::Range<usize> {
+    pub fn set_key(&mut self, i: usize, key: &[u8]) -> Touched {
         let at = get16(self.block, NODE_HEADER_BYTES + 2 * i);
         self.block[at + CELL_HEADER..at + CELL_HEADER + key.len()].copy_from_slice(key);
-        at..at + get16(self.block, at)
+        (at..at + get16(self.block, at)).into()
     }
 
     /// Moves the live cells together, in key order from the end.

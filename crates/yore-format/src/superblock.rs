@@ -123,7 +123,11 @@ struct RawSuperblock {
     log_id: U64,
     log_position: U64,
     label: [u8; 64],
-    reserved2: [u8; 216],
+    log_number: U64,
+    log_chain: U64,
+    log_sequence: U64,
+    log_generation: U64,
+    reserved2: [u8; 184],
 }
 
 const _: () = assert!(size_of::<RawSuperblock>() == STAMP);
@@ -207,8 +211,16 @@ pub struct Superblock {
     pub log_blocks: u64,
     /// Identity of the log.
     pub log_id: u64,
-    /// Where replay starts.
+    /// Where replay starts: the block of the log at which its next batch stands.
     pub log_position: u64,
+    /// The number of the record that replay starts with.
+    pub log_number: u64,
+    /// The chain value of the batch before it.
+    pub log_chain: u64,
+    /// The sequence number of that batch.
+    pub log_sequence: u64,
+    /// The generation that was running when the records were made.
+    pub log_generation: Generation,
     /// A name for people, UTF-8, at most 64 bytes.
     pub label: String,
     /// Root zones; `None` for those not made yet.
@@ -290,7 +302,11 @@ impl Superblock {
             log_id: self.log_id.into(),
             log_position: self.log_position.into(),
             label,
-            reserved2: [0; 216],
+            log_number: self.log_number.into(),
+            log_chain: self.log_chain.into(),
+            log_sequence: self.log_sequence.into(),
+            log_generation: self.log_generation.0.into(),
+            reserved2: [0; 184],
         };
         block[..STAMP].copy_from_slice(raw.as_bytes());
         for (i, root) in self.root_zones.iter().enumerate() {
@@ -342,7 +358,7 @@ impl Superblock {
 
 /// The layout of a slot's first sector.
 pub(crate) fn layout() -> crate::StructLayout {
-    crate::tables::layout!("Superblock", RawSuperblock: magic, major, minor, crc, slot, uuid, features, features_read_only, volume_blocks, mount_id, engine, state, reserved0, next_incarnation, next_number, hash_seed, created_seconds, written_seconds, root_directory, orphan_root, cuts_root, history_root, free_blocks, inodes, metadata_blocks, zones, zone_number_limit, root_zone_count, orphan_level, reserved1, log_start, log_blocks, log_id, log_position, label, reserved2)
+    crate::tables::layout!("Superblock", RawSuperblock: magic, major, minor, crc, slot, uuid, features, features_read_only, volume_blocks, mount_id, engine, state, reserved0, next_incarnation, next_number, hash_seed, created_seconds, written_seconds, root_directory, orphan_root, cuts_root, history_root, free_blocks, inodes, metadata_blocks, zones, zone_number_limit, root_zone_count, orphan_level, reserved1, log_start, log_blocks, log_id, log_position, label, log_number, log_chain, log_sequence, log_generation, reserved2)
 }
 
 /// The layout of a root zone's entry.
@@ -397,7 +413,7 @@ fn decode_complete(block: &Block, slot: u32, generation: Generation) -> Result<S
         4 => VolumeState::LeaksPending,
         n => return bad("state", "1 to 4", n),
     };
-    if raw.reserved0 != [0; 2] || raw.reserved1 != [0; 3] || raw.reserved2 != [0; 216] {
+    if raw.reserved0 != [0; 2] || raw.reserved1 != [0; 3] || raw.reserved2 != [0; 184] {
         return bad("reserved bytes", "zero", "something else");
     }
     let blocks = raw.volume_blocks.get();
@@ -450,6 +466,10 @@ fn decode_complete(block: &Block, slot: u32, generation: Generation) -> Result<S
         log_blocks: raw.log_blocks.get(),
         log_id: raw.log_id.get(),
         log_position: raw.log_position.get(),
+        log_number: raw.log_number.get(),
+        log_chain: raw.log_chain.get(),
+        log_sequence: raw.log_sequence.get(),
+        log_generation: Generation(raw.log_generation.get()),
         label: label.to_string(),
         root_zones: decode_root_zones(block, count, Geometry::new(blocks))?,
     };

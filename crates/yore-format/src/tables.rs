@@ -25,7 +25,7 @@ pub struct StructLayout {
 
 /// Every structure of fixed size, derived from the definitions that encode and decode.
 pub fn layout_tables() -> Vec<StructLayout> {
-    vec![
+    let mut tables = vec![
         crate::header::layout(),
         crate::superblock::layout(),
         crate::superblock::root_zone_layout(),
@@ -35,7 +35,9 @@ pub fn layout_tables() -> Vec<StructLayout> {
         crate::inode::layout(),
         crate::inode::time_layout(),
         crate::node::layout(),
-    ]
+    ];
+    tables.extend(crate::intent::layouts());
+    tables
 }
 
 /// Bytes of the field that `_get` selects.

@@ -201,6 +201,10 @@ fn superblock() -> Superblock {
         log_blocks: 0,
         log_id: 0,
         log_position: 0,
+        log_number: 7,
+        log_sequence: 8,
+        log_chain: 9,
+        log_generation: Generation(10),
         label: "x".into(),
         root_zones: vec![
             Some(RootZone { place: BlockNo(0), generation: Generation(3), crc: 1, header_slot: 0 }),
@@ -213,7 +217,7 @@ fn superblock() -> Superblock {
 /// entry of an absent root zone, beyond the last entry, in the sectors that hold none.
 #[test]
 fn reserved_bytes_of_a_superblock_are_verified() {
-    for at in [290, 224 + 1, 224 + 63, 512 + 28, 512 + 28 + 21 - 1, 512 + 2 * 28, 1024, 2000, 4000] {
+    for at in [322, 224 + 1, 224 + 63, 512 + 28, 512 + 28 + 21 - 1, 512 + 2 * 28, 1024, 2000, 4000] {
         let mut block = superblock().encode(0);
         assert!(matches!(Superblock::decode(&block, 0), SlotState::Valid(_)));
         let label_goes_on = at == 225;
@@ -246,7 +250,7 @@ fn a_cell_within_a_cell_is_refused() {
     let hidden = [&[13, 0, 1, 0][..], &1u64.to_be_bytes(), b"x"].concat();
     let at = node.insert(0, &0u64.to_be_bytes(), &hidden);
     node.as_ref().verify().unwrap();
-    let within = (at.end - hidden.len()) as u16;
+    let within = (at.meaning.end - hidden.len()) as u16;
     block[80..82].copy_from_slice(&within.to_le_bytes());
     let c = NodeRef::new(&block).verify().unwrap_err();
     assert_eq!(c.field, "index entry");
@@ -257,7 +261,7 @@ fn a_cell_within_a_cell_is_refused() {
 fn reserved_bytes_of_cells_are_verified() {
     let mut block = sound(BlockKind::Directory, 0);
     let at = NodeMut::init(&mut block, 8).insert(0, &[0; 8], b"value");
-    block[at.start + 3] = 1;
+    block[at.meaning.start + 3] = 1;
     assert!(NodeRef::new(&block).verify().is_err());
     let first = XattrCell::First { namespace: XattrNamespace::User, name: b"n", value_len: 0, chunk: b"" };
     let mut bytes = first.encode();

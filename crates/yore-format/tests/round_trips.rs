@@ -139,6 +139,10 @@ prop_compose! {
             log_blocks: log.1,
             log_id: log.2,
             log_position: log.3,
+            log_number: 7,
+            log_sequence: 8,
+            log_chain: 9,
+            log_generation: Generation(10),
             label,
             root_zones: root_zones
                 .into_iter()

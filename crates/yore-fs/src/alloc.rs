@@ -273,6 +273,26 @@ impl Alloc {
         (blocks - zones * ZONE_BLOCKS as i64).max(0) as u64
     }
 
+    /// Keeps blocks from use until the generation that runs is complete: it frees them, and the one before still names them.
+    /// For a volume just opened.
+    ///
+    /// # Errors
+    /// Reading a bitmap may fail; `Corruption` if they are not free in it.
+    pub(crate) fn withhold(&self, meta: &Meta, runs: &[(BlockNo, u32)]) -> Result<()> {
+        for (start, len) in runs {
+            let (no, bit) = self.place(Run { start: *start, len: *len })?;
+            let (group, _) = self.load(meta, no)?;
+            let taken = group.state.lock().take(bit, *len, true);
+            if taken != *len {
+                let (expected, found) = (format!("{len} freed blocks"), format!("{taken} free ones"));
+                return Err(Corruption::new("bitmap", "blocks", expected, found).at(bitmap(no)).into());
+            }
+            self.note_available(no, &group);
+            self.pending.fetch_add(i64::from(*len), Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
     /// Blocks promised and not yet taken.
     #[cfg(test)]
     pub(crate) fn promised(&self) -> i64 {
@@ -373,7 +393,7 @@ impl Alloc {
 
     fn grow(&self, meta: &Meta, near: GroupNo, unused_first: bool) -> Result<()> {
         let room = index_room(meta);
-        let _grow = self.grow.lock();
+        let mut guard = self.grow.lock();
         if index_room(meta) > room {
             return Ok(()); // Somebody else has just made one.
         }
@@ -393,10 +413,10 @@ impl Alloc {
                     return Ok(());
                 }
             }
-            if retry || self.pending.load(Ordering::Relaxed) == 0 {
+            if retry || self.pending.load(Ordering::Relaxed) == 0 || !meta.may_wait() {
                 break;
             }
-            meta.sync()?;
+            parking_lot::MutexGuard::unlocked(&mut guard, || meta.sync())?;
         }
         Err(Error::NoSpace)
     }
@@ -485,6 +505,9 @@ impl Alloc {
                     self.promised.fetch_sub(i64::from(run.len), Ordering::Relaxed);
                     return Ok(run);
                 }
+            }
+            if !meta.may_wait() {
+                break;
             }
             if !retry {
                 self.give_back_zones(meta)?;

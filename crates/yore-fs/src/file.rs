@@ -6,14 +6,18 @@
 //! without any Op. A file of up to 108 bytes without extents goes into its inode.
 //!
 //! Invariants of a file (state lock unless said otherwise):
-//! - **F1** `medium_size <= inode.size`. The first is the size that stored inodes have: what lies beyond it in a block on the
-//!   medium is stale (a crash can leave there what was written before its size was), and reads of the block show zeros.
+//! - **F1** `stored_size <= medium_size <= inode.size`. What lies beyond `medium_size` in a block on the medium is stale (a crash
+//!   can leave there what was written before its size was), and reads of the block show zeros.
 //! - **F2** Bytes of cached pages beyond `inode.size` are zero.
 //! - **F3** If the size lies beyond the page in which `medium_size` ends, that page is dirty or being written, or the medium has
 //!   nothing for it. So stale bytes are overwritten before the size passes them.
 //! - **F4** A dirty page has a promise, or a block that its data may go to, or it is page 0 of a file that fits the inode.
 //! - **F5** Extents in `doomed` are on their way out: their blocks count as holes.
-//! - **F6** Extents, and `medium_size`, change only with io held (io mutex, then state).
+//! - **F6** Extents, `medium_size` and `stored_size` change only with io held (io mutex, then state).
+//! - **F7** `stored_size`, which stored inodes have, is a size that the file had. So a pass of write-back stores one size, at its
+//!   end, however many Ops it takes to enter what was written.
+//! - **F8** `logged_size` is set while the intent log may have data of the file that is not at home: every Op that brings some
+//!   home, or cuts it off, says so in the log, and the file is among those that the cache knows as logged.
 //!
 //! **Truncating** a file with many extents is a chain of Ops. The first sets the size and lists the inode among the orphans,
 //! the last takes it off the list; a crash between them is finished by the next mount. Meanwhile F5 hides what is left.
@@ -28,6 +32,7 @@
 mod cache;
 mod flush;
 mod hole;
+mod logged;
 mod read;
 mod seek;
 mod truncate;
@@ -39,6 +44,7 @@ mod tests;
 pub(crate) use cache::FileCache;
 pub(crate) use flush::{flush_all, flush_file};
 pub(crate) use hole::fallocate;
+pub(crate) use logged::{make_ready, restore};
 pub(crate) use read::read;
 pub(crate) use seek::{copy_range, seek};
 pub(crate) use truncate::{forget, free_step, truncate};

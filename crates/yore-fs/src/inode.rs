@@ -60,6 +60,7 @@ impl InodeCell {
     pub(crate) fn new(no: InodeNo, inode: Inode, frame: Frame) -> InodeCell {
         let mut data = FileData::default();
         data.medium_size = inode.size;
+        data.stored_size = inode.size;
         InodeCell {
             no,
             incarnation: inode.incarnation,
@@ -140,8 +141,8 @@ impl InodeState {
     }
 }
 
-/// Inside an Op: writes the inode to its block. Of a regular file the size written is what the medium's extents
-/// cover so far (R4); the rest follows with the data.
+/// Inside an Op: writes the inode to its block. Of a regular file the size written is one whose data is on the medium
+/// (R4); the rest follows with the data.
 pub(crate) fn store_inode(op: &mut Op<'_>, cell: &InodeCell, state: &InodeState) -> Change {
     let write = |inode: &Inode, op: &mut Op<'_>| {
         let ((), change) = op.change(&cell.frame, |page| {
@@ -153,9 +154,9 @@ pub(crate) fn store_inode(op: &mut Op<'_>, cell: &InodeCell, state: &InodeState)
         });
         change
     };
-    if state.inode.is_regular() && state.data.medium_size != state.inode.size {
+    if state.inode.is_regular() && state.data.stored_size != state.inode.size {
         let mut inode = state.inode.clone();
-        inode.size = state.data.medium_size;
+        inode.size = state.data.stored_size;
         return write(&inode, op);
     }
     write(&state.inode, op)

@@ -31,3 +31,4 @@ pub use types::{
 pub use view::{Node, View};
 pub use volume::{DirEntry, File, FileType, Metadata, OpenOptions, ReadDir, Volume, Walk, WalkEntry};
 pub use yore_format::{Engine, FileKind, InodeNo, Timestamp};
+pub use yore_meta::LogStatus;

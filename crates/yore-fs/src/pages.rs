@@ -2,6 +2,7 @@
 //!
 //! A page belongs to a file ([`FilePages`]) and is found by its index. States: *clean* (as on the medium; may be evicted),
 //! *dirty* (newer than the medium), *writing* (a write-back under way has its bytes; it may be dirty again beside that).
+//! A dirty page is *fresh* if the log has it as it is: it need not be logged again, and is still to be written back.
 //! A page's memory is shared by `Arc`: a write-back holds its own reference, so a writer who comes meanwhile gets a copy
 //! and the bytes under way stay what they were.
 //!
@@ -38,8 +39,12 @@ const WINDOW_MOST: u32 = 256;
 /// What a regular file's inode has in memory beside the inode.
 #[derive(Default)]
 pub(crate) struct FileData {
-    /// The size that the stored inode has (F1).
+    /// Up to where the medium has this file's bytes (F1).
     pub medium_size: u64,
+    /// The size that the stored inode has: one that the file had at some time (F7).
+    pub stored_size: u64,
+    /// The size that the log has, while it has data of the file that is not at home (F8).
+    pub logged_size: Option<u64>,
     /// The inode is in the list of orphans because blocks beyond its size are being freed.
     pub listed: bool,
     pages: OnceLock<Arc<FilePages>>,
@@ -199,6 +204,10 @@ pub(crate) struct Page {
     pub bytes: Bytes,
     /// Newer than the medium, and not yet on its way there.
     dirty: bool,
+    /// Dirty, and the log has these bytes.
+    fresh: bool,
+    /// Dirty, and the log has these bytes or earlier ones.
+    logged: bool,
     /// A write-back has its bytes as they were.
     pub writing: bool,
     /// A data block is promised for it.
@@ -210,7 +219,10 @@ pub(crate) struct Page {
 #[derive(Default)]
 struct PageMap {
     pages: BTreeMap<u32, Page>,
+    /// Dirty pages that are not fresh.
     dirty: BTreeSet<u32>,
+    /// Dirty pages that are fresh.
+    fresh: BTreeSet<u32>,
     writing: BTreeSet<u32>,
     /// Pages with a promise.
     promised: u64,
@@ -235,7 +247,7 @@ impl Drop for FilePages {
     fn drop(&mut self) {
         let map = self.map.get_mut();
         self.shared.pages.fetch_sub(map.pages.len(), Ordering::Relaxed);
-        self.shared.dirty.fetch_sub(map.dirty.len(), Ordering::Relaxed);
+        self.shared.dirty.fetch_sub(map.dirty.len() + map.fresh.len(), Ordering::Relaxed);
         self.shared.shards[self.id as usize % SHARDS].lock().files.remove(&self.id);
     }
 }
@@ -292,18 +304,42 @@ impl Pages<'_> {
 
     /// Whether the page is newer than the medium.
     pub(crate) fn is_unstable(&self, index: u32) -> bool {
-        self.map.dirty.contains(&index) || self.map.writing.contains(&index)
+        let map = &*self.map;
+        map.dirty.contains(&index) || map.fresh.contains(&index) || map.writing.contains(&index)
     }
 
     /// The first page at or after `from` that is newer than the medium.
     pub(crate) fn next_unstable(&self, from: u32) -> Option<u32> {
-        let dirty = self.map.dirty.range(from..).next();
-        let writing = self.map.writing.range(from..).next();
-        dirty.into_iter().chain(writing).min().copied()
+        let writing = self.map.writing.range(from..).next().copied();
+        self.next_dirty(from).into_iter().chain(writing).min()
     }
 
     pub(crate) fn next_dirty(&self, from: u32) -> Option<u32> {
-        self.map.dirty.range(from..).next().copied()
+        let dirty = self.map.dirty.range(from..).next();
+        let fresh = self.map.fresh.range(from..).next();
+        dirty.into_iter().chain(fresh).min().copied()
+    }
+
+    /// Up to `most` dirty pages that the log does not have as they are.
+    pub(crate) fn unlogged(&self, most: usize) -> Vec<u32> {
+        self.map.dirty.iter().take(most).copied().collect()
+    }
+
+    /// Whether the log has some version of the page that is not at home.
+    pub(crate) fn is_logged(&self, index: u32) -> bool {
+        self.map.pages.get(&index).is_some_and(|p| p.logged)
+    }
+
+    /// The log has a dirty page as it is.
+    pub(crate) fn set_fresh(&mut self, index: u32) {
+        let map = &mut *self.map;
+        let page = map.pages.get_mut(&index).expect("dirty pages are cached");
+        assert!(page.dirty, "only what is newer than the medium is logged");
+        if !std::mem::replace(&mut page.fresh, true) {
+            map.dirty.remove(&index);
+            map.fresh.insert(index);
+        }
+        page.logged = true;
     }
 
     /// The first cached page in `from..to`.
@@ -313,15 +349,22 @@ impl Pages<'_> {
 
     /// Up to `most` dirty pages in `from..to`.
     pub(crate) fn dirty_in(&self, from: u32, to: u32, most: usize) -> Vec<u32> {
-        self.map.dirty.range(from..to.max(from)).take(most).copied().collect()
+        let to = to.max(from);
+        let mut dirty: Vec<u32> = self.map.dirty.range(from..to).take(most).copied().collect();
+        if !self.map.fresh.is_empty() {
+            dirty.extend(self.map.fresh.range(from..to).take(most));
+            dirty.sort_unstable();
+            dirty.truncate(most);
+        }
+        dirty
     }
 
     pub(crate) fn has_dirty(&self) -> bool {
-        !self.map.dirty.is_empty()
+        !self.map.dirty.is_empty() || !self.map.fresh.is_empty()
     }
 
     pub(crate) fn is_busy(&self) -> bool {
-        !self.map.dirty.is_empty() || !self.map.writing.is_empty()
+        self.has_dirty() || !self.map.writing.is_empty()
     }
 
     pub(crate) fn promised(&self) -> u64 {
@@ -333,7 +376,15 @@ impl Pages<'_> {
         let shared = self.shared;
         let page = self.map.pages.entry(index).or_insert_with(|| {
             shared.pages.fetch_add(1, Ordering::Relaxed);
-            Page { bytes, dirty: false, writing: false, promised: false, referenced: true }
+            Page {
+                bytes,
+                dirty: false,
+                fresh: false,
+                logged: false,
+                writing: false,
+                promised: false,
+                referenced: true,
+            }
         });
         page.bytes.clone()
     }
@@ -346,6 +397,9 @@ impl Pages<'_> {
             page.dirty = true;
             map.dirty.insert(index);
             self.shared.dirty.fetch_add(1, Ordering::Relaxed);
+        } else if std::mem::take(&mut page.fresh) {
+            map.fresh.remove(&index);
+            map.dirty.insert(index);
         }
         page.referenced = true;
         &mut Arc::make_mut(&mut page.bytes)[..]
@@ -372,9 +426,11 @@ impl Pages<'_> {
         let map = &mut *self.map;
         let page = map.pages.get_mut(&index).expect("dirty pages are cached");
         if std::mem::take(&mut page.dirty) {
-            map.dirty.remove(&index);
+            let set = if std::mem::take(&mut page.fresh) { &mut map.fresh } else { &mut map.dirty };
+            set.remove(&index);
             self.shared.dirty.fetch_sub(1, Ordering::Relaxed);
         }
+        page.logged = false;
         page.writing = true;
         map.writing.insert(index);
         let promised = std::mem::take(&mut page.promised);
@@ -410,7 +466,8 @@ impl Pages<'_> {
             debug_assert!(!page.writing, "io is held: nothing is being written");
             promised += u64::from(page.promised);
             if page.dirty {
-                map.dirty.remove(index);
+                let set = if page.fresh { &mut map.fresh } else { &mut map.dirty };
+                set.remove(index);
                 self.shared.dirty.fetch_sub(1, Ordering::Relaxed);
             }
         }

@@ -68,15 +68,22 @@ impl From<MetaError> for Error {
 impl Store {
     /// Opens the volume on `device`, frees what a crash left half-freed, and starts the background threads.
     pub(crate) fn open(device: Arc<dyn Device>, options: &MountOptions) -> Result<Arc<Store>> {
-        let meta = Meta::open(
-            device,
-            MetaOptions {
-                read_only: options.read_only,
-                engine: options.engine,
-                cache_bytes: options.metadata_cache,
-                commit_interval: options.commit_interval,
-            },
-        )?;
+        let mut meta_options = MetaOptions {
+            read_only: options.read_only,
+            engine: options.engine,
+            cache_bytes: options.metadata_cache,
+            commit_interval: options.commit_interval,
+        };
+        let meta = match Meta::open(device.clone(), meta_options.clone()) {
+            Err(MetaError::RecoverFirst { recorded }) => {
+                // Under its own engine (R5); then the one asked for finds nothing to recover.
+                let own = MountOptions { engine: Some(recorded), ..options.clone() };
+                Store::open(device.clone(), &own)?.close()?;
+                meta_options.engine = options.engine;
+                Meta::open(device, meta_options)?
+            }
+            other => other?,
+        };
         let alloc = Arc::new(Alloc::new(&meta));
         let reclaimer: Arc<dyn Reclaimer> = alloc.clone();
         meta.set_reclaimer(Arc::downgrade(&reclaimer));
@@ -96,12 +103,25 @@ impl Store {
             tick: Arc::default(),
             meta,
         });
+        if let Some(recovered) = store.meta.take_recovered() {
+            store.alloc.withhold(&store.meta, &recovered.freed)?;
+            file::restore(&store, &recovered.files)?;
+            if !store.read_only {
+                file::flush_all(&store)?;
+                store.meta.finish_recovery()?;
+            }
+        }
         if !store.read_only {
             crate::orphan::reclaim_all(&store)?;
             store.files.start(&store)?;
             store.start_ticker()?;
         }
         Ok(store)
+    }
+
+    /// Everything done before to the volume's metadata, and data noted or written, is durable when this returns.
+    pub(crate) fn force(&self) -> Result<()> {
+        Ok(self.meta.force()?)
     }
 
     fn start_ticker(self: &Arc<Self>) -> Result<()> {

@@ -210,6 +210,8 @@ pub struct VolumeInfo {
     pub created_seconds: u64,
     /// When the superblock was last written, seconds since 1970.
     pub written_seconds: u64,
+    /// Bytes of the log that makes fsync cheap, 0 for none.
+    pub log_size: u64,
 }
 
 /// How to make a volume.
@@ -227,6 +229,9 @@ pub struct MkfsOptions {
     pub owner: (u32, u32),
     /// Permissions of the root directory.
     pub permissions: u32,
+    /// Bytes of the log that makes fsync cheap, rounded up to whole blocks; 0 for none. By default a 128th of the volume, at
+    /// least 256 KiB and at most 32 MiB.
+    pub log_size: Option<u64>,
     /// Make it even where a volume already is.
     pub force: bool,
 }

@@ -10,6 +10,7 @@ use crate::{
 use std::sync::Arc;
 use yore_device::Device;
 use yore_format::{Superblock, VolumeState, FORMAT_MAJOR, FORMAT_MINOR};
+use yore_meta::LogStatus;
 
 /// The live tree of an open volume, for servers and for programs that think in inodes; see [`crate::Volume`] for paths.
 ///
@@ -81,6 +82,10 @@ impl View {
                 owner: options.owner,
                 permissions: options.permissions,
                 now: crate::store::now(),
+                log_blocks: options.log_size.map_or_else(
+                    || yore_meta::default_log_blocks(device.size() / yore_format::BLOCK_SIZE as u64),
+                    |bytes| bytes.div_ceil(yore_format::BLOCK_SIZE as u64),
+                ),
             },
         )?;
         Ok(info_of(&superblock))
@@ -98,6 +103,11 @@ impl View {
 
     fn store(&self) -> &Arc<Store> {
         &self.inner.store
+    }
+
+    /// What the log that makes fsync cheap is doing.
+    pub fn log_status(&self) -> LogStatus {
+        self.store().meta.log_status()
     }
 
     /// Writes everything, marks the volume clean, and stops. Later changes are refused; closing again does nothing.
@@ -387,7 +397,8 @@ impl View {
     }
 
     /// Durable when it returns: content and size, all attributes unless `data_only`, and the names the file has.
-    /// Concurrent callers share one commit.
+    /// All that was done before to names and attributes is durable then, too. Costs one write and one flush if the volume
+    /// has a log, and concurrent callers share them; else a generation.
     ///
     /// # Errors
     /// [`Error::Device`], [`Error::Stopped`], and errors of earlier write-back of this file.
@@ -399,12 +410,12 @@ impl View {
         let cell = store.cell(inode)?;
         let regular = cell.state.read().inode.is_regular();
         if regular {
-            file::flush_file(store, &cell)?;
+            file::make_ready(store, &cell)?;
         }
         if !data_only {
             store.store_if_dirty(&cell)?;
         }
-        Ok(store.meta.sync()?)
+        store.force()
     }
 
     /// The value of an extended attribute.
@@ -466,5 +477,6 @@ fn info_of(superblock: &Superblock) -> VolumeInfo {
         },
         created_seconds: superblock.created_seconds,
         written_seconds: superblock.written_seconds,
+        log_size: superblock.log_blocks * yore_format::BLOCK_SIZE as u64,
     }
 }

@@ -115,7 +115,7 @@ fn named_acl() -> Vec<u8> {
 
 /// All names of the volume, in the order in which they were made.
 fn wanted() -> Vec<Wanted> {
-    let mut all = vec![Wanted { blocks: 1, ..Wanted::directory("", 0o755, 5, 30) }];
+    let mut all = vec![Wanted { blocks: 1, ..Wanted::directory("", 0o755, 5, 31) }];
     all.extend(regular_files());
     all.extend([
         Wanted { rdev: 0x0103, ..Wanted::new("char", FileKind::CharDevice, 0o666) },
@@ -153,6 +153,7 @@ fn wanted() -> Vec<Wanted> {
         let path = format!("many/{i:02}{}", "-long".repeat(45));
         all.push(Wanted { path: path.into_bytes(), same_as: Some("linked"), ..linked() });
     }
+    all.push(Wanted::file("in the log", 5000, 2, &[(0, 5000)]));
     all
 }
 
@@ -225,11 +226,13 @@ fn mkfs() -> MkfsOptions {
         engine: Engine::Snapshot,
         owner: (0, 0),
         permissions: 0o755,
+        log_size: None,
         force: false,
     }
 }
 
-/// The volume as a crash leaves it after a sync, with a file that was open and had no name.
+/// The volume as a crash leaves it after a sync, with a file that was open and had no name, and one that was synced since
+/// and is in the log only.
 fn make() -> MemoryDevice {
     let device = Arc::new(MemoryDevice::new(BLOCKS * BLOCK as u64));
     let shared: Arc<dyn Device> = device.clone();
@@ -237,13 +240,17 @@ fn make() -> MemoryDevice {
     let view = View::open(shared, &options()).unwrap();
     let caller = Caller { umask: 0, ..Caller::superuser() };
     let orphan = view.create(&caller, view.root(), b"orphan", FileKind::Regular, 0o644, 0).unwrap();
-    for wanted in wanted().iter().skip(1) {
+    let all = wanted();
+    let (logged, all) = all[1..].split_last().unwrap();
+    for wanted in all {
         put(&view, &caller, wanted);
     }
     write(&view, orphan.inode(), 0, ORPHAN);
     write(&view, orphan.inode(), 1 << 20, ORPHAN);
     view.unlink(view.root(), b"orphan").unwrap();
     view.sync().unwrap();
+    put(&view, &caller, logged);
+    view.fsync(find(&view, &logged.path), false).unwrap();
     let left = device.snapshot();
     drop(orphan);
     view.close().unwrap();

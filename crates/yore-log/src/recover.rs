@@ -61,12 +61,12 @@ impl End {
 /// # Errors
 /// [`LogError::BadRegion`]; [`LogError::BadPosition`] if `from` cannot be a position in it; [`LogError::Device`] if the
 /// device cannot make durable what was written before.
-pub fn recover(
-    device: Arc<dyn Device>,
+pub fn recover<D: Device>(
+    device: D,
     region: Region,
     id: LogId,
     from: Position,
-) -> Result<Recovered, LogError> {
+) -> Result<Recovered<D>, LogError> {
     let ring = Ring::new(device, region)?;
     check_position(&ring, &from)?;
     ring.device().flush()?;
@@ -82,7 +82,7 @@ pub fn recover(
 }
 
 /// Checks that a position can be one in this ring.
-pub(crate) fn check_position(ring: &Ring, position: &Position) -> Result<(), LogError> {
+pub(crate) fn check_position<D: Device>(ring: &Ring<D>, position: &Position) -> Result<(), LogError> {
     // The end of all numbers leaves room for adding what a ring can hold.
     let sane = |number| (1..1 << 63).contains(&number);
     if position.block >= ring.blocks() || !sane(position.number.0) || !sane(position.sequence) {
@@ -98,9 +98,9 @@ pub(crate) fn check_position(ring: &Ring, position: &Position) -> Result<(), Log
 /// A log being read in sequence: [`Recovered::next_record`] until it gives none, then [`Recovered::end`]. Memory: what
 /// the largest batch takes, 1 MiB, and 16 bytes for each batch.
 #[derive(Debug)]
-pub struct Recovered {
+pub struct Recovered<D = Arc<dyn Device>> {
     id: LogId,
-    stream: Stream,
+    stream: Stream<D>,
     /// How many blocks from the origin on were walked.
     at: u64,
     /// As far as was walked.
@@ -132,7 +132,7 @@ struct Current {
     end_number: u64,
 }
 
-impl Recovered {
+impl<D: Device> Recovered<D> {
     /// The next record; `None` at the end of the log.
     ///
     /// # Errors
@@ -305,6 +305,6 @@ impl Recovered {
 }
 
 /// Damage of the batch at a block of the ring.
-pub(crate) fn damaged(ring: &Ring, block: u64, number: Lsn, what: &'static str) -> LogError {
+pub(crate) fn damaged<D: Device>(ring: &Ring<D>, block: u64, number: Lsn, what: &'static str) -> LogError {
     LogError::Damaged { device: ring.device().describe(), block: ring.device_block(block), number, what }
 }

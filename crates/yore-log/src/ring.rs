@@ -14,14 +14,14 @@ const WINDOW_BLOCKS: u64 = 256;
 
 /// A region of a device as a ring.
 #[derive(Debug, Clone)]
-pub(crate) struct Ring {
-    device: Arc<dyn Device>,
+pub(crate) struct Ring<D = Arc<dyn Device>> {
+    device: D,
     region: Region,
 }
 
-impl Ring {
+impl<D: Device> Ring<D> {
     /// Checks the region against the device.
-    pub fn new(device: Arc<dyn Device>, region: Region) -> Result<Ring, LogError> {
+    pub fn new(device: D, region: Region) -> Result<Ring<D>, LogError> {
         let device_blocks = device.size() / BLOCK_SIZE as u64;
         let fits = region.first_block.checked_add(region.blocks).is_some_and(|end| end <= device_blocks);
         if !fits || !(REGION_BLOCKS_MIN..=REGION_BLOCKS_MAX).contains(&region.blocks) {
@@ -36,7 +36,7 @@ impl Ring {
     }
 
     pub fn device(&self) -> &dyn Device {
-        &*self.device
+        &self.device
     }
 
     pub fn blocks(&self) -> u64 {
@@ -104,8 +104,8 @@ impl Ring {
 
 /// A ring read once around in large reads. Places are counted from the block that reading began at, so they only grow.
 #[derive(Debug)]
-pub(crate) struct Stream {
-    ring: Ring,
+pub(crate) struct Stream<D = Arc<dyn Device>> {
+    ring: Ring<D>,
     origin: u64,
     buffer: AlignedBuf,
     /// The place of the first block in `buffer`, and how many it holds.
@@ -113,14 +113,14 @@ pub(crate) struct Stream {
     filled: u64,
 }
 
-impl Stream {
+impl<D: Device> Stream<D> {
     /// Reads from `origin` on, which must be a block of the ring.
-    pub fn new(ring: Ring, origin: u64) -> Stream {
+    pub fn new(ring: Ring<D>, origin: u64) -> Stream<D> {
         let blocks = WINDOW_BLOCKS.min(ring.blocks()) as usize;
         Stream { ring, origin, buffer: AlignedBuf::zeroed(blocks), base: 0, filled: 0 }
     }
 
-    pub fn ring(&self) -> &Ring {
+    pub fn ring(&self) -> &Ring<D> {
         &self.ring
     }
 

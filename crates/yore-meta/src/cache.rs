@@ -38,8 +38,22 @@ struct FrameInner {
 struct FrameState {
     block: Arc<Block>,
     dirty: u64,
+    /// Chunks changed in generation `dirty` and not yet logged. Means nothing in a frame that is not dirty in the running
+    /// generation. The frame is in its zone's `unlogged` as long as this is not zero.
+    unlogged: u64,
     frozen: Option<Arc<Block>>,
     dead: bool,
+}
+
+/// What a change made of a frame that it was not before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    /// Nothing.
+    None,
+    /// Something in it is to be logged again.
+    Unlogged,
+    /// It is dirty, and something in it is to be logged.
+    Dirty,
 }
 
 /// The bytes of a frame, locked for reading. Hold it briefly, and not while changing the same frame.
@@ -47,7 +61,10 @@ pub type FrameGuard<'a> = MappedRwLockReadGuard<'a, Block>;
 
 /// A frame for a block that was just made (dirty in `generation`) or read (0).
 pub(crate) fn new_frame(addr: MetaAddr, zone: Arc<Zone>, block: Block, generation: Generation) -> Frame {
-    let state = FrameState { block: Arc::new(block), dirty: generation.0, frozen: None, dead: false };
+    // Of a new block everything is new; of one that was read, nothing.
+    let unlogged = if generation.0 == 0 { 0 } else { u64::MAX };
+    let state =
+        FrameState { block: Arc::new(block), dirty: generation.0, unlogged, frozen: None, dead: false };
     Frame(Arc::new(FrameInner { addr, zone, referenced: AtomicBool::new(true), state: RwLock::new(state) }))
 }
 
@@ -66,8 +83,13 @@ impl Frame {
         &self.0.zone
     }
 
-    /// Changes the bytes in `generation`; tells whether this is the frame's first change in it.
-    pub(crate) fn modify<R>(&self, generation: Generation, f: impl FnOnce(&mut Block) -> R) -> (R, bool) {
+    /// Changes the bytes in `generation`; `f` gives the chunks that it touched. Tells whether the frame is now dirty, or to be
+    /// logged, and was not before.
+    pub(crate) fn modify<R>(
+        &self,
+        generation: Generation,
+        f: impl FnOnce(&mut Block) -> (R, u64),
+    ) -> (R, News) {
         let mut s = self.0.state.write();
         assert!(!s.dead, "change of the freed block {}", self.0.addr);
         let first = s.dirty != generation.0;
@@ -77,8 +99,25 @@ impl Frame {
                 s.frozen = Some(s.block.clone());
             }
             s.dirty = generation.0;
+            s.unlogged = 0;
         }
-        (f(Arc::make_mut(&mut s.block)), first)
+        let (result, chunks) = f(Arc::make_mut(&mut s.block));
+        let news = match (first, s.unlogged == 0 && chunks != 0) {
+            (true, _) => News::Dirty,
+            (false, true) => News::Unlogged,
+            (false, false) => News::None,
+        };
+        s.unlogged |= chunks;
+        (result, news)
+    }
+
+    /// Gives what is to be logged of the frame, if it lives: the chunks, and the block. It counts as logged then.
+    pub(crate) fn log(&self, f: impl FnOnce(u64, &Block)) {
+        let mut s = self.0.state.write();
+        if !s.dead && s.unlogged != 0 {
+            f(s.unlogged, &s.block);
+        }
+        s.unlogged = 0;
     }
 
     /// The block is freed in `generation`: what an earlier, frozen generation has of it is still written.

@@ -27,6 +27,7 @@
 //! After an error nothing more is written; the frames of the failed generation stay in memory for readers (R16).
 
 use crate::error::Result;
+use crate::intent::{set_position, Leader};
 use crate::meta::{now_seconds, Meta, RootState};
 use crate::zone::FrozenZone;
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,6 +40,7 @@ use yore_format::{
     seal, Block, BlockNo, Generation, Number, RootZone, Superblock, VolumeState, ZoneHeader, ZoneNo,
     ZoneTableEntry, ZoneTableMut, BLOCK_SIZE,
 };
+use yore_log::{Lsn, Position};
 
 /// Blocks gathered before they go to the device together.
 const BATCH_BLOCKS: usize = 512;
@@ -70,22 +72,28 @@ struct Frozen {
     zones: Vec<FrozenZone>,
     superblock: Superblock,
     freed: Vec<(BlockNo, u32)>,
+    /// Where replay starts after it.
+    log: Option<Position>,
+    /// What must be forced in the log before its superblock is written.
+    outstanding: Option<Lsn>,
 }
 
 /// Freezes the running generation, writes it, completes it.
 pub(crate) fn commit(meta: &Meta, state: VolumeState) -> Result<()> {
     let mut held = meta.superblock.lock();
-    let mut frozen = freeze(meta, &held.0, state);
+    let (mut leader, served) = meta.intent.lead();
+    let (mut frozen, appended) = freeze(meta, &held.0, state, &mut leader);
+    drop(leader);
     let durable =
         meta.engine == yore_format::Engine::Snapshot || meta.progress.lock().wanted >= frozen.generation.0;
     let slot = 1 - held.1;
-    let result = write_generation(meta, &mut frozen, slot, durable || state == VolumeState::Clean);
+    let durable = durable || state == VolumeState::Clean;
+    let result = appended.and_then(|()| write_generation(meta, &mut frozen, slot, durable));
     match result {
         Ok(()) => {
             *held = (frozen.superblock, slot);
             drop(held);
-            complete(meta, frozen.generation, &frozen.zones, &frozen.freed);
-            Ok(())
+            complete(meta, frozen.generation, &frozen.zones, &frozen.freed, (frozen.log, served))
         }
         Err(e) => {
             meta.unwritten.lock().append(&mut frozen.zones);
@@ -96,7 +104,8 @@ pub(crate) fn commit(meta: &Meta, state: VolumeState) -> Result<()> {
     }
 }
 
-fn freeze(meta: &Meta, last: &Superblock, state: VolumeState) -> Frozen {
+/// The frozen generation, and whether what the log has outstanding was appended to it.
+fn freeze(meta: &Meta, last: &Superblock, state: VolumeState, leader: &mut Leader) -> (Frozen, Result<()>) {
     let mut gate = meta.gate.write();
     let generation = Generation(*gate);
     {
@@ -112,7 +121,9 @@ fn freeze(meta: &Meta, last: &Superblock, state: VolumeState) -> Frozen {
     let captured: usize = zones.iter().map(|z| z.dirty.len()).sum();
     meta.root_changed.store(false, Ordering::Relaxed);
     let (orphan_root, orphan_level) = *meta.orphan_root.lock();
-    let superblock = Superblock {
+    let log = meta.intent.freeze();
+    let head = meta.intent_head(Generation(generation.0 + 1));
+    let mut superblock = Superblock {
         generation,
         engine: meta.engine,
         state,
@@ -127,11 +138,25 @@ fn freeze(meta: &Meta, last: &Superblock, state: VolumeState) -> Frozen {
         zone_number_limit: meta.zone_limit(),
         ..last.clone()
     };
+    if let Some((position, _)) = &log {
+        set_position(&mut superblock, *position, head.generation);
+    }
     // What is dirty now is the writer's; callers are slowed by what comes after.
     meta.dirty_frames.fetch_sub(captured, Ordering::Relaxed);
     drop(gate);
     zones.sort_by_key(|z| z.zone.place);
-    Frozen { generation, zones, superblock, freed }
+    let mut frozen = Frozen { generation, zones, superblock, freed, log: None, outstanding: None };
+    let mut appended = Ok(());
+    if let Some((position, outstanding)) = log {
+        frozen.log = Some(position);
+        if !outstanding.is_empty() {
+            match meta.intent.append_outstanding(leader, &outstanding, &head) {
+                Ok(last) => frozen.outstanding = last,
+                Err(e) => appended = Err(e),
+            }
+        }
+    }
+    (frozen, appended)
 }
 
 /// Gathers writes into aligned memory and hands them to the device in large batches.
@@ -198,6 +223,7 @@ fn write_generation(meta: &Meta, frozen: &mut Frozen, slot: u32, durable: bool) 
     frozen.superblock.written_seconds = now_seconds();
     gather.submit()?;
     let at = SUPERBLOCKS[slot as usize].0 * BLOCK_SIZE as u64;
+    meta.intent.force(frozen.outstanding)?;
     if durable {
         meta.device.flush()?;
     }
@@ -386,7 +412,15 @@ fn new_root_header(
 }
 
 /// The generation is on the medium: what it freed may be used again, and whoever waits goes on.
-fn complete(meta: &Meta, generation: Generation, zones: &[FrozenZone], freed: &[(BlockNo, u32)]) {
+fn complete(
+    meta: &Meta,
+    generation: Generation,
+    zones: &[FrozenZone],
+    freed: &[(BlockNo, u32)],
+    (log, served): (Option<Position>, u64),
+) -> Result<()> {
+    // Before anybody is told: who finds no generation being written may append at once.
+    let released = meta.intent.complete(log, served);
     for zone in zones.iter().filter(|z| z.removed) {
         meta.zones.forget(zone.zone.no);
     }
@@ -402,4 +436,5 @@ fn complete(meta: &Meta, generation: Generation, zones: &[FrozenZone], freed: &[
         p.dirty_since = Some(Instant::now());
     }
     meta.progressed.notify_all();
+    released
 }

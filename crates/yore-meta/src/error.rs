@@ -22,6 +22,9 @@ pub enum MetaError {
         /// The group asked for.
         near: GroupNo,
     },
+    /// The log failed, or is damaged.
+    #[error("{0}")]
+    Log(yore_log::LogError),
     /// The volume was opened read-only.
     #[error("the volume is opened read-only")]
     ReadOnly,
@@ -30,6 +33,13 @@ pub enum MetaError {
     Stopped {
         /// The error that stopped it.
         first: Box<MetaError>,
+    },
+    /// The volume was in use under another engine than it is to be opened with, and has to be recovered first: opened under
+    /// the one recorded, and closed.
+    #[error("the volume must be recovered under its engine `{}` first", recorded.name())]
+    RecoverFirst {
+        /// The engine recorded.
+        recorded: yore_format::Engine,
     },
     /// The volume cannot be made or opened as asked; says why and what to do.
     #[error("{0}")]

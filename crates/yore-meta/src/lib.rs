@@ -10,22 +10,29 @@
 //!   by holding their [`Frame`]s. An Op never fails: by the time it opens all that could fail has been done.
 //! - **R8** zones come into being only in Ops ([`Op::create_zone`]); a commit needs nothing that was not reserved.
 //!
-//! The crash argument of the default engine stands in `commit.rs`, recovery in `open.rs`.
+//! The crash argument of the default engine stands in `commit.rs`, recovery in `open.rs`; `intent.rs` is the log that makes an
+//! fsync cheap, `replay.rs` what a mount makes of it.
 
 mod cache;
 mod commit;
 mod error;
+mod intent;
 mod meta;
 mod mkfs;
+mod noted;
 mod op;
 mod open;
+mod replay;
 mod space;
 mod zone;
 
 pub use cache::{Frame, FrameGuard};
 pub use error::{MetaError, Result};
+pub use intent::{default_log_blocks, LogStatus};
 pub use meta::{Counter, Meta, Reclaimer, Totals};
 pub use mkfs::{mkfs, MkfsOptions};
+pub use noted::NotedFile;
 pub use op::{Change, EmptyZone, NewBlock, Op, Page};
 pub use open::{holds_volume, MetaOptions};
+pub use replay::{check_log, Recovered};
 pub use space::{GroupSummary, Reserved, ReservedInode, Room};

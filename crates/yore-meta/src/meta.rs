@@ -1,14 +1,16 @@
 //! The metadata of an open volume: what everything else in this crate hangs on, reading blocks, and waiting for
 //! generations.
 //!
-//! Locks, in the order in which one may be taken while another is held: the gate → cache shards → zones → frames; all
+//! Locks, in the order in which one may be taken while another is held: the leader of the intent log → the gate → cache shards → zones → frames; all
 //! others (table, roots, progress and the small ones) are leaves, but that `dirty_zones` is looked at under progress.
 //! The superblock's mutex is the writer's: it is held for the length of a commit and taken before the gate.
 
 use crate::cache::{new_frame, Cache, Frame};
 use crate::error::{MetaError, Result};
+use crate::intent::Intent;
 use crate::op::{EmptyZone, Op};
 use crate::open::MetaOptions;
+use crate::replay::Recovered;
 use crate::space::{Hints, Reserved};
 use crate::zone::{Zone, Zones};
 use hashbrown::HashMap;
@@ -126,6 +128,11 @@ pub struct Meta {
     pub(crate) progressed: Condvar,
     pub(crate) stopped: AtomicBool,
     pub(crate) reclaimer: OnceLock<Weak<dyn Reclaimer>>,
+    pub(crate) intent: Intent,
+    /// What replay left for the store to do.
+    pub(crate) recovered: Mutex<Option<Recovered>>,
+    /// The volume is being recovered: no generation is written, and nobody waits for one.
+    pub(crate) recovering: AtomicBool,
     pub(crate) writer: Mutex<Option<std::thread::JoinHandle<()>>>,
     /// The frames of a generation that could not be written: kept in memory, so that reads go on (R16).
     pub(crate) unwritten: Mutex<Vec<crate::zone::FrozenZone>>,
@@ -150,7 +157,7 @@ pub(crate) fn op_closed() {
     OPS_OPEN.with(|n| n.set(0));
 }
 
-fn assert_no_op() {
+pub(crate) fn assert_no_op() {
     OPS_OPEN.with(|n| debug_assert_eq!(n.get(), 0, "an open Op must not wait (R7)"));
 }
 
@@ -466,6 +473,9 @@ impl Meta {
     /// quarter of the cache is dirty.
     pub(crate) fn throttle(&self) {
         assert_no_op();
+        if !self.may_wait() {
+            return;
+        }
         let dirty = self.dirty_frames.load(Ordering::Relaxed);
         let (soft, hard) = (self.cache.capacity() / 4, self.cache.capacity() / 2);
         if dirty < soft {
@@ -495,7 +505,7 @@ impl Meta {
         assert_no_op();
         self.check_writable()?;
         let generation = *self.gate.read();
-        let mut p = self.progress.lock();
+        let p = self.progress.lock();
         // The generation that we read may have been frozen since: then nothing is dirty any more, and it is being written.
         if !p.writing && !self.has_changes() && p.completed + 1 == generation {
             drop(p);
@@ -504,6 +514,18 @@ impl Meta {
                 e.into()
             });
         }
+        drop(p);
+        self.sync_generation(generation)
+    }
+
+    /// As [`Meta::sync`] where something is known to be uncommitted.
+    pub(crate) fn sync_running(&self) -> Result<()> {
+        let generation = *self.gate.read();
+        self.sync_generation(generation)
+    }
+
+    fn sync_generation(&self, generation: u64) -> Result<()> {
+        let mut p = self.progress.lock();
         p.wanted = p.wanted.max(generation);
         self.progressed.notify_all();
         while p.completed < generation {
@@ -516,6 +538,23 @@ impl Meta {
             self.progressed.wait(&mut p);
         }
         Ok(())
+    }
+
+    /// Whether one may wait for a generation: none is written while the volume is being recovered.
+    pub fn may_wait(&self) -> bool {
+        !self.recovering.load(Ordering::Acquire)
+    }
+
+    /// Waits until no generation is being written.
+    pub(crate) fn wait_for_writer(&self) -> Result<()> {
+        let mut p = self.progress.lock();
+        while p.writing {
+            self.progressed.wait(&mut p);
+        }
+        match &p.error {
+            Some(e) => Err(MetaError::Stopped { first: Box::new(e.clone()) }),
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn has_changes(&self) -> bool {

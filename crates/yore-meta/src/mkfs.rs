@@ -2,6 +2,7 @@
 //! the root directory's inode block. Constant work whatever the size: groups come into being when first used.
 
 use crate::error::{MetaError, Result};
+use crate::intent::{self, set_position};
 use crate::meta::now_seconds;
 use yore_device::{AlignedBuf, Device};
 use yore_format::layout::{
@@ -13,6 +14,7 @@ use yore_format::{
     Incarnation, Inode, InodeFlags, InodeNo, MetaAddr, Number, RootZone, Superblock, Timestamp, VolumeState,
     ZoneHeader, ZoneNo, ZoneTableEntry, ZoneTableMut, BLOCK_SIZE, INLINE_BYTES, INODES_PER_BLOCK, ZERO_BLOCK,
 };
+use yore_log::{LogId, Position, Region, REGION_BLOCKS_MIN};
 
 /// How to make a volume.
 #[derive(Clone, Debug)]
@@ -31,6 +33,8 @@ pub struct MkfsOptions {
     pub permissions: u32,
     /// When the root directory is made.
     pub now: Timestamp,
+    /// Length of the log in blocks, 0 for none; [`crate::default_log_blocks`] is a good one.
+    pub log_blocks: u64,
 }
 
 /// Makes a volume over the whole device. Whatever was there is lost; the caller has made sure that it may be.
@@ -78,10 +82,13 @@ impl Maker<'_> {
         self.device.flush()?;
         let (zone_place, root_place) = (self.geometry.primary_zone_place(GroupNo(0)), BlockNo(0));
         let usable = self.geometry.data_blocks(GroupNo(0)) as u32;
-        let free = usable - ZONE_BLOCKS as u32;
+        let log = self.make_log(zone_place, usable)?;
+        let log_blocks = log.map_or(0, |(region, ..)| region.blocks) as u32;
+        let used = ZONE_BLOCKS as u32 + log_blocks;
+        let free = usable - used;
 
         let mut bitmap = self.block(BlockKind::Bitmap, MetaAddr::new(ZoneNo(0), 0));
-        BitmapMut::init(&mut bitmap, usable).set(0, ZONE_BLOCKS as u32, true);
+        BitmapMut::init(&mut bitmap, usable).set(0, used, true);
         let bitmap_check = self.write_sealed(BlockNo(zone_place.0 + FIRST_SLOT), &mut bitmap)?;
         let mut inodes = self.block(BlockKind::Inodes, MetaAddr::new(ZoneNo(0), 1));
         self.root_directory().encode(Inode::slot_mut(&mut inodes, 0).0);
@@ -123,13 +130,40 @@ impl Maker<'_> {
 
         let unused: u64 = (1..self.geometry.groups()).map(|g| self.geometry.data_blocks(GroupNo(g))).sum();
         let root = RootZone { place: root_place, generation: self.generation, crc, header_slot: 0 };
-        let superblock = self.superblock(root, u64::from(free) + unused);
+        let mut superblock = self.superblock(root, u64::from(free) + unused);
+        if let Some((region, id, position)) = log {
+            superblock.log_start = BlockNo(region.first_block);
+            superblock.log_blocks = region.blocks;
+            superblock.log_id = id.0;
+            set_position(&mut superblock, position, Generation(self.generation.0 + 1));
+        }
         self.device.flush()?;
         for slot in 0..2 {
             self.write(SUPERBLOCKS[slot as usize], &superblock.encode(slot))?;
         }
         self.device.flush()?;
         Ok(superblock)
+    }
+
+    /// Zeroes the log, in the blocks behind group 0's first zone.
+    fn make_log(&self, zone: BlockNo, usable: u32) -> Result<Option<(Region, LogId, Position)>> {
+        let blocks = self.options.log_blocks;
+        if blocks == 0 {
+            return Ok(None);
+        }
+        let most = (u64::from(usable) - ZONE_BLOCKS) / 2;
+        if !(REGION_BLOCKS_MIN..=most).contains(&blocks) {
+            return Err(MetaError::Refused(format!(
+                "a log of {} KiB does not fit {}: it takes {} to {} KiB there, or 0 for none",
+                blocks * 4,
+                self.device.describe(),
+                REGION_BLOCKS_MIN * 4,
+                most * 4
+            )));
+        }
+        let region = intent::place(zone, blocks);
+        let id = LogId(u64::from_le_bytes(self.options.uuid[8..].try_into().expect("eight bytes")));
+        Ok(Some((region, id, intent::format(self.device, region, id)?)))
     }
 
     fn superblock(&self, root: RootZone, free_blocks: u64) -> Superblock {
@@ -159,6 +193,10 @@ impl Maker<'_> {
             log_blocks: 0,
             log_id: 0,
             log_position: 0,
+            log_number: 0,
+            log_sequence: 0,
+            log_chain: 0,
+            log_generation: Generation(0),
             label: self.options.label.clone(),
             root_zones: vec![Some(root)],
         }

@@ -8,15 +8,14 @@
 //! and `snapshot` need neither and drop both at once; the calls are there from the start so that the store says the
 //! order once, for all engines.
 
-use crate::cache::{new_frame, Frame};
+use crate::cache::{new_frame, Frame, News};
 use crate::meta::{GateGuard, Meta};
 use crate::space::{Reserved, ReservedInode};
 use crate::zone::Zone;
-use std::ops::Range;
 use std::sync::Arc;
 use yore_format::{
     Block, BlockHeader, BlockKind, BlockNo, Generation, GroupNo, Incarnation, InodeNo, MetaAddr, Number,
-    ZoneNo, NOT_INODES,
+    Touched, ZoneNo, NOT_INODES,
 };
 
 /// One change of one block, to be ordered against others.
@@ -26,6 +25,8 @@ pub struct Change(u32);
 /// A block under change.
 pub struct Page<'a> {
     block: &'a mut Block,
+    /// The chunks that were touched: what the intent log has to repeat.
+    chunks: u64,
 }
 
 impl Page<'_> {
@@ -34,10 +35,19 @@ impl Page<'_> {
         self.block
     }
 
-    /// Changes the block; `f` returns the range of bytes that the change *means* (a cell, an inode's slot, some bits).
-    pub fn apply(&mut self, f: impl FnOnce(&mut Block) -> Range<usize>) {
-        let range = f(self.block);
-        debug_assert!(range.end <= yore_format::BLOCK_SIZE);
+    /// Changes the block; `f` returns what it touched, with the range of bytes that the change *means* (a cell, an inode's
+    /// slot, some bits). Debug builds compare: a byte that changes outside would be lost by a replay of the log.
+    pub fn apply<T: Into<Touched>>(&mut self, f: impl FnOnce(&mut Block) -> T) {
+        #[cfg(debug_assertions)]
+        let before = *self.block;
+        let touched: Touched = f(self.block).into();
+        #[cfg(debug_assertions)]
+        for i in (0..64).filter(|i| touched.chunks & (1 << i) == 0) {
+            let chunk = i * yore_format::CHUNK_BYTES..(i + 1) * yore_format::CHUNK_BYTES;
+            assert_eq!(self.block[chunk.clone()], before[chunk], "chunk {i} changed and was not reported");
+        }
+        debug_assert!(touched.meaning.end <= yore_format::BLOCK_SIZE);
+        self.chunks |= touched.chunks;
     }
 }
 
@@ -112,6 +122,10 @@ impl<'m> Op<'m> {
         self.generation
     }
 
+    pub(crate) fn meta(&self) -> &'m Meta {
+        self.meta
+    }
+
     fn next_change(&mut self) -> Change {
         self.changes += 1;
         Change(self.changes)
@@ -124,9 +138,13 @@ impl<'m> Op<'m> {
 
     /// Changes a block. Copies it in memory first if the frozen generation still needs the old bytes.
     pub fn change<R>(&mut self, frame: &Frame, f: impl FnOnce(&mut Page<'_>) -> R) -> (R, Change) {
-        let (result, first) = frame.modify(self.generation, |block| f(&mut Page { block }));
-        if first {
-            frame.zone().note_dirty(self.meta, self.generation, frame);
+        let (result, news) = frame.modify(self.generation, |block| {
+            let mut page = Page { block, chunks: 0 };
+            let result = f(&mut page);
+            (result, page.chunks)
+        });
+        if news != News::None {
+            frame.zone().note_changed(self.meta, self.generation, frame, news);
         }
         (result, self.next_change())
     }
@@ -153,7 +171,7 @@ impl<'m> Op<'m> {
         BlockHeader::init(&mut block, new.kind, new.level, addr, new.owner, new.incarnation, tag, new.birth);
         let frame = new_frame(addr, zone.clone(), block, self.generation);
         self.meta.cache.insert_new(&frame);
-        zone.note_dirty(self.meta, self.generation, &frame);
+        zone.note_changed(self.meta, self.generation, &frame, News::Dirty);
         self.meta.totals.metadata_blocks.add(1);
         frame
     }

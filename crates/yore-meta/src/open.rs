@@ -4,6 +4,10 @@
 //! if the newer is torn. Everything it reaches was flushed before it was written (R1) and nothing it reaches has been
 //! reused since (R2), so there is nothing to repair and nothing to scan.
 //!
+//! **Then the log is replayed** (`replay.rs`): in memory, so it changes nothing and can be repeated. The mount's own superblock
+//! keeps the position in the log; the first generation after it holds what was replayed, and moves the position on. No
+//! record is appended before that.
+//!
 //! **Generations are never reused (R5).** A crash can leave blocks and headers of generation G+1 on the medium that no
 //! superblock completes. If the next mount wrote its own G+1, a lost header write could leave the old one where the
 //! new one should be. So a mount takes S+1 for its own superblock and S+2 for its first generation, S being the
@@ -11,11 +15,13 @@
 
 use crate::cache::Cache;
 use crate::error::{MetaError, Result};
+use crate::intent::{position_of, region_of, Intent};
 use crate::meta::{now_seconds, Meta, Progress, RootState, Totals};
+use crate::replay::Recovered;
 use crate::space::Hints;
 use crate::zone::{read_header, Zones};
 use parking_lot::{Condvar, Mutex, RwLock};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use yore_device::{AlignedBuf, Device};
@@ -47,16 +53,66 @@ impl Meta {
         let engine = check_openable(&*device, &found, &options)?;
         let meta = Arc::new(Meta::assemble(device, options, engine, found, slot, newest));
         meta.load_roots()?;
+        // Only this engine has a log; another that comes after it finds nothing behind the position in the superblock.
+        let (recovered, end) = match meta.found.engine {
+            Engine::Snapshot => meta.replay()?,
+            _ => (None, None),
+        };
         if !meta.read_only {
-            meta.begin_mount(newest)?;
-            let weak = Arc::downgrade(&meta);
-            let writer = std::thread::Builder::new()
-                .name("yore-commit".into())
-                .spawn(move || crate::commit::run(&weak))
-                .map_err(|e| MetaError::Refused(format!("cannot start the commit thread: {e}")))?;
-            *meta.writer.lock() = Some(writer);
+            if recovered.is_some() && meta.engine != meta.found.engine {
+                return Err(MetaError::RecoverFirst { recorded: meta.found.engine });
+            }
+            meta.begin_mount(newest, recovered.is_none())?;
+            meta.open_log(end)?;
+            meta.recovering.store(recovered.is_some(), Ordering::Release);
+            if recovered.is_none() {
+                meta.start_writer()?;
+            }
         }
+        *meta.recovered.lock() = recovered;
         Ok(meta)
+    }
+
+    /// What replaying the log left for the store to do, once. If there is something, and the volume is open for writing, no
+    /// generation is written until [`Meta::finish_recovery`].
+    pub fn take_recovered(&self) -> Option<Recovered> {
+        self.recovered.lock().take()
+    }
+
+    /// The store has done what [`Meta::take_recovered`] told: the volume moves on from what was in the log.
+    ///
+    /// # Errors
+    /// Those of writing a generation.
+    pub fn finish_recovery(self: &Arc<Self>) -> Result<()> {
+        if !self.recovering.swap(false, Ordering::AcqRel) {
+            return Ok(());
+        }
+        self.start_writer()?;
+        self.sync()
+    }
+
+    fn start_writer(self: &Arc<Self>) -> Result<()> {
+        let weak = Arc::downgrade(self);
+        let writer = std::thread::Builder::new()
+            .name("yore-commit".into())
+            .spawn(move || crate::commit::run(&weak))
+            .map_err(|e| MetaError::Refused(format!("cannot start the commit thread: {e}")))?;
+        *self.writer.lock() = Some(writer);
+        Ok(())
+    }
+
+    /// Opens the log for appending, if the volume has one and the engine uses it.
+    fn open_log(&self, end: Option<yore_log::End>) -> Result<()> {
+        let superblock = self.superblock.lock().0.clone();
+        let log = match region_of(&superblock) {
+            Some((region, id)) if self.engine == Engine::Snapshot => {
+                let end = end.unwrap_or_else(|| yore_log::End::at(position_of(&superblock)));
+                Some(yore_log::Log::open(self.device.clone(), region, id, superblock.mount_id, end)?)
+            }
+            _ => None,
+        };
+        self.intent.start(log);
+        Ok(())
     }
 
     fn assemble(
@@ -104,6 +160,9 @@ impl Meta {
             reclaimer: OnceLock::new(),
             writer: Mutex::new(None),
             unwritten: Mutex::default(),
+            intent: Intent::default(),
+            recovered: Mutex::default(),
+            recovering: AtomicBool::new(false),
             found,
             device,
         }
@@ -136,12 +195,16 @@ impl Meta {
     }
 
     /// Says on the medium that the volume is in use, under this engine and a mount id never used before (R5).
-    fn begin_mount(&self, newest: Generation) -> Result<()> {
+    fn begin_mount(&self, newest: Generation, log_is_empty: bool) -> Result<()> {
         let mut guard = self.superblock.lock();
         let (superblock, slot) = &mut *guard;
         superblock.mount_id += 1;
         superblock.generation = Generation(newest.0 + 1);
         superblock.state = VolumeState::InUse;
+        if log_is_empty {
+            // Else the next mount must still believe the records there.
+            superblock.log_generation = Generation(newest.0 + 2);
+        }
         let changes_engine = superblock.engine != self.engine;
         superblock.engine = self.engine;
         superblock.written_seconds = now_seconds();

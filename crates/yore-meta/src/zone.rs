@@ -1,7 +1,7 @@
 //! Zones in memory: which of their indexes exist (changed by Ops), where those are (changed by the writer), and which
 //! frames the running generation has changed.
 
-use crate::cache::Frame;
+use crate::cache::{Frame, News};
 use crate::error::Result;
 use crate::meta::Meta;
 use crate::op::is_inode_block;
@@ -47,6 +47,9 @@ pub(crate) struct ZoneState {
     // The running generation's changes.
     pub(crate) dirty: Vec<Frame>,
     pub(crate) dirty_generation: u64,
+    // Those of them that the intent log does not have.
+    pub(crate) unlogged: Vec<Frame>,
+    pub(crate) is_unlogged: bool,
     // Physical: changed by the writer when a generation is complete.
     pub(crate) map: Box<[u16; INDEXES]>,
     /// The checksum of the copy in each index's slot. Read and changed together with `map`.
@@ -88,6 +91,8 @@ impl ZoneState {
             inode_blocks_changed: 0,
             dirty: Vec::new(),
             dirty_generation: 0,
+            unlogged: Vec::new(),
+            is_unlogged: false,
             map: header.map.clone(),
             checks: header.checks.clone(),
             header_slot,
@@ -108,6 +113,10 @@ impl ZoneState {
         if self.dirty_generation != generation.0 {
             self.dirty_generation = generation.0;
             meta.dirty_zones.lock().push(zone.clone());
+        }
+        if !self.is_unlogged && meta.intent.is_on() {
+            self.is_unlogged = true;
+            meta.intent.note_unlogged_zone(zone);
         }
     }
 
@@ -153,11 +162,25 @@ impl Zone {
         Arc::new(Zone { no: header.zone, place: header.place, group: header.group, state })
     }
 
-    pub(crate) fn note_dirty(self: &Arc<Self>, meta: &Meta, generation: Generation, frame: &Frame) {
+    /// A frame of the zone is dirty, or to be logged, and was not before.
+    pub(crate) fn note_changed(
+        self: &Arc<Self>,
+        meta: &Meta,
+        generation: Generation,
+        frame: &Frame,
+        news: News,
+    ) {
         let mut s = self.state.lock();
         s.mark_dirty(self, meta, generation);
-        s.dirty.push(frame.clone());
-        meta.note_dirty_frame();
+        if meta.intent.is_on() {
+            s.unlogged.push(frame.clone());
+            meta.intent.note_unlogged_frame();
+        }
+        if news == News::Dirty {
+            s.dirty.push(frame.clone());
+            drop(s);
+            meta.note_dirty_frame();
+        }
     }
 
     pub(crate) fn touch(
@@ -234,6 +257,9 @@ impl Zone {
     pub(crate) fn freeze(self: &Arc<Self>) -> FrozenZone {
         let mut s = self.state.lock();
         s.dirty_generation = 0;
+        // The log's part in this generation is over: frames forget what is unlogged with their next change.
+        s.is_unlogged = false;
+        s.unlogged.clear();
         FrozenZone {
             zone: self.clone(),
             dirty: std::mem::take(&mut s.dirty),
@@ -290,6 +316,7 @@ impl Zones {
         let header = ZoneHeader::empty(meta.uuid, meta.geometry.blocks, place, no, group);
         let zone = Zone::new(&header, 0, 1);
         meta.totals.zones.add(1);
+        meta.intent.note_zones_changed();
         meta.raise_zone_limit(no);
         let old = self.map.write().insert(no, zone.clone());
         assert!(old.is_none(), "zone {no} made twice");
@@ -320,6 +347,7 @@ impl Zones {
             s.removed = true;
         });
         meta.totals.zones.add(-1);
+        meta.intent.note_zones_changed();
     }
 
     /// Forgets a removed zone once its removal is committed; its number may be used again.

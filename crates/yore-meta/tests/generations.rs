@@ -35,6 +35,7 @@ fn make(device: &dyn Device, engine: Engine) {
         owner: (0, 0),
         permissions: 0o755,
         now: Timestamp::default(),
+        log_blocks: yore_meta::default_log_blocks(4096),
     };
     mkfs(device, &options).unwrap();
 }

@@ -105,6 +105,10 @@ impl Builder {
             log_blocks: 0,
             log_id: 0,
             log_position: 0,
+            log_number: 1,
+            log_sequence: 1,
+            log_chain: 0,
+            log_generation: Generation(0),
             label: "built by hand".into(),
             root_zones: vec![None],
         };

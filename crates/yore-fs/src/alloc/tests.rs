@@ -16,6 +16,7 @@ fn open(bytes: u64) -> (Arc<Meta>, Arc<Alloc>) {
         owner: (0, 0),
         permissions: 0o755,
         now: Timestamp::default(),
+        log_blocks: yore_meta::default_log_blocks(4096),
     };
     yore_meta::mkfs(&*device, &options).unwrap();
     let options = MetaOptions {

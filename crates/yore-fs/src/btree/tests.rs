@@ -29,6 +29,7 @@ impl Ground {
             owner: (0, 0),
             permissions: 0o755,
             now: Timestamp::default(),
+            log_blocks: yore_meta::default_log_blocks(4096),
         };
         yore_meta::mkfs(&*device, &options).unwrap();
         let options = MetaOptions {
@@ -367,7 +368,7 @@ fn damage(meta: &Meta, frame: &Frame, f: impl FnOnce(&mut Block)) {
     op.change(frame, |page| {
         page.apply(|b| {
             f(b);
-            0..0
+            yore_format::Touched::whole(0..0)
         });
     });
 }

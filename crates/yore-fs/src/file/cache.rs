@@ -4,7 +4,7 @@
 //! above half, writers write back files themselves before they go on. What has been dirty for five seconds is written
 //! whatever there is of it.
 //!
-//! Locks: `dirty_files` and `wake` are leaves.
+//! Locks: `dirty_files`, `logged` and `wake` are leaves.
 
 use super::flush;
 use crate::inode::InodeCell;
@@ -36,6 +36,8 @@ struct Wake {
 pub(crate) struct FileCache {
     pub(super) pages: Arc<PageCache>,
     dirty_files: Mutex<HashMap<InodeNo, DirtyFile>>,
+    /// Files of which the log may have data that is not at home.
+    logged: Mutex<HashMap<InodeNo, Arc<InodeCell>>>,
     wake: Arc<(Mutex<Wake>, Condvar)>,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
@@ -46,6 +48,7 @@ impl FileCache {
         FileCache {
             pages: Arc::new(PageCache::new(bytes)),
             dirty_files: Mutex::default(),
+            logged: Mutex::default(),
             wake: Arc::default(),
             thread: Mutex::new(None),
         }
@@ -57,8 +60,7 @@ impl FileCache {
     /// Those of writing back, if it makes no room.
     pub(super) fn throttle(&self, store: &Store) -> Result<()> {
         if self.pages.wants_write_back() {
-            self.wake.0.lock().wanted = true;
-            self.wake.1.notify_one();
+            self.wake_write_back();
         }
         let mut failed = Ok(());
         let mut tries = 1 + if self.pages.is_over() { self.dirty_files.lock().len() } else { 0 };
@@ -100,6 +102,24 @@ impl FileCache {
         };
         drop(files);
         drop(gone);
+    }
+
+    /// The write-back thread has something to do.
+    pub(super) fn wake_write_back(&self) {
+        self.wake.0.lock().wanted = true;
+        self.wake.1.notify_one();
+    }
+
+    /// The log may have data of the file that is not at home.
+    pub(super) fn note_logged(&self, cell: &Arc<InodeCell>) {
+        self.logged.lock().insert(cell.no, cell.clone());
+    }
+
+    /// The files of which the log may have such data, by number; they are no longer noted.
+    pub(super) fn take_logged(&self) -> Vec<Arc<InodeCell>> {
+        let mut cells: Vec<Arc<InodeCell>> = std::mem::take(&mut *self.logged.lock()).into_values().collect();
+        cells.sort_unstable_by_key(|c| c.no);
+        cells
     }
 
     /// The files with data to be written.
@@ -154,6 +174,11 @@ fn run(store: &Weak<Store>, wake: &(Mutex<Wake>, Condvar)) {
             state.wanted = false;
         }
         let Some(store) = store.upgrade() else { return };
+        if store.meta.notes_press() {
+            if let Err(e) = super::logged::bring_home(&store) {
+                tracing::warn!("bringing home data from the log: {e}");
+            }
+        }
         let mut old: Vec<(Instant, Arc<InodeCell>)> = {
             let files = store.files.dirty_files.lock();
             files.values().map(|f| (f.since, f.cell.clone())).collect()

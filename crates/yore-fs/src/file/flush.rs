@@ -15,7 +15,7 @@ use crate::store::Store;
 use crate::Result;
 use std::io::IoSlice;
 use std::sync::Arc;
-use yore_format::{BlockNo, Corruption, INLINE_BYTES};
+use yore_format::{BlockNo, Corruption, IntentNote, INLINE_BYTES};
 use yore_meta::MetaError;
 
 /// Pages in a batch: 4 MiB.
@@ -27,7 +27,7 @@ const PIECES: usize = 16;
 
 /// Where the pages of a segment go.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+pub(super) enum Way {
     /// Over what is there.
     InPlace(BlockNo),
     /// Into blocks that were allocated and never written.
@@ -87,7 +87,18 @@ struct Batch {
     segments: Vec<Segment>,
     /// The page where the pass goes on.
     next: u32,
-    /// The size that the medium may have when all is written.
+    /// Up to where the medium has the file's bytes when all is written.
+    size: u64,
+    /// The size to be stored then, if this is the last batch of the pass.
+    stored: Option<u64>,
+}
+
+/// What a pass writes back.
+#[derive(Clone, Copy)]
+struct Pass {
+    /// Dirty pages before this one.
+    end: u32,
+    /// The size that is stored when they are written: one that the file had (F7).
     size: u64,
 }
 
@@ -111,13 +122,13 @@ pub(crate) fn flush_file(store: &Store, cell: &Arc<InodeCell>) -> Result<Flushed
 }
 
 /// Whether there is nothing to write back or to report.
-fn is_settled(state: &InodeState) -> bool {
+pub(super) fn is_settled(state: &InodeState) -> bool {
     let data = &state.data;
     !state.dirty
         && !data.in_place
         && data.error.is_none()
         && data.doomed.is_none()
-        && data.medium_size == state.inode.size
+        && data.stored_size == state.inode.size
         && !data.is_busy()
 }
 
@@ -147,20 +158,27 @@ pub(super) fn write_back(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
 
 /// One pass over the file. The caller holds io.
 pub(super) fn flush_locked(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
+    flush_to(store, cell, u64::MAX)
+}
+
+/// As [`flush_locked`], of the bytes before `size`, as far as the file has them.
+pub(super) fn flush_to(store: &Store, cell: &Arc<InodeCell>, size: u64) -> Result<()> {
     super::truncate::finish_doomed(store, cell)?;
     if flush_small(store, cell)? {
         return Ok(());
     }
-    let (mut next, end) = (0, pages_for(cell.state.read().inode.size));
+    let size = size.min(cell.state.read().inode.size);
+    let pass = Pass { end: pages_for(size), size };
+    let mut next = 0;
     loop {
-        let batch = collect(store, cell, next, end)?;
+        let batch = collect(store, cell, next, pass)?;
         if batch.segments.is_empty() {
             break;
         }
         next = batch.next;
         flush_batch(store, cell, batch)?;
     }
-    finish_pass(store, cell)
+    finish_pass(store, cell, pass)
 }
 
 /// A file that fits its inode: one Op. False if it does not.
@@ -186,25 +204,30 @@ fn flush_small(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> {
         }
     }
     // Content that kept its size is a change, too, also when another Op has stored the inode since the write.
-    let changed = content_changed || state.dirty || state.data.medium_size != size;
+    let changed = content_changed || state.dirty || state.data.stored_size != size;
     state.data.medium_size = size;
+    state.data.stored_size = size;
     if changed && !state.gone {
         let mut op = store.meta.begin(reserved);
+        if state.data.logged_size.is_some() {
+            op.note(&IntentNote::Cut { inode: cell.no, incarnation: cell.incarnation, size: 0 });
+        }
         store_inode(&mut op, cell, state);
         state.dirty = false;
     }
     state.data.noted = false;
+    super::logged::release(store, cell, state);
     store.files.note_flushed(cell, true);
     Ok(true)
 }
 
 /// Takes a snapshot of the next dirty pages.
-fn collect(store: &Store, cell: &InodeCell, from: u32, to: u32) -> Result<Batch> {
+fn collect(store: &Store, cell: &InodeCell, from: u32, pass: Pass) -> Result<Batch> {
     let state = cell.state.read();
     let size = state.inode.size;
-    let mut batch = Batch { segments: Vec::new(), next: to, size };
+    let mut batch = Batch { segments: Vec::new(), next: pass.end, size, stored: None };
     let Some(pages) = state.data.cached() else { return Ok(batch) };
-    let dirty = pages.dirty_in(from, to, BATCH);
+    let dirty = pages.dirty_in(from, pass.end, BATCH);
     drop(pages);
     let ways = ways(store, cell, &state, &dirty)?;
     // No page has become dirty or clean since: the first takes the state lock, the second io.
@@ -229,6 +252,7 @@ fn collect(store: &Store, cell: &InodeCell, from: u32, to: u32) -> Result<Batch>
         if let Some(next) = pages.next_dirty(last + 1) {
             batch.size = size.min(u64::from(next) * PAGE);
         }
+        batch.stored = pages.next_dirty(last + 1).is_none_or(|next| next >= pass.end).then_some(pass.size);
     }
     Ok(batch)
 }
@@ -248,7 +272,7 @@ impl Segment {
 }
 
 /// Where each of the pages goes.
-fn ways(store: &Store, cell: &InodeCell, state: &InodeState, pages: &[u32]) -> Result<Vec<Way>> {
+pub(super) fn ways(store: &Store, cell: &InodeCell, state: &InodeState, pages: &[u32]) -> Result<Vec<Way>> {
     let mut known: Option<(u64, crate::extent::Mapping)> = None;
     let mut ways = Vec::with_capacity(pages.len());
     for block in pages.iter().map(|p| u64::from(*p)) {
@@ -270,7 +294,7 @@ fn ways(store: &Store, cell: &InodeCell, state: &InodeState, pages: &[u32]) -> R
 fn flush_batch(store: &Store, cell: &Arc<InodeCell>, batch: Batch) -> Result<()> {
     let (mut pieces, mut entered) = (Vec::new(), Vec::new());
     let result = write_segments(store, cell, &batch, &mut pieces)
-        .and_then(|()| enter(store, cell, &mut pieces, &mut entered, batch.size));
+        .and_then(|()| enter(store, cell, &mut pieces, &mut entered, &batch));
     // Taken and not entered: the blocks go back, and the promises for them live again.
     for piece in &pieces {
         if let Piece::Put(_, run) = piece {
@@ -308,6 +332,10 @@ fn write_segments(store: &Store, cell: &InodeCell, batch: &Batch, pieces: &mut V
             Way::InPlace(start) => {
                 cell.state.write().data.in_place = true;
                 write_run(store, start, &segment.bytes)?;
+                store.meta.note_data_written();
+                if cell.state.read().data.logged_size.is_some() {
+                    super::logged::note_home(store, cell, segment.first, segment.bytes.len() as u32);
+                }
             }
             Way::Unwritten(start) => {
                 pieces.push(Piece::Written(first, first + len));
@@ -374,7 +402,7 @@ fn enter(
     cell: &InodeCell,
     pieces: &mut Vec<Piece>,
     entered: &mut Vec<(u64, u64)>,
-    size: u64,
+    batch: &Batch,
 ) -> Result<()> {
     while !pieces.is_empty() {
         let (edit, count) = plan(store, cell, pieces)?;
@@ -384,19 +412,35 @@ fn enter(
         let mut guard = cell.state.write();
         let state = &mut *guard;
         if count == pieces.len() {
-            state.data.medium_size = state.data.medium_size.max(size);
+            cover(state, batch);
         }
+        store.meta.note_data_named();
         let mut op = store.meta.begin(reserved);
+        if state.data.logged_size.is_some() {
+            for piece in &pieces[..count] {
+                let (page, count) = (piece.first() as u32, (piece.end() - piece.first()) as u32);
+                let (inode, incarnation) = (cell.no, cell.incarnation);
+                op.note(&IntentNote::Home { inode, incarnation, page, count });
+            }
+        }
         let applied = edit.apply(&mut op, &store.alloc, &mut state.inode);
         let stored = store_inode(&mut op, cell, state);
         applied.stored(&mut op, stored);
         state.dirty = false;
         entered.extend(pieces.drain(..count).map(|p| (p.first(), p.end())));
     }
-    if cell.state.read().data.medium_size < size {
-        store_size(store, cell, Some(size))?;
-    }
+    // If no Op was needed for the data, none is needed for this before the pass ends.
+    cover(&mut cell.state.write(), batch);
     Ok(())
+}
+
+/// The batch is on the medium.
+fn cover(state: &mut InodeState, batch: &Batch) {
+    state.data.medium_size = state.data.medium_size.max(batch.size);
+    if let Some(stored) = batch.stored.filter(|stored| *stored > state.data.stored_size) {
+        state.data.stored_size = stored;
+        state.dirty = true;
+    }
 }
 
 /// The change of extents that one Op can make of the first pieces, and how many they are.
@@ -423,16 +467,10 @@ fn plan(store: &Store, cell: &InodeCell, pieces: &mut Vec<Piece>) -> Result<(Edi
     Ok((edit, count))
 }
 
-/// Stores the inode if it differs from its block, with a new size on the medium if there is one.
-pub(super) fn store_size(store: &Store, cell: &InodeCell, size: Option<u64>) -> Result<()> {
+/// Stores the inode if it differs from its block.
+pub(super) fn store_changed(store: &Store, cell: &InodeCell) -> Result<()> {
     let reserved = store.reserve_freely(store.near(cell.no), 0)?;
-    let mut guard = cell.state.write();
-    let state = &mut *guard;
-    if let Some(size) = size {
-        state.dirty |= state.data.medium_size != size;
-        state.data.medium_size = size;
-    }
-    store_if_dirty(store, cell, state, reserved);
+    store_if_dirty(store, cell, &mut cell.state.write(), reserved);
     Ok(())
 }
 
@@ -444,18 +482,23 @@ fn store_if_dirty(store: &Store, cell: &InodeCell, state: &mut InodeState, reser
     }
 }
 
-/// The end of a pass: a file without dirty pages has its size on the medium and is no longer noted.
-fn finish_pass(store: &Store, cell: &InodeCell) -> Result<()> {
+/// The end of a pass: its size is stored; a file without dirty pages has all of its size on the medium and is no longer noted.
+fn finish_pass(store: &Store, cell: &InodeCell, pass: Pass) -> Result<()> {
     let reserved = store.reserve_freely(store.near(cell.no), 0)?;
     let mut guard = cell.state.write();
     let state = &mut *guard;
     let clean = !state.data.cached().is_some_and(|p| p.has_dirty());
+    let size = if clean { state.inode.size } else { pass.size };
+    state.data.medium_size = state.data.medium_size.max(size);
+    state.dirty |= state.data.stored_size < size;
+    state.data.stored_size = state.data.stored_size.max(size);
     if clean {
-        state.dirty |= state.data.medium_size != state.inode.size;
-        state.data.medium_size = state.inode.size;
         state.data.noted = false;
     }
     store_if_dirty(store, cell, state, reserved);
+    if clean || state.data.logged_size.is_some_and(|logged| logged <= pass.size) {
+        super::logged::release(store, cell, state);
+    }
     store.files.note_flushed(cell, clean);
     Ok(())
 }

@@ -4,7 +4,7 @@
 //! that it fails before anything has changed. Punching and zeroing write zeros to the pages at the edges, discard the pages
 //! between, and hide the extents there (F5) until they have been taken out or become unwritten.
 
-use super::flush::{flush_locked, store_size};
+use super::flush::{flush_locked, store_changed};
 use super::truncate::{extend, finish_doomed};
 use super::{check_alive, map_block, page_of, pages_for, write, Touch, PAGE};
 use crate::alloc::{KeptGroups, Run};
@@ -37,6 +37,10 @@ pub(crate) fn fallocate(
     let end = offset.checked_add(len).filter(|end| *end <= FILE_SIZE_MAX).ok_or(Error::FileTooLarge)?;
     let _io = cell.io.lock();
     finish_doomed(store, cell)?;
+    if cell.state.read().data.logged_size.is_some() {
+        // What is zeroed must be at home: the log cannot say "zeros" in the same instant as the extents do.
+        flush_locked(store, cell)?;
+    }
     match mode {
         FallocateMode::Allocate { keep_size } => {
             allocate(store, cell, offset, end)?;
@@ -65,7 +69,7 @@ fn grow(store: &Store, cell: &Arc<InodeCell>, end: u64, keep_size: bool, touch: 
         touch(&mut state);
         state.dirty = true;
     }
-    store_size(store, cell, None)
+    store_changed(store, cell)
 }
 
 /// Fills the holes in a range with unwritten extents.

@@ -29,6 +29,7 @@ fn format(device: &Arc<dyn Device>) {
         owner: (0, 0),
         permissions: 0o755,
         now: Timestamp::default(),
+        log_blocks: yore_meta::default_log_blocks(4096),
     };
     yore_meta::mkfs(&**device, &options).unwrap();
 }

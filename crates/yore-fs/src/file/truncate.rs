@@ -4,7 +4,7 @@
 //! Otherwise the first Op stores the size and lists the inode as an orphan, the extents to go are `doomed` (F5), and the Op of
 //! the last step takes it off the list. What fails in between leaves `doomed` in place; the next call on the file goes on.
 
-use super::flush::store_size;
+use super::flush::store_changed;
 use super::{check_alive, page_of, pages_for, write, Touch, PAGE};
 use crate::alloc::KeptGroups;
 use crate::btree::Pins;
@@ -15,7 +15,7 @@ use crate::{Error, Result};
 use std::ops::Range;
 use std::sync::Arc;
 use yore_format::layout::FILE_SIZE_MAX;
-use yore_format::ContentKind;
+use yore_format::{ContentKind, IntentNote};
 
 /// Beyond every block of a file.
 const BLOCKS_END: u64 = u64::MAX;
@@ -80,6 +80,7 @@ fn store_grown(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
         return Ok(()); // Noted by whoever wrote.
     }
     state.data.medium_size = state.inode.size;
+    state.data.stored_size = state.inode.size;
     let mut op = store.meta.begin(reserved);
     store_inode(&mut op, cell, state);
     state.dirty = false;
@@ -108,9 +109,14 @@ fn shrink(store: &Store, cell: &Arc<InodeCell>, size: u64, touch: Touch<'_>) -> 
     let reserved = store.reserve_freely(store.near(cell.no), blocks)?;
     let mut guard = cell.state.write();
     let state = &mut *guard;
+    let logged = state.data.logged_size.is_some();
     cut_memory(store, state, size);
     touch(state);
     let mut op = store.meta.begin(reserved);
+    if logged {
+        op.note(&IntentNote::Cut { inode: cell.no, incarnation: cell.incarnation, size });
+        state.data.logged_size = state.data.logged_size.filter(|_| size > 0);
+    }
     let listed = listing.map(|orphans| {
         state.data.listed = true;
         orphans.add(&mut op, store, cell.no, cell.incarnation)
@@ -143,6 +149,8 @@ fn cut_memory(store: &Store, state: &mut InodeState, size: u64) {
     store.alloc.release(released);
     state.inode.size = size;
     state.data.medium_size = state.data.medium_size.min(size);
+    state.data.stored_size = state.data.stored_size.min(size);
+    state.data.logged_size = state.data.logged_size.map(|logged| logged.min(size));
     if state.inode.content_kind == ContentKind::Inline {
         let kept = state.inode.inline().len().min(size as usize);
         let content = state.inode.inline()[..kept].to_vec();
@@ -214,6 +222,7 @@ pub(crate) fn free_step(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> {
         let state = &mut *guard;
         if state.inode.links == 0 {
             cut_memory(store, state, 0);
+            super::logged::release(store, cell, state);
             state.data.doomed = None;
             state.data.noted = false;
             state.data.listed = false;
@@ -236,7 +245,7 @@ pub(crate) fn free_step(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> {
     match has_extents {
         true => remove_step(store, cell, range),
         false => {
-            store_size(store, cell, None)?;
+            store_changed(store, cell)?;
             Ok(true)
         }
     }
@@ -245,6 +254,7 @@ pub(crate) fn free_step(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> {
 /// Forgets what is in memory of a file that is being freed in this very Op. It has no extents, and io is held.
 pub(crate) fn forget(store: &Store, cell: &InodeCell, state: &mut InodeState) {
     cut_memory(store, state, 0);
+    super::logged::release(store, cell, state);
     state.data.noted = false;
     store.files.note_flushed(cell, true);
 }

@@ -15,6 +15,7 @@ impl Default for MkfsOptions {
             engine: Engine::Snapshot,
             owner: (caller.uid, caller.gid),
             permissions: 0o755,
+            log_size: None,
             force: false,
         }
     }

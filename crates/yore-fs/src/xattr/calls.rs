@@ -19,6 +19,7 @@ fn volume() -> (Arc<dyn Device>, View) {
         engine: Engine::Snapshot,
         owner: (0, 0),
         permissions: 0o755,
+        log_size: None,
         force: false,
     };
     View::mkfs(&device, &options).unwrap();

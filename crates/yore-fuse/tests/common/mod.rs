@@ -43,6 +43,7 @@ pub fn mkfs_options() -> MkfsOptions {
         engine: Engine::Snapshot,
         owner: (0, 0),
         permissions: 0o755,
+        log_size: None,
         force: false,
     }
 }

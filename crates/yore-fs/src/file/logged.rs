@@ -1,0 +1,191 @@
+//! File data in the intent log: what makes an fsync of a small write one write and one flush.
+//!
+//! A dirty page that has no blocks yet would need some, a write to them, a flush, and a record that names them. Instead the
+//! record carries its bytes: the page stays dirty, is *fresh* while the log has it as it is, and goes home with the next
+//! write-back. The metadata layer carries over from one generation to the next what is not at home ([`yore_meta::Meta`]);
+//! when that is much, the write-back thread brings it home ([`bring_home`]). At a mount after a crash [`restore`] puts into
+//! the cache what was only in the log.
+//!
+//! Not logged are: more than [`PAGES_MOST`] pages at once, which are better written once; pages that all have blocks to be
+//! overwritten (one write and one flush, too); and small files, whose content goes into the inode and so is in the record
+//! anyway.
+//!
+//! **In step with the log (F8).** A page's bytes are noted under io and the state lock, so no Op about them is half done. From
+//! then on until the file is at home, an Op that enters pages or cuts the file notes that in the same instant. A page
+//! overwritten in its place is noted as home after it was written; then a flush comes before the record.
+
+use super::flush::{flush_file, flush_to, is_settled, ways, Way};
+use super::{write, PAGE};
+use crate::inode::{store_inode, InodeCell, InodeState};
+use crate::pages::Bytes;
+use crate::store::Store;
+use crate::{Error, Result};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use yore_format::{Incarnation, InodeNo, IntentNote};
+use yore_meta::NotedFile;
+
+/// Pages that one fsync puts into the log at most: 64 KiB.
+const PAGES_MOST: usize = 16;
+
+/// Readies a file for [`yore_meta::Meta::force`]: its data is at home or noted in the log. The first half of fsync.
+///
+/// # Errors
+/// What kept data from the medium, now or in the background since the last call.
+pub(crate) fn make_ready(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
+    if store.meta.has_log() {
+        let _io = cell.io.lock();
+        if is_settled(&cell.state.read()) || log_pages(store, cell)? {
+            return Ok(());
+        }
+    }
+    flush_file(store, cell).map(|_| ())
+}
+
+/// Notes the file's dirty pages in the log and stores its attributes. False if that is not how it is to be done.
+fn log_pages(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> {
+    let reserved = store.reserve_freely(store.near(cell.no), 0)?;
+    let mut guard = cell.state.write();
+    let state = &mut *guard;
+    let (size, kind) = (state.inode.size, state.inode.content_kind);
+    let data = &state.data;
+    if state.gone || data.doomed.is_some() || data.error.is_some() || data.fits_inode(kind, size) {
+        return Ok(false);
+    }
+    let Some(pages) = data.cached() else { return Ok(false) };
+    let unlogged = pages.unlogged(PAGES_MOST + 1);
+    let again = unlogged.iter().any(|i| pages.is_logged(*i));
+    drop(pages);
+    if unlogged.len() > PAGES_MOST || (unlogged.is_empty() && data.logged_size != Some(size)) {
+        return Ok(false);
+    }
+    if !unlogged.is_empty() {
+        let ways = ways(store, cell, state, &unlogged)?;
+        let in_place = ways.iter().all(|way| matches!(way, Way::InPlace(_)));
+        if in_place && !again {
+            return Ok(false);
+        }
+        if !note_pages(store, cell, state, &unlogged) {
+            return Ok(false);
+        }
+    }
+    if state.dirty {
+        let mut op = store.meta.begin(reserved);
+        store_inode(&mut op, cell, state);
+        state.dirty = false;
+    }
+    Ok(true)
+}
+
+fn note_pages(store: &Store, cell: &Arc<InodeCell>, state: &mut InodeState, unlogged: &[u32]) -> bool {
+    let size = state.inode.size;
+    let mut pages = state.data.pages(&store.files.pages);
+    let bytes: Vec<(u32, Bytes)> =
+        unlogged.iter().map(|i| (*i, pages.get(*i).expect("dirty pages are cached").bytes.clone())).collect();
+    if !store.meta.note_data((cell.no, cell.incarnation), size, &bytes) {
+        drop(pages);
+        store.files.wake_write_back();
+        return false;
+    }
+    unlogged.iter().for_each(|i| pages.set_fresh(*i));
+    drop(pages);
+    if state.data.logged_size.replace(size).is_none() {
+        store.files.note_logged(cell);
+    }
+    if store.meta.notes_press() {
+        store.files.wake_write_back();
+    }
+    true
+}
+
+/// Pages that the log may have were overwritten in their place.
+pub(super) fn note_home(store: &Store, cell: &InodeCell, page: u32, count: u32) {
+    store.meta.note(&IntentNote::Home { inode: cell.no, incarnation: cell.incarnation, page, count });
+}
+
+/// Everything of the file that the log may have is at home and in metadata, or gone.
+pub(super) fn release(store: &Store, cell: &InodeCell, state: &mut InodeState) {
+    if state.data.logged_size.take().is_some() {
+        store.meta.note(&IntentNote::Cut { inode: cell.no, incarnation: cell.incarnation, size: 0 });
+    }
+}
+
+/// Writes home what is in the log only, of all files.
+///
+/// # Errors
+/// The first file's error, which its next fsync is told, too; the others are still tried.
+pub(crate) fn bring_home(store: &Store) -> Result<()> {
+    let mut result = Ok(());
+    for cell in store.files.take_logged() {
+        let _io = cell.io.lock();
+        let logged = {
+            let state = cell.state.read();
+            state.data.logged_size.filter(|_| !state.gone)
+        };
+        let Some(size) = logged else { continue };
+        if let Err(e) = flush_to(store, &cell, size) {
+            cell.state.write().data.error.get_or_insert_with(|| e.clone());
+            store.files.note_logged(&cell);
+            result = result.and(Err(e));
+        }
+    }
+    result
+}
+
+/// Puts into the cache what a crash left in the log, as if it had just been written; times stay as they are. Files that are
+/// gone since are passed over.
+///
+/// # Errors
+/// Damage and device errors; `NoSpace` cannot be, for the room was promised.
+pub(crate) fn restore(
+    store: &Store,
+    files: &BTreeMap<(InodeNo, Incarnation), NotedFile<Vec<u8>>>,
+) -> Result<()> {
+    for ((no, incarnation), file) in files {
+        let cell = match store.cell(*no) {
+            Ok(cell) if cell.incarnation == *incarnation => cell,
+            Ok(_) | Err(Error::Stale) => continue,
+            Err(e) => return Err(e),
+        };
+        if !cell.state.read().inode.is_regular() {
+            continue;
+        }
+        for (page, bytes) in &file.pages {
+            restore_page(store, &cell, *page, bytes, file.size)?;
+        }
+        let mut state = cell.state.write();
+        if state.inode.size < file.size {
+            extend(store, &cell, &mut state, file.size)?;
+        }
+    }
+    Ok(())
+}
+
+fn restore_page(store: &Store, cell: &Arc<InodeCell>, page: u32, bytes: &[u8], size: u64) -> Result<()> {
+    let mut state = cell.state.write();
+    let offset = u64::from(page) * PAGE;
+    // Behind its bytes the page was zero, as far as the file went.
+    let end = (offset + PAGE).min(size.max(state.inode.size)).max(offset + bytes.len() as u64);
+    if end == offset {
+        return Ok(());
+    }
+    let plan = write::prepare(store, cell, &state, offset, end)?.ok_or(Error::NoSpace)?;
+    plan.enter(store, &mut state);
+    {
+        let mut pages = state.data.pages(&store.files.pages);
+        let to = pages.dirty_bytes(page);
+        to[..bytes.len()].copy_from_slice(bytes);
+        to[bytes.len()..(end - offset) as usize].fill(0);
+    }
+    state.inode.size = state.inode.size.max(end);
+    write::note(store, cell, &mut state);
+    Ok(())
+}
+
+fn extend(store: &Store, cell: &Arc<InodeCell>, state: &mut InodeState, size: u64) -> Result<()> {
+    let plan = write::prepare_extension(store, cell, state, size)?.ok_or(Error::NoSpace)?;
+    plan.enter(store, state);
+    state.inode.size = size;
+    write::note(store, cell, state);
+    Ok(())
+}

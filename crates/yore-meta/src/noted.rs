@@ -1,0 +1,119 @@
+//! File data noted in the log, as replaying the notes leaves it. One account for both sides: while a volume is open it says
+//! what is outstanding, and a mount makes it from the records.
+
+use std::collections::BTreeMap;
+use yore_format::{Incarnation, InodeNo, BLOCK_SIZE};
+
+/// An inode, and which use of its number is meant.
+pub(crate) type File = (InodeNo, Incarnation);
+
+/// Bytes of a page that can be cut short.
+pub(crate) trait Trim {
+    /// Keeps at most the first `len` bytes.
+    fn trim(&mut self, len: usize);
+}
+
+impl Trim for Vec<u8> {
+    fn trim(&mut self, len: usize) {
+        self.truncate(len);
+    }
+}
+
+/// What is noted of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotedFile<B> {
+    /// The file has at least this size.
+    pub size: u64,
+    /// Pages, by index: their first bytes; the rest is zeros.
+    pub pages: BTreeMap<u32, B>,
+}
+
+/// What is noted of all files.
+#[derive(Clone)]
+pub(crate) struct NotedFiles<B>(BTreeMap<File, NotedFile<B>>);
+
+impl<B> Default for NotedFiles<B> {
+    fn default() -> Self {
+        NotedFiles(BTreeMap::new())
+    }
+}
+
+impl<B: Trim> NotedFiles<B> {
+    /// A page of a file that has this size. True if nothing was noted of the page.
+    pub(crate) fn data(&mut self, file: File, size: u64, page: u32, bytes: B) -> bool {
+        let file = self.size(file, size);
+        file.pages.insert(page, bytes).is_none()
+    }
+
+    /// The file has this size.
+    pub(crate) fn size(&mut self, file: File, size: u64) -> &mut NotedFile<B> {
+        let noted = self.0.entry(file).or_insert_with(|| NotedFile { size, pages: BTreeMap::new() });
+        noted.size = size;
+        noted
+    }
+
+    /// Pages are at home, or gone. Returns how many were noted.
+    pub(crate) fn home(&mut self, file: File, page: u32, count: u32) -> usize {
+        let Some(noted) = self.0.get_mut(&file) else { return 0 };
+        let end = page.saturating_add(count);
+        let mut gone = 0;
+        while let Some((first, _)) = noted.pages.range(page..end).next() {
+            let first = *first;
+            noted.pages.remove(&first);
+            gone += 1;
+        }
+        gone
+    }
+
+    /// The file was cut to `size`, or (0) nothing of it is outstanding. Returns how many pages are no longer noted.
+    pub(crate) fn cut(&mut self, file: File, size: u64) -> usize {
+        if size == 0 {
+            return self.0.remove(&file).map_or(0, |noted| noted.pages.len());
+        }
+        let Some(noted) = self.0.get_mut(&file) else { return 0 };
+        let block = BLOCK_SIZE as u64;
+        noted.size = noted.size.min(size);
+        let before = noted.pages.len();
+        if let Ok(end) = u32::try_from(size.div_ceil(block)) {
+            noted.pages.split_off(&end);
+        }
+        if let Some(bytes) = u32::try_from(size / block).ok().and_then(|last| noted.pages.get_mut(&last)) {
+            bytes.trim((size % block) as usize);
+        }
+        before - noted.pages.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&File, &NotedFile<B>)> {
+        self.0.iter()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn into_map(self) -> BTreeMap<File, NotedFile<B>> {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_take_back_what_they_say_and_no_more() {
+        let file = (InodeNo::ROOT, Incarnation(1));
+        let mut noted = NotedFiles::default();
+        assert!(noted.data(file, 12_000, 0, vec![1; 4096]));
+        assert!(noted.data(file, 12_000, 2, vec![3; 3808]));
+        assert!(!noted.data(file, 12_000, 2, vec![4; 3808]));
+        assert_eq!(noted.home(file, 0, 2), 1);
+        assert_eq!(noted.cut(file, 9_000), 0);
+        let (_, left) = noted.iter().next().unwrap();
+        assert_eq!((left.size, left.pages[&2].len()), (9_000, 808));
+        assert_eq!(noted.cut(file, 8_192), 1);
+        assert_eq!(noted.iter().next().unwrap().1.size, 8_192);
+        assert_eq!(noted.cut(file, 0), 0);
+        assert!(noted.is_empty());
+    }
+}

@@ -1,0 +1,368 @@
+//! Replaying the intent log: from the last generation to the instant of the last record.
+//!
+//! Records are applied in memory and written to nothing: blocks that they change become dirty blocks of the running
+//! generation, as if their Ops had just been carried out, and the medium moves forward with the next generation. So replay
+//! works for who only reads, can be repeated after another crash, and finds the same again.
+//!
+//! Records are kept while they are read (the log's length bounds that), so that the blocks that they start from can be read
+//! in large batches. What comes out is verified as if it came from the medium: each record says what the body of a block
+//! is after its change, and in the end every block must be what its kind demands, exist in its zone, and belong there.
+//!
+//! Data blocks that the records free are named by the generation still (R3): they are given to the store, which keeps them
+//! from use until the next generation is complete. File data noted in records ([`NotedFile`]) is for the store, too.
+
+use crate::cache::{new_frame, News};
+use crate::error::{MetaError, Result};
+use crate::intent::{position_of, region_of};
+use crate::meta::Meta;
+use crate::noted::{NotedFile, NotedFiles};
+use crate::zone::Zone;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use yore_device::{AlignedBuf, Device, ReadRequest};
+use yore_format::{
+    seal, verify_header, verify_version, BitmapRef, Block, BlockHeader, BlockKind, BlockNo, Corruption,
+    Generation, Incarnation, Inode, InodeNo, Intent, IntentHead, IntentNote, MetaAddr, Superblock, ZoneNo,
+    BITS_PER_GROUP, BLOCK_SIZE, INODES_PER_BLOCK, NOT_INODES, ZERO_BLOCK,
+};
+use yore_log::End;
+
+/// Blocks read together.
+const BATCH: usize = 256;
+
+/// What replay found for the store to do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// By inode and incarnation. If the inode has another incarnation now, or is free, the file is gone.
+    pub files: BTreeMap<(InodeNo, Incarnation), NotedFile<Vec<u8>>>,
+    /// Runs (first block, length) that are free and must not be used before the next generation is complete.
+    pub freed: Vec<(BlockNo, u32)>,
+    /// Records replayed.
+    pub records: u64,
+}
+
+/// The state that records lead to, before it is installed.
+#[derive(Default)]
+struct Staged {
+    head: Option<IntentHead>,
+    zones: BTreeMap<ZoneNo, [u64; 8]>,
+    blocks: BTreeMap<MetaAddr, Box<Block>>,
+    /// Bitmaps as the generation has them.
+    bitmaps: HashMap<MetaAddr, Box<Block>>,
+    files: NotedFiles<Vec<u8>>,
+    recovered: Recovered,
+}
+
+/// Reads the records after the superblock's generation; calls `each` with every one, decoded. Returns where the log ends.
+pub(crate) fn read_records(
+    device: &dyn Device,
+    superblock: &Superblock,
+    each: &mut dyn FnMut(Vec<u8>) -> Result<()>,
+) -> Result<Option<End>> {
+    let Some((region, id)) = region_of(superblock) else { return Ok(None) };
+    let mut log = yore_log::recover(device, region, id, position_of(superblock))?;
+    while let Some(record) = log.next_record()? {
+        each(record.contents.to_vec())?;
+    }
+    Ok(Some(log.end()?))
+}
+
+/// Decodes a record. `None` if it belongs to the generation after the one that was running behind this superblock: then the
+/// superblock that it was appended for never arrived, and it and what follows means nothing.
+fn decode<'r>(superblock: &Superblock, record: &'r [u8]) -> Result<Option<Intent<'r>>> {
+    let intent = Intent::decode(record).map_err(|c| c.on(superblock.log_start))?;
+    let running = superblock.log_generation;
+    if intent.head.generation == running {
+        return Ok(Some(intent));
+    }
+    if intent.head.generation.0 == running.0 + 1 {
+        return Ok(None);
+    }
+    let c = Corruption::new("intent record", "generation", running, intent.head.generation);
+    Err(c.on(superblock.log_start).into())
+}
+
+/// Looks through the log of a volume that is not open for writing: the number of records that the next mount replays, all
+/// decoded and found to follow the superblock's generation.
+///
+/// # Errors
+/// Damage of the log or a record; errors of the device.
+pub fn check_log(device: &dyn Device, superblock: &Superblock) -> Result<u64> {
+    let mut count = 0;
+    read_records(device, superblock, &mut |record| {
+        count += u64::from(decode(superblock, &record)?.is_some());
+        Ok(())
+    })?;
+    Ok(count)
+}
+
+impl Meta {
+    /// Replays the log in memory. Returns what is left for the store, and where the log ends.
+    pub(crate) fn replay(&self) -> Result<(Option<Recovered>, Option<End>)> {
+        let superblock = &self.found;
+        let mut records = Vec::new();
+        let end = read_records(&*self.device, superblock, &mut |record| {
+            records.push(record);
+            Ok(())
+        })?;
+        if records.is_empty() {
+            return Ok((None, end));
+        }
+        let mut staged = Staged::default();
+        let mut intents = Vec::with_capacity(records.len());
+        for record in &records {
+            match decode(superblock, record)? {
+                Some(intent) => intents.push(intent),
+                None => break,
+            }
+        }
+        if intents.is_empty() {
+            return Ok((None, end));
+        }
+        self.read_bases(&intents, &mut staged)?;
+        for intent in &intents {
+            staged.apply(intent)?;
+        }
+        staged.recovered.records = intents.len() as u64;
+        self.intent.replayed.store(intents.len() as u64, Ordering::Relaxed);
+        self.install(staged).map(|recovered| (Some(recovered), end))
+    }
+
+    /// Reads the blocks that the records start from.
+    fn read_bases(&self, intents: &[Intent<'_>], staged: &mut Staged) -> Result<()> {
+        let mut first: BTreeMap<MetaAddr, u64> = BTreeMap::new();
+        for block in intents.iter().flat_map(|i| &i.blocks) {
+            first.entry(block.addr).or_insert(block.chunks);
+        }
+        let mut places: Vec<(BlockNo, MetaAddr, u32)> = Vec::new();
+        for addr in first.iter().filter(|(_, chunks)| **chunks != u64::MAX).map(|(addr, _)| *addr) {
+            let missing = || Corruption::new("intent record", "block", "one that exists", "none").at(addr);
+            let zone = self.zones.get(self, addr.zone())?.ok_or_else(missing)?;
+            let state = zone.state.lock();
+            let at = usize::from(addr.index());
+            if !state.has(addr.index()) || state.map[at] == 0 {
+                return Err(missing().into());
+            }
+            let (slot, check) = state.copy_of(addr.index());
+            places.push((BlockNo(zone.place.0 + u64::from(slot)), addr, check));
+        }
+        places.sort_unstable();
+        for places in places.chunks(BATCH) {
+            let mut buffers: Vec<AlignedBuf> = places.iter().map(|_| AlignedBuf::zeroed(1)).collect();
+            let mut reads: Vec<ReadRequest<'_>> = places
+                .iter()
+                .zip(&mut buffers)
+                .map(|((at, ..), buf)| ReadRequest { offset: at.0 * BLOCK_SIZE as u64, buf })
+                .collect();
+            self.device.read_batch(&mut reads)?;
+            for ((at, addr, check), buffer) in places.iter().zip(&buffers) {
+                let mut block = Box::new(ZERO_BLOCK);
+                block.copy_from_slice(buffer);
+                verify_header(&block, *addr, self.volume_tag, *at)?;
+                verify_version(&block, *check, *addr, *at)?;
+                if BlockHeader::of(&block).kind == BlockKind::Bitmap as u8 {
+                    staged.bitmaps.insert(*addr, block.clone());
+                }
+                staged.blocks.insert(*addr, block);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes what the records lead to the state of the running generation.
+    fn install(&self, mut staged: Staged) -> Result<Recovered> {
+        let generation = Generation(*self.gate.read());
+        let head = staged.head.expect("at least one record");
+        for (no, exists) in &staged.zones {
+            let missing = || Corruption::new("intent record", "zone", "one that exists", no);
+            let zone = self.zones.get(self, *no)?.ok_or_else(missing)?;
+            let mut blocks = staged.blocks.split_off(&MetaAddr::new(*no, 0));
+            let mut rest = blocks.split_off(&MetaAddr::new(ZoneNo(no.0 + 1), 0));
+            staged.blocks.append(&mut rest);
+            self.install_zone(&zone, exists, blocks, generation)?;
+        }
+        if let Some(addr) = staged.blocks.keys().next() {
+            let c =
+                Corruption::new("intent record", "block", "of a zone that the record names", addr).at(*addr);
+            return Err(c.into());
+        }
+        for (addr, old) in &staged.bitmaps {
+            let frame = self.cache.get(*addr).ok_or_else(|| {
+                Corruption::new("intent record", "bitmap", "one that exists", "a freed one").at(*addr)
+            })?;
+            let group = yore_format::GroupNo(addr.zone().0 / 2);
+            let new = frame.read();
+            self.note_freed_runs(group, BitmapRef::new(old), BitmapRef::new(&new), &mut staged.recovered);
+        }
+        *self.orphan_root.lock() = (head.orphan_root, head.orphan_level);
+        self.totals.free_blocks.set(head.free_blocks);
+        self.totals.inodes.set(head.inodes);
+        self.totals.metadata_blocks.set(head.metadata_blocks);
+        self.next_number.store(head.next_number.0, Ordering::Relaxed);
+        self.next_incarnation.store(head.next_incarnation, Ordering::Relaxed);
+        self.raise_zone_limit_to(head.zone_number_limit);
+        self.note_root_changed();
+        self.freed.lock().extend_from_slice(&staged.recovered.freed);
+        staged.recovered.files = staged.files.into_map();
+        Ok(staged.recovered)
+    }
+
+    fn install_zone(
+        &self,
+        zone: &Arc<Zone>,
+        exists: &[u64; 8],
+        blocks: BTreeMap<MetaAddr, Box<Block>>,
+        generation: Generation,
+    ) -> Result<()> {
+        let is_in = |index: u16| exists[usize::from(index) / 64] & (1 << (index % 64)) != 0;
+        let (mut frames, mut kinds) = (Vec::new(), BTreeMap::new());
+        for (addr, mut block) in blocks.into_iter().filter(|(addr, _)| is_in(addr.index())) {
+            seal(&mut block, generation);
+            verify_header(&block, addr, self.volume_tag, zone.place)?;
+            kinds.insert(addr.index(), summary(self, zone, &block));
+            frames.push(new_frame(addr, zone.clone(), *block, generation));
+        }
+        zone.touch(self, generation, |s| {
+            s.exists = *exists;
+            s.free_indexes =
+                yore_format::layout::ZONE_INDEXES - exists.iter().map(|w| w.count_ones()).sum::<u32>();
+            for index in 0..s.inode_free.len() {
+                if !s.has(index as u16) {
+                    s.inode_free[index] = NOT_INODES;
+                }
+            }
+            for (index, kind) in &kinds {
+                s.inode_free[usize::from(*index)] = kind.inode_free;
+                s.free_blocks = kind.free_blocks.unwrap_or(s.free_blocks);
+            }
+            let inodes = s.inode_free.iter().filter(|f| **f != NOT_INODES);
+            s.free_inodes = inodes.map(|f| u32::from(*f)).sum();
+        });
+        {
+            let s = zone.state.lock();
+            let missing = (0..s.map.len() as u16)
+                .find(|i| s.has(*i) && s.map[usize::from(*i)] == 0 && !kinds.contains_key(i));
+            if let Some(index) = missing {
+                let addr = MetaAddr::new(zone.no, index);
+                let c =
+                    Corruption::new("intent record", "block", "its content", "a block without any").at(addr);
+                return Err(c.into());
+            }
+        }
+        for frame in frames {
+            self.cache.insert_new(&frame);
+            zone.note_changed(self, generation, &frame, News::Dirty);
+        }
+        Ok(())
+    }
+
+    /// What was used and is free now.
+    fn note_freed_runs(
+        &self,
+        group: yore_format::GroupNo,
+        old: BitmapRef<'_>,
+        new: BitmapRef<'_>,
+        recovered: &mut Recovered,
+    ) {
+        let mut run: Option<(u32, u32)> = None;
+        let mut end = |run: &mut Option<(u32, u32)>| {
+            if let Some((first, len)) = run.take() {
+                recovered.freed.push((self.geometry.block_of(group, first), len));
+            }
+        };
+        for word in 0..BITS_PER_GROUP / 64 {
+            let freed = old.word(word as usize) & !new.word(word as usize);
+            if freed == 0 {
+                end(&mut run);
+                continue;
+            }
+            for bit in (0..64).map(|b| word * 64 + b) {
+                match (freed & (1 << (bit % 64)) != 0, &mut run) {
+                    (true, Some((_, len))) => *len += 1,
+                    (true, none) => *none = Some((bit, 1)),
+                    (false, run) => end(run),
+                }
+            }
+        }
+        end(&mut run);
+    }
+
+    fn raise_zone_limit_to(&self, limit: u32) {
+        self.zone_number_limit.fetch_max(limit, Ordering::Relaxed);
+    }
+}
+
+/// What a zone counts of one of its blocks.
+struct Counted {
+    inode_free: u8,
+    /// Of a bitmap.
+    free_blocks: Option<u32>,
+}
+
+fn summary(meta: &Meta, zone: &Zone, block: &Block) -> Counted {
+    match BlockKind::from_u8(BlockHeader::of(block).kind) {
+        Some(BlockKind::Inodes) => {
+            let free = (0..INODES_PER_BLOCK).filter(|slot| Inode::slot_is_free(block, *slot)).count();
+            Counted { inode_free: free as u8, free_blocks: None }
+        }
+        Some(BlockKind::Bitmap) => {
+            let usable = meta.geometry.data_blocks(zone.group) as u32;
+            let used = BitmapRef::new(block).used().saturating_sub(BITS_PER_GROUP - usable);
+            Counted { inode_free: NOT_INODES, free_blocks: Some(usable.saturating_sub(used)) }
+        }
+        _ => Counted { inode_free: NOT_INODES, free_blocks: None },
+    }
+}
+
+impl Staged {
+    fn apply(&mut self, intent: &Intent<'_>) -> Result<()> {
+        self.head = Some(intent.head);
+        for zone in &intent.zones {
+            self.zones.insert(zone.zone, zone.exists);
+        }
+        for change in &intent.blocks {
+            let block = match self.blocks.get_mut(&change.addr) {
+                Some(block) => block,
+                None if change.chunks == u64::MAX => {
+                    self.blocks.entry(change.addr).or_insert_with(|| Box::new(ZERO_BLOCK))
+                }
+                None => {
+                    let c = Corruption::new("intent record", "block", "all of a new block", "a part of it");
+                    return Err(c.at(change.addr).into());
+                }
+            };
+            change.apply(block)?;
+        }
+        for note in &intent.notes {
+            self.note(note);
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, note: &IntentNote<'_>) {
+        match *note {
+            IntentNote::Data { inode, incarnation, size, bytes: [], .. } => {
+                self.files.size((inode, incarnation), size);
+            }
+            IntentNote::Data { inode, incarnation, size, page, bytes } => {
+                self.files.data((inode, incarnation), size, page, bytes.to_vec());
+            }
+            IntentNote::Home { inode, incarnation, page, count } => {
+                self.files.home((inode, incarnation), page, count);
+            }
+            IntentNote::Cut { inode, incarnation, size } => {
+                self.files.cut((inode, incarnation), size);
+            }
+        }
+    }
+}
+
+impl From<yore_log::LogError> for MetaError {
+    fn from(e: yore_log::LogError) -> MetaError {
+        match e {
+            yore_log::LogError::Device(e) => MetaError::Device(e),
+            other => MetaError::Log(other),
+        }
+    }
+}
