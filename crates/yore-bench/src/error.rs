@@ -34,14 +34,44 @@ pub enum BenchError {
     /// A mount for measuring ended badly.
     #[error(transparent)]
     Session(#[from] yore_fuse::SessionError),
+    /// A mount for measuring could not be taken away.
+    #[error(transparent)]
+    Unmount(#[from] yore_fuse::UnmountError),
     /// A program that measuring needs failed.
     #[error("{command} failed: {said}")]
     Command {
-        /// The command line.
+        /// The command.
         command: String,
         /// What it printed.
         said: String,
     },
+    /// A program that measuring needs is not installed.
+    #[error("{program} is not installed: install the package {package}")]
+    NotInstalled {
+        /// The program.
+        program: String,
+        /// The Debian package that has it.
+        package: String,
+    },
+    /// Something here does not allow the measurement.
+    #[error("{what}; {remedy}")]
+    Impossible {
+        /// What is in the way.
+        what: String,
+        /// What to do about it.
+        remedy: String,
+    },
+    /// A file system did not give back what was put into it.
+    #[error("{found}, but {expected} was expected: this file system lost something")]
+    Wrong {
+        /// What was seen.
+        found: String,
+        /// What should have been.
+        expected: String,
+    },
+    /// The user asked for the end.
+    #[error("interrupted; everything made for the measurement has been taken away")]
+    Interrupted,
 }
 
 impl BenchError {
@@ -53,5 +83,9 @@ impl BenchError {
     pub(crate) fn library(doing: impl Into<String>) -> impl FnOnce(yore_fs::Error) -> BenchError {
         let doing = doing.into();
         move |source| BenchError::Library { doing, source }
+    }
+
+    pub(crate) fn impossible(what: impl Into<String>, remedy: impl Into<String>) -> BenchError {
+        BenchError::Impossible { what: what.into(), remedy: remedy.into() }
     }
 }

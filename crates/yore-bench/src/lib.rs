@@ -1,22 +1,30 @@
 //! Workloads that compare Yore with other file systems in one run.
 //!
 //! Figures drift from machine to machine and from hour to hour, so nothing here reports a figure alone: every
-//! workload runs on all [`Target`]s in the same run, in rounds that take turns, and what is reported are medians and ratios.
+//! workload runs on all file systems in the same run, in rounds that take turns, and what is reported are medians and ratios
+//! of the same round.
 //!
 //! - [`Target`] is what a workload needs of a file system, so that one text of the workload runs through a mount, through the
 //!   library in this process, or on a rival.
-//! - [`first`] is the first question about any build: what do the basic calls cost, in the library, through FUSE, against ext4,
-//!   and against FUSE with nothing behind it.
+//! - [`RivalKind`] are the file systems; [`compare`] makes them, runs a [`Benchmark`] on them in turns, and takes them away.
+//! - The benchmarks: [`Micro`], [`PostMark`].
+//! - [`Report`] is the outcome.
 
+mod compare;
 mod error;
-mod first;
 mod memory;
-mod places;
+mod program;
 mod report;
+mod rival;
+mod stats;
 mod target;
+mod workload;
 
+pub use compare::{compare, Benchmark, CompareOptions};
 pub use error::{BenchError, Result};
-pub use first::{first, FirstOptions};
 pub use memory::MemoryFuse;
-pub use report::{Report, Skipped, TargetResult, WorkloadResult};
-pub use target::{DirectoryTarget, LibraryTarget, Target};
+pub use report::{Better, Cell, Column, LeftOut, Machine, Report, Row, Table, TargetInfo, Unit, SCHEMA};
+pub use rival::{serve_memory, RivalKind, Serving};
+pub use stats::{highest, lowest, median, paired_ratio, percentile};
+pub use target::{LibraryTarget, SystemTarget, Target};
+pub use workload::{Micro, MicroStep, PostMark};

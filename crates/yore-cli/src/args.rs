@@ -1,5 +1,7 @@
 //! What can be asked for. Help texts, man page and completions all come from here.
 
+pub mod bench;
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -59,8 +61,8 @@ pub enum Command {
     Inspect(Inspect),
     /// Check a volume that is not mounted; exit status 1 if something is wrong
     Check(Check),
-    /// Measure
-    Bench(Bench),
+    /// Measure Yore and other file systems side by side
+    Bench(bench::Bench),
     /// Print a completion script for a shell
     Completions {
         /// bash, zsh or fish
@@ -387,37 +389,6 @@ pub struct Check {
     /// Print at most this many findings
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub max_findings: usize,
-}
-
-/// `bench`
-#[derive(Debug, Args)]
-pub struct Bench {
-    /// Which measurement
-    #[command(subcommand)]
-    pub which: BenchWhich,
-}
-
-/// The measurements.
-#[derive(Debug, Subcommand)]
-pub enum BenchWhich {
-    /// What the basic calls cost: in this process, through a mount, on other file systems (root: with ext4)
-    First {
-        /// Files per round
-        #[arg(long)]
-        files: Option<usize>,
-        /// Directories they are spread over
-        #[arg(long)]
-        directories: Option<usize>,
-        /// Rounds per file system
-        #[arg(long)]
-        rounds: Option<usize>,
-        /// Where volumes and images are made, which decides which disk is measured
-        #[arg(long, value_name = "DIR")]
-        work_dir: Option<PathBuf>,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
 }
 
 /// Single dashes before the tests of `find`, as find(1) has them.

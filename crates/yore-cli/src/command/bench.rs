@@ -1,24 +1,140 @@
 //! `bench`.
 
 use super::Outcome;
-use crate::args::{Bench, BenchWhich};
+use crate::args::bench::{Bench, BenchWhich, Common, MicroSize, Output, PostMarkSize, Preset, Targets};
 use crate::output::Out;
 use crate::status;
-use yore_bench::FirstOptions;
+use anyhow::Context as _;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
+use yore_bench::{
+    compare, Benchmark, CompareOptions, Micro, MicroStep, PostMark, Report, RivalKind, Serving,
+};
 
 /// Measures, and prints the report.
 pub fn run(args: &Bench) -> Outcome {
-    let BenchWhich::First { files, directories, rounds, work_dir, json } = &args.which;
-    let defaults = FirstOptions::default();
-    let options = FirstOptions {
-        files: files.unwrap_or(defaults.files),
-        directories: directories.unwrap_or(defaults.directories),
-        rounds: rounds.unwrap_or(defaults.rounds),
-        work_dir: work_dir.clone().unwrap_or(defaults.work_dir),
+    match &args.which {
+        BenchWhich::First { size, common } => {
+            use MicroStep::{Create, Durable, Rename, Stat, Unlink};
+            let steps = vec![Create, Stat, Rename, Unlink, Durable];
+            comparison(&Micro { steps, ..micro(size) }, common)
+        }
+        BenchWhich::Micro { size, file_size, threads, shared, steps, common } => {
+            let defaults = micro(size);
+            let steps = if steps.is_empty() { defaults.steps.clone() } else { steps.clone() };
+            let file_bytes =
+                usize::try_from(*file_size).context("--file-size is more than memory can hold")?;
+            let benchmark =
+                Micro { file_bytes, threads: threads.clone(), shared: *shared, steps, ..defaults };
+            comparison(&benchmark, common)
+        }
+        BenchWhich::Postmark { size, common } => comparison(&postmark(size)?, common),
+        BenchWhich::ServeMemory { directory } => {
+            yore_bench::serve_memory(directory)?;
+            Ok(status::OK)
+        }
+    }
+}
+
+fn micro(size: &MicroSize) -> Micro {
+    Micro { files: size.files, directories: size.directories, ..Micro::default() }
+}
+
+fn postmark(size: &PostMarkSize) -> anyhow::Result<PostMark> {
+    let preset = match size.preset {
+        Preset::Snapshotting => PostMark::default(),
+        Preset::Small => PostMark::small(),
+        Preset::Large => PostMark::large(),
     };
-    let report = yore_bench::first(&options)?;
+    let block = size.block_size.map(usize::try_from).transpose().context("--block-size is too large")?;
+    if block == Some(0) {
+        return Err(status::usage("--block-size must be above zero"));
+    }
+    Ok(PostMark {
+        transactions: size.transactions.unwrap_or(preset.transactions),
+        files: size.files.unwrap_or(preset.files),
+        directories: size.directories.unwrap_or(preset.directories),
+        block_bytes: block.unwrap_or(preset.block_bytes),
+        seed: size.seed.unwrap_or(preset.seed),
+        ..preset
+    })
+}
+
+fn comparison(benchmark: &dyn Benchmark, common: &Common) -> Outcome {
+    let report = compare(benchmark, &options(common)?)?;
+    print(&report, &common.output)
+}
+
+fn options(common: &Common) -> anyhow::Result<CompareOptions> {
+    Ok(CompareOptions {
+        targets: kinds(&common.targets),
+        bases: kinds(&common.base),
+        rounds: common.rounds,
+        fresh: common.fresh,
+        volume_bytes: common.volume_size.next_multiple_of(4096),
+        preallocate: common.preallocate,
+        serving: Serving::Program(this_program()?),
+        mount_options: common.mount_options.clone(),
+        work_dir: work_dir(&common.output),
+        stop: stop()?,
+    })
+}
+
+fn work_dir(output: &Output) -> PathBuf {
+    output.work_dir.clone().unwrap_or_else(std::env::temp_dir)
+}
+
+fn this_program() -> anyhow::Result<PathBuf> {
+    std::env::current_exe().context("cannot find this program, to start it as the server of mounts")
+}
+
+/// Each target once, in the order given.
+fn kinds(targets: &[Targets]) -> Vec<RivalKind> {
+    let mut kinds = Vec::new();
+    for kind in targets.iter().flat_map(|targets| &targets.0) {
+        if !kinds.contains(kind) {
+            kinds.push(*kind);
+        }
+    }
+    kinds
+}
+
+/// Set by the first signal, so that mounts are taken away; a second one ends the program as it is.
+fn stop() -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register_conditional_default(signal, stop.clone())
+            .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
+            .context("cannot wait for signals")?;
+    }
+    Ok(stop)
+}
+
+fn print(report: &Report, output: &Output) -> Outcome {
     let mut out = Out::new();
-    out.line(if *json { report.to_json() } else { report.to_markdown() })?;
+    if let Some(path) = &output.html {
+        write(path, &report.to_html())?;
+    }
+    match &output.json {
+        Some(path) if path == Path::new("-") => out.line(report.to_json())?,
+        Some(path) => {
+            write(path, &report.to_json())?;
+            out.line(report.to_markdown())?;
+        }
+        None => out.line(report.to_markdown())?,
+    }
     out.done()?;
-    Ok(status::OK)
+    for left_out in &report.left_out {
+        status::warn(&format!("{} was not measured: {}", left_out.target, left_out.reason));
+    }
+    for failed in &report.failed {
+        status::warn(&format!("{} failed while it was measured: {}", failed.target, failed.reason));
+    }
+    Ok(if report.failed.is_empty() { status::OK } else { status::FAILED })
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }

@@ -1,0 +1,47 @@
+//! Making Yore's volumes, and opening them in this process.
+
+use super::{make_image, Keeper, Measured, Rival, RivalKind};
+use crate::target::LibraryTarget;
+use crate::{BenchError, Result};
+use std::path::Path;
+use std::sync::Arc;
+use yore_device::{Device, FileDevice, OpenOptions};
+use yore_fs::{Engine, MkfsOptions, MountOptions, View};
+
+/// A volume for measuring, on a device that holds none.
+pub(crate) fn mkfs(device: &Arc<dyn Device>, engine: Engine, seed: Option<u8>) -> Result<()> {
+    let bytes = || seed.map_or_else(rand::random, |seed| [seed; 16]);
+    let options = MkfsOptions {
+        uuid: bytes(),
+        hash_seed: bytes(),
+        label: "bench".into(),
+        engine,
+        owner: (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()),
+        permissions: 0o755,
+        ..MkfsOptions::default()
+    };
+    View::mkfs(device, &options).map(drop).map_err(BenchError::library("making the volume"))
+}
+
+/// Opens the volume in an image file.
+pub(crate) fn open(image: &Path) -> Result<View> {
+    let device: Arc<dyn Device> = Arc::new(FileDevice::open(image, OpenOptions::default())?);
+    View::open(device, &MountOptions::default()).map_err(BenchError::library("opening the volume"))
+}
+
+impl Rival {
+    pub(super) fn make_volume(&mut self, engine: Engine) -> Result<()> {
+        let image = self.image();
+        make_image(&image, &self.env)?;
+        let device: Arc<dyn Device> = Arc::new(FileDevice::open(&image, OpenOptions::default())?);
+        self.version = Some(format!("yore {}", env!("CARGO_PKG_VERSION")));
+        mkfs(&device, engine, None)
+    }
+
+    pub(super) fn attach_library(&mut self) -> Result<()> {
+        assert!(matches!(self.kind, RivalKind::Library | RivalKind::LibraryNone));
+        self.measured = Measured::Library(LibraryTarget::new(open(&self.image())?));
+        self.keeper = Keeper::Library;
+        Ok(())
+    }
+}

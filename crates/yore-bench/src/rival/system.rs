@@ -1,0 +1,89 @@
+//! The kernel's file systems, on loop devices over image files.
+
+use super::{make_image, need_root, version_of, Keeper, Rival, RivalKind};
+use crate::{program, BenchError, Result};
+use rustix::mount::UnmountFlags;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How one is made: the program, what it is given, the package that has it, how it tells its version.
+struct Maker {
+    program: &'static str,
+    arguments: &'static [&'static str],
+    package: &'static str,
+    version: &'static str,
+}
+
+/// Nothing left for the kernel to initialise while it is being measured; otherwise the defaults.
+const EAGER: [&str; 4] = ["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
+
+fn maker(kind: RivalKind) -> Maker {
+    match kind {
+        RivalKind::Ext3 => {
+            Maker { program: "mkfs.ext3", arguments: &EAGER, package: "e2fsprogs", version: "-V" }
+        }
+        RivalKind::Ext4 | RivalKind::Fuse2fs => {
+            Maker { program: "mkfs.ext4", arguments: &EAGER, package: "e2fsprogs", version: "-V" }
+        }
+        RivalKind::Xfs => {
+            Maker { program: "mkfs.xfs", arguments: &["-q"], package: "xfsprogs", version: "-V" }
+        }
+        RivalKind::Btrfs => {
+            Maker { program: "mkfs.btrfs", arguments: &["-q"], package: "btrfs-progs", version: "-V" }
+        }
+        RivalKind::Library | RivalKind::LibraryNone | RivalKind::Mount | RivalKind::MemoryFuse => {
+            panic!("{} is not made by another program", kind.name())
+        }
+    }
+}
+
+impl Rival {
+    pub(super) fn make_foreign(&mut self) -> Result<()> {
+        need_root(&format!("mounting {}", self.kind.name()))?;
+        let maker = maker(self.kind);
+        make_image(&self.image(), &self.env)?;
+        program::run(program::command(maker.program).args(maker.arguments).arg(self.image()), maker.package)?;
+        self.version = version_of(maker.program, maker.version, maker.package);
+        Ok(())
+    }
+
+    pub(super) fn attach_kernel(&mut self) -> Result<()> {
+        let name = self.kind.name();
+        let mut mount = program::command("mount");
+        mount.args(["-t", name, "-o", "loop"]).arg(self.image()).arg(self.mountpoint());
+        program::run(&mut mount, "mount")?;
+        self.keeper = Keeper::Kernel;
+        Ok(())
+    }
+}
+
+/// Unmounts by the kernel, or for ordinary users by FUSE's helper. Something that looks at all mounts (a desktop, an indexer)
+/// may hold it for a moment.
+pub(super) fn unmount(mountpoint: &Path) -> Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        let mut helper = program::command("fusermount3");
+        return program::run(helper.arg("-u").arg(mountpoint), "fuse3").map(drop);
+    }
+    let end = Instant::now() + Duration::from_secs(10);
+    loop {
+        match rustix::mount::unmount(mountpoint, UnmountFlags::empty()) {
+            Ok(()) => return Ok(()),
+            Err(rustix::io::Errno::BUSY) if Instant::now() < end => {
+                std::thread::sleep(Duration::from_millis(20))
+            }
+            Err(error) => {
+                let doing = format!("unmounting {}", mountpoint.display());
+                return Err(BenchError::system(doing)(error.into()));
+            }
+        }
+    }
+}
+
+/// Takes a mount out of the tree whatever uses it: after a failure that is being reported already.
+pub(super) fn unmount_by_force(mountpoint: &Path) {
+    if rustix::process::geteuid().is_root() {
+        let _ = rustix::mount::unmount(mountpoint, UnmountFlags::DETACH);
+    } else {
+        let _ = program::run(program::command("fusermount3").arg("-uz").arg(mountpoint), "fuse3");
+    }
+}
