@@ -84,7 +84,7 @@ impl Default for CompareOptions {
 }
 
 impl CompareOptions {
-    fn check_stop(&self) -> Result<()> {
+    pub(crate) fn check_stop(&self) -> Result<()> {
         match self.stop.load(Ordering::Relaxed) {
             true => Err(BenchError::Interrupted),
             false => Ok(()),
@@ -107,6 +107,30 @@ impl CompareOptions {
             serving: self.serving.clone(),
             mount_options: self.mount_options.clone(),
             dir,
+        }
+    }
+
+    /// A report of other than rounds of rivals.
+    pub(crate) fn report(
+        &self,
+        (benchmark, about): (&str, String),
+        options: Vec<(String, String)>,
+        (targets, bases): (Vec<TargetInfo>, Vec<String>),
+        tables: Vec<Table>,
+        notes: Vec<String>,
+    ) -> Report {
+        Report {
+            schema: SCHEMA,
+            benchmark: benchmark.into(),
+            about,
+            options,
+            machine: Machine::this(&self.work_dir),
+            targets,
+            bases,
+            tables,
+            left_out: Vec::new(),
+            failed: Vec::new(),
+            notes,
         }
     }
 

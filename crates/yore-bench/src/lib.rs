@@ -7,7 +7,8 @@
 //! - [`Target`] is what a workload needs of a file system, so that one text of the workload runs through a mount, through the
 //!   library in this process, or on a rival.
 //! - [`RivalKind`] are the file systems; [`compare`] makes them, runs a [`Benchmark`] on them in turns, and takes them away.
-//! - The benchmarks: [`Micro`], [`PostMark`].
+//! - The benchmarks: [`Micro`], [`PostMark`], [`Stream`], [`Tree`]; on Yore alone [`Latency`], [`Startup`], [`Resident`]; and
+//!   [`Simulated`], whose figures are those of a disk's model ([`HardDisk`], [`SolidState`]) and the same on every machine.
 //! - [`Report`] is the outcome.
 
 mod compare;
@@ -16,6 +17,7 @@ mod memory;
 mod program;
 mod report;
 mod rival;
+mod simulated;
 mod stats;
 mod target;
 mod workload;
@@ -25,6 +27,9 @@ pub use error::{BenchError, Result};
 pub use memory::MemoryFuse;
 pub use report::{Better, Cell, Column, LeftOut, Machine, Report, Row, Table, TargetInfo, Unit, SCHEMA};
 pub use rival::{serve_memory, RivalKind, Serving};
+pub use simulated::{HardDisk, Model, Nanos, Range, SolidState, TimedDevice, Usage};
 pub use stats::{highest, lowest, median, paired_ratio, percentile};
 pub use target::{LibraryTarget, SystemTarget, Target};
-pub use workload::{Micro, MicroStep, PostMark};
+pub use workload::{
+    fill, Latency, Micro, MicroStep, PostMark, Resident, Simulated, SimulatedWorkload, Startup, Stream, Tree,
+};

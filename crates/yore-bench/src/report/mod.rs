@@ -224,6 +224,10 @@ fn decimal(value: f64, gap: &str) -> String {
     match scaled {
         s if s >= 99.95 || s.fract() == 0.0 => format!("{s:.0}{gap}{prefix}"),
         s if s >= 9.995 => format!("{s:.1}{gap}{prefix}"),
+        s if s < 0.995 => {
+            let zeros = (-s.log10()).floor().clamp(0.0, 6.0) as usize;
+            format!("{s:.*}{gap}{prefix}", zeros + 3)
+        }
         s => format!("{s:.2}{gap}{prefix}"),
     }
 }
@@ -326,13 +330,15 @@ pub(crate) mod tests {
     fn figures() {
         assert_eq!(Unit::PerSecond.show(999.0), "999");
         assert_eq!(Unit::PerSecond.show(1234.0), "1.23 k");
-        assert_eq!(Unit::PerSecond.show(999_700.0), "1 M".replace("1 M", "1.00 M"));
+        assert_eq!(Unit::PerSecond.show(999_700.0), "1.00 M");
         assert_eq!(Unit::BytesPerSecond.show(512e6), "512 MB/s");
         assert_eq!(Unit::Bytes.show(12.0), "12 B");
         assert_eq!(Unit::Seconds.show(0.0123), "12.300 ms");
         assert_eq!(Unit::Seconds.show(2.5e-6), "2.5 µs");
         assert_eq!(Unit::Seconds.show(3.0), "3.00 s");
         assert_eq!(Unit::Count.show(3.0), "3");
+        assert_eq!(Unit::Count.show(0.002), "0.00200");
+        assert_eq!(Unit::Count.show(0.0), "0");
     }
 
     /// A ratio for each of ours against each base, above 1 for better, whichever end is good.

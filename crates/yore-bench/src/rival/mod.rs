@@ -9,7 +9,7 @@
 //! measuring process a context switch would be cheaper than it is for anybody else. Where this program cannot start itself again
 //! ([`Serving::InProcess`], for tests) they are threads of this one.
 
-mod library;
+pub(crate) mod library;
 mod served;
 pub use served::serve_memory;
 mod system;
@@ -187,10 +187,6 @@ impl Rival {
         }
         rival.attach()?;
         Ok(rival)
-    }
-
-    pub(crate) fn kind(&self) -> RivalKind {
-        self.kind
     }
 
     /// The version of what made or serves it, if it says.

@@ -3,6 +3,7 @@
 use super::{library, system, Keeper, Rival, Serving};
 use crate::{program, BenchError, MemoryFuse, Result};
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use yore_fuse::{mount, mount_filesystem, MountConfig};
@@ -47,12 +48,18 @@ impl Rival {
         }
     }
 
-    /// The daemon that serves the mount.
-    pub(crate) fn daemon(&self) -> Result<u32> {
+    /// The process that serves this.
+    ///
+    /// # Errors
+    /// [`BenchError::Impossible`] if none of its own does.
+    pub(crate) fn server(&self) -> Result<u32> {
+        if let Keeper::Child(child) = &self.keeper {
+            return Ok(child.id());
+        }
         let Serving::Program(yore) = &self.env.serving else {
             return Err(BenchError::impossible(
-                "the mount is served by the measuring process",
-                "use the yore command",
+                "no process of its own serves this",
+                "measure mounts with the yore command",
             ));
         };
         let said =
@@ -132,7 +139,10 @@ impl Rival {
     }
 }
 
+/// Starts a server in a process group of its own: what a terminal sends to end the measurement must not end the server
+/// under it.
 fn spawn(command: &mut Command, package: &str) -> Result<Child> {
+    command.process_group(0);
     let program = command.get_program().to_string_lossy().into_owned();
     command.spawn().map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => BenchError::NotInstalled { program, package: package.into() },

@@ -1,10 +1,22 @@
 //! The workloads, one per file.
 
+mod latency;
 mod micro;
 mod postmark;
+mod resident;
+mod simulated;
+mod startup;
+mod stream;
+mod tree;
 
+pub use latency::Latency;
 pub use micro::{Micro, MicroStep};
 pub use postmark::PostMark;
+pub use resident::Resident;
+pub use simulated::{Simulated, SimulatedWorkload};
+pub use startup::{fill, Startup};
+pub use stream::Stream;
+pub use tree::Tree;
 
 use crate::Result;
 use std::time::Instant;

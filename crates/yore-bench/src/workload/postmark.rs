@@ -76,7 +76,7 @@ impl PostMark {
 
 /// One step on a file of the pool, by its number: files are numbered in the order of their creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+pub(super) enum Step {
     Create { file: usize, directory: usize, bytes: usize },
     Delete { file: usize },
     Read { file: usize },
@@ -84,10 +84,10 @@ enum Step {
 }
 
 /// All that is done, in order.
-struct Plan {
-    pool: Vec<Step>,
-    transactions: Vec<Step>,
-    rest: Vec<Step>,
+pub(super) struct Plan {
+    pub(super) pool: Vec<Step>,
+    pub(super) transactions: Vec<Step>,
+    pub(super) rest: Vec<Step>,
     /// The directory of each file, by its number.
     directories: Vec<usize>,
 }
@@ -104,7 +104,7 @@ struct Totals {
 }
 
 impl Plan {
-    fn new(options: &PostMark) -> Plan {
+    pub(super) fn new(options: &PostMark) -> Plan {
         let mut random = StdRng::seed_from_u64(options.seed);
         let mut plan =
             Plan { pool: Vec::new(), transactions: Vec::new(), rest: Vec::new(), directories: Vec::new() };
@@ -234,21 +234,19 @@ impl OnTarget for Round<'_> {
 
     fn on<T: Target>(self, target: &T) -> Result<Vec<f64>> {
         let (options, plan) = (self.options, self.plan);
-        let names: Vec<String> = (0..plan.directories.len()).map(|file| file.to_string()).collect();
         let dir_names: Vec<String> =
             (0..options.directories.max(1)).map(|d| format!("s{}-{d}", self.round)).collect();
-        let data = noise(options.largest.max(options.smallest).max(1), options.seed);
         let root = target.root()?;
         let start = Instant::now();
         let dirs = dir_names
             .iter()
             .map(|name| target.mkdir(&root, name).and_then(|()| target.open_dir(&root, name)))
             .collect::<Result<Vec<T::Dir>>>()?;
-        let mut run =
-            Run { options, plan, target, dirs: &dirs, names: &names, data: &data, buffer: Vec::new() };
+        let mut run = Run::new(options, plan, target, &dirs);
         let creating = run.all(&plan.pool)?;
         let transacting = run.all(&plan.transactions)?;
         let deleting = run.all(&plan.rest)?;
+        drop(run);
         drop(dirs);
         for name in &dir_names {
             target.rmdir(&root, name)?;
@@ -270,20 +268,33 @@ impl OnTarget for Round<'_> {
     }
 }
 
-struct Run<'r, T: Target> {
+/// A plan being carried out.
+pub(super) struct Run<'r, T: Target> {
     options: &'r PostMark,
     plan: &'r Plan,
     target: &'r T,
     dirs: &'r [T::Dir],
-    names: &'r [String],
-    data: &'r [u8],
+    /// Of files, by number.
+    names: Vec<String>,
+    data: Vec<u8>,
     buffer: Vec<u8>,
 }
 
-impl<T: Target> Run<'_, T> {
+impl<'r, T: Target> Run<'r, T> {
+    /// In `dirs`, of which there are as many as `options` says.
+    pub(super) fn new(
+        options: &'r PostMark,
+        plan: &'r Plan,
+        target: &'r T,
+        dirs: &'r [T::Dir],
+    ) -> Run<'r, T> {
+        let names = (0..plan.directories.len()).map(|file| file.to_string()).collect();
+        let data = noise(options.largest.max(options.smallest).max(1), options.seed);
+        Run { options, plan, target, dirs, names, data, buffer: vec![0; options.block_bytes.max(1)] }
+    }
+
     /// Seconds for all of `steps`.
-    fn all(&mut self, steps: &[Step]) -> Result<f64> {
-        self.buffer.resize(self.options.block_bytes.max(1), 0);
+    pub(super) fn all(&mut self, steps: &[Step]) -> Result<f64> {
         timed(steps.len(), |i| self.step(steps[i]))
     }
 

@@ -52,6 +52,102 @@ pub enum BenchWhich {
         #[command(flatten)]
         common: Common,
     },
+    /// One large file: sequential and random, reads with cold caches; as root
+    Stream {
+        /// Size of the file
+        #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = crate::output::parse_size)]
+        size: u64,
+        /// Random reads of 4 KiB, and as many overwrites
+        #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = at_least_one)]
+        random: usize,
+        /// Decides the random places
+        #[arg(long, value_name = "N", default_value_t = 42)]
+        seed: u64,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Real source trees: git clone, checkout, status, untar, build, rm -rf; on mounts
+    Tree {
+        /// Where scripts/fetch-sources.sh has put the source trees
+        #[arg(long, value_name = "DIR")]
+        sources: PathBuf,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// What the engines' I/O costs on disks whose time is computed: exact, and the same on every machine
+    Simulated {
+        /// What is done on them
+        #[arg(value_enum)]
+        workload: SimulatedKind,
+        /// Files per step of micro, files at the start of postmark
+        #[arg(long, value_name = "N", value_parser = at_least_one)]
+        files: Option<usize>,
+        /// Directories they are spread over
+        #[arg(long, value_name = "N", default_value_t = 100, value_parser = at_least_one)]
+        directories: usize,
+        /// Transactions of postmark
+        #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = at_least_one)]
+        transactions: usize,
+        /// Operations between two syncs
+        #[arg(long, value_name = "N", default_value_t = 1000, value_parser = at_least_one)]
+        batch: usize,
+        /// Decides all random choices
+        #[arg(long, value_name = "N", default_value_t = 42)]
+        seed: u64,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Latency of creates that arrive at a steady rate, from when each was due
+    Latency {
+        /// How long they arrive, in seconds
+        #[arg(long, value_name = "N", default_value_t = 60, value_parser = at_least_one)]
+        seconds: usize,
+        /// How long the sustained rate is looked for, in seconds
+        #[arg(long, value_name = "N", default_value_t = 10, value_parser = at_least_one)]
+        probe_seconds: usize,
+        /// The share of the sustained rate at which they arrive
+        #[arg(long, value_name = "SHARE", default_value_t = 0.5, value_parser = share)]
+        load: f64,
+        /// Files that exist at once
+        #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = at_least_one)]
+        alive: usize,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// How long opening a volume takes after a crash, with cold caches; as root
+    MountTime {
+        /// Files on the volume
+        #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = at_least_one)]
+        files: usize,
+        /// Files created after the last sync before each crash
+        #[arg(long, value_name = "N", default_value_t = 1000, value_parser = at_least_one)]
+        unsynced: usize,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Memory of the process that serves a mount, after many files were created through it; as root
+    Memory {
+        /// Files created
+        #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = at_least_one)]
+        files: usize,
+        /// Directories they are spread over
+        #[arg(long, value_name = "N", default_value_t = 100, value_parser = at_least_one)]
+        directories: usize,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Internal: fills a volume and waits to be killed, for mount-time
+    #[command(hide = true)]
+    Fill {
+        /// The image
+        image: PathBuf,
+        /// Keeps names apart
+        round: usize,
+        /// Files before the sync
+        files: usize,
+        /// Files after it
+        unsynced: usize,
+    },
     /// Internal: serves the in-memory FUSE file system on a directory, for the other measurements
     #[command(hide = true)]
     ServeMemory {
@@ -105,24 +201,28 @@ pub struct PostMarkSize {
     pub seed: Option<u64>,
 }
 
+/// What is done on simulated disks.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum SimulatedKind {
+    /// Basic calls
+    Micro,
+    /// Many small files with short lives
+    Postmark,
+}
+
 /// What all comparisons have in common.
 #[derive(Debug, Args)]
 pub struct Common {
-    /// On what: library, library-none, mount, memory-fuse and, as root, ext3, ext4, xfs, btrfs, fuse2fs; or all
-    #[arg(
-        long,
-        value_name = "NAME",
-        value_delimiter = ',',
-        default_value = "library,mount,memory-fuse,ext4",
-        value_parser = targets
-    )]
+    /// On what: library, library-none, mount, memory-fuse and, as root, ext3, ext4, xfs, btrfs, fuse2fs; or all. Default:
+    /// library, mount, memory-fuse and ext4, as far as the measurement can be made on them; for latency library
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = targets)]
     pub targets: Vec<Targets>,
     /// The targets that Yore is compared with
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "ext4,memory-fuse", value_parser = targets)]
     pub base: Vec<Targets>,
-    /// Rounds, each of which runs every target once
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = at_least_one)]
-    pub rounds: usize,
+    /// Rounds, each of which runs every target once. Default: 5; 1 for latency and memory
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub rounds: Option<usize>,
     /// Fresh file systems for each round, instead of the same ones
     #[arg(long)]
     pub fresh: bool,
@@ -170,6 +270,13 @@ fn targets(name: &str) -> Result<Targets, String> {
 fn step(name: &str) -> Result<MicroStep, String> {
     let names = || MicroStep::ALL.map(MicroStep::name).join(", ");
     MicroStep::from_name(name).ok_or_else(|| format!("there is no step {name:?}; choose of {}", names()))
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(share) if share > 0.0 && share <= 10.0 => Ok(share),
+        _ => Err(format!("{text:?} is no share; write 0.5 for half")),
+    }
 }
 
 /// A number above zero.

@@ -1,7 +1,9 @@
 //! `bench`.
 
 use super::Outcome;
-use crate::args::bench::{Bench, BenchWhich, Common, MicroSize, Output, PostMarkSize, Preset, Targets};
+use crate::args::bench::{
+    Bench, BenchWhich, Common, MicroSize, Output, PostMarkSize, Preset, SimulatedKind, Targets,
+};
 use crate::output::Out;
 use crate::status;
 use anyhow::Context as _;
@@ -9,8 +11,10 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
+use std::time::Duration;
 use yore_bench::{
-    compare, Benchmark, CompareOptions, Micro, MicroStep, PostMark, Report, RivalKind, Serving,
+    compare, Benchmark, CompareOptions, Latency, Micro, MicroStep, PostMark, Report, Resident, RivalKind,
+    Serving, Simulated, SimulatedWorkload, Startup, Stream, Tree,
 };
 
 /// Measures, and prints the report.
@@ -19,7 +23,7 @@ pub fn run(args: &Bench) -> Outcome {
         BenchWhich::First { size, common } => {
             use MicroStep::{Create, Durable, Rename, Stat, Unlink};
             let steps = vec![Create, Stat, Rename, Unlink, Durable];
-            comparison(&Micro { steps, ..micro(size) }, common)
+            comparison(&Micro { steps, ..micro(size) }, common, &EVERYWHERE, 5)
         }
         BenchWhich::Micro { size, file_size, threads, shared, steps, common } => {
             let defaults = micro(size);
@@ -28,13 +32,82 @@ pub fn run(args: &Bench) -> Outcome {
                 usize::try_from(*file_size).context("--file-size is more than memory can hold")?;
             let benchmark =
                 Micro { file_bytes, threads: threads.clone(), shared: *shared, steps, ..defaults };
-            comparison(&benchmark, common)
+            comparison(&benchmark, common, &EVERYWHERE, 5)
         }
-        BenchWhich::Postmark { size, common } => comparison(&postmark(size)?, common),
+        BenchWhich::Postmark { size, common } => comparison(&postmark(size)?, common, &EVERYWHERE, 5),
+        BenchWhich::Stream { size, random, seed, common } => {
+            let stream = Stream { bytes: *size, random: *random, seed: *seed };
+            comparison(&stream, common, &EVERYWHERE, 5)
+        }
+        BenchWhich::Tree { sources, common } => {
+            let tree = Tree::new(sources, &work_dir(&common.output))?;
+            comparison(&tree, common, &EVERYWHERE[1..], 5)
+        }
+        BenchWhich::Latency { seconds, probe_seconds, load, alive, common } => {
+            let latency = Latency {
+                duration: Duration::from_secs(*seconds as u64),
+                probe: Duration::from_secs(*probe_seconds as u64),
+                load: *load,
+                alive: *alive,
+                ..Latency::default()
+            };
+            comparison(&latency, common, &[RivalKind::Library], 1)
+        }
+        BenchWhich::Memory { files, directories, common } => {
+            let resident = Resident { files: *files, directories: *directories };
+            comparison(&resident, common, &[RivalKind::Mount, RivalKind::MemoryFuse], 1)
+        }
+        BenchWhich::MountTime { files, unsynced, common } => {
+            let startup = Startup { files: *files, unsynced: *unsynced };
+            let report = startup.run(&options(common, &[RivalKind::Library], 5)?)?;
+            print(&report, &common.output)
+        }
+        BenchWhich::Simulated { workload, files, directories, transactions, batch, seed, output } => {
+            let simulated = simulated(*workload, *files, *directories, *transactions, *batch, *seed);
+            let options =
+                CompareOptions { work_dir: work_dir(output), stop: stop()?, ..CompareOptions::default() };
+            print(&simulated.run(&options)?, output)
+        }
+        BenchWhich::Fill { image, round, files, unsynced } => {
+            yore_bench::fill(image, *round, *files, *unsynced)?;
+            Ok(status::OK)
+        }
         BenchWhich::ServeMemory { directory } => {
             yore_bench::serve_memory(directory)?;
             Ok(status::OK)
         }
+    }
+}
+
+/// What is measured on if nothing else is said.
+const EVERYWHERE: [RivalKind; 4] =
+    [RivalKind::Library, RivalKind::Mount, RivalKind::MemoryFuse, RivalKind::Ext4];
+
+fn simulated(
+    workload: SimulatedKind,
+    files: Option<usize>,
+    directories: usize,
+    transactions: usize,
+    batch: usize,
+    seed: u64,
+) -> Simulated {
+    let defaults = Simulated::default();
+    Simulated {
+        workload: match workload {
+            SimulatedKind::Micro => SimulatedWorkload::Micro,
+            SimulatedKind::Postmark => SimulatedWorkload::PostMark,
+        },
+        files: files.unwrap_or(defaults.files),
+        directories,
+        batch,
+        postmark: PostMark {
+            transactions,
+            files: files.unwrap_or(defaults.postmark.files),
+            directories,
+            seed,
+            ..defaults.postmark
+        },
+        ..defaults
     }
 }
 
@@ -62,16 +135,17 @@ fn postmark(size: &PostMarkSize) -> anyhow::Result<PostMark> {
     })
 }
 
-fn comparison(benchmark: &dyn Benchmark, common: &Common) -> Outcome {
-    let report = compare(benchmark, &options(common)?)?;
+/// Runs a benchmark on the targets and for the rounds asked for, or else these.
+fn comparison(benchmark: &dyn Benchmark, common: &Common, targets: &[RivalKind], rounds: usize) -> Outcome {
+    let report = compare(benchmark, &options(common, targets, rounds)?)?;
     print(&report, &common.output)
 }
 
-fn options(common: &Common) -> anyhow::Result<CompareOptions> {
+fn options(common: &Common, targets: &[RivalKind], rounds: usize) -> anyhow::Result<CompareOptions> {
     Ok(CompareOptions {
-        targets: kinds(&common.targets),
+        targets: if common.targets.is_empty() { targets.to_vec() } else { kinds(&common.targets) },
         bases: kinds(&common.base),
-        rounds: common.rounds,
+        rounds: common.rounds.unwrap_or(rounds),
         fresh: common.fresh,
         volume_bytes: common.volume_size.next_multiple_of(4096),
         preallocate: common.preallocate,

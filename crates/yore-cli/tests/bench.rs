@@ -1,0 +1,101 @@
+//! Each measurement made tiny, through the command, which then is also what serves the mounts and fills the volumes: it
+//! ends well, reports every figure, and leaves nothing behind.
+
+mod common;
+
+use common::{fails, ok, run, text, Scratch};
+use serde_json::Value;
+use std::path::Path;
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+fn can_mount() -> bool {
+    is_root() && Path::new("/dev/fuse").exists()
+}
+
+/// Says that something cannot be tested here, which is a failure where nobody reads it.
+fn skipped(what: &str) {
+    eprintln!("SKIPPED: {what}");
+    assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "skipped in CI: {what}");
+}
+
+/// Runs `yore bench` with these arguments and a directory of its own; the report.
+#[track_caller]
+fn bench(args: &[&str]) -> Value {
+    let scratch = Scratch::empty();
+    let work = scratch.path("work");
+    std::fs::create_dir(&work).unwrap();
+    let args = ["bench"].into_iter().chain(args.iter().copied());
+    let said = ok(args.chain(["--work-dir", text(&work), "--json"]));
+    assert_eq!(std::fs::read_dir(&work).unwrap().count(), 0, "nothing is left behind");
+    let report: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(report["failed"], Value::Array(Vec::new()), "{said}");
+    assert_eq!(report["left_out"], Value::Array(Vec::new()), "{said}");
+    for table in report["tables"].as_array().unwrap() {
+        let columns = table["columns"].as_array().unwrap().len();
+        let rows = table["rows"].as_array().unwrap();
+        assert!(!rows.is_empty() && columns > 0, "{table}");
+        for row in rows {
+            let cells = row["cells"].as_array().unwrap();
+            assert_eq!(cells.len(), columns, "{row}");
+            assert!(cells.iter().all(|cell| cell["median"].as_f64().is_some()), "{row}");
+        }
+    }
+    report
+}
+
+/// The measurements that any user can make on the library.
+#[test]
+fn on_the_library() {
+    const SIZE: [&str; 6] = ["--targets", "library,library-none", "--rounds", "2", "--volume-size", "256M"];
+    let with = |args: &[&'static str]| [args, &SIZE[..]].concat();
+    bench(&with(&["micro", "--files", "50", "--directories", "5", "--threads", "1,2"]));
+    bench(&with(&["first", "--files", "50", "--directories", "5"]));
+    bench(&with(&["postmark", "--transactions", "100", "--files", "50", "--directories", "5"]));
+    let latency = ["latency", "--seconds", "1", "--probe-seconds", "1", "--alive", "100"];
+    let report = bench(&[&latency[..], &["--volume-size", "256M"]].concat());
+    let cells = &report["tables"][0]["rows"][0]["cells"];
+    let seconds: Vec<f64> = (2..6).map(|i| cells[i]["median"].as_f64().unwrap()).collect();
+    assert!(seconds.is_sorted(), "p50, p99, p99.9, max: {seconds:?}");
+}
+
+/// Simulated figures are those of every run: each is a process of its own, with its own random state.
+#[test]
+fn simulated_figures_are_those_of_every_run() {
+    let run = || bench(&["simulated", "micro", "--files", "200", "--batch", "50"])["tables"].clone();
+    assert!(run() == run(), "two runs differ");
+    bench(&["simulated", "postmark", "--files", "100", "--transactions", "100", "--batch", "50"]);
+}
+
+/// Those that need root, for cold caches, and a server of their own.
+#[test]
+fn with_cold_caches_and_servers() {
+    if !can_mount() {
+        return skipped("cold caches and mounts need root and /dev/fuse");
+    }
+    const SIZE: [&str; 4] = ["--rounds", "2", "--volume-size", "256M"];
+    let with = |args: &[&'static str]| [args, &SIZE[..]].concat();
+    bench(&with(&["stream", "--size", "4M", "--random", "50", "--targets", "library,mount,memory-fuse"]));
+    bench(&with(&["memory", "--files", "200", "--directories", "5"]));
+    bench(&with(&["mount-time", "--files", "2000", "--unsynced", "100"]));
+    bench(&with(&["micro", "--files", "50", "--targets", "mount,memory-fuse"]));
+}
+
+/// What cannot be had is said, with what to do; a mistake in a name lists the names.
+#[test]
+fn what_is_missing_is_said() {
+    let message = fails(2, ["bench", "micro", "--targets", "zfs"]);
+    assert!(message.contains("zfs") && message.contains("library-none"), "{message}");
+    let message = fails(3, ["bench", "tree", "--sources", "/nonexistent"]);
+    assert!(message.contains("fetch-sources.sh"), "{message}");
+    let scratch = Scratch::empty();
+    let dir = scratch.path("page.html");
+    let arguments = ["bench", "memory", "--targets", "library", "--html", text(&dir)];
+    let output = run(arguments);
+    let message = common::error_text(&output);
+    let reason = if is_root() { "library was not measured: no process serves it" } else { "needs? root" };
+    assert!(message.contains(reason) || message.contains("need root"), "{message}");
+    assert!(std::fs::read_to_string(&dir).unwrap().contains("Not measured"));
+}
