@@ -93,11 +93,10 @@ impl CompareOptions {
 
     /// A directory for everything that is made, removed when dropped.
     pub(crate) fn make_work_dir(&self) -> Result<tempfile::TempDir> {
-        let doing = format!("making a directory in {}", self.work_dir.display());
-        tempfile::Builder::new()
-            .prefix("yore-bench-")
-            .tempdir_in(&self.work_dir)
-            .map_err(BenchError::system(doing))
+        let doing = || BenchError::system(format!("making a directory in {}", self.work_dir.display()));
+        // Absolute: it is given to programs that work elsewhere.
+        let at = self.work_dir.canonicalize().map_err(doing())?;
+        tempfile::Builder::new().prefix("yore-bench-").tempdir_in(at).map_err(doing())
     }
 
     pub(crate) fn environment(&self, dir: PathBuf) -> Environment {
@@ -169,13 +168,19 @@ struct Lane {
 pub fn compare(benchmark: &dyn Benchmark, options: &CompareOptions) -> Result<Report> {
     let work = options.make_work_dir()?;
     let env = options.environment(work.path().to_path_buf());
+    // Reports name no paths.
+    let path = work.path().display().to_string();
+    let without = |kind: RivalKind, error: BenchError| LeftOut {
+        target: kind.name().into(),
+        reason: error.to_string().replace(&path, "…"),
+    };
     let (mut left_out, mut failed) = (Vec::new(), Vec::new());
     let mut lanes = Vec::new();
     for &kind in &options.targets {
         options.check_stop()?;
         match benchmark.check(kind).and_then(|()| Rival::make(kind, &env)) {
             Ok(rival) => lanes.push(Lane::new(kind, rival, benchmark)),
-            Err(error) => left_out.push(LeftOut { target: kind.name().into(), reason: error.to_string() }),
+            Err(error) => left_out.push(without(kind, error)),
         }
     }
     for round in 0..options.rounds {
@@ -184,7 +189,7 @@ pub fn compare(benchmark: &dyn Benchmark, options: &CompareOptions) -> Result<Re
             let index = (round + turn) % lanes.len();
             let lane = &mut lanes[index];
             if let Err(error) = lane.round(benchmark, options, &env, round) {
-                failed.push(LeftOut { target: lane.kind.name().into(), reason: error.to_string() });
+                failed.push(without(lane.kind, error));
                 lane.rival = None;
             }
         }

@@ -21,7 +21,7 @@ th,td{border-bottom:1px solid #ddd;padding:.3rem .7rem;text-align:right;white-sp
 th:first-child,td:first-child{text-align:left}small{color:#666}\
 .plots{display:flex;flex-wrap:wrap;gap:1.5rem}figure{margin:0}figcaption{font-weight:600}\
 .warning{background:#fff3cd;border:1px solid #e0c060;padding:.5rem 1rem}\
-.ours{fill:#2f6db5}.other{fill:#b9c4d0}.range{stroke:#222;stroke-width:1.5}svg text{font-size:12px;fill:#222}";
+.ours{fill:#6fa3dd}.other{fill:#b9c4d0}.range{stroke:#222;stroke-width:1.5}svg text{font-size:12px;fill:#222}";
 
 impl Report {
     /// The report as a page.

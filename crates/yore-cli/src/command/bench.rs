@@ -43,31 +43,6 @@ pub fn run(args: &Bench) -> Outcome {
             let tree = Tree::new(sources, &work_dir(&common.output))?;
             comparison(&tree, common, &EVERYWHERE[1..], 5)
         }
-        BenchWhich::Latency { seconds, probe_seconds, load, alive, common } => {
-            let latency = Latency {
-                duration: Duration::from_secs(*seconds as u64),
-                probe: Duration::from_secs(*probe_seconds as u64),
-                load: *load,
-                alive: *alive,
-                ..Latency::default()
-            };
-            comparison(&latency, common, &[RivalKind::Library], 1)
-        }
-        BenchWhich::Memory { files, directories, common } => {
-            let resident = Resident { files: *files, directories: *directories };
-            comparison(&resident, common, &[RivalKind::Mount, RivalKind::MemoryFuse], 1)
-        }
-        BenchWhich::MountTime { files, unsynced, common } => {
-            let startup = Startup { files: *files, unsynced: *unsynced };
-            let report = startup.run(&options(common, &[RivalKind::Library], 5)?)?;
-            print(&report, &common.output)
-        }
-        BenchWhich::Simulated { workload, files, directories, transactions, batch, seed, output } => {
-            let simulated = simulated(*workload, *files, *directories, *transactions, *batch, *seed);
-            let options =
-                CompareOptions { work_dir: work_dir(output), stop: stop()?, ..CompareOptions::default() };
-            print(&simulated.run(&options)?, output)
-        }
         BenchWhich::Fill { image, round, files, unsynced } => {
             yore_bench::fill(image, *round, *files, *unsynced)?;
             Ok(status::OK)
@@ -76,7 +51,33 @@ pub fn run(args: &Bench) -> Outcome {
             yore_bench::serve_memory(directory)?;
             Ok(status::OK)
         }
+        BenchWhich::Latency { seconds, probe_seconds, load, alive, common } => {
+            let [duration, probe] = [seconds, probe_seconds].map(|s| Duration::from_secs(*s as u64));
+            let latency = Latency { duration, probe, load: *load, alive: *alive, ..Latency::default() };
+            comparison(&latency, common, &[RivalKind::Library], 1)
+        }
+        BenchWhich::Memory { files, directories, common } => {
+            let resident = Resident { files: *files, directories: *directories };
+            comparison(&resident, common, &[RivalKind::Mount, RivalKind::MemoryFuse], 1)
+        }
+        BenchWhich::MountTime { files, unsynced, common } => {
+            mount_time(&Startup { files: *files, unsynced: *unsynced }, common)
+        }
+        BenchWhich::Simulated { workload, files, directories, transactions, batch, seed, output } => {
+            let simulated = simulated(*workload, *files, *directories, *transactions, *batch, *seed);
+            let options =
+                CompareOptions { work_dir: work_dir(output), stop: stop()?, ..CompareOptions::default() };
+            print(&simulated.run(&options)?, output)
+        }
     }
+}
+
+fn mount_time(startup: &Startup, common: &Common) -> Outcome {
+    if !common.targets.is_empty() && kinds(&common.targets) != [RivalKind::Library] {
+        return Err(status::usage("mount-time is measured on the library only: leave out --targets"));
+    }
+    let report = startup.run(&options(common, &[RivalKind::Library], 5)?)?;
+    print(&report, &common.output)
 }
 
 /// What is measured on if nothing else is said.
