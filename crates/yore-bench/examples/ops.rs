@@ -1,0 +1,450 @@
+//! Metadata operations of the library by one thread, beside the same calls on mounted directories, in turns.
+//!
+//! `cargo run --release -p yore-bench --example ops -- [KEY=VALUE]...` with
+//! - `volume=FILE` the volume, made anew; without it a memory device of 4 GiB,
+//! - `rivals=DIR,DIR` directories of other file systems to measure in the same rounds,
+//! - `engines=snapshot,none` one library target for each,
+//! - `files=20000`, `directories=100`, `rounds=5`,
+//! - `only=create,stat,rename,unlink,pairs,write,postmark` (`pairs` is create and unlink in turn; `write` creates files
+//!   of 2 KiB; `postmark` is PostMark's mix: 20,000 files of 500 bytes to 16 KiB in 400 directories, 100,000 transactions;
+//!   `transactions=` sets another count).
+//!
+//! For each workload it prints the median over the rounds in thousand calls a second, and the processor time that this
+//! thread spent on a call, which other work on the machine disturbs less. Each phase is a function of its own, so that
+//! `valgrind --tool=callgrind` counts its instructions: `--toggle-collect='*phase_create*'`.
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use rustix::fs::{AtFlags, Mode, OFlags};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use yore_device::{Device, FileDevice, MemoryDevice};
+use yore_fs::{
+    Caller, Engine, FileKind, InodeNo, MkfsOptions, MountOptions, Node, RenameMode, View, WriteMode,
+};
+
+type Done = anyhow::Result<()>;
+
+/// What the workloads need. Directories are numbered.
+trait Fs {
+    fn mkdirs(&mut self, count: usize) -> Done;
+    fn rmdirs(&mut self) -> Done;
+    fn create(&mut self, dir: usize, name: &str) -> Done;
+    fn stat(&mut self, dir: usize, name: &str) -> Done;
+    fn rename(&mut self, dir: usize, name: &str, new: &str) -> Done;
+    fn unlink(&mut self, dir: usize, name: &str) -> Done;
+    fn write_new(&mut self, dir: usize, name: &str, data: &[u8]) -> Done;
+    fn append(&mut self, dir: usize, name: &str, data: &[u8]) -> Done;
+    fn read(&mut self, dir: usize, name: &str, buffer: &mut [u8]) -> Done;
+}
+
+struct Library {
+    view: View,
+    me: Caller,
+    dirs: Vec<(String, Node)>,
+}
+
+impl Library {
+    fn new(volume: Option<&str>, engine: Engine) -> anyhow::Result<Library> {
+        let size = 4 << 30;
+        let device: Arc<dyn Device> = match volume {
+            Some(path) => Arc::new(FileDevice::create(path, size, Default::default())?),
+            None => Arc::new(MemoryDevice::new(size)),
+        };
+        let options = MkfsOptions {
+            uuid: [7; 16],
+            hash_seed: [5; 16],
+            label: "ops".into(),
+            engine,
+            owner: (0, 0),
+            permissions: 0o755,
+            force: true,
+        };
+        View::mkfs(&device, &options)?;
+        let view = View::open(device, &MountOptions::default())?;
+        Ok(Library { view, me: Caller::superuser(), dirs: Vec::new() })
+    }
+
+    fn at(&self, dir: usize) -> InodeNo {
+        self.dirs[dir].1.inode()
+    }
+
+    fn make(&self, dir: usize, name: &str) -> anyhow::Result<Node> {
+        Ok(self.view.create(&self.me, self.at(dir), name.as_bytes(), FileKind::Regular, 0o644, 0)?)
+    }
+}
+
+impl Fs for Library {
+    fn mkdirs(&mut self, count: usize) -> Done {
+        for i in 0..count {
+            let name = format!("directory {i}");
+            let node = self.view.mkdir(&self.me, self.view.root(), name.as_bytes(), 0o755)?;
+            self.dirs.push((name, node));
+        }
+        Ok(())
+    }
+
+    fn rmdirs(&mut self) -> Done {
+        for (name, _) in std::mem::take(&mut self.dirs) {
+            self.view.rmdir(self.view.root(), name.as_bytes())?;
+        }
+        Ok(())
+    }
+
+    fn create(&mut self, dir: usize, name: &str) -> Done {
+        self.make(dir, name).map(drop)
+    }
+
+    fn stat(&mut self, dir: usize, name: &str) -> Done {
+        std::hint::black_box(self.view.lookup(self.at(dir), name.as_bytes())?.attr().size);
+        Ok(())
+    }
+
+    fn rename(&mut self, dir: usize, name: &str, new: &str) -> Done {
+        let at = self.at(dir);
+        Ok(self.view.rename(at, name.as_bytes(), at, new.as_bytes(), RenameMode::Replace)?)
+    }
+
+    fn unlink(&mut self, dir: usize, name: &str) -> Done {
+        Ok(self.view.unlink(self.at(dir), name.as_bytes())?)
+    }
+
+    fn write_new(&mut self, dir: usize, name: &str, data: &[u8]) -> Done {
+        let node = self.make(dir, name)?;
+        self.view.write(node.inode(), 0, data, WriteMode { append: false, kill_set_id: false })?;
+        Ok(())
+    }
+
+    fn append(&mut self, dir: usize, name: &str, data: &[u8]) -> Done {
+        let node = self.view.lookup(self.at(dir), name.as_bytes())?;
+        self.view.write(node.inode(), 0, data, WriteMode { append: true, kill_set_id: false })?;
+        Ok(())
+    }
+
+    fn read(&mut self, dir: usize, name: &str, buffer: &mut [u8]) -> Done {
+        let node = self.view.lookup(self.at(dir), name.as_bytes())?;
+        std::hint::black_box(self.view.read(node.inode(), 0, buffer)?);
+        Ok(())
+    }
+}
+
+struct Mounted {
+    root: OwnedFd,
+    dirs: Vec<(String, OwnedFd)>,
+}
+
+impl Mounted {
+    fn new(path: &str) -> anyhow::Result<Mounted> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Mounted { root: rustix::fs::open(path, flags, Mode::empty())?, dirs: Vec::new() })
+    }
+
+    fn open(&self, dir: usize, name: &str, flags: OFlags) -> anyhow::Result<OwnedFd> {
+        Ok(rustix::fs::openat(&self.dirs[dir].1, name, flags | OFlags::CLOEXEC, Mode::from(0o644))?)
+    }
+}
+
+const NEW: OFlags = OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::EXCL);
+
+fn write_all(file: &OwnedFd, mut data: &[u8]) -> Done {
+    while !data.is_empty() {
+        let written = rustix::io::write(file, data)?;
+        data = &data[written..];
+    }
+    Ok(())
+}
+
+impl Fs for Mounted {
+    fn mkdirs(&mut self, count: usize) -> Done {
+        for i in 0..count {
+            let name = format!("directory {i}");
+            rustix::fs::mkdirat(&self.root, &name, Mode::from(0o755))?;
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let opened = rustix::fs::openat(&self.root, &name, flags, Mode::empty())?;
+            self.dirs.push((name, opened));
+        }
+        Ok(())
+    }
+
+    fn rmdirs(&mut self) -> Done {
+        for (name, _) in std::mem::take(&mut self.dirs) {
+            rustix::fs::unlinkat(&self.root, &name, AtFlags::REMOVEDIR)?;
+        }
+        Ok(())
+    }
+
+    fn create(&mut self, dir: usize, name: &str) -> Done {
+        self.open(dir, name, NEW).map(drop)
+    }
+
+    fn stat(&mut self, dir: usize, name: &str) -> Done {
+        let found = rustix::fs::statat(&self.dirs[dir].1, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        std::hint::black_box(found.st_size);
+        Ok(())
+    }
+
+    fn rename(&mut self, dir: usize, name: &str, new: &str) -> Done {
+        let at = &self.dirs[dir].1;
+        Ok(rustix::fs::renameat(at, name, at, new)?)
+    }
+
+    fn unlink(&mut self, dir: usize, name: &str) -> Done {
+        Ok(rustix::fs::unlinkat(&self.dirs[dir].1, name, AtFlags::empty())?)
+    }
+
+    fn write_new(&mut self, dir: usize, name: &str, data: &[u8]) -> Done {
+        write_all(&self.open(dir, name, NEW)?, data)
+    }
+
+    fn append(&mut self, dir: usize, name: &str, data: &[u8]) -> Done {
+        write_all(&self.open(dir, name, OFlags::WRONLY | OFlags::APPEND)?, data)
+    }
+
+    fn read(&mut self, dir: usize, name: &str, buffer: &mut [u8]) -> Done {
+        std::hint::black_box(rustix::io::read(self.open(dir, name, OFlags::RDONLY)?, buffer)?);
+        Ok(())
+    }
+}
+
+/// The names of a round.
+struct Names {
+    directories: usize,
+    old: Vec<String>,
+    new: Vec<String>,
+}
+
+#[inline(never)]
+fn phase_create(fs: &mut dyn Fs, names: &Names) -> Done {
+    names.old.iter().enumerate().try_for_each(|(i, name)| fs.create(i % names.directories, name))
+}
+
+#[inline(never)]
+fn phase_stat(fs: &mut dyn Fs, names: &Names) -> Done {
+    names.old.iter().enumerate().try_for_each(|(i, name)| fs.stat(i % names.directories, name))
+}
+
+#[inline(never)]
+fn phase_rename(fs: &mut dyn Fs, names: &Names) -> Done {
+    let pairs = names.old.iter().zip(&names.new);
+    pairs.enumerate().try_for_each(|(i, (old, new))| fs.rename(i % names.directories, old, new))
+}
+
+#[inline(never)]
+fn phase_unlink(fs: &mut dyn Fs, names: &Names) -> Done {
+    names.new.iter().enumerate().try_for_each(|(i, name)| fs.unlink(i % names.directories, name))
+}
+
+#[inline(never)]
+fn phase_pairs(fs: &mut dyn Fs, names: &Names) -> Done {
+    names.old.iter().enumerate().try_for_each(|(i, name)| {
+        fs.create(i % names.directories, name)?;
+        fs.unlink(i % names.directories, name)
+    })
+}
+
+#[inline(never)]
+fn phase_write(fs: &mut dyn Fs, names: &Names) -> Done {
+    let data = [0x5a; 2048];
+    names.old.iter().enumerate().try_for_each(|(i, name)| fs.write_new(i % names.directories, name, &data))
+}
+
+const POSTMARK_DIRECTORIES: usize = 400;
+const POSTMARK_FILES: usize = 20_000;
+
+/// PostMark's transactions (Katcher, 1997): each reads a file or appends to one, and creates one or deletes one.
+struct Postmark {
+    random: StdRng,
+    files: Vec<(usize, String)>,
+    made: usize,
+    data: Vec<u8>,
+    buffer: Vec<u8>,
+}
+
+impl Postmark {
+    fn new(seed: u64) -> Postmark {
+        let random = StdRng::seed_from_u64(seed);
+        let (data, buffer) = (vec![0xa5; 16 << 10], vec![0; 64 << 10]);
+        Postmark { random, files: Vec::new(), made: 0, data, buffer }
+    }
+
+    fn size(&mut self) -> usize {
+        self.random.random_range(500..=16 << 10)
+    }
+
+    fn create(&mut self, fs: &mut dyn Fs) -> Done {
+        let name = format!("{:07}", self.made);
+        self.made += 1;
+        let dir = self.random.random_range(0..POSTMARK_DIRECTORIES);
+        let size = self.size();
+        fs.write_new(dir, &name, &self.data[..size])?;
+        self.files.push((dir, name));
+        Ok(())
+    }
+
+    fn delete(&mut self, fs: &mut dyn Fs) -> Done {
+        let which = self.random.random_range(0..self.files.len());
+        let (dir, name) = self.files.swap_remove(which);
+        fs.unlink(dir, &name)
+    }
+
+    fn transaction(&mut self, fs: &mut dyn Fs) -> Done {
+        let which = self.random.random_range(0..self.files.len());
+        if self.random.random() {
+            let (dir, name) = &self.files[which];
+            fs.read(*dir, name, &mut self.buffer)?;
+        } else {
+            let size = self.size();
+            let (dir, name) = &self.files[which];
+            fs.append(*dir, name, &self.data[..size])?;
+        }
+        match self.random.random() {
+            true => self.create(fs),
+            false => self.delete(fs),
+        }
+    }
+}
+
+#[inline(never)]
+fn phase_postmark(fs: &mut dyn Fs, postmark: &mut Postmark, transactions: usize) -> Done {
+    (0..transactions).try_for_each(|_| postmark.transaction(fs))
+}
+
+/// Wall and thread time of one phase.
+fn timed(f: impl FnOnce() -> Done) -> anyhow::Result<(Duration, Duration)> {
+    let thread = || {
+        let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: `t` is a timespec to be written to, and lives across the call.
+        let done = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut t) };
+        assert_eq!(done, 0, "a thread has a clock of its own");
+        Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
+    };
+    let (wall, before) = (Instant::now(), thread());
+    f()?;
+    Ok((wall.elapsed(), thread() - before))
+}
+
+const WORKLOADS: [&str; 7] = ["create", "stat", "rename", "unlink", "pairs", "write", "postmark"];
+
+struct Options {
+    volume: Option<String>,
+    rivals: Vec<String>,
+    engines: Vec<String>,
+    files: usize,
+    directories: usize,
+    rounds: usize,
+    transactions: usize,
+    only: Vec<String>,
+}
+
+fn options() -> anyhow::Result<Options> {
+    let mut o = Options {
+        volume: None,
+        rivals: Vec::new(),
+        engines: vec!["snapshot".into()],
+        files: 20_000,
+        directories: 100,
+        rounds: 5,
+        transactions: 100_000,
+        only: WORKLOADS.map(String::from).to_vec(),
+    };
+    let list = |value: &str| value.split(',').map(String::from).collect();
+    for argument in std::env::args().skip(1) {
+        match argument.split_once('=') {
+            Some(("volume", v)) => o.volume = Some(v.into()),
+            Some(("rivals", v)) => o.rivals = list(v),
+            Some(("engines", v)) => o.engines = list(v),
+            Some(("files", v)) => o.files = v.parse()?,
+            Some(("directories", v)) => o.directories = v.parse()?,
+            Some(("rounds", v)) => o.rounds = v.parse()?,
+            Some(("transactions", v)) => o.transactions = v.parse()?,
+            Some(("only", v)) => o.only = list(v),
+            _ => anyhow::bail!("{argument:?}: see the head of ops.rs"),
+        }
+    }
+    Ok(o)
+}
+
+/// One round: the times of the workloads wanted, each with the number of calls.
+fn round(fs: &mut dyn Fs, o: &Options, round: usize) -> anyhow::Result<Vec<Option<(f64, f64)>>> {
+    let wants = |w: &str| o.only.iter().any(|only| only == w);
+    let name = |prefix: &str| (0..o.files).map(|i| format!("{prefix}-{round}-{i:07}")).collect();
+    let names = Names { directories: o.directories, old: name("file"), new: name("renamed") };
+    let mut figures = vec![None; WORKLOADS.len()];
+    let mut note = |w: &str, calls: usize, (wall, cpu): (Duration, Duration)| {
+        let at = WORKLOADS.iter().position(|x| *x == w).expect("a workload of the list");
+        let calls = calls as f64;
+        figures[at] = wants(w).then(|| (calls / wall.as_secs_f64(), cpu.as_secs_f64() / calls));
+    };
+    fs.mkdirs(o.directories)?;
+    if ["create", "stat", "rename", "unlink"].iter().any(|w| wants(w)) {
+        note("create", o.files, timed(|| phase_create(fs, &names))?);
+        note("stat", o.files, timed(|| phase_stat(fs, &names))?);
+        note("rename", o.files, timed(|| phase_rename(fs, &names))?);
+        note("unlink", o.files, timed(|| phase_unlink(fs, &names))?);
+    }
+    if wants("pairs") {
+        note("pairs", o.files, timed(|| phase_pairs(fs, &names))?);
+    }
+    if wants("write") {
+        note("write", o.files, timed(|| phase_write(fs, &names))?);
+        for (i, name) in names.old.iter().enumerate() {
+            fs.unlink(i % o.directories, name)?;
+        }
+    }
+    fs.rmdirs()?;
+    if wants("postmark") {
+        let mut postmark = Postmark::new(round as u64);
+        fs.mkdirs(POSTMARK_DIRECTORIES)?;
+        for _ in 0..POSTMARK_FILES {
+            postmark.create(fs)?;
+        }
+        note("postmark", o.transactions, timed(|| phase_postmark(fs, &mut postmark, o.transactions))?);
+        while !postmark.files.is_empty() {
+            postmark.delete(fs)?;
+        }
+        fs.rmdirs()?;
+    }
+    Ok(figures)
+}
+
+fn median(mut of: Vec<f64>) -> f64 {
+    of.sort_by(f64::total_cmp);
+    of[of.len() / 2]
+}
+
+fn main() -> anyhow::Result<()> {
+    let o = options()?;
+    let mut targets: Vec<(String, Box<dyn Fs>)> = Vec::new();
+    for (i, name) in o.engines.iter().enumerate() {
+        let engine = match name.as_str() {
+            "snapshot" => Engine::Snapshot,
+            "none" => Engine::None,
+            other => anyhow::bail!("no engine {other:?}: snapshot or none"),
+        };
+        let volume = o.volume.as_ref().map(|v| format!("{v}.{i}"));
+        targets.push((name.clone(), Box::new(Library::new(volume.as_deref(), engine)?)));
+    }
+    for rival in &o.rivals {
+        targets.push((rival.clone(), Box::new(Mounted::new(rival)?)));
+    }
+    let mut all = vec![vec![Vec::new(); WORKLOADS.len()]; targets.len()];
+    for r in 0..o.rounds {
+        for turn in 0..targets.len() {
+            let t = (r + turn) % targets.len();
+            for (all, figure) in all[t].iter_mut().zip(round(targets[t].1.as_mut(), &o, r)?) {
+                all.extend(figure);
+            }
+        }
+    }
+    println!("| target | workload | 1,000 a second | ns of thread time a call |");
+    println!("|---|---|---:|---:|");
+    for ((name, _), all) in targets.iter().zip(all) {
+        for (workload, figures) in WORKLOADS.iter().zip(all).filter(|(_, f)| !f.is_empty()) {
+            let rate = median(figures.iter().map(|f| f.0).collect());
+            let cpu = median(figures.iter().map(|f| f.1).collect());
+            println!("| {name} | {workload} | {:.1} | {:.0} |", rate / 1e3, cpu * 1e9);
+        }
+    }
+    Ok(())
+}
