@@ -52,9 +52,16 @@ impl FileKind {
     /// The kind with this number.
     pub fn from_u8(kind: u8) -> Option<FileKind> {
         use FileKind::*;
-        [Fifo, CharDevice, Directory, BlockDevice, Regular, Symlink, Socket]
-            .into_iter()
-            .find(|k| *k as u8 == kind)
+        Some(match kind {
+            1 => Fifo,
+            2 => CharDevice,
+            4 => Directory,
+            6 => BlockDevice,
+            8 => Regular,
+            10 => Symlink,
+            12 => Socket,
+            _ => return None,
+        })
     }
 
     /// The type bits for a mode.
@@ -87,12 +94,19 @@ impl<'a> DirEntry<'a> {
 
     /// Appends the encoded entry.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.inode.0.to_le_bytes());
-        out.extend_from_slice(&self.incarnation.0.to_le_bytes());
-        out.extend_from_slice(&self.birth.0.to_le_bytes());
-        out.push(self.kind as u8);
-        out.push(self.name.len() as u8);
-        out.extend_from_slice(self.name);
+        let start = out.len();
+        out.resize(start + self.encoded_len(), 0);
+        self.encode_into(&mut out[start..]);
+    }
+
+    /// Encodes the entry over `out`, which has [`DirEntry::encoded_len`] bytes.
+    pub fn encode_into(&self, out: &mut [u8]) {
+        out[..8].copy_from_slice(&self.inode.0.to_le_bytes());
+        out[8..12].copy_from_slice(&self.incarnation.0.to_le_bytes());
+        out[12..20].copy_from_slice(&self.birth.0.to_le_bytes());
+        out[20] = self.kind as u8;
+        out[21] = self.name.len() as u8;
+        out[DIRENT_FIXED_BYTES..].copy_from_slice(self.name);
     }
 
     /// Decodes an entry from the start of `bytes`, which may be longer.
@@ -127,6 +141,29 @@ impl<'a> DirEntry<'a> {
         let incarnation = Incarnation(u32_at(bytes, 8));
         let entry = DirEntry { inode, incarnation, birth: Number(u64_at(bytes, 12)), kind, name };
         Ok((entry, DIRENT_FIXED_BYTES + len))
+    }
+
+    /// Decodes a whole cell's value if its name is `name`, which is a possible one. Any other gives `None`, or
+    /// the error that [`DirEntry::decode`] finds.
+    ///
+    /// # Errors
+    /// As [`DirEntry::decode`].
+    pub fn decode_named(bytes: &'a [u8], name: &[u8]) -> Result<Option<DirEntry<'a>>, Box<Corruption>> {
+        // Equal to a possible name: its bytes need no second look.
+        let same = bytes.len() == DIRENT_FIXED_BYTES + name.len()
+            && usize::from(bytes[21]) == name.len()
+            && bytes[DIRENT_FIXED_BYTES..] == *name;
+        if !same {
+            return DirEntry::decode(bytes).map(|entry| (entry.name == name).then_some(entry));
+        }
+        let (Some(kind), inode) = (FileKind::from_u8(bytes[20]), InodeNo(u64_at(bytes, 0))) else {
+            return DirEntry::decode(bytes).map(Some);
+        };
+        if !inode.is_file() {
+            return DirEntry::decode(bytes).map(Some);
+        }
+        let (incarnation, birth) = (Incarnation(u32_at(bytes, 8)), Number(u64_at(bytes, 12)));
+        Ok(Some(DirEntry { inode, incarnation, birth, kind, name: &bytes[DIRENT_FIXED_BYTES..] }))
     }
 
     /// Decodes a whole cell's value.
@@ -353,4 +390,37 @@ pub fn xattr_key(seed: &[u8; 16], namespace: XattrNamespace, name: &[u8]) -> u64
 /// An inode there has no name and is to be freed, or has one and is to lose its blocks beyond its size.
 pub fn orphan_value(incarnation: Incarnation) -> [u8; 4] {
     incarnation.0.to_le_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Looking for a name finds what decoding finds, and the same errors, whatever one byte of the cell was changed to.
+    #[test]
+    fn an_entry_looked_for_by_name_is_the_one_decoded() {
+        let entry = DirEntry {
+            inode: InodeNo(0x4321),
+            incarnation: Incarnation(9),
+            birth: Number(5),
+            kind: FileKind::Regular,
+            name: b"a name",
+        };
+        let mut bytes = Vec::new();
+        entry.encode(&mut bytes);
+        for at in 0..bytes.len() {
+            for value in 0..=255 {
+                let mut changed = bytes.clone();
+                changed[at] = value;
+                for name in [&b"a name"[..], b"another", b"a"] {
+                    let decoded = DirEntry::decode(&changed).map(|e| (e.name == name).then_some(e));
+                    match (decoded, DirEntry::decode_named(&changed, name)) {
+                        (Ok(decoded), Ok(named)) => assert_eq!(decoded, named),
+                        (Err(decoded), Err(named)) => assert_eq!(decoded.to_string(), named.to_string()),
+                        (decoded, named) => panic!("byte {at} as {value}: {decoded:?} and {named:?}"),
+                    }
+                }
+            }
+        }
+    }
 }

@@ -167,7 +167,39 @@ pub struct Inode {
 impl Inode {
     /// A free slot.
     pub fn free() -> Inode {
-        Inode::decode(&[0; INODE_BYTES]).expect("zeros are a free inode")
+        const THEN: Timestamp = Timestamp { seconds: 0, nanos: 0 };
+        Inode {
+            mode: 0,
+            links: 0,
+            uid: 0,
+            gid: 0,
+            size: 0,
+            blocks: 0,
+            incarnation: Incarnation(0),
+            flags: InodeFlags::empty(),
+            atime: THEN,
+            mtime: THEN,
+            ctime: THEN,
+            btime: THEN,
+            parent: InodeNo::NONE,
+            parent_incarnation: Incarnation(0),
+            parent_cookie: 0,
+            own_cut: Number(0),
+            born: Number(0),
+            policy: 0,
+            rdev: 0,
+            xattr_root: MetaAddr::NONE,
+            content_kind: ContentKind::Empty,
+            content_count: 0,
+            content_level: 0,
+            content: [0; INLINE_BYTES],
+        }
+    }
+
+    /// Makes a slot what a free inode leaves: zeros, and the incarnation that the number had last.
+    pub fn encode_free(incarnation: Incarnation, bytes: &mut [u8; INODE_BYTES]) {
+        bytes.fill(0);
+        bytes[32..36].copy_from_slice(&incarnation.0.to_le_bytes());
     }
 
     /// Decodes the slot.
@@ -403,5 +435,20 @@ impl Inode {
         self.content_kind = if bytes.is_empty() { ContentKind::Empty } else { ContentKind::Inline };
         self.content_count = bytes.len() as u8;
         self.content_level = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A free inode is what zeros decode to, and a slot that was freed keeps only its incarnation.
+    #[test]
+    fn a_free_inode_is_zeros_but_for_its_incarnation() {
+        assert_eq!(Inode::decode(&[0; INODE_BYTES]).unwrap(), Inode::free());
+        let (mut expected, mut slot) = ([0; INODE_BYTES], [0xff; INODE_BYTES]);
+        Inode { incarnation: Incarnation(77), ..Inode::free() }.encode(&mut expected);
+        Inode::encode_free(Incarnation(77), &mut slot);
+        assert_eq!(slot, expected);
     }
 }

@@ -86,7 +86,14 @@ impl<'a> NodeRef<'a> {
 
     /// Key of cell `i`.
     pub fn key(self, i: usize) -> &'a [u8] {
-        &self.cell(i)[CELL_HEADER..CELL_HEADER + self.key_width()]
+        let at = get16(self.block, NODE_HEADER_BYTES + 2 * i) + CELL_HEADER;
+        &self.block[at..at + self.key_width()]
+    }
+
+    /// Key of cell `i` where keys have eight bytes: as a number, which orders as the bytes do.
+    fn key_number(self, i: usize) -> u64 {
+        let at = get16(self.block, NODE_HEADER_BYTES + 2 * i) + CELL_HEADER;
+        u64::from_be_bytes(self.block[at..at + 8].try_into().expect("eight bytes"))
     }
 
     /// Value of cell `i`.
@@ -109,6 +116,9 @@ impl<'a> NodeRef<'a> {
 
     /// Where `key` is (`Ok`) or would be inserted (`Err`). O(log n).
     pub fn search(self, key: &[u8]) -> Result<usize, usize> {
+        if let (Ok(key), 8) = (<[u8; 8]>::try_from(key), self.key_width()) {
+            return self.search_number(u64::from_be_bytes(key));
+        }
         let (mut lo, mut hi) = (0, self.count());
         while lo < hi {
             let mid = (lo + hi) / 2;
@@ -117,6 +127,21 @@ impl<'a> NodeRef<'a> {
                 std::cmp::Ordering::Greater => hi = mid,
                 std::cmp::Ordering::Equal => return Ok(mid),
             }
+        }
+        Err(lo)
+    }
+
+    /// As [`NodeRef::search`], for keys of eight bytes: numbers compare in one step, and nearly all trees have such keys.
+    fn search_number(self, key: u64) -> Result<usize, usize> {
+        let (mut lo, mut hi) = (0, self.count());
+        while lo < hi {
+            let mid = (lo + hi) / 2;
+            let found = self.key_number(mid);
+            if found == key {
+                return Ok(mid);
+            }
+            // Without a branch that half of the time is guessed wrong.
+            (lo, hi) = if found < key { (mid + 1, hi) } else { (lo, mid) };
         }
         Err(lo)
     }
