@@ -55,18 +55,21 @@ pub(crate) type Visitor<'v> = dyn FnMut(&[u8], &[u8]) -> Result<bool> + 'v;
 #[derive(Clone, Copy)]
 struct Key {
     bytes: [u8; KEY_BYTES_MAX],
-    len: usize,
+    len: u8,
 }
 
 impl Key {
     fn new(key: &[u8]) -> Key {
         let mut bytes = [0; KEY_BYTES_MAX];
-        bytes[..key.len()].copy_from_slice(key);
-        Key { bytes, len: key.len() }
+        match <&[u8; 8]>::try_from(key) {
+            Ok(key) => bytes[..8].copy_from_slice(key), // Nearly always, and then one move.
+            Err(_) => bytes[..key.len()].copy_from_slice(key),
+        }
+        Key { bytes, len: key.len() as u8 }
     }
 
     fn zero(len: usize) -> Key {
-        Key { bytes: [0; KEY_BYTES_MAX], len }
+        Key { bytes: [0; KEY_BYTES_MAX], len: len as u8 }
     }
 
     fn is_zero(&self) -> bool {
@@ -77,7 +80,7 @@ impl Key {
 impl std::ops::Deref for Key {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        &self.bytes[..self.len]
+        &self.bytes[..usize::from(self.len)]
     }
 }
 
@@ -104,6 +107,72 @@ impl Place {
     fn is_below_upper(&self, key: &[u8]) -> bool {
         self.upper.is_none_or(|u| *key < *u)
     }
+
+    /// Whether cells with keys below `first` or above `last` stay in the leaf `node`, which is here, whatever becomes of
+    /// those between.
+    fn has_beside(&self, node: NodeRef<'_>, first: &[u8], last: &[u8]) -> bool {
+        let end = self.cells_that_count(node);
+        node.count() > 0 && *node.key(0) < *first || end > 0 && *node.key(end - 1) > *last
+    }
+
+    /// How many of the node's cells have keys that count, that is below the upper bound (T1): the first so many.
+    fn cells_that_count(&self, node: NodeRef<'_>) -> usize {
+        let count = node.count();
+        match self.upper {
+            None => count,
+            Some(_) => (0..count).rfind(|i| self.is_below_upper(node.key(*i))).map_or(0, |i| i + 1),
+        }
+    }
+}
+
+/// A node on the way to a key, with the index of the child taken, or of the key's place in the leaf.
+struct Step {
+    frame: Frame,
+    place: Place,
+    index: usize,
+}
+
+/// Levels of a path that take no heap memory: more than the trees of nearly all directories and files have.
+const NEAR: usize = 3;
+
+/// The way from the root to a leaf, by level. Keeps its nodes in memory.
+pub(crate) struct Path {
+    near: [Option<Step>; NEAR],
+    far: Vec<Option<Step>>,
+    /// Whether the leaf has the key.
+    found: bool,
+    /// Whether nothing on the way has to be put right before it is changed (T1, T2).
+    sound: bool,
+}
+
+impl Path {
+    fn of(tree: &Tree) -> Path {
+        let far = (NEAR..usize::from(tree.level) + 1).map(|_| None).collect();
+        Path { near: [const { None }; NEAR], far, found: false, sound: true }
+    }
+
+    /// The root's level.
+    fn level(&self) -> u8 {
+        match self.far.len() {
+            0 => self.near.iter().rposition(Option::is_some).map_or(0, |level| level as u8),
+            far => (NEAR + far) as u8 - 1,
+        }
+    }
+
+    fn at(&self, level: u8) -> &Step {
+        let level = usize::from(level);
+        let step = if level < NEAR { &self.near[level] } else { &self.far[level - NEAR] };
+        step.as_ref().expect("a walk passes every level")
+    }
+
+    fn set(&mut self, step: Step) {
+        let level = usize::from(step.place.level);
+        *if level < NEAR { &mut self.near[level] } else { &mut self.far[level - NEAR] } = Some(step);
+    }
+
+    fn set_index(&mut self, index: usize) {
+        self.near[0].as_mut().expect("a walk ends at a leaf").index = index;
+    }
 }
 
 /// Which leaf a walk looks for.
@@ -113,6 +182,27 @@ enum Side {
     Holding,
     /// The one that holds the keys just below it. The key is not all zero.
     Before,
+}
+
+/// What [`Tree::way`] shows of the leaf it has come to.
+pub(crate) struct Leaf<'a> {
+    node: NodeRef<'a>,
+    place: &'a Place,
+    key: &'a [u8; 8],
+}
+
+impl<'a> Leaf<'a> {
+    /// The cells from the key on, as far as this leaf goes.
+    pub(crate) fn cells(&self) -> impl Iterator<Item = CellRef<'a>> {
+        let (node, end) = (self.node, self.place.cells_that_count(self.node));
+        let (Ok(start) | Err(start)) = node.search(self.key);
+        (start..end).map(move |i| (node.key(i), node.value(i)))
+    }
+
+    /// Whether keys up to `last` belong to this leaf.
+    pub(crate) fn holds(&self, last: &[u8; 8]) -> bool {
+        self.place.is_below_upper(last)
+    }
 }
 
 /// A tree by its root. Whoever keeps root and level (an inode's content, `xattr_root`, the superblock) stores them
@@ -295,19 +385,13 @@ impl Tree {
         let mut from = Key::new(first);
         loop {
             let (frame, place) = self.leaf(meta, &from, Side::Holding, Some(pins))?;
-            let (below, above) = {
-                let page = frame.read();
-                let node = NodeRef::new(&page);
-                let count = node.count();
-                let end = (0..count).rfind(|i| place.is_below_upper(node.key(*i)));
-                (count > 0 && node.key(0) < first, end.is_some_and(|i| node.key(i) > last))
-            };
-            if !below && !above && *place.lower <= *first && !place.lower.is_zero() {
+            let alone = !place.has_beside(NodeRef::new(&frame.read()), first, last);
+            if alone && *place.lower <= *first && !place.lower.is_zero() {
                 self.leaf(meta, &place.lower, Side::Before, Some(pins))?;
             }
             match place.upper {
                 Some(upper) if *upper <= *last => from = upper,
-                Some(upper) if !below && !above => {
+                Some(upper) if alone => {
                     self.leaf(meta, &upper, Side::Holding, Some(pins))?;
                     return Ok(());
                 }
@@ -371,39 +455,106 @@ impl Tree {
         side: Side,
         mut pins: Option<&mut Pins>,
     ) -> Result<(Frame, Place)> {
-        if self.level > LEVEL_MAX {
-            return Err(self.corrupt(self.root, "level", format!("at most {LEVEL_MAX}"), self.level).into());
-        }
+        self.check_level()?;
         let mut place = self.root_place(key.len());
         loop {
-            let frame = self.read(meta, &place, key.len())?;
+            let frame = meta.read_any(place.addr)?;
+            let next = {
+                let page = frame.read();
+                let node = self.checked(&page, &place, key.len())?;
+                match (place.level, side) {
+                    (0, _) => None,
+                    (_, Side::Holding) => Some(place.child(node, node.child_for(key))?),
+                    (_, Side::Before) => {
+                        let (Ok(i) | Err(i)) = node.search(key);
+                        Some(place.child(node, i.saturating_sub(1))?)
+                    }
+                }
+            };
             if let Some(pins) = pins.as_deref_mut() {
                 pins.keep(&frame);
             }
-            if place.level == 0 {
-                return Ok((frame, place));
+            match next {
+                Some(next) => place = next,
+                None => return Ok((frame, place)),
             }
-            let page = frame.read();
-            let node = NodeRef::new(&page);
-            let i = match side {
-                Side::Holding => node.child_for(key),
-                Side::Before => {
-                    let (Ok(i) | Err(i)) = node.search(key);
-                    i.saturating_sub(1)
-                }
-            };
-            place = place.child(node, i)?;
         }
     }
 
-    /// Reads a node and checks all that a walk relies on.
-    fn read(&self, meta: &Meta, place: &Place, key_width: usize) -> Result<Frame> {
-        let frame = meta.read(place.addr, &self.expect(place.level))?;
-        {
-            let page = frame.read();
-            self.check(NodeRef::new(&page), place, key_width)?;
+    /// The way to `key`, for a change that [`Tree::insert_at`] or one of its sisters makes once an Op is open; also
+    /// what [`Tree::prepare`] would keep in memory beside it. `look` sees the leaf once, with the index at which `key` is or
+    /// would be, and the number of cells that count; it may return another key of the same leaf, which is then what the
+    /// way leads to. `None`: the tree is empty, or `look` returned `None`.
+    pub(crate) fn way<R>(
+        &self,
+        meta: &Meta,
+        key: &[u8; 8],
+        pins: &mut Pins,
+        look: impl FnOnce(&Leaf<'_>) -> Result<Option<([u8; 8], R)>>,
+    ) -> Result<Option<(Path, R)>> {
+        if self.is_empty() {
+            return Ok(None);
         }
-        Ok(frame)
+        self.check_level()?;
+        let mut path = Path::of(self);
+        let mut place = self.root_place(key.len());
+        loop {
+            let frame = meta.read_any(place.addr)?;
+            let page = frame.read();
+            let node = self.checked(&page, &place, key.len())?;
+            path.sound &= place.cells_that_count(node) == node.count();
+            if place.level > 0 {
+                path.sound &= key[..] >= *node.key(0);
+                let index = node.child_for(key);
+                let next = place.child(node, index)?;
+                drop(page);
+                path.set(Step { frame, place, index });
+                place = next;
+                continue;
+            }
+            let Some((key, seen)) = look(&Leaf { node, place: &place, key })? else { return Ok(None) };
+            let at = node.search(&key);
+            path.found = at.is_ok();
+            let (Ok(index) | Err(index)) = at;
+            let alone = !place.has_beside(node, &key, &key);
+            drop(page);
+            path.set(Step { frame, place, index });
+            if alone {
+                self.keep_neighbours(meta, &place, pins)?;
+            }
+            return Ok(Some((path, seen)));
+        }
+    }
+
+    /// Keeps in memory the leaves beside the one at `place`: one takes over its keys, should all its cells go.
+    fn keep_neighbours(&self, meta: &Meta, place: &Place, pins: &mut Pins) -> Result<()> {
+        if !place.lower.is_zero() {
+            self.leaf(meta, &place.lower, Side::Before, Some(pins))?;
+        }
+        if let Some(upper) = place.upper {
+            self.leaf(meta, &upper, Side::Holding, Some(pins))?;
+        }
+        Ok(())
+    }
+
+    fn check_level(&self) -> Result<()> {
+        if self.level > LEVEL_MAX {
+            return Err(self.corrupt(self.root, "level", format!("at most {LEVEL_MAX}"), self.level).into());
+        }
+        Ok(())
+    }
+
+    /// The node in `page`, with all checked that a walk relies on.
+    fn checked<'p>(
+        &self,
+        page: &'p Block,
+        place: &Place,
+        key_width: usize,
+    ) -> std::result::Result<NodeRef<'p>, Box<Corruption>> {
+        self.expect(place.level).check(page).map_err(|c| c.at(place.addr))?;
+        let node = NodeRef::new(page);
+        self.check(node, place, key_width)?;
+        Ok(node)
     }
 
     fn check(

@@ -12,10 +12,10 @@
 //! What changes a directory inside an Op changes the inode in memory only, and the caller stores it: an entry in the
 //! inode reaches the medium with that, an entry in a tree with its node. [`Placed::stored`] hides the difference.
 
-use crate::btree::{Pins, Placed, Tree, TreeDelta};
+use crate::btree::{Path, Pins, Placed, Tree, TreeDelta};
 use crate::inode::InodeState;
 use crate::store::Store;
-use crate::{Error, Result};
+use crate::Result;
 use yore_format::{
     name_cookie, BlockKind, ContentKind, Corruption, DirEntry, FileKind, Incarnation, Inode, InodeNo, Number,
     INLINE_BYTES,
@@ -67,64 +67,71 @@ pub(crate) fn list(
     list_in(&store.meta, &dir.inode, no, after_cookie, each)
 }
 
-/// Makes ready for [`insert`] of a name that is not there: the cookie that it gets, and how many blocks to reserve.
+/// Where an entry is, or where one goes: its cookie, and the way to it if the directory has a tree.
+pub(crate) struct Spot {
+    cookie: u64,
+    /// `None` where it is to be found anew; the nodes are then kept by the pins.
+    way: Option<Path>,
+}
+
+impl Spot {
+    /// The entry's cookie.
+    pub(crate) fn cookie(&self) -> u64 {
+        self.cookie
+    }
+}
+
+/// What a name to be changed means.
+pub(crate) enum Looked {
+    /// There is such an entry; ready for [`remove`] and [`repoint`].
+    Taken(Found, Spot),
+    /// There is none; ready for [`insert`], which may need so many blocks.
+    Free(Spot, u32),
+    /// There is none, and 256 other names have the same hash.
+    Full,
+}
+
+/// Looks a name up and makes ready for changing it, in one walk. The directory stays locked for writing until the
+/// change is made or dropped. `pins` keep in memory what the spot does not.
 ///
 /// # Errors
-/// [`Error::NoSpace`] if 256 other names have the same hash; corruption; the device.
-pub(crate) fn prepare_insert(
+/// Corruption; the device.
+pub(crate) fn look(
     store: &Store,
     dir: &InodeState,
     no: InodeNo,
     name: &[u8],
     pins: &mut Pins,
-) -> Result<(u64, u32)> {
-    prepare_insert_in(&store.meta, &store.hash_seed, &dir.inode, no, name, pins)
+) -> Result<Looked> {
+    look_in(&store.meta, &store.hash_seed, &dir.inode, no, name, pins)
 }
 
-/// Makes ready for [`remove`] or [`repoint`] of an entry that is there.
-pub(crate) fn prepare_change(
-    store: &Store,
-    dir: &InodeState,
-    no: InodeNo,
-    cookie: u64,
-    pins: &mut Pins,
-) -> Result<()> {
-    prepare_change_in(&store.meta, &dir.inode, no, cookie, pins)
-}
-
-/// Adds an entry under the cookie that [`prepare_insert`] gave.
+/// Adds an entry at a free spot.
 pub(crate) fn insert(
     op: &mut Op<'_>,
     store: &Store,
     dir: &mut InodeState,
     no: InodeNo,
-    cookie: u64,
+    spot: Spot,
     entry: &DirEntry<'_>,
 ) -> Placed {
-    insert_in(op, &mut dir.inode, no, cookie, entry, store.number())
+    insert_in(op, &mut dir.inode, no, spot, entry, store.number())
 }
 
-/// Removes the entry with this cookie.
-pub(crate) fn remove(
-    op: &mut Op<'_>,
-    _store: &Store,
-    dir: &mut InodeState,
-    no: InodeNo,
-    cookie: u64,
-) -> Placed {
-    remove_in(op, &mut dir.inode, no, cookie)
+/// Removes the entry at a spot.
+pub(crate) fn remove(op: &mut Op<'_>, dir: &mut InodeState, no: InodeNo, spot: Spot) -> Placed {
+    remove_in(op, &mut dir.inode, no, spot)
 }
 
-/// Makes the entry with this cookie mean another inode; `entry` has the same name.
+/// Makes the entry at a spot mean another inode; `entry` has the same name.
 pub(crate) fn repoint(
     op: &mut Op<'_>,
-    _store: &Store,
     dir: &mut InodeState,
     no: InodeNo,
-    cookie: u64,
+    spot: Spot,
     entry: &DirEntry<'_>,
 ) -> Placed {
-    repoint_in(op, &mut dir.inode, no, cookie, entry)
+    repoint_in(op, &mut dir.inode, no, spot, entry)
 }
 
 fn find_in(meta: &Meta, seed: &[u8; 16], inode: &Inode, no: InodeNo, name: &[u8]) -> Result<Option<Found>> {
@@ -140,13 +147,97 @@ fn find_in(meta: &Meta, seed: &[u8; 16], inode: &Inode, no: InodeNo, name: &[u8]
         return Ok(None);
     }
     let found = tree(inode, no).find(meta, &first.to_be_bytes(), &last.to_be_bytes(), |key, value| {
-        match DirEntry::decode(value) {
-            Ok(entry) if entry.name != name => None,
-            Ok(entry) => Some(Ok(Found::new(cookie_of(key), &entry))),
+        match DirEntry::decode_named(value, name) {
+            Ok(None) => None,
+            Ok(Some(entry)) => Some(Ok(Found::new(cookie_of(key), &entry))),
             Err(corruption) => Some(Err(corruption.of(no))),
         }
     })?;
     Ok(found.transpose()?)
+}
+
+fn look_in(
+    meta: &Meta,
+    seed: &[u8; 16],
+    inode: &Inode,
+    no: InodeNo,
+    name: &[u8],
+    pins: &mut Pins,
+) -> Result<Looked> {
+    let first = name_cookie(seed, name);
+    if inode.content_kind != ContentKind::Tree {
+        return look_inline(inode, no, name, first);
+    }
+    let (tree, last) = (tree(inode, no), first | RUN);
+    let seen = tree.way(meta, &first.to_be_bytes(), pins, |leaf| {
+        let mut free = first;
+        for (key, value) in leaf.cells() {
+            let cookie = cookie_of(key);
+            if cookie > last {
+                break;
+            }
+            if let Some(entry) = DirEntry::decode_named(value, name).map_err(|c| c.of(no))? {
+                return Ok(Some((cookie.to_be_bytes(), Ok(Found::new(cookie, &entry)))));
+            }
+            free += u64::from(cookie == free);
+        }
+        // Nearly all runs are of one cookie. One that goes on in the next leaf, or is full, is looked at in steps.
+        Ok((free <= last && leaf.holds(&last.to_be_bytes())).then(|| (free.to_be_bytes(), Err(free))))
+    })?;
+    match seen {
+        Some((way, Ok(found))) => Ok(Looked::Taken(found, Spot { cookie: found.cookie, way: Some(way) })),
+        Some((way, Err(cookie))) => {
+            Ok(Looked::Free(Spot { cookie, way: Some(way) }, tree.blocks_for_inserts(1)))
+        }
+        None => look_at_run(meta, &tree, no, name, first, pins),
+    }
+}
+
+fn look_inline(inode: &Inode, no: InodeNo, name: &[u8], first: u64) -> Result<Looked> {
+    let (mut free, mut found) = (first, None);
+    let mut bytes = COOKIE_BYTES + yore_format::DIRENT_FIXED_BYTES + name.len();
+    // To the end also where the name is found early: what follows is moved by a change.
+    for item in Inline::of(inode) {
+        let (cookie, entry, range) = item.map_err(|c| c.of(no))?;
+        if entry.name == name && (first..=first | RUN).contains(&cookie) {
+            found.get_or_insert(Found::new(cookie, &entry));
+        }
+        bytes += range.len();
+        free += u64::from(cookie == free);
+    }
+    Ok(match found {
+        Some(found) => Looked::Taken(found, Spot { cookie: found.cookie, way: None }),
+        None => Looked::Free(Spot { cookie: free, way: None }, u32::from(bytes > INLINE_BYTES)),
+    })
+}
+
+/// [`look_in`], for a run of any length in any number of leaves.
+fn look_at_run(
+    meta: &Meta,
+    tree: &Tree,
+    no: InodeNo,
+    name: &[u8],
+    first: u64,
+    pins: &mut Pins,
+) -> Result<Looked> {
+    let last = first | RUN;
+    let mut free = first;
+    let found = tree.find(meta, &first.to_be_bytes(), &last.to_be_bytes(), |key, value| {
+        free += u64::from(cookie_of(key) == free);
+        let entry = DirEntry::decode_named(value, name).transpose()?;
+        Some(entry.map(|entry| Found::new(cookie_of(key), &entry)).map_err(|c| c.of(no)))
+    })?;
+    let found = found.transpose()?;
+    if found.is_none() && free > last {
+        return Ok(Looked::Full);
+    }
+    let cookie = found.map_or(free, |found| found.cookie);
+    tree.prepare(meta, &cookie.to_be_bytes(), &cookie.to_be_bytes(), pins)?;
+    let spot = Spot { cookie, way: None };
+    Ok(match found {
+        Some(found) => Looked::Taken(found, spot),
+        None => Looked::Free(spot, tree.blocks_for_inserts(1)),
+    })
 }
 
 fn list_in(
@@ -171,73 +262,35 @@ fn list_in(
     })
 }
 
-fn prepare_insert_in(
-    meta: &Meta,
-    seed: &[u8; 16],
-    inode: &Inode,
-    no: InodeNo,
-    name: &[u8],
-    pins: &mut Pins,
-) -> Result<(u64, u32)> {
-    let first = name_cookie(seed, name);
-    let last = first | RUN;
-    let mut free = first;
-    if inode.content_kind != ContentKind::Tree {
-        let mut bytes = COOKIE_BYTES + yore_format::DIRENT_FIXED_BYTES + name.len();
-        for item in Inline::of(inode) {
-            let (cookie, _, range) = item.map_err(|c| c.of(no))?;
-            bytes += range.len();
-            free += u64::from(cookie == free);
-        }
-        return Ok((free, u32::from(bytes > INLINE_BYTES)));
-    }
-    let tree = tree(inode, no);
-    tree.find(meta, &first.to_be_bytes(), &last.to_be_bytes(), |key, _| {
-        if cookie_of(key) != free {
-            return Some(());
-        }
-        free += 1;
-        None
-    })?;
-    if free > last {
-        return Err(Error::NoSpace);
-    }
-    tree.prepare(meta, &free.to_be_bytes(), &free.to_be_bytes(), pins)?;
-    Ok((free, tree.blocks_for_inserts(1)))
-}
-
-fn prepare_change_in(meta: &Meta, inode: &Inode, no: InodeNo, cookie: u64, pins: &mut Pins) -> Result<()> {
-    if inode.content_kind != ContentKind::Tree {
-        for item in Inline::of(inode) {
-            item.map_err(|c| c.of(no))?;
-        }
-        return Ok(());
-    }
-    tree(inode, no).prepare(meta, &cookie.to_be_bytes(), &cookie.to_be_bytes(), pins)
-}
-
 fn insert_in(
     op: &mut Op<'_>,
     inode: &mut Inode,
     no: InodeNo,
-    cookie: u64,
+    spot: Spot,
     entry: &DirEntry<'_>,
     birth: Number,
 ) -> Placed {
     inode.size += 1;
-    let mut value = Vec::with_capacity(COOKIE_BYTES + entry.encoded_len());
-    value.extend_from_slice(&cookie.to_be_bytes());
-    entry.encode(&mut value);
+    let key = spot.cookie.to_be_bytes();
+    let mut bytes = [0; COOKIE_BYTES + yore_format::DIRENT_FIXED_BYTES + yore_format::NAME_MAX];
+    let item = &mut bytes[..COOKIE_BYTES + entry.encoded_len()];
+    item[..COOKIE_BYTES].copy_from_slice(&key);
+    entry.encode_into(&mut item[COOKIE_BYTES..]);
     if inode.content_kind == ContentKind::Tree {
         let mut tree = tree(inode, no);
-        let delta = tree.insert(op, &cookie.to_be_bytes(), &value[COOKIE_BYTES..], birth);
+        let delta = tree.insert_at(op, spot.way, &key, &item[COOKIE_BYTES..], birth);
         return keep(inode, &tree, delta);
     }
     let old = inode.inline();
-    if old.len() + value.len() <= INLINE_BYTES {
-        let at = Inline::of(inode).map(checked).find(|(c, ..)| *c > cookie).map_or(old.len(), |e| e.2.start);
-        let bytes = [&old[..at], &value, &old[at..]].concat();
-        inode.set_inline(&bytes);
+    if old.len() + item.len() <= INLINE_BYTES {
+        let behind = Inline::of(inode).map(checked).find(|(c, ..)| *c > spot.cookie);
+        let (at, len) = (behind.map_or(old.len(), |e| e.2.start), item.len());
+        let mut all = [0; INLINE_BYTES];
+        all[..at].copy_from_slice(&old[..at]);
+        all[at..at + len].copy_from_slice(item);
+        all[at + len..old.len() + len].copy_from_slice(&old[at..]);
+        let end = old.len() + len;
+        inode.set_inline(&all[..end]);
         return Placed::Inside;
     }
     let mut tree = Tree::empty(BlockKind::Directory, no, inode.incarnation);
@@ -246,39 +299,39 @@ fn insert_in(
         let delta = tree.insert(op, &cookie.to_be_bytes(), &old[range][COOKIE_BYTES..], birth);
         moved = Some(delta.after(op, moved));
     }
-    let delta = tree.insert(op, &cookie.to_be_bytes(), &value[COOKIE_BYTES..], birth);
+    let delta = tree.insert(op, &key, &item[COOKIE_BYTES..], birth);
     let delta = delta.after(op, moved);
     keep(inode, &tree, delta)
 }
 
-fn remove_in(op: &mut Op<'_>, inode: &mut Inode, no: InodeNo, cookie: u64) -> Placed {
+fn remove_in(op: &mut Op<'_>, inode: &mut Inode, no: InodeNo, spot: Spot) -> Placed {
     // A wrong count is for the checker to find; it must not stop anybody from emptying the directory.
     inode.size = inode.size.saturating_sub(1);
     if inode.content_kind == ContentKind::Tree {
         let mut tree = tree(inode, no);
-        let delta = tree.remove(op, &cookie.to_be_bytes());
+        let delta = tree.remove_at(op, spot.way, &spot.cookie.to_be_bytes());
         return keep(inode, &tree, delta);
     }
-    let range = inline_range(inode, cookie);
-    let old = inode.inline();
-    let bytes = [&old[..range.start], &old[range.end..]].concat();
-    inode.set_inline(&bytes);
+    let range = inline_range(inode, spot.cookie);
+    let (end, len) = (inode.inline().len(), range.len());
+    let mut bytes = inode.content;
+    bytes.copy_within(range.end..end, range.start);
+    inode.set_inline(&bytes[..end - len]);
     Placed::Inside
 }
 
-fn repoint_in(op: &mut Op<'_>, inode: &mut Inode, no: InodeNo, cookie: u64, entry: &DirEntry<'_>) -> Placed {
-    let mut value = Vec::with_capacity(entry.encoded_len());
-    entry.encode(&mut value);
+fn repoint_in(op: &mut Op<'_>, inode: &mut Inode, no: InodeNo, spot: Spot, entry: &DirEntry<'_>) -> Placed {
+    let mut bytes = [0; yore_format::DIRENT_FIXED_BYTES + yore_format::NAME_MAX];
+    let value = &mut bytes[..entry.encoded_len()];
+    entry.encode_into(value);
     if inode.content_kind == ContentKind::Tree {
         let mut tree = tree(inode, no);
-        let delta = tree.replace(op, &cookie.to_be_bytes(), &value);
+        let delta = tree.replace_at(op, spot.way, &spot.cookie.to_be_bytes(), value);
         return keep(inode, &tree, delta);
     }
-    let range = inline_range(inode, cookie);
+    let range = inline_range(inode, spot.cookie);
     assert_eq!(range.len(), COOKIE_BYTES + value.len(), "another name under the same cookie");
-    let mut bytes = inode.inline().to_vec();
-    bytes[range][COOKIE_BYTES..].copy_from_slice(&value);
-    inode.set_inline(&bytes);
+    inode.content[range][COOKIE_BYTES..].copy_from_slice(value);
     Placed::Inside
 }
 

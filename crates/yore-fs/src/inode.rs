@@ -164,12 +164,10 @@ pub(crate) fn store_inode(op: &mut Op<'_>, cell: &InodeCell, state: &InodeState)
 
 /// Inside an Op: clears the inode's slot and frees its number. Only its incarnation stays behind.
 pub(crate) fn free_inode(op: &mut Op<'_>, cell: &InodeCell, state: &mut InodeState) -> Change {
-    let mut free = Inode::free();
-    free.incarnation = cell.incarnation;
     let ((), cleared) = op.change(&cell.frame, |page| {
         page.apply(|block| {
             let (slot, range) = Inode::slot_mut(block, cell.no.slot());
-            free.encode(slot);
+            Inode::encode_free(cell.incarnation, slot);
             range
         });
     });

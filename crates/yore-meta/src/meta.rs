@@ -232,14 +232,26 @@ impl Meta {
     /// # Panics
     /// In debug builds, if an Op is open on this thread (R7).
     pub fn read(&self, addr: MetaAddr, expect: &Expect) -> Result<Frame> {
+        let frame = self.read_any(addr)?;
+        expect.check(&frame.read()).map_err(|c| c.at(addr))?;
+        Ok(frame)
+    }
+
+    /// As [`Meta::read`], for a caller that checks itself what the block is, when it looks at it anyway: with
+    /// [`Expect::check`], before anything else.
+    ///
+    /// # Errors
+    /// As [`Meta::read`], but for what [`Expect::check`] finds.
+    ///
+    /// # Panics
+    /// As [`Meta::read`].
+    pub fn read_any(&self, addr: MetaAddr) -> Result<Frame> {
         assert_no_op();
         loop {
             if let Some(frame) = self.cache.get(addr) {
-                expect.check(&frame.read())?;
                 return Ok(frame);
             }
             if let Some(frame) = self.read_missing(addr)? {
-                expect.check(&frame.read()).map_err(|c| c.at(addr))?;
                 return Ok(frame);
             }
         }

@@ -9,7 +9,7 @@
 //!   is known only later, so both ends wait in the [`TreeDelta`].
 
 use super::delta::{Links, TreeDelta};
-use super::{Key, Place, Tree, CELL_BYTES_MAX, KEY_BYTES_MAX, LEVEL_MAX};
+use super::{Key, Path, Place, Step, Tree, CELL_BYTES_MAX, KEY_BYTES_MAX};
 use std::ops::Range;
 use yore_format::{
     Block, BlockHeader, MetaAddr, NodeMut, NodeRef, Number, BLOCK_SIZE, HEADER_BYTES, NODE_PAYLOAD_BYTES,
@@ -33,26 +33,6 @@ enum Fill {
     Run,
 }
 
-/// A node on the way to a key, with the index of the child taken, or of the key's place in the leaf.
-struct Step {
-    frame: Frame,
-    place: Place,
-    index: usize,
-}
-
-/// The way from the root to a leaf, by level.
-struct Path {
-    steps: [Option<Step>; LEVEL_MAX as usize + 2],
-    /// Whether the leaf has the key.
-    found: bool,
-}
-
-impl Path {
-    fn at(&self, level: u8) -> &Step {
-        self.steps[usize::from(level)].as_ref().expect("a walk passes every level")
-    }
-}
-
 /// A cell to be put into a node.
 #[derive(Clone, Copy)]
 struct Cell<'a> {
@@ -74,7 +54,19 @@ impl Tree {
     /// # Panics
     /// If the key exists, or was not prepared.
     pub(crate) fn insert(&mut self, op: &mut Op<'_>, key: &[u8], value: &[u8], birth: Number) -> TreeDelta {
-        self.insert_cell(op, Cell { key, value, birth, fill: Fill::Halves })
+        self.insert_cell(op, None, Cell { key, value, birth, fill: Fill::Halves })
+    }
+
+    /// As [`Tree::insert`], where the way to the key may be known from [`Tree::way`].
+    pub(crate) fn insert_at(
+        &mut self,
+        op: &mut Op<'_>,
+        path: Option<Path>,
+        key: &[u8],
+        value: &[u8],
+        birth: Number,
+    ) -> TreeDelta {
+        self.insert_cell(op, path, Cell { key, value, birth, fill: Fill::Halves })
     }
 
     /// As [`Tree::insert`], for one of many cells inserted in ascending order with no others between them: packs them
@@ -86,7 +78,7 @@ impl Tree {
         value: &[u8],
         birth: Number,
     ) -> TreeDelta {
-        self.insert_cell(op, Cell { key, value, birth, fill: Fill::Run })
+        self.insert_cell(op, None, Cell { key, value, birth, fill: Fill::Run })
     }
 
     /// Gives a key another value. A longer one may need as many blocks as an insert.
@@ -94,7 +86,18 @@ impl Tree {
     /// # Panics
     /// If there is no such key, or it was not prepared.
     pub(crate) fn replace(&mut self, op: &mut Op<'_>, key: &[u8], value: &[u8]) -> TreeDelta {
-        let path = self.walk(op, key);
+        self.replace_at(op, None, key, value)
+    }
+
+    /// As [`Tree::replace`]; the way to the key may be known from [`Tree::way`].
+    pub(crate) fn replace_at(
+        &mut self,
+        op: &mut Op<'_>,
+        path: Option<Path>,
+        key: &[u8],
+        value: &[u8],
+    ) -> TreeDelta {
+        let path = self.follow(op, path, key);
         assert!(path.found, "replacing a key that is not in the tree: {key:02x?}");
         let Step { frame, index, .. } = path.at(0);
         // Who changes a node in place owns it alone, so what is split off may be as old as the node.
@@ -120,7 +123,12 @@ impl Tree {
     /// # Panics
     /// If there is no such key, or it was not prepared.
     pub(crate) fn remove(&mut self, op: &mut Op<'_>, key: &[u8]) -> TreeDelta {
-        let path = self.walk(op, key);
+        self.remove_at(op, None, key)
+    }
+
+    /// As [`Tree::remove`]; the way to the key may be known from [`Tree::way`].
+    pub(crate) fn remove_at(&mut self, op: &mut Op<'_>, path: Option<Path>, key: &[u8]) -> TreeDelta {
+        let path = self.follow(op, path, key);
         assert!(path.found, "removing a key that is not in the tree: {key:02x?}");
         let Step { frame, index, .. } = path.at(0);
         let ((), change) = op.change(frame, |page| page.apply(|b| NodeMut::new(b).remove(*index)));
@@ -145,7 +153,7 @@ impl Tree {
         all
     }
 
-    fn insert_cell(&mut self, op: &mut Op<'_>, cell: Cell<'_>) -> TreeDelta {
+    fn insert_cell(&mut self, op: &mut Op<'_>, path: Option<Path>, cell: Cell<'_>) -> TreeDelta {
         assert!(cell.bytes() <= CELL_BYTES_MAX, "a cell of {} bytes", cell.bytes());
         let mut links = Links::default();
         if self.is_empty() {
@@ -156,7 +164,7 @@ impl Tree {
             links.add_image(op, change);
             return links.around(change);
         }
-        let path = self.walk(op, cell.key);
+        let path = self.follow(op, path, cell.key);
         assert!(!path.found, "inserting a key that is in the tree: {:02x?}", cell.key);
         let (_, change) = self.put(op, &path, 0, path.at(0).index, cell, &mut links);
         links.around(change)
@@ -233,8 +241,8 @@ impl Tree {
             return Some(parent);
         }
         let left = self.root;
-        let (root, above) = self.new_node(op, level + 1, cell.birth, separator.len, links, |node| {
-            node.insert(0, &Key::zero(separator.len), &left.0.to_le_bytes());
+        let (root, above) = self.new_node(op, level + 1, cell.birth, separator.len(), links, |node| {
+            node.insert(0, &Key::zero(separator.len()), &left.0.to_le_bytes());
             node.insert(1, separator, &right.0.to_le_bytes());
         });
         op.before(image, above);
@@ -382,7 +390,7 @@ impl Tree {
             let page = frame.read();
             let node = NodeRef::new(&page);
             self.expect(place.level).check(&page).is_ok()
-                && self.check(node, &place, place.lower.len).is_ok()
+                && self.check(node, &place, place.lower.len()).is_ok()
                 && node.count() > 0
                 && place.is_below_upper(node.key(node.count() - 1))
         };
@@ -408,22 +416,48 @@ impl Tree {
         self.expect(level).check(&frame.read()).is_ok()
     }
 
-    fn walk(&self, op: &mut Op<'_>, key: &[u8]) -> Path {
+    /// The way to `key`: the one known, if it still leads there, else found anew.
+    fn follow(&self, op: &mut Op<'_>, path: Option<Path>, key: &[u8]) -> Path {
+        if let Some(mut path) = path.filter(|path| path.sound) {
+            if self.still_leads(&mut path, key) {
+                return path;
+            }
+        }
         self.walk_to(op, Some(key))
+    }
+
+    /// Whether a way found earlier still leads to `key`: an earlier change in the same Op may have moved cells and
+    /// nodes. Sees to its last step.
+    fn still_leads(&self, path: &mut Path, key: &[u8]) -> bool {
+        if path.level() != self.level || path.at(self.level).frame.addr() != self.root {
+            return false;
+        }
+        for level in (1..=self.level).rev() {
+            let (step, next) = (path.at(level), path.at(level - 1).frame.addr());
+            let leads = with_node(&step.frame, |node| {
+                node.child_for(key) == step.index && node.child(step.index).is_ok_and(|child| child == next)
+            });
+            if !leads {
+                return false;
+            }
+        }
+        let at = with_node(&path.at(0).frame, |node| node.search(key));
+        let (Ok(index) | Err(index)) = at;
+        path.set_index(index);
+        path.found = at.is_ok();
+        true
     }
 
     /// The way to the leaf of `key`, or to the last leaf. Puts right on the way what an interrupted split, merge or removal
     /// left: keys beyond the bounds (T1), and a first key above the lower bound (T2).
     fn walk_to(&self, op: &mut Op<'_>, key: Option<&[u8]>) -> Path {
-        let mut path = Path { steps: [const { None }; LEVEL_MAX as usize + 2], found: false };
+        let mut path = Path::of(self);
         let mut place = self.root_place(key.map_or(KEY_BYTES_MAX, <[u8]>::len));
         loop {
             let frame = self.cached(op, place.addr);
             let (count, sound, low) = with_node(&frame, |node| {
-                let count = node.count();
-                let sound = (0..count).rfind(|i| place.is_below_upper(node.key(*i))).map_or(0, |i| i + 1);
                 let high_first = place.level > 0 && key.is_some_and(|key| *key < *node.key(0));
-                (count, sound, high_first)
+                (node.count(), place.cells_that_count(node), high_first)
             });
             if sound < count {
                 trim(op, &frame, sound);
@@ -444,7 +478,7 @@ impl Tree {
                     (index, Some(place.child(node, index).expect("verified when it was read")))
                 }
             };
-            path.steps[usize::from(place.level)] = Some(Step { frame, place, index });
+            path.set(Step { frame, place, index });
             match next {
                 Some(next) => place = next,
                 None => return path,

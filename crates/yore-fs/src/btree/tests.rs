@@ -110,9 +110,9 @@ fn verify(meta: &Meta, tree: &Tree, expected: &BTreeMap<u64, Vec<u8>>) -> (i32, 
         let mut todo = vec![tree.root_place(8)];
         while let Some(place) = todo.pop() {
             nodes += 1;
-            let frame = tree.read(meta, &place, 8).unwrap();
+            let frame = meta.read_any(place.addr).unwrap();
             let page = frame.read();
-            let node = NodeRef::new(&page);
+            let node = tree.checked(&page, &place, 8).unwrap();
             node.verify().unwrap();
             assert!(node.count() > 0, "T4");
             for i in 0..node.count() {

@@ -18,21 +18,47 @@ fn entry(name: &[u8], inode: u64) -> DirEntry<'_> {
     DirEntry { inode: InodeNo(inode), incarnation, birth, kind: FileKind::Regular, name }
 }
 
+fn free(ground: &Ground, dir: &Inode, name: &[u8], pins: &mut Pins) -> (Spot, u32) {
+    match look_in(&ground.meta, &SEED, dir, NO, name, pins).unwrap() {
+        Looked::Free(spot, blocks) => (spot, blocks),
+        _ => panic!("{name:?} is not free"),
+    }
+}
+
+fn taken(ground: &Ground, dir: &Inode, name: &[u8], pins: &mut Pins) -> Spot {
+    match look_in(&ground.meta, &SEED, dir, NO, name, pins).unwrap() {
+        Looked::Taken(found, spot) => {
+            assert_eq!(found.cookie, spot.cookie());
+            spot
+        }
+        _ => panic!("{name:?} is not there"),
+    }
+}
+
 fn add(ground: &mut Ground, dir: &mut Inode, name: &[u8], inode: u64) -> u64 {
     let mut pins = Pins::new();
-    let (cookie, blocks) = prepare_insert_in(&ground.meta, &SEED, dir, NO, name, &mut pins).unwrap();
+    let (spot, blocks) = free(ground, dir, name, &mut pins);
+    let cookie = spot.cookie();
     let reserved = ground.reserve(blocks);
     let mut op = ground.meta.begin(reserved);
-    let _ = insert_in(&mut op, dir, NO, cookie, &entry(name, inode), Number(3));
+    let _ = insert_in(&mut op, dir, NO, spot, &entry(name, inode), Number(3));
     cookie
 }
 
-fn delete(ground: &mut Ground, dir: &mut Inode, cookie: u64) {
+fn delete(ground: &mut Ground, dir: &mut Inode, name: &[u8]) {
     let mut pins = Pins::new();
-    prepare_change_in(&ground.meta, dir, NO, cookie, &mut pins).unwrap();
+    let spot = taken(ground, dir, name, &mut pins);
     let reserved = ground.reserve(0);
     let mut op = ground.meta.begin(reserved);
-    let _ = remove_in(&mut op, dir, NO, cookie);
+    let _ = remove_in(&mut op, dir, NO, spot);
+}
+
+fn delete_at(ground: &mut Ground, dir: &mut Inode, cookie: u64) {
+    let (mut pins, key) = (Pins::new(), cookie.to_be_bytes());
+    tree(dir, NO).prepare(&ground.meta, &key, &key, &mut pins).unwrap();
+    let reserved = ground.reserve(0);
+    let mut op = ground.meta.begin(reserved);
+    let _ = remove_in(&mut op, dir, NO, Spot { cookie, way: None });
 }
 
 fn all(ground: &Ground, dir: &Inode, after: u64) -> Vec<(u64, Vec<u8>, u64)> {
@@ -62,16 +88,16 @@ fn behaves_as_a_map_of_names() {
                     let cookie = add(&mut ground, &mut dir, &name, inode);
                     map.insert(name.clone(), (cookie, inode));
                 }
-                Some((cookie, _)) if step >= 1000 => {
-                    delete(&mut ground, &mut dir, cookie);
+                Some(_) if step >= 1000 => {
+                    delete(&mut ground, &mut dir, &name);
                     map.remove(&name);
                 }
                 Some((cookie, _)) if step % 5 == 0 => {
                     let mut pins = Pins::new();
-                    prepare_change_in(&ground.meta, &dir, NO, cookie, &mut pins).unwrap();
+                    let spot = taken(&ground, &dir, &name, &mut pins);
                     let reserved = ground.reserve(0);
                     let mut op = ground.meta.begin(reserved);
-                    let _ = repoint_in(&mut op, &mut dir, NO, cookie, &entry(&name, 99));
+                    let _ = repoint_in(&mut op, &mut dir, NO, spot, &entry(&name, 99));
                     map.insert(name.clone(), (cookie, 99));
                 }
                 _ => {}
@@ -88,8 +114,8 @@ fn behaves_as_a_map_of_names() {
         assert_eq!(all(&ground, &dir, middle), want);
         assert!(all(&ground, &dir, u64::MAX).is_empty());
     }
-    for (cookie, _) in std::mem::take(&mut map).into_values() {
-        delete(&mut ground, &mut dir, cookie);
+    for name in std::mem::take(&mut map).into_keys() {
+        delete(&mut ground, &mut dir, &name);
     }
     assert_eq!((dir.content_kind, dir.blocks, dir.size), (ContentKind::Empty, 0, 0));
 }
@@ -100,21 +126,22 @@ fn renames_within_one_directory_in_one_op() {
     for entries in [1, 2, 3, 5, 40] {
         for insert_first in [true, false] {
             let (mut ground, mut dir) = (Ground::new(), directory());
-            let cookies: Vec<u64> = (0..entries)
-                .map(|i| add(&mut ground, &mut dir, format!("{i}{}", "o".repeat(20)).as_bytes(), 50))
-                .collect();
+            let old: Vec<_> = (0..entries).map(|i| format!("{i}{}", "o".repeat(20)).into_bytes()).collect();
+            for name in &old {
+                add(&mut ground, &mut dir, name, 50);
+            }
             let name = [b'n'; 250];
             let mut pins = Pins::new();
-            let (new, blocks) = prepare_insert_in(&ground.meta, &SEED, &dir, NO, &name, &mut pins).unwrap();
-            prepare_change_in(&ground.meta, &dir, NO, cookies[0], &mut pins).unwrap();
+            let (new, blocks) = free(&ground, &dir, &name, &mut pins);
+            let gone = taken(&ground, &dir, &old[0], &mut pins);
             let reserved = ground.reserve(blocks);
             let mut op = ground.meta.begin(reserved);
             let entry = entry(&name, 50);
             if insert_first {
                 let _ = insert_in(&mut op, &mut dir, NO, new, &entry, Number(3));
-                let _ = remove_in(&mut op, &mut dir, NO, cookies[0]);
+                let _ = remove_in(&mut op, &mut dir, NO, gone);
             } else {
-                let _ = remove_in(&mut op, &mut dir, NO, cookies[0]);
+                let _ = remove_in(&mut op, &mut dir, NO, gone);
                 let _ = insert_in(&mut op, &mut dir, NO, new, &entry, Number(3));
             }
             drop(op);
@@ -134,14 +161,16 @@ fn names_of_one_hash_share_its_run() {
         let mut pins = Pins::new();
         let blocks = match dir.content_kind {
             ContentKind::Tree => {
-                prepare_change_in(&ground.meta, dir, NO, cookie, &mut pins).unwrap();
+                let key = cookie.to_be_bytes();
+                tree(dir, NO).prepare(&ground.meta, &key, &key, &mut pins).unwrap();
                 4
             }
             _ => 1,
         };
         let reserved = ground.reserve(blocks);
         let mut op = ground.meta.begin(reserved);
-        let _ = insert_in(&mut op, dir, NO, cookie, &entry(name, 60), Number(3));
+        let spot = Spot { cookie, way: None };
+        let _ = insert_in(&mut op, dir, NO, spot, &entry(name, 60), Number(3));
     };
     for n in 0..255 {
         plant(&mut ground, &mut dir, first + n, format!("other {n}").as_bytes());
@@ -149,14 +178,19 @@ fn names_of_one_hash_share_its_run() {
     let cookie = add(&mut ground, &mut dir, name, 70);
     assert_eq!(cookie, first + 255);
     assert_eq!(find_in(&ground.meta, &SEED, &dir, NO, name).unwrap().unwrap().cookie, cookie);
-    let full = prepare_insert_in(&ground.meta, &SEED, &dir, NO, name, &mut Pins::new());
-    assert!(matches!(full, Err(Error::NoSpace)));
+    taken(&ground, &dir, name, &mut Pins::new());
     for n in [0, 7, 254] {
-        delete(&mut ground, &mut dir, first + n);
+        delete_at(&mut ground, &mut dir, first + n);
     }
     assert_eq!(find_in(&ground.meta, &SEED, &dir, NO, name).unwrap().unwrap().cookie, cookie);
-    let free = prepare_insert_in(&ground.meta, &SEED, &dir, NO, name, &mut Pins::new()).unwrap().0;
-    assert_eq!(free, first);
+    delete(&mut ground, &mut dir, name);
+    let (spot, _) = free(&ground, &dir, name, &mut Pins::new());
+    assert_eq!(spot.cookie(), first);
+    for n in [0, 7, 254, 255] {
+        plant(&mut ground, &mut dir, first + n, format!("again {n}").as_bytes());
+    }
+    let full = look_in(&ground.meta, &SEED, &dir, NO, name, &mut Pins::new()).unwrap();
+    assert!(matches!(full, Looked::Full));
 }
 
 /// Whatever bytes the content area holds, every call returns.
@@ -177,8 +211,7 @@ fn damaged_entries_in_the_inode_give_errors() {
         let results = [
             find_in(&ground.meta, &SEED, &damaged, NO, b"none").is_err(),
             list_in(&ground.meta, &damaged, NO, 0, &mut |_, _| Ok(true)).is_err(),
-            prepare_insert_in(&ground.meta, &SEED, &damaged, NO, b"n", &mut Pins::new()).is_err(),
-            prepare_change_in(&ground.meta, &damaged, NO, 256, &mut Pins::new()).is_err(),
+            look_in(&ground.meta, &SEED, &damaged, NO, b"n", &mut Pins::new()).is_err(),
         ];
         assert!(results.iter().all(|r| *r == results[0]));
         errors += u32::from(results[0]);

@@ -2,6 +2,7 @@
 
 use super::{check_name, InUse};
 use crate::btree::Pins;
+use crate::dir::Looked;
 use crate::inode::{store_inode, InodeCell};
 use crate::store::Store;
 use crate::{acl, dir, symlink, xattr, Caller, Error, FileKind, InodeNo, Result};
@@ -60,22 +61,23 @@ pub(crate) fn create(
         let slot = store.reserve_inode(near)?;
         let mut dir = parent.state.write();
         dir.check_directory()?;
-        if dir::find(store, &dir, directory, name)?.is_some() {
-            return Err(Error::Exists);
-        }
+        let mut pins = Pins::new();
+        let (spot, for_entry) = match dir::look(store, &dir, directory, name, &mut pins)? {
+            Looked::Taken(..) => return Err(Error::Exists),
+            Looked::Free(spot, blocks) => (spot, blocks),
+            Looked::Full => return Err(Error::NoSpace),
+        };
         let is_dir = new.kind == FileKind::Directory;
         if is_dir && dir.inode.links == u32::MAX {
             return Err(Error::TooManyLinks);
         }
-        let mut pins = Pins::new();
-        let (cookie, for_entry) = dir::prepare_insert(store, &dir, directory, name, &mut pins)?;
         let inherited = acl::inherit(store, &dir, directory, caller, new.kind, new.permissions)?;
         let for_inode = for_target + xattr::blocks_for_inherited(&inherited);
         if for_entry + for_inode > blocks {
             blocks = for_entry + for_inode;
             continue;
         }
-        let inode = new_inode(store, caller, &dir.inode, directory, cookie, new, inherited.mode);
+        let inode = new_inode(store, caller, &dir.inode, directory, spot.cookie(), new, inherited.mode);
         let entry = DirEntry {
             inode: slot.inode(),
             incarnation: inode.incarnation,
@@ -98,7 +100,7 @@ pub(crate) fn create(
         }
         let taken = op.take_inode(slot);
         op.before(taken, stored);
-        let placed = dir::insert(&mut op, store, &mut dir, directory, cookie, &entry);
+        let placed = dir::insert(&mut op, store, &mut dir, directory, spot, &entry);
         if is_dir {
             dir.inode.links += 1;
         }
@@ -179,9 +181,12 @@ pub(crate) fn link(store: &Arc<Store>, file: InodeNo, directory: InodeNo, name: 
         let reserved = store.reserve(store.near(directory), blocks)?;
         let mut dir = parent.state.write();
         dir.check_directory()?;
-        if dir::find(store, &dir, directory, name)?.is_some() {
-            return Err(Error::Exists);
-        }
+        let mut pins = Pins::new();
+        let (spot, needed) = match dir::look(store, &dir, directory, name, &mut pins)? {
+            Looked::Taken(..) => return Err(Error::Exists),
+            Looked::Free(spot, blocks) => (spot, blocks),
+            Looked::Full => return Err(Error::NoSpace),
+        };
         let mut state = cell.state.write();
         state.check_alive()?;
         if state.inode.links == 0 {
@@ -190,8 +195,6 @@ pub(crate) fn link(store: &Arc<Store>, file: InodeNo, directory: InodeNo, name: 
         if state.inode.links == u32::MAX {
             return Err(Error::TooManyLinks);
         }
-        let mut pins = Pins::new();
-        let (cookie, needed) = dir::prepare_insert(store, &dir, directory, name, &mut pins)?;
         if needed > blocks {
             blocks = needed;
             continue;
@@ -203,9 +206,9 @@ pub(crate) fn link(store: &Arc<Store>, file: InodeNo, directory: InodeNo, name: 
         let mut op = store.meta.begin(reserved);
         state.inode.links += 1;
         state.touch_ctime();
-        name_at(&mut state.inode, directory, dir.inode.incarnation, cookie);
+        name_at(&mut state.inode, directory, dir.inode.incarnation, spot.cookie());
         let counted = store_inode(&mut op, &cell, &state);
-        let placed = dir::insert(&mut op, store, &mut dir, directory, cookie, &entry);
+        let placed = dir::insert(&mut op, store, &mut dir, directory, spot, &entry);
         dir.touch_mtime();
         let stored = store_inode(&mut op, &parent, &dir);
         let entered = placed.stored(&mut op, stored);

@@ -2,6 +2,7 @@
 
 use super::check_name;
 use crate::btree::Pins;
+use crate::dir::Looked;
 use crate::inode::{free_inode, store_inode, InodeCell, InodeState};
 use crate::orphan::OrphansGuard;
 use crate::store::Store;
@@ -51,21 +52,22 @@ pub(crate) fn remove(store: &Arc<Store>, directory: InodeNo, name: &[u8], what: 
         let orphans = with_orphans.then(|| store.orphans.lock());
         let mut dir = parent.state.write();
         dir.check_directory()?;
-        let found = dir::find(store, &dir, directory, name)?.ok_or(Error::NotFound)?;
+        let mut pins = Pins::new();
+        let Looked::Taken(found, spot) = dir::look(store, &dir, directory, name, &mut pins)? else {
+            return Err(Error::NotFound);
+        };
         let cell = store.inodes.get_entry(store, found.inode, found.incarnation)?;
         let io = cell.io.try_lock();
         let mut state = cell.state.write();
         check_kind(&state, what)?;
         let fate = fate_of(store, &cell, &state, io);
-        let mut pins = Pins::new();
-        dir::prepare_change(store, &dir, directory, found.cookie, &mut pins)?;
         let Some(ready) = prepare_fate(store, &cell, &state, fate, orphans.as_ref(), &mut pins)? else {
             with_orphans = true;
             continue;
         };
         let is_dir = state.inode.is_directory();
         let mut op = store.meta.begin(reserved);
-        let placed = dir::remove(&mut op, store, &mut dir, directory, found.cookie);
+        let placed = dir::remove(&mut op, &mut dir, directory, spot);
         dir.touch_mtime();
         if is_dir {
             dir.inode.links -= 1;

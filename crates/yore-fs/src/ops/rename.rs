@@ -9,7 +9,7 @@ use super::check_name;
 use super::create::name_at;
 use super::remove::{fate_of, lose_name, prepare_fate};
 use crate::btree::Pins;
-use crate::dir::{self, Found};
+use crate::dir::{self, Found, Looked, Spot};
 use crate::inode::{store_inode, InodeCell, InodeState};
 use crate::store::Store;
 use crate::{file, Error, InodeNo, RenameMode, Result};
@@ -103,34 +103,21 @@ pub(crate) fn rename(
         above_from: Vec::new(),
         above_to: Vec::new(),
     };
-    r.flush_replacement()?;
-    let _shape = (from != to).then(|| store.rename.lock());
-    if from != to {
-        r.above_from = ancestry(store, from)?;
-        r.above_to = ancestry(store, to)?;
-    }
-    let mut with_orphans = false;
-    let mut blocks = USUAL_BLOCKS;
+    let mut settled = None;
     loop {
-        // A new name is new metadata; only replacing one may draw on what is kept for deleting.
-        let near = store.near(to);
-        let reserved = match store.reserve(near, blocks) {
-            Err(Error::NoSpace) if blocks == USUAL_BLOCKS => {
-                blocks = ORPHAN_BLOCKS;
-                store.reserve_freely(near, blocks)?
-            }
-            other => other?,
-        };
-        match r.attempt(reserved, blocks, with_orphans)? {
+        match r.in_shape(settled)? {
             Outcome::Done(replaced) => {
                 if let Some(cell) = replaced {
                     store.let_go(&cell);
                 }
                 return Ok(());
             }
-            Outcome::NeedOrphans => with_orphans = true,
-            Outcome::NeedBlocks(n) if n == USUAL_BLOCKS => return Err(Error::NoSpace), // Refused above already.
-            Outcome::NeedBlocks(n) => blocks = n,
+            // Without any lock: the device takes its time.
+            Outcome::NeedFlush(cell) => {
+                file::flush_file(store, &cell)?;
+                settled = Some(cell.no);
+            }
+            Outcome::NeedOrphans | Outcome::NeedBlocks(_) => unreachable!("seen to by in_shape"),
         }
     }
 }
@@ -140,6 +127,8 @@ enum Outcome {
     Done(Option<Arc<InodeCell>>),
     NeedOrphans,
     NeedBlocks(u32),
+    /// This file replaces another, and its data is to be written first.
+    NeedFlush(Arc<InodeCell>),
 }
 
 impl Rename<'_> {
@@ -147,28 +136,33 @@ impl Rename<'_> {
         self.from.no == self.to.no
     }
 
-    /// Writes the data of the file that is about to replace another.
-    fn flush_replacement(&self) -> Result<()> {
-        if self.mode != RenameMode::Replace {
-            return Ok(());
+    /// With the tree's shape kept still, if two directories are concerned. `settled` is the inode whose data was written.
+    fn in_shape(&mut self, settled: Option<InodeNo>) -> Result<Outcome> {
+        let store = self.store;
+        let _shape = (!self.same_dir()).then(|| store.rename.lock());
+        if !self.same_dir() {
+            self.above_from = ancestry(store, self.from.no)?;
+            self.above_to = ancestry(store, self.to.no)?;
         }
-        let find = |dir: &InodeCell, name: &[u8]| -> Result<Option<Found>> {
-            let s = dir.state.read();
-            s.check_directory()?;
-            dir::find(self.store, &s, dir.no, name)
-        };
-        let (Some(source), Some(_)) = (find(&self.from, self.name)?, find(&self.to, self.new_name)?) else {
-            return Ok(());
-        };
-        let cell = match self.store.inodes.get_entry(self.store, source.inode, source.incarnation) {
-            Ok(cell) => cell,
-            Err(Error::Corruption(_)) => return Ok(()), // Removed meanwhile, or damaged: the rename itself will tell.
-            Err(e) => return Err(e),
-        };
-        if cell.state.read().inode.is_regular() {
-            file::flush_file(self.store, &cell)?;
+        let mut with_orphans = false;
+        let mut blocks = USUAL_BLOCKS;
+        loop {
+            // A new name is new metadata; only replacing one may draw on what is kept for deleting.
+            let near = store.near(self.to.no);
+            let reserved = match store.reserve(near, blocks) {
+                Err(Error::NoSpace) if blocks == USUAL_BLOCKS => {
+                    blocks = ORPHAN_BLOCKS;
+                    store.reserve_freely(near, blocks)?
+                }
+                other => other?,
+            };
+            match self.attempt(reserved, blocks, with_orphans, settled)? {
+                Outcome::NeedOrphans => with_orphans = true,
+                Outcome::NeedBlocks(n) if n == USUAL_BLOCKS => return Err(Error::NoSpace), // Refused above already.
+                Outcome::NeedBlocks(n) => blocks = n,
+                done => return Ok(done),
+            }
         }
-        Ok(())
     }
 
     fn lock_dirs(&self) -> Dirs<'_> {
@@ -219,14 +213,30 @@ impl Rename<'_> {
         Ok(())
     }
 
-    fn attempt(&self, reserved: Reserved, blocks: u32, with_orphans: bool) -> Result<Outcome> {
+    fn attempt(
+        &self,
+        reserved: Reserved,
+        blocks: u32,
+        with_orphans: bool,
+        settled: Option<InodeNo>,
+    ) -> Result<Outcome> {
         let store = self.store;
         let orphans = with_orphans.then(|| store.orphans.lock());
         let mut dirs = self.lock_dirs();
         dirs.from().check_directory()?;
         dirs.to().check_directory()?;
-        let source = dir::find(store, dirs.from(), self.from.no, self.name)?.ok_or(Error::NotFound)?;
-        let target = dir::find(store, dirs.to(), self.to.no, self.new_name)?;
+        let mut pins = Pins::new();
+        let Looked::Taken(source, gone_from) =
+            dir::look(store, dirs.from(), self.from.no, self.name, &mut pins)?
+        else {
+            return Err(Error::NotFound);
+        };
+        let (target, goes_to, needed) =
+            match dir::look(store, dirs.to(), self.to.no, self.new_name, &mut pins)? {
+                Looked::Taken(target, spot) => (Some(target), Some(spot), 0),
+                Looked::Free(spot, blocks) => (None, Some(spot), blocks),
+                Looked::Full => (None, None, 0),
+            };
         match (self.mode, &target) {
             (RenameMode::NoReplace, Some(_)) => return Err(Error::Exists),
             (RenameMode::Exchange, None) => return Err(Error::NotFound),
@@ -241,6 +251,11 @@ impl Rename<'_> {
             Some(t) => Some(store.inodes.get_entry(store, t.inode, t.incarnation)?),
             None => None,
         };
+        let replaces = self.mode == RenameMode::Replace && target.is_some();
+        if replaces && settled != Some(cell.no) && source.kind == crate::FileKind::Regular {
+            return Ok(Outcome::NeedFlush(cell));
+        }
+        let goes_to = goes_to.ok_or(Error::NoSpace)?;
         // io before state; only what goes away needs it.
         let other_io = other.as_ref().and_then(|o| o.io.try_lock());
         let (mut state, mut other_state) = lock_children(&cell, other.as_deref());
@@ -252,18 +267,12 @@ impl Rename<'_> {
         if self.mode == RenameMode::Exchange {
             let (o, os) = (other.as_ref().expect("found"), other_state.as_mut().expect("found"));
             let target = target.as_ref().expect("found");
-            return self.exchange(reserved, &mut dirs, (&source, &cell, &mut state), (target, o, os));
+            let spots = (gone_from, goes_to);
+            self.exchange(reserved, &mut dirs, (&source, &cell, &mut state), (target, o, os), spots);
+            return Ok(Outcome::Done(None));
         }
 
-        let mut pins = Pins::new();
-        dir::prepare_change(store, dirs.from(), self.from.no, source.cookie, &mut pins)?;
-        let (cookie, needed) = match &target {
-            Some(t) => {
-                dir::prepare_change(store, dirs.to(), self.to.no, t.cookie, &mut pins)?;
-                (t.cookie, 0)
-            }
-            None => dir::prepare_insert(store, dirs.to(), self.to.no, self.new_name, &mut pins)?,
-        };
+        let cookie = goes_to.cookie();
         if needed + ORPHAN_BLOCKS > blocks {
             return Ok(Outcome::NeedBlocks(needed + ORPHAN_BLOCKS));
         }
@@ -291,10 +300,10 @@ impl Rename<'_> {
         };
         let mut op = store.meta.begin(reserved);
         let placed = match &target {
-            Some(_) => dir::repoint(&mut op, store, dirs.to(), to_no, cookie, &entry),
-            None => dir::insert(&mut op, store, dirs.to(), to_no, cookie, &entry),
+            Some(_) => dir::repoint(&mut op, dirs.to(), to_no, goes_to, &entry),
+            None => dir::insert(&mut op, store, dirs.to(), to_no, goes_to, &entry),
         };
-        let removed = dir::remove(&mut op, store, dirs.from(), from_no, source.cookie);
+        let removed = dir::remove(&mut op, dirs.from(), from_no, gone_from);
         dirs.to().touch_mtime();
         dirs.from().touch_mtime();
         dirs.to().inode.links += u32::from(moves_dir);
@@ -328,11 +337,9 @@ impl Rename<'_> {
         dirs: &mut Dirs<'_>,
         (source, cell, state): (&Found, &Arc<InodeCell>, &mut InodeState),
         (target, other, other_state): (&Found, &Arc<InodeCell>, &mut InodeState),
-    ) -> Result<Outcome> {
+        (here_at, there_at): (Spot, Spot),
+    ) {
         let store = self.store;
-        let mut pins = Pins::new();
-        dir::prepare_change(store, dirs.from(), self.from.no, source.cookie, &mut pins)?;
-        dir::prepare_change(store, dirs.to(), self.to.no, target.cookie, &mut pins)?;
         let entry = |cell: &InodeCell, kind, name| DirEntry {
             inode: cell.no,
             incarnation: cell.incarnation,
@@ -342,9 +349,9 @@ impl Rename<'_> {
         };
         let mut op = store.meta.begin(reserved);
         let there = entry(cell, source.kind, self.new_name);
-        let first = dir::repoint(&mut op, store, dirs.to(), self.to.no, target.cookie, &there);
+        let first = dir::repoint(&mut op, dirs.to(), self.to.no, there_at, &there);
         let here = entry(other, target.kind, self.name);
-        let second = dir::repoint(&mut op, store, dirs.from(), self.from.no, source.cookie, &here);
+        let second = dir::repoint(&mut op, dirs.from(), self.from.no, here_at, &here);
         if !self.same_dir() {
             let (a, b) = (u32::from(state.inode.is_directory()), u32::from(other_state.inode.is_directory()));
             dirs.to().inode.links = dirs.to().inode.links + a - b;
@@ -368,7 +375,6 @@ impl Rename<'_> {
         let first = first.stored(&mut op, to_stored);
         let second = second.stored(&mut op, from_stored);
         op.before(first, second);
-        Ok(Outcome::Done(None))
     }
 }
 
