@@ -7,17 +7,18 @@
 //!   → a file's io → files' state, by number → table shard → meta (Op) → group → block
 //! ```
 //! A thread that holds a file's io or state never waits for a directory. The orphans lock may be taken after a file's
-//! io as long as no state is held.
+//! io as long as no state is held. Debug builds assert this order ([`crate::locks`]).
 //!
 //! A cell stays while somebody uses it (a `Node`, a hold, dirty data, pending attributes); others are evicted by
 //! second chance. An inode without names lives on while it is held or has nodes, is listed in the tree of orphans, and
 //! is freed by whoever lets go of it last.
 
+use crate::locks::{OrderedMutex, OrderedRwLock, Rank};
 use crate::pages::FileData;
 use crate::store::Store;
 use crate::{Attr, Error, FileKind, Result};
 use hashbrown::HashMap;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::Arc;
@@ -31,9 +32,9 @@ pub(crate) struct InodeCell {
     /// Its incarnation.
     pub incarnation: Incarnation,
     /// Serialises write-back, truncation and freeing of one file's data; held across device writes. Before `state`.
-    pub io: Mutex<()>,
+    pub io: OrderedMutex,
     /// Everything else.
-    pub state: RwLock<InodeState>,
+    pub state: OrderedRwLock<InodeState>,
     /// Its inode block, kept in memory so that an Op can always write it.
     frame: Frame,
     /// Nodes in use.
@@ -61,12 +62,13 @@ impl InodeCell {
         let mut data = FileData::default();
         data.medium_size = inode.size;
         data.stored_size = inode.size;
+        let rank = if inode.is_directory() { Rank::Directory(no) } else { Rank::File(no) };
         InodeCell {
             no,
             incarnation: inode.incarnation,
-            io: Mutex::new(()),
+            io: OrderedMutex::new(Rank::Io(no)),
             unlinked: AtomicBool::new(inode.links == 0),
-            state: RwLock::new(InodeState { inode, data, dirty: false, gone: false }),
+            state: OrderedRwLock::new(rank, InodeState { inode, data, dirty: false, gone: false }),
             frame,
             nodes: AtomicU32::new(0),
             referenced: AtomicBool::new(true),

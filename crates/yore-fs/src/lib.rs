@@ -13,6 +13,7 @@ mod error;
 mod extent;
 mod file;
 mod inode;
+mod locks;
 mod ops;
 mod orphan;
 mod pages;

@@ -5,16 +5,21 @@
 
 use crate::btree::{Pins, Tree};
 use crate::inode::{self, InodeCell};
+use crate::locks::{Locked, OrderedMutex, Rank};
 use crate::store::Store;
 use crate::{file, xattr, Error, Result};
-use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 use yore_format::{orphan_value, BlockKind, ContentKind, Corruption, Incarnation, InodeNo};
 use yore_meta::{Change, Op};
 
 /// Guards the tree of orphans. Lock order: before any inode's state.
-#[derive(Default)]
-pub(crate) struct Orphans(Mutex<()>);
+pub(crate) struct Orphans(OrderedMutex);
+
+impl Default for Orphans {
+    fn default() -> Orphans {
+        Orphans(OrderedMutex::new(Rank::Orphans))
+    }
+}
 
 impl Orphans {
     pub(crate) fn lock(&self) -> OrphansGuard<'_> {
@@ -24,7 +29,7 @@ impl Orphans {
 
 /// The right to change the tree of orphans.
 pub(crate) struct OrphansGuard<'a> {
-    _guard: MutexGuard<'a, ()>,
+    _guard: Locked<'a>,
 }
 
 fn tree(store: &Store) -> Tree {

@@ -3,6 +3,7 @@
 use crate::alloc::Alloc;
 use crate::file::{self, FileCache};
 use crate::inode::{InodeCell, InodeTable};
+use crate::locks::{OrderedMutex, Rank};
 use crate::orphan::Orphans;
 use crate::{Error, MountOptions, Result, Statfs};
 use parking_lot::{Condvar, Mutex};
@@ -25,7 +26,7 @@ pub(crate) struct Store {
     pub inodes: InodeTable,
     pub orphans: Orphans,
     /// Taken first by renames between directories: keeps the tree's shape still while ancestors are compared.
-    pub rename: Mutex<()>,
+    pub rename: OrderedMutex,
     pub hash_seed: [u8; 16],
     pub read_only: bool,
     pub access_times: bool,
@@ -93,7 +94,7 @@ impl Store {
             files: FileCache::new(options.data_cache),
             inodes: InodeTable::new(),
             orphans: Orphans::default(),
-            rename: Mutex::new(()),
+            rename: OrderedMutex::new(Rank::Rename),
             hash_seed,
             read_only: options.read_only,
             access_times: options.access_times && !options.read_only,

@@ -4,10 +4,10 @@ use super::check_name;
 use crate::btree::Pins;
 use crate::dir::Looked;
 use crate::inode::{free_inode, store_inode, InodeCell, InodeState};
+use crate::locks::Locked;
 use crate::orphan::OrphansGuard;
 use crate::store::Store;
 use crate::{dir, file, Error, InodeNo, Result};
-use parking_lot::MutexGuard;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use yore_format::{ContentKind, Corruption, Incarnation, InodeNo as No};
@@ -30,7 +30,7 @@ pub(crate) enum Fate<'a> {
     /// It has other names.
     Lives,
     /// It goes in the same Op. Its data is kept from changing by its io lock.
-    Goes(Option<MutexGuard<'a, ()>>),
+    Goes(Option<Locked<'a>>),
     /// Somebody uses it, or it takes more than one Op to free: it becomes an orphan.
     Orphan,
 }
@@ -100,7 +100,7 @@ pub(crate) fn fate_of<'a>(
     store: &Store,
     cell: &'a InodeCell,
     state: &InodeState,
-    io: Option<MutexGuard<'a, ()>>,
+    io: Option<Locked<'a>>,
 ) -> Fate<'a> {
     if !state.inode.is_directory() && state.inode.links > 1 {
         return Fate::Lives;

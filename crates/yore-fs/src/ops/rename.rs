@@ -11,9 +11,9 @@ use super::remove::{fate_of, lose_name, prepare_fate};
 use crate::btree::Pins;
 use crate::dir::{self, Found, Looked, Spot};
 use crate::inode::{store_inode, InodeCell, InodeState};
+use crate::locks::Writing;
 use crate::store::Store;
 use crate::{file, Error, InodeNo, RenameMode, Result};
-use parking_lot::RwLockWriteGuard;
 use std::sync::Arc;
 use yore_format::{Corruption, DirEntry, Incarnation};
 use yore_meta::Reserved;
@@ -26,8 +26,8 @@ const DEPTH_MAX: usize = 1 << 20;
 
 /// One or two locked directories.
 enum Dirs<'a> {
-    Same(RwLockWriteGuard<'a, InodeState>),
-    Two { from: RwLockWriteGuard<'a, InodeState>, to: RwLockWriteGuard<'a, InodeState> },
+    Same(Writing<'a, InodeState>),
+    Two { from: Writing<'a, InodeState>, to: Writing<'a, InodeState> },
 }
 
 impl Dirs<'_> {
@@ -378,7 +378,7 @@ impl Rename<'_> {
     }
 }
 
-type ChildGuard<'a> = RwLockWriteGuard<'a, InodeState>;
+type ChildGuard<'a> = Writing<'a, InodeState>;
 
 /// Locks the moved and the replaced inode: directories before files, else by number.
 fn lock_children<'a>(
