@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::Arc;
-use yore_format::{BlockKind, Corruption, Expect, Incarnation, Inode, InodeNo};
+use yore_format::{BlockKind, Corruption, Expect, Incarnation, Inode, InodeNo, Timestamp};
 use yore_meta::{Change, Frame, Op};
 
 /// An inode in memory.
@@ -113,14 +113,17 @@ impl InodeState {
 
     /// Content and inode change now.
     pub(crate) fn touch_mtime(&mut self) {
-        let now = crate::store::now();
-        self.inode.mtime = now;
-        self.inode.ctime = now;
+        self.change_content(crate::store::now());
     }
 
     /// The inode changes now.
     pub(crate) fn touch_ctime(&mut self) {
         self.inode.ctime = crate::store::now();
+    }
+
+    /// Content and inode change at `now`: one call has one time, for all inodes that it changes.
+    pub(crate) fn change_content(&mut self, now: Timestamp) {
+        (self.inode.mtime, self.inode.ctime) = (now, now);
     }
 
     /// Fails unless this is a directory that still exists.
@@ -184,11 +187,14 @@ const SHARDS: usize = 64;
 /// Cells kept in memory though nobody uses them.
 const CELLS_PER_SHARD: usize = 512;
 const EVICTION_TRIES: usize = 8;
+/// Entries of cells that are gone which a shard's clock may have beside as many as it has cells.
+const CLOCK_SLACK: usize = 64;
 
 #[derive(Default)]
 struct Shard {
     cells: HashMap<InodeNo, Arc<InodeCell>>,
-    clock: VecDeque<InodeNo>,
+    /// For eviction, oldest first. Those whose cells went otherwise are passed over, and swept out in time.
+    clock: VecDeque<(InodeNo, Incarnation)>,
     /// Counts of holds (FUSE lookup counts): they may by far outnumber the cells.
     held: HashMap<InodeNo, u64>,
     /// Counts removals, so that a load that overlapped one is repeated.
@@ -310,19 +316,23 @@ impl InodeTable {
 
 fn enter(shard: &mut Shard, cell: &Arc<InodeCell>) {
     shard.cells.insert(cell.no, cell.clone());
-    shard.clock.push_back(cell.no);
+    if shard.clock.len() > 2 * shard.cells.len() + CLOCK_SLACK {
+        let Shard { cells, clock, .. } = shard;
+        clock.retain(|(no, incarnation)| cells.get(no).is_some_and(|c| c.incarnation == *incarnation));
+    }
+    shard.clock.push_back((cell.no, cell.incarnation));
     let mut tries = 0;
     while shard.cells.len() > CELLS_PER_SHARD && tries < EVICTION_TRIES {
         tries += 1;
-        let Some(no) = shard.clock.pop_front() else { break };
-        let Some(candidate) = shard.cells.get(&no) else { continue };
+        let Some((no, incarnation)) = shard.clock.pop_front() else { break };
+        let Some(candidate) = shard.cells.get(&no).filter(|c| c.incarnation == incarnation) else { continue };
         let keep = Arc::strong_count(candidate) > 1
             || candidate.referenced.swap(false, Ordering::Relaxed)
             || candidate.unlinked.load(Ordering::Relaxed)
             || candidate.has_nodes()
             || candidate.state.try_read().is_none_or(|s| s.dirty || s.data.must_stay());
         if keep {
-            shard.clock.push_back(no);
+            shard.clock.push_back((no, incarnation));
         } else {
             shard.cells.remove(&no);
         }

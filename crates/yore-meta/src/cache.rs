@@ -152,6 +152,8 @@ impl Frame {
 const SHARDS: usize = 64;
 /// How many candidates an insertion looks at before it lets the cache grow for a moment.
 const EVICTION_TRIES: usize = 16;
+/// Freed blocks that a shard's clock may hold beside a quarter of what it has in use.
+const CLOCK_SLACK: usize = 16;
 
 struct Shard {
     map: HashMap<MetaAddr, Frame>,
@@ -222,6 +224,12 @@ impl Cache {
     }
 
     fn enter(&self, shard: &mut Shard, frame: &Frame) {
+        // Freed blocks leave the map at once. Here they are only passed over, so they are swept out before they outnumber
+        // those in use: each is still a whole block of memory.
+        if shard.clock.len() > shard.map.len() + shard.map.len() / 4 + CLOCK_SLACK {
+            let Shard { map, clock } = shard;
+            clock.retain(|f| map.get(&f.addr()).is_some_and(|present| Arc::ptr_eq(&present.0, &f.0)));
+        }
         shard.clock.push_back(frame.clone());
         let mut tries = 0;
         while shard.map.len() > self.frames_per_shard && tries < EVICTION_TRIES {

@@ -144,10 +144,9 @@ impl ZoneState {
         if self.free_inodes == 0 || self.closed {
             return None;
         }
-        for i in 0..INDEXES {
-            let index = (self.inode_hint + i) % INDEXES;
-            let taken = self.taken.get(&(index as u16)).map_or(0, |m| m.count_ones());
-            if self.free_inode_count(index) > taken {
+        for index in (self.inode_hint..INDEXES).chain(0..self.inode_hint) {
+            let free = self.free_inode_count(index);
+            if free > 0 && free > self.taken.get(&(index as u16)).map_or(0, |m| m.count_ones()) {
                 self.inode_hint = index;
                 return Some(index as u16);
             }

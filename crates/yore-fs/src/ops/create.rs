@@ -104,7 +104,7 @@ pub(crate) fn create(
         if is_dir {
             dir.inode.links += 1;
         }
-        dir.touch_mtime();
+        dir.change_content(state.inode.btime);
         let counted = store_inode(&mut op, &parent, &dir);
         let entered = placed.stored(&mut op, counted);
         op.before(stored, entered);
@@ -204,12 +204,13 @@ pub(crate) fn link(store: &Arc<Store>, file: InodeNo, directory: InodeNo, name: 
         let entry =
             DirEntry { inode: file, incarnation: cell.incarnation, birth: store.number(), kind, name };
         let mut op = store.meta.begin(reserved);
+        let now = crate::store::now();
         state.inode.links += 1;
-        state.touch_ctime();
+        state.inode.ctime = now;
         name_at(&mut state.inode, directory, dir.inode.incarnation, spot.cookie());
         let counted = store_inode(&mut op, &cell, &state);
         let placed = dir::insert(&mut op, store, &mut dir, directory, spot, &entry);
-        dir.touch_mtime();
+        dir.change_content(now);
         let stored = store_inode(&mut op, &parent, &dir);
         let entered = placed.stored(&mut op, stored);
         op.before(counted, entered);

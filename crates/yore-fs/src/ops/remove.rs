@@ -10,7 +10,7 @@ use crate::store::Store;
 use crate::{dir, file, Error, InodeNo, Result};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
-use yore_format::{ContentKind, Corruption, Incarnation, InodeNo as No};
+use yore_format::{ContentKind, Corruption, Incarnation, InodeNo as No, Timestamp};
 use yore_meta::{Change, Op};
 
 /// Which call removes.
@@ -68,7 +68,8 @@ pub(crate) fn remove(store: &Arc<Store>, directory: InodeNo, name: &[u8], what: 
         let is_dir = state.inode.is_directory();
         let mut op = store.meta.begin(reserved);
         let placed = dir::remove(&mut op, &mut dir, directory, spot);
-        dir.touch_mtime();
+        let now = crate::store::now();
+        dir.change_content(now);
         if is_dir {
             dir.inode.links -= 1;
         }
@@ -76,12 +77,15 @@ pub(crate) fn remove(store: &Arc<Store>, directory: InodeNo, name: &[u8], what: 
         let gone = placed.stored(&mut op, counted);
         op.before(gone, counted);
         let place = (directory, dir.inode.incarnation, found.cookie);
-        lose_name(&mut op, store, &cell, &mut state, ready, orphans.as_ref(), place, gone);
+        lose_name(&mut op, store, &cell, &mut state, ready, orphans.as_ref(), place, (gone, now));
+        let freed = state.gone;
         drop(op);
         drop(state);
         drop(dir);
         drop(orphans);
-        store.let_go(&cell);
+        if !freed {
+            store.let_go(&cell);
+        }
         return Ok(());
     }
 }
@@ -141,7 +145,7 @@ pub(crate) fn prepare_fate<'a>(
     Ok(Some(Ready(fate)))
 }
 
-/// Inside an Op: the inode has one name less (a directory: none), the one at `place`, whose removal is `gone`.
+/// Inside an Op: the inode has one name less (a directory: none), the one at `place`, whose removal is `gone`, at `now`.
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn lose_name(
     op: &mut Op<'_>,
@@ -151,14 +155,14 @@ pub(crate) fn lose_name(
     ready: Ready<'_>,
     orphans: Option<&OrphansGuard<'_>>,
     place: (No, Incarnation, u64),
-    gone: Change,
+    (gone, now): (Change, Timestamp),
 ) {
     let inode = &mut state.inode;
     inode.links = if inode.is_directory() { 0 } else { inode.links.saturating_sub(1) };
     if (inode.parent, inode.parent_incarnation, inode.parent_cookie) == place || inode.links == 0 {
         super::create::name_at(inode, No::NONE, Incarnation(0), 0);
     }
-    state.touch_ctime();
+    state.inode.ctime = now;
     if state.inode.links == 0 {
         cell.unlinked.store(true, Ordering::Release);
     }

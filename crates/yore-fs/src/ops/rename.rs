@@ -304,14 +304,15 @@ impl Rename<'_> {
             None => dir::insert(&mut op, store, dirs.to(), to_no, goes_to, &entry),
         };
         let removed = dir::remove(&mut op, dirs.from(), from_no, gone_from);
-        dirs.to().touch_mtime();
-        dirs.from().touch_mtime();
+        let now = crate::store::now();
+        dirs.to().change_content(now);
+        dirs.from().change_content(now);
         dirs.to().inode.links += u32::from(moves_dir);
         dirs.from().inode.links -= u32::from(moves_dir);
         dirs.to().inode.links -= u32::from(replaces_dir);
         let to_incarnation = dirs.to().inode.incarnation;
         name_at(&mut state.inode, to_no, to_incarnation, cookie);
-        state.touch_ctime();
+        state.inode.ctime = now;
         let stored = store_inode(&mut op, &cell, &state);
         let from_stored = store_inode(&mut op, &self.from, dirs.from());
         let to_stored = match from_no == to_no {
@@ -324,7 +325,7 @@ impl Rename<'_> {
         op.before(entered, gone);
         if let (Some(o), Some(os), Some(ready)) = (&other, &mut other_state, ready) {
             let place = (to_no, to_incarnation, cookie);
-            lose_name(&mut op, store, o, os, ready, orphans.as_ref(), place, entered);
+            lose_name(&mut op, store, o, os, ready, orphans.as_ref(), place, (entered, now));
         }
         drop(op);
         drop((state, other_state));
@@ -361,12 +362,13 @@ impl Rename<'_> {
             (dirs.from().inode.incarnation, dirs.to().inode.incarnation);
         name_at(&mut state.inode, self.to.no, incarnations.1, target.cookie);
         name_at(&mut other_state.inode, self.from.no, incarnations.0, source.cookie);
-        state.touch_ctime();
-        other_state.touch_ctime();
+        let now = crate::store::now();
+        state.inode.ctime = now;
+        other_state.inode.ctime = now;
         store_inode(&mut op, cell, state);
         store_inode(&mut op, other, other_state);
-        dirs.to().touch_mtime();
-        dirs.from().touch_mtime();
+        dirs.to().change_content(now);
+        dirs.from().change_content(now);
         let from_stored = store_inode(&mut op, &self.from, dirs.from());
         let to_stored = match self.same_dir() {
             true => from_stored,
