@@ -4,6 +4,7 @@
 //! - `volume=FILE` the volume, made anew; without it a memory device of 4 GiB,
 //! - `rivals=DIR,DIR` directories of other file systems to measure in the same rounds,
 //! - `engines=snapshot,none` one library target for each,
+//! - `data_cache=256`, `metadata_cache=256` MiB of the library's caches (other file systems take what the machine has),
 //! - `files=20000`, `directories=100`, `rounds=5`,
 //! - `only=create,stat,rename,unlink,pairs,write,postmark` (`pairs` is create and unlink in turn; `write` creates files
 //!   of 2 KiB; `postmark` is PostMark's mix: 20,000 files of 500 bytes to 16 KiB in 400 directories, 100,000 transactions;
@@ -19,7 +20,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use yore_device::{Device, FileDevice, MemoryDevice};
+use yore_device::{CreateOptions, Device, FileDevice, MemoryDevice};
 use yore_fs::{
     Caller, Engine, FileKind, InodeNo, MkfsOptions, MountOptions, Node, RenameMode, View, WriteMode,
 };
@@ -46,10 +47,13 @@ struct Library {
 }
 
 impl Library {
-    fn new(volume: Option<&str>, engine: Engine) -> anyhow::Result<Library> {
+    fn new(volume: Option<&str>, engine: Engine, o: &Options) -> anyhow::Result<Library> {
         let size = 4 << 30;
         let device: Arc<dyn Device> = match volume {
-            Some(path) => Arc::new(FileDevice::create(path, size, Default::default())?),
+            Some(path) => {
+                let options = CreateOptions { overwrite: true, ..CreateOptions::default() };
+                Arc::new(FileDevice::create(path, size, options)?)
+            }
             None => Arc::new(MemoryDevice::new(size)),
         };
         let options = MkfsOptions {
@@ -62,7 +66,12 @@ impl Library {
             force: true,
         };
         View::mkfs(&device, &options)?;
-        let view = View::open(device, &MountOptions::default())?;
+        let mount = MountOptions {
+            data_cache: o.data_cache << 20,
+            metadata_cache: o.metadata_cache << 20,
+            ..MountOptions::default()
+        };
+        let view = View::open(device, &mount)?;
         Ok(Library { view, me: Caller::superuser(), dirs: Vec::new() })
     }
 
@@ -335,6 +344,8 @@ struct Options {
     rounds: usize,
     transactions: usize,
     only: Vec<String>,
+    data_cache: u64,
+    metadata_cache: u64,
 }
 
 fn options() -> anyhow::Result<Options> {
@@ -347,6 +358,8 @@ fn options() -> anyhow::Result<Options> {
         rounds: 5,
         transactions: 100_000,
         only: WORKLOADS.map(String::from).to_vec(),
+        data_cache: 256,
+        metadata_cache: 256,
     };
     let list = |value: &str| value.split(',').map(String::from).collect();
     for argument in std::env::args().skip(1) {
@@ -358,6 +371,8 @@ fn options() -> anyhow::Result<Options> {
             Some(("directories", v)) => o.directories = v.parse()?,
             Some(("rounds", v)) => o.rounds = v.parse()?,
             Some(("transactions", v)) => o.transactions = v.parse()?,
+            Some(("data_cache", v)) => o.data_cache = v.parse()?,
+            Some(("metadata_cache", v)) => o.metadata_cache = v.parse()?,
             Some(("only", v)) => o.only = list(v),
             _ => anyhow::bail!("{argument:?}: see the head of ops.rs"),
         }
@@ -423,7 +438,7 @@ fn main() -> anyhow::Result<()> {
             other => anyhow::bail!("no engine {other:?}: snapshot or none"),
         };
         let volume = o.volume.as_ref().map(|v| format!("{v}.{i}"));
-        targets.push((name.clone(), Box::new(Library::new(volume.as_deref(), engine)?)));
+        targets.push((name.clone(), Box::new(Library::new(volume.as_deref(), engine, &o)?)));
     }
     for rival in &o.rivals {
         targets.push((rival.clone(), Box::new(Mounted::new(rival)?)));
