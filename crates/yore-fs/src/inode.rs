@@ -225,7 +225,9 @@ impl InodeTable {
             let removals = {
                 let shard = self.shard(no).lock();
                 if let Some(cell) = shard.cells.get(&no) {
-                    cell.referenced.store(true, Ordering::Relaxed);
+                    if !cell.referenced.load(Ordering::Relaxed) {
+                        cell.referenced.store(true, Ordering::Relaxed);
+                    }
                     return Ok(cell.clone());
                 }
                 shard.removals

@@ -11,8 +11,10 @@ use crate::inode::InodeCell;
 use crate::pages::PageCache;
 use crate::store::Store;
 use crate::{Error, Result};
+use hashbrown::hash_map::Entry;
 use hashbrown::HashMap;
 use parking_lot::{Condvar, Mutex};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use yore_format::InodeNo;
@@ -21,9 +23,44 @@ use yore_format::InodeNo;
 const DIRTY_AGE: Duration = Duration::from_secs(5);
 const WAKE: Duration = Duration::from_secs(1);
 
+/// The files with data to be written, in the order in which they came here or were looked at last. Each step costs
+/// O(log n), however many there are: they are taken one by one.
+#[derive(Default)]
+struct DirtyFiles {
+    by_turn: BTreeMap<u64, DirtyFile>,
+    turns: HashMap<InodeNo, u64>,
+    next_turn: u64,
+}
+
+#[derive(Clone)]
 struct DirtyFile {
     cell: Arc<InodeCell>,
     since: Instant,
+}
+
+impl DirtyFiles {
+    fn len(&self) -> usize {
+        self.by_turn.len()
+    }
+
+    /// Puts a file last, unless it is here.
+    fn add(&mut self, cell: &Arc<InodeCell>) {
+        if let Entry::Vacant(entry) = self.turns.entry(cell.no) {
+            entry.insert(self.next_turn);
+            self.by_turn.insert(self.next_turn, DirtyFile { cell: cell.clone(), since: Instant::now() });
+            self.next_turn += 1;
+        }
+    }
+
+    fn remove(&mut self, no: InodeNo) -> Option<DirtyFile> {
+        let turn = self.turns.remove(&no)?;
+        self.by_turn.remove(&turn)
+    }
+
+    /// The first file with this turn or a later one.
+    fn first_since_turn(&self, turn: u64) -> Option<(u64, DirtyFile)> {
+        self.by_turn.range(turn..).next().map(|(turn, file)| (*turn, file.clone()))
+    }
 }
 
 #[derive(Default)]
@@ -35,7 +72,7 @@ struct Wake {
 /// The cache of file data of a volume.
 pub(crate) struct FileCache {
     pub(super) pages: Arc<PageCache>,
-    dirty_files: Mutex<HashMap<InodeNo, DirtyFile>>,
+    dirty_files: Mutex<DirtyFiles>,
     /// Files of which the log may have data that is not at home.
     logged: Mutex<HashMap<InodeNo, Arc<InodeCell>>>,
     wake: Arc<(Mutex<Wake>, Condvar)>,
@@ -65,7 +102,9 @@ impl FileCache {
         let mut failed = Ok(());
         let mut tries = 1 + if self.pages.is_over() { self.dirty_files.lock().len() } else { 0 };
         while self.pages.is_over() && tries > 0 {
-            let Some(cell) = self.oldest() else { break };
+            let Some((_, DirtyFile { cell, .. })) = self.dirty_files.lock().first_since_turn(0) else {
+                break;
+            };
             // What fails here is remembered for that file's fsync; it is the writer's trouble only if nothing helps.
             if let Err(e) = flush::write_back(store, &cell) {
                 failed = Err(e);
@@ -78,28 +117,18 @@ impl FileCache {
         }
     }
 
-    fn oldest(&self) -> Option<Arc<InodeCell>> {
-        let files = self.dirty_files.lock();
-        files.values().min_by_key(|f| f.since).map(|f| f.cell.clone())
-    }
-
     /// The file has data to be written.
     pub(super) fn note_dirty(&self, cell: &Arc<InodeCell>) {
-        let file = DirtyFile { cell: cell.clone(), since: Instant::now() };
-        self.dirty_files.lock().entry(cell.no).or_insert(file);
+        self.dirty_files.lock().add(cell);
     }
 
     /// The file has been looked at now; `clean`: it has nothing to be written any more.
     pub(super) fn note_flushed(&self, cell: &InodeCell, clean: bool) {
         let mut files = self.dirty_files.lock();
-        let gone = if clean {
-            files.remove(&cell.no)
-        } else {
-            if let Some(file) = files.get_mut(&cell.no) {
-                file.since = Instant::now();
-            }
-            None
-        };
+        let gone = files.remove(cell.no);
+        if let (Some(file), false) = (&gone, clean) {
+            files.add(&file.cell);
+        }
         drop(files);
         drop(gone);
     }
@@ -124,7 +153,7 @@ impl FileCache {
 
     /// The files with data to be written.
     pub(super) fn dirty_cells(&self) -> Vec<Arc<InodeCell>> {
-        self.dirty_files.lock().values().map(|f| f.cell.clone()).collect()
+        self.dirty_files.lock().by_turn.values().map(|f| f.cell.clone()).collect()
     }
 
     /// Starts the thread that writes back.
@@ -179,12 +208,12 @@ fn run(store: &Weak<Store>, wake: &(Mutex<Wake>, Condvar)) {
                 tracing::warn!("bringing home data from the log: {e}");
             }
         }
-        let mut old: Vec<(Instant, Arc<InodeCell>)> = {
-            let files = store.files.dirty_files.lock();
-            files.values().map(|f| (f.since, f.cell.clone())).collect()
-        };
-        old.sort_by_key(|(since, _)| *since);
-        for (since, cell) in old {
+        // Each file that is here now once; those that stay dirty come again next time.
+        let (mut turn, end) = (0, store.files.dirty_files.lock().next_turn);
+        loop {
+            let next = store.files.dirty_files.lock().first_since_turn(turn);
+            let Some((this, DirtyFile { cell, since })) = next.filter(|(this, _)| *this < end) else { break };
+            turn = this + 1;
             if since.elapsed() < DIRTY_AGE && !store.files.pages.wants_write_back() || wake.0.lock().stop {
                 break;
             }
