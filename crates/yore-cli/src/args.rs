@@ -115,6 +115,10 @@ pub struct Mkfs {
     /// How metadata is kept consistent
     #[arg(long, default_value = "snapshot")]
     pub engine: EngineName,
+    /// Size of the log that makes fsync cheap; 0 for none. Longer: more fsyncs between two generations; shorter: less to
+    /// replay after a crash. Default: a 128th of the volume, at least 256K, at most 32M
+    #[arg(long, value_parser = crate::output::parse_size)]
+    pub log_size: Option<u64>,
     /// Overwrite what is there
     #[arg(long, short)]
     pub force: bool,

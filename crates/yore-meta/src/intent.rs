@@ -59,13 +59,13 @@ const RECORD_SPARE: usize = 4 * BLOCK_SIZE;
 /// What the log of a volume is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogStatus {
-    /// Its length in blocks; 0 if the volume has none or it is not in use.
+    /// Its length in blocks; 0 if the volume has none.
     pub blocks: u64,
-    /// Blocks that hold records a crash would need.
+    /// Blocks that hold records a crash would need; 0 if the log is not open for appending.
     pub used: u64,
     /// Records appended since the volume was opened.
     pub records: u64,
-    /// Records replayed when it was opened.
+    /// Records replayed when the volume was opened; in a volume opened read-only, those that the next mount replays.
     pub replayed: u64,
 }
 
@@ -355,10 +355,9 @@ impl Meta {
 
     /// What the log is doing.
     pub fn log_status(&self) -> LogStatus {
-        let Some(log) = self.intent.log() else { return LogStatus::default() };
         LogStatus {
-            blocks: log.capacity_blocks(),
-            used: log.capacity_blocks() - log.free_blocks(),
+            blocks: self.found.log_blocks,
+            used: self.intent.log().map_or(0, |log| log.capacity_blocks() - log.free_blocks()),
             records: self.intent.records.load(Ordering::Relaxed),
             replayed: self.intent.replayed.load(Ordering::Relaxed),
         }

@@ -159,6 +159,7 @@ fn of_mount(directory: &Path, volume: &Path, daemon: Option<Box<Daemon>>) -> any
             "mount_id": daemon.mount_id,
             "state": daemon.state_found,
             "mounted_at": json_seconds(daemon.mounted_seconds),
+            "intent_log": of_superblock(volume).map_or(Value::Null, |found| found["intent_log"].clone()),
         }),
         // Another user's mount: what the medium says, and who holds it.
         None => {
@@ -197,6 +198,7 @@ fn of_superblock(volume: &Path) -> anyhow::Result<Value> {
         "generation": found.generation.0,
         "mount_id": found.mount_id,
         "size": found.volume_blocks * yore_device::BLOCK_SIZE as u64,
+        "intent_log": { "size": found.log_blocks * yore_device::BLOCK_SIZE as u64 },
     });
     json_name(&mut value, "volume", bytes_of(volume));
     Ok(value)
@@ -219,6 +221,7 @@ fn of_volume(name: &Path, volume: &yore_fs::Volume) -> Value {
         "groups": info.groups,
         "zones": info.zones,
         "metadata_blocks": info.metadata_blocks,
+        "intent_log": { "size": info.log_size, "records_to_replay": volume.view().log_status().replayed },
         "created": json_seconds(info.created_seconds),
         "written": json_seconds(info.written_seconds),
         "space": Space::of_volume(&volume.statfs()).json(),
@@ -256,6 +259,13 @@ fn print_text(out: &mut Out, value: &Value, clock: &Clock) -> anyhow::Result<()>
         Some(process) => format!("{pid} ({process})"),
         None => pid,
     });
+    let intent_log = value["intent_log"]["size"].as_u64().map(|size| {
+        let size = if size == 0 { "none".to_string() } else { human(size) };
+        match value["intent_log"]["records_to_replay"].as_u64() {
+            Some(records) if records > 0 => format!("{size}, {records} records to replay at the next mount"),
+            _ => size,
+        }
+    });
     let lines = [
         ("Volume", text("volume")),
         ("Label", text("label")),
@@ -272,6 +282,7 @@ fn print_text(out: &mut Out, value: &Value, clock: &Clock) -> anyhow::Result<()>
         ("Space", use_of_space),
         ("Inodes", inodes),
         ("Metadata", metadata),
+        ("Intent log", intent_log),
         ("Generation", text("generation")),
         ("Mounts", text("mount_id")),
         ("Created", time("created")),

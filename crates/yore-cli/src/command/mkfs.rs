@@ -54,6 +54,7 @@ pub fn run(args: &args::Mkfs) -> Outcome {
         uuid: args.uuid.map_or(defaults.uuid, |uuid| uuid.into_bytes()),
         label: args.label.clone(),
         engine: args.engine.into(),
+        log_size: args.log_size,
         // What is there was looked at above, and may be overwritten.
         force: true,
         ..defaults

@@ -1,0 +1,314 @@
+//! Promise: fsync through the intent log. What it costs, what a crash right after it leaves, and that data which is only in
+//! the log survives whatever comes next: generations, more records than the log holds, readers, another engine.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
+use yore_device::{Device, DeviceError, MemoryDevice, WriteRequest};
+use yore_fs::{Caller, Engine, FileKind, InodeNo, MkfsOptions, MountOptions, View, WriteMode};
+
+const MIB: u64 = 1 << 20;
+
+/// A device in memory that counts.
+#[derive(Debug)]
+struct Counting {
+    below: MemoryDevice,
+    writes: AtomicU64,
+    flushes: AtomicU64,
+}
+
+impl Counting {
+    fn new(bytes: u64) -> Arc<Counting> {
+        let (writes, flushes) = (AtomicU64::new(0), AtomicU64::new(0));
+        Arc::new(Counting { below: MemoryDevice::new(bytes), writes, flushes })
+    }
+
+    /// Writes and flushes since the last call.
+    fn count(&self) -> (u64, u64) {
+        (self.writes.swap(0, Ordering::SeqCst), self.flushes.swap(0, Ordering::SeqCst))
+    }
+}
+
+impl Device for Counting {
+    fn size(&self) -> u64 {
+        self.below.size()
+    }
+    fn read_only(&self) -> bool {
+        false
+    }
+    fn describe(&self) -> String {
+        "memory".into()
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
+        self.below.read_at(offset, buf)
+    }
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
+        self.writes.fetch_add(1, Ordering::SeqCst);
+        self.below.write_at(offset, buf)
+    }
+    fn write_batch(&self, writes: &[WriteRequest<'_>]) -> Result<(), DeviceError> {
+        writes.iter().try_for_each(|w| self.write_at(w.offset, w.data))
+    }
+    fn flush(&self) -> Result<(), DeviceError> {
+        self.flushes.fetch_add(1, Ordering::SeqCst);
+        self.below.flush()
+    }
+    fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        self.below.discard(offset, len)
+    }
+}
+
+/// No generations but those that are asked for, or that the log needs.
+fn options() -> MountOptions {
+    MountOptions {
+        commit_interval: Duration::from_secs(3600),
+        access_times: false,
+        ..MountOptions::default()
+    }
+}
+
+fn mkfs(device: &Arc<dyn Device>, log_size: Option<u64>) -> View {
+    View::mkfs(device, &MkfsOptions { log_size, ..MkfsOptions::default() }).unwrap();
+    View::open(device.clone(), &options()).unwrap()
+}
+
+fn caller() -> Caller {
+    Caller::superuser()
+}
+
+fn create(view: &View, name: &str) -> InodeNo {
+    view.create(&caller(), view.root(), name.as_bytes(), FileKind::Regular, 0o644, 0).unwrap().inode()
+}
+
+fn write(view: &View, no: InodeNo, offset: u64, bytes: &[u8]) {
+    view.write(no, offset, bytes, WriteMode { append: false, kill_set_id: false }).unwrap();
+}
+
+fn read(view: &View, name: &str) -> Vec<u8> {
+    let no = view.lookup(view.root(), name.as_bytes()).unwrap().inode();
+    let mut content = vec![0; view.getattr(no).unwrap().size as usize];
+    assert_eq!(view.read(no, 0, &mut content).unwrap(), content.len());
+    content
+}
+
+/// What a crash now leaves, if nothing is lost; opened again.
+fn crash(device: &MemoryDevice) -> (Arc<MemoryDevice>, View) {
+    let left = Arc::new(device.snapshot());
+    let view = View::open(left.clone(), &options()).unwrap();
+    (left, view)
+}
+
+#[test]
+fn a_small_file_is_durable_with_one_write_and_one_flush() {
+    let device = Counting::new(64 * MIB);
+    let shared: Arc<dyn Device> = device.clone();
+    let view = mkfs(&shared, Some(8 * MIB));
+    // The first record of a session has a flush before it.
+    let first = create(&view, "first");
+    view.fsync(first, false).unwrap();
+    device.count();
+    for i in 0..20 {
+        let no = create(&view, &format!("file {i}"));
+        write(&view, no, 0, &[i; 4096]);
+        view.fsync(no, false).unwrap();
+        assert_eq!(device.count(), (1, 1), "file {i}");
+    }
+    // In the inode, and a change of attributes only.
+    let tiny = create(&view, "tiny");
+    write(&view, tiny, 0, b"tiny");
+    view.fsync(tiny, false).unwrap();
+    assert_eq!(device.count(), (1, 1));
+    // Nothing to do.
+    view.fsync(tiny, false).unwrap();
+    assert_eq!(device.count(), (0, 0));
+    // Blocks that the file has are overwritten where they are; the flush behind the record is theirs, too.
+    view.sync().unwrap();
+    device.count();
+    write(&view, first, 0, &[7; 8192]);
+    view.fsync(first, false).unwrap();
+    view.sync().unwrap();
+    device.count();
+    write(&view, first, 0, &[8; 8192]);
+    view.fsync(first, true).unwrap();
+    assert_eq!(device.count().1, 1);
+    // More than the log takes at once: data, flush, record, flush.
+    let large = create(&view, "large");
+    write(&view, large, 0, &vec![9; 1 << 20]);
+    view.fsync(large, false).unwrap();
+    let (_, flushes) = device.count();
+    assert_eq!(flushes, 2);
+    let (_, again) = crash(&device.below);
+    assert_eq!(read(&again, "first"), [8; 8192]);
+    assert_eq!(read(&again, "large"), vec![9; 1 << 20]);
+    assert_eq!(read(&again, "tiny"), b"tiny");
+    assert_eq!(read(&again, "file 7"), [7; 4096]);
+}
+
+#[test]
+fn what_is_only_in_the_log_survives_generations_and_further_crashes() {
+    let device = Arc::new(MemoryDevice::new(64 * MIB));
+    let shared: Arc<dyn Device> = device.clone();
+    let view = {
+        View::mkfs(&shared, &MkfsOptions::default()).unwrap();
+        let options = MountOptions { commit_interval: Duration::from_millis(20), ..options() };
+        View::open(shared, &options).unwrap()
+    };
+    let no = create(&view, "logged");
+    write(&view, no, 0, &[1; 10_000]);
+    view.fsync(no, false).unwrap();
+    // Generations that do not write the file back: its age is less than it takes.
+    let records = view.log_status().records;
+    let start = view.info().generation;
+    while view.info().generation < start + 3 {
+        view.setattr(
+            &caller(),
+            view.root(),
+            &yore_fs::SetAttr { permissions: Some(0o700), ..Default::default() },
+        )
+        .unwrap();
+        std::thread::yield_now();
+    }
+    assert_eq!(view.log_status().records, records, "no fsync since");
+    let (left, again) = crash(&device);
+    assert_eq!(read(&again, "logged"), [1; 10_000]);
+    assert!(again.log_status().replayed > 0);
+    // A crash of the mount that has just recovered: everything is in its generation.
+    let (_, third) = crash(&left);
+    assert_eq!(read(&third, "logged"), [1; 10_000]);
+    assert_eq!(third.log_status().replayed, 0);
+}
+
+#[test]
+fn later_changes_take_back_what_was_logged() {
+    let device = Arc::new(MemoryDevice::new(64 * MIB));
+    let shared: Arc<dyn Device> = device.clone();
+    let view = mkfs(&shared, None);
+    let synced = |name: &str, content: &[u8]| {
+        let no = create(&view, name);
+        write(&view, no, 0, content);
+        view.fsync(no, false).unwrap();
+        no
+    };
+    let set_size = |no, size| {
+        view.setattr(&caller(), no, &yore_fs::SetAttr { size: Some(size), ..Default::default() }).unwrap();
+    };
+    let cut = synced("cut", &[1; 9000]);
+    set_size(cut, 5000);
+    set_size(cut, 7000);
+    view.fsync(cut, false).unwrap();
+    let again = synced("again", &[2; 5000]);
+    write(&view, again, 4500, &[3; 1000]);
+    view.fsync(again, false).unwrap();
+    let emptied = synced("emptied", &[4; 5000]);
+    set_size(emptied, 0);
+    view.fsync(emptied, false).unwrap();
+    synced("removed", &[5; 5000]);
+    view.unlink(view.root(), b"removed").unwrap();
+    let other = synced("other", &[6; 5000]);
+    let (_, after) = crash(&device);
+    let mut expected = vec![1; 5000];
+    expected.resize(7000, 0);
+    assert_eq!(read(&after, "cut"), expected);
+    let mut expected = vec![2; 4500];
+    expected.resize(5500, 3);
+    assert_eq!(read(&after, "again"), expected);
+    assert_eq!(read(&after, "emptied"), b"");
+    assert!(after.lookup(after.root(), b"removed").is_err());
+    assert_eq!(read(&after, "other"), [6; 5000]);
+    // At home, overwritten there and synced: the record of before does not come back.
+    view.sync().unwrap();
+    write(&view, other, 0, &[7; 5000]);
+    view.fsync(other, true).unwrap();
+    let (_, after) = crash(&device);
+    assert_eq!(read(&after, "other"), [7; 5000]);
+}
+
+#[test]
+fn a_log_holds_more_than_fits_it() {
+    let device = Arc::new(MemoryDevice::new(64 * MIB));
+    let shared: Arc<dyn Device> = device.clone();
+    let view = mkfs(&shared, Some(256 << 10));
+    for i in 0..400u64 {
+        let no = create(&view, &format!("{i}"));
+        write(&view, no, 0, &i.to_le_bytes().repeat(512));
+        view.fsync(no, false).unwrap();
+        if i % 97 == 0 {
+            let (_, after) = crash(&device);
+            for j in 0..=i {
+                assert_eq!(read(&after, &format!("{j}")), j.to_le_bytes().repeat(512), "{j} of {i}");
+            }
+        }
+    }
+    assert!(view.info().generation > 3, "generations made room");
+}
+
+#[test]
+fn readers_see_the_log_and_change_nothing() {
+    let device = Arc::new(MemoryDevice::new(64 * MIB));
+    let shared: Arc<dyn Device> = device.clone();
+    let view = mkfs(&shared, None);
+    let no = create(&view, "logged");
+    write(&view, no, 0, &[1; 10_000]);
+    view.fsync(no, false).unwrap();
+    let left = Arc::new(device.snapshot());
+    let before = left.to_bytes();
+    let reader = View::open(left.clone(), &MountOptions { read_only: true, ..options() }).unwrap();
+    assert_eq!(read(&reader, "logged"), [1; 10_000]);
+    reader.close().unwrap();
+    assert!(left.to_bytes() == before);
+}
+
+#[test]
+fn another_engine_finds_what_was_logged() {
+    let device = Arc::new(MemoryDevice::new(64 * MIB));
+    let shared: Arc<dyn Device> = device.clone();
+    let view = mkfs(&shared, None);
+    let no = create(&view, "logged");
+    write(&view, no, 0, &[1; 10_000]);
+    view.fsync(no, false).unwrap();
+    let left: Arc<dyn Device> = Arc::new(device.snapshot());
+    let other = View::open(left.clone(), &MountOptions { engine: Some(Engine::None), ..options() }).unwrap();
+    assert_eq!(read(&other, "logged"), [1; 10_000]);
+    other.close().unwrap();
+    let back = View::open(left, &MountOptions { engine: Some(Engine::Snapshot), ..options() }).unwrap();
+    assert_eq!(read(&back, "logged"), [1; 10_000]);
+    assert_eq!(back.log_status().replayed, 0);
+}
+
+#[test]
+fn a_volume_without_a_log_commits_generations() {
+    let device = Counting::new(64 * MIB);
+    let shared: Arc<dyn Device> = device.clone();
+    let view = mkfs(&shared, Some(0));
+    let no = create(&view, "a");
+    write(&view, no, 0, &[1; 10_000]);
+    device.count();
+    view.fsync(no, false).unwrap();
+    assert_eq!(device.count().1, 2);
+    let (_, after) = crash(&device.below);
+    assert_eq!(read(&after, "a"), [1; 10_000]);
+}
+
+#[test]
+fn many_threads_share_records() {
+    let device = Counting::new(256 * MIB);
+    let shared: Arc<dyn Device> = device.clone();
+    let view = mkfs(&shared, None);
+    std::thread::scope(|scope| {
+        for t in 0..8 {
+            let view = &view;
+            scope.spawn(move || {
+                for i in 0..100u64 {
+                    let no = create(view, &format!("{t} {i}"));
+                    write(view, no, 0, &(t * 1000 + i).to_le_bytes().repeat(512));
+                    view.fsync(no, false).unwrap();
+                }
+            });
+        }
+    });
+    let (_, after) = crash(&device.below);
+    for (t, i) in (0..8).flat_map(|t| (0..100u64).map(move |i| (t, i))) {
+        assert_eq!(read(&after, &format!("{t} {i}")), (t * 1000 + i).to_le_bytes().repeat(512));
+    }
+    assert!(view.log_status().records <= 801, "{} records", view.log_status().records);
+}
