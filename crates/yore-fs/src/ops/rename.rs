@@ -256,8 +256,6 @@ impl Rename<'_> {
             return Ok(Outcome::NeedFlush(cell));
         }
         let goes_to = goes_to.ok_or(Error::NoSpace)?;
-        // io before state; only what goes away needs it.
-        let other_io = other.as_ref().and_then(|o| o.io.try_lock());
         let (mut state, mut other_state) = lock_children(&cell, other.as_deref());
         if let (RenameMode::Replace, Some(o)) = (self.mode, &other_state) {
             if o.inode.is_directory() && !dir::is_empty(o) {
@@ -278,6 +276,9 @@ impl Rename<'_> {
         }
         let mut ready = None;
         if let (Some(o), Some(os)) = (&other, &other_state) {
+            // Only what goes away needs it. Tried, so it may come after the states; before them it would be held while the
+            // state of another directory is waited for.
+            let other_io = o.io.try_lock();
             let fate = fate_of(store, o, os, other_io);
             match prepare_fate(store, o, os, fate, orphans.as_ref(), &mut pins)? {
                 Some(r) => ready = Some(r),
