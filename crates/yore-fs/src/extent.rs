@@ -118,6 +118,18 @@ fn owned<T>(result: Result<T>, no: InodeNo) -> Result<T> {
     })
 }
 
+/// Whether data can be in these blocks: one group's, and no zone's nor the log's. Before they are read, written or freed.
+fn check_run(meta: &Meta, alloc: &Alloc, no: InodeNo, run: Run) -> Result<()> {
+    let (group, _) = owned(alloc.place(run), no)?;
+    match meta.taken_block(group, run.start, run.len)? {
+        None => Ok(()),
+        Some(block) => {
+            let found = "a block of a zone or of the log";
+            Err(Corruption::new("extent", "blocks", "blocks of data", found).on(block).of(no).into())
+        }
+    }
+}
+
 fn end(extent: &Extent) -> u64 {
     extent.0 + u64::from(extent.1.len)
 }
@@ -160,7 +172,7 @@ pub(crate) fn mapping(meta: &Meta, alloc: &Alloc, no: InodeNo, inode: &Inode, bl
     match below {
         Some(extent) if block < end(&extent) => {
             let (_, value) = part(&extent, block, u64::MAX);
-            owned(alloc.place(Run { start: value.start, len: value.len }), no)?;
+            check_run(meta, alloc, no, Run { start: value.start, len: value.len })?;
             Ok(Mapping { len: u64::from(value.len), extent: Some(value) })
         }
         _ => Ok(Mapping::hole(if above == u64::MAX { above } else { above - block })),
@@ -416,7 +428,10 @@ impl Edit {
     ) -> Result<()> {
         let no = self.no;
         self.taken.iter().try_for_each(|run| owned(alloc.prepare_commit(meta, *run, kept), no))?;
-        self.freed.iter().try_for_each(|run| owned(alloc.prepare_free(meta, *run, kept), no))?;
+        for run in &self.freed {
+            check_run(meta, alloc, no, *run)?;
+            owned(alloc.prepare_free(meta, *run, kept), no)?;
+        }
         let keys = self.before.iter().chain(&self.after).map(|e| e.0);
         if let (true, Some(first), Some(last)) = (self.in_tree, keys.clone().min(), keys.max()) {
             self.tree.prepare(meta, &first.to_be_bytes(), &last.to_be_bytes(), pins)?;

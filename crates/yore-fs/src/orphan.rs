@@ -8,6 +8,7 @@ use crate::inode::{self, InodeCell};
 use crate::locks::{Locked, OrderedMutex, Rank};
 use crate::store::Store;
 use crate::{file, xattr, Error, Result};
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use yore_format::{orphan_value, BlockKind, ContentKind, Corruption, Incarnation, InodeNo};
 use yore_meta::{Change, Op};
@@ -155,28 +156,42 @@ pub(crate) fn reclaim_all(store: &Arc<Store>) -> Result<()> {
         Ok(true)
     })?;
     for (no, incarnation) in listed {
-        let cell = match store.cell(no) {
-            Err(Error::Stale) => {
-                return Err(Corruption::new("orphan", "inode", "one in use", "a free one").of(no).into());
+        match reclaim_listed(store, no, incarnation) {
+            // What contradicts itself stays as it is and listed; everything else can be used.
+            Err(Error::Corruption(c)) => {
+                tracing::warn!("the orphan {no} is damaged and stays: {c}; run `yore check` on the volume");
+                if let Ok(cell) = store.cell(no) {
+                    // Closing need not try again.
+                    cell.unlinked.store(false, Ordering::Release);
+                }
             }
             other => other?,
-        };
-        if cell.incarnation != incarnation {
-            let found = format!("incarnation {}", cell.incarnation);
-            return Err(Corruption::new("orphan", "incarnation", incarnation, found).of(no).into());
         }
-        let links = cell.state.read().inode.links;
-        if links == 0 {
-            reclaim(store, &cell)?;
-            continue;
-        }
-        while !file::free_step(store, &cell)? {}
-        let reserved = store.reserve_freely(store.near(no), 0)?;
-        let orphans = store.orphans.lock();
-        let mut pins = Pins::new();
-        orphans.prepare_remove(store, no, &mut pins)?;
-        let mut op = store.meta.begin(reserved);
-        orphans.remove(&mut op, store, no);
     }
+    Ok(())
+}
+
+fn reclaim_listed(store: &Arc<Store>, no: InodeNo, incarnation: Incarnation) -> Result<()> {
+    let cell = match store.cell(no) {
+        Err(Error::Stale) => {
+            return Err(Corruption::new("orphan", "inode", "one in use", "a free one").of(no).into());
+        }
+        other => other?,
+    };
+    if cell.incarnation != incarnation {
+        let found = format!("incarnation {}", cell.incarnation);
+        return Err(Corruption::new("orphan", "incarnation", incarnation, found).of(no).into());
+    }
+    let links = cell.state.read().inode.links;
+    if links == 0 {
+        return reclaim(store, &cell);
+    }
+    while !file::free_step(store, &cell)? {}
+    let reserved = store.reserve_freely(store.near(no), 0)?;
+    let orphans = store.orphans.lock();
+    let mut pins = Pins::new();
+    orphans.prepare_remove(store, no, &mut pins)?;
+    let mut op = store.meta.begin(reserved);
+    orphans.remove(&mut op, store, no);
     Ok(())
 }

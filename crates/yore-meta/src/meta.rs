@@ -20,11 +20,12 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 use yore_device::{AlignedBuf, Device};
-use yore_format::layout::{Geometry, FIRST_SLOT, ZONE_INDEXES};
+use yore_format::layout::{Geometry, FIRST_SLOT, VOLUME_BLOCKS_MAX, ZONE_INDEXES};
 use yore_format::{
     verify_header, verify_version, Block, BlockHeader, BlockKind, BlockNo, Corruption, Engine, Expect,
-    Generation, GroupNo, Incarnation, InodeNo, MetaAddr, Number, RootZone, Superblock, VolumeState, ZoneNo,
-    ZoneTableEntry, ZoneTableRef, BLOCK_SIZE, ROOT_ZONES_MAX, ZERO_BLOCK,
+    Generation, GroupNo, Incarnation, Inode, InodeNo, MetaAddr, Number, RootZone, Superblock, VolumeState,
+    ZoneNo, ZoneTableEntry, ZoneTableRef, BLOCK_SIZE, INODES_PER_BLOCK, NOT_INODES, ROOT_ZONES_MAX,
+    ZERO_BLOCK,
 };
 /// Is told of data blocks that have become free for good: the generation that freed them is complete.
 pub trait Reclaimer: Send + Sync {
@@ -41,13 +42,14 @@ impl Counter {
         self.0.fetch_add(by, Ordering::Relaxed);
     }
 
-    /// The present value.
+    /// The present value. A superblock that counts less than there is, which the checker finds, shows in no less than 0.
     pub fn get(&self) -> u64 {
-        u64::try_from(self.0.load(Ordering::Relaxed)).expect("a count of things is not negative")
+        self.0.load(Ordering::Relaxed).max(0) as u64
     }
 
+    /// Begins with what the medium says, which may be anything; what it cannot be is taken for the most it can.
     pub(crate) fn set(&self, to: u64) {
-        self.0.store(to as i64, Ordering::Relaxed);
+        self.0.store(to.min(VOLUME_BLOCKS_MAX * INODES_PER_BLOCK as u64) as i64, Ordering::Relaxed);
     }
 }
 
@@ -295,6 +297,20 @@ impl Meta {
             // afterwards; until then the frame that it wrote is in memory.
             let is_wrong = self.cache.lacks(addr, || still_there(&zone));
             return if is_wrong { Err(c.into()) } else { Ok(None) };
+        }
+        let counted = match block[4] == BlockKind::Inodes as u8 {
+            true => (0..INODES_PER_BLOCK).filter(|slot| Inode::slot_is_free(&block, *slot)).count() as u8,
+            false => NOT_INODES,
+        };
+        // Freeing the last inode by the header's count frees the block, so the two must not contradict each other. They
+        // change together, with the block in memory: what nobody has in memory shows no half of a change.
+        let is_wrong = self.cache.lacks(addr, || {
+            still_there(&zone) && zone.state.lock().inode_free[usize::from(addr.index())] != counted
+        });
+        if is_wrong {
+            let said = zone.state.lock().inode_free[usize::from(addr.index())];
+            let c = Corruption::new("zone header", "inode_free", counted, said);
+            return Err(c.at(addr).on(at).into());
         }
         let frame = new_frame(addr, zone.clone(), *block, Generation(0));
         Ok(self.cache.insert_read(frame, || still_there(&zone)))

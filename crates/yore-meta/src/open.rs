@@ -25,9 +25,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use yore_device::{AlignedBuf, Device};
-use yore_format::layout::SUPERBLOCKS;
+use yore_format::layout::{SUPERBLOCKS, ZONE_INDEXES};
 use yore_format::{
-    decode_slots, Block, Engine, Generation, Superblock, VolumeState, ZoneNo, ZoneTableEntry, BLOCK_SIZE,
+    decode_slots, Block, Corruption, Engine, Generation, Superblock, VolumeState, ZoneNo, ZoneTableEntry,
+    BLOCK_SIZE,
 };
 
 /// How to open the metadata of a volume.
@@ -51,6 +52,9 @@ impl Meta {
     pub fn open(device: Arc<dyn Device>, options: MetaOptions) -> Result<Arc<Meta>> {
         let (found, slot, newest) = read_superblock(&*device)?;
         let engine = check_openable(&*device, &found, &options)?;
+        if !options.read_only {
+            check_limits(&found, newest)?;
+        }
         let meta = Arc::new(Meta::assemble(device, options, engine, found, slot, newest));
         meta.load_roots()?;
         // Only this engine has a log; another that comes after it finds nothing behind the position in the superblock.
@@ -123,7 +127,7 @@ impl Meta {
         slot: u32,
         newest: Generation,
     ) -> Meta {
-        let first = newest.0 + 2;
+        let first = newest.0.saturating_add(2);
         let totals = Totals::default();
         totals.free_blocks.set(found.free_blocks);
         totals.inodes.set(found.inodes);
@@ -234,6 +238,30 @@ fn read_superblock(device: &dyn Device) -> Result<(Superblock, u32, Generation)>
     let [a, b] = &slots;
     let blocks: [&Block; 2] = [a, b].map(|s| s[..].try_into().expect("one block each"));
     Ok(decode_slots(blocks)?)
+}
+
+/// Counts and limits that go on growing must have room to, and those that loops run up to must be possible. Wrong ones that
+/// are possible are for the checker to find.
+fn check_limits(found: &Superblock, newest: Generation) -> Result<()> {
+    // Enough for a mount each nanosecond, for centuries.
+    const LEFT: u64 = 1 << 62;
+    let zones_max = found.root_zones.len() as u64
+        * u64::from(ZONE_INDEXES)
+        * yore_format::layout::ZONE_TABLE_ENTRIES as u64;
+    for (field, limit, value) in [
+        ("generation", LEFT, newest.0),
+        ("mount_id", LEFT, found.mount_id),
+        ("next_number", LEFT, found.next_number.0),
+        ("zone_number_limit", zones_max, u64::from(found.zone_number_limit)),
+        ("zones", zones_max + found.root_zones.len() as u64, u64::from(found.zones)),
+        ("free_blocks", found.volume_blocks, found.free_blocks),
+        ("metadata_blocks", found.volume_blocks, found.metadata_blocks),
+    ] {
+        if value > limit {
+            return Err(Corruption::new("superblock", field, format!("at most {limit}"), value).into());
+        }
+    }
+    Ok(())
 }
 
 fn check_openable(device: &dyn Device, found: &Superblock, options: &MetaOptions) -> Result<Engine> {

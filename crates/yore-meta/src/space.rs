@@ -9,8 +9,9 @@ use crate::meta::Meta;
 use crate::zone::Zone;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
+use yore_format::layout::ZONE_BLOCKS;
 use yore_format::{
-    BlockKind, Expect, Generation, GroupNo, Inode, InodeNo, MetaAddr, ZoneNo, INODES_PER_BLOCK,
+    BlockKind, BlockNo, Expect, Generation, GroupNo, Inode, InodeNo, MetaAddr, ZoneNo, INODES_PER_BLOCK,
 };
 
 /// Indexes of each zone that are kept for deleting.
@@ -223,6 +224,39 @@ impl Meta {
             zones.extend(self.zones.get(self, ZoneNo(no))?);
         }
         Ok(zones)
+    }
+
+    /// The first of these blocks that cannot be data although they lie in the group's data area: a zone's, or the log's.
+    ///
+    /// # Errors
+    /// Reading the zone table may fail.
+    pub fn taken_block(&self, group: GroupNo, start: BlockNo, len: u32) -> Result<Option<BlockNo>> {
+        let end = start.0 + u64::from(len);
+        let meets = |from: u64, blocks: u64| {
+            (start.0 < from.saturating_add(blocks) && from < end).then(|| BlockNo(from.max(start.0)))
+        };
+        let first = self.geometry.primary_zone_place(group);
+        let fixed =
+            meets(first.0, ZONE_BLOCKS).or_else(|| meets(self.found.log_start.0, self.found.log_blocks));
+        if fixed.is_some() {
+            return Ok(fixed);
+        }
+        let Some(primary) = self.zones.get(self, ZoneNo::primary(group))? else { return Ok(None) };
+        let extras = primary.state.lock().extras;
+        for no in extras.into_iter().filter(|no| *no != 0).map(ZoneNo) {
+            let place = match self.zones.loaded(no) {
+                Some(zone) => zone.place.0,
+                None => self.table_entry(no)?.place.get(),
+            };
+            if let Some(block) = meets(place, ZONE_BLOCKS).filter(|_| place != 0) {
+                return Ok(Some(block));
+            }
+        }
+        if self.root_zone_count() > 1 {
+            let roots = self.roots.lock();
+            return Ok(roots.iter().flatten().find_map(|root| meets(root.place.0, ZONE_BLOCKS)));
+        }
+        Ok(None)
     }
 
     /// Sets a free inode aside, near the inode block or directory at `near`. `Ok(None)`: no inode block there has room;

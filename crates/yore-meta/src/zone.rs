@@ -365,6 +365,11 @@ impl Zones {
         loop {
             let no = self.empty.lock().pop()?;
             let Some(zone) = self.loaded(no) else { continue };
+            let lists = |primary: Arc<Zone>| primary.state.lock().extras.contains(&no.0);
+            if !self.loaded(ZoneNo::primary(zone.group)).is_some_and(lists) {
+                // The medium has a zone that its group does not list. It stays, for the checker to find.
+                continue;
+            }
             let mut s = zone.state.lock();
             if s.holds_nothing().is_some() && s.reserved == 0 && !s.closed {
                 s.closed = true;
@@ -428,13 +433,15 @@ pub(crate) fn read_header(meta: &Meta, no: ZoneNo, entry: &ZoneTableEntry) -> Re
     }
     if header.place != place
         || header.zone != no
+        || !(no.is_root() || header.group == meta.geometry.group_of(place))
+        || !(!no.is_primary() || place == meta.geometry.primary_zone_place(GroupNo(no.0 / 2)))
         || header.volume_blocks != meta.geometry.blocks
         || header.uuid != meta.uuid
     {
         return Err(wrong(
             "header's identity",
-            format!("zone {no} at {place}"),
-            format!("zone {} at {}", header.zone, header.place),
+            format!("zone {no} at {place}, in that group"),
+            format!("zone {} at {} of group {}", header.zone, header.place, header.group),
         )
         .on(at)
         .into());
