@@ -11,7 +11,7 @@ export RUSTDOCFLAGS ?= -D warnings
 
 CAMPAIGNS := $(patsubst tests/system/%.sh,%,$(filter-out tests/system/run.sh,$(wildcard tests/system/*.sh)))
 
-.PHONY: all demo test deps layers format lint unit doc system clean $(CAMPAIGNS:%=campaign-%)
+.PHONY: all demo test deps layers format lint unit doc system clean campaign-fuzz $(CAMPAIGNS:%=campaign-%)
 
 all:
 	$(CARGO) build --release --locked
@@ -54,6 +54,18 @@ system:
 		echo 'SKIPPED: the system tests, for there is no /dev/fuse to open here; but for the library commands:'; \
 		PROFILE=debug tests/system/run.sh commands; \
 	fi
+
+# libFuzzer on each target for a third of BUDGET, from the committed corpus; what it finds is kept in fuzz/found, and
+# inputs that fail in fuzz/artifacts. The stable compiler instruments when told that it may; no sanitizer is used.
+campaign-fuzz:
+	set -e; mkdir -p fuzz/found fuzz/artifacts; cd fuzz; \
+	RUSTC_BOOTSTRAP=1 RUSTFLAGS="--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+	-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table -Ccodegen-units=1" \
+	$(CARGO) build --release --target-dir target --locked; \
+	for target in format mount log; do mkdir -p found/$$target; \
+		target/release/$$target -max_total_time=$$(( $(BUDGET) / 3 )) -max_len=8192 -timeout=60 -rss_limit_mb=2048 \
+			-artifact_prefix=artifacts/$$target- found/$$target corpus/$$target; \
+	done
 
 $(CAMPAIGNS:%=campaign-%): campaign-%:
 	BUDGET=$(BUDGET) LIMIT=$$(( $(BUDGET) + 600 )) tests/system/run.sh $*

@@ -18,7 +18,7 @@ import sys
 
 ALL = {
     "yore-format", "yore-device", "yore-log", "yore-meta", "yore-fs",
-    "yore-check", "yore-fuse", "yore-cli", "yore-bench", "yore-crash",
+    "yore-check", "yore-fuse", "yore-cli", "yore-bench", "yore-crash", "yore-faults",
 }
 EDGES = {
     "yore-format": set(),
@@ -28,12 +28,14 @@ EDGES = {
     "yore-fs": {"yore-meta", "yore-device", "yore-format"},
     "yore-check": {"yore-format", "yore-device", "yore-meta"},
     "yore-fuse": {"yore-fs"},
-    "yore-cli": ALL - {"yore-crash"},
+    "yore-cli": ALL - {"yore-crash", "yore-faults"},
     "yore-bench": {"yore-fs", "yore-fuse", "yore-check", "yore-device"},
     "yore-crash": {"yore-fs", "yore-check", "yore-device"},
+    # Damages media by the format's own definitions, and feeds them to whoever reads them.
+    "yore-faults": {"yore-fs", "yore-check", "yore-device", "yore-format", "yore-log"},
 }
 # Their tests may use any part, but no test uses one of these. (Only the command line starts benchmarks.)
-FREE_TESTS = NEVER_USED = {"yore-bench", "yore-crash", "yore-cli"}
+FREE_TESTS = NEVER_USED = {"yore-bench", "yore-crash", "yore-faults", "yore-cli"}
 
 MODULES = [{"ops"}, {"history"}, {"dir", "file"}, {"inode"}, {"extent", "alloc", "pages"}, {"btree", "locks"}]
 LEVEL = {name: len(MODULES) - n for n, names in enumerate(MODULES) for name in names}

@@ -1,0 +1,93 @@
+//! What can be done to a volume beside cutting its power: faults of the device, damage with right checksums, bytes of
+//! an enemy.
+//!
+//! Crashes are `yore-crash`'s. This crate holds what tests of rules 15 and 16 and the fuzzers have in common:
+//!
+//! - [`sample`]: small volumes with something of everything on them;
+//! - [`survey`]: where on a volume which metadata block is, and which fields it has;
+//! - [`damage`]: changes of those fields, with the chain of checksums put right, so that verifiers and comparisons are
+//!   what is tested and not checksums;
+//! - [`exercise`]: everything a program can do with a volume, on one that may be damaged anywhere;
+//! - [`workload`]: a sequence of all kinds of operations with a small model of what must be there, and of what was
+//!   promised;
+//! - [`targets`]: the bodies of the fuzzers in `fuzz/`, which are also run as ordinary tests;
+//! - [`watch`]: what fails a test that panics in any thread, hangs, or takes too much memory.
+//!
+//! Everything follows from bytes or a seed that is given; nothing here asks the clock or the system for randomness.
+
+pub mod damage;
+pub mod exercise;
+pub mod sample;
+pub mod survey;
+pub mod targets;
+pub mod watch;
+pub mod workload;
+
+#[path = "../../yore-check/tests/common/chain.rs"]
+mod chain;
+
+pub use chain::mend;
+
+/// Numbers from a seed (SplitMix64), or from the bytes of a fuzzer for as long as they last and zeros after them.
+#[derive(Clone, Debug)]
+pub struct Chance<'a> {
+    state: u64,
+    bytes: Option<&'a [u8]>,
+}
+
+impl<'a> Chance<'a> {
+    /// Numbers that follow from `seed`.
+    pub fn seeded(seed: u64) -> Chance<'static> {
+        Chance { state: seed, bytes: None }
+    }
+
+    /// Numbers made of `bytes`: a fuzzer that changes one of them changes one decision.
+    pub fn of(bytes: &'a [u8]) -> Chance<'a> {
+        Chance { state: 0, bytes: Some(bytes) }
+    }
+
+    /// Whether the bytes are used up; never with a seed.
+    pub fn is_spent(&self) -> bool {
+        self.bytes.is_some_and(|bytes| bytes.is_empty())
+    }
+
+    /// The next 64 bits.
+    pub fn next(&mut self) -> u64 {
+        if self.bytes.is_some() {
+            return self.take(8);
+        }
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `limit`, which is not 0.
+    pub fn below(&mut self, limit: usize) -> usize {
+        let raw = match self.bytes {
+            // As few bytes as it takes, so that mutations stay local.
+            Some(_) => self.take(if limit <= 256 {
+                1
+            } else if limit <= 1 << 16 {
+                2
+            } else {
+                4
+            }),
+            None => self.next(),
+        };
+        (raw % limit as u64) as usize
+    }
+
+    /// One of several.
+    pub fn pick<'p, T>(&mut self, from: &'p [T]) -> &'p T {
+        &from[self.below(from.len())]
+    }
+
+    fn take(&mut self, count: usize) -> u64 {
+        let bytes = self.bytes.as_mut().expect("called for bytes only");
+        let (taken, rest) = bytes.split_at(count.min(bytes.len()));
+        *bytes = rest;
+        taken.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+    }
+}
