@@ -7,6 +7,7 @@
 SHELL := /bin/bash
 BUDGET ?= 60
 CARGO ?= cargo
+HOST = $(shell rustc -vV | sed -n "s/^host: //p")
 export RUSTDOCFLAGS ?= -D warnings
 
 CAMPAIGNS := $(patsubst tests/system/%.sh,%,$(filter-out tests/system/run.sh,$(wildcard tests/system/*.sh)))
@@ -61,9 +62,9 @@ campaign-fuzz:
 	set -e; mkdir -p fuzz/found fuzz/artifacts; cd fuzz; \
 	RUSTC_BOOTSTRAP=1 RUSTFLAGS="--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
 	-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table -Ccodegen-units=1" \
-	$(CARGO) build --release --target-dir target --locked; \
+	$(CARGO) build --release --target $(HOST) --target-dir target --locked; \
 	for target in format mount log; do mkdir -p found/$$target; \
-		target/release/$$target -max_total_time=$$(( $(BUDGET) / 3 )) -max_len=8192 -timeout=60 -rss_limit_mb=2048 \
+		target/$(HOST)/release/$$target -max_total_time=$$(( $(BUDGET) / 3 )) -max_len=8192 -timeout=60 -rss_limit_mb=2048 \
 			-artifact_prefix=artifacts/$$target- found/$$target corpus/$$target; \
 	done
 
