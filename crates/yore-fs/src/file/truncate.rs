@@ -65,8 +65,10 @@ pub(super) fn extend(store: &Store, cell: &Arc<InodeCell>, size: u64, touch: Tou
         }
         break clean;
     };
-    if clean {
-        store_grown(store, cell)?;
+    match clean {
+        true => store_grown(store, cell)?,
+        // The times are exact like those of every call that is no write.
+        false => super::flush::store_changed(store, cell)?,
     }
     Ok(true)
 }
