@@ -139,6 +139,19 @@ impl ZoneState {
         }
     }
 
+    /// Sets how many inodes of a block are free ([`NOT_INODES`]: it has none); tells whether that was not known.
+    pub(crate) fn correct_free_inodes(&mut self, index: u16, free: u8) -> bool {
+        let index = usize::from(index);
+        if self.inode_free[index] == free {
+            return false;
+        }
+        self.free_inodes -= self.free_inode_count(index);
+        self.inode_free[index] = free;
+        self.free_inodes += self.free_inode_count(index);
+        self.inode_blocks_changed += 1;
+        true
+    }
+
     /// An inode block with a free inode that nobody has reserved. O(1) while the last one found has room.
     pub(crate) fn find_inode_block(&mut self) -> Option<u16> {
         if self.free_inodes == 0 || self.closed {
