@@ -90,7 +90,7 @@ pub fn log_blocks(device: &dyn Device) -> Vec<Site> {
 
 /// Puts checksums and chain of the batches right that `sound` has.
 fn mend_log(sound: &dyn Device, device: &MemoryDevice) {
-    let mix = |x: u64| Chance::seeded(x).next();
+    let mix = |x: u64| Chance::seeded(x).number();
     let (batches, mut chain) = batches(sound);
     for (first, count) in batches {
         let mut bytes: Vec<u8> =
@@ -164,12 +164,12 @@ pub fn any(chance: &mut Chance<'_>, device: &dyn Device, sites: &[Site], site: &
     let fields = crate::survey::fields(site, block);
     let at = chance.below(BLOCK_SIZE - 8);
     match chance.below(7) {
-        0 => block[at] = chance.next() as u8,
+        0 => block[at] = chance.number() as u8,
         1 => block[at] ^= 1 << chance.below(8),
         2 => {
             // Not all of it: a superblock that is none, or a block without magic, is seen at once.
             let from = (*chance.pick(&[64, 72, 80, 128, 512])).min(BLOCK_SIZE);
-            block[from..].iter_mut().for_each(|byte| *byte = chance.next() as u8);
+            block[from..].iter_mut().for_each(|byte| *byte = chance.number() as u8);
         }
         3 => {
             // The content of another block under the identity of this one.
@@ -186,7 +186,7 @@ pub fn any(chance: &mut Chance<'_>, device: &dyn Device, sites: &[Site], site: &
                 let names = names(device, sites);
                 let changes = extremes(site, &field, block, &names);
                 let value = match chance.below(3) {
-                    0 => chance.next(),
+                    0 => chance.number(),
                     _ => changes[chance.below(changes.len())].value,
                 };
                 put(block, &field, value);

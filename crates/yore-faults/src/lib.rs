@@ -52,7 +52,7 @@ impl<'a> Chance<'a> {
     }
 
     /// The next 64 bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         if self.bytes.is_some() {
             return self.take(8);
         }
@@ -74,7 +74,7 @@ impl<'a> Chance<'a> {
             } else {
                 4
             }),
-            None => self.next(),
+            None => self.number(),
         };
         (raw % limit as u64) as usize
     }

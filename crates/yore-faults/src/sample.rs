@@ -35,7 +35,7 @@ pub fn content(number: u64, len: usize) -> Vec<u8> {
     let mut chance = crate::Chance::seeded(number);
     let mut bytes = Vec::with_capacity(len + 8);
     while bytes.len() < len {
-        bytes.extend_from_slice(&(chance.next() | 0x0101_0101_0101_0101).to_le_bytes());
+        bytes.extend_from_slice(&(chance.number() | 0x0101_0101_0101_0101).to_le_bytes());
     }
     bytes.truncate(len);
     bytes

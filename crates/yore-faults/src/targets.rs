@@ -9,8 +9,11 @@ use yore_device::{Device, MemoryDevice, BLOCK_SIZE};
 use yore_format::*;
 use yore_log::{recover, End, Log, LogFile, LogId, Position, Region};
 
-/// The fuzzers by name.
-pub const TARGETS: [(&str, fn(&[u8])); 3] = [("format", format), ("mount", mount), ("log", log)];
+/// A fuzzer: its name, and what it does with bytes.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// The fuzzers.
+pub const TARGETS: [Target; 3] = [("format", format), ("mount", mount), ("log", log)];
 
 /// Every decoder and verifier of the format, on a block as it is and sealed as if it were sound.
 pub fn format(bytes: &[u8]) {
@@ -152,7 +155,7 @@ const LOG: LogId = LogId(0x1234_5678);
 fn replay(device: Arc<dyn Device>, region: Region, from: Position) -> Option<End> {
     let mut recovered = recover(device, region, LOG, from).ok()?;
     while let Some(record) = recovered.next_record().ok()? {
-        assert!(record.contents.len() <= yore_log::BATCH_BYTES_MAX as usize);
+        assert!(record.contents.len() <= yore_log::BATCH_BYTES_MAX);
     }
     recovered.end().ok()
 }
@@ -176,7 +179,7 @@ fn change_log(chance: &mut Chance<'_>, device: &MemoryDevice) {
     let mut block = [0; BLOCK_SIZE];
     drop(device.read_at(at, &mut block));
     match chance.below(4) {
-        0 => block[chance.below(BLOCK_SIZE)] = chance.next() as u8,
+        0 => block[chance.below(BLOCK_SIZE)] = chance.number() as u8,
         1 => {
             let other = chance.below(LOG_BLOCKS as usize) as u64 * BLOCK_SIZE as u64;
             drop(device.read_at(other, &mut block));
@@ -185,7 +188,7 @@ fn change_log(chance: &mut Chance<'_>, device: &MemoryDevice) {
             let field =
                 *chance.pick(&[0usize, 8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 72, 80, 88, 96, 100]);
             let value = match chance.below(3) {
-                0 => chance.next(),
+                0 => chance.number(),
                 1 => u64::MAX >> chance.below(64),
                 _ => chance.below(64) as u64,
             };

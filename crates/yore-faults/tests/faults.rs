@@ -232,7 +232,7 @@ fn flipped_bits() {
     let mut chance = Chance::seeded(1);
     let mut watch = Watch::new(MEMORY);
     for_every(&mut watch, "bit in read", 30, |nth| {
-        let fault = Fault::FlippedBit { nth, bit: chance.next() };
+        let fault = Fault::FlippedBit { nth, bit: chance.number() };
         with_read_fault(&image, history.clone(), fault, false)
     });
     watch.finish();

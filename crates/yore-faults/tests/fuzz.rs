@@ -40,7 +40,7 @@ fn mutate(chance: &mut Chance<'_>, bytes: &mut Vec<u8>, others: &[(String, Vec<u
         let at = chance.below(bytes.len().max(1));
         match chance.below(6) {
             0 => bytes.truncate(at),
-            1 => bytes.insert(at.min(bytes.len()), chance.next() as u8),
+            1 => bytes.insert(at.min(bytes.len()), chance.number() as u8),
             2 => {
                 let other = &chance.pick(others).1;
                 let from = chance.below(other.len().max(1)).min(other.len());
@@ -52,7 +52,7 @@ fn mutate(chance: &mut Chance<'_>, bytes: &mut Vec<u8>, others: &[(String, Vec<u
                     *byte = match chance.below(3) {
                         0 => byte.wrapping_add(1),
                         1 => *byte ^ 1 << chance.below(8),
-                        _ => chance.next() as u8,
+                        _ => chance.number() as u8,
                     };
                 }
             }
@@ -114,7 +114,7 @@ fn make_the_corpus() {
     }
     for n in 0..24u64 {
         let mut chance = Chance::seeded(n);
-        let bytes: Vec<u8> = (0..12 + 2 * n).map(|_| chance.next() as u8).collect();
+        let bytes: Vec<u8> = (0..12 + 2 * n).map(|_| chance.number() as u8).collect();
         put("mount", &format!("decisions-{n:02}"), &bytes);
         put("log", &format!("decisions-{n:02}"), &bytes);
     }

@@ -334,7 +334,7 @@ fn extents_in_zones_and_the_log() {
     for n in 0..28 {
         let name = format!("attributes {n}");
         volume.write(&name, "").unwrap();
-        volume.set_xattr(&name, "user.large", &vec![n; 65_536], SetXattrMode::Any).unwrap();
+        volume.set_xattr(&name, "user.large", vec![n; 65_536], SetXattrMode::Any).unwrap();
     }
     volume.close().unwrap();
     let device = device.snapshot();

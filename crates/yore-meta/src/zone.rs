@@ -446,8 +446,8 @@ pub(crate) fn read_header(meta: &Meta, no: ZoneNo, entry: &ZoneTableEntry) -> Re
     }
     if header.place != place
         || header.zone != no
-        || !(no.is_root() || header.group == meta.geometry.group_of(place))
-        || !(!no.is_primary() || place == meta.geometry.primary_zone_place(GroupNo(no.0 / 2)))
+        || (!no.is_root() && header.group != meta.geometry.group_of(place))
+        || (no.is_primary() && place != meta.geometry.primary_zone_place(GroupNo(no.0 / 2)))
         || header.volume_blocks != meta.geometry.blocks
         || header.uuid != meta.uuid
     {
