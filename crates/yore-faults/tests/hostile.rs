@@ -68,7 +68,9 @@ fn every_field(sound: &MemoryDevice, usual: usize, kinds: &[&str]) {
         for field in survey::fields(site, &block) {
             for change in damage::extremes(site, &field, &block, &names) {
                 if chance.below(every) == 0 && is_wanted(&change.name()) {
-                    watch.case(change.name(), || drop(exercise::all(&change.apply(sound))));
+                    watch.case(change.name(), || {
+                        exercise::all(&change.apply(sound));
+                    });
                 }
             }
         }
@@ -126,7 +128,9 @@ fn words_of_the_log() {
                 for change in damage::extremes(&site, &field, &block, &[16, 1024]) {
                     let name = format!("log, {}", change.name());
                     if chance.below(every) == 0 && is_wanted(&name) {
-                        watch.case(name, || drop(exercise::all(&change.apply_to_log(&sound))));
+                        watch.case(name, || {
+                            exercise::all(&change.apply_to_log(&sound));
+                        });
                     }
                 }
             }
@@ -157,7 +161,7 @@ fn random_damage() {
                 if chance.below(8) > 0 {
                     mend(&device);
                 }
-                drop(exercise::all(&device));
+                exercise::all(&device);
             });
         }
     }
