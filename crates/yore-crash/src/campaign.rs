@@ -2,10 +2,12 @@
 
 use crate::case::Case;
 use crate::compare::compare;
-use crate::crash::record;
+use crate::crash::{Each, Thoroughness};
+use crate::record::record;
 use crate::generate::Profile;
+use crate::systematic;
 use crate::volume::Wrong;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,6 +21,8 @@ use yore_fs::Engine;
 pub struct Campaign {
     /// Seed of the first sequence; the next ones count up.
     pub seed: u64,
+    /// The number of the first sequence: greater than 0 to go on with a campaign.
+    pub first: u64,
     /// Operations of a sequence.
     pub ops: usize,
     /// Crash states of a sequence.
@@ -46,6 +50,7 @@ impl Campaign {
     pub fn crashes(seed: u64, states: u64) -> Campaign {
         Campaign {
             seed,
+            first: 0,
             ops: 60,
             states_per_sequence: 200,
             states: Some(states),
@@ -72,18 +77,35 @@ impl Campaign {
         }
     }
 
-    /// The run of the n-th sequence. Each fourth sequence with crashes is disturbed by another thread.
-    fn case(&self, number: u64) -> Case {
-        let disturb = self.profile == Profile::Crash && number % 4 == 3;
+    /// The run of the n-th sequence, and what kind it is. Of eight sequences with crashes four are the next cases of
+    /// [`crate::systematic`], two are random, one is disturbed by another thread, and one is by several threads.
+    fn case(&self, number: u64) -> (Kind, Case) {
         let seed = self.seed.wrapping_add(number);
-        Case { engine: self.engine, disturb, ..Case::new(seed, self.ops, self.profile) }
+        let plain = Case { engine: self.engine, ..Case::new(seed, self.ops, self.profile) };
+        if self.profile != Profile::Crash {
+            return (Kind::Compared, plain);
+        }
+        match number % 8 {
+            turn @ 0..=3 => {
+                let case = systematic::spread(self.seed.wrapping_add(number / 8 * 4 + turn));
+                (Kind::Systematic, Case { engine: self.engine, ..Case::systematic(case) })
+            }
+            4 | 5 => (Kind::Random, plain),
+            6 => (Kind::Disturbed, Case { disturb: true, ..plain }),
+            _ => {
+                let threads = 2 + (number / 8 % 3) as usize;
+                (Kind::Threads, Case { threads, ops: self.ops / 2, ..plain })
+            }
+        }
     }
 
     /// Runs it.
     pub fn run(&self) -> Summary {
         let begin = Instant::now();
-        let (next, states, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+        let (next, states, stop) = (AtomicU64::new(self.first), AtomicU64::new(0), AtomicBool::new(false));
+        let end = self.sequences.map(|most| self.first.saturating_add(most));
         let failures = Mutex::new(Vec::new());
+        let kinds = Mutex::new(Kinds::new());
         let running = Running::default();
         let workers = self.threads.max(1);
         let enough = || {
@@ -98,18 +120,23 @@ impl Campaign {
                     let _done = running.worker(workers);
                     loop {
                         let number = next.fetch_add(1, Ordering::Relaxed);
-                        if enough() || self.sequences.is_some_and(|most| number >= most) {
+                        if enough() || end.is_some_and(|end| number >= end) {
                             break;
                         }
+                        let mut tried = 0;
                         let mut go_on = |_| {
+                            tried += 1;
                             states.fetch_add(1, Ordering::Relaxed);
                             !enough()
                         };
-                        let case = self.case(number);
+                        let (kind, case) = self.case(number);
                         let _entry = running.enter(number, &case);
-                        let Err(failure) = try_case(&case, self.states_per_sequence, &mut go_on) else {
-                            continue;
-                        };
+                        let result = try_case(&case, self.states_per_sequence, &mut go_on);
+                        let mut kinds = kinds.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                        let count = kinds.entry(kind).or_default();
+                        (count.sequences, count.states) = (count.sequences + 1, count.states + tried);
+                        drop(kinds);
+                        let Err(failure) = result else { continue };
                         let failure =
                             if self.shorten { shorten(*failure, self.states_per_sequence) } else { *failure };
                         let mut failures = failures.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -123,13 +150,58 @@ impl Campaign {
         });
         let started = next.load(Ordering::Relaxed);
         Summary {
-            sequences: self.sequences.map_or(started, |most| most.min(started)),
+            sequences: end.map_or(started, |end| end.min(started)) - self.first,
+            kinds: kinds.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()),
             states: states.load(Ordering::Relaxed),
             failures: failures.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()),
             time: begin.elapsed(),
         }
     }
 }
+
+/// Where a sequence comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// A case of [`crate::systematic`].
+    Systematic,
+    /// A random sequence.
+    Random,
+    /// A random sequence, while another thread syncs all the time.
+    Disturbed,
+    /// Random sequences of several threads at once.
+    Threads,
+    /// Compared with the model; no crashes.
+    Compared,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 5] =
+        [Kind::Systematic, Kind::Random, Kind::Disturbed, Kind::Threads, Kind::Compared];
+
+    /// In one word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Systematic => "systematic",
+            Kind::Random => "random",
+            Kind::Disturbed => "disturbed",
+            Kind::Threads => "threads",
+            Kind::Compared => "compared",
+        }
+    }
+}
+
+/// How much of a kind was tried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Sequences begun.
+    pub sequences: u64,
+    /// Crash states.
+    pub states: u64,
+}
+
+/// How much of each kind was tried.
+pub type Kinds = BTreeMap<Kind, Count>;
 
 /// How long a sequence may take before it is said that it hangs, perhaps.
 const HANGS_AFTER: Duration = Duration::from_secs(90);
@@ -206,6 +278,8 @@ pub struct Summary {
     pub sequences: u64,
     /// Crash states tried.
     pub states: u64,
+    /// The same by kind.
+    pub kinds: Kinds,
     /// What went wrong.
     pub failures: Vec<Failure>,
     /// How long it took.
@@ -246,7 +320,7 @@ pub fn try_case(
     go_on: &mut dyn FnMut(CrashState) -> bool,
 ) -> Result<(), Box<Failure>> {
     let failed = |case: Case, wrong| Box::new(Failure { case, wrong });
-    if case.profile != Profile::Crash {
+    if matches!(case.profile, Profile::Model | Profile::Full) {
         return guarded(|| compare(case)).map_err(|wrong| failed(case.clone(), wrong));
     }
     let recorded = guarded(|| record(case)).map_err(|wrong| failed(case.clone(), wrong))?;
@@ -260,7 +334,11 @@ pub fn try_case(
         current = Some((state, trial));
         go_on(state)
     };
-    let tried = guarded(|| recorded.try_samples(states, case.seed, &mut each));
+    let each: Each<'_> = &mut each;
+    let tried = guarded(|| match case.profile {
+        Profile::Systematic => recorded.try_all(Thoroughness::default(), case.seed, each),
+        _ => recorded.try_samples(states, case.seed, each),
+    });
     tried.map_err(|wrong| match current {
         Some((state, trial)) => failed(Case { crash: Some(state), trial, ..case.clone() }, wrong),
         None => failed(case.clone(), wrong),
@@ -286,7 +364,7 @@ const SHORTEN_TIME: Duration = Duration::from_secs(20);
 fn shorten(failure: Failure, states: usize) -> Failure {
     let begin = Instant::now();
     let mut best = failure;
-    if best.case.disturb {
+    if best.case.depends_on_schedule() {
         // Another schedule would be another run.
         return best;
     }

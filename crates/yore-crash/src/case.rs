@@ -4,7 +4,10 @@
 //! 117 of which state `seed=9` remained. Further words: `keep=0,3-7` (only these of the operations), `engine=journal`,
 //! `profile=model` (compare with the model, no crash), `profile=full` (the same on a volume that is too small), `disturb` (another thread syncs all the time; the schedule
 //! then decides what happens, so a replay tries many times), `use` (the volume was used after the mount), `again=7` (a
-//! second crash, drawn by seed 7, while it was mounted after the first).
+//! second crash, drawn by seed 7, while it was mounted after the first), `third=8` (and a third one, while it was mounted
+//! after the second), `more=9` (after the first crash the sequence of seed 9 was carried out, and the power failed again
+//! at some moments of that), `profile=systematic` (case number `seed` of [`crate::systematic`]), `threads=3` (as many
+//! threads, see [`crate::together`]; the schedule decides here too).
 
 use crate::crash::Trial;
 use crate::generate::{sequence, Profile};
@@ -29,6 +32,8 @@ pub struct Case {
     pub engine: Engine,
     /// Whether another thread syncs all the time.
     pub disturb: bool,
+    /// How many threads carry out sequences; one carries out just this one.
+    pub threads: usize,
     /// The crash.
     pub crash: Option<CrashState>,
     /// What is done with the state that the crash left.
@@ -36,6 +41,17 @@ pub struct Case {
 }
 
 impl Case {
+    /// A case of [`crate::systematic`].
+    pub fn systematic(number: u64) -> Case {
+        let ops = crate::systematic::case(number).len();
+        Case::new(number, ops, Profile::Systematic)
+    }
+
+    /// Whether another run of it may do something else.
+    pub fn depends_on_schedule(&self) -> bool {
+        self.disturb || self.threads > 1
+    }
+
     /// A run of a whole sequence with the default engine.
     pub fn new(seed: u64, ops: usize, profile: Profile) -> Case {
         Case {
@@ -45,6 +61,7 @@ impl Case {
             profile,
             engine: Engine::Snapshot,
             disturb: false,
+            threads: 1,
             crash: None,
             trial: Trial::default(),
         }
@@ -80,12 +97,16 @@ impl fmt::Display for Case {
             Profile::Crash => {}
             Profile::Model => write!(f, " profile=model")?,
             Profile::Full => write!(f, " profile=full")?,
+            Profile::Systematic => write!(f, " profile=systematic")?,
         }
         if self.engine != Engine::Snapshot {
             write!(f, " engine={}", self.engine.name())?;
         }
         if self.disturb {
             write!(f, " disturb")?;
+        }
+        if self.threads != 1 {
+            write!(f, " threads={}", self.threads)?;
         }
         if let Some(crash) = &self.crash {
             write!(f, " {crash}")?;
@@ -95,6 +116,12 @@ impl fmt::Display for Case {
         }
         if let Some(seed) = self.trial.again {
             write!(f, " again={seed}")?;
+        }
+        if let Some(seed) = self.trial.third {
+            write!(f, " third={seed}")?;
+        }
+        if let Some(seed) = self.trial.more {
+            write!(f, " more={seed}")?;
         }
         Ok(())
     }
@@ -157,12 +184,16 @@ fn parse_word(case: &mut Case, word: &str) -> Option<()> {
             case.profile = match value {
                 "model" => Profile::Model,
                 "full" => Profile::Full,
+                "systematic" => Profile::Systematic,
                 "crash" => Profile::Crash,
                 _ => return None,
             }
         }
         "crash" => case.crash = Some(word.parse().ok()?),
+        "threads" => case.threads = value.parse().ok().filter(|threads| (1..=16).contains(threads))?,
         "again" => case.trial.again = Some(value.parse().ok()?),
+        "third" => case.trial.third = Some(value.parse().ok()?),
+        "more" => case.trial.more = Some(value.parse().ok()?),
         _ => return None,
     }
     Some(())
@@ -191,11 +222,13 @@ mod tests {
             "seed=1 ops=200 profile=full engine=none",
             "seed=18446744073709551615 ops=60 keep=0,3-7,9 engine=journal disturb crash=4:all-but=2 use again=3",
             "seed=7 ops=10 keep= crash=0:none:blocks",
+            "seed=7 ops=4 profile=systematic crash=3:index=5:blocks again=1 third=2",
+            "seed=7 ops=40 threads=3 crash=3:all use more=4",
         ] {
             let case: Case = line.parse().expect("it is a line");
             assert_eq!(case.to_string(), line);
         }
-        for line in ["seed=x", "ops", "crash=1", "keep=1-x", "engine=fast"] {
+        for line in ["seed=x", "ops", "crash=1", "keep=1-x", "engine=fast", "threads=0"] {
             assert!(line.parse::<Case>().is_err(), "{line}");
         }
     }

@@ -1,31 +1,31 @@
-//! Crash states: records a sequence on a simulated device, produces what crashes could have left, and tries it.
+//! Crash states: produces what crashes could have left of a recorded run, and tries it.
 //!
-//! A mark before and after each operation says, for every event of the device, which operations had begun and
-//! which had returned. A state is *tried*: the checker must find nothing, the volume must open without repair, what
-//! a walk finds must satisfy the [`Judge`], what had no name must be gone; and of some states: the volume can be used
-//! and is clean afterwards, and a second crash at any moment of the mount is survived in the same way.
+//! A state is *tried*: the checker must find nothing, the volume must open without repair, what a walk finds must
+//! satisfy the judge of each part, for every event after which the medium could be like that; what had no name must be
+//! gone; and of some states: the volume can be used and is clean afterwards; a second crash at any moment of the mount
+//! is survived in the same way, and a third at any moment of the mount after that; and the volume goes on with another
+//! sequence of operations, which is crashed and judged in turn.
+//!
+//! **Which states.** [`Recorded::try_samples`] draws them, for long sequences. [`Recorded::try_all`] goes through all
+//! moments of a short one. A moment at which the pending writes leave few states is tried in all of them, by blocks and
+//! by sectors apart; the others in samples: nothing of what is pending, all, all but one, and seeded ones. The moments
+//! just before a flush completes are among them, so the flush itself is interrupted with every subset of what it was to
+//! make durable. A state that was tried before under the same promises is not tried again.
 
-use crate::case::Case;
-use crate::judge::{Bounds, History, Judge, Unit};
-use crate::op::Op;
-use crate::runner::Runner;
-use crate::subject::{observe, ViewSubject};
-use crate::volume::{make, must_be_clean, open, Wrong, VOLUME_SIZE};
+use crate::judge::{Bounds, Unit};
+use crate::record::{record_more, Recorded};
+use crate::subject::observe;
+use crate::tree::Tree;
+use crate::volume::{must_be_clean, open, Wrong};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::hash_map::DefaultHasher;
+use std::collections::{BTreeSet, HashSet};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-use yore_device::simulated::{Choice, CrashPoint, CrashState, Event, SimulatedDevice, Tearing, Trace};
-use yore_device::{Device, MemoryDevice};
+use yore_device::simulated::{Choice, CrashPlan, CrashPoint, CrashState, Event, SimulatedDevice, Tearing};
+use yore_device::{Device, MemoryDevice, BLOCK_SIZE};
 use yore_fs::{Caller, Error, FileKind, InodeNo, View, WriteMode};
-
-/// A sequence that was carried out on a recording device.
-pub struct Recorded {
-    trace: Trace,
-    judge: Judge,
-    /// By number of events.
-    bounds: Vec<Bounds>,
-}
 
 /// What to do with a state beyond looking at it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,129 +34,51 @@ pub struct Trial {
     pub use_it: bool,
     /// Crash again while mounting: the seed of where and how.
     pub again: Option<u64>,
+    /// Crash a third time, while mounting after the second.
+    pub third: Option<u64>,
+    /// Carry out the sequence of this seed after the crash, and crash that.
+    pub more: Option<u64>,
 }
 
-/// Carries a sequence out, comparing each result with the model.
-///
-/// # Errors
-/// If a result differs, or the volume cannot be made, opened or closed.
-pub fn record(case: &Case) -> Result<Recorded, Wrong> {
-    let device = Arc::new(SimulatedDevice::new(MemoryDevice::new(VOLUME_SIZE)));
-    let shared: Arc<dyn Device> = device.clone();
-    make(&shared, case.engine, case.seed)?;
-    device.restart_trace();
-    let view = open(shared.clone()).map_err(|error| Wrong::new("open", error))?;
-    let (runner, mut history) = with_disturbance(&view, case.disturb, || run(case, &device, &view))?;
-    unmount(runner, &mut history, &device)?;
-    let trace = device.trace();
-    let bounds = bounds_of(&trace);
-    Ok(Recorded { bounds, judge: Judge::new(history), trace })
-}
-
-/// Runs `work` while, if asked for, another thread syncs all the time.
-fn with_disturbance<T>(view: &View, disturb: bool, work: impl FnOnce() -> T) -> T {
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        if disturb {
-            scope.spawn(|| {
-                while !done.load(Ordering::Relaxed) {
-                    // An error is sticky, so the next operation of the sequence reports it.
-                    if view.sync().is_err() {
-                        break;
-                    }
-                }
-            });
+impl Trial {
+    /// One state of about four is tried in one way more.
+    fn draw(random: &mut Xoshiro256PlusPlus) -> Trial {
+        let seed = random.random_range(0..1_000_000);
+        let none = Trial::default();
+        match random.random_range(0..64) {
+            0..=4 => Trial { use_it: true, ..none },
+            5..=8 => Trial { again: Some(seed), ..none },
+            9..=11 => Trial { again: Some(seed), third: Some(seed + 1), ..none },
+            12 => Trial { more: Some(seed), ..none },
+            _ => none,
         }
-        // Also when the work panics, or the scope would wait for ever.
-        struct Finish<'a>(&'a AtomicBool);
-        impl Drop for Finish<'_> {
-            fn drop(&mut self) {
-                self.0.store(true, Ordering::Relaxed);
-            }
-        }
-        let _finish = Finish(&done);
-        work()
-    })
+    }
 }
 
-fn run(case: &Case, device: &SimulatedDevice, view: &View) -> Result<(Runner<ViewSubject>, History), Wrong> {
-    let root = view.getattr(view.root()).map_err(|error| Wrong::new("open", error))?;
-    let mut runner = Runner::new(ViewSubject::new(view.clone()), &root);
-    let mut history = History::new(runner.model.clone());
-    for (number, op) in case.operations().into_iter().enumerate() {
-        device.mark(number as u64 * 2);
-        let result = runner.step(&op);
-        device.mark(number as u64 * 2 + 1);
-        let effects = result.map_err(|error| Wrong::new("result", format!("operation {number}: {error}")))?;
-        history.push(op, effects, runner.model.clone());
-    }
-    if runner.full > 0 {
-        return Err(Wrong::new("result", "the volume was full though little was stored"));
-    }
-    runner.compare().map_err(|error| Wrong::new("tree", format!("after the last operation: {error}")))?;
-    Ok((runner, history))
+/// What [`Recorded::try_all`] tries at each moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Thoroughness {
+    /// A moment with at most so many states is tried in all of them.
+    pub exhaustive_max: u64,
+    /// Of one with more: so many seeded samples, and at most as many that lack one write.
+    pub samples: u64,
 }
 
-/// Unmounting gives back what is held, and makes everything durable, so it counts as a last sync.
-fn unmount(
-    mut runner: Runner<ViewSubject>,
-    history: &mut History,
-    device: &SimulatedDevice,
-) -> Result<(), Wrong> {
-    let (number, mut model) = (history.ops.len() as u64, runner.model.without_slots());
-    device.mark(number * 2);
-    runner.subject.drop_held();
-    let closed = runner.subject.view().close();
-    device.mark(number * 2 + 1);
-    closed.map_err(|error| Wrong::new("close", error))?;
-    let effects = model.apply(&Op::Sync).1;
-    history.push(Op::Sync, effects, model);
-    must_be_clean(device, "after the unmount").map(|_| ())
+impl Default for Thoroughness {
+    fn default() -> Thoroughness {
+        Thoroughness { exhaustive_max: 64, samples: 8 }
+    }
 }
 
-/// For each number of events, how far the operations had come.
-fn bounds_of(trace: &Trace) -> Vec<Bounds> {
-    let mut now = Bounds { begun: 0, returned: 0 };
-    let mut bounds = vec![now];
-    for event in trace.events() {
-        if let Event::Mark(mark) = event {
-            let number = (mark / 2) as usize + 1;
-            match mark % 2 {
-                0 => now.begun = number,
-                _ => now.returned = number,
-            }
-        }
-        bounds.push(now);
-    }
-    bounds
-}
+/// Called before each state; returns false to stop.
+pub type Each<'a> = &'a mut dyn FnMut(CrashState, Trial) -> bool;
 
 impl Recorded {
-    /// How many events were recorded: a crash can happen after 0 up to this many.
-    pub fn events(&self) -> usize {
-        self.trace.len()
-    }
-
-    /// How far the operations had come after so many events.
-    pub fn bounds(&self, after_event: usize) -> Bounds {
-        self.bounds[after_event.min(self.bounds.len() - 1)]
-    }
-
-    /// The judge of this sequence.
-    pub fn judge(&self) -> &Judge {
-        &self.judge
-    }
-
-    /// Tries about `count` states, chosen by `seed`: `each` is called before each, and returns false to stop.
+    /// Tries about `count` states, chosen by `seed`.
     ///
     /// # Errors
     /// The promise that the state last given to `each` breaks.
-    pub fn try_samples(
-        &self,
-        count: usize,
-        seed: u64,
-        each: &mut dyn FnMut(CrashState, Trial) -> bool,
-    ) -> Result<(), Wrong> {
+    pub fn try_samples(&self, count: usize, seed: u64, each: Each<'_>) -> Result<(), Wrong> {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut after: Vec<usize> = (0..count).map(|_| random.random_range(0..=self.events())).collect();
         after.sort_unstable();
@@ -173,10 +95,7 @@ impl Recorded {
                 continue;
             }
             let state = choose(point, &mut random);
-            let trial = Trial {
-                use_it: random.random_range(0..8) == 0,
-                again: (random.random_range(0..8) == 0).then(|| random.random_range(0..1_000_000)),
-            };
+            let trial = Trial::draw(&mut random);
             if !each(state, trial) {
                 break;
             }
@@ -185,80 +104,196 @@ impl Recorded {
         Ok(())
     }
 
+    /// Goes through all moments; `seed` draws samples and what is done beyond looking.
+    ///
+    /// # Errors
+    /// The promise that the state last given to `each` breaks.
+    pub fn try_all(&self, how: Thoroughness, seed: u64, each: Each<'_>) -> Result<(), Wrong> {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let mut seen = HashSet::new();
+        let mut durable_until = 0;
+        for point in self.trace.crash_points(0) {
+            let at = point.after_event();
+            if at > 0 && self.trace.events()[at - 1] == Event::Flush {
+                durable_until = at;
+            }
+            if *self.same_medium(at).end() != at {
+                continue;
+            }
+            let touched = self.touched(durable_until, at);
+            for state in states_of(&point, how, &mut random) {
+                let medium = point
+                    .materialise(state.choice, state.tearing)
+                    .map_err(|error| Wrong::new("replay", error))?;
+                let key = (durable_until, hash_blocks(&medium, &touched), unit_of(state), self.promised(at));
+                if !seen.insert(key) {
+                    continue;
+                }
+                let trial = Trial::draw(&mut random);
+                if !each(state, trial) {
+                    return Ok(());
+                }
+                self.try_medium_by(medium, state, trial)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The blocks that were written after one event and until another.
+    fn touched(&self, from: usize, to: usize) -> BTreeSet<u64> {
+        let mut touched = BTreeSet::new();
+        for event in &self.trace.events()[from..to] {
+            let (offset, len) = match event {
+                Event::Write { offset, data } => (*offset, data.len() as u64),
+                Event::Discard { offset, len } => (*offset, *len),
+                Event::Flush | Event::Mark(_) => continue,
+            };
+            touched.extend(offset / BLOCK_SIZE as u64..(offset + len).div_ceil(BLOCK_SIZE as u64));
+        }
+        touched
+    }
+
+    /// What was promised after an event, as a number for each part that differs if the promise does.
+    fn promised(&self, after_event: usize) -> Vec<(usize, usize)> {
+        let of = |part: &crate::record::Part| {
+            let bounds = part.bounds[after_event];
+            (part.judge.promises_kept(bounds), bounds.synced.max(bounds.named))
+        };
+        self.parts.iter().map(of).collect()
+    }
+
     /// Tries one state.
     ///
     /// # Errors
     /// The promise that it breaks, or that the trace has no such state.
-    pub fn try_state(&self, state: CrashState, trial: Trial) -> Result<usize, Wrong> {
+    pub fn try_state(&self, state: CrashState, trial: Trial) -> Result<(), Wrong> {
         let point = self.trace.crash_point(state.after_event).map_err(|error| Wrong::new("replay", error))?;
         self.try_at(&point, state, trial)
     }
 
-    fn try_at(&self, point: &CrashPoint, state: CrashState, trial: Trial) -> Result<usize, Wrong> {
+    fn try_at(&self, point: &CrashPoint, state: CrashState, trial: Trial) -> Result<(), Wrong> {
         let medium =
             point.materialise(state.choice, state.tearing).map_err(|error| Wrong::new("replay", error))?;
-        let bounds = self.bounds(state.after_event);
+        self.try_medium_by(medium, state, trial)
+    }
+
+    fn try_medium_by(&self, medium: MemoryDevice, state: CrashState, trial: Trial) -> Result<(), Wrong> {
+        let bounds = self.bounds_at(state.after_event);
         let unit = unit_of(state);
-        match trial.again {
-            None => self.try_medium(Arc::new(medium), bounds, unit, trial.use_it),
-            Some(seed) => self.try_again(medium, bounds, unit, seed),
+        match trial {
+            Trial { again: Some(seed), third, .. } => {
+                let seeds: Vec<u64> = [Some(seed), third].into_iter().flatten().collect();
+                self.try_again(medium, &bounds, unit, &seeds)
+            }
+            Trial { more: Some(seed), .. } => self.try_more(medium, &bounds, unit, seed),
+            Trial { use_it, .. } => self.try_medium(Arc::new(medium), &bounds, unit, use_it).map(|_| ()),
         }
     }
 
-    /// Mounts on a recording device, crashes that, and tries what is left.
-    fn try_again(&self, medium: MemoryDevice, bounds: Bounds, unit: Unit, seed: u64) -> Result<usize, Wrong> {
+    /// How far each part had come at each of the events that leave the same medium, without repetition.
+    fn bounds_at(&self, after_event: usize) -> Vec<Vec<Bounds>> {
+        let mut list: Vec<Vec<Bounds>> = Vec::new();
+        for event in self.same_medium(after_event) {
+            let bounds: Vec<Bounds> = self.parts.iter().map(|part| part.bounds[event]).collect();
+            if list.last() != Some(&bounds) {
+                list.push(bounds);
+            }
+        }
+        list
+    }
+
+    /// Mounts on a recording device, crashes that, mounts again, as often as there are seeds; all mounts must find the
+    /// same names.
+    fn try_again(
+        &self,
+        medium: MemoryDevice,
+        bounds: &[Vec<Bounds>],
+        unit: Unit,
+        seeds: &[u64],
+    ) -> Result<(), Wrong> {
+        let mut device = Arc::new(SimulatedDevice::new(medium));
+        let mut found = self.try_medium(device.clone(), bounds, unit, false)?.names_hash();
+        let mut story = String::new();
+        for seed in seeds {
+            let trace = device.trace();
+            let mut random = Xoshiro256PlusPlus::seed_from_u64(*seed);
+            let after_event = random.random_range(0..=trace.len());
+            let point = trace.crash_point(after_event).map_err(|error| Wrong::new("replay", error))?;
+            let state = choose(&point, &mut random);
+            let medium =
+                point.materialise(state.choice, state.tearing).map_err(|error| Wrong::new("replay", error))?;
+            story.push_str(&format!("after a further crash, {state} of the mount: "));
+            device = Arc::new(SimulatedDevice::new(medium));
+            let tree = self
+                .try_medium(device.clone(), bounds, unit, false)
+                .map_err(|wrong| Wrong::new(wrong.class, format!("{story}{}", wrong.message)))?;
+            if std::mem::replace(&mut found, tree.names_hash()) != tree.names_hash() {
+                return Err(Wrong::new("again", format!("{story}other names and attributes were found")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on with another sequence, and crashes that.
+    fn try_more(
+        &self,
+        medium: MemoryDevice,
+        bounds: &[Vec<Bounds>],
+        unit: Unit,
+        seed: u64,
+    ) -> Result<(), Wrong> {
+        const STATES: usize = 12;
         let device = Arc::new(SimulatedDevice::new(medium));
-        let first = self.try_medium(device.clone(), bounds, unit, false)?;
-        let trace = device.trace();
-        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let after_event = random.random_range(0..=trace.len());
-        let point = trace.crash_point(after_event).map_err(|error| Wrong::new("replay", error))?;
-        let state = choose(&point, &mut random);
-        let medium =
-            point.materialise(state.choice, state.tearing).map_err(|error| Wrong::new("replay", error))?;
-        let second = self.try_medium(Arc::new(medium), bounds, unit, false).map_err(|wrong| {
-            Wrong::new(wrong.class, format!("after a second crash, {state} of the mount: {}", wrong.message))
-        })?;
-        // The two may differ only where the judge cannot tell moments apart.
-        let hash = |moment: usize| {
-            crate::tree::Tree::of(&self.judge.history().states[moment].without_slots()).names_hash()
+        must_be_clean(&*device, "as the crash left it")?;
+        let view = open(device.clone()).map_err(|error| Wrong::new("mount", error))?;
+        let tree = self.look(&view, bounds, unit)?;
+        let later = |wrong: Wrong| {
+            Wrong::new(wrong.class, format!("in the sequence after the crash: {}", wrong.message))
         };
-        match hash(first) == hash(second) {
-            true => Ok(first),
-            false => Err(Wrong::new(
-                "again",
-                format!("the first mount found moment {first}, the mount after a second crash ({state}) moment {second}"),
-            )),
-        }
+        let recorded = record_more(&device, &view, &tree, seed).map_err(later)?;
+        drop(view);
+        let mut last = None;
+        let mut each = |state, _| {
+            last = Some(state);
+            true
+        };
+        recorded.try_plain_samples(STATES, seed, &mut each).map_err(|wrong| {
+            let state = last.map(|state: CrashState| state.to_string()).unwrap_or_default();
+            Wrong::new(wrong.class, format!("in the sequence after the crash, {state}: {}", wrong.message))
+        })
     }
 
+    /// Samples that are only looked at.
+    fn try_plain_samples(
+        &self,
+        count: usize,
+        seed: u64,
+        each: &mut dyn FnMut(CrashState, Trial) -> bool,
+    ) -> Result<(), Wrong> {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        for _ in 0..count {
+            let after_event = random.random_range(0..=self.events());
+            let point = self.trace.crash_point(after_event).map_err(|error| Wrong::new("replay", error))?;
+            let state = choose(&point, &mut random);
+            if !each(state, Trial::default()) {
+                break;
+            }
+            self.try_at(&point, state, Trial::default())?;
+        }
+        Ok(())
+    }
+
+    /// Checks, mounts, walks, judges, unmounts; gives what was found.
     fn try_medium(
         &self,
         device: Arc<dyn Device>,
-        bounds: Bounds,
+        bounds: &[Vec<Bounds>],
         unit: Unit,
         use_it: bool,
-    ) -> Result<usize, Wrong> {
+    ) -> Result<Tree, Wrong> {
         must_be_clean(&*device, "as the crash left it")?;
         let view = open(device.clone()).map_err(|error| Wrong::new("mount", error))?;
-        let state = view.info().state;
-        if state == "must be checked" || state == "leaks pending" {
-            return Err(Wrong::new("mount", format!("the volume calls itself \"{state}\"")));
-        }
-        let tree = observe(&view, view.root()).map_err(|error| Wrong::new("read", error))?;
-        let moment = self.judge.judge(&tree, bounds, unit).map_err(|error| Wrong::new("judge", error))?;
-        for (number, incarnation) in self.judge.orphans(moment) {
-            match view.node(InodeNo(number), Some(incarnation)) {
-                Err(Error::Stale) => {}
-                Ok(_) => {
-                    return Err(Wrong::new(
-                        "orphan",
-                        format!("inode {number} has no name and is still there"),
-                    ))
-                }
-                Err(error) => return Err(Wrong::new("orphan", format!("node {number}: {error}"))),
-            }
-        }
+        let tree = self.look(&view, bounds, unit)?;
         if use_it {
             use_volume(&view)?;
         }
@@ -266,8 +301,65 @@ impl Recorded {
         if use_it {
             must_be_clean(&*device, "after the volume was used and unmounted")?;
         }
-        Ok(moment)
+        Ok(tree)
     }
+
+    /// Walks and judges what was mounted after a crash.
+    fn look(&self, view: &View, bounds: &[Vec<Bounds>], unit: Unit) -> Result<Tree, Wrong> {
+        let state = view.info().state;
+        if state == "must be checked" || state == "leaks pending" {
+            return Err(Wrong::new("mount", format!("the volume calls itself \"{state}\"")));
+        }
+        let tree = observe(view, view.root()).map_err(|error| Wrong::new("read", error))?;
+        let mut moments = Vec::new();
+        for bounds in bounds {
+            moments = self.judge(&tree, bounds, unit).map_err(|error| Wrong::new("judge", error))?;
+        }
+        for (part, moment) in self.parts.iter().zip(moments) {
+            for (number, incarnation) in part.judge.orphans(moment) {
+                match view.node(InodeNo(number), Some(incarnation)) {
+                    Err(Error::Stale) => {}
+                    Ok(_) => {
+                        let message = format!("inode {number} has no name and is still there");
+                        return Err(Wrong::new("orphan", message));
+                    }
+                    Err(error) => return Err(Wrong::new("orphan", format!("node {number}: {error}"))),
+                }
+            }
+        }
+        Ok(tree)
+    }
+}
+
+/// The states to try at a moment.
+fn states_of(point: &CrashPoint, how: Thoroughness, random: &mut Xoshiro256PlusPlus) -> Vec<CrashState> {
+    let mut states = Vec::new();
+    for tearing in [Tearing::Blocks, Tearing::Sectors] {
+        let plan = CrashPlan {
+            exhaustive_max: how.exhaustive_max,
+            samples: how.samples,
+            seed: random.random_range(0..1_000_000),
+            tearing,
+            ..CrashPlan::default()
+        };
+        let after_event = point.after_event();
+        let choices = point.choices(&plan).into_iter();
+        states.extend(choices.map(|choice| CrashState { after_event, choice, tearing }));
+    }
+    states
+}
+
+/// A number that two media share if these blocks are the same.
+fn hash_blocks(medium: &MemoryDevice, blocks: &BTreeSet<u64>) -> u64 {
+    let mut hash = DefaultHasher::new();
+    let mut bytes = [0; BLOCK_SIZE];
+    for block in blocks {
+        match medium.read_at(block * BLOCK_SIZE as u64, &mut bytes) {
+            Ok(()) => bytes.hash(&mut hash),
+            Err(error) => unreachable!("memory can be read where it was written: {error}"),
+        }
+    }
+    hash.finish()
 }
 
 /// Draws one of the states of a point.

@@ -21,6 +21,8 @@ pub enum Profile {
     Model,
     /// A volume that is too small: large writes, and nothing that makes room.
     Full,
+    /// Crashes: every short sequence, by number ([`crate::systematic`]).
+    Systematic,
     /// Crashes: operations that change something, small files, and many syncs.
     Crash,
 }
@@ -53,6 +55,11 @@ pub struct Generator {
 
 /// The operations of a sequence.
 pub fn sequence(seed: u64, count: usize, profile: Profile) -> Vec<Op> {
+    if profile == Profile::Systematic {
+        let mut ops = crate::systematic::case(seed);
+        ops.truncate(count);
+        return ops;
+    }
     let mut generator = Generator::new(seed, profile);
     (0..count).map(|_| generator.next_op()).collect()
 }
@@ -96,7 +103,7 @@ impl Generator {
         let (looks, syncs) = match self.profile {
             Profile::Model => (25, 4),
             Profile::Full => (10, 4),
-            Profile::Crash => (3, 12),
+            Profile::Crash | Profile::Systematic => (3, 12),
         };
         let weights = [24, 18, 26, 16, 8, 8, 4, syncs, looks];
         let mut rest = self.random.random_range(0..weights.iter().sum::<u32>());

@@ -7,7 +7,7 @@
 //!
 //! 1. p lies between the last completed sync and the operations begun, and names and attributes (everything but
 //!    the sizes, contents, mtimes and ctimes of regular files, which may reach the medium later) are exactly those
-//!    of p. A completed fsync also bounds p from below, unless all that it promised had been so before.
+//!    of p. A completed fsync, of whatever file or directory, bounds p from below as a sync does.
 //! 2. The size of each regular file is one that it had between its last sync or fsync and p, cut by the truncations
 //!    within p that came later: data may be missing, but what was cut is cut. The same goes for mtime and ctime, with the last call within p that set them.
 //! 3. Each block of its content is what it was at some moment between its last sync or fsync and the crash
@@ -61,10 +61,21 @@ pub struct Bounds {
     pub begun: usize,
     /// How many had returned.
     pub returned: usize,
+    /// The moment that a sync by somebody else has made durable; 0 if none.
+    pub synced: usize,
+    /// The moment whose names and attributes an fsync by somebody else has made durable; 0 if none.
+    pub named: usize,
+}
+
+impl Bounds {
+    /// So far, and nobody else synced.
+    pub fn new(begun: usize, returned: usize) -> Bounds {
+        Bounds { begun, returned, synced: 0, named: 0 }
+    }
 }
 
 /// What is old or new as a whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unit {
     /// Blocks of 4096 bytes.
     Block,
@@ -87,14 +98,6 @@ struct Life {
     replaced: Vec<usize>,
 }
 
-/// What a completed fsync promises about names and attributes.
-struct Promise {
-    /// The moment after the fsync.
-    moment: usize,
-    /// The earliest moment since which all that it promises has been so.
-    holds_from: usize,
-}
-
 /// Judges trees found after crashes in one sequence.
 pub struct Judge {
     history: History,
@@ -104,7 +107,8 @@ pub struct Judge {
     lives: Vec<Life>,
     /// Moments after which a sync had completed.
     syncs: Vec<usize>,
-    promises: Vec<Promise>,
+    /// Moments after which an fsync had completed.
+    fsyncs: Vec<usize>,
 }
 
 impl Judge {
@@ -116,20 +120,17 @@ impl Judge {
             inodes: HashMap::new(),
             lives: (0..count).map(|_| Life::default()).collect(),
             syncs: Vec::new(),
-            promises: Vec::new(),
+            fsyncs: Vec::new(),
             history,
         };
         // Inodes are shared between the states that they did not change in, so each is hashed once.
         let mut known: HashMap<*const Inode, u64> = HashMap::new();
-        let mut hashes = Vec::new();
         for (moment, state) in judge.history.states.iter().enumerate() {
             let mut sum: u64 = 0;
-            let mut of_state = HashMap::new();
             for (ino, inode) in state.inodes() {
                 if inode.links > 0 {
                     let hash =
                         *known.entry(Arc::as_ptr(inode)).or_insert_with(|| Node::hash_of(state, inode));
-                    of_state.insert(ino, hash);
                     sum = sum.wrapping_add(hash);
                 }
                 let life = &mut judge.lives[ino];
@@ -141,13 +142,12 @@ impl Judge {
                 }
             }
             judge.moments.entry(sum).or_default().push(moment);
-            hashes.push(of_state);
         }
-        judge.note_effects(&hashes);
+        judge.note_effects();
         judge
     }
 
-    fn note_effects(&mut self, hashes: &[HashMap<Ino, u64>]) {
+    fn note_effects(&mut self) {
         for (number, effects) in self.history.effects.iter().enumerate() {
             let moment = number + 1;
             if effects.synced_all {
@@ -167,17 +167,7 @@ impl Judge {
             }
             let Some((ino, data_only)) = effects.synced else { continue };
             self.lives[ino].fsyncs.push((moment, data_only));
-            let states = &self.history.states;
-            if states[moment].get(ino).is_some_and(|inode| inode.links > 0) {
-                let names = names_of(&states[moment], ino);
-                let hash = hashes[moment].get(&ino);
-                let same = |moment: usize| {
-                    names_of(&states[moment], ino) == names && (data_only || hashes[moment].get(&ino) == hash)
-                };
-                let holds_from =
-                    (0..moment).rev().take_while(|moment| same(*moment)).last().unwrap_or(moment);
-                self.promises.push(Promise { moment, holds_from });
-            }
+            self.fsyncs.push(moment);
         }
     }
 
@@ -188,16 +178,37 @@ impl Judge {
 
     /// The earliest moment that may be found.
     pub fn lowest(&self, bounds: Bounds) -> usize {
-        let synced = self.syncs.iter().copied().filter(|moment| *moment <= bounds.returned);
-        let kept = self.promises.iter().filter(|promise| promise.moment <= bounds.returned);
-        synced.chain(kept.map(|promise| promise.holds_from)).max().unwrap_or(0)
+        let done = self.syncs.iter().chain(&self.fsyncs).copied();
+        let own = done.filter(|moment| *moment <= bounds.returned).max().unwrap_or(0);
+        own.max(bounds.synced).max(bounds.named)
     }
 
-    /// Says at which moment the tree is, or why it is at none that is allowed.
+    /// How many syncs and fsyncs had returned.
+    pub(crate) fn promises_kept(&self, bounds: Bounds) -> usize {
+        let returned = |moments: &[usize]| moments.partition_point(|moment| *moment <= bounds.returned);
+        returned(&self.syncs) + returned(&self.fsyncs)
+    }
+
+    /// Says at which moment the tree is, the latest if it may be at several, or why it is at none that is allowed.
     ///
     /// # Errors
     /// What is wrong, in words.
     pub fn judge(&self, tree: &Tree, bounds: Bounds, unit: Unit) -> Result<usize, String> {
+        let mut moments = self.moments_of(tree, bounds, unit, true)?;
+        Ok(moments.pop().unwrap_or(0))
+    }
+
+    /// All moments that the tree may be at, in order; at least one. `one`: only the latest.
+    ///
+    /// # Errors
+    /// Why there is none, in words.
+    pub fn moments_of(
+        &self,
+        tree: &Tree,
+        bounds: Bounds,
+        unit: Unit,
+        one: bool,
+    ) -> Result<Vec<usize>, String> {
         if !tree.contradictions.is_empty() {
             return Err(list(&tree.contradictions));
         }
@@ -205,16 +216,21 @@ impl Judge {
         let moments = self.moments.get(&tree.names_hash()).map_or(&[][..], Vec::as_slice);
         let allowed = moments.iter().rev().copied().filter(|m| (lowest..=bounds.begun).contains(m));
         let mut best: Option<(usize, Vec<String>)> = None;
+        let mut good = Vec::new();
         for moment in allowed {
             let wrong = self.wrong_content(tree, moment, bounds, unit);
             if wrong.is_empty() {
-                return Ok(moment);
-            }
-            if best.as_ref().is_none_or(|(_, least)| wrong.len() < least.len()) {
+                good.push(moment);
+                if one {
+                    break;
+                }
+            } else if best.as_ref().is_none_or(|(_, least)| wrong.len() < least.len()) {
                 best = Some((moment, wrong));
             }
         }
+        good.reverse();
         match best {
+            _ if !good.is_empty() => Ok(good),
             Some((moment, wrong)) => {
                 Err(format!("names and attributes are those of moment {moment}, but:\n    {}", list(&wrong)))
             }
@@ -271,19 +287,6 @@ impl Judge {
     }
 }
 
-/// The names of an inode: directory and name of each.
-fn names_of(state: &State, ino: Ino) -> Vec<(Ino, crate::op::Name)> {
-    let mut names = Vec::new();
-    for (directory, inode) in state.inodes() {
-        for (name, child) in inode.entries().into_iter().flatten() {
-            if *child == ino {
-                names.push((directory, name.clone()));
-            }
-        }
-    }
-    names
-}
-
 /// A regular file as found.
 struct FoundFile<'a> {
     size: u64,
@@ -309,7 +312,7 @@ struct Span<'a> {
 impl<'a> Span<'a> {
     fn new(judge: &Judge, life: &'a Life, moment: usize, bounds: Bounds) -> Span<'a> {
         let returned = |moment: &usize| *moment <= bounds.returned;
-        let synced = judge.syncs.iter().copied().filter(returned).max().unwrap_or(0);
+        let synced = judge.syncs.iter().copied().filter(returned).max().unwrap_or(0).max(bounds.synced);
         let fsynced = |of_data: bool| {
             let fsyncs = life.fsyncs.iter().filter(|(_, data_only)| of_data || !data_only);
             fsyncs.map(|(moment, _)| *moment).filter(returned).max().unwrap_or(0)

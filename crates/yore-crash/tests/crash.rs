@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use yore_crash::campaign::Campaign;
 use yore_crash::case::Case;
-use yore_crash::crash::record;
+use yore_crash::record::record;
 use yore_crash::generate::Profile;
 use yore_crash::volume;
 use yore_device::simulated::SimulatedDevice;

@@ -1,17 +1,22 @@
 //! Crash tests from the command line: run many, or replay one.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use yore_crash::campaign::{try_case, Campaign, Summary};
 use yore_crash::case::Case;
 use yore_crash::generate::Profile;
+use yore_crash::totals::Totals;
 use yore_fs::Engine;
 
 const USAGE: &str = "\
 usage: yore-crash run [--states N] [--seed S] [--ops N] [--engine E]   try N crash states (20000)
        yore-crash compare [--sequences N] [--seed S] [--ops N] [--engine E]   compare with the model
        yore-crash full [--sequences N] [--seed S] [--ops N] [--engine E]   the same on volumes that are too small
-       yore-crash campaign --seconds N [--seed S] [--engine E]   try crash states for N seconds, go on after failures
+       yore-crash campaign [--seconds N] [--states N] [--seed S] [--save FILE] [--json FILE] [--engine E]
+                                try crash states for that long or that many, go on after failures; with a FILE to save
+                                to, go on where the campaign in it was left
+       yore-crash cases         count the cases of the systematic part
        yore-crash replay LINE   do again what a printed line names; LINE may lack the crash: then 2000 states are tried
        yore-crash show LINE     print the operations of a line";
 
@@ -37,18 +42,13 @@ fn command(arguments: &[String]) -> Result<bool, String> {
         "run" => {
             let options = Options::parse(rest)?;
             let campaign = Campaign::crashes(options.seed, options.states.unwrap_or(20_000));
-            Ok(report(options.apply(campaign).run()))
+            Ok(report(options.seed, options.apply(campaign).run()))
         }
-        "campaign" => {
-            let options = Options::parse(rest)?;
-            let seconds = options.seconds.ok_or("campaign needs --seconds N")?;
-            let campaign = Campaign {
-                states: None,
-                time: Some(Duration::from_secs(seconds)),
-                failures: 100,
-                ..Campaign::crashes(options.seed, 0)
-            };
-            Ok(report(options.apply(campaign).run()))
+        "campaign" => campaign(&Options::parse(rest)?),
+        "cases" => {
+            let [ones, twos, threes] = yore_crash::systematic::counts();
+            println!("{ones} of one operation, {twos} of two, {threes} of three");
+            Ok(true)
         }
         "compare" | "full" => {
             let options = Options::parse(rest)?;
@@ -57,10 +57,58 @@ fn command(arguments: &[String]) -> Result<bool, String> {
             if name == "full" {
                 campaign.profile = Profile::Full;
             }
-            Ok(report(options.apply(campaign).run()))
+            Ok(report(options.seed, options.apply(campaign).run()))
         }
         other => Err(format!("there is no command `{other}`")),
     }
+}
+
+/// Runs part after part until enough was tried, and keeps what was done.
+fn campaign(options: &Options) -> Result<bool, String> {
+    const PART: u64 = 400;
+    if options.seconds.is_none() && options.states.is_none() {
+        return Err("campaign needs --seconds N or --states N".into());
+    }
+    let mut totals = match &options.save {
+        Some(path) if path.exists() => {
+            let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+            Totals::parse(&text).map_err(|error| format!("{}: {error}", path.display()))?
+        }
+        _ => Totals::new(options.seed),
+    };
+    let begin = Instant::now();
+    let mut failures = 0;
+    loop {
+        let left = options.seconds.map(|seconds| Duration::from_secs(seconds).saturating_sub(begin.elapsed()));
+        if left.is_some_and(|left| left.is_zero())
+            || options.states.is_some_and(|most| totals.states() >= most)
+            || failures >= 100
+        {
+            break;
+        }
+        let part = Campaign {
+            first: totals.next,
+            states: None,
+            sequences: Some(PART),
+            time: left,
+            failures: 100,
+            ..Campaign::crashes(totals.seed, 0)
+        };
+        let summary = options.apply(part).run();
+        for failure in &summary.failures {
+            println!("{failure}\n");
+        }
+        failures += summary.failures.len();
+        totals.add(&summary);
+        if let Some(path) = &options.save {
+            totals.save(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+    }
+    if let Some(path) = &options.json {
+        std::fs::write(path, totals.json()).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    println!("{totals}");
+    Ok(failures == 0)
 }
 
 /// What stands after a command.
@@ -71,6 +119,8 @@ struct Options {
     seconds: Option<u64>,
     seed: u64,
     ops: Option<usize>,
+    save: Option<PathBuf>,
+    json: Option<PathBuf>,
     engine: Option<Engine>,
 }
 
@@ -86,6 +136,8 @@ impl Options {
                 "--seconds" => options.seconds = Some(number()?),
                 "--seed" => options.seed = number()?,
                 "--ops" => options.ops = Some(number()? as usize),
+                "--save" => options.save = Some(value.into()),
+                "--json" => options.json = Some(value.into()),
                 "--engine" => {
                     let engine = Engine::from_name(value);
                     options.engine = Some(engine.ok_or_else(|| format!("there is no engine `{value}`"))?);
@@ -105,17 +157,13 @@ impl Options {
     }
 }
 
-fn report(summary: Summary) -> bool {
+fn report(seed: u64, summary: Summary) -> bool {
     for failure in &summary.failures {
         println!("{failure}\n");
     }
-    println!(
-        "{} sequences, {} crash states in {:.1} s: {} failures",
-        summary.sequences,
-        summary.states,
-        summary.time.as_secs_f64(),
-        summary.failures.len()
-    );
+    let mut totals = Totals::new(seed);
+    totals.add(&summary);
+    println!("{totals}");
     summary.failures.is_empty()
 }
 
@@ -130,10 +178,10 @@ fn show(line: &str) -> Result<(), String> {
 fn replay(line: &str) -> Result<bool, String> {
     show(line)?;
     let mut case: Case = line.parse().map_err(|error| format!("{error}"))?;
-    let attempts = if case.disturb { 50 } else { 1 };
-    if case.disturb {
+    let attempts = if case.depends_on_schedule() { 50 } else { 1 };
+    if case.depends_on_schedule() {
         println!(
-            "another thread syncs all the time, so the crash is looked for anew, up to {attempts} times"
+            "another thread takes part, so the crash is looked for anew, up to {attempts} times"
         );
         case.crash = None;
     }

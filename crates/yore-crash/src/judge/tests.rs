@@ -57,7 +57,7 @@ fn at(judge: &Judge, moment: usize) -> Tree {
 }
 
 fn bounds(begun: usize, returned: usize) -> Bounds {
-    Bounds { begun, returned }
+    Bounds::new(begun, returned)
 }
 
 fn file_mut<'a>(tree: &'a mut Tree, text: &str) -> &'a mut Node {

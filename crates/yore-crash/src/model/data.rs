@@ -20,6 +20,11 @@ pub struct FileData {
 }
 
 impl FileData {
+    /// Content of this size and with these blocks, none of which is all zeros or lies beyond the size.
+    pub fn new(size: u64, blocks: BTreeMap<u64, Arc<Block>>) -> FileData {
+        FileData { size, blocks: Arc::new(blocks) }
+    }
+
     /// Bytes.
     pub fn size(&self) -> u64 {
         self.size

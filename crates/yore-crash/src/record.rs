@@ -1,0 +1,222 @@
+//! Carries sequences out on a device that records, comparing each result with the model.
+//!
+//! A mark before and after each operation says, for every event of the device, which operations had begun and which
+//! had returned. What is known to the judge afterwards is a [`Recorded`]: the trace, and for each [`Part`] of the tree
+//! its judge and how far its operations had come at each event. A sequence by one thread has one part, the whole tree;
+//! [`crate::together`] records several threads, of which each has a part.
+
+use crate::case::Case;
+use crate::generate::{sequence, Profile};
+use crate::judge::{Bounds, History, Judge};
+use crate::model::State;
+use crate::op::Op;
+use crate::runner::Runner;
+use crate::subject::ViewSubject;
+use crate::systematic;
+use crate::together::{self, Lens};
+use crate::tree::Tree;
+use crate::volume::{make, must_be_clean, open, Wrong, VOLUME_SIZE};
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use yore_device::simulated::{Event, SimulatedDevice, Trace};
+use yore_device::{Device, MemoryDevice};
+use yore_fs::View;
+
+/// What was recorded: the events of the device, and what each part of the tree may be after each of them.
+pub struct Recorded {
+    pub(crate) trace: Trace,
+    pub(crate) parts: Vec<Part>,
+}
+
+/// A part of the tree that one thread changed, and nobody else.
+pub struct Part {
+    /// Knows what was promised of it.
+    pub judge: Judge,
+    /// What the part is; `None`: the whole tree.
+    pub(crate) lens: Option<Lens>,
+    /// By number of events.
+    pub(crate) bounds: Vec<Bounds>,
+}
+
+/// Puts a device between the file system and the one that records: for tests that make the medium's contract wrong.
+pub type Between<'a> = &'a dyn Fn(Arc<SimulatedDevice>) -> Arc<dyn Device>;
+
+/// Carries a case out.
+///
+/// # Errors
+/// If a result differs from the model, or the volume cannot be made, opened or closed.
+pub fn record(case: &Case) -> Result<Recorded, Wrong> {
+    record_between(case, &|device| device)
+}
+
+/// The same with a device of the caller's in between, which begins to matter when the volume is made.
+///
+/// # Errors
+/// As [`record`].
+pub fn record_between(case: &Case, between: Between<'_>) -> Result<Recorded, Wrong> {
+    let device = Arc::new(SimulatedDevice::new(MemoryDevice::new(VOLUME_SIZE)));
+    let raw: Arc<dyn Device> = device.clone();
+    make(&raw, case.engine, case.seed)?;
+    device.restart_trace();
+    let view = open(between(device.clone())).map_err(|error| Wrong::new("open", error))?;
+    if case.threads > 1 {
+        return together::record(case, &device, &view);
+    }
+    let root = view.getattr(view.root()).map_err(|error| Wrong::new("open", error))?;
+    let mut run = Run::new(&device, &view, State::new(&root));
+    if case.profile == Profile::Systematic {
+        run.carry_out(systematic::preparation())?;
+        run.forget_events();
+    }
+    with_disturbance(&view, case.disturb, || run.carry_out(case.operations()))?;
+    run.finish()
+}
+
+/// Goes on with a volume that was just opened on `device` and on which `tree` was found.
+///
+/// # Errors
+/// As [`record`].
+pub fn record_more(
+    device: &Arc<SimulatedDevice>,
+    view: &View,
+    tree: &Tree,
+    seed: u64,
+) -> Result<Recorded, Wrong> {
+    const OPS: usize = 14;
+    let mut run = Run::new(device, view, State::of(tree));
+    run.carry_out(sequence(seed, OPS, Profile::Crash))?;
+    run.finish()
+}
+
+/// A run by one thread.
+struct Run<'a> {
+    device: &'a SimulatedDevice,
+    runner: Runner<ViewSubject>,
+    history: History,
+    /// Operations that were carried out before the first event.
+    before: usize,
+}
+
+impl<'a> Run<'a> {
+    fn new(device: &'a SimulatedDevice, view: &View, model: State) -> Run<'a> {
+        let runner = Runner { model, subject: ViewSubject::new(view.clone()), full: 0 };
+        Run { device, history: History::new(runner.model.clone()), runner, before: 0 }
+    }
+
+    /// What was done so far is durable, and no crash meets it.
+    fn forget_events(&mut self) {
+        self.device.restart_trace();
+        self.before = self.history.ops.len();
+    }
+
+    fn carry_out(&mut self, ops: Vec<Op>) -> Result<(), Wrong> {
+        for op in ops {
+            let number = self.history.ops.len();
+            self.device.mark(mark(0, number, false));
+            let result = self.runner.step(&op);
+            self.device.mark(mark(0, number, true));
+            let effects =
+                result.map_err(|error| Wrong::new("result", format!("operation {number}: {error}")))?;
+            self.history.push(op, effects, self.runner.model.clone());
+        }
+        if self.runner.full > 0 {
+            return Err(Wrong::new("result", "the volume was full though little was stored"));
+        }
+        self.runner
+            .compare()
+            .map_err(|error| Wrong::new("tree", format!("after the last operation: {error}")))
+    }
+
+    /// Unmounting gives back what is held, and makes everything durable, so it counts as a last sync.
+    fn finish(mut self) -> Result<Recorded, Wrong> {
+        let (number, mut model) = (self.history.ops.len(), self.runner.model.without_slots());
+        self.device.mark(mark(0, number, false));
+        self.runner.subject.drop_held();
+        let closed = self.runner.subject.view().close();
+        self.device.mark(mark(0, number, true));
+        closed.map_err(|error| Wrong::new("close", error))?;
+        let effects = model.apply(&Op::Sync).1;
+        self.history.push(Op::Sync, effects, model);
+        must_be_clean(self.device, "after the unmount")?;
+        let trace = self.device.trace();
+        let bounds = bounds_of(&trace, 0, self.before);
+        let part = Part { judge: Judge::new(self.history), lens: None, bounds };
+        Ok(Recorded { trace, parts: vec![part] })
+    }
+}
+
+/// Runs `work` while, if asked for, another thread syncs all the time.
+fn with_disturbance<T>(view: &View, disturb: bool, work: impl FnOnce() -> T) -> T {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        if disturb {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    // An error is sticky, so the next operation of the sequence reports it.
+                    if view.sync().is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        // Also when the work panics, or the scope would wait for ever.
+        struct Finish<'a>(&'a AtomicBool);
+        impl Drop for Finish<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::Relaxed);
+            }
+        }
+        let _finish = Finish(&done);
+        work()
+    })
+}
+
+/// The mark of the begin or return of a thread's operation.
+pub(crate) fn mark(thread: usize, number: usize, returned: bool) -> u64 {
+    (thread as u64) << 32 | (number as u64) << 1 | u64::from(returned)
+}
+
+/// What a mark says: thread, operation, whether it returned.
+pub(crate) fn read_mark(mark: u64) -> (usize, usize, bool) {
+    ((mark >> 32) as usize, (mark as u32 >> 1) as usize, mark & 1 != 0)
+}
+
+/// For each number of events, how far a thread's operations had come, of which `before` preceded all events.
+pub(crate) fn bounds_of(trace: &Trace, thread: usize, before: usize) -> Vec<Bounds> {
+    let mut now = Bounds::new(before, before);
+    let mut bounds = vec![now];
+    for event in trace.events() {
+        if let Event::Mark(mark) = event {
+            match read_mark(*mark) {
+                (of, number, false) if of == thread => now.begun = number + 1,
+                (of, number, true) if of == thread => now.returned = number + 1,
+                _ => {}
+            }
+        }
+        bounds.push(now);
+    }
+    bounds
+}
+
+impl Recorded {
+    /// How many events were recorded: a crash can happen after 0 up to this many.
+    pub fn events(&self) -> usize {
+        self.trace.len()
+    }
+
+    /// How far the operations of the first part had come after so many events.
+    pub fn bounds(&self, after_event: usize) -> Bounds {
+        let bounds = &self.parts[0].bounds;
+        bounds[after_event.min(bounds.len() - 1)]
+    }
+
+    /// The events after which the medium may be the same as after this one: only marks lie between.
+    pub(crate) fn same_medium(&self, after_event: usize) -> RangeInclusive<usize> {
+        let events = self.trace.events();
+        let is_mark = |number: usize| matches!(events.get(number), Some(Event::Mark(_)));
+        let first = (0..after_event).rev().take_while(|number| is_mark(*number)).last().unwrap_or(after_event);
+        let last = (after_event..).take_while(|number| is_mark(*number)).last();
+        first..=last.map_or(after_event, |last| last + 1)
+    }
+}

@@ -1,0 +1,236 @@
+//! Every short sequence, by number.
+//!
+//! A case is a few operations of a fixed [vocabulary](vocabulary) on a small prepared tree, each followed by nothing, an
+//! fsync or fdatasync of the file that it is about, an fsync of the directory, or a sync. All sequences of one and of
+//! two operations are cases, and those of three over the operations that programs use to save files (write, rename,
+//! link, unlink). Numbers are fixed for as long as the vocabulary is; [`spread`] puts them in an order of which each
+//! part is a fair sample of all.
+
+use crate::op::{Name, Op, Place, Target};
+use std::sync::Arc;
+use yore_fs::{Caller, FallocateMode, FileKind, RenameMode, SetAttr, SetXattrMode};
+
+/// Operations that make the tree that every case begins with; a sync follows them, and no crash meets them.
+pub fn preparation() -> Vec<Op> {
+    vec![
+        mkdir("d"),
+        mkdir("e"),
+        create("a"),
+        write("a", 0, 5000, 1),
+        create("b"),
+        write("b", 0, 60, 2),
+        create("d/a"),
+        write("d/a", 0, 9000, 3),
+        Op::Sync,
+    ]
+}
+
+/// An operation, and which file and directory are synced after it.
+struct Word {
+    op: Op,
+    file: &'static str,
+    directory: &'static str,
+}
+
+/// What is done after an operation.
+const SYNCS: u64 = 5;
+/// Of the vocabulary, the operations that sequences of three are made of.
+const CHOSEN: [usize; 12] = [0, 7, 9, 12, 18, 23, 25, 27, 38, 39, 40, 41];
+
+/// The operations that cases are made of; the tag tells the data of writes apart.
+fn vocabulary(tag: u64) -> Vec<Word> {
+    let word = |op, file, directory| Word { op, file, directory };
+    let (root, d) = ("", "d");
+    vec![
+        word(create("c"), "c", root),
+        word(create("d/b"), "d/b", d),
+        word(mkdir("c"), "a", root),
+        word(mkdir("d/b"), "a", d),
+        word(symlink("c", 12), "a", root),
+        word(symlink("d/b", 200), "a", d),
+        word(write("b", 0, 50, tag), "b", root),
+        word(append("a", 3000, tag), "a", root),
+        word(write("a", 1000, 3000, tag), "a", root),
+        word(write("d/a", 0, 8192, tag), "d/a", d),
+        word(write("b", 0, 20_000, tag), "b", root),
+        word(write("a", 40_000, 100, tag), "a", root),
+        word(truncate("a", 1000), "a", root),
+        word(truncate("a", 30_000), "a", root),
+        word(truncate("d/a", 0), "d/a", d),
+        word(truncate("b", 5000), "b", root),
+        word(rename("a", "c", RenameMode::Replace), "c", root),
+        word(rename("a", "d/b", RenameMode::NoReplace), "d/b", d),
+        word(rename("a", "b", RenameMode::Replace), "b", root),
+        word(rename("d/a", "a", RenameMode::Replace), "a", root),
+        word(rename("e", "c", RenameMode::Replace), "a", root),
+        word(rename("d", "e", RenameMode::Replace), "a", root),
+        word(rename("a", "b", RenameMode::Exchange), "a", root),
+        word(rename("a", "d/a", RenameMode::Exchange), "d/a", d),
+        word(rename("b", "d", RenameMode::Exchange), "a", root),
+        word(link("a", "c"), "c", root),
+        word(link("d/a", "c"), "d/a", root),
+        word(unlink("a"), "d/a", root),
+        word(unlink("b"), "a", root),
+        word(unlink("d/a"), "a", d),
+        word(Op::Rmdir { at: place("e") }, "a", root),
+        word(set("a", SetAttr { permissions: Some(0o600), ..SetAttr::default() }), "a", root),
+        word(set("d", SetAttr { uid: Some(1000), gid: Some(50), ..SetAttr::default() }), "a", d),
+        word(xattr("a", 20, tag), "a", root),
+        word(xattr("b", 5000, tag), "b", root),
+        word(fallocate("a", 8192, 50_000, FallocateMode::Allocate { keep_size: true }), "a", root),
+        word(fallocate("a", 0, 4096, FallocateMode::PunchHole), "a", root),
+        word(fallocate("d/a", 3000, 20_000, FallocateMode::ZeroRange { keep_size: false }), "d/a", d),
+        word(write("c", 0, 6000, tag), "c", root),
+        word(rename("c", "a", RenameMode::Replace), "a", root),
+        word(unlink("c"), "a", root),
+        word(write("c", 0, 30, tag), "c", root),
+        word(rename("e", "d/b", RenameMode::Replace), "a", d),
+    ]
+}
+
+/// How many cases there are with one, two and three operations.
+pub fn counts() -> [u64; 3] {
+    let (all, chosen) = (vocabulary(0).len() as u64, CHOSEN.len() as u64);
+    [all * SYNCS, (all * SYNCS).pow(2), (chosen * SYNCS).pow(3)]
+}
+
+/// How many cases there are.
+pub fn count() -> u64 {
+    counts().iter().sum()
+}
+
+/// The n-th number of an order in which each part of the cases is a fair sample of all of them; goes round.
+pub fn spread(n: u64) -> u64 {
+    // Coprime to the count, which `every_number_is_drawn_once` tests.
+    const STRIDE: u128 = 104_729;
+    (u128::from(n) * STRIDE % u128::from(count())) as u64
+}
+
+/// The operations of a case, after the [`preparation`]; numbers go round at the [`count`].
+pub fn case(number: u64) -> Vec<Op> {
+    let [ones, twos, _] = counts();
+    let number = number % count();
+    let (mut rest, length) = match number {
+        n if n < ones => (n, 1),
+        n if n < ones + twos => (n - ones, 2),
+        n => (n - ones - twos, 3),
+    };
+    let mut ops = Vec::new();
+    for position in 0..length {
+        let words = vocabulary(10 + position);
+        let choices = if length == 3 { CHOSEN.len() } else { words.len() } as u64;
+        let (choice, sync) = ((rest / SYNCS % choices) as usize, rest % SYNCS);
+        rest /= SYNCS * choices;
+        let word = &words[if length == 3 { CHOSEN[choice] } else { choice }];
+        ops.push(word.op.clone());
+        ops.extend(match sync {
+            0 => None,
+            1 => Some(Op::Fsync { target: path(word.file), data_only: false }),
+            2 => Some(Op::Fsync { target: path(word.file), data_only: true }),
+            3 => Some(Op::Fsync { target: path(word.directory), data_only: false }),
+            _ => Some(Op::Sync),
+        });
+    }
+    ops
+}
+
+fn names(text: &str) -> Vec<Name> {
+    text.split('/').filter(|name| !name.is_empty()).map(|name| Arc::from(name.as_bytes())).collect()
+}
+
+fn path(text: &str) -> Target {
+    Target::Path(names(text))
+}
+
+fn place(text: &str) -> Place {
+    let mut names = names(text);
+    let name = names.pop().unwrap_or_else(|| Arc::from(&b""[..]));
+    Place { directory: Target::Path(names), name }
+}
+
+fn create(at: &str) -> Op {
+    let caller = Caller::superuser();
+    Op::Create { at: place(at), kind: FileKind::Regular, permissions: 0o644, rdev: 0, caller }
+}
+
+fn mkdir(at: &str) -> Op {
+    Op::Mkdir { at: place(at), permissions: 0o755, caller: Caller::superuser() }
+}
+
+fn symlink(at: &str, len: usize) -> Op {
+    Op::Symlink { at: place(at), to: Arc::from(vec![b's'; len]), caller: Caller::superuser() }
+}
+
+fn write(target: &str, offset: u64, len: usize, tag: u64) -> Op {
+    Op::Write { target: path(target), offset, len, tag, append: false, kill_set_id: false }
+}
+
+fn append(target: &str, len: usize, tag: u64) -> Op {
+    Op::Write { target: path(target), offset: 0, len, tag, append: true, kill_set_id: false }
+}
+
+fn set(target: &str, set: SetAttr) -> Op {
+    Op::SetAttr { target: path(target), set, caller: Caller::superuser() }
+}
+
+fn truncate(target: &str, size: u64) -> Op {
+    set(target, SetAttr { size: Some(size), ..SetAttr::default() })
+}
+
+fn rename(from: &str, to: &str, mode: RenameMode) -> Op {
+    Op::Rename { from: place(from), to: place(to), mode }
+}
+
+fn link(target: &str, at: &str) -> Op {
+    Op::Link { target: path(target), at: place(at) }
+}
+
+fn unlink(at: &str) -> Op {
+    Op::Unlink { at: place(at) }
+}
+
+fn xattr(target: &str, len: usize, tag: u64) -> Op {
+    let name: Name = Arc::from(&b"user.x"[..]);
+    Op::SetXattr { target: path(target), name, len, tag, mode: SetXattrMode::Any }
+}
+
+fn fallocate(target: &str, offset: u64, len: u64, mode: FallocateMode) -> Op {
+    Op::Fallocate { target: path(target), offset, len, mode }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The order goes through all cases, and no case of one or two operations is another one again.
+    #[test]
+    fn every_number_is_drawn_once() {
+        let count = count();
+        let mut drawn = vec![false; count as usize];
+        for n in 0..count {
+            assert!(!std::mem::replace(&mut drawn[spread(n) as usize], true), "{n}");
+        }
+        let [ones, twos, _] = counts();
+        let mut seen = std::collections::HashSet::new();
+        for number in 0..ones + twos {
+            let ops: Vec<String> = case(number).iter().map(|op| format!("{op:?}")).collect();
+            let _ = seen.insert(ops);
+        }
+        // Only an fsync of the same file after different operations can make two the same, and it does not.
+        assert_eq!(seen.len() as u64, ones + twos);
+    }
+
+    /// Most operations of the vocabulary succeed on the prepared tree; those on `/c` need another before them.
+    #[test]
+    fn operations_are_possible() {
+        use crate::outcome::Expect;
+        let mut state = crate::model::State::new(&crate::subject::ModelSubject::root());
+        for op in preparation() {
+            assert!(!matches!(state.apply(&op).0, Expect::Fails(_) | Expect::Skip), "{op}");
+        }
+        let fails = |word: &Word| matches!(state.clone().apply(&word.op).0, Expect::Fails(_) | Expect::Skip);
+        let failing: Vec<String> =
+            vocabulary(10).iter().filter(|word| fails(word)).map(|word| word.op.to_string()).collect();
+        assert!(failing.len() <= 4, "{failing:?}");
+    }
+}

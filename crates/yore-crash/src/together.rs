@@ -1,0 +1,432 @@
+//! Crashes of several threads at work on one volume.
+//!
+//! Each thread has a directory of its own, `/t0`, `/t1` and so on, and names of its own in a directory that all of them
+//! share, `/s`: there its names begin with its number. It draws a sequence as a single thread would; what that calls
+//! `/a` to `/d` is in the shared directory, all else in its own. So there are renames and links between the two, all
+//! threads change one directory and share generations, zones and bitmaps, and every result is still the model's.
+//!
+//! # What is judged
+//!
+//! The tree is split into a part for each thread: its own directory, and its names in the shared one. Each part must be
+//! what the thread's [`crate::judge::Judge`] allows at some moment of that thread's own sequence, and
+//!
+//! 1. a sync that has returned, by whatever thread, makes durable all that had returned when it began, and an fsync the
+//!    names and attributes of that;
+//! 2. there must be moments, one for each thread, that together are one moment of the volume: if an operation is there
+//!    that began after another one had returned, that other one is there too.
+//!
+//! This is sound: a volume that keeps its promises is never refused, whatever the schedule. It is not complete: of
+//! operations that ran at the same time, any order is accepted, also one that contradicts what their results said; and
+//! the times and the link count of the root and of the shared directory are not looked at. The moments of point 2 are
+//! found by raising each from the earliest that its part allows until none asks more of another, which finds them if
+//! there are any, because what each asks of the others grows with it.
+
+use crate::case::Case;
+use crate::generate::{sequence, Profile};
+use crate::judge::{Bounds, History, Judge, Unit};
+use crate::model::State;
+use crate::op::{Name, Op, Place, Target};
+use crate::outcome::Outcome;
+use crate::record::{mark, read_mark, Part, Recorded};
+use crate::runner::{list, Runner};
+use crate::subject::{Subject, ViewSubject};
+use crate::tree::{Inside, Tree};
+use crate::volume::{must_be_clean, Wrong};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Barrier};
+use yore_device::simulated::{Event, SimulatedDevice, Trace};
+use yore_fs::{Attr, Caller, FileKind, InodeNo, Timestamp, View};
+
+/// All times of directories that several threads change, in models and in projected trees.
+const NO_TIME: Timestamp = Timestamp { seconds: 0, nanos: 0 };
+const FIRST: Timestamp = Timestamp { seconds: i64::MIN, nanos: 0 };
+const LAST: Timestamp = Timestamp { seconds: i64::MAX, nanos: 0 };
+
+/// Shows of a tree the part of one thread.
+#[derive(Clone, Debug)]
+pub struct Lens {
+    own: Name,
+    shared: Name,
+    prefix: Vec<u8>,
+    shared_number: u64,
+}
+
+impl Lens {
+    fn new(thread: usize, shared_number: u64) -> Lens {
+        Lens {
+            own: Arc::from(format!("t{thread}").into_bytes()),
+            shared: Arc::from(&b"s"[..]),
+            prefix: format!("{thread}-").into_bytes(),
+            shared_number,
+        }
+    }
+
+    /// The part, in which the root and the shared directory look as if nobody else had names there.
+    pub fn project(&self, tree: &Tree) -> Tree {
+        let mut part =
+            Tree { root: tree.root, nodes: HashMap::new(), contradictions: tree.contradictions.clone() };
+        let mut waiting = vec![tree.root];
+        while let Some(number) = waiting.pop() {
+            let Some(node) = tree.nodes.get(&number) else { continue };
+            if part.nodes.contains_key(&number) {
+                continue;
+            }
+            let mut node = node.clone();
+            let is_common = number == tree.root || number == self.shared_number;
+            if let Inside::Directory { entries, .. } = &mut node.inside {
+                if number == tree.root {
+                    entries.retain(|name, _| *name == self.own || *name == self.shared);
+                } else if number == self.shared_number {
+                    entries.retain(|name, _| name.starts_with(&self.prefix));
+                }
+                if is_common {
+                    let below = entries.values().filter(|(_, kind)| *kind == FileKind::Directory).count();
+                    node.facts.links = 2 + below as u32;
+                    let facts = &mut node.facts;
+                    (facts.atime, facts.mtime, facts.ctime, facts.btime) =
+                        (NO_TIME, NO_TIME, NO_TIME, NO_TIME);
+                }
+                waiting.extend(entries.values().map(|(child, _)| *child));
+            }
+            part.nodes.insert(number, node);
+        }
+        part
+    }
+
+    fn path(&self, names: &[Name]) -> Vec<Name> {
+        let mut mapped = match names.first() {
+            Some(first) if is_shared(first) => vec![self.shared.clone(), self.name(first)],
+            Some(first) => vec![self.own.clone(), first.clone()],
+            None => vec![self.own.clone()],
+        };
+        mapped.extend(names.iter().skip(1).cloned());
+        mapped
+    }
+
+    fn name(&self, name: &[u8]) -> Name {
+        Arc::from([&self.prefix[..], name].concat())
+    }
+
+    fn target(&self, target: Target) -> Target {
+        match target {
+            Target::Path(names) => Target::Path(self.path(&names)),
+            slot => slot,
+        }
+    }
+
+    fn place(&self, place: Place) -> Place {
+        match &place.directory {
+            Target::Path(names) if names.is_empty() && is_shared(&place.name) => {
+                Place { directory: Target::Path(vec![self.shared.clone()]), name: self.name(&place.name) }
+            }
+            _ => Place { directory: self.target(place.directory), name: place.name },
+        }
+    }
+
+    /// An operation of a sequence for a whole volume, on this part.
+    fn map(&self, op: Op) -> Op {
+        match op {
+            Op::Create { at, kind, permissions, rdev, caller } => {
+                Op::Create { at: self.place(at), kind, permissions, rdev, caller }
+            }
+            Op::Mkdir { at, permissions, caller } => Op::Mkdir { at: self.place(at), permissions, caller },
+            Op::Symlink { at, to, caller } => Op::Symlink { at: self.place(at), to, caller },
+            Op::Link { target, at } => Op::Link { target: self.target(target), at: self.place(at) },
+            Op::Unlink { at } => Op::Unlink { at: self.place(at) },
+            Op::Rmdir { at } => Op::Rmdir { at: self.place(at) },
+            Op::Rename { from, to, mode } => {
+                Op::Rename { from: self.place(from), to: self.place(to), mode }
+            }
+            Op::Lookup { at } => Op::Lookup { at: self.place(at) },
+            Op::Readlink { target } => Op::Readlink { target: self.target(target) },
+            Op::Readdir { target, batch } => Op::Readdir { target: self.target(target), batch },
+            Op::Read { target, offset, len } => Op::Read { target: self.target(target), offset, len },
+            Op::Write { target, offset, len, tag, append, kill_set_id } => {
+                Op::Write { target: self.target(target), offset, len, tag, append, kill_set_id }
+            }
+            Op::Fallocate { target, offset, len, mode } => {
+                Op::Fallocate { target: self.target(target), offset, len, mode }
+            }
+            Op::Seek { target, offset, to } => Op::Seek { target: self.target(target), offset, to },
+            Op::Copy { from, from_offset, to, to_offset, len } => {
+                let (from, to) = (self.target(from), self.target(to));
+                Op::Copy { from, from_offset, to, to_offset, len }
+            }
+            Op::SetAttr { target, set, caller } => {
+                Op::SetAttr { target: self.target(target), set, caller }
+            }
+            Op::GetXattr { target, name } => Op::GetXattr { target: self.target(target), name },
+            Op::SetXattr { target, name, len, tag, mode } => {
+                Op::SetXattr { target: self.target(target), name, len, tag, mode }
+            }
+            Op::ListXattr { target } => Op::ListXattr { target: self.target(target) },
+            Op::RemoveXattr { target, name } => Op::RemoveXattr { target: self.target(target), name },
+            Op::Fsync { target, data_only } => Op::Fsync { target: self.target(target), data_only },
+            Op::Hold { target, slot } => Op::Hold { target: self.target(target), slot },
+            Op::Sync | Op::Drop { .. } => op,
+        }
+    }
+}
+
+/// Whether a name at the top is one of those that are kept in the shared directory.
+fn is_shared(name: &[u8]) -> bool {
+    matches!(name, b"a" | b"b" | b"c" | b"d")
+}
+
+/// A volume as one of its threads sees it.
+struct Sharer {
+    inner: ViewSubject,
+    lens: Lens,
+    /// When the last operation began.
+    begun: Timestamp,
+}
+
+impl Subject for Sharer {
+    fn apply(&mut self, op: &Op) -> Outcome {
+        self.begun = self.inner.now();
+        self.inner.apply(op)
+    }
+
+    /// Of the shared directory, what it would be if nobody else changed it.
+    fn attr(&self, inode: u64) -> Result<Attr, String> {
+        let mut attr = self.inner.attr(inode)?;
+        if inode == self.lens.shared_number {
+            let mut links = 2;
+            let mut count = |name: &[u8], kind| {
+                links += u32::from(name.starts_with(&self.lens.prefix) && kind == FileKind::Directory);
+            };
+            let listed = self.inner.view().readdir(InodeNo(inode), 0, &mut |item| {
+                count(item.name, item.kind);
+                true
+            });
+            listed.map_err(|error| format!("listing of the shared directory: {error}"))?;
+            attr.links = links;
+            (attr.atime, attr.btime) = (NO_TIME, NO_TIME);
+            (attr.mtime, attr.ctime) = (self.begun, self.begun);
+        }
+        Ok(attr)
+    }
+
+    fn now(&self) -> Timestamp {
+        self.inner.now()
+    }
+
+    fn observe(&self) -> Result<Tree, String> {
+        Ok(self.lens.project(&self.inner.observe()?))
+    }
+}
+
+/// A thread's side of a run.
+struct Worker {
+    runner: Runner<Sharer>,
+    history: History,
+    shared: usize,
+}
+
+/// Carries out a sequence in each thread at once, and unmounts.
+///
+/// # Errors
+/// If a result differs from the model, or the volume cannot be used or closed.
+pub fn record(case: &Case, device: &Arc<SimulatedDevice>, view: &View) -> Result<Recorded, Wrong> {
+    let mut workers = prepare(case.threads, view)?;
+    view.sync().map_err(|error| Wrong::new("sync", error))?;
+    device.restart_trace();
+    let kept = case.kept();
+    let barrier = Barrier::new(case.threads);
+    let results: Vec<Result<(), Wrong>> = std::thread::scope(|scope| {
+        let running: Vec<_> = workers
+            .iter_mut()
+            .enumerate()
+            .map(|(thread, worker)| {
+                let (kept, barrier) = (&kept, &barrier);
+                scope.spawn(move || {
+                    let seed = case.seed.wrapping_mul(1000).wrapping_add(thread as u64);
+                    let ops = sequence(seed, case.ops, Profile::Crash);
+                    barrier.wait();
+                    kept.iter().filter_map(|number| ops.get(*number)).try_for_each(|op| {
+                        worker.step(device, thread, op.clone())
+                    })
+                })
+            })
+            .collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, Result<(), Wrong>>| {
+            thread.join().unwrap_or_else(|_| Err(Wrong::new("panic", "a thread panicked")))
+        };
+        running.into_iter().map(join).collect()
+    });
+    results.into_iter().collect::<Result<Vec<()>, Wrong>>()?;
+    for (thread, worker) in workers.iter().enumerate() {
+        let wrong = |error| Wrong::new("tree", format!("thread {thread}, after the last operation: {error}"));
+        worker.runner.compare().map_err(wrong)?;
+    }
+    unmount(workers, device, view)
+}
+
+/// Makes the directories, and a model of its part for each thread.
+fn prepare(threads: usize, view: &View) -> Result<Vec<Worker>, Wrong> {
+    let caller = Caller::superuser();
+    let make = |name: &[u8]| {
+        let made = view.mkdir(&caller, view.root(), name, 0o755);
+        made.map(|node| *node.attr()).map_err(|error| Wrong::new("result", error))
+    };
+    let shared = make(b"s")?;
+    let mut workers = Vec::new();
+    for thread in 0..threads {
+        let lens = Lens::new(thread, shared.inode.0);
+        let own = make(&lens.own)?;
+        let root = view.getattr(view.root()).map_err(|error| Wrong::new("open", error))?;
+        // The model makes the two directories that it knows itself.
+        let mut model = State::new(&Attr { links: 2, ..root });
+        let mut learned = Vec::new();
+        for attr in [&own, &shared] {
+            let name = if attr.inode == own.inode { &lens.own } else { &lens.shared };
+            let at = Place { directory: Target::Path(Vec::new()), name: name.clone() };
+            let effects = model.apply(&Op::Mkdir { at, permissions: 0o755, caller }).1;
+            let ino = effects.created.ok_or_else(|| Wrong::new("model", "the model made no directory"))?;
+            model.learn_identity(ino, (attr.inode.0, attr.incarnation));
+            model.learn_times(ino, attr, FIRST, LAST).map_err(|error| Wrong::new("model", error))?;
+            learned.push(ino);
+        }
+        model.set_times(crate::model::ROOT, NO_TIME);
+        model.set_times(learned[1], NO_TIME);
+        let subject = Sharer { inner: ViewSubject::new(view.clone()), lens, begun: NO_TIME };
+        let history = History::new(model.clone());
+        workers.push(Worker { runner: Runner { model, subject, full: 0 }, history, shared: learned[1] });
+    }
+    Ok(workers)
+}
+
+impl Worker {
+    fn step(&mut self, device: &SimulatedDevice, thread: usize, op: Op) -> Result<(), Wrong> {
+        let op = self.runner.subject.lens.map(op);
+        let number = self.history.ops.len();
+        device.mark(mark(thread, number, false));
+        let result = self.runner.step(&op);
+        device.mark(mark(thread, number, true));
+        let wrong = |error| Wrong::new("result", format!("thread {thread}, operation {number}: {error}"));
+        let effects = result.map_err(wrong)?;
+        if self.runner.full > 0 {
+            return Err(Wrong::new("result", "the volume was full though little was stored"));
+        }
+        self.runner.model.set_times(self.shared, NO_TIME);
+        self.history.push(op, effects, self.runner.model.clone());
+        Ok(())
+    }
+}
+
+fn unmount(
+    mut workers: Vec<Worker>,
+    device: &Arc<SimulatedDevice>,
+    view: &View,
+) -> Result<Recorded, Wrong> {
+    for (thread, worker) in workers.iter_mut().enumerate() {
+        device.mark(mark(thread, worker.history.ops.len(), false));
+        worker.runner.subject.inner.drop_held();
+    }
+    let closed = view.close();
+    for (thread, worker) in workers.iter().enumerate() {
+        device.mark(mark(thread, worker.history.ops.len(), true));
+    }
+    closed.map_err(|error| Wrong::new("close", error))?;
+    must_be_clean(&**device, "after the unmount")?;
+    for worker in &mut workers {
+        let mut model = worker.runner.model.without_slots();
+        let effects = model.apply(&Op::Sync).1;
+        worker.history.push(Op::Sync, effects, model);
+    }
+    let trace = device.trace();
+    let histories: Vec<&History> = workers.iter().map(|worker| &worker.history).collect();
+    let bounds = bounds_of(&trace, &histories);
+    let part = |(worker, bounds): (Worker, Vec<Bounds>)| Part {
+        judge: Judge::new(worker.history),
+        lens: Some(worker.runner.subject.lens),
+        bounds,
+    };
+    let parts = workers.into_iter().zip(bounds).map(part).collect();
+    Ok(Recorded { trace, parts })
+}
+
+/// For each thread and number of events: how far its operations had come, and what others had made durable of them.
+fn bounds_of(trace: &Trace, histories: &[&History]) -> Vec<Vec<Bounds>> {
+    let threads = histories.len();
+    let mut now = vec![Bounds::new(0, 0); threads];
+    let mut all: Vec<Vec<Bounds>> = now.iter().map(|bounds| vec![*bounds]).collect();
+    // What each thread had done when the operation began that a thread is at.
+    let mut at_begin: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for event in trace.events() {
+        if let Event::Mark(mark) = event {
+            let (thread, number, returned) = read_mark(*mark);
+            if !returned {
+                now[thread].begun = number + 1;
+                at_begin.insert(thread, now.iter().map(|bounds| bounds.returned).collect());
+            } else {
+                now[thread].returned = number + 1;
+                let effects = &histories[thread].effects[number];
+                let done = at_begin.get(&thread).cloned().unwrap_or_default();
+                for (bounds, done) in now.iter_mut().zip(done) {
+                    if effects.synced_all {
+                        bounds.synced = bounds.synced.max(done);
+                    }
+                    if effects.synced.is_some() {
+                        bounds.named = bounds.named.max(done);
+                    }
+                }
+            }
+        }
+        all.iter_mut().zip(&now).for_each(|(list, bounds)| list.push(*bounds));
+    }
+    all
+}
+
+impl Recorded {
+    /// Says for each part at which moment it is in a tree, or why the tree is none that is allowed.
+    ///
+    /// # Errors
+    /// What is wrong, in words.
+    pub fn judge(&self, tree: &Tree, bounds: &[Bounds], unit: Unit) -> Result<Vec<usize>, String> {
+        if let [Part { judge, lens: None, .. }] = &self.parts[..] {
+            return Ok(vec![judge.judge(tree, bounds[0], unit)?]);
+        }
+        let links = tree.wrong_links();
+        if !links.is_empty() {
+            return Err(list(&links));
+        }
+        let mut allowed = Vec::new();
+        for (thread, (part, bounds)) in self.parts.iter().zip(bounds).enumerate() {
+            let projected = part.lens.as_ref().map(|lens| lens.project(tree));
+            let seen = projected.as_ref().unwrap_or(tree);
+            let moments = part.judge.moments_of(seen, *bounds, unit, false);
+            allowed.push(moments.map_err(|error| format!("the part of thread {thread}: {error}"))?);
+        }
+        self.common_moment(&allowed)
+    }
+
+    /// One moment of each part, such that none is without what others show to have been before.
+    fn common_moment(&self, allowed: &[Vec<usize>]) -> Result<Vec<usize>, String> {
+        let mut chosen: Vec<usize> = allowed.iter().map(|moments| moments[0]).collect();
+        loop {
+            let before = chosen.clone();
+            for (thread, part) in self.parts.iter().enumerate() {
+                let begin = part.bounds.partition_point(|bounds| bounds.begun < chosen[thread]);
+                for (other, moments) in allowed.iter().enumerate().filter(|(other, _)| *other != thread) {
+                    let Some(needed) = self.parts[other].bounds.get(begin).map(|bounds| bounds.returned) else {
+                        continue;
+                    };
+                    if chosen[other] >= needed {
+                        continue;
+                    }
+                    chosen[other] = *moments.iter().find(|moment| **moment >= needed).ok_or_else(|| {
+                        format!(
+                            "thread {thread} is at moment {} or later, which began when thread {other} had come to \
+                             moment {needed}, but that is at {moments:?}",
+                            chosen[thread]
+                        )
+                    })?;
+                }
+            }
+            if chosen == before {
+                return Ok(chosen);
+            }
+        }
+    }
+}
