@@ -148,10 +148,10 @@ impl Campaign {
                 });
             }
         });
-        let started = next.load(Ordering::Relaxed);
+        let kinds = kinds.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
         Summary {
-            sequences: end.map_or(started, |end| end.min(started)) - self.first,
-            kinds: kinds.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()),
+            sequences: kinds.values().map(|count| count.sequences).sum(),
+            kinds,
             states: states.load(Ordering::Relaxed),
             failures: failures.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()),
             time: begin.elapsed(),
