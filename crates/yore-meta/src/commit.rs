@@ -167,8 +167,10 @@ struct Gather<'m> {
 }
 
 impl<'m> Gather<'m> {
-    fn new(meta: &'m Meta) -> Gather<'m> {
-        Gather { meta, buffer: AlignedBuf::zeroed(BATCH_BLOCKS), places: Vec::with_capacity(BATCH_BLOCKS) }
+    /// For about so many blocks: the memory for a whole batch would cost a small generation more than all the rest.
+    fn new(meta: &'m Meta, blocks: usize) -> Gather<'m> {
+        let blocks = blocks.clamp(1, BATCH_BLOCKS);
+        Gather { meta, buffer: AlignedBuf::zeroed(blocks), places: Vec::with_capacity(blocks) }
     }
 
     /// Adds a copy of `block`, sealed for `generation`; returns its checksum.
@@ -182,7 +184,7 @@ impl<'m> Gather<'m> {
     }
 
     fn copy(&mut self, at: BlockNo, block: &Block) -> Result<&mut Block> {
-        if self.places.len() == BATCH_BLOCKS {
+        if self.places.len() == self.buffer.blocks() {
             self.submit()?;
         }
         let offset = self.places.len() * BLOCK_SIZE;
@@ -214,7 +216,9 @@ impl<'m> Gather<'m> {
 }
 
 fn write_generation(meta: &Meta, frozen: &mut Frozen, slot: u32, durable: bool) -> Result<()> {
-    let mut gather = Gather::new(meta);
+    // Of each zone the dirty blocks and the header; at most as many table blocks, and the root zones' headers.
+    let blocks = frozen.zones.iter().map(|zone| zone.dirty.len() + 2).sum::<usize>() + 1;
+    let mut gather = Gather::new(meta, blocks);
     let mut entries: Vec<(ZoneNo, ZoneTableEntry)> = Vec::with_capacity(frozen.zones.len());
     for zone in &frozen.zones {
         entries.push((zone.zone.no, write_zone(meta, &mut gather, zone, frozen.generation)?));
