@@ -1,10 +1,10 @@
 //! Rules 11 to 13 of the architecture, by trying to break them.
 
 use std::sync::Arc;
-use yore_crash::campaign::Campaign;
+use yore_crash::campaign::{try_case, Campaign};
 use yore_crash::case::Case;
-use yore_crash::record::record;
 use yore_crash::generate::Profile;
+use yore_crash::record::record;
 use yore_crash::volume;
 use yore_device::simulated::SimulatedDevice;
 use yore_device::{Device, MemoryDevice};
@@ -51,4 +51,21 @@ fn after_a_crash_under_none_a_check_is_needed() {
     yore_check::mark_checked(&*crashed).expect("everything had been written");
     let view = volume::open(crashed).expect("it was checked");
     view.lookup(view.root(), b"a").expect("it had been synced");
+}
+
+/// Cases in which crashes once left something else than what was promised, all of their states.
+///
+/// 128071: a file was overwritten in place, renamed over another, and synced. The log's record with the new name was on
+/// the medium before the data was, so a crash in between showed the name with the old content.
+///
+/// 72619: a file was cut within a block, appended to and synced. The record with the new size was on the medium before the
+/// block was written in place, so a crash in between showed again what had been cut off.
+#[test]
+fn what_once_was_lost_is_there() {
+    for number in [128_071, 72_619] {
+        let case = Case::systematic(number);
+        if let Err(failure) = try_case(&case, 0, &mut |_| true) {
+            panic!("{failure}");
+        }
+    }
 }

@@ -353,6 +353,13 @@ impl Meta {
         self.intent.data_named.store(true, Ordering::SeqCst);
     }
 
+    /// What the Op about to be opened changes must not be durable before data that was written over blocks named before.
+    pub fn note_data_written_first(&self) {
+        if self.intent.data_written.load(Ordering::SeqCst) {
+            self.intent.data_named.store(true, Ordering::SeqCst);
+        }
+    }
+
     /// What the log is doing.
     pub fn log_status(&self) -> LogStatus {
         LogStatus {

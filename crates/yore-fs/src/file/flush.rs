@@ -412,7 +412,7 @@ fn enter(
         let mut guard = cell.state.write();
         let state = &mut *guard;
         if count == pieces.len() {
-            cover(state, batch);
+            cover(store, state, batch);
         }
         store.meta.note_data_named();
         let mut op = store.meta.begin(reserved);
@@ -430,14 +430,16 @@ fn enter(
         entered.extend(pieces.drain(..count).map(|p| (p.first(), p.end())));
     }
     // If no Op was needed for the data, none is needed for this before the pass ends.
-    cover(&mut cell.state.write(), batch);
+    cover(store, &mut cell.state.write(), batch);
     Ok(())
 }
 
 /// The batch is on the medium.
-fn cover(state: &mut InodeState, batch: &Batch) {
+fn cover(store: &Store, state: &mut InodeState, batch: &Batch) {
     state.data.medium_size = state.data.medium_size.max(batch.size);
     if let Some(stored) = batch.stored.filter(|stored| *stored > state.data.stored_size) {
+        // What lay behind the old size in its last block was overwritten in place, and shows once the size is there.
+        store.meta.note_data_written_first();
         state.data.stored_size = stored;
         state.dirty = true;
     }

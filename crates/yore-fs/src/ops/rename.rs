@@ -115,6 +115,8 @@ pub(crate) fn rename(
             // Without any lock: the device takes its time.
             Outcome::NeedFlush(cell) => {
                 file::flush_file(store, &cell)?;
+                // Also where it went in place: the record with the name must not be there before it.
+                store.meta.note_data_written_first();
                 settled = Some(cell.no);
             }
             Outcome::NeedOrphans | Outcome::NeedBlocks(_) => unreachable!("seen to by in_shape"),
