@@ -12,7 +12,7 @@ export RUSTDOCFLAGS ?= -D warnings
 
 CAMPAIGNS := $(patsubst tests/system/%.sh,%,$(filter-out tests/system/run.sh,$(wildcard tests/system/*.sh)))
 
-.PHONY: all demo test deps layers format lint unit doc system clean campaign-fuzz $(CAMPAIGNS:%=campaign-%)
+.PHONY: all demo test deps layers format lint unit crash mutations doc system clean campaign-fuzz $(CAMPAIGNS:%=campaign-%)
 
 all:
 	$(CARGO) build --release --locked
@@ -20,7 +20,7 @@ all:
 demo:
 	scripts/demo.sh
 
-test: deps layers format lint unit doc system
+test: deps layers format lint unit crash mutations doc system
 
 deps:
 	scripts/install-deps.sh test
@@ -38,6 +38,16 @@ lint:
 # Doctests are part of it.
 unit:
 	$(CARGO) test --workspace --locked
+
+# States that crashes could leave. A failure prints the line that replays it (docs/TESTING.md).
+CRASH_STATES ?= 200000
+crash:
+	$(CARGO) run --release --locked -p yore-crash -- run --states $(CRASH_STATES)
+
+# Engines that are wrong on purpose: the crash tests must find each of them.
+mutations:
+	$(CARGO) clippy -p yore-crash --features mutations --all-targets --locked -- -D warnings
+	$(CARGO) test --release --locked -p yore-crash --features mutations --test engine_mutations --test mutations
 
 doc:
 	$(CARGO) doc --workspace --no-deps --locked

@@ -3,8 +3,8 @@
 use crate::case::Case;
 use crate::compare::compare;
 use crate::crash::{Each, Thoroughness};
-use crate::record::record;
 use crate::generate::Profile;
+use crate::record::{record_between, Between};
 use crate::systematic;
 use crate::volume::Wrong;
 use std::collections::{BTreeMap, HashMap};
@@ -319,11 +319,24 @@ pub fn try_case(
     states: usize,
     go_on: &mut dyn FnMut(CrashState) -> bool,
 ) -> Result<(), Box<Failure>> {
+    try_case_between(case, states, go_on, &|device| device)
+}
+
+/// The same with a device of the caller's between the file system and the one that records.
+///
+/// # Errors
+/// As [`try_case`].
+pub fn try_case_between(
+    case: &Case,
+    states: usize,
+    go_on: &mut dyn FnMut(CrashState) -> bool,
+    between: Between<'_>,
+) -> Result<(), Box<Failure>> {
     let failed = |case: Case, wrong| Box::new(Failure { case, wrong });
     if matches!(case.profile, Profile::Model | Profile::Full) {
         return guarded(|| compare(case)).map_err(|wrong| failed(case.clone(), wrong));
     }
-    let recorded = guarded(|| record(case)).map_err(|wrong| failed(case.clone(), wrong))?;
+    let recorded = guarded(|| record_between(case, between)).map_err(|wrong| failed(case.clone(), wrong))?;
     if let Some(state) = case.crash {
         let tried = guarded(|| recorded.try_state(state, case.trial));
         return tried.map(|_| ()).map_err(|wrong| failed(case.clone(), wrong));

@@ -220,8 +220,9 @@ impl Recorded {
             let after_event = random.random_range(0..=trace.len());
             let point = trace.crash_point(after_event).map_err(|error| Wrong::new("replay", error))?;
             let state = choose(&point, &mut random);
-            let medium =
-                point.materialise(state.choice, state.tearing).map_err(|error| Wrong::new("replay", error))?;
+            let medium = point
+                .materialise(state.choice, state.tearing)
+                .map_err(|error| Wrong::new("replay", error))?;
             story.push_str(&format!("after a further crash, {state} of the mount: "));
             device = Arc::new(SimulatedDevice::new(medium));
             let tree = self

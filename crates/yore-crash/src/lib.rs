@@ -37,6 +37,7 @@ pub mod crash;
 pub mod generate;
 pub mod judge;
 pub mod model;
+pub mod mutant;
 pub mod op;
 pub mod outcome;
 pub mod record;

@@ -215,7 +215,8 @@ impl Recorded {
     pub(crate) fn same_medium(&self, after_event: usize) -> RangeInclusive<usize> {
         let events = self.trace.events();
         let is_mark = |number: usize| matches!(events.get(number), Some(Event::Mark(_)));
-        let first = (0..after_event).rev().take_while(|number| is_mark(*number)).last().unwrap_or(after_event);
+        let first =
+            (0..after_event).rev().take_while(|number| is_mark(*number)).last().unwrap_or(after_event);
         let last = (after_event..).take_while(|number| is_mark(*number)).last();
         first..=last.map_or(after_event, |last| last + 1)
     }

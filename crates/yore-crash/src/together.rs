@@ -134,9 +134,7 @@ impl Lens {
             Op::Link { target, at } => Op::Link { target: self.target(target), at: self.place(at) },
             Op::Unlink { at } => Op::Unlink { at: self.place(at) },
             Op::Rmdir { at } => Op::Rmdir { at: self.place(at) },
-            Op::Rename { from, to, mode } => {
-                Op::Rename { from: self.place(from), to: self.place(to), mode }
-            }
+            Op::Rename { from, to, mode } => Op::Rename { from: self.place(from), to: self.place(to), mode },
             Op::Lookup { at } => Op::Lookup { at: self.place(at) },
             Op::Readlink { target } => Op::Readlink { target: self.target(target) },
             Op::Readdir { target, batch } => Op::Readdir { target: self.target(target), batch },
@@ -152,9 +150,7 @@ impl Lens {
                 let (from, to) = (self.target(from), self.target(to));
                 Op::Copy { from, from_offset, to, to_offset, len }
             }
-            Op::SetAttr { target, set, caller } => {
-                Op::SetAttr { target: self.target(target), set, caller }
-            }
+            Op::SetAttr { target, set, caller } => Op::SetAttr { target: self.target(target), set, caller },
             Op::GetXattr { target, name } => Op::GetXattr { target: self.target(target), name },
             Op::SetXattr { target, name, len, tag, mode } => {
                 Op::SetXattr { target: self.target(target), name, len, tag, mode }
@@ -243,9 +239,9 @@ pub fn record(case: &Case, device: &Arc<SimulatedDevice>, view: &View) -> Result
                     let seed = case.seed.wrapping_mul(1000).wrapping_add(thread as u64);
                     let ops = sequence(seed, case.ops, Profile::Crash);
                     barrier.wait();
-                    kept.iter().filter_map(|number| ops.get(*number)).try_for_each(|op| {
-                        worker.step(device, thread, op.clone())
-                    })
+                    kept.iter()
+                        .filter_map(|number| ops.get(*number))
+                        .try_for_each(|op| worker.step(device, thread, op.clone()))
                 })
             })
             .collect();
@@ -314,11 +310,7 @@ impl Worker {
     }
 }
 
-fn unmount(
-    mut workers: Vec<Worker>,
-    device: &Arc<SimulatedDevice>,
-    view: &View,
-) -> Result<Recorded, Wrong> {
+fn unmount(mut workers: Vec<Worker>, device: &Arc<SimulatedDevice>, view: &View) -> Result<Recorded, Wrong> {
     for (thread, worker) in workers.iter_mut().enumerate() {
         device.mark(mark(thread, worker.history.ops.len(), false));
         worker.runner.subject.inner.drop_held();
@@ -409,7 +401,8 @@ impl Recorded {
             for (thread, part) in self.parts.iter().enumerate() {
                 let begin = part.bounds.partition_point(|bounds| bounds.begun < chosen[thread]);
                 for (other, moments) in allowed.iter().enumerate().filter(|(other, _)| *other != thread) {
-                    let Some(needed) = self.parts[other].bounds.get(begin).map(|bounds| bounds.returned) else {
+                    let Some(needed) = self.parts[other].bounds.get(begin).map(|bounds| bounds.returned)
+                    else {
                         continue;
                     };
                     if chosen[other] >= needed {

@@ -32,4 +32,6 @@ pub use types::{
 pub use view::{Node, View};
 pub use volume::{DirEntry, File, FileType, Metadata, OpenOptions, ReadDir, Volume, Walk, WalkEntry};
 pub use yore_format::{Engine, FileKind, InodeNo, Timestamp};
+#[cfg(feature = "mutations")]
+pub use yore_meta::mutation;
 pub use yore_meta::LogStatus;

@@ -86,6 +86,8 @@ mod error;
 mod file;
 mod layout;
 mod log;
+#[cfg(feature = "mutations")]
+pub mod mutation;
 mod read;
 mod recover;
 mod ring;

@@ -88,6 +88,8 @@ pub(crate) fn commit(meta: &Meta, state: VolumeState) -> Result<()> {
         meta.engine == yore_format::Engine::Snapshot || meta.progress.lock().wanted >= frozen.generation.0;
     let slot = 1 - held.1;
     let durable = durable || state == VolumeState::Clean;
+    #[cfg(feature = "mutations")]
+    wrong_before_writing(meta, &mut frozen)?;
     let result = appended.and_then(|()| write_generation(meta, &mut frozen, slot, durable));
     match result {
         Ok(()) => {
@@ -102,6 +104,21 @@ pub(crate) fn commit(meta: &Meta, state: VolumeState) -> Result<()> {
             Err(e)
         }
     }
+}
+
+/// Gives back before the superblock what must be given back behind it.
+#[cfg(feature = "mutations")]
+fn wrong_before_writing(meta: &Meta, frozen: &mut Frozen) -> Result<()> {
+    use crate::mutation::{is, Mutation};
+    if is(Mutation::BlocksReusedEarly) {
+        if let Some(reclaimer) = meta.reclaimer.get().and_then(Weak::upgrade) {
+            reclaimer.reclaim(&std::mem::take(&mut frozen.freed));
+        }
+    }
+    if is(Mutation::LogReusedEarly) {
+        meta.intent.complete(frozen.log, 0)?;
+    }
+    Ok(())
 }
 
 /// The frozen generation, and whether what the log has outstanding was appended to it.
@@ -139,6 +156,11 @@ fn freeze(meta: &Meta, last: &Superblock, state: VolumeState, leader: &mut Leade
         ..last.clone()
     };
     if let Some((position, _)) = &log {
+        #[cfg(feature = "mutations")]
+        let position = match crate::mutation::is(crate::mutation::Mutation::StalePosition) {
+            true => &crate::intent::position_of(last),
+            false => position,
+        };
         set_position(&mut superblock, *position, head.generation);
     }
     // What is dirty now is the writer's; callers are slowed by what comes after.
@@ -149,6 +171,11 @@ fn freeze(meta: &Meta, last: &Superblock, state: VolumeState, leader: &mut Leade
     let mut appended = Ok(());
     if let Some((position, outstanding)) = log {
         frozen.log = Some(position);
+        #[cfg(feature = "mutations")]
+        let outstanding = match crate::mutation::is(crate::mutation::Mutation::OutstandingForgotten) {
+            true => Default::default(),
+            false => outstanding,
+        };
         if !outstanding.is_empty() {
             match meta.intent.append_outstanding(leader, &outstanding, &head) {
                 Ok(last) => frozen.outstanding = last,
@@ -259,6 +286,10 @@ fn write_zone(
     let mut used = [0u64; 16];
     for slot in map.iter().filter(|s| **s != 0) {
         used[usize::from(*slot) / 64] |= 1 << (slot % 64);
+    }
+    #[cfg(feature = "mutations")]
+    if crate::mutation::is(crate::mutation::Mutation::SlotsReusedEarly) {
+        (used, rotor) = ([0; 16], 0);
     }
     for index in 0..map.len() {
         if z.exists[index / 64] & (1 << (index % 64)) == 0 {

@@ -336,7 +336,11 @@ impl Meta {
     /// off. A flush comes before the record that says so.
     pub fn note(&self, note: &IntentNote<'_>) {
         if self.intent.is_on() {
-            if matches!(note, IntentNote::Home { .. }) {
+            #[cfg(feature = "mutations")]
+            let is_wrong = crate::mutation::is(crate::mutation::Mutation::HomeTooEarly);
+            #[cfg(not(feature = "mutations"))]
+            let is_wrong = false;
+            if matches!(note, IntentNote::Home { .. }) && !is_wrong {
                 self.intent.data_named.store(true, Ordering::SeqCst);
             }
             self.intent.notes.lock().take_back(note);

@@ -19,6 +19,8 @@ mod error;
 mod intent;
 mod meta;
 mod mkfs;
+#[cfg(feature = "mutations")]
+pub mod mutation;
 mod noted;
 mod op;
 mod open;

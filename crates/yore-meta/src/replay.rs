@@ -203,6 +203,10 @@ impl Meta {
         self.next_incarnation.store(head.next_incarnation, Ordering::Relaxed);
         self.raise_zone_limit_to(head.zone_number_limit);
         self.note_root_changed();
+        #[cfg(feature = "mutations")]
+        if crate::mutation::is(crate::mutation::Mutation::ReplayedFreesReused) {
+            staged.recovered.freed.clear();
+        }
         self.freed.lock().extend_from_slice(&staged.recovered.freed);
         staged.recovered.files = staged.files.into_map();
         Ok(staged.recovered)

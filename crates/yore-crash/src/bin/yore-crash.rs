@@ -71,7 +71,8 @@ fn campaign(options: &Options) -> Result<bool, String> {
     }
     let mut totals = match &options.save {
         Some(path) if path.exists() => {
-            let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+            let text =
+                std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
             Totals::parse(&text).map_err(|error| format!("{}: {error}", path.display()))?
         }
         _ => Totals::new(options.seed),
@@ -79,7 +80,8 @@ fn campaign(options: &Options) -> Result<bool, String> {
     let begin = Instant::now();
     let mut failures = 0;
     loop {
-        let left = options.seconds.map(|seconds| Duration::from_secs(seconds).saturating_sub(begin.elapsed()));
+        let left =
+            options.seconds.map(|seconds| Duration::from_secs(seconds).saturating_sub(begin.elapsed()));
         if left.is_some_and(|left| left.is_zero())
             || options.states.is_some_and(|most| totals.states() >= most)
             || failures >= 100
@@ -180,9 +182,7 @@ fn replay(line: &str) -> Result<bool, String> {
     let mut case: Case = line.parse().map_err(|error| format!("{error}"))?;
     let attempts = if case.depends_on_schedule() { 50 } else { 1 };
     if case.depends_on_schedule() {
-        println!(
-            "another thread takes part, so the crash is looked for anew, up to {attempts} times"
-        );
+        println!("another thread takes part, so the crash is looked for anew, up to {attempts} times");
         case.crash = None;
     }
     for _ in 0..attempts {

@@ -186,7 +186,8 @@ impl State {
         let mut order: Vec<u64> = tree.nodes.keys().copied().filter(|number| *number != tree.root).collect();
         order.sort_unstable();
         order.insert(ROOT, tree.root);
-        let numbers: BTreeMap<u64, Ino> = order.iter().enumerate().map(|(ino, number)| (*number, ino)).collect();
+        let numbers: BTreeMap<u64, Ino> =
+            order.iter().enumerate().map(|(ino, number)| (*number, ino)).collect();
         let inode = |number: &u64| {
             let node = tree.nodes.get(number)?;
             Some(Arc::new(inode_of(*number, node, &numbers)))

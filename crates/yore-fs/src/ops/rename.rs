@@ -254,6 +254,8 @@ impl Rename<'_> {
             None => None,
         };
         let replaces = self.mode == RenameMode::Replace && target.is_some();
+        #[cfg(feature = "mutations")]
+        let replaces = replaces && !crate::mutation::is(crate::mutation::Mutation::RenameBeforeData);
         if replaces && settled != Some(cell.no) && source.kind == crate::FileKind::Regular {
             return Ok(Outcome::NeedFlush(cell));
         }

@@ -1,0 +1,188 @@
+//! Devices that break the contract on which the crash argument rests, to prove that the crash tests would notice.
+//!
+//! A [`Mutant`] stands between the file system and the device that records. What the file system reads is right, so
+//! nothing goes wrong while it runs; but what is recorded is what a wrong file system would have done: a flush left out,
+//! a block that is handed to the device only after the flush that was to cover it, a superblock written before what it
+//! reaches. Blocks are told apart by what they hold, as `docs/FORMAT.md` has it, and flushes by what was written since
+//! the one before.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard};
+use yore_device::{Device, DeviceError, BLOCK_SIZE};
+
+/// What a block is, by its first bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Written {
+    /// A slot of the superblock.
+    Superblock,
+    /// A batch of the log.
+    Log,
+    /// Header of a zone.
+    ZoneHeader,
+    /// Block of the zone table.
+    ZoneTable,
+    /// Bitmap.
+    Bitmap,
+    /// Inodes.
+    Inodes,
+    /// Node of a tree.
+    Tree,
+    /// What is no metadata.
+    Data,
+}
+
+impl Written {
+    fn of(block: &[u8]) -> Written {
+        match block {
+            [b'Y', b'O', b'R', b'E', 0x89, b'V', ..] => Written::Superblock,
+            [b'Y', b'O', b'R', b'E', 0x89, b'L', ..] => Written::Log,
+            [b'Y', b'O', b'R', b'E', 1, ..] => Written::ZoneHeader,
+            [b'Y', b'O', b'R', b'E', 2, ..] => Written::ZoneTable,
+            [b'Y', b'O', b'R', b'E', 3, ..] => Written::Bitmap,
+            [b'Y', b'O', b'R', b'E', 4, ..] => Written::Inodes,
+            [b'Y', b'O', b'R', b'E', 5..=9, ..] => Written::Tree,
+            _ => Written::Data,
+        }
+    }
+}
+
+/// What is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutation {
+    /// Nothing: for comparison.
+    None,
+    /// A flush is left out: the one that came after a block of this kind was written, and none of the kinds before it in
+    /// the order of [`Written`]. Of a zone header: the flush before the superblock. Of data: the one before a record.
+    OmitFlush(Written),
+    /// Blocks of this kind reach the device after the next flush has returned.
+    Late(Written),
+    /// Each third block of this kind never reaches the device.
+    Lose(Written),
+    /// Everything but the log reaches the device after the superblock, all before the flush that follows it.
+    SuperblockFirst,
+}
+
+/// A device that is wrong in one way.
+pub struct Mutant {
+    inner: Arc<dyn Device>,
+    mutation: Mutation,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Blocks that were written and not handed on, by number.
+    held: BTreeMap<u64, Box<[u8]>>,
+    /// What was written since the last flush.
+    written: Vec<Written>,
+    /// How many blocks of the kind of interest were written.
+    count: u64,
+}
+
+impl Mutant {
+    /// Wraps a device.
+    pub fn new(inner: Arc<dyn Device>, mutation: Mutation) -> Mutant {
+        Mutant { inner, mutation, state: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn release(&self, state: &mut State) -> Result<(), DeviceError> {
+        for (block, bytes) in std::mem::take(&mut state.held) {
+            self.inner.write_at(block * BLOCK_SIZE as u64, &bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a block is handed on now. What is not is kept, or lost.
+    fn passes(&self, state: &mut State, kind: Written) -> bool {
+        match self.mutation {
+            Mutation::None | Mutation::OmitFlush(_) => true,
+            Mutation::Late(late) => kind != late,
+            Mutation::SuperblockFirst => matches!(kind, Written::Superblock | Written::Log),
+            Mutation::Lose(lost) => {
+                state.count += u64::from(kind == lost);
+                kind != lost || !state.count.is_multiple_of(3)
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Mutant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Mutant({:?})", self.mutation)
+    }
+}
+
+impl Device for Mutant {
+    fn size(&self) -> u64 {
+        self.inner.size()
+    }
+
+    fn read_only(&self) -> bool {
+        self.inner.read_only()
+    }
+
+    fn describe(&self) -> String {
+        format!("{} with {:?}", self.inner.describe(), self.mutation)
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
+        let state = self.lock();
+        self.inner.read_at(offset, buf)?;
+        let first = offset / BLOCK_SIZE as u64;
+        for (number, bytes) in buf.chunks_mut(BLOCK_SIZE).enumerate() {
+            if let Some(held) = state.held.get(&(first + number as u64)) {
+                bytes.copy_from_slice(held);
+            }
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
+        let mut state = self.lock();
+        if Written::of(buf) == Written::Log {
+            // The blocks of a batch have but one header.
+            state.written.push(Written::Log);
+            if self.passes(&mut state, Written::Log) {
+                return self.inner.write_at(offset, buf);
+            }
+        }
+        let in_log = Written::of(buf) == Written::Log;
+        for (number, bytes) in buf.chunks(BLOCK_SIZE).enumerate() {
+            let block = offset / BLOCK_SIZE as u64 + number as u64;
+            let kind = if in_log { Written::Log } else { Written::of(bytes) };
+            state.written.push(kind);
+            if !in_log && self.passes(&mut state, kind) {
+                state.held.remove(&block);
+                self.inner.write_at(block * BLOCK_SIZE as u64, bytes)?;
+            } else if !matches!(self.mutation, Mutation::Lose(_)) {
+                state.held.insert(block, bytes.into());
+            }
+            if kind == Written::Superblock && self.mutation == Mutation::SuperblockFirst {
+                self.release(&mut state)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        let mut state = self.lock();
+        let first = std::mem::take(&mut state.written).into_iter().min();
+        if self.mutation == first.map_or(Mutation::None, Mutation::OmitFlush) && first.is_some() {
+            return Ok(());
+        }
+        self.inner.flush()?;
+        match self.mutation {
+            Mutation::SuperblockFirst => Ok(()),
+            _ => self.release(&mut state),
+        }
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        self.inner.discard(offset, len)
+    }
+}

@@ -1,0 +1,44 @@
+//! Switches that make the engine wrong, one way at a time: for the tests that prove that crash tests find it.
+//!
+//! Only with the feature `mutations`, which nothing that is released has. Switches are for the whole process.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// What is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Mutation {
+    /// Nothing.
+    None,
+    /// Blocks that a generation freed are given back before its superblock is written (R2, R3).
+    BlocksReusedEarly,
+    /// Slots that the last complete generation uses count as free (R2).
+    SlotsReusedEarly,
+    /// The part of the log that a generation makes superfluous is given back before its superblock is written (R2).
+    LogReusedEarly,
+    /// Superblocks do not say where replay starts (R9).
+    StalePosition,
+    /// Data that only the log has is not carried over into the next generation (R9).
+    OutstandingForgotten,
+    /// A record that says that data is at home is written without a flush of that data (R4).
+    HomeTooEarly,
+    /// A batch of the log is believed by its header alone (R10).
+    TornRecordAccepted,
+    /// What replayed records freed is used before the next generation is complete (R3).
+    ReplayedFreesReused,
+    /// A rename over a file does not write the new file's data first (R12).
+    RenameBeforeData,
+}
+
+static NOW: AtomicU8 = AtomicU8::new(Mutation::None as u8);
+
+/// Makes the engine wrong in this way, and in no other, from now on.
+pub fn set(mutation: Mutation) {
+    NOW.store(mutation as u8, Ordering::SeqCst);
+    yore_log::mutation::ACCEPT_TORN.store(mutation == Mutation::TornRecordAccepted, Ordering::SeqCst);
+}
+
+/// Whether it is wrong in this way.
+pub fn is(mutation: Mutation) -> bool {
+    NOW.load(Ordering::SeqCst) == mutation as u8
+}
