@@ -1,0 +1,53 @@
+//! What a workload needs of a file system, and the two ways to it: system calls below a directory, and the library's calls.
+//!
+//! A workload is written once, for any [`Target`], and compiled for each: what the library costs is then the library's calls
+//! and not a detour through paths, and what a mount costs is system calls. Both ways work as a careful program does:
+//! directories are held open and files are named within them, so that neither pays for long paths; a file is open from
+//! [`Target::create`] or [`Target::open`] until the handle is dropped. Handles belong to the target they came from by type.
+//!
+//! All methods take `&self` and may be called by several threads.
+
+mod library;
+mod system;
+
+pub use library::LibraryTarget;
+pub use system::SystemTarget;
+
+use crate::Result;
+
+/// A file system under measurement.
+pub trait Target: Send + Sync {
+    /// A directory held open.
+    type Dir: Send + Sync;
+    /// An open file, for reading and writing.
+    type File: Send + Sync;
+
+    /// The root directory, or the one that is measured in.
+    fn root(&self) -> Result<Self::Dir>;
+    /// Makes a directory; it must not exist.
+    fn mkdir(&self, parent: &Self::Dir, name: &str) -> Result<()>;
+    /// Opens a directory.
+    fn open_dir(&self, parent: &Self::Dir, name: &str) -> Result<Self::Dir>;
+    /// Removes an empty directory.
+    fn rmdir(&self, parent: &Self::Dir, name: &str) -> Result<()>;
+    /// Lists a directory; returns how many names there are besides `.` and `..`.
+    fn list(&self, dir: &Self::Dir) -> Result<usize>;
+    /// Creates an empty file and opens it; it must not exist.
+    fn create(&self, dir: &Self::Dir, name: &str) -> Result<Self::File>;
+    /// Opens a file.
+    fn open(&self, dir: &Self::Dir, name: &str) -> Result<Self::File>;
+    /// A file's size, by name.
+    fn stat(&self, dir: &Self::Dir, name: &str) -> Result<u64>;
+    /// Renames a file, replacing what has the new name.
+    fn rename(&self, from: &Self::Dir, name: &str, to: &Self::Dir, new_name: &str) -> Result<()>;
+    /// Removes a file.
+    fn unlink(&self, dir: &Self::Dir, name: &str) -> Result<()>;
+    /// Fills `buf` from `offset`; returns the count, less than asked only at the end of the file.
+    fn read_at(&self, file: &Self::File, offset: u64, buf: &mut [u8]) -> Result<usize>;
+    /// Writes all of `data` at `offset`.
+    fn write_at(&self, file: &Self::File, offset: u64, data: &[u8]) -> Result<()>;
+    /// A file's content, its attributes and its name are durable when this returns.
+    fn fsync(&self, file: &Self::File) -> Result<()>;
+    /// Everything done before is on the medium when this returns.
+    fn sync(&self) -> Result<()>;
+}
