@@ -103,6 +103,10 @@ pub(crate) fn rename(
         above_from: Vec::new(),
         above_to: Vec::new(),
     };
+    // What is no directory must not be locked as one: its lock comes later in the order.
+    for parent in [&r.from, &r.to] {
+        parent.state.read().check_directory()?;
+    }
     let mut settled = None;
     loop {
         match r.in_shape(settled)? {
