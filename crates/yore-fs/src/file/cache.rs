@@ -43,17 +43,31 @@ impl DirtyFiles {
         self.by_turn.len()
     }
 
-    /// Puts a file last, unless it is here.
+    /// Puts a file last, unless it is here. A number may be here for a file that is gone: what uses it now takes its place.
     fn add(&mut self, cell: &Arc<InodeCell>) {
-        if let Entry::Vacant(entry) = self.turns.entry(cell.no) {
-            entry.insert(self.next_turn);
-            self.by_turn.insert(self.next_turn, DirtyFile { cell: cell.clone(), since: Instant::now() });
-            self.next_turn += 1;
+        let file = DirtyFile { cell: cell.clone(), since: Instant::now() };
+        match self.turns.entry(cell.no) {
+            Entry::Vacant(entry) => {
+                entry.insert(self.next_turn);
+                self.by_turn.insert(self.next_turn, file);
+                self.next_turn += 1;
+            }
+            Entry::Occupied(entry) => {
+                let here = self.by_turn.get_mut(entry.get()).expect("a file's turn has the file");
+                if !Arc::ptr_eq(&here.cell, cell) {
+                    *here = file;
+                }
+            }
         }
     }
 
-    fn remove(&mut self, no: InodeNo) -> Option<DirtyFile> {
-        let turn = self.turns.remove(&no)?;
+    /// Takes out this very file. Whoever still writes back one that is gone must not take out what has its number now.
+    fn remove(&mut self, cell: &InodeCell) -> Option<DirtyFile> {
+        let turn = *self.turns.get(&cell.no)?;
+        if !std::ptr::eq(Arc::as_ptr(&self.by_turn.get(&turn)?.cell), cell) {
+            return None;
+        }
+        self.turns.remove(&cell.no);
         self.by_turn.remove(&turn)
     }
 
@@ -125,7 +139,7 @@ impl FileCache {
     /// The file has been looked at now; `clean`: it has nothing to be written any more.
     pub(super) fn note_flushed(&self, cell: &InodeCell, clean: bool) {
         let mut files = self.dirty_files.lock();
-        let gone = files.remove(cell.no);
+        let gone = files.remove(cell);
         if let (Some(file), false) = (&gone, clean) {
             files.add(&file.cell);
         }

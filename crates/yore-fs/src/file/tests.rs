@@ -524,3 +524,26 @@ fn write_errors_are_told_and_stop_writing() {
     drop(file);
     store.close().unwrap_err();
 }
+
+/// A file is removed while the write-back thread is about to look at it, and its inode number is used again: what the
+/// thread then says of the old file is not said of the new one. It once was, and the new file's data was never written.
+#[test]
+fn a_number_used_again_is_another_dirty_file() {
+    let device = make(64 * MIB);
+    let store = open(&device, 8 * MIB);
+    let old = new_file(&store, "old");
+    write(&store, &old.cell, 0, &[1; 5000], false, &mut touch).unwrap();
+    let (no, old_cell) = (old.cell.no, old.cell.clone());
+    drop(old);
+    crate::ops::remove(&store, InodeNo::ROOT, b"old", crate::ops::Remove::File).unwrap();
+    let new = new_file(&store, "new");
+    assert_eq!(new.cell.no, no, "the number is used again");
+    write(&store, &new.cell, 0, &[2; 5000], false, &mut touch).unwrap();
+    // What the thread does with a file that it took from the list before it was removed.
+    drop(write_back(&store, &old_cell));
+    drop(new);
+    store.close().unwrap();
+    let store = open(&device, 8 * MIB);
+    assert_eq!(contents(&store, &store.cell(no).unwrap()), [2; 5000]);
+    store.close().unwrap();
+}
