@@ -63,6 +63,7 @@ impl Library {
             engine,
             owner: (0, 0),
             permissions: 0o755,
+            log_size: None,
             force: true,
         };
         View::mkfs(&device, &options)?;
