@@ -427,8 +427,9 @@ impl Meta {
             self.flush_for_log()?;
         }
         intent.data_written.store(false, Ordering::SeqCst);
-        let left = log.free_bytes().saturating_sub(leader.writer.len() + RECORD_SPARE);
-        if left < intent.notes.lock().outstanding_bytes {
+        // What a generation may have to carry over stays free: as much as may be outstanding then, not as much as is now.
+        let kept = log.capacity_blocks() as usize * BLOCK_SIZE / OUTSTANDING_SHARE + RECORD_SPARE;
+        if log.free_bytes() < leader.writer.len() + RECORD_SPARE + kept {
             intent.lost.store(true, Ordering::Relaxed);
             return Ok(false);
         }

@@ -250,6 +250,8 @@ def found_in(base):
 
 
 def write(base, log, seed):
+    # The file system may end before the thread has begun.
+    noise = None
     try:
         os.makedirs(base, exist_ok=True)
         os.makedirs(os.path.join(base, "..", SHARED), exist_ok=True)
@@ -261,7 +263,8 @@ def write(base, log, seed):
     except OSError as error:
         if error.errno not in DEAD:
             raise
-    noise.join()
+    if noise is not None:
+        noise.join()
 
 
 def judge(base, log):
