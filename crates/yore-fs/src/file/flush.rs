@@ -333,9 +333,6 @@ fn write_segments(store: &Store, cell: &InodeCell, batch: &Batch, pieces: &mut V
                 cell.state.write().data.in_place = true;
                 write_run(store, start, &segment.bytes)?;
                 store.meta.note_data_written();
-                if cell.state.read().data.logged_size.is_some() {
-                    super::logged::note_home(store, cell, segment.first, segment.bytes.len() as u32);
-                }
             }
             Way::Unwritten(start) => {
                 pieces.push(Piece::Written(first, first + len));
@@ -416,13 +413,6 @@ fn enter(
         }
         store.meta.note_data_named();
         let mut op = store.meta.begin(reserved);
-        if state.data.logged_size.is_some() {
-            for piece in &pieces[..count] {
-                let (page, count) = (piece.first() as u32, (piece.end() - piece.first()) as u32);
-                let (inode, incarnation) = (cell.no, cell.incarnation);
-                op.note(&IntentNote::Home { inode, incarnation, page, count });
-            }
-        }
         let applied = edit.apply(&mut op, &store.alloc, &mut state.inode);
         let stored = store_inode(&mut op, cell, state);
         applied.stored(&mut op, stored);
@@ -500,6 +490,9 @@ fn finish_pass(store: &Store, cell: &InodeCell, pass: Pass) -> Result<()> {
     store_if_dirty(store, cell, state, reserved);
     if clean || state.data.logged_size.is_some_and(|logged| logged <= pass.size) {
         super::logged::release(store, cell, state);
+    } else if state.data.logged_size.is_some() {
+        // Only now: until the size is stored, a replay needs the bytes, or it would take them for stale.
+        super::logged::note_home(store, cell, 0, pass.end);
     }
     store.files.note_flushed(cell, clean);
     Ok(())

@@ -106,6 +106,8 @@ pub(super) fn note_home(store: &Store, cell: &InodeCell, page: u32, count: u32) 
 /// Everything of the file that the log may have is at home and in metadata, or gone.
 pub(super) fn release(store: &Store, cell: &InodeCell, state: &mut InodeState) {
     if state.data.logged_size.take().is_some() {
+        // What was overwritten in place is flushed before the record that takes the bytes back.
+        store.meta.note_data_written_first();
         store.meta.note(&IntentNote::Cut { inode: cell.no, incarnation: cell.incarnation, size: 0 });
     }
 }
