@@ -1,6 +1,6 @@
 //! Every short sequence, by number.
 //!
-//! A case is a few operations of a fixed [vocabulary](vocabulary) on a small prepared tree, each followed by nothing, an
+//! A case is a few operations of a fixed vocabulary on a small prepared tree, each followed by nothing, an
 //! fsync or fdatasync of the file that it is about, an fsync of the directory, or a sync. All sequences of one and of
 //! two operations are cases, and those of three over the operations that programs use to save files (write, rename,
 //! link, unlink). Numbers are fixed for as long as the vocabulary is; [`spread`] puts them in an order of which each
