@@ -253,7 +253,7 @@ pub(crate) fn free_step(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> {
     }
 }
 
-/// Forgets what is in memory of a file that is being freed in this very Op. It has no extents, and io is held.
+/// Forgets what is in memory of a file that is being freed in this very Op, with the extents that it has. Io is held.
 pub(crate) fn forget(store: &Store, cell: &InodeCell, state: &mut InodeState) {
     cut_memory(store, state, 0);
     super::logged::release(store, cell, state);

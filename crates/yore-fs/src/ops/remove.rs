@@ -1,8 +1,10 @@
 //! Taking names away: unlink, rmdir, and the target that a rename replaces.
 
 use super::check_name;
+use crate::alloc::KeptGroups;
 use crate::btree::Pins;
 use crate::dir::Looked;
+use crate::extent::Edit;
 use crate::inode::{free_inode, store_inode, InodeCell, InodeState};
 use crate::locks::Locked;
 use crate::orphan::OrphansGuard;
@@ -109,10 +111,8 @@ pub(crate) fn fate_of<'a>(
     if !state.inode.is_directory() && state.inode.links > 1 {
         return Fate::Lives;
     }
-    let small = match state.inode.content_kind {
-        ContentKind::Empty | ContentKind::Inline => true,
-        ContentKind::Extents | ContentKind::Tree => false,
-    };
+    // The few extents that an inode holds itself can be freed with it.
+    let small = state.inode.content_kind != ContentKind::Tree && state.data.doomed.is_none();
     // With its io lock held no write-back is under way, and data that was never written is simply forgotten.
     let plain = small && state.inode.xattr_root.is_none();
     if plain && io.is_some() && !state.data.listed && !store.inodes.in_use(cell) {
@@ -122,8 +122,8 @@ pub(crate) fn fate_of<'a>(
     }
 }
 
-/// A fate whose blocks are in memory.
-pub(crate) struct Ready<'a>(Fate<'a>);
+/// A fate whose blocks are in memory, and the extents that go in the same Op.
+pub(crate) struct Ready<'a>(Fate<'a>, Option<(Edit, KeptGroups)>);
 
 /// Keeps in memory what the fate needs. `None`: the orphans lock is needed and not held.
 pub(crate) fn prepare_fate<'a>(
@@ -134,6 +134,15 @@ pub(crate) fn prepare_fate<'a>(
     orphans: Option<&OrphansGuard<'_>>,
     pins: &mut Pins,
 ) -> Result<Option<Ready<'a>>> {
+    let (mut fate, mut extents) = (fate, None);
+    if matches!(fate, Fate::Goes(_)) && state.inode.content_kind == ContentKind::Extents {
+        match prepare_extents(store, cell, state, pins) {
+            Ok(prepared) => extents = Some(prepared),
+            // The name can go nevertheless. Freeing the rest fails later, and says why.
+            Err(Error::Corruption(_)) => fate = Fate::Orphan,
+            Err(e) => return Err(e),
+        }
+    }
     if matches!(fate, Fate::Orphan) {
         let Some(orphans) = orphans else { return Ok(None) };
         // A long truncation under way has listed it already, and leaves it there.
@@ -142,7 +151,21 @@ pub(crate) fn prepare_fate<'a>(
             return Err(Corruption::new("list of orphans", "level", expected, found).into());
         }
     }
-    Ok(Some(Ready(fate)))
+    Ok(Some(Ready(fate, extents)))
+}
+
+/// The removal of all extents of an inode that holds them itself.
+fn prepare_extents(
+    store: &Store,
+    cell: &InodeCell,
+    state: &InodeState,
+    pins: &mut Pins,
+) -> Result<(Edit, KeptGroups)> {
+    let mut kept = KeptGroups::default();
+    let mut edit = Edit::load(&store.meta, cell.no, &state.inode, 0, u64::MAX)?;
+    edit.remove(0, u64::MAX);
+    edit.prepare(&store.meta, &store.alloc, pins, &mut kept)?;
+    Ok((edit, kept))
 }
 
 /// Inside an Op: the inode has one name less (a directory: none), the one at `place`, whose removal is `gone`, at `now`.
@@ -170,7 +193,13 @@ pub(crate) fn lose_name(
         Fate::Lives => store_inode(op, cell, state),
         Fate::Goes(_io) => {
             file::forget(store, cell, state);
+            // Their claims last until the bits have changed.
+            let (edit, _kept) = ready.1.unzip();
+            let applied = edit.map(|edit| edit.apply(op, &store.alloc, &mut state.inode));
             let freed = free_inode(op, cell, state);
+            if let Some(applied) = applied {
+                applied.stored(op, freed);
+            }
             store.inodes.remove(cell);
             freed
         }
