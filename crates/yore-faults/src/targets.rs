@@ -1,6 +1,6 @@
 //! The bodies of the fuzzers, and what they are fed with.
 //!
-//! [`format`] takes blocks as they are, [`mount`] takes decisions that change a sound volume, [`log`] takes changes of the
+//! `format` takes blocks as they are, [`mount`] takes decisions that change a sound volume, [`log`] takes changes of the
 //! bytes of a log. All three promise an end without a panic (R15).
 
 use crate::{damage, exercise, mend, sample, survey, Chance};

@@ -31,6 +31,7 @@
 
 mod cache;
 mod flush;
+mod group;
 mod hole;
 mod logged;
 mod read;
@@ -42,7 +43,8 @@ mod write;
 mod tests;
 
 pub(crate) use cache::FileCache;
-pub(crate) use flush::{flush_all, flush_file};
+pub(crate) use flush::flush_file;
+pub(crate) use group::flush_all;
 pub(crate) use hole::fallocate;
 pub(crate) use logged::{make_ready, restore};
 pub(crate) use read::read;

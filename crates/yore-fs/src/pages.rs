@@ -363,6 +363,11 @@ impl Pages<'_> {
         !self.map.dirty.is_empty() || !self.map.fresh.is_empty()
     }
 
+    /// How many pages are newer than the medium and not on their way there.
+    pub(crate) fn dirty_count(&self) -> usize {
+        self.map.dirty.len() + self.map.fresh.len()
+    }
+
     pub(crate) fn is_busy(&self) -> bool {
         self.has_dirty() || !self.map.writing.is_empty()
     }

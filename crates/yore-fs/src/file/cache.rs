@@ -1,12 +1,16 @@
 //! Which files are dirty, and who writes them back: a thread in the background, or writers who are too fast.
 //!
-//! **Dirty data** is limited to a part of the cache of pages ([`PageCache`]). Above a quarter the write-back thread starts;
-//! above half, writers write back files themselves before they go on. What has been dirty for five seconds is written
-//! whatever there is of it.
+//! **Dirty data** is limited to a part of the cache of pages ([`PageCache`]). Above a quarter the write-back thread writes back
+//! the oldest files, many at a time, until it is less again; above half, writers wait for it. What has been dirty for five
+//! seconds is written whatever there is of it.
 //!
-//! Locks: `dirty_files`, `logged` and `wake` are leaves.
+//! The thread works in *rounds*, each of which looks once at the files that were dirty when it began. A writer who waits has
+//! waited long enough when a round that began after it came is over: if that made no room, its error is the writer's, too.
+//! Where no thread runs (while a volume is opened or closed) writers write back files themselves.
+//!
+//! Locks: `dirty_files`, `logged` and `turn` are leaves.
 
-use super::flush;
+use super::group::{self, Busy};
 use crate::inode::InodeCell;
 use crate::pages::PageCache;
 use crate::store::Store;
@@ -39,10 +43,6 @@ struct DirtyFile {
 }
 
 impl DirtyFiles {
-    fn len(&self) -> usize {
-        self.by_turn.len()
-    }
-
     /// Puts a file last, unless it is here. A number may be here for a file that is gone: what uses it now takes its place.
     fn add(&mut self, cell: &Arc<InodeCell>) {
         let file = DirtyFile { cell: cell.clone(), since: Instant::now() };
@@ -71,16 +71,34 @@ impl DirtyFiles {
         self.by_turn.remove(&turn)
     }
 
-    /// The first file with this turn or a later one.
-    fn first_since_turn(&self, turn: u64) -> Option<(u64, DirtyFile)> {
-        self.by_turn.range(turn..).next().map(|(turn, file)| (*turn, file.clone()))
+    /// The first files with this turn or a later one, and before `end`, that have been dirty since `before`.
+    fn some(&self, turn: u64, end: u64, before: Instant) -> Vec<(u64, Arc<InodeCell>)> {
+        let files = self.by_turn.range(turn..end.max(turn)).take_while(|(_, file)| file.since <= before);
+        files.take(group::FILES).map(|(turn, file)| (*turn, file.cell.clone())).collect()
     }
 }
 
+/// What the write-back thread is doing, and is to do.
 #[derive(Default)]
-struct Wake {
+struct Turn {
+    /// It runs.
+    alive: bool,
     stop: bool,
     wanted: bool,
+    /// Rounds begun and rounds over.
+    begun: u64,
+    over: u64,
+    /// What failed in the last round.
+    failed: Option<Error>,
+}
+
+#[derive(Default)]
+struct Turns {
+    turn: Mutex<Turn>,
+    /// For the thread: there is something to do.
+    wake: Condvar,
+    /// For writers who wait: there may be room.
+    progress: Condvar,
 }
 
 /// The cache of file data of a volume.
@@ -89,7 +107,7 @@ pub(crate) struct FileCache {
     dirty_files: Mutex<DirtyFiles>,
     /// Files of which the log may have data that is not at home.
     logged: Mutex<HashMap<InodeNo, Arc<InodeCell>>>,
-    wake: Arc<(Mutex<Wake>, Condvar)>,
+    turns: Arc<Turns>,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
 
@@ -100,34 +118,68 @@ impl FileCache {
             pages: Arc::new(PageCache::new(bytes)),
             dirty_files: Mutex::default(),
             logged: Mutex::default(),
-            wake: Arc::default(),
+            turns: Arc::default(),
             thread: Mutex::new(None),
         }
     }
 
-    /// Slows a writer down while too much is dirty: it writes back the oldest files itself. Hold nothing.
+    /// Slows a writer down while too much is dirty. Hold nothing.
     ///
     /// # Errors
     /// Those of writing back, if it makes no room.
     pub(super) fn throttle(&self, store: &Store) -> Result<()> {
-        if self.pages.wants_write_back() {
-            self.wake_write_back();
+        if !self.pages.wants_write_back() {
+            return Ok(());
         }
-        let mut failed = Ok(());
-        let mut tries = 1 + if self.pages.is_over() { self.dirty_files.lock().len() } else { 0 };
-        while self.pages.is_over() && tries > 0 {
-            let Some((_, DirtyFile { cell, .. })) = self.dirty_files.lock().first_since_turn(0) else {
-                break;
-            };
-            // What fails here is remembered for that file's fsync; it is the writer's trouble only if nothing helps.
-            if let Err(e) = flush::write_back(store, &cell) {
-                failed = Err(e);
-                tries -= 1;
+        self.wake_write_back();
+        while self.pages.is_over() {
+            match self.wait_for_room() {
+                None => return self.make_room(store),
+                Some(Err(e)) if self.pages.is_over() => return Err(e),
+                Some(_) => {}
             }
         }
-        match self.pages.is_over() {
-            true => failed,
-            false => Ok(()),
+        Ok(())
+    }
+
+    /// Waits until there is room, or a whole round is over; then its error. `None`: no thread runs.
+    fn wait_for_room(&self) -> Option<Result<()>> {
+        let mut turn = self.turns.turn.lock();
+        let enough = turn.begun + 1;
+        while turn.alive && turn.over < enough {
+            if !self.pages.is_over() {
+                return Some(Ok(()));
+            }
+            turn.wanted = true;
+            self.turns.wake.notify_one();
+            self.turns.progress.wait(&mut turn);
+        }
+        turn.alive.then(|| turn.failed.clone().map_or(Ok(()), Err))
+    }
+
+    /// Writes back the oldest files until there is room, as long as that succeeds.
+    fn make_room(&self, store: &Store) -> Result<()> {
+        while self.pages.is_over() {
+            let files = self.dirty_files.lock().some(0, u64::MAX, Instant::now());
+            if files.is_empty() {
+                break;
+            }
+            let cells: Vec<_> = files.into_iter().map(|(_, cell)| cell).collect();
+            // What fails here is remembered for that file's fsync; it is the writer's trouble only if nothing helps.
+            let result = group::write_back_many(store, &cells, Busy::Wait);
+            if self.pages.is_over() {
+                result?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Some pages are no longer dirty: writers who wait look again.
+    pub(super) fn note_progress(&self) {
+        if !self.pages.is_over() {
+            // With the lock, so that nobody is between looking and waiting.
+            drop(self.turns.turn.lock());
+            self.turns.progress.notify_all();
         }
     }
 
@@ -149,8 +201,10 @@ impl FileCache {
 
     /// The write-back thread has something to do.
     pub(super) fn wake_write_back(&self) {
-        self.wake.0.lock().wanted = true;
-        self.wake.1.notify_one();
+        let mut turn = self.turns.turn.lock();
+        if !std::mem::replace(&mut turn.wanted, true) {
+            self.turns.wake.notify_one();
+        }
     }
 
     /// The log may have data of the file that is not at home.
@@ -175,25 +229,42 @@ impl FileCache {
     /// # Errors
     /// `Refused` if the system gives no thread.
     pub(crate) fn start(&self, store: &Arc<Store>) -> Result<()> {
-        let (store, wake) = (Arc::downgrade(store), self.wake.clone());
-        let thread = std::thread::Builder::new()
-            .name("yore-writeback".into())
-            .spawn(move || run(&store, &wake))
-            .map_err(|e| Error::Refused(format!("cannot start the write-back thread: {e}")))?;
-        *self.thread.lock() = Some(thread);
+        let (store, turns) = (Arc::downgrade(store), self.turns.clone());
+        self.turns.turn.lock().alive = true;
+        let started = std::thread::Builder::new().name("yore-writeback".into()).spawn(move || {
+            let _alive = Alive(&turns);
+            run(&store, &turns);
+        });
+        match started {
+            Ok(thread) => *self.thread.lock() = Some(thread),
+            Err(e) => {
+                self.turns.turn.lock().alive = false;
+                return Err(Error::Refused(format!("cannot start the write-back thread: {e}")));
+            }
+        }
         Ok(())
     }
 
     /// Stops the thread. What is dirty stays so; see [`super::flush_all`].
     pub(crate) fn stop(&self) {
-        self.wake.0.lock().stop = true;
-        self.wake.1.notify_all();
+        self.turns.turn.lock().stop = true;
+        self.turns.wake.notify_all();
         let thread = self.thread.lock().take();
         if let Some(thread) = thread.filter(|t| t.thread().id() != std::thread::current().id()) {
             if thread.join().is_err() {
                 tracing::error!("the write-back thread panicked");
             }
         }
+    }
+}
+
+/// The thread runs as long as this lives; nobody waits for it any more when it ends, however it ends.
+struct Alive<'a>(&'a Turns);
+
+impl Drop for Alive<'_> {
+    fn drop(&mut self) {
+        self.0.turn.lock().alive = false;
+        self.0.progress.notify_all();
     }
 }
 
@@ -204,36 +275,54 @@ impl Drop for FileCache {
 }
 
 /// The write-back thread. It holds the store only while it works.
-fn run(store: &Weak<Store>, wake: &(Mutex<Wake>, Condvar)) {
+fn run(store: &Weak<Store>, turns: &Turns) {
     loop {
         {
-            let mut state = wake.0.lock();
-            if !state.stop && !state.wanted {
-                wake.1.wait_for(&mut state, WAKE);
+            let mut turn = turns.turn.lock();
+            if !turn.stop && !turn.wanted {
+                turns.wake.wait_for(&mut turn, WAKE);
             }
-            if state.stop {
+            if turn.stop {
                 return;
             }
-            state.wanted = false;
+            turn.wanted = false;
+            turn.begun += 1;
         }
         let Some(store) = store.upgrade() else { return };
-        if store.meta.notes_press() {
-            if let Err(e) = super::logged::bring_home(&store) {
-                tracing::warn!("bringing home data from the log: {e}");
-            }
+        let result = round(&store, turns);
+        if let Err(e) = &result {
+            tracing::warn!("writing back: {e}");
         }
-        // Each file that is here now once; those that stay dirty come again next time.
-        let (mut turn, end) = (0, store.files.dirty_files.lock().next_turn);
-        loop {
-            let next = store.files.dirty_files.lock().first_since_turn(turn);
-            let Some((this, DirtyFile { cell, since })) = next.filter(|(this, _)| *this < end) else { break };
-            turn = this + 1;
-            if since.elapsed() < DIRTY_AGE && !store.files.pages.wants_write_back() || wake.0.lock().stop {
-                break;
-            }
-            if let Err(e) = flush::write_back(&store, &cell) {
-                tracing::warn!("writing back inode {}: {e}", cell.no);
-            }
+        let mut turn = turns.turn.lock();
+        turn.over = turn.begun;
+        turn.failed = result.err();
+        drop(turn);
+        turns.progress.notify_all();
+    }
+}
+
+/// Each file that is here now once, as far as it is old or there is too much; those that stay dirty come again next time.
+fn round(store: &Store, turns: &Turns) -> Result<()> {
+    let mut result = Ok(());
+    if store.meta.notes_press() {
+        result = super::logged::bring_home(store);
+    }
+    let (mut turn, end) = (0, store.files.dirty_files.lock().next_turn);
+    loop {
+        let now = Instant::now();
+        let before = match store.files.pages.wants_write_back() {
+            true => now,
+            false => now.checked_sub(DIRTY_AGE).unwrap_or(now),
+        };
+        let files = store.files.dirty_files.lock().some(turn, end, before);
+        let Some((last, _)) = files.last() else { return result };
+        if turns.turn.lock().stop {
+            return result;
         }
+        turn = last + 1;
+        let cells: Vec<_> = files.into_iter().map(|(_, cell)| cell).collect();
+        // Somebody else is at work on the files that are busy; only if writers wait, they must be waited for.
+        let busy = if store.files.pages.is_over() { Busy::Wait } else { Busy::Skip };
+        result = result.and(group::write_back_many(store, &cells, busy));
     }
 }

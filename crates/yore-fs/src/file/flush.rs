@@ -4,8 +4,12 @@
 //! one instant (a snapshot under the state lock, kept by reference); the state lock is free while the device works. The
 //! size that an Op may store afterwards ends before the first page that was dirty at that instant and not in the batch.
 //! If anything fails the batch is dirty again, and the blocks that no Op entered go back.
+//!
+//! Batches of several files may go to the device together ([`write_parts`]; who gathers them is [`super::group`]): first all
+//! of them get their blocks, next to one another if there is room, then what lies together is written with one request,
+//! and then each file has Ops of its own.
 
-use super::{map_block, pages_for, Flushed, PAGE, TRANSFER};
+use super::{map_block, pages_for, Flushed, PAGE};
 use crate::alloc::{KeptGroups, Run};
 use crate::btree::Pins;
 use crate::extent::{may_overwrite_in_place, Edit};
@@ -15,15 +19,20 @@ use crate::store::Store;
 use crate::Result;
 use std::io::IoSlice;
 use std::sync::Arc;
+use yore_device::{AlignedBuf, WriteRequest};
 use yore_format::{BlockNo, Corruption, IntentNote, INLINE_BYTES};
 use yore_meta::MetaError;
 
 /// Pages in a batch: 4 MiB.
-const BATCH: usize = 1024;
+pub(super) const BATCH: usize = 1024;
 /// Extents that one Op may add.
 const GROWTH: usize = 8;
 /// Pieces that one Op enters.
 const PIECES: usize = 16;
+/// Pages of the longest request: 4 MiB. The host splits it into pieces that are under way at once.
+const REQUEST: usize = 1024;
+/// Pages of a run beyond which it has a request of its own; shorter ones go to the device together.
+const RUN_LONG: usize = 64;
 
 /// Where the pages of a segment go.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -83,7 +92,7 @@ impl Piece {
 }
 
 /// A snapshot of dirty pages under write-back.
-struct Batch {
+pub(super) struct Batch {
     segments: Vec<Segment>,
     /// The page where the pass goes on.
     next: u32,
@@ -95,12 +104,33 @@ struct Batch {
 
 /// What a pass writes back.
 #[derive(Clone, Copy)]
-struct Pass {
+pub(super) struct Pass {
     /// Dirty pages before this one.
-    end: u32,
+    pub(super) end: u32,
     /// The size that is stored when they are written: one that the file had (F7).
-    size: u64,
+    pub(super) size: u64,
 }
+
+/// One file's batch on its way to the medium.
+pub(super) struct Part<'a> {
+    pub(super) cell: &'a Arc<InodeCell>,
+    batch: Batch,
+    /// What is written, or will be, and no Op has entered.
+    pieces: Vec<Piece>,
+    /// File blocks that Ops have entered.
+    entered: Vec<(u64, u64)>,
+    /// How it went.
+    pub(super) result: Result<()>,
+}
+
+impl<'a> Part<'a> {
+    pub(super) fn new(cell: &'a Arc<InodeCell>, batch: Batch) -> Part<'a> {
+        Part { cell, batch, pieces: Vec::new(), entered: Vec::new(), result: Ok(()) }
+    }
+}
+
+/// Pages, and the block at which they go.
+type Writes<'a> = Vec<(BlockNo, &'a [Bytes])>;
 
 /// Writes back what was dirty when it was called. The first half of fsync.
 ///
@@ -132,28 +162,10 @@ pub(super) fn is_settled(state: &InodeState) -> bool {
         && !data.is_busy()
 }
 
-/// Writes back all files.
-///
-/// # Errors
-/// The first file's error; the others are still tried.
-pub(crate) fn flush_all(store: &Store) -> Result<()> {
-    let mut result = Ok(());
-    for cell in store.files.dirty_cells() {
-        let flushed = write_back(store, &cell);
-        result = result.and(flushed);
-    }
-    result
-}
-
-/// Writes back a file in the background: an error is remembered for its next fsync.
-pub(super) fn write_back(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
-    let _io = cell.io.lock();
-    let result = flush_locked(store, cell);
-    if let Err(e) = &result {
-        cell.state.write().data.error.get_or_insert_with(|| e.clone());
-        store.files.note_flushed(cell, false);
-    }
-    result
+/// A file could not be written back in the background.
+pub(super) fn note_failed(store: &Store, cell: &InodeCell, error: &crate::Error) {
+    cell.state.write().data.error.get_or_insert_with(|| error.clone());
+    store.files.note_flushed(cell, false);
 }
 
 /// One pass over the file. The caller holds io.
@@ -176,13 +188,16 @@ pub(super) fn flush_to(store: &Store, cell: &Arc<InodeCell>, size: u64) -> Resul
             break;
         }
         next = batch.next;
-        flush_batch(store, cell, batch)?;
+        let mut parts = [Part::new(cell, batch)];
+        write_parts(store, &mut parts);
+        let [part] = parts;
+        part.result?;
     }
     finish_pass(store, cell, pass)
 }
 
 /// A file that fits its inode: one Op. False if it does not.
-fn flush_small(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> {
+pub(super) fn flush_small(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> {
     let reserved = store.reserve_freely(store.near(cell.no), 0)?;
     let mut guard = cell.state.write();
     let state = &mut *guard;
@@ -222,7 +237,7 @@ fn flush_small(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> {
 }
 
 /// Takes a snapshot of the next dirty pages.
-fn collect(store: &Store, cell: &InodeCell, from: u32, pass: Pass) -> Result<Batch> {
+pub(super) fn collect(store: &Store, cell: &InodeCell, from: u32, pass: Pass) -> Result<Batch> {
     let state = cell.state.read();
     let size = state.inode.size;
     let mut batch = Batch { segments: Vec::new(), next: pass.end, size, stored: None };
@@ -255,6 +270,18 @@ fn collect(store: &Store, cell: &InodeCell, from: u32, pass: Pass) -> Result<Bat
         batch.stored = pages.next_dirty(last + 1).is_none_or(|next| next >= pass.end).then_some(pass.size);
     }
     Ok(batch)
+}
+
+impl Batch {
+    /// Whether nothing was dirty.
+    pub(super) fn is_empty(&self) -> bool {
+        self.segments.is_empty()
+    }
+
+    /// How many pages it has.
+    pub(super) fn pages(&self) -> usize {
+        self.segments.iter().map(|s| s.bytes.len()).sum()
+    }
 }
 
 impl Segment {
@@ -291,26 +318,51 @@ pub(super) fn ways(store: &Store, cell: &InodeCell, state: &InodeState, pages: &
     Ok(ways)
 }
 
-fn flush_batch(store: &Store, cell: &Arc<InodeCell>, batch: Batch) -> Result<()> {
-    let (mut pieces, mut entered) = (Vec::new(), Vec::new());
-    let result = write_segments(store, cell, &batch, &mut pieces)
-        .and_then(|()| enter(store, cell, &mut pieces, &mut entered, &batch));
-    // Taken and not entered: the blocks go back, and the promises for them live again.
-    for piece in &pieces {
+/// Writes batches of files, whose io the caller holds, and enters them; each part has its own result.
+pub(super) fn write_parts(store: &Store, parts: &mut [Part<'_>]) {
+    let mut writes = Writes::new();
+    let mut goal = None;
+    for part in parts.iter_mut() {
+        let placed = writes.len();
+        part.result = place(store, part.cell, &part.batch, &mut part.pieces, &mut goal, &mut writes);
+        if part.result.is_err() {
+            writes.truncate(placed);
+        }
+    }
+    let written = write_out(store, writes);
+    for part in parts {
+        let Part { cell, batch, pieces, entered, result } = part;
+        if result.is_ok() {
+            *result = written.clone();
+        }
+        if result.is_ok() {
+            note_in_place(store, cell, batch);
+            *result = enter(store, cell, pieces, entered, batch);
+        }
+        settle(store, part);
+    }
+    store.files.note_progress();
+}
+
+/// The end of a part: blocks that no Op entered go back, and the promises for them live again; after an error its pages are
+/// as dirty as before.
+fn settle(store: &Store, part: &Part<'_>) {
+    for piece in &part.pieces {
         if let Piece::Put(_, run) = piece {
             store.alloc.untake(*run);
         }
     }
-    let state = cell.state.read();
+    let state = part.cell.state.read();
     let mut pages = state.data.pages(&store.files.pages);
     let mut spare = 0;
-    for segment in &batch.segments {
+    for segment in &part.batch.segments {
         for (i, promised) in segment.promised.iter().enumerate() {
             let index = segment.first + i as u32;
             let block = u64::from(index);
-            let spent = segment.way == Way::New && entered.iter().any(|(a, b)| (*a..*b).contains(&block));
+            let spent =
+                segment.way == Way::New && part.entered.iter().any(|(a, b)| (*a..*b).contains(&block));
             let unspent = *promised && !spent;
-            if result.is_ok() {
+            if part.result.is_ok() {
                 pages.end_writing(index);
                 spare += u64::from(unspent);
             } else {
@@ -321,30 +373,43 @@ fn flush_batch(store: &Store, cell: &Arc<InodeCell>, batch: Batch) -> Result<()>
     }
     drop(pages);
     store.alloc.release(spare);
-    result
 }
 
-/// Writes the batch's data to the device; notes in `pieces` what an Op is to enter, blocks just taken first of all.
-fn write_segments(store: &Store, cell: &InodeCell, batch: &Batch, pieces: &mut Vec<Piece>) -> Result<()> {
+/// Decides where the pages of a batch go, taking blocks: adds to `pieces` what an Op is to enter, and to `writes` what is to be
+/// written. `goal` is where the last file's new blocks end.
+fn place<'b>(
+    store: &Store,
+    cell: &InodeCell,
+    batch: &'b Batch,
+    pieces: &mut Vec<Piece>,
+    goal: &mut Option<BlockNo>,
+    writes: &mut Writes<'b>,
+) -> Result<()> {
     for segment in &batch.segments {
         let (first, len) = (u64::from(segment.first), segment.bytes.len() as u64);
         match segment.way {
             Way::InPlace(start) => {
                 cell.state.write().data.in_place = true;
-                write_run(store, start, &segment.bytes)?;
-                store.meta.note_data_written();
+                writes.push((start, &segment.bytes));
             }
             Way::Unwritten(start) => {
                 pieces.push(Piece::Written(first, first + len));
-                write_run(store, start, &segment.bytes)?;
+                writes.push((start, &segment.bytes));
             }
-            Way::New => write_new(store, cell, segment, pieces)?,
+            Way::New => place_new(store, cell, segment, pieces, goal, writes)?,
         }
     }
     Ok(())
 }
 
-fn write_new(store: &Store, cell: &InodeCell, segment: &Segment, pieces: &mut Vec<Piece>) -> Result<()> {
+fn place_new<'b>(
+    store: &Store,
+    cell: &InodeCell,
+    segment: &'b Segment,
+    pieces: &mut Vec<Piece>,
+    last: &mut Option<BlockNo>,
+    writes: &mut Writes<'b>,
+) -> Result<()> {
     if let Some(i) = segment.promised.iter().position(|p| !p) {
         // The page was written to where the file has a block (F4), and now has none: extents that overlap are found here or
         // there, as one looks for one block or another.
@@ -352,45 +417,109 @@ fn write_new(store: &Store, cell: &InodeCell, segment: &Segment, pieces: &mut Ve
         let field = format!("{found} at file block {}", u64::from(segment.first) + i as u64);
         return Err(Corruption::new("extent", "blocks", expected, field).of(cell.no).into());
     }
-    let mut goal = goal(store, cell, segment, pieces)?;
+    let mut goal = goal(store, cell, segment, pieces, *last)?;
     let mut done = 0;
     while done < segment.bytes.len() {
         let run = store.alloc.take(&store.meta, goal, (segment.bytes.len() - done) as u32)?;
         pieces.push(Piece::Put(u64::from(segment.first) + done as u64, run));
-        write_run(store, run.start, &segment.bytes[done..done + run.len as usize])?;
+        writes.push((run.start, &segment.bytes[done..done + run.len as usize]));
         done += run.len as usize;
         goal = BlockNo(run.end());
+        *last = Some(goal);
     }
     Ok(())
 }
 
-/// Where new blocks are best: behind what precedes them in the file, else in the inode's group.
-fn goal(store: &Store, cell: &InodeCell, segment: &Segment, pieces: &[Piece]) -> Result<BlockNo> {
+/// Where new blocks are best: behind what precedes them in the file, else behind those of the file before if they are in the
+/// inode's group, else in that group.
+fn goal(
+    store: &Store,
+    cell: &InodeCell,
+    segment: &Segment,
+    pieces: &[Piece],
+    last: Option<BlockNo>,
+) -> Result<BlockNo> {
     let first = u64::from(segment.first);
-    let last = pieces.iter().rev().find_map(|p| match p {
-        Piece::Put(_, run) => Some(BlockNo(run.end())),
-        Piece::Written(..) => None,
-    });
     if first > 0 {
         let before = map_block(store, cell.no, &cell.state.read(), first - 1)?;
         if let Some(extent) = before.extent {
             return Ok(BlockNo(extent.start.0 + 1));
         }
     }
-    Ok(last.unwrap_or_else(|| store.meta.geometry().data_start(store.near(cell.no))))
+    let own = pieces.iter().rev().find_map(|p| match p {
+        Piece::Put(_, run) => Some(BlockNo(run.end())),
+        Piece::Written(..) => None,
+    });
+    let (near, geometry) = (store.near(cell.no), store.meta.geometry());
+    let last = last.filter(|last| last.0 < geometry.blocks && geometry.group_of(*last) == near);
+    Ok(own.or(last).unwrap_or_else(|| geometry.data_start(near)))
 }
 
-/// Writes pages to consecutive blocks. An error stops all writing to the volume (R16).
-fn write_run(store: &Store, start: BlockNo, pages: &[Bytes]) -> Result<()> {
-    for (i, chunk) in pages.chunks(TRANSFER as usize).enumerate() {
-        let slices: Vec<IoSlice<'_>> = chunk.iter().map(|p| IoSlice::new(p)).collect();
-        let at = start.0 + i as u64 * u64::from(TRANSFER);
-        if let Err(e) = store.meta.device().write_vectored_at(at * PAGE, &slices) {
-            store.meta.stop(MetaError::Device(e.clone()));
-            return Err(e.into());
+/// Writes pages to their blocks, what lies together with one request. An error stops all writing to the volume (R16).
+fn write_out(store: &Store, mut writes: Writes<'_>) -> Result<()> {
+    writes.sort_unstable_by_key(|(start, _)| start.0);
+    let mut runs: Vec<(u64, Vec<&Bytes>)> = Vec::new();
+    for (start, pages) in writes {
+        for (page, block) in pages.iter().zip(start.0..) {
+            match runs.last_mut() {
+                Some((first, run)) if *first + run.len() as u64 == block && run.len() < REQUEST => {
+                    run.push(page);
+                }
+                _ => runs.push((block, vec![page])),
+            }
         }
     }
-    Ok(())
+    write_runs(store, &runs).map_err(|e| {
+        store.meta.stop(MetaError::Device(e.clone()));
+        e.into()
+    })
+}
+
+fn write_runs(
+    store: &Store,
+    runs: &[(u64, Vec<&Bytes>)],
+) -> std::result::Result<(), yore_device::DeviceError> {
+    let device = store.meta.device();
+    let (long, short): (Vec<_>, Vec<_>) =
+        runs.iter().partition(|(_, pages)| pages.len() >= RUN_LONG || runs.len() == 1);
+    for (start, pages) in long {
+        let slices: Vec<IoSlice<'_>> = pages.iter().map(|p| IoSlice::new(p)).collect();
+        device.write_vectored_at(start * PAGE, &slices)?;
+    }
+    if short.is_empty() {
+        return Ok(());
+    }
+    // A request of a batch is one piece of memory: copying some pages together is cheap beside waiting for each run.
+    let together: Vec<Option<AlignedBuf>> = short.iter().map(|(_, pages)| joined(pages)).collect();
+    let requests: Vec<WriteRequest<'_>> = short
+        .iter()
+        .zip(&together)
+        .map(|((start, pages), joined)| {
+            let data = joined.as_ref().map_or(&pages[0][..], |buf| &buf[..]);
+            WriteRequest { offset: start * PAGE, data }
+        })
+        .collect();
+    device.write_batch(&requests)
+}
+
+/// The bytes of several pages in one buffer; none if it is one.
+fn joined(pages: &[&Bytes]) -> Option<AlignedBuf> {
+    if pages.len() == 1 {
+        return None;
+    }
+    let mut buf = AlignedBuf::zeroed(pages.len());
+    buf.chunks_mut(PAGE as usize).zip(pages).for_each(|(to, page)| to.copy_from_slice(page));
+    Some(buf)
+}
+
+/// What was overwritten in its place has been written.
+fn note_in_place(store: &Store, cell: &InodeCell, batch: &Batch) {
+    for segment in batch.segments.iter().filter(|s| matches!(s.way, Way::InPlace(_))) {
+        store.meta.note_data_written();
+        if cell.state.read().data.logged_size.is_some() {
+            super::logged::note_home(store, cell, segment.first, segment.bytes.len() as u32);
+        }
+    }
 }
 
 /// Enters what was written, in as many Ops as it takes; the last stores the size.
@@ -475,7 +604,7 @@ fn store_if_dirty(store: &Store, cell: &InodeCell, state: &mut InodeState, reser
 }
 
 /// The end of a pass: its size is stored; a file without dirty pages has all of its size on the medium and is no longer noted.
-fn finish_pass(store: &Store, cell: &InodeCell, pass: Pass) -> Result<()> {
+pub(super) fn finish_pass(store: &Store, cell: &InodeCell, pass: Pass) -> Result<()> {
     let reserved = store.reserve_freely(store.near(cell.no), 0)?;
     let mut guard = cell.state.write();
     let state = &mut *guard;

@@ -14,7 +14,8 @@
 //! then on until the file is at home, an Op that enters pages or cuts the file notes that in the same instant. A page
 //! overwritten in its place is noted as home after it was written; then a flush comes before the record.
 
-use super::flush::{flush_file, flush_to, is_settled, ways, Way};
+use super::flush::{flush_file, is_settled, ways, Way};
+use super::group::{in_groups, Busy};
 use super::{write, PAGE};
 use crate::inode::{store_inode, InodeCell, InodeState};
 use crate::pages::Bytes;
@@ -117,19 +118,14 @@ pub(super) fn release(store: &Store, cell: &InodeCell, state: &mut InodeState) {
 /// # Errors
 /// The first file's error, which its next fsync is told, too; the others are still tried.
 pub(crate) fn bring_home(store: &Store) -> Result<()> {
-    let mut result = Ok(());
-    for cell in store.files.take_logged() {
-        let _io = cell.io.lock();
-        let logged = {
-            let state = cell.state.read();
-            state.data.logged_size.filter(|_| !state.gone)
-        };
-        let Some(size) = logged else { continue };
-        if let Err(e) = flush_to(store, &cell, size) {
-            cell.state.write().data.error.get_or_insert_with(|| e.clone());
-            store.files.note_logged(&cell);
-            result = result.and(Err(e));
-        }
+    let cells = store.files.take_logged();
+    let logged = |cell: &InodeCell| {
+        let state = cell.state.read();
+        state.data.logged_size.filter(|_| !state.gone)
+    };
+    let result = in_groups(store, &cells, Busy::Wait, &logged);
+    for cell in cells.iter().filter(|cell| logged(cell).is_some()) {
+        store.files.note_logged(cell);
     }
     result
 }

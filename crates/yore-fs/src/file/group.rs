@@ -1,0 +1,166 @@
+//! Write-back of many files at once: what makes small files cost the device as little as one large one.
+//!
+//! A group is gathered from files in the order of their age. Each must give its io at once: nobody waits for a file's io
+//! while holding another's, so groups cannot block each other, nor anybody who holds one io and asks for no other. Files
+//! whose io is taken, and those with more than fits a group, or with a truncation to be finished, are written back alone
+//! when the group is done and its locks are free ([`super::flush`]).
+
+use super::flush::{
+    collect, finish_pass, flush_small, flush_to, note_failed, write_parts, Part, Pass, BATCH,
+};
+use super::pages_for;
+use crate::inode::InodeCell;
+use crate::locks::Locked;
+use crate::store::Store;
+use crate::Result;
+use std::sync::Arc;
+
+/// Files in a group at most.
+pub(super) const FILES: usize = 256;
+
+/// What to do about files whose io somebody else has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Busy {
+    /// Wait for it, when nothing else is left to do.
+    Wait,
+    /// Leave them as they are.
+    Skip,
+}
+
+/// Writes back all files.
+///
+/// # Errors
+/// The first file's error, which its next fsync is told, too; the others are still tried.
+pub(crate) fn flush_all(store: &Store) -> Result<()> {
+    write_back_many(store, &store.files.dirty_cells(), Busy::Wait)
+}
+
+/// Writes back some files in the background.
+///
+/// # Errors
+/// As [`flush_all`].
+pub(super) fn write_back_many(store: &Store, cells: &[Arc<InodeCell>], busy: Busy) -> Result<()> {
+    in_groups(store, cells, busy, &|_| Some(u64::MAX))
+}
+
+/// As [`write_back_many`], of each file what is before the size that `limit` gives, with its io held; nothing of it if that is
+/// `None`.
+pub(super) fn in_groups(
+    store: &Store,
+    cells: &[Arc<InodeCell>],
+    busy: Busy,
+    limit: &dyn Fn(&InodeCell) -> Option<u64>,
+) -> Result<()> {
+    let (mut result, mut alone, mut at) = (Ok(()), Vec::new(), 0);
+    while at < cells.len() {
+        let mut group = Group::default();
+        while at < cells.len() && group.has_room() {
+            let cell = &cells[at];
+            at += 1;
+            let joined = match cell.io.try_lock() {
+                Some(io) => group.join(store, cell, io, limit),
+                None if busy == Busy::Skip => Ok(Joined::Done),
+                None => Ok(Joined::Alone),
+            };
+            match joined {
+                Ok(Joined::Done) => {}
+                Ok(Joined::Alone) => alone.push(cell),
+                Err(e) => result = result.and(Err(e)),
+            }
+        }
+        result = result.and(group.write(store));
+        for cell in alone.drain(..) {
+            let _io = cell.io.lock();
+            let Some(size) = limit(cell) else { continue };
+            if let Err(e) = flush_to(store, cell, size) {
+                note_failed(store, cell, &e);
+                result = result.and(Err(e));
+            }
+        }
+    }
+    result
+}
+
+/// What became of a file that was to join a group.
+enum Joined {
+    /// It did, or there is nothing more to do for it.
+    Done,
+    /// It is to be written back by itself.
+    Alone,
+}
+
+/// Files that are written back together.
+#[derive(Default)]
+struct Group<'a> {
+    members: Vec<(Locked<'a>, Pass)>,
+    parts: Vec<Part<'a>>,
+    pages: usize,
+}
+
+impl<'a> Group<'a> {
+    fn has_room(&self) -> bool {
+        self.parts.len() < FILES && self.pages < BATCH
+    }
+
+    /// Takes a snapshot of the file's dirty pages; it is a member from then on, unless there are none.
+    fn join(
+        &mut self,
+        store: &Store,
+        cell: &'a Arc<InodeCell>,
+        io: Locked<'a>,
+        limit: &dyn Fn(&InodeCell) -> Option<u64>,
+    ) -> Result<Joined> {
+        let Some(size) = limit(cell) else { return Ok(Joined::Done) };
+        match self.join_locked(store, cell, io, size) {
+            Err(e) => {
+                note_failed(store, cell, &e);
+                Err(e)
+            }
+            joined => joined,
+        }
+    }
+
+    fn join_locked(
+        &mut self,
+        store: &Store,
+        cell: &'a Arc<InodeCell>,
+        io: Locked<'a>,
+        size: u64,
+    ) -> Result<Joined> {
+        let (size, fits_inode) = {
+            let state = cell.state.read();
+            let dirty = state.data.cached().map_or(0, |p| p.dirty_count());
+            if state.data.doomed.is_some() || dirty > BATCH {
+                return Ok(Joined::Alone);
+            }
+            let fits_inode = state.data.fits_inode(state.inode.content_kind, state.inode.size);
+            (size.min(state.inode.size), fits_inode)
+        };
+        if fits_inode && flush_small(store, cell)? {
+            return Ok(Joined::Done);
+        }
+        let pass = Pass { end: pages_for(size), size };
+        let batch = collect(store, cell, 0, pass)?;
+        if batch.is_empty() {
+            finish_pass(store, cell, pass)?;
+            return Ok(Joined::Done);
+        }
+        self.pages += batch.pages();
+        self.members.push((io, pass));
+        self.parts.push(Part::new(cell, batch));
+        Ok(Joined::Done)
+    }
+
+    fn write(mut self, store: &Store) -> Result<()> {
+        write_parts(store, &mut self.parts);
+        let mut result = Ok(());
+        for (part, (_, pass)) in self.parts.iter().zip(&self.members) {
+            let finished = part.result.clone().and_then(|()| finish_pass(store, part.cell, *pass));
+            if let Err(e) = finished {
+                note_failed(store, part.cell, &e);
+                result = result.and(Err(e));
+            }
+        }
+        result
+    }
+}
