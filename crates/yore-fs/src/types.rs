@@ -247,7 +247,8 @@ pub struct MountOptions {
     pub commit_interval: Duration,
     /// Bytes for the metadata cache; default 256 MiB.
     pub metadata_cache: u64,
-    /// Bytes for the cache of file data; default 256 MiB.
+    /// Bytes for the cache of file data, which are used as data comes; by default an eighth of the machine's memory (or of
+    /// what the process may have of it), at least 64 MiB and at most 1 GiB.
     pub data_cache: u64,
     /// Update access times as `relatime` does; otherwise not at all.
     pub access_times: bool,
@@ -260,7 +261,7 @@ impl Default for MountOptions {
             engine: None,
             commit_interval: Duration::from_secs(5),
             metadata_cache: 256 << 20,
-            data_cache: 256 << 20,
+            data_cache: crate::volume::default_data_cache(),
             access_times: true,
         }
     }

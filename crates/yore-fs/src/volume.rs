@@ -38,6 +38,7 @@ use yore_format::FileKind;
 pub use dir::{DirEntry, ReadDir};
 pub use file::{File, OpenOptions};
 pub use metadata::{FileType, Metadata};
+pub(crate) use options::default_data_cache;
 pub use tree::{Walk, WalkEntry};
 
 use path::{bytes_of, Links, Place};
