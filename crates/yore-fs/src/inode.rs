@@ -52,7 +52,7 @@ pub(crate) struct InodeState {
     pub data: FileData,
     /// Times or size differ from the inode block.
     pub dirty: bool,
-    /// Freed: the number may already be somebody else's.
+    /// Freed, or about to be: the number may already be somebody else's.
     pub gone: bool,
 }
 
@@ -204,11 +204,14 @@ struct Shard {
 /// All inodes in memory.
 pub(crate) struct InodeTable {
     shards: Vec<Mutex<Shard>>,
+    /// There have been holds.
+    served: AtomicBool,
 }
 
 impl InodeTable {
     pub(crate) fn new() -> InodeTable {
-        InodeTable { shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        InodeTable { shards, served: AtomicBool::new(false) }
     }
 
     fn shard(&self, no: InodeNo) -> &Mutex<Shard> {
@@ -286,7 +289,15 @@ impl InodeTable {
 
     /// Adds a hold.
     pub(crate) fn hold(&self, no: InodeNo) {
+        if !self.served.load(Ordering::Relaxed) {
+            self.served.store(true, Ordering::Relaxed);
+        }
         *self.shard(no).lock().held.entry(no).or_insert(0) += 1;
+    }
+
+    /// Whether a server holds inodes for its clients.
+    pub(crate) fn are_held(&self) -> bool {
+        self.served.load(Ordering::Relaxed)
     }
 
     /// Gives back holds; returns the cell if it has none left and is in memory.

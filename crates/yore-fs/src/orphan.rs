@@ -2,29 +2,44 @@
 //!
 //! They are listed in a tree of the volume from the Op that takes the last name to the one that frees the inode, so a
 //! crash between the two loses nothing: the next mount finds and frees them. Freeing a large file is a chain of Ops.
+//!
+//! Under a mount nearly every file takes this way: the kernel still remembers it when its last name goes, and forgets it
+//! right after. So small ones are *set aside* when they are let go of: what they have in memory is forgotten and they
+//! answer as stale at once, but the inodes are freed many together, by whoever sets the last of a batch aside, by
+//! housekeeping, and before anybody counts or syncs ([`free_set_aside`]). The tree of orphans then does not grow its root
+//! and lose it again with each file.
 
-use crate::btree::{Pins, Tree};
+use crate::btree::{Path, Pins, Tree};
 use crate::inode::{self, InodeCell};
 use crate::locks::{Locked, OrderedMutex, Rank};
 use crate::store::Store;
 use crate::{file, xattr, Error, Result};
+use parking_lot::Mutex;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use yore_format::{orphan_value, BlockKind, ContentKind, Corruption, Incarnation, InodeNo};
 use yore_meta::{Change, Op};
 
-/// Guards the tree of orphans. Lock order: before any inode's state.
-pub(crate) struct Orphans(OrderedMutex);
+/// Inodes set aside that are freed together.
+const BATCH: usize = 64;
+
+/// The orphans of an open volume.
+pub(crate) struct Orphans {
+    /// Guards the tree. Lock order: before any inode's state.
+    tree: OrderedMutex,
+    /// Those set aside. A leaf.
+    aside: Mutex<Vec<Arc<InodeCell>>>,
+}
 
 impl Default for Orphans {
     fn default() -> Orphans {
-        Orphans(OrderedMutex::new(Rank::Orphans))
+        Orphans { tree: OrderedMutex::new(Rank::Orphans), aside: Mutex::default() }
     }
 }
 
 impl Orphans {
     pub(crate) fn lock(&self) -> OrphansGuard<'_> {
-        OrphansGuard { _guard: self.0.lock() }
+        OrphansGuard { _guard: self.tree.lock() }
     }
 }
 
@@ -39,31 +54,39 @@ fn tree(store: &Store) -> Tree {
 }
 
 impl OrphansGuard<'_> {
-    /// Keeps in memory what adding `no` needs; returns the blocks to reserve.
+    /// Keeps in memory what adding `no` needs; returns the way to its place, and the blocks to reserve.
     ///
     /// # Errors
     /// `Corruption` if it is listed already; damage and device errors.
-    pub(crate) fn prepare_add(&self, store: &Store, no: InodeNo, pins: &mut Pins) -> Result<u32> {
-        self.prepare(store, no, false, pins)
+    pub(crate) fn prepare_add(
+        &self,
+        store: &Store,
+        no: InodeNo,
+        pins: &mut Pins,
+    ) -> Result<(Option<Path>, u32)> {
+        let tree = tree(store);
+        let key = no.0.to_be_bytes();
+        let way = tree.way(&store.meta, &key, pins, |leaf| {
+            Ok(Some((key, leaf.cells().next().is_some_and(|(found, _)| *found == key))))
+        })?;
+        let (way, listed) = way.map_or((None, false), |(way, listed)| (Some(way), listed));
+        if listed {
+            return Err(not_as_expected("not listed", "listed", no));
+        }
+        Ok((way, tree.blocks_for_inserts(1)))
     }
 
-    /// Keeps in memory what removing `no` needs.
+    /// Keeps in memory what removing `no` needs; returns the way to it.
     ///
     /// # Errors
     /// `Corruption` if it is not listed; damage and device errors.
-    pub(crate) fn prepare_remove(&self, store: &Store, no: InodeNo, pins: &mut Pins) -> Result<()> {
-        self.prepare(store, no, true, pins).map(|_| ())
-    }
-
-    fn prepare(&self, store: &Store, no: InodeNo, listed: bool, pins: &mut Pins) -> Result<u32> {
-        let tree = tree(store);
+    pub(crate) fn prepare_remove(&self, store: &Store, no: InodeNo, pins: &mut Pins) -> Result<Path> {
         let key = no.0.to_be_bytes();
-        if tree.get(&store.meta, &key, |value| value.is_some())? != listed {
-            let (expected, found) = if listed { ("listed", "not listed") } else { ("not listed", "listed") };
-            return Err(Corruption::new("list of orphans", "inode", expected, found).of(no).into());
-        }
-        tree.prepare(&store.meta, &key, &key, pins)?;
-        Ok(tree.blocks_for_inserts(1))
+        let way = tree(store).way(&store.meta, &key, pins, |leaf| {
+            let listed = leaf.cells().next().is_some_and(|(found, _)| *found == key);
+            Ok(listed.then_some((key, ())))
+        })?;
+        way.map(|(way, ())| way).ok_or_else(|| not_as_expected("listed", "not listed", no))
     }
 
     /// Inside an Op: lists an inode.
@@ -71,24 +94,97 @@ impl OrphansGuard<'_> {
         &self,
         op: &mut Op<'_>,
         store: &Store,
+        way: Option<Path>,
         no: InodeNo,
         incarnation: Incarnation,
     ) -> Change {
         let mut tree = tree(store);
-        let delta = tree.insert(op, &no.0.to_be_bytes(), &orphan_value(incarnation), store.number());
+        let (key, value) = (no.0.to_be_bytes(), orphan_value(incarnation));
+        let delta = tree.insert_at(op, way, &key, &value, store.number());
         let root = op.set_orphan_root(tree.root, tree.level);
         delta.stored(op, root);
         delta.change
     }
 
     /// Inside an Op: takes an inode off the list.
-    pub(crate) fn remove(&self, op: &mut Op<'_>, store: &Store, no: InodeNo) -> Change {
+    pub(crate) fn remove(&self, op: &mut Op<'_>, store: &Store, way: Path, no: InodeNo) -> Change {
         let mut tree = tree(store);
-        let delta = tree.remove(op, &no.0.to_be_bytes());
+        let delta = tree.remove_at(op, Some(way), &no.0.to_be_bytes());
         let root = op.set_orphan_root(tree.root, tree.level);
         delta.stored(op, root);
         delta.change
     }
+}
+
+fn not_as_expected(expected: &'static str, found: &'static str, no: InodeNo) -> Error {
+    Corruption::new("list of orphans", "inode", expected, found).of(no).into()
+}
+
+/// Sets an inode without a name aside, to be freed with others; false if it takes more than one Op to free.
+fn set_aside(store: &Arc<Store>, cell: &Arc<InodeCell>) -> bool {
+    let _io = cell.io.lock();
+    let mut state = cell.state.write();
+    if state.gone || state.inode.links > 0 {
+        return true;
+    }
+    // As for a file that goes with its name: io is held, so no write-back is under way. A truncation under way has listed it.
+    if state.data.listed || !goes_in_one_op(&state) {
+        return false;
+    }
+    if !state.inode.is_directory() {
+        file::forget(store, cell, &mut state);
+    }
+    state.gone = true;
+    state.dirty = false;
+    store.orphans.aside.lock().push(cell.clone());
+    true
+}
+
+/// Whether freeing the inode is one small Op: no blocks of data, no trees.
+fn goes_in_one_op(state: &inode::InodeState) -> bool {
+    let small = match state.inode.content_kind {
+        ContentKind::Empty | ContentKind::Inline => true,
+        ContentKind::Extents | ContentKind::Tree => false,
+    };
+    small && state.inode.xattr_root.is_none()
+}
+
+/// Frees an inode that has no name and is in no use, now or in a batch.
+///
+/// # Errors
+/// Damage and device errors. What was not freed is still listed.
+pub(crate) fn let_go(store: &Arc<Store>, cell: &Arc<InodeCell>) -> Result<()> {
+    if !set_aside(store, cell) {
+        return reclaim(store, cell);
+    }
+    if store.orphans.aside.lock().len() >= BATCH {
+        return free_set_aside(store);
+    }
+    Ok(())
+}
+
+/// Frees all inodes set aside.
+///
+/// # Errors
+/// Damage and device errors. What was not freed is still listed.
+pub(crate) fn free_set_aside(store: &Arc<Store>) -> Result<()> {
+    let aside = std::mem::take(&mut *store.orphans.aside.lock());
+    if aside.is_empty() {
+        return Ok(());
+    }
+    let orphans = store.orphans.lock();
+    for cell in aside {
+        let reserved = store.reserve_freely(store.near(cell.no), 0)?;
+        let mut state = cell.state.write();
+        let mut pins = Pins::new();
+        let way = orphans.prepare_remove(store, cell.no, &mut pins)?;
+        let mut op = store.meta.begin(reserved);
+        let cleared = inode::free_inode(&mut op, &cell, &mut state);
+        let unlisted = orphans.remove(&mut op, store, way, cell.no);
+        op.before(cleared, unlisted);
+        store.inodes.remove(&cell);
+    }
+    Ok(())
 }
 
 /// Frees an inode that has no name: its data, in bounded steps, then itself.
@@ -123,13 +219,13 @@ fn free_if_empty(store: &Arc<Store>, cell: &Arc<InodeCell>) -> Result<bool> {
         return Ok(false);
     }
     let mut pins = Pins::new();
-    orphans.prepare_remove(store, cell.no, &mut pins)?;
+    let way = orphans.prepare_remove(store, cell.no, &mut pins)?;
     let trees = xattr::prepare_free_trees(store, &state, cell.no, &mut pins)?;
     let mut op = store.meta.begin(reserved);
     let freed = xattr::free_trees(&mut op, store, &mut state, cell.no, trees);
     let cleared = inode::free_inode(&mut op, cell, &mut state);
     freed.stored(&mut op, cleared);
-    let unlisted = orphans.remove(&mut op, store, cell.no);
+    let unlisted = orphans.remove(&mut op, store, way, cell.no);
     op.before(cleared, unlisted);
     store.inodes.remove(cell);
     Ok(true)
@@ -190,8 +286,8 @@ fn reclaim_listed(store: &Arc<Store>, no: InodeNo, incarnation: Incarnation) -> 
     let reserved = store.reserve_freely(store.near(no), 0)?;
     let orphans = store.orphans.lock();
     let mut pins = Pins::new();
-    orphans.prepare_remove(store, no, &mut pins)?;
+    let way = orphans.prepare_remove(store, no, &mut pins)?;
     let mut op = store.meta.begin(reserved);
-    orphans.remove(&mut op, store, no);
+    orphans.remove(&mut op, store, way, no);
     Ok(())
 }

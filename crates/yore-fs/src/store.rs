@@ -137,8 +137,11 @@ impl Store {
             }
             drop(stop);
             let Some(store) = Weak::upgrade(&weak) else { return };
-            if let Err(e) = store.flush_aged().and_then(|()| store.alloc.give_back_zones(&store.meta)) {
-                tracing::warn!("writing back access times: {e}");
+            let kept = crate::orphan::free_set_aside(&store)
+                .and_then(|()| store.flush_aged())
+                .and_then(|()| store.alloc.give_back_zones(&store.meta));
+            if let Err(e) = kept {
+                tracing::warn!("housekeeping: {e}");
             }
         };
         let thread = std::thread::Builder::new()
@@ -226,6 +229,7 @@ impl Store {
         }
         file::flush_all(self)?;
         self.flush_aged()?;
+        crate::orphan::free_set_aside(self)?;
         Ok(self.meta.sync()?)
     }
 
@@ -233,14 +237,25 @@ impl Store {
     /// inode among the orphans.
     pub(crate) fn let_go(self: &Arc<Self>, cell: &Arc<InodeCell>) {
         if cell.unlinked.load(Ordering::Acquire) && !self.read_only && !self.inodes.in_use(cell) {
-            if let Err(e) = crate::orphan::reclaim(self, cell) {
-                tracing::warn!("inode {} is freed at the next mount: {e}", cell.no);
+            if let Err(e) = crate::orphan::let_go(self, cell) {
+                tracing::warn!("inode {} and others are freed at the next mount: {e}", cell.no);
             }
         }
     }
 
+    /// Frees what is set aside, before somebody counts inodes.
+    pub(crate) fn count_set_aside(self: &Arc<Self>) {
+        if self.read_only {
+            return;
+        }
+        if let Err(e) = crate::orphan::free_set_aside(self) {
+            tracing::warn!("some inodes are freed at the next mount: {e}");
+        }
+    }
+
     /// Space, such that what is promised can be written.
-    pub(crate) fn statfs(&self) -> Statfs {
+    pub(crate) fn statfs(self: &Arc<Self>) -> Statfs {
+        self.count_set_aside();
         let free = self.alloc.free_blocks();
         let available = self.alloc.available(&self.meta);
         let used = self.meta.totals.inodes.get();
@@ -275,7 +290,7 @@ impl Store {
         }
         self.files.stop();
         // What can be written is, also if some file could not be freed or written.
-        let mut freed = Ok(());
+        let mut freed = crate::orphan::free_set_aside(self);
         for cell in self.inodes.select(|c| c.unlinked.load(Ordering::Acquire)) {
             freed = freed.and(crate::orphan::reclaim(self, &cell));
         }

@@ -105,8 +105,11 @@ fn shrink(store: &Store, cell: &Arc<InodeCell>, size: u64, touch: Touch<'_>) -> 
     let mut blocks = edit.blocks();
     // Whoever takes the last name needs the orphans lock, or io.
     let listing = orphans.as_ref().filter(|_| cell.state.read().inode.links > 0);
+    let mut way = None;
     if let Some(orphans) = listing {
-        blocks += orphans.prepare_add(store, cell.no, &mut pins)?;
+        let more;
+        (way, more) = orphans.prepare_add(store, cell.no, &mut pins)?;
+        blocks += more;
     }
     let reserved = store.reserve_freely(store.near(cell.no), blocks)?;
     let mut guard = cell.state.write();
@@ -121,7 +124,7 @@ fn shrink(store: &Store, cell: &Arc<InodeCell>, size: u64, touch: Touch<'_>) -> 
     }
     let listed = listing.map(|orphans| {
         state.data.listed = true;
-        orphans.add(&mut op, store, cell.no, cell.incarnation)
+        orphans.add(&mut op, store, way, cell.no, cell.incarnation)
     });
     let applied = edit.apply(&mut op, &store.alloc, &mut state.inode);
     let stored = store_inode(&mut op, cell, state);
@@ -186,9 +189,8 @@ fn remove_step(store: &Store, cell: &InodeCell, range: Range<u64>) -> Result<boo
     let orphans = unlist.then(|| store.orphans.lock());
     let (mut pins, mut kept) = (Pins::new(), KeptGroups::default());
     edit.prepare(&store.meta, &store.alloc, &mut pins, &mut kept)?;
-    if let Some(orphans) = &orphans {
-        orphans.prepare_remove(store, cell.no, &mut pins)?;
-    }
+    let way =
+        orphans.as_ref().map(|orphans| orphans.prepare_remove(store, cell.no, &mut pins)).transpose()?;
     let reserved = store.reserve_freely(store.near(cell.no), edit.blocks())?;
     let mut guard = cell.state.write();
     let state = &mut *guard;
@@ -196,10 +198,10 @@ fn remove_step(store: &Store, cell: &InodeCell, range: Range<u64>) -> Result<boo
     let applied = edit.apply(&mut op, &store.alloc, &mut state.inode);
     let stored = store_inode(&mut op, cell, state);
     applied.stored(&mut op, stored);
-    if let Some(orphans) = &orphans {
+    if let Some((orphans, way)) = orphans.as_ref().zip(way) {
         // Whoever took the last name meanwhile counts on the list.
         if state.inode.links > 0 {
-            let unlisted = orphans.remove(&mut op, store, cell.no);
+            let unlisted = orphans.remove(&mut op, store, way, cell.no);
             op.before(stored, unlisted);
         }
         state.data.listed = false;

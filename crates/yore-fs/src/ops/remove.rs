@@ -2,7 +2,7 @@
 
 use super::check_name;
 use crate::alloc::KeptGroups;
-use crate::btree::Pins;
+use crate::btree::{Path, Pins};
 use crate::dir::Looked;
 use crate::extent::Edit;
 use crate::inode::{free_inode, store_inode, InodeCell, InodeState};
@@ -47,7 +47,8 @@ pub(crate) fn remove(store: &Arc<Store>, directory: InodeNo, name: &[u8], what: 
         _ => check_name(name)?,
     }
     let parent = store.cell(directory)?;
-    let mut with_orphans = false;
+    // Where a server's clients hold inodes, nearly every one is still held when its name goes.
+    let mut with_orphans = what == Remove::File && store.inodes.are_held();
     loop {
         let blocks = if with_orphans { ORPHAN_BLOCKS } else { 0 };
         let reserved = store.reserve_freely(store.near(directory), blocks)?;
@@ -112,18 +113,25 @@ pub(crate) fn fate_of<'a>(
         return Fate::Lives;
     }
     // The few extents that an inode holds itself can be freed with it.
-    let small = state.inode.content_kind != ContentKind::Tree && state.data.doomed.is_none();
+    let small = state.inode.content_kind != ContentKind::Tree
+        && state.data.doomed.is_none()
+        && state.inode.xattr_root.is_none();
     // With its io lock held no write-back is under way, and data that was never written is simply forgotten.
-    let plain = small && state.inode.xattr_root.is_none();
-    if plain && io.is_some() && !state.data.listed && !store.inodes.in_use(cell) {
+    if small && io.is_some() && !state.data.listed && !store.inodes.in_use(cell) {
         Fate::Goes(io)
     } else {
         Fate::Orphan
     }
 }
 
-/// A fate whose blocks are in memory, and the extents that go in the same Op.
-pub(crate) struct Ready<'a>(Fate<'a>, Option<(Edit, KeptGroups)>);
+/// A fate whose blocks are in memory.
+pub(crate) struct Ready<'a> {
+    fate: Fate<'a>,
+    /// The extents that go in the same Op.
+    extents: Option<(Edit, KeptGroups)>,
+    /// An orphan's place in the list.
+    way: Option<Path>,
+}
 
 /// Keeps in memory what the fate needs. `None`: the orphans lock is needed and not held.
 pub(crate) fn prepare_fate<'a>(
@@ -134,24 +142,28 @@ pub(crate) fn prepare_fate<'a>(
     orphans: Option<&OrphansGuard<'_>>,
     pins: &mut Pins,
 ) -> Result<Option<Ready<'a>>> {
-    let (mut fate, mut extents) = (fate, None);
-    if matches!(fate, Fate::Goes(_)) && state.inode.content_kind == ContentKind::Extents {
+    let mut ready = Ready { fate, extents: None, way: None };
+    if matches!(ready.fate, Fate::Goes(_)) && state.inode.content_kind == ContentKind::Extents {
         match prepare_extents(store, cell, state, pins) {
-            Ok(prepared) => extents = Some(prepared),
+            Ok(prepared) => ready.extents = Some(prepared),
             // The name can go nevertheless. Freeing the rest fails later, and says why.
-            Err(Error::Corruption(_)) => fate = Fate::Orphan,
+            Err(Error::Corruption(_)) => ready.fate = Fate::Orphan,
             Err(e) => return Err(e),
         }
     }
-    if matches!(fate, Fate::Orphan) {
+    if matches!(ready.fate, Fate::Orphan) {
         let Some(orphans) = orphans else { return Ok(None) };
         // A long truncation under way has listed it already, and leaves it there.
-        if !state.data.listed && orphans.prepare_add(store, cell.no, pins)? > ORPHAN_BLOCKS {
-            let (expected, found) = (format!("at most {}", ORPHAN_BLOCKS - 2), "more");
-            return Err(Corruption::new("list of orphans", "level", expected, found).into());
+        if !state.data.listed {
+            let blocks;
+            (ready.way, blocks) = orphans.prepare_add(store, cell.no, pins)?;
+            if blocks > ORPHAN_BLOCKS {
+                let (expected, found) = (format!("at most {}", ORPHAN_BLOCKS - 2), "more");
+                return Err(Corruption::new("list of orphans", "level", expected, found).into());
+            }
         }
     }
-    Ok(Some(Ready(fate, extents)))
+    Ok(Some(ready))
 }
 
 /// The removal of all extents of an inode that holds them itself.
@@ -189,12 +201,12 @@ pub(crate) fn lose_name(
     if state.inode.links == 0 {
         cell.unlinked.store(true, Ordering::Release);
     }
-    let change = match ready.0 {
+    let change = match ready.fate {
         Fate::Lives => store_inode(op, cell, state),
         Fate::Goes(_io) => {
             file::forget(store, cell, state);
             // Their claims last until the bits have changed.
-            let (edit, _kept) = ready.1.unzip();
+            let (edit, _kept) = ready.extents.unzip();
             let applied = edit.map(|edit| edit.apply(op, &store.alloc, &mut state.inode));
             let freed = free_inode(op, cell, state);
             if let Some(applied) = applied {
@@ -207,7 +219,7 @@ pub(crate) fn lose_name(
             let stored = store_inode(op, cell, state);
             if !state.data.listed {
                 let orphans = orphans.expect("prepared with the orphans lock");
-                let listed = orphans.add(op, store, cell.no, cell.incarnation);
+                let listed = orphans.add(op, store, ready.way, cell.no, cell.incarnation);
                 op.before(listed, gone);
             }
             stored
