@@ -455,8 +455,13 @@ fn goal(
     Ok(own.or(last).unwrap_or_else(|| geometry.data_start(near)))
 }
 
-/// Writes pages to their blocks, what lies together with one request. An error stops all writing to the volume (R16).
+/// Writes pages to their blocks, what lies together with one request. An error stops all writing to the volume (R16), this
+/// way, too: those who write many files go on to the next when one fails.
 fn write_out(store: &Store, mut writes: Writes<'_>) -> Result<()> {
+    if writes.is_empty() {
+        return Ok(());
+    }
+    store.check_writable()?;
     writes.sort_unstable_by_key(|(start, _)| start.0);
     let mut runs: Vec<(u64, Vec<&Bytes>)> = Vec::new();
     for (start, pages) in writes {
