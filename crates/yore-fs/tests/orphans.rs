@@ -26,9 +26,9 @@ fn create_held(view: &View) -> Vec<Attr> {
     let create = |i: usize| {
         let node = view.create(&CALLER, view.root(), &name(i), FileKind::Regular, 0o644, 0).unwrap();
         let attr = node.into_held();
-        let len = if i % 3 == 0 {
+        let len = if i.is_multiple_of(3) {
             9000
-        } else if i % 5 == 0 {
+        } else if i.is_multiple_of(5) {
             50
         } else {
             0
