@@ -7,6 +7,7 @@
 //! The binary also answers to the way mount(8) calls helpers: as `mount.yore` or `mount.fuse.yore`, and as
 //! `yore VOL DIR -o …`, which is what `mount.fuse3` makes of `mount -t fuse.yore` (see `mount::helper`).
 
+mod allocator;
 mod args;
 mod command;
 mod glob;

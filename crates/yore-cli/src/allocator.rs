@@ -1,0 +1,16 @@
+//! The allocator of this program.
+//!
+//! A volume in use has hundreds of thousands of small objects (inodes, nodes of maps) that are used at random. jemalloc
+//! keeps objects of a size together, whatever the order in which they come and go; and it is told to ask for huge pages,
+//! since with small ones nearly each use misses the processor's table of translations. docs/PERFORMANCE.md has what both
+//! are worth. Programs that use the library choose for themselves.
+
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+// SAFETY: jemalloc looks for its settings under this name, and takes them for a string that ends with zero.
+#[unsafe(export_name = "_rjem_malloc_conf")]
+static SETTINGS: Option<&'static std::ffi::c_char> = {
+    // SAFETY: the first byte of a static string, which lives as long as the program.
+    Some(unsafe { &*c"thp:always".as_ptr() })
+};
