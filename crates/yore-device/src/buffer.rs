@@ -3,13 +3,14 @@
 //! Direct I/O wants the user's memory aligned to the device's sectors. An [`AlignedBuf`] begins at a page
 //! boundary and is whole blocks long, which satisfies every device this crate opens; any other memory works
 //! too but is copied through such a buffer on the way. Invariant: `pointer` is an allocation of exactly
-//! `blocks * BLOCK_SIZE` initialised bytes, aligned to [`BLOCK_SIZE`]: from the pool, at `home`, if `blocks` is 1; from the
+//! `blocks * BLOCK_SIZE` initialised bytes, aligned to [`BLOCK_SIZE`]: from the pool if `blocks` is 1; from the
 //! system if it is more; dangling if it is 0.
 
 use std::alloc::{alloc_zeroed, dealloc, handle_alloc_error, Layout};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
+use std::sync::atomic::{fence, AtomicU32, Ordering};
 
 use crate::{pool, BLOCK_SIZE};
 
@@ -17,7 +18,6 @@ use crate::{pool, BLOCK_SIZE};
 pub struct AlignedBuf {
     pointer: NonNull<u8>,
     blocks: u32,
-    home: u8,
 }
 
 const _: () = assert!(size_of::<AlignedBuf>() == 16);
@@ -36,19 +36,19 @@ impl AlignedBuf {
     pub fn zeroed(blocks: usize) -> Self {
         let blocks = u32::try_from(blocks).unwrap_or_else(|_| too_large(blocks));
         match blocks {
-            0 => AlignedBuf { pointer: NonNull::dangling(), blocks, home: 0 },
+            0 => AlignedBuf { pointer: NonNull::dangling(), blocks },
             1 => {
-                let (pointer, home) = pool::take();
+                let pointer = pool::take();
                 // SAFETY: the block is ours alone, and this long.
                 unsafe { pointer.write_bytes(0, BLOCK_SIZE) };
-                AlignedBuf { pointer, blocks, home }
+                AlignedBuf { pointer, blocks }
             }
             _ => {
                 let layout = Self::layout(blocks);
                 // SAFETY: the layout has a size above zero, since `blocks` is not 0.
                 let pointer = unsafe { alloc_zeroed(layout) };
                 match NonNull::new(pointer) {
-                    Some(pointer) => AlignedBuf { pointer, blocks, home: 0 },
+                    Some(pointer) => AlignedBuf { pointer, blocks },
                     None => handle_alloc_error(layout),
                 }
             }
@@ -57,6 +57,15 @@ impl AlignedBuf {
 
     /// A buffer with a copy of `bytes`, filled up with zeros to a whole number of blocks.
     pub fn from_slice(bytes: &[u8]) -> Self {
+        if (1..=BLOCK_SIZE).contains(&bytes.len()) {
+            let pointer = pool::take();
+            // SAFETY: the block is ours alone, so it does not overlap `bytes`, and both parts lie within it.
+            unsafe {
+                pointer.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
+                pointer.add(bytes.len()).write_bytes(0, BLOCK_SIZE - bytes.len());
+            }
+            return AlignedBuf { pointer, blocks: 1 };
+        }
         let mut buf = Self::zeroed(bytes.len().div_ceil(BLOCK_SIZE));
         buf[..bytes.len()].copy_from_slice(bytes);
         buf
@@ -85,7 +94,7 @@ impl Drop for AlignedBuf {
         match self.blocks {
             0 => (),
             // SAFETY: taken in `zeroed`, and given back only here.
-            1 => unsafe { pool::give_back(self.pointer, self.home) },
+            1 => unsafe { pool::give_back(self.pointer) },
             // SAFETY: allocated in `zeroed` with this same layout, and freed only here.
             blocks => unsafe { dealloc(self.pointer.as_ptr(), Self::layout(blocks)) },
         }
@@ -123,9 +132,7 @@ impl AsMut<[u8]> for AlignedBuf {
 
 impl Clone for AlignedBuf {
     fn clone(&self) -> Self {
-        let mut copy = Self::zeroed(self.blocks());
-        copy.copy_from_slice(self);
-        copy
+        Self::from_slice(self)
     }
 }
 
@@ -140,6 +147,82 @@ impl Eq for AlignedBuf {}
 impl fmt::Debug for AlignedBuf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "AlignedBuf({} blocks)", self.blocks)
+    }
+}
+
+/// One block that several owners share, as an `Arc` of it would be, but in 8 bytes and without memory beside the block:
+/// the pool counts the owners. Who is the only owner may change it ([`SharedBuf::make_mut`]).
+pub struct SharedBuf {
+    pointer: NonNull<u8>,
+}
+
+// SAFETY: owners only read the bytes, unless there is but one, who writes by `&mut`; the count is atomic.
+unsafe impl Send for SharedBuf {}
+// SAFETY: as above.
+unsafe impl Sync for SharedBuf {}
+
+impl SharedBuf {
+    /// Shares a buffer of one block, which is not copied.
+    ///
+    /// # Panics
+    /// If it has another number of blocks.
+    pub fn new(buf: AlignedBuf) -> SharedBuf {
+        assert_eq!(buf.blocks, 1, "one block is what can be shared");
+        let buf = std::mem::ManuallyDrop::new(buf);
+        let shared = SharedBuf { pointer: buf.pointer };
+        shared.count().store(1, Ordering::Relaxed);
+        shared
+    }
+
+    /// The bytes, to change: of a copy, which takes the place of this value, if there are other owners.
+    pub fn make_mut(&mut self) -> &mut [u8] {
+        // As in `Arc`: what other owners read happened before they let go.
+        if self.count().load(Ordering::Acquire) != 1 {
+            *self = SharedBuf::new(AlignedBuf::from_slice(self));
+        }
+        // SAFETY: the block is initialised and has no other owner, and there can be none as long as `self` is borrowed.
+        unsafe { std::slice::from_raw_parts_mut(self.pointer.as_ptr(), BLOCK_SIZE) }
+    }
+
+    fn count(&self) -> &AtomicU32 {
+        // SAFETY: the block came from the pool, and goes back when its last owner goes.
+        unsafe { pool::shares(self.pointer) }
+    }
+}
+
+impl Clone for SharedBuf {
+    fn clone(&self) -> Self {
+        let before = self.count().fetch_add(1, Ordering::Relaxed);
+        // As in `Arc`: a count that could overflow is a leak, and there is no sound way to go on.
+        if before > u32::MAX / 2 {
+            std::process::abort();
+        }
+        SharedBuf { pointer: self.pointer }
+    }
+}
+
+impl Drop for SharedBuf {
+    fn drop(&mut self) {
+        if self.count().fetch_sub(1, Ordering::Release) == 1 {
+            fence(Ordering::Acquire);
+            // SAFETY: taken from the pool by the buffer that `new` was given, and this was the last owner.
+            unsafe { pool::give_back(self.pointer) }
+        }
+    }
+}
+
+impl Deref for SharedBuf {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the block is initialised, and nobody changes it while it has owners besides who has `&mut` of the only one.
+        unsafe { std::slice::from_raw_parts(self.pointer.as_ptr(), BLOCK_SIZE) }
+    }
+}
+
+impl fmt::Debug for SharedBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SharedBuf({} owners)", self.count().load(Ordering::Relaxed))
     }
 }
 
@@ -162,5 +245,44 @@ mod tests {
         assert_eq!(padded.blocks(), 2);
         assert_eq!((padded[BLOCK_SIZE], padded[BLOCK_SIZE + 1]), (7, 0));
         assert!(AlignedBuf::zeroed(0).is_empty());
+    }
+
+    /// Owners see the same bytes until one changes its own, which are a copy then unless it is the only owner. The last one's
+    /// block is taken again.
+    #[test]
+    fn shared_buffers_are_copied_when_changed() {
+        let mut one = SharedBuf::new(AlignedBuf::from_slice(&[1; 10]));
+        let at = one.as_ptr();
+        one.make_mut()[0] = 2;
+        assert_eq!(one.as_ptr(), at);
+        let mut other = one.clone();
+        assert_eq!(other.as_ptr(), at);
+        other.make_mut()[0] = 3;
+        assert_ne!(other.as_ptr(), at);
+        assert_eq!((one[0], other[0], other[1], one.len()), (2, 3, 1, BLOCK_SIZE));
+        drop(other);
+        let kept = one.clone();
+        drop(one);
+        assert_eq!((kept.as_ptr(), kept[0]), (at, 2));
+    }
+
+    /// Threads that clone and drop never see a block that somebody else has changed, and the last one gives it back once.
+    #[test]
+    fn threads_share_buffers() {
+        let shared = SharedBuf::new(AlignedBuf::from_slice(&[9; BLOCK_SIZE]));
+        std::thread::scope(|scope| {
+            for mark in 0..4 {
+                let mut mine = shared.clone();
+                scope.spawn(move || {
+                    for _ in 0..2_000 {
+                        let kept = mine.clone();
+                        mine.make_mut().fill(mark);
+                        assert!(kept.iter().all(|byte| *byte == kept[0]));
+                        assert!(mine.iter().all(|byte| *byte == mark));
+                    }
+                });
+            }
+        });
+        assert!(shared.iter().all(|byte| *byte == 9));
     }
 }

@@ -40,7 +40,7 @@ use std::fmt;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 
-pub use buffer::AlignedBuf;
+pub use buffer::{AlignedBuf, SharedBuf};
 pub use error::{DeviceError, Holder, HostError, Operation};
 pub use file::{CreateOptions, Direct, FileDevice, OpenOptions};
 pub use memory::MemoryDevice;

@@ -5,21 +5,24 @@
 //! beside them.
 //!
 //! A slab belongs to one of a few *homes*, each with a lock of its own; a thread takes blocks from always the same home,
-//! and a block remembers its home, to which any thread may give it back. A block is taken from the slab with the lowest
-//! address that has one, so that the others run empty; an empty slab goes back to the system unless it is the only one of
-//! its home with room. Invariants of a home: a slab is in `open` if and only if it has a free block; a bit in `free` is
-//! set if and only if nobody has the block.
+//! and any thread may give a block back. A block is taken from the slab with the lowest address that has one, so that the
+//! others run empty; an empty slab goes back to the system unless it is the only one of its home with room. The first
+//! block of a slab is its own: it says what home it has, which blocks are free, and for each block that several share how
+//! many they are, so that a block's address leads to all of that, and sharing one takes no more memory. Invariants of a
+//! home: a slab is in `open` if and only if it has a free block; a bit in `free` is set if and only if nobody has the block.
 //!
 //! **Forks.** Daemons open a volume and then fork, and the child goes on with it, so a lock that another thread held at
 //! that moment must not stay locked in the child for ever. As the system's allocator does, a fork takes all locks first
 //! and lets go of them on both sides. (So they are the standard library's, which keep nothing but a word: waiters that
 //! do not exist in the child do it no harm.)
 
+use rustix::mm::{madvise, Advice};
 use std::alloc::{alloc, dealloc, handle_alloc_error, Layout};
-use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::{RefCell, UnsafeCell};
+use std::collections::BTreeSet;
+use std::num::NonZero;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use crate::BLOCK_SIZE;
@@ -35,23 +38,31 @@ const SLAB: Layout = match Layout::from_size_align(SLAB_BYTES, SLAB_BYTES) {
     Err(_) => panic!("a power of two is an alignment"),
 };
 
-struct Slab {
-    start: NonNull<u8>,
-    free: [u64; WORDS],
+/// What the first block of a slab has.
+struct Header {
+    home: u8,
+    /// How many share each block. Zero unless a [`crate::SharedBuf`] has it.
+    shares: [AtomicU32; SLAB_BLOCKS],
+    /// Guarded by the home's lock.
+    free: UnsafeCell<[u64; WORDS]>,
 }
 
-// SAFETY: a slab owns its memory, but for the blocks it has handed out, which it does not touch.
-unsafe impl Send for Slab {}
+const _: () = assert!(size_of::<Header>() <= BLOCK_SIZE);
+
+/// All blocks of a slab are free but the first.
+const ALL_FREE: [u64; WORDS] = {
+    let mut words = [u64::MAX; WORDS];
+    words[0] -= 1;
+    words
+};
 
 #[derive(Default)]
 struct Home {
-    /// By address.
-    slabs: BTreeMap<usize, Slab>,
+    /// Addresses of the slabs with free blocks.
     open: BTreeSet<usize>,
 }
 
-static POOL: [Mutex<Home>; HOMES] =
-    [const { Mutex::new(Home { slabs: BTreeMap::new(), open: BTreeSet::new() }) }; HOMES];
+static POOL: [Mutex<Home>; HOMES] = [const { Mutex::new(Home { open: BTreeSet::new() }) }; HOMES];
 
 thread_local! {
     static MINE: u8 = {
@@ -85,65 +96,107 @@ fn survive_forks() {
     });
 }
 
-/// A block of memory that nobody else has, aligned to its size, with anything in it; and its home, for [`give_back`].
-pub(crate) fn take() -> (NonNull<u8>, u8) {
+/// A block of memory that nobody else has, aligned to its size, with anything in it.
+pub(crate) fn take() -> NonNull<u8> {
     let home = MINE.with(|home| *home);
-    (lock(home).take(), home)
+    lock(home).take(home)
 }
 
 /// Gives back a block.
 ///
 /// # Panics
-/// If it was not taken, or already given back.
+/// If it was already given back.
 ///
 /// # Safety
-/// Nobody uses the block any more.
-pub(crate) unsafe fn give_back(block: NonNull<u8>, home: u8) {
-    let emptied = lock(home).give_back(block.addr().get());
-    if let Some(slab) = emptied {
+/// It was taken from here, and nobody uses it any more.
+pub(crate) unsafe fn give_back(block: NonNull<u8>) {
+    // SAFETY: the block was taken, so its slab is there.
+    let header = unsafe { header(block) };
+    let emptied = lock(header.home).give_back(header, block);
+    if emptied {
         // SAFETY: allocated in `Home::take` with this layout; all its blocks are back, and it is in no home any more.
-        unsafe { dealloc(slab.start.as_ptr(), SLAB) }
+        unsafe { dealloc(slab_of(block).as_ptr(), SLAB) }
     }
 }
 
+/// How many share the block.
+///
+/// # Safety
+/// It was taken from here and not given back as long as the result lives.
+pub(crate) unsafe fn shares<'a>(block: NonNull<u8>) -> &'a AtomicU32 {
+    // SAFETY: as the caller promises.
+    unsafe { &header(block).shares[index(block)] }
+}
+
+fn slab_of(block: NonNull<u8>) -> NonNull<u8> {
+    block.map_addr(|at| NonZero::new(at.get() & !(SLAB_BYTES - 1)).expect("no slab begins at zero"))
+}
+
+fn index(block: NonNull<u8>) -> usize {
+    block.addr().get() % SLAB_BYTES / BLOCK_SIZE
+}
+
+/// # Safety
+/// The block is one of a slab that lives as long as the result.
+unsafe fn header<'a>(block: NonNull<u8>) -> &'a Header {
+    // SAFETY: a slab begins with its header, which was written before any of its blocks was handed out, and all of which
+    // but `free` is changed by atomics only.
+    unsafe { slab_of(block).cast().as_ref() }
+}
+
+/// Asks for the slab to be one huge page where the system leaves that to programs: blocks are used at random, and with
+/// small pages nearly each use misses the processor's table of translations.
+fn want_huge_page(start: NonNull<u8>) {
+    // SAFETY: the range is a slab's own memory, and what is advised changes none of it. A system without huge pages
+    // refuses, and all stays as it was.
+    let _ = unsafe { madvise(start.as_ptr().cast(), SLAB_BYTES, Advice::LinuxHugepage) };
+}
+
 impl Home {
-    fn take(&mut self) -> NonNull<u8> {
-        let at = match self.open.first() {
-            Some(at) => *at,
-            None => {
-                // SAFETY: the layout has a size above zero.
-                let Some(start) = NonNull::new(unsafe { alloc(SLAB) }) else { handle_alloc_error(SLAB) };
-                let at = start.addr().get();
-                self.slabs.insert(at, Slab { start, free: [u64::MAX; WORDS] });
-                self.open.insert(at);
-                at
+    fn take(&mut self, home: u8) -> NonNull<u8> {
+        let start = match self.open.first() {
+            Some(at) => {
+                NonNull::new(std::ptr::with_exposed_provenance_mut(*at)).expect("no slab begins at zero")
             }
+            None => self.add_slab(home),
         };
-        let slab = self.slabs.get_mut(&at).expect("an open slab is there");
-        let word = slab.free.iter().position(|w| *w != 0).expect("an open slab has a free block");
-        let bit = slab.free[word].trailing_zeros() as usize;
-        slab.free[word] &= slab.free[word] - 1;
-        if slab.free == [0; WORDS] {
-            self.open.remove(&at);
+        // SAFETY: slabs that are open live.
+        let header = unsafe { header(start) };
+        // SAFETY: this is under the home's lock, as all that reads or writes `free`.
+        let free = unsafe { &mut *header.free.get() };
+        let word = free.iter().position(|w| *w != 0).expect("an open slab has a free block");
+        let bit = free[word].trailing_zeros() as usize;
+        free[word] &= free[word] - 1;
+        if *free == [0; WORDS] {
+            self.open.remove(&start.addr().get());
         }
         // SAFETY: word and bit are below what makes up a slab, so this stays inside the slab's allocation.
-        unsafe { slab.start.add((word * 64 + bit) * BLOCK_SIZE) }
+        unsafe { start.add((word * 64 + bit) * BLOCK_SIZE) }
     }
 
-    /// The slab, if it is wholly free now and not needed.
-    fn give_back(&mut self, address: usize) -> Option<Slab> {
-        let at = address & !(SLAB_BYTES - 1);
-        let slab = self.slabs.get_mut(&at).expect("a block's slab is in its home");
-        let block = (address - at) / BLOCK_SIZE;
-        let bit = 1 << (block % 64);
-        assert_eq!(slab.free[block / 64] & bit, 0, "a block of memory given back twice");
-        slab.free[block / 64] |= bit;
-        self.open.insert(at);
-        if slab.free == [u64::MAX; WORDS] && self.open.len() > 1 {
-            self.open.remove(&at);
-            return self.slabs.remove(&at);
+    fn add_slab(&mut self, home: u8) -> NonNull<u8> {
+        // SAFETY: the layout has a size above zero.
+        let Some(start) = NonNull::new(unsafe { alloc(SLAB) }) else { handle_alloc_error(SLAB) };
+        want_huge_page(start);
+        let shares = [const { AtomicU32::new(0) }; SLAB_BLOCKS];
+        let header = Header { home, shares, free: UnsafeCell::new(ALL_FREE) };
+        // SAFETY: the memory is ours alone, aligned, and long enough.
+        unsafe { start.cast().write(header) };
+        self.open.insert(start.as_ptr().expose_provenance());
+        start
+    }
+
+    /// True if the slab is wholly free now and not needed; it is forgotten then.
+    fn give_back(&mut self, header: &Header, block: NonNull<u8>) -> bool {
+        // SAFETY: this is under the home's lock, as all that reads or writes `free`.
+        let free = unsafe { &mut *header.free.get() };
+        let (word, bit) = (index(block) / 64, 1 << (index(block) % 64));
+        assert_eq!(free[word] & bit, 0, "a block of memory given back twice");
+        if *free == [0; WORDS] {
+            self.open.insert(slab_of(block).addr().get());
         }
-        None
+        free[word] |= bit;
+        *free == ALL_FREE && self.open.len() > 1 && self.open.remove(&slab_of(block).addr().get())
     }
 }
 
@@ -154,28 +207,37 @@ mod tests {
     /// Blocks do not overlap; what is given back is taken again; empty slabs go, but for one.
     #[test]
     fn blocks_are_apart_and_slabs_go() {
+        const OWN: usize = SLAB_BLOCKS - 1;
         let mut home = Home::default();
-        let taken: Vec<usize> = (0..3 * SLAB_BLOCKS + 1).map(|_| home.take().addr().get()).collect();
-        let distinct: BTreeSet<usize> = taken.iter().copied().collect();
+        let give_back = |home: &mut Home, block: NonNull<u8>| {
+            // SAFETY: taken from this home, and not used.
+            let emptied = home.give_back(unsafe { header(block) }, block);
+            if emptied {
+                // SAFETY: allocated by `take` with this layout, and out of its home.
+                unsafe { dealloc(slab_of(block).as_ptr(), SLAB) }
+            }
+            emptied
+        };
+        let mut taken: Vec<NonNull<u8>> = (0..3 * OWN + 1).map(|_| home.take(0)).collect();
+        let distinct: BTreeSet<usize> = taken.iter().map(|block| block.addr().get()).collect();
         assert_eq!(distinct.len(), taken.len());
-        assert!(taken.iter().all(|block| block % BLOCK_SIZE == 0));
-        assert_eq!((home.slabs.len(), home.open.len()), (4, 1));
-        assert!(home.give_back(taken[9]).is_none());
-        let again = home.take().addr().get();
-        assert!(again == taken[9] || again > taken[3 * SLAB_BLOCKS], "the lowest slab with room");
-        let mut gone = Vec::new();
-        for block in distinct.into_iter().filter(|b| *b != taken[9] || again == *b) {
-            gone.extend(home.give_back(block));
+        assert!(distinct.iter().all(|block| block % BLOCK_SIZE == 0 && block % SLAB_BYTES != 0));
+        let slabs: BTreeSet<usize> = taken.iter().map(|block| slab_of(*block).addr().get()).collect();
+        assert_eq!((slabs.len(), home.open.len()), (4, 1));
+        let one = taken.swap_remove(9);
+        assert!(!give_back(&mut home, one));
+        let again = home.take(0);
+        assert!(again == one || slab_of(again) < slab_of(one), "the lowest slab with room");
+        taken.push(again);
+        if again != one {
+            assert_eq!(home.open.len(), 2);
         }
-        if again != taken[9] {
-            gone.extend(home.give_back(again));
-        }
-        assert_eq!((gone.len(), home.slabs.len(), home.open.len()), (3, 1, 1));
-        gone.extend(home.slabs.into_values());
-        for slab in gone {
-            // SAFETY: allocated by `take` with this layout, and out of its home.
-            unsafe { dealloc(slab.start.as_ptr(), SLAB) }
-        }
+        let gone = taken.into_iter().filter(|block| give_back(&mut home, *block)).count();
+        assert_eq!((gone, home.open.len()), (3, 1));
+        let last = home.take(0);
+        home.open.clear();
+        // SAFETY: allocated by `take` with this layout, and out of its home.
+        unsafe { dealloc(slab_of(last).as_ptr(), SLAB) }
     }
 
     /// Threads that pass blocks to one another never have one at the same time.
@@ -223,9 +285,9 @@ mod tests {
                 if child == 0 {
                     drop(kept);
                     for home in 0..HOMES as u8 {
-                        let block = lock(home).take();
+                        let block = lock(home).take(home);
                         // SAFETY: just taken, and used by nobody.
-                        unsafe { give_back(block, home) };
+                        unsafe { give_back(block) };
                     }
                     // SAFETY: ends the child at once; nothing of the test harness runs in it.
                     unsafe { libc::_exit(0) };

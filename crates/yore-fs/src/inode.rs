@@ -20,28 +20,31 @@ use crate::{Attr, Error, FileKind, Result};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 use yore_format::{BlockKind, Corruption, Expect, Incarnation, Inode, InodeNo, Timestamp};
 use yore_meta::{Change, Frame, Op};
 
-/// An inode in memory.
+/// An inode in memory. What every look-up reads comes first, in the cache line of the reference count.
+#[repr(C)]
 pub(crate) struct InodeCell {
     /// Its number.
     pub no: InodeNo,
     /// Its incarnation.
     pub incarnation: Incarnation,
+    /// Nodes in use.
+    nodes: AtomicU32,
+    /// It has no name any more: whoever lets go of it last frees it.
+    pub unlinked: AtomicBool,
+    referenced: AtomicBool,
+    /// When its data is written back: its place among the dirty files, 0 if it is not one. Theirs to change.
+    pub turn: AtomicU64,
     /// Serialises write-back, truncation and freeing of one file's data; held across device writes. Before `state`.
     pub io: OrderedMutex,
     /// Everything else.
     pub state: OrderedRwLock<InodeState>,
     /// Its inode block, kept in memory so that an Op can always write it.
     frame: Frame,
-    /// Nodes in use.
-    nodes: AtomicU32,
-    /// It has no name any more: whoever lets go of it last frees it.
-    pub unlinked: AtomicBool,
-    referenced: AtomicBool,
 }
 
 /// What is guarded by [`InodeCell::state`].
@@ -66,12 +69,13 @@ impl InodeCell {
         InodeCell {
             no,
             incarnation: inode.incarnation,
-            io: OrderedMutex::new(Rank::Io(no)),
+            nodes: AtomicU32::new(0),
             unlinked: AtomicBool::new(inode.links == 0),
+            referenced: AtomicBool::new(true),
+            turn: AtomicU64::new(0),
+            io: OrderedMutex::new(Rank::Io(no)),
             state: OrderedRwLock::new(rank, InodeState { inode, data, dirty: false, gone: false }),
             frame,
-            nodes: AtomicU32::new(0),
-            referenced: AtomicBool::new(true),
         }
     }
 

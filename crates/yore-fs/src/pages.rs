@@ -3,7 +3,7 @@
 //! A page belongs to a file ([`FilePages`]) and is found by its index. States: *clean* (as on the medium; may be evicted),
 //! *dirty* (newer than the medium), *writing* (a write-back under way has its bytes; it may be dirty again beside that).
 //! A dirty page is *fresh* if the log has it as it is: it need not be logged again, and is still to be written back.
-//! A page's memory is shared by `Arc`: a write-back holds its own reference, so a writer who comes meanwhile gets a copy
+//! A page's memory is shared: a write-back holds its own reference, so a writer who comes meanwhile gets a copy
 //! and the bytes under way stay what they were.
 //!
 //! Who may do what: pages are entered and evicted under the map's mutex alone; their bytes change, and they become
@@ -21,12 +21,16 @@
 
 use crate::Error;
 use parking_lot::{Mutex, MutexGuard};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use yore_device::AlignedBuf;
+use yore_device::SharedBuf;
 use yore_format::{ContentKind, BLOCK_SIZE, INLINE_BYTES};
+
+mod set;
+
+use set::PageSet;
 
 const SHARDS: usize = 16;
 /// The smallest cache, in pages.
@@ -197,7 +201,7 @@ impl PageCache {
 }
 
 /// A page's bytes.
-pub(crate) type Bytes = Arc<AlignedBuf>;
+pub(crate) type Bytes = SharedBuf;
 
 /// A page of a file.
 pub(crate) struct Page {
@@ -220,10 +224,10 @@ pub(crate) struct Page {
 struct PageMap {
     pages: BTreeMap<u32, Page>,
     /// Dirty pages that are not fresh.
-    dirty: BTreeSet<u32>,
+    dirty: PageSet,
     /// Dirty pages that are fresh.
-    fresh: BTreeSet<u32>,
-    writing: BTreeSet<u32>,
+    fresh: PageSet,
+    writing: PageSet,
     /// Pages with a promise.
     promised: u64,
     /// Where eviction goes on.
@@ -305,24 +309,24 @@ impl Pages<'_> {
     /// Whether the page is newer than the medium.
     pub(crate) fn is_unstable(&self, index: u32) -> bool {
         let map = &*self.map;
-        map.dirty.contains(&index) || map.fresh.contains(&index) || map.writing.contains(&index)
+        map.dirty.contains(index) || map.fresh.contains(index) || map.writing.contains(index)
     }
 
     /// The first page at or after `from` that is newer than the medium.
     pub(crate) fn next_unstable(&self, from: u32) -> Option<u32> {
-        let writing = self.map.writing.range(from..).next().copied();
+        let writing = self.map.writing.next(from);
         self.next_dirty(from).into_iter().chain(writing).min()
     }
 
     pub(crate) fn next_dirty(&self, from: u32) -> Option<u32> {
-        let dirty = self.map.dirty.range(from..).next();
-        let fresh = self.map.fresh.range(from..).next();
-        dirty.into_iter().chain(fresh).min().copied()
+        let dirty = self.map.dirty.next(from);
+        let fresh = self.map.fresh.next(from);
+        dirty.into_iter().chain(fresh).min()
     }
 
     /// Up to `most` dirty pages that the log does not have as they are.
     pub(crate) fn unlogged(&self, most: usize) -> Vec<u32> {
-        self.map.dirty.iter().take(most).copied().collect()
+        self.map.dirty.range(0..u32::MAX).take(most).collect()
     }
 
     /// Whether the log has some version of the page that is not at home.
@@ -336,7 +340,7 @@ impl Pages<'_> {
         let page = map.pages.get_mut(&index).expect("dirty pages are cached");
         assert!(page.dirty, "only what is newer than the medium is logged");
         if !std::mem::replace(&mut page.fresh, true) {
-            map.dirty.remove(&index);
+            map.dirty.remove(index);
             map.fresh.insert(index);
         }
         page.logged = true;
@@ -350,7 +354,7 @@ impl Pages<'_> {
     /// Up to `most` dirty pages in `from..to`.
     pub(crate) fn dirty_in(&self, from: u32, to: u32, most: usize) -> Vec<u32> {
         let to = to.max(from);
-        let mut dirty: Vec<u32> = self.map.dirty.range(from..to).take(most).copied().collect();
+        let mut dirty: Vec<u32> = self.map.dirty.range(from..to).take(most).collect();
         if !self.map.fresh.is_empty() {
             dirty.extend(self.map.fresh.range(from..to).take(most));
             dirty.sort_unstable();
@@ -403,17 +407,17 @@ impl Pages<'_> {
             map.dirty.insert(index);
             self.shared.dirty.fetch_add(1, Ordering::Relaxed);
         } else if std::mem::take(&mut page.fresh) {
-            map.fresh.remove(&index);
+            map.fresh.remove(index);
             map.dirty.insert(index);
         }
         page.referenced = true;
-        &mut Arc::make_mut(&mut page.bytes)[..]
+        page.bytes.make_mut()
     }
 
     /// Zeroes the bytes of a cached page from `at` on, which the file does not have any more.
     pub(crate) fn zero_tail(&mut self, index: u32, at: usize) {
         if let Some(page) = self.map.pages.get_mut(&index) {
-            Arc::make_mut(&mut page.bytes)[at..].fill(0);
+            page.bytes.make_mut()[at..].fill(0);
         }
     }
 
@@ -432,7 +436,7 @@ impl Pages<'_> {
         let page = map.pages.get_mut(&index).expect("dirty pages are cached");
         if std::mem::take(&mut page.dirty) {
             let set = if std::mem::take(&mut page.fresh) { &mut map.fresh } else { &mut map.dirty };
-            set.remove(&index);
+            set.remove(index);
             self.shared.dirty.fetch_sub(1, Ordering::Relaxed);
         }
         page.logged = false;
@@ -445,7 +449,7 @@ impl Pages<'_> {
 
     pub(crate) fn end_writing(&mut self, index: u32) {
         let map = &mut *self.map;
-        map.writing.remove(&index);
+        map.writing.remove(index);
         let page = map.pages.get_mut(&index).expect("pages under write-back are cached");
         page.writing = false;
     }
@@ -472,7 +476,7 @@ impl Pages<'_> {
             promised += u64::from(page.promised);
             if page.dirty {
                 let set = if page.fresh { &mut map.fresh } else { &mut map.dirty };
-                set.remove(index);
+                set.remove(*index);
                 self.shared.dirty.fetch_sub(1, Ordering::Relaxed);
             }
         }

@@ -38,7 +38,7 @@ use crate::zone::Zone;
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use yore_device::{AlignedBuf, Device};
+use yore_device::{AlignedBuf, Device, SharedBuf};
 use yore_format::{
     encode_note, BlockNo, Generation, Incarnation, InodeNo, IntentHead, IntentNote, IntentWriter, Number,
     Superblock, BLOCK_SIZE,
@@ -107,7 +107,7 @@ struct Notes {
 
 /// A page's memory, and how many of its bytes count.
 #[derive(Clone)]
-pub(crate) struct NotedBytes(Arc<AlignedBuf>, usize);
+pub(crate) struct NotedBytes(SharedBuf, usize);
 
 impl Trim for NotedBytes {
     fn trim(&mut self, len: usize) {
@@ -306,7 +306,7 @@ impl Meta {
         &self,
         (inode, incarnation): (InodeNo, Incarnation),
         size: u64,
-        pages: &[(u32, Arc<AlignedBuf>)],
+        pages: &[(u32, SharedBuf)],
     ) -> bool {
         let Some(log) = self.intent.log() else { return false };
         let mut notes = self.intent.notes.lock();

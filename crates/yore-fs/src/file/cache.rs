@@ -15,10 +15,10 @@ use crate::inode::InodeCell;
 use crate::pages::PageCache;
 use crate::store::Store;
 use crate::{Error, Result};
-use hashbrown::hash_map::Entry;
 use hashbrown::HashMap;
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use yore_format::InodeNo;
@@ -28,12 +28,11 @@ const DIRTY_AGE: Duration = Duration::from_secs(5);
 const WAKE: Duration = Duration::from_secs(1);
 
 /// The files with data to be written, in the order in which they came here or were looked at last. Each step costs
-/// O(log n), however many there are: they are taken one by one.
+/// O(log n), however many there are: they are taken one by one. A file knows its own turn ([`InodeCell::turn`]).
 #[derive(Default)]
 struct DirtyFiles {
     by_turn: BTreeMap<u64, DirtyFile>,
-    turns: HashMap<InodeNo, u64>,
-    next_turn: u64,
+    last_turn: u64,
 }
 
 #[derive(Clone)]
@@ -43,32 +42,21 @@ struct DirtyFile {
 }
 
 impl DirtyFiles {
-    /// Puts a file last, unless it is here. A number may be here for a file that is gone: what uses it now takes its place.
+    /// Puts a file last, unless it is here.
     fn add(&mut self, cell: &Arc<InodeCell>) {
-        let file = DirtyFile { cell: cell.clone(), since: Instant::now() };
-        match self.turns.entry(cell.no) {
-            Entry::Vacant(entry) => {
-                entry.insert(self.next_turn);
-                self.by_turn.insert(self.next_turn, file);
-                self.next_turn += 1;
-            }
-            Entry::Occupied(entry) => {
-                let here = self.by_turn.get_mut(entry.get()).expect("a file's turn has the file");
-                if !Arc::ptr_eq(&here.cell, cell) {
-                    *here = file;
-                }
-            }
+        if cell.turn.load(Ordering::Relaxed) == 0 {
+            self.last_turn += 1;
+            cell.turn.store(self.last_turn, Ordering::Relaxed);
+            self.by_turn.insert(self.last_turn, DirtyFile { cell: cell.clone(), since: Instant::now() });
         }
     }
 
-    /// Takes out this very file. Whoever still writes back one that is gone must not take out what has its number now.
+    /// Takes out this very file, not one that has its number now.
     fn remove(&mut self, cell: &InodeCell) -> Option<DirtyFile> {
-        let turn = *self.turns.get(&cell.no)?;
-        if !std::ptr::eq(Arc::as_ptr(&self.by_turn.get(&turn)?.cell), cell) {
-            return None;
+        match cell.turn.swap(0, Ordering::Relaxed) {
+            0 => None,
+            turn => self.by_turn.remove(&turn),
         }
-        self.turns.remove(&cell.no);
-        self.by_turn.remove(&turn)
     }
 
     /// The first files with this turn or a later one, and before `end`, that have been dirty since `before`.
@@ -307,7 +295,7 @@ fn round(store: &Store, turns: &Turns) -> Result<()> {
     if store.meta.notes_press() {
         result = super::logged::bring_home(store);
     }
-    let (mut turn, end) = (0, store.files.dirty_files.lock().next_turn);
+    let (mut turn, end) = (0, store.files.dirty_files.lock().last_turn + 1);
     loop {
         let now = Instant::now();
         let before = match store.files.pages.wants_write_back() {

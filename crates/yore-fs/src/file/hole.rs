@@ -220,7 +220,7 @@ fn edges<'a>(
         if !cached && !inline && !map_block(store, cell.no, state, u64::from(index))?.is_written() {
             continue;
         }
-        match write::prepare(store, cell, state, part.start, part.end)? {
+        match write::prepare(store, cell, state, part.start, part.end, &[])? {
             Some(plan) => plans.push((part, plan)),
             None => return Ok(None),
         }

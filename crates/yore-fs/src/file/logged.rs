@@ -167,7 +167,7 @@ fn restore_page(store: &Store, cell: &Arc<InodeCell>, page: u32, bytes: &[u8], s
     if end == offset {
         return Ok(());
     }
-    let plan = write::prepare(store, cell, &state, offset, end)?.ok_or(Error::NoSpace)?;
+    let plan = write::prepare(store, cell, &state, offset, end, &[])?.ok_or(Error::NoSpace)?;
     plan.enter(store, &mut state);
     {
         let mut pages = state.data.pages(&store.files.pages);

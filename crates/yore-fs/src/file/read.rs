@@ -6,7 +6,6 @@ use crate::pages::Bytes;
 use crate::store::Store;
 use crate::Result;
 use std::io::IoSliceMut;
-use std::sync::Arc;
 use yore_device::AlignedBuf;
 use yore_format::{BlockNo, ContentKind};
 
@@ -135,7 +134,7 @@ fn copy_missing(
     let mut done = 0;
     let mut pages = state.data.pages(&store.files.pages);
     let entered: Vec<Bytes> =
-        bytes.into_iter().enumerate().map(|(i, b)| pages.enter(first + i as u32, Arc::new(b))).collect();
+        bytes.into_iter().enumerate().map(|(i, b)| pages.enter(first + i as u32, Bytes::new(b))).collect();
     drop(pages);
     for page in &entered {
         if done == buf.len() {

@@ -62,13 +62,13 @@ fn write_chunk(
         if data.is_empty() {
             return Ok(offset);
         }
-        let Some(plan) = prepare(store, cell, &state, offset, end)? else {
+        let Some(plan) = prepare(store, cell, &state, offset, end, data)? else {
             // The promise needs a zone, and that an Op.
             drop(state);
             store.alloc.make_index_room(&store.meta, store.near(cell.no))?;
             continue;
         };
-        plan.enter(store, &mut state);
+        let copied = plan.enter(store, &mut state);
         {
             let mut pages = state.data.pages(&store.files.pages);
             let mut at = offset;
@@ -76,7 +76,9 @@ fn write_chunk(
                 let within = (at % PAGE) as usize;
                 let n = (PAGE as usize - within).min((end - at) as usize);
                 let from = (at - offset) as usize;
-                pages.dirty_bytes(page_of(at))[within..within + n].copy_from_slice(&data[from..from + n]);
+                if !copied.contains(&page_of(at)) {
+                    pages.dirty_bytes(page_of(at))[within..within + n].copy_from_slice(&data[from..from + n]);
+                }
                 at += n as u64;
             }
         }
@@ -102,6 +104,8 @@ pub(super) struct Plan<'a> {
     blocks: Option<Promise<'a>>,
     /// Pages that are not cached, with their content.
     load: Vec<(u32, AlignedBuf)>,
+    /// Which of these have what is to be written already.
+    copied: Vec<u32>,
     /// Pages for which a block is promised now.
     promise: Vec<u32>,
     /// Clean pages that become dirty. Their bytes are kept here: eviction needs no state lock.
@@ -117,13 +121,13 @@ impl Plan<'_> {
         cached
     }
 
-    /// Enters pages and promises.
-    pub(super) fn enter(self, store: &Store, state: &mut InodeState) {
+    /// Enters pages and promises; returns which pages have what is to be written already.
+    pub(super) fn enter(self, store: &Store, state: &mut InodeState) -> Vec<u32> {
         let mut pages = state.data.pages(&store.files.pages);
         if let Some(mut blocks) = self.blocks {
             blocks.keep(self.promise.len() as u64);
         }
-        let loaded = self.load.into_iter().map(|(index, bytes)| (index, Arc::new(bytes)));
+        let loaded = self.load.into_iter().map(|(index, bytes)| (index, Bytes::new(bytes)));
         for (index, bytes) in loaded.chain(self.dirty) {
             pages.enter(index, bytes);
             // Dirty at once, so that it is not evicted before it is written to.
@@ -132,24 +136,30 @@ impl Plan<'_> {
         for index in self.promise {
             pages.set_promised(index);
         }
+        self.copied
     }
 }
 
 /// Readies the pages of bytes `offset..end` for being overwritten, and those that the growth of the file makes dirty.
-/// `Ok(None)`: a zone is needed first.
+/// `data` is what they will be overwritten with; it may be empty if that is yet to be known. `Ok(None)`: a zone is needed
+/// first.
 pub(super) fn prepare<'a>(
     store: &'a Store,
     cell: &InodeCell,
     state: &InodeState,
     offset: u64,
     end: u64,
+    data: &[u8],
 ) -> Result<Option<Plan<'a>>> {
     let mut plan = Plan::default();
     let stays_small = prepare_growth(store, cell, state, end, page_of(offset), &mut plan)?;
     let mut known = None;
     for index in page_of(offset)..pages_for(end) {
         let start = u64::from(index) * PAGE;
-        let whole = offset <= start && end >= (start + PAGE).min(state.inode.size);
+        let whole = (offset <= start && end >= (start + PAGE).min(state.inode.size)).then(|| {
+            let from = (start - offset) as usize;
+            data.get(from..data.len().min(from + PAGE as usize)).unwrap_or_default()
+        });
         prepare_page(store, cell, state, index, whole, stays_small, &mut plan, &mut known)?;
     }
     promised(store, plan)
@@ -254,7 +264,7 @@ fn make_dirty(
     Ok(())
 }
 
-/// One page to be written to; `whole`: nothing of what it holds stays. `known` is the mapping last looked up, with its first
+/// One page to be written to; `whole`: nothing of what it holds stays, and this, if not empty, is what comes. `known` is the mapping last looked up, with its first
 /// block.
 #[allow(clippy::too_many_arguments)]
 fn prepare_page(
@@ -262,7 +272,7 @@ fn prepare_page(
     cell: &InodeCell,
     state: &InodeState,
     index: u32,
-    whole: bool,
+    whole: Option<&[u8]>,
     stays_small: bool,
     plan: &mut Plan<'_>,
     known: &mut Option<(u64, crate::extent::Mapping)>,
@@ -300,9 +310,14 @@ fn prepare_page(
         plan.promise.push(index);
     }
     if !plan.keep_cached(state, index) && !plan.load.iter().any(|(i, _)| *i == index) {
-        let page = match whole || !(mapping.is_written() || index == 0) {
-            true => None,
-            false => load_page(store, cell, state, index)?,
+        let page = match whole {
+            Some([]) => None,
+            Some(data) => {
+                plan.copied.push(index);
+                Some(AlignedBuf::from_slice(data))
+            }
+            None if mapping.is_written() || index == 0 => load_page(store, cell, state, index)?,
+            None => None,
         };
         plan.load.push((index, page.unwrap_or_else(|| AlignedBuf::zeroed(1))));
     }
