@@ -52,6 +52,22 @@ impl Node {
         &self.0.attr
     }
 
+    /// As [`View::read`], without looking the inode up.
+    ///
+    /// # Errors
+    /// As [`View::read`].
+    pub fn read(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        ops::read(&self.0.store, &self.0.cell, offset, buf)
+    }
+
+    /// As [`View::write`], without looking the inode up.
+    ///
+    /// # Errors
+    /// As [`View::write`].
+    pub fn write(&self, offset: u64, data: &[u8], mode: WriteMode) -> Result<u64> {
+        ops::write(&self.0.store, &self.0.cell, offset, data, mode)
+    }
+
     /// Keeps the inode beyond this value's life, until as many [`View::release`]: what a FUSE lookup count is.
     pub fn into_held(self) -> Attr {
         self.0.store.inodes.hold(self.0.cell.no);
@@ -340,11 +356,7 @@ impl View {
     /// # Errors
     /// [`Error::IsADirectory`], [`Error::Invalid`] for other kinds; damage and device errors.
     pub fn read(&self, inode: InodeNo, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        let cell = self.store().cell(inode)?;
-        ops::regular(&cell)?;
-        let count = file::read(self.store(), &cell, offset, buf)?;
-        ops::age_access_time(self.store(), &cell);
-        Ok(count)
+        ops::read(self.store(), &self.store().cell(inode)?, offset, buf)
     }
 
     /// Writes all of `data`; returns the offset it went to.
@@ -353,7 +365,8 @@ impl View {
     /// [`Error::NoSpace`], [`Error::FileTooLarge`]; nothing of `data` is then written if it is at most 4 MiB, or goes to
     /// the end; of more, whole pieces of 4 MiB from the start may be.
     pub fn write(&self, inode: InodeNo, offset: u64, data: &[u8], mode: WriteMode) -> Result<u64> {
-        ops::write(self.store(), inode, offset, data, mode)
+        self.store().check_writable()?;
+        ops::write(self.store(), &self.store().cell(inode)?, offset, data, mode)
     }
 
     /// Allocates, frees or zeroes a range.

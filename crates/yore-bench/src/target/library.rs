@@ -87,14 +87,11 @@ impl Target for LibraryTarget {
     }
 
     fn read_at(&self, file: &Node, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        self.view.read(file.inode(), offset, buf).map_err(|e| failed("reading", "a file")(e))
+        file.read(offset, buf).map_err(|e| failed("reading", "a file")(e))
     }
 
     fn write_at(&self, file: &Node, offset: u64, data: &[u8]) -> Result<()> {
-        self.view
-            .write(file.inode(), offset, data, WRITE)
-            .map(drop)
-            .map_err(|e| failed("writing", "a file")(e))
+        file.write(offset, data, WRITE).map(drop).map_err(|e| failed("writing", "a file")(e))
     }
 
     fn fsync(&self, file: &Node) -> Result<()> {

@@ -158,24 +158,31 @@ fn valid(t: Timestamp) -> Timestamp {
     Timestamp { seconds: t.seconds, nanos: t.nanos.min(999_999_999) }
 }
 
+/// Reads; returns how much.
+pub(crate) fn read(store: &Arc<Store>, cell: &Arc<InodeCell>, offset: u64, buf: &mut [u8]) -> Result<usize> {
+    regular(cell)?;
+    let count = file::read(store, cell, offset, buf)?;
+    super::list::age_access_time(store, cell);
+    Ok(count)
+}
+
 /// Writes; returns where.
 pub(crate) fn write(
     store: &Arc<Store>,
-    no: InodeNo,
+    cell: &Arc<InodeCell>,
     offset: u64,
     data: &[u8],
     mode: WriteMode,
 ) -> Result<u64> {
     store.check_writable()?;
-    let cell = store.cell(no)?;
-    regular(&cell)?;
+    regular(cell)?;
     let now = crate::store::now();
     let at = if mode.append { cell.state.read().inode.size } else { offset };
     let fits = at.checked_add(data.len() as u64).is_some_and(|end| end <= FILE_SIZE_MAX);
     if mode.kill_set_id && !data.is_empty() && fits {
-        drop_privileges(store, &cell, now)?;
+        drop_privileges(store, cell, now)?;
     }
-    file::write(store, &cell, offset, data, mode.append, &mut |s: &mut InodeState| touch(s, now))
+    file::write(store, cell, offset, data, mode.append, &mut |s: &mut InodeState| touch(s, now))
 }
 
 /// Fails unless the inode is a regular file that still exists.

@@ -255,7 +255,7 @@ impl File {
         if self.node.attr().kind == FileKind::Directory {
             return Err(Error::IsADirectory);
         }
-        self.view.read(self.inode(), offset, buf)
+        self.node.read(offset, buf)
     }
 
     /// Writes all of `data` at `offset`, or at the end of a file opened for appending. Returns where it went.
@@ -267,7 +267,7 @@ impl File {
             return Err(Error::NotPermitted { what: "the file was not opened for writing" });
         }
         let mode = WriteMode { append: self.append, kill_set_id: !self.caller.keeps_set_id };
-        self.view.write(self.inode(), offset, data, mode)
+        self.node.write(offset, data, mode)
     }
 
     /// The next stretch of data (not a hole) at or after `offset`; `None` if there is none.
