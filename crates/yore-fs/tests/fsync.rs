@@ -1,26 +1,53 @@
 //! Promise: fsync through the intent log. What it costs, what a crash right after it leaves, and that data which is only in
 //! the log survives whatever comes next: generations, more records than the log holds, readers, another engine.
 
+use std::fmt;
+use std::io::IoSlice;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use yore_device::{Device, DeviceError, MemoryDevice, WriteRequest};
 use yore_fs::{Caller, Engine, FileKind, InodeNo, MkfsOptions, MountOptions, View, WriteMode};
 
 const MIB: u64 = 1 << 20;
 
-/// A device in memory that counts.
-#[derive(Debug)]
+/// A device in memory that counts, and does something once while a long write is under way.
 struct Counting {
     below: MemoryDevice,
     writes: AtomicU64,
     flushes: AtomicU64,
+    /// From which write of more than a page on, counted down, and what.
+    during: Mutex<Option<(u32, Box<dyn FnOnce() + Send>)>>,
+}
+
+impl fmt::Debug for Counting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Counting")
+    }
 }
 
 impl Counting {
     fn new(bytes: u64) -> Arc<Counting> {
         let (writes, flushes) = (AtomicU64::new(0), AtomicU64::new(0));
-        Arc::new(Counting { below: MemoryDevice::new(bytes), writes, flushes })
+        Arc::new(Counting { below: MemoryDevice::new(bytes), writes, flushes, during: Mutex::new(None) })
+    }
+
+    /// Has `what` done when the write of many pages after `skipped` others reaches the device, by another thread: the one
+    /// that writes holds locks.
+    fn during_long_write(&self, skipped: u32, what: impl FnOnce() + Send + 'static) {
+        *self.during.lock().unwrap() = Some((skipped, Box::new(what)));
+    }
+
+    fn long_write(&self) {
+        let mut during = self.during.lock().unwrap();
+        match during.take() {
+            Some((0, what)) => {
+                drop(during);
+                std::thread::spawn(what).join().unwrap();
+            }
+            Some((skipped, what)) => *during = Some((skipped - 1, what)),
+            None => {}
+        }
     }
 
     /// Writes and flushes since the last call.
@@ -45,6 +72,13 @@ impl Device for Counting {
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
         self.writes.fetch_add(1, Ordering::SeqCst);
         self.below.write_at(offset, buf)
+    }
+    fn write_vectored_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<(), DeviceError> {
+        if bufs.len() >= 256 {
+            self.long_write();
+        }
+        self.writes.fetch_add(1, Ordering::SeqCst);
+        self.below.write_vectored_at(offset, bufs)
     }
     fn write_batch(&self, writes: &[WriteRequest<'_>]) -> Result<(), DeviceError> {
         writes.iter().try_for_each(|w| self.write_at(w.offset, w.data))
@@ -221,6 +255,39 @@ fn later_changes_take_back_what_was_logged() {
     view.fsync(other, true).unwrap();
     let (_, after) = crash(&device);
     assert_eq!(read(&after, "other"), [7; 5000]);
+}
+
+/// A page beyond whose old end bytes were logged was overwritten in place, and the log was told at once that it is at home.
+/// A record that came before the size was stored then left the page to a replay that took those bytes for stale, and
+/// showed zeros.
+#[test]
+fn the_log_keeps_what_is_at_home_until_the_size_is_stored() {
+    let device = Counting::new(64 * MIB);
+    let shared: Arc<dyn Device> = device.clone();
+    let view = Arc::new(mkfs(&shared, None));
+    let no = create(&view, "growing");
+    write(&view, no, 0, &[1; 4000]);
+    view.sync().unwrap();
+    write(&view, no, 4000, &[2; 1000]);
+    view.fsync(no, false).unwrap();
+    // Two batches more, so that the file is being written back for a while.
+    write(&view, no, 5000, &vec![3; 7 << 20]);
+    let left = Arc::new(Mutex::new(None));
+    let leave = {
+        let (device, view, left) = (device.clone(), view.clone(), left.clone());
+        move || {
+            let other = create(&view, "other");
+            view.fsync(other, false).unwrap();
+            *left.lock().unwrap() = Some(device.below.snapshot());
+        }
+    };
+    device.during_long_write(1, leave);
+    view.sync().unwrap();
+    let left = left.lock().unwrap().take().expect("the second batch was written");
+    let (_, after) = crash(&left);
+    let content = read(&after, "growing");
+    assert!(content[..4000] == [1; 4000] && content[4000..5000] == [2; 1000]);
+    read(&after, "other");
 }
 
 #[test]

@@ -336,7 +336,7 @@ pub(super) fn write_parts(store: &Store, parts: &mut [Part<'_>]) {
             *result = written.clone();
         }
         if result.is_ok() {
-            note_in_place(store, cell, batch);
+            note_in_place(store, batch);
             *result = enter(store, cell, pieces, entered, batch);
         }
         settle(store, part);
@@ -517,13 +517,10 @@ fn joined(pages: &[&Bytes]) -> Option<AlignedBuf> {
     Some(buf)
 }
 
-/// What was overwritten in its place has been written.
-fn note_in_place(store: &Store, cell: &InodeCell, batch: &Batch) {
-    for segment in batch.segments.iter().filter(|s| matches!(s.way, Way::InPlace(_))) {
+/// What was overwritten in its place has been written. The log keeps its bytes until the pass ends (F8).
+fn note_in_place(store: &Store, batch: &Batch) {
+    if batch.segments.iter().any(|s| matches!(s.way, Way::InPlace(_))) {
         store.meta.note_data_written();
-        if cell.state.read().data.logged_size.is_some() {
-            super::logged::note_home(store, cell, segment.first, segment.bytes.len() as u32);
-        }
     }
 }
 
@@ -622,12 +619,12 @@ pub(super) fn finish_pass(store: &Store, cell: &InodeCell, pass: Pass) -> Result
         state.data.noted = false;
     }
     store_if_dirty(store, cell, state, reserved);
-    if clean || state.data.logged_size.is_some_and(|logged| logged <= pass.size) {
-        super::logged::release(store, cell, state);
-    } else if state.data.logged_size.is_some() {
-        // Only now: until the size is stored, a replay needs the bytes, or it would take them for stale.
-        super::logged::note_home(store, cell, 0, pass.end);
-    }
+    assert!(
+        clean || state.data.logged_size.is_none_or(|logged| logged <= pass.size),
+        "F8: a pass ends early"
+    );
+    // Only now: until the size is stored, a replay needs the bytes, or it would take those at home for stale.
+    super::logged::release(store, cell, state);
     store.files.note_flushed(cell, clean);
     Ok(())
 }

@@ -10,9 +10,12 @@
 //! overwritten (one write and one flush, too); and small files, whose content goes into the inode and so is in the record
 //! anyway.
 //!
-//! **In step with the log (F8).** A page's bytes are noted under io and the state lock, so no Op about them is half done. From
-//! then on until the file is at home, an Op that enters pages or cuts the file notes that in the same instant. A page
-//! overwritten in its place is noted as home after it was written; then a flush comes before the record.
+//! **In step with the log (F8).** A page's bytes are noted under io and the state lock, so no Op about them is half done.
+//! An Op that cuts the file, or takes its content into the inode, says so in the log in the same instant: a replay of a
+//! record between the two would make the file as long again as it was. What a pass of write-back brings home is taken back
+//! later, at the end of the pass ([`release`]), when an Op has stored the size that covers it. A replay before that enters
+//! the bytes once more. Without them, what the pass has written beyond the size stored would be there and count as stale
+//! (F1), and the file would show zeros. What was overwritten in place is flushed before the record that takes it back.
 
 use super::flush::{flush_file, is_settled, ways, Way};
 use super::group::{in_groups, Busy};
@@ -97,11 +100,6 @@ fn note_pages(store: &Store, cell: &Arc<InodeCell>, state: &mut InodeState, unlo
         store.files.wake_write_back();
     }
     true
-}
-
-/// Pages that the log may have were overwritten in their place.
-pub(super) fn note_home(store: &Store, cell: &InodeCell, page: u32, count: u32) {
-    store.meta.note(&IntentNote::Home { inode: cell.no, incarnation: cell.incarnation, page, count });
 }
 
 /// Everything of the file that the log may have is at home and in metadata, or gone.
