@@ -20,7 +20,7 @@ use crate::Result;
 use std::io::IoSlice;
 use std::sync::Arc;
 use yore_device::{AlignedBuf, WriteRequest};
-use yore_format::{BlockNo, Corruption, IntentNote, INLINE_BYTES};
+use yore_format::{BlockNo, Corruption, INLINE_BYTES};
 use yore_meta::MetaError;
 
 /// Pages in a batch: 4 MiB.
@@ -224,9 +224,7 @@ pub(super) fn flush_small(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> 
     state.data.stored_size = size;
     if changed && !state.gone {
         let mut op = store.meta.begin(reserved);
-        if state.data.logged_size.is_some() {
-            op.note(&IntentNote::Cut { inode: cell.no, incarnation: cell.incarnation, size: 0 });
-        }
+        super::logged::cut(&mut op, cell, state, 0);
         store_inode(&mut op, cell, state);
         state.dirty = false;
     }

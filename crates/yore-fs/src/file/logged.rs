@@ -11,8 +11,8 @@
 //! anyway.
 //!
 //! **In step with the log (F8).** A page's bytes are noted under io and the state lock, so no Op about them is half done.
-//! An Op that cuts the file, or takes its content into the inode, says so in the log in the same instant: a replay of a
-//! record between the two would make the file as long again as it was. What a pass of write-back brings home is taken back
+//! An Op that cuts the file, or takes its content into the inode, says so in the log in the same instant ([`cut`]): a replay
+//! of a record between the two would make the file as long again as it was. What a pass of write-back brings home is taken back
 //! later, at the end of the pass ([`release`]), when an Op has stored the size that covers it. A replay before that enters
 //! the bytes once more. Without them, what the pass has written beyond the size stored would be there and count as stale
 //! (F1), and the file would show zeros. What was overwritten in place is flushed before the record that takes it back.
@@ -27,7 +27,7 @@ use crate::{Error, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use yore_format::{Incarnation, InodeNo, IntentNote};
-use yore_meta::NotedFile;
+use yore_meta::{NotedFile, Op};
 
 /// Pages that one fsync puts into the log at most: 64 KiB.
 const PAGES_MOST: usize = 16;
@@ -100,6 +100,14 @@ fn note_pages(store: &Store, cell: &Arc<InodeCell>, state: &mut InodeState, unlo
         store.files.wake_write_back();
     }
     true
+}
+
+/// What the log has beyond `size` goes in this Op: cut off, or (all of it, 0) with the content into the inode.
+pub(super) fn cut(op: &mut Op<'_>, cell: &InodeCell, state: &mut InodeState, size: u64) {
+    if let Some(logged) = state.data.logged_size {
+        op.note(&IntentNote::Cut { inode: cell.no, incarnation: cell.incarnation, size });
+        state.data.logged_size = (size > 0).then_some(logged.min(size));
+    }
 }
 
 /// Everything of the file that the log may have is at home and in metadata, or gone.

@@ -15,7 +15,7 @@ use crate::{Error, Result};
 use std::ops::Range;
 use std::sync::Arc;
 use yore_format::layout::FILE_SIZE_MAX;
-use yore_format::{ContentKind, IntentNote};
+use yore_format::ContentKind;
 
 /// Beyond every block of a file.
 const BLOCKS_END: u64 = u64::MAX;
@@ -114,14 +114,10 @@ fn shrink(store: &Store, cell: &Arc<InodeCell>, size: u64, touch: Touch<'_>) -> 
     let reserved = store.reserve_freely(store.near(cell.no), blocks)?;
     let mut guard = cell.state.write();
     let state = &mut *guard;
-    let logged = state.data.logged_size.is_some();
     cut_memory(store, state, size);
     touch(state);
     let mut op = store.meta.begin(reserved);
-    if logged {
-        op.note(&IntentNote::Cut { inode: cell.no, incarnation: cell.incarnation, size });
-        state.data.logged_size = state.data.logged_size.filter(|_| size > 0);
-    }
+    super::logged::cut(&mut op, cell, state, size);
     let listed = listing.map(|orphans| {
         state.data.listed = true;
         orphans.add(&mut op, store, way, cell.no, cell.incarnation)
@@ -155,7 +151,6 @@ fn cut_memory(store: &Store, state: &mut InodeState, size: u64) {
     state.inode.size = size;
     state.data.medium_size = state.data.medium_size.min(size);
     state.data.stored_size = state.data.stored_size.min(size);
-    state.data.logged_size = state.data.logged_size.map(|logged| logged.min(size));
     if state.inode.content_kind == ContentKind::Inline {
         let kept = state.inode.inline().len().min(size as usize);
         let content = state.inode.inline()[..kept].to_vec();
