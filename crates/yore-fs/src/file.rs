@@ -68,14 +68,6 @@ const TRANSFER: u32 = 256;
 /// What a call changes of the inode beside size and blocks: its times, and its mode where writing drops bits.
 pub(crate) type Touch<'a> = &'a mut dyn FnMut(&mut InodeState);
 
-/// What flushing a file did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Flushed {
-    /// Data was written since the last time without a change of metadata: to make it durable the device must be
-    /// flushed even if there is nothing to commit.
-    pub in_place: bool,
-}
-
 /// What is at a block of the file for readers and writers: its extents without the doomed ones.
 fn map_block(store: &Store, no: InodeNo, state: &InodeState, block: u64) -> Result<Mapping> {
     let mapping = |block| extent::mapping(&store.meta, &store.alloc, no, &state.inode, block);

@@ -58,8 +58,6 @@ pub(crate) struct FileData {
     pub in_blocks: bool,
     /// Noted as dirty in the cache.
     pub noted: bool,
-    /// Written in place since the last flush.
-    pub in_place: bool,
     /// What background write-back failed with, for the next fsync.
     pub error: Option<Error>,
     /// How it is being read.

@@ -9,7 +9,7 @@
 //! of them get their blocks, next to one another if there is room, then what lies together is written with one request,
 //! and then each file has Ops of its own.
 
-use super::{map_block, pages_for, Flushed, PAGE};
+use super::{map_block, pages_for, PAGE};
 use crate::alloc::{KeptGroups, Run};
 use crate::btree::Pins;
 use crate::extent::{may_overwrite_in_place, Edit};
@@ -136,26 +136,21 @@ type Writes<'a> = Vec<(BlockNo, &'a [Bytes])>;
 ///
 /// # Errors
 /// What kept data from the medium, now or in the background since the last call.
-pub(crate) fn flush_file(store: &Store, cell: &Arc<InodeCell>) -> Result<Flushed> {
+pub(crate) fn flush_file(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
     let _io = cell.io.lock();
     if is_settled(&cell.state.read()) {
-        return Ok(Flushed { in_place: false });
+        return Ok(());
     }
     let flushed = flush_locked(store, cell);
-    let mut state = cell.state.write();
-    let remembered = state.data.error.take();
-    flushed?;
-    if let Some(error) = remembered {
-        return Err(error);
-    }
-    Ok(Flushed { in_place: std::mem::take(&mut state.data.in_place) })
+    let remembered = cell.state.write().data.error.take();
+    flushed.and(remembered.map_or(Ok(()), Err))
 }
 
-/// Whether there is nothing to write back or to report.
+/// Whether there is nothing to write back or to report. What has been written in place and not flushed is known to the
+/// metadata layer ([`yore_meta::Meta::note_data_written`]).
 pub(super) fn is_settled(state: &InodeState) -> bool {
     let data = &state.data;
     !state.dirty
-        && !data.in_place
         && data.error.is_none()
         && data.doomed.is_none()
         && data.stored_size == state.inode.size
@@ -386,10 +381,7 @@ fn place<'b>(
     for segment in &batch.segments {
         let (first, len) = (u64::from(segment.first), segment.bytes.len() as u64);
         match segment.way {
-            Way::InPlace(start) => {
-                cell.state.write().data.in_place = true;
-                writes.push((start, &segment.bytes));
-            }
+            Way::InPlace(start) => writes.push((start, &segment.bytes)),
             Way::Unwritten(start) => {
                 pieces.push(Piece::Written(first, first + len));
                 writes.push((start, &segment.bytes));

@@ -43,7 +43,7 @@ pub(crate) fn make_ready(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
             return Ok(());
         }
     }
-    flush_file(store, cell).map(|_| ())
+    flush_file(store, cell)
 }
 
 /// Notes the file's dirty pages in the log and stores its attributes. False if that is not how it is to be done.

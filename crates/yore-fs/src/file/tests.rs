@@ -21,6 +21,10 @@ fn make(bytes: u64) -> Arc<dyn Device> {
 }
 
 fn format(device: &Arc<dyn Device>) {
+    format_with_log(device, yore_meta::default_log_blocks(4096));
+}
+
+fn format_with_log(device: &Arc<dyn Device>, log_blocks: u64) {
     let options = yore_meta::MkfsOptions {
         uuid: [7; 16],
         hash_seed: [9; 16],
@@ -29,7 +33,7 @@ fn format(device: &Arc<dyn Device>) {
         owner: (0, 0),
         permissions: 0o755,
         now: Timestamp::default(),
-        log_blocks: yore_meta::default_log_blocks(4096),
+        log_blocks,
     };
     yore_meta::mkfs(&**device, &options).unwrap();
 }
@@ -331,7 +335,7 @@ fn random_step(store: &Arc<Store>, cell: &Arc<InodeCell>, model: &mut Vec<u8>, r
             }
             fallocate(store, cell, at, len, FallocateMode::Allocate { keep_size }, &mut touch).unwrap();
         }
-        10 => drop(flush_file(store, cell).unwrap()),
+        10 => flush_file(store, cell).unwrap(),
         11 => evict(store),
         12 => store.meta.sync().unwrap(),
         13 => check_seek(store, cell, model, rng),
@@ -441,7 +445,7 @@ fn one_file_from_all_sides() {
                         fallocate(store, cell, at, len, mode, &mut touch).unwrap();
                     }
                     4 => evict(store),
-                    _ => drop(flush_file(store, cell).unwrap()),
+                    _ => flush_file(store, cell).unwrap(),
                 }
             }
         });
@@ -487,7 +491,7 @@ fn a_crash_leaves_a_prefix() {
         write(&store, &file.cell, 0, &data, true, &mut touch).unwrap();
         match rng.below(3) {
             0 => {}
-            1 => drop(flush_file(&store, &file.cell).unwrap()),
+            1 => flush_file(&store, &file.cell).unwrap(),
             _ => {
                 flush_file(&store, &file.cell).unwrap();
                 store.meta.sync().unwrap();
@@ -527,6 +531,33 @@ fn write_errors_are_told_and_stop_writing() {
     assert!(matches!(store.meta.sync(), Err(yore_meta::MetaError::Stopped { .. })));
     drop(file);
     store.close().unwrap_err();
+}
+
+/// What write-back has overwritten in place is flushed by an fsync that finds nothing else to do, with a log and without.
+#[test]
+fn what_went_in_place_is_flushed_by_the_next_fsync() {
+    for log_blocks in [yore_meta::default_log_blocks(4096), 0] {
+        let device = Arc::new(SimulatedDevice::new(MemoryDevice::new(32 * MIB)));
+        let any: Arc<dyn Device> = device.clone();
+        format_with_log(&any, log_blocks);
+        let store = open(&any, 16 * MIB);
+        let file = new_file(&store, "f");
+        let cell = &file.cell;
+        write(&store, cell, 0, &[1; 5000], false, &mut touch).unwrap();
+        store.sync().unwrap();
+        write(&store, cell, 0, &[2; 5000], false, &mut touch).unwrap();
+        super::flush::store_changed(&store, cell).unwrap();
+        store.meta.sync().unwrap();
+        write_back(&store, cell).unwrap();
+        assert!(super::flush::is_settled(&cell.state.read()));
+        let pending = || device.trace().crash_point(device.events()).unwrap().pending();
+        assert!(pending() > 0, "log of {log_blocks} blocks: written, and not flushed");
+        make_ready(&store, cell).unwrap();
+        store.force().unwrap();
+        assert_eq!(pending(), 0, "log of {log_blocks} blocks");
+        drop(file);
+        store.close().unwrap();
+    }
 }
 
 /// A file is removed while the write-back thread is about to look at it, and its inode number is used again: what the
