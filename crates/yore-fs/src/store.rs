@@ -69,7 +69,7 @@ impl From<MetaError> for Error {
 impl Store {
     /// Opens the volume on `device`, frees what a crash left half-freed, and starts the background threads.
     pub(crate) fn open(device: Arc<dyn Device>, options: &MountOptions) -> Result<Arc<Store>> {
-        let mut meta_options = MetaOptions {
+        let meta_options = MetaOptions {
             read_only: options.read_only,
             engine: options.engine,
             cache_bytes: options.metadata_cache,
@@ -80,7 +80,6 @@ impl Store {
                 // Under its own engine (R5); then the one asked for finds nothing to recover.
                 let own = MountOptions { engine: Some(recorded), ..options.clone() };
                 Store::open(device.clone(), &own)?.close()?;
-                meta_options.engine = options.engine;
                 Meta::open(device, meta_options)?
             }
             other => other?,

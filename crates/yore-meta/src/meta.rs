@@ -447,8 +447,9 @@ impl Meta {
         self.zone_number_limit.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn raise_zone_limit(&self, no: ZoneNo) {
-        self.zone_number_limit.fetch_max(no.0 + 1, Ordering::Relaxed);
+    /// Zones may have numbers below `limit`; it never falls.
+    pub(crate) fn raise_zone_limit(&self, limit: u32) {
+        self.zone_number_limit.fetch_max(limit, Ordering::Relaxed);
     }
 
     pub(crate) fn note_freed(&self, start: BlockNo, len: u32) {

@@ -201,7 +201,7 @@ impl Meta {
         self.totals.metadata_blocks.set(head.metadata_blocks);
         self.next_number.store(head.next_number.0, Ordering::Relaxed);
         self.next_incarnation.store(head.next_incarnation, Ordering::Relaxed);
-        self.raise_zone_limit_to(head.zone_number_limit);
+        self.raise_zone_limit(head.zone_number_limit);
         self.note_root_changed();
         #[cfg(feature = "mutations")]
         if crate::mutation::is(crate::mutation::Mutation::ReplayedFreesReused) {
@@ -290,10 +290,6 @@ impl Meta {
             }
         }
         end(&mut run);
-    }
-
-    fn raise_zone_limit_to(&self, limit: u32) {
-        self.zone_number_limit.fetch_max(limit, Ordering::Relaxed);
     }
 }
 

@@ -329,7 +329,7 @@ impl Zones {
         let zone = Zone::new(&header, 0, 1);
         meta.totals.zones.add(1);
         meta.intent.note_zones_changed();
-        meta.raise_zone_limit(no);
+        meta.raise_zone_limit(no.0 + 1);
         let old = self.map.write().insert(no, zone.clone());
         assert!(old.is_none(), "zone {no} made twice");
         zone
