@@ -10,13 +10,20 @@
 //! exists, their lists of dirty frames, totals and roots, and lets Ops go on in G+1. *Capture* takes each frame's
 //! bytes as of G without copying; the first change in G+1 copies.
 //!
-//! **Crash argument (`snapshot`; R11: the medium holds a whole file system at every instant).** Until superblock G is on the medium, the newest whole one is G−1 (or what this mount
-//! found). What it reaches is untouched: blocks of G go to slots that the map of G−1 does not use (each zone has twice
-//! as many slots as indexes, so there always are enough), headers go to the header slot that G−1's table does not name,
-//! table blocks to free slots of root zones, root headers to their other slots. Data blocks freed in G are given back
-//! only after the flush behind superblock G (R2, R3). All of G, and all file data it names, is flushed before
-//! superblock G is written (R1), so whichever superblock survives, everything it reaches is there. Without the first
-//! flush, superblock G could be on the medium before a block of G: exactly the crash that a reordering device makes.
+//! **Crash argument (`snapshot`; R11: the medium holds a whole file system at every instant).** Until superblock G is on
+//! the medium, the newest whole one is G−1 (or what this mount found). What it reaches is untouched: blocks of G go to
+//! slots that the map of G−1 does not use (each zone has twice as many slots as indexes, so there always are enough),
+//! headers go to the header slot that G−1's table does not name, table blocks to free slots of root zones, root headers
+//! to their other slots. Data blocks freed in G, and the part of the log that it makes superfluous, are given back only
+//! after the flush behind superblock G (R2, R3). All of G, and all file data it names, is flushed before superblock G is
+//! written (R1), so whichever superblock survives, everything it reaches is there. Without the first flush, superblock G
+//! could be on the medium before a block of G: exactly the crash that a reordering device makes.
+//!
+//! To what a superblock reaches belongs what it leaves to the intent log ([`crate::intent`]). Superblock G says that replay
+//! starts where the log ended when G was frozen, so file data that is noted and not at home lies before that place. It is
+//! appended again, behind it, and forced before superblock G is written; else a crash right after superblock G would lose
+//! data whose fsync had returned. Nothing else is appended meanwhile. A replay from G−1 finds everything where it was; it
+//! meets the repeated notes last, belonging to the generation after G, and leaves them out.
 //!
 //! **What a device loses without saying so** is found by whoever reads it: each header is written with the checksums of
 //! the blocks in its slots, computed once when they are sealed into the batch, and is itself named by checksum.
