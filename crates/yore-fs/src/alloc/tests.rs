@@ -4,7 +4,7 @@ use super::*;
 use std::time::Duration;
 use yore_device::{Device, MemoryDevice};
 use yore_format::{Engine, Timestamp};
-use yore_meta::MetaOptions;
+use yore_meta::{MetaOptions, Reclaimer};
 
 fn open(bytes: u64) -> (Arc<Meta>, Arc<Alloc>) {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
