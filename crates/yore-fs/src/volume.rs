@@ -372,7 +372,8 @@ impl Volume {
         Ok(ReadDir::new(self.view.clone(), node, path.to_path_buf()))
     }
 
-    /// Everything below (and including) `path`, parents before their content, symbolic links not followed.
+    /// Everything below (and including) `path`, parents before their content, symbolic links not followed. A directory that
+    /// damage shows below itself is an [`Error::Corruption`] in its place.
     ///
     /// ```
     /// # fn main() -> yore_fs::Result<()> {
@@ -409,7 +410,8 @@ impl Volume {
     /// memory for the path to the deepest directory and a batch of names at each level, whatever the size.
     ///
     /// # Errors
-    /// [`Error::NotFound`]; the first error met, which names the path. What was removed before stays removed.
+    /// [`Error::NotFound`]; [`Error::Corruption`] also where damage shows a directory below itself; the first error met, which
+    /// names the path. What was removed before stays removed.
     ///
     /// ```
     /// # fn main() -> yore_fs::Result<()> {

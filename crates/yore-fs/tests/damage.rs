@@ -10,8 +10,8 @@ use yore_device::{Device, MemoryDevice};
 use yore_format::layout::{Geometry, GROUP_BLOCKS};
 use yore_format::{
     seal, verify_checksum, BitmapMut, BitmapRef, Block, BlockHeader, BlockKind, BlockNo, ContentKind,
-    Corruption, ExtentValue, Generation, GroupNo, Inode, InodeNo, MetaAddr, NodeMut, NodeRef, ZoneNo,
-    BLOCK_SIZE,
+    Corruption, DirEntry, ExtentValue, Generation, GroupNo, Inode, InodeNo, MetaAddr, NodeMut, NodeRef,
+    ZoneNo, BLOCK_SIZE,
 };
 use yore_fs::{Error, FallocateMode, File, MkfsOptions, MountOptions, OpenOptions, SetXattrMode, Volume};
 
@@ -108,11 +108,53 @@ fn plant_free_block(device: &MemoryDevice, bit: u32) {
     });
 }
 
+/// A volume with directories `a/b/c` and files `a/b/c/deep` and `a/high`, in which `c` is `a` once more.
+fn circle() -> MemoryDevice {
+    let device = Arc::new(MemoryDevice::new(SIZE));
+    let volume = Volume::create(device.clone(), &MkfsOptions::default()).unwrap();
+    volume.create_dir_all("a/b/c").unwrap();
+    volume.write("a/b/c/deep", "deep").unwrap();
+    volume.write("a/high", "high").unwrap();
+    volume.close().unwrap();
+    let a = inode_of(&device, "a");
+    let incarnation = read_inode(&device, a).incarnation;
+    plant_inode(&device, inode_of(&device, "a/b"), |b| {
+        let (cookie, entry) = b.inline().split_at(8);
+        let (entry, _) = DirEntry::decode_prefix(entry).unwrap();
+        assert_eq!(entry.name, b"c");
+        let mut content = cookie.to_vec();
+        DirEntry { inode: a, incarnation, ..entry }.encode(&mut content);
+        b.set_inline(&content);
+    });
+    device.snapshot()
+}
+
 fn corruption(error: Error) -> Box<Corruption> {
     match error.root() {
         Error::Corruption(c) => c.clone(),
         other => panic!("{other}"),
     }
+}
+
+/// A tree that damage made a circle ends where it comes back, wherever the walk begins; what is beside that is still shown.
+#[test]
+fn a_walk_in_a_circle_ends() {
+    let device = circle();
+    let volume = open_read_only(device.snapshot());
+    for (start, expected) in [("", 4), ("a", 3), ("a/b", 3)] {
+        let (shown, errors): (Vec<_>, Vec<_>) =
+            volume.walk(format!("/{start}")).take(1000).partition(Result::is_ok);
+        assert_eq!((shown.len(), errors.len()), (expected, 1), "from {start}");
+        let error = errors.into_iter().next().unwrap().unwrap_err();
+        let c = corruption(error);
+        assert_eq!((c.structure, c.field), ("directory", "entry"), "from {start}");
+    }
+    volume.close().unwrap();
+    let volume = open(device).unwrap();
+    let error = volume.remove_dir_all("a").unwrap_err();
+    assert!(error.to_string().contains("a/b/c"), "{error}");
+    assert_eq!(corruption(error).owner, Some(InodeNo(volume.metadata("a/b").unwrap().ino())));
+    volume.close().unwrap();
 }
 
 /// An extent whose blocks the bitmap has as free cannot be freed. Other files in the group can.

@@ -72,6 +72,11 @@ impl ReadDir {
         self.directory.inode()
     }
 
+    /// The path given for it.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     fn fill(&mut self) -> Result<()> {
         let ReadDir { view, directory, path, cookie, batch, done } = self;
         let mut seen = 0;

@@ -214,3 +214,38 @@ fn attributes() {
     assert!(v.read_dir("/").unwrap().any(|entry| entry.unwrap().file_name() == odd));
     assert!(matches!(fails(v.remove_xattr("f", "user.none")), Error::NoAttribute));
 }
+
+/// A directory that others move below itself, as it looks to who walks or removes the tree meanwhile, is no loop.
+#[test]
+fn moving_a_tree_meanwhile_makes_no_loop() {
+    let v = volume();
+    let turn = |v: &Volume| {
+        v.rename("x/a/b", "x/b").unwrap();
+        v.rename("x/a", "x/b/a").unwrap();
+    };
+    v.create_dir_all("x/a/b").unwrap();
+    v.write("x/a/b/file", "").unwrap();
+    let mut walk = v.walk("x");
+    for expected in ["x", "x/a", "x/a/b"] {
+        assert_eq!(walk.next().unwrap().unwrap().path(), Path::new(expected));
+    }
+    turn(&v);
+    let shown: Vec<PathBuf> = walk.map(|entry| entry.unwrap().path().to_path_buf()).collect();
+    for expected in ["x/a/b/a", "x/a/b/file"] {
+        assert!(shown.contains(&PathBuf::from(expected)), "{shown:?}");
+    }
+    v.remove_dir_all("x").unwrap();
+
+    v.create_dir_all("x/a/b").unwrap();
+    v.write("x/a/b/file", "").unwrap();
+    let mut turned = false;
+    let each = &mut |_: &Path| {
+        if !std::mem::replace(&mut turned, true) {
+            turn(&v);
+        }
+    };
+    // It finds gone what it removed by the other way.
+    assert!(matches!(fails(v.remove_dir_all_with("x", each)), Error::NotFound));
+    assert!(turned);
+    v.remove_dir_all("x").unwrap();
+}

@@ -1,11 +1,15 @@
 //! Whole trees: walking and removing them, without recursion, so that no depth can exhaust the stack.
+//!
+//! **Loops.** Damage can make a directory contain one that it lies in, and a walk would never end. So each directory found
+//! is compared with those that the walk stands in. Whoever moves directories meanwhile can show one in both places of a
+//! sound tree, one after the other: it is a loop only if the way by which the walk came still leads there.
 
 use super::{bytes_of, Metadata, ReadDir, Volume};
-use crate::{Error, InodeNo, Node, Result};
+use crate::{Error, InodeNo, Node, Result, View};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use yore_format::FileKind;
+use yore_format::{Corruption, FileKind};
 
 /// Entries of one directory that are known at a time while it is being emptied.
 const BATCH: usize = 1024;
@@ -35,8 +39,14 @@ impl WalkEntry {
     }
 }
 
+/// Two ways lead to `found`: one through itself, as an entry of `directory`.
+fn loops(directory: InodeNo, found: InodeNo) -> Error {
+    let found = format!("inode {found}, in which this one lies");
+    Corruption::new("directory", "entry", "no directory above", found).of(directory).into()
+}
+
 /// A walk over a tree, parents before their content. An error about one directory is given in its place and the walk
-/// goes on beside it.
+/// goes on beside it. Of a directory that was moved below itself meanwhile, the content is given once.
 #[derive(Debug)]
 pub struct Walk {
     volume: Volume,
@@ -68,8 +78,17 @@ impl Walk {
         if !entry.metadata.is_dir() || entry.depth >= self.depth_max {
             return Ok(());
         }
-        let view = self.volume.view();
         let attr = entry.metadata.attr();
+        if let Some(above) = self.open.iter().find(|above| above.inode() == attr.inode) {
+            let cannot = |error: Error| Err(error.on_path("cannot list", bytes_of(&entry.path)));
+            let directory = self.open[self.open.len() - 1].inode();
+            return match self.volume.symlink_metadata(above.path()) {
+                Ok(still) if still.ino() == attr.inode.0 => cannot(loops(directory, attr.inode)),
+                Err(error) if !matches!(error.root(), Error::NotFound) => cannot(error),
+                _ => Ok(()),
+            };
+        }
+        let view = self.volume.view();
         let node = match view.node(attr.inode, Some(attr.incarnation)) {
             Ok(node) => node,
             // Removed while walking.
@@ -112,6 +131,26 @@ struct Doomed {
     name: OsString,
     node: Node,
     path: PathBuf,
+    /// Where on the stack the directory is that it lies in; 0 for the first, which lies in none there.
+    above: usize,
+}
+
+/// Whether the directory at `at` on the stack, or one that it lies in, is `found`, and still has the name that led there.
+fn is_above(view: &View, stack: &[Doomed], mut at: usize, found: InodeNo) -> Result<bool> {
+    loop {
+        let Doomed { parent, name, node, above, .. } = &stack[at];
+        if node.inode() == found {
+            return match view.lookup(*parent, name.as_bytes()) {
+                Ok(still) => Ok(still.inode() == found),
+                Err(Error::NotFound) => Ok(false),
+                Err(error) => Err(error),
+            };
+        }
+        if at == 0 {
+            return Ok(false);
+        }
+        at = *above;
+    }
 }
 
 /// Removes `path` with all content. Each directory is listed in batches and listed again until it is empty: entries
@@ -130,7 +169,7 @@ pub(super) fn remove_all(volume: &Volume, path: &Path, each: &mut dyn FnMut(&Pat
     let name = std::ffi::OsStr::from_bytes(&name).to_os_string();
     // The parents on the stack are held by their nodes below them; the first one's here.
     let _held = place.directory;
-    let mut stack = vec![Doomed { parent, name, node, path: path.to_path_buf() }];
+    let mut stack = vec![Doomed { parent, name, node, path: path.to_path_buf(), above: 0 }];
     while let Some(top) = stack.last() {
         let listed = batch(volume, top)?;
         if listed.is_empty() {
@@ -144,13 +183,18 @@ pub(super) fn remove_all(volume: &Volume, path: &Path, each: &mut dyn FnMut(&Pat
             stack.pop();
             continue;
         }
-        let (parent, directory) = (top.node.inode(), top.path.clone());
+        let (parent, directory, above) = (top.node.inode(), top.path.clone(), stack.len() - 1);
         for (name, kind) in listed {
             let path = directory.join(&name);
             if kind == FileKind::Directory {
-                match view.lookup(parent, name.as_bytes()) {
-                    Ok(node) => stack.push(Doomed { parent, name, node, path }),
-                    Err(Error::NotFound) => {}
+                let node = match view.lookup(parent, name.as_bytes()) {
+                    Ok(node) => node,
+                    Err(Error::NotFound) => continue,
+                    Err(error) => return Err(cannot(error, &path)),
+                };
+                match is_above(view, &stack, above, node.inode()) {
+                    Ok(false) => stack.push(Doomed { parent, name, node, path, above }),
+                    Ok(true) => return Err(cannot(loops(parent, node.inode()), &path)),
                     Err(error) => return Err(cannot(error, &path)),
                 }
                 continue;
