@@ -5,7 +5,7 @@
 //! bars still tell.
 
 use super::{Better, Cell, Column, Report, Table};
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 /// Pixels of a plot: the names on the left, the bars, the figures on the right; and each bar's share of the height.
 const NAMES: f64 = 110.0;
@@ -27,20 +27,19 @@ impl Report {
     /// The report as a page.
     pub fn to_html(&self) -> String {
         let mut out = String::new();
-        self.write_html(&mut out);
+        self.write_html(&mut out).expect("writing to a string cannot fail");
         out
     }
 
-    // Writing to a string cannot fail; the results are ignored for that reason.
-    fn write_html(&self, out: &mut String) {
+    fn write_html(&self, out: &mut String) -> fmt::Result {
         let name = escape(&self.benchmark);
-        let _ = write!(
+        write!(
             out,
             "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
              <meta name=\"viewport\" content=\"width=device-width\">\n<title>yore bench {name}</title>\n\
              <style>{STYLE}</style>\n<h1>yore bench {name}</h1>\n<p>{}</p>\n",
             escape(&self.about)
-        );
+        )?;
         if self.machine.debug_build {
             out.push_str("<p class=\"warning\">A build without optimisation: its figures say nothing.</p>\n");
         }
@@ -48,44 +47,44 @@ impl Report {
         {
             for left_out in list {
                 let (target, reason) = (escape(&left_out.target), escape(&left_out.reason));
-                let _ = writeln!(out, "<p class=\"warning\">{what}: <b>{target}</b> ({reason}).</p>");
+                writeln!(out, "<p class=\"warning\">{what}: <b>{target}</b> ({reason}).</p>")?;
             }
         }
         for table in &self.tables {
-            self.write_html_table(out, table);
+            self.write_html_table(out, table)?;
         }
         for note in &self.notes {
-            let _ = writeln!(out, "<p>{}</p>", escape(note));
+            writeln!(out, "<p>{}</p>", escape(note))?;
         }
-        self.write_legend(out);
-        out.push_str("</html>\n");
+        self.write_legend(out)?;
+        out.write_str("</html>\n")
     }
 
-    fn write_html_table(&self, out: &mut String, table: &Table) {
+    fn write_html_table(&self, out: &mut String, table: &Table) -> fmt::Result {
         if !table.title.is_empty() {
-            let _ = writeln!(out, "<h2>{}</h2>", escape(&table.title));
+            writeln!(out, "<h2>{}</h2>", escape(&table.title))?;
         }
         let rows = table.rows.iter().map(|row| {
             let cells = row.cells.iter().zip(&table.columns).map(|(cell, column)| show(cell, column));
             (escape(&row.target), cells.collect())
         });
-        write_grid(out, &table.columns, rows.collect());
+        write_grid(out, &table.columns, rows.collect())?;
         let ratios = self.ratios(table);
         if !ratios.is_empty() {
             out.push_str("<p>Times as good (above 1 is better; median of the rounds' ratios):</p>\n");
             let cell = |ratio: Option<f64>| ratio.map_or("–".to_string(), |ratio| format!("{ratio:.2}"));
             let rows =
                 ratios.iter().map(|(name, row)| (escape(name), row.iter().copied().map(cell).collect()));
-            write_grid(out, &table.columns, rows.collect());
+            write_grid(out, &table.columns, rows.collect())?;
         }
         out.push_str("<div class=\"plots\">\n");
         for (index, column) in table.columns.iter().enumerate() {
-            self.write_plot(out, table, column, index);
+            self.write_plot(out, table, column, index)?;
         }
-        out.push_str("</div>\n");
+        out.write_str("</div>\n")
     }
 
-    fn write_plot(&self, out: &mut String, table: &Table, column: &Column, index: usize) {
+    fn write_plot(&self, out: &mut String, table: &Table, column: &Column, index: usize) -> fmt::Result {
         let cells: Vec<(&str, &Cell)> = table
             .rows
             .iter()
@@ -94,7 +93,7 @@ impl Report {
             .collect();
         let most = cells.iter().map(|(_, cell)| cell.highest).fold(0.0, f64::max);
         if cells.is_empty() || most <= 0.0 {
-            return;
+            return Ok(());
         }
         let (width, height) = (NAMES + BARS + FIGURES, BAR * cells.len() as f64 + 4.0);
         let better = match column.better {
@@ -102,19 +101,19 @@ impl Report {
             Better::Lower => "lower is better",
             Better::Neither => "",
         };
-        let _ = writeln!(
+        writeln!(
             out,
             "<figure><figcaption>{}{} <small>{better}</small></figcaption>\n\
              <svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\">",
             escape(&column.name),
             column.unit.suffix()
-        );
+        )?;
         for (i, (target, cell)) in cells.iter().enumerate() {
             let scale = |value: f64| BARS * value / most;
             let top = BAR * i as f64 + 2.0;
             let (middle, text) = (top + BAR / 2.0, top + BAR / 2.0 + 4.0);
             let class = if self.is_ours(target) { "ours" } else { "other" };
-            let _ = writeln!(
+            writeln!(
                 out,
                 "<text x=\"{:.1}\" y=\"{text:.1}\" text-anchor=\"end\">{}</text>\
                  <rect class=\"{class}\" x=\"{NAMES}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\"/>\
@@ -129,18 +128,18 @@ impl Report {
                 NAMES + scale(cell.highest),
                 NAMES + scale(cell.highest).max(1.0) + 6.0,
                 escape(&column.unit.show(cell.median)),
-            );
+            )?;
         }
-        out.push_str("</svg></figure>\n");
+        out.write_str("</svg></figure>\n")
     }
 
     /// What the names mean, with which parameters, on what.
-    fn write_legend(&self, out: &mut String) {
+    fn write_legend(&self, out: &mut String) -> fmt::Result {
         out.push_str("<h2>Targets</h2>\n<table>\n");
         for target in &self.targets {
             let version = target.version.as_deref().unwrap_or("");
             let (name, what) = (escape(&target.name), escape(&target.description));
-            let _ = writeln!(out, "<tr><td>{name}</td><td>{what}</td><td>{}</td></tr>", escape(version));
+            writeln!(out, "<tr><td>{name}</td><td>{what}</td><td>{}</td></tr>", escape(version))?;
         }
         out.push_str("</table>\n<h2>Parameters</h2>\n<table>\n");
         let machine = &self.machine;
@@ -153,9 +152,9 @@ impl Report {
         ];
         let options = self.options.iter().map(|(name, value)| (name.as_str(), value.clone()));
         for (name, value) in options.chain(facts) {
-            let _ = writeln!(out, "<tr><td>{}</td><td>{}</td></tr>", escape(name), escape(&value));
+            writeln!(out, "<tr><td>{}</td><td>{}</td></tr>", escape(name), escape(&value))?;
         }
-        out.push_str("</table>\n");
+        out.write_str("</table>\n")
     }
 }
 
@@ -173,20 +172,20 @@ fn show(cell: &Cell, column: &Column) -> String {
     }
 }
 
-fn write_grid(out: &mut String, columns: &[Column], rows: Vec<(String, Vec<String>)>) {
+fn write_grid(out: &mut String, columns: &[Column], rows: Vec<(String, Vec<String>)>) -> fmt::Result {
     out.push_str("<table>\n<tr><th></th>");
     for column in columns {
-        let _ = write!(out, "<th>{}{}</th>", escape(&column.name), column.unit.suffix());
+        write!(out, "<th>{}{}</th>", escape(&column.name), column.unit.suffix())?;
     }
     out.push_str("</tr>\n");
     for (name, cells) in rows {
-        let _ = write!(out, "<tr><td>{name}</td>");
+        write!(out, "<tr><td>{name}</td>")?;
         for cell in cells {
-            let _ = write!(out, "<td>{cell}</td>");
+            write!(out, "<td>{cell}</td>")?;
         }
         out.push_str("</tr>\n");
     }
-    out.push_str("</table>\n");
+    out.write_str("</table>\n")
 }
 
 /// Text as HTML shows it unchanged.

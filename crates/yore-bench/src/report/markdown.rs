@@ -1,64 +1,65 @@
 //! The report as Markdown, which is what the terminal shows.
 
 use super::{Cell, Column, Report, Table};
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 impl Report {
     /// The report as Markdown: medians, the spread over the rounds, ratios.
     pub fn to_markdown(&self) -> String {
         let mut out = String::new();
-        self.write_markdown(&mut out);
+        self.write_markdown(&mut out).expect("writing to a string cannot fail");
         out
     }
 
-    // Writing to a string cannot fail; the results are ignored for that reason.
-    fn write_markdown(&self, out: &mut String) {
+    fn write_markdown(&self, out: &mut String) -> fmt::Result {
         let machine = &self.machine;
         let options: Vec<String> =
             self.options.iter().map(|(name, value)| format!("{name} {value}")).collect();
-        let _ = writeln!(out, "{}\n", self.about);
-        let _ = writeln!(
+        writeln!(out, "{}\n", self.about)?;
+        writeln!(
             out,
             "{}; Linux {}, {} processors, images on {}. Medians; in brackets how far the rounds lie apart.",
             options.join(", "),
             machine.kernel,
             machine.processors,
             machine.host_file_system,
-        );
+        )?;
         if machine.debug_build {
-            let _ = writeln!(out, "\nThis is a build without optimisation: its figures say nothing.");
+            writeln!(out, "\nThis is a build without optimisation: its figures say nothing.")?;
         }
         for table in &self.tables {
-            self.write_table(out, table);
+            self.write_table(out, table)?;
         }
         for (what, list) in [("Not measured", &self.left_out), ("FAILED while it was measured", &self.failed)]
         {
             for left_out in list {
-                let _ = writeln!(out, "\n{what}: {} ({}).", left_out.target, left_out.reason);
+                writeln!(out, "\n{what}: {} ({}).", left_out.target, left_out.reason)?;
             }
         }
         for note in &self.notes {
-            let _ = writeln!(out, "\n{note}");
+            writeln!(out, "\n{note}")?;
         }
+        Ok(())
     }
 
-    fn write_table(&self, out: &mut String, table: &Table) {
+    fn write_table(&self, out: &mut String, table: &Table) -> fmt::Result {
         if !table.title.is_empty() {
-            let _ = write!(out, "\n{}:\n", table.title);
+            write!(out, "\n{}:\n", table.title)?;
         }
         let figures = table.rows.iter().map(|row| {
             let cells =
                 row.cells.iter().zip(&table.columns).map(|(cell, column)| show(cell, column)).collect();
             (row.target.clone(), cells)
         });
-        write_grid(out, &table.columns, figures.collect());
+        write_grid(out, &table.columns, figures.collect())?;
         let ratios = self.ratios(table);
         if !ratios.is_empty() {
-            let _ = write!(out, "\nTimes as good (above 1 is better; median of the rounds' ratios):\n");
+            write!(out, "\nTimes as good (above 1 is better; median of the rounds' ratios):\n")?;
             let cell = |ratio: Option<f64>| ratio.map_or("–".to_string(), |ratio| format!("{ratio:.2}"));
             let rows = ratios.into_iter().map(|(name, row)| (name, row.into_iter().map(cell).collect()));
-            write_grid(out, &table.columns, rows.collect());
+            write_grid(out, &table.columns, rows.collect())?;
         }
+        Ok(())
     }
 }
 
@@ -71,7 +72,7 @@ fn show(cell: &Cell, column: &Column) -> String {
 }
 
 /// A Markdown table whose columns stand below each other in a terminal as well.
-fn write_grid(out: &mut String, columns: &[Column], rows: Vec<(String, Vec<String>)>) {
+fn write_grid(out: &mut String, columns: &[Column], rows: Vec<(String, Vec<String>)>) -> fmt::Result {
     let headings = columns.iter().map(|column| format!("{}{}", column.name, column.unit.suffix()));
     let mut grid: Vec<Vec<String>> = vec![std::iter::once(String::new()).chain(headings).collect()];
     grid.extend(rows.into_iter().map(|(name, cells)| std::iter::once(name).chain(cells).collect()));
@@ -82,17 +83,18 @@ fn write_grid(out: &mut String, columns: &[Column], rows: Vec<(String, Vec<Strin
     for (i, row) in grid.iter().enumerate() {
         out.push('|');
         for (cell, width) in row.iter().zip(&widths) {
-            let _ = write!(out, " {cell:<width$} |");
+            write!(out, " {cell:<width$} |")?;
         }
         out.push('\n');
         if i == 0 {
             out.push('|');
             for width in &widths {
-                let _ = write!(out, "{}|", "-".repeat(width + 2));
+                write!(out, "{}|", "-".repeat(width + 2))?;
             }
             out.push('\n');
         }
     }
+    Ok(())
 }
 
 #[cfg(test)]
