@@ -101,9 +101,29 @@ fn options() -> MountOptions {
     }
 }
 
-fn mkfs(device: &Arc<dyn Device>, log_size: Option<u64>) -> View {
-    View::mkfs(device, &MkfsOptions { log_size, ..MkfsOptions::default() }).unwrap();
-    View::open(device.clone(), &options()).unwrap()
+/// Makes a volume and opens it.
+fn mkfs(device: Arc<dyn Device>, log_size: Option<u64>) -> View {
+    View::mkfs(&device, &MkfsOptions { log_size, ..MkfsOptions::default() }).unwrap();
+    View::open(device, &options()).unwrap()
+}
+
+fn volume(log_size: Option<u64>) -> (Arc<MemoryDevice>, View) {
+    let device = Arc::new(MemoryDevice::new(64 * MIB));
+    (device.clone(), mkfs(device, log_size))
+}
+
+fn counted_volume(bytes: u64, log_size: Option<u64>) -> (Arc<Counting>, View) {
+    let device = Counting::new(bytes);
+    (device.clone(), mkfs(device, log_size))
+}
+
+/// What a crash left of a volume on which the content of a file, 10,000 times 1, was in the log only.
+fn crashed_with_logged_file() -> Arc<MemoryDevice> {
+    let (device, view) = volume(None);
+    let no = create(&view, "logged");
+    write(&view, no, 0, &[1; 10_000]);
+    view.fsync(no, false).unwrap();
+    Arc::new(device.snapshot())
 }
 
 fn caller() -> Caller {
@@ -134,9 +154,7 @@ fn crash(device: &MemoryDevice) -> (Arc<MemoryDevice>, View) {
 
 #[test]
 fn a_small_file_is_durable_with_one_write_and_one_flush() {
-    let device = Counting::new(64 * MIB);
-    let shared: Arc<dyn Device> = device.clone();
-    let view = mkfs(&shared, Some(8 * MIB));
+    let (device, view) = counted_volume(64 * MIB, Some(8 * MIB));
     // The first record of a session has a flush before it.
     let first = create(&view, "first");
     view.fsync(first, false).unwrap();
@@ -214,9 +232,7 @@ fn what_is_only_in_the_log_survives_generations_and_further_crashes() {
 
 #[test]
 fn later_changes_take_back_what_was_logged() {
-    let device = Arc::new(MemoryDevice::new(64 * MIB));
-    let shared: Arc<dyn Device> = device.clone();
-    let view = mkfs(&shared, None);
+    let (device, view) = volume(None);
     let synced = |name: &str, content: &[u8]| {
         let no = create(&view, name);
         write(&view, no, 0, content);
@@ -262,9 +278,8 @@ fn later_changes_take_back_what_was_logged() {
 /// showed zeros.
 #[test]
 fn the_log_keeps_what_is_at_home_until_the_size_is_stored() {
-    let device = Counting::new(64 * MIB);
-    let shared: Arc<dyn Device> = device.clone();
-    let view = Arc::new(mkfs(&shared, None));
+    let (device, view) = counted_volume(64 * MIB, None);
+    let view = Arc::new(view);
     let no = create(&view, "growing");
     write(&view, no, 0, &[1; 4000]);
     view.sync().unwrap();
@@ -292,9 +307,7 @@ fn the_log_keeps_what_is_at_home_until_the_size_is_stored() {
 
 #[test]
 fn a_log_holds_more_than_fits_it() {
-    let device = Arc::new(MemoryDevice::new(64 * MIB));
-    let shared: Arc<dyn Device> = device.clone();
-    let view = mkfs(&shared, Some(256 << 10));
+    let (device, view) = volume(Some(256 << 10));
     for i in 0..400u64 {
         let no = create(&view, &format!("{i}"));
         write(&view, no, 0, &i.to_le_bytes().repeat(512));
@@ -311,13 +324,7 @@ fn a_log_holds_more_than_fits_it() {
 
 #[test]
 fn readers_see_the_log_and_change_nothing() {
-    let device = Arc::new(MemoryDevice::new(64 * MIB));
-    let shared: Arc<dyn Device> = device.clone();
-    let view = mkfs(&shared, None);
-    let no = create(&view, "logged");
-    write(&view, no, 0, &[1; 10_000]);
-    view.fsync(no, false).unwrap();
-    let left = Arc::new(device.snapshot());
+    let left = crashed_with_logged_file();
     let before = left.to_bytes();
     let reader = View::open(left.clone(), &MountOptions { read_only: true, ..options() }).unwrap();
     assert_eq!(read(&reader, "logged"), [1; 10_000]);
@@ -327,13 +334,7 @@ fn readers_see_the_log_and_change_nothing() {
 
 #[test]
 fn another_engine_finds_what_was_logged() {
-    let device = Arc::new(MemoryDevice::new(64 * MIB));
-    let shared: Arc<dyn Device> = device.clone();
-    let view = mkfs(&shared, None);
-    let no = create(&view, "logged");
-    write(&view, no, 0, &[1; 10_000]);
-    view.fsync(no, false).unwrap();
-    let left: Arc<dyn Device> = Arc::new(device.snapshot());
+    let left: Arc<dyn Device> = crashed_with_logged_file();
     let other = View::open(left.clone(), &MountOptions { engine: Some(Engine::None), ..options() }).unwrap();
     assert_eq!(read(&other, "logged"), [1; 10_000]);
     other.close().unwrap();
@@ -344,9 +345,7 @@ fn another_engine_finds_what_was_logged() {
 
 #[test]
 fn a_volume_without_a_log_commits_generations() {
-    let device = Counting::new(64 * MIB);
-    let shared: Arc<dyn Device> = device.clone();
-    let view = mkfs(&shared, Some(0));
+    let (device, view) = counted_volume(64 * MIB, Some(0));
     let no = create(&view, "a");
     write(&view, no, 0, &[1; 10_000]);
     device.count();
@@ -358,9 +357,7 @@ fn a_volume_without_a_log_commits_generations() {
 
 #[test]
 fn many_threads_share_records() {
-    let device = Counting::new(256 * MIB);
-    let shared: Arc<dyn Device> = device.clone();
-    let view = mkfs(&shared, None);
+    let (device, view) = counted_volume(256 * MIB, None);
     std::thread::scope(|scope| {
         for t in 0..8 {
             let view = &view;
