@@ -16,8 +16,14 @@ struct Counting {
     below: MemoryDevice,
     writes: AtomicU64,
     flushes: AtomicU64,
-    /// From which write of more than a page on, counted down, and what.
-    during: Mutex<Option<(u32, Box<dyn FnOnce() + Send>)>>,
+    during: Mutex<Option<During>>,
+}
+
+/// What is to be done while a write of many pages is under way.
+struct During {
+    /// After how many others.
+    skipped: u32,
+    what: Box<dyn FnOnce() + Send>,
 }
 
 impl fmt::Debug for Counting {
@@ -35,17 +41,17 @@ impl Counting {
     /// Has `what` done when the write of many pages after `skipped` others reaches the device, by another thread: the one
     /// that writes holds locks.
     fn during_long_write(&self, skipped: u32, what: impl FnOnce() + Send + 'static) {
-        *self.during.lock().unwrap() = Some((skipped, Box::new(what)));
+        *self.during.lock().unwrap() = Some(During { skipped, what: Box::new(what) });
     }
 
     fn long_write(&self) {
         let mut during = self.during.lock().unwrap();
         match during.take() {
-            Some((0, what)) => {
+            Some(During { skipped: 0, what }) => {
                 drop(during);
                 std::thread::spawn(what).join().unwrap();
             }
-            Some((skipped, what)) => *during = Some((skipped - 1, what)),
+            Some(later) => *during = Some(During { skipped: later.skipped - 1, ..later }),
             None => {}
         }
     }
