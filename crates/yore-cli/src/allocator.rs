@@ -2,7 +2,7 @@
 //!
 //! A volume in use has hundreds of thousands of small objects (inodes, nodes of maps) that are used at random. jemalloc
 //! keeps objects of a size together, whatever the order in which they come and go; and it is told to ask for huge pages,
-//! since with small ones nearly each use misses the processor's table of translations. docs/PERFORMANCE.md has what both
+//! since with small ones nearly each use misses the processor's table of translations. What is freed goes back to the system after a second. docs/PERFORMANCE.md has what both
 //! are worth. Programs that use the library choose for themselves.
 
 #[global_allocator]
@@ -12,5 +12,5 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 #[unsafe(export_name = "_rjem_malloc_conf")]
 static SETTINGS: Option<&'static std::ffi::c_char> = {
     // SAFETY: the first byte of a static string, which lives as long as the program.
-    Some(unsafe { &*c"thp:always".as_ptr() })
+    Some(unsafe { &*c"thp:always,dirty_decay_ms:1000".as_ptr() })
 };

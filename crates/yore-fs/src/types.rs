@@ -245,7 +245,7 @@ pub struct MountOptions {
     pub engine: Option<Engine>,
     /// The longest time between two generations while there are changes.
     pub commit_interval: Duration,
-    /// Bytes for the metadata cache; default 256 MiB.
+    /// Bytes for the metadata cache; default 192 MiB.
     pub metadata_cache: u64,
     /// Bytes for the cache of file data, which are used as data comes; by default an eighth of the machine's memory (or of
     /// what the process may have of it), at least 64 MiB and at most 1 GiB.
@@ -260,7 +260,7 @@ impl Default for MountOptions {
             read_only: false,
             engine: None,
             commit_interval: Duration::from_secs(5),
-            metadata_cache: 256 << 20,
+            metadata_cache: 192 << 20,
             data_cache: crate::volume::default_data_cache(),
             access_times: true,
         }

@@ -24,7 +24,8 @@ pub struct MountConfig {
     pub suid: bool,
     /// Refuse to run programs from the volume.
     pub no_exec: bool,
-    /// Threads that read requests, each with a descriptor of its own; at least 1.
+    /// Threads that read requests, each with a descriptor of its own; at least 1. More than there are processors, for those
+    /// whose fsync waits for the device serve nobody, and who waits together shares one flush.
     pub threads: usize,
     /// How long the kernel may believe names and attributes. Hours, because only this daemon changes the volume.
     pub timeout: Duration,
@@ -60,7 +61,7 @@ impl MountConfig {
             dev: false,
             suid: false,
             no_exec: false,
-            threads: processors.clamp(2, 8),
+            threads: processors.clamp(8, 16),
             timeout: Duration::from_secs(24 * 3600),
             negative_timeout: Duration::from_secs(24 * 3600),
             close_events: false,

@@ -27,7 +27,7 @@
 //! record. What an Op names that way it says with [`Meta::note_data_named`]. Data overwritten in place needs only the flush
 //! behind the record.
 //!
-//! Locks: leader → gate → zones → frames; notes is a leaf. The writer holds the leader's lock until the generation is frozen
+//! Locks: leader → gate → zones → frames; notes and `leading` are leaves. The writer holds the leader's lock until the generation is frozen
 //! and what is outstanding is appended.
 
 use crate::error::{MetaError, Result};
@@ -35,7 +35,7 @@ use crate::meta::Meta;
 use crate::noted::{NotedFiles, Trim};
 use crate::op::Op;
 use crate::zone::Zone;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use yore_device::{AlignedBuf, Device, SharedBuf};
@@ -90,9 +90,25 @@ pub(crate) struct Intent {
     arrivals: AtomicU64,
     /// Callers with smaller numbers are served by the last generation completed.
     committed: AtomicU64,
+    /// Callers with smaller numbers are served by the last record forced.
+    forced: AtomicU64,
     records: AtomicU64,
     pub(crate) replayed: AtomicU64,
+    /// Whether a caller leads. The others wait for [`Intent::led`] together: were they queued for the leader's lock, each
+    /// would be woken by the one before it, and the next record would begin with the first of them alone.
+    leading: Mutex<bool>,
+    led: Condvar,
     leader: Mutex<Leader>,
+}
+
+/// The right to lead the callers of [`Meta::force`].
+struct Lead<'a>(&'a Intent);
+
+impl Drop for Lead<'_> {
+    fn drop(&mut self) {
+        *self.0.leading.lock() = false;
+        self.0.led.notify_all();
+    }
 }
 
 #[derive(Default)]
@@ -139,8 +155,6 @@ impl Notes {
 #[derive(Default)]
 pub(crate) struct Leader {
     writer: IntentWriter,
-    /// Callers with smaller numbers are served by the last record forced.
-    forced: u64,
 }
 
 impl Intent {
@@ -237,6 +251,23 @@ impl Intent {
             (Some(log), Some(number)) => Ok(log.force(number)?),
             _ => Ok(()),
         }
+    }
+
+    /// Whether what a caller of [`Meta::force`] asked for is durable.
+    fn has_served(&self, arrival: u64) -> bool {
+        self.forced.load(Ordering::SeqCst).max(self.committed.load(Ordering::SeqCst)) > arrival
+    }
+
+    /// Waits until the caller is served, or is the one to lead.
+    fn await_turn(&self, arrival: u64) -> Option<Lead<'_>> {
+        let mut leading = self.leading.lock();
+        while !self.has_served(arrival) {
+            if !std::mem::replace(&mut *leading, true) {
+                return Some(Lead(self));
+            }
+            self.led.wait(&mut leading);
+        }
+        None
     }
 
     /// The generation whose superblock names `position` is complete.
@@ -386,11 +417,10 @@ impl Meta {
         let intent = &self.intent;
         let Some(log) = intent.log() else { return self.sync() };
         let arrival = intent.arrivals.fetch_add(1, Ordering::SeqCst);
-        let served =
-            |leader: &Leader| leader.forced > arrival || intent.committed.load(Ordering::SeqCst) > arrival;
+        let Some(_lead) = intent.await_turn(arrival) else { return Ok(()) };
         loop {
             let mut leader = intent.leader.lock();
-            if served(&leader) {
+            if intent.has_served(arrival) {
                 return Ok(());
             }
             self.check_writable()?;
@@ -420,7 +450,7 @@ impl Meta {
             if intent.data_written.swap(false, Ordering::SeqCst) {
                 self.flush_for_log()?;
             }
-            leader.forced = upto;
+            intent.forced.fetch_max(upto, Ordering::SeqCst);
             return Ok(true);
         }
         if intent.data_named.swap(false, Ordering::SeqCst) {
@@ -444,7 +474,7 @@ impl Meta {
         };
         log.force(number).map_err(|e| self.stop_for_log(e))?;
         intent.records.fetch_add(1, Ordering::Relaxed);
-        leader.forced = upto;
+        intent.forced.fetch_max(upto, Ordering::SeqCst);
         Ok(true)
     }
 
