@@ -15,12 +15,12 @@ use crate::subject::ViewSubject;
 use crate::systematic;
 use crate::together::{self, Lens};
 use crate::tree::Tree;
-use crate::volume::{make, must_be_clean, open, Wrong, VOLUME_SIZE};
+use crate::volume::{make, must_be_clean, open, used_device, Wrong};
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use yore_device::simulated::{Event, SimulatedDevice, Trace};
-use yore_device::{Device, MemoryDevice};
+use yore_device::Device;
 use yore_fs::View;
 
 /// What was recorded: the events of the device, and what each part of the tree may be after each of them.
@@ -55,7 +55,7 @@ pub fn record(case: &Case) -> Result<Recorded, Wrong> {
 /// # Errors
 /// As [`record`].
 pub fn record_between(case: &Case, between: Between<'_>) -> Result<Recorded, Wrong> {
-    let device = Arc::new(SimulatedDevice::new(MemoryDevice::new(VOLUME_SIZE)));
+    let device = Arc::new(SimulatedDevice::new(used_device()));
     let raw: Arc<dyn Device> = device.clone();
     make(&raw, case.engine, case.seed)?;
     device.restart_trace();
@@ -66,7 +66,7 @@ pub fn record_between(case: &Case, between: Between<'_>) -> Result<Recorded, Wro
     let root = view.getattr(view.root()).map_err(|error| Wrong::new("open", error))?;
     let mut run = Run::new(&device, &view, State::new(&root));
     if case.profile == Profile::Systematic {
-        run.carry_out(systematic::preparation())?;
+        run.carry_out(systematic::preparation(case.seed))?;
         run.forget_events();
     }
     with_disturbance(&view, case.disturb, || run.carry_out(case.operations()))?;
@@ -200,6 +200,10 @@ pub(crate) fn bounds_of(trace: &Trace, thread: usize, before: usize) -> Vec<Boun
 }
 
 impl Recorded {
+    /// scratch
+    pub fn trace_for_scratch(&self) -> &Trace {
+        &self.trace
+    }
     /// How many events were recorded: a crash can happen after 0 up to this many.
     pub fn events(&self) -> usize {
         self.trace.len()

@@ -1,9 +1,9 @@
 //! Volumes for tests: made, opened, checked, always the same way.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use yore_check::{check, CheckOptions, Report};
-use yore_device::Device;
+use yore_device::{Device, MemoryDevice, BLOCK_SIZE};
 use yore_fs::{Engine, MkfsOptions, MountOptions, View};
 
 /// Bytes of a volume in crash tests.
@@ -25,6 +25,27 @@ impl Wrong {
     pub fn new(class: &'static str, message: impl ToString) -> Wrong {
         Wrong { class, message: message.to_string() }
     }
+}
+
+/// A device that was used before: no block of it holds zeros, or what another holds. Whoever names blocks that were not
+/// written yet, as if zeros were there, shows what nobody stored.
+pub fn used_device() -> MemoryDevice {
+    static USED: OnceLock<MemoryDevice> = OnceLock::new();
+    let make = || {
+        let device = MemoryDevice::new(VOLUME_SIZE);
+        let mut block = [0; BLOCK_SIZE];
+        for number in 0..VOLUME_SIZE / BLOCK_SIZE as u64 {
+            for word in block.chunks_exact_mut(8) {
+                word.copy_from_slice(&(0xdead_0000_dead_0000 | number).to_le_bytes());
+            }
+            match device.write_at(number * BLOCK_SIZE as u64, &block) {
+                Ok(()) => {}
+                Err(error) => unreachable!("memory can be written: {error}"),
+            }
+        }
+        device
+    };
+    USED.get_or_init(make).snapshot()
 }
 
 /// Makes a volume; all that is random by default comes from `seed`.

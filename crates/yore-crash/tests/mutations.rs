@@ -62,6 +62,7 @@ fn a_flush_left_out_is_found() {
         Mutation::OmitFlush(Written::ZoneHeader),
         Mutation::OmitFlush(Written::Superblock),
         Mutation::OmitFlush(Written::Log),
+        Mutation::OmitFlush(Written::Data),
     ]);
 }
 
