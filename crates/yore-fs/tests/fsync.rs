@@ -236,6 +236,32 @@ fn what_is_only_in_the_log_survives_generations_and_further_crashes() {
     assert_eq!(third.log_status().replayed, 0);
 }
 
+/// A file was noted in the log, appended to, and written home in the background up to the size that was noted; its last page
+/// of that size went home whole. The next fsync noted only the pages behind it. The replay extended the file from the
+/// smaller size, and zeroed what was behind it in the page that was at home.
+#[test]
+fn a_page_that_went_home_before_its_size_is_kept() {
+    let device = Arc::new(MemoryDevice::new(16 * MIB));
+    let shared: Arc<dyn Device> = device.clone();
+    let view = mkfs(&shared, Some(20 * 4096));
+    let (no, other) = (create(&view, "file"), create(&view, "other"));
+    write(&view, no, 0, &[1; 443]);
+    view.fsync(no, false).unwrap();
+    write(&view, no, 443, &[2; 3863]);
+    // More than an eighth of the log is noted now, so the write-back thread brings it home.
+    write(&view, other, 0, &[3; 7553]);
+    view.fsync(other, false).unwrap();
+    let page = [vec![1; 443], vec![2; 3653]].concat();
+    let is_home = || device.to_bytes().chunks(4096).any(|block| block == page);
+    while !is_home() {
+        std::thread::yield_now();
+    }
+    view.fsync(no, false).unwrap();
+    let (_, again) = crash(&device);
+    assert!(read(&again, "file") == [vec![1; 443], vec![2; 3863]].concat(), "something of it is lost");
+    assert_eq!(read(&again, "other"), [3; 7553]);
+}
+
 #[test]
 fn later_changes_take_back_what_was_logged() {
     let (device, view) = volume(None);

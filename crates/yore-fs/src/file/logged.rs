@@ -59,7 +59,15 @@ fn log_pages(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> {
     let Some(pages) = data.cached() else { return Ok(false) };
     let unlogged = pages.unlogged(PAGES_MOST + 1);
     let again = unlogged.iter().any(|i| pages.is_logged(*i));
+    // A pass that wrote the file home up to a smaller size wrote all of that size's last page. A replay takes what is behind
+    // the size there for stale, and so must not be left to extend the file over it.
+    let edge = (data.stored_size / PAGE) as u32;
+    let is_behind = data.stored_size < size && !data.stored_size.is_multiple_of(PAGE);
+    let is_torn = is_behind && !unlogged.contains(&edge) && !pages.is_logged(edge);
     drop(pages);
+    if is_torn {
+        return Ok(false);
+    }
     if unlogged.len() > PAGES_MOST || (unlogged.is_empty() && data.logged_size != Some(size)) {
         return Ok(false);
     }
