@@ -31,13 +31,15 @@
 //! **`none`** uses the same writer without its two points: blocks and headers are overwritten where they are, and nothing
 //! is flushed but on request. A crash leaves any mixture; the volume must be checked before it is used again.
 //!
-//! After an error nothing more is written; the frames of the failed generation stay in memory for readers (R16).
+//! After an error nothing more is written; the frames of the failed generation stay in memory for readers (R16). The same
+//! after a panic, which is a bug: whoever waits for the generation is told ([`StopAtPanic`]).
 
-use crate::error::Result;
+use crate::error::{MetaError, Result};
 use crate::intent::{set_position, Leader};
 use crate::meta::{now_seconds, Meta, RootState};
 use crate::zone::FrozenZone;
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::atomic::Ordering;
 use std::sync::Weak;
 use std::time::Instant;
@@ -85,8 +87,21 @@ struct Frozen {
     outstanding: Option<Lsn>,
 }
 
+/// Stops all writing if it is dropped by a panic: no generation will complete, so nobody must wait for one.
+struct StopAtPanic<'m>(&'m Meta);
+
+impl Drop for StopAtPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.progress.lock().writing = false;
+            self.0.stop(MetaError::Refused("writing a generation panicked, which is a bug".into()));
+        }
+    }
+}
+
 /// Freezes the running generation, writes it, completes it.
 pub(crate) fn commit(meta: &Meta, state: VolumeState) -> Result<()> {
+    let _stop = StopAtPanic(meta);
     let mut held = meta.superblock.lock();
     let (mut leader, served) = meta.intent.lead();
     let (mut frozen, appended) = freeze(meta, &held.0, state, &mut leader);
@@ -97,7 +112,12 @@ pub(crate) fn commit(meta: &Meta, state: VolumeState) -> Result<()> {
     let durable = durable || state == VolumeState::Clean;
     #[cfg(feature = "mutations")]
     wrong_before_writing(meta, &mut frozen)?;
-    let result = appended.and_then(|()| write_generation(meta, &mut frozen, slot, durable));
+    let write = || appended.and_then(|()| write_generation(meta, &mut frozen, slot, durable));
+    let result = catch_unwind(AssertUnwindSafe(write)).unwrap_or_else(|panic| {
+        // Maps name slots that were not written: what belongs there stays in memory.
+        meta.unwritten.lock().append(&mut frozen.zones);
+        resume_unwind(panic)
+    });
     match result {
         Ok(()) => {
             *held = (frozen.superblock, slot);

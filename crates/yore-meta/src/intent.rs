@@ -181,6 +181,12 @@ impl Intent {
         assert!(self.log.set(log).is_ok(), "the log is opened once");
     }
 
+    /// Whether something was noted that neither the log nor a generation has. With nothing else changed, what is outstanding
+    /// on the medium may be more than what is: a replay would bring back data that something newer has replaced at home.
+    pub(crate) fn has_notes(&self) -> bool {
+        self.notes.lock().count > 0
+    }
+
     fn log(&self) -> Option<&Log> {
         self.log.get().and_then(Option::as_ref)
     }

@@ -2,7 +2,8 @@
 //! generations.
 //!
 //! Locks, in the order in which one may be taken while another is held: the leader of the intent log → the gate → cache shards → zones → frames; all
-//! others (table, roots, progress and the small ones) are leaves, but that `dirty_zones` is looked at under progress.
+//! others (table, roots, progress and the small ones) are leaves, but that `dirty_zones` and the log's notes are looked at
+//! under progress.
 //! The superblock's mutex is the writer's: it is held for the length of a commit and taken before the gate.
 
 use crate::cache::{new_frame, Cache, Frame};
@@ -538,7 +539,8 @@ impl Meta {
         let generation = *self.gate.read();
         let p = self.progress.lock();
         // The generation that we read may have been frozen since: then nothing is dirty any more, and it is being written.
-        if !p.writing && !self.has_changes() && p.completed + 1 == generation {
+        let is_settled = !self.has_changes() && !self.intent.has_notes();
+        if !p.writing && is_settled && p.completed + 1 == generation {
             drop(p);
             return self.device.flush().map_err(|e| {
                 self.stop(e.clone().into());

@@ -1,0 +1,227 @@
+//! What the metadata layer promises to whoever notes file data in the intent log: what was taken back does not come back,
+//! room for what is carried over, and the order of flushes. And that nobody waits for a writer that panicked.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{mpsc, Arc};
+use std::time::Duration;
+use yore_device::simulated::{Event, SimulatedDevice};
+use yore_device::{AlignedBuf, Device, DeviceError, MemoryDevice, BLOCK_SIZE};
+use yore_format::layout::{HEADER_SLOTS, SUPERBLOCKS};
+use yore_format::{
+    BlockKind, Engine, Expect, GroupNo, Incarnation, InodeNo, IntentNote, MetaAddr, NodeMut, Number,
+    Timestamp,
+};
+use yore_meta::{mkfs, Meta, MetaError, MetaOptions, MkfsOptions, NewBlock};
+
+const OWNER: InodeNo = InodeNo(16);
+const INCARNATION: Incarnation = Incarnation(1);
+const EXPECT: Expect =
+    Expect { kind: BlockKind::Symlink, owner: OWNER, incarnation: INCARNATION, level: Some(0) };
+
+fn make(device: &dyn Device, log_blocks: u64) {
+    let options = MkfsOptions {
+        uuid: [7; 16],
+        hash_seed: [9; 16],
+        label: "test".into(),
+        engine: Engine::Snapshot,
+        owner: (0, 0),
+        permissions: 0o755,
+        now: Timestamp::default(),
+        log_blocks,
+    };
+    mkfs(device, &options).unwrap();
+}
+
+/// No generations but those that are asked for, or that the log needs.
+fn open(device: Arc<dyn Device>) -> Arc<Meta> {
+    let commit_interval = Duration::from_secs(3600);
+    let options = MetaOptions { read_only: false, engine: None, cache_bytes: 8 << 20, commit_interval };
+    Meta::open(device, options).unwrap()
+}
+
+fn new_block(meta: &Meta) -> MetaAddr {
+    let mut op = meta.begin(meta.reserve(GroupNo(0), 1).unwrap());
+    let (kind, birth) = (BlockKind::Symlink, Number(1));
+    let (frame, _) = op.allocate(NewBlock { kind, level: 0, owner: OWNER, incarnation: INCARNATION, birth });
+    op.change(&frame, |page| {
+        page.apply(|b| {
+            NodeMut::init(b, 8);
+            NodeMut::new(b).insert(0, &[0; 8], &[0; 8])
+        })
+    });
+    frame.addr()
+}
+
+fn change(meta: &Meta, addr: MetaAddr, value: u64) {
+    let frame = meta.read(addr, &EXPECT).unwrap();
+    let mut op = meta.begin(meta.reserve(GroupNo(0), 0).unwrap());
+    op.change(&frame, |page| page.apply(|b| NodeMut::new(b).replace(0, &value.to_le_bytes())));
+}
+
+/// Notes a page of a file; false if that is too much.
+fn note_page(meta: &Meta, file: u64, byte: u8) -> bool {
+    let mut bytes = AlignedBuf::zeroed(1);
+    bytes.fill(byte);
+    meta.note_data((InodeNo(file), INCARNATION), BLOCK_SIZE as u64, &[(0, Arc::new(bytes))])
+}
+
+fn cut(meta: &Meta, file: u64) {
+    meta.note(&IntentNote::Cut { inode: InodeNo(file), incarnation: INCARNATION, size: 0 });
+}
+
+/// A page was noted, and carried over into a generation; then it went home, nothing else changed, and somebody synced. The
+/// sync took that nothing had changed for a reason to do nothing, so a crash brought the page back, over what was at home.
+#[test]
+fn a_sync_makes_durable_that_data_is_at_home() {
+    let device = Arc::new(MemoryDevice::new(64 << 20));
+    make(&*device, 64);
+    let meta = open(device.clone());
+    let addr = new_block(&meta);
+    assert!(note_page(&meta, 100, 1) && note_page(&meta, 101, 2));
+    meta.force().unwrap();
+    change(&meta, addr, 1);
+    meta.sync().unwrap();
+    let outstanding = |device: &MemoryDevice| {
+        let recovered = open(Arc::new(device.snapshot())).take_recovered();
+        recovered.map_or(Vec::new(), |r| r.files.keys().map(|(inode, _)| inode.0).collect())
+    };
+    assert_eq!(outstanding(&device), [100, 101], "they are carried over");
+    cut(&meta, 100);
+    meta.sync().unwrap();
+    assert_eq!(outstanding(&device), [101]);
+    cut(&meta, 101);
+    meta.force().unwrap();
+    assert_eq!(outstanding(&device), [0; 0]);
+}
+
+/// However full the log is, a generation finds room in it for all that may be outstanding. Once it was only as much as had
+/// been outstanding when the last record was appended, and what was noted after that stopped the volume.
+#[test]
+fn what_is_carried_over_fits_the_log_however_full_it_is() {
+    for log_blocks in [20, 24, 64, 200] {
+        for records in 0..2 * log_blocks {
+            let device = Arc::new(MemoryDevice::new(64 << 20));
+            make(&*device, log_blocks);
+            let meta = open(device.clone());
+            let addr = new_block(&meta);
+            for value in 0..records {
+                change(&meta, addr, value);
+                meta.force().unwrap();
+            }
+            let noted = (100..10_000).take_while(|file| note_page(&meta, *file, 1)).count() as u64;
+            assert!(noted >= log_blocks / 5, "{noted} pages in a log of {log_blocks} blocks");
+            let story = format!("a log of {log_blocks} blocks with {records} records");
+            change(&meta, addr, records);
+            meta.force().unwrap_or_else(|e| panic!("{story}: {e}"));
+            change(&meta, addr, records + 1);
+            meta.sync().unwrap_or_else(|e| panic!("{story}: {e}"));
+            let recovered = open(Arc::new(device.snapshot())).take_recovered();
+            assert_eq!(recovered.map(|r| r.files.len() as u64), Some(noted), "{story}");
+        }
+    }
+}
+
+/// Whether a flush came between the write of data at `place` and the log's record after it.
+fn is_flushed_before_the_record(take_back: impl Fn(&Meta)) -> bool {
+    let device = Arc::new(SimulatedDevice::new(MemoryDevice::new(64 << 20)));
+    make(&*device, 64);
+    let meta = open(device.clone());
+    new_block(&meta);
+    assert!(note_page(&meta, 100, 1));
+    meta.force().unwrap();
+    device.restart_trace();
+    let place = (16_000 * BLOCK_SIZE) as u64;
+    device.write_at(place, &[1; BLOCK_SIZE]).unwrap();
+    take_back(&meta);
+    meta.force().unwrap();
+    let trace = device.trace();
+    let is_log = |event: &Event| matches!(event, Event::Write { offset, .. } if *offset != place);
+    let record = trace.events().iter().position(is_log).expect("what was taken back is in a record");
+    trace.events()[..record].contains(&Event::Flush)
+}
+
+/// A record that says that data is at home comes after a flush of that data (R4). Nobody but a record that another thread
+/// appends in the middle of a pass depends on it: at its end the pass asks for the flush again.
+#[test]
+fn data_is_flushed_before_the_record_that_says_that_it_is_at_home() {
+    let home = |meta: &Meta| {
+        let (inode, incarnation) = (InodeNo(100), INCARNATION);
+        meta.note_data_written();
+        meta.note(&IntentNote::Home { inode, incarnation, page: 0, count: 1 });
+    };
+    assert!(is_flushed_before_the_record(home));
+    let end_of_pass = |meta: &Meta| {
+        meta.note_data_written();
+        meta.note_data_written_first();
+        cut(meta, 100);
+    };
+    assert!(is_flushed_before_the_record(end_of_pass));
+    #[cfg(feature = "mutations")]
+    {
+        use yore_meta::mutation::{set, Mutation};
+        set(Mutation::HomeTooEarly);
+        let flushed = is_flushed_before_the_record(home);
+        set(Mutation::None);
+        assert!(!flushed, "the wrong engine is not found");
+    }
+}
+
+/// A device of which a write to a superblock or a zone's header panics, once it is told to.
+#[derive(Debug)]
+struct Panics {
+    below: MemoryDevice,
+    armed: AtomicBool,
+}
+
+impl Device for Panics {
+    fn size(&self) -> u64 {
+        self.below.size()
+    }
+    fn read_only(&self) -> bool {
+        false
+    }
+    fn describe(&self) -> String {
+        "memory".into()
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
+        self.below.read_at(offset, buf)
+    }
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
+        let block = offset / BLOCK_SIZE as u64;
+        let is_fatal = SUPERBLOCKS.iter().any(|at| at.0 == block) || HEADER_SLOTS.contains(&block);
+        assert!(!(is_fatal && self.armed.load(Ordering::SeqCst)), "the device has a bug");
+        self.below.write_at(offset, buf)
+    }
+    fn flush(&self) -> Result<(), DeviceError> {
+        self.below.flush()
+    }
+    fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        self.below.discard(offset, len)
+    }
+}
+
+/// Whoever waits for a generation is told when the thread that writes it panics, and whoever comes later; what is in memory
+/// can still be read. Once they waited for ever.
+#[test]
+fn nobody_waits_for_a_writer_that_panicked() {
+    let device = Arc::new(Panics { below: MemoryDevice::new(64 << 20), armed: AtomicBool::new(false) });
+    make(&*device, 64);
+    let meta = open(device.clone());
+    let addr = new_block(&meta);
+    meta.sync().unwrap();
+    change(&meta, addr, 1);
+    device.armed.store(true, Ordering::SeqCst);
+    let (told, results) = mpsc::channel();
+    for _ in 0..3 {
+        let (meta, told) = (meta.clone(), told.clone());
+        std::thread::spawn(move || told.send(meta.sync()).unwrap());
+    }
+    for _ in 0..3 {
+        let result = results.recv_timeout(Duration::from_secs(60)).expect("somebody waits for ever");
+        assert!(matches!(result, Err(MetaError::Stopped { .. })), "{result:?}");
+    }
+    assert!(matches!(meta.force(), Err(MetaError::Stopped { .. })));
+    assert!(matches!(meta.check_writable(), Err(MetaError::Stopped { .. })));
+    assert!(meta.read(addr, &EXPECT).is_ok());
+    assert!(matches!(meta.close(), Err(MetaError::Stopped { .. })));
+}
