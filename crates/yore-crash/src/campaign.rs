@@ -77,24 +77,38 @@ impl Campaign {
         }
     }
 
-    /// The run of the n-th sequence, and what kind it is. Of eight sequences with crashes four are the next cases of
-    /// [`crate::systematic`], two are random, one is disturbed by another thread, and one is by several threads.
+    /// The run of the n-th sequence, and what kind it is. Of eight sequences with crashes three are the next cases of
+    /// [`crate::systematic`] and one of its pairs across a sync, one is random, one is mostly fsyncs with a small log, one is
+    /// disturbed by another thread, and one is by several threads.
     fn case(&self, number: u64) -> (Kind, Case) {
         let seed = self.seed.wrapping_add(number);
         let plain = Case { engine: self.engine, ..Case::new(seed, self.ops, self.profile) };
         if self.profile != Profile::Crash {
             return (Kind::Compared, plain);
         }
+        let round = number / 8;
+        let log = Some(SMALL_LOGS[(round % SMALL_LOGS.len() as u64) as usize]);
+        let small_log = |case: Case| Case { log, profile: Profile::Fsync, ..case };
         match number % 8 {
-            turn @ 0..=3 => {
-                let case = systematic::spread(self.seed.wrapping_add(number / 8 * 4 + turn));
+            turn @ 0..=2 => {
+                let case = systematic::spread(self.seed.wrapping_add(round * 3 + turn));
                 (Kind::Systematic, Case { engine: self.engine, ..Case::systematic(case) })
             }
-            4 | 5 => (Kind::Random, plain),
-            6 => (Kind::Disturbed, Case { disturb: true, ..plain }),
+            3 => {
+                let case = systematic::spread_across(self.seed.wrapping_add(round));
+                (Kind::Across, Case { engine: self.engine, ..Case::across(case) })
+            }
+            4 => (Kind::Random, Case { held: round % 2 == 1, ..plain }),
+            5 => (Kind::Fsyncs, Case { held: round % 3 == 1, ..small_log(plain) }),
+            6 => match round % 3 {
+                0 => (Kind::Disturbed, Case { disturb: true, ..plain }),
+                1 => (Kind::Disturbed, Case { commits: true, ..plain }),
+                _ => (Kind::Disturbed, Case { commits: true, ..small_log(plain) }),
+            },
             _ => {
-                let threads = 2 + (number / 8 % 3) as usize;
-                (Kind::Threads, Case { threads, ops: self.ops / 2, ..plain })
+                let threads = 2 + (round % 3) as usize;
+                let case = Case { threads, ops: self.ops / 2, commits: round % 4 > 1, ..plain };
+                (Kind::Threads, if round % 2 == 1 { small_log(case) } else { case })
             }
         }
     }
@@ -159,14 +173,21 @@ impl Campaign {
     }
 }
 
+/// Blocks of the logs of sequences that are to fill them: less than the smallest that mkfs makes by itself.
+const SMALL_LOGS: [u64; 5] = [16, 20, 24, 32, 48];
+
 /// Where a sequence comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// A case of [`crate::systematic`].
     Systematic,
-    /// A random sequence.
+    /// A pair of operations across a sync that is held up.
+    Across,
+    /// A random sequence; of every second one the syncs are held up.
     Random,
-    /// A random sequence, while another thread syncs all the time.
+    /// Mostly small writes and fsyncs, with a small log.
+    Fsyncs,
+    /// A random sequence, while another thread syncs all the time, or generations begin all the time.
     Disturbed,
     /// Random sequences of several threads at once.
     Threads,
@@ -176,14 +197,23 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 5] =
-        [Kind::Systematic, Kind::Random, Kind::Disturbed, Kind::Threads, Kind::Compared];
+    pub const ALL: [Kind; 7] = [
+        Kind::Systematic,
+        Kind::Across,
+        Kind::Random,
+        Kind::Fsyncs,
+        Kind::Disturbed,
+        Kind::Threads,
+        Kind::Compared,
+    ];
 
     /// In one word.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Systematic => "systematic",
+            Kind::Across => "across",
             Kind::Random => "random",
+            Kind::Fsyncs => "fsyncs",
             Kind::Disturbed => "disturbed",
             Kind::Threads => "threads",
             Kind::Compared => "compared",
@@ -348,9 +378,9 @@ pub fn try_case_between(
         go_on(state)
     };
     let each: Each<'_> = &mut each;
-    let tried = guarded(|| match case.profile {
-        Profile::Systematic => recorded.try_all(Thoroughness::default(), case.seed, each),
-        _ => recorded.try_samples(states, case.seed, each),
+    let tried = guarded(|| match case.is_by_number() {
+        true => recorded.try_all(Thoroughness::default(), case.seed, each),
+        false => recorded.try_samples(states, case.seed, each),
     });
     tried.map_err(|wrong| match current {
         Some((state, trial)) => failed(Case { crash: Some(state), trial, ..case.clone() }, wrong),

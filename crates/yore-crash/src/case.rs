@@ -7,7 +7,10 @@
 //! second crash, drawn by seed 7, while it was mounted after the first), `third=8` (and a third one, while it was mounted
 //! after the second), `more=9` (after the first crash the sequence of seed 9 was carried out, and the power failed again
 //! at some moments of that), `profile=systematic` (case number `seed` of [`crate::systematic`]), `threads=3` (as many
-//! threads, see [`crate::together`]; the schedule decides here too).
+//! threads, see [`crate::together`]; the schedule decides here too), `profile=fsync` (mostly small writes with an fsync), `log=16`
+//! (a log of so many blocks; when its data goes home is up to the schedule), `commits` (generations begin by themselves all
+//! the time; the schedule decides when), `held` (syncs are held up halfway, [`crate::held`]), `profile=across` (case number
+//! `seed` of [`crate::systematic::across`]).
 
 use crate::crash::Trial;
 use crate::generate::{sequence, Profile};
@@ -34,6 +37,12 @@ pub struct Case {
     pub disturb: bool,
     /// How many threads carry out sequences; one carries out just this one.
     pub threads: usize,
+    /// Blocks of the log; `None`: what mkfs makes.
+    pub log: Option<u64>,
+    /// Whether generations are begun by age, at once.
+    pub commits: bool,
+    /// Whether syncs are held up while the sequence goes on.
+    pub held: bool,
     /// The crash.
     pub crash: Option<CrashState>,
     /// What is done with the state that the crash left.
@@ -49,7 +58,18 @@ impl Case {
 
     /// Whether another run of it may do something else.
     pub fn depends_on_schedule(&self) -> bool {
-        self.disturb || self.threads > 1
+        self.disturb || self.threads > 1 || self.commits || self.log.is_some()
+    }
+
+    /// A case of [`crate::systematic::across`].
+    pub fn across(number: u64) -> Case {
+        let ops = crate::systematic::across(number).len();
+        Case { held: true, ..Case::new(number, ops, Profile::Across) }
+    }
+
+    /// Whether it is a short sequence by number, of which all moments are tried.
+    pub(crate) fn is_by_number(&self) -> bool {
+        matches!(self.profile, Profile::Systematic | Profile::Across)
     }
 
     /// A run of a whole sequence with the default engine.
@@ -62,6 +82,9 @@ impl Case {
             engine: Engine::Snapshot,
             disturb: false,
             threads: 1,
+            log: None,
+            commits: false,
+            held: false,
             crash: None,
             trial: Trial::default(),
         }
@@ -98,6 +121,8 @@ impl fmt::Display for Case {
             Profile::Model => write!(f, " profile=model")?,
             Profile::Full => write!(f, " profile=full")?,
             Profile::Systematic => write!(f, " profile=systematic")?,
+            Profile::Fsync => write!(f, " profile=fsync")?,
+            Profile::Across => write!(f, " profile=across")?,
         }
         if self.engine != Engine::Snapshot {
             write!(f, " engine={}", self.engine.name())?;
@@ -107,6 +132,15 @@ impl fmt::Display for Case {
         }
         if self.threads != 1 {
             write!(f, " threads={}", self.threads)?;
+        }
+        if let Some(blocks) = self.log {
+            write!(f, " log={blocks}")?;
+        }
+        if self.commits {
+            write!(f, " commits")?;
+        }
+        if self.held {
+            write!(f, " held")?;
         }
         if let Some(crash) = &self.crash {
             write!(f, " {crash}")?;
@@ -168,6 +202,14 @@ fn parse_word(case: &mut Case, word: &str) -> Option<()> {
             case.disturb = true;
             return Some(());
         }
+        "commits" => {
+            case.commits = true;
+            return Some(());
+        }
+        "held" => {
+            case.held = true;
+            return Some(());
+        }
         "use" => {
             case.trial.use_it = true;
             return Some(());
@@ -186,9 +228,12 @@ fn parse_word(case: &mut Case, word: &str) -> Option<()> {
                 "full" => Profile::Full,
                 "systematic" => Profile::Systematic,
                 "crash" => Profile::Crash,
+                "fsync" => Profile::Fsync,
+                "across" => Profile::Across,
                 _ => return None,
             }
         }
+        "log" => case.log = Some(value.parse().ok()?),
         "crash" => case.crash = Some(word.parse().ok()?),
         "threads" => case.threads = value.parse().ok().filter(|threads| (1..=16).contains(threads))?,
         "again" => case.trial.again = Some(value.parse().ok()?),
@@ -224,6 +269,8 @@ mod tests {
             "seed=7 ops=10 keep= crash=0:none:blocks",
             "seed=7 ops=4 profile=systematic crash=3:index=5:blocks again=1 third=2",
             "seed=7 ops=40 threads=3 crash=3:all use more=4",
+            "seed=7 ops=60 profile=fsync log=16 commits held crash=3:all",
+            "seed=7 ops=4 profile=across held",
         ] {
             let case: Case = line.parse().expect("it is a line");
             assert_eq!(case.to_string(), line);

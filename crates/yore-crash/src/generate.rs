@@ -25,6 +25,10 @@ pub enum Profile {
     Systematic,
     /// Crashes: operations that change something, small files, and many syncs.
     Crash,
+    /// Crashes: small writes to few files, most of them with an fsync, so that a small log fills up and wraps.
+    Fsync,
+    /// Crashes: pairs of operations with a sync between them, by number ([`crate::systematic::across`]).
+    Across,
 }
 
 /// Bytes in files beyond which the generator makes room first.
@@ -55,8 +59,12 @@ pub struct Generator {
 
 /// The operations of a sequence.
 pub fn sequence(seed: u64, count: usize, profile: Profile) -> Vec<Op> {
-    if profile == Profile::Systematic {
-        let mut ops = crate::systematic::case(seed);
+    let by_number = match profile {
+        Profile::Systematic => Some(crate::systematic::case(seed)),
+        Profile::Across => Some(crate::systematic::across(seed)),
+        _ => None,
+    };
+    if let Some(mut ops) = by_number {
         ops.truncate(count);
         return ops;
     }
@@ -103,9 +111,12 @@ impl Generator {
         let (looks, syncs) = match self.profile {
             Profile::Model => (25, 4),
             Profile::Full => (10, 4),
-            Profile::Crash | Profile::Systematic => (3, 12),
+            _ => (3, 12),
         };
-        let weights = [24, 18, 26, 16, 8, 8, 4, syncs, looks];
+        let weights = match self.profile {
+            Profile::Fsync => [14, 8, 40, 6, 3, 3, 2, 50, 1],
+            _ => [24, 18, 26, 16, 8, 8, 4, syncs, looks],
+        };
         let mut rest = self.random.random_range(0..weights.iter().sum::<u32>());
         let choice = weights.iter().position(|weight| match rest.checked_sub(*weight) {
             Some(left) => {
@@ -259,12 +270,15 @@ impl Generator {
     fn len(&mut self) -> usize {
         match self.random.random_range(0..20) {
             _ if self.profile == Profile::Full && self.chance(3) => self.random.random_range(1..1_500_000),
+            2..=16 if self.profile == Profile::Fsync => self.random.random_range(60..9000),
             0..=5 => self.random.random_range(1..109),
             6 => self.pick(&[0, 107, 108, 109, 4095, 4096, 4097, 8192]),
             7..=11 => self.random.random_range(1..4097),
             12..=16 => self.random.random_range(4096..30_000),
             17..=18 => self.random.random_range(30_000..120_000),
-            _ if self.profile != Profile::Crash => self.random.random_range(100_000..700_000),
+            _ if matches!(self.profile, Profile::Model | Profile::Full) => {
+                self.random.random_range(100_000..700_000)
+            }
             _ => self.random.random_range(60_000..200_000),
         }
     }
@@ -430,6 +444,9 @@ impl Generator {
     fn sync(&mut self) -> Op {
         use FileKind::*;
         match self.random.random_range(0..10) {
+            0..=2 if self.profile == Profile::Fsync && !self.chance(6) => {
+                Op::Fsync { target: self.file(), data_only: true }
+            }
             0..=2 => Op::Sync,
             3..=6 => Op::Fsync { target: self.file(), data_only: false },
             7..=8 => Op::Fsync { target: self.file(), data_only: true },

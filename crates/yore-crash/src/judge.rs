@@ -11,7 +11,8 @@
 //! 2. The size of each regular file is one that it had between its last sync or fsync and p, cut by the truncations
 //!    within p that came later: data may be missing, but what was cut is cut. The same goes for mtime and ctime, with the last call within p that set them.
 //! 3. Each block of its content is what it was at some moment between its last sync or fsync and the crash
-//!    (beyond the end of the file: zeros). What a truncation within p cut off does not come back.
+//!    (beyond the end of the file: zeros). What a truncation within p cut off does not come back: a block that is older
+//!    than a truncation which cut a part of it is zero from there on.
 //! 4. If p contains a rename of the file over another, its content is not older than that rename.
 //!
 //! Where a device tears sectors, a block overwritten in place may be old and new by sector, so point 3 is then
@@ -385,6 +386,15 @@ impl<'a> Span<'a> {
         indexes.into_iter().filter_map(|index| self.wrong_block(file, index, unit)).collect()
     }
 
+    /// How many bytes the truncations within p that came after `moment` leave of a block of that time, which none of them
+    /// cut off as a whole.
+    fn kept_of_block(&self, index: u64, moment: usize) -> usize {
+        let start = index * BLOCK as u64;
+        let later = self.life.truncations.iter().filter(|(at, _)| (moment + 1..=self.moment).contains(at));
+        let kept = later.map(|(_, size)| size.saturating_sub(start).min(BLOCK as u64) as usize);
+        kept.min().unwrap_or(BLOCK)
+    }
+
     fn wrong_block(&self, file: &FoundFile<'_>, index: u64, unit: Unit) -> Option<String> {
         static ZEROS: Block = [0; BLOCK];
         // A truncation cuts whole blocks off for good; in the last block it leaves the rest to a later write.
@@ -396,9 +406,13 @@ impl<'a> Span<'a> {
         let step = if unit == Unit::Block { BLOCK } else { 512 };
         for start in (0..len).step_by(step) {
             let range = start..(start + step).min(len);
-            let fits = versions.iter().any(|(_, inode)| {
+            let fits = versions.iter().any(|(moment, inode)| {
                 let block = inode.data().and_then(|data| data.blocks().get(&index));
-                found[range.clone()] == block.map_or(&ZEROS, |block| &**block)[range.clone()]
+                let block = &block.map_or(&ZEROS, |block| &**block)[range.clone()];
+                let kept = self.kept_of_block(index, *moment).clamp(range.start, range.end) - range.start;
+                let found = &found[range.clone()];
+                found == block
+                    || found[..kept] == block[..kept] && found[kept..].iter().all(|byte| *byte == 0)
             });
             if !fits {
                 let allowed: Vec<String> = versions

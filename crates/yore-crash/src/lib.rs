@@ -35,6 +35,7 @@ pub mod case;
 pub mod compare;
 pub mod crash;
 pub mod generate;
+mod held;
 pub mod judge;
 pub mod model;
 pub mod mutant;

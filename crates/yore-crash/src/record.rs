@@ -7,18 +7,20 @@
 
 use crate::case::Case;
 use crate::generate::{sequence, Profile};
+use crate::held::{Gate, HeldSync, HELD};
 use crate::judge::{Bounds, History, Judge};
-use crate::model::State;
+use crate::model::{Effects, State};
 use crate::op::Op;
 use crate::runner::Runner;
 use crate::subject::ViewSubject;
 use crate::systematic;
 use crate::together::{self, Lens};
 use crate::tree::Tree;
-use crate::volume::{make, must_be_clean, open, used_device, Wrong};
+use crate::volume::{make_with_log, must_be_clean, open, open_committing, used_device, Wrong};
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::time::Duration;
 use yore_device::simulated::{Event, SimulatedDevice, Trace};
 use yore_device::Device;
 use yore_fs::View;
@@ -39,6 +41,9 @@ pub struct Part {
     pub(crate) bounds: Vec<Bounds>,
 }
 
+/// The age of changes at which a generation is begun, where that happens all the time.
+const AT_ONCE: Duration = Duration::from_micros(20);
+
 /// Puts a device between the file system and the one that records: for tests that make the medium's contract wrong.
 pub type Between<'a> = &'a dyn Fn(Arc<SimulatedDevice>) -> Arc<dyn Device>;
 
@@ -57,18 +62,25 @@ pub fn record(case: &Case) -> Result<Recorded, Wrong> {
 pub fn record_between(case: &Case, between: Between<'_>) -> Result<Recorded, Wrong> {
     let device = Arc::new(SimulatedDevice::new(used_device()));
     let raw: Arc<dyn Device> = device.clone();
-    make(&raw, case.engine, case.seed)?;
+    make_with_log(&raw, case.engine, case.seed, case.log)?;
     device.restart_trace();
-    let view = open(between(device.clone())).map_err(|error| Wrong::new("open", error))?;
+    let gate = case.held.then(|| Arc::new(Gate::new(between(device.clone()))));
+    let used = gate.clone().map_or_else(|| between(device.clone()), |gate| gate);
+    let opened = match case.commits {
+        true => open_committing(used, AT_ONCE),
+        false => open(used),
+    };
+    let view = opened.map_err(|error| Wrong::new("open", error))?;
     if case.threads > 1 {
         return together::record(case, &device, &view);
     }
     let root = view.getattr(view.root()).map_err(|error| Wrong::new("open", error))?;
     let mut run = Run::new(&device, &view, State::new(&root));
-    if case.profile == Profile::Systematic {
+    if case.is_by_number() {
         run.carry_out(systematic::preparation(case.seed))?;
         run.forget_events();
     }
+    run.gate = gate;
     with_disturbance(&view, case.disturb, || run.carry_out(case.operations()))?;
     run.finish()
 }
@@ -96,12 +108,34 @@ struct Run<'a> {
     history: History,
     /// Operations that were carried out before the first event.
     before: usize,
+    /// Holds syncs, if they are to be held, and the one that is.
+    gate: Option<Arc<Gate>>,
+    held: Option<HeldSync>,
 }
 
 impl<'a> Run<'a> {
     fn new(device: &'a SimulatedDevice, view: &View, model: State) -> Run<'a> {
         let runner = Runner { model, subject: ViewSubject::new(view.clone()), full: 0 };
-        Run { device, history: History::new(runner.model.clone()), runner, before: 0 }
+        let history = History::new(runner.model.clone());
+        Run { device, history, runner, before: 0, gate: None, held: None }
+    }
+
+    /// Begins a sync in another thread, to be held for some operations. In the history it does nothing; what it promises, a
+    /// mark says when it has returned.
+    fn hold(&mut self, gate: &Arc<Gate>) -> Result<(), Wrong> {
+        let moment = self.history.ops.len();
+        let (first, left) = (moment as u32 / 3 % 2, 1 + moment % 5);
+        let held = HeldSync::begin(gate, self.runner.subject.view(), moment, first, left)?;
+        self.held = Some(held);
+        self.history.push(Op::Sync, Effects::default(), self.runner.model.clone());
+        self.device.mark(mark(0, moment, false));
+        self.device.mark(mark(0, moment, true));
+        Ok(())
+    }
+
+    /// Lets a held sync go on, and waits for it.
+    fn let_go(&mut self) -> Result<(), Wrong> {
+        self.held.take().map_or(Ok(()), |held| held.end(self.device))
     }
 
     /// What was done so far is durable, and no crash meets it.
@@ -112,6 +146,17 @@ impl<'a> Run<'a> {
 
     fn carry_out(&mut self, ops: Vec<Op>) -> Result<(), Wrong> {
         for op in ops {
+            let waits = matches!(op, Op::Sync | Op::Fsync { .. });
+            if waits || self.held.as_ref().is_some_and(|held| held.left == 0) {
+                self.let_go()?;
+            }
+            if let (Op::Sync, Some(gate)) = (&op, self.gate.clone()) {
+                self.hold(&gate)?;
+                continue;
+            }
+            if let Some(held) = &mut self.held {
+                held.left -= 1;
+            }
             let number = self.history.ops.len();
             self.device.mark(mark(0, number, false));
             let result = self.runner.step(&op);
@@ -130,6 +175,7 @@ impl<'a> Run<'a> {
 
     /// Unmounting gives back what is held, and makes everything durable, so it counts as a last sync.
     fn finish(mut self) -> Result<Recorded, Wrong> {
+        self.let_go()?;
         let (number, mut model) = (self.history.ops.len(), self.runner.model.without_slots());
         self.device.mark(mark(0, number, false));
         self.runner.subject.drop_held();
@@ -191,6 +237,7 @@ pub(crate) fn bounds_of(trace: &Trace, thread: usize, before: usize) -> Vec<Boun
             match read_mark(*mark) {
                 (of, number, false) if of == thread => now.begun = number + 1,
                 (of, number, true) if of == thread => now.returned = number + 1,
+                (HELD, moment, true) => now.synced = now.synced.max(moment),
                 _ => {}
             }
         }
@@ -200,10 +247,6 @@ pub(crate) fn bounds_of(trace: &Trace, thread: usize, before: usize) -> Vec<Boun
 }
 
 impl Recorded {
-    /// scratch
-    pub fn trace_for_scratch(&self) -> &Trace {
-        &self.trace
-    }
     /// How many events were recorded: a crash can happen after 0 up to this many.
     pub fn events(&self) -> usize {
         self.trace.len()

@@ -22,7 +22,7 @@
 //! there are any, because what each asks of the others grows with it.
 
 use crate::case::Case;
-use crate::generate::{sequence, Profile};
+use crate::generate::sequence;
 use crate::judge::{Bounds, History, Judge, Unit};
 use crate::model::State;
 use crate::op::{Name, Op, Place, Target};
@@ -237,7 +237,7 @@ pub fn record(case: &Case, device: &Arc<SimulatedDevice>, view: &View) -> Result
                 let (kept, barrier) = (&kept, &barrier);
                 scope.spawn(move || {
                     let seed = case.seed.wrapping_mul(1000).wrapping_add(thread as u64);
-                    let ops = sequence(seed, case.ops, Profile::Crash);
+                    let ops = sequence(seed, case.ops, case.profile);
                     barrier.wait();
                     kept.iter()
                         .filter_map(|number| ops.get(*number))

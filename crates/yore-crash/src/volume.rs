@@ -53,6 +53,19 @@ pub fn used_device() -> MemoryDevice {
 /// # Errors
 /// If it cannot be made.
 pub fn make(device: &Arc<dyn Device>, engine: Engine, seed: u64) -> Result<(), Wrong> {
+    make_with_log(device, engine, seed, None)
+}
+
+/// The same with a log of so many blocks.
+///
+/// # Errors
+/// As [`make`].
+pub fn make_with_log(
+    device: &Arc<dyn Device>,
+    engine: Engine,
+    seed: u64,
+    log: Option<u64>,
+) -> Result<(), Wrong> {
     let mut key = [0; 16];
     key[..8].copy_from_slice(&seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
     key[8..].copy_from_slice(&(seed ^ 0x5555).to_le_bytes());
@@ -63,7 +76,7 @@ pub fn make(device: &Arc<dyn Device>, engine: Engine, seed: u64) -> Result<(), W
         engine,
         owner: (0, 0),
         permissions: 0o755,
-        log_size: None,
+        log_size: log.map(|blocks| blocks * BLOCK_SIZE as u64),
         force: false,
     };
     View::mkfs(device, &options).map(|_| ()).map_err(|error| Wrong::new("mkfs", error))
@@ -74,8 +87,16 @@ pub fn make(device: &Arc<dyn Device>, engine: Engine, seed: u64) -> Result<(), W
 /// # Errors
 /// If it is refused.
 pub fn open(device: Arc<dyn Device>) -> Result<View, yore_fs::Error> {
+    open_committing(device, Duration::from_secs(3600))
+}
+
+/// The same with a generation each time that changes are so old.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_committing(device: Arc<dyn Device>, commit_interval: Duration) -> Result<View, yore_fs::Error> {
     let options = MountOptions {
-        commit_interval: Duration::from_secs(3600),
+        commit_interval,
         metadata_cache: CACHE,
         data_cache: CACHE,
         access_times: false,

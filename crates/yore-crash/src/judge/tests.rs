@@ -237,3 +237,27 @@ fn truncated_content_does_not_come_back() {
     *content_mut(&mut tree, "a").0 = 8192;
     assert!(judge.judge(&tree, bounds(5, 5), Unit::Block).is_err(), "the truncation belongs to the moment");
 }
+
+/// Data that was not synced may be missing, and a truncation meets what is there then: the block is as it was at the sync,
+/// without what was cut off, which does not come back.
+#[test]
+fn a_truncation_meets_old_content() {
+    let ops = vec![
+        create("f"),
+        write("f", 0, 9000, 1),
+        fsync("f"),
+        write("f", 100, 4000, 2),
+        truncate("f", 4000),
+        write("f", 4050, 5000, 3),
+    ];
+    let judge = Judge::new(history(ops));
+    let (_, synced) = content_of(&judge, 3, "f");
+    for (kept, is_right) in [(4000, true), (4020, false), (3900, false)] {
+        let mut tree = at(&judge, 6);
+        let mut block = synced[&0].clone();
+        Arc::make_mut(&mut block)[kept..].fill(0);
+        content_mut(&mut tree, "f").1.insert(0, block);
+        let judged = judge.judge(&tree, bounds(6, 6), Unit::Block);
+        assert_eq!(judged.is_ok(), is_right, "{kept} bytes are left: {judged:?}");
+    }
+}
