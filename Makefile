@@ -20,7 +20,7 @@ all:
 demo:
 	scripts/demo.sh
 
-test: deps layers format lint unit crash doc system
+test: deps layers format lint unit crash mutations doc system
 
 deps:
 	scripts/install-deps.sh test
@@ -46,8 +46,9 @@ crash:
 
 # Engines that are wrong on purpose: the crash tests must find each of them.
 mutations:
-	$(CARGO) clippy -p yore-crash --features mutations --all-targets --locked -- -D warnings
-	$(CARGO) test --release --locked -p yore-crash --features mutations --test engine_mutations --test mutations
+	$(CARGO) clippy -p yore-crash -p yore-meta --features yore-crash/mutations --all-targets --locked -- -D warnings
+	$(CARGO) test --release --locked -p yore-crash -p yore-meta --features yore-crash/mutations \
+		--test engine_mutations --test mutations --test intent
 
 doc:
 	$(CARGO) doc --workspace --no-deps --locked

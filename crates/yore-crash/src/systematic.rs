@@ -142,23 +142,22 @@ pub fn case(number: u64) -> Vec<Op> {
 
 /// How many cases [`across`] has.
 pub fn across_count() -> u64 {
-    (vocabulary(0).len() as u64).pow(2) * HOMES.len() as u64
+    (vocabulary(0).len() as u64).pow(2) * 2
 }
 
-/// What writes a file's data home without waiting for anything.
-const HOMES: [Option<&str>; 5] = [Some("a"), Some("b"), Some("c"), Some("d/a"), None];
-
 /// The operations of a case of another kind, after the [`preparation`]: two operations with a sync between them, then
-/// something that writes a file's data home, or an fsync. With syncs that are held up, the later operations meet a
+/// something that writes the data home, or an fsync. With syncs that are held up, the later operations meet a
 /// generation being written that has the earlier one.
 pub fn across(number: u64) -> Vec<Op> {
     let (before, after) = (vocabulary(10), vocabulary(11));
     let words = before.len() as u64;
     let number = number % across_count();
-    let (first, second, home) = (number % words, number / words % words, number / words.pow(2));
-    let last = match HOMES[home as usize] {
-        Some(file) => fallocate(file, 0, 1, FallocateMode::Allocate { keep_size: true }),
-        None => Op::Fsync { target: path(after[second as usize].file), data_only: false },
+    let (first, second) = (number % words, number / words % words);
+    let file = after[second as usize].file;
+    let last = match number / words.pow(2) {
+        // This writes what is dirty, and waits for nothing.
+        0 => fallocate(file, 0, 1, FallocateMode::Allocate { keep_size: true }),
+        _ => Op::Fsync { target: path(file), data_only: false },
     };
     vec![before[first as usize].op.clone(), Op::Sync, after[second as usize].op.clone(), last]
 }

@@ -7,17 +7,31 @@
 
 #![cfg(feature = "mutations")]
 
-use yore_crash::campaign::Campaign;
+use yore_crash::campaign::{try_case, Campaign};
+use yore_crash::case::Case;
 use yore_fs::mutation::{set, Mutation};
 
 /// Crash states within which a mutation must be found. Those that need a certain schedule take some thousands.
-const STATES: u64 = 60_000;
+const STATES: u64 = 30_000;
 /// Crash states in which nothing must be found without one.
 const STATES_RIGHT: u64 = 15_000;
+
+/// A file is removed and another gets a block, while the generation that has the removal is being written.
+const FREED_AND_TAKEN: u64 = 502;
 
 /// How many states were tried until something was found, and what it was; `None` if nothing was.
 fn found(mutation: Mutation, states: u64) -> Option<(u64, String)> {
     set(mutation);
+    let mut tried = 0;
+    let mut go_on = |_| {
+        tried += 1;
+        true
+    };
+    let directed = try_case(&Case::across(FREED_AND_TAKEN), 0, &mut go_on);
+    if let Err(failure) = directed {
+        set(Mutation::None);
+        return Some((tried, failure.to_string()));
+    }
     let summary = Campaign { shorten: false, ..Campaign::crashes(1, states) }.run();
     set(Mutation::None);
     let failure = summary.failures.first()?;
