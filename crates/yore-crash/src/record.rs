@@ -65,7 +65,10 @@ pub fn record_between(case: &Case, between: Between<'_>) -> Result<Recorded, Wro
     make_with_log(&raw, case.engine, case.seed, case.log)?;
     device.restart_trace();
     let gate = case.held.then(|| Arc::new(Gate::new(between(device.clone()))));
-    let used = gate.clone().map_or_else(|| between(device.clone()), |gate| gate);
+    let used: Arc<dyn Device> = match &gate {
+        Some(gate) => gate.clone(),
+        None => between(device.clone()),
+    };
     let opened = match case.commits {
         true => open_committing(used, AT_ONCE),
         false => open(used),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{mpsc, Arc};
 use std::time::Duration;
 use yore_device::simulated::{Event, SimulatedDevice};
-use yore_device::{AlignedBuf, Device, DeviceError, MemoryDevice, BLOCK_SIZE};
+use yore_device::{AlignedBuf, Device, DeviceError, MemoryDevice, SharedBuf, BLOCK_SIZE};
 use yore_format::layout::{HEADER_SLOTS, SUPERBLOCKS};
 use yore_format::{
     BlockKind, Engine, Expect, GroupNo, Incarnation, InodeNo, IntentNote, MetaAddr, NodeMut, Number,
@@ -62,7 +62,7 @@ fn change(meta: &Meta, addr: MetaAddr, value: u64) {
 fn note_page(meta: &Meta, file: u64, byte: u8) -> bool {
     let mut bytes = AlignedBuf::zeroed(1);
     bytes.fill(byte);
-    meta.note_data((InodeNo(file), INCARNATION), BLOCK_SIZE as u64, &[(0, Arc::new(bytes))])
+    meta.note_data((InodeNo(file), INCARNATION), BLOCK_SIZE as u64, &[(0, SharedBuf::new(bytes))])
 }
 
 fn cut(meta: &Meta, file: u64) {
