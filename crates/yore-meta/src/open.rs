@@ -15,7 +15,7 @@
 
 use crate::cache::Cache;
 use crate::error::{MetaError, Result};
-use crate::intent::{position_of, region_of, Intent};
+use crate::intent::{position_of, region_of, set_position, Intent};
 use crate::meta::{now_seconds, Meta, Progress, RootState, Totals};
 use crate::replay::Recovered;
 use crate::space::Hints;
@@ -30,6 +30,7 @@ use yore_format::{
     decode_slots, Block, Corruption, Engine, Generation, Superblock, VolumeState, ZoneNo, ZoneTableEntry,
     BLOCK_SIZE,
 };
+use yore_log::Position;
 
 /// How to open the metadata of a volume.
 #[derive(Clone, Debug)]
@@ -66,7 +67,8 @@ impl Meta {
             if recovered.is_some() && meta.engine != meta.found.engine {
                 return Err(MetaError::RecoverFirst { recorded: meta.found.engine });
             }
-            meta.begin_mount(newest, recovered.is_none())?;
+            let empty_from = end.as_ref().filter(|_| recovered.is_none()).map(|end| end.position);
+            meta.begin_mount(newest, recovered.is_none(), empty_from)?;
             meta.open_log(end)?;
             meta.recovering.store(recovered.is_some(), Ordering::Release);
             if recovered.is_none() {
@@ -199,7 +201,15 @@ impl Meta {
     }
 
     /// Says on the medium that the volume is in use, under this engine and a mount id never used before (R5).
-    fn begin_mount(&self, newest: Generation, log_is_empty: bool) -> Result<()> {
+    /// If the log has nothing to replay, it may still hold what was carried over for a superblock that never arrived; this
+    /// mount's first generation has the number that those records are for, so the next mount must begin behind them, at
+    /// `empty_from`.
+    fn begin_mount(
+        &self,
+        newest: Generation,
+        log_is_empty: bool,
+        empty_from: Option<Position>,
+    ) -> Result<()> {
         let mut guard = self.superblock.lock();
         let (superblock, slot) = &mut *guard;
         superblock.mount_id += 1;
@@ -207,7 +217,8 @@ impl Meta {
         superblock.state = VolumeState::InUse;
         if log_is_empty {
             // Else the next mount must still believe the records there.
-            superblock.log_generation = Generation(newest.0 + 2);
+            let position = empty_from.unwrap_or_else(|| position_of(superblock));
+            set_position(superblock, position, Generation(newest.0 + 2));
         }
         let changes_engine = superblock.engine != self.engine;
         superblock.engine = self.engine;

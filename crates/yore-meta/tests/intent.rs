@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{mpsc, Arc};
 use std::time::Duration;
-use yore_device::simulated::{Event, SimulatedDevice};
+use yore_device::simulated::{Choice, Event, SimulatedDevice, Tearing};
 use yore_device::{AlignedBuf, Device, DeviceError, MemoryDevice, SharedBuf, BLOCK_SIZE};
 use yore_format::layout::{HEADER_SLOTS, SUPERBLOCKS};
 use yore_format::{
@@ -92,6 +92,34 @@ fn a_sync_makes_durable_that_data_is_at_home() {
     cut(&meta, 101);
     meta.force().unwrap();
     assert_eq!(outstanding(&device), [0; 0]);
+}
+
+/// What a generation carries over belongs to it alone: when its superblock never arrives, the next mount leaves it out, and so
+/// does the one after that. The second once believed it, because the first took the generation number that it was for.
+#[test]
+fn what_was_carried_over_for_a_superblock_that_never_arrived_does_not_come_back() {
+    let device = Arc::new(SimulatedDevice::new(MemoryDevice::new(64 << 20)));
+    make(&*device, 64);
+    let meta = open(device.clone());
+    device.restart_trace();
+    new_block(&meta);
+    assert!(note_page(&meta, 100, 1));
+    meta.sync().unwrap();
+    let trace = device.trace();
+    let is_superblock = |event: &Event| {
+        let at = |block: &yore_format::BlockNo| block.0 * BLOCK_SIZE as u64;
+        matches!(event, Event::Write { offset, .. } if SUPERBLOCKS.iter().any(|block| at(block) == *offset))
+    };
+    let before = trace.events().iter().position(is_superblock).expect("the generation has one");
+    let crash = trace.crash_point(before).unwrap();
+    let mut medium = crash.materialise(Choice::All, Tearing::Blocks).unwrap();
+    for mount in 1..4 {
+        let device = Arc::new(medium);
+        let meta = open(device.clone());
+        assert_eq!(meta.take_recovered(), None, "mount {mount}");
+        // It crashes as soon as it is open.
+        medium = device.snapshot();
+    }
 }
 
 /// However full the log is, a generation finds room in it for all that may be outstanding. Once it was only as much as had
