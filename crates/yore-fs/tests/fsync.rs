@@ -241,9 +241,7 @@ fn what_is_only_in_the_log_survives_generations_and_further_crashes() {
 /// smaller size, and zeroed what was behind it in the page that was at home.
 #[test]
 fn a_page_that_went_home_before_its_size_is_kept() {
-    let device = Arc::new(MemoryDevice::new(16 * MIB));
-    let shared: Arc<dyn Device> = device.clone();
-    let view = mkfs(&shared, Some(20 * 4096));
+    let (device, view) = volume(Some(20 * 4096));
     let (no, other) = (create(&view, "file"), create(&view, "other"));
     write(&view, no, 0, &[1; 443]);
     view.fsync(no, false).unwrap();
