@@ -39,6 +39,9 @@ lint:
 unit:
 	$(CARGO) test --workspace --locked
 
+# Link-time optimisation costs the tests more time than it saves them.
+crash mutations: export CARGO_PROFILE_RELEASE_LTO = false
+
 # States that crashes could leave. A failure prints the line that replays it (docs/TESTING.md).
 CRASH_STATES ?= 200000
 crash:
