@@ -9,7 +9,7 @@
 //! at some moments of that), `profile=systematic` (case number `seed` of [`crate::systematic`]), `threads=3` (as many
 //! threads, see [`crate::together`]; the schedule decides here too), `profile=fsync` (mostly small writes with an fsync), `log=16`
 //! (a log of so many blocks; when its data goes home is up to the schedule), `commits` (generations begin by themselves all
-//! the time; the schedule decides when), `held` (syncs are held up halfway, [`crate::held`]), `profile=across` (case number
+//! the time; the schedule decides when), `held` (syncs are held up halfway: see the module), `profile=across` (case number
 //! `seed` of [`crate::systematic::across`]).
 
 use crate::crash::Trial;
