@@ -14,7 +14,7 @@ OPTIONS, separated by commas:
   allow_other        let other users in; for root, or with user_allow_other in /etc/fuse.conf
   commit=SECONDS     the longest time until a change is on the medium (5)
   engine=NAME        none, sync, journal, soft-updates or snapshot; default: the volume's own
-  cache=SIZE         memory for metadata (256M)
+  cache=SIZE         memory for metadata (192M)
   data_cache=SIZE    memory for file data (an eighth of the machine's, at most 1G)
   log=FILE           where the daemon logs; default: the system's log
   noatime            do not record when files were read (default: relatime)
