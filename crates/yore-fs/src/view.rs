@@ -65,6 +65,7 @@ impl Node {
     /// # Errors
     /// As [`View::write`].
     pub fn write(&self, offset: u64, data: &[u8], mode: WriteMode) -> Result<u64> {
+        self.0.store.check_writable()?;
         ops::write(&self.0.store, &self.0.cell, offset, data, mode)
     }
 
