@@ -242,8 +242,9 @@ impl Store {
         }
     }
 
-    /// Frees what is set aside, before somebody counts inodes.
-    pub(crate) fn count_set_aside(self: &Arc<Self>) {
+    /// Frees what is set aside, so that the counts of inodes and blocks are those that users expect. Nobody waits for its
+    /// success: what cannot be freed now is at the next mount.
+    pub(crate) fn settle_set_aside(self: &Arc<Self>) {
         if self.read_only {
             return;
         }
@@ -254,7 +255,7 @@ impl Store {
 
     /// Space, such that what is promised can be written.
     pub(crate) fn statfs(self: &Arc<Self>) -> Statfs {
-        self.count_set_aside();
+        self.settle_set_aside();
         let free = self.alloc.free_blocks();
         let available = self.alloc.available(&self.meta);
         let used = self.meta.totals.inodes.get();

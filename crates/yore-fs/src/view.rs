@@ -142,7 +142,7 @@ impl View {
 
     /// Facts about the volume, as of now.
     pub fn info(&self) -> VolumeInfo {
-        self.store().count_set_aside();
+        self.store().settle_set_aside();
         let meta = &self.store().meta;
         let mut info = info_of(meta.found());
         info.engine = meta.engine();
