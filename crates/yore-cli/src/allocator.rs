@@ -2,8 +2,8 @@
 //!
 //! A volume in use has hundreds of thousands of small objects (inodes, nodes of maps) that are used at random. jemalloc
 //! keeps objects of a size together, whatever the order in which they come and go; and it is told to ask for huge pages,
-//! since with small ones nearly each use misses the processor's table of translations. What is freed goes back to the system after a second. docs/PERFORMANCE.md has what both
-//! are worth. Programs that use the library choose for themselves.
+//! since with small ones nearly each use misses the processor's table of translations. docs/PERFORMANCE.md has what both are
+//! worth. What is freed goes back to the system after a second. Programs that use the library choose for themselves.
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

@@ -86,7 +86,7 @@ fn targets_on_the_corpus_and_near_it() {
 
 /// For `format` one block of each kind, from a sample volume and its log; for the others short strings of decisions.
 #[test]
-#[ignore = "makes files"]
+#[ignore = "writes the committed corpus: to be run when the format changes (docs/TESTING.md)"]
 fn make_the_corpus() {
     let device = sample::with_intents().unwrap();
     let put = |target: &str, name: &str, bytes: &[u8]| {

@@ -27,8 +27,8 @@
 //! record. What an Op names that way it says with [`Meta::note_data_named`]. Data overwritten in place needs only the flush
 //! behind the record.
 //!
-//! Locks: leader → gate → zones → frames; notes and `leading` are leaves. The writer holds the leader's lock until the generation is frozen
-//! and what is outstanding is appended.
+//! Locks: leader → gate → zones → frames; notes and `leading` are leaves. The writer holds the leader's lock until the
+//! generation is frozen and what is outstanding is appended.
 
 use crate::error::{MetaError, Result};
 use crate::meta::Meta;

@@ -1,9 +1,9 @@
 //! The metadata of an open volume: what everything else in this crate hangs on, reading blocks, and waiting for
 //! generations.
 //!
-//! Locks, in the order in which one may be taken while another is held: the leader of the intent log → the gate → cache shards → zones → frames; all
-//! others (table, roots, progress and the small ones) are leaves, but that `dirty_zones` and the log's notes are looked at
-//! under progress.
+//! Locks, in the order in which one may be taken while another is held: the leader of the intent log → the gate → cache
+//! shards → zones → frames; all others (table, roots, progress and the small ones) are leaves, but that `dirty_zones` and the
+//! log's notes are looked at under progress.
 //! The superblock's mutex is the writer's: it is held for the length of a commit and taken before the gate.
 
 use crate::cache::{new_frame, Cache, Frame};
