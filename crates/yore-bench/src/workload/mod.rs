@@ -14,7 +14,7 @@ pub use micro::{Micro, MicroStep};
 pub use postmark::PostMark;
 pub use resident::Resident;
 pub use simulated::{Simulated, SimulatedWorkload};
-pub use startup::{fill, Startup};
+pub use startup::{fill, Fill, Startup};
 pub use stream::Stream;
 pub use tree::Tree;
 

@@ -1,14 +1,17 @@
 //! `mount-time`: how long opening a volume takes after a crash, with cold caches.
 //!
-//! A process of its own fills the volume, syncs, changes some more without syncing, says so, and is killed: a crash of the file
-//! system's process, which leaves on the medium what a crash leaves and closes nothing. Then the caches are dropped and the volume
-//! is opened. Each round crashes it again after some more changes, and is followed by an opening of the volume that was closed
-//! cleanly, for comparison.
+//! A process of its own changes the volume, says so, and is killed: a crash of the file system's process, which leaves on the
+//! medium what a crash leaves and closes nothing. Then the caches are dropped and the volume is opened. Three times a round:
+//! - after files were created, synced, and some more created that were not: the log is empty;
+//! - after a clean end, for comparison;
+//! - after so many small files were written and fsynced, each in a directory of its own choice, that the log is as full as it
+//!   gets before a generation empties it ([`LOG_FULL`]).
 
 use crate::program::command;
 use crate::report::{Cell, Column, Report, Row, Table, TargetInfo, Unit};
 use crate::rival::{drop_caches, library, make_image, Serving};
 use crate::{BenchError, CompareOptions, LibraryTarget, Result, Target};
+use rand::{Rng as _, SeedableRng as _};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::Stdio;
@@ -36,19 +39,61 @@ const PER_DIRECTORY: usize = 1000;
 /// What the process that fills says when it may be killed.
 const FILLED: &str = "filled";
 
-/// Creates `files` files and syncs, creates `unsynced` more, says so on standard output and waits to be killed: what the measurement
-/// of mount times has a process of its own do. `round` keeps names apart.
+/// The share of the log, in hundredths, that counts as full. A quarter of it is kept free for what a generation carries over,
+/// and a generation is begun before the rest is used up.
+const LOG_FULL: u64 = 70;
+
+/// Fsyncs after which a filler gives up to fill the log.
+const FSYNCS_MOST: usize = 1_000_000;
+
+/// What a process that fills does.
+#[derive(Clone, Copy, Debug)]
+pub enum Fill {
+    /// Creates so many files, syncs, and creates some more.
+    Files {
+        /// Before the sync.
+        files: usize,
+        /// After it.
+        unsynced: usize,
+    },
+    /// Writes and fsyncs files of 4 KiB until the log is full.
+    Log {
+        /// How many directories of round 0 they are spread over.
+        directories: usize,
+    },
+}
+
+/// Does what `what` says, says so on standard output with how much of the log is used, and waits to be killed: what the
+/// measurement of mount times has a process of its own do. `round` keeps names apart.
 ///
 /// # Errors
 /// What failed. Ends without one when its standard input is closed.
-pub fn fill(image: &Path, round: usize, files: usize, unsynced: usize) -> Result<()> {
-    let view = library::open(image)?;
-    let target = LibraryTarget::new(view);
+pub fn fill(image: &Path, round: usize, what: Fill) -> Result<()> {
+    let target = LibraryTarget::new(library::open(image)?);
+    match what {
+        Fill::Files { files, unsynced } => create_files(&target, round, files, unsynced)?,
+        Fill::Log { directories } => fill_log(&target, round, directories)?,
+    }
+    let used = target.view().log_status().used;
+    let told = BenchError::system("saying that the volume is filled");
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{FILLED} {used}").and_then(|()| out.flush()).map_err(told)?;
+    // Whoever asked kills this process; should it be gone itself, its end of the pipe closes.
+    let mut line = String::new();
+    std::io::stdin().lock().read_line(&mut line).map_err(BenchError::system("waiting for the end"))?;
+    Ok(())
+}
+
+fn directory_name(round: usize, index: usize) -> String {
+    format!("d{round}-{index}")
+}
+
+fn create_files(target: &LibraryTarget, round: usize, files: usize, unsynced: usize) -> Result<()> {
     let root = target.root()?;
     let mut directory = None;
     for i in 0..files + unsynced {
         if i % PER_DIRECTORY == 0 {
-            let name = format!("d{round}-{}", i / PER_DIRECTORY);
+            let name = directory_name(round, i / PER_DIRECTORY);
             target.mkdir(&root, &name)?;
             directory = Some(target.open_dir(&root, &name)?);
         }
@@ -59,13 +104,25 @@ pub fn fill(image: &Path, round: usize, files: usize, unsynced: usize) -> Result
             target.sync()?;
         }
     }
-    let told = BenchError::system("saying that the volume is filled");
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{FILLED}").and_then(|()| out.flush()).map_err(told)?;
-    // Whoever asked kills this process; should it be gone itself, its end of the pipe closes.
-    let mut line = String::new();
-    std::io::stdin().lock().read_line(&mut line).map_err(BenchError::system("waiting for the end"))?;
     Ok(())
+}
+
+fn fill_log(target: &LibraryTarget, round: usize, directories: usize) -> Result<()> {
+    let root = target.root()?;
+    let mut random = rand::rngs::StdRng::seed_from_u64(round as u64);
+    let data = [0x59; 4096];
+    for i in 0..FSYNCS_MOST {
+        let log = target.view().log_status();
+        if log.used * 100 >= log.blocks * LOG_FULL {
+            return Ok(());
+        }
+        let directory = target.open_dir(&root, &directory_name(0, random.random_range(0..directories)))?;
+        let file = target.create(&directory, &format!("durable{round}-{i}"))?;
+        target.write_at(&file, 0, &data)?;
+        target.fsync(&file)?;
+    }
+    let said = format!("a generation emptied it before it was full, in {FSYNCS_MOST} fsyncs");
+    Err(BenchError::impossible("the log cannot be filled", said))
 }
 
 impl Startup {
@@ -87,31 +144,37 @@ impl Startup {
         let device: Arc<dyn Device> = Arc::new(FileDevice::open(&image, OpenOptions::default())?);
         library::mkfs(&device, yore_fs::Engine::Snapshot, None)?;
         drop(device);
-        let (mut crashed, mut clean) = (Vec::new(), Vec::new());
+        // The crash may take those that came after the sync.
+        let directories = self.files.div_ceil(PER_DIRECTORY);
+        let mut opened: [Vec<Opened>; 3] = Default::default();
         for round in 0..options.rounds {
             options.check_stop()?;
             // Once the volume has its files, a round only changes it.
             let files = if round == 0 { self.files } else { self.unsynced };
-            crash(yore, &image, round, files, self.unsynced)?;
-            crashed.push(open_cold(&image)?);
-            clean.push(open_cold(&image)?);
+            let used = crash(yore, &image, round, Fill::Files { files, unsynced: self.unsynced })?;
+            opened[0].push(open_cold(&image, used)?);
+            opened[1].push(open_cold(&image, 0)?);
+            let used = crash(yore, &image, round, Fill::Log { directories })?;
+            opened[2].push(open_cold(&image, used)?);
         }
         let columns = vec![
-            Column::time("after a crash"),
-            Column::time("after a clean end"),
+            Column::time("opening"),
             Column::fact("inodes found", Unit::Count),
+            Column::fact("blocks of the log in use", Unit::Count),
             Column::fact("log records replayed", Unit::Count),
-            Column::fact("log records replayed after a clean end", Unit::Count),
         ];
-        let samples = |of: &[Opened], what: fn(&Opened) -> f64| Cell::new(of.iter().map(what).collect());
-        let cells = vec![
-            samples(&crashed, |opened| opened.seconds),
-            samples(&clean, |opened| opened.seconds),
-            samples(&crashed, |opened| opened.inodes as f64),
-            samples(&crashed, |opened| opened.replayed as f64),
-            samples(&clean, |opened| opened.replayed as f64),
-        ];
-        let rows = vec![Row { target: "library".into(), cells }];
+        let names = ["after a crash, log empty", "after a clean end", "after a crash, log full"];
+        let row = |name: &str, of: &[Opened]| {
+            let samples = |what: fn(&Opened) -> f64| Cell::new(of.iter().map(what).collect());
+            let cells = vec![
+                samples(|opened| opened.seconds),
+                samples(|opened| opened.inodes as f64),
+                samples(|opened| opened.log_used as f64),
+                samples(|opened| opened.replayed as f64),
+            ];
+            Row { target: name.into(), cells }
+        };
+        let rows = names.iter().zip(&opened).map(|(name, of)| row(name, of)).collect();
         let table = Table { title: String::new(), columns, rows };
         let told = [("files", self.files), ("files created after the sync", self.unsynced)];
         let told = told.into_iter().map(|(name, value)| (name.to_string(), value.to_string()));
@@ -132,13 +195,19 @@ impl Startup {
     }
 }
 
-/// Fills the volume in another process, and kills it.
-fn crash(yore: &Path, image: &Path, round: usize, files: usize, unsynced: usize) -> Result<()> {
-    let numbers = [round, files, unsynced].map(|number| number.to_string());
+/// Changes the volume in another process, and kills it. Returns the blocks of the log in use then.
+fn crash(yore: &Path, image: &Path, round: usize, what: Fill) -> Result<u64> {
+    let numbers = match what {
+        Fill::Files { files, unsynced } => vec![round, files, unsynced],
+        Fill::Log { directories } => vec![round, directories],
+    };
     let mut filler = command(yore);
-    filler.args(["bench", "fill"]).arg(image).args(numbers).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child =
-        filler.spawn().map_err(BenchError::system("starting the process that fills the volume"))?;
+    filler.args(["bench", "fill"]).arg(image).args(numbers.iter().map(ToString::to_string));
+    let mut child = filler
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(BenchError::system("starting the process that fills the volume"))?;
     let mut line = String::new();
     let heard = match child.stdout.take() {
         Some(out) => BufReader::new(out).read_line(&mut line),
@@ -148,13 +217,11 @@ fn crash(yore: &Path, image: &Path, round: usize, files: usize, unsynced: usize)
     let waited = child.wait();
     heard.map_err(BenchError::system("hearing of the process that fills the volume"))?;
     killed.and(waited).map_err(BenchError::system("killing the process that fills the volume"))?;
-    match line.trim() {
-        FILLED => Ok(()),
-        _ => {
-            let said = "it ended before the volume was filled (its message is above)".to_string();
-            Err(BenchError::Command { command: "yore bench fill".into(), said })
-        }
-    }
+    let used = line.trim().strip_prefix(FILLED).and_then(|used| used.trim().parse().ok());
+    used.ok_or_else(|| {
+        let said = "it ended before the volume was filled (its message is above)".to_string();
+        BenchError::Command { command: "yore bench fill".into(), said }
+    })
 }
 
 /// A volume that was opened, and closed again.
@@ -162,16 +229,19 @@ struct Opened {
     /// How long opening it took.
     seconds: f64,
     inodes: u64,
-    /// Records of the intent log that it replayed.
+    /// Blocks of the intent log in use at the crash.
+    log_used: u64,
+    /// Records of it that were replayed.
     replayed: u64,
 }
 
-fn open_cold(image: &Path) -> Result<Opened> {
+fn open_cold(image: &Path, log_used: u64) -> Result<Opened> {
     drop_caches()?;
     let start = Instant::now();
     let view = library::open(image)?;
     let seconds = start.elapsed().as_secs_f64();
-    let opened = Opened { seconds, inodes: view.info().inodes, replayed: view.log_status().replayed };
+    let opened =
+        Opened { seconds, inodes: view.info().inodes, log_used, replayed: view.log_status().replayed };
     view.close().map_err(BenchError::library("closing the volume"))?;
     Ok(opened)
 }

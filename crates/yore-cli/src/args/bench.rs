@@ -143,10 +143,10 @@ pub enum BenchWhich {
         image: PathBuf,
         /// Keeps names apart
         round: usize,
-        /// Files before the sync
+        /// Files before the sync; without the next one, directories over which fsynced files are spread until the log is full
         files: usize,
         /// Files after it
-        unsynced: usize,
+        unsynced: Option<usize>,
     },
     /// Internal: serves the in-memory FUSE file system on a directory, for the other measurements
     #[command(hide = true)]

@@ -13,8 +13,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 use std::time::Duration;
 use yore_bench::{
-    compare, Benchmark, CompareOptions, Latency, Micro, MicroStep, PostMark, Report, Resident, RivalKind,
-    Serving, Simulated, SimulatedWorkload, Startup, Stream, Tree,
+    compare, Benchmark, CompareOptions, Fill, Latency, Micro, MicroStep, PostMark, Report, Resident,
+    RivalKind, Serving, Simulated, SimulatedWorkload, Startup, Stream, Tree,
 };
 
 /// Measures, and prints the report.
@@ -44,7 +44,11 @@ pub fn run(args: &Bench) -> Outcome {
             comparison(&tree, common, &EVERYWHERE[1..], 5)
         }
         BenchWhich::Fill { image, round, files, unsynced } => {
-            yore_bench::fill(image, *round, *files, *unsynced)?;
+            let what = match *unsynced {
+                Some(unsynced) => Fill::Files { files: *files, unsynced },
+                None => Fill::Log { directories: *files },
+            };
+            yore_bench::fill(image, *round, what)?;
             Ok(status::OK)
         }
         BenchWhich::ServeMemory { directory } => {
