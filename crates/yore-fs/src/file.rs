@@ -31,6 +31,7 @@
 //! takes io. Callers hold no lock and no reservation. No state lock is held across a device write; a read from the device
 //! holds it, so that blocks do not change their meaning under the reader.
 
+mod ahead;
 mod cache;
 mod flush;
 mod group;
@@ -44,6 +45,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use ahead::ReadAhead;
 pub(crate) use cache::FileCache;
 pub(crate) use flush::flush_file;
 pub(crate) use group::flush_all;

@@ -14,18 +14,21 @@
 //! of pages exists, a cached page costs its map entry. Files are registered in shards by weak reference; a file that goes
 //! takes its pages with it.
 //!
+//! **Arriving** pages are being read from the medium by somebody who holds no lock of the file: who wants one of them waits,
+//! and whoever changes one makes what arrives be dropped. The argument is in `file/ahead.rs`.
+//!
 //! This module knows neither inodes nor extents. What the fields of [`FileData`] must satisfy, and all that changes them,
 //! is in `file`; which files are dirty, and who writes them back, in `file/cache.rs`.
 //!
 //! Locks: the shards are leaves; a file's map mutex comes before nothing but its shard.
 
 use crate::Error;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use yore_device::SharedBuf;
+use yore_device::{AlignedBuf, SharedBuf};
 use yore_format::{ContentKind, BLOCK_SIZE, INLINE_BYTES};
 
 mod set;
@@ -37,8 +40,6 @@ const SHARDS: usize = 16;
 const PAGES_MIN: usize = 256;
 /// Pages a sweep looks at in one file before it lets go of the file's mutex.
 const SWEEP: usize = 256;
-/// Pages read ahead at most.
-const WINDOW_MOST: u32 = 256;
 
 /// What a regular file's inode has in memory beside the inode.
 #[derive(Default)]
@@ -61,16 +62,7 @@ pub(crate) struct FileData {
     /// What background write-back failed with, for the next fsync.
     pub error: Option<Error>,
     /// How it is being read.
-    pub ahead: ReadAhead,
-}
-
-/// What is known of how a file is being read.
-#[derive(Default)]
-pub(crate) struct ReadAhead {
-    /// The page after the last one read.
-    next: AtomicU32,
-    /// Pages to read ahead.
-    window: AtomicU32,
+    pub ahead: crate::file::ReadAhead,
 }
 
 impl FileData {
@@ -100,25 +92,37 @@ impl FileData {
         self.pages.get_or_init(|| cache.new_pages()).lock()
     }
 
+    /// Announces that the pages `range` are being read from the medium. `None` if one of them is here, or announced already.
+    pub(crate) fn arriving(&self, cache: &Arc<PageCache>, range: Range<u32>) -> Option<Arriving> {
+        let file = self.pages.get_or_init(|| cache.new_pages());
+        let mut map = file.map.lock();
+        if map.gap(range.start, range.end) != Some(range.clone()) {
+            return None;
+        }
+        map.last_arriving += 1;
+        let id = map.last_arriving;
+        map.arriving.push((id, range.clone()));
+        drop(map);
+        Some(Arriving { file: file.clone(), id, range })
+    }
+
+    /// Waits while the page is being read from the medium by somebody else. True if it was.
+    pub(crate) fn await_arrival(&self, index: u32) -> bool {
+        let Some(file) = self.pages.get() else { return false };
+        let mut map = file.map.lock();
+        let mut waited = false;
+        while map.arriving.iter().any(|(_, range)| range.contains(&index)) {
+            waited = true;
+            file.arrived.wait(&mut map);
+        }
+        waited
+    }
+
     /// Whether the file will go into its inode at this size.
     pub(crate) fn fits_inode(&self, kind: ContentKind, size: u64) -> bool {
         size <= INLINE_BYTES as u64
             && !self.in_blocks
             && matches!(kind, ContentKind::Empty | ContentKind::Inline)
-    }
-}
-
-impl ReadAhead {
-    /// How many pages to read beyond `first..end`; learns from the access.
-    pub(crate) fn window(&self, first: u32, end: u32) -> u32 {
-        let window = match self.next.swap(end, Ordering::Relaxed) {
-            expected if expected == first || expected == first + 1 => {
-                (self.window.load(Ordering::Relaxed) * 2).clamp(8, WINDOW_MOST)
-            }
-            _ => 0,
-        };
-        self.window.store(window, Ordering::Relaxed);
-        window
     }
 }
 
@@ -149,7 +153,8 @@ impl PageCache {
     /// Pages for a file that has none yet.
     fn new_pages(self: &Arc<Self>) -> Arc<FilePages> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let pages = Arc::new(FilePages { shared: self.clone(), id, map: Mutex::default() });
+        let (shared, map, arrived) = (self.clone(), Mutex::default(), Condvar::new());
+        let pages = Arc::new(FilePages { shared, id, map, arrived });
         self.shards[id as usize % SHARDS].lock().files.insert(id, Arc::downgrade(&pages));
         pages
     }
@@ -160,31 +165,36 @@ impl PageCache {
         if self.pages.load(Ordering::Relaxed) <= target {
             return;
         }
-        let mut idle = 0;
-        // Twice around: the first time clears the marks of use.
-        let turns: usize = self.shards.iter().map(|s| s.lock().files.len()).sum();
-        let idle_most = 2 * turns + self.pages.load(Ordering::Relaxed) / SWEEP * 2 + 2 * SHARDS;
-        while self.pages.load(Ordering::Relaxed) > target && idle < idle_most {
+        // Twice around: the first time clears the marks of use. A file takes a visit for each part of it that is swept.
+        let files: usize = self.shards.iter().map(|s| s.lock().files.len()).sum();
+        let visits_most = 2 * (files + self.pages.load(Ordering::Relaxed) / SWEEP + SHARDS);
+        let (mut visits, mut empty) = (0, 0);
+        while self.pages.load(Ordering::Relaxed) > target && visits < visits_most && empty < SHARDS {
             let over = self.pages.load(Ordering::Relaxed).saturating_sub(target).max(1);
-            let at = self.cursor.fetch_add(1, Ordering::Relaxed) % SHARDS;
-            let file = {
-                let mut shard = self.shards[at].lock();
-                let hand = shard.hand;
-                let next = shard.files.range(hand..).next().or_else(|| shard.files.iter().next());
-                let next = next.map(|(id, file)| (*id, file.upgrade()));
-                match next {
-                    Some((id, file)) => {
-                        shard.hand = id + 1;
-                        file
-                    }
-                    None => None,
+            match self.next_file() {
+                None => empty += 1,
+                Some(file) => {
+                    empty = 0;
+                    visits = if file.is_some_and(|f| f.sweep(over) > 0) { 0 } else { visits + 1 };
                 }
-            };
-            match file.map_or(0, |f| f.sweep(over)) {
-                0 => idle += 1,
-                _ => idle = 0,
             }
         }
+    }
+
+    /// The file that eviction visits next, if its shard has any; `Some(None)` if that is just going.
+    fn next_file(&self) -> Option<Option<Arc<FilePages>>> {
+        let at = self.cursor.fetch_add(1, Ordering::Relaxed) % SHARDS;
+        let mut shard = self.shards[at].lock();
+        let hand = shard.hand;
+        let (id, file) = shard.files.range(hand..).next().or_else(|| shard.files.iter().next())?;
+        let (id, file) = (*id, file.upgrade());
+        shard.hand = id + 1;
+        Some(file)
+    }
+
+    /// How many pages may be read ahead of one reader: `most`, or a sixteenth of the cache.
+    pub(crate) fn window_most(&self, most: u32) -> u32 {
+        most.min((self.limit / 16) as u32)
     }
 
     /// Whether writers must write back before they go on.
@@ -230,6 +240,28 @@ struct PageMap {
     promised: u64,
     /// Where eviction goes on.
     hand: u32,
+    /// What is being read from the medium, by number; none of it is in `pages` unless it came there since.
+    arriving: Vec<(u64, Range<u32>)>,
+    last_arriving: u64,
+}
+
+impl PageMap {
+    /// The first pages in `from..to` that are neither here nor arriving.
+    fn gap(&self, mut from: u32, to: u32) -> Option<Range<u32>> {
+        let mut here = self.pages.range(from..to.max(from)).map(|(index, _)| *index).peekable();
+        loop {
+            if here.next_if(|index| *index <= from).is_some_and(|index| index == from) {
+                from += 1;
+            } else if let Some((_, range)) = self.arriving.iter().find(|(_, r)| r.contains(&from)) {
+                from = range.end;
+            } else if here.peek().is_none_or(|index| *index > from) {
+                break;
+            }
+        }
+        let coming = self.arriving.iter().map(|(_, r)| r.start).filter(|start| *start > from);
+        let end = coming.chain(here.next()).min().unwrap_or(to).min(to);
+        (from < end).then_some(from..end)
+    }
 }
 
 #[derive(Default)]
@@ -243,6 +275,39 @@ struct FilePages {
     shared: Arc<PageCache>,
     id: u64,
     map: Mutex<PageMap>,
+    /// Something that was being read is here, or is not being read any more.
+    arrived: Condvar,
+}
+
+/// Pages that are being read from the medium, announced until this is dropped.
+pub(crate) struct Arriving {
+    file: Arc<FilePages>,
+    id: u64,
+    range: Range<u32>,
+}
+
+impl Arriving {
+    /// Which pages.
+    pub(crate) fn range(&self) -> Range<u32> {
+        self.range.clone()
+    }
+
+    /// They have been read. Entered unless one of them has changed since they were announced.
+    pub(crate) fn arrive(self, bytes: Vec<AlignedBuf>) {
+        let mut pages = self.file.lock();
+        if pages.map.arriving.iter().any(|(id, _)| *id == self.id) {
+            for (index, bytes) in self.range.clone().zip(bytes) {
+                pages.enter(index, Bytes::new(bytes));
+            }
+        }
+    }
+}
+
+impl Drop for Arriving {
+    fn drop(&mut self) {
+        self.file.map.lock().arriving.retain(|(id, _)| *id != self.id);
+        self.file.arrived.notify_all();
+    }
 }
 
 impl Drop for FilePages {
@@ -257,12 +322,13 @@ impl Drop for FilePages {
 /// The map of a file's pages, locked.
 pub(crate) struct Pages<'a> {
     shared: &'a PageCache,
+    arrived: &'a Condvar,
     map: MutexGuard<'a, PageMap>,
 }
 
 impl FilePages {
     fn lock(&self) -> Pages<'_> {
-        Pages { shared: &self.shared, map: self.map.lock() }
+        Pages { shared: &self.shared, arrived: &self.arrived, map: self.map.lock() }
     }
 
     /// Evicts up to `most` clean pages that were not used since the last sweep.
@@ -298,6 +364,19 @@ impl Pages<'_> {
         let page = self.map.pages.get_mut(&index)?;
         page.referenced = true;
         Some(page)
+    }
+
+    /// The first pages in `from..to` that are neither here nor being read.
+    pub(crate) fn gap(&self, from: u32, to: u32) -> Option<Range<u32>> {
+        self.map.gap(from, to)
+    }
+
+    /// What is being read of these pages is not what they hold any more.
+    fn cancel_arriving(&mut self, from: u32, to: u32) {
+        if !self.map.arriving.is_empty() {
+            self.map.arriving.retain(|(_, range)| range.end <= from || range.start >= to);
+            self.arrived.notify_all();
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -342,11 +421,6 @@ impl Pages<'_> {
             map.fresh.insert(index);
         }
         page.logged = true;
-    }
-
-    /// The first cached page in `from..to`.
-    pub(crate) fn next_cached(&self, from: u32, to: u32) -> Option<u32> {
-        self.map.pages.range(from..to).next().map(|(i, _)| *i)
     }
 
     /// Up to `most` dirty pages in `from..to`.
@@ -398,6 +472,7 @@ impl Pages<'_> {
 
     /// The bytes of a page that is there, to change; it becomes dirty.
     pub(crate) fn dirty_bytes(&mut self, index: u32) -> &mut [u8] {
+        self.cancel_arriving(index, index + 1);
         let map = &mut *self.map;
         let page = map.pages.get_mut(&index).expect("the page was entered");
         if !page.dirty {
@@ -414,6 +489,7 @@ impl Pages<'_> {
 
     /// Zeroes the bytes of a cached page from `at` on, which the file does not have any more.
     pub(crate) fn zero_tail(&mut self, index: u32, at: usize) {
+        self.cancel_arriving(index, index + 1);
         if let Some(page) = self.map.pages.get_mut(&index) {
             page.bytes.make_mut()[at..].fill(0);
         }
@@ -465,6 +541,7 @@ impl Pages<'_> {
 
     /// Drops the pages in `from..to`; returns how many blocks were promised for them.
     pub(crate) fn discard(&mut self, from: u32, to: u32) -> u64 {
+        self.cancel_arriving(from, to);
         let map = &mut *self.map;
         let gone: Vec<u32> = map.pages.range(from..to.max(from)).map(|(i, _)| *i).collect();
         let mut promised = 0;

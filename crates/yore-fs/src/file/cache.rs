@@ -10,6 +10,7 @@
 //!
 //! Locks: `dirty_files`, `logged` and `turn` are leaves.
 
+use super::ahead::Readers;
 use super::group::{self, Busy};
 use crate::inode::InodeCell;
 use crate::pages::PageCache;
@@ -97,6 +98,7 @@ pub(crate) struct FileCache {
     logged: Mutex<HashMap<InodeNo, Arc<InodeCell>>>,
     turns: Arc<Turns>,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
+    pub(super) readers: Readers,
 }
 
 impl FileCache {
@@ -108,6 +110,7 @@ impl FileCache {
             logged: Mutex::default(),
             turns: Arc::default(),
             thread: Mutex::new(None),
+            readers: Readers::default(),
         }
     }
 
@@ -233,8 +236,9 @@ impl FileCache {
         Ok(())
     }
 
-    /// Stops the thread. What is dirty stays so; see [`super::flush_all`].
+    /// Stops the threads. What is dirty stays so; see [`super::flush_all`].
     pub(crate) fn stop(&self) {
+        self.readers.stop();
         self.turns.turn.lock().stop = true;
         self.turns.wake.notify_all();
         let thread = self.thread.lock().take();

@@ -1,12 +1,13 @@
 //! Reading: from cached pages, filling in what is missing with runs from the device.
 
+use super::ahead::look_ahead;
 use super::{check_alive, map_block, page_of, pages_for, PAGE, TRANSFER};
 use crate::inode::{InodeCell, InodeState};
 use crate::pages::Bytes;
 use crate::store::Store;
 use crate::Result;
 use std::io::IoSliceMut;
-use yore_device::AlignedBuf;
+use yore_device::{AlignedBuf, Device};
 use yore_format::{BlockNo, ContentKind};
 
 /// Bytes read under one hold of the state lock.
@@ -44,7 +45,7 @@ fn read_chunk(store: &Store, cell: &InodeCell, offset: u64, buf: &mut [u8]) -> R
         return Ok(len);
     }
     let (mut at, end) = (offset, offset + len as u64);
-    let ahead = state.data.ahead.window(page_of(offset), pages_for(end));
+    let ahead = look_ahead(store, cell, &state, page_of(offset), pages_for(end));
     while at < end {
         let rest = &mut buf[(at - offset) as usize..];
         let copied = match copy_cached(&state, at, rest) {
@@ -111,12 +112,17 @@ fn copy_missing(
     let end = pages_for(at + buf.len() as u64);
     let file_end = pages_for(state.inode.size);
     let most = (end - first).saturating_add(ahead).min(TRANSFER).min(file_end - first);
+    if state.data.await_arrival(first) {
+        return Ok(0); // It is here now, or was dropped.
+    }
     let missing = match state.data.cached() {
-        Some(pages) => pages.next_cached(first, first + most).map_or(most, |next| next - first),
+        Some(pages) => {
+            pages.gap(first, first + most).filter(|gap| gap.start == first).map_or(0, |gap| gap.end - first)
+        }
         None => most,
     };
     if missing == 0 {
-        return Ok(0); // Somebody else has just read it.
+        return Ok(0); // Somebody else has just read it, or is reading it.
     }
     if let Some(page) = inline_page(state, first) {
         return Ok(copy_page(&page, at % PAGE, buf));
@@ -130,7 +136,8 @@ fn copy_missing(
         return Ok(n);
     };
     store.files.pages.make_room(run as usize);
-    let bytes = read_run(store, extent.start, first, run, state.data.medium_size)?;
+    let device = &**store.meta.device();
+    let bytes = read_run(device, extent.start, first, run, state.data.medium_size)?;
     let mut done = 0;
     let mut pages = state.data.pages(&store.files.pages);
     let entered: Vec<Bytes> =
@@ -158,7 +165,7 @@ pub(super) fn inline_page(state: &InodeState, index: u32) -> Option<AlignedBuf> 
 
 /// Reads `count` pages, of which `first` is the file's page at `start`; zeros what lies beyond `valid` bytes (F1).
 pub(super) fn read_run(
-    store: &Store,
+    device: &dyn Device,
     start: BlockNo,
     first: u32,
     count: u32,
@@ -166,7 +173,7 @@ pub(super) fn read_run(
 ) -> Result<Vec<AlignedBuf>> {
     let mut pages: Vec<AlignedBuf> = (0..count).map(|_| AlignedBuf::zeroed(1)).collect();
     let mut slices: Vec<IoSliceMut<'_>> = pages.iter_mut().map(|p| IoSliceMut::new(p)).collect();
-    store.meta.device().read_vectored_at(start.0 * PAGE, &mut slices)?;
+    device.read_vectored_at(start.0 * PAGE, &mut slices)?;
     for (i, page) in pages.iter_mut().enumerate().rev() {
         let at = (u64::from(first) + i as u64) * PAGE;
         if at + PAGE <= valid {
@@ -190,6 +197,9 @@ pub(super) fn load_page(
     let mapping = map_block(store, cell.no, state, u64::from(index))?;
     match mapping.extent.filter(|e| !e.unwritten) {
         None => Ok(None),
-        Some(extent) => Ok(read_run(store, extent.start, index, 1, state.data.medium_size)?.pop()),
+        Some(extent) => {
+            let device = &**store.meta.device();
+            Ok(read_run(device, extent.start, index, 1, state.data.medium_size)?.pop())
+        }
     }
 }

@@ -12,9 +12,9 @@ use yore_device::simulated::{Fault, FaultPlan};
 use yore_device::{Device, MemoryDevice, SimulatedDevice};
 use yore_format::{ContentKind, Engine, Timestamp};
 
-const MIB: u64 = 1 << 20;
+pub(super) const MIB: u64 = 1 << 20;
 
-fn make(bytes: u64) -> Arc<dyn Device> {
+pub(super) fn make(bytes: u64) -> Arc<dyn Device> {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
     format(&device);
     device
@@ -38,7 +38,7 @@ fn format_with_log(device: &Arc<dyn Device>, log_blocks: u64) {
     yore_meta::mkfs(&**device, &options).unwrap();
 }
 
-fn open(device: &Arc<dyn Device>, cache: u64) -> Arc<Store> {
+pub(super) fn open(device: &Arc<dyn Device>, cache: u64) -> Arc<Store> {
     let options = MountOptions {
         data_cache: cache,
         metadata_cache: 16 << 20,
@@ -48,27 +48,27 @@ fn open(device: &Arc<dyn Device>, cache: u64) -> Arc<Store> {
     Store::open(device.clone(), &options).unwrap()
 }
 
-fn new_file(store: &Arc<Store>, name: &str) -> InUse {
+pub(super) fn new_file(store: &Arc<Store>, name: &str) -> InUse {
     let new = NewFile { kind: FileKind::Regular, permissions: 0o644, rdev: 0, target: b"" };
     create(store, &Caller::superuser(), InodeNo::ROOT, name.as_bytes(), &new).unwrap()
 }
 
-fn write_back(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
+pub(super) fn write_back(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
     write_back_many(store, std::slice::from_ref(cell), Busy::Wait)
 }
 
-fn touch(state: &mut InodeState) {
+pub(super) fn touch(state: &mut InodeState) {
     state.touch_mtime();
 }
 
-fn contents(store: &Store, cell: &InodeCell) -> Vec<u8> {
+pub(super) fn contents(store: &Store, cell: &InodeCell) -> Vec<u8> {
     let mut buf = vec![0xee; cell.state.read().inode.size as usize + 100];
     let n = read(store, cell, 0, &mut buf).unwrap();
     buf.truncate(n);
     buf
 }
 
-fn evict(store: &Store) {
+pub(super) fn evict(store: &Store) {
     store.files.pages.make_room(usize::MAX);
 }
 

@@ -1,0 +1,217 @@
+//! Reading ahead: what a sequential reader will want next is read by threads of its own, while the reader is busy with what
+//! it has.
+//!
+//! How far ahead is learned from the accesses ([`ReadAhead`]). A small window is read together with what is wanted, by the
+//! reader; from [`WINDOW_ASYNC`] on, the window is kept full by [`Readers`]: whoever reads sequentially hands over what is
+//! missing in it before it goes to its own pages.
+//!
+//! **Why a reader never sees what is stale.** A stretch that is being read is entered in the file's map of pages
+//! ([`crate::pages::Arriving`]), under the state lock and with the mapping looked up under it. The thread that reads it
+//! holds no lock of the file, so the file may change meanwhile. Whatever changes what a page of the file holds, or which
+//! block it has, goes through the map: it makes the page dirty, zeroes its tail or discards it. Each of these takes the
+//! stretch out of the map, and what arrives for a stretch that is no longer there is dropped. Blocks change hands only after
+//! their pages were discarded (F5, and truncation). Pages that were there when the stretch was entered are not part of it.
+//!
+//! **Why nobody waits for ever.** Who wants a page of the stretch waits for it, holding the state lock shared, instead of
+//! reading it a second time. The stretch leaves the map when its [`crate::pages::Arriving`] is dropped, whatever became of it:
+//! arrived, failed, in the queue when the threads were stopped, or a panic. The threads take no lock that a reader may hold
+//! while it waits. An error is not kept: the reader who gets there reads for itself, and has it.
+//!
+//! Threads are started when there is something to read for the first time, and end before the volume is closed.
+
+use super::read::read_run;
+use super::{map_block, pages_for, TRANSFER};
+use crate::inode::{InodeCell, InodeState};
+use crate::pages::{Arriving, PageCache};
+use crate::store::Store;
+use parking_lot::{Condvar, Mutex};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use yore_device::Device;
+use yore_format::BlockNo;
+
+/// Pages of the first window of a sequential reader.
+const WINDOW_LEAST: u32 = 8;
+/// The window, in pages, from which on other threads read it.
+const WINDOW_ASYNC: u32 = 64;
+/// The largest window: 4 MiB.
+const WINDOW_MOST: u32 = 1024;
+/// Threads that read: while one waits for the device, the other enters what it has.
+const THREADS: usize = 2;
+/// Stretches that may wait to be read. Beyond that, readers read for themselves.
+const QUEUE_MOST: usize = 64;
+
+/// What is known of how a file is being read, in pages. A hint: it is updated without a lock.
+#[derive(Default)]
+pub(crate) struct ReadAhead {
+    /// Behind the last access.
+    next: AtomicU32,
+    window: AtomicU32,
+    /// Up to where reading ahead was asked for.
+    until: AtomicU32,
+}
+
+impl ReadAhead {
+    /// The window for an access to the pages `first..end`; 0 if it is not part of a sequence. Learns from the access.
+    fn learn(&self, first: u32, end: u32, most: u32) -> u32 {
+        let window = self.window.load(Ordering::Relaxed);
+        let next = self.next.load(Ordering::Relaxed);
+        // Several threads may serve one reader, so accesses come a little out of order; a page may be read in parts.
+        let is_next = first == next || first + 1 == next || (window > 0 && first.abs_diff(next) <= window);
+        self.next.store(if is_next { next.max(end) } else { end }, Ordering::Relaxed);
+        let window = match is_next {
+            true => (window * 2).max((end - first).min(most)).clamp(WINDOW_LEAST, most.max(WINDOW_LEAST)),
+            false => 0,
+        };
+        self.window.store(window, Ordering::Relaxed);
+        window
+    }
+}
+
+/// A stretch of a file to be read.
+struct Job {
+    to: Arriving,
+    start: BlockNo,
+    /// Up to where the medium had the file's bytes.
+    valid: u64,
+    cache: Arc<PageCache>,
+    device: Arc<dyn Device>,
+}
+
+impl Job {
+    fn run(self) {
+        let range = self.to.range();
+        self.cache.make_room(range.len());
+        match read_run(&*self.device, self.start, range.start, range.len() as u32, self.valid) {
+            Ok(pages) => self.to.arrive(pages),
+            Err(error) => tracing::debug!(%error, "reading ahead"),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    /// Threads that wait for something to do.
+    idle: usize,
+    threads: Vec<JoinHandle<()>>,
+    stopped: bool,
+}
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    wake: Condvar,
+}
+
+/// The threads that read ahead.
+#[derive(Default)]
+pub(super) struct Readers {
+    shared: Arc<Shared>,
+}
+
+impl Readers {
+    /// Hands over a stretch. False if nobody can read it now.
+    fn take(&self, job: Job) -> bool {
+        let mut queue = self.shared.queue.lock();
+        if queue.stopped || queue.jobs.len() >= QUEUE_MOST {
+            drop(queue);
+            return false; // The job ends here, and with it the stretch.
+        }
+        if queue.idle <= queue.jobs.len() && queue.threads.len() < THREADS {
+            let shared = self.shared.clone();
+            let started =
+                std::thread::Builder::new().name("yore-readahead".into()).spawn(move || serve(&shared));
+            match started {
+                Ok(thread) => queue.threads.push(thread),
+                Err(_) if queue.threads.is_empty() => {
+                    drop(queue);
+                    return false;
+                }
+                Err(_) => {}
+            }
+        }
+        queue.jobs.push_back(job);
+        drop(queue);
+        self.shared.wake.notify_one();
+        true
+    }
+
+    /// Ends the threads; what was not read yet will be read by who wants it. Nothing is taken afterwards.
+    pub(super) fn stop(&self) {
+        let (jobs, threads) = {
+            let mut queue = self.shared.queue.lock();
+            queue.stopped = true;
+            (std::mem::take(&mut queue.jobs), std::mem::take(&mut queue.threads))
+        };
+        self.shared.wake.notify_all();
+        drop(jobs);
+        for thread in threads {
+            if thread.join().is_err() {
+                tracing::error!("a thread that reads ahead panicked");
+            }
+        }
+    }
+}
+
+fn serve(shared: &Shared) {
+    loop {
+        let job = {
+            let mut queue = shared.queue.lock();
+            loop {
+                if queue.stopped {
+                    return;
+                }
+                if let Some(job) = queue.jobs.pop_front() {
+                    break job;
+                }
+                queue.idle += 1;
+                shared.wake.wait(&mut queue);
+                queue.idle -= 1;
+            }
+        };
+        job.run();
+    }
+}
+
+/// Before the pages `first..end` of a file are read: sees to those behind them. Returns how many of these the caller is to
+/// read together with its own.
+pub(super) fn look_ahead(store: &Store, cell: &InodeCell, state: &InodeState, first: u32, end: u32) -> u32 {
+    let cache = &store.files.pages;
+    let window = state.data.ahead.learn(first, end, cache.window_most(WINDOW_MOST));
+    if window < WINDOW_ASYNC {
+        return window;
+    }
+    let file_end = pages_for(state.inode.size);
+    let to = end.saturating_add(window).min(file_end);
+    let until = state.data.ahead.until.load(Ordering::Relaxed);
+    let mut from = if (end..=to).contains(&until) { until } else { end };
+    // Not for every page: in pieces that are worth a request.
+    if from >= to || (to - from < window / 4 && to < file_end) {
+        return 0;
+    }
+    state.data.ahead.until.store(to, Ordering::Relaxed);
+    while from < to {
+        let Some(gap) = state.data.pages(cache).gap(from, to.min(from + TRANSFER)) else {
+            from = to.min(from + TRANSFER);
+            continue;
+        };
+        // Damage is found again, and told, by who reads it.
+        let Ok(mapping) = map_block(store, cell.no, state, u64::from(gap.start)) else { return 0 };
+        let run = mapping.len.min(u64::from(gap.end - gap.start)) as u32;
+        from = gap.start + run;
+        let Some(extent) = mapping.extent.filter(|e| !e.unwritten) else { continue };
+        let Some(to) = state.data.arriving(cache, gap.start..from) else { continue };
+        let (cache, device) = (cache.clone(), store.meta.device().clone());
+        let job = Job { to, start: extent.start, valid: state.data.medium_size, cache, device };
+        if !store.files.readers.take(job) {
+            return 0;
+        }
+    }
+    0
+}
+
+#[cfg(test)]
+mod tests;

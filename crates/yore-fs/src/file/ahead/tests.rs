@@ -1,0 +1,175 @@
+//! What is read ahead is never older than what was written, whatever happens to the file meanwhile; and who waits for it is
+//! never forgotten.
+
+use super::super::tests::{contents, evict, make, new_file, open, touch, write_back, MIB};
+use super::super::{fallocate, read, truncate, write, PAGE};
+use super::*;
+use crate::ops::InUse;
+use crate::FallocateMode;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use yore_device::AlignedBuf;
+
+const PAGES: u32 = 64;
+
+/// A file of 64 pages of ones that is on the medium and not in memory.
+fn cold_file(store: &Arc<Store>, name: &str) -> InUse {
+    let file = new_file(store, name);
+    write(store, &file.cell, 0, &vec![1; PAGES as usize * PAGE as usize], false, &mut touch).unwrap();
+    write_back(store, &file.cell).unwrap();
+    evict(store);
+    file
+}
+
+fn announce(store: &Store, file: &InUse, range: std::ops::Range<u32>) -> Arriving {
+    let state = file.cell.state.read();
+    let found = state.data.pages(&store.files.pages).gap(0, PAGES);
+    state.data.arriving(&store.files.pages, range).unwrap_or_else(|| panic!("only {found:?} is not here"))
+}
+
+fn ones(count: u32) -> Vec<AlignedBuf> {
+    (0..count).map(|_| AlignedBuf::from_slice(&[1; PAGE as usize])).collect()
+}
+
+/// The file is changed, written back and forgotten while old bytes are on their way: they are dropped.
+#[test]
+fn what_changed_meanwhile_is_not_overwritten_by_what_arrives() {
+    let device = make(64 * MIB);
+    let store = open(&device, 16 * MIB);
+    let page = |i: u64| i * PAGE;
+    type Change<'a> = (&'a str, Box<dyn Fn(&InUse) + 'a>);
+    let allocate = |file: &InUse, mode, from, len| {
+        fallocate(&store, &file.cell, from, len, mode, &mut touch).unwrap();
+    };
+    let resize = |file: &InUse, size| truncate(&store, &file.cell, size, &mut touch).unwrap();
+    let changes: Vec<Change<'_>> = vec![
+        (
+            "overwrite",
+            Box::new(|f| assert!(write(&store, &f.cell, page(20), &[2; 9000], false, &mut touch).is_ok())),
+        ),
+        ("byte", Box::new(|f| assert!(write(&store, &f.cell, page(63), &[2], false, &mut touch).is_ok()))),
+        ("hole", Box::new(|f| allocate(f, FallocateMode::PunchHole, page(20) + 5, page(10)))),
+        ("zeros", Box::new(|f| allocate(f, FallocateMode::ZeroRange { keep_size: true }, page(63), page(1)))),
+        ("empty", Box::new(|f| resize(f, 0))),
+        ("cut in a page", Box::new(|f| resize(f, page(33) + 7))),
+        ("cut and grown", Box::new(|f| [page(17), page(70)].into_iter().for_each(|size| resize(f, size)))),
+        (
+            "cut in a page and grown",
+            Box::new(|f| [page(17) + 1, page(70)].into_iter().for_each(|s| resize(f, s))),
+        ),
+    ];
+    for (what, change) in changes {
+        let file = cold_file(&store, what);
+        let arriving = announce(&store, &file, 16..PAGES);
+        change(&file);
+        let expected = contents(&store, &file.cell);
+        write_back(&store, &file.cell).unwrap();
+        evict(&store);
+        arriving.arrive(ones(PAGES - 16));
+        assert!(contents(&store, &file.cell) == expected, "{what}: what arrived is older");
+    }
+    store.close().unwrap();
+}
+
+/// Who wants what is on its way waits for it; when it does not come, reads it.
+#[test]
+fn readers_wait_for_what_is_on_its_way() {
+    let device = make(64 * MIB);
+    let store = open(&device, 16 * MIB);
+    for arrives in [true, false] {
+        let file = cold_file(&store, &format!("arrives {arrives}"));
+        let arriving = announce(&store, &file, 3..8);
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| contents(&store, &file.cell));
+            match arrives {
+                true => {
+                    arriving.arrive((0..5).map(|_| AlignedBuf::from_slice(&[7; PAGE as usize])).collect())
+                }
+                false => drop(arriving),
+            }
+            let found = reader.join().unwrap();
+            let from_medium = |i: usize| !(3..8).contains(&(i / PAGE as usize)) || !arrives;
+            // What arrived stands for what is on the medium, so that it can be told who read it. A reader who came first
+            // has read all of it itself.
+            let itself = found.iter().all(|b| *b == 1);
+            assert!(
+                itself || found.iter().enumerate().all(|(i, b)| *b == if from_medium(i) { 1 } else { 7 })
+            );
+        });
+    }
+    store.close().unwrap();
+}
+
+/// A sequential reader of large pieces finds what follows in memory; one that jumps about does not make it be read.
+#[test]
+fn sequential_readers_are_read_ahead_for() {
+    let device = make(64 * MIB);
+    let store = open(&device, 32 * MIB);
+    let file = new_file(&store, "large");
+    write(&store, &file.cell, 0, &vec![1; 12 * MIB as usize], false, &mut touch).unwrap();
+    write_back(&store, &file.cell).unwrap();
+    evict(&store);
+    let mut piece = vec![0; MIB as usize];
+    let mut read_at =
+        |offset: u64| assert_eq!(read(&store, &file.cell, offset, &mut piece).unwrap(), MIB as usize);
+    let cached = |from: u64| {
+        let state = file.cell.state.read();
+        state.data.await_arrival(page(from));
+        let gap = state.data.cached().unwrap().gap(page(from), page(from + MIB));
+        gap.is_none()
+    };
+    fn page(offset: u64) -> u32 {
+        (offset / PAGE) as u32
+    }
+    read_at(6 * MIB);
+    read_at(2 * MIB);
+    assert!(!cached(3 * MIB) && !cached(7 * MIB));
+    read_at(3 * MIB);
+    read_at(4 * MIB);
+    assert!(cached(5 * MIB));
+    store.close().unwrap();
+}
+
+/// Many readers and a writer; stamps in the pages tell that nobody reads what is older than what was there when it began.
+/// The cache is much smaller than the file, so that pages come and go.
+#[test]
+fn readers_and_a_writer_see_time_go_forward() {
+    let device = make(64 * MIB);
+    let store = open(&device, 4 * MIB);
+    let file = new_file(&store, "stamped");
+    let stamped = |stamp: u64| stamp.to_le_bytes().repeat(PAGE as usize / 8 * 64);
+    let parts: Vec<AtomicU64> = (0..64).map(|_| AtomicU64::new(1)).collect();
+    let part_bytes = stamped(1).len() as u64;
+    for i in 0..parts.len() as u64 {
+        write(&store, &file.cell, i * part_bytes, &stamped(1), false, &mut touch).unwrap();
+    }
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut buf = vec![0; part_bytes as usize];
+                while !over.load(Ordering::SeqCst) {
+                    for (i, part) in parts.iter().enumerate() {
+                        let least = part.load(Ordering::SeqCst);
+                        read(&store, &file.cell, i as u64 * part_bytes, &mut buf).unwrap();
+                        for word in buf.as_chunks::<8>().0 {
+                            let found = u64::from_le_bytes(*word);
+                            assert!(found >= least, "part {i}: {found} after {least}");
+                        }
+                    }
+                }
+            });
+        }
+        for stamp in 2..300u64 {
+            let i = (stamp * 23 % 64) as usize;
+            write(&store, &file.cell, i as u64 * part_bytes, &stamped(stamp), false, &mut touch).unwrap();
+            parts[i].store(stamp, Ordering::SeqCst);
+            if stamp % 5 == 0 {
+                write_back(&store, &file.cell).unwrap();
+                evict(&store);
+            }
+        }
+        over.store(true, Ordering::SeqCst);
+    });
+    drop(file);
+    store.close().unwrap();
+}
