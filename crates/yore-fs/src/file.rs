@@ -18,8 +18,8 @@
 //!   end, however many Ops it takes to enter what was written.
 //! - **F8** `logged_size` is set while the intent log may have data of the file that is not at home: then the file is among
 //!   those that the cache knows as logged. `logged_size <= inode.size`, and no pass of write-back ends before it. An Op that
-//!   cuts the file says so in the log; what a pass brought home is taken back from the log when the pass ends, with the
-//!   size stored.
+//!   cuts the file says so in the log; what a pass brought home is taken back from the log in the Op that stores its size.
+//!   So no Op stores a size beyond what the log has of the file.
 //!
 //! **Truncating** a file with many extents is a chain of Ops. The first sets the size and lists the inode among the orphans,
 //! the last takes it off the list; a crash between them is finished by the next mount. Meanwhile F5 hides what is left.

@@ -5,6 +5,12 @@
 //! size that an Op may store afterwards ends before the first page that was dirty at that instant and not in the batch.
 //! If anything fails the batch is dirty again, and the blocks that no Op entered go back.
 //!
+//! **The log lets go in the Op that makes home count (F8).** The Op that stores the size of a pass also takes back what the log
+//! has noted of the file. A record or a generation between the two would leave a replay with both: it would enter noted
+//! bytes, which end where the file ended then, over those at home, and show zeros from there to the size stored. So
+//! nothing raises `stored_size` but under the state lock that the Op is opened under: not even for an Op about something
+//! else, which stores that size, too.
+//!
 //! Batches of several files may go to the device together ([`write_parts`]; who gathers them is [`super::group`]): first all
 //! of them get their blocks, next to one another if there is room, then what lies together is written with one request,
 //! and then each file has Ops of its own.
@@ -529,31 +535,29 @@ fn enter(
         edit.prepare(&store.meta, &store.alloc, &mut pins, &mut kept)?;
         let mut guard = cell.state.write();
         let state = &mut *guard;
-        if count == pieces.len() {
-            cover(store, state, batch);
-        }
         store.meta.note_data_named();
         let mut op = store.meta.begin(reserved);
+        if count == pieces.len() {
+            note_on_medium(state, batch);
+            if let Some(stored) = batch.stored {
+                state.data.stored_size = state.data.stored_size.max(stored);
+                super::logged::release_in(&mut op, store, cell, state);
+            }
+        }
         let applied = edit.apply(&mut op, &store.alloc, &mut state.inode);
         let stored = store_inode(&mut op, cell, state);
         applied.stored(&mut op, stored);
         state.dirty = false;
         entered.extend(pieces.drain(..count).map(|p| (p.first(), p.end())));
     }
-    // If no Op was needed for the data, none is needed for this before the pass ends.
-    cover(store, &mut cell.state.write(), batch);
+    // If no Op was needed for the data, the pass ends with the one that stores the size.
+    note_on_medium(&mut cell.state.write(), batch);
     Ok(())
 }
 
 /// The batch is on the medium.
-fn cover(store: &Store, state: &mut InodeState, batch: &Batch) {
+fn note_on_medium(state: &mut InodeState, batch: &Batch) {
     state.data.medium_size = state.data.medium_size.max(batch.size);
-    if let Some(stored) = batch.stored.filter(|stored| *stored > state.data.stored_size) {
-        // What lay behind the old size in its last block was overwritten in place, and shows once the size is there.
-        store.meta.note_data_written_first();
-        state.data.stored_size = stored;
-        state.dirty = true;
-    }
 }
 
 /// The change of extents that one Op can make of the first pieces, and how many they are.
@@ -583,16 +587,14 @@ fn plan(store: &Store, cell: &InodeCell, pieces: &mut Vec<Piece>) -> Result<(Edi
 /// Stores the inode if it differs from its block.
 pub(super) fn store_changed(store: &Store, cell: &InodeCell) -> Result<()> {
     let reserved = store.reserve_freely(store.near(cell.no), 0)?;
-    store_if_dirty(store, cell, &mut cell.state.write(), reserved);
-    Ok(())
-}
-
-fn store_if_dirty(store: &Store, cell: &InodeCell, state: &mut InodeState, reserved: yore_meta::Reserved) {
+    let mut guard = cell.state.write();
+    let state = &mut *guard;
     if state.dirty && !state.gone {
         let mut op = store.meta.begin(reserved);
         store_inode(&mut op, cell, state);
         state.dirty = false;
     }
+    Ok(())
 }
 
 /// The end of a pass: its size is stored; a file without dirty pages has all of its size on the medium and is no longer noted.
@@ -602,18 +604,27 @@ pub(super) fn finish_pass(store: &Store, cell: &InodeCell, pass: Pass) -> Result
     let state = &mut *guard;
     let clean = !state.data.cached().is_some_and(|p| p.has_dirty());
     let size = if clean { state.inode.size } else { pass.size };
-    state.data.medium_size = state.data.medium_size.max(size);
-    state.dirty |= state.data.stored_size < size;
-    state.data.stored_size = state.data.stored_size.max(size);
-    if clean {
-        state.data.noted = false;
-    }
-    store_if_dirty(store, cell, state, reserved);
     assert!(
         clean || state.data.logged_size.is_none_or(|logged| logged <= pass.size),
         "F8: a pass ends early"
     );
-    // Only now: until the size is stored, a replay needs the bytes, or it would take those at home for stale.
+    state.data.medium_size = state.data.medium_size.max(size);
+    if state.data.stored_size < size {
+        // What lay behind the old size in its last block was overwritten in place, and shows once the size is there.
+        store.meta.note_data_written_first();
+        state.data.stored_size = size;
+        state.dirty = true;
+    }
+    if clean {
+        state.data.noted = false;
+    }
+    if state.dirty && !state.gone {
+        let mut op = store.meta.begin(reserved);
+        super::logged::release_in(&mut op, store, cell, state);
+        store_inode(&mut op, cell, state);
+        state.dirty = false;
+    }
+    // If there was nothing to store, all of it was overwritten in place, below the size stored.
     super::logged::release(store, cell, state);
     store.files.note_flushed(cell, clean);
     Ok(())

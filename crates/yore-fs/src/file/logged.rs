@@ -10,12 +10,20 @@
 //! overwritten (one write and one flush, too); and small files, whose content goes into the inode and so is in the record
 //! anyway.
 //!
-//! **In step with the log (F8).** A page's bytes are noted under io and the state lock, so no Op about them is half done.
-//! An Op that cuts the file, or takes its content into the inode, says so in the log in the same instant ([`cut`]): a replay
-//! of a record between the two would make the file as long again as it was. What a pass of write-back brings home is taken back
-//! later, at the end of the pass ([`release`]), when an Op has stored the size that covers it. A replay before that enters
-//! the bytes once more. Without them, what the pass has written beyond the size stored would be there and count as stale
-//! (F1), and the file would show zeros. What was overwritten in place is flushed before the record that takes it back.
+//! **In step with the log (F8).** A page's bytes are noted under io and the state lock, so no Op about them is half done. Two
+//! things must never be seen by a record, a generation, and so a replay:
+//!
+//! - *The note is gone and what replaces it does not count.* What a pass of write-back has written counts when its extents
+//!   and a size that covers it are stored. Before that a replay needs the bytes, or it would take those at home for stale
+//!   (F1) and show zeros. So a pass takes nothing back before its last Op. And the record that takes back is preceded by a
+//!   flush of what was overwritten in place.
+//! - *The note is there and something newer counts.* A replay enters noted bytes as they were, with zeros behind them up to
+//!   the file's size as they have it: over a size stored later, it would make a hole of what lies between the two.
+//!
+//! So the Op that makes the newer thing count is the one that takes the note back: the Op that stores a pass's size
+//! ([`release_in`]), that takes the content into the inode, or that cuts the file ([`cut`]). Only where no Op makes it count,
+//! because everything lies in blocks below the size stored, is there none to do it ([`release`]). A replay may find the note
+//! and the newer bytes then, and leaves the block as it was fsynced: old, as a crash without a log may leave it.
 
 use super::flush::{flush_file, is_settled, ways, Way};
 use super::group::{in_groups, Busy};
@@ -118,7 +126,17 @@ pub(super) fn cut(op: &mut Op<'_>, cell: &InodeCell, state: &mut InodeState, siz
     }
 }
 
-/// Everything of the file that the log may have is at home and in metadata, or gone.
+/// Everything of the file that the log may have is at home, and this Op makes it count: it enters the last extents, or stores
+/// the size.
+pub(super) fn release_in(op: &mut Op<'_>, store: &Store, cell: &InodeCell, state: &mut InodeState) {
+    if state.data.logged_size.is_some() {
+        // What was overwritten in place is flushed before the record that takes the bytes back.
+        store.meta.note_data_written_first();
+        cut(op, cell, state, 0);
+    }
+}
+
+/// Everything of the file that the log may have is at home and counts already, or is gone.
 pub(super) fn release(store: &Store, cell: &InodeCell, state: &mut InodeState) {
     if state.data.logged_size.take().is_some() {
         // What was overwritten in place is flushed before the record that takes the bytes back.

@@ -511,6 +511,76 @@ fn a_crash_leaves_a_prefix() {
     store.close().unwrap();
 }
 
+/// What a crash now leaves of a file, if nothing is lost.
+fn left_of(memory: &MemoryDevice, file: &InodeCell) -> Vec<u8> {
+    let crashed: Arc<dyn Device> = Arc::new(memory.snapshot());
+    let after = open(&crashed, MIB);
+    let found = contents(&after, &after.cell(file.no).unwrap());
+    after.close().unwrap();
+    found
+}
+
+/// A file was fsynced, so the log had it, and appended to. Between the Op of its write-back that stored the size and the end
+/// of the pass somebody's record or generation came: the log still had the bytes of before. A replay entered them, and
+/// zeros up to the size.
+#[test]
+fn the_log_lets_go_in_the_op_that_stores_the_size() {
+    let content: Vec<u8> = (0..10_000).map(|i| (i / 100 % 250) as u8 + 1).collect();
+    // How much is at home at first; is fsynced; to what the file is cut then (`None`: not at all); and is there in the end.
+    // In the last case all that is left goes in place, so no Op enters it; one that has nothing to do with it stores the size.
+    let new_blocks = (0, 1000, None, 2000);
+    let further_blocks = (3000, 5000, None, 9000);
+    let in_place = (5000, 9000, Some(6000), 7000);
+    for (at_home, logged, cut_to, size) in [new_blocks, further_blocks, in_place] {
+        for by_generation in [false, true] {
+            let story = format!("{at_home}, {logged}, {cut_to:?}, {size}, by generation: {by_generation}");
+            let memory = Arc::new(MemoryDevice::new(32 * MIB));
+            let device: Arc<dyn Device> = memory.clone();
+            format(&device);
+            let store = open(&device, 16 * MIB);
+            let file = new_file(&store, "f");
+            let cell = &file.cell;
+            let append_to = |size: usize| {
+                let from = cell.state.read().inode.size as usize;
+                write(&store, cell, 0, &content[from..size], true, &mut touch).unwrap();
+            };
+            append_to(at_home);
+            store.sync().unwrap();
+            append_to(logged);
+            make_ready(&store, cell).unwrap();
+            store.force().unwrap();
+            assert!(cell.state.read().data.logged_size.is_some(), "{story}");
+            if let Some(size) = cut_to {
+                truncate(&store, cell, size, &mut touch).unwrap();
+            }
+            append_to(size);
+            let io = cell.io.lock();
+            let pass = super::flush::Pass { end: pages_for(size as u64), size: size as u64 };
+            let batch = super::flush::collect(&store, cell, 0, pass).unwrap();
+            let mut parts = [super::flush::Part::new(cell, batch)];
+            super::flush::write_parts(&store, &mut parts);
+            let [part] = parts;
+            part.result.unwrap();
+            cell.state.write().touch_ctime();
+            cell.state.write().dirty = true;
+            super::flush::store_changed(&store, cell).unwrap();
+            match by_generation {
+                true => store.meta.sync().unwrap(),
+                false => store.force().unwrap(),
+            }
+            let found = left_of(&memory, cell);
+            assert!(found.len() >= cut_to.map_or(logged, |cut| at_home.min(cut as usize)), "{story}");
+            assert!(found == content[..found.len()], "{story}: {} bytes are no prefix", found.len());
+            super::flush::finish_pass(&store, cell, pass).unwrap();
+            store.force().unwrap();
+            drop(io);
+            assert!(left_of(&memory, cell) == content[..size], "{story}, after the pass");
+            drop(file);
+            store.close().unwrap();
+        }
+    }
+}
+
 /// A device that fails: the error reaches whoever syncs, memory still has the data, and counts stay exact.
 #[test]
 fn write_errors_are_told_and_stop_writing() {
