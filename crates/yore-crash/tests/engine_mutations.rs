@@ -1,7 +1,7 @@
 //! The crash tests work: an engine that is wrong in one way is found, within a bounded number of states. Only with the
 //! feature `mutations`; what a device in between can imitate is in `mutations.rs`.
 //!
-//! Three switches are not in the list: docs/TESTING.md says why no crash shows them, and where else one of them is found.
+//! Two switches are not in the list: docs/TESTING.md says why no crash shows them, and where else one of them is found.
 //!
 //! The switches are for the whole process, so this is one test, and alone in its file.
 

@@ -211,26 +211,6 @@ impl Alloc {
         (blocks - zones * ZONE_BLOCKS as i64).max(0) as u64
     }
 
-    /// Keeps blocks from use until the generation that runs is complete: it frees them, and the one before still names them.
-    /// For a volume just opened.
-    ///
-    /// # Errors
-    /// Reading a bitmap may fail; `Corruption` if they are not free in it.
-    pub(crate) fn withhold(&self, meta: &Meta, runs: &[(BlockNo, u32)]) -> Result<()> {
-        for (start, len) in runs {
-            let (no, bit) = self.place(Run { start: *start, len: *len })?;
-            let (group, _) = self.load(meta, no)?;
-            let taken = group.state.lock().take(bit, *len, true);
-            if taken != *len {
-                let (expected, found) = (format!("{len} freed blocks"), format!("{taken} free ones"));
-                return Err(Corruption::new("bitmap", "blocks", expected, found).at(bitmap(no)).into());
-            }
-            self.note_available(no, &group);
-            self.pending.fetch_add(i64::from(*len), Ordering::Relaxed);
-        }
-        Ok(())
-    }
-
     /// Blocks promised and not yet taken.
     #[cfg(test)]
     pub(crate) fn promised(&self) -> i64 {

@@ -104,7 +104,6 @@ impl Store {
             meta,
         });
         if let Some(recovered) = store.meta.take_recovered() {
-            store.alloc.withhold(&store.meta, &recovered.freed)?;
             file::restore(&store, &recovered.files)?;
             if !store.read_only {
                 file::flush_all(&store)?;

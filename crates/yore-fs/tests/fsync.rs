@@ -260,6 +260,35 @@ fn a_page_that_went_home_before_its_size_is_kept() {
     assert_eq!(read(&again, "other"), [3; 7553]);
 }
 
+/// The volume is full but for what was just removed, and data that will go there is in the log only. Replaying once kept what
+/// records freed from use until the next generation, and that was written when the data had its blocks: no mount
+/// succeeded any more.
+#[test]
+fn what_was_logged_finds_its_blocks_in_a_full_volume() {
+    let (device, view) = volume(None);
+    let (room, other) = (create(&view, "room"), create(&view, "other"));
+    write(&view, room, 0, &[1; 64 << 10]);
+    view.sync().unwrap();
+    let filler = create(&view, "filler");
+    let mut end = 0;
+    for len in [MIB as usize, 64 << 10, 4 << 10] {
+        let mode = WriteMode { append: false, kill_set_id: false };
+        while view.write(filler, end, &vec![2; len], mode).is_ok() {
+            end += len as u64;
+        }
+    }
+    view.sync().unwrap();
+    view.unlink(view.root(), b"room").unwrap();
+    write(&view, other, 0, &[3; 60 << 10]);
+    view.fsync(other, false).unwrap();
+    let (left, again) = crash(&device);
+    assert!(again.log_status().replayed > 0);
+    assert!(read(&again, "other") == [3; 60 << 10]);
+    assert!(again.lookup(again.root(), b"room").is_err());
+    let (_, third) = crash(&left);
+    assert!(read(&third, "other") == [3; 60 << 10]);
+}
+
 #[test]
 fn later_changes_take_back_what_was_logged() {
     let (device, view) = volume(None);

@@ -24,8 +24,6 @@ pub enum Mutation {
     HomeTooEarly,
     /// A batch of the log is believed by its header alone (R10).
     TornRecordAccepted,
-    /// What replayed records freed is used before the next generation is complete (R3).
-    ReplayedFreesReused,
     /// A rename over a file does not write the new file's data first (R12).
     RenameBeforeData,
 }

@@ -8,8 +8,14 @@
 //! in large batches. What comes out is verified as if it came from the medium: each record says what the body of a block
 //! is after its change, and in the end every block must be what its kind demands, exist in its zone, and belong there.
 //!
-//! Data blocks that the records free are named by the generation still (R3): they are given to the store, which keeps them
-//! from use until the next generation is complete. File data noted in records ([`NotedFile`]) is for the store, too.
+//! **Data blocks that the records free** may be used at once (R3), though the superblock's generation still names them. The
+//! state of the volume is that generation *and* the records: they are durable, for the mount's own superblock is flushed
+//! after they were read and before anything else is written; that superblock keeps the position, and so does the other slot.
+//! So until the next generation is complete every mount, also after another crash, goes through the same records before
+//! it looks at any file. And it must be so: on a full volume the data noted in the log may have been promised just these
+//! blocks, and no generation is written before that data is home.
+//!
+//! File data noted in records ([`NotedFile`]) is for the store.
 
 use crate::cache::{new_frame, News};
 use crate::error::{MetaError, Result};
@@ -17,7 +23,7 @@ use crate::intent::{position_of, region_of};
 use crate::meta::Meta;
 use crate::noted::{NotedFile, NotedFiles};
 use crate::zone::Zone;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use yore_device::{AlignedBuf, Device, ReadRequest};
@@ -36,8 +42,6 @@ const BATCH: usize = 256;
 pub struct Recovered {
     /// By inode and incarnation. If the inode has another incarnation now, or is free, the file is gone.
     pub files: BTreeMap<(InodeNo, Incarnation), NotedFile<Vec<u8>>>,
-    /// Runs (first block, length) that are free and must not be used before the next generation is complete.
-    pub freed: Vec<(BlockNo, u32)>,
     /// Records replayed.
     pub records: u64,
 }
@@ -48,8 +52,6 @@ struct Staged {
     head: Option<IntentHead>,
     zones: BTreeMap<ZoneNo, [u64; 8]>,
     blocks: BTreeMap<MetaAddr, Box<Block>>,
-    /// Bitmaps as the generation has them.
-    bitmaps: HashMap<MetaAddr, Box<Block>>,
     files: NotedFiles<Vec<u8>>,
     recovered: Recovered,
 }
@@ -161,9 +163,6 @@ impl Meta {
                 block.copy_from_slice(buffer);
                 verify_header(&block, *addr, self.volume_tag, *at)?;
                 verify_version(&block, *check, *addr, *at)?;
-                if BlockHeader::of(&block).kind == BlockKind::Bitmap as u8 {
-                    staged.bitmaps.insert(*addr, block.clone());
-                }
                 staged.blocks.insert(*addr, block);
             }
         }
@@ -187,14 +186,6 @@ impl Meta {
                 Corruption::new("intent record", "block", "of a zone that the record names", addr).at(*addr);
             return Err(c.into());
         }
-        for (addr, old) in &staged.bitmaps {
-            let frame = self.cache.get(*addr).ok_or_else(|| {
-                Corruption::new("intent record", "bitmap", "one that exists", "a freed one").at(*addr)
-            })?;
-            let group = yore_format::GroupNo(addr.zone().0 / 2);
-            let new = frame.read();
-            self.note_freed_runs(group, BitmapRef::new(old), BitmapRef::new(&new), &mut staged.recovered);
-        }
         *self.orphan_root.lock() = (head.orphan_root, head.orphan_level);
         self.totals.free_blocks.set(head.free_blocks);
         self.totals.inodes.set(head.inodes);
@@ -203,11 +194,6 @@ impl Meta {
         self.next_incarnation.store(head.next_incarnation, Ordering::Relaxed);
         self.raise_zone_limit(head.zone_number_limit);
         self.note_root_changed();
-        #[cfg(feature = "mutations")]
-        if crate::mutation::is(crate::mutation::Mutation::ReplayedFreesReused) {
-            staged.recovered.freed.clear();
-        }
-        self.freed.lock().extend_from_slice(&staged.recovered.freed);
         staged.recovered.files = staged.files.into_map();
         Ok(staged.recovered)
     }
@@ -259,37 +245,6 @@ impl Meta {
             zone.note_changed(self, generation, &frame, News::Dirty);
         }
         Ok(())
-    }
-
-    /// What was used and is free now.
-    fn note_freed_runs(
-        &self,
-        group: yore_format::GroupNo,
-        old: BitmapRef<'_>,
-        new: BitmapRef<'_>,
-        recovered: &mut Recovered,
-    ) {
-        let mut run: Option<(u32, u32)> = None;
-        let mut end = |run: &mut Option<(u32, u32)>| {
-            if let Some((first, len)) = run.take() {
-                recovered.freed.push((self.geometry.block_of(group, first), len));
-            }
-        };
-        for word in 0..BITS_PER_GROUP / 64 {
-            let freed = old.word(word as usize) & !new.word(word as usize);
-            if freed == 0 {
-                end(&mut run);
-                continue;
-            }
-            for bit in (0..64).map(|b| word * 64 + b) {
-                match (freed & (1 << (bit % 64)) != 0, &mut run) {
-                    (true, Some((_, len))) => *len += 1,
-                    (true, none) => *none = Some((bit, 1)),
-                    (false, run) => end(run),
-                }
-            }
-        }
-        end(&mut run);
     }
 }
 
