@@ -12,7 +12,8 @@
 //!    within p that came later: data may be missing, but what was cut is cut. The same goes for mtime and ctime, with the last call within p that set them.
 //! 3. Each block of its content is what it was at some moment between its last sync or fsync and the crash
 //!    (beyond the end of the file: zeros). What a truncation within p cut off does not come back: a block that is older
-//!    than a truncation which cut a part of it is zero from there on.
+//!    than a truncation which cut a part of it is zero from there on. If nothing that was there since then was overwritten
+//!    or cut, so that the file only grew, all of it is what it was at *one* moment, up to the size found.
 //! 4. If p contains a rename of the file over another, its content is not older than that rename.
 //!
 //! Where a device tears sectors, a block overwritten in place may be old and new by sector, so point 3 is then
@@ -23,7 +24,7 @@
 //! The hash of names and attributes of every moment is computed once per sequence, so a tree found after a crash
 //! costs one walk and one lookup; only its files are then compared with their versions in the span.
 
-use crate::model::{Block, Effects, Identity, Ino, Inode, State, BLOCK};
+use crate::model::{Block, Effects, FileData, Identity, Ino, Inode, State, BLOCK};
 use crate::op::Op;
 use crate::runner::list;
 use crate::tree::{show_block, Facts, Inside, Node, Tree};
@@ -377,6 +378,20 @@ impl<'a> Span<'a> {
         if self.life.truncations.is_empty() && versions.iter().any(|(_, inode)| is_whole(inode)) {
             return Vec::new();
         }
+        if let Some(last) = last_of_grown(versions) {
+            let wrong = difference_below(file.size, file.blocks, last.blocks());
+            let told = wrong.map(|index| {
+                let (found, wanted) = (file.blocks.get(&index), last.blocks().get(&index));
+                format!(
+                    "block {index} is {}, which is not how {} begins: nothing of the file was overwritten or cut from \
+                     moment {} on",
+                    show_block(found),
+                    show_block(wanted),
+                    self.content_from
+                )
+            });
+            return told.into_iter().collect();
+        }
         let mut indexes: Vec<u64> = file.blocks.keys().copied().collect();
         let of_version =
             |(_, inode): &'a (usize, Arc<Inode>)| inode.data().into_iter().flat_map(|d| d.blocks().keys());
@@ -431,6 +446,38 @@ impl<'a> Span<'a> {
         }
         None
     }
+}
+
+/// The last of the versions of a file if each begins with all of the one before it.
+fn last_of_grown(versions: &[(usize, Arc<Inode>)]) -> Option<&FileData> {
+    let mut last: Option<&FileData> = None;
+    for (_, inode) in versions {
+        let data = inode.data()?;
+        let grew = last.is_none_or(|last| {
+            last.is_same(data)
+                || last.size() <= data.size()
+                    && difference_below(last.size(), last.blocks(), data.blocks()).is_none()
+        });
+        if !grew {
+            return None;
+        }
+        last = Some(data);
+    }
+    last
+}
+
+/// The first block in which two contents differ within their first `size` bytes, which both have.
+fn difference_below(size: u64, a: &BTreeMap<u64, Arc<Block>>, b: &BTreeMap<u64, Arc<Block>>) -> Option<u64> {
+    static ZEROS: Block = [0; BLOCK];
+    let end = size.div_ceil(BLOCK as u64);
+    let differs = |index: u64| {
+        let len = (size - index * BLOCK as u64).min(BLOCK as u64) as usize;
+        let [a, b] = [a, b].map(|blocks| blocks.get(&index));
+        let same = a.zip(b).is_some_and(|(a, b)| Arc::ptr_eq(a, b));
+        !same && a.map_or(&ZEROS, |block| &**block)[..len] != b.map_or(&ZEROS, |block| &**block)[..len]
+    };
+    let all = a.range(..end).chain(b.range(..end)).map(|(index, _)| *index);
+    all.filter(|index| differs(*index)).min()
 }
 
 #[cfg(test)]

@@ -217,6 +217,34 @@ fn a_renamed_file_is_never_short() {
     assert!(judge.judge(&tree, bounds(4, 4), Unit::Block).is_err(), "an empty stretch");
 }
 
+/// A file that only grew begins as it should, whatever its size: neither a hole in it nor bytes of before are accepted,
+/// which would be if blocks were looked at one by one.
+#[test]
+fn a_file_that_only_grew_is_a_prefix() {
+    let mut ops =
+        vec![create("file"), write("file", 0, 1000, 1), fsync("file"), write("file", 1000, 2000, 2)];
+    ops.extend([write("file", 3000, 9000, 3), truncate("file", 20_000)]);
+    let judge = Judge::new(history(ops.clone()));
+    let found = |judge: &Judge, from: usize, size: u64, change: &dyn Fn(&mut BTreeMap<u64, Arc<Block>>)| {
+        let now = judge.history.states.len() - 1;
+        let mut tree = at(judge, now);
+        let (_, mut blocks) = content_of(judge, from, "file");
+        change(&mut blocks);
+        let (its_size, content) = content_mut(&mut tree, "file");
+        (*its_size, *content) = (size, blocks);
+        judge.judge(&tree, bounds(now, now), Unit::Sector)
+    };
+    found(&judge, 6, 20_000, &|_| {}).expect("all of it");
+    found(&judge, 4, 3000, &|_| {}).expect("a part of it");
+    // Its blocks are each what they were at some moment.
+    found(&judge, 2, 3000, &|_| {}).expect_err("zeros behind what was fsynced");
+    found(&judge, 6, 12_000, &|blocks| drop(blocks.remove(&1))).expect_err("a hole");
+    // Once something is overwritten it is judged by blocks.
+    ops.push(write("file", 10, 10, 4));
+    let judge = Judge::new(history(ops));
+    found(&judge, 7, 12_000, &|blocks| drop(blocks.remove(&1))).expect("old and new by block");
+}
+
 /// What a truncation cut off does not come back when the file grows again.
 #[test]
 fn truncated_content_does_not_come_back() {
