@@ -2,7 +2,7 @@
 //!
 //! Like the errors of devices, these can be cloned and compared: one failed flush is told to everyone who waited for
 //! it, and again to everyone who comes later. Classes: damage (`Damaged`, `UnknownVersion`, `NotALog`), the device
-//! (`Device`), no space (`Full`), and the caller's mistake (the rest).
+//! (`Device`), no space (`Full`), a bug (`Panicked`), and the caller's mistake (the rest).
 
 use yore_device::DeviceError;
 
@@ -15,6 +15,10 @@ pub enum LogError {
     /// The device below the log failed. A log that could not write or flush accepts nothing more.
     #[error(transparent)]
     Device(#[from] DeviceError),
+
+    /// Whoever was writing the log panicked, which is a bug. What it wrote is not known, so nothing more is accepted.
+    #[error("writing the log panicked, which is a bug; what was made durable before is unharmed: open the log anew")]
+    Panicked,
 
     /// The medium does not hold what had been made durable. Records before `number` are unharmed.
     #[error("the log on {device} is damaged at block {block}, where record {number} belongs: {what}; what was logged from there on is lost, so restore a copy or give up these records and make the log anew")]

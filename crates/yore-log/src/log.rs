@@ -18,7 +18,8 @@
 //! writing never lack space. (c) `at` is where the gathered batch will stand. Its chain value is known when its
 //! predecessor is sealed, and so a [`Position`] can be given at any time, even in the middle of a batch that is not
 //! written yet. (d) The session's first batch is its start (see the crate's essay); it is sealed by the first append,
-//! so a session that appends nothing writes nothing. (e) After an error of the device nothing is written any more.
+//! so a session that appends nothing writes nothing. (e) After an error of the device nothing is written any more,
+//! nor after a panic of who writes: those who wait for it are told ([`Writing`]).
 //!
 //! **Release ahead of writing.** An owner may release records that were never forced, when what they protect was
 //! committed otherwise. They are still written when their turn comes, so that the chain has no gap; it does not matter
@@ -81,6 +82,23 @@ pub(crate) struct State {
     /// Batches with records, from the one that holds `oldest.number` to the last sealed.
     pub index: VecDeque<Entry>,
     spare: Vec<Arc<AlignedBuf>>,
+}
+
+/// Somebody writes as long as this lives; those who wait go on when it ends, however it ends. After a panic nobody knows what
+/// was written, and the log accepts nothing more.
+struct Writing<'a, 'log> {
+    state: &'a mut MutexGuard<'log, State>,
+    written: &'a Condvar,
+}
+
+impl Drop for Writing<'_, '_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.state.failed.get_or_insert(LogError::Panicked);
+        }
+        self.state.writing = false;
+        self.written.notify_all();
+    }
 }
 
 /// The batch being gathered: its buffer belongs to it alone.
@@ -243,7 +261,7 @@ impl Log {
     ///
     /// # Errors
     /// [`LogError::NotAppended`]; [`LogError::Device`] if this or an earlier write or flush failed, and the record was
-    /// not durable by then. Whether it will be found again is then not known.
+    /// not durable by then. Whether it will be found again is then not known. [`LogError::Panicked`] likewise.
     pub fn force(&self, number: Lsn) -> Result<(), LogError> {
         let mut state = self.state.lock();
         let next = state.next_number();
@@ -280,6 +298,8 @@ impl Log {
     /// Writes batch after batch until `number` is durable or the device fails.
     fn lead(&self, state: &mut MutexGuard<'_, State>, number: Lsn) {
         state.writing = true;
+        let leading = Writing { state, written: &self.written };
+        let state = &mut *leading.state;
         while number >= state.durable {
             if state.sealed.is_empty() {
                 self.seal(state);
@@ -303,8 +323,6 @@ impl Log {
             }
             self.written.notify_all();
         }
-        state.writing = false;
-        self.written.notify_all();
     }
 
     /// Seals the batch being gathered, which must have records.

@@ -3,8 +3,9 @@
 
 mod common;
 
-use std::sync::Arc;
+use std::sync::{mpsc, Arc};
 use std::thread;
+use std::time::Duration;
 
 use common::contents;
 use parking_lot::{Condvar, Mutex};
@@ -22,6 +23,21 @@ struct Gated {
     appended: Mutex<u64>,
     changed: Condvar,
     flushes: Mutex<u64>,
+    /// Its flush panics.
+    broken: bool,
+}
+
+impl Gated {
+    fn new(expected: u64, broken: bool) -> Arc<Gated> {
+        Arc::new(Gated {
+            device: MemoryDevice::new(1 << 20),
+            expected,
+            appended: Mutex::new(0),
+            changed: Condvar::new(),
+            flushes: Mutex::new(0),
+            broken,
+        })
+    }
 }
 
 impl Device for Gated {
@@ -46,6 +62,8 @@ impl Device for Gated {
             self.changed.wait(&mut appended);
         }
         *self.flushes.lock() += 1;
+        drop(appended);
+        assert!(!self.broken, "the device has a bug");
         Ok(())
     }
     fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
@@ -59,13 +77,7 @@ impl Device for Gated {
 fn those_who_wait_together_share_a_flush() {
     const THREADS: u64 = 64;
     for _ in 0..10 {
-        let device = Arc::new(Gated {
-            device: MemoryDevice::new(1 << 20),
-            expected: THREADS,
-            appended: Mutex::new(0),
-            changed: Condvar::new(),
-            flushes: Mutex::new(0),
-        });
+        let device = Gated::new(THREADS, false);
         let region = Region::whole(&*device);
         let log = Log::open(device.clone(), region, ID, 1, End::at(Position::start(ID))).unwrap();
         thread::scope(|scope| {
@@ -81,6 +93,34 @@ fn those_who_wait_together_share_a_flush() {
         let flushes = *device.flushes.lock();
         assert!(flushes <= 3, "{flushes} flushes");
     }
+}
+
+/// When the one who writes panics, those who wait for it are told, and so is everybody who comes later. Once they waited for
+/// ever.
+#[test]
+fn those_who_wait_for_a_panic_are_told() {
+    const THREADS: u64 = 8;
+    let device = Gated::new(THREADS, true);
+    let region = Region::whole(&*device);
+    let log = Arc::new(Log::open(device.clone(), region, ID, 1, End::at(Position::start(ID))).unwrap());
+    let (told, results) = mpsc::channel();
+    for _ in 0..THREADS {
+        let (log, device, told) = (log.clone(), device.clone(), told.clone());
+        thread::spawn(move || {
+            let number = log.append(&[b"record"]).unwrap();
+            *device.appended.lock() += 1;
+            device.changed.notify_all();
+            let forced = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| log.force(number)));
+            told.send(forced.ok()).unwrap();
+        });
+    }
+    let all: Vec<_> = (0..THREADS)
+        .map(|_| results.recv_timeout(Duration::from_secs(60)).expect("somebody waits for ever"))
+        .collect();
+    assert_eq!(all.iter().filter(|result| result.is_none()).count(), 1, "one of them led");
+    assert!(all.iter().flatten().all(|result| *result == Err(LogError::Panicked)), "{all:?}");
+    assert_eq!(log.append(&[b"later"]), Err(LogError::Panicked));
+    assert_eq!(log.check(), Err(LogError::Panicked));
 }
 
 /// Threads append, force, read and release at once. Whatever was acknowledged before a crash is found after it.

@@ -32,11 +32,11 @@
 //! is flushed but on request. A crash leaves any mixture; the volume must be checked before it is used again.
 //!
 //! After an error nothing more is written; the frames of the failed generation stay in memory for readers (R16). The same
-//! after a panic, which is a bug: whoever waits for the generation is told ([`StopAtPanic`]).
+//! after a panic, which is a bug: whoever waits for the generation is told (`StopAtPanic` in `meta.rs`).
 
-use crate::error::{MetaError, Result};
+use crate::error::Result;
 use crate::intent::{set_position, Leader};
-use crate::meta::{now_seconds, Meta, RootState};
+use crate::meta::{now_seconds, Meta, RootState, StopAtPanic};
 use crate::zone::FrozenZone;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
@@ -87,21 +87,9 @@ struct Frozen {
     outstanding: Option<Lsn>,
 }
 
-/// Stops all writing if it is dropped by a panic: no generation will complete, so nobody must wait for one.
-struct StopAtPanic<'m>(&'m Meta);
-
-impl Drop for StopAtPanic<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.progress.lock().writing = false;
-            self.0.stop(MetaError::Refused("writing a generation panicked, which is a bug".into()));
-        }
-    }
-}
-
 /// Freezes the running generation, writes it, completes it.
 pub(crate) fn commit(meta: &Meta, state: VolumeState) -> Result<()> {
-    let _stop = StopAtPanic(meta);
+    let _stop = StopAtPanic { meta, what: "writing a generation" };
     let mut held = meta.superblock.lock();
     let (mut leader, served) = meta.intent.lead();
     let (mut frozen, appended) = freeze(meta, &held.0, state, &mut leader);

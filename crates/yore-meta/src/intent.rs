@@ -27,6 +27,9 @@
 //! record. What an Op names that way it says with [`Meta::note_data_named`]. Data overwritten in place needs only the flush
 //! behind the record.
 //!
+//! **A panic of who leads**, in the device perhaps, leaves changes that count as logged and are not. So it stops all writing
+//! before anybody else can lead, and those who wait are told.
+//!
 //! Locks: leader → gate → zones → frames; notes and `leading` are leaves. The writer holds the leader's lock until the
 //! generation is frozen and what is outstanding is appended.
 
@@ -426,6 +429,8 @@ impl Meta {
         let Some(_lead) = intent.await_turn(arrival) else { return Ok(()) };
         loop {
             let mut leader = intent.leader.lock();
+            // Dropped before the leader's lock: who gets that next finds everything stopped.
+            let _stop = self.stop_at_panic("writing a record of the intent log");
             if intent.has_served(arrival) {
                 return Ok(());
             }

@@ -31,7 +31,7 @@ mod zone;
 pub use cache::{Frame, FrameGuard};
 pub use error::{MetaError, Result};
 pub use intent::{default_log_blocks, LogStatus};
-pub use meta::{Counter, Meta, Reclaimer, Totals};
+pub use meta::{Counter, Meta, Reclaimer, StopAtPanic, Totals};
 pub use mkfs::{mkfs, MkfsOptions};
 pub use noted::NotedFile;
 pub use op::{Change, EmptyZone, NewBlock, Op, Page};

@@ -501,6 +501,11 @@ impl Meta {
         self.progressed.notify_all();
     }
 
+    /// For whoever writes to the device past this layer: if `what` panics, all writing stops as after an error.
+    pub fn stop_at_panic(&self, what: &'static str) -> StopAtPanic<'_> {
+        StopAtPanic { meta: self, what }
+    }
+
     /// Slows callers gradually while one generation is being written and the next fills up; starts one when a
     /// quarter of the cache is dirty.
     pub(crate) fn throttle(&self) {
@@ -578,10 +583,10 @@ impl Meta {
         !self.recovering.load(Ordering::Acquire)
     }
 
-    /// Waits until no generation is being written.
+    /// Waits until no generation is being written. One that panicked never ends.
     pub(crate) fn wait_for_writer(&self) -> Result<()> {
         let mut p = self.progress.lock();
-        while p.writing {
+        while p.writing && p.error.is_none() {
             self.progressed.wait(&mut p);
         }
         match &p.error {
@@ -628,6 +633,22 @@ impl Meta {
     /// The last generation that is complete on the medium (counting those in which nothing changed).
     pub fn completed_generation(&self) -> u64 {
         self.progress.lock().completed
+    }
+}
+
+/// Stops all writing if it is dropped by a panic: what was under way will not complete, so nobody must wait for it, and what
+/// memory says of the medium may be wrong.
+pub struct StopAtPanic<'m> {
+    pub(crate) meta: &'m Meta,
+    /// What panicked, to be told.
+    pub(crate) what: &'static str,
+}
+
+impl Drop for StopAtPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.meta.stop(MetaError::Refused(format!("{} panicked, which is a bug", self.what)));
+        }
     }
 }
 

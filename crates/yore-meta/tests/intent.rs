@@ -194,11 +194,33 @@ fn data_is_flushed_before_the_record_that_says_that_it_is_at_home() {
     }
 }
 
-/// A device of which a write to a superblock or a zone's header panics, once it is told to.
+/// What a device does when it is told to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fatal {
+    /// A write to a superblock or a zone's header panics.
+    Generations,
+    /// Any write does.
+    Writes,
+    /// A flush does.
+    Flushes,
+}
+
+/// A device that panics, once it is told to.
 #[derive(Debug)]
 struct Panics {
     below: MemoryDevice,
+    fatal: Fatal,
     armed: AtomicBool,
+}
+
+impl Panics {
+    fn new(fatal: Fatal) -> Arc<Panics> {
+        Arc::new(Panics { below: MemoryDevice::new(64 << 20), fatal, armed: AtomicBool::new(false) })
+    }
+
+    fn panics(&self, fatal: Fatal) -> bool {
+        self.fatal == fatal && self.armed.load(Ordering::SeqCst)
+    }
 }
 
 impl Device for Panics {
@@ -216,11 +238,13 @@ impl Device for Panics {
     }
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
         let block = offset / BLOCK_SIZE as u64;
-        let is_fatal = SUPERBLOCKS.iter().any(|at| at.0 == block) || HEADER_SLOTS.contains(&block);
-        assert!(!(is_fatal && self.armed.load(Ordering::SeqCst)), "the device has a bug");
+        let is_generation = SUPERBLOCKS.iter().any(|at| at.0 == block) || HEADER_SLOTS.contains(&block);
+        assert!(!(is_generation && self.panics(Fatal::Generations)), "the device has a bug");
+        assert!(!self.panics(Fatal::Writes), "the device has a bug");
         self.below.write_at(offset, buf)
     }
     fn flush(&self) -> Result<(), DeviceError> {
+        assert!(!self.panics(Fatal::Flushes), "the device has a bug");
         self.below.flush()
     }
     fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
@@ -232,7 +256,7 @@ impl Device for Panics {
 /// can still be read. Once they waited for ever.
 #[test]
 fn nobody_waits_for_a_writer_that_panicked() {
-    let device = Arc::new(Panics { below: MemoryDevice::new(64 << 20), armed: AtomicBool::new(false) });
+    let device = Panics::new(Fatal::Generations);
     make(&*device, 64);
     let meta = open(device.clone());
     let addr = new_block(&meta);
@@ -252,4 +276,42 @@ fn nobody_waits_for_a_writer_that_panicked() {
     assert!(matches!(meta.check_writable(), Err(MetaError::Stopped { .. })));
     assert!(meta.read(addr, &EXPECT).is_ok());
     assert!(matches!(meta.close(), Err(MetaError::Stopped { .. })));
+}
+
+/// The same where it is a caller's own thread that panics, in writing or flushing a record: the others who want theirs durable
+/// are told, whether they waited for it or come later, and so is who wants a generation, which has data to carry over in the
+/// log. Once they waited for ever.
+#[test]
+fn nobody_waits_for_a_leader_that_panicked() {
+    for fatal in [Fatal::Writes, Fatal::Flushes] {
+        let device = Panics::new(fatal);
+        make(&*device, 64);
+        let meta = open(device.clone());
+        let addr = new_block(&meta);
+        assert!(note_page(&meta, 100, 1));
+        meta.sync().unwrap();
+        change(&meta, addr, 1);
+        device.armed.store(true, Ordering::SeqCst);
+        let (told, results) = mpsc::channel();
+        for _ in 0..4 {
+            let (meta, told) = (meta.clone(), told.clone());
+            std::thread::spawn(move || {
+                let forced = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| meta.force()));
+                told.send(forced.ok()).unwrap();
+            });
+        }
+        let mut panicked = 0;
+        for _ in 0..4 {
+            match results.recv_timeout(Duration::from_secs(60)).expect("somebody waits for ever") {
+                None => panicked += 1,
+                Some(result) => assert!(matches!(result, Err(MetaError::Stopped { .. })), "{result:?}"),
+            }
+        }
+        assert_eq!(panicked, 1, "{fatal:?}");
+        device.armed.store(false, Ordering::SeqCst);
+        assert!(matches!(meta.force(), Err(MetaError::Stopped { .. })));
+        assert!(matches!(meta.sync(), Err(MetaError::Stopped { .. })));
+        assert!(meta.read(addr, &EXPECT).is_ok());
+        assert!(matches!(meta.close(), Err(MetaError::Stopped { .. })));
+    }
 }

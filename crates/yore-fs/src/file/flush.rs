@@ -470,6 +470,8 @@ fn write_out(store: &Store, mut writes: Writes<'_>) -> Result<()> {
             }
         }
     }
+    // After a panic nobody knows which pages are on the medium.
+    let _stop = store.meta.stop_at_panic("writing file data");
     write_runs(store, &runs).map_err(|e| {
         store.meta.stop(MetaError::Device(e.clone()));
         e.into()
