@@ -20,6 +20,9 @@
 //!   those that the cache knows as logged. `logged_size <= inode.size`, and no pass of write-back ends before it. An Op that
 //!   cuts the file says so in the log; what a pass brought home is taken back from the log in the Op that stores its size.
 //!   So no Op stores a size beyond what the log has of the file.
+//! - **F9** No written extent begins beyond the page in which `medium_size` ends, or `unsure_beyond` is set. A pass enters extents
+//!   before it stores the size that covers them, so a crash in the middle leaves some with what was to be there. Nobody
+//!   sees them as long as the file does not grow; before it does they become unwritten ([`hole::settle_beyond`]).
 //!
 //! **Truncating** a file with many extents is a chain of Ops. The first sets the size and lists the inode among the orphans,
 //! the last takes it off the list; a crash between them is finished by the next mount. Meanwhile F5 hides what is left.

@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
-use yore_format::{BlockKind, Corruption, Expect, Incarnation, Inode, InodeNo, Timestamp};
+use yore_format::{BlockKind, ContentKind, Corruption, Expect, Incarnation, Inode, InodeNo, Timestamp};
 use yore_meta::{Change, Frame, Op};
 
 /// An inode in memory. What every look-up reads comes first, in the cache line of the reference count.
@@ -65,6 +65,8 @@ impl InodeCell {
         let mut data = FileData::default();
         data.medium_size = inode.size;
         data.stored_size = inode.size;
+        data.unsure_beyond =
+            inode.is_regular() && matches!(inode.content_kind, ContentKind::Extents | ContentKind::Tree);
         let rank = if inode.is_directory() { Rank::Directory(no) } else { Rank::File(no) };
         InodeCell {
             no,

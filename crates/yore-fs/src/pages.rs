@@ -57,6 +57,8 @@ pub(crate) struct FileData {
     pub doomed: Option<Range<u64>>,
     /// The content must not go back into the inode: blocks were asked for.
     pub in_blocks: bool,
+    /// There may be written extents beyond the size: it must be looked at before the file grows (F9).
+    pub unsure_beyond: bool,
     /// Noted as dirty in the cache.
     pub noted: bool,
     /// What background write-back failed with, for the next fsync.

@@ -364,6 +364,48 @@ fn the_log_keeps_what_is_at_home_until_the_size_is_stored() {
     read(&after, "other");
 }
 
+/// A crash in the middle of a long pass of write-back leaves blocks beyond the size stored, with what was to be there. A file
+/// that grows again over them shows zeros there, also when it comes from the medium.
+#[test]
+fn what_lies_beyond_the_size_stored_does_not_come_back() {
+    let (device, view) = counted_volume(64 * MIB, None);
+    let view = Arc::new(view);
+    let no = create(&view, "growing");
+    write(&view, no, 0, &vec![3; 7 << 20]);
+    let left = Arc::new(Mutex::new(None));
+    let leave = {
+        let (device, view, left) = (device.clone(), view.clone(), left.clone());
+        move || {
+            let other = create(&view, "other");
+            view.fsync(other, false).unwrap();
+            *left.lock().unwrap() = Some(device.below.snapshot());
+        }
+    };
+    device.during_long_write(1, leave);
+    view.sync().unwrap();
+    let left = left.lock().unwrap().take().expect("the second batch was written");
+    for is_written in [false, true] {
+        let (medium, after) = crash(&left);
+        let no = after.lookup(after.root(), b"growing").unwrap().inode();
+        assert_eq!(after.getattr(no).unwrap().size, 0);
+        let size = if is_written {
+            write(&after, no, 2 * MIB, &[4; 4096]);
+            2 * MIB as usize + 4096
+        } else {
+            let set = yore_fs::SetAttr { size: Some(3 * MIB), ..Default::default() };
+            after.setattr(&caller(), no, &set).unwrap();
+            3 * MIB as usize
+        };
+        after.sync().unwrap();
+        let (_, again) = crash(&medium);
+        for view in [after, again] {
+            let content = read(&view, "growing");
+            assert_eq!(content.len(), size);
+            assert!(content[..2 << 20].iter().all(|b| *b == 0), "stale bytes, written: {is_written}");
+        }
+    }
+}
+
 #[test]
 fn a_log_holds_more_than_fits_it() {
     let (device, view) = volume(Some(256 << 10));

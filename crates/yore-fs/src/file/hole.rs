@@ -228,6 +228,37 @@ fn edges<'a>(
     Ok(Some(plans))
 }
 
+/// Sees to it that a file which is about to grow has no written extents beyond its size (F9). The caller holds io; nobody
+/// else makes the file grow meanwhile, for who finds `unsure_beyond` waits for io.
+///
+/// # Errors
+/// Damage and device errors. What was not made unwritten stays doomed.
+pub(super) fn settle_beyond(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
+    if !cell.state.read().data.unsure_beyond {
+        return Ok(());
+    }
+    if !store.read_only {
+        finish_doomed(store, cell)?;
+    }
+    let mut guard = cell.state.write();
+    let from = u64::from(pages_for(guard.inode.size));
+    let mut is_written = false;
+    extent::each(&store.meta, cell.no, &guard.inode, from, &mut |(_, value)| {
+        is_written |= !value.unwritten;
+        Ok(!is_written)
+    })?;
+    if is_written {
+        // Who only reads the volume goes on with that.
+        guard.data.doomed = Some(from..u64::MAX);
+    }
+    drop(guard);
+    if is_written && !store.read_only {
+        make_unwritten(store, cell)?;
+    }
+    cell.state.write().data.unsure_beyond = false;
+    Ok(())
+}
+
 /// Turns the doomed extents into unwritten ones.
 fn make_unwritten(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
     let Some(range) = cell.state.read().data.doomed.clone() else { return Ok(()) };

@@ -27,6 +27,7 @@
 
 use super::flush::{flush_file, is_settled, ways, Way};
 use super::group::{in_groups, Busy};
+use super::hole::settle_beyond;
 use super::{write, PAGE};
 use crate::inode::{store_inode, InodeCell, InodeState};
 use crate::pages::Bytes;
@@ -179,6 +180,10 @@ pub(crate) fn restore(
         };
         if !cell.state.read().inode.is_regular() {
             continue;
+        }
+        {
+            let _io = cell.io.lock();
+            settle_beyond(store, &cell)?;
         }
         for (page, bytes) in &file.pages {
             restore_page(store, &cell, *page, bytes, file.size)?;

@@ -511,13 +511,16 @@ fn a_crash_leaves_a_prefix() {
     store.close().unwrap();
 }
 
-/// What a crash now leaves of a file, if nothing is lost.
+/// What a crash now leaves of a file, if nothing is lost. Looked at by another thread, for this one may hold locks.
 fn left_of(memory: &MemoryDevice, file: &InodeCell) -> Vec<u8> {
     let crashed: Arc<dyn Device> = Arc::new(memory.snapshot());
-    let after = open(&crashed, MIB);
-    let found = contents(&after, &after.cell(file.no).unwrap());
-    after.close().unwrap();
-    found
+    let look = || {
+        let after = open(&crashed, MIB);
+        let found = contents(&after, &after.cell(file.no).unwrap());
+        after.close().unwrap();
+        found
+    };
+    std::thread::scope(|scope| scope.spawn(look).join().unwrap())
 }
 
 /// A file was fsynced, so the log had it, and appended to. Between the Op of its write-back that stored the size and the end

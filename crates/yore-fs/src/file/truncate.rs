@@ -43,6 +43,7 @@ pub(crate) fn truncate(store: &Store, cell: &Arc<InodeCell>, size: u64, touch: T
 
 /// Grows the file to `size`, with io held. False if it has grown beyond that meanwhile.
 pub(super) fn extend(store: &Store, cell: &Arc<InodeCell>, size: u64, touch: Touch<'_>) -> Result<bool> {
+    super::hole::settle_beyond(store, cell)?;
     let clean = loop {
         let mut state = cell.state.write();
         check_alive(&state)?;

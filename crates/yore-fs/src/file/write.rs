@@ -62,6 +62,12 @@ fn write_chunk(
         if data.is_empty() {
             return Ok(offset);
         }
+        if state.data.unsure_beyond && end > state.inode.size {
+            drop(state);
+            let _io = cell.io.lock();
+            super::hole::settle_beyond(store, cell)?;
+            continue;
+        }
         let Some(plan) = prepare(store, cell, &state, offset, end, data)? else {
             // The promise needs a zone, and that an Op.
             drop(state);
