@@ -23,7 +23,6 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 const MAGIC: [u8; 8] = *b"YOREint1";
 const DATA: u32 = 1;
-const HOME: u32 = 2;
 const CUT: u32 = 3;
 /// Bytes of file data that one note may carry: a block.
 pub const INTENT_DATA_MAX: usize = crate::BLOCK_SIZE;
@@ -136,18 +135,8 @@ pub enum IntentNote<'a> {
         /// Its first bytes; the rest is zeros.
         bytes: &'a [u8],
     },
-    /// Pages `page..page + count` noted earlier are at home (or gone): do not write them.
-    Home {
-        /// The file.
-        inode: InodeNo,
-        /// Its incarnation.
-        incarnation: Incarnation,
-        /// The first page.
-        page: u32,
-        /// How many.
-        count: u32,
-    },
-    /// The file was cut to `size`: what was noted earlier beyond it is gone.
+    /// The file was cut to `size`: what was noted earlier beyond it is gone. With 0, nothing noted earlier counts any more: it
+    /// was cut off, or is in the file's blocks.
     Cut {
         /// The file.
         inode: InodeNo,
@@ -281,9 +270,6 @@ pub fn encode_note(note: &IntentNote<'_>, to: &mut Vec<u8>) {
         IntentNote::Data { inode, incarnation, size, page, bytes } => {
             assert!(bytes.len() <= INTENT_DATA_MAX, "a page at a time");
             (DATA, inode, incarnation, size, page, bytes.len() as u32, bytes)
-        }
-        IntentNote::Home { inode, incarnation, page, count } => {
-            (HOME, inode, incarnation, 0, page, count, &[])
         }
         IntentNote::Cut { inode, incarnation, size } => (CUT, inode, incarnation, size, 0, 0, &[]),
     };
@@ -433,9 +419,8 @@ fn decode_note<'a>(rest: &mut &'a [u8]) -> Result<IntentNote<'a>, Box<Corruption
             let bytes = &take_bytes(rest, length.next_multiple_of(8), "data")?[..length];
             Ok(IntentNote::Data { inode, incarnation, size, page, bytes })
         }
-        HOME if size == 0 => Ok(IntentNote::Home { inode, incarnation, page, count: length }),
         CUT if page == 0 && length == 0 => Ok(IntentNote::Cut { inode, incarnation, size }),
-        kind => bad("kind of a note", "1 to 3, and zero where nothing is meant", kind),
+        kind => bad("kind of a note", "1 or 3, and zero where nothing is meant", kind),
     }
 }
 
@@ -477,7 +462,6 @@ mod tests {
         let inode = InodeNo::ROOT;
         let notes = [
             IntentNote::Data { inode, incarnation: Incarnation(2), size: 5000, page: 1, bytes: &[1; 904] },
-            IntentNote::Home { inode, incarnation: Incarnation(2), page: 0, count: 2 },
             IntentNote::Cut { inode, incarnation: Incarnation(2), size: 100 },
         ];
         let mut bytes = Vec::new();
@@ -487,7 +471,7 @@ mod tests {
         writer.zone(ZoneNo(0), &[1; 8]);
         writer.zone(ZoneNo(3), &[2; 8]);
         writer.block(addr, 1 << 63 | 0b10, &block);
-        writer.notes(3, &bytes);
+        writer.notes(2, &bytes);
         let record = writer.end(&head()).to_vec();
         assert_eq!(record.len() % 8, 0);
         let intent = Intent::decode(&record).unwrap();

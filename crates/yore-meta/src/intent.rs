@@ -54,6 +54,8 @@ const FRAMES_MOST: usize = 2048;
 const OUTSTANDING_SHARE: usize = 4;
 /// Bytes that a page of outstanding data takes in the log: itself, its note, and its share of heads and frames.
 const PAGE_RECORD_BYTES: usize = BLOCK_SIZE + 96;
+/// Bytes that a file takes of which the size alone is outstanding.
+const FILE_RECORD_BYTES: usize = 64;
 /// Bytes of outstanding data in one record.
 const OUTSTANDING_RECORD_BYTES: usize = 256 << 10;
 /// What batches and records may take beside their contents.
@@ -120,8 +122,6 @@ struct Notes {
     count: u32,
     /// What would be lost with the log: replaying all notes made so far leaves this.
     outstanding: NotedFiles<NotedBytes>,
-    /// Bytes that it takes in records.
-    outstanding_bytes: usize,
 }
 
 /// A page's memory, and how many of its bytes count.
@@ -140,16 +140,19 @@ impl Notes {
         self.count += 1;
     }
 
+    /// Bytes that what is outstanding takes in records. A file counts beside its pages: it stays when all of them were cut
+    /// off, for its size may be nowhere else.
+    fn outstanding_bytes(&self) -> usize {
+        let (pages, files) = self.outstanding.count();
+        pages * PAGE_RECORD_BYTES + files * FILE_RECORD_BYTES
+    }
+
     /// Notes that something is no longer outstanding.
     fn take_back(&mut self, note: &IntentNote<'_>) {
-        let gone = match *note {
-            IntentNote::Home { inode, incarnation, page, count } => {
-                self.outstanding.home((inode, incarnation), page, count)
-            }
+        match *note {
             IntentNote::Cut { inode, incarnation, size } => self.outstanding.cut((inode, incarnation), size),
             IntentNote::Data { .. } => unreachable!("data is noted with its memory"),
-        };
-        self.outstanding_bytes -= gone * PAGE_RECORD_BYTES;
+        }
         self.encode(note);
     }
 }
@@ -351,16 +354,14 @@ impl Meta {
         let Some(log) = self.intent.log() else { return false };
         let mut notes = self.intent.notes.lock();
         let most = log.capacity_blocks() as usize * BLOCK_SIZE / OUTSTANDING_SHARE;
-        if notes.outstanding_bytes + pages.len() * PAGE_RECORD_BYTES > most {
+        if notes.outstanding_bytes() + FILE_RECORD_BYTES + pages.len() * PAGE_RECORD_BYTES > most {
             return false;
         }
         for (page, bytes) in pages {
             let valid =
                 size.saturating_sub(u64::from(*page) * BLOCK_SIZE as u64).min(BLOCK_SIZE as u64) as usize;
             notes.encode(&IntentNote::Data { inode, incarnation, size, page: *page, bytes: &bytes[..valid] });
-            if notes.outstanding.data((inode, incarnation), size, *page, NotedBytes(bytes.clone(), valid)) {
-                notes.outstanding_bytes += PAGE_RECORD_BYTES;
-            }
+            notes.outstanding.data((inode, incarnation), size, *page, NotedBytes(bytes.clone(), valid));
         }
         true
     }
@@ -368,23 +369,26 @@ impl Meta {
     /// Whether so much is outstanding that some of it should be brought home soon.
     pub fn notes_press(&self) -> bool {
         let Some(log) = self.intent.log() else { return false };
-        let outstanding = self.intent.notes.lock().outstanding_bytes;
+        let outstanding = self.intent.notes.lock().outstanding_bytes();
         outstanding > log.capacity_blocks() as usize * BLOCK_SIZE / OUTSTANDING_SHARE / 2
     }
 
-    /// Notes that data noted earlier is at home (after it was written over blocks that metadata has named before), or cut
-    /// off. A flush comes before the record that says so.
+    /// Notes that data noted earlier is at home and counts without an Op, for it was written over blocks that metadata has
+    /// named before; or that nobody needs it any more. A flush comes before the record that says so.
     pub fn note(&self, note: &IntentNote<'_>) {
         if self.intent.is_on() {
-            #[cfg(feature = "mutations")]
-            let is_wrong = crate::mutation::is(crate::mutation::Mutation::HomeTooEarly);
-            #[cfg(not(feature = "mutations"))]
-            let is_wrong = false;
-            if matches!(note, IntentNote::Home { .. }) && !is_wrong {
-                self.intent.data_named.store(true, Ordering::SeqCst);
-            }
+            self.note_home_first();
             self.intent.notes.lock().take_back(note);
         }
+    }
+
+    /// What is taken back must not be lost from where it is now: it is flushed before the record that says so.
+    fn note_home_first(&self) {
+        #[cfg(feature = "mutations")]
+        if crate::mutation::is(crate::mutation::Mutation::HomeTooEarly) {
+            return;
+        }
+        self.note_data_written_first();
     }
 
     /// Data was written over blocks that metadata has named before.
@@ -545,10 +549,12 @@ impl Meta {
 }
 
 impl Op<'_> {
-    /// Notes in the log what this Op does to data noted earlier. Does nothing without a log.
+    /// Notes in the log what this Op does to data noted earlier: it makes count what is at home, or cuts off. A flush comes
+    /// before the record that says so. Does nothing without a log.
     pub fn note(&mut self, note: &IntentNote<'_>) {
         let intent = &self.meta().intent;
         if intent.is_on() {
+            self.meta().note_home_first();
             intent.notes.lock().take_back(note);
         }
     }

@@ -30,69 +30,64 @@ pub struct NotedFile<B> {
 
 /// What is noted of all files.
 #[derive(Clone)]
-pub(crate) struct NotedFiles<B>(BTreeMap<File, NotedFile<B>>);
+pub(crate) struct NotedFiles<B> {
+    files: BTreeMap<File, NotedFile<B>>,
+    /// Pages of all of them.
+    pages: usize,
+}
 
 impl<B> Default for NotedFiles<B> {
     fn default() -> Self {
-        NotedFiles(BTreeMap::new())
+        NotedFiles { files: BTreeMap::new(), pages: 0 }
     }
 }
 
 impl<B: Trim> NotedFiles<B> {
-    /// A page of a file that has this size. True if nothing was noted of the page.
-    pub(crate) fn data(&mut self, file: File, size: u64, page: u32, bytes: B) -> bool {
-        let file = self.size(file, size);
-        file.pages.insert(page, bytes).is_none()
+    /// A page of a file that has this size.
+    pub(crate) fn data(&mut self, file: File, size: u64, page: u32, bytes: B) {
+        let is_new = self.size(file, size).pages.insert(page, bytes).is_none();
+        self.pages += usize::from(is_new);
     }
 
     /// The file has this size.
     pub(crate) fn size(&mut self, file: File, size: u64) -> &mut NotedFile<B> {
-        let noted = self.0.entry(file).or_insert_with(|| NotedFile { size, pages: BTreeMap::new() });
+        let noted = self.files.entry(file).or_insert_with(|| NotedFile { size, pages: BTreeMap::new() });
         noted.size = size;
         noted
     }
 
-    /// Pages are at home, or gone. Returns how many were noted.
-    pub(crate) fn home(&mut self, file: File, page: u32, count: u32) -> usize {
-        let Some(noted) = self.0.get_mut(&file) else { return 0 };
-        let end = page.saturating_add(count);
-        let mut gone = 0;
-        while let Some((first, _)) = noted.pages.range(page..end).next() {
-            let first = *first;
-            noted.pages.remove(&first);
-            gone += 1;
-        }
-        gone
-    }
-
-    /// The file was cut to `size`, or (0) nothing of it is outstanding. Returns how many pages are no longer noted.
-    pub(crate) fn cut(&mut self, file: File, size: u64) -> usize {
+    /// The file was cut to `size`, or (0) nothing of it is outstanding.
+    pub(crate) fn cut(&mut self, file: File, size: u64) {
         if size == 0 {
-            return self.0.remove(&file).map_or(0, |noted| noted.pages.len());
+            self.pages -= self.files.remove(&file).map_or(0, |noted| noted.pages.len());
+            return;
         }
-        let Some(noted) = self.0.get_mut(&file) else { return 0 };
+        let Some(noted) = self.files.get_mut(&file) else { return };
         let block = BLOCK_SIZE as u64;
         noted.size = noted.size.min(size);
-        let before = noted.pages.len();
         if let Ok(end) = u32::try_from(size.div_ceil(block)) {
-            noted.pages.split_off(&end);
+            self.pages -= noted.pages.split_off(&end).len();
         }
         if let Some(bytes) = u32::try_from(size / block).ok().and_then(|last| noted.pages.get_mut(&last)) {
             bytes.trim((size % block) as usize);
         }
-        before - noted.pages.len()
+    }
+
+    /// How many pages are noted, and of how many files.
+    pub(crate) fn count(&self) -> (usize, usize) {
+        (self.pages, self.files.len())
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&File, &NotedFile<B>)> {
-        self.0.iter()
+        self.files.iter()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.files.is_empty()
     }
 
     pub(crate) fn into_map(self) -> BTreeMap<File, NotedFile<B>> {
-        self.0
+        self.files
     }
 }
 
@@ -104,16 +99,18 @@ mod tests {
     fn notes_take_back_what_they_say_and_no_more() {
         let file = (InodeNo::ROOT, Incarnation(1));
         let mut noted = NotedFiles::default();
-        assert!(noted.data(file, 12_000, 0, vec![1; 4096]));
-        assert!(noted.data(file, 12_000, 2, vec![3; 3808]));
-        assert!(!noted.data(file, 12_000, 2, vec![4; 3808]));
-        assert_eq!(noted.home(file, 0, 2), 1);
-        assert_eq!(noted.cut(file, 9_000), 0);
+        noted.data(file, 12_000, 0, vec![1; 4096]);
+        noted.data(file, 12_000, 2, vec![3; 3808]);
+        noted.data(file, 12_000, 2, vec![4; 3808]);
+        assert_eq!(noted.count(), (2, 1));
+        noted.cut(file, 9_000);
         let (_, left) = noted.iter().next().unwrap();
         assert_eq!((left.size, left.pages[&2].len()), (9_000, 808));
-        assert_eq!(noted.cut(file, 8_192), 1);
+        noted.cut(file, 8_192);
         assert_eq!(noted.iter().next().unwrap().1.size, 8_192);
-        assert_eq!(noted.cut(file, 0), 0);
+        assert_eq!(noted.count(), (1, 1));
+        noted.cut(file, 0);
         assert!(noted.is_empty());
+        assert_eq!(noted.count(), (0, 0));
     }
 }

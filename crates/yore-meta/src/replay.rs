@@ -303,9 +303,6 @@ impl Staged {
             IntentNote::Data { inode, incarnation, size, page, bytes } => {
                 self.files.data((inode, incarnation), size, page, bytes.to_vec());
             }
-            IntentNote::Home { inode, incarnation, page, count } => {
-                self.files.home((inode, incarnation), page, count);
-            }
             IntentNote::Cut { inode, incarnation, size } => {
                 self.files.cut((inode, incarnation), size);
             }

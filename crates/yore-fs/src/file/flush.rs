@@ -543,7 +543,7 @@ fn enter(
             note_on_medium(state, batch);
             if let Some(stored) = batch.stored {
                 state.data.stored_size = state.data.stored_size.max(stored);
-                super::logged::release_in(&mut op, store, cell, state);
+                super::logged::release_in(&mut op, cell, state);
             }
         }
         let applied = edit.apply(&mut op, &store.alloc, &mut state.inode);
@@ -622,7 +622,7 @@ pub(super) fn finish_pass(store: &Store, cell: &InodeCell, pass: Pass) -> Result
     }
     if state.dirty && !state.gone {
         let mut op = store.meta.begin(reserved);
-        super::logged::release_in(&mut op, store, cell, state);
+        super::logged::release_in(&mut op, cell, state);
         store_inode(&mut op, cell, state);
         state.dirty = false;
     }

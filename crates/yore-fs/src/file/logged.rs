@@ -16,7 +16,7 @@
 //! - *The note is gone and what replaces it does not count.* What a pass of write-back has written counts when its extents
 //!   and a size that covers it are stored. Before that a replay needs the bytes, or it would take those at home for stale
 //!   (F1) and show zeros. So a pass takes nothing back before its last Op. And the record that takes back is preceded by a
-//!   flush of what was overwritten in place.
+//!   flush of what was overwritten in place ([`yore_meta::Meta::note`] sees to that).
 //! - *The note is there and something newer counts.* A replay enters noted bytes as they were, with zeros behind them up to
 //!   the file's size as they have it: over a size stored later, it would make a hole of what lies between the two.
 //!
@@ -129,19 +129,13 @@ pub(super) fn cut(op: &mut Op<'_>, cell: &InodeCell, state: &mut InodeState, siz
 
 /// Everything of the file that the log may have is at home, and this Op makes it count: it enters the last extents, or stores
 /// the size.
-pub(super) fn release_in(op: &mut Op<'_>, store: &Store, cell: &InodeCell, state: &mut InodeState) {
-    if state.data.logged_size.is_some() {
-        // What was overwritten in place is flushed before the record that takes the bytes back.
-        store.meta.note_data_written_first();
-        cut(op, cell, state, 0);
-    }
+pub(super) fn release_in(op: &mut Op<'_>, cell: &InodeCell, state: &mut InodeState) {
+    cut(op, cell, state, 0);
 }
 
 /// Everything of the file that the log may have is at home and counts already, or is gone.
 pub(super) fn release(store: &Store, cell: &InodeCell, state: &mut InodeState) {
     if state.data.logged_size.take().is_some() {
-        // What was overwritten in place is flushed before the record that takes the bytes back.
-        store.meta.note_data_written_first();
         store.meta.note(&IntentNote::Cut { inode: cell.no, incarnation: cell.incarnation, size: 0 });
     }
 }
