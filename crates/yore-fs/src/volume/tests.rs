@@ -244,8 +244,45 @@ fn moving_a_tree_meanwhile_makes_no_loop() {
             turn(&v);
         }
     };
-    // It finds gone what it removed by the other way.
-    assert!(matches!(fails(v.remove_dir_all_with("x", each)), Error::NotFound));
+    // It finds gone what it removed by the other way, and goes on.
+    v.remove_dir_all_with("x", each).unwrap();
     assert!(turned);
-    v.remove_dir_all("x").unwrap();
+    assert!(!v.exists("x").unwrap());
+}
+
+/// Promises that removing a tree ends well when others remove parts of it, or move them away, meanwhile.
+#[test]
+fn trees_that_others_remove_too() {
+    let v = volume();
+    for name in ["one", "two", "three", "four"] {
+        v.create_dir_all(format!("tree/{name}/below")).unwrap();
+        v.write(format!("tree/{name}/below/file"), "x").unwrap();
+        v.write(format!("tree/{name}/file"), "x").unwrap();
+    }
+    v.create_dir_all("elsewhere/full").unwrap();
+    let mut removed = Vec::new();
+    let mut others = Some(|| {
+        // All four directories have been seen by now, and one file was removed.
+        let left: Vec<String> = ["one", "two", "three", "four"]
+            .iter()
+            .map(|name| format!("tree/{name}"))
+            .filter(|path| v.exists(format!("{path}/file")).unwrap())
+            .collect();
+        let [gone, moved, ..] = &left[..] else { panic!("only {left:?} are left") };
+        v.remove_dir_all(gone).unwrap();
+        v.rename(moved, "moved").unwrap();
+        v.rename("elsewhere", moved).unwrap();
+    });
+    v.remove_dir_all_with("tree", &mut |path| {
+        removed.push(path.to_path_buf());
+        if path.ends_with("file") {
+            if let Some(act) = others.take() {
+                act();
+            }
+        }
+    })
+    .unwrap();
+    assert!(!v.exists("tree").unwrap());
+    assert!(v.exists("moved").unwrap(), "what was moved away is not looked for there");
+    assert_eq!(removed.last().map(PathBuf::as_path), Some(Path::new("tree")));
 }

@@ -171,11 +171,19 @@ pub(super) fn remove_all(volume: &Volume, path: &Path, each: &mut dyn FnMut(&Pat
     let _held = place.directory;
     let mut stack = vec![Doomed { parent, name, node, path: path.to_path_buf(), above: 0 }];
     while let Some(top) = stack.last() {
-        let listed = batch(volume, top)?;
+        let Some(listed) = batch(volume, top)? else {
+            stack.pop();
+            continue;
+        };
         if listed.is_empty() {
             match view.rmdir(top.parent, top.name.as_bytes()) {
                 // Filled again since the listing: once more.
-                Err(Error::NotEmpty) => continue,
+                Err(Error::NotEmpty) if is_named(view, top)? => continue,
+                // Another one has its name now. If that is to go, the listing of the parent shows it again.
+                Err(Error::NotEmpty) => {
+                    stack.pop();
+                    continue;
+                }
                 Ok(()) | Err(Error::NotFound) => {}
                 Err(error) => return Err(cannot(error, &top.path)),
             }
@@ -209,17 +217,27 @@ pub(super) fn remove_all(volume: &Volume, path: &Path, each: &mut dyn FnMut(&Pat
     Ok(())
 }
 
-/// Some entries of a directory.
-fn batch(volume: &Volume, top: &Doomed) -> Result<Vec<(OsString, FileKind)>> {
+/// Whether the directory still has its name.
+fn is_named(view: &View, of: &Doomed) -> Result<bool> {
+    match view.lookup(of.parent, of.name.as_bytes()) {
+        Ok(found) => Ok(found.inode() == of.node.inode()),
+        Err(Error::NotFound) => Ok(false),
+        Err(error) => Err(error.on_path("cannot remove", bytes_of(&of.path))),
+    }
+}
+
+/// Some entries of a directory; `None` if somebody else has removed it.
+fn batch(volume: &Volume, top: &Doomed) -> Result<Option<Vec<(OsString, FileKind)>>> {
     let mut found = Vec::new();
-    volume
-        .view()
-        .readdir(top.node.inode(), 0, &mut |item| {
-            if item.name != b"." && item.name != b".." {
-                found.push((std::ffi::OsStr::from_bytes(item.name).to_os_string(), item.kind));
-            }
-            found.len() < BATCH
-        })
-        .map_err(|error| error.on_path("cannot list", bytes_of(&top.path)))?;
-    Ok(found)
+    let listed = volume.view().readdir(top.node.inode(), 0, &mut |item| {
+        if item.name != b"." && item.name != b".." {
+            found.push((std::ffi::OsStr::from_bytes(item.name).to_os_string(), item.kind));
+        }
+        found.len() < BATCH
+    });
+    match listed {
+        Ok(_) => Ok(Some(found)),
+        Err(Error::NotFound | Error::Stale) => Ok(None),
+        Err(error) => Err(error.on_path("cannot list", bytes_of(&top.path))),
+    }
 }
