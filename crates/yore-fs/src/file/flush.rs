@@ -138,6 +138,15 @@ impl<'a> Part<'a> {
 /// Pages, and the block at which they go.
 type Writes<'a> = Vec<(BlockNo, &'a [Bytes])>;
 
+/// Where the batches of some files go, as far as it is decided.
+#[derive(Default)]
+struct Placement<'a> {
+    /// What is to be written.
+    writes: Writes<'a>,
+    /// Where the new blocks of the last file end.
+    last: Option<BlockNo>,
+}
+
 /// Writes back what was dirty when it was called. The first half of fsync.
 ///
 /// # Errors
@@ -319,16 +328,15 @@ pub(super) fn ways(store: &Store, cell: &InodeCell, state: &InodeState, pages: &
 
 /// Writes batches of files, whose io the caller holds, and enters them; each part has its own result.
 pub(super) fn write_parts(store: &Store, parts: &mut [Part<'_>]) {
-    let mut writes = Writes::new();
-    let mut goal = None;
+    let mut placement = Placement::default();
     for part in parts.iter_mut() {
-        let placed = writes.len();
-        part.result = place(store, part.cell, &part.batch, &mut part.pieces, &mut goal, &mut writes);
+        let placed = placement.writes.len();
+        part.result = placement.place(store, part.cell, &part.batch, &mut part.pieces);
         if part.result.is_err() {
-            writes.truncate(placed);
+            placement.writes.truncate(placed);
         }
     }
-    let written = write_out(store, writes);
+    let written = write_out(store, placement.writes);
     for part in parts {
         let Part { cell, batch, pieces, entered, result } = part;
         if result.is_ok() {
@@ -374,56 +382,55 @@ fn settle(store: &Store, part: &Part<'_>) {
     store.alloc.release(spare);
 }
 
-/// Decides where the pages of a batch go, taking blocks: adds to `pieces` what an Op is to enter, and to `writes` what is to be
-/// written. `goal` is where the last file's new blocks end.
-fn place<'b>(
-    store: &Store,
-    cell: &InodeCell,
-    batch: &'b Batch,
-    pieces: &mut Vec<Piece>,
-    goal: &mut Option<BlockNo>,
-    writes: &mut Writes<'b>,
-) -> Result<()> {
-    for segment in &batch.segments {
-        let (first, len) = (u64::from(segment.first), segment.bytes.len() as u64);
-        match segment.way {
-            Way::InPlace(start) => writes.push((start, &segment.bytes)),
-            Way::Unwritten(start) => {
-                pieces.push(Piece::Written(first, first + len));
-                writes.push((start, &segment.bytes));
+impl<'a> Placement<'a> {
+    /// Decides where the pages of a batch go, taking blocks; adds to `pieces` what an Op is to enter.
+    fn place(
+        &mut self,
+        store: &Store,
+        cell: &InodeCell,
+        batch: &'a Batch,
+        pieces: &mut Vec<Piece>,
+    ) -> Result<()> {
+        for segment in &batch.segments {
+            let (first, len) = (u64::from(segment.first), segment.bytes.len() as u64);
+            match segment.way {
+                Way::InPlace(start) => self.writes.push((start, &segment.bytes)),
+                Way::Unwritten(start) => {
+                    pieces.push(Piece::Written(first, first + len));
+                    self.writes.push((start, &segment.bytes));
+                }
+                Way::New => self.place_new(store, cell, segment, pieces)?,
             }
-            Way::New => place_new(store, cell, segment, pieces, goal, writes)?,
         }
+        Ok(())
     }
-    Ok(())
-}
 
-fn place_new<'b>(
-    store: &Store,
-    cell: &InodeCell,
-    segment: &'b Segment,
-    pieces: &mut Vec<Piece>,
-    last: &mut Option<BlockNo>,
-    writes: &mut Writes<'b>,
-) -> Result<()> {
-    if let Some(i) = segment.promised.iter().position(|p| !p) {
-        // The page was written to where the file has a block (F4), and now has none: extents that overlap are found here or
-        // there, as one looks for one block or another.
-        let (expected, found) = ("the block that its data was accepted for", "a hole");
-        let field = format!("{found} at file block {}", u64::from(segment.first) + i as u64);
-        return Err(Corruption::new("extent", "blocks", expected, field).of(cell.no).into());
+    fn place_new(
+        &mut self,
+        store: &Store,
+        cell: &InodeCell,
+        segment: &'a Segment,
+        pieces: &mut Vec<Piece>,
+    ) -> Result<()> {
+        if let Some(i) = segment.promised.iter().position(|p| !p) {
+            // The page was written to where the file has a block (F4), and now has none: extents that overlap are found here
+            // or there, as one looks for one block or another.
+            let (expected, found) = ("the block that its data was accepted for", "a hole");
+            let field = format!("{found} at file block {}", u64::from(segment.first) + i as u64);
+            return Err(Corruption::new("extent", "blocks", expected, field).of(cell.no).into());
+        }
+        let mut goal = goal(store, cell, segment, pieces, self.last)?;
+        let mut done = 0;
+        while done < segment.bytes.len() {
+            let run = store.alloc.take(&store.meta, goal, (segment.bytes.len() - done) as u32)?;
+            pieces.push(Piece::Put(u64::from(segment.first) + done as u64, run));
+            self.writes.push((run.start, &segment.bytes[done..done + run.len as usize]));
+            done += run.len as usize;
+            goal = BlockNo(run.end());
+            self.last = Some(goal);
+        }
+        Ok(())
     }
-    let mut goal = goal(store, cell, segment, pieces, *last)?;
-    let mut done = 0;
-    while done < segment.bytes.len() {
-        let run = store.alloc.take(&store.meta, goal, (segment.bytes.len() - done) as u32)?;
-        pieces.push(Piece::Put(u64::from(segment.first) + done as u64, run));
-        writes.push((run.start, &segment.bytes[done..done + run.len as usize]));
-        done += run.len as usize;
-        goal = BlockNo(run.end());
-        *last = Some(goal);
-    }
-    Ok(())
 }
 
 /// Where new blocks are best: behind what precedes them in the file, else behind those of the file before if they are in the
