@@ -276,7 +276,9 @@ impl Judge {
             let file = FoundFile { size: *size, blocks, facts: &node.facts };
             let span = Span::new(self, &self.lives[*ino], moment, bounds);
             let errors = span.wrong(&file, unit);
-            wrong.extend(errors.into_iter().map(|error| format!("{}: {error}", tree.path_of(*number))));
+            let since = if span.is_since_replacing { REPLACED } else { "" };
+            wrong
+                .extend(errors.into_iter().map(|error| format!("{}: {error}{since}", tree.path_of(*number))));
         }
         wrong.sort_unstable();
         wrong
@@ -288,6 +290,9 @@ impl Judge {
         inodes.filter(|(_, inode)| inode.links == 0).filter_map(|(_, inode)| inode.identity)
     }
 }
+
+/// What is said of a file whose content must not be older than its rename over another.
+pub const REPLACED: &str = " (its last promise is that of a rename over another file)";
 
 /// A regular file as found.
 struct FoundFile<'a> {
@@ -303,6 +308,8 @@ struct Span<'a> {
     moment: usize,
     /// The earliest moment that content may be from.
     content_from: usize,
+    /// Whether that is so for a rename over another file, and not for a sync.
+    is_since_replacing: bool,
     /// The earliest moment that times may be from.
     times_from: usize,
     /// The latest moment that size and times may be from.
@@ -320,10 +327,12 @@ impl<'a> Span<'a> {
             fsyncs.map(|(moment, _)| *moment).filter(returned).max().unwrap_or(0)
         };
         let replaced = life.replaced.iter().copied().filter(|at| *at <= moment).max().unwrap_or(0);
-        let content_from = synced.max(fsynced(true)).max(replaced);
+        let content_synced = synced.max(fsynced(true));
+        let content_from = content_synced.max(replaced);
         let times_from = synced.max(fsynced(false));
         let to = moment.max(content_from);
-        Span { life, moment, content_from, times_from, to, begun: bounds.begun.max(to) }
+        let is_since_replacing = replaced > content_synced;
+        Span { life, moment, content_from, is_since_replacing, times_from, to, begun: bounds.begun.max(to) }
     }
 
     /// The versions that were there at some moment of a range.

@@ -9,6 +9,7 @@
 
 use yore_crash::campaign::{try_case, Campaign};
 use yore_crash::case::Case;
+use yore_crash::judge::REPLACED;
 use yore_fs::mutation::{set, Mutation};
 
 /// Crash states within which a mutation must be found. Those that need a certain schedule take some thousands.
@@ -40,18 +41,22 @@ fn found(mutation: Mutation, states: u64) -> Option<(u64, String)> {
 
 #[test]
 fn a_wrong_engine_is_found() {
+    // With what must be said of it, where something else could be found as well.
     let mutations = [
-        Mutation::SlotsReusedEarly,
-        Mutation::BlocksReusedEarly,
-        Mutation::StalePosition,
-        Mutation::OutstandingForgotten,
-        Mutation::TornRecordAccepted,
-        Mutation::RenameBeforeData,
+        (Mutation::SlotsReusedEarly, ""),
+        (Mutation::BlocksReusedEarly, ""),
+        (Mutation::StalePosition, ""),
+        (Mutation::OutstandingForgotten, ""),
+        (Mutation::TornRecordAccepted, ""),
+        (Mutation::RenameBeforeData, REPLACED),
     ];
     let mut missed = Vec::new();
-    for mutation in mutations {
+    for (mutation, said) in mutations {
         match found(mutation, STATES) {
-            Some((states, what)) => println!("{mutation:?}: after {states} states: {what}"),
+            Some((states, what)) => {
+                println!("{mutation:?}: after {states} states: {what}");
+                assert!(what.contains(said), "{mutation:?} is found for another reason");
+            }
             None => {
                 println!("{mutation:?}: MISSED");
                 missed.push(mutation);
