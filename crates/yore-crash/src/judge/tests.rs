@@ -7,6 +7,8 @@ use crate::runner::Runner;
 use crate::subject::ModelSubject;
 use yore_fs::{Caller, FileKind, RenameMode, SetAttr};
 
+type Blocks = BTreeMap<u64, Arc<Block>>;
+
 fn name(text: &str) -> Name {
     Name::from(text.as_bytes())
 }
@@ -225,7 +227,7 @@ fn a_file_that_only_grew_is_a_prefix() {
         vec![create("file"), write("file", 0, 1000, 1), fsync("file"), write("file", 1000, 2000, 2)];
     ops.extend([write("file", 3000, 9000, 3), truncate("file", 20_000)]);
     let judge = Judge::new(history(ops.clone()));
-    let found = |judge: &Judge, from: usize, size: u64, change: &dyn Fn(&mut BTreeMap<u64, Arc<Block>>)| {
+    let found = |judge: &Judge, from: usize, size: u64, change: &dyn Fn(&mut Blocks)| {
         let now = judge.history.states.len() - 1;
         let mut tree = at(judge, now);
         let (_, mut blocks) = content_of(judge, from, "file");
