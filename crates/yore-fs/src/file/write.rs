@@ -82,7 +82,7 @@ fn write_chunk(
                 let within = (at % PAGE) as usize;
                 let n = (PAGE as usize - within).min((end - at) as usize);
                 let from = (at - offset) as usize;
-                if !copied.contains(&page_of(at)) {
+                if copied.binary_search(&page_of(at)).is_err() {
                     pages.dirty_bytes(page_of(at))[within..within + n].copy_from_slice(&data[from..from + n]);
                 }
                 at += n as u64;
@@ -110,7 +110,7 @@ pub(super) struct Plan<'a> {
     blocks: Option<Promise<'a>>,
     /// Pages that are not cached, with their content.
     load: Vec<(u32, AlignedBuf)>,
-    /// Which of these have what is to be written already.
+    /// Which of these have what is to be written already, in ascending order.
     copied: Vec<u32>,
     /// Pages for which a block is promised now.
     promise: Vec<u32>,
@@ -312,10 +312,12 @@ fn prepare_page(
         }
     };
     let has_block = mapping.extent.is_some_and(|e| e.unwritten || may_overwrite_in_place(&state.inode, &e));
-    if !has_block && !stays_small && !plan.promise.contains(&index) {
+    // What growth made dirty lies before the pages written, which come here in order: none is in the plan yet.
+    debug_assert!(!plan.promise.contains(&index) && !plan.load.iter().any(|(i, _)| *i == index));
+    if !has_block && !stays_small {
         plan.promise.push(index);
     }
-    if !plan.keep_cached(state, index) && !plan.load.iter().any(|(i, _)| *i == index) {
+    if !plan.keep_cached(state, index) {
         let page = match whole {
             Some([]) => None,
             Some(data) => {
