@@ -87,10 +87,17 @@ fn set_size(
     if size > FILE_SIZE_MAX {
         return Err(Error::FileTooLarge);
     }
-    if set.kill_set_id {
+    // A capability is an attribute elsewhere and goes before. The bits go with the size: a generation in between would show
+    // a file of before this call with the mode of after it.
+    if set.kill_set_id && cell.state.read().inode.flags.contains(InodeFlags::CAPABILITY) {
         drop_privileges(store, cell, now)?;
     }
-    file::truncate(store, cell, size, &mut |s: &mut InodeState| touch(s, now))
+    file::truncate(store, cell, size, &mut |s: &mut InodeState| {
+        if set.kill_set_id {
+            s.inode.mode = without_set_id(s.inode.mode);
+        }
+        touch(s, now)
+    })
 }
 
 /// Content changes at `now`.
