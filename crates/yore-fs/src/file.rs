@@ -48,7 +48,6 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use ahead::ReadAhead;
 pub(crate) use cache::FileCache;
 pub(crate) use flush::flush_file;
 pub(crate) use group::flush_all;

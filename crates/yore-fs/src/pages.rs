@@ -26,7 +26,7 @@ use crate::Error;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use yore_device::{AlignedBuf, SharedBuf};
 use yore_format::{ContentKind, BLOCK_SIZE, INLINE_BYTES};
@@ -40,6 +40,8 @@ const SHARDS: usize = 16;
 const PAGES_MIN: usize = 256;
 /// Pages a sweep looks at in one file before it lets go of the file's mutex.
 const SWEEP: usize = 256;
+/// Pages of the first window of a sequential reader.
+const WINDOW_LEAST: u32 = 8;
 
 /// What a regular file's inode has in memory beside the inode.
 #[derive(Default)]
@@ -64,7 +66,34 @@ pub(crate) struct FileData {
     /// What background write-back failed with, for the next fsync.
     pub error: Option<Error>,
     /// How it is being read.
-    pub ahead: crate::file::ReadAhead,
+    pub ahead: ReadAhead,
+}
+
+/// What is known of how a file is being read, in pages. A hint: it is updated without a lock.
+#[derive(Default)]
+pub(crate) struct ReadAhead {
+    /// Behind the last access.
+    next: AtomicU32,
+    window: AtomicU32,
+    /// Up to where reading ahead was asked for.
+    pub until: AtomicU32,
+}
+
+impl ReadAhead {
+    /// The window for an access to the pages `first..end`; 0 if it is not part of a sequence. Learns from the access.
+    pub(crate) fn learn(&self, first: u32, end: u32, most: u32) -> u32 {
+        let window = self.window.load(Ordering::Relaxed);
+        let next = self.next.load(Ordering::Relaxed);
+        // Several threads may serve one reader, so accesses come a little out of order; a page may be read in parts.
+        let is_next = first == next || first + 1 == next || (window > 0 && first.abs_diff(next) <= window);
+        self.next.store(if is_next { next.max(end) } else { end }, Ordering::Relaxed);
+        let window = match is_next {
+            true => (window * 2).max((end - first).min(most)).clamp(WINDOW_LEAST, most.max(WINDOW_LEAST)),
+            false => 0,
+        };
+        self.window.store(window, Ordering::Relaxed);
+        window
+    }
 }
 
 impl FileData {

@@ -1,7 +1,7 @@
 //! Reading ahead: what a sequential reader will want next is read by threads of its own, while the reader is busy with what
 //! it has.
 //!
-//! How far ahead is learned from the accesses ([`ReadAhead`]). A small window is read together with what is wanted, by the
+//! How far ahead is learned from the accesses ([`crate::pages::ReadAhead`]). A small window is read together with what is wanted, by the
 //! reader; from [`WINDOW_ASYNC`] on, the window is kept full by [`Readers`]: whoever reads sequentially hands over what is
 //! missing in it before it goes to its own pages.
 //!
@@ -26,14 +26,12 @@ use crate::pages::{Arriving, PageCache};
 use crate::store::Store;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use yore_device::Device;
 use yore_format::BlockNo;
 
-/// Pages of the first window of a sequential reader.
-const WINDOW_LEAST: u32 = 8;
 /// The window, in pages, from which on other threads read it.
 const WINDOW_ASYNC: u32 = 64;
 /// The largest window: 4 MiB.
@@ -42,33 +40,6 @@ const WINDOW_MOST: u32 = 1024;
 const THREADS: usize = 2;
 /// Stretches that may wait to be read. Beyond that, readers read for themselves.
 const QUEUE_MOST: usize = 64;
-
-/// What is known of how a file is being read, in pages. A hint: it is updated without a lock.
-#[derive(Default)]
-pub(crate) struct ReadAhead {
-    /// Behind the last access.
-    next: AtomicU32,
-    window: AtomicU32,
-    /// Up to where reading ahead was asked for.
-    until: AtomicU32,
-}
-
-impl ReadAhead {
-    /// The window for an access to the pages `first..end`; 0 if it is not part of a sequence. Learns from the access.
-    fn learn(&self, first: u32, end: u32, most: u32) -> u32 {
-        let window = self.window.load(Ordering::Relaxed);
-        let next = self.next.load(Ordering::Relaxed);
-        // Several threads may serve one reader, so accesses come a little out of order; a page may be read in parts.
-        let is_next = first == next || first + 1 == next || (window > 0 && first.abs_diff(next) <= window);
-        self.next.store(if is_next { next.max(end) } else { end }, Ordering::Relaxed);
-        let window = match is_next {
-            true => (window * 2).max((end - first).min(most)).clamp(WINDOW_LEAST, most.max(WINDOW_LEAST)),
-            false => 0,
-        };
-        self.window.store(window, Ordering::Relaxed);
-        window
-    }
-}
 
 /// A stretch of a file to be read.
 struct Job {
