@@ -36,7 +36,7 @@
 
 use crate::error::Result;
 use crate::intent::{set_position, Leader};
-use crate::meta::{now_seconds, Meta, RootState, StopAtPanic};
+use crate::meta::{now_seconds, Meta, RootState};
 use crate::zone::FrozenZone;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
@@ -89,7 +89,7 @@ struct Frozen {
 
 /// Freezes the running generation, writes it, completes it.
 pub(crate) fn commit(meta: &Meta, state: VolumeState) -> Result<()> {
-    let _stop = StopAtPanic { meta, what: "writing a generation" };
+    let _stop = meta.stop_at_panic("writing a generation");
     let mut held = meta.superblock.lock();
     let (mut leader, served) = meta.intent.lead();
     let (mut frozen, appended) = freeze(meta, &held.0, state, &mut leader);

@@ -639,9 +639,9 @@ impl Meta {
 /// Stops all writing if it is dropped by a panic: what was under way will not complete, so nobody must wait for it, and what
 /// memory says of the medium may be wrong.
 pub struct StopAtPanic<'m> {
-    pub(crate) meta: &'m Meta,
+    meta: &'m Meta,
     /// What panicked, to be told.
-    pub(crate) what: &'static str,
+    what: &'static str,
 }
 
 impl Drop for StopAtPanic<'_> {

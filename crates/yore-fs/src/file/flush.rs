@@ -27,7 +27,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use yore_device::{AlignedBuf, WriteRequest};
 use yore_format::{BlockNo, Corruption, INLINE_BYTES};
-use yore_meta::MetaError;
+use yore_meta::{MetaError, Reserved};
 
 /// Pages in a batch: 4 MiB.
 pub(super) const BATCH: usize = 1024;
@@ -232,14 +232,8 @@ pub(super) fn flush_small(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> 
     let changed = content_changed || state.dirty || state.data.stored_size != size;
     state.data.medium_size = size;
     state.data.stored_size = size;
-    if changed && !state.gone {
-        let mut op = store.meta.begin(reserved);
-        super::logged::cut(&mut op, cell, state, 0);
-        store_inode(&mut op, cell, state);
-        state.dirty = false;
-    }
     state.data.noted = false;
-    super::logged::release(store, cell, state);
+    store_and_release(store, cell, state, changed, reserved);
     store.files.note_flushed(cell, true);
     Ok(true)
 }
@@ -627,14 +621,26 @@ pub(super) fn finish_pass(store: &Store, cell: &InodeCell, pass: Pass) -> Result
     if clean {
         state.data.noted = false;
     }
-    if state.dirty && !state.gone {
+    let changed = state.dirty;
+    store_and_release(store, cell, state, changed, reserved);
+    store.files.note_flushed(cell, clean);
+    Ok(())
+}
+
+/// The last of a pass: one Op stores a changed inode and lets the log go (F8). If there is nothing to store, all of it was
+/// overwritten in place, below the size stored.
+fn store_and_release(
+    store: &Store,
+    cell: &InodeCell,
+    state: &mut InodeState,
+    changed: bool,
+    reserved: Reserved,
+) {
+    if changed && !state.gone {
         let mut op = store.meta.begin(reserved);
         super::logged::release_in(&mut op, cell, state);
         store_inode(&mut op, cell, state);
         state.dirty = false;
     }
-    // If there was nothing to store, all of it was overwritten in place, below the size stored.
     super::logged::release(store, cell, state);
-    store.files.note_flushed(cell, clean);
-    Ok(())
 }

@@ -89,14 +89,15 @@ fn set_size(
     }
     // A capability is an attribute elsewhere and goes before. The bits go with the size: a generation in between would show
     // a file of before this call with the mode of after it.
-    if set.kill_set_id && cell.state.read().inode.flags.contains(InodeFlags::CAPABILITY) {
-        drop_privileges(store, cell, now)?;
+    if set.kill_set_id {
+        drop_capability(store, cell, now)?;
     }
     file::truncate(store, cell, size, &mut |s: &mut InodeState| {
         if set.kill_set_id {
-            s.inode.mode = without_set_id(s.inode.mode);
+            touch_without_set_id(s, now);
+        } else {
+            touch(s, now);
         }
-        touch(s, now)
     })
 }
 
@@ -110,21 +111,29 @@ fn touch(state: &mut InodeState, now: Timestamp) {
 /// will have. Not with the content: that may reach the medium later than what follows, and a crash must not show
 /// new content under old privileges.
 fn drop_privileges(store: &Arc<Store>, cell: &Arc<InodeCell>, now: Timestamp) -> Result<()> {
-    let (mode, flags) = {
-        let state = cell.state.read();
-        (state.inode.mode, state.inode.flags)
-    };
-    let drop = |s: &mut InodeState| {
-        s.inode.mode = without_set_id(s.inode.mode);
-        touch(s, now);
-    };
-    if flags.contains(InodeFlags::CAPABILITY) {
-        xattr::remove_capability(store, cell, &drop)
-    } else if without_set_id(mode) != mode {
-        change_inode(store, cell, &drop)
-    } else {
-        Ok(())
+    if drop_capability(store, cell, now)? {
+        return Ok(());
     }
+    let mode = cell.state.read().inode.mode;
+    if without_set_id(mode) == mode {
+        return Ok(());
+    }
+    change_inode(store, cell, &|s| touch_without_set_id(s, now))
+}
+
+/// Takes a capability off and, in the same Op, the set-id bits. False if there is no capability; then nothing was done.
+fn drop_capability(store: &Arc<Store>, cell: &Arc<InodeCell>, now: Timestamp) -> Result<bool> {
+    if !cell.state.read().inode.flags.contains(InodeFlags::CAPABILITY) {
+        return Ok(false);
+    }
+    xattr::remove_capability(store, cell, &|s| touch_without_set_id(s, now))?;
+    Ok(true)
+}
+
+/// Content changes at `now`, by somebody without the privilege to keep set-id bits.
+fn touch_without_set_id(state: &mut InodeState, now: Timestamp) {
+    state.inode.mode = without_set_id(state.inode.mode);
+    touch(state, now);
 }
 
 fn apply(state: &mut InodeState, set: &SetAttr, caller: &Caller, now: Timestamp) {
