@@ -34,20 +34,47 @@ pub enum BlockKind {
     Symlink = 8,
     /// A node of the volume's tree of orphans.
     Orphans = 9,
+    /// A node of the table of cuts.
+    Cuts = 10,
+    /// A node of the index of cuts.
+    CutIndex = 11,
+    /// A node of a tree of versions.
+    Versions = 12,
+    /// A node of a tree of past names.
+    Names = 13,
+    /// A node of a tree of changes.
+    Changes = 14,
+    /// The roots of the trees of the past.
+    HistoryRoots = 15,
 }
 
 impl BlockKind {
     /// The kind with this number on the medium.
     pub fn from_u8(kind: u8) -> Option<BlockKind> {
         use BlockKind::*;
-        [ZoneHeader, ZoneTable, Bitmap, Inodes, Directory, Extents, Xattrs, Symlink, Orphans]
-            .into_iter()
-            .find(|k| *k as u8 == kind)
+        Some(match kind {
+            1 => ZoneHeader,
+            2 => ZoneTable,
+            3 => Bitmap,
+            4 => Inodes,
+            5 => Directory,
+            6 => Extents,
+            7 => Xattrs,
+            8 => Symlink,
+            9 => Orphans,
+            10 => Cuts,
+            11 => CutIndex,
+            12 => Versions,
+            13 => Names,
+            14 => Changes,
+            15 => HistoryRoots,
+            _ => return None,
+        })
     }
 
     /// Whether blocks of this kind are nodes of B+trees.
     pub fn is_tree(self) -> bool {
-        self as u8 >= BlockKind::Directory as u8
+        (BlockKind::Directory as u8..BlockKind::HistoryRoots as u8).contains(&(self as u8))
     }
 
     /// The name used in messages.
@@ -62,6 +89,12 @@ impl BlockKind {
             BlockKind::Xattrs => "xattr node",
             BlockKind::Symlink => "symlink node",
             BlockKind::Orphans => "orphan node",
+            BlockKind::Cuts => "cuts node",
+            BlockKind::CutIndex => "cut index node",
+            BlockKind::Versions => "version node",
+            BlockKind::Names => "past name node",
+            BlockKind::Changes => "change node",
+            BlockKind::HistoryRoots => "roots of the history",
         }
     }
 }
@@ -295,6 +328,7 @@ pub fn verify_header(
             BlockKind::ZoneTable => crate::ZoneTableRef::new(block).verify(),
             BlockKind::Bitmap => crate::BitmapRef::new(block).verify(),
             BlockKind::Inodes => crate::Inode::verify_block(block),
+            BlockKind::HistoryRoots => crate::HistoryRoots::verify(block),
             _ => crate::NodeRef::new(block).verify(),
         }
     };

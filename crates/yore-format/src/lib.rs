@@ -9,6 +9,7 @@ mod bitmap;
 mod cells;
 mod error;
 mod header;
+mod history;
 mod ids;
 mod inode;
 mod intent;
@@ -29,6 +30,11 @@ pub use error::Corruption;
 pub use header::{
     seal, verify_checksum, verify_header, verify_version, BlockHeader, BlockKind, Expect, HEADER_BYTES,
 };
+pub use history::{
+    change_key, cut_index_by_name, cut_index_by_root, key_parts, name_key, shard_of, version_key, CutKind,
+    CutRow, CutState, HistoryRoots, HistoryTree, PastName, Version, CUT_FIXED_BYTES, CUT_NAME_MAX,
+    HISTORY_ROOTS, HISTORY_SHARDS, VERSION_BYTES,
+};
 pub use ids::{BlockNo, Generation, GroupNo, Incarnation, InodeNo, MetaAddr, Number, ZoneNo};
 pub use inode::{ContentKind, Inode, InodeFlags, Timestamp, INLINE_BYTES, INODES_PER_BLOCK, INODE_BYTES};
 pub use intent::{
@@ -37,8 +43,8 @@ pub use intent::{
 };
 pub use node::{NodeMut, NodeRef, NODE_HEADER_BYTES, NODE_PAYLOAD_BYTES};
 pub use superblock::{
-    decode_slots, Engine, Features, RootZone, SlotState, Superblock, VolumeState, FORMAT_MAJOR, FORMAT_MINOR,
-    ROOT_ZONES_MAX,
+    decode_slots, Engine, Features, RootZone, SlotState, Superblock, VolumeState, WriteFeatures,
+    FORMAT_MAJOR, FORMAT_MINOR, ROOT_ZONES_MAX,
 };
 pub use tables::{layout_tables, FieldLayout, StructLayout};
 pub use touched::{chunks_of, Touched, CHUNK_BYTES};

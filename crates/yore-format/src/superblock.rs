@@ -13,7 +13,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// First half of the version: a change that no older program understands.
 pub const FORMAT_MAJOR: u32 = 2;
 /// Second half of the version.
-pub const FORMAT_MINOR: u32 = 0;
+pub const FORMAT_MINOR: u32 = 1;
 /// Root zones that a superblock can name.
 pub const ROOT_ZONES_MAX: usize = 32;
 const MAGIC: [u8; 8] = *b"YORE\x89V\r\n";
@@ -83,6 +83,15 @@ bitflags::bitflags! {
     /// Features that a program must know to use the volume; none is defined yet.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
     pub struct Features: u64 {}
+}
+
+bitflags::bitflags! {
+    /// Features that a program must know to write to the volume.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+    pub struct WriteFeatures: u64 {
+        /// It has a past: blocks that the present does not name are in use, and some that it names are not its own.
+        const HISTORY = 1;
+    }
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -251,6 +260,15 @@ impl Superblock {
         u32::from_le_bytes(self.uuid[..4].try_into().expect("four bytes"))
     }
 
+    /// What a program must know to write to the volume.
+    pub fn write_features(&self) -> WriteFeatures {
+        if self.history_root.is_none() {
+            WriteFeatures::empty()
+        } else {
+            WriteFeatures::HISTORY
+        }
+    }
+
     /// The bytes for slot 0 or 1.
     ///
     /// # Panics
@@ -274,7 +292,7 @@ impl Superblock {
             slot: slot.into(),
             uuid: self.uuid,
             features: 0.into(),
-            features_read_only: 0.into(),
+            features_read_only: self.write_features().bits().into(),
             volume_blocks: self.volume_blocks.into(),
             mount_id: self.mount_id.into(),
             engine: self.engine as u8,
@@ -392,13 +410,16 @@ fn decode_complete(block: &Block, slot: u32, generation: Generation) -> Result<S
     if unknown != 0 {
         return bad("features", "features this program knows", format!("unknown feature bits {unknown:#x}"));
     }
-    let unknown = raw.features_read_only.get();
-    if unknown != 0 {
+    let Some(write_features) = WriteFeatures::from_bits(raw.features_read_only.get()) else {
+        let unknown = raw.features_read_only.get() & !WriteFeatures::all().bits();
         return bad(
             "features",
             "features this program knows",
             format!("unknown write-feature bits {unknown:#x}"),
         );
+    };
+    if write_features.contains(WriteFeatures::HISTORY) == (raw.history_root.get() == 0) {
+        return bad("history root", "one if the feature bit says so, else none", raw.history_root);
     }
     if raw.slot.get() != slot {
         return bad("slot", slot, raw.slot);

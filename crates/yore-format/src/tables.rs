@@ -36,6 +36,7 @@ pub fn layout_tables() -> Vec<StructLayout> {
         crate::inode::time_layout(),
         crate::node::layout(),
     ];
+    tables.extend(crate::history::layouts());
     tables.extend(crate::intent::layouts());
     tables
 }

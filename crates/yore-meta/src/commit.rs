@@ -163,6 +163,7 @@ fn freeze(meta: &Meta, last: &Superblock, state: VolumeState, leader: &mut Leade
         next_number: Number(meta.next_number.load(Ordering::Relaxed)),
         orphan_root,
         orphan_level,
+        history_root: meta.history_root(),
         free_blocks: meta.totals.free_blocks.get(),
         inodes: meta.totals.inodes.get(),
         metadata_blocks: meta.totals.metadata_blocks.get(),

@@ -176,8 +176,9 @@ impl Intent {
         self.frames.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Zones came or went: only a generation makes that durable.
-    pub(crate) fn note_zones_changed(&self) {
+    /// Something changed that records do not say (zones came or went, the history began): only a generation makes that
+    /// durable.
+    pub(crate) fn lose(&self) {
         self.lost.store(true, Ordering::Relaxed);
     }
 

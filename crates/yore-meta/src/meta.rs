@@ -15,7 +15,7 @@ use crate::replay::Recovered;
 use crate::space::{Hints, Reserved};
 use crate::zone::{Zone, Zones};
 use hashbrown::HashMap;
-use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
+use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -115,6 +115,8 @@ pub struct Meta {
     pub(crate) root_changed: AtomicBool,
     pub(crate) freed: Mutex<Vec<(BlockNo, u32)>>,
     pub(crate) orphan_root: Mutex<(MetaAddr, u8)>,
+    /// The block with the roots of the history; 0: there is none yet.
+    pub(crate) history_root: AtomicU64,
     pub(crate) next_incarnation: AtomicU32,
     pub(crate) next_number: AtomicU64,
     pub(crate) zone_number_limit: AtomicU32,
@@ -143,7 +145,13 @@ pub struct Meta {
     pub(crate) found: Superblock,
 }
 
-pub(crate) type GateGuard<'m> = RwLockReadGuard<'m, u64>;
+/// The generation gate as an Op holds it.
+pub(crate) enum GateGuard<'m> {
+    /// Other Ops may be open, too.
+    Shared { _gate: RwLockReadGuard<'m, u64> },
+    /// No other is.
+    Alone { _gate: RwLockWriteGuard<'m, u64> },
+}
 
 thread_local! {
     static OPS_OPEN: Cell<u32> = const { Cell::new(0) };
@@ -220,11 +228,24 @@ impl Meta {
         *self.orphan_root.lock()
     }
 
+    /// The block with the roots of the history, if the volume was ever cut.
+    pub fn history_root(&self) -> MetaAddr {
+        MetaAddr(self.history_root.load(Ordering::Acquire))
+    }
+
     /// Opens an Op with what was reserved for it. Waits only for the instant in which a generation is frozen.
     pub fn begin(&self, reserved: Reserved) -> Op<'_> {
         let gate = self.gate.read();
         let generation = Generation(*gate);
-        Op::open(self, reserved, gate, generation)
+        Op::open(self, reserved, GateGuard::Shared { _gate: gate }, generation)
+    }
+
+    /// As [`Meta::begin`], with no other Op open until this one ends: for what must lie wholly before or wholly behind each of
+    /// them. Waits for those that are open.
+    pub fn begin_alone(&self, reserved: Reserved) -> Op<'_> {
+        let gate = self.gate.write();
+        let generation = Generation(*gate);
+        Op::open(self, reserved, GateGuard::Alone { _gate: gate }, generation)
     }
 
     /// The block at `addr`, from memory or the device, verified to be what `expect` says.

@@ -12,6 +12,7 @@ use crate::cache::{new_frame, Frame, News};
 use crate::meta::{GateGuard, Meta};
 use crate::space::{Reserved, ReservedInode};
 use crate::zone::Zone;
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use yore_format::{
     Block, BlockHeader, BlockKind, BlockNo, Generation, GroupNo, Incarnation, InodeNo, MetaAddr, Number,
@@ -97,7 +98,7 @@ pub struct Op<'m> {
     generation: Generation,
     reserved: Reserved,
     changes: u32,
-    _gate: GateGuard<'m>,
+    gate: GateGuard<'m>,
 }
 
 impl Drop for Op<'_> {
@@ -114,7 +115,7 @@ impl<'m> Op<'m> {
         generation: Generation,
     ) -> Op<'m> {
         crate::meta::op_opened();
-        Op { meta, generation, reserved, changes: 0, _gate: gate }
+        Op { meta, generation, reserved, changes: 0, gate }
     }
 
     /// The generation that the Op belongs to.
@@ -290,6 +291,26 @@ impl<'m> Op<'m> {
     pub fn count_free_blocks(&mut self, group: GroupNo, by: i64) {
         self.meta.totals.free_blocks.add(by);
         self.meta.zones.count_free_blocks(self.meta, self.generation, group, by);
+    }
+
+    /// The volume has a past from now on; `roots` is the block of its roots. A record of the log does not say so: what is
+    /// to be durable before the next generation begins it.
+    pub fn set_history_root(&mut self, roots: MetaAddr) -> Change {
+        self.meta.history_root.store(roots.0, Ordering::Release);
+        self.meta.note_root_changed();
+        self.meta.intent.lose();
+        self.next_change()
+    }
+
+    /// Takes the next number. The Op is one that [`Meta::begin_alone`] opened: what other Ops are made with before and
+    /// after differs.
+    ///
+    /// # Panics
+    /// If other Ops may be open.
+    pub fn take_number(&mut self) -> Number {
+        assert!(matches!(self.gate, GateGuard::Alone { .. }), "a number taken beside other Ops");
+        self.meta.note_root_changed();
+        Number(self.meta.next_number.fetch_add(1, Ordering::AcqRel))
     }
 
     /// Changes the root of the tree of orphans.

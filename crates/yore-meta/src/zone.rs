@@ -328,7 +328,7 @@ impl Zones {
         let header = ZoneHeader::empty(meta.uuid, meta.geometry.blocks, place, no, group);
         let zone = Zone::new(&header, 0, 1);
         meta.totals.zones.add(1);
-        meta.intent.note_zones_changed();
+        meta.intent.lose();
         meta.raise_zone_limit(no.0 + 1);
         let old = self.map.write().insert(no, zone.clone());
         assert!(old.is_none(), "zone {no} made twice");
@@ -359,7 +359,7 @@ impl Zones {
             s.removed = true;
         });
         meta.totals.zones.add(-1);
-        meta.intent.note_zones_changed();
+        meta.intent.lose();
     }
 
     /// Forgets a removed zone once its removal is committed; its number may be used again.

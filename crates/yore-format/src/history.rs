@@ -1,0 +1,460 @@
+//! What is kept of the past: the roots of its trees, and the cells in them.
+//!
+//! | tree | key | value |
+//! |---|---|---|
+//! | cuts | number (8) | [`CutRow`] |
+//! | cut index | root inode, number (8, 8); or name hash with its first bit set, number | nothing |
+//! | versions | inode, born (8, 8) | [`Version`] |
+//! | names | directory, cookie, birth (8, 8, 8) | [`PastName`] |
+//! | changes | number, inode (8, 8) | nothing |
+//!
+//! Keys are big-endian, so that they sort as bytes. The last three are in [`HISTORY_SHARDS`] trees each: an inode's versions
+//! and changes and a directory's names are in those of [`shard_of`] it, so that threads at work on different files seldom
+//! meet. One block ([`HistoryRoots`]), made with the first cut, holds all roots.
+
+use crate::{
+    Block, BlockHeader, Corruption, DirEntry, Incarnation, Inode, InodeNo, MetaAddr, Number, Timestamp,
+    Touched, BLOCK_SIZE, HEADER_BYTES, INODE_BYTES, NAME_MAX,
+};
+use zerocopy::little_endian::{I64, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Trees of versions, of names, and of changes.
+pub const HISTORY_SHARDS: usize = 16;
+/// Roots in the block of roots.
+pub const HISTORY_ROOTS: usize = 2 + 3 * HISTORY_SHARDS;
+/// Bytes of a version.
+pub const VERSION_BYTES: usize = 8 + INODE_BYTES;
+/// Bytes of a cut's row before its name.
+pub const CUT_FIXED_BYTES: usize = 32;
+/// Bytes of a past name before its entry.
+const DEATH_BYTES: usize = 8;
+const ROOTS_AT: usize = HEADER_BYTES;
+const NAME_HASH: u64 = 1 << 63;
+
+/// The trees of the past, as their roots stand in the block of roots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HistoryTree {
+    /// All events, by number.
+    Cuts,
+    /// Events by root and by name.
+    CutIndex,
+    /// What inodes were.
+    Versions(usize),
+    /// What names meant.
+    Names(usize),
+    /// Which inodes have a version that ended when.
+    Changes(usize),
+}
+
+impl HistoryTree {
+    /// Its place among the roots.
+    ///
+    /// # Panics
+    /// For a shard that there is not.
+    pub fn index(self) -> usize {
+        let shard = |s: usize| {
+            assert!(s < HISTORY_SHARDS, "a shard of the history below {HISTORY_SHARDS}, not {s}");
+            3 * s
+        };
+        match self {
+            HistoryTree::Cuts => 0,
+            HistoryTree::CutIndex => 1,
+            HistoryTree::Versions(s) => 2 + shard(s),
+            HistoryTree::Names(s) => 3 + shard(s),
+            HistoryTree::Changes(s) => 4 + shard(s),
+        }
+    }
+
+    /// All of them, in the order of their roots.
+    pub fn all() -> impl Iterator<Item = HistoryTree> {
+        let shards = (0..HISTORY_SHARDS)
+            .flat_map(|s| [HistoryTree::Versions(s), HistoryTree::Names(s), HistoryTree::Changes(s)]);
+        [HistoryTree::Cuts, HistoryTree::CutIndex].into_iter().chain(shards)
+    }
+
+    /// What its nodes are.
+    pub fn kind(self) -> crate::BlockKind {
+        match self {
+            HistoryTree::Cuts => crate::BlockKind::Cuts,
+            HistoryTree::CutIndex => crate::BlockKind::CutIndex,
+            HistoryTree::Versions(_) => crate::BlockKind::Versions,
+            HistoryTree::Names(_) => crate::BlockKind::Names,
+            HistoryTree::Changes(_) => crate::BlockKind::Changes,
+        }
+    }
+
+    /// Whom its nodes belong to.
+    pub fn owner(self) -> InodeNo {
+        match self {
+            HistoryTree::Cuts | HistoryTree::CutIndex => InodeNo::CUTS,
+            _ => InodeNo::HISTORY,
+        }
+    }
+
+    /// Bytes of its keys.
+    pub fn key_width(self) -> usize {
+        match self {
+            HistoryTree::Cuts => 8,
+            HistoryTree::Names(_) => 24,
+            _ => 16,
+        }
+    }
+}
+
+/// The shard that keeps the past of an inode, and of the names in a directory.
+pub fn shard_of(inode: InodeNo) -> usize {
+    (inode.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawRoot {
+    root: U64,
+    level: u8,
+    reserved: [u8; 7],
+}
+
+const ROOT_BYTES: usize = size_of::<RawRoot>();
+const ROOTS_END: usize = ROOTS_AT + HISTORY_ROOTS * ROOT_BYTES;
+
+/// The block of roots.
+pub struct HistoryRoots;
+
+impl HistoryRoots {
+    /// Root and level of a tree; no root: it has no cells.
+    pub fn get(block: &Block, tree: HistoryTree) -> (MetaAddr, u8) {
+        let raw = Self::raw(block, tree.index());
+        (MetaAddr(raw.root.get()), raw.level)
+    }
+
+    /// Changes a root.
+    pub fn set(block: &mut Block, tree: HistoryTree, root: MetaAddr, level: u8) -> Touched {
+        let at = ROOTS_AT + tree.index() * ROOT_BYTES;
+        let raw = RawRoot { root: root.0.into(), level, reserved: [0; 7] };
+        block[at..at + ROOT_BYTES].copy_from_slice(raw.as_bytes());
+        (at..at + ROOT_BYTES).into()
+    }
+
+    fn raw(block: &Block, index: usize) -> &RawRoot {
+        let at = ROOTS_AT + index * ROOT_BYTES;
+        RawRoot::ref_from_bytes(&block[at..at + ROOT_BYTES]).expect("the sizes are equal")
+    }
+
+    /// The verifier.
+    ///
+    /// # Errors
+    /// [`Corruption`] naming the first impossible root.
+    pub fn verify(block: &Block) -> Result<(), Box<Corruption>> {
+        let bad = |field, expected: &str, found: String| {
+            Err(Corruption::new("roots of the history", field, expected, found))
+        };
+        for index in 0..HISTORY_ROOTS {
+            let raw = Self::raw(block, index);
+            let root = MetaAddr(raw.root.get());
+            if !root.is_plausible() || root.zone().is_root() {
+                return bad("root", "a metadata address", root.to_string());
+            }
+            if root.is_none() && raw.level != 0 {
+                return bad("level", "0 without a root", raw.level.to_string());
+            }
+            if raw.reserved != [0; 7] {
+                return bad("reserved bytes", "zero", "something else".into());
+            }
+        }
+        if block[ROOTS_END..BLOCK_SIZE].iter().any(|b| *b != 0) {
+            return bad("rest", "zeros", "something else".into());
+        }
+        if BlockHeader::of(block).owner.get() != InodeNo::HISTORY.0 {
+            return bad("owner", "3", BlockHeader::of(block).owner.get().to_string());
+        }
+        Ok(())
+    }
+}
+
+/// What made an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum CutKind {
+    /// Somebody asked for a snapshot.
+    Snapshot = 1,
+    /// A file was closed, under a policy that makes a version then.
+    Close = 2,
+    /// The time of a policy had come.
+    Interval = 3,
+    /// Something that can be undone was about to change much.
+    Undo = 4,
+}
+
+/// What has become of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum CutState {
+    /// It can be seen.
+    Kept = 1,
+    /// It is being forgotten: it cannot be seen, and what it alone held is being given back.
+    Dying = 2,
+    /// It was forgotten. Its name and its time are remembered, so that nobody is silently given an older one.
+    Forgotten = 3,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawCut {
+    seconds: I64,
+    nanos: U32,
+    kind: u8,
+    state: u8,
+    held: u8,
+    name_length: u8,
+    root: U64,
+    root_incarnation: U32,
+    reserved: U32,
+}
+
+const _: () = assert!(size_of::<RawCut>() == CUT_FIXED_BYTES);
+
+/// The row of an event in the table of cuts; its key is the number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CutRow {
+    /// When it was. Later numbers have later times.
+    pub time: Timestamp,
+    /// What made it.
+    pub kind: CutKind,
+    /// What has become of it.
+    pub state: CutState,
+    /// It is not forgotten unless released.
+    pub held: bool,
+    /// The directory or file that was cut.
+    pub root: InodeNo,
+    /// Its incarnation.
+    pub root_incarnation: Incarnation,
+    /// Its name, or nothing.
+    pub name: String,
+}
+
+impl CutRow {
+    /// The row as a value.
+    pub fn encode(&self) -> Vec<u8> {
+        let raw = RawCut {
+            seconds: self.time.seconds.into(),
+            nanos: self.time.nanos.into(),
+            kind: self.kind as u8,
+            state: self.state as u8,
+            held: u8::from(self.held),
+            name_length: self.name.len() as u8,
+            root: self.root.0.into(),
+            root_incarnation: self.root_incarnation.0.into(),
+            reserved: 0.into(),
+        };
+        [raw.as_bytes(), self.name.as_bytes()].concat()
+    }
+
+    /// Decodes a row.
+    ///
+    /// # Errors
+    /// [`Corruption`] for an impossible value.
+    pub fn decode(bytes: &[u8]) -> Result<CutRow, Box<Corruption>> {
+        let bad = |field, expected: &str, found: String| Err(Corruption::new("cut", field, expected, found));
+        let Ok((raw, name)) = RawCut::ref_from_prefix(bytes) else {
+            return bad("length", "at least 32 bytes", bytes.len().to_string());
+        };
+        let kind = match raw.kind {
+            1 => CutKind::Snapshot,
+            2 => CutKind::Close,
+            3 => CutKind::Interval,
+            4 => CutKind::Undo,
+            k => return bad("kind", "1 to 4", k.to_string()),
+        };
+        let state = match raw.state {
+            1 => CutState::Kept,
+            2 => CutState::Dying,
+            3 => CutState::Forgotten,
+            s => return bad("state", "1 to 3", s.to_string()),
+        };
+        if raw.held > 1 {
+            return bad("hold", "0 or 1", raw.held.to_string());
+        }
+        if raw.nanos.get() >= 1_000_000_000 {
+            return bad("nanoseconds", "below 10^9", raw.nanos.to_string());
+        }
+        if raw.reserved.get() != 0 {
+            return bad("reserved bytes", "zero", raw.reserved.to_string());
+        }
+        let root = InodeNo(raw.root.get());
+        if !root.is_file() {
+            return bad("root", "a file's number", root.to_string());
+        }
+        if name.len() != usize::from(raw.name_length) {
+            return bad("name length", "the rest of the row", raw.name_length.to_string());
+        }
+        let name = match std::str::from_utf8(name) {
+            Ok(name) if !name.contains(['/', '\0', '@']) => name.to_string(),
+            _ => {
+                return bad("name", "UTF-8 without /, @ and NUL", String::from_utf8_lossy(name).into_owned())
+            }
+        };
+        Ok(CutRow {
+            time: Timestamp { seconds: raw.seconds.get(), nanos: raw.nanos.get() },
+            kind,
+            state,
+            held: raw.held == 1,
+            root,
+            root_incarnation: Incarnation(raw.root_incarnation.get()),
+            name,
+        })
+    }
+}
+
+/// The longest name of a snapshot, in bytes.
+pub const CUT_NAME_MAX: usize = NAME_MAX;
+
+/// The key of an event in the index of its root.
+pub fn cut_index_by_root(root: InodeNo, number: Number) -> [u8; 16] {
+    pair(root.0, number.0)
+}
+
+/// The key of an event in the index of its name: 63 bits of SipHash-2-4 of the name.
+pub fn cut_index_by_name(seed: &[u8; 16], name: &str, number: Number) -> [u8; 16] {
+    let hash = siphasher::sip::SipHasher24::new_with_key(seed).hash(name.as_bytes());
+    pair(hash | NAME_HASH, number.0)
+}
+
+/// The key of a version, and, with number and inode the other way round, of a change.
+pub fn version_key(inode: InodeNo, born: Number) -> [u8; 16] {
+    pair(inode.0, born.0)
+}
+
+/// The key of a change: at this number a version of this inode ended.
+pub fn change_key(number: Number, inode: InodeNo) -> [u8; 16] {
+    pair(number.0, inode.0)
+}
+
+/// The key of a past name.
+pub fn name_key(directory: InodeNo, cookie: u64, birth: Number) -> [u8; 24] {
+    let mut key = [0; 24];
+    key[..16].copy_from_slice(&pair(directory.0, cookie));
+    key[16..].copy_from_slice(&birth.0.to_be_bytes());
+    key
+}
+
+fn pair(first: u64, second: u64) -> [u8; 16] {
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&first.to_be_bytes());
+    key[8..].copy_from_slice(&second.to_be_bytes());
+    key
+}
+
+/// The numbers in a key, most significant first.
+///
+/// # Errors
+/// [`Corruption`] if the key does not have that many.
+pub fn key_parts<const N: usize>(key: &[u8]) -> Result<[u64; N], Box<Corruption>> {
+    if key.len() != 8 * N {
+        return Err(Corruption::new("key of the history", "length", 8 * N, key.len()));
+    }
+    let mut parts = [0; N];
+    for (part, bytes) in parts.iter_mut().zip(key.chunks_exact(8)) {
+        *part = u64::from_be_bytes(bytes.try_into().expect("eight bytes"));
+    }
+    Ok(parts)
+}
+
+/// What an inode was from the number in the key on, until it changed or ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version {
+    /// The number from which on it was so no longer.
+    pub end: Number,
+    /// The inode. Of directories the content is empty: the entries tell by their births and deaths when they were.
+    pub inode: Inode,
+}
+
+impl Version {
+    /// The version as a value.
+    pub fn encode(&self) -> [u8; VERSION_BYTES] {
+        let mut bytes = [0; VERSION_BYTES];
+        bytes[..8].copy_from_slice(&self.end.0.to_le_bytes());
+        let slot = (&mut bytes[8..]).try_into().expect("the rest is an inode");
+        self.inode.encode(slot);
+        bytes
+    }
+
+    /// Decodes the version of `inode` that was born at `born`.
+    ///
+    /// # Errors
+    /// [`Corruption`] for an impossible value, or one that is not of this key.
+    pub fn decode(no: InodeNo, born: Number, bytes: &[u8]) -> Result<Version, Box<Corruption>> {
+        let bad = |field, expected: String, found: String| {
+            Err(Corruption::new("version", field, expected, found).of(no))
+        };
+        let Some((end, slot)) = bytes.split_first_chunk::<8>() else {
+            return bad("length", VERSION_BYTES.to_string(), bytes.len().to_string());
+        };
+        let Ok(slot) = <&[u8; INODE_BYTES]>::try_from(slot) else {
+            return bad("length", VERSION_BYTES.to_string(), bytes.len().to_string());
+        };
+        let end = Number(u64::from_le_bytes(*end));
+        let inode = Inode::decode(slot).map_err(|c| c.of(no))?;
+        if inode.mode == 0 {
+            return bad("mode", "that of a file".into(), "0".into());
+        }
+        if inode.born != born {
+            return bad("birth", format!("{} as in its key", born.0), inode.born.0.to_string());
+        }
+        if end <= born {
+            return bad("end", format!("after its birth at {}", born.0), end.0.to_string());
+        }
+        Ok(Version { end, inode })
+    }
+}
+
+/// What a name meant until it was removed or came to mean something else; its birth is in the key and in the entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PastName<'a> {
+    /// The number from which on the name did not mean this any more.
+    pub death: Number,
+    /// The entry.
+    pub entry: DirEntry<'a>,
+}
+
+impl<'a> PastName<'a> {
+    /// The name as a value.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = self.death.0.to_le_bytes().to_vec();
+        self.entry.encode(&mut bytes);
+        bytes
+    }
+
+    /// Decodes the name born at `birth`.
+    ///
+    /// # Errors
+    /// [`Corruption`] for an impossible value, or one that is not of this key.
+    pub fn decode(birth: Number, bytes: &'a [u8]) -> Result<PastName<'a>, Box<Corruption>> {
+        let bad = |field, expected: String, found: String| {
+            Err(Corruption::new("past name", field, expected, found))
+        };
+        let Some((death, entry)) = bytes.split_first_chunk::<DEATH_BYTES>() else {
+            return bad("length", "at least 8 bytes".into(), bytes.len().to_string());
+        };
+        let death = Number(u64::from_le_bytes(*death));
+        let entry = DirEntry::decode(entry)?;
+        if entry.birth != birth {
+            return bad("birth", format!("{} as in its key", birth.0), entry.birth.0.to_string());
+        }
+        if death <= birth {
+            return bad("death", format!("after its birth at {}", birth.0), death.0.to_string());
+        }
+        Ok(PastName { death, entry })
+    }
+}
+
+/// The layouts of what has a fixed size.
+pub(crate) fn layouts() -> Vec<crate::StructLayout> {
+    vec![
+        crate::tables::layout!("History root", RawRoot: root, level, reserved),
+        crate::tables::layout!("Cut", RawCut: seconds, nanos, kind, state, held, name_length, root, root_incarnation, reserved),
+    ]
+}
+
+#[cfg(test)]
+mod tests;

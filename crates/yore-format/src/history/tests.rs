@@ -1,0 +1,85 @@
+//! Promises: what is encoded is decoded; keys sort as what they mean; any bytes are decoded or refused.
+
+use super::*;
+use crate::FileKind;
+use proptest::prelude::*;
+
+fn row(name: &str) -> CutRow {
+    CutRow {
+        time: Timestamp { seconds: -5, nanos: 999_999_999 },
+        kind: CutKind::Close,
+        state: CutState::Kept,
+        held: true,
+        root: InodeNo(77),
+        root_incarnation: Incarnation(9),
+        name: name.into(),
+    }
+}
+
+#[test]
+fn a_cut_is_decoded_as_it_was_encoded() {
+    for name in ["", "before the upgrade", &"x".repeat(CUT_NAME_MAX)] {
+        assert_eq!(CutRow::decode(&row(name).encode()).unwrap(), row(name));
+    }
+    for wrong in ["a/b", "a@b", "a\0b"] {
+        assert!(CutRow::decode(&row(wrong).encode()).is_err(), "{wrong:?}");
+    }
+}
+
+#[test]
+fn a_version_is_decoded_with_its_own_key_only() {
+    let inode = Inode { mode: 0o100_644, incarnation: Incarnation(3), born: Number(7), ..Inode::free() };
+    let version = Version { end: Number(9), inode };
+    let bytes = version.encode();
+    assert_eq!(Version::decode(InodeNo(20), Number(7), &bytes).unwrap(), version);
+    assert!(Version::decode(InodeNo(20), Number(6), &bytes).is_err(), "another birth");
+    let early = Version { end: Number(7), ..version };
+    assert!(Version::decode(InodeNo(20), Number(7), &early.encode()).is_err(), "ends when it begins");
+}
+
+#[test]
+fn a_past_name_is_decoded_with_its_own_key_only() {
+    let entry = DirEntry {
+        inode: InodeNo(33),
+        incarnation: Incarnation(2),
+        birth: Number(4),
+        kind: FileKind::Regular,
+        name: b"a name",
+    };
+    let bytes = PastName { death: Number(5), entry }.encode();
+    assert_eq!(PastName::decode(Number(4), &bytes).unwrap(), PastName { death: Number(5), entry });
+    assert!(PastName::decode(Number(3), &bytes).is_err(), "another birth");
+    assert!(PastName::decode(Number(4), &PastName { death: Number(4), entry }.encode()).is_err());
+}
+
+#[test]
+fn each_tree_has_a_root_of_its_own() {
+    let mut block = crate::ZERO_BLOCK;
+    for (i, tree) in HistoryTree::all().enumerate() {
+        assert_eq!(tree.index(), i);
+        HistoryRoots::set(&mut block, tree, MetaAddr(600 + i as u64), 3);
+    }
+    assert_eq!(HistoryTree::all().count(), HISTORY_ROOTS);
+    for (i, tree) in HistoryTree::all().enumerate() {
+        assert_eq!(HistoryRoots::get(&block, tree), (MetaAddr(600 + i as u64), 3));
+    }
+}
+
+proptest! {
+    #[test]
+    fn keys_sort_as_what_they_mean(a in any::<[u64; 3]>(), b in any::<[u64; 3]>()) {
+        let name = |k: [u64; 3]| name_key(InodeNo(k[0]), k[1], Number(k[2]));
+        prop_assert_eq!(name(a).cmp(&name(b)), a.cmp(&b));
+        prop_assert_eq!(key_parts::<3>(&name(a)).unwrap(), a);
+        let version = |k: [u64; 3]| version_key(InodeNo(k[0]), Number(k[1]));
+        prop_assert_eq!(version(a).cmp(&version(b)), a[..2].cmp(&b[..2]));
+    }
+
+    #[test]
+    fn any_bytes_are_decoded_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..400), number in 0..9u64) {
+        let _ = CutRow::decode(&bytes);
+        let _ = Version::decode(InodeNo(16), Number(number), &bytes);
+        let _ = PastName::decode(Number(number), &bytes);
+        let _ = key_parts::<2>(&bytes);
+    }
+}
