@@ -4,6 +4,8 @@
 //! - [`Volume`] with paths, in the manner of `std::fs`, and [`File`];
 //! - [`View`], operations on inodes and names, one method per file-system call, as a FUSE or NFS server needs them;
 //! - the modules below, which are private: `ops → history → {dir, file} → inode → {extent, alloc, pages} → btree`.
+//!
+//! Beside them [`time`], which reads and writes the TIME of `name@TIME` for whoever meets one.
 
 mod acl;
 mod alloc;
@@ -19,6 +21,7 @@ mod orphan;
 mod pages;
 mod store;
 mod symlink;
+pub mod time;
 mod types;
 mod view;
 mod volume;
