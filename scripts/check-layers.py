@@ -38,7 +38,9 @@ EDGES = {
 # Their tests may use any part, but no test uses one of these. (Only the command line starts benchmarks.)
 FREE_TESTS = NEVER_USED = {"yore-bench", "yore-crash", "yore-faults", "yore-cli"}
 
-MODULES = [{"ops"}, {"history"}, {"dir", "file"}, {"inode"}, {"extent", "alloc", "pages"}, {"btree", "locks"}, {"time"}]
+MODULES = [
+    {"ops"}, {"history"}, {"dir", "file"}, {"inode", "past"}, {"extent", "alloc", "pages"}, {"btree", "locks"}, {"time"},
+]
 LEVEL = {name: len(MODULES) - n for n, names in enumerate(MODULES) for name in names}
 
 

@@ -20,6 +20,11 @@
 //! together; two neighbours that do not fit together are half full on average, so space stays bounded without
 //! reading siblings for it. Inserting at the right end of the tree leaves the left node of a split nine tenths full.
 //!
+//! **The past.** Versions of the owner may hold nodes of its tree (V8): all that were born before the newest of them ended,
+//! [`Tree::kept`]. These are never changed nor freed here. A change first copies those on its way ([`Tree::own`]): a new node
+//! with a new address, born with the inode's present version, and its parent, which is the present's own by then, points to the
+//! copy. A node that is kept has only such below it, so what a walk has not copied it need not look into.
+//!
 //! Changing has two halves (R7). [`Tree::prepare`] reads, checks and keeps in memory whatever changes of a range of
 //! keys can touch; it is the half that can fail. [`Tree::insert`], [`Tree::replace`] and [`Tree::remove`] run inside an Op
 //! and cannot. A tree is a value: who keeps its root (an inode, the superblock) stores it back, and tells
@@ -34,7 +39,7 @@ pub(crate) use delta::{Placed, TreeDelta};
 
 use crate::Result;
 use yore_format::{
-    Block, BlockKind, Corruption, Expect, Incarnation, InodeNo, MetaAddr, NodeRef, NODE_PAYLOAD_BYTES,
+    Block, BlockKind, Corruption, Expect, Incarnation, InodeNo, MetaAddr, NodeRef, Number, NODE_PAYLOAD_BYTES,
 };
 use yore_meta::{Frame, Meta};
 
@@ -219,6 +224,8 @@ pub(crate) struct Tree {
     pub owner: InodeNo,
     /// The owner's incarnation.
     pub incarnation: Incarnation,
+    /// Nodes born at this number or before are held by the past, too.
+    pub kept: Number,
 }
 
 /// Keeps blocks in memory.
@@ -242,7 +249,12 @@ impl Pins {
 impl Tree {
     /// A tree without cells.
     pub(crate) fn empty(kind: BlockKind, owner: InodeNo, incarnation: Incarnation) -> Tree {
-        Tree { root: MetaAddr::NONE, level: 0, kind, owner, incarnation }
+        Tree { root: MetaAddr::NONE, level: 0, kind, owner, incarnation, kept: Number(0) }
+    }
+
+    /// The tree, of whose nodes those born at `kept` or before belong to versions of its owner, too.
+    pub(crate) fn keeping(self, kept: Number) -> Tree {
+        Tree { kept, ..self }
     }
 
     /// The tree with this root, where its level is not kept beside the root's address.
@@ -420,7 +432,17 @@ impl Tree {
     /// How many blocks `n` inserts (or replaces by longer values) can need: each may split a node on every level, and
     /// all of them together make the tree higher once.
     pub(crate) fn blocks_for_inserts(&self, n: u32) -> u32 {
-        n * (u32::from(self.level) + 1) + 1
+        n * (u32::from(self.level) + 1) + 1 + self.blocks_for_copies(n)
+    }
+
+    /// How many blocks `n` changes can need because nodes on the way belong to the past: copies of them, and of the left
+    /// spine beside a first child that goes.
+    pub(crate) fn blocks_for_copies(&self, n: u32) -> u32 {
+        match self.kept {
+            Number(0) => 0,
+            _ if self.is_empty() => 0,
+            _ => n * (2 * u32::from(self.level) + 1),
+        }
     }
 
     /// How many blocks [`Tree::insert_run`] of `n` cells of at most `cell_bytes` can need: new leaves as full as cells of
@@ -430,7 +452,7 @@ impl Tree {
         let leaves = n.div_ceil(per_leaf) + 2;
         // Half a branch has room for fifty separators of the longest keys.
         debug_assert!(leaves <= 50, "a run that could split a branch twice");
-        leaves as u32 + u32::from(self.level) + 1
+        leaves as u32 + u32::from(self.level) + 1 + self.blocks_for_copies(2)
     }
 
     fn key_width(&self, meta: &Meta) -> Result<usize> {

@@ -37,11 +37,20 @@ pub(crate) struct Found {
     pub incarnation: Incarnation,
     /// Its type.
     pub kind: FileKind,
+    /// The number since which the name means it.
+    pub birth: Number,
 }
 
 impl Found {
     fn new(cookie: u64, entry: &DirEntry<'_>) -> Found {
-        Found { cookie, inode: entry.inode, incarnation: entry.incarnation, kind: entry.kind }
+        let DirEntry { inode, incarnation, birth, kind, .. } = *entry;
+        Found { cookie, inode, incarnation, kind, birth }
+    }
+
+    /// The entry that was found under a name.
+    pub(crate) fn entry<'n>(&self, name: &'n [u8]) -> DirEntry<'n> {
+        let Found { inode, incarnation, kind, birth, .. } = *self;
+        DirEntry { inode, incarnation, birth, kind, name }
     }
 }
 

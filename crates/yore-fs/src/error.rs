@@ -50,8 +50,11 @@ pub enum Error {
     #[error("the file would be larger than 16 TiB less 4 KiB")]
     FileTooLarge,
     /// The volume or view is read-only.
-    #[error("the volume is mounted read-only")]
+    #[error("the volume is mounted read-only, or the file is of the past")]
     ReadOnly,
+    /// A rename or a link between files of different times.
+    #[error("the two names are of different times: copy the file instead")]
+    AcrossTimes,
     /// Not an operation that this kind of file has.
     #[error("operation not supported: {what}")]
     Unsupported {

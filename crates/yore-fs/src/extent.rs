@@ -62,24 +62,20 @@ impl Mapping {
     }
 }
 
-/// The greatest cut that covers the inode (VERSIONING V4). Nothing is cut yet.
-fn cut(_inode: &Inode) -> Number {
-    Number(0)
-}
-
-/// The birth of new extents and nodes: just above the cut, so that neighbours merge (V8).
-pub(crate) fn birth(inode: &Inode) -> Number {
-    Number(cut(inode).0 + 1)
+/// The birth of new extents and nodes of an inode of whose content the past holds what was born at `kept` or before: the next
+/// number, so that neighbours merge (V8).
+pub(crate) fn birth(kept: Number) -> Number {
+    Number(kept.0 + 1)
 }
 
 /// Whether these blocks belong to the present alone: then data may be written over what they hold, and they may be freed
-/// (V8).
-pub(crate) fn may_overwrite_in_place(inode: &Inode, extent: &ExtentValue) -> bool {
-    extent.birth > cut(inode) && !extent.shared
+/// (V8). Blocks that were never written are of no use to the past.
+pub(crate) fn is_own(kept: Number, extent: &ExtentValue) -> bool {
+    (extent.birth > kept || extent.unwritten) && !extent.shared
 }
 
-fn tree(no: InodeNo, inode: &Inode) -> Tree {
-    let mut tree = Tree::empty(BlockKind::Extents, no, inode.incarnation);
+fn tree(no: InodeNo, inode: &Inode, kept: Number) -> Tree {
+    let mut tree = Tree::empty(BlockKind::Extents, no, inode.incarnation).keeping(kept);
     if inode.content_kind == ContentKind::Tree {
         (tree.root, tree.level) = (inode.tree_root(), inode.content_level);
     }
@@ -149,7 +145,7 @@ pub(crate) fn mapping(meta: &Meta, alloc: &Alloc, no: InodeNo, inode: &Inode, bl
     let mut below = None;
     let mut above = u64::MAX;
     if inode.content_kind == ContentKind::Tree {
-        let tree = tree(no, inode);
+        let tree = tree(no, inode, Number(0));
         below = tree
             .floor(meta, &block.to_be_bytes(), |cell| cell.map(|(k, v)| decode(k, v, no)))?
             .transpose()?;
@@ -199,7 +195,7 @@ pub(crate) fn each(
         }
         return Ok(());
     }
-    let tree = tree(no, inode);
+    let tree = tree(no, inode, Number(0));
     let below =
         tree.floor(meta, &from.to_be_bytes(), |cell| cell.map(|(k, v)| decode(k, v, no)))?.transpose()?;
     if let Some(extent) = below.filter(|e| end(e) > from) {
@@ -220,8 +216,11 @@ pub(crate) struct Edit {
     /// Whether the window has all extents of the file.
     whole: bool,
     limit: u64,
-    cut: Number,
+    /// What of the content was born then or before belongs to the past, too.
+    kept: Number,
     birth: Number,
+    /// Blocks that the file has no longer, freed or not.
+    lost: u64,
     freed: Vec<Run>,
     taken: Vec<Run>,
 }
@@ -250,12 +249,20 @@ impl Applied {
 }
 
 impl Edit {
-    /// Reads the extents that overlap or touch `from..to`, from the front as many as fit a window.
+    /// Reads the extents that overlap or touch `from..to`, from the front as many as fit a window. The past holds those born at
+    /// `kept` or before.
     ///
     /// # Errors
     /// As [`mapping`].
-    pub(crate) fn load(meta: &Meta, no: InodeNo, inode: &Inode, from: u64, to: u64) -> Result<Edit> {
-        let tree = tree(no, inode);
+    pub(crate) fn load(
+        meta: &Meta,
+        no: InodeNo,
+        inode: &Inode,
+        kept: Number,
+        from: u64,
+        to: u64,
+    ) -> Result<Edit> {
+        let tree = tree(no, inode, kept);
         let in_tree = !tree.is_empty();
         let mut edit = Edit {
             no,
@@ -265,8 +272,9 @@ impl Edit {
             after: Vec::new(),
             whole: !in_tree || tree.level == 0,
             limit: to,
-            cut: cut(inode),
-            birth: birth(inode),
+            kept,
+            birth: birth(kept),
+            lost: 0,
             freed: Vec::new(),
             taken: Vec::new(),
         };
@@ -323,12 +331,17 @@ impl Edit {
         self.merge();
     }
 
-    /// Removes what is in `from..to` and frees its blocks.
+    /// Removes what is in `from..to` and frees its blocks, but for those that the past holds.
     pub(crate) fn remove(&mut self, from: u64, to: u64) {
         for (_, value) in self.carve(from, to) {
-            if value.birth > self.cut && !value.shared {
-                self.freed.push(Run { start: value.start, len: value.len });
-            }
+            self.lose(value);
+        }
+    }
+
+    fn lose(&mut self, value: ExtentValue) {
+        self.lost += u64::from(value.len);
+        if is_own(self.kept, &value) {
+            self.freed.push(Run { start: value.start, len: value.len });
         }
     }
 
@@ -337,7 +350,7 @@ impl Edit {
         self.set_flag(from, to, false);
     }
 
-    /// The blocks in `from..to` read as zeros from now on.
+    /// The blocks in `from..to` read as zeros from now on. Those that the past holds are no longer the file's.
     pub(crate) fn set_unwritten(&mut self, from: u64, to: u64) {
         self.set_flag(from, to, true);
     }
@@ -345,7 +358,13 @@ impl Edit {
     fn set_flag(&mut self, from: u64, to: u64, unwritten: bool) {
         let birth = self.birth;
         for (first, value) in self.carve(from, to) {
-            self.insert((first, ExtentValue { unwritten, birth, ..value }));
+            if value.unwritten == unwritten {
+                self.insert((first, value));
+            } else if is_own(self.kept, &value) {
+                self.insert((first, ExtentValue { unwritten, birth, ..value }));
+            } else {
+                self.lose(value);
+            }
         }
         self.merge();
     }
@@ -408,8 +427,15 @@ impl Edit {
     pub(crate) fn blocks(&self) -> u32 {
         match self.ends_inline() {
             _ if self.before == self.after => 0,
-            true => 0,
-            false if self.in_tree => self.tree.blocks_for_inserts(self.growth() as u32),
+            true => self.tree.blocks_for_copies(1),
+            false if self.in_tree => {
+                let gone =
+                    self.before.iter().filter(|e| self.after.binary_search_by_key(&e.0, |a| a.0).is_err());
+                let changed =
+                    self.after.iter().filter(|e| self.find_before(e.0).is_some_and(|old| *old != e.1));
+                let copies = self.tree.blocks_for_copies((gone.count() + changed.count()) as u32);
+                self.tree.blocks_for_inserts(self.growth() as u32) + copies
+            }
             // All fit in the tree's first leaf.
             false => 1,
         }
@@ -477,9 +503,9 @@ impl Edit {
             }
             first_freed = first_freed.or(Some(change));
             last = Some(change);
-            // A wrong count is for the checker to find; it must not keep anybody from freeing the blocks.
-            inode.blocks = inode.blocks.saturating_sub(u64::from(run.len));
         }
+        // A wrong count is for the checker to find; it must not keep anybody from freeing the blocks.
+        inode.blocks = inode.blocks.saturating_sub(self.lost);
         Applied { delta, allocated, freed: first_freed }
     }
 

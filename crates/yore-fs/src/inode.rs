@@ -15,14 +15,17 @@
 
 use crate::locks::{OrderedMutex, OrderedRwLock, Rank};
 use crate::pages::FileData;
+use crate::past::CoverMemo;
 use crate::store::Store;
 use crate::{Attr, Error, FileKind, Result};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::Arc;
-use yore_format::{BlockKind, ContentKind, Corruption, Expect, Incarnation, Inode, InodeNo, Timestamp};
+use std::sync::{Arc, OnceLock};
+use yore_format::{
+    BlockKind, ContentKind, Corruption, Expect, Incarnation, Inode, InodeNo, Number, Timestamp,
+};
 use yore_meta::{Change, Frame, Op};
 
 /// An inode in memory. What every look-up reads comes first, in the cache line of the reference count.
@@ -43,8 +46,10 @@ pub(crate) struct InodeCell {
     pub io: OrderedMutex,
     /// Everything else.
     pub state: OrderedRwLock<InodeState>,
-    /// Its inode block, kept in memory so that an Op can always write it.
-    frame: Frame,
+    /// What covers it; for [`crate::past`].
+    pub cover: CoverMemo,
+    /// Its inode block, kept in memory so that an Op can always write it. A version has none.
+    frame: Option<Frame>,
 }
 
 /// What is guarded by [`InodeCell::state`].
@@ -57,17 +62,31 @@ pub(crate) struct InodeState {
     pub dirty: bool,
     /// Freed, or about to be: the number may already be somebody else's.
     pub gone: bool,
+    /// What of its content was born at this number or before belongs to the past, too; asked for when it is needed.
+    kept: OnceLock<Number>,
 }
 
 impl InodeCell {
-    /// The cell of an inode just reserved.
+    /// The cell of an inode just reserved: nothing that it will have is older than itself.
     pub(crate) fn new(no: InodeNo, inode: Inode, frame: Frame) -> InodeCell {
+        let kept = OnceLock::from(Number(inode.born.0.saturating_sub(1)));
+        InodeCell::with(no, inode, Some(frame), kept)
+    }
+
+    /// The cell of a version, to be read: it is never stored.
+    pub(crate) fn of_version(no: InodeNo, inode: Inode) -> InodeCell {
+        InodeCell::with(no, inode, None, OnceLock::from(Number(u64::MAX)))
+    }
+
+    fn with(no: InodeNo, inode: Inode, frame: Option<Frame>, kept: OnceLock<Number>) -> InodeCell {
         let mut data = FileData::default();
         data.medium_size = inode.size;
         data.stored_size = inode.size;
         data.unsure_beyond =
             inode.is_regular() && matches!(inode.content_kind, ContentKind::Extents | ContentKind::Tree);
         let rank = if inode.is_directory() { Rank::Directory(no) } else { Rank::File(no) };
+        let cover = CoverMemo::default();
+        cover.follow(&inode);
         InodeCell {
             no,
             incarnation: inode.incarnation,
@@ -76,9 +95,19 @@ impl InodeCell {
             referenced: AtomicBool::new(true),
             turn: AtomicU64::new(0),
             io: OrderedMutex::new(Rank::Io(no)),
-            state: OrderedRwLock::new(rank, InodeState { inode, data, dirty: false, gone: false }),
+            state: OrderedRwLock::new(rank, InodeState { inode, data, dirty: false, gone: false, kept }),
+            cover,
             frame,
         }
+    }
+
+    /// Whether it is one that was, and cannot change.
+    pub(crate) fn is_version(&self) -> bool {
+        self.frame.is_none()
+    }
+
+    fn frame(&self) -> &Frame {
+        self.frame.as_ref().expect("a version does not change")
     }
 
     pub(crate) fn add_node(&self) {
@@ -117,6 +146,23 @@ impl InodeState {
         }
     }
 
+    /// What of its content was born at this number or before belongs to the past, too, and is neither overwritten nor freed.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn kept(&self, store: &Store, no: InodeNo) -> Result<Number> {
+        if let Some(kept) = self.kept.get() {
+            return Ok(*kept);
+        }
+        let kept = store.past.kept(&store.meta, no)?;
+        Ok(*self.kept.get_or_init(|| kept))
+    }
+
+    /// A version was kept.
+    pub(crate) fn set_kept(&mut self, kept: Number) {
+        self.kept = OnceLock::from(kept);
+    }
+
     /// Content and inode change now.
     pub(crate) fn touch_mtime(&mut self) {
         self.change_content(crate::store::now());
@@ -143,6 +189,18 @@ impl InodeState {
         Ok(())
     }
 
+    /// Fails unless this is a regular file that still exists.
+    pub(crate) fn check_regular(&self) -> Result<()> {
+        self.check_alive()?;
+        if self.inode.is_directory() {
+            return Err(Error::IsADirectory);
+        }
+        if !self.inode.is_regular() {
+            return Err(Error::Invalid { what: "not a regular file" });
+        }
+        Ok(())
+    }
+
     /// Fails if the inode was freed.
     pub(crate) fn check_alive(&self) -> Result<()> {
         if self.gone {
@@ -156,7 +214,7 @@ impl InodeState {
 /// (R4); the rest follows with the data.
 pub(crate) fn store_inode(op: &mut Op<'_>, cell: &InodeCell, state: &InodeState) -> Change {
     let write = |inode: &Inode, op: &mut Op<'_>| {
-        let ((), change) = op.change(&cell.frame, |page| {
+        let ((), change) = op.change(cell.frame(), |page| {
             page.apply(|block| {
                 let (slot, range) = Inode::slot_mut(block, cell.no.slot());
                 inode.encode(slot);
@@ -175,7 +233,7 @@ pub(crate) fn store_inode(op: &mut Op<'_>, cell: &InodeCell, state: &InodeState)
 
 /// Inside an Op: clears the inode's slot and frees its number. Only its incarnation stays behind.
 pub(crate) fn free_inode(op: &mut Op<'_>, cell: &InodeCell, state: &mut InodeState) -> Change {
-    let ((), cleared) = op.change(&cell.frame, |page| {
+    let ((), cleared) = op.change(cell.frame(), |page| {
         page.apply(|block| {
             let (slot, range) = Inode::slot_mut(block, cell.no.slot());
             Inode::encode_free(cell.incarnation, slot);
@@ -184,7 +242,7 @@ pub(crate) fn free_inode(op: &mut Op<'_>, cell: &InodeCell, state: &mut InodeSta
     });
     state.gone = true;
     state.dirty = false;
-    let freed = op.free_inode(cell.no, cell.frame.clone());
+    let freed = op.free_inode(cell.no, cell.frame().clone());
     op.before(cleared, freed);
     freed
 }
@@ -376,7 +434,7 @@ fn load(store: &Store, no: InodeNo) -> Result<InodeCell> {
     if inode.mode == 0 {
         return Err(Error::Stale);
     }
-    let cell = InodeCell::new(no, inode, frame);
+    let cell = InodeCell::with(no, inode, Some(frame), OnceLock::new());
     // Only who takes the last name says so, and lists it. One found without names is damage (or listed: `orphan` knows).
     cell.unlinked.store(false, Ordering::Relaxed);
     Ok(cell)

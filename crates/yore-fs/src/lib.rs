@@ -14,11 +14,13 @@ mod dir;
 mod error;
 mod extent;
 mod file;
+mod history;
 mod inode;
 mod locks;
 mod ops;
 mod orphan;
 mod pages;
+mod past;
 mod store;
 mod symlink;
 pub mod time;
@@ -28,13 +30,14 @@ mod volume;
 mod xattr;
 
 pub use error::{Error, Result};
+pub use past::Cut;
 pub use types::{
     Attr, Caller, DirItem, FallocateMode, MkfsOptions, MountOptions, RenameMode, SeekTo, SetAttr, SetTime,
     SetXattrMode, Statfs, VolumeInfo, WriteMode,
 };
 pub use view::{Node, View};
 pub use volume::{DirEntry, File, FileType, Metadata, OpenOptions, ReadDir, Volume, Walk, WalkEntry};
-pub use yore_format::{Engine, FileKind, InodeNo, Timestamp};
+pub use yore_format::{CutKind, CutRow, CutState, Engine, FileKind, InodeNo, Number, Timestamp};
 #[cfg(feature = "mutations")]
 pub use yore_meta::mutation;
 pub use yore_meta::LogStatus;

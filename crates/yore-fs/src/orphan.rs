@@ -50,7 +50,7 @@ pub(crate) struct OrphansGuard<'a> {
 
 fn tree(store: &Store) -> Tree {
     let (root, level) = store.meta.orphan_root();
-    Tree { root, level, kind: BlockKind::Orphans, owner: InodeNo::ORPHANS, incarnation: Incarnation(0) }
+    Tree { root, level, ..Tree::empty(BlockKind::Orphans, InodeNo::ORPHANS, Incarnation(0)) }
 }
 
 impl OrphansGuard<'_> {

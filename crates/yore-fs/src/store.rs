@@ -2,9 +2,11 @@
 
 use crate::alloc::Alloc;
 use crate::file::{self, FileCache};
+use crate::history::Versions;
 use crate::inode::{InodeCell, InodeTable};
 use crate::locks::{OrderedMutex, Rank};
 use crate::orphan::Orphans;
+use crate::past::Past;
 use crate::{Error, MountOptions, Result, Statfs};
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,6 +27,8 @@ pub(crate) struct Store {
     pub files: FileCache,
     pub inodes: InodeTable,
     pub orphans: Orphans,
+    pub past: Past,
+    pub versions: Versions,
     /// Taken first by renames between directories: keeps the tree's shape still while ancestors are compared.
     pub rename: OrderedMutex,
     pub hash_seed: [u8; 16],
@@ -93,6 +97,8 @@ impl Store {
             files: FileCache::new(options.data_cache),
             inodes: InodeTable::new(),
             orphans: Orphans::default(),
+            past: Past::open(&meta)?,
+            versions: Versions::default(),
             rename: OrderedMutex::new(Rank::Rename),
             hash_seed,
             read_only: options.read_only,

@@ -1,18 +1,23 @@
-//! A view of the volume's tree: operations on inodes and names, one method per file-system call.
+//! A view of the volume's tree, as it is or as it was: operations on inodes and names, one method per file-system call.
 
+use crate::history;
 use crate::inode::InodeState;
 use crate::ops::{self, InUse, NewFile, Remove};
+use crate::past::Cut;
 use crate::store::Store;
+use crate::time::When;
 use crate::{
     file, xattr, Attr, Caller, DirItem, Error, FallocateMode, FileKind, InodeNo, MkfsOptions, MountOptions,
     RenameMode, Result, SeekTo, SetAttr, SetXattrMode, Statfs, VolumeInfo, WriteMode,
 };
 use std::sync::Arc;
 use yore_device::Device;
-use yore_format::{Superblock, VolumeState, FORMAT_MAJOR, FORMAT_MINOR};
+use yore_format::{Number, Superblock, VolumeState, FORMAT_MAJOR, FORMAT_MINOR};
 use yore_meta::LogStatus;
 
-/// The live tree of an open volume, for servers and for programs that think in inodes; see [`crate::Volume`] for paths.
+/// The tree of an open volume, for servers and for programs that think in inodes; see [`crate::Volume`] for paths. It is the
+/// present, which can be changed, or, from [`View::as_of`], what a cut has seen, which cannot: whatever would change it fails with
+/// [`Error::ReadOnly`].
 ///
 /// Cheap to clone. All methods take `&self` and may be called from any number of threads. Inode numbers are stable for
 /// the life of a file; an operation on a number whose inode is gone fails with [`Error::Stale`]. When the last clone is
@@ -23,6 +28,8 @@ use yore_meta::LogStatus;
 #[derive(Clone)]
 pub struct View {
     inner: Arc<Inner>,
+    /// The cut as of which the tree is seen; `None`: the present.
+    at: Option<Number>,
 }
 
 struct Inner {
@@ -38,18 +45,34 @@ impl Drop for Inner {
 }
 
 /// An inode in use. While a `Node` lives its inode stays, also without a name; dropping the last one of an unlinked
-/// inode frees it.
-pub struct Node(InUse);
+/// inode frees it. One of the past is there in any case, until its cut is forgotten.
+pub struct Node(Known);
+
+enum Known {
+    Live(InUse),
+    Past { view: View, attr: Attr },
+}
 
 impl Node {
     /// Its number.
     pub fn inode(&self) -> InodeNo {
-        self.0.cell.no
+        self.attr().inode
     }
 
     /// Its attributes when the node was obtained.
     pub fn attr(&self) -> &Attr {
-        &self.0.attr
+        match &self.0 {
+            Known::Live(live) => &live.attr,
+            Known::Past { attr, .. } => attr,
+        }
+    }
+
+    /// The cut as of which it is seen; `None`: the present.
+    pub fn cut(&self) -> Option<Number> {
+        match &self.0 {
+            Known::Live(_) => None,
+            Known::Past { view, .. } => view.at,
+        }
     }
 
     /// As [`View::read`], without looking the inode up.
@@ -57,7 +80,10 @@ impl Node {
     /// # Errors
     /// As [`View::read`].
     pub fn read(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        ops::read(&self.0.store, &self.0.cell, offset, buf)
+        match &self.0 {
+            Known::Live(live) => ops::read(&live.store, &live.cell, offset, buf),
+            Known::Past { view, attr } => view.read(attr.inode, offset, buf),
+        }
     }
 
     /// As [`View::write`], without looking the inode up.
@@ -65,14 +91,21 @@ impl Node {
     /// # Errors
     /// As [`View::write`].
     pub fn write(&self, offset: u64, data: &[u8], mode: WriteMode) -> Result<u64> {
-        self.0.store.check_writable()?;
-        ops::write(&self.0.store, &self.0.cell, offset, data, mode)
+        let Known::Live(live) = &self.0 else { return Err(Error::ReadOnly) };
+        live.store.check_writable()?;
+        ops::write(&live.store, &live.cell, offset, data, mode)
     }
 
-    /// Keeps the inode beyond this value's life, until as many [`View::release`]: what a FUSE lookup count is.
+    /// Keeps the inode beyond this value's life, until as many [`View::release`]: what a FUSE lookup count is. What was needs no
+    /// such thing.
     pub fn into_held(self) -> Attr {
-        self.0.store.inodes.hold(self.0.cell.no);
-        self.0.attr
+        match self.0 {
+            Known::Live(live) => {
+                live.store.inodes.hold(live.cell.no);
+                live.attr
+            }
+            Known::Past { attr, .. } => attr,
+        }
     }
 }
 
@@ -115,11 +148,100 @@ impl View {
     /// [`Error::Refused`] for what is no volume, is truncated, of another version, must be checked first, or cannot be
     /// written; [`Error::Corruption`], [`Error::Device`].
     pub fn open(device: Arc<dyn Device>, options: &MountOptions) -> Result<View> {
-        Ok(View { inner: Arc::new(Inner { store: Store::open(device, options)? }) })
+        Ok(View { inner: Arc::new(Inner { store: Store::open(device, options)? }), at: None })
     }
 
     fn store(&self) -> &Arc<Store> {
         &self.inner.store
+    }
+
+    /// The store, to change the present.
+    fn live(&self) -> Result<&Arc<Store>> {
+        match self.at {
+            None => Ok(self.store()),
+            Some(_) => Err(Error::ReadOnly),
+        }
+    }
+
+    fn past_node(&self, attr: Attr) -> Node {
+        Node(Known::Past { view: self.clone(), attr })
+    }
+
+    /// The cut as of which the tree is seen; `None`: the present.
+    pub fn cut(&self) -> Option<Number> {
+        self.at
+    }
+
+    /// The same volume's present.
+    pub fn present(&self) -> View {
+        View { inner: self.inner.clone(), at: None }
+    }
+
+    /// The tree as of a cut. Only below the directory that was cut everything is as it was then.
+    pub fn as_of(&self, cut: Number) -> View {
+        View { inner: self.inner.clone(), at: Some(cut) }
+    }
+
+    /// What a name meant in a directory of this view at a time: a node as of the last cut up to then that has seen the directory, or
+    /// of the inode itself that the name means. `.` is the directory.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if there is no such cut, or nothing was there then.
+    pub fn look_back(&self, directory: InodeNo, name: &[u8], when: &When) -> Result<Node> {
+        let (cut, attr) = history::look_back(self.store(), directory, self.at, name, when)?;
+        Ok(self.as_of(cut).past_node(attr))
+    }
+
+    /// The view in which a node was found, this one or one of the same volume as of a cut.
+    pub fn of(&self, node: &Node) -> View {
+        View { inner: self.inner.clone(), at: node.cut() }
+    }
+
+    /// Takes a snapshot of a directory with all that is below it, in constant time: from now on it can be seen as of now. With
+    /// `wait` it is durable when this returns, with all that it holds; without, as durable as everything else done now.
+    ///
+    /// ```
+    /// use yore_fs::{Caller, Volume, WriteMode};
+    ///
+    /// # fn main() -> yore_fs::Result<()> {
+    /// let volume = Volume::memory(64 << 20)?;
+    /// volume.write("a", "once")?;
+    /// let view = volume.view();
+    /// let cut = view.snapshot(view.root(), "before", false, false)?;
+    /// volume.write("a", "now")?;
+    ///
+    /// let then = view.as_of(cut.number);
+    /// let mut buf = [0; 8];
+    /// let n = then.lookup(then.root(), b"a")?.read(0, &mut buf)?;
+    /// assert_eq!(&buf[..n], b"once");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NotADirectory`]; [`Error::Exists`] for a name that another kept snapshot has; [`Error::Invalid`] for one that
+    /// could be taken for a time; [`Error::NoSpace`], [`Error::ReadOnly`].
+    pub fn snapshot(&self, directory: InodeNo, name: &str, held: bool, wait: bool) -> Result<Cut> {
+        if !name.is_empty() && crate::time::check_snapshot_name(name).is_err() {
+            return Err(Error::Invalid { what: "a snapshot's name must not be one that could be a time" });
+        }
+        history::snapshot(self.live()?, directory, name, held, wait)
+    }
+
+    /// All cuts that are kept, in ascending order.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub fn cuts(&self) -> Result<Vec<Cut>> {
+        history::cuts(self.store())
+    }
+
+    /// The cut that a time means in a directory of this view: the last one up to then that has seen it.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if there is none.
+    pub fn cut_for(&self, directory: InodeNo, when: &When) -> Result<Number> {
+        history::cut_for(self.store(), directory, self.at, when)
     }
 
     /// What the log that makes fsync cheap is doing.
@@ -137,7 +259,7 @@ impl View {
 
     /// Whether the volume was opened read-only.
     pub fn read_only(&self) -> bool {
-        self.store().read_only
+        self.store().read_only || self.at.is_some()
     }
 
     /// Facts about the volume, as of now.
@@ -150,7 +272,7 @@ impl View {
         info.metadata_blocks = meta.totals.metadata_blocks.get();
         info.inodes = meta.totals.inodes.get();
         info.free_blocks = meta.totals.free_blocks.get();
-        if !self.read_only() {
+        if !self.store().read_only {
             info.generation = meta.completed_generation();
         }
         info
@@ -179,6 +301,11 @@ impl View {
     /// # Errors
     /// [`Error::Stale`] if the inode is gone or, where one is given, has another incarnation.
     pub fn node(&self, inode: InodeNo, incarnation: Option<u32>) -> Result<Node> {
+        if let Some(cut) = self.at {
+            let attr = history::attr(self.store(), inode, cut)?;
+            let same = incarnation.is_none_or(|i| i == attr.incarnation);
+            return if same { Ok(self.past_node(attr)) } else { Err(Error::Stale) };
+        }
         let cell = self.store().cell(inode)?;
         let state = cell.state.read();
         state.check_alive()?;
@@ -188,7 +315,7 @@ impl View {
         }
         let node = InUse::new(self.store(), cell.clone(), state.attr(inode));
         drop(state);
-        Ok(Node(node))
+        Ok(Node(Known::Live(node)))
     }
 
     /// Gives back `count` holds taken by [`Node::into_held`].
@@ -203,7 +330,10 @@ impl View {
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::NameTooLong`].
     pub fn lookup(&self, directory: InodeNo, name: &[u8]) -> Result<Node> {
-        ops::lookup(self.store(), directory, name).map(Node)
+        match self.at {
+            None => Ok(Node(Known::Live(ops::lookup(self.store(), directory, name)?))),
+            Some(cut) => Ok(self.past_node(history::lookup(self.store(), directory, name, cut)?)),
+        }
     }
 
     /// The inode's attributes.
@@ -211,6 +341,9 @@ impl View {
     /// # Errors
     /// [`Error::Stale`].
     pub fn getattr(&self, inode: InodeNo) -> Result<Attr> {
+        if let Some(cut) = self.at {
+            return history::attr(self.store(), inode, cut);
+        }
         let cell = self.store().cell(inode)?;
         let state = cell.state.read();
         state.check_alive()?;
@@ -222,7 +355,7 @@ impl View {
     /// # Errors
     /// [`Error::IsADirectory`], [`Error::Invalid`] and [`Error::FileTooLarge`] for a size; [`Error::ReadOnly`].
     pub fn setattr(&self, caller: &Caller, inode: InodeNo, set: &SetAttr) -> Result<Attr> {
-        ops::set_attr(self.store(), caller, inode, set)
+        ops::set_attr(self.live()?, caller, inode, set)
     }
 
     /// The directory's parent; the root's is itself.
@@ -230,6 +363,9 @@ impl View {
     /// # Errors
     /// [`Error::NotADirectory`], [`Error::Stale`].
     pub fn parent(&self, directory: InodeNo) -> Result<InodeNo> {
+        if let Some(cut) = self.at {
+            return history::parent(self.store(), directory, cut);
+        }
         let cell = self.store().cell(directory)?;
         let state = cell.state.read();
         state.check_alive()?;
@@ -248,7 +384,10 @@ impl View {
         cookie: u64,
         each: &mut dyn FnMut(DirItem<'_>) -> bool,
     ) -> Result<()> {
-        ops::readdir(self.store(), directory, cookie, false, &mut |item, _| each(item))
+        match self.at {
+            None => ops::readdir(self.store(), directory, cookie, false, &mut |item, _| each(item)),
+            Some(cut) => history::readdir(self.store(), directory, cookie, cut, each),
+        }
     }
 
     /// As [`View::readdir`], with each entry's node (none for `.` and `..`).
@@ -261,7 +400,24 @@ impl View {
         cookie: u64,
         each: &mut dyn FnMut(DirItem<'_>, Option<Node>) -> bool,
     ) -> Result<()> {
-        ops::readdir(self.store(), directory, cookie, true, &mut |item, node| each(item, node.map(Node)))
+        let Some(cut) = self.at else {
+            let live = |node: Option<InUse>| node.map(|node| Node(Known::Live(node)));
+            return ops::readdir(self.store(), directory, cookie, true, &mut |item, n| each(item, live(n)));
+        };
+        let mut failed = None;
+        history::readdir(self.store(), directory, cookie, cut, &mut |item| {
+            if matches!(item.name, b"." | b"..") {
+                return each(item, None);
+            }
+            match history::attr(self.store(), item.inode, cut) {
+                Ok(attr) => each(item, Some(self.past_node(attr))),
+                Err(e) => {
+                    failed = Some(e);
+                    false
+                }
+            }
+        })?;
+        failed.map_or(Ok(()), Err)
     }
 
     /// Creates a file of any kind but directory and symbolic link. `permissions` before umask and default ACL; `rdev` is
@@ -283,7 +439,7 @@ impl View {
             return Err(Error::Invalid { what: "directories and symbolic links have calls of their own" });
         }
         let new = NewFile { kind, permissions, rdev, target: b"" };
-        ops::create(self.store(), caller, directory, name, &new).map(Node)
+        ops::create(self.live()?, caller, directory, name, &new).map(|node| Node(Known::Live(node)))
     }
 
     /// Creates a directory.
@@ -292,7 +448,7 @@ impl View {
     /// As [`View::create`]; [`Error::TooManyLinks`].
     pub fn mkdir(&self, caller: &Caller, directory: InodeNo, name: &[u8], permissions: u32) -> Result<Node> {
         let new = NewFile { kind: FileKind::Directory, permissions, rdev: 0, target: b"" };
-        ops::create(self.store(), caller, directory, name, &new).map(Node)
+        ops::create(self.live()?, caller, directory, name, &new).map(|node| Node(Known::Live(node)))
     }
 
     /// Creates a symbolic link.
@@ -301,7 +457,7 @@ impl View {
     /// As [`View::create`]; [`Error::NameTooLong`] for a target above 4,095 bytes.
     pub fn symlink(&self, caller: &Caller, directory: InodeNo, name: &[u8], target: &[u8]) -> Result<Node> {
         let new = NewFile { kind: FileKind::Symlink, permissions: 0o777, rdev: 0, target };
-        ops::create(self.store(), caller, directory, name, &new).map(Node)
+        ops::create(self.live()?, caller, directory, name, &new).map(|node| Node(Known::Live(node)))
     }
 
     /// A symbolic link's target.
@@ -309,7 +465,10 @@ impl View {
     /// # Errors
     /// [`Error::Invalid`] for other kinds.
     pub fn readlink(&self, inode: InodeNo) -> Result<Vec<u8>> {
-        ops::readlink(self.store(), inode)
+        match self.at {
+            None => ops::readlink(self.store(), inode),
+            Some(cut) => history::readlink(self.store(), inode, cut),
+        }
     }
 
     /// Gives a file another name.
@@ -317,7 +476,7 @@ impl View {
     /// # Errors
     /// [`Error::NotPermitted`] for directories, [`Error::Exists`], [`Error::TooManyLinks`], [`Error::NoSpace`].
     pub fn link(&self, inode: InodeNo, directory: InodeNo, name: &[u8]) -> Result<Node> {
-        ops::link(self.store(), inode, directory, name).map(Node)
+        ops::link(self.live()?, inode, directory, name).map(|node| Node(Known::Live(node)))
     }
 
     /// Removes a name of anything but a directory.
@@ -325,7 +484,7 @@ impl View {
     /// # Errors
     /// [`Error::NotFound`], [`Error::IsADirectory`].
     pub fn unlink(&self, directory: InodeNo, name: &[u8]) -> Result<()> {
-        ops::remove(self.store(), directory, name, Remove::File)
+        ops::remove(self.live()?, directory, name, Remove::File)
     }
 
     /// Removes an empty directory.
@@ -333,7 +492,7 @@ impl View {
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::NotEmpty`].
     pub fn rmdir(&self, directory: InodeNo, name: &[u8]) -> Result<()> {
-        ops::remove(self.store(), directory, name, Remove::Directory)
+        ops::remove(self.live()?, directory, name, Remove::Directory)
     }
 
     /// Renames, atomically.
@@ -349,7 +508,7 @@ impl View {
         new_name: &[u8],
         mode: RenameMode,
     ) -> Result<()> {
-        ops::rename(self.store(), from, name, to, new_name, mode)
+        ops::rename(self.live()?, from, name, to, new_name, mode)
     }
 
     /// Fills `buf` from `offset`; returns the count, less than asked only at the end of the file.
@@ -357,7 +516,10 @@ impl View {
     /// # Errors
     /// [`Error::IsADirectory`], [`Error::Invalid`] for other kinds; damage and device errors.
     pub fn read(&self, inode: InodeNo, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        ops::read(self.store(), &self.store().cell(inode)?, offset, buf)
+        match self.at {
+            None => ops::read(self.store(), &self.store().cell(inode)?, offset, buf),
+            Some(cut) => history::read(self.store(), inode, cut, offset, buf),
+        }
     }
 
     /// Writes all of `data`; returns the offset it went to.
@@ -366,8 +528,9 @@ impl View {
     /// [`Error::NoSpace`], [`Error::FileTooLarge`]; nothing of `data` is then written if it is at most 4 MiB, or goes to
     /// the end; of more, whole pieces of 4 MiB from the start may be.
     pub fn write(&self, inode: InodeNo, offset: u64, data: &[u8], mode: WriteMode) -> Result<u64> {
-        self.store().check_writable()?;
-        ops::write(self.store(), &self.store().cell(inode)?, offset, data, mode)
+        let store = self.live()?;
+        store.check_writable()?;
+        ops::write(store, &store.cell(inode)?, offset, data, mode)
     }
 
     /// Allocates, frees or zeroes a range.
@@ -375,10 +538,11 @@ impl View {
     /// # Errors
     /// [`Error::NoSpace`], [`Error::FileTooLarge`], [`Error::Invalid`] for an empty range.
     pub fn fallocate(&self, inode: InodeNo, offset: u64, len: u64, mode: FallocateMode) -> Result<()> {
-        self.store().check_writable()?;
-        let cell = self.store().cell(inode)?;
+        let store = self.live()?;
+        store.check_writable()?;
+        let cell = store.cell(inode)?;
         ops::regular(&cell)?;
-        file::fallocate(self.store(), &cell, offset, len, mode, &mut |s: &mut InodeState| s.touch_mtime())
+        file::fallocate(store, &cell, offset, len, mode, &mut |s: &mut InodeState| s.touch_mtime())
     }
 
     /// The next data or hole at or after `offset`.
@@ -386,6 +550,9 @@ impl View {
     /// # Errors
     /// [`Error::NoDataThere`] beyond the end, or if no data follows.
     pub fn seek(&self, inode: InodeNo, offset: u64, to: SeekTo) -> Result<u64> {
+        if let Some(cut) = self.at {
+            return history::seek(self.store(), inode, cut, offset, to);
+        }
         let cell = self.store().cell(inode)?;
         ops::regular(&cell)?;
         file::seek(self.store(), &cell, offset, to)
@@ -403,12 +570,13 @@ impl View {
         to_offset: u64,
         len: u64,
     ) -> Result<u64> {
-        self.store().check_writable()?;
-        let (source, target) = (self.store().cell(from)?, self.store().cell(to)?);
+        let store = self.live()?;
+        store.check_writable()?;
+        let (source, target) = (store.cell(from)?, store.cell(to)?);
         ops::regular(&source)?;
         ops::regular(&target)?;
         let touch = &mut |s: &mut InodeState| s.touch_mtime();
-        file::copy_range(self.store(), &source, from_offset, &target, to_offset, len, touch)
+        file::copy_range(store, &source, from_offset, &target, to_offset, len, touch)
     }
 
     /// Durable when it returns: content and size, all attributes unless `data_only`, and the names the file has.
@@ -419,7 +587,7 @@ impl View {
     /// [`Error::Device`], [`Error::Stopped`], and errors of earlier write-back of this file.
     pub fn fsync(&self, inode: InodeNo, data_only: bool) -> Result<()> {
         let store = self.store();
-        if store.read_only {
+        if self.read_only() {
             return Ok(());
         }
         let cell = store.cell(inode)?;
@@ -438,7 +606,10 @@ impl View {
     /// # Errors
     /// [`Error::NoAttribute`], [`Error::Unsupported`] for an unknown namespace.
     pub fn getxattr(&self, inode: InodeNo, name: &[u8]) -> Result<Vec<u8>> {
-        ops::get_xattr(self.store(), inode, name)
+        match self.at {
+            None => ops::get_xattr(self.store(), inode, name),
+            Some(cut) => history::get_xattr(self.store(), inode, cut, name),
+        }
     }
 
     /// Sets an extended attribute.
@@ -447,7 +618,7 @@ impl View {
     /// [`Error::Exists`], [`Error::NoAttribute`] by `mode`; [`Error::AttributeTooLarge`], [`Error::Unsupported`],
     /// [`Error::NotPermitted`], [`Error::NoSpace`].
     pub fn setxattr(&self, inode: InodeNo, name: &[u8], value: &[u8], mode: SetXattrMode) -> Result<()> {
-        ops::set_xattr(self.store(), inode, name, value, mode)
+        ops::set_xattr(self.live()?, inode, name, value, mode)
     }
 
     /// The names of all extended attributes.
@@ -455,6 +626,9 @@ impl View {
     /// # Errors
     /// Damage and device errors.
     pub fn listxattr(&self, inode: InodeNo) -> Result<Vec<Vec<u8>>> {
+        if let Some(cut) = self.at {
+            return history::list_xattrs(self.store(), inode, cut);
+        }
         let cell = self.store().cell(inode)?;
         let state = cell.state.read();
         state.check_alive()?;
@@ -466,7 +640,7 @@ impl View {
     /// # Errors
     /// [`Error::NoAttribute`], [`Error::Unsupported`].
     pub fn removexattr(&self, inode: InodeNo, name: &[u8]) -> Result<()> {
-        ops::remove_xattr(self.store(), inode, name)
+        ops::remove_xattr(self.live()?, inode, name)
     }
 }
 

@@ -28,6 +28,7 @@ mod tree;
 
 use crate::{
     Attr, Caller, Error, MkfsOptions, MountOptions, Node, Result, SetAttr, Statfs, View, VolumeInfo,
+    WriteMode,
 };
 use std::io::Read as _;
 use std::path::Path;
@@ -42,6 +43,9 @@ pub(crate) use options::default_data_cache;
 pub use tree::{Walk, WalkEntry};
 
 use path::{bytes_of, Links, Place};
+
+/// Bytes copied at a time between a file of the past and one of the present.
+const COPY_BYTES: u64 = 1 << 20;
 
 /// An open volume, used by paths in the manner of `std::fs`. Cheap to clone; clones are the same open volume.
 ///
@@ -264,7 +268,8 @@ impl Volume {
             let error = Error::Invalid { what: "only regular files can be copied" };
             return Err(error.on_path("cannot copy", bytes_of(from)));
         }
-        if self.metadata(to).is_ok_and(|existing| existing.ino() == attr.inode.0) {
+        let is_present = source.view().cut().is_none();
+        if is_present && self.metadata(to).is_ok_and(|existing| existing.ino() == attr.inode.0) {
             let error = Error::Invalid { what: "source and destination are the same file" };
             return Err(error.on_path("cannot copy to", bytes_of(to)));
         }
@@ -287,8 +292,7 @@ impl Volume {
         while let Some(data) = source.data_from(at)? {
             at = data.start;
             while at < data.end {
-                let (from, to) = (source.inode(), target.inode());
-                match self.view.copy_file_range(from, at, to, at, data.end - at)? {
+                match self.copy_some(source, target, at, data.end - at)? {
                     0 => break, // cut shorter by somebody else
                     copied => at += copied,
                 }
@@ -299,6 +303,18 @@ impl Volume {
         }
         target.set_len(size)?;
         Ok(size)
+    }
+
+    /// Copies up to `len` bytes at an offset; returns how many.
+    fn copy_some(&self, source: &File, target: &File, at: u64, len: u64) -> Result<u64> {
+        let (from, to) = (source.view(), target.view());
+        if from.cut() == to.cut() {
+            return to.copy_file_range(source.inode(), at, target.inode(), at, len);
+        }
+        let mut buf = vec![0; len.min(COPY_BYTES) as usize];
+        let count = from.read(source.inode(), at, &mut buf)?;
+        to.write(target.inode(), at, &buf[..count], WriteMode { append: false, kill_set_id: false })?;
+        Ok(count as u64)
     }
 }
 
@@ -319,7 +335,9 @@ impl Volume {
     pub fn create_dir_mode(&self, path: impl AsRef<Path>, permissions: u32) -> Result<()> {
         let path = path.as_ref();
         self.vacant(path)
-            .and_then(|(parent, name)| self.view.mkdir(&self.caller, parent.inode(), &name, permissions))
+            .and_then(|(parent, name)| {
+                self.view.of(&parent).mkdir(&self.caller, parent.inode(), &name, permissions)
+            })
             .map(|_| ())
             .map_err(|e| e.on_path("cannot create directory", bytes_of(path)))
     }
@@ -369,7 +387,7 @@ impl Volume {
         if node.attr().kind != FileKind::Directory {
             return Err(Error::NotADirectory.on_path("cannot list", bytes_of(path)));
         }
-        Ok(ReadDir::new(self.view.clone(), node, path.to_path_buf()))
+        Ok(ReadDir::new(self.view.of(&node), node, path.to_path_buf()))
     }
 
     /// Everything below (and including) `path`, parents before their content, symbolic links not followed. A directory that
@@ -401,7 +419,7 @@ impl Volume {
     /// [`Error::NotEmpty`], [`Error::NotADirectory`], [`Error::NotFound`], [`Error::NotPermitted`] for the root.
     pub fn remove_dir(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
-        self.named(path, "the root directory cannot be removed")
+        self.removable(path)
             .and_then(|(place, name)| self.view.rmdir(place.directory.inode(), &name))
             .map_err(|e| e.on_path("cannot remove directory", bytes_of(path)))
     }
@@ -474,6 +492,15 @@ impl Volume {
         }
     }
 
+    /// A name that is to go, in its directory.
+    fn removable(&self, path: &Path) -> Result<(Place, Vec<u8>)> {
+        let (place, name) = self.named(path, "the root directory cannot be removed")?;
+        match &place.found {
+            Some(node) if node.cut().is_some() => Err(Error::ReadOnly),
+            _ => Ok((place, name)),
+        }
+    }
+
     /// A name that must not exist yet, in its directory.
     fn vacant(&self, path: &Path) -> Result<(Node, Vec<u8>)> {
         let place = self.locate(path, Links::Keep)?;
@@ -496,6 +523,7 @@ impl Volume {
     fn set(&self, path: &Path, links: Links, set: &SetAttr, operation: &'static str) -> Result<()> {
         let node = self.find(path, links)?;
         self.view
+            .of(&node)
             .setattr(&self.caller, node.inode(), set)
             .map(|_: Attr| ())
             .map_err(|e| e.on_path(operation, bytes_of(path)))

@@ -12,6 +12,7 @@
 
 use crate::acl::{self, Acl};
 use crate::btree::{Pins, Placed, Tree, TreeDelta};
+use crate::file::{self, Room};
 use crate::inode::{store_inode, InodeCell, InodeState};
 use crate::store::Store;
 use crate::{symlink, Error, Result, SetXattrMode};
@@ -137,7 +138,7 @@ pub(crate) fn list(store: &Store, state: &InodeState, no: InodeNo) -> Result<Vec
 }
 
 fn place<'a>(store: &'a Store, state: &'a InodeState, no: InodeNo) -> Place<'a> {
-    Place { meta: &store.meta, seed: &store.hash_seed, inode: &state.inode, no }
+    Place { meta: &store.meta, seed: &store.hash_seed, inode: &state.inode, no, kept: Number(0) }
 }
 
 /// Sets an attribute, in one Op. An access ACL changes the mode with it; an ACL that says no more than the mode is not kept.
@@ -271,8 +272,11 @@ pub(crate) fn prepare_free_trees(
     pins: &mut Pins,
 ) -> Result<Trees> {
     let attributes = tree(&store.meta, &state.inode, no)?;
-    let trees: Vec<Tree> = std::iter::once(attributes).chain(symlink::tree(&state.inode, no)).collect();
-    for tree in &trees {
+    let mut trees: Vec<Tree> = std::iter::once(attributes).chain(symlink::tree(&state.inode, no)).collect();
+    for tree in &mut trees {
+        if !tree.is_empty() {
+            *tree = tree.keeping(state.kept(store, no)?);
+        }
         tree.prepare_last(&store.meta, usize::MAX, pins)?;
     }
     Ok(Trees(trees))
@@ -323,7 +327,8 @@ pub(crate) fn free_step(store: &Arc<Store>, cell: &Arc<InodeCell>) -> Result<boo
         return Ok(true);
     }
     let mut pins = Pins::new();
-    let mut tree = tree(&store.meta, &state.inode, cell.no)?;
+    let kept = state.kept(store, cell.no)?;
+    let mut tree = tree(&store.meta, &state.inode, cell.no)?.keeping(kept);
     tree.prepare_last(&store.meta, LEAVES_PER_STEP, &mut pins)?;
     let mut op = store.meta.begin(reserved);
     if let Some(delta) = tree.free_last(&mut op, LEAVES_PER_STEP) {
@@ -365,19 +370,27 @@ fn change_also(
     wish: &mut dyn FnMut(&InodeState) -> Result<Wish>,
     also: Option<Also<'_>>,
 ) -> Result<()> {
+    // What takes no room must be possible on a full volume.
+    let frees = blocks == 0;
     loop {
         let near = store.near(cell.no);
-        // What takes no room must be possible on a full volume.
         let reserved =
-            if blocks == 0 { store.reserve_freely(near, 0)? } else { store.reserve(near, blocks)? };
+            if frees { store.reserve_freely(near, blocks)? } else { store.reserve(near, blocks)? };
         let mut state = cell.state.write();
         state.check_alive()?;
+        if file::must_keep(store, cell, &state)? {
+            drop((state, reserved));
+            file::preserve(store, cell, if frees { Room::Reserve } else { Room::Free })?;
+            continue;
+        }
         let wish = wish(&state)?;
         if !name.suits(&state.inode) && (wish.value.is_some() || name.namespace == XattrNamespace::User) {
             return Err(Error::NotPermitted { what: "this kind of file cannot have such an attribute" });
         }
         let mut pins = Pins::new();
-        let plan = place(store, &state, cell.no).plan(name, wish.value.as_deref(), wish.mode, &mut pins)?;
+        let kept = state.kept(store, cell.no)?;
+        let place = Place { kept, ..place(store, &state, cell.no) };
+        let plan = place.plan(name, wish.value.as_deref(), wish.mode, &mut pins)?;
         if plan.blocks > blocks {
             blocks = plan.blocks;
             continue;
@@ -406,6 +419,8 @@ struct Place<'a> {
     seed: &'a [u8; 16],
     inode: &'a Inode,
     no: InodeNo,
+    /// What was born then or before belongs to the past, too; for changes.
+    kept: Number,
 }
 
 /// An attribute found.
@@ -506,7 +521,7 @@ impl Place<'_> {
         mode: SetXattrMode,
         pins: &mut Pins,
     ) -> Result<Plan> {
-        let tree = tree(self.meta, self.inode, self.no)?;
+        let tree = tree(self.meta, self.inode, self.no)?.keeping(self.kept);
         let (slot, old_len) = match (self.locate(&tree, name)?, mode) {
             (Ok(_), SetXattrMode::Create) => return Err(Error::Exists),
             (Err(_), SetXattrMode::Replace) => return Err(Error::NoAttribute),
@@ -531,6 +546,7 @@ impl Place<'_> {
             (_, [_]) => tree.blocks_for_inserts(1),
             (_, cells) => tree.blocks_for_run(cells.len(), CELL_BYTES),
         };
+        let blocks = blocks + tree.blocks_for_copies(old.len() as u32);
         Ok(Plan { tree, slot, old, new, flag: name.flag(), blocks })
     }
 }

@@ -150,6 +150,11 @@ impl<'m> Op<'m> {
         (result, self.next_change())
     }
 
+    /// A change of nothing, where one is to be named.
+    pub fn nothing(&mut self) -> Change {
+        self.next_change()
+    }
+
     /// Orders two changes: `first` must not reach the medium after `then`.
     pub fn before(&mut self, first: Change, then: Change) {
         debug_assert!(first.0 <= self.changes && then.0 <= self.changes, "a change of another Op");

@@ -97,14 +97,14 @@ impl Tree {
         key: &[u8],
         value: &[u8],
     ) -> TreeDelta {
-        let path = self.follow(op, path, key);
+        let mut links = Links::default();
+        let path = self.follow(op, path, key, &mut links);
         assert!(path.found, "replacing a key that is not in the tree: {key:02x?}");
         let Step { frame, index, .. } = path.at(0);
         // Who changes a node in place owns it alone, so what is split off may be as old as the node.
-        let birth = Number(BlockHeader::of(&frame.read()).birth.get());
+        let birth = birth_of(frame);
         let cell = Cell { key, value, birth, fill: Fill::Halves };
         assert!(cell.bytes() <= CELL_BYTES_MAX, "a cell of {} bytes", cell.bytes());
-        let mut links = Links::default();
         if cell.bytes() <= with_node(frame, |node| node.free_bytes() + node.cell_size(*index)) {
             let ((), change) =
                 op.change(frame, |page| page.apply(|b| NodeMut::new(b).replace(*index, value)));
@@ -128,29 +128,50 @@ impl Tree {
 
     /// As [`Tree::remove`]; the way to the key may be known from [`Tree::way`].
     pub(crate) fn remove_at(&mut self, op: &mut Op<'_>, path: Option<Path>, key: &[u8]) -> TreeDelta {
-        let path = self.follow(op, path, key);
+        let mut links = Links::default();
+        let path = self.follow(op, path, key, &mut links);
         assert!(path.found, "removing a key that is not in the tree: {key:02x?}");
         let Step { frame, index, .. } = path.at(0);
         let ((), change) = op.change(frame, |page| page.apply(|b| NodeMut::new(b).remove(*index)));
-        let mut links = Links::default();
         self.shrink(op, &path, &mut links);
         links.around(change)
     }
 
     /// Frees up to `leaves` leaves from the end, whatever they hold, and the branches that this empties; `None` if the tree
-    /// was empty. [`Tree::prepare_last`] kept them in memory. For trees that nobody reads any more.
+    /// was empty. [`Tree::prepare_last`] kept them in memory. For trees that nobody reads any more. What the past holds is
+    /// let go of, not freed.
     pub(crate) fn free_last(&mut self, op: &mut Op<'_>, leaves: usize) -> Option<TreeDelta> {
         let mut all: Option<TreeDelta> = None;
         for _ in 0..leaves {
             if self.is_empty() {
                 break;
             }
-            let path = self.walk_to(op, None);
             let mut links = Links::default();
-            let change = self.remove_node(op, &path, 0, &mut links);
+            let (path, level) = self.last_own(op);
+            let change = self.remove_node(op, &path, level, &mut links);
             all = Some(links.around(change).after(op, all));
         }
         all
+    }
+
+    /// The way to the end of the tree, down to a leaf or to the first node that the past holds, and the level of that.
+    fn last_own(&self, op: &mut Op<'_>) -> (Path, u8) {
+        let mut path = Path::of(self);
+        let mut place = self.root_place(KEY_BYTES_MAX);
+        loop {
+            let frame = self.cached(op, place.addr);
+            let level = place.level;
+            let (index, next) = with_node(&frame, |node| {
+                let last = node.count().saturating_sub(1);
+                let goes_on = level > 0 && !self.is_kept(&frame);
+                (last, goes_on.then(|| place.child(node, last).expect("verified when it was read")))
+            });
+            path.set(Step { frame, place, index });
+            match next {
+                Some(next) => place = next,
+                None => return (path, level),
+            }
+        }
     }
 
     fn insert_cell(&mut self, op: &mut Op<'_>, path: Option<Path>, cell: Cell<'_>) -> TreeDelta {
@@ -164,7 +185,7 @@ impl Tree {
             links.add_image(op, change);
             return links.around(change);
         }
-        let path = self.follow(op, path, cell.key);
+        let path = self.follow(op, path, cell.key, &mut links);
         assert!(!path.found, "inserting a key that is in the tree: {:02x?}", cell.key);
         let (_, change) = self.put(op, &path, 0, path.at(0).index, cell, &mut links);
         links.around(change)
@@ -289,10 +310,10 @@ impl Tree {
         let mut first = None;
         while level < self.level {
             let Step { frame: parent, index, .. } = path.at(level + 1);
-            let (change, empty) = self.remove_child(op, parent, *index, level);
-            let freed = op.free(path.at(level).frame.clone());
-            op.before(change, freed);
-            links.nodes -= 1;
+            let (change, empty) = self.remove_child(op, parent, *index, level, links);
+            if let Some(freed) = self.free_node(op, &path.at(level).frame, links) {
+                op.before(change, freed);
+            }
             first.get_or_insert(change);
             level += 1;
             if !empty {
@@ -300,11 +321,65 @@ impl Tree {
                 return first.unwrap_or(change);
             }
         }
-        let freed = op.free(path.at(level).frame.clone());
-        links.nodes -= 1;
-        links.add_after(op, freed);
         (self.root, self.level) = (MetaAddr::NONE, 0);
-        first.unwrap_or(freed)
+        let gone = match self.free_node(op, &path.at(level).frame, links) {
+            Some(freed) => {
+                links.add_after(op, freed);
+                freed
+            }
+            None => op.nothing(),
+        };
+        first.unwrap_or(gone)
+    }
+
+    /// The tree has this node no longer. Frees it, unless the past holds it.
+    fn free_node(&self, op: &mut Op<'_>, frame: &Frame, links: &mut Links) -> Option<Change> {
+        links.nodes -= 1;
+        (!self.is_kept(frame)).then(|| op.free(frame.clone()))
+    }
+
+    /// Whether the past holds a node, too.
+    fn is_kept(&self, frame: &Frame) -> bool {
+        self.kept.0 > 0 && birth_of(frame) <= self.kept
+    }
+
+    /// The node as the present's own: itself, or a copy that its parent (none: whoever keeps the root) points to instead.
+    fn own(
+        &mut self,
+        op: &mut Op<'_>,
+        frame: Frame,
+        parent: Option<(&Frame, usize)>,
+        links: &mut Links,
+    ) -> Frame {
+        if !self.is_kept(&frame) {
+            return frame;
+        }
+        let old: Block = *frame.read();
+        let level = NodeRef::new(&old).level();
+        let birth = Number(self.kept.0 + 1);
+        let new =
+            NewBlock { kind: self.kind, level, owner: self.owner, incarnation: self.incarnation, birth };
+        let (copy, allocated) = op.allocate(new);
+        let ((), image) = op.change(&copy, |page| {
+            page.apply(|b| {
+                b[WHOLE_BODY].copy_from_slice(&old[WHOLE_BODY]);
+                WHOLE_BODY
+            });
+        });
+        op.before(allocated, image);
+        match parent {
+            Some((parent, index)) => {
+                let to = copy.addr().0.to_le_bytes();
+                let ((), linked) =
+                    op.change(parent, |page| page.apply(|b| NodeMut::new(b).replace(index, &to)));
+                op.before(image, linked);
+            }
+            None => {
+                self.root = copy.addr();
+                links.add_image(op, image);
+            }
+        }
+        copy
     }
 
     /// The node of `from` on the path lost a cell and has others: merges it if it is small, and so on above.
@@ -320,7 +395,14 @@ impl Tree {
 
     /// Removes the cell of child `index` from a branch; the child is of `level`. If it is the first, the next one takes over
     /// its keys and its separator, and so do the first cells below (T2). Says whether the branch is empty now.
-    fn remove_child(&self, op: &mut Op<'_>, parent: &Frame, index: usize, level: u8) -> (Change, bool) {
+    fn remove_child(
+        &mut self,
+        op: &mut Op<'_>,
+        parent: &Frame,
+        index: usize,
+        level: u8,
+        links: &mut Links,
+    ) -> (Change, bool) {
         let (lower, count) = with_node(parent, |node| (Key::new(node.key(0)), node.count()));
         let ((), change) = op.change(parent, |page| {
             page.apply(|b| NodeMut::new(b).remove(index));
@@ -330,14 +412,15 @@ impl Tree {
         });
         if index == 0 && count > 1 && level > 0 {
             let mut earlier = change;
-            let mut addr = with_node(parent, first_child);
+            let mut above = parent.clone();
             for _ in 0..level {
-                let branch = self.cached(op, addr);
+                let branch = self.cached(op, with_node(&above, first_child));
+                let branch = self.own(op, branch, Some((&above, 0)), links);
                 let ((), lowered) =
                     op.change(&branch, |page| page.apply(|b| NodeMut::new(b).set_key(0, &lower)));
                 op.before(earlier, lowered);
                 earlier = lowered;
-                addr = with_node(&branch, first_child);
+                above = branch;
             }
         }
         (change, count == 1)
@@ -356,6 +439,9 @@ impl Tree {
             }
             let (left, right, gone) =
                 if sibling > *index { (node, &other, sibling) } else { (&other, node, *index) };
+            if self.is_kept(left) {
+                continue;
+            }
             let moved: Block = *right.read();
             let ((), merged) = op.change(left, |page| {
                 let from = NodeRef::new(&moved);
@@ -369,9 +455,9 @@ impl Tree {
             });
             let ((), unlinked) = op.change(parent, |page| page.apply(|b| NodeMut::new(b).remove(gone)));
             op.before(merged, unlinked);
-            let freed = op.free(right.clone());
-            op.before(unlinked, freed);
-            links.nodes -= 1;
+            if let Some(freed) = self.free_node(op, right, links) {
+                op.before(unlinked, freed);
+            }
             return true;
         }
         false
@@ -402,9 +488,9 @@ impl Tree {
         let mut frame = path.at(self.level).frame.clone();
         while self.level > 0 && with_node(&frame, |n| n.count()) == 1 {
             (self.root, self.level) = (with_node(&frame, first_child), self.level - 1);
-            let freed = op.free(frame);
-            links.nodes -= 1;
-            links.add_after(op, freed);
+            if let Some(freed) = self.free_node(op, &frame, links) {
+                links.add_after(op, freed);
+            }
             match op.cached(self.root) {
                 Some(next) if self.is_mine(&next, self.level) => frame = next,
                 _ => return,
@@ -417,19 +503,22 @@ impl Tree {
     }
 
     /// The way to `key`: the one known, if it still leads there, else found anew.
-    fn follow(&self, op: &mut Op<'_>, path: Option<Path>, key: &[u8]) -> Path {
+    fn follow(&mut self, op: &mut Op<'_>, path: Option<Path>, key: &[u8], links: &mut Links) -> Path {
         if let Some(mut path) = path.filter(|path| path.sound) {
             if self.still_leads(&mut path, key) {
                 return path;
             }
         }
-        self.walk_to(op, Some(key))
+        self.walk_to(op, key, links)
     }
 
     /// Whether a way found earlier still leads to `key`: an earlier change in the same Op may have moved cells and
     /// nodes. Sees to its last step.
     fn still_leads(&self, path: &mut Path, key: &[u8]) -> bool {
         if path.level() != self.level || path.at(self.level).frame.addr() != self.root {
+            return false;
+        }
+        if self.kept.0 > 0 && (0..=self.level).any(|level| self.is_kept(&path.at(level).frame)) {
             return false;
         }
         for level in (1..=self.level).rev() {
@@ -448,15 +537,23 @@ impl Tree {
         true
     }
 
-    /// The way to the leaf of `key`, or to the last leaf. Puts right on the way what an interrupted split, merge or removal
-    /// left: keys beyond the bounds (T1), and a first key above the lower bound (T2).
-    fn walk_to(&self, op: &mut Op<'_>, key: Option<&[u8]>) -> Path {
+    /// The way to the leaf of `key`, all of it the present's own. Puts right on the way what an interrupted split, merge or
+    /// removal left: keys beyond the bounds (T1), and a first key above the lower bound (T2).
+    fn walk_to(&mut self, op: &mut Op<'_>, key: &[u8], links: &mut Links) -> Path {
         let mut path = Path::of(self);
-        let mut place = self.root_place(key.map_or(KEY_BYTES_MAX, <[u8]>::len));
+        let mut place = self.root_place(key.len());
         loop {
             let frame = self.cached(op, place.addr);
+            let frame = match place.level < self.level {
+                true => {
+                    let above = path.at(place.level + 1);
+                    self.own(op, frame, Some((&above.frame, above.index)), links)
+                }
+                false => self.own(op, frame, None, links),
+            };
+            place.addr = frame.addr();
             let (count, sound, low) = with_node(&frame, |node| {
-                let high_first = place.level > 0 && key.is_some_and(|key| *key < *node.key(0));
+                let high_first = place.level > 0 && *key < *node.key(0);
                 (node.count(), place.cells_that_count(node), high_first)
             });
             if sound < count {
@@ -469,12 +566,12 @@ impl Tree {
                 let page = frame.read();
                 let node = NodeRef::new(&page);
                 if place.level == 0 {
-                    let at = key.map_or(Err(node.count()), |key| node.search(key));
+                    let at = node.search(key);
                     path.found = at.is_ok();
                     let (Ok(index) | Err(index)) = at;
                     (index, None)
                 } else {
-                    let index = key.map_or(node.count() - 1, |key| node.child_for(key));
+                    let index = node.child_for(key);
                     (index, Some(place.child(node, index).expect("verified when it was read")))
                 }
             };
@@ -500,6 +597,11 @@ fn trim(op: &mut Op<'_>, frame: &Frame, from: usize) -> Change {
         }
     })
     .1
+}
+
+/// When a node was born.
+fn birth_of(frame: &Frame) -> Number {
+    Number(BlockHeader::of(&frame.read()).birth.get())
 }
 
 fn with_node<R>(frame: &Frame, f: impl FnOnce(NodeRef<'_>) -> R) -> R {

@@ -18,7 +18,7 @@
 use super::{map_block, pages_for, PAGE};
 use crate::alloc::{KeptGroups, Run};
 use crate::btree::Pins;
-use crate::extent::{may_overwrite_in_place, Edit};
+use crate::extent::{is_own, Edit};
 use crate::inode::{store_inode, InodeCell, InodeState};
 use crate::pages::Bytes;
 use crate::store::Store;
@@ -304,6 +304,7 @@ impl Segment {
 pub(super) fn ways(store: &Store, cell: &InodeCell, state: &InodeState, pages: &[u32]) -> Result<Vec<Way>> {
     let mut known: Option<(u64, crate::extent::Mapping)> = None;
     let mut ways = Vec::with_capacity(pages.len());
+    let kept = state.kept(store, cell.no)?;
     for block in pages.iter().map(|p| u64::from(*p)) {
         if known.is_none_or(|(first, m)| block - first >= m.len) {
             known = Some((block, map_block(store, cell.no, state, block)?));
@@ -311,9 +312,7 @@ pub(super) fn ways(store: &Store, cell: &InodeCell, state: &InodeState, pages: &
         let (first, mapping) = known.expect("just looked up");
         ways.push(match mapping.extent {
             Some(e) if e.unwritten => Way::Unwritten(BlockNo(e.start.0 + block - first)),
-            Some(e) if may_overwrite_in_place(&state.inode, &e) => {
-                Way::InPlace(BlockNo(e.start.0 + block - first))
-            }
+            Some(e) if is_own(kept, &e) => Way::InPlace(BlockNo(e.start.0 + block - first)),
             _ => Way::New,
         });
     }
@@ -567,7 +566,8 @@ fn note_on_medium(state: &mut InodeState, batch: &Batch) {
 fn plan(store: &Store, cell: &InodeCell, pieces: &mut Vec<Piece>) -> Result<(Edit, usize)> {
     let last = pieces[..pieces.len().min(PIECES)].last().expect("there is one").end();
     let state = cell.state.read();
-    let mut edit = Edit::load(&store.meta, cell.no, &state.inode, pieces[0].first(), last)?;
+    let mut edit =
+        Edit::load(&store.meta, cell.no, &state.inode, state.kept(store, cell.no)?, pieces[0].first(), last)?;
     drop(state);
     // A window that one piece alone fills: many short extents that could be one, which nobody has merged.
     if let Some(rest) = pieces[0].split_off(edit.limit()) {

@@ -5,6 +5,7 @@
 //! between, and hide the extents there (F5) until they have been taken out or become unwritten.
 
 use super::flush::{flush_locked, store_changed};
+use super::preserve::{must_keep, preserve_locked, Room};
 use super::truncate::{extend, finish_doomed};
 use super::{check_alive, map_block, page_of, pages_for, write, Touch, PAGE};
 use crate::alloc::{KeptGroups, Run};
@@ -37,6 +38,7 @@ pub(crate) fn fallocate(
     let end = offset.checked_add(len).filter(|end| *end <= FILE_SIZE_MAX).ok_or(Error::FileTooLarge)?;
     let _io = cell.io.lock();
     finish_doomed(store, cell)?;
+    preserve_locked(store, cell, Room::Free)?;
     if cell.state.read().data.logged_size.is_some() {
         // What is zeroed must be at home: the log cannot say "zeros" in the same instant as the extents do.
         flush_locked(store, cell)?;
@@ -64,10 +66,16 @@ fn grow(store: &Store, cell: &Arc<InodeCell>, end: u64, keep_size: bool, touch: 
     if !keep_size && end > cell.state.read().inode.size && extend(store, cell, end, touch)? {
         return Ok(());
     }
-    {
+    loop {
         let mut state = cell.state.write();
+        if must_keep(store, cell, &state)? {
+            drop(state);
+            preserve_locked(store, cell, Room::Free)?;
+            continue;
+        }
         touch(&mut state);
         state.dirty = true;
+        break;
     }
     store_changed(store, cell)
 }
@@ -119,7 +127,14 @@ fn allocate(store: &Store, cell: &Arc<InodeCell>, offset: u64, end: u64) -> Resu
 fn enter_unwritten(store: &Store, cell: &InodeCell, at: u64, run: Run) -> Result<()> {
     let mut edit = {
         let state = cell.state.read();
-        Edit::load(&store.meta, cell.no, &state.inode, at, at + u64::from(run.len))?
+        Edit::load(
+            &store.meta,
+            cell.no,
+            &state.inode,
+            state.kept(store, cell.no)?,
+            at,
+            at + u64::from(run.len),
+        )?
     };
     edit.put(at, run, true);
     apply(store, cell, edit, |_| {})
@@ -167,6 +182,11 @@ fn zero_memory(store: &Store, cell: &Arc<InodeCell>, offset: u64, end: u64, touc
         let mut guard = cell.state.write();
         let state = &mut *guard;
         check_alive(state)?;
+        if must_keep(store, cell, state)? {
+            drop(guard);
+            preserve_locked(store, cell, Room::Free)?;
+            continue;
+        }
         let size = state.inode.size;
         let mut full = offset.div_ceil(PAGE)..end / PAGE;
         if end >= size {
@@ -266,7 +286,7 @@ fn make_unwritten(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
     while at < range.end {
         let mut edit = {
             let state = cell.state.read();
-            Edit::load(&store.meta, cell.no, &state.inode, at, range.end)?
+            Edit::load(&store.meta, cell.no, &state.inode, state.kept(store, cell.no)?, at, range.end)?
         };
         let limit = edit.limit();
         edit.set_unwritten(at, limit);

@@ -5,6 +5,7 @@
 //! the last step takes it off the list. What fails in between leaves `doomed` in place; the next call on the file goes on.
 
 use super::flush::store_changed;
+use super::preserve::{must_keep, preserve_locked, Room};
 use super::{check_alive, page_of, pages_for, write, Touch, PAGE};
 use crate::alloc::KeptGroups;
 use crate::btree::Pins;
@@ -32,6 +33,7 @@ pub(crate) fn truncate(store: &Store, cell: &Arc<InodeCell>, size: u64, touch: T
     }
     let _io = cell.io.lock();
     finish_doomed(store, cell)?;
+    preserve_locked(store, cell, Room::Reserve)?;
     // A write may extend the file at any time; then growing has become shrinking.
     while size > cell.state.read().inode.size {
         if extend(store, cell, size, touch)? {
@@ -49,6 +51,11 @@ pub(super) fn extend(store: &Store, cell: &Arc<InodeCell>, size: u64, touch: Tou
         check_alive(&state)?;
         if size < state.inode.size {
             return Ok(false);
+        }
+        if must_keep(store, cell, &state)? {
+            drop(state);
+            preserve_locked(store, cell, Room::Free)?;
+            continue;
         }
         let Some(plan) = write::prepare_extension(store, cell, &state, size)? else {
             drop(state);
@@ -91,11 +98,19 @@ fn store_grown(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
 }
 
 fn shrink(store: &Store, cell: &Arc<InodeCell>, size: u64, touch: Touch<'_>) -> Result<()> {
+    while !shrink_kept(store, cell, size, touch)? {
+        preserve_locked(store, cell, Room::Reserve)?;
+    }
+    finish_doomed(store, cell)
+}
+
+/// As [`shrink`] up to its first Op. False if there was a cut: the file must be preserved first.
+fn shrink_kept(store: &Store, cell: &Arc<InodeCell>, size: u64, touch: Touch<'_>) -> Result<bool> {
     let from = u64::from(pages_for(size));
     let mut edit = {
         let state = cell.state.read();
         check_alive(&state)?;
-        Edit::load(&store.meta, cell.no, &state.inode, from, BLOCKS_END)?
+        Edit::load(&store.meta, cell.no, &state.inode, state.kept(store, cell.no)?, from, BLOCKS_END)?
     };
     let limit = edit.limit();
     edit.remove(from, limit);
@@ -115,6 +130,9 @@ fn shrink(store: &Store, cell: &Arc<InodeCell>, size: u64, touch: Touch<'_>) -> 
     let reserved = store.reserve_freely(store.near(cell.no), blocks)?;
     let mut guard = cell.state.write();
     let state = &mut *guard;
+    if must_keep(store, cell, state)? {
+        return Ok(false);
+    }
     cut_memory(store, state, size);
     touch(state);
     let mut op = store.meta.begin(reserved);
@@ -134,9 +152,7 @@ fn shrink(store: &Store, cell: &Arc<InodeCell>, size: u64, touch: Touch<'_>) -> 
     if more {
         state.data.doomed = Some(from..BLOCKS_END);
     }
-    drop(guard);
-    drop(orphans);
-    finish_doomed(store, cell)
+    Ok(true)
 }
 
 /// What shrinking does in memory.
@@ -176,7 +192,7 @@ pub(super) fn finish_doomed(store: &Store, cell: &Arc<InodeCell>) -> Result<()> 
 fn remove_step(store: &Store, cell: &InodeCell, range: Range<u64>) -> Result<bool> {
     let mut edit = {
         let state = cell.state.read();
-        Edit::load(&store.meta, cell.no, &state.inode, range.start, range.end)?
+        Edit::load(&store.meta, cell.no, &state.inode, state.kept(store, cell.no)?, range.start, range.end)?
     };
     let limit = edit.limit();
     edit.remove(range.start, limit);

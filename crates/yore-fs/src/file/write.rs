@@ -1,9 +1,10 @@
 //! Writing to memory: what is needed is read and promised first, then nothing can fail.
 
+use super::preserve::{must_keep, preserve, Room};
 use super::read::load_page;
 use super::{check_alive, map_block, page_of, pages_for, Touch, PAGE};
 use crate::alloc::Promise;
-use crate::extent::may_overwrite_in_place;
+use crate::extent::is_own;
 use crate::inode::{InodeCell, InodeState};
 use crate::pages::Bytes;
 use crate::store::Store;
@@ -56,6 +57,11 @@ fn write_chunk(
         store.files.pages.make_room(room);
         let mut state = cell.state.write();
         check_alive(&state)?;
+        if must_keep(store, cell, &state)? {
+            drop(state);
+            preserve(store, cell, Room::Free)?;
+            continue;
+        }
         let offset = if append { state.inode.size } else { offset };
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_SIZE_MAX);
         let end = end.ok_or(Error::FileTooLarge)?;
@@ -230,8 +236,15 @@ fn prepare_growth(
     let last = page_of(size);
     if end > size && !size.is_multiple_of(PAGE) && last < first {
         let settled = state.data.cached().is_some_and(|p| p.is_unstable(last));
-        if !settled && map_block(store, cell.no, state, u64::from(last))?.is_written() {
-            make_dirty(store, cell, state, last, plan)?;
+        if !settled {
+            let mapping = map_block(store, cell.no, state, u64::from(last))?;
+            if mapping.is_written() {
+                make_dirty(store, cell, state, last, plan)?;
+                let kept = state.kept(store, cell.no)?;
+                if !mapping.extent.is_some_and(|e| is_own(kept, &e)) {
+                    plan.promise.push(last);
+                }
+            }
         }
     }
     Ok(false)
@@ -311,7 +324,8 @@ fn prepare_page(
             mapping
         }
     };
-    let has_block = mapping.extent.is_some_and(|e| e.unwritten || may_overwrite_in_place(&state.inode, &e));
+    let kept = state.kept(store, cell.no)?;
+    let has_block = mapping.extent.is_some_and(|e| is_own(kept, &e));
     // What growth made dirty lies before the pages written, which come here in order: none is in the plan yet.
     debug_assert!(!plan.promise.contains(&index) && !plan.load.iter().any(|(i, _)| *i == index));
     if !has_block && !stays_small {

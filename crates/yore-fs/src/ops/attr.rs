@@ -1,5 +1,6 @@
 //! Attributes, extended attributes, and what writing does to them.
 
+use crate::file::Room;
 use crate::inode::{store_inode, InodeCell, InodeState};
 use crate::store::Store;
 use crate::{
@@ -58,13 +59,20 @@ pub(crate) fn set_attr(store: &Arc<Store>, caller: &Caller, no: InodeNo, set: &S
 
 /// Changes an inode as `also` says, in an Op of its own.
 fn change_inode(store: &Arc<Store>, cell: &Arc<InodeCell>, also: xattr::Also<'_>) -> Result<()> {
-    let reserved = store.reserve_freely(store.near(cell.no), 0)?;
-    let mut state = cell.state.write();
-    state.check_alive()?;
-    also(&mut state);
-    let mut op = store.meta.begin(reserved);
-    store_inode(&mut op, cell, &state);
-    Ok(())
+    loop {
+        let reserved = store.reserve_freely(store.near(cell.no), 0)?;
+        let mut state = cell.state.write();
+        state.check_alive()?;
+        if file::must_keep(store, cell, &state)? {
+            drop((state, reserved));
+            file::preserve(store, cell, Room::Reserve)?;
+            continue;
+        }
+        also(&mut state);
+        let mut op = store.meta.begin(reserved);
+        store_inode(&mut op, cell, &state);
+        return Ok(());
+    }
 }
 
 fn set_size(
@@ -202,15 +210,7 @@ pub(crate) fn write(
 
 /// Fails unless the inode is a regular file that still exists.
 pub(crate) fn regular(cell: &InodeCell) -> Result<()> {
-    let state = cell.state.read();
-    state.check_alive()?;
-    if state.inode.is_directory() {
-        return Err(Error::IsADirectory);
-    }
-    if !state.inode.is_regular() {
-        return Err(Error::Invalid { what: "not a regular file" });
-    }
-    Ok(())
+    cell.state.read().check_regular()
 }
 
 /// A symbolic link's target.

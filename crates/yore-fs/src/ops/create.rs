@@ -3,6 +3,7 @@
 use super::{check_name, InUse};
 use crate::btree::Pins;
 use crate::dir::Looked;
+use crate::file::{self, Room};
 use crate::inode::{store_inode, InodeCell};
 use crate::store::Store;
 use crate::{acl, dir, symlink, xattr, Caller, Error, FileKind, InodeNo, Result};
@@ -57,10 +58,16 @@ pub(crate) fn create(
     let parent = store.cell(directory)?;
     let mut blocks = USUAL_BLOCKS;
     loop {
+        let epoch = store.past.epoch();
         let reserved = store.reserve(near, blocks)?;
         let slot = store.reserve_inode(near)?;
         let mut dir = parent.state.write();
         dir.check_directory()?;
+        if file::must_keep(store, &parent, &dir)? {
+            drop((dir, slot, reserved));
+            file::preserve(store, &parent, Room::Free)?;
+            continue;
+        }
         let mut pins = Pins::new();
         let (spot, for_entry) = match dir::look(store, &dir, directory, name, &mut pins)? {
             Looked::Taken(..) => return Err(Error::Exists),
@@ -87,7 +94,7 @@ pub(crate) fn create(
         };
         let cell = Arc::new(InodeCell::new(slot.inode(), inode, slot.frame().clone()));
         let mut state = cell.state.write();
-        let mut op = store.meta.begin(reserved);
+        let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) else { continue };
         // Before the slot is written: whoever asks for this number from then on finds this cell.
         store.inodes.insert(&cell);
         let target = (new.kind == FileKind::Symlink)
@@ -178,9 +185,15 @@ pub(crate) fn link(store: &Arc<Store>, file: InodeNo, directory: InodeNo, name: 
     let parent = store.cell(directory)?;
     let mut blocks = USUAL_BLOCKS;
     loop {
+        let epoch = store.past.epoch();
         let reserved = store.reserve(store.near(directory), blocks)?;
         let mut dir = parent.state.write();
         dir.check_directory()?;
+        if file::must_keep(store, &parent, &dir)? {
+            drop((dir, reserved));
+            file::preserve(store, &parent, Room::Free)?;
+            continue;
+        }
         let mut pins = Pins::new();
         let (spot, needed) = match dir::look(store, &dir, directory, name, &mut pins)? {
             Looked::Taken(..) => return Err(Error::Exists),
@@ -199,15 +212,22 @@ pub(crate) fn link(store: &Arc<Store>, file: InodeNo, directory: InodeNo, name: 
             blocks = needed;
             continue;
         }
+        if file::must_keep(store, &cell, &state)? {
+            drop((state, dir, reserved));
+            file::preserve(store, &cell, Room::Free)?;
+            continue;
+        }
+        store.past.hold_cover(store, &cell, &mut state.inode)?;
         let kind =
             FileKind::from_mode(state.inode.mode).expect("a verified inode has one of the seven types");
         let entry =
             DirEntry { inode: file, incarnation: cell.incarnation, birth: store.number(), kind, name };
-        let mut op = store.meta.begin(reserved);
+        let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) else { continue };
         let now = crate::store::now();
         state.inode.links += 1;
         state.inode.ctime = now;
         name_at(&mut state.inode, directory, dir.inode.incarnation, spot.cookie());
+        cell.cover.follow(&state.inode);
         let counted = store_inode(&mut op, &cell, &state);
         let placed = dir::insert(&mut op, store, &mut dir, directory, spot, &entry);
         dir.change_content(now);

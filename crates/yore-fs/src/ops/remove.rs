@@ -5,9 +5,11 @@ use crate::alloc::KeptGroups;
 use crate::btree::{Path, Pins};
 use crate::dir::Looked;
 use crate::extent::Edit;
+use crate::file::Room;
 use crate::inode::{free_inode, store_inode, InodeCell, InodeState};
 use crate::locks::Locked;
 use crate::orphan::OrphansGuard;
+use crate::past::Going;
 use crate::store::Store;
 use crate::{dir, file, Error, InodeNo, Result};
 use std::sync::atomic::Ordering;
@@ -50,11 +52,17 @@ pub(crate) fn remove(store: &Arc<Store>, directory: InodeNo, name: &[u8], what: 
     // Where a server's clients hold inodes, nearly every one is still held when its name goes.
     let mut with_orphans = what == Remove::File && store.inodes.are_held();
     loop {
-        let blocks = if with_orphans { ORPHAN_BLOCKS } else { 0 };
+        let epoch = store.past.epoch();
+        let blocks = if with_orphans { ORPHAN_BLOCKS } else { 0 } + store.past.blocks_for_names(1);
         let reserved = store.reserve_freely(store.near(directory), blocks)?;
         let orphans = with_orphans.then(|| store.orphans.lock());
         let mut dir = parent.state.write();
         dir.check_directory()?;
+        if file::must_keep(store, &parent, &dir)? {
+            drop((dir, orphans, reserved));
+            file::preserve(store, &parent, Room::Reserve)?;
+            continue;
+        }
         let mut pins = Pins::new();
         let Looked::Taken(found, spot) = dir::look(store, &dir, directory, name, &mut pins)? else {
             return Err(Error::NotFound);
@@ -63,13 +71,23 @@ pub(crate) fn remove(store: &Arc<Store>, directory: InodeNo, name: &[u8], what: 
         let io = cell.io.try_lock();
         let mut state = cell.state.write();
         check_kind(&state, what)?;
+        if file::must_keep(store, &cell, &state)? {
+            drop((state, io, dir, orphans, reserved));
+            file::preserve(store, &cell, Room::Reserve)?;
+            continue;
+        }
         let fate = fate_of(store, &cell, &state, io);
         let Some(ready) = prepare_fate(store, &cell, &state, fate, orphans.as_ref(), &mut pins)? else {
             with_orphans = true;
             continue;
         };
         let is_dir = state.inode.is_directory();
-        let mut op = store.meta.begin(reserved);
+        store.past.hold_cover(store, &cell, &mut state.inode)?;
+        let going =
+            [Going { directory: &parent, inode: &dir.inode, cookie: found.cookie, birth: found.birth }];
+        let mut names = store.past.prepare_names(store, &going)?;
+        let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) else { continue };
+        names.add(&mut op, store, directory, found.cookie, &found.entry(name));
         let placed = dir::remove(&mut op, &mut dir, directory, spot);
         let now = crate::store::now();
         dir.change_content(now);
@@ -174,7 +192,7 @@ fn prepare_extents(
     pins: &mut Pins,
 ) -> Result<(Edit, KeptGroups)> {
     let mut kept = KeptGroups::default();
-    let mut edit = Edit::load(&store.meta, cell.no, &state.inode, 0, u64::MAX)?;
+    let mut edit = Edit::load(&store.meta, cell.no, &state.inode, state.kept(store, cell.no)?, 0, u64::MAX)?;
     edit.remove(0, u64::MAX);
     edit.prepare(&store.meta, &store.alloc, pins, &mut kept)?;
     Ok((edit, kept))
@@ -197,6 +215,7 @@ pub(crate) fn lose_name(
     if (inode.parent, inode.parent_incarnation, inode.parent_cookie) == place || inode.links == 0 {
         super::create::name_at(inode, No::NONE, Incarnation(0), 0);
     }
+    cell.cover.follow(inode);
     state.inode.ctime = now;
     if state.inode.links == 0 {
         cell.unlinked.store(true, Ordering::Release);

@@ -10,8 +10,10 @@ use super::create::name_at;
 use super::remove::{fate_of, lose_name, prepare_fate};
 use crate::btree::Pins;
 use crate::dir::{self, Found, Looked, Spot};
+use crate::file::Room;
 use crate::inode::{store_inode, InodeCell, InodeState};
 use crate::locks::Writing;
+use crate::past::{Going, Names};
 use crate::store::Store;
 use crate::{file, Error, InodeNo, RenameMode, Result};
 use std::sync::Arc;
@@ -123,6 +125,8 @@ pub(crate) fn rename(
                 store.meta.note_data_written_first();
                 settled = Some(cell.no);
             }
+            Outcome::NeedPreserve(cell) => file::preserve(store, &cell, Room::Reserve)?,
+            Outcome::Again => {}
             Outcome::NeedOrphans | Outcome::NeedBlocks(_) => unreachable!("seen to by in_shape"),
         }
     }
@@ -135,6 +139,10 @@ enum Outcome {
     NeedBlocks(u32),
     /// This file replaces another, and its data is to be written first.
     NeedFlush(Arc<InodeCell>),
+    /// A cut has seen this inode as it is: its version is to be kept first.
+    NeedPreserve(Arc<InodeCell>),
+    /// There was a cut.
+    Again,
 }
 
 impl Rename<'_> {
@@ -152,17 +160,19 @@ impl Rename<'_> {
         }
         let mut with_orphans = false;
         let mut blocks = USUAL_BLOCKS;
+        let epoch = store.past.epoch();
+        let for_names = store.past.blocks_for_names(2);
         loop {
             // A new name is new metadata; only replacing one may draw on what is kept for deleting.
             let near = store.near(self.to.no);
-            let reserved = match store.reserve(near, blocks) {
+            let reserved = match store.reserve(near, blocks + for_names) {
                 Err(Error::NoSpace) if blocks == USUAL_BLOCKS => {
                     blocks = ORPHAN_BLOCKS;
-                    store.reserve_freely(near, blocks)?
+                    store.reserve_freely(near, blocks + for_names)?
                 }
                 other => other?,
             };
-            match self.attempt(reserved, blocks, with_orphans, settled)? {
+            match self.attempt(reserved, blocks, with_orphans, settled, epoch)? {
                 Outcome::NeedOrphans => with_orphans = true,
                 Outcome::NeedBlocks(n) if n == USUAL_BLOCKS => return Err(Error::NoSpace), // Refused above already.
                 Outcome::NeedBlocks(n) => blocks = n,
@@ -225,12 +235,19 @@ impl Rename<'_> {
         blocks: u32,
         with_orphans: bool,
         settled: Option<InodeNo>,
+        epoch: u64,
     ) -> Result<Outcome> {
         let store = self.store;
         let orphans = with_orphans.then(|| store.orphans.lock());
         let mut dirs = self.lock_dirs();
         dirs.from().check_directory()?;
         dirs.to().check_directory()?;
+        if file::must_keep(store, &self.from, dirs.from())? {
+            return Ok(Outcome::NeedPreserve(self.from.clone()));
+        }
+        if file::must_keep(store, &self.to, dirs.to())? {
+            return Ok(Outcome::NeedPreserve(self.to.clone()));
+        }
         let mut pins = Pins::new();
         let Looked::Taken(source, gone_from) =
             dir::look(store, dirs.from(), self.from.no, self.name, &mut pins)?
@@ -270,12 +287,24 @@ impl Rename<'_> {
                 return Err(Error::NotEmpty);
             }
         }
+        if file::must_keep(store, &cell, &state)? {
+            return Ok(Outcome::NeedPreserve(cell.clone()));
+        }
+        if let (Some(o), Some(os)) = (&other, &other_state) {
+            if file::must_keep(store, o, os)? {
+                return Ok(Outcome::NeedPreserve(o.clone()));
+            }
+        }
+        store.past.hold_cover(store, &cell, &mut state.inode)?;
+        if let (Some(o), Some(os)) = (&other, &mut other_state) {
+            store.past.hold_cover(store, o, &mut os.inode)?;
+        }
         if self.mode == RenameMode::Exchange {
             let (o, os) = (other.as_ref().expect("found"), other_state.as_mut().expect("found"));
             let target = target.as_ref().expect("found");
             let spots = (gone_from, goes_to);
-            self.exchange(reserved, &mut dirs, (&source, &cell, &mut state), (target, o, os), spots);
-            return Ok(Outcome::Done(None));
+            let both = ((&source, &cell, &mut *state), (target, o, &mut **os));
+            return self.exchange(reserved, &mut dirs, both, spots, epoch);
         }
 
         let cookie = goes_to.cookie();
@@ -307,7 +336,12 @@ impl Rename<'_> {
             kind: source.kind,
             name: self.new_name,
         };
-        let mut op = store.meta.begin(reserved);
+        let mut names = self.names_going(&mut dirs, &source, target.as_ref())?;
+        let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) else { return Ok(Outcome::Again) };
+        names.add(&mut op, store, from_no, source.cookie, &source.entry(self.name));
+        if let Some(target) = &target {
+            names.add(&mut op, store, to_no, target.cookie, &target.entry(self.new_name));
+        }
         let placed = match &target {
             Some(_) => dir::repoint(&mut op, dirs.to(), to_no, goes_to, &entry),
             None => dir::insert(&mut op, store, dirs.to(), to_no, goes_to, &entry),
@@ -321,6 +355,10 @@ impl Rename<'_> {
         dirs.to().inode.links -= u32::from(replaces_dir);
         let to_incarnation = dirs.to().inode.incarnation;
         name_at(&mut state.inode, to_no, to_incarnation, cookie);
+        cell.cover.follow(&state.inode);
+        if moves_dir {
+            store.past.note_moved();
+        }
         state.inode.ctime = now;
         let stored = store_inode(&mut op, &cell, &state);
         let from_stored = store_inode(&mut op, &self.from, dirs.from());
@@ -341,14 +379,31 @@ impl Rename<'_> {
         Ok(Outcome::Done(other.clone()))
     }
 
+    /// Makes ready for keeping what the names meant.
+    fn names_going(&self, dirs: &mut Dirs<'_>, source: &Found, target: Option<&Found>) -> Result<Names<'_>> {
+        let going = |directory, inode, found: &Found| Going {
+            directory,
+            inode,
+            cookie: found.cookie,
+            birth: found.birth,
+        };
+        let (from, to) = match dirs {
+            Dirs::Same(state) => (&state.inode, &state.inode),
+            Dirs::Two { from, to } => (&from.inode, &to.inode),
+        };
+        let mut all = vec![going(&*self.from, from, source)];
+        all.extend(target.map(|target| going(&*self.to, to, target)));
+        self.store.past.prepare_names(self.store, &all)
+    }
+
     fn exchange(
         &self,
         reserved: Reserved,
         dirs: &mut Dirs<'_>,
-        (source, cell, state): (&Found, &Arc<InodeCell>, &mut InodeState),
-        (target, other, other_state): (&Found, &Arc<InodeCell>, &mut InodeState),
+        ((source, cell, state), (target, other, other_state)): (Child<'_>, Child<'_>),
         (here_at, there_at): (Spot, Spot),
-    ) {
+        epoch: u64,
+    ) -> Result<Outcome> {
         let store = self.store;
         let entry = |cell: &InodeCell, kind, name| DirEntry {
             inode: cell.no,
@@ -357,7 +412,10 @@ impl Rename<'_> {
             kind,
             name,
         };
-        let mut op = store.meta.begin(reserved);
+        let mut names = self.names_going(dirs, source, Some(target))?;
+        let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) else { return Ok(Outcome::Again) };
+        names.add(&mut op, store, self.from.no, source.cookie, &source.entry(self.name));
+        names.add(&mut op, store, self.to.no, target.cookie, &target.entry(self.new_name));
         let there = entry(cell, source.kind, self.new_name);
         let first = dir::repoint(&mut op, dirs.to(), self.to.no, there_at, &there);
         let here = entry(other, target.kind, self.name);
@@ -371,6 +429,11 @@ impl Rename<'_> {
             (dirs.from().inode.incarnation, dirs.to().inode.incarnation);
         name_at(&mut state.inode, self.to.no, incarnations.1, target.cookie);
         name_at(&mut other_state.inode, self.from.no, incarnations.0, source.cookie);
+        cell.cover.follow(&state.inode);
+        other.cover.follow(&other_state.inode);
+        if !self.same_dir() {
+            store.past.note_moved();
+        }
         let now = crate::store::now();
         state.inode.ctime = now;
         other_state.inode.ctime = now;
@@ -386,8 +449,13 @@ impl Rename<'_> {
         let first = first.stored(&mut op, to_stored);
         let second = second.stored(&mut op, from_stored);
         op.before(first, second);
+        drop(op);
+        Ok(Outcome::Done(None))
     }
 }
+
+/// An inode that changes places with another.
+type Child<'a> = (&'a Found, &'a Arc<InodeCell>, &'a mut InodeState);
 
 type ChildGuard<'a> = Writing<'a, InodeState>;
 

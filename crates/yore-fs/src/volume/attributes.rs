@@ -99,7 +99,7 @@ impl Volume {
     pub fn get_xattr(&self, path: impl AsRef<Path>, name: impl AsRef<OsStr>) -> Result<Option<Vec<u8>>> {
         let path = path.as_ref();
         let node = self.node(path)?;
-        match self.view.getxattr(node.inode(), name.as_ref().as_bytes()) {
+        match self.view.of(&node).getxattr(node.inode(), name.as_ref().as_bytes()) {
             Ok(value) => Ok(Some(value)),
             Err(Error::NoAttribute) => Ok(None),
             Err(error) => Err(error.on_path("cannot read an attribute of", bytes_of(path))),
@@ -121,6 +121,7 @@ impl Volume {
         let path = path.as_ref();
         let node = self.node(path)?;
         self.view
+            .of(&node)
             .setxattr(node.inode(), name.as_ref().as_bytes(), value.as_ref(), mode)
             .map_err(|e| e.on_path("cannot set an attribute of", bytes_of(path)))
     }
@@ -134,6 +135,7 @@ impl Volume {
         let node = self.node(path)?;
         let names = self
             .view
+            .of(&node)
             .listxattr(node.inode())
             .map_err(|e| e.on_path("cannot list the attributes of", bytes_of(path)))?;
         Ok(names.into_iter().map(OsString::from_vec).collect())
@@ -147,6 +149,7 @@ impl Volume {
         let path = path.as_ref();
         let node = self.node(path)?;
         self.view
+            .of(&node)
             .removexattr(node.inode(), name.as_ref().as_bytes())
             .map_err(|e| e.on_path("cannot remove an attribute of", bytes_of(path)))
     }

@@ -72,6 +72,11 @@ impl ReadDir {
         self.directory.inode()
     }
 
+    /// The view in which it is read.
+    pub(super) fn view(&self) -> &View {
+        &self.view
+    }
+
     /// The path given for it.
     pub(super) fn path(&self) -> &Path {
         &self.path

@@ -124,11 +124,12 @@ impl OpenOptions {
             FileKind::Symlink => return Err(Error::Loop),
             _ => return Err(Error::Unsupported { what: "pipes, sockets and devices have no content here" }),
         }
-        if writes && volume.view().read_only() {
+        let view = volume.view().of(&node);
+        if writes && view.read_only() {
             return Err(Error::ReadOnly);
         }
         let file = File {
-            view: volume.view().clone(),
+            view,
             caller: *volume.caller(),
             node,
             readable: self.read,
@@ -161,7 +162,7 @@ impl OpenOptions {
                 return Err(Error::IsADirectory);
             }
             let (directory, name) = place.into_named("it is the root directory")?;
-            let made = view.create(
+            let made = view.of(&directory).create(
                 volume.caller(),
                 directory.inode(),
                 &name,
@@ -298,6 +299,11 @@ impl File {
         }
         let set = SetAttr { size: Some(size), kill_set_id: !self.caller.keeps_set_id, ..SetAttr::default() };
         self.view.setattr(&self.caller, self.inode(), &set).map(|_| ())
+    }
+
+    /// The view in which it was opened.
+    pub(super) fn view(&self) -> &View {
+        &self.view
     }
 
     /// Content, attributes and the name it was created under are on the medium when this returns.

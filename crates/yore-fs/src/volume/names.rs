@@ -2,7 +2,7 @@
 
 use super::path::{bytes_of, Links, Place};
 use super::Volume;
-use crate::{Error, Node, RenameMode, Result};
+use crate::{Error, Node, RenameMode, Result, View};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ impl Volume {
     /// [`Error::NotFound`], [`Error::IsADirectory`].
     pub fn remove_file(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
-        self.named(path, "the root directory cannot be removed")
+        self.removable(path)
             .and_then(|(place, name)| self.view.unlink(place.directory.inode(), &name))
             .map_err(|e| e.on_path("cannot remove", bytes_of(path)))
     }
@@ -55,9 +55,19 @@ impl Volume {
             self.named(from, root).map_err(|e| e.on_path("cannot rename", bytes_of(from)))?;
         self.target_of_rename(&source, to, root)
             .and_then(|(directory, new)| {
-                self.view.rename(source.directory.inode(), &name, directory.inode(), &new, mode)
+                let found = source.found.as_ref().unwrap_or(&source.directory);
+                let view = self.common_view(found, &directory)?;
+                view.rename(source.directory.inode(), &name, directory.inode(), &new, mode)
             })
             .map_err(|e| e.on_path("cannot rename to", bytes_of(to)))
+    }
+
+    /// The view in which both nodes are.
+    fn common_view(&self, a: &Node, b: &Node) -> Result<View> {
+        match a.cut() == b.cut() {
+            true => Ok(self.view.of(a)),
+            false => Err(Error::AcrossTimes),
+        }
     }
 
     /// Where a rename leads; a trailing slash is for directories only.
@@ -78,7 +88,9 @@ impl Volume {
         let (original, link) = (original.as_ref(), link.as_ref());
         let node = self.symlink_node(original)?;
         self.vacant_file(link)
-            .and_then(|(directory, name)| self.view.link(node.inode(), directory.inode(), &name))
+            .and_then(|(directory, name)| {
+                self.common_view(&node, &directory)?.link(node.inode(), directory.inode(), &name)
+            })
             .map(|_| ())
             .map_err(|e| e.on_path("cannot create link", bytes_of(link)))
     }
@@ -104,7 +116,8 @@ impl Volume {
         let link = link.as_ref();
         self.vacant_file(link)
             .and_then(|(directory, name)| {
-                self.view.symlink(&self.caller, directory.inode(), &name, bytes_of(target.as_ref()))
+                let view = self.view.of(&directory);
+                view.symlink(&self.caller, directory.inode(), &name, bytes_of(target.as_ref()))
             })
             .map(|_| ())
             .map_err(|e| e.on_path("cannot create symbolic link", bytes_of(link)))
@@ -124,7 +137,8 @@ impl Volume {
         let path = path.as_ref();
         self.vacant_file(path)
             .and_then(|(directory, name)| {
-                self.view.create(&self.caller, directory.inode(), &name, kind, permissions, rdev)
+                let view = self.view.of(&directory);
+                view.create(&self.caller, directory.inode(), &name, kind, permissions, rdev)
             })
             .map(|_| ())
             .map_err(|e| e.on_path("cannot create", bytes_of(path)))
@@ -141,8 +155,11 @@ impl Volume {
             let error = Error::Invalid { what: "it is not a symbolic link" };
             return Err(error.on_path("cannot read link", bytes_of(path)));
         }
-        let target =
-            self.view.readlink(node.inode()).map_err(|e| e.on_path("cannot read link", bytes_of(path)))?;
+        let target = self
+            .view
+            .of(&node)
+            .readlink(node.inode())
+            .map_err(|e| e.on_path("cannot read link", bytes_of(path)))?;
         Ok(PathBuf::from(OsString::from_vec(target)))
     }
 

@@ -5,8 +5,12 @@
 //! their nesting nor their length needs recursion; forty of them end the walk.
 //!
 //! The walk holds the [`Node`] of every directory it stands in, so no inode number can be reused under it.
+//!
+//! **The past.** A name that no directory has, and that has an `@` in it, means what is in front of the last `@` as of the time
+//! behind it, in the same directory (`.@TIME`: the directory itself). The walk goes on as of that cut; a [`Node`] knows its own.
+//! `..` leads back through the name. Links that begin with `/` lead to where the walk began.
 
-use crate::{Error, Node, Result, View};
+use crate::{history, Error, Node, Result, View};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -81,6 +85,8 @@ pub(super) fn locate(view: &View, path: &[u8], links: Links) -> Result<Place> {
     let root = || view.node(view.root(), None);
     let mut current = root()?;
     let mut names: Vec<Vec<u8>> = Vec::new();
+    // For each of the names, where it was looked up, if that is of another time.
+    let mut ways_back: Vec<Option<Node>> = Vec::new();
     let mut pending = Pending(Vec::new());
     pending.splice(path);
     let mut slash = path.ends_with(b"/");
@@ -93,31 +99,41 @@ pub(super) fn locate(view: &View, path: &[u8], links: Links) -> Result<Place> {
         dots = name == b"." || name == b"..";
         if dots {
             if name == b".." {
-                current = view.node(view.parent(current.inode())?, None)?;
                 names.pop();
+                let seen = view.of(&current);
+                current = match ways_back.pop().flatten() {
+                    Some(back) => back,
+                    None => seen.node(seen.parent(current.inode())?, None)?,
+                };
             }
             continue;
         }
         let last = pending.0.is_empty();
-        let node = match view.lookup(current.inode(), &name) {
-            Ok(node) => node,
-            Err(Error::NotFound) if last => {
-                return Ok(finish(current, names, name, None, slash));
-            }
-            Err(error) => return Err(error),
+        let seen = view.of(&current);
+        let node = match seen.lookup(current.inode(), &name) {
+            Err(Error::NotFound) => match look_back(&seen, &current, &name)? {
+                Some(node) => node,
+                None if last => return Ok(finish(current, names, name, None, slash)),
+                None => return Err(Error::NotFound),
+            },
+            other => other?,
         };
         if node.attr().kind == FileKind::Symlink && (!last || slash || links == Links::Follow) {
             followed += 1;
             if followed > LINKS_MAX {
                 return Err(Error::Loop);
             }
-            let target = view.readlink(node.inode())?;
+            let target = view.of(&node).readlink(node.inode())?;
             if target.is_empty() {
                 return Err(Error::NotFound);
             }
             if target.starts_with(b"/") {
                 current = root()?;
                 names.clear();
+                ways_back.clear();
+            } else if node.cut() != current.cut() {
+                // What it leads to is of its own time.
+                current = view.of(&node).node(current.inode(), None)?;
             }
             slash |= last && target.ends_with(b"/");
             pending.splice(&target);
@@ -130,11 +146,21 @@ pub(super) fn locate(view: &View, path: &[u8], links: Links) -> Result<Place> {
             return Ok(finish(current, names, name, Some(node), slash));
         }
         names.push(name);
-        current = node;
+        let other = node.cut() != current.cut();
+        ways_back.push(other.then_some(std::mem::replace(&mut current, node)));
     }
     // The root, or a path that ended in dots.
-    let found = view.node(current.inode(), None)?;
+    let found = view.of(&current).node(current.inode(), None)?;
     Ok(Place { directory: current, last: None, dots, found: Some(found), slash, path: absolute(&names) })
+}
+
+/// What a name with a time means in a directory that has no such name; `None` if it has no time, or nothing was there then.
+fn look_back(view: &View, directory: &Node, name: &[u8]) -> Result<Option<Node>> {
+    let Some((of, when)) = history::split_time(name) else { return Ok(None) };
+    match view.look_back(directory.inode(), of, &when) {
+        Err(Error::NotFound) => Ok(None),
+        other => other.map(Some),
+    }
 }
 
 fn finish(

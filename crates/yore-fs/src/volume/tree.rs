@@ -88,14 +88,17 @@ impl Walk {
                 _ => Ok(()),
             };
         }
-        let view = self.volume.view();
+        let view = match self.open.last() {
+            Some(above) => above.view().clone(),
+            None => self.volume.view.of(&self.volume.symlink_node(&entry.path)?),
+        };
         let node = match view.node(attr.inode, Some(attr.incarnation)) {
             Ok(node) => node,
             // Removed while walking.
             Err(Error::Stale | Error::NotFound) => return Ok(()),
             Err(error) => return Err(error.on_path("cannot list", bytes_of(&entry.path))),
         };
-        self.open.push(ReadDir::new(view.clone(), node, entry.path.clone()));
+        self.open.push(ReadDir::new(view, node, entry.path.clone()));
         Ok(())
     }
 
@@ -158,8 +161,7 @@ fn is_above(view: &View, stack: &[Doomed], mut at: usize, found: InodeNo) -> Res
 pub(super) fn remove_all(volume: &Volume, path: &Path, each: &mut dyn FnMut(&Path)) -> Result<()> {
     let view = volume.view();
     let cannot = |error: Error, path: &Path| error.on_path("cannot remove", bytes_of(path));
-    let (place, name) =
-        volume.named(path, "the root directory cannot be removed").map_err(|error| cannot(error, path))?;
+    let (place, name) = volume.removable(path).map_err(|error| cannot(error, path))?;
     let parent = place.directory.inode();
     let Some(node) = place.found.filter(|node| node.attr().kind == FileKind::Directory) else {
         view.unlink(parent, &name).map_err(|error| cannot(error, path))?;

@@ -15,7 +15,7 @@ fn file() -> Inode {
 }
 
 fn at<'a>(ground: &'a Ground, inode: &'a Inode) -> Place<'a> {
-    Place { meta: &ground.meta, seed: &SEED, inode, no: NO }
+    Place { meta: &ground.meta, seed: &SEED, inode, no: NO, kept: Number(0) }
 }
 
 fn put(

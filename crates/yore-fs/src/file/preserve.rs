@@ -1,0 +1,70 @@
+//! Before the first change of an inode that a cut has seen: its version is kept ([`crate::past`]), and of a file the data that
+//! the version names is written back first (P4). So a version is whole when it is made, and what is dirty in memory belongs to the
+//! present alone.
+
+use super::flush::{flush_locked, is_settled};
+use crate::inode::{InodeCell, InodeState};
+use crate::past::VERSION_BLOCKS;
+use crate::store::Store;
+use crate::Result;
+use std::sync::Arc;
+
+/// What a change may draw on for the version that it must leave behind.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// What is free.
+    Free,
+    /// Also what is set aside for deleting.
+    Reserve,
+}
+
+/// Keeps the inode as it is, if a cut has seen it so. The caller holds no lock of it.
+///
+/// # Errors
+/// Writing back its data may fail; `NoSpace`; damage and device errors. Nothing has changed then.
+pub(crate) fn preserve(store: &Store, cell: &Arc<InodeCell>, room: Room) -> Result<()> {
+    let _io = cell.io.lock();
+    preserve_locked(store, cell, room)
+}
+
+/// As [`preserve`], for who holds io.
+pub(crate) fn preserve_locked(store: &Store, cell: &Arc<InodeCell>, room: Room) -> Result<()> {
+    loop {
+        if !must_keep(store, cell, &cell.state.read())? {
+            return Ok(());
+        }
+        let epoch = store.past.epoch();
+        let is_file = cell.state.read().inode.is_regular();
+        if is_file {
+            flush_locked(store, cell)?;
+        }
+        let near = store.near(cell.no);
+        let reserved = match room {
+            Room::Free => store.reserve(near, VERSION_BLOCKS)?,
+            Room::Reserve => store.reserve_freely(near, VERSION_BLOCKS)?,
+        };
+        let mut state = cell.state.write();
+        if !must_keep(store, cell, &state)? {
+            return Ok(());
+        }
+        if is_file && !is_settled(&state) {
+            continue; // Somebody wrote before the cut, as he believes.
+        }
+        let keep = store.past.prepare_version(store, cell.no, &state.inode)?;
+        if let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) {
+            keep.apply(&mut op, cell, &mut state);
+            return Ok(());
+        }
+    }
+}
+
+/// Whether the inode must be preserved before it changes.
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn must_keep(store: &Store, cell: &InodeCell, state: &InodeState) -> Result<bool> {
+    if state.gone {
+        return Ok(false);
+    }
+    store.past.must_keep(store, cell, &state.inode)
+}

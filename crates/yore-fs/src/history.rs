@@ -1,0 +1,492 @@
+//! Looking at the past: what inodes and names were as of a cut, and which cut a time means.
+//!
+//! Everything here is said of a number c: an inode as of c is the one in use if it was born at c or before, else its version with the
+//! greatest birth up to c, if that had not ended by then. A name as of c is the entry in use if it was born at c or before, else the
+//! past name whose span has c in it. Only what c covers is sure to be found so ([`crate::past`]); who asks comes from the directory
+//! that was cut, downwards.
+//!
+//! **The present as the past.** Most of what a cut has seen has not changed since, and is read where it is, from the same memory.
+//! Whoever does so looks again afterwards, or under the same lock, whether the inode is still as it was then; if not, it
+//! has become a version meanwhile, and that is read. What has once been a version never changes.
+//!
+//! Versions are kept in memory as cells of their own ([`Versions`]), with their data in the same cache as all data.
+
+use crate::inode::{InodeCell, InodeState};
+use crate::past::{Cut, PastEntry};
+use crate::store::Store;
+use crate::time::{self, When};
+use crate::{dir, file, symlink, xattr, Attr, DirItem, Error, FileKind, InodeNo, Result};
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use yore_format::{Corruption, CutKind, CutState, Incarnation, Number, Timestamp};
+
+/// Versions kept in memory per shard, unless more are in use.
+const CELLS_PER_SHARD: usize = 256;
+const SHARDS: usize = 16;
+/// Entries copied at a time.
+const BATCH: usize = 128;
+/// Cookies of `.` and `..`; those of entries start at 256.
+const DOT: u64 = 1;
+const DOT_DOT: u64 = 2;
+/// Deeper than any tree that paths can reach.
+const DEPTH_MAX: usize = 1 << 20;
+
+type VersionShard = HashMap<(InodeNo, Number), Arc<InodeCell>>;
+
+/// Versions in memory, by inode and birth.
+#[derive(Default)]
+pub(crate) struct Versions {
+    shards: [Mutex<VersionShard>; SHARDS],
+}
+
+impl Versions {
+    /// The cell of the version that an inode was as of a cut; `None` if there is none.
+    fn get(&self, store: &Store, no: InodeNo, cut: Number) -> Result<Option<Arc<InodeCell>>> {
+        let Some(version) = store.past.version(&store.meta, no, cut)?.filter(|v| cut < v.end) else {
+            return Ok(None);
+        };
+        let key = (no, version.inode.born);
+        let mut shard = self.shards[no.0 as usize % SHARDS].lock();
+        if let Some(cell) = shard.get(&key) {
+            return Ok(Some(cell.clone()));
+        }
+        if shard.len() >= CELLS_PER_SHARD {
+            // Half of those that nobody uses: seldom, and then many at once.
+            let mut every_other = false;
+            shard.retain(|_, cell| {
+                every_other = !every_other;
+                Arc::strong_count(cell) > 1 || every_other
+            });
+        }
+        let cell = Arc::new(InodeCell::of_version(no, version.inode));
+        shard.insert(key, cell.clone());
+        Ok(Some(cell))
+    }
+}
+
+/// What `f` makes of an inode as of a cut, with its state locked for reading. `f` may run twice.
+///
+/// # Errors
+/// `NotFound` if there was no such inode then; damage and device errors; those of `f`.
+fn with<R>(
+    store: &Arc<Store>,
+    no: InodeNo,
+    cut: Number,
+    mut f: impl FnMut(&Arc<InodeCell>, &InodeState) -> Result<R>,
+) -> Result<R> {
+    match store.cell(no) {
+        Ok(cell) => {
+            let state = cell.state.read();
+            if is_as_of(&state, cut) {
+                return f(&cell, &state);
+            }
+        }
+        Err(Error::Stale) => {}
+        Err(e) => return Err(e),
+    }
+    let cell = store.versions.get(store, no, cut)?.ok_or(Error::NotFound)?;
+    let state = cell.state.read();
+    f(&cell, &state)
+}
+
+/// Whether an inode in use is still as it was then.
+fn is_as_of(state: &InodeState, cut: Number) -> bool {
+    !state.gone && state.inode.links > 0 && state.inode.born <= cut
+}
+
+/// What a longer call makes of an inode as of a cut, without locks: again with the version if the inode changed meanwhile.
+fn during<R>(
+    store: &Arc<Store>,
+    no: InodeNo,
+    cut: Number,
+    mut f: impl FnMut(&Arc<InodeCell>) -> Result<R>,
+) -> Result<R> {
+    loop {
+        let (cell, is_version) = with(store, no, cut, |cell, _| Ok((cell.clone(), cell.is_version())))?;
+        let result = f(&cell);
+        if is_version || is_as_of(&cell.state.read(), cut) {
+            return result;
+        }
+    }
+}
+
+/// Attributes as of a cut. Of what cannot be changed any more nobody keeps times of access, and set-id bits have no effect.
+pub(crate) fn attr(store: &Arc<Store>, no: InodeNo, cut: Number) -> Result<Attr> {
+    with(store, no, cut, |_, state| {
+        let attr = state.attr(no);
+        Ok(Attr { atime: attr.mtime, permissions: attr.permissions & !0o6000, ..attr })
+    })
+}
+
+/// The directory that an inode was in.
+pub(crate) fn parent(store: &Arc<Store>, no: InodeNo, cut: Number) -> Result<InodeNo> {
+    with(store, no, cut, |_, state| match state.inode.is_directory() {
+        true => Ok(state.inode.parent),
+        false => Err(Error::NotADirectory),
+    })
+}
+
+/// What a name meant in a directory: the inode and its attributes. Also `.` and `..`.
+pub(crate) fn lookup(store: &Arc<Store>, directory: InodeNo, name: &[u8], cut: Number) -> Result<Attr> {
+    if name.len() > yore_format::NAME_MAX {
+        return Err(Error::NameTooLong);
+    }
+    if name == b"." || name == b".." {
+        let up = parent(store, directory, cut)?;
+        return attr(store, if name == b"." { directory } else { up }, cut);
+    }
+    check_directory(store, directory, cut)?;
+    let (no, incarnation) = entry(store, directory, name, cut)?.ok_or(Error::NotFound)?;
+    let attr = attr(store, no, cut)?;
+    if attr.incarnation != incarnation.0 {
+        let c = Corruption::new("past name", "incarnation", incarnation, attr.incarnation);
+        return Err(c.of(directory).into());
+    }
+    Ok(attr)
+}
+
+fn check_directory(store: &Arc<Store>, no: InodeNo, cut: Number) -> Result<()> {
+    parent(store, no, cut).map(|_| ())
+}
+
+/// Looks at the entries in use, and at past names, in one hold of the directory's lock: entries go from one to the other
+/// under it.
+fn entry(
+    store: &Arc<Store>,
+    directory: InodeNo,
+    name: &[u8],
+    cut: Number,
+) -> Result<Option<(InodeNo, Incarnation)>> {
+    let past = || Ok(store.past.find_name(store, directory, name, cut)?.map(|e| (e.inode, e.incarnation)));
+    let Some(cell) = directory_in_use(store, directory)? else { return past() };
+    let state = cell.state.read();
+    if state.check_directory().is_ok() {
+        let found = dir::find(store, &state, directory, name)?.filter(|found| found.birth <= cut);
+        if let Some(found) = found {
+            return Ok(Some((found.inode, found.incarnation)));
+        }
+    }
+    past()
+}
+
+/// The inode in use under the number of a directory, if it is one.
+fn directory_in_use(store: &Arc<Store>, no: InodeNo) -> Result<Option<Arc<InodeCell>>> {
+    match store.cell(no) {
+        Ok(cell) if cell.state.read().inode.is_directory() => Ok(Some(cell)),
+        Ok(_) | Err(Error::Stale) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// Calls `each` for the entries behind a cookie that a directory had, `.` and `..` first, until it returns false.
+pub(crate) fn readdir(
+    store: &Arc<Store>,
+    directory: InodeNo,
+    cookie: u64,
+    cut: Number,
+    each: &mut dyn FnMut(DirItem<'_>) -> bool,
+) -> Result<()> {
+    let up = parent(store, directory, cut)?;
+    for (this, no, name) in [(DOT, directory, &b"."[..]), (DOT_DOT, up, b"..")] {
+        let item = DirItem { inode: no, kind: FileKind::Directory, name, cookie: this };
+        if cookie < this && !each(item) {
+            return Ok(());
+        }
+    }
+    let mut after = cookie.max(DOT_DOT);
+    loop {
+        let batch = copy_batch(store, directory, after, cut)?;
+        for PastEntry { cookie, inode, kind, name, .. } in &batch {
+            if !each(DirItem { inode: *inode, kind: *kind, name, cookie: *cookie }) {
+                return Ok(());
+            }
+        }
+        match batch.last() {
+            Some(last) if batch.len() == BATCH => after = last.cookie,
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// The next entries in cookie order: of those in use and of past names, each the first of its kind, under one hold of the lock.
+fn copy_batch(store: &Arc<Store>, directory: InodeNo, after: u64, cut: Number) -> Result<Vec<PastEntry>> {
+    let mut batch = Vec::new();
+    let cell = directory_in_use(store, directory)?;
+    let state = cell.as_ref().map(|cell| cell.state.read());
+    if let Some(state) = state.as_ref().filter(|state| state.check_directory().is_ok()) {
+        dir::list(store, state, directory, after, &mut |cookie, entry| {
+            if entry.birth <= cut {
+                batch.push(PastEntry {
+                    directory,
+                    cookie,
+                    birth: entry.birth,
+                    death: Number(u64::MAX),
+                    inode: entry.inode,
+                    incarnation: entry.incarnation,
+                    kind: entry.kind,
+                    name: entry.name.to_vec(),
+                });
+            }
+            Ok(batch.len() < BATCH)
+        })?;
+    }
+    let (in_use, mut past) = (batch.len(), 0);
+    store.past.each_name(&store.meta, directory, after, cut, &mut |entry| {
+        past += 1;
+        batch.push(entry);
+        Ok(past < BATCH)
+    })?;
+    drop(state);
+    debug_assert!(in_use <= BATCH && past <= BATCH);
+    batch.sort_by_key(|entry| entry.cookie);
+    batch.truncate(BATCH);
+    Ok(batch)
+}
+
+/// Reads a file as it was; returns how much.
+pub(crate) fn read(
+    store: &Arc<Store>,
+    no: InodeNo,
+    cut: Number,
+    offset: u64,
+    buf: &mut [u8],
+) -> Result<usize> {
+    during(store, no, cut, |cell| {
+        cell.state.read().check_regular()?;
+        file::read(store, cell, offset, buf)
+    })
+}
+
+/// The next data or hole at or after `offset`, as it was.
+pub(crate) fn seek(
+    store: &Arc<Store>,
+    no: InodeNo,
+    cut: Number,
+    offset: u64,
+    to: crate::SeekTo,
+) -> Result<u64> {
+    during(store, no, cut, |cell| {
+        cell.state.read().check_regular()?;
+        file::seek(store, cell, offset, to)
+    })
+}
+
+/// A symbolic link's target.
+pub(crate) fn readlink(store: &Arc<Store>, no: InodeNo, cut: Number) -> Result<Vec<u8>> {
+    with(store, no, cut, |_, state| match state.inode.is_symlink() {
+        true => symlink::load(store, state, no),
+        false => Err(Error::Invalid { what: "not a symbolic link" }),
+    })
+}
+
+/// The value of an extended attribute.
+pub(crate) fn get_xattr(store: &Arc<Store>, no: InodeNo, cut: Number, name: &[u8]) -> Result<Vec<u8>> {
+    with(store, no, cut, |_, state| xattr::get(store, state, no, name))
+}
+
+/// The names of all extended attributes.
+pub(crate) fn list_xattrs(store: &Arc<Store>, no: InodeNo, cut: Number) -> Result<Vec<Vec<u8>>> {
+    with(store, no, cut, |_, state| xattr::list(store, state, no))
+}
+
+/// Takes a snapshot of a directory with all that is below it. Durable when it returns, if `wait`.
+///
+/// # Errors
+/// `NotADirectory`; `Exists` for a name that a kept snapshot has; `NoSpace`; damage and device errors.
+pub(crate) fn snapshot(
+    store: &Arc<Store>,
+    directory: InodeNo,
+    name: &str,
+    held: bool,
+    wait: bool,
+) -> Result<Cut> {
+    store.check_writable()?;
+    let cell = store.cell(directory)?;
+    cell.state.read().check_directory()?;
+    let cut = store.past.cut(store, &cell, CutKind::Snapshot, name, held)?;
+    if wait {
+        file::flush_all(store)?;
+        store.force()?;
+    }
+    Ok(cut)
+}
+
+/// All cuts that are kept, in ascending order.
+pub(crate) fn cuts(store: &Arc<Store>) -> Result<Vec<Cut>> {
+    let mut cuts = Vec::new();
+    store.past.each_cut(&store.meta, Number(0), &mut |cut| {
+        if cut.row.state == CutState::Kept {
+            cuts.push(cut);
+        }
+        Ok(true)
+    })?;
+    Ok(cuts)
+}
+
+/// The cut that a time means in a directory, which is seen as of `from` itself (`None`: the present): the last kept one up to then
+/// that covers it. O(depth · log cuts), more where cuts of other directories come between.
+///
+/// # Errors
+/// `NotFound` if there is none, or the snapshot named does not cover the directory; damage and device errors.
+pub(crate) fn cut_for(
+    store: &Arc<Store>,
+    directory: InodeNo,
+    from: Option<Number>,
+    when: &When,
+) -> Result<Number> {
+    match when {
+        When::Named(name) => {
+            let cut = kept_with_name(store, name)?.ok_or(Error::NotFound)?;
+            covers(store, &cut, directory)?.then_some(cut.number).ok_or(Error::NotFound)
+        }
+        When::At(time) => {
+            let most = last_until(store, *time)?.ok_or(Error::NotFound)?;
+            let mut found = None;
+            for root in above(store, directory, from.map_or(most, |from| from.min(most)))? {
+                let last = last_kept(store, root, most, &mut |cut| covers(store, cut, directory))?;
+                found = found.max(last.map(|cut| cut.number));
+            }
+            found.ok_or(Error::NotFound)
+        }
+    }
+}
+
+/// What a name meant in a directory at a time, and as of which cut that is known: the last one up to then that covers the
+/// directory, or that is one of the very inode that the name means. `.` is the directory itself.
+///
+/// # Errors
+/// `NotFound` if there is no such cut, or nothing was there then; damage and device errors.
+pub(crate) fn look_back(
+    store: &Arc<Store>,
+    directory: InodeNo,
+    from: Option<Number>,
+    name: &[u8],
+    when: &When,
+) -> Result<(Number, Attr)> {
+    let known = |result: Result<Number>| match result {
+        Err(Error::NotFound) => Ok(None),
+        other => other.map(Some),
+    };
+    let of_directory = known(cut_for(store, directory, from, when))?;
+    if name == b"." {
+        let cut = of_directory.ok_or(Error::NotFound)?;
+        return Ok((cut, attr(store, directory, cut)?));
+    }
+    let meant = match from {
+        Some(from) => entry(store, directory, name, from)?,
+        None => in_use(store, directory, name)?,
+    };
+    let mut own = None;
+    if let Some((no, incarnation)) = meant {
+        own = match when {
+            When::Named(name) => kept_with_name(store, name)?.filter(|cut| cut.row.root == no),
+            When::At(time) => match last_until(store, *time)? {
+                Some(most) => last_kept(store, no, most, &mut |_| Ok(true))?,
+                None => None,
+            },
+        };
+        own = own.filter(|cut| cut.row.root_incarnation == incarnation);
+    }
+    match own.filter(|own| of_directory.is_none_or(|cut| own.number > cut)) {
+        Some(own) => Ok((own.number, attr(store, own.row.root, own.number)?)),
+        None => {
+            let cut = of_directory.ok_or(Error::NotFound)?;
+            Ok((cut, lookup(store, directory, name, cut)?))
+        }
+    }
+}
+
+/// What a name means now.
+fn in_use(store: &Arc<Store>, directory: InodeNo, name: &[u8]) -> Result<Option<(InodeNo, Incarnation)>> {
+    let Some(cell) = directory_in_use(store, directory)? else { return Ok(None) };
+    let state = cell.state.read();
+    if state.check_directory().is_err() {
+        return Ok(None);
+    }
+    Ok(dir::find(store, &state, directory, name)?.map(|found| (found.inode, found.incarnation)))
+}
+
+/// The kept cut with this name.
+fn kept_with_name(store: &Arc<Store>, name: &str) -> Result<Option<Cut>> {
+    Ok(store.past.named(store, name)?.into_iter().rfind(|cut| cut.row.state == CutState::Kept))
+}
+
+/// A name with a time behind its last `@`, taken apart; `None` if it has none that can be read.
+pub(crate) fn split_time(name: &[u8]) -> Option<(&[u8], When)> {
+    let at = name.iter().rposition(|b| *b == b'@').filter(|at| *at > 0)?;
+    let text = std::str::from_utf8(&name[at + 1..]).ok().filter(|text| !text.is_empty())?;
+    let when = time::parse(text, crate::store::now(), &jiff::tz::TimeZone::system()).ok()?;
+    Some((&name[..at], when))
+}
+
+/// The greatest number whose time is not after this one. O(log² cuts): times ascend with numbers.
+fn last_until(store: &Arc<Store>, time: Timestamp) -> Result<Option<Number>> {
+    let (meta, past) = (&store.meta, &store.past);
+    let (mut low, mut high) = (0, store.number().0);
+    while low < high {
+        let middle = low + (high - low).div_ceil(2);
+        match past.floor(meta, Number(middle))? {
+            Some(cut) if cut.row.time > time => high = (cut.number.0 - 1).min(high),
+            _ => low = middle,
+        }
+    }
+    Ok(past.floor(meta, Number(low))?.filter(|cut| cut.row.time <= time).map(|cut| cut.number))
+}
+
+/// A directory and those above it as of a number, as far as they are known; then as they are now.
+fn above(store: &Arc<Store>, directory: InodeNo, number: Number) -> Result<Vec<InodeNo>> {
+    let mut all = vec![directory];
+    for then in [Some(number), None] {
+        let mut at = directory;
+        for _ in 0..DEPTH_MAX {
+            let up = match then {
+                Some(number) => parent(store, at, number),
+                None => store.cell(at).map(|cell| cell.state.read().inode.parent),
+            };
+            match up {
+                Ok(up) if up != at && up != InodeNo::NONE => at = up,
+                Ok(_) | Err(Error::NotFound | Error::Stale | Error::NotADirectory) => break,
+                Err(e) => return Err(e),
+            }
+            if !all.contains(&at) {
+                all.push(at);
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// The last kept cut of `root` itself up to `most` that is `wanted`.
+fn last_kept(
+    store: &Arc<Store>,
+    root: InodeNo,
+    mut most: Number,
+    wanted: &mut dyn FnMut(&Cut) -> Result<bool>,
+) -> Result<Option<Cut>> {
+    while let Some(number) = store.past.last_of(&store.meta, root, most)? {
+        let cut = store.past.floor(&store.meta, number)?.filter(|cut| cut.number == number);
+        let Some(cut) = cut else {
+            return Err(Corruption::new("index of cuts", "number", "a cut's", number).into());
+        };
+        if cut.row.state == CutState::Kept && wanted(&cut)? {
+            return Ok(Some(cut));
+        }
+        most = Number(number.0 - 1);
+    }
+    Ok(None)
+}
+
+/// Whether a directory was below the one that was cut.
+fn covers(store: &Arc<Store>, cut: &Cut, directory: InodeNo) -> Result<bool> {
+    let mut at = directory;
+    for _ in 0..DEPTH_MAX {
+        match parent(store, at, cut.number) {
+            Ok(_) if at == cut.row.root => return Ok(true),
+            Ok(up) if up != at && up != InodeNo::NONE => at = up,
+            Ok(_) | Err(Error::NotFound | Error::NotADirectory) => return Ok(false),
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(false)
+}

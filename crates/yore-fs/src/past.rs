@@ -1,0 +1,724 @@
+//! Keeping what was: cuts, versions of inodes, and names that mean something else now.
+//!
+//! A cut takes a number and nothing else ([`Past::cut`]). What it covers is kept at its first change afterwards: the inode as it
+//! was goes to the tree of versions, and the inode in use is *born* anew, at the number that the next cut will take
+//! ([`Keep::apply`]); a name that is removed or comes to mean something else goes to the tree of past names ([`Names::add`]).
+//! So what has birth b and end e is what was as of every cut n with b ≤ n < e.
+//!
+//! **P1 Who is covered** ([`Past::cover`], V4). The greatest cut of an inode is that of its own or of the directory that has its
+//! name, and so on upwards. Each inode in memory remembers it, until a directory is cut or moved ([`Past::epoch`]). For a file
+//! of several names, whose directories are not all known, it is the volume's last cut; for one without, what it was when
+//! it lost the last. Too great a cut costs space, one too small would lose what was.
+//!
+//! **P2 No cut between looking and changing.** Whoever changes an inode looks, with its state locked, whether the version that it
+//! is about to change has been kept; and takes the epoch before. The Op is opened only if the epoch is still that one
+//! ([`Past::begin`]); cuts are taken in an Op that is alone. Otherwise all is looked at again. What changes in memory only (a write)
+//! is looked at under the state lock: it belongs before a cut that comes between, for whoever reads as of that cut waits for
+//! the lock.
+//!
+//! **P3 What is shared** (V8). A version keeps the blocks and nodes that it names. The inode in use names most of them, too: all
+//! of its own that were born before its newest version ended ([`InodeState::kept`]). These it neither overwrites nor frees.
+//!
+//! **P4 Data first.** A version says what its blocks hold, so the file is written back before it is kept; `file/preserve.rs` sees to
+//! that.
+//!
+//! All roots are in one block, which is made with the first cut and stays in memory. The trees of versions, names and changes are in
+//! sixteen shards by inode; a shard's lock is taken after all states, and held from looking for a place until the Op has ended.
+
+use crate::btree::{Pins, Tree};
+use crate::inode::{store_inode, InodeCell, InodeState};
+use crate::store::Store;
+use crate::{Error, InodeNo, Result};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::OnceLock;
+use yore_format::{
+    change_key, cut_index_by_name, cut_index_by_root, key_parts, name_key, shard_of, version_key, BlockKind,
+    ContentKind, Corruption, CutKind, CutRow, CutState, DirEntry, Expect, ExtentValue, GroupNo, HistoryRoots,
+    HistoryTree, Incarnation, Inode, Number, PastName, Timestamp, Version, EXTENT_INLINE_BYTES,
+    HISTORY_SHARDS,
+};
+use yore_meta::{Frame, Meta, NewBlock, Op, Reserved};
+
+/// Blocks that keeping a version may need: a split on each level of two trees, and a new root for both.
+pub(crate) const VERSION_BLOCKS: u32 = 16;
+/// Blocks that keeping one name may need.
+const NAME_BLOCKS: u32 = 8;
+/// Blocks that a cut may need: a row, two entries of the index, and once the block of roots.
+const CUT_BLOCKS: u32 = 25;
+/// Deeper than any tree that paths can reach, so that a damaged one does not keep a walk for ever.
+const DEPTH_MAX: usize = 1 << 20;
+
+/// A cut, as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// Its place in the order of all cuts.
+    pub number: Number,
+    /// When it was, what it is of, its name.
+    pub row: CutRow,
+}
+
+/// The past of an open volume.
+pub(crate) struct Past {
+    roots: OnceLock<Frame>,
+    /// Guards the table of cuts and its index; the time of the last cut. Lock order: before any inode's state.
+    cuts: Mutex<Timestamp>,
+    /// Guard the trees of each shard. Lock order: after all states, in ascending order.
+    shards: [Mutex<()>; HISTORY_SHARDS],
+    /// Counts what changes which cuts cover whom: cuts of directories, and moves of directories.
+    epoch: AtomicU64,
+    /// The last number taken; 0: nothing was ever cut.
+    last: AtomicU64,
+    /// The last cut of the root directory.
+    root_cut: AtomicU64,
+    /// All cuts were of the root directory.
+    only_root: AtomicBool,
+}
+
+/// What a cell remembers of its cover.
+#[derive(Default)]
+pub(crate) struct CoverMemo {
+    /// The epoch of `cut`, plus one; 0: none.
+    epoch: AtomicU64,
+    cut: AtomicU64,
+    /// Of directories: what is above, and the last cut of its own, to be read without its lock.
+    parent: AtomicU64,
+    own_cut: AtomicU64,
+}
+
+impl CoverMemo {
+    /// The inode's place or own cut is this now.
+    pub(crate) fn follow(&self, inode: &Inode) {
+        self.parent.store(inode.parent.0, Ordering::Relaxed);
+        self.own_cut.store(inode.own_cut.0, Ordering::Relaxed);
+        self.epoch.store(0, Ordering::Release);
+    }
+
+    fn get(&self, epoch: u64) -> Option<Number> {
+        let known = self.epoch.load(Ordering::Acquire) == epoch + 1;
+        known.then(|| Number(self.cut.load(Ordering::Acquire)))
+    }
+
+    /// Cuts only grow with epochs, so a reader that finds a later one errs on the side of keeping.
+    fn set(&self, epoch: u64, cut: Number) {
+        self.cut.store(cut.0, Ordering::Release);
+        self.epoch.store(epoch + 1, Ordering::Release);
+    }
+}
+
+impl Past {
+    /// The past of a volume as it was opened.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn open(meta: &Meta) -> Result<Past> {
+        let past = Past {
+            roots: OnceLock::new(),
+            cuts: Mutex::new(Timestamp { seconds: i64::MIN, nanos: 0 }),
+            shards: [const { Mutex::new(()) }; HISTORY_SHARDS],
+            epoch: AtomicU64::new(0),
+            last: AtomicU64::new(0),
+            root_cut: AtomicU64::new(0),
+            only_root: AtomicBool::new(true),
+        };
+        let addr = meta.history_root();
+        if addr.is_none() {
+            return Ok(past);
+        }
+        let expect = Expect {
+            kind: BlockKind::HistoryRoots,
+            owner: InodeNo::HISTORY,
+            incarnation: Incarnation(0),
+            level: Some(0),
+        };
+        let _ = past.roots.set(meta.read(addr, &expect)?);
+        if let Some(last) = past.floor(meta, Number(u64::MAX))? {
+            past.last.store(last.number.0, Ordering::Relaxed);
+            *past.cuts.lock() = last.row.time;
+        }
+        let root = past.last_of(meta, InodeNo::ROOT, Number(u64::MAX))?;
+        past.root_cut.store(root.unwrap_or_default().0, Ordering::Relaxed);
+        let mut others = false;
+        let above = cut_index_by_root(InodeNo(InodeNo::ROOT.0 + 1), Number(0));
+        past.tree(HistoryTree::CutIndex).scan(meta, &above, &mut |key, _| {
+            others = key_parts::<2>(key)?[0] >> 63 == 0;
+            Ok(false)
+        })?;
+        past.only_root.store(!others, Ordering::Relaxed);
+        Ok(past)
+    }
+
+    /// Whether something was ever cut.
+    pub(crate) fn is_any(&self) -> bool {
+        self.last.load(Ordering::Acquire) > 0
+    }
+
+    /// What must not change between looking at inodes and changing them.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// A directory moved: others cover what is below it. Inside the Op that moves it.
+    pub(crate) fn note_moved(&self) {
+        self.epoch.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Opens an Op, unless there was a cut since `epoch` was taken; gives the reservation back then.
+    pub(crate) fn begin<'m>(&self, meta: &'m Meta, reserved: Reserved, epoch: u64) -> Option<Op<'m>> {
+        let op = meta.begin(reserved);
+        (self.epoch() == epoch).then_some(op)
+    }
+
+    fn roots(&self) -> &Frame {
+        self.roots.get().expect("only what was cut has a past")
+    }
+
+    fn tree(&self, which: HistoryTree) -> Tree {
+        let empty = Tree::empty(which.kind(), which.owner(), Incarnation(0));
+        match self.roots.get() {
+            Some(frame) => {
+                let (root, level) = HistoryRoots::get(&frame.read(), which);
+                Tree { root, level, ..empty }
+            }
+            None => empty,
+        }
+    }
+
+    /// Stores a tree's root, if it is another.
+    fn store(&self, op: &mut Op<'_>, which: HistoryTree, tree: &Tree, delta: &crate::btree::TreeDelta) {
+        let frame = self.roots();
+        if HistoryRoots::get(&frame.read(), which) == (tree.root, tree.level) {
+            return;
+        }
+        let ((), change) =
+            op.change(frame, |page| page.apply(|b| HistoryRoots::set(b, which, tree.root, tree.level)));
+        delta.stored(op, change);
+    }
+
+    /// Keeps in memory what inserting `key` touches; fails if that may take more than `most` blocks.
+    fn prepare(
+        &self,
+        meta: &Meta,
+        which: HistoryTree,
+        key: &[u8],
+        most: u32,
+        pins: &mut Pins,
+    ) -> Result<Tree> {
+        let tree = self.tree(which);
+        if tree.blocks_for_inserts(1) > most {
+            let expected = format!("at most {}", most - 2);
+            return Err(Corruption::new(which.kind().name(), "level", expected, tree.level).into());
+        }
+        tree.prepare(meta, key, key, pins)?;
+        Ok(tree)
+    }
+
+    /// The last cut of this directory or file itself with a number up to `most`.
+    pub(crate) fn last_of(&self, meta: &Meta, root: InodeNo, most: Number) -> Result<Option<Number>> {
+        let key = cut_index_by_root(root, most);
+        let found = self
+            .tree(HistoryTree::CutIndex)
+            .floor(meta, &key, |cell| cell.map(|(key, _)| key_parts::<2>(key)).transpose())??;
+        Ok(found.filter(|[of, _]| *of == root.0).map(|[_, number]| Number(number)))
+    }
+
+    /// The cut with the greatest number up to this one, in whatever state.
+    pub(crate) fn floor(&self, meta: &Meta, most: Number) -> Result<Option<Cut>> {
+        let found = self.tree(HistoryTree::Cuts).floor(meta, &most.0.to_be_bytes(), |cell| {
+            cell.map(|(key, value)| decode_cut(key, value)).transpose()
+        })?;
+        Ok(found?)
+    }
+
+    /// Calls `each` with the cuts from this number on until it returns false.
+    pub(crate) fn each_cut(
+        &self,
+        meta: &Meta,
+        from: Number,
+        each: &mut dyn FnMut(Cut) -> Result<bool>,
+    ) -> Result<()> {
+        let from = from.0.to_be_bytes();
+        self.tree(HistoryTree::Cuts).scan(meta, &from, &mut |key, value| each(decode_cut(key, value)?))
+    }
+
+    /// The cuts with this name, in ascending order.
+    pub(crate) fn named(&self, store: &Store, name: &str) -> Result<Vec<Cut>> {
+        let first = cut_index_by_name(&store.hash_seed, name, Number(0));
+        let mut numbers = Vec::new();
+        self.tree(HistoryTree::CutIndex).scan(&store.meta, &first, &mut |key, _| {
+            let same = key[..8] == first[..8];
+            if same {
+                numbers.push(Number(key_parts::<2>(key)?[1]));
+            }
+            Ok(same)
+        })?;
+        let mut cuts = Vec::new();
+        for number in numbers {
+            match self.floor(&store.meta, number)? {
+                Some(cut) if cut.number == number => cuts.push(cut),
+                _ => {
+                    let c = Corruption::new("index of cuts", "number", "a cut's", number);
+                    return Err(c.into());
+                }
+            }
+        }
+        cuts.retain(|cut| cut.row.name == name);
+        Ok(cuts)
+    }
+
+    /// Cuts a directory (or a file): what is below it now can be seen as of the number returned, whatever is changed later.
+    /// Constant time. Not durable by itself.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] for a name that another kept cut has; [`Error::NotFound`]; [`Error::NoSpace`]; damage and device errors.
+    pub(crate) fn cut(
+        &self,
+        store: &Store,
+        cell: &InodeCell,
+        kind: CutKind,
+        name: &str,
+        held: bool,
+    ) -> Result<Cut> {
+        let meta = &store.meta;
+        let mut last = self.cuts.lock();
+        if !name.is_empty() && self.named(store, name)?.iter().any(|cut| cut.row.state == CutState::Kept) {
+            return Err(Error::Exists);
+        }
+        let reserved = store.reserve(GroupNo(0), CUT_BLOCKS)?;
+        let mut state = cell.state.write();
+        if state.gone || state.inode.links == 0 {
+            return Err(Error::NotFound);
+        }
+        // Numbers are taken here only, so it is known before.
+        let number = meta.number();
+        let by_root = cut_index_by_root(cell.no, number);
+        let by_name = (!name.is_empty()).then(|| cut_index_by_name(&store.hash_seed, name, number));
+        let mut pins = Pins::new();
+        let key = number.0.to_be_bytes();
+        let mut cuts = self.prepare(meta, HistoryTree::Cuts, &key, NAME_BLOCKS, &mut pins)?;
+        let mut index = self.prepare(meta, HistoryTree::CutIndex, &by_root, NAME_BLOCKS, &mut pins)?;
+        if let Some(key) = &by_name {
+            index.prepare(meta, key, key, &mut pins)?;
+        }
+        let mut op = meta.begin_alone(reserved);
+        if self.roots.get().is_none() {
+            self.make_roots(&mut op);
+        }
+        let taken = op.take_number();
+        assert_eq!(taken, number, "a number taken beside the lock of the cuts");
+        let row = CutRow {
+            time: after(*last, crate::store::now()),
+            kind,
+            state: CutState::Kept,
+            held,
+            root: cell.no,
+            root_incarnation: cell.incarnation,
+            name: name.to_string(),
+        };
+        let delta = cuts.insert(&mut op, &key, &row.encode(), number);
+        self.store(&mut op, HistoryTree::Cuts, &cuts, &delta);
+        let mut delta = index.insert(&mut op, &by_root, &[], number);
+        if let Some(key) = &by_name {
+            let next = index.insert(&mut op, key, &[], number);
+            delta = delta.then(&mut op, next);
+        }
+        self.store(&mut op, HistoryTree::CutIndex, &index, &delta);
+        state.inode.own_cut = number;
+        store_inode(&mut op, cell, &state);
+        cell.cover.follow(&state.inode);
+        if cell.no == InodeNo::ROOT {
+            self.root_cut.store(number.0, Ordering::Release);
+        } else {
+            self.only_root.store(false, Ordering::Release);
+        }
+        self.last.store(number.0, Ordering::Release);
+        self.epoch.fetch_add(1, Ordering::AcqRel);
+        *last = row.time;
+        drop(op);
+        Ok(Cut { number, row })
+    }
+
+    fn make_roots(&self, op: &mut Op<'_>) {
+        let new = NewBlock {
+            kind: BlockKind::HistoryRoots,
+            level: 0,
+            owner: InodeNo::HISTORY,
+            incarnation: Incarnation(0),
+            birth: Number(0),
+        };
+        let (frame, _) = op.allocate(new);
+        op.set_history_root(frame.addr());
+        assert!(self.roots.set(frame).is_ok(), "the roots are made under the lock of the cuts");
+    }
+
+    /// The greatest cut that covers the inode (P1). O(1) unless a directory was cut or moved since it was asked last.
+    ///
+    /// # Errors
+    /// Reading what is above it may fail.
+    pub(crate) fn cover(&self, store: &Store, cell: &InodeCell, inode: &Inode) -> Result<Number> {
+        let last = Number(self.last.load(Ordering::Acquire));
+        if last.0 == 0 {
+            return Ok(last);
+        }
+        let epoch = self.epoch();
+        if let Some(cut) = cell.cover.get(epoch) {
+            return Ok(cut);
+        }
+        let above = if inode.links == 0 {
+            Number(0)
+        } else if self.only_root.load(Ordering::Acquire) {
+            Number(self.root_cut.load(Ordering::Acquire))
+        } else if !inode.is_directory() && (inode.links > 1 || inode.parent == InodeNo::NONE) {
+            last
+        } else if cell.no == InodeNo::ROOT {
+            Number(0)
+        } else {
+            self.cover_of_directory(store, inode.parent, epoch)?
+        };
+        let cut = inode.own_cut.max(above);
+        cell.cover.set(epoch, cut);
+        Ok(cut)
+    }
+
+    /// The cover of a directory, without its lock; who asks may hold one that comes later.
+    fn cover_of_directory(&self, store: &Store, no: InodeNo, epoch: u64) -> Result<Number> {
+        let (mut way, mut at) = (Vec::new(), no);
+        let mut cut = loop {
+            let cell = match store.cell(at) {
+                Ok(cell) => cell,
+                // Damage, which others will tell. Whatever was cut last may have covered it.
+                Err(Error::Stale) => break Number(self.last.load(Ordering::Acquire)),
+                Err(e) => return Err(e),
+            };
+            if let Some(cut) = cell.cover.get(epoch) {
+                break cut;
+            }
+            let up = InodeNo(cell.cover.parent.load(Ordering::Relaxed));
+            way.push(cell);
+            if up == at || up == InodeNo::NONE {
+                break Number(0);
+            }
+            if way.len() > DEPTH_MAX {
+                let c = Corruption::new("directory", "parent", "a way to the root", "a circle");
+                return Err(c.of(no).into());
+            }
+            at = up;
+        };
+        for cell in way.iter().rev() {
+            cut = cut.max(Number(cell.cover.own_cut.load(Ordering::Relaxed)));
+            cell.cover.set(epoch, cut);
+        }
+        Ok(cut)
+    }
+
+    /// Before the set of an inode's names changes: what covers it now goes on to (V4).
+    ///
+    /// # Errors
+    /// As [`Past::cover`].
+    pub(crate) fn hold_cover(&self, store: &Store, cell: &InodeCell, inode: &mut Inode) -> Result<()> {
+        if self.is_any() {
+            inode.own_cut = self.cover(store, cell, inode)?;
+        }
+        Ok(())
+    }
+
+    /// Blocks to reserve for keeping so many names.
+    pub(crate) fn blocks_for_names(&self, n: u32) -> u32 {
+        if self.is_any() {
+            n * NAME_BLOCKS
+        } else {
+            0
+        }
+    }
+
+    /// Whether the inode is as a cut saw it, and no version says so yet.
+    ///
+    /// # Errors
+    /// As [`Past::cover`].
+    pub(crate) fn must_keep(&self, store: &Store, cell: &InodeCell, inode: &Inode) -> Result<bool> {
+        Ok(self.is_any() && inode.born <= self.cover(store, cell, inode)?)
+    }
+
+    /// The version of an inode with the greatest birth up to `most`, whether it had ended by then or not.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn version(&self, meta: &Meta, no: InodeNo, most: Number) -> Result<Option<Version>> {
+        let key = version_key(no, most);
+        let found = self.tree(HistoryTree::Versions(shard_of(no))).floor(meta, &key, |cell| {
+            let Some((key, value)) = cell else { return Ok(None) };
+            match key_parts::<2>(key)? {
+                [of, born] if of == no.0 => Version::decode(no, Number(born), value).map(Some),
+                _ => Ok(None),
+            }
+        })?;
+        Ok(found?)
+    }
+
+    /// What was born at this number or before belongs to versions of the inode, too (P3).
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn kept(&self, meta: &Meta, no: InodeNo) -> Result<Number> {
+        if !self.is_any() {
+            return Ok(Number(0));
+        }
+        let newest = self.version(meta, no, Number(u64::MAX))?;
+        Ok(Number(newest.map_or(0, |version| version.end.0 - 1)))
+    }
+
+    /// Makes ready for keeping an inode as it is. Its state is locked for writing, its data written back.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn prepare_version(&self, store: &Store, no: InodeNo, inode: &Inode) -> Result<Keep<'_>> {
+        let shard = shard_of(no);
+        let guard = self.shards[shard].lock();
+        let mut pins = Pins::new();
+        let (most, number) = (VERSION_BLOCKS / 2, store.number());
+        let (key, change) = (version_key(no, inode.born), change_key(number, no));
+        let versions = self.prepare(&store.meta, HistoryTree::Versions(shard), &key, most, &mut pins)?;
+        let changes = self.prepare(&store.meta, HistoryTree::Changes(shard), &change, most, &mut pins)?;
+        Ok(Keep { past: self, shard, _guard: guard, _pins: pins, versions, changes, number })
+    }
+
+    /// Makes ready for keeping names that are about to be removed or to mean something else, of directories whose states are
+    /// locked for writing: those that a cut has seen.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn prepare_names(&self, store: &Store, going: &[Going<'_>]) -> Result<Names<'_>> {
+        let mut names = Names { past: self, shards: Vec::new(), _pins: Pins::new() };
+        if !self.is_any() {
+            return Ok(names);
+        }
+        let mut kept = Vec::new();
+        for name in going {
+            if name.birth <= self.cover(store, name.directory, name.inode)? {
+                kept.push((shard_of(name.directory.no), name));
+            }
+        }
+        kept.sort_by_key(|(shard, _)| *shard);
+        for (shard, name) in kept {
+            let key = name_key(name.directory.no, name.cookie, name.birth);
+            if names.shards.last().is_none_or(|last| last.shard != shard) {
+                let guard = self.shards[shard].lock();
+                let tree = self.tree(HistoryTree::Names(shard));
+                names.shards.push(NamesShard { shard, _guard: guard, tree, keys: Vec::new() });
+            }
+            let last = names.shards.last_mut().expect("just pushed");
+            self.prepare(&store.meta, HistoryTree::Names(shard), &key, NAME_BLOCKS, &mut names._pins)?;
+            last.keys.push(key);
+        }
+        Ok(names)
+    }
+
+    /// What a name meant in a directory as of a cut, if it means something else now: the entry, and its cookie.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn find_name(
+        &self,
+        store: &Store,
+        directory: InodeNo,
+        name: &[u8],
+        cut: Number,
+    ) -> Result<Option<PastEntry>> {
+        let tree = self.tree(HistoryTree::Names(shard_of(directory)));
+        let first = yore_format::name_cookie(&store.hash_seed, name);
+        // From the run's last cookie down: of each cookie the name with the greatest birth up to the cut.
+        let mut at = name_key(directory, first | 0xff, cut);
+        loop {
+            let found = tree.floor(&store.meta, &at, |cell| {
+                cell.map(|(key, value)| PastEntry::decode(key, value)).transpose()
+            })??;
+            let Some(found) = found else { return Ok(None) };
+            if found.directory != directory || found.cookie < first {
+                return Ok(None);
+            }
+            if found.birth > cut {
+                at = name_key(directory, found.cookie, cut);
+                continue;
+            }
+            if found.death > cut && found.name == name {
+                return Ok(Some(found));
+            }
+            if found.cookie == first {
+                return Ok(None);
+            }
+            at = name_key(directory, found.cookie - 1, cut);
+        }
+    }
+
+    /// Calls `each` with the names behind a cookie that a directory had as of a cut and has no longer, in cookie order, until it
+    /// returns false.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn each_name(
+        &self,
+        meta: &Meta,
+        directory: InodeNo,
+        after: u64,
+        cut: Number,
+        each: &mut dyn FnMut(PastEntry) -> Result<bool>,
+    ) -> Result<()> {
+        let Some(from) = after.checked_add(1) else { return Ok(()) };
+        let from = name_key(directory, from, Number(0));
+        self.tree(HistoryTree::Names(shard_of(directory))).scan(meta, &from, &mut |key, value| {
+            let found = PastEntry::decode(key, value)?;
+            if found.directory != directory {
+                return Ok(false);
+            }
+            if found.birth <= cut && cut < found.death {
+                return each(found);
+            }
+            Ok(true)
+        })
+    }
+}
+
+fn decode_cut(key: &[u8], value: &[u8]) -> std::result::Result<Cut, Box<Corruption>> {
+    let [number] = key_parts::<1>(key)?;
+    Ok(Cut { number: Number(number), row: CutRow::decode(value)? })
+}
+
+/// The present, but later than the last cut (V5).
+fn after(last: Timestamp, now: Timestamp) -> Timestamp {
+    if now > last {
+        return now;
+    }
+    match last.nanos {
+        999_999_999 => Timestamp { seconds: last.seconds + 1, nanos: 0 },
+        nanos => Timestamp { nanos: nanos + 1, ..last },
+    }
+}
+
+/// What a version says of an inode: directories' content is told by entries, and blocks never written are holes.
+fn as_version(inode: &Inode) -> Inode {
+    let mut kept = inode.clone();
+    if inode.is_directory() {
+        kept.set_inline(&[]);
+    }
+    if inode.content_kind == ContentKind::Extents {
+        let count = usize::from(inode.content_count);
+        let written = inode
+            .content
+            .chunks_exact(EXTENT_INLINE_BYTES)
+            .take(count)
+            .filter(|extent| ExtentValue::decode(&extent[4..]).map_or(true, |value| !value.unwritten));
+        let written: Vec<u8> = written.flatten().copied().collect();
+        kept.content.fill(0);
+        kept.content[..written.len()].copy_from_slice(&written);
+        kept.content_count = (written.len() / EXTENT_INLINE_BYTES) as u8;
+        if written.is_empty() {
+            kept.content_kind = ContentKind::Empty;
+        }
+    }
+    kept
+}
+
+/// An inode's version, made ready to be kept.
+pub(crate) struct Keep<'p> {
+    past: &'p Past,
+    shard: usize,
+    _guard: MutexGuard<'p, ()>,
+    _pins: Pins,
+    versions: Tree,
+    changes: Tree,
+    /// The number for which this is ready.
+    number: Number,
+}
+
+impl Keep<'_> {
+    /// Inside an Op, with no cut taken since it was prepared: the inode as it is becomes a version, and is born anew.
+    pub(crate) fn apply(mut self, op: &mut Op<'_>, cell: &InodeCell, state: &mut InodeState) {
+        let number = self.number;
+        let version = Version { end: number, inode: as_version(&state.inode) };
+        let key = version_key(cell.no, state.inode.born);
+        let delta = self.versions.insert(op, &key, &version.encode(), number);
+        self.past.store(op, HistoryTree::Versions(self.shard), &self.versions, &delta);
+        let kept = delta.change;
+        let delta = self.changes.insert(op, &change_key(number, cell.no), &[], number);
+        self.past.store(op, HistoryTree::Changes(self.shard), &self.changes, &delta);
+        state.inode.born = number;
+        state.set_kept(Number(number.0 - 1));
+        let born = store_inode(op, cell, state);
+        op.before(kept, born);
+    }
+}
+
+/// A name that a directory is about to lose.
+pub(crate) struct Going<'a> {
+    /// The directory.
+    pub directory: &'a InodeCell,
+    /// Its inode.
+    pub inode: &'a Inode,
+    /// The entry's cookie.
+    pub cookie: u64,
+    /// Its birth.
+    pub birth: Number,
+}
+
+struct NamesShard<'p> {
+    shard: usize,
+    _guard: MutexGuard<'p, ()>,
+    tree: Tree,
+    keys: Vec<[u8; 24]>,
+}
+
+/// Names, made ready to be kept.
+pub(crate) struct Names<'p> {
+    past: &'p Past,
+    shards: Vec<NamesShard<'p>>,
+    _pins: Pins,
+}
+
+impl Names<'_> {
+    /// Inside an Op, before the entry changes: keeps it, if a cut has seen it.
+    pub(crate) fn add(
+        &mut self,
+        op: &mut Op<'_>,
+        store: &Store,
+        directory: InodeNo,
+        cookie: u64,
+        entry: &DirEntry<'_>,
+    ) {
+        let key = name_key(directory, cookie, entry.birth);
+        let Some(shard) = self.shards.iter_mut().find(|shard| shard.keys.contains(&key)) else { return };
+        let name = PastName { death: store.number(), entry: *entry };
+        let delta = shard.tree.insert(op, &key, &name.encode(), name.death);
+        self.past.store(op, HistoryTree::Names(shard.shard), &shard.tree, &delta);
+    }
+}
+
+/// What a name meant.
+#[derive(Clone, Debug)]
+pub(crate) struct PastEntry {
+    /// The directory.
+    pub directory: InodeNo,
+    /// The entry's cookie.
+    pub cookie: u64,
+    /// The number since which it meant this.
+    pub birth: Number,
+    /// The number from which on it did not.
+    pub death: Number,
+    /// The inode.
+    pub inode: InodeNo,
+    /// Its incarnation.
+    pub incarnation: Incarnation,
+    /// Its type.
+    pub kind: crate::FileKind,
+    /// The name.
+    pub name: Vec<u8>,
+}
+
+impl PastEntry {
+    fn decode(key: &[u8], value: &[u8]) -> std::result::Result<PastEntry, Box<Corruption>> {
+        let [directory, cookie, birth] = key_parts::<3>(key)?;
+        let (directory, birth) = (InodeNo(directory), Number(birth));
+        let PastName { death, entry } = PastName::decode(birth, value).map_err(|c| c.of(directory))?;
+        let DirEntry { inode, incarnation, kind, name, .. } = entry;
+        Ok(PastEntry { directory, cookie, birth, death, inode, incarnation, kind, name: name.to_vec() })
+    }
+}

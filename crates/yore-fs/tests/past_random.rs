@@ -1,0 +1,224 @@
+//! Promise: whatever the sequence of operations and cuts, every past view equals a full copy made when the cut was taken. Moves out of
+//! and into directories that were cut, hard links across them, cuts of the volume and of directories, volumes opened anew.
+//!
+//! `YORE_SEED=n` begins with another sequence, `YORE_ROUNDS=n` runs so many.
+
+use rand::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use yore_device::{Device, MemoryDevice};
+use yore_fs::{
+    Error, FallocateMode, FileKind, MkfsOptions, MountOptions, Number, OpenOptions, RenameMode, Result,
+    SetXattrMode, Volume,
+};
+
+/// Kind, permissions, links (of directories), size, content, attributes.
+type Copied = (FileKind, u32, u32, u64, Vec<u8>, Vec<(Vec<u8>, Vec<u8>)>);
+type Tree = BTreeMap<PathBuf, Copied>;
+
+/// A copy of all at and below `root`, whose paths are without it.
+fn copy(volume: &Volume, root: &Path) -> Tree {
+    let mut all = Tree::new();
+    for entry in volume.walk(root) {
+        let entry = entry.unwrap();
+        let (path, attr) = (entry.path(), *entry.metadata().attr());
+        let content = match attr.kind {
+            FileKind::Regular => volume.read(path).unwrap(),
+            FileKind::Symlink => volume.read_link(path).unwrap().into_os_string().into_encoded_bytes(),
+            _ => Vec::new(),
+        };
+        let node = volume.symlink_node(path).unwrap();
+        let view = volume.view().of(&node);
+        let names = view.listxattr(node.inode()).unwrap();
+        let value = |name: Vec<u8>| (name.clone(), view.getxattr(node.inode(), &name).unwrap());
+        let xattrs = names.into_iter().map(value).collect();
+        // The links of a file that was cut with one of its directories may be elsewhere.
+        let links = if attr.kind == FileKind::Directory { attr.links } else { 0 };
+        let size = if attr.kind == FileKind::Directory { 0 } else { attr.size };
+        let below = path.strip_prefix(root).unwrap().to_path_buf();
+        all.insert(below, (attr.kind, attr.permissions & 0o1777, links, size, content, xattrs));
+    }
+    all
+}
+
+struct Seen {
+    cut: Number,
+    root: PathBuf,
+    copy: Tree,
+}
+
+impl Seen {
+    fn compare(&self, volume: &Volume, when: &str) {
+        let then = Volume::from_view(volume.view().as_of(self.cut));
+        let found = copy(&then, &self.root);
+        for (path, value) in &self.copy {
+            let Some(found) = found.get(path) else {
+                panic!("{when}: cut {} of {}: {} is not there", self.cut, self.root.display(), path.display())
+            };
+            let same_content = found.4 == value.4;
+            let at = found.4.iter().zip(&value.4).position(|(a, b)| a != b);
+            let brief = |v: &Copied| (v.0, v.1, v.2, v.3, v.5.len());
+            assert!(
+                same_content && brief(found) == brief(value) && found.5 == value.5,
+                "{when}: cut {} of {}: {}: {:?} and not {:?}; content differs at {at:?}",
+                self.cut,
+                self.root.display(),
+                path.display(),
+                brief(found),
+                brief(value)
+            );
+        }
+        assert_eq!(found.len(), self.copy.len(), "{when}: cut {}: more names", self.cut);
+    }
+}
+
+struct Run {
+    rng: Xoshiro256PlusPlus,
+    volume: Volume,
+    device: Arc<dyn Device>,
+    seen: Vec<Seen>,
+    log: Vec<String>,
+}
+
+fn options() -> MountOptions {
+    MountOptions { commit_interval: Duration::from_secs(3600), ..MountOptions::default() }
+}
+
+impl Run {
+    fn new(seed: u64) -> Run {
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(256 << 20));
+        Volume::create(device.clone(), &MkfsOptions::default()).unwrap().close().unwrap();
+        let volume = Volume::open(device.clone(), &options()).unwrap();
+        let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        Run { rng, volume, device, seen: Vec::new(), log: Vec::new() }
+    }
+
+    fn pick(&mut self, n: u64) -> u64 {
+        self.rng.random_range(0..n)
+    }
+
+    fn directory(&mut self) -> PathBuf {
+        match self.pick(6) {
+            0 => PathBuf::from("/"),
+            n => ["/a", "/b", "/a/c", "/b/c", "/a/c/d"][n as usize - 1].into(),
+        }
+    }
+
+    fn path(&mut self) -> PathBuf {
+        let name = ["f", "g", "h", "i", "long name that takes room in the directory's inode", "c", "d"];
+        let name = name[self.pick(7) as usize];
+        self.directory().join(name)
+    }
+
+    fn step(&mut self) -> Result<()> {
+        let path = self.path();
+        let volume = self.volume.clone();
+        let file = |path: &Path| OpenOptions::new().write(true).create(true).open(&volume, path);
+        let extent = |run: &mut Run| match run.pick(4) {
+            0 => (run.pick(200), run.pick(100) + 1),
+            1 => (run.pick(20_000), run.pick(9_000) + 1),
+            2 => (run.pick(60) * 4096, (run.pick(9) + 1) * 4096),
+            _ => (run.pick(700_000), run.pick(120_000) + 1),
+        };
+        let what = self.pick(100);
+        let (at, len) = extent(self);
+        let byte = self.pick(250) as u8 + 1;
+        self.log.push(format!("{what} {} {at} {len}", path.display()));
+        match what {
+            0..=4 => volume.create_dir(&path),
+            5..=6 => volume.create_dir_all(self.directory()),
+            7..=8 => volume.remove_dir(&path),
+            9 => volume.remove_dir_all(&path),
+            10..=39 => file(&path)?.write_at(&vec![byte; len as usize], at).map(|_| ()),
+            40..=44 => volume.append(&path, vec![byte; len as usize % 5000]),
+            45..=51 => volume.truncate(&path, at),
+            52..=59 => volume.remove_file(&path),
+            60..=67 => {
+                let to = self.path();
+                let mode = if self.pick(4) == 0 { RenameMode::Exchange } else { RenameMode::Replace };
+                volume.rename_with(&path, to, mode)
+            }
+            68..=70 => {
+                let to = self.path();
+                volume.hard_link(&path, to)
+            }
+            71..=72 => volume.symlink("t".repeat(at as usize % 4000 + 1), &path),
+            73..=75 => volume.set_permissions(&path, 0o600 + (at as u32 % 64)),
+            76..=80 => {
+                let name = format!("user.{}", at % 5);
+                volume.set_xattr(&path, name, vec![byte; len as usize % 6000], SetXattrMode::Any)
+            }
+            81..=82 => volume.remove_xattr(&path, format!("user.{}", at % 5)),
+            83..=87 => {
+                let mode = match at % 3 {
+                    0 => FallocateMode::PunchHole,
+                    1 => FallocateMode::ZeroRange { keep_size: len % 2 == 0 },
+                    _ => FallocateMode::Allocate { keep_size: len % 2 == 0 },
+                };
+                let node = volume.node(&path)?;
+                volume.view().fallocate(node.inode(), at, len, mode)
+            }
+            88..=89 => volume.sync(),
+            90 => file(&path)?.sync_all(),
+            91..=97 => self.cut(&volume),
+            98 => {
+                let to = self.path();
+                let old = self.seen.len().checked_sub(1).map(|last| self.pick(last as u64 + 1) as usize);
+                let Some(old) = old.map(|i| &self.seen[i]) else { return Ok(()) };
+                let Some((from, _)) = old.copy.iter().find(|(_, v)| v.0 == FileKind::Regular) else {
+                    return Ok(());
+                };
+                let content = old.copy[from].4.clone();
+                volume.write(to, content)
+            }
+            _ => {
+                self.volume.close()?;
+                self.volume = Volume::open(self.device.clone(), &options())?;
+                Ok(())
+            }
+        }
+    }
+
+    fn cut(&mut self, volume: &Volume) -> Result<()> {
+        let root = if self.pick(3) > 0 { PathBuf::from("/") } else { self.directory() };
+        let node = volume.node(&root)?;
+        let copy = copy(volume, &root);
+        let cut = volume.view().snapshot(node.inode(), "", false, self.pick(5) == 0)?.number;
+        self.seen.push(Seen { cut, root, copy });
+        Ok(())
+    }
+
+    fn run(mut self, steps: usize) {
+        for _ in 0..steps {
+            match self.step() {
+                Err(e) if matches!(e.root(), Error::Corruption(_) | Error::NoSpace | Error::Device(_)) => {
+                    panic!("{e}: {:#?}", &self.log[self.log.len().saturating_sub(8)..])
+                }
+                _ => {}
+            }
+            if !self.seen.is_empty() && self.pick(4) == 0 {
+                let i = self.pick(self.seen.len() as u64) as usize;
+                // A root that moved is found where it was then.
+                let last = self.log.last().cloned().unwrap_or_default();
+                self.seen[i].compare(&self.volume, &last);
+            }
+        }
+        self.seen.iter().for_each(|seen| seen.compare(&self.volume, "in the end"));
+        self.volume.close().unwrap();
+        let volume = Volume::open(self.device.clone(), &options()).unwrap();
+        self.seen.iter().for_each(|seen| seen.compare(&volume, "opened again"));
+    }
+}
+
+#[test]
+fn every_past_view_equals_its_copy() {
+    let number = |name: &str, usual| std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(usual);
+    let first: u64 = number("YORE_SEED", 1);
+    for seed in first..first + number("YORE_ROUNDS", 12) {
+        println!("YORE_SEED={seed}");
+        Run::new(seed).run(400);
+    }
+}
