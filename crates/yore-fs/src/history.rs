@@ -413,7 +413,7 @@ fn kept_with_name(store: &Arc<Store>, name: &str) -> Result<Option<Cut>> {
 }
 
 /// A name with a time behind its last `@`, taken apart; `None` if it has none that can be read.
-pub(crate) fn split_time(name: &[u8]) -> Option<(&[u8], When)> {
+pub fn split_time(name: &[u8]) -> Option<(&[u8], When)> {
     let at = name.iter().rposition(|b| *b == b'@').filter(|at| *at > 0)?;
     let text = std::str::from_utf8(&name[at + 1..]).ok().filter(|text| !text.is_empty())?;
     let when = time::parse(text, crate::store::now(), &jiff::tz::TimeZone::system()).ok()?;

@@ -30,6 +30,7 @@ mod volume;
 mod xattr;
 
 pub use error::{Error, Result};
+pub use history::split_time;
 pub use past::Cut;
 pub use types::{
     Attr, Caller, DirItem, FallocateMode, MkfsOptions, MountOptions, RenameMode, SeekTo, SetAttr, SetTime,

@@ -19,7 +19,7 @@
 //!
 //! This module knows nothing of volumes, and no clock: the present and the time zone are arguments. `point.rs` reads
 //! dates and numbers, `back.rs` what counts back from the present, `print.rs` writes. A form is added in one of the
-//! two readers, in `FORMS` or `WORDS`, in docs/TIME-GRAMMAR.md, and in the table of `tests.rs`.
+//! two readers, in `FORMS` or `WORDS`, in docs/TIME.md, and in the table of `tests.rs`.
 
 mod back;
 mod point;
@@ -162,7 +162,7 @@ fn shown(text: &str) -> String {
 /// Reads what stands behind an `@`.
 ///
 /// `now` is the present, from which durations and days count back; `zone` is for times without an offset. The whole
-/// grammar is in docs/TIME-GRAMMAR.md. Upper and lower case are the same, but for names. O(bytes).
+/// grammar is in docs/TIME.md. Upper and lower case are the same, but for names. O(bytes).
 ///
 /// # Errors
 /// What begins like a time and is none, or none that was; what can be read in two ways; and what is no snapshot's

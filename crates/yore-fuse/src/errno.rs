@@ -35,6 +35,7 @@ pub fn errno(error: &Error) -> Errno {
         Error::TooManyLinks => Errno::EMLINK,
         Error::FileTooLarge => Errno::EFBIG,
         Error::ReadOnly => Errno::EROFS,
+        Error::AcrossTimes => Errno::EXDEV,
         Error::Unsupported { .. } => Errno::EOPNOTSUPP,
         Error::NoAttribute => Errno::from_i32(libc::ENODATA),
         Error::AttributeTooLarge => Errno::E2BIG,
@@ -71,6 +72,7 @@ mod tests {
             (Error::AttributeTooLarge, libc::E2BIG),
             (Error::Stale, libc::ESTALE),
             (Error::ReadOnly, libc::EROFS),
+            (Error::AcrossTimes, libc::EXDEV),
             (Error::Unsupported { what: "this" }, libc::EOPNOTSUPP),
             (Error::Stopped { first: Box::new(Error::NoSpace) }, libc::EIO),
         ];

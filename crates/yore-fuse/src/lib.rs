@@ -37,6 +37,7 @@ mod errno;
 mod error;
 mod mountpoint;
 mod notices;
+mod past;
 mod privilege;
 mod serve;
 mod session;

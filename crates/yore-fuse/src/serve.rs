@@ -15,19 +15,21 @@ use crate::config::Granted;
 use crate::convert::{file_attr, inode_of, no_attr, node_of, set_time};
 use crate::errno::{errno, worth_logging};
 use crate::notices::set_serving;
+use crate::past::{Key, PastNodes};
 use crate::privilege;
 use crate::session::{register_thread, Shared};
 use crate::MountConfig;
 use fuser::*;
 use std::cell::RefCell;
 use std::ffi::OsStr;
+use std::ops::Deref;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use yore_fs::{
-    Attr, Caller, Error, FallocateMode, FileKind, InodeNo, Node, RenameMode, SeekTo, SetAttr, SetXattrMode,
-    View, WriteMode,
+    Attr, Caller, DirItem, Error, FallocateMode, FileKind, InodeNo, Node, RenameMode, SeekTo, SetAttr,
+    SetXattrMode, View, WriteMode,
 };
 
 /// Longest stretch one copy_file_range request copies; callers go on with the rest. Bounds how long a thread that serves is away.
@@ -51,6 +53,33 @@ pub(crate) struct Server {
     config: MountConfig,
     granted: Granted,
     shared: Arc<Shared>,
+    past: PastNodes,
+}
+
+/// The view that a node is seen in.
+enum Seen<'a> {
+    Live(&'a View),
+    Past(View),
+}
+
+impl Deref for Seen<'_> {
+    type Target = View;
+    fn deref(&self) -> &View {
+        match self {
+            Seen::Live(view) => view,
+            Seen::Past(view) => view,
+        }
+    }
+}
+
+/// The view and the inode of a node; else answers that the node is gone.
+macro_rules! seen {
+    ($server:ident, $node:expr, $reply:ident) => {
+        match $server.seen($node) {
+            Ok(seen) => seen,
+            Err(error) => return $reply.error(errno(&error)),
+        }
+    };
 }
 
 /// Lives while a request is served; see `session` on panics.
@@ -68,7 +97,14 @@ impl Drop for Serving<'_> {
 impl Server {
     pub(crate) fn new(view: View, config: &MountConfig, shared: Arc<Shared>) -> Server {
         let root = view.root();
-        Server { view, root, config: config.clone(), granted: Granted::default(), shared }
+        Server {
+            view,
+            root,
+            config: config.clone(),
+            granted: Granted::default(),
+            shared,
+            past: PastNodes::default(),
+        }
     }
 
     fn serving(&self) -> Serving<'_> {
@@ -79,6 +115,23 @@ impl Server {
 
     fn inode(&self, node: INodeNo) -> InodeNo {
         inode_of(node, self.root)
+    }
+
+    /// The view in which the kernel knows a node, and its inode there.
+    fn seen(&self, node: INodeNo) -> yore_fs::Result<(Seen<'_>, InodeNo)> {
+        if !PastNodes::is_past(node.0) {
+            return Ok((Seen::Live(&self.view), self.inode(node)));
+        }
+        let (cut, inode) = self.past.get(node.0).ok_or(Error::Stale)?;
+        Ok((Seen::Past(self.view.as_of(cut)), inode))
+    }
+
+    /// Attributes as `stat` shows them.
+    fn shown(node: INodeNo, attr: &Attr) -> FileAttr {
+        match PastNodes::is_past(node.0) {
+            true => FileAttr { ino: node, ..file_attr(attr) },
+            false => file_attr(attr),
+        }
     }
 
     fn caller(&self, request: &Request, umask: u32) -> Caller {
@@ -110,6 +163,35 @@ impl Server {
         }
     }
 
+    /// Names a node of the past to the kernel: `found` under a name in `parent`, or what the name meant at the time in it, which
+    /// may be something else the next time it is asked for.
+    fn past_entry(&self, parent: INodeNo, name: Option<&[u8]>, found: &Node) -> (FileAttr, Duration) {
+        let (attr, cut) = (*found.attr(), found.cut().unwrap_or_default());
+        let (key, timeout) = match name {
+            Some(name) => (Key::Named { parent: parent.0, name: name.to_vec(), cut }, Duration::ZERO),
+            None => (Key::Below { parent: parent.0, inode: attr.inode }, self.config.timeout),
+        };
+        let node = self.past.hold(key, cut, attr.inode);
+        (FileAttr { ino: INodeNo(node), ..file_attr(&attr) }, timeout)
+    }
+
+    /// Looks for a name that is not there as one with a time.
+    fn look_back(&self, parent: INodeNo, view: &View, directory: InodeNo, name: &[u8], reply: ReplyEntry) {
+        match yore_fs::split_time(name).map(|(of, when)| view.look_back(directory, of, &when)) {
+            Some(Ok(node)) => {
+                let (attr, timeout) = self.past_entry(parent, Some(name), &node);
+                reply.entry(&timeout, &attr, Generation(u64::from(node.attr().incarnation)));
+            }
+            // The next moment there may be something then.
+            Some(Err(error)) => reply.error(self.number("lookup", directory, error)),
+            // Node 0 with a lifetime: the kernel remembers that there is no such name.
+            None if self.config.negative_timeout > Duration::ZERO => {
+                reply.entry(&self.config.negative_timeout, &no_attr(), Generation(0))
+            }
+            None => reply.error(Errno::ENOENT),
+        }
+    }
+
     fn done(&self, call: &'static str, at: InodeNo, outcome: yore_fs::Result<()>, reply: ReplyEmpty) {
         match outcome {
             Ok(()) => reply.ok(),
@@ -118,11 +200,13 @@ impl Server {
     }
 
     /// `.` and `..` come from an NFS server that holds only a number.
-    fn find(&self, directory: InodeNo, name: &[u8]) -> yore_fs::Result<Node> {
+    fn find(view: &View, directory: InodeNo, name: &[u8]) -> yore_fs::Result<Node> {
         match name {
-            b"." => self.view.node(directory, None),
-            b".." => self.view.node(self.view.parent(directory)?, None),
-            name => self.view.lookup(directory, name),
+            b"." => view.node(directory, None),
+            // The way up from a name with a time leads to another time, which the number does not tell.
+            b".." if view.cut().is_some() => Err(Error::Stale),
+            b".." => view.node(view.parent(directory)?, None),
+            name => view.lookup(directory, name),
         }
     }
 
@@ -165,11 +249,12 @@ impl Filesystem for Server {
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let _serving = self.serving();
-        let directory = self.inode(parent);
-        match self.find(directory, name.as_bytes()) {
-            // Node 0 with a lifetime: the kernel remembers that there is no such name.
-            Err(Error::NotFound) if self.config.negative_timeout > Duration::ZERO => {
-                reply.entry(&self.config.negative_timeout, &no_attr(), Generation(0))
+        let (view, directory) = seen!(self, parent, reply);
+        match Server::find(&view, directory, name.as_bytes()) {
+            Err(Error::NotFound) => self.look_back(parent, &view, directory, name.as_bytes(), reply),
+            Ok(node) if node.cut().is_some() => {
+                let (attr, timeout) = self.past_entry(parent, None, &node);
+                reply.entry(&timeout, &attr, Generation(u64::from(node.attr().incarnation)));
             }
             found => self.entry("lookup", directory, found, reply),
         }
@@ -177,6 +262,9 @@ impl Filesystem for Server {
 
     fn forget(&self, _: &Request, node: INodeNo, count: u64) {
         let _serving = self.serving();
+        if PastNodes::is_past(node.0) {
+            return self.past.release(node.0, count);
+        }
         // The root is nobody's to forget: it was never given out by a lookup that the kernel counts.
         if node != INodeNo::ROOT {
             self.view.release(self.inode(node), count);
@@ -185,9 +273,9 @@ impl Filesystem for Server {
 
     fn getattr(&self, _: &Request, node: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         let _serving = self.serving();
-        let inode = self.inode(node);
-        match self.view.getattr(inode) {
-            Ok(attr) => reply.attr(&self.config.timeout, &file_attr(&attr)),
+        let (view, inode) = seen!(self, node, reply);
+        match view.getattr(inode) {
+            Ok(attr) => reply.attr(&self.config.timeout, &Server::shown(node, &attr)),
             Err(error) => reply.error(self.number("getattr", inode, error)),
         }
     }
@@ -211,7 +299,7 @@ impl Filesystem for Server {
         reply: ReplyAttr,
     ) {
         let _serving = self.serving();
-        let inode = self.inode(node);
+        let (view, inode) = seen!(self, node, reply);
         let set = SetAttr {
             permissions: mode.map(|m| m & 0o7777),
             uid,
@@ -222,16 +310,16 @@ impl Filesystem for Server {
             ctime: ctime.map(|t| set_time(TimeOrNow::SpecificTime(t))),
             kill_set_id: size.is_some() && self.granted.kill_set_id && request.uid() != 0,
         };
-        match self.view.setattr(&self.caller(request, 0), inode, &set) {
-            Ok(attr) => reply.attr(&self.config.timeout, &file_attr(&attr)),
+        match view.setattr(&self.caller(request, 0), inode, &set) {
+            Ok(attr) => reply.attr(&self.config.timeout, &Server::shown(node, &attr)),
             Err(error) => reply.error(self.number("setattr", inode, error)),
         }
     }
 
     fn readlink(&self, _: &Request, node: INodeNo, reply: ReplyData) {
         let _serving = self.serving();
-        let inode = self.inode(node);
-        match self.view.readlink(inode) {
+        let (view, inode) = seen!(self, node, reply);
+        match view.readlink(inode) {
             Ok(target) => reply.data(&target),
             Err(error) => reply.error(self.number("readlink", inode, error)),
         }
@@ -248,13 +336,13 @@ impl Filesystem for Server {
         reply: ReplyEntry,
     ) {
         let _serving = self.serving();
-        let directory = self.inode(parent);
+        let (view, directory) = seen!(self, parent, reply);
         let Some(kind) = FileKind::from_mode(if mode & libc::S_IFMT == 0 { libc::S_IFREG } else { mode })
         else {
             return reply.error(Errno::EINVAL);
         };
         let caller = self.caller(request, umask);
-        let made = self.view.create(&caller, directory, name.as_bytes(), kind, mode & 0o7777, rdev);
+        let made = view.create(&caller, directory, name.as_bytes(), kind, mode & 0o7777, rdev);
         self.entry("mknod", directory, made, reply);
     }
 
@@ -268,29 +356,29 @@ impl Filesystem for Server {
         reply: ReplyEntry,
     ) {
         let _serving = self.serving();
-        let directory = self.inode(parent);
+        let (view, directory) = seen!(self, parent, reply);
         let caller = self.caller(request, umask);
-        let made = self.view.mkdir(&caller, directory, name.as_bytes(), mode & 0o7777);
+        let made = view.mkdir(&caller, directory, name.as_bytes(), mode & 0o7777);
         self.entry("mkdir", directory, made, reply);
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let _serving = self.serving();
-        let directory = self.inode(parent);
-        self.done("unlink", directory, self.view.unlink(directory, name.as_bytes()), reply);
+        let (view, directory) = seen!(self, parent, reply);
+        self.done("unlink", directory, view.unlink(directory, name.as_bytes()), reply);
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let _serving = self.serving();
-        let directory = self.inode(parent);
-        self.done("rmdir", directory, self.view.rmdir(directory, name.as_bytes()), reply);
+        let (view, directory) = seen!(self, parent, reply);
+        self.done("rmdir", directory, view.rmdir(directory, name.as_bytes()), reply);
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let _serving = self.serving();
-        let directory = self.inode(parent);
+        let (view, directory) = seen!(self, parent, reply);
         let caller = self.caller(request, 0);
-        let made = self.view.symlink(&caller, directory, name.as_bytes(), target.as_os_str().as_bytes());
+        let made = view.symlink(&caller, directory, name.as_bytes(), target.as_os_str().as_bytes());
         self.entry("symlink", directory, made, reply);
     }
 
@@ -315,15 +403,23 @@ impl Filesystem for Server {
             // RENAME_WHITEOUT is for upper layers of overlayfs, and unknown flags are unknown.
             return reply.error(Errno::EINVAL);
         };
-        let (from, to) = (self.inode(parent), self.inode(new_parent));
-        let outcome = self.view.rename(from, name.as_bytes(), to, new_name.as_bytes(), mode);
+        let (view, from) = seen!(self, parent, reply);
+        let (other, to) = seen!(self, new_parent, reply);
+        if view.cut() != other.cut() {
+            return reply.error(Errno::EXDEV);
+        }
+        let outcome = view.rename(from, name.as_bytes(), to, new_name.as_bytes(), mode);
         self.done("rename", from, outcome, reply);
     }
 
     fn link(&self, _: &Request, node: INodeNo, new_parent: INodeNo, new_name: &OsStr, reply: ReplyEntry) {
         let _serving = self.serving();
-        let (inode, directory) = (self.inode(node), self.inode(new_parent));
-        let linked = self.view.link(inode, directory, new_name.as_bytes());
+        let (view, inode) = seen!(self, node, reply);
+        let (other, directory) = seen!(self, new_parent, reply);
+        if view.cut() != other.cut() {
+            return reply.error(Errno::EXDEV);
+        }
+        let linked = view.link(inode, directory, new_name.as_bytes());
         self.entry("link", inode, linked, reply);
     }
 
@@ -350,9 +446,9 @@ impl Filesystem for Server {
             return reply.error(Errno::ENOSYS);
         }
         let _serving = self.serving();
-        let directory = self.inode(parent);
+        let (view, directory) = seen!(self, parent, reply);
         let caller = self.caller(request, umask);
-        match self.view.create(&caller, directory, name.as_bytes(), FileKind::Regular, mode & 0o7777, 0) {
+        match view.create(&caller, directory, name.as_bytes(), FileKind::Regular, mode & 0o7777, 0) {
             Ok(node) => {
                 let attr = node.into_held();
                 let generation = Generation(u64::from(attr.incarnation));
@@ -376,13 +472,13 @@ impl Filesystem for Server {
         reply: ReplyData,
     ) {
         let _serving = self.serving();
-        let inode = self.inode(node);
+        let (view, inode) = seen!(self, node, reply);
         READ_BUFFER.with_borrow_mut(|buffer| {
             let size = size as usize;
             if buffer.len() < size {
                 buffer.resize(size, 0);
             }
-            match self.view.read(inode, offset, &mut buffer[..size]) {
+            match view.read(inode, offset, &mut buffer[..size]) {
                 Ok(count) => reply.data(&buffer[..count]),
                 Err(error) => reply.error(self.number("read", inode, error)),
             }
@@ -402,15 +498,15 @@ impl Filesystem for Server {
         reply: ReplyWrite,
     ) {
         let _serving = self.serving();
-        let inode = self.inode(node);
+        let (view, inode) = seen!(self, node, reply);
         // The offset of an O_APPEND write is the kernel's, taken under its lock of the inode: all writers are behind that lock.
         let kill_set_id = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        let mut outcome = self.view.write(inode, offset, data, WriteMode { append: false, kill_set_id });
+        let mut outcome = view.write(inode, offset, data, WriteMode { append: false, kill_set_id });
         // O_SYNC is both bits of which O_DSYNC is one; writing back cached pages is followed by its own FSYNC.
         let cached = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         if outcome.is_ok() && !self.granted.syncs_after_write && !cached && flags.0 & libc::O_DSYNC != 0 {
             let data_only = flags.0 & libc::O_SYNC != libc::O_SYNC;
-            outcome = outcome.and_then(|at| self.view.fsync(inode, data_only).map(|()| at));
+            outcome = outcome.and_then(|at| view.fsync(inode, data_only).map(|()| at));
         }
         match outcome {
             // A request's length is 32 bits.
@@ -429,8 +525,8 @@ impl Filesystem for Server {
 
     fn fsync(&self, _: &Request, node: INodeNo, _: FileHandle, data_only: bool, reply: ReplyEmpty) {
         let _serving = self.serving();
-        let inode = self.inode(node);
-        self.done("fsync", inode, self.view.fsync(inode, data_only), reply);
+        let (view, inode) = seen!(self, node, reply);
+        self.done("fsync", inode, view.fsync(inode, data_only), reply);
     }
 
     fn opendir(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
@@ -443,12 +539,12 @@ impl Filesystem for Server {
 
     fn readdir(&self, _: &Request, node: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
         let _serving = self.serving();
-        let directory = self.inode(node);
+        let (view, directory) = seen!(self, node, reply);
         let mut given = false;
-        let outcome = self.view.readdir(directory, offset, &mut |item| {
+        let outcome = view.readdir(directory, offset, &mut |item| {
             let name = OsStr::from_bytes(item.name);
             let kind = crate::convert::file_type(item.kind);
-            let full = reply.add(INodeNo(item.inode.0), item.cookie, kind, name);
+            let full = reply.add(listed_number(node, &view, &item), item.cookie, kind, name);
             given |= !full;
             !full
         });
@@ -468,26 +564,33 @@ impl Filesystem for Server {
         mut reply: ReplyDirectoryPlus,
     ) {
         let _serving = self.serving();
-        let directory = self.inode(node);
+        let (view, directory) = seen!(self, node, reply);
         let mut given = false;
         let ttl = self.config.timeout;
-        let outcome = self.view.readdir_plus(directory, offset, &mut |item, node| {
+        let outcome = view.readdir_plus(directory, offset, &mut |item, found| {
             let name = OsStr::from_bytes(item.name);
-            let (attr, generation) = match &node {
-                Some(node) => (self.entry_attr(node.attr()), u64::from(node.attr().incarnation)),
+            let (attr, generation) = match &found {
+                Some(found) if found.cut().is_some() => {
+                    let (attr, _) = self.past_entry(node, None, found);
+                    (attr, u64::from(found.attr().incarnation))
+                }
+                Some(found) => (self.entry_attr(found.attr()), u64::from(found.attr().incarnation)),
                 // `.` and `..`: the kernel takes number and type from them and nothing else.
                 None => {
                     let kind = crate::convert::file_type(item.kind);
-                    (FileAttr { ino: INodeNo(item.inode.0), kind, ..no_attr() }, 0)
+                    (FileAttr { ino: listed_number(node, &view, &item), kind, ..no_attr() }, 0)
                 }
             };
             let full = reply.add(attr.ino, item.cookie, name, &ttl, &attr, Generation(generation));
             if full {
+                if PastNodes::is_past(attr.ino.0) && found.is_some() {
+                    self.past.release(attr.ino.0, 1);
+                }
                 return false;
             }
             given = true;
-            if let Some(node) = node {
-                node.into_held();
+            if let Some(found) = found {
+                found.into_held();
             }
             true
         });
@@ -499,11 +602,10 @@ impl Filesystem for Server {
 
     fn fsyncdir(&self, _: &Request, node: INodeNo, _: FileHandle, data_only: bool, reply: ReplyEmpty) {
         let _serving = self.serving();
-        let inode = self.inode(node);
+        let (view, inode) = seen!(self, node, reply);
         // sync(2) and syncfs(2) send nothing to a FUSE daemon, so `sync MOUNTPOINT`, which is an fsync of the root
         // directory, stands for them: everything is durable when it returns.
-        let synced =
-            if inode == self.view.root() { self.view.sync() } else { self.view.fsync(inode, data_only) };
+        let synced = if inode == view.root() { view.sync() } else { view.fsync(inode, data_only) };
         self.done("fsyncdir", inode, synced, reply);
     }
 
@@ -533,24 +635,24 @@ impl Filesystem for Server {
         reply: ReplyEmpty,
     ) {
         let _serving = self.serving();
-        let inode = self.inode(node);
+        let (view, inode) = seen!(self, node, reply);
         let mode = match flags {
             0 => SetXattrMode::Any,
             libc::XATTR_CREATE => SetXattrMode::Create,
             libc::XATTR_REPLACE => SetXattrMode::Replace,
             _ => return reply.error(Errno::EINVAL),
         };
-        let mut outcome = self.view.setxattr(inode, name.as_bytes(), value, mode);
+        let mut outcome = view.setxattr(inode, name.as_bytes(), value, mode);
         if outcome.is_ok() && name.as_bytes() == ACCESS_ACL && request.uid() != 0 {
-            outcome = privilege::after_acl(&self.view, &self.caller(request, 0), inode, request.pid());
+            outcome = privilege::after_acl(&view, &self.caller(request, 0), inode, request.pid());
         }
         self.done("setxattr", inode, outcome, reply);
     }
 
     fn getxattr(&self, _: &Request, node: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let _serving = self.serving();
-        let inode = self.inode(node);
-        match self.view.getxattr(inode, name.as_bytes()) {
+        let (view, inode) = seen!(self, node, reply);
+        match view.getxattr(inode, name.as_bytes()) {
             Ok(value) => Server::xattr_reply(&value, size, Errno::ERANGE, reply),
             Err(error) => reply.error(self.number("getxattr", inode, error)),
         }
@@ -558,8 +660,8 @@ impl Filesystem for Server {
 
     fn listxattr(&self, request: &Request, node: INodeNo, size: u32, reply: ReplyXattr) {
         let _serving = self.serving();
-        let inode = self.inode(node);
-        match self.view.listxattr(inode) {
+        let (view, inode) = seen!(self, node, reply);
+        match view.listxattr(inode) {
             Ok(names) => {
                 let mut list = Vec::new();
                 // The kernel checks who reads `trusted.` attributes, but not who sees their names.
@@ -575,8 +677,8 @@ impl Filesystem for Server {
 
     fn removexattr(&self, _: &Request, node: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let _serving = self.serving();
-        let inode = self.inode(node);
-        self.done("removexattr", inode, self.view.removexattr(inode, name.as_bytes()), reply);
+        let (view, inode) = seen!(self, node, reply);
+        self.done("removexattr", inode, view.removexattr(inode, name.as_bytes()), reply);
     }
 
     fn access(&self, _: &Request, _: INodeNo, _: AccessFlags, reply: ReplyEmpty) {
@@ -628,18 +730,18 @@ impl Filesystem for Server {
         reply: ReplyEmpty,
     ) {
         let _serving = self.serving();
-        let inode = self.inode(node);
+        let (view, inode) = seen!(self, node, reply);
         let Some(mode) = Server::fallocate_mode(mode) else {
             return reply.error(Errno::EOPNOTSUPP);
         };
         let outcome =
-            self.view.fallocate(inode, offset, len, mode).and_then(|()| self.drop_set_id_for(request, inode));
+            view.fallocate(inode, offset, len, mode).and_then(|()| self.drop_set_id_for(request, inode));
         self.done("fallocate", inode, outcome, reply);
     }
 
     fn lseek(&self, _: &Request, node: INodeNo, _: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
         let _serving = self.serving();
-        let inode = self.inode(node);
+        let (view, inode) = seen!(self, node, reply);
         let to = match whence {
             libc::SEEK_DATA => SeekTo::Data,
             libc::SEEK_HOLE => SeekTo::Hole,
@@ -649,7 +751,7 @@ impl Filesystem for Server {
         let Ok(offset) = u64::try_from(offset) else {
             return reply.error(Errno::ENXIO);
         };
-        match self.view.seek(inode, offset, to).map(i64::try_from) {
+        match view.seek(inode, offset, to).map(i64::try_from) {
             Ok(Ok(offset)) => reply.offset(offset),
             Ok(Err(_)) => reply.error(Errno::EOVERFLOW),
             Err(error) => reply.error(self.number("lseek", inode, error)),
@@ -670,7 +772,12 @@ impl Filesystem for Server {
         reply: ReplyWrite,
     ) {
         let _serving = self.serving();
-        let (from, to) = (self.inode(from), self.inode(to));
+        let (other, from) = seen!(self, from, reply);
+        let (view, to) = seen!(self, to, reply);
+        if view.cut() != other.cut() {
+            // The kernel goes on with reading and writing.
+            return reply.error(Errno::EXDEV);
+        }
         let copied = self
             .view
             .copy_file_range(from, from_offset, to, to_offset, len.min(COPY_MAX))
@@ -679,5 +786,14 @@ impl Filesystem for Server {
             Ok(count) => reply.written(count as u32),
             Err(error) => reply.error(self.number("copy_file_range", to, error)),
         }
+    }
+}
+
+/// The number that a listing shows for an entry: the one under which it would be looked up.
+fn listed_number(directory: INodeNo, view: &View, item: &DirItem<'_>) -> INodeNo {
+    match (view.cut(), item.name) {
+        (None, _) => INodeNo(item.inode.0),
+        (Some(_), b"." | b"..") => directory,
+        (Some(_), _) => INodeNo(Key::Below { parent: directory.0, inode: item.inode }.number()),
     }
 }
