@@ -68,10 +68,13 @@ fn programs_read_the_past() {
         format!("{}/src@v1", dir.display())
     );
     // The same name in the same place, and a directory that is not there any more, as of a time written out.
-    let first = mounted.view.cuts().unwrap()[0].row.time;
-    let written = yore_fs::time::print(first, None, &yore_fs::time::TimeZone::UTC);
-    let written =
-        if written.ends_with('Z') || written.starts_with('@') { written } else { format!("{written}Z") };
+    let cuts = mounted.view.cuts().unwrap();
+    let (first, second) = (cuts[0].row.time, cuts[1].row.time);
+    let written = yore_fs::time::print(first, Some(second), &yore_fs::time::TimeZone::UTC);
+    let written = match written.starts_with('@') {
+        true => written,
+        false => format!("{written}Z"),
+    };
     assert_eq!(ok(&dir, &format!("cat 'src@{written}/lib/f.c'")), "int f(void) { return 1; }\n");
     assert!(!run(&dir, "ls src@1990-01-01").0, "before there was anything");
     assert!(!run(&dir, "ls src@v3").0, "no such snapshot");
