@@ -16,6 +16,10 @@
 //! is looked at under the state lock: it belongs before a cut that comes between, for whoever reads as of that cut waits for
 //! the lock.
 //!
+//! What is stamped with the present number (entries, new inodes and their nodes) is made in Ops that are opened so. All that an
+//! inode gains later is stamped with the first number after its newest version: whichever side of a cut it lies on, the next
+//! version, which ends behind that cut, has it.
+//!
 //! **P3 What is shared** (V8). A version keeps the blocks and nodes that it names. The inode in use names most of them, too: all
 //! of its own that were born before its newest version ended ([`InodeState::kept`]). These it neither overwrites nor frees.
 //!
@@ -23,13 +27,14 @@
 //! that.
 //!
 //! All roots are in one block, which is made with the first cut and stays in memory. The trees of versions, names and changes are in
-//! sixteen shards by inode; a shard's lock is taken after all states, and held from looking for a place until the Op has ended.
+//! sixteen shards by inode; a shard's lock is taken after all states, and held for writing from looking for a place until the Op
+//! has ended, for reading as long as a tree is walked.
 
 use crate::btree::{Pins, Tree};
 use crate::inode::{store_inode, InodeCell, InodeState};
 use crate::store::Store;
 use crate::{Error, InodeNo, Result};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{RwLock, RwLockWriteGuard};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::OnceLock;
 use yore_format::{
@@ -61,10 +66,11 @@ pub struct Cut {
 /// The past of an open volume.
 pub(crate) struct Past {
     roots: OnceLock<Frame>,
-    /// Guards the table of cuts and its index; the time of the last cut. Lock order: before any inode's state.
-    cuts: Mutex<Timestamp>,
+    /// Guards the table of cuts and its index; the time of the last cut. Lock order: to change, before any inode's state; to
+    /// read, with none.
+    cuts: RwLock<Timestamp>,
     /// Guard the trees of each shard. Lock order: after all states, in ascending order.
-    shards: [Mutex<()>; HISTORY_SHARDS],
+    shards: [RwLock<()>; HISTORY_SHARDS],
     /// Counts what changes which cuts cover whom: cuts of directories, and moves of directories.
     epoch: AtomicU64,
     /// The last number taken; 0: nothing was ever cut.
@@ -114,8 +120,8 @@ impl Past {
     pub(crate) fn open(meta: &Meta) -> Result<Past> {
         let past = Past {
             roots: OnceLock::new(),
-            cuts: Mutex::new(Timestamp { seconds: i64::MIN, nanos: 0 }),
-            shards: [const { Mutex::new(()) }; HISTORY_SHARDS],
+            cuts: RwLock::new(Timestamp { seconds: i64::MIN, nanos: 0 }),
+            shards: [const { RwLock::new(()) }; HISTORY_SHARDS],
             epoch: AtomicU64::new(0),
             last: AtomicU64::new(0),
             root_cut: AtomicU64::new(0),
@@ -134,7 +140,7 @@ impl Past {
         let _ = past.roots.set(meta.read(addr, &expect)?);
         if let Some(last) = past.floor(meta, Number(u64::MAX))? {
             past.last.store(last.number.0, Ordering::Relaxed);
-            *past.cuts.lock() = last.row.time;
+            *past.cuts.write() = last.row.time;
         }
         let root = past.last_of(meta, InodeNo::ROOT, Number(u64::MAX))?;
         past.root_cut.store(root.unwrap_or_default().0, Ordering::Relaxed);
@@ -224,6 +230,11 @@ impl Past {
 
     /// The cut with the greatest number up to this one, in whatever state.
     pub(crate) fn floor(&self, meta: &Meta, most: Number) -> Result<Option<Cut>> {
+        let _cuts = self.cuts.read();
+        self.floor_locked(meta, most)
+    }
+
+    fn floor_locked(&self, meta: &Meta, most: Number) -> Result<Option<Cut>> {
         let found = self.tree(HistoryTree::Cuts).floor(meta, &most.0.to_be_bytes(), |cell| {
             cell.map(|(key, value)| decode_cut(key, value)).transpose()
         })?;
@@ -237,12 +248,18 @@ impl Past {
         from: Number,
         each: &mut dyn FnMut(Cut) -> Result<bool>,
     ) -> Result<()> {
+        let _cuts = self.cuts.read();
         let from = from.0.to_be_bytes();
         self.tree(HistoryTree::Cuts).scan(meta, &from, &mut |key, value| each(decode_cut(key, value)?))
     }
 
     /// The cuts with this name, in ascending order.
     pub(crate) fn named(&self, store: &Store, name: &str) -> Result<Vec<Cut>> {
+        let _cuts = self.cuts.read();
+        self.named_locked(store, name)
+    }
+
+    fn named_locked(&self, store: &Store, name: &str) -> Result<Vec<Cut>> {
         let first = cut_index_by_name(&store.hash_seed, name, Number(0));
         let mut numbers = Vec::new();
         self.tree(HistoryTree::CutIndex).scan(&store.meta, &first, &mut |key, _| {
@@ -254,7 +271,7 @@ impl Past {
         })?;
         let mut cuts = Vec::new();
         for number in numbers {
-            match self.floor(&store.meta, number)? {
+            match self.floor_locked(&store.meta, number)? {
                 Some(cut) if cut.number == number => cuts.push(cut),
                 _ => {
                     let c = Corruption::new("index of cuts", "number", "a cut's", number);
@@ -280,8 +297,10 @@ impl Past {
         held: bool,
     ) -> Result<Cut> {
         let meta = &store.meta;
-        let mut last = self.cuts.lock();
-        if !name.is_empty() && self.named(store, name)?.iter().any(|cut| cut.row.state == CutState::Kept) {
+        let mut last = self.cuts.write();
+        if !name.is_empty()
+            && self.named_locked(store, name)?.iter().any(|cut| cut.row.state == CutState::Kept)
+        {
             return Err(Error::Exists);
         }
         let reserved = store.reserve(GroupNo(0), CUT_BLOCKS)?;
@@ -444,8 +463,10 @@ impl Past {
     /// # Errors
     /// Damage and device errors.
     pub(crate) fn version(&self, meta: &Meta, no: InodeNo, most: Number) -> Result<Option<Version>> {
+        let shard = shard_of(no);
+        let _shard = self.shards[shard].read();
         let key = version_key(no, most);
-        let found = self.tree(HistoryTree::Versions(shard_of(no))).floor(meta, &key, |cell| {
+        let found = self.tree(HistoryTree::Versions(shard)).floor(meta, &key, |cell| {
             let Some((key, value)) = cell else { return Ok(None) };
             match key_parts::<2>(key)? {
                 [of, born] if of == no.0 => Version::decode(no, Number(born), value).map(Some),
@@ -473,7 +494,7 @@ impl Past {
     /// Damage and device errors.
     pub(crate) fn prepare_version(&self, store: &Store, no: InodeNo, inode: &Inode) -> Result<Keep<'_>> {
         let shard = shard_of(no);
-        let guard = self.shards[shard].lock();
+        let guard = self.shards[shard].write();
         let mut pins = Pins::new();
         let (most, number) = (VERSION_BLOCKS / 2, store.number());
         let (key, change) = (version_key(no, inode.born), change_key(number, no));
@@ -502,7 +523,7 @@ impl Past {
         for (shard, name) in kept {
             let key = name_key(name.directory.no, name.cookie, name.birth);
             if names.shards.last().is_none_or(|last| last.shard != shard) {
-                let guard = self.shards[shard].lock();
+                let guard = self.shards[shard].write();
                 let tree = self.tree(HistoryTree::Names(shard));
                 names.shards.push(NamesShard { shard, _guard: guard, tree, keys: Vec::new() });
             }
@@ -524,7 +545,9 @@ impl Past {
         name: &[u8],
         cut: Number,
     ) -> Result<Option<PastEntry>> {
-        let tree = self.tree(HistoryTree::Names(shard_of(directory)));
+        let shard = shard_of(directory);
+        let _shard = self.shards[shard].read();
+        let tree = self.tree(HistoryTree::Names(shard));
         let first = yore_format::name_cookie(&store.hash_seed, name);
         // From the run's last cookie down: of each cookie the name with the greatest birth up to the cut.
         let mut at = name_key(directory, first | 0xff, cut);
@@ -564,8 +587,10 @@ impl Past {
         each: &mut dyn FnMut(PastEntry) -> Result<bool>,
     ) -> Result<()> {
         let Some(from) = after.checked_add(1) else { return Ok(()) };
+        let shard = shard_of(directory);
+        let _shard = self.shards[shard].read();
         let from = name_key(directory, from, Number(0));
-        self.tree(HistoryTree::Names(shard_of(directory))).scan(meta, &from, &mut |key, value| {
+        self.tree(HistoryTree::Names(shard)).scan(meta, &from, &mut |key, value| {
             let found = PastEntry::decode(key, value)?;
             if found.directory != directory {
                 return Ok(false);
@@ -622,7 +647,7 @@ fn as_version(inode: &Inode) -> Inode {
 pub(crate) struct Keep<'p> {
     past: &'p Past,
     shard: usize,
-    _guard: MutexGuard<'p, ()>,
+    _guard: RwLockWriteGuard<'p, ()>,
     _pins: Pins,
     versions: Tree,
     changes: Tree,
@@ -662,7 +687,7 @@ pub(crate) struct Going<'a> {
 
 struct NamesShard<'p> {
     shard: usize,
-    _guard: MutexGuard<'p, ()>,
+    _guard: RwLockWriteGuard<'p, ()>,
     tree: Tree,
     keys: Vec<[u8; 24]>,
 }

@@ -12,6 +12,7 @@
 
 use crate::acl::{self, Acl};
 use crate::btree::{Pins, Placed, Tree, TreeDelta};
+use crate::extent::birth;
 use crate::file::{self, Room};
 use crate::inode::{store_inode, InodeCell, InodeState};
 use crate::store::Store;
@@ -406,7 +407,8 @@ fn change_also(
             also(&mut state);
         }
         let mut op = store.meta.begin(reserved);
-        let placed = plan.apply(&mut op, &mut state.inode, store.number());
+        // Not the present number: a cut may have come since the inode was looked at, and sees the attribute.
+        let placed = plan.apply(&mut op, &mut state.inode, birth(kept));
         let stored = store_inode(&mut op, cell, &state);
         placed.stored(&mut op, stored);
         return Ok(());

@@ -222,3 +222,72 @@ fn every_past_view_equals_its_copy() {
         Run::new(seed).run(400);
     }
 }
+
+/// Tells threads to stop.
+struct Stop<'a>(&'a std::sync::atomic::AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+/// Past views do not change, and hold together, while threads change the present: each writes a number to two files, the first before
+/// the second, and moves a file to and fro between two names, which is never under both or neither.
+#[test]
+fn past_views_stand_still_while_threads_work() {
+    let volume = Volume::memory(256 << 20).unwrap();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
+    for t in 0..4 {
+        volume.create_dir_all(format!("t{t}/d")).unwrap();
+        volume.write(format!("t{t}/moves"), "x".repeat(5000)).unwrap();
+        for name in ["first", "d/second"] {
+            volume.write(format!("t{t}/{name}"), 0u64.to_le_bytes()).unwrap();
+        }
+    }
+    std::thread::scope(|scope| {
+        for t in 0..4 {
+            let (volume, stopped) = (&volume, &stopped);
+            scope.spawn(move || {
+                let at = |name: &str| format!("t{t}/{name}");
+                let file = |name: &str| OpenOptions::new().write(true).open(volume, at(name)).unwrap();
+                let (first, second) = (file("first"), file("d/second"));
+                for round in 1u64.. {
+                    if stopped() {
+                        break;
+                    }
+                    first.write_at(&round.to_le_bytes(), 0).unwrap();
+                    second.write_at(&round.to_le_bytes(), 0).unwrap();
+                    volume.rename(at("moves"), at("d/moved")).unwrap();
+                    volume.append(at("d/moved"), "y").unwrap();
+                    volume.rename(at("d/moved"), at("moves")).unwrap();
+                    volume.write(at("new"), vec![round as u8; 9000]).unwrap();
+                    volume.set_xattr(at("new"), "user.n", round.to_le_bytes(), SetXattrMode::Any).unwrap();
+                    volume.remove_file(at("new")).unwrap();
+                }
+            });
+        }
+        // Also if something is wrong.
+        let _stop = Stop(&stop);
+        let mut seen: Vec<Seen> = Vec::new();
+        for _ in 0..60 {
+            std::thread::sleep(Duration::from_millis(10));
+            let view = volume.view();
+            let cut = view.snapshot(view.root(), "", false, false).unwrap().number;
+            let then = Volume::from_view(view.as_of(cut));
+            let tree = copy(&then, Path::new("/"));
+            for t in 0..4 {
+                let at = |name: &str| PathBuf::from(format!("t{t}/{name}"));
+                let number = |name: &str| u64::from_le_bytes(tree[&at(name)].4[..].try_into().unwrap());
+                let (first, second) = (number("first"), number("d/second"));
+                assert!(first == second || first == second + 1, "{first} and {second}");
+                assert!(tree.contains_key(&at("moves")) != tree.contains_key(&at("d/moved")), "one name");
+            }
+            seen.push(Seen { cut, root: "/".into(), copy: tree });
+            let old = &seen[seen.len() / 2];
+            old.compare(&volume, "while threads work");
+        }
+        seen.iter().for_each(|seen| seen.compare(&volume, "in the end"));
+    });
+}
