@@ -16,7 +16,7 @@ use crate::past::{Cut, PastEntry};
 use crate::store::Store;
 use crate::time::{self, When};
 use crate::{dir, file, symlink, xattr, Attr, DirItem, Error, FileKind, InodeNo, Result};
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use yore_format::{Corruption, CutKind, CutState, Incarnation, Number, Timestamp};
@@ -435,8 +435,8 @@ fn last_until(store: &Arc<Store>, time: Timestamp) -> Result<Option<Number>> {
 }
 
 /// A directory and those above it as of a number, as far as they are known; then as they are now.
-fn above(store: &Arc<Store>, directory: InodeNo, number: Number) -> Result<Vec<InodeNo>> {
-    let mut all = vec![directory];
+fn above(store: &Arc<Store>, directory: InodeNo, number: Number) -> Result<HashSet<InodeNo>> {
+    let mut all = HashSet::from([directory]);
     for then in [Some(number), None] {
         let mut at = directory;
         for _ in 0..DEPTH_MAX {
@@ -449,9 +449,7 @@ fn above(store: &Arc<Store>, directory: InodeNo, number: Number) -> Result<Vec<I
                 Ok(_) | Err(Error::NotFound | Error::Stale | Error::NotADirectory) => break,
                 Err(e) => return Err(e),
             }
-            if !all.contains(&at) {
-                all.push(at);
-            }
+            all.insert(at);
         }
     }
     Ok(all)

@@ -215,6 +215,7 @@ impl Past {
             let expected = format!("at most {}", most - 2);
             return Err(Corruption::new(which.kind().name(), "level", expected, tree.level).into());
         }
+        check_free(meta, &tree, key)?;
         tree.prepare(meta, key, key, pins)?;
         Ok(tree)
     }
@@ -225,7 +226,7 @@ impl Past {
         let found = self
             .tree(HistoryTree::CutIndex)
             .floor(meta, &key, |cell| cell.map(|(key, _)| key_parts::<2>(key)).transpose())??;
-        Ok(found.filter(|[of, _]| *of == root.0).map(|[_, number]| Number(number)))
+        Ok(found.filter(|[of, number]| *of == root.0 && *number > 0).map(|[_, number]| Number(number)))
     }
 
     /// The cut with the greatest number up to this one, in whatever state.
@@ -317,6 +318,7 @@ impl Past {
         let mut cuts = self.prepare(meta, HistoryTree::Cuts, &key, NAME_BLOCKS, &mut pins)?;
         let mut index = self.prepare(meta, HistoryTree::CutIndex, &by_root, NAME_BLOCKS, &mut pins)?;
         if let Some(key) = &by_name {
+            check_free(meta, &index, key)?;
             index.prepare(meta, key, key, &mut pins)?;
         }
         let mut op = meta.begin_alone(reserved);
@@ -603,8 +605,19 @@ impl Past {
     }
 }
 
+/// What is to be kept must not be there yet: only damage can make it so.
+fn check_free(meta: &Meta, tree: &Tree, key: &[u8]) -> Result<()> {
+    match tree.get(meta, key, |found| found.is_some())? {
+        true => Err(Corruption::new(tree.kind.name(), "key", "not there yet", format!("{key:02x?}")).into()),
+        false => Ok(()),
+    }
+}
+
 fn decode_cut(key: &[u8], value: &[u8]) -> std::result::Result<Cut, Box<Corruption>> {
     let [number] = key_parts::<1>(key)?;
+    if number == 0 {
+        return Err(Corruption::new("cut", "number", "at least 1", "0"));
+    }
     Ok(Cut { number: Number(number), row: CutRow::decode(value)? })
 }
 
