@@ -4,6 +4,7 @@
 //! accessors of `yore-format` that rely on it may be used; and it is the version that its zone's header records. An older
 //! copy is of no more use than a damaged block: what it names may long belong to others.
 
+use crate::history::History;
 use crate::inodes::Known;
 use crate::report::Findings;
 use crate::zones::Zone;
@@ -69,6 +70,8 @@ pub(crate) struct Checker<'a> {
     pub(crate) owned: Vec<Option<Box<Owned>>>,
     /// All inodes in use, in ascending order of their numbers.
     pub(crate) inodes: Vec<Known>,
+    /// What is kept of what inodes were.
+    pub(crate) history: History,
     /// The bitmaps that could not be read, which was reported.
     pub(crate) damaged_bitmaps: Vec<MetaAddr>,
     /// Something could not be read, and was reported: what is not found may be there.
@@ -91,6 +94,7 @@ impl<'a> Checker<'a> {
             zones: Vec::new(),
             owned: vec![None; geometry.groups() as usize],
             inodes: Vec::new(),
+            history: History::default(),
             damaged_bitmaps: Vec::new(),
             incomplete: false,
             zones_lost: false,
@@ -128,14 +132,9 @@ impl<'a> Checker<'a> {
         if self.device_blocks < self.sb.volume_blocks {
             self.add(Finding::new(Problem::DeviceTooShort, self.sb.volume_blocks, self.device_blocks));
         }
-        for (name, root) in [("cuts", self.sb.cuts_root), ("history", self.sb.history_root)] {
-            if !root.is_none() {
-                self.add(Finding::new(
-                    Problem::ReservedRoot,
-                    "none",
-                    format!("a root of the {name}: {root}"),
-                ));
-            }
+        if !self.sb.cuts_root.is_none() {
+            let found = format!("a root of the cuts: {}", self.sb.cuts_root);
+            self.add(Finding::new(Problem::ReservedRoot, "none", found));
         }
         if self.sb.orphan_root.is_none() && self.sb.orphan_level != 0 {
             let found = format!("level {} without a root of the orphans", self.sb.orphan_level);

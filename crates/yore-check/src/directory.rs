@@ -1,7 +1,8 @@
 //! Entries of directories, and what they say of the inodes that they name.
 
 use crate::checker::Checker;
-use crate::content::Holdings;
+use crate::content::State;
+use crate::tree::Walk;
 use crate::{CheckError, Finding, Problem};
 use yore_format::{name_cookie, BlockKind, ContentKind, Corruption, DirEntry, Inode, InodeNo, MetaAddr};
 
@@ -21,23 +22,18 @@ struct Listing {
 
 impl Checker<'_> {
     /// Checks a directory's entries.
-    pub(crate) fn directory(
-        &mut self,
-        at: usize,
-        number: InodeNo,
-        inode: &Inode,
-        holdings: &mut Holdings,
-    ) -> Result<(), CheckError> {
+    pub(crate) fn directory(&mut self, at: usize, state: &mut State<'_>) -> Result<(), CheckError> {
+        let (number, inode) = (state.number, state.inode);
         self.counts.directories += 1;
         let mut listing = Listing { at, number, base: 0, names: Vec::new() };
         match inode.content_kind {
             ContentKind::Empty => {}
-            ContentKind::Inline => holdings.complete &= self.inline_entries(&mut listing, inode),
+            ContentKind::Inline => state.complete &= self.inline_entries(&mut listing, inode),
             ContentKind::Extents => {
-                self.wrong_content(number, inode, "empty, inline or a tree", holdings);
+                self.wrong_content(state, "empty, inline or a tree");
             }
             ContentKind::Tree => {
-                let mut walk = Self::content_tree(BlockKind::Directory, number, inode);
+                let mut walk = Walk::new(state.content_tree(BlockKind::Directory));
                 while let Some(leaf) = walk.next_leaf(self)? {
                     for i in 0..leaf.count() {
                         let (cookie, value) = leaf.cell(i);
@@ -46,18 +42,18 @@ impl Checker<'_> {
                             Err(c) => {
                                 let c = c.at(leaf.addr).of(number);
                                 self.add_incomplete(Finding::corruption(Problem::CellDamaged, &c));
-                                holdings.complete = false;
+                                state.complete = false;
                             }
                         }
                     }
                 }
-                holdings.blocks += walk.nodes;
-                holdings.complete &= walk.complete;
+                state.blocks += walk.nodes;
+                state.complete &= walk.complete;
             }
         }
         let entries = self.inodes[at].entries;
         self.counts.entries += entries;
-        if holdings.complete && entries != inode.size {
+        if state.complete && entries != inode.size {
             let finding = Finding::new(Problem::DirectorySize, entries, inode.size);
             self.add(finding.at(number.addr()).of(number));
         }
@@ -118,6 +114,7 @@ impl Checker<'_> {
             listing.names.push(entry.name.to_vec());
         }
         self.check_number("birth of an entry", entry.birth, place, directory);
+        self.check_past_names(directory, place, entry);
         let Some(target) = self.known(entry.inode) else {
             if !self.is_hidden(entry.inode) {
                 let found = format!("inode {} for {name:?}", entry.inode);

@@ -30,6 +30,8 @@ pub enum Class {
     Orphan,
     /// Data blocks and who has them.
     Space,
+    /// What is kept of the past.
+    History,
     /// The totals in the superblock.
     Total,
 }
@@ -184,6 +186,28 @@ problems! {
     SpaceMarkedFree, Space, "blocks that have an owner are marked free";
     /// A block is marked used and has no owner.
     SpaceLeaked, Space, "blocks are marked used and have no owner";
+    /// A cut's number is 0, or not given yet.
+    CutNumber, History, "a cut has a number that no cut has";
+    /// A cut is not later than the one with the number before.
+    CutTime, History, "a cut is not later than the one before it";
+    /// Two cuts that are kept have one name.
+    CutName, History, "two cuts that are kept have one name";
+    /// The index of cuts lacks one, or has one that there is not.
+    CutIndex, History, "the index of cuts is not that of the cuts";
+    /// A cell is in the tree of another shard.
+    HistoryShard, History, "a cell of the past is in the tree of another shard";
+    /// Versions of an inode overlap, or one is not older than the inode in use, or of an incarnation that had ended.
+    VersionOrder, History, "versions of an inode overlap or are out of order";
+    /// States of one incarnation are of different types.
+    VersionKind, History, "a version is of another type than its inode";
+    /// A version names what was born at its end or later.
+    VersionBirth, History, "a version names what was born after it";
+    /// A version does not name what its inode had then.
+    VersionGap, History, "a version lacks what its inode had then";
+    /// The tree of changes lacks the end of a version, or has one that there is not.
+    ChangeIndex, History, "the changes are not the ends of the versions";
+    /// Past names of one directory and name overlap, or one reaches into the life of the entry in use.
+    PastNameOrder, History, "lives of a name in a directory overlap";
     /// Free data blocks.
     TotalFreeBlocks, Total, "the superblock's count of free blocks is wrong";
     /// Inodes in use.

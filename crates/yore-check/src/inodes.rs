@@ -134,7 +134,8 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn check_incarnation(&mut self, incarnation: Incarnation, inode: InodeNo, addr: MetaAddr) {
+    /// Reports an incarnation beyond those given.
+    pub(crate) fn check_incarnation(&mut self, incarnation: Incarnation, inode: InodeNo, addr: MetaAddr) {
         if incarnation.0 != 0 && incarnation.0 >= self.sb.next_incarnation {
             let expected = format!("below {}", self.sb.next_incarnation);
             let finding = Finding::new(Problem::FutureIncarnation, expected, incarnation.0);
@@ -142,7 +143,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Walks the content of every inode.
+    /// Walks the content of every inode, with what is kept of what it was, and of inodes that are gone.
     pub(crate) fn contents(&mut self) -> Result<(), CheckError> {
         let mut next = 0;
         while let Some(addr) = self.inodes.get(next).map(|k| k.number.addr()) {
@@ -151,10 +152,14 @@ impl Checker<'_> {
             while let Some(number) = self.inodes.get(next).map(|k| k.number).filter(|n| n.addr() == addr) {
                 let inode = block.as_ref().map(|b| Inode::decode(Inode::slot(b, number.slot())));
                 if let Some(Ok(inode)) = inode {
-                    self.content(next, number, &inode)?;
+                    self.states(number, Some((next, &inode)))?;
                 }
                 next += 1;
             }
+        }
+        // What is left are versions of inodes that are gone.
+        while let Some(number) = self.history.first_inode() {
+            self.states(number, None)?;
         }
         Ok(())
     }

@@ -8,28 +8,37 @@
 //!
 //! 1. *Zones*: superblock → root zones → zone table → zone headers. What they say of each other is compared.
 //! 2. *Census*: every bitmap and inode block is read once; what later steps must know of each inode is kept.
-//! 3. *Contents*: each inode's content and attributes, and the tree of orphans, are walked. Metadata blocks that
-//!    are reached are marked in a bit set for each zone, data blocks in one for each group in use.
-//! 4. *Rest*: blocks that exist and were not reached; names against links; orphans; bitmaps against owners; totals.
+//! 3. *Past*: the trees of cuts, versions, past names and changes are walked and compared with each other; versions and
+//!    the deaths of names are kept for the next step.
+//! 4. *Contents*: each inode's content and attributes, and the tree of orphans, are walked. Metadata blocks that
+//!    are reached are marked in a bit set for each zone, data blocks in one for each group in use. An inode's versions
+//!    are walked with it, from the newest to the oldest, and may name what it names; those of inodes that are gone come
+//!    last.
+//! 5. *Rest*: blocks that exist and were not reached; names against links; orphans; bitmaps against owners; totals.
 //!
 //! # Why any bytes are safe
 //!
 //! Every block is verified by the format's verifiers before it is looked into, and entered at most once, because the
-//! bit of its address is set before. Trees are walked with an explicit stack and descend by one level at each step. So
-//! time is bounded by what exists on the medium and memory by its metadata; findings are kept up to a limit. Where
+//! bit of its address is set before; only nodes that several states of one inode name are met again, once by each. Trees
+//! are walked with an explicit stack and descend by one level at each step. So time is bounded by what exists on the
+//! medium, each version counted as one more inode, and memory by its metadata; findings are kept up to a limit. Where
 //! something cannot be read, what would follow only from its absence (leaks, missing names, totals) is not reported:
 //! that is noise until the cause is repaired, and the cause has been reported.
 //!
 //! Nothing is ever written by [`check`]; the only writer here is [`mark_checked`].
 
+mod chain;
 mod checker;
 mod content;
 mod directory;
+mod extents;
 mod finding;
+mod history;
 mod inodes;
 mod links;
 mod report;
 mod space;
+mod states;
 mod tree;
 mod xattrs;
 mod zones;
@@ -149,7 +158,8 @@ pub(crate) fn read_superblock(device: &dyn Device) -> Result<Found, CheckError> 
 /// Checks a whole volume. Changes nothing; the device may be open for reading only. The volume must not be
 /// written to meanwhile, or findings will be of moments that never were.
 ///
-/// Takes time in proportion to the metadata that exists and memory in proportion to inodes, zones and groups in use.
+/// Takes time in proportion to the metadata that exists and memory in proportion to inodes, zones and groups in use, to
+/// the versions and past names that are kept, and to the tree nodes and extents of the one file whose states name most.
 ///
 /// # Errors
 /// [`CheckError::NotAVolume`] and [`CheckError::Superblock`] if there is nothing to start from, [`CheckError::Device`]
@@ -162,6 +172,7 @@ pub fn check(device: &dyn Device, options: &CheckOptions) -> Result<Report, Chec
     checker.load_zones()?;
     checker.claim_fixed();
     checker.census()?;
+    checker.history()?;
     checker.contents()?;
     checker.orphans()?;
     checker.unreached()?;

@@ -2,7 +2,7 @@
 
 use crate::checker::Checker;
 use crate::inodes::Known;
-use crate::tree::{Tree, Walk};
+use crate::tree::{Tree, Walk, KEY_WIDTH};
 use crate::{CheckError, Finding, Problem};
 use yore_format::{BlockKind, FileKind, Incarnation, InodeNo};
 
@@ -18,6 +18,7 @@ impl Checker<'_> {
             incarnation: Incarnation(0),
             root: self.sb.orphan_root,
             level: Some(self.sb.orphan_level),
+            key_width: KEY_WIDTH,
         });
         while let Some(leaf) = walk.next_leaf(self)? {
             for i in 0..leaf.count() {

@@ -22,18 +22,24 @@ pub struct Counts {
     pub directories: u64,
     /// Entries in directories.
     pub entries: u64,
-    /// Extents of files.
+    /// Extents of files in use.
     pub extents: u64,
-    /// Data blocks of files.
+    /// Data blocks of files, those that only the past holds included.
     pub data_blocks: u64,
     /// Free data blocks, those of groups never used included.
     pub free_blocks: u64,
-    /// Extended attributes.
+    /// Extended attributes of inodes in use.
     pub xattrs: u64,
     /// Inodes without names, or with blocks beyond their size.
     pub orphans: u64,
     /// Records in the log, which the next mount replays. Everything else is counted as the generation has it.
     pub log_records: u64,
+    /// Cuts, forgotten ones included.
+    pub cuts: u64,
+    /// Versions of inodes.
+    pub versions: u64,
+    /// Entries that directories do not have any more.
+    pub past_names: u64,
 }
 
 /// The outcome of a check.
@@ -78,7 +84,7 @@ impl Report {
 }
 
 impl fmt::Display for Report {
-    /// One line for each finding kept, then one that sums up.
+    /// One line for each finding kept, then one that sums up, and one for the past if there is any.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for finding in &self.findings {
             writeln!(f, "{finding}")?;
@@ -102,7 +108,12 @@ impl fmt::Display for Report {
             c.free_blocks,
             self.findings_count,
             self.leaks_count,
-        )
+        )?;
+        if (c.cuts, c.versions, c.past_names) != (0, 0, 0) {
+            let Counts { cuts, versions, past_names, .. } = c;
+            write!(f, "\nof the past: {cuts} cuts, {versions} versions, {past_names} names")?;
+        }
+        Ok(())
     }
 }
 

@@ -3,7 +3,8 @@
 use crate::checker::{Checker, GROUP_WORDS};
 use crate::{CheckError, Finding, Problem};
 use yore_format::{
-    BitmapRef, BlockKind, BlockNo, Expect, GroupNo, InodeNo, MetaAddr, ZoneHeader, ZoneNo, BITS_PER_GROUP,
+    BitmapRef, BlockKind, BlockNo, Expect, ExtentValue, GroupNo, InodeNo, MetaAddr, ZoneHeader, ZoneNo,
+    BITS_PER_GROUP,
 };
 
 /// Calls `each` with word number and mask for the bits `from..to`.
@@ -18,6 +19,22 @@ fn for_words(from: u32, to: u32, mut each: impl FnMut(usize, u64)) {
 }
 
 impl Checker<'_> {
+    /// Whether an extent lies where extents can.
+    pub(crate) fn check_area(&mut self, extent: &ExtentValue, place: MetaAddr, inode: InodeNo) {
+        let (start, len) = (extent.start, u64::from(extent.len));
+        if self.area(start, len).is_none() {
+            let found = format!("{len} blocks from {start} for a file");
+            let finding = Finding::new(Problem::SpacePlace, "blocks of one group's data area", found);
+            self.add(finding.at(place).on(start).of(inode));
+        }
+    }
+
+    /// Group and first bit of blocks that lie within one data area.
+    fn area(&self, start: BlockNo, len: u64) -> Option<(GroupNo, u32)> {
+        let area = self.geometry.bit_of(start);
+        area.filter(|(group, bit)| u64::from(*bit) + len <= self.geometry.data_blocks(*group))
+    }
+
     /// Gives `len` blocks from `start` an owner. Reports blocks that cannot be had, or are had already. Returns
     /// whether they can be the owner's at all. Constant time for each 64 blocks, at most a group.
     pub(crate) fn claim(
@@ -34,11 +51,7 @@ impl Checker<'_> {
             None => f.on(start).of(inode),
         };
         let found = format!("{len} blocks from {start} for {what}");
-        let area = self
-            .geometry
-            .bit_of(start)
-            .filter(|(group, bit)| u64::from(*bit) + len <= self.geometry.data_blocks(*group));
-        let Some((group, bit)) = area else {
+        let Some((group, bit)) = self.area(start, len) else {
             self.add(located(Finding::new(Problem::SpacePlace, "blocks of one group's data area", found)));
             return false;
         };

@@ -1,11 +1,12 @@
 //! Extended attributes: keys, names, complete chunks, and the flags that the inode keeps of them.
 
+use crate::chain::{Followed, SeenXattrs};
 use crate::checker::Checker;
-use crate::content::Holdings;
-use crate::tree::{Tree, Walk};
+use crate::content::State;
+use crate::tree::{Tree, Walk, KEY_WIDTH};
 use crate::{CheckError, Finding, Problem};
 use yore_format::{
-    xattr_key, BlockKind, Inode, InodeFlags, InodeNo, MetaAddr, XattrCell, XattrNamespace, XATTR_CHUNK_BYTES,
+    xattr_key, BlockKind, InodeFlags, InodeNo, MetaAddr, XattrCell, XattrNamespace, XATTR_CHUNK_BYTES,
 };
 
 /// The part of a key that is the hash.
@@ -24,50 +25,79 @@ struct Attributes {
     names: Vec<(XattrNamespace, Vec<u8>)>,
     /// The key of the next chunk of the attribute under way, and the bytes still to come.
     next: Option<(u64, usize)>,
+    /// Whether these are attributes of today.
+    is_counted: bool,
 }
 
 impl Checker<'_> {
     /// Checks an inode's attributes.
-    pub(crate) fn xattrs(
-        &mut self,
-        number: InodeNo,
-        inode: &Inode,
-        holdings: &mut Holdings,
-    ) -> Result<(), CheckError> {
-        let mut attributes =
-            Attributes { number, flags: InodeFlags::empty(), hash: 0, names: Vec::new(), next: None };
-        let mut complete = true;
+    pub(crate) fn xattrs(&mut self, state: &mut State<'_>) -> Result<(), CheckError> {
+        let (number, inode) = (state.number, state.inode);
         // Of what has no name the attributes are freed from the end, if need be over several generations: its flags may say
         // more than is left, and the last one may lack its end.
         let is_going = inode.links == 0;
-        if !inode.xattr_root.is_none() {
-            let mut walk = Walk::new(Tree {
-                kind: BlockKind::Xattrs,
-                owner: number,
-                incarnation: inode.incarnation,
-                root: inode.xattr_root,
-                level: None,
-            });
-            while let Some(leaf) = walk.next_leaf(self)? {
-                for i in 0..leaf.count() {
-                    let (key, value) = leaf.cell(i);
-                    complete &= self.xattr(&mut attributes, leaf.addr, key, value);
-                }
-            }
-            complete &= walk.complete;
-            holdings.complete &= walk.complete;
-            holdings.blocks += walk.nodes;
-            if !is_going {
-                self.end_of_attribute(&mut attributes, inode.xattr_root);
-            }
-        }
-        let may_be = is_going && inode.flags.contains(attributes.flags);
-        if complete && attributes.flags != inode.flags && !may_be {
-            let (expected, found) = (attributes.flags.bits(), inode.flags.bits());
+        let root = inode.xattr_root;
+        let found = match root.is_none() {
+            true => SeenXattrs { root, is_going, flags: Some(InodeFlags::empty()), nodes: 0, complete: true },
+            false => self.xattr_tree(state, is_going)?,
+        };
+        state.complete &= found.complete;
+        state.blocks += found.nodes;
+        let Some(flags) = found.flags else { return Ok(()) };
+        let may_be = is_going && inode.flags.contains(flags);
+        if flags != inode.flags && !may_be {
+            let (expected, found) = (flags.bits(), inode.flags.bits());
             let finding = Finding::new(Problem::XattrFlags, expected, found);
-            self.add(finding.at(number.addr()).of(number));
+            self.add(finding.at(state.place).of(number));
         }
         Ok(())
+    }
+
+    /// Checks the tree of an inode's attributes, but for a version that names the same one as the state after it: then
+    /// what was found in it is known.
+    fn xattr_tree(&mut self, state: &mut State<'_>, is_going: bool) -> Result<SeenXattrs, CheckError> {
+        let (number, root) = (state.number, state.inode.xattr_root);
+        let tree = Tree {
+            kind: BlockKind::Xattrs,
+            owner: number,
+            incarnation: state.inode.incarnation,
+            root,
+            level: None,
+            key_width: KEY_WIDTH,
+        };
+        if let Some(chain) = state.chain.as_deref_mut() {
+            if let Some(seen) = chain.xattrs.filter(|seen| seen.root == root && seen.is_going == is_going) {
+                let known = matches!(self.follow(&tree, &tree.step(), Some(chain))?, Followed::Known(_));
+                let flags = seen.flags.filter(|_| known);
+                return Ok(SeenXattrs { flags, complete: seen.complete && known, ..seen });
+            }
+        }
+        let is_counted = !state.is_past();
+        let mut attributes = Attributes {
+            number,
+            flags: InodeFlags::empty(),
+            hash: 0,
+            names: Vec::new(),
+            next: None,
+            is_counted,
+        };
+        let mut readable = true;
+        let mut walk = Walk::new(tree);
+        while let Some(leaf) = walk.next_leaf_of(self, state.chain.as_deref_mut())? {
+            for i in 0..leaf.count() {
+                let (key, value) = leaf.cell(i);
+                readable &= self.xattr(&mut attributes, leaf.addr, key, value);
+            }
+        }
+        if !is_going {
+            self.end_of_attribute(&mut attributes, root);
+        }
+        let flags = (readable && walk.complete).then_some(attributes.flags);
+        let seen = SeenXattrs { root, is_going, flags, nodes: walk.nodes, complete: walk.complete };
+        if let Some(chain) = state.chain.as_deref_mut() {
+            chain.xattrs = Some(seen);
+        }
+        Ok(seen)
     }
 
     /// One cell. False if it cannot be decoded.
@@ -116,7 +146,7 @@ impl Checker<'_> {
         key: u64,
         (namespace, name): (XattrNamespace, &[u8]),
     ) {
-        self.counts.xattrs += 1;
+        self.counts.xattrs += u64::from(attributes.is_counted);
         let number = attributes.number;
         let shown = format!("{}{}", namespace.prefix(), String::from_utf8_lossy(name));
         let hash = xattr_key(&self.sb.hash_seed, namespace, name);

@@ -8,7 +8,6 @@ mod common;
 use common::*;
 use yore_check::{check, CheckError, CheckOptions, Report};
 use yore_device::MemoryDevice;
-use yore_format::layout::*;
 use yore_format::*;
 
 /// xorshift64*, enough to choose damages.
@@ -43,14 +42,9 @@ fn rounds(usual: usize) -> usize {
     std::env::var("YORE_ROUNDS").map_or(usual, |n| n.parse().expect("YORE_ROUNDS is a number"))
 }
 
-/// The physical blocks in use: superblocks, current headers, table, and every existing block.
-fn in_use() -> Vec<u64> {
-    let mut blocks = vec![0, 1, 2, 10, ZONE_BLOCKS + 3, 3 * ZONE_BLOCKS + 3, GROUP_BLOCKS + 3];
-    blocks.push(GROUP_BLOCKS + 2 * ZONE_BLOCKS + 3);
-    for (zone, count) in [(ZONE_BLOCKS, 8), (3 * ZONE_BLOCKS, 3), (GROUP_BLOCKS, 2)] {
-        blocks.extend((0..count).map(|n| zone + FIRST_SLOT + 2 * n));
-    }
-    blocks
+/// A volume with something of everything and with a past, and the physical blocks in use on it.
+fn volume() -> (MemoryDevice, Vec<u64>) {
+    past::past().finish_with_places()
 }
 
 /// Puts the checksum right, so that the damage is looked at.
@@ -70,7 +64,7 @@ fn checked(device: &MemoryDevice) -> Result<Report, CheckError> {
     if let Ok(report) = &result {
         assert!(report.findings.len() <= 50);
         // What is shown to people is part of what must not fail.
-        assert!(report.to_string().lines().count() <= 52);
+        assert!(report.to_string().lines().count() <= 53);
     }
     result
 }
@@ -79,9 +73,9 @@ fn checked(device: &MemoryDevice) -> Result<Report, CheckError> {
 #[test]
 fn no_byte_in_use_changes_unseen() {
     let mut random = Random::new("no_byte_in_use_changes_unseen");
-    let sound = sound().finish();
-    for block in in_use() {
-        for _ in 0..40 {
+    let (sound, blocks) = volume();
+    for block in blocks {
+        for _ in 0..20 {
             let device = sound.snapshot();
             let mut bytes = read(&device, block);
             let at = random.below(4096);
@@ -101,8 +95,7 @@ fn no_byte_in_use_changes_unseen() {
 #[test]
 fn random_damage_never_panics() {
     let mut random = Random::new("random_damage_never_panics");
-    let sound = sound().finish();
-    let blocks = in_use();
+    let (sound, blocks) = volume();
     for _ in 0..rounds(6000) {
         let device = sound.snapshot();
         for _ in 0..1 + random.below(4) {
@@ -135,7 +128,7 @@ fn damage(random: &mut Random, bytes: &mut Block, device: &MemoryDevice, blocks:
         }
         3 => {
             // An address that exists, where perhaps another one was.
-            let addr = MetaAddr::new(ZoneNo(random.below(4) as u32), random.below(12) as u16);
+            let addr = MetaAddr::new(ZoneNo(random.below(4) as u32), random.below(24) as u16);
             bytes[at..at + 8].copy_from_slice(&addr.0.to_le_bytes());
         }
         4 => {
@@ -154,10 +147,10 @@ fn damage(random: &mut Random, bytes: &mut Block, device: &MemoryDevice, blocks:
 #[test]
 fn noise_never_panics() {
     let mut random = Random::new("noise_never_panics");
-    let sound = sound().finish();
+    let (sound, blocks) = volume();
     for _ in 0..rounds(300) {
         let device = sound.snapshot();
-        for block in in_use().into_iter().skip(2) {
+        for block in blocks.iter().copied().skip(2) {
             if random.below(3) == 0 {
                 let mut bytes = read(&device, block);
                 let from = [0, 64, 128][random.below(3)];
@@ -189,4 +182,34 @@ fn deep_trees_and_loops_end() {
     let report = checked(&b.finish()).unwrap();
     assert_eq!(report.counts.tree_nodes, 9 - 1 + 256);
     assert!(report.findings_count >= 2 * 255, "{report}");
+}
+
+/// Promises an end where many versions share a tree of the greatest height, begin at every level of it, and each of its
+/// branches names the next one twice: each state passes each node once.
+#[test]
+fn deep_trees_of_many_versions_end() {
+    let addr = |level: u8| MetaAddr::new(ZoneNo(2), 10 + u16::from(level));
+    let owner = InodeNo(past::GONE);
+    for kind in [BlockKind::Extents, BlockKind::Xattrs] {
+        let mut b = past::past();
+        for level in (1..=255).rev() {
+            let next = addr(level - 1).0.to_le_bytes().to_vec();
+            let node = block(kind, level, addr(level), owner, 60);
+            b.node(addr(level), node, &[(0, next.clone()), (5, next)]);
+        }
+        b.node(addr(0), block(kind, 0, addr(0), owner, 60), &[]);
+        for level in 1..=255 {
+            let born = 10 + u64::from(level);
+            let mut inode = past::file_of(&[], 60, born);
+            match kind {
+                BlockKind::Xattrs => inode.xattr_root = addr(level),
+                _ => inode.set_tree_root(addr(level), level),
+            }
+            b.version(past::GONE, born + 1, inode);
+        }
+        b.sb.next_number = Number(500);
+        let report = checked(&b.finish()).unwrap();
+        assert_eq!(report.counts.versions, 11 + 255, "{report}");
+        assert!(report.findings_count >= 255, "{report}");
+    }
 }

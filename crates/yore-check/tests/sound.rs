@@ -61,12 +61,57 @@ fn a_sound_volume_is_clean() {
         xattrs: 4,
         orphans: 3,
         log_records: 0,
+        cuts: 0,
+        versions: 0,
+        past_names: 0,
     };
     assert_eq!(report.counts, expected);
+    assert_eq!(report.to_string().lines().count(), 1);
     assert_eq!(report.generation, GENERATION);
     assert_eq!(report.superblock_slot, 1);
     assert_eq!(report.engine, Engine::Snapshot);
     assert_eq!(report.state, VolumeState::Clean);
+}
+
+/// Promises no findings on a volume with a past in which nodes and blocks are named by several states of a file, and that
+/// each of them is counted once.
+#[test]
+fn a_sound_volume_with_a_past_is_clean() {
+    let present = check(&sound().finish(), &CheckOptions::default()).unwrap().counts;
+    let report = check(&Untouchable(past::past().finish()), &CheckOptions::default()).unwrap();
+    assert!(report.is_clean(), "{report}");
+    let data = (10 + 5 + 8 + 6 + 2 + 4) + (3 + 4) + 2;
+    let counts = report.counts;
+    let of_the_past = counts.metadata_blocks - present.metadata_blocks - 9 - 5 - 1 - 1;
+    let expected = Counts {
+        metadata_blocks: counts.metadata_blocks,
+        // Of the past itself all but the block of roots.
+        tree_nodes: present.tree_nodes + 9 + 5 + 1 + of_the_past,
+        inodes: present.inodes + 2,
+        entries: present.entries + 2,
+        extents: present.extents + 6,
+        data_blocks: present.data_blocks + data,
+        free_blocks: present.free_blocks - data,
+        xattrs: present.xattrs + 3,
+        cuts: 6,
+        versions: 3 + 2 + 2 + 4,
+        past_names: 4,
+        ..present
+    };
+    assert_eq!(counts, expected);
+    let text = report.to_string();
+    assert_eq!(text.lines().last(), Some("of the past: 6 cuts, 11 versions, 4 names"), "{text}");
+}
+
+/// Promises that what a version names as unwritten is a hole: by now its blocks may be another file's.
+#[test]
+fn blocks_never_written_are_not_those_of_the_past() {
+    let mut b = past::past();
+    let start = ExtentValue::decode_inline(&b.inodes[&InodeNo(FAR)]).unwrap()[0].1.start;
+    let was = past::file_of(&[(0, extent(start, 8, true))], 60, 6);
+    b.version(past::GONE, 7, was);
+    let report = check(&b.finish(), &CheckOptions::default()).unwrap();
+    assert!(report.is_clean(), "{report}");
 }
 
 /// Promises that a torn newer superblock is no finding: the older one counts, as for mount.

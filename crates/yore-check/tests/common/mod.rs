@@ -5,6 +5,7 @@
 #![allow(dead_code)]
 
 pub mod chain;
+pub mod past;
 
 use std::collections::BTreeMap;
 use yore_device::{Device, MemoryDevice};
@@ -42,6 +43,8 @@ pub struct Builder {
     pub on_entry: Vec<(u32, Hook<ZoneTableEntry>)>,
     pub on_table: Vec<Hook<Block>>,
     pub on_superblock: Vec<Hook<Superblock>>,
+    /// What is kept of the past; written if there is any.
+    pub past: past::PastModel,
     /// Changes bytes of the finished device, nothing is put right after it.
     pub after: Vec<After>,
 }
@@ -60,10 +63,20 @@ pub fn tag() -> u32 {
     u32::from_le_bytes(UUID[..4].try_into().unwrap())
 }
 
-/// A sealed-later metadata block.
+/// A sealed-later metadata block, of a tree one that was born at number 1.
 pub fn block(kind: BlockKind, level: u8, addr: MetaAddr, owner: InodeNo, incarnation: u32) -> Box<Block> {
+    born(Number(u64::from(kind.is_tree())), kind, level, addr, (owner, incarnation))
+}
+
+/// The same with any birth.
+pub fn born(
+    birth: Number,
+    kind: BlockKind,
+    level: u8,
+    addr: MetaAddr,
+    (owner, incarnation): (InodeNo, u32),
+) -> Box<Block> {
     let mut block = Box::new(ZERO_BLOCK);
-    let birth = Number(u64::from(kind.is_tree()));
     BlockHeader::init(&mut block, kind, level, addr, owner, Incarnation(incarnation), tag(), birth);
     block
 }
@@ -125,6 +138,7 @@ impl Builder {
             on_entry: vec![],
             on_table: vec![],
             on_superblock: vec![],
+            past: past::PastModel::default(),
             after: vec![],
         }
     }
@@ -160,10 +174,16 @@ impl Builder {
         MetaAddr::new(ZoneNo(zone), index)
     }
 
-    pub fn node(&mut self, addr: MetaAddr, mut node: Box<Block>, cells: &[(u64, Vec<u8>)]) {
-        let mut n = NodeMut::init(&mut node, 8);
+    pub fn node(&mut self, addr: MetaAddr, node: Box<Block>, cells: &[(u64, Vec<u8>)]) {
+        let cells: Vec<past::Cell> =
+            cells.iter().map(|(k, v)| (k.to_be_bytes().to_vec(), v.clone())).collect();
+        self.wide_node(addr, node, 8, &cells);
+    }
+
+    pub fn wide_node(&mut self, addr: MetaAddr, mut node: Box<Block>, width: usize, cells: &[past::Cell]) {
+        let mut n = NodeMut::init(&mut node, width);
         for (i, (key, value)) in cells.iter().enumerate() {
-            n.insert(i, &key.to_be_bytes(), value);
+            n.insert(i, key, value);
         }
         self.zones.get_mut(&addr.zone().0).unwrap().blocks.insert(addr.index(), node);
     }
@@ -295,8 +315,35 @@ impl Builder {
         }
     }
 
+    /// Takes the tree of an inode's content out of the volume.
+    pub fn forget(&mut self, inode: u64) {
+        let root = self.inodes[&InodeNo(inode)].tree_root();
+        self.forget_tree(root);
+    }
+
+    /// Takes a tree of at most two levels out of the volume.
+    pub fn forget_tree(&mut self, root: MetaAddr) {
+        let block = self.zones.get_mut(&root.zone().0).unwrap().blocks.remove(&root.index()).unwrap();
+        let node = NodeRef::new(&block);
+        for i in 0..if node.level() > 0 { node.count() } else { 0 } {
+            let child = node.child(i).unwrap();
+            self.zones.get_mut(&child.zone().0).unwrap().blocks.remove(&child.index()).unwrap();
+        }
+    }
+
     /// Writes the volume.
-    pub fn finish(mut self) -> MemoryDevice {
+    pub fn finish(self) -> MemoryDevice {
+        self.finish_with_places().0
+    }
+
+    /// Writes the volume. Also tells the physical blocks in use: superblocks, current headers, table, and every existing
+    /// block.
+    pub fn finish_with_places(mut self) -> (MemoryDevice, Vec<u64>) {
+        self.fill_past();
+        let mut places = vec![0, 1, 2, 10];
+        for root in self.sb.root_zones.iter().skip(1).flatten() {
+            places.push(root.place.0 + HEADER_SLOTS[usize::from(root.header_slot)]);
+        }
         self.fill_inodes();
         self.fill_bitmaps();
         let device = MemoryDevice::new(self.sb.volume_blocks * BLOCK_SIZE as u64);
@@ -340,12 +387,15 @@ impl Builder {
                 hook(&mut entry);
             }
             ZoneTableMut::new(&mut table).set(number as usize, entry);
+            places.push(zone.place.0 + HEADER_SLOTS[1]);
+            let slots = (0..zone.blocks.len() as u64).map(|nth| FIRST_SLOT + 2 * nth);
+            places.extend(slots.map(|slot| zone.place.0 + slot));
         }
         self.finish_roots(&device, &mut table, &mut sb);
         for hook in &self.after {
             hook(&device);
         }
-        device
+        (device, places)
     }
 
     /// Root zones: number 0 with the table; others, whose places the superblock already has, are empty.

@@ -1,0 +1,368 @@
+//! A volume with a past: cuts, versions that share blocks and nodes with each other and with the inode in use, inodes that
+//! are gone, a number that was used again, names that meant something else.
+//!
+//! Indexes of the past (of cuts, of changes) are made from the model when the volume is written, and each tree's cells can
+//! be changed before they are.
+
+use super::*;
+
+/// Key and value.
+pub type Cell = (Vec<u8>, Vec<u8>);
+
+/// A past name: directory, cookie, birth, and the value.
+#[derive(Clone)]
+pub struct NameModel {
+    pub directory: u64,
+    pub cookie: u64,
+    pub birth: u64,
+    pub value: Vec<u8>,
+}
+
+#[derive(Default)]
+pub struct PastModel {
+    pub cuts: BTreeMap<u64, CutRow>,
+    /// By inode and birth.
+    pub versions: BTreeMap<(u64, u64), Version>,
+    pub names: Vec<NameModel>,
+    /// Change the cells of a tree.
+    pub on_cells: Vec<(HistoryTree, Hook<Vec<Cell>>)>,
+    /// Change the root node of a tree, before it is sealed.
+    pub on_root: Vec<(HistoryTree, Hook<Block>)>,
+}
+
+/// A file that has changed thrice.
+pub const VERSIONED: u64 = 30;
+/// A number in use whose former incarnations have versions.
+pub const REUSED: u64 = FAR + 1;
+/// A number whose inode block is gone.
+pub const GONE: u64 = ((1 << 9 | 300) << 4) + 3;
+
+impl Builder {
+    /// A leaf of an inode's tree.
+    pub fn leaf(
+        &mut self,
+        birth: u64,
+        kind: BlockKind,
+        owner: (u64, u32),
+        cells: &[(u64, Vec<u8>)],
+    ) -> MetaAddr {
+        let addr = self.address(0);
+        self.node(addr, born(Number(birth), kind, 0, addr, (InodeNo(owner.0), owner.1)), cells);
+        addr
+    }
+
+    /// A branch above leaves.
+    pub fn branch(
+        &mut self,
+        birth: u64,
+        kind: BlockKind,
+        owner: (u64, u32),
+        children: &[(u64, MetaAddr)],
+    ) -> MetaAddr {
+        let cells: Vec<(u64, Vec<u8>)> =
+            children.iter().map(|(k, child)| (*k, child.0.to_le_bytes().to_vec())).collect();
+        let addr = self.address(0);
+        self.node(addr, born(Number(birth), kind, 1, addr, (InodeNo(owner.0), owner.1)), &cells);
+        addr
+    }
+
+    /// Keeps what the inode in use is, as what it was from its birth to `end`, when it changed.
+    pub fn keep(&mut self, inode: u64, end: u64) {
+        let mut was = self.inodes[&InodeNo(inode)].clone();
+        if was.is_directory() {
+            was.set_inline(b"");
+        }
+        self.inode(inode).born = Number(end);
+        self.version(inode, end, was);
+    }
+
+    pub fn version(&mut self, inode: u64, end: u64, was: Inode) {
+        self.past.versions.insert((inode, was.born.0), Version { end: Number(end), inode: was });
+    }
+
+    /// The version of an inode that was born then, to change.
+    pub fn was(&mut self, inode: u64, born: u64) -> &mut Inode {
+        &mut self.past.versions.get_mut(&(inode, born)).unwrap().inode
+    }
+
+    /// The cells of a tree of the past, as the model has them.
+    fn past_cells(&self, tree: HistoryTree) -> Vec<Cell> {
+        let p = &self.past;
+        let mut cells: Vec<Cell> = match tree {
+            HistoryTree::Cuts => {
+                p.cuts.iter().map(|(n, cut)| (n.to_be_bytes().to_vec(), cut.encode())).collect()
+            }
+            HistoryTree::CutIndex => p.cuts.iter().flat_map(|(n, cut)| cut_keys(*n, cut)).collect(),
+            HistoryTree::Versions(shard) => {
+                let of = p.versions.iter().filter(|((i, _), _)| shard_of(InodeNo(*i)) == shard);
+                of.map(|((i, born), v)| {
+                    (version_key(InodeNo(*i), Number(*born)).to_vec(), v.encode().to_vec())
+                })
+                .collect()
+            }
+            HistoryTree::Names(shard) => {
+                let of = p.names.iter().filter(|n| shard_of(InodeNo(n.directory)) == shard);
+                of.map(|n| {
+                    (name_key(InodeNo(n.directory), n.cookie, Number(n.birth)).to_vec(), n.value.clone())
+                })
+                .collect()
+            }
+            HistoryTree::Changes(shard) => {
+                let of = p.versions.iter().filter(|((i, _), _)| shard_of(InodeNo(*i)) == shard);
+                of.map(|((i, _), v)| (change_key(v.end, InodeNo(*i)).to_vec(), vec![])).collect()
+            }
+        };
+        cells.sort();
+        cells.dedup();
+        cells
+    }
+
+    /// Makes the trees and the block of their roots.
+    pub fn fill_past(&mut self) {
+        if self.past.cuts.is_empty() {
+            return;
+        }
+        let root = self.sb.history_root;
+        let mut roots = block(BlockKind::HistoryRoots, 0, root, InodeNo::HISTORY, 0);
+        for tree in HistoryTree::all() {
+            let mut cells = self.past_cells(tree);
+            for (_, hook) in self.past.on_cells.iter().filter(|(of, _)| *of == tree) {
+                hook(&mut cells);
+            }
+            cells.sort();
+            if !cells.is_empty() {
+                let (addr, level) = self.past_tree(tree, &cells);
+                HistoryRoots::set(&mut roots, tree, addr, level);
+            }
+        }
+        self.zones.get_mut(&1).unwrap().blocks.insert(root.index(), roots);
+    }
+
+    /// A tree of one leaf, or of several if there are three cells or more.
+    fn past_tree(&mut self, tree: HistoryTree, cells: &[Cell]) -> (MetaAddr, u8) {
+        let (kind, owner, width) = (tree.kind(), tree.owner(), tree.key_width());
+        let leaves = match cells.len() {
+            0..3 => cells.chunks(2),
+            n => cells.chunks(n.div_ceil(2).min(12)),
+        };
+        let mut children = vec![];
+        for leaf in leaves {
+            let addr = self.address(1);
+            self.wide_node(addr, block(kind, 0, addr, owner, 0), width, leaf);
+            children.push((leaf[0].0.clone(), addr));
+        }
+        let level = u8::from(children.len() > 1);
+        let root = match &children[..] {
+            [(_, root)] => *root,
+            _ => {
+                let cells: Vec<Cell> =
+                    children.iter().map(|(k, child)| (k.clone(), child.0.to_le_bytes().to_vec())).collect();
+                let addr = self.address(1);
+                self.wide_node(addr, block(kind, 1, addr, owner, 0), width, &cells);
+                addr
+            }
+        };
+        for (_, hook) in self.past.on_root.iter().filter(|(of, _)| *of == tree) {
+            hook(self.zones.get_mut(&1).unwrap().blocks.get_mut(&root.index()).unwrap());
+        }
+        (root, level)
+    }
+}
+
+fn cut_keys(number: u64, cut: &CutRow) -> Vec<Cell> {
+    let mut keys = vec![(cut_index_by_root(cut.root, Number(number)).to_vec(), vec![])];
+    if !cut.name.is_empty() {
+        keys.push((cut_index_by_name(&SEED, &cut.name, Number(number)).to_vec(), vec![]));
+    }
+    keys
+}
+
+/// A written extent of that birth.
+pub fn written(start: u64, len: u32, birth: u64) -> ExtentValue {
+    ExtentValue { birth: Number(birth), ..extent(BlockNo(start), len, false) }
+}
+
+/// A file that has these extents in its inode.
+pub fn file_of(extents: &[(u64, ExtentValue)], incarnation: u32, birth: u64) -> Inode {
+    let mut inode = empty_inode(FILE, 1, incarnation);
+    ExtentValue::encode_inline(&mut inode, extents);
+    inode.born = Number(birth);
+    inode.blocks = extents.iter().map(|(_, e)| u64::from(e.len)).sum();
+    inode.size = 4096 * extents.last().map_or(0, |(key, e)| key + u64::from(e.len));
+    inode
+}
+
+pub fn cut(second: i64, root: u64, incarnation: u32, name: &str) -> CutRow {
+    CutRow {
+        time: Timestamp { seconds: second, nanos: 5 },
+        kind: CutKind::Snapshot,
+        state: CutState::Kept,
+        held: false,
+        root: InodeNo(root),
+        root_incarnation: Incarnation(incarnation),
+        name: name.into(),
+    }
+}
+
+/// The sound volume with a past beside it, which is sound too. The next number is 9.
+pub fn past() -> Builder {
+    let mut b = sound();
+    b.sb.next_number = Number(9);
+    b.sb.history_root = b.address(1);
+    let reserved = block(BlockKind::HistoryRoots, 0, b.sb.history_root, InodeNo::HISTORY, 0);
+    b.zones.get_mut(&1).unwrap().blocks.insert(b.sb.history_root.index(), reserved);
+    cuts(&mut b);
+    versioned(&mut b);
+    gone(&mut b);
+    reused(&mut b);
+    // The whole content is as it was; something else of the inode changed.
+    b.keep(BIG, 6);
+    b.keep(LONG, 7);
+    b.keep(ROOT, 5);
+    b.keep(DIRECTORY, 5);
+    names(&mut b);
+    b
+}
+
+fn cuts(b: &mut Builder) {
+    let incarnation = |n: u64| b.inodes[&InodeNo(n)].incarnation.0;
+    let cuts = [
+        (2, CutRow { held: true, ..cut(10, ROOT, incarnation(ROOT), "first") }),
+        // Its root is gone.
+        (3, CutRow { kind: CutKind::Close, ..cut(11, GONE, 60, "") }),
+        (4, CutRow { kind: CutKind::Interval, ..cut(20, ROOT, incarnation(ROOT), "") }),
+        (5, CutRow { state: CutState::Forgotten, ..cut(21, ROOT, incarnation(ROOT), "old") }),
+        (6, CutRow { state: CutState::Dying, ..cut(30, BIG, incarnation(BIG), "old") }),
+        (7, CutRow { kind: CutKind::Undo, ..cut(40, DIRECTORY, incarnation(DIRECTORY), "old") }),
+    ];
+    b.past.cuts.extend(cuts);
+}
+
+/// The extents of one leaf.
+fn extents(of: &[(u64, ExtentValue)]) -> Vec<(u64, Vec<u8>)> {
+    of.iter().map(|(key, e)| (*key, e.encode().to_vec())).collect()
+}
+
+/// A file with a tree of extents and a tree of attributes: born at 1, changed at 3, 5 and 8. Each change copies the root and
+/// one leaf of what it changes.
+fn versioned(b: &mut Builder) {
+    let owner = (VERSIONED, 31);
+    let [p0, p1, p2, p3] = [10, 5, 8, 6].map(|len| b.data(len).0);
+    let (q, r) = (b.data(2).0, b.data(4).0);
+    let hole = (120, extent(BlockNo(p3), 6, true));
+    let kind = BlockKind::Extents;
+    let low = b.leaf(1, kind, owner, &extents(&[(0, written(p0, 10, 1)), (20, written(p1, 5, 1))]));
+    let high = b.leaf(1, kind, owner, &extents(&[(100, written(p2, 8, 1)), hole]));
+    let first = b.branch(1, kind, owner, &[(0, low), (100, high)]);
+    // Two blocks in the midst of an extent were overwritten.
+    let parts = [(100, written(p2, 3, 1)), (103, written(q, 2, 3)), (105, written(p2 + 5, 3, 1)), hole];
+    let high = b.leaf(3, kind, owner, &extents(&parts));
+    let second = b.branch(3, kind, owner, &[(0, low), (100, high)]);
+    // The extent at 20 was cut out.
+    let low = b.leaf(5, kind, owner, &extents(&[(0, written(p0, 10, 1))]));
+    let third = b.branch(5, kind, owner, &[(0, low), (100, high)]);
+    // Something was written at 30.
+    let low = b.leaf(8, kind, owner, &extents(&[(0, written(p0, 10, 1)), (30, written(r, 4, 8))]));
+    let last = b.branch(8, kind, owner, &[(0, low), (100, high)]);
+    let attributes = |value: &[u8]| {
+        let mut all: Vec<_> =
+            ["one", "two", "three"].iter().flat_map(|n| attribute(XattrNamespace::User, n, value)).collect();
+        all.sort();
+        all
+    };
+    let (old, new) = (attributes(b"old"), attributes(b"new"));
+    let kind = BlockKind::Xattrs;
+    let (left, right) = (b.leaf(3, kind, owner, &old[..1]), b.leaf(3, kind, owner, &old[1..]));
+    let xattrs = b.branch(3, kind, owner, &[(0, left), (old[1].0, right)]);
+    let right = b.leaf(5, kind, owner, &new[1..]);
+    let newer_xattrs = b.branch(5, kind, owner, &[(0, left), (old[1].0, right)]);
+    let mut inode = empty_inode(FILE, 1, owner.1);
+    inode.size = 130 * 4096;
+    for (end, next, root, blocks, xattr_root) in [
+        (3, 3, first, 29 + 3, MetaAddr::NONE),
+        (5, 5, second, 29 + 3 + 3, xattrs),
+        (8, 8, third, 24 + 3 + 3, newer_xattrs),
+        (0, 0, last, 28 + 3 + 3, newer_xattrs),
+    ] {
+        inode.set_tree_root(root, 1);
+        (inode.blocks, inode.xattr_root) = (blocks, xattr_root);
+        if end > 0 {
+            b.version(VERSIONED, end, inode.clone());
+            inode.born = Number(next);
+        }
+    }
+    b.inodes.insert(InodeNo(VERSIONED), inode);
+}
+
+/// A file that was cut short and went on elsewhere, and then was removed with its inode block.
+fn gone(b: &mut Builder) {
+    let (d, e) = (b.data(3).0, b.data(4).0);
+    b.version(GONE, 4, file_of(&[(0, written(d, 3, 1))], 60, 1));
+    b.version(GONE, 6, file_of(&[(0, written(d, 2, 1)), (5, written(e, 4, 4))], 60, 4));
+}
+
+/// A file, then a long symbolic link, now a small file.
+fn reused(b: &mut Builder) {
+    let start = b.data(2).0;
+    b.version(REUSED, 3, file_of(&[(0, written(start, 2, 1))], 61, 1));
+    let root = b.leaf(4, BlockKind::Symlink, (REUSED, 62), &[(0, vec![b'x'; 1024]), (1, vec![b'x'; 9])]);
+    let mut link = empty_inode(LINK, 1, 62);
+    link.set_tree_root(root, 0);
+    (link.size, link.blocks, link.born) = (1033, 1, Number(4));
+    b.version(REUSED, 6, link);
+    let mut now = empty_inode(FILE, 1, 70);
+    now.set_inline(b"new");
+    (now.size, now.born) = (3, Number(6));
+    b.inodes.insert(InodeNo(REUSED), now);
+}
+
+/// A past name that is in its right place.
+pub fn past_name(
+    directory: u64,
+    name: &str,
+    (birth, death): (u64, u64),
+    (inode, incarnation): (u64, u32),
+) -> NameModel {
+    let entry = DirEntry {
+        inode: InodeNo(inode),
+        incarnation: Incarnation(incarnation),
+        birth: Number(birth),
+        kind: FileKind::Regular,
+        name: name.as_bytes(),
+    };
+    let value = PastName { death: Number(death), entry }.encode();
+    NameModel { directory, cookie: name_cookie(&SEED, name.as_bytes()), birth, value }
+}
+
+/// The same entry since another number.
+pub fn since((cookie, mut value): (u64, Vec<u8>), birth: u64) -> (u64, Vec<u8>) {
+    value[12..20].copy_from_slice(&birth.to_le_bytes());
+    (cookie, value)
+}
+
+fn names(b: &mut Builder) {
+    let inline = b.inodes[&InodeNo(INLINE)].incarnation.0;
+    let again = past_name(DIRECTORY, "gone", (4, 6), (GONE, 60));
+    b.past.names = vec![
+        past_name(DIRECTORY, "gone", (1, 4), (GONE, 60)),
+        // It had another cookie then.
+        NameModel { cookie: again.cookie + 1, ..again },
+        past_name(DIRECTORY, "hard", (1, 3), (INLINE, inline)),
+        past_name(ROOT, "reused", (1, 3), (REUSED, 61)),
+    ];
+    hard_since(b, 3);
+    let mut cells = root_cells(b);
+    cells.push(since(b.entry("versioned", VERSIONED), 1));
+    cells.push(since(b.entry("reused", REUSED), 6));
+    cells.sort();
+    b.set_parents(ROOT, &cells);
+    b.forget(ROOT);
+    set_root(b, &[cells[..6].to_vec(), cells[6..].to_vec()]);
+}
+
+/// Makes the name `hard` in the directory be of that birth.
+pub fn hard_since(b: &mut Builder, birth: u64) {
+    let mut cells = vec![b.entry("sub", SUB), since(b.entry("hard", INLINE), birth)];
+    cells.sort();
+    set_directory(b, &cells);
+}
