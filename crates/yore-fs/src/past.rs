@@ -39,9 +39,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::OnceLock;
 use yore_format::{
     change_key, cut_index_by_name, cut_index_by_root, key_parts, name_key, shard_of, version_key, BlockKind,
-    ContentKind, Corruption, CutKind, CutRow, CutState, DirEntry, Expect, ExtentValue, GroupNo, HistoryRoots,
-    HistoryTree, Incarnation, Inode, Number, PastName, Timestamp, Version, EXTENT_INLINE_BYTES,
-    HISTORY_SHARDS,
+    Corruption, CutKind, CutRow, CutState, DirEntry, Expect, GroupNo, HistoryRoots, HistoryTree, Incarnation,
+    Inode, Number, PastName, Timestamp, Version, HISTORY_SHARDS,
 };
 use yore_meta::{Frame, Meta, NewBlock, Op, Reserved};
 
@@ -632,26 +631,11 @@ fn after(last: Timestamp, now: Timestamp) -> Timestamp {
     }
 }
 
-/// What a version says of an inode: directories' content is told by entries, and blocks never written are holes.
+/// What a version says of an inode: of directories the entries themselves tell when they were.
 fn as_version(inode: &Inode) -> Inode {
     let mut kept = inode.clone();
     if inode.is_directory() {
         kept.set_inline(&[]);
-    }
-    if inode.content_kind == ContentKind::Extents {
-        let count = usize::from(inode.content_count);
-        let written = inode
-            .content
-            .chunks_exact(EXTENT_INLINE_BYTES)
-            .take(count)
-            .filter(|extent| ExtentValue::decode(&extent[4..]).map_or(true, |value| !value.unwritten));
-        let written: Vec<u8> = written.flatten().copied().collect();
-        kept.content.fill(0);
-        kept.content[..written.len()].copy_from_slice(&written);
-        kept.content_count = (written.len() / EXTENT_INLINE_BYTES) as u8;
-        if written.is_empty() {
-            kept.content_kind = ContentKind::Empty;
-        }
     }
     kept
 }

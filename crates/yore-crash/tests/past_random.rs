@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use yore_check::{check, CheckOptions};
 use yore_device::{Device, MemoryDevice};
 use yore_fs::{
     Error, FallocateMode, FileKind, MkfsOptions, MountOptions, Number, OpenOptions, RenameMode, Result,
@@ -176,6 +177,7 @@ impl Run {
             }
             _ => {
                 self.volume.close()?;
+                self.check();
                 self.volume = Volume::open(self.device.clone(), &options())?;
                 Ok(())
             }
@@ -189,6 +191,11 @@ impl Run {
         let cut = volume.view().snapshot(node.inode(), "", false, self.pick(5) == 0)?.number;
         self.seen.push(Seen { cut, root, copy });
         Ok(())
+    }
+
+    fn check(&self) {
+        let report = check(&*self.device, &CheckOptions::default()).unwrap();
+        assert!(report.is_clean(), "{report}: {:#?}", &self.log[self.log.len().saturating_sub(30)..]);
     }
 
     fn run(mut self, steps: usize) {
@@ -208,6 +215,7 @@ impl Run {
         }
         self.seen.iter().for_each(|seen| seen.compare(&self.volume, "in the end"));
         self.volume.close().unwrap();
+        self.check();
         let volume = Volume::open(self.device.clone(), &options()).unwrap();
         self.seen.iter().for_each(|seen| seen.compare(&volume, "opened again"));
     }
