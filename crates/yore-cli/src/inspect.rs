@@ -6,6 +6,7 @@
 //! with what is wrong with it.
 
 mod medium;
+mod past;
 mod print;
 pub mod superblock;
 

@@ -1,7 +1,7 @@
 //! Structures as text. Each function returns whether what it printed was sound.
 
 use super::medium::{self, zone_name, FoundZone, Medium};
-use super::superblock;
+use super::{past, superblock};
 use crate::output::{printable, Clock, Out, Precision};
 use std::fmt::Write as _;
 use yore_device::Device;
@@ -92,7 +92,7 @@ fn superblock_fields(out: &mut Out, found: &Superblock) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn root_text(addr: MetaAddr, level: Option<u8>) -> String {
+pub fn root_text(addr: MetaAddr, level: Option<u8>) -> String {
     match (addr.is_none(), level) {
         (true, _) => "none".to_string(),
         (false, Some(level)) => format!("{addr}, level {level}"),
@@ -448,6 +448,11 @@ fn metadata_block(out: &mut Out, block: &Block, verified: bool) -> Sound {
                 out.line(format_args!("    inode {number}: {text}"))?;
             }
         }
+        BlockKind::HistoryRoots => {
+            for (name, root) in past::roots(block) {
+                field(out, &name, &root)?;
+            }
+        }
         tree => return node(out, tree, NodeRef::new(block)),
     }
     Ok(true)
@@ -474,7 +479,7 @@ fn node(out: &mut Out, kind: BlockKind, node: NodeRef<'_>) -> Sound {
                 BlockKind::Orphans => {
                     Ok(format!("inode {}, incarnation {}", key_number(node.key(i)), hex(value)))
                 }
-                _ => Ok(hex(value)),
+                _ => past::cell(kind, node.key(i), value).unwrap_or_else(|| Ok(hex(value))),
             }
         };
         let text = text.unwrap_or_else(|wrong| {
@@ -490,7 +495,7 @@ fn key_number(key: &[u8]) -> u64 {
     key.iter().take(8).fold(0, |n, byte| n << 8 | u64::from(*byte))
 }
 
-fn entry_text(entry: &DirEntry<'_>) -> String {
+pub fn entry_text(entry: &DirEntry<'_>) -> String {
     format!(
         "\"{}\" inode {} incarnation {} ({}), birth {}",
         printable(entry.name),
@@ -501,7 +506,7 @@ fn entry_text(entry: &DirEntry<'_>) -> String {
     )
 }
 
-fn extent_text(key: u64, extent: &ExtentValue) -> String {
+pub fn extent_text(key: u64, extent: &ExtentValue) -> String {
     let mut text = format!(
         "file blocks {key} to {} at blocks {} to {}, birth {}",
         key.saturating_add(u64::from(extent.len)) - 1,

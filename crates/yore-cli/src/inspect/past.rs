@@ -1,0 +1,210 @@
+//! Cells of the trees of the past, as text: one line for each.
+
+use super::print::{entry_text, extent_text, root_text};
+use crate::output::{kind_name, printable, Clock, Precision};
+use yore_format::{
+    key_parts, Block, BlockKind, ContentKind, Corruption, CutRow, ExtentValue, FileKind, HistoryRoots,
+    HistoryTree, Inode, InodeNo, Number, PastName, Version,
+};
+
+/// The first bit of keys by name in the index of cuts.
+const BY_NAME: u64 = 1 << 63;
+
+/// Name and text of each root that leads to a tree.
+pub fn roots(block: &Block) -> Vec<(String, String)> {
+    let named = HistoryTree::all().map(|tree| {
+        let name = match tree {
+            HistoryTree::Cuts => "cuts".to_string(),
+            HistoryTree::CutIndex => "index of cuts".to_string(),
+            HistoryTree::Versions(shard) => format!("versions {shard}"),
+            HistoryTree::Names(shard) => format!("names {shard}"),
+            HistoryTree::Changes(shard) => format!("changes {shard}"),
+        };
+        (name, HistoryRoots::get(block, tree))
+    });
+    let existing = named.filter(|(_, (root, _))| !root.is_none());
+    existing.map(|(name, (root, level))| (name, root_text(root, Some(level)))).collect()
+}
+
+/// A cell in a leaf of a tree of this kind; `None` for trees that are not of the past.
+///
+/// # Errors
+/// [`Corruption`] for a key or a value that cannot be.
+pub fn cell(kind: BlockKind, key: &[u8], value: &[u8]) -> Option<Result<String, Box<Corruption>>> {
+    Some(match kind {
+        BlockKind::Cuts => cut(key, value),
+        BlockKind::CutIndex => index(key, value),
+        BlockKind::Versions => version(key, value),
+        BlockKind::Names => name(key, value),
+        BlockKind::Changes => change(key, value),
+        _ => return None,
+    })
+}
+
+fn cut(key: &[u8], value: &[u8]) -> Result<String, Box<Corruption>> {
+    let [number] = key_parts(key)?;
+    let cut = CutRow::decode(value)?;
+    let name = match &cut.name[..] {
+        "" => String::new(),
+        name => format!(" \"{}\"", printable(name.as_bytes())),
+    };
+    Ok(format!(
+        "cut {number}{name} at {}: {:?}, {:?}{}, of inode {} incarnation {}",
+        Clock::new(false).text(cut.time, Precision::Nanoseconds),
+        cut.kind,
+        cut.state,
+        if cut.held { ", held" } else { "" },
+        cut.root,
+        cut.root_incarnation
+    ))
+}
+
+/// Cells of an index have no value.
+fn nothing(value: &[u8]) -> Result<(), Box<Corruption>> {
+    match value {
+        [] => Ok(()),
+        _ => Err(Corruption::new("cell of an index", "length", 0, value.len())),
+    }
+}
+
+fn index(key: &[u8], value: &[u8]) -> Result<String, Box<Corruption>> {
+    nothing(value)?;
+    let [first, number] = key_parts(key)?;
+    Ok(match first & BY_NAME {
+        0 => format!("cut {number} of inode {first}"),
+        _ => format!("cut {number} by its name"),
+    })
+}
+
+fn change(key: &[u8], value: &[u8]) -> Result<String, Box<Corruption>> {
+    nothing(value)?;
+    let [number, inode] = key_parts(key)?;
+    Ok(format!("inode {inode} changed or ended at {number}"))
+}
+
+fn version(key: &[u8], value: &[u8]) -> Result<String, Box<Corruption>> {
+    let [number, born] = key_parts(key)?;
+    let Version { end, inode } = Version::decode(InodeNo(number), Number(born), value)?;
+    let kind = FileKind::from_mode(inode.mode).map_or("unknown", kind_name);
+    Ok(format!(
+        "inode {number} incarnation {}, from {born} to before {end}: mode {:#o} ({kind}), {} links, {} bytes in {} blocks, \
+         attributes {}, {}",
+        inode.incarnation,
+        inode.mode,
+        inode.links,
+        inode.size,
+        inode.blocks,
+        root_text(inode.xattr_root, None),
+        content(&inode)?
+    ))
+}
+
+fn content(inode: &Inode) -> Result<String, Box<Corruption>> {
+    Ok(match inode.content_kind {
+        ContentKind::Empty => "no content".to_string(),
+        ContentKind::Inline => format!("\"{}\"", printable(inode.inline())),
+        ContentKind::Extents => {
+            let extents = ExtentValue::decode_inline(inode)?;
+            extents.iter().map(|(key, extent)| extent_text(*key, extent)).collect::<Vec<_>>().join("; ")
+        }
+        ContentKind::Tree => format!("tree {}", root_text(inode.tree_root(), Some(inode.content_level))),
+    })
+}
+
+fn name(key: &[u8], value: &[u8]) -> Result<String, Box<Corruption>> {
+    let [directory, cookie, birth] = key_parts(key)?;
+    let PastName { death, entry } = PastName::decode(Number(birth), value)?;
+    Ok(format!(
+        "in inode {directory} under {cookie:#x}, from {birth} to before {death}: {}",
+        entry_text(&entry)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use yore_format::{
+        change_key, cut_index_by_name, cut_index_by_root, name_key, version_key, BlockHeader, BlockNo,
+        CutKind, CutState, DirEntry, Incarnation, MetaAddr, Timestamp, ZERO_BLOCK,
+    };
+
+    fn text(kind: BlockKind, key: &[u8], value: &[u8]) -> String {
+        cell(kind, key, value).expect("a tree of the past").expect("a sound cell")
+    }
+
+    /// Promises that each kind of cell says what it is about, and that damage is an error.
+    #[test]
+    fn cells_of_the_past_are_readable() {
+        let row = CutRow {
+            time: Timestamp { seconds: 1_700_000_000, nanos: 5 },
+            kind: CutKind::Snapshot,
+            state: CutState::Dying,
+            held: true,
+            root: InodeNo::ROOT,
+            root_incarnation: Incarnation(1),
+            name: "before".into(),
+        };
+        let cut = text(BlockKind::Cuts, &7u64.to_be_bytes(), &row.encode());
+        for part in ["cut 7 \"before\" at 2023-11-", "Snapshot, Dying, held", "inode 16 incarnation 1"] {
+            assert!(cut.contains(part), "{cut}");
+        }
+        let key = cut_index_by_root(InodeNo::ROOT, Number(7));
+        assert_eq!(text(BlockKind::CutIndex, &key, &[]), "cut 7 of inode 16");
+        let key = cut_index_by_name(&[3; 16], "before", Number(7));
+        assert_eq!(text(BlockKind::CutIndex, &key, &[]), "cut 7 by its name");
+        let key = change_key(Number(8), InodeNo(17));
+        assert_eq!(text(BlockKind::Changes, &key, &[]), "inode 17 changed or ended at 8");
+        assert!(cell(BlockKind::Changes, &key, &[0]).is_some_and(|text| text.is_err()));
+        let entry = DirEntry {
+            inode: InodeNo(17),
+            incarnation: Incarnation(4),
+            birth: Number(2),
+            kind: FileKind::Regular,
+            name: b"was",
+        };
+        let value = PastName { death: Number(8), entry }.encode();
+        let name = text(BlockKind::Names, &name_key(InodeNo::ROOT, 0x500, Number(2)), &value);
+        let expected =
+            "in inode 16 under 0x500, from 2 to before 8: \"was\" inode 17 incarnation 4 (file), birth 2";
+        assert_eq!(name, expected);
+        assert!(cell(BlockKind::Directory, &key, &[]).is_none());
+    }
+
+    /// Promises the span of a version, and what it names.
+    #[test]
+    fn a_version_says_when_and_what_it_was() {
+        let mut inode = Inode::free();
+        (inode.mode, inode.links, inode.size, inode.blocks) = (0o100_644, 1, 8192, 2);
+        (inode.incarnation, inode.born) = (Incarnation(4), Number(2));
+        let extent =
+            ExtentValue { start: BlockNo(5000), len: 2, unwritten: false, shared: false, birth: Number(1) };
+        ExtentValue::encode_inline(&mut inode, &[(0, extent)]);
+        let value = Version { end: Number(8), inode }.encode();
+        let version = text(BlockKind::Versions, &version_key(InodeNo(17), Number(2)), &value);
+        for part in ["inode 17 incarnation 4, from 2 to before 8", "(file)", "blocks 5000 to 5001, birth 1"] {
+            assert!(version.contains(part), "{version}");
+        }
+        assert!(cell(BlockKind::Versions, &version_key(InodeNo(17), Number(3)), &value).unwrap().is_err());
+    }
+
+    /// Promises the roots that there are, and no others.
+    #[test]
+    fn roots_of_the_past_are_named() {
+        let mut block = ZERO_BLOCK;
+        BlockHeader::init(
+            &mut block,
+            BlockKind::HistoryRoots,
+            0,
+            MetaAddr(9),
+            InodeNo::HISTORY,
+            Incarnation(0),
+            1,
+            Number(0),
+        );
+        assert!(roots(&block).is_empty());
+        HistoryRoots::set(&mut block, HistoryTree::Cuts, MetaAddr(20), 0);
+        HistoryRoots::set(&mut block, HistoryTree::Names(15), MetaAddr(600), 2);
+        let named = [("cuts", "0:20, level 0"), ("names 15", "1:88, level 2")];
+        assert_eq!(roots(&block), named.map(|(name, text)| (name.to_string(), text.to_string())));
+    }
+}
