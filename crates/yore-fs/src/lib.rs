@@ -16,6 +16,7 @@ mod extent;
 mod file;
 mod history;
 mod inode;
+mod listing;
 mod locks;
 mod ops;
 mod orphan;
@@ -30,6 +31,7 @@ mod volume;
 mod xattr;
 
 pub use error::{Error, Result};
+pub use listing::ListedCut;
 pub use past::Cut;
 pub use types::{
     Attr, Caller, DirItem, FallocateMode, MkfsOptions, MountOptions, RenameMode, SeekTo, SetAttr, SetTime,
@@ -37,7 +39,7 @@ pub use types::{
 };
 pub use view::{Node, View};
 pub use volume::{DirEntry, File, FileType, Metadata, OpenOptions, ReadDir, Volume, Walk, WalkEntry};
-pub use yore_format::{CutKind, CutRow, CutState, Engine, FileKind, InodeNo, Number, Timestamp};
+pub use yore_format::{CutKind, CutRow, CutState, Engine, FileKind, Incarnation, InodeNo, Number, Timestamp};
 #[cfg(feature = "mutations")]
 pub use yore_meta::mutation;
 pub use yore_meta::LogStatus;
