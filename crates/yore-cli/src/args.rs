@@ -57,6 +57,10 @@ pub enum Command {
     Find(Find),
     /// All attributes of files on a volume
     Stat(Stat),
+    /// Take a snapshot of a directory with all that is below it; prints the time to put behind an @
+    Snapshot(Snapshot),
+    /// List snapshots
+    Snapshots(Snapshots),
     /// Print any structure on the medium, also of a damaged volume
     Inspect(Inspect),
     /// Check a volume that is not mounted; exit status 1 if something is wrong
@@ -355,6 +359,48 @@ pub struct Stat {
     /// Follow symbolic links
     #[arg(short = 'L', long)]
     pub dereference: bool,
+    #[command(flatten)]
+    pub listing: Listing,
+}
+
+/// `snapshot`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "PATH@TIME is the directory as of the snapshot, PATH@NAME too; on volumes and mounts, in every command. The \
+                  time that is printed means this snapshot for ever, whatever is taken later."
+)]
+pub struct Snapshot {
+    /// A directory on a mount; or a volume, or VOL:/PATH, that is not mounted
+    #[arg(value_name = "PATH")]
+    pub path: OsString,
+    /// A name for it, of which the volume has one; not one that could be a time
+    #[arg(short, long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Keep it until it is released, whatever else is forgotten
+    #[arg(long)]
+    pub hold: bool,
+    /// Return before it is durable; it will be with everything else that was done before
+    #[arg(long)]
+    pub no_wait: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Print the time in UTC (with a Z) instead of local time
+    #[arg(long)]
+    pub utc: bool,
+}
+
+/// `snapshots`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Of each: the time to put behind an @, the kind, whether it is held, the name, and the directory where it is \
+                  now (or its inode, if it is gone). Of a directory those are listed in which it can be seen, and those of \
+                  directories below that you could take a snapshot of."
+)]
+pub struct Snapshots {
+    /// A directory on a mount; or a volume, or VOL:/PATH, that is not mounted
+    #[arg(value_name = "PATH", default_value = ".")]
+    pub path: OsString,
     #[command(flatten)]
     pub listing: Listing,
 }

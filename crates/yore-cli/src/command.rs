@@ -8,6 +8,7 @@ mod find;
 mod info;
 mod list;
 mod mkfs;
+mod snapshot;
 
 pub use info::holder;
 
@@ -36,6 +37,8 @@ pub fn run(arguments: Arguments) -> Outcome {
         Command::Cp(args) => copy::run(copy::Which::Cp, &args),
         Command::Put(args) => copy::run(copy::Which::Put, &args),
         Command::Get(args) => copy::run(copy::Which::Get, &args),
+        Command::Snapshot(args) => snapshot::snapshot(&args),
+        Command::Snapshots(args) => snapshot::snapshots(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Bench(args) => bench::run(&args),

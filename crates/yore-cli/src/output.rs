@@ -218,7 +218,8 @@ fn instant(time: Timestamp) -> Option<jiff::Timestamp> {
     jiff::Timestamp::new(time.seconds, i32::try_from(time.nanos).ok()?).ok()
 }
 
-fn json_time(time: Timestamp) -> Value {
+/// A time as JSON: ISO 8601 in UTC, to the nanosecond.
+pub fn json_time(time: Timestamp) -> Value {
     match instant(time) {
         Some(instant) => json!(instant.to_string()),
         None => json!(time.seconds),
@@ -238,12 +239,16 @@ pub enum Precision {
 }
 
 /// Prints times in one zone.
-pub struct Clock(TimeZone);
+pub struct Clock {
+    zone: TimeZone,
+    /// The zone was chosen, and is not that in which times are read.
+    utc: bool,
+}
 
 impl Clock {
     /// Local times, or UTC.
     pub fn new(utc: bool) -> Clock {
-        Clock(if utc { TimeZone::UTC } else { TimeZone::system() })
+        Clock { zone: if utc { TimeZone::UTC } else { TimeZone::system() }, utc }
     }
 
     /// A time as text.
@@ -251,18 +256,31 @@ impl Clock {
         let Some(instant) = instant(time) else {
             return format!("@{}", time.seconds);
         };
-        let zoned = instant.to_zoned(self.0.clone());
+        let zoned = instant.to_zoned(self.zone.clone());
         match precision {
             Precision::Minutes => zoned.strftime("%Y-%m-%d %H:%M").to_string(),
             Precision::Nanoseconds => zoned.strftime("%Y-%m-%d %H:%M:%S.%9f %:z").to_string(),
         }
     }
 
+    /// The shortest time that names a snapshot of this time behind an `@`, if the next is of that time. Times in UTC say so, since
+    /// they are read as local ones.
+    pub fn name(&self, time: Timestamp, next: Option<Timestamp>) -> String {
+        let text = yore_fs::time::print(time, next, &self.zone);
+        // Seconds since 1970, for years that have no date, are the same everywhere.
+        if self.utc && !text.starts_with('@') {
+            return text + "Z";
+        }
+        text
+    }
+
     /// Seconds since 1970 as text.
     pub fn seconds(&self, seconds: u64) -> String {
         let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
         match instant(Timestamp { seconds, nanos: 0 }) {
-            Some(instant) => instant.to_zoned(self.0.clone()).strftime("%Y-%m-%d %H:%M:%S %:z").to_string(),
+            Some(instant) => {
+                instant.to_zoned(self.zone.clone()).strftime("%Y-%m-%d %H:%M:%S %:z").to_string()
+            }
             None => format!("@{seconds}"),
         }
     }
@@ -275,7 +293,7 @@ impl Clock {
             Some(instant)
         } else {
             let local = text.parse::<jiff::civil::DateTime>().ok();
-            local.and_then(|local| local.to_zoned(self.0.clone()).ok()).map(|zoned| zoned.timestamp())
+            local.and_then(|local| local.to_zoned(self.zone.clone()).ok()).map(|zoned| zoned.timestamp())
         };
         let instant = instant.ok_or_else(|| {
             format!("{text:?} is no time; write 2026-11-20, 2026-11-20T14:05, or @ and seconds since 1970")
@@ -421,6 +439,30 @@ mod tests {
         assert!(clock.parse("soon").is_err());
         let far = Timestamp { seconds: i64::MAX, nanos: 0 };
         assert_eq!(clock.text(far, Precision::Minutes), format!("@{}", i64::MAX));
+    }
+
+    /// Promises that times in UTC are read as such wherever they are read.
+    #[test]
+    fn names_in_utc_say_so() {
+        let at = |seconds, nanos| Timestamp { seconds, nanos };
+        let time = at(1_795_183_530, 250_000_000);
+        let clock = Clock::new(true);
+        let texts = [
+            (None, "2026-11-20_14.05Z"),
+            (Some(at(1_795_183_531, 0)), "2026-11-20_14.05.30Z"),
+            (Some(at(1_795_183_530, 260_000_000)), "2026-11-20_14.05.30.25Z"),
+        ];
+        for (next, text) in texts {
+            assert_eq!(clock.name(time, next), text);
+            for zone in ["Europe/Berlin", "America/New_York"] {
+                let zone = TimeZone::get(zone).unwrap();
+                let end = match yore_fs::time::parse(text, time, &zone) {
+                    Ok(yore_fs::time::When::At(end)) => end,
+                    other => panic!("{text}: {other:?}"),
+                };
+                assert!(end >= time && next.is_none_or(|next| end < next), "{text} is {end:?}");
+            }
+        }
     }
 
     /// Promises that a name cannot send commands to a terminal.

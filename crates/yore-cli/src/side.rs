@@ -38,6 +38,10 @@ pub trait Side {
     fn name(&self, path: &Path) -> String;
     /// Attributes, of symbolic links their own. `None` if there is nothing.
     fn facts(&self, path: &Path) -> anyhow::Result<Option<Facts>>;
+    /// The error that there is nothing.
+    fn absent(&self, path: &Path) -> anyhow::Error {
+        anyhow::anyhow!("cannot copy {}: no such file or directory", self.name(path))
+    }
     /// Whether the path leads to a directory, symbolic links followed.
     fn is_directory(&self, path: &Path) -> bool;
     /// The names in a directory.
@@ -267,6 +271,10 @@ impl Side for OnVolume {
         }))
     }
 
+    fn absent(&self, path: &Path) -> anyhow::Error {
+        yore_fs::Error::NotFound.on_path("cannot copy", bytes_of(path)).into()
+    }
+
     fn is_directory(&self, path: &Path) -> bool {
         self.volume.metadata(path).is_ok_and(|found| found.is_dir())
     }
@@ -325,7 +333,7 @@ impl Side for OnVolume {
 
     fn xattrs(&self, path: &Path) -> anyhow::Result<Vec<(OsString, Vec<u8>)>> {
         let node = self.volume.symlink_node(path)?;
-        let view = self.volume.view();
+        let view = self.volume.view().of(&node);
         let named =
             |error: yore_fs::Error| error.on_path("cannot read the extended attributes of", bytes_of(path));
         let names = view.listxattr(node.inode()).map_err(named)?;
@@ -340,7 +348,7 @@ impl Side for OnVolume {
 
     fn set_xattr(&self, path: &Path, name: &OsStr, value: &[u8]) -> anyhow::Result<()> {
         let node = self.volume.symlink_node(path)?;
-        Ok(self.volume.view().setxattr(node.inode(), name.as_bytes(), value, SetXattrMode::Any)?)
+        Ok(self.volume.view().of(&node).setxattr(node.inode(), name.as_bytes(), value, SetXattrMode::Any)?)
     }
 }
 

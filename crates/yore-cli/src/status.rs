@@ -118,6 +118,54 @@ pub fn message(error: &anyhow::Error) -> String {
     message
 }
 
+/// What to say below the message of an error about a path with an `@` in it.
+fn hint(error: &anyhow::Error) -> Option<String> {
+    let found = error.chain().find_map(|cause| {
+        let inner = cause.downcast_ref::<io::Error>().and_then(|e| e.get_ref());
+        cause.downcast_ref::<yore_fs::Error>().or(inner.and_then(|e| e.downcast_ref()))
+    })?;
+    match (path_of(found)?, found.root()) {
+        (path, yore_fs::Error::NotFound) => hint_for_absent(path),
+        (path, yore_fs::Error::ReadOnly) if times_in(path).next().is_some() => Some(
+            "the past cannot be changed: copy what was to a name without a time, and change that".to_string(),
+        ),
+        _ => None,
+    }
+}
+
+fn path_of(error: &yore_fs::Error) -> Option<&str> {
+    match error {
+        yore_fs::Error::Path { path, source, .. } => path_of(source).or(Some(path)),
+        _ => None,
+    }
+}
+
+/// What stands behind the last `@` of each name of a path; of two of them the second is the time's.
+fn times_in(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/').filter_map(|name| {
+        let at = name.rfind('@').filter(|at| *at > 0 && at + 1 < name.len())?;
+        let two = at > 1 && name[..at].ends_with('@');
+        Some(&name[if two { at } else { at + 1 }..])
+    })
+}
+
+/// For a path that leads nowhere: which `@` cannot be read as a time, or what was looked for.
+fn hint_for_absent(path: &str) -> Option<String> {
+    use yore_fs::time::{parse, TimeZone, When};
+    let now = jiff::Timestamp::now();
+    let nanos = u32::try_from(now.subsec_nanosecond()).unwrap_or(0);
+    let now = yore_fs::Timestamp { seconds: now.as_second(), nanos };
+    let mut hint = None;
+    for text in times_in(path) {
+        match parse(text, now, &TimeZone::system()) {
+            Err(error) => return Some(error.to_string()),
+            Ok(When::At(_)) => hint = Some(format!("no snapshot up to `{text}` has it")),
+            Ok(When::Named(_)) => hint = Some(format!("no snapshot named `{text}` has it")),
+        }
+    }
+    hint.map(|hint| format!("{hint}; `yore snapshots` lists those that there are"))
+}
+
 /// Writes the message of a failure, and gives the status to end with.
 pub fn report(outcome: anyhow::Result<u8>) -> u8 {
     match outcome {
@@ -127,6 +175,9 @@ pub fn report(outcome: anyhow::Result<u8>) -> u8 {
             let message = message(&error);
             if status != OUTPUT_CLOSED && !message.is_empty() {
                 warn(&message);
+                if let Some(hint) = hint(&error) {
+                    warn(&hint);
+                }
             }
             status
         }
@@ -137,4 +188,32 @@ pub fn report(outcome: anyhow::Result<u8>) -> u8 {
 pub fn warn(message: &str) {
     use io::Write as _;
     let _ = writeln!(io::stderr(), "yore: {message}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use yore_fs::Error;
+
+    fn hint_of(error: Error, path: &str) -> Option<String> {
+        hint(&anyhow::Error::new(error.on_path("cannot open", path.as_bytes())).context("more"))
+    }
+
+    /// Promises that a time that cannot be read is told from one at which nothing was there, and that other paths and other
+    /// errors get no such advice.
+    #[test]
+    fn hints_for_times() {
+        let absent = |path| hint_of(Error::NotFound, path);
+        assert!(absent("/a@5m/b").unwrap().contains("5min or 5mon"));
+        assert!(absent("/a@2026-02-30").unwrap().contains("there is no such day"));
+        assert!(absent("/a@yesterday/b").unwrap().contains("no snapshot up to `yesterday`"));
+        assert!(absent("/a@before-upgrade").unwrap().contains("no snapshot named `before-upgrade`"));
+        assert!(absent("/a@2026").unwrap().contains("seconds since 1970"));
+        assert!(absent("/a@@2026").unwrap().contains("no snapshot up to"));
+        assert_eq!(absent("/a/b"), None);
+        assert_eq!(absent("/@5m/b@"), None);
+        assert!(hint_of(Error::ReadOnly, "/a@yesterday/b").unwrap().contains("past"));
+        assert_eq!(hint_of(Error::ReadOnly, "/a"), None);
+        assert_eq!(hint_of(Error::NoSpace, "/a@yesterday"), None);
+    }
 }

@@ -2,75 +2,12 @@
 
 mod common;
 
-use common::{error_text, fails, ok, run, text, yore, Scratch};
+use common::{can_mount, error_text, fails, is_mounted, ok, run, text, yore, Mount, Scratch};
 use rustix::process::{kill_process, Pid, Signal};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
 use std::process::Stdio;
-
-/// A mount that is taken away whatever happens.
-struct Mount<'a> {
-    scratch: &'a Scratch,
-    directory: PathBuf,
-}
-
-impl Mount<'_> {
-    fn new<'a>(scratch: &'a Scratch, options: &[&str]) -> Option<Mount<'a>> {
-        if !can_mount() {
-            return None;
-        }
-        let directory = scratch.path("mnt");
-        fs::create_dir_all(&directory).unwrap();
-        let mount = Mount { scratch, directory };
-        mount.again(options);
-        Some(mount)
-    }
-
-    #[track_caller]
-    fn again(&self, options: &[&str]) {
-        let log = format!("log={}", text(&self.scratch.path("daemon.log")));
-        let fixed = ["mount", text(&self.scratch.volume), text(&self.directory), "-o", &log];
-        ok(fixed.iter().chain(options));
-    }
-
-    fn info(&self) -> Value {
-        serde_json::from_str(&ok(["info", "--json", text(&self.directory)])).unwrap()
-    }
-
-    fn pid(&self) -> Pid {
-        let pid = self.info()["pid"].as_i64().expect("a daemon has a process id");
-        Pid::from_raw(i32::try_from(pid).unwrap()).unwrap()
-    }
-
-    #[track_caller]
-    fn umount(&self) {
-        ok(["umount", text(&self.directory)]);
-        assert!(!is_mounted(&self.directory));
-    }
-}
-
-impl Drop for Mount<'_> {
-    fn drop(&mut self) {
-        if is_mounted(&self.directory) {
-            run(["umount", "--lazy", text(&self.directory)]);
-        }
-    }
-}
-
-fn can_mount() -> bool {
-    let can = fs::File::options().read(true).write(true).open("/dev/fuse").is_ok();
-    if !can {
-        eprintln!("SKIPPED: there is no usable /dev/fuse here");
-    }
-    can
-}
-
-fn is_mounted(directory: &Path) -> bool {
-    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    table.lines().any(|line| line.split(' ').nth(4) == Some(text(directory)))
-}
 
 /// Waits for a process that is not a child.
 fn wait_for_end(pid: Pid) {

@@ -314,12 +314,17 @@ pub(crate) fn snapshot(
 
 /// All cuts that are kept, in ascending order.
 pub(crate) fn cuts(store: &Arc<Store>) -> Result<Vec<Cut>> {
+    kept_from(store, Number(0), usize::MAX)
+}
+
+/// The kept cuts from this number on in ascending order, at most so many.
+pub(crate) fn kept_from(store: &Arc<Store>, from: Number, most: usize) -> Result<Vec<Cut>> {
     let mut cuts = Vec::new();
-    store.past.each_cut(&store.meta, Number(0), &mut |cut| {
+    store.past.each_cut(&store.meta, from, &mut |cut| {
         if cut.row.state == CutState::Kept {
             cuts.push(cut);
         }
-        Ok(true)
+        Ok(cuts.len() < most)
     })?;
     Ok(cuts)
 }
@@ -412,12 +417,17 @@ fn kept_with_name(store: &Arc<Store>, name: &str) -> Result<Option<Cut>> {
     Ok(store.past.named(store, name)?.into_iter().rfind(|cut| cut.row.state == CutState::Kept))
 }
 
-/// A name with a time behind its last `@`, taken apart; `None` if it has none that can be read.
+/// A name with a time behind its last `@`, taken apart; `None` if it has none that can be read. Of `@@` both are the time's, if it
+/// can be read so: the second one marks seconds.
 pub fn split_time(name: &[u8]) -> Option<(&[u8], When)> {
-    let at = name.iter().rposition(|b| *b == b'@').filter(|at| *at > 0)?;
-    let text = std::str::from_utf8(&name[at + 1..]).ok().filter(|text| !text.is_empty())?;
-    let when = time::parse(text, crate::store::now(), &jiff::tz::TimeZone::system()).ok()?;
-    Some((&name[..at], when))
+    let last = name.iter().rposition(|b| *b == b'@')?;
+    let marked = (last > 1 && name[last - 1] == b'@').then(|| last - 1);
+    let split = |at: usize| {
+        let text = std::str::from_utf8(&name[at + 1..]).ok().filter(|text| !text.is_empty())?;
+        let when = time::parse(text, crate::store::now(), &jiff::tz::TimeZone::system()).ok()?;
+        Some((&name[..at], when))
+    };
+    marked.and_then(split).or_else(|| split(last).filter(|_| last > 0))
 }
 
 /// The greatest number whose time is not after this one. O(log² cuts): times ascend with numbers.
@@ -475,8 +485,8 @@ fn last_kept(
     Ok(None)
 }
 
-/// Whether a directory was below the one that was cut.
-fn covers(store: &Arc<Store>, cut: &Cut, directory: InodeNo) -> Result<bool> {
+/// Whether a directory was the one that was cut, or below it.
+pub(crate) fn covers(store: &Arc<Store>, cut: &Cut, directory: InodeNo) -> Result<bool> {
     let mut at = directory;
     for _ in 0..DEPTH_MAX {
         match parent(store, at, cut.number) {
@@ -487,4 +497,31 @@ fn covers(store: &Arc<Store>, cut: &Cut, directory: InodeNo) -> Result<bool> {
         }
     }
     Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The last `@` parts name and time, unless there are two of them.
+    #[test]
+    fn names_and_times_are_taken_apart() {
+        let split = |name: &str| {
+            let (of, when) = split_time(name.as_bytes())?;
+            let text = match when {
+                When::At(time) => time.seconds.to_string(),
+                When::Named(name) => name,
+            };
+            Some((String::from_utf8_lossy(of).into_owned(), text))
+        };
+        let parts = |of: &str, text: &str| Some((of.to_string(), text.to_string()));
+        assert_eq!(split("a@1057845484"), parts("a", "1057845484"));
+        assert_eq!(split("a@@1057845484"), parts("a", "1057845484"));
+        assert_eq!(split("a@@2026"), parts("a", "2026"));
+        assert_eq!(split("a@b@before"), parts("a@b", "before"));
+        assert_eq!(split("@@@2026"), parts("@", "2026"));
+        for none in ["a", "a@", "@a", "a@2026", "@@2026", "a@@before", "a@5m"] {
+            assert_eq!(split(none), None, "{none}");
+        }
+    }
 }

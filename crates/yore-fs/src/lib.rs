@@ -16,6 +16,7 @@ mod extent;
 mod file;
 mod history;
 mod inode;
+mod listing;
 mod locks;
 mod ops;
 mod orphan;
@@ -31,6 +32,7 @@ mod xattr;
 
 pub use error::{Error, Result};
 pub use history::split_time;
+pub use listing::ListedCut;
 pub use past::Cut;
 pub use types::{
     Attr, Caller, DirItem, FallocateMode, MkfsOptions, MountOptions, RenameMode, SeekTo, SetAttr, SetTime,
@@ -38,7 +40,7 @@ pub use types::{
 };
 pub use view::{Node, View};
 pub use volume::{DirEntry, File, FileType, Metadata, OpenOptions, ReadDir, Volume, Walk, WalkEntry};
-pub use yore_format::{CutKind, CutRow, CutState, Engine, FileKind, InodeNo, Number, Timestamp};
+pub use yore_format::{CutKind, CutRow, CutState, Engine, FileKind, Incarnation, InodeNo, Number, Timestamp};
 #[cfg(feature = "mutations")]
 pub use yore_meta::mutation;
 pub use yore_meta::LogStatus;

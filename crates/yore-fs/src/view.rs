@@ -151,7 +151,7 @@ impl View {
         Ok(View { inner: Arc::new(Inner { store: Store::open(device, options)? }), at: None })
     }
 
-    fn store(&self) -> &Arc<Store> {
+    pub(crate) fn store(&self) -> &Arc<Store> {
         &self.inner.store
     }
 

@@ -91,6 +91,8 @@ impl MountConfig {
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_CACHE_SYMLINKS,
             InitFlags::FUSE_EXPORT_SUPPORT,
+            // Snapshots are taken and listed by ioctls on directories.
+            InitFlags::FUSE_HAS_IOCTL_DIR,
             InitFlags::FUSE_DO_READDIRPLUS | InitFlags::FUSE_READDIRPLUS_AUTO,
             // umask and default ACLs are applied together, by the view: a umask taken off first would be taken
             // off where a default ACL says that it is not.

@@ -7,6 +7,7 @@
 //! - `attach` opens the connection: mount(2) for root, the set-user-id helper `fusermount3` for everybody else.
 //! - `session` runs the threads and ends them; whatever way a session ends, the view is closed and the end is told.
 //! - `serve` is the translation, one method per request, no state of its own beyond what the kernel's flags say.
+//! - [`control`] is what is not a file's business: taking and listing snapshots, by ioctls on directories.
 //! - `errno` is the only place in the project where an error becomes a number.
 //!
 //! # What the translation relies on
@@ -32,6 +33,7 @@
 
 mod attach;
 mod config;
+pub mod control;
 mod convert;
 mod errno;
 mod error;

@@ -12,6 +12,7 @@
 //! allowed, before the request is sent, so callers `keep` them ([`Caller::keeps_set_id`]).
 
 use crate::config::Granted;
+use crate::control;
 use crate::convert::{file_attr, inode_of, no_attr, node_of, set_time};
 use crate::errno::{errno, worth_logging};
 use crate::notices::set_serving;
@@ -688,16 +689,22 @@ impl Filesystem for Server {
 
     fn ioctl(
         &self,
-        _: &Request,
-        _: INodeNo,
+        request: &Request,
+        node: INodeNo,
         _: FileHandle,
         _: IoctlFlags,
-        _: u32,
-        _: &[u8],
+        number: u32,
+        data: &[u8],
         _: u32,
         reply: ReplyIoctl,
     ) {
-        reply.error(Errno::ENOTTY);
+        let _serving = self.serving();
+        let (view, inode) = seen!(self, node, reply);
+        match control::answer(&view, inode, request.uid(), self.config.read_only, number, data) {
+            Ok(answer) => reply.ioctl(0, &answer),
+            Err(control::Failure::Number(number)) => reply.error(number),
+            Err(control::Failure::View(error)) => reply.error(self.number("ioctl", inode, error)),
+        }
     }
 
     fn poll(

@@ -37,8 +37,7 @@ pub fn run(which: Which, args: &args::Cp) -> Outcome {
     // Opening a volume for writing changes it, so what can be known to fail fails before.
     for operand in &from {
         if let Operand::Host(path) = operand {
-            let name = path.display();
-            Host.facts(path)?.with_context(|| format!("cannot copy {name}: no such file or directory"))?;
+            Host.facts(path)?.ok_or_else(|| Host.absent(path))?;
         }
     }
     let mut copy = Copy::new(args, &from, &to)?;
@@ -165,9 +164,7 @@ impl Copy {
             match task {
                 Task::Finish { from, to, facts } => self.attributes(source, &from, target, &to, &facts)?,
                 Task::Copy { from, to } => {
-                    let facts = source.facts(&from)?.with_context(|| {
-                        format!("cannot copy {}: no such file or directory", source.name(&from))
-                    })?;
+                    let facts = source.facts(&from)?.ok_or_else(|| source.absent(&from))?;
                     if facts.kind != FileKind::Directory {
                         self.one(source, &from, target, &to, &facts)?;
                         continue;

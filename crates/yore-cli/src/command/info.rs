@@ -1,17 +1,17 @@
 //! `info` and `df`: of a mount by asking the kernel and the daemon's file, of a volume by opening it.
 
-use super::Outcome;
+use super::{snapshot, Outcome};
 use crate::args;
 use crate::inspect::superblock;
 use crate::live::{self, Daemon};
-use crate::output::{bytes_of, human, json_name, json_seconds, Clock, Out};
+use crate::output::{bytes_of, human, json_name, json_seconds, json_time, Clock, Out};
 use crate::status;
 use crate::volume::{self, Access};
 use anyhow::Context as _;
 use serde_json::{json, Value};
 use std::path::{Path, PathBuf};
 use yore_device::{DeviceError, FileDevice, OpenOptions};
-use yore_fs::{MountOptions, Statfs};
+use yore_fs::{ListedCut, MountOptions, Statfs};
 
 /// Space, from whoever knows.
 struct Space {
@@ -129,7 +129,9 @@ pub fn info(args: &args::Info) -> Outcome {
             value
         }
         Target::Free(open) => {
-            let value = of_volume(&args.target, &open);
+            let mut value = of_volume(&args.target, &open);
+            let view = open.view();
+            value["snapshots"] = json_snapshots(&snapshot::of_directory(view, view.root())?);
             open.close().with_context(|| format!("cannot close {}", args.target.display()))?;
             value
         }
@@ -172,7 +174,18 @@ fn of_mount(directory: &Path, volume: &Path, daemon: Option<Box<Daemon>>) -> any
     json_name(&mut value, "directory", bytes_of(directory));
     value["mounted"] = json!(true);
     value["space"] = space.json();
+    // Who may not read the mount point is told the rest.
+    value["snapshots"] = std::fs::File::open(directory)
+        .map_err(anyhow::Error::new)
+        .and_then(|dir| snapshot::of_mount(&dir))
+        .map_or(Value::Null, |rows| json_snapshots(&rows));
     Ok(value)
+}
+
+/// How many there are, and between which times.
+fn json_snapshots(rows: &[ListedCut]) -> Value {
+    let time = |row: Option<&ListedCut>| row.map_or(Value::Null, |row| json_time(row.cut.row.time));
+    json!({ "count": rows.len(), "oldest": time(rows.first()), "newest": time(rows.last()) })
 }
 
 /// The process that holds a volume, if that can be found out.
@@ -238,10 +251,19 @@ fn print_text(out: &mut Out, value: &Value, clock: &Clock) -> anyhow::Result<()>
         Value::String(text) => Some(crate::output::printable(text.as_bytes())),
         other => Some(other.to_string()),
     };
-    let time = |key: &str| {
-        let instant: jiff::Timestamp = value[key].as_str()?.parse().ok()?;
+    let seconds = |value: &Value| {
+        let instant: jiff::Timestamp = value.as_str()?.parse().ok()?;
         Some(clock.seconds(u64::try_from(instant.as_second()).ok()?))
     };
+    let time = |key: &str| seconds(&value[key]);
+    let snapshots = value["snapshots"]["count"].as_u64().map(|count| {
+        let times = (seconds(&value["snapshots"]["oldest"]), seconds(&value["snapshots"]["newest"]));
+        match (count, times) {
+            (0, _) => "none".to_string(),
+            (count, (Some(oldest), Some(newest))) => format!("{count}, from {oldest} to {newest}"),
+            (count, _) => count.to_string(),
+        }
+    });
     let bytes = |value: &Value| value.as_u64().map(|bytes| format!("{} ({bytes} bytes)", human(bytes)));
     let space = &value["space"];
     let use_of_space = space["size"].as_u64().map(|size| {
@@ -283,6 +305,7 @@ fn print_text(out: &mut Out, value: &Value, clock: &Clock) -> anyhow::Result<()>
         ("Inodes", inodes),
         ("Metadata", metadata),
         ("Intent log", intent_log),
+        ("Snapshots", snapshots),
         ("Generation", text("generation")),
         ("Mounts", text("mount_id")),
         ("Created", time("created")),

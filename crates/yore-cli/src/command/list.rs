@@ -180,7 +180,7 @@ pub fn stat(args: &args::Stat) -> Outcome {
                 true => Some(volume.read_link(path)?),
                 false => None,
             };
-            let attributes = volume.view().listxattr(node.inode())?;
+            let attributes = volume.view().of(&node).listxattr(node.inode())?;
             let text = stat_text(&metadata, target.as_deref(), &attributes, &clock, &names);
             list.entry("Path:       ", bytes_of(path), &text, || {
                 let mut value = json_metadata(&metadata);

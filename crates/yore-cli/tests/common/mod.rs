@@ -3,7 +3,10 @@
 // Each test program uses its own part of this.
 #![allow(dead_code)]
 
+use rustix::process::Pid;
+use serde_json::Value;
 use std::ffi::OsStr;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -84,6 +87,77 @@ impl Scratch {
         std::fs::write(&path, content).expect("a file can be written");
         path
     }
+}
+
+/// A mount that is taken away whatever happens.
+pub struct Mount<'a> {
+    /// What is mounted.
+    pub scratch: &'a Scratch,
+    /// Where.
+    pub directory: PathBuf,
+}
+
+impl Mount<'_> {
+    /// Mounts a volume; `None` where there is no FUSE.
+    pub fn new<'a>(scratch: &'a Scratch, options: &[&str]) -> Option<Mount<'a>> {
+        if !can_mount() {
+            return None;
+        }
+        let directory = scratch.path("mnt");
+        fs::create_dir_all(&directory).unwrap();
+        let mount = Mount { scratch, directory };
+        mount.again(options);
+        Some(mount)
+    }
+
+    /// Mounts it again, after it was unmounted.
+    #[track_caller]
+    pub fn again(&self, options: &[&str]) {
+        let log = format!("log={}", text(&self.scratch.path("daemon.log")));
+        let fixed = ["mount", text(&self.scratch.volume), text(&self.directory), "-o", &log];
+        ok(fixed.iter().chain(options));
+    }
+
+    /// What `info` says of it.
+    pub fn info(&self) -> Value {
+        serde_json::from_str(&ok(["info", "--json", text(&self.directory)])).unwrap()
+    }
+
+    /// Its daemon.
+    pub fn pid(&self) -> Pid {
+        let pid = self.info()["pid"].as_i64().expect("a daemon has a process id");
+        Pid::from_raw(i32::try_from(pid).unwrap()).unwrap()
+    }
+
+    /// Unmounts it.
+    #[track_caller]
+    pub fn umount(&self) {
+        ok(["umount", text(&self.directory)]);
+        assert!(!is_mounted(&self.directory));
+    }
+}
+
+impl Drop for Mount<'_> {
+    fn drop(&mut self) {
+        if is_mounted(&self.directory) {
+            run(["umount", "--lazy", text(&self.directory)]);
+        }
+    }
+}
+
+/// Whether this machine can mount; says so if not.
+pub fn can_mount() -> bool {
+    let can = fs::File::options().read(true).write(true).open("/dev/fuse").is_ok();
+    if !can {
+        eprintln!("SKIPPED: there is no usable /dev/fuse here");
+    }
+    can
+}
+
+/// Whether something is mounted there.
+pub fn is_mounted(directory: &Path) -> bool {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    table.lines().any(|line| line.split(' ').nth(4) == Some(text(directory)))
 }
 
 /// A path as text; the tests' own paths are.

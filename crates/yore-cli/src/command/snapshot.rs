@@ -1,0 +1,342 @@
+//! `snapshot` and `snapshots`: of a mount by asking its daemon, of a volume that is not mounted by opening it.
+//!
+//! **A time that stays a name.** What `snapshot` prints must mean this snapshot for ever, but a time means the last snapshot up to
+//! the end of what it names: the next one in the same minute would take `14.05` over. So the time is printed as one that ends within
+//! [`REACH`] of the snapshot, the command waits until that has passed, and then asks whether another came meanwhile.
+
+use super::files::on_volume;
+use super::Outcome;
+use crate::args;
+use crate::live;
+use crate::output::{bytes_of, json_name, json_time, printable, Clock, List, Out};
+use crate::status;
+use crate::volume::{Access, OnVolume};
+use anyhow::Context as _;
+use serde_json::{json, Value};
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use yore_fs::time::check_snapshot_name;
+use yore_fs::{Cut, CutKind, Error, ListedCut, Number, Timestamp};
+use yore_fuse::control;
+
+/// How long after a snapshot the time printed for it may end. So much precision tells apart all but what is taken at once, and
+/// nobody notices waiting for it.
+const REACH: Duration = Duration::from_millis(10);
+
+/// Where the directory is.
+enum Place {
+    /// On a mount.
+    Mounted { dir: File, path: PathBuf },
+    /// On a volume that this process opens.
+    Free(OnVolume),
+}
+
+impl Place {
+    /// What an operand names: a directory of a mount, `VOL:/PATH`, or a volume, which may be mounted.
+    fn find(operand: &OsStr) -> anyhow::Result<Place> {
+        let path = Path::new(operand);
+        let found = match (fs::metadata(path), OnVolume::split(operand)) {
+            (Ok(found), _) => found,
+            (Err(_), Some(on)) => return Ok(Place::Free(on)),
+            (Err(error), None) => return Err(not_there(path, error)),
+        };
+        if found.is_dir() {
+            return Place::of_mount(path);
+        }
+        live::wait_until_closed(path);
+        match live::mount_of(path).filter(|mount| live::is_mounted(&mount.directory)) {
+            Some(mount) => Place::of_mount(&mount.directory),
+            None => Ok(Place::Free(OnVolume { volume: path.into(), path: "/".into() })),
+        }
+    }
+
+    fn of_mount(path: &Path) -> anyhow::Result<Place> {
+        let name = path.display();
+        anyhow::ensure!(
+            live::mount_at(path).is_some(),
+            "{name} is not on a mounted volume; name a directory that is, or a volume (volume.yore, volume.yore:/letters)"
+        );
+        let dir = File::open(path).with_context(|| format!("cannot open the directory {name}"))?;
+        Ok(Place::Mounted { dir, path: path.into() })
+    }
+
+    /// As messages name it.
+    fn name(&self) -> String {
+        match self {
+            Place::Mounted { path, .. } => path.display().to_string(),
+            Place::Free(on) => format!("{}:{}", on.volume.display(), on.path.display()),
+        }
+    }
+}
+
+/// Why a path leads nowhere; a dead mount is there, but cannot be looked at.
+fn not_there(path: &Path, error: io::Error) -> anyhow::Error {
+    let name = path.display();
+    match live::mount_at(path) {
+        Some(mount) if error.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error()) => {
+            let directory = mount.directory.display();
+            anyhow::anyhow!(
+                "the daemon that served {directory} is dead; mount the volume again, or `yore umount {directory}`"
+            )
+        }
+        _ if error.kind() == io::ErrorKind::NotFound => {
+            let above = path.ancestors().find(|above| above.exists());
+            match above.and_then(live::mount_at) {
+                Some(_) => Error::NotFound.on_path("cannot find", bytes_of(path)).into(),
+                None => anyhow::anyhow!("cannot find {name}: no such file or directory"),
+            }
+        }
+        _ => anyhow::Error::new(error).context(format!("cannot find {name}")),
+    }
+}
+
+/// What a call on a mount failed with, as the library says it.
+fn library_error(error: io::Error) -> anyhow::Error {
+    use rustix::io::Errno;
+    let known = match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::EXIST) => Error::Exists,
+        Some(Errno::ROFS) => Error::ReadOnly,
+        Some(Errno::NOSPC) => Error::NoSpace,
+        Some(Errno::PERM) => Error::NotPermitted {
+            what: "snapshots of a directory are taken by its owner, by root, or by the user who mounted the volume",
+        },
+        Some(Errno::NOTTY) => {
+            return anyhow::anyhow!(
+                "the daemon of this mount is of a version that knows no snapshots; unmount it and mount it again"
+            )
+        }
+        _ => return error.into(),
+    };
+    known.into()
+}
+
+/// Takes a snapshot.
+pub fn snapshot(args: &args::Snapshot) -> Outcome {
+    let name = args.name.as_deref().unwrap_or("");
+    if args.name.is_some() {
+        check_snapshot_name(name).map_err(|error| status::usage(error.to_string()))?;
+    }
+    let place = Place::find(&args.path)?;
+    let listed = match &place {
+        Place::Mounted { dir, .. } => on_mount(dir, name, args),
+        Place::Free(on) => on_free(on, name, args),
+    }
+    .map_err(|error| explain(error, &place, name))?;
+    let clock = Clock::new(args.utc);
+    let mut out = Out::new();
+    match args.json {
+        true => out.line(serde_json::to_string_pretty(&json_row(&listed, &clock))?)?,
+        false => out.line(clock.name(listed.cut.row.time, listed.next))?,
+    }
+    out.done()?;
+    Ok(status::OK)
+}
+
+fn on_mount(dir: &File, name: &str, args: &args::Snapshot) -> anyhow::Result<ListedCut> {
+    let (number, time) = control::snapshot(dir, name, args.hold, !args.no_wait).map_err(library_error)?;
+    let started = Instant::now();
+    wait_until_past(time, started);
+    let (rows, _) = control::snapshots(dir, number).map_err(library_error)?;
+    named_for_ever(rows, number)
+}
+
+fn on_free(on: &OnVolume, name: &str, args: &args::Snapshot) -> anyhow::Result<ListedCut> {
+    on_volume(&on.volume, Access::Write, |volume| {
+        let node = volume.node(&on.path)?;
+        let cut: Cut = volume
+            .view()
+            .of(&node)
+            .snapshot(node.inode(), name, args.hold, !args.no_wait)
+            .map_err(|error| error.on_path("cannot take a snapshot of", bytes_of(&on.path)))?;
+        wait_until_past(cut.row.time, Instant::now());
+        let (rows, _) = volume.view().list_cuts(node.inode(), cut.number)?;
+        named_for_ever(rows, cut.number)
+    })
+}
+
+/// Waits until snapshots are later than [`REACH`] after this one; no longer than that, whatever clocks do.
+fn wait_until_past(time: Timestamp, started: Instant) {
+    let end = Duration::new(u64::try_from(time.seconds).unwrap_or(0), time.nanos) + REACH;
+    loop {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let left = end.saturating_sub(now).min(REACH.saturating_sub(started.elapsed()));
+        if left.is_zero() {
+            return;
+        }
+        std::thread::sleep(left);
+    }
+}
+
+/// The row of a snapshot just taken, with an end that holds for all that will ever follow.
+fn named_for_ever(rows: Vec<ListedCut>, number: Number) -> anyhow::Result<ListedCut> {
+    let mut row = rows
+        .into_iter()
+        .find(|row| row.cut.number == number)
+        .context("the snapshot was taken, but is not in the list any more: somebody removed it")?;
+    let end = later(row.cut.row.time, REACH);
+    row.next = Some(row.next.map_or(end, |next| next.min(end)));
+    Ok(row)
+}
+
+fn later(time: Timestamp, by: Duration) -> Timestamp {
+    let nanos = u64::from(time.nanos) + by.as_nanos() as u64;
+    let seconds = time.seconds.saturating_add((nanos / 1_000_000_000) as i64);
+    Timestamp { seconds, nanos: (nanos % 1_000_000_000) as u32 }
+}
+
+/// Adds the next step to why there is no snapshot.
+fn explain(error: anyhow::Error, place: &Place, name: &str) -> anyhow::Error {
+    let shown = place.name();
+    let root = error.chain().find_map(|cause| cause.downcast_ref::<Error>()).map(Error::root);
+    match (root, place) {
+        (Some(Error::Exists), _) => anyhow::anyhow!(
+            "cannot take a snapshot of {shown}: the volume has a snapshot named `{name}`; choose another name \
+             (`yore snapshots` lists those that are taken)"
+        ),
+        (Some(Error::NotADirectory), _) => {
+            anyhow::anyhow!("cannot take a snapshot of {shown}: not a directory; name the one that it is in")
+        }
+        (Some(Error::ReadOnly), Place::Free(_)) => anyhow::anyhow!(
+            "cannot take a snapshot of {shown}: it is of the past, which does not change any more; name the directory \
+             as it is now"
+        ),
+        (Some(Error::ReadOnly), Place::Mounted { .. }) => anyhow::anyhow!(
+            "cannot take a snapshot of {shown}: it is mounted read-only, or of the past; mount the volume for writing, \
+             or name the directory as it is now"
+        ),
+        (None, Place::Free(on)) if is_file_on_mount(&on.volume) => {
+            anyhow::anyhow!("cannot take a snapshot of {}: not a directory; name the one that it is in", on.volume.display())
+        }
+        // What is wrong with a volume or a path says itself.
+        (_, Place::Free(_)) => error,
+        (_, Place::Mounted { .. }) => error.context(format!("cannot take a snapshot of {shown}")),
+    }
+}
+
+/// Whether what could not be opened as a volume is just a file on a mount.
+fn is_file_on_mount(path: &Path) -> bool {
+    let directory = path.canonicalize().ok().and_then(|path| Some(path.parent()?.to_path_buf()));
+    path.is_file() && directory.is_some_and(|directory| live::mount_at(&directory).is_some())
+}
+
+/// Lists snapshots.
+pub fn snapshots(args: &args::Snapshots) -> Outcome {
+    let place = Place::find(&args.path)?;
+    let rows = match &place {
+        Place::Mounted { dir, .. } => {
+            of_mount(dir).with_context(|| format!("cannot list the snapshots of {}", place.name()))?
+        }
+        Place::Free(on) => on_volume(&on.volume, Access::Read, |volume| {
+            let node = volume.node(&on.path)?;
+            anyhow::ensure!(
+                node.attr().kind == yore_fs::FileKind::Directory,
+                "cannot list the snapshots of {}: not a directory; name the one that it is in",
+                place.name()
+            );
+            Ok(of_directory(&volume.view().of(&node), node.inode())?)
+        })
+        .map_err(|error| {
+            match is_file_on_mount(&on.volume) && !error.chain().any(|e| e.is::<Error>()) {
+                true => {
+                    anyhow::anyhow!("{} is not a directory; name the one that it is in", on.volume.display())
+                }
+                false => error,
+            }
+        })?,
+    };
+    print_rows(args, &rows)?;
+    Ok(status::OK)
+}
+
+/// All snapshots that concern an open directory of a mount, as far as this user may see them.
+pub fn of_mount(dir: &File) -> anyhow::Result<Vec<ListedCut>> {
+    let (mut rows, mut from) = (Vec::new(), Some(Number(0)));
+    while let Some(number) = from {
+        let (page, next) = control::snapshots(dir, number).map_err(library_error)?;
+        rows.extend(page);
+        anyhow::ensure!(next.is_none_or(|next| next > number), "the daemon's answer does not come to an end");
+        from = next;
+    }
+    Ok(rows)
+}
+
+/// All snapshots that concern a directory of an open volume.
+pub fn of_directory(view: &yore_fs::View, directory: yore_fs::InodeNo) -> yore_fs::Result<Vec<ListedCut>> {
+    let (mut rows, mut from) = (Vec::new(), Some(Number(0)));
+    while let Some(number) = from {
+        let (page, next) = view.list_cuts(directory, number)?;
+        rows.extend(page);
+        from = next;
+    }
+    Ok(rows)
+}
+
+fn print_rows(args: &args::Snapshots, rows: &[ListedCut]) -> anyhow::Result<()> {
+    let clock = Clock::new(args.listing.utc);
+    let mut list = List::new(args.listing);
+    let times: Vec<String> = rows.iter().map(|row| clock.name(row.cut.row.time, row.next)).collect();
+    let width = |texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or(0);
+    let time_width = width(&mut times.iter().map(String::len));
+    let name_width = width(&mut rows.iter().map(|row| shown_name(row).chars().count()));
+    for (row, time) in rows.iter().zip(&times) {
+        let held = if row.cut.row.held { "held" } else { "-" };
+        let after = format!(
+            "{:pad$}  {:<8}  {held:<4}  {:<name_width$}  {}",
+            "",
+            kind_name(row.cut.row.kind),
+            shown_name(row),
+            directory(row),
+            pad = time_width - time.len()
+        );
+        list.entry("", time.as_bytes(), &after, || json_row(row, &clock))?;
+    }
+    list.done()
+}
+
+/// No snapshot is named `-`.
+fn shown_name(row: &ListedCut) -> String {
+    match &row.cut.row.name {
+        name if name.is_empty() => "-".to_string(),
+        name => printable(name.as_bytes()),
+    }
+}
+
+/// What was cut: where it is now, or which inode it was.
+fn directory(row: &ListedCut) -> String {
+    match &row.path {
+        Some(path) => printable(bytes_of(path)),
+        None => format!("inode {}", row.cut.row.root),
+    }
+}
+
+fn kind_name(kind: CutKind) -> &'static str {
+    match kind {
+        CutKind::Snapshot => "snapshot",
+        CutKind::Close => "close",
+        CutKind::Interval => "interval",
+        CutKind::Undo => "undo",
+    }
+}
+
+fn json_row(listed: &ListedCut, clock: &Clock) -> Value {
+    let row = &listed.cut.row;
+    let mut value = json!({
+        "number": listed.cut.number.0,
+        "time": json_time(row.time),
+        "at": clock.name(row.time, listed.next),
+        "kind": kind_name(row.kind),
+        "name": if row.name.is_empty() { Value::Null } else { json!(row.name) },
+        "held": row.held,
+        "covers": listed.covers,
+        "inode": row.root.0,
+        "incarnation": row.root_incarnation.0,
+        "path": Value::Null,
+    });
+    if let Some(path) = &listed.path {
+        json_name(&mut value, "path", bytes_of(path));
+    }
+    value
+}

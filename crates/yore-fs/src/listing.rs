@@ -1,0 +1,188 @@
+//! Lists of cuts for people: those that concern a directory, and where what they are of is now.
+//!
+//! A cut concerns a directory that can be seen as of it, and every directory that what was cut is in now. So the root directory has
+//! all of them in its list, and any other those that stand behind an `@` there or below.
+
+use crate::past::Cut;
+use crate::{history, Error, InodeNo, Result, View};
+use hashbrown::HashMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use yore_format::{Incarnation, Number, Timestamp};
+
+/// Cuts looked at by one call.
+const PAGE: usize = 256;
+/// Deeper than any tree that paths can reach.
+const DEPTH_MAX: usize = 1 << 20;
+
+/// A kept cut, as a list shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedCut {
+    /// The cut.
+    pub cut: Cut,
+    /// When the next kept cut was taken, of whatever directory: a text that names this one must end before.
+    pub next: Option<Timestamp>,
+    /// The directory whose list this is can be seen as of the cut.
+    pub covers: bool,
+    /// Where what was cut is now, from the root; `None` if it is gone, or no directory.
+    pub path: Option<PathBuf>,
+}
+
+/// Where a directory is: its path, and itself with all that it is in.
+type Place = Option<(PathBuf, Vec<InodeNo>)>;
+
+impl View {
+    /// The kept cuts that concern a directory of this view, numbered `from` or above, in ascending order; and the number to go on
+    /// from if there may be more. Looks at up to 256 cuts, so it may find none and yet not be at the end. O(depth) for each, and
+    /// once for each directory that was cut the entries of those above it.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub fn list_cuts(&self, directory: InodeNo, from: Number) -> Result<(Vec<ListedCut>, Option<Number>)> {
+        let mut cuts = history::kept_from(self.store(), from, PAGE + 1)?;
+        let beyond = cuts.get(PAGE).map(|cut| (cut.number, cut.row.time));
+        cuts.truncate(PAGE);
+        let times: Vec<Timestamp> = cuts.iter().map(|cut| cut.row.time).collect();
+        let (mut places, mut listed) = (HashMap::new(), Vec::new());
+        for (i, cut) in cuts.into_iter().enumerate() {
+            let covers = history::covers(self.store(), &cut, directory)?;
+            let of = (cut.row.root, cut.row.root_incarnation);
+            if !places.contains_key(&of) {
+                places.insert(of, self.place_of(of.0, of.1)?);
+            }
+            let place: &Place = &places[&of];
+            let inside = place.as_ref().is_some_and(|(_, inside)| inside.contains(&directory));
+            if covers || inside || directory == self.root() {
+                let next = times.get(i + 1).copied().or(beyond.map(|(_, time)| time));
+                let path = place.as_ref().map(|(path, _)| path.clone());
+                listed.push(ListedCut { cut, next, covers, path });
+            }
+        }
+        Ok((listed, beyond.map(|(number, _)| number)))
+    }
+
+    /// Where a directory is now; `None` if it is gone, or is being moved just now, or is no directory.
+    fn place_of(&self, directory: InodeNo, incarnation: Incarnation) -> Result<Place> {
+        let present = self.present();
+        let gone = |e: Error| match e {
+            Error::Stale | Error::NotADirectory => Ok(None),
+            e => Err(e),
+        };
+        // While it is held nobody else gets its number.
+        let _held = match present.node(directory, Some(incarnation.0)) {
+            Ok(node) => node,
+            Err(e) => return gone(e),
+        };
+        let (mut names, mut way, mut at) = (Vec::new(), vec![directory], directory);
+        while at != present.root() && way.len() <= DEPTH_MAX {
+            let step = present.parent(at).and_then(|up| Ok((up, present.name_in(up, at)?)));
+            match step {
+                Ok((up, Some(name))) => {
+                    names.push(name);
+                    way.push(up);
+                    at = up;
+                }
+                Ok((_, None)) => return Ok(None),
+                Err(e) => return gone(e),
+            }
+        }
+        let mut path = vec![b'/'];
+        for name in names.iter().rev() {
+            if path.len() > 1 {
+                path.push(b'/');
+            }
+            path.extend_from_slice(name);
+        }
+        Ok(Some((PathBuf::from(OsString::from_vec(path)), way)))
+    }
+
+    /// The name that a directory has for an inode. O(entries).
+    fn name_in(&self, directory: InodeNo, inode: InodeNo) -> Result<Option<Vec<u8>>> {
+        let mut name = None;
+        self.readdir(directory, 0, &mut |item| {
+            if item.inode == inode && !matches!(item.name, b"." | b"..") {
+                name = Some(item.name.to_vec());
+            }
+            name.is_none()
+        })?;
+        Ok(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Volume;
+    use std::path::Path;
+
+    fn list(volume: &Volume, path: &str) -> Vec<ListedCut> {
+        let node = volume.node(path).unwrap();
+        let (mut all, mut from) = (Vec::new(), Some(Number(0)));
+        while let Some(at) = from {
+            let (page, next) = volume.view().list_cuts(node.inode(), at).unwrap();
+            all.extend(page);
+            from = next;
+        }
+        all
+    }
+
+    fn cut(volume: &Volume, path: &str, name: &str) -> Number {
+        let node = volume.node(path).unwrap();
+        volume.view().snapshot(node.inode(), name, false, false).unwrap().number
+    }
+
+    /// A directory lists what can be seen there and what was cut below, and nothing else; the root lists all.
+    #[test]
+    fn a_directory_lists_what_concerns_it() {
+        let volume = Volume::memory(64 << 20).unwrap();
+        volume.create_dir_all("a/b/c").unwrap();
+        volume.create_dir_all("other").unwrap();
+        let all = [
+            cut(&volume, "/", ""),
+            cut(&volume, "a", "x"),
+            cut(&volume, "a/b/c", ""),
+            cut(&volume, "other", ""),
+        ];
+        let numbers = |path: &str| -> Vec<(Number, bool)> {
+            list(&volume, path).iter().map(|listed| (listed.cut.number, listed.covers)).collect()
+        };
+        assert_eq!(numbers("/"), [(all[0], true), (all[1], false), (all[2], false), (all[3], false)]);
+        assert_eq!(numbers("a/b"), [(all[0], true), (all[1], true), (all[2], false)]);
+        assert_eq!(numbers("a/b/c"), [(all[0], true), (all[1], true), (all[2], true)]);
+        assert_eq!(numbers("other"), [(all[0], true), (all[3], true)]);
+        let listed = list(&volume, "a/b");
+        assert_eq!(listed[1].path.as_deref(), Some(Path::new("/a")));
+        assert_eq!(listed[2].path.as_deref(), Some(Path::new("/a/b/c")));
+        // The next cut is the next of the volume.
+        let root = list(&volume, "/");
+        assert_eq!(listed[2].next, Some(root[3].cut.row.time));
+        assert_eq!(root[3].next, None);
+    }
+
+    /// What was cut is shown where it is now; what is gone has no path, and only the root lists it.
+    #[test]
+    fn paths_are_those_of_the_present() {
+        let volume = Volume::memory(64 << 20).unwrap();
+        volume.create_dir_all("a/b").unwrap();
+        volume.create_dir_all("to").unwrap();
+        cut(&volume, "a/b", "");
+        volume.rename("a/b", "to/c").unwrap();
+        assert_eq!(list(&volume, "to")[0].path.as_deref(), Some(Path::new("/to/c")));
+        assert!(list(&volume, "a").is_empty());
+        volume.remove_dir_all("to/c").unwrap();
+        volume.create_dir("to/c").unwrap();
+        assert_eq!(list(&volume, "/")[0].path, None);
+        assert!(list(&volume, "to").is_empty());
+    }
+
+    /// Long lists come in pages, each snapshot once, and none is missing.
+    #[test]
+    fn long_lists_come_in_pages() {
+        let volume = Volume::memory(64 << 20).unwrap();
+        let taken: Vec<Number> = (0..600).map(|_| cut(&volume, "/", "")).collect();
+        let listed = list(&volume, "/");
+        assert!(listed.iter().map(|listed| listed.cut.number).eq(taken));
+        assert!(listed.windows(2).all(|pair| pair[0].next == Some(pair[1].cut.row.time)));
+    }
+}

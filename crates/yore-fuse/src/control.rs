@@ -1,0 +1,507 @@
+//! What a mount can be asked for beside files: snapshots, taken and listed by ioctl(2) on any directory of it.
+//!
+//! An ioctl carries who asks, arrives at the right daemon whatever the mount is called, and needs no socket that has to be found.
+//! These are *restricted* ones: the number says how many bytes go in and come back, so the kernel copies a buffer of that size
+//! in both directions and nothing else. One buffer holds first the request and then the answer. All numbers in it are
+//! little-endian; bytes without a meaning are zero, and a request in which they are not is EINVAL.
+//!
+//! # Take a snapshot: `_IOWR('Y', 1, 264 bytes)`
+//!
+//! | bytes | of the request |
+//! |---|---|
+//! | 0..4 | flags: 1 hold it, 2 be durable when it returns |
+//! | 4..8 | length of the name, 0 to 255 |
+//! | 8..263 | the name, UTF-8; then zeros |
+//!
+//! | bytes | of the answer |
+//! |---|---|
+//! | 0..8 | the snapshot's number |
+//! | 8..16 | its time, seconds since 1970 (signed) |
+//! | 16..20 | and nanoseconds |
+//!
+//! For root, the daemon's user and the directory's owner; EPERM for others. EEXIST: a kept snapshot has the name. EINVAL: the name
+//! is none. EROFS, ENOSPC, EIO as elsewhere.
+//!
+//! # List snapshots: `_IOWR('Y', 2, 16376 bytes)`
+//!
+//! | bytes | of the request |
+//! |---|---|
+//! | 0..8 | the least number to list |
+//!
+//! | bytes | of the answer |
+//! |---|---|
+//! | 0..8 | the number to go on from, or 0 at the end of the list |
+//! | 8..12 | records that follow; 0 does not mean the end |
+//! | 16.. | the records, each as long as a multiple of 8 |
+//!
+//! | bytes | of a record |
+//! |---|---|
+//! | 0..8 | number |
+//! | 8..16, 16..20 | time, as above |
+//! | 20 | kind: 1 snapshot, 2 close, 3 interval, 4 undo |
+//! | 21 | flags: 1 held, 2 the directory asked can be seen as of it, 4 there is a path, 8 there is a next one |
+//! | 22..24 | length of the name |
+//! | 24..32, 32..36 | inode and incarnation of what was cut |
+//! | 36..40 | length of the path |
+//! | 40..48, 48..52 | time of the next one on the volume, whatever it is of |
+//! | 56.. | the name, and behind it the path on the volume as it is now, from `/` |
+//!
+//! For everybody who may open the directory. It has those snapshots in which the directory can be seen, and those of
+//! directories below of which the caller could take one himself: of what is above or beside nobody learns anything that
+//! `name@TIME` would not tell.
+//!
+//! Any other number, and these on what is no directory, are ENOTTY, as the kernel answers for file systems that have none.
+
+use fuser::Errno;
+use rustix::fs::StatVfsMountFlags;
+use rustix::ioctl::{ioctl, opcode, Opcode, Updater};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+use yore_fs::{
+    Cut, CutKind, CutRow, CutState, FileKind, Incarnation, InodeNo, ListedCut, Number, Timestamp, View,
+};
+
+/// Bytes of the first request.
+const SNAPSHOT_BYTES: usize = 264;
+/// Bytes of the second one; the most that a number can say is 16,383.
+const LIST_BYTES: usize = 16_376;
+const SNAPSHOT: Opcode = opcode::read_write::<[u8; SNAPSHOT_BYTES]>(b'Y', 1);
+const LIST: Opcode = opcode::read_write::<[u8; LIST_BYTES]>(b'Y', 2);
+
+const HOLD: u32 = 1;
+const WAIT: u32 = 2;
+const NAME_AT: usize = 8;
+const NAME_MAX: usize = 255;
+
+const RECORDS_AT: usize = 16;
+const RECORD_BYTES: usize = 56;
+const HELD: u8 = 1;
+const COVERS: u8 = 2;
+const PATH: u8 = 4;
+const NEXT: u8 = 8;
+
+/// Takes a snapshot of an open directory of a mount, with all that is below it and all that was written to the mount before. If
+/// `wait`, it is durable when this returns.
+///
+/// # Errors
+/// ENOTTY if it is no directory of a mount that Yore serves; else as the table above.
+pub fn snapshot(dir: &File, name: &str, held: bool, wait: bool) -> io::Result<(Number, Timestamp)> {
+    if rustix::fs::fstatvfs(dir)?.f_flag.contains(StatVfsMountFlags::RDONLY) {
+        // The daemon does not know all the ways in which a mount can be read-only.
+        return Err(rustix::io::Errno::ROFS.into());
+    }
+    let flags = if held { HOLD } else { 0 } | if wait { WAIT } else { 0 };
+    let mut buffer = [0; SNAPSHOT_BYTES];
+    put(&mut buffer, 0, &flags.to_le_bytes());
+    put(&mut buffer, 4, &(name.len() as u32).to_le_bytes());
+    if name.len() > NAME_MAX {
+        return Err(rustix::io::Errno::INVAL.into());
+    }
+    put(&mut buffer, NAME_AT, name.as_bytes());
+    // What programs wrote and the kernel still has (through mappings, or collected) goes to the daemon first. Its own mounts are
+    // not told of syncfs, so that nothing is made durable here.
+    rustix::fs::syncfs(dir)?;
+    call::<SNAPSHOT, SNAPSHOT_BYTES>(dir, &mut buffer)?;
+    let (number, time) = (u64_at(&buffer, 0), time_at(&buffer, 8));
+    number.zip(time).map(|(number, time)| (Number(number), time)).ok_or_else(malformed)
+}
+
+/// A part of the list of snapshots of an open directory of a mount, those numbered `from` or above in ascending order; and the
+/// number to go on from if there may be more.
+///
+/// # Errors
+/// ENOTTY if it is no directory of a mount that Yore serves; `InvalidData` for an answer that is none.
+pub fn snapshots(dir: &File, from: Number) -> io::Result<(Vec<ListedCut>, Option<Number>)> {
+    let mut buffer = Box::new([0; LIST_BYTES]);
+    put(&mut *buffer, 0, &from.0.to_le_bytes());
+    call::<LIST, LIST_BYTES>(dir, &mut buffer)?;
+    decode_list(&*buffer).ok_or_else(malformed)
+}
+
+fn call<const OPCODE: Opcode, const BYTES: usize>(dir: &File, buffer: &mut [u8; BYTES]) -> io::Result<()> {
+    // SAFETY: this number has the size of the buffer in it. By the kernel's rules for such numbers whoever knows it reads and
+    // writes no more, and any bytes are a valid buffer afterwards.
+    unsafe { ioctl(dir, Updater::<OPCODE, [u8; BYTES]>::new(buffer)) }?;
+    Ok(())
+}
+
+fn malformed() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        "the mount's answer is not understood; is its daemon of another version?",
+    )
+}
+
+/// The daemon's half: the answer to a request of this number on an inode, asked for by a user of a mount that may be
+/// read-only.
+pub(crate) fn answer(
+    view: &View,
+    inode: InodeNo,
+    uid: u32,
+    read_only: bool,
+    number: Opcode,
+    request: &[u8],
+) -> Result<Vec<u8>, Failure> {
+    let known = [SNAPSHOT, LIST].contains(&number);
+    if !known || view.getattr(inode)?.kind != FileKind::Directory {
+        return Err(Failure::Number(Errno::ENOTTY));
+    }
+    if number == LIST {
+        let from = decode_from(request).ok_or(Failure::Number(Errno::EINVAL))?;
+        return list(view, inode, uid, from);
+    }
+    let asked = Asked::decode(request).ok_or(Failure::Number(Errno::EINVAL))?;
+    if !may_snapshot(view, inode, None, uid)? {
+        return Err(Failure::Number(Errno::EPERM));
+    }
+    if read_only {
+        return Err(yore_fs::Error::ReadOnly.into());
+    }
+    let cut = view.snapshot(inode, asked.name, asked.held, asked.wait)?;
+    let mut bytes = vec![0; SNAPSHOT_BYTES];
+    put(&mut bytes, 0, &cut.number.0.to_le_bytes());
+    put_time(&mut bytes, 8, cut.row.time);
+    Ok(bytes)
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The request's own fault.
+    Number(Errno),
+    /// The view's.
+    View(yore_fs::Error),
+}
+
+impl From<yore_fs::Error> for Failure {
+    fn from(error: yore_fs::Error) -> Failure {
+        Failure::View(error)
+    }
+}
+
+impl Failure {
+    /// As the caller is told it.
+    #[cfg(test)]
+    fn errno(&self) -> Errno {
+        match self {
+            Failure::Number(number) => *number,
+            Failure::View(error) => crate::errno::errno(error),
+        }
+    }
+}
+
+/// Whether a user may take snapshots of a directory: root, the daemon's user, its owner. With an incarnation, of that one
+/// only, and not of what is gone.
+fn may_snapshot(
+    view: &View,
+    inode: InodeNo,
+    incarnation: Option<Incarnation>,
+    uid: u32,
+) -> Result<bool, Failure> {
+    if uid == 0 || uid == rustix::process::geteuid().as_raw() {
+        return Ok(true);
+    }
+    match view.getattr(inode) {
+        Ok(attr) => Ok(attr.uid == uid && incarnation.is_none_or(|i| i.0 == attr.incarnation)),
+        Err(yore_fs::Error::Stale) if incarnation.is_some() => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A page of the list.
+fn list(view: &View, directory: InodeNo, uid: u32, from: Number) -> Result<Vec<u8>, Failure> {
+    let (listed, mut next) = view.list_cuts(directory, from)?;
+    let mut bytes = vec![0; RECORDS_AT];
+    let mut count = 0u32;
+    for row in &listed {
+        let CutRow { root, root_incarnation, .. } = row.cut.row;
+        if !row.covers && !may_snapshot(view, root, Some(root_incarnation), uid)? {
+            continue;
+        }
+        let record = encode_record(row);
+        if bytes.len() + record.len() > LIST_BYTES {
+            next = Some(row.cut.number);
+            break;
+        }
+        bytes.extend_from_slice(&record);
+        count += 1;
+    }
+    put(&mut bytes, 0, &next.unwrap_or_default().0.to_le_bytes());
+    put(&mut bytes, 8, &count.to_le_bytes());
+    bytes.resize(LIST_BYTES, 0);
+    Ok(bytes)
+}
+
+/// A request for a snapshot.
+#[derive(Debug, PartialEq, Eq)]
+struct Asked<'a> {
+    name: &'a str,
+    held: bool,
+    wait: bool,
+}
+
+impl Asked<'_> {
+    fn decode(bytes: &[u8]) -> Option<Asked<'_>> {
+        let flags = u32_at(bytes, 0)?;
+        let len = usize::try_from(u32_at(bytes, 4)?).ok().filter(|len| *len <= NAME_MAX)?;
+        let name = std::str::from_utf8(bytes.get(NAME_AT..NAME_AT + len)?).ok()?;
+        let rest = bytes.get(NAME_AT + len..)?;
+        let clear =
+            bytes.len() == SNAPSHOT_BYTES && flags & !(HOLD | WAIT) == 0 && rest.iter().all(|b| *b == 0);
+        clear.then_some(Asked { name, held: flags & HOLD != 0, wait: flags & WAIT != 0 })
+    }
+}
+
+fn decode_from(bytes: &[u8]) -> Option<Number> {
+    let clear = bytes.len() == LIST_BYTES && bytes.iter().skip(8).all(|b| *b == 0);
+    clear.then_some(Number(u64_at(bytes, 0)?))
+}
+
+fn encode_record(listed: &ListedCut) -> Vec<u8> {
+    let row = &listed.cut.row;
+    // A path that would not fit into any answer, four times as long as any that a call takes, is left out.
+    let most = LIST_BYTES - RECORDS_AT - RECORD_BYTES - NAME_MAX - 8;
+    let path =
+        listed.path.as_deref().map(|path| path.as_os_str().as_bytes()).filter(|path| path.len() <= most);
+    let flag = |is: bool, flag: u8| if is { flag } else { 0 };
+    let mut bytes = vec![0; RECORD_BYTES];
+    put(&mut bytes, 0, &listed.cut.number.0.to_le_bytes());
+    put_time(&mut bytes, 8, row.time);
+    bytes[20] = row.kind as u8;
+    bytes[21] = flag(row.held, HELD)
+        | flag(listed.covers, COVERS)
+        | flag(path.is_some(), PATH)
+        | flag(listed.next.is_some(), NEXT);
+    put(&mut bytes, 22, &(row.name.len() as u16).to_le_bytes());
+    put(&mut bytes, 24, &row.root.0.to_le_bytes());
+    put(&mut bytes, 32, &row.root_incarnation.0.to_le_bytes());
+    put(&mut bytes, 36, &(path.map_or(0, <[u8]>::len) as u32).to_le_bytes());
+    put_time(&mut bytes, 40, listed.next.unwrap_or(Timestamp { seconds: 0, nanos: 0 }));
+    bytes.extend_from_slice(row.name.as_bytes());
+    bytes.extend_from_slice(path.unwrap_or_default());
+    bytes.resize(bytes.len().next_multiple_of(8), 0);
+    bytes
+}
+
+fn decode_list(bytes: &[u8]) -> Option<(Vec<ListedCut>, Option<Number>)> {
+    let next = Some(Number(u64_at(bytes, 0)?)).filter(|next| next.0 != 0);
+    let mut rest = bytes.get(RECORDS_AT..)?;
+    let mut listed = Vec::new();
+    for _ in 0..u32_at(bytes, 8)? {
+        let (row, len) = decode_record(rest)?;
+        listed.push(row);
+        rest = rest.get(len..)?;
+    }
+    Some((listed, next))
+}
+
+/// A record, and how long it is.
+fn decode_record(bytes: &[u8]) -> Option<(ListedCut, usize)> {
+    let flags = *bytes.get(21)?;
+    let name_len = usize::from(u16::from_le_bytes(bytes.get(22..24)?.try_into().ok()?));
+    let path_at = RECORD_BYTES + name_len;
+    let end = path_at.checked_add(usize::try_from(u32_at(bytes, 36)?).ok()?)?;
+    let path = bytes.get(path_at..end)?;
+    let row = CutRow {
+        time: time_at(bytes, 8)?,
+        kind: match bytes.get(20)? {
+            1 => CutKind::Snapshot,
+            2 => CutKind::Close,
+            3 => CutKind::Interval,
+            4 => CutKind::Undo,
+            _ => return None,
+        },
+        state: CutState::Kept,
+        held: flags & HELD != 0,
+        root: InodeNo(u64_at(bytes, 24)?),
+        root_incarnation: Incarnation(u32_at(bytes, 32)?),
+        name: std::str::from_utf8(bytes.get(RECORD_BYTES..path_at)?).ok()?.to_owned(),
+    };
+    let listed = ListedCut {
+        cut: Cut { number: Number(u64_at(bytes, 0)?), row },
+        next: if flags & NEXT != 0 { Some(time_at(bytes, 40)?) } else { None },
+        covers: flags & COVERS != 0,
+        path: (flags & PATH != 0).then(|| PathBuf::from(OsString::from_vec(path.to_vec()))),
+    };
+    Some((listed, end.next_multiple_of(8)))
+}
+
+fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
+    bytes[at..at + value.len()].copy_from_slice(value);
+}
+
+fn put_time(bytes: &mut [u8], at: usize, time: Timestamp) {
+    put(bytes, at, &time.seconds.to_le_bytes());
+    put(bytes, at + 8, &time.nanos.to_le_bytes());
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+fn time_at(bytes: &[u8], at: usize) -> Option<Timestamp> {
+    let seconds = i64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?);
+    let nanos = u32_at(bytes, at + 8).filter(|nanos| *nanos < 1_000_000_000)?;
+    Some(Timestamp { seconds, nanos })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use yore_device::{Device, MemoryDevice};
+    use yore_fs::{Caller, MkfsOptions, MountOptions};
+
+    const ME: Caller = Caller { uid: 4711, gid: 4711, umask: 0o022, keeps_set_id: false };
+
+    fn view() -> View {
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
+        View::mkfs(&device, &MkfsOptions { owner: (1, 1), ..MkfsOptions::default() }).unwrap();
+        View::open(device, &MountOptions::default()).unwrap()
+    }
+
+    fn request(flags: u32, name: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0; SNAPSHOT_BYTES];
+        put(&mut bytes, 0, &flags.to_le_bytes());
+        put(&mut bytes, 4, &(name.len() as u32).to_le_bytes());
+        put(&mut bytes, NAME_AT, name);
+        bytes
+    }
+
+    fn from(number: u64) -> Vec<u8> {
+        let mut bytes = vec![0; LIST_BYTES];
+        put(&mut bytes, 0, &number.to_le_bytes());
+        bytes
+    }
+
+    fn list_of(view: &View, inode: InodeNo, uid: u32) -> Vec<ListedCut> {
+        let (mut all, mut at) = (Vec::new(), Some(Number(0)));
+        while let Some(number) = at {
+            let page = answer(view, inode, uid, false, LIST, &from(number.0)).unwrap();
+            assert_eq!(page.len(), LIST_BYTES);
+            let (rows, next) = decode_list(&page).unwrap();
+            all.extend(rows);
+            at = next;
+        }
+        all
+    }
+
+    /// The numbers are those that other programs were told.
+    #[test]
+    fn numbers() {
+        assert_eq!(SNAPSHOT, 0xc108_5901);
+        assert_eq!(LIST, 0xfff8_5902);
+    }
+
+    /// Records of any shape come back as they went in.
+    #[test]
+    fn records_return() {
+        for (name, path) in [
+            ("", None),
+            ("a", Some("/".to_string())),
+            (&"n".repeat(255)[..], Some("/d".repeat(3000))),
+            ("ünder", Some("/x\n".to_string())),
+        ] {
+            let listed = ListedCut {
+                cut: Cut {
+                    number: Number(u64::MAX - 1),
+                    row: CutRow {
+                        time: Timestamp { seconds: -5, nanos: 999_999_999 },
+                        kind: CutKind::Interval,
+                        state: CutState::Kept,
+                        held: true,
+                        root: InodeNo(77),
+                        root_incarnation: Incarnation(3),
+                        name: name.to_string(),
+                    },
+                },
+                next: path.as_ref().map(|_| Timestamp { seconds: 9, nanos: 1 }),
+                covers: path.is_none(),
+                path: path.map(PathBuf::from),
+            };
+            let bytes = encode_record(&listed);
+            assert_eq!(decode_record(&bytes), Some((listed, bytes.len())));
+            for len in 0..bytes.len().min(RECORD_BYTES + name.len()) {
+                assert_eq!(decode_record(&bytes[..len]), None, "cut short to {len}");
+            }
+        }
+    }
+
+    /// What is no request is refused, by number or by content, and nothing is taken.
+    #[test]
+    fn nonsense_is_refused() {
+        let view = view();
+        let file = view.create(&ME, view.root(), b"f", FileKind::Regular, 0o644, 0).unwrap();
+        let refused = |inode, number: Opcode, request: &[u8]| {
+            answer(&view, inode, 0, false, number, request).unwrap_err().errno().code()
+        };
+        assert_eq!(refused(view.root(), opcode::read_write::<[u8; 8]>(b'Y', 1), &[0; 8]), libc::ENOTTY);
+        assert_eq!(refused(view.root(), 0x5401, &[]), libc::ENOTTY);
+        assert_eq!(refused(file.inode(), SNAPSHOT, &request(0, b"")), libc::ENOTTY);
+        let root = view.root();
+        for bad in [
+            request(4, b"name"),
+            request(0, b"\xff"),
+            request(0, b"yesterday"),
+            request(0, b"a/b"),
+            request(0, b"")[1..].to_vec(),
+            [&request(0, b"ab")[..SNAPSHOT_BYTES - 1], &[1]].concat(),
+            {
+                let mut bytes = request(0, b"");
+                put(&mut bytes, 4, &256u32.to_le_bytes());
+                bytes
+            },
+            {
+                let mut bytes = request(0, b"");
+                put(&mut bytes, 4, &u32::MAX.to_le_bytes());
+                bytes
+            },
+        ] {
+            assert_eq!(refused(root, SNAPSHOT, &bad), libc::EINVAL, "{bad:?}");
+        }
+        assert_eq!(refused(root, LIST, &[0; 16]), libc::EINVAL);
+        assert_eq!(view.cuts().unwrap(), []);
+    }
+
+    /// Owners take snapshots of what is theirs, and others see of them only what they could see anyway.
+    #[test]
+    fn who_may_what() {
+        let view = view();
+        let mine = view.mkdir(&ME, view.root(), b"mine", 0o700).unwrap();
+        let below = view.mkdir(&Caller { uid: 5, ..ME }, mine.inode(), b"below", 0o755).unwrap();
+        let take = |inode, uid, name: &[u8]| answer(&view, inode, uid, false, SNAPSHOT, &request(0, name));
+        take(mine.inode(), 4711, b"a").unwrap();
+        take(below.inode(), 5, b"b").unwrap();
+        take(view.root(), 0, b"c").unwrap();
+        assert_eq!(take(view.root(), 4711, b"").unwrap_err().errno().code(), libc::EPERM);
+        assert_eq!(take(mine.inode(), 5, b"").unwrap_err().errno().code(), libc::EPERM);
+        assert_eq!(take(mine.inode(), 4711, b"a").unwrap_err().errno().code(), libc::EEXIST);
+        let names = |inode, uid| -> Vec<String> {
+            list_of(&view, inode, uid).into_iter().map(|listed| listed.cut.row.name).collect()
+        };
+        assert_eq!(names(view.root(), 0), ["a", "b", "c"]);
+        assert_eq!(names(view.root(), 4711), ["a", "c"]);
+        assert_eq!(names(view.root(), 9), ["c"]);
+        assert_eq!(names(below.inode(), 9), ["a", "b", "c"]);
+    }
+
+    /// A list of more than a page has each one once, in order.
+    #[test]
+    fn pages() {
+        let view = view();
+        let names: Vec<String> = (0..300).map(|i| format!("n{i:0>200}")).collect();
+        for name in &names {
+            answer(&view, view.root(), 0, false, SNAPSHOT, &request(HOLD, name.as_bytes())).unwrap();
+        }
+        let listed = list_of(&view, view.root(), 0);
+        assert!(listed.iter().all(|listed| listed.cut.row.held && listed.path == Some(PathBuf::from("/"))));
+        assert!(listed.into_iter().map(|listed| listed.cut.row.name).eq(names));
+    }
+}

@@ -1,0 +1,135 @@
+//! Snapshots of a mount, by ioctl as programs see it.
+
+mod common;
+
+use common::{errno_of, Mounted, NOBODY};
+use rustix::ioctl::{ioctl, opcode, Updater};
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use yore_fs::{MountOptions, Number, View};
+use yore_fuse::control::{snapshot, snapshots};
+
+fn names(dir: &File) -> Vec<String> {
+    let (rows, next) = snapshots(dir, Number(0)).expect("a list");
+    assert_eq!(next, None);
+    rows.into_iter().map(|row| row.cut.row.name).collect()
+}
+
+/// Runs something as another user, on a thread of its own.
+fn as_user<R: Send>(uid: u32, work: impl FnOnce() -> R + Send) -> R {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            let id = rustix::fs::Uid::from_raw(uid);
+            // The ids of this thread alone, which ends with `work`.
+            rustix::thread::set_thread_res_uid(id, id, id).expect("another user");
+            work()
+        });
+        thread.join().expect("no panic")
+    })
+}
+
+/// Snapshots are taken and listed through any directory, hold what was written just before, also through a mapping, and are there
+/// after a remount.
+#[test]
+fn taken_and_listed() {
+    for writeback in [false, true] {
+        let Some(mounted) = Mounted::with(|config| config.writeback_cache = writeback) else { return };
+        fs::create_dir_all(mounted.path("d/e")).unwrap();
+        let file = File::options().create_new(true).read(true).write(true).open(mounted.path("d/f")).unwrap();
+        file.write_all_at(b"then", 0).unwrap();
+        let open = |name: &str| File::open(mounted.path(name)).unwrap();
+        let (number, time) = snapshot(&open("d"), "first", true, true).unwrap();
+        file.write_all_at(b"THEN", 0).unwrap();
+        let (second, later) = snapshot(&open(""), "", false, false).unwrap();
+        file.write_all_at(b"now.", 0).unwrap();
+        assert!(second > number && later > time);
+
+        let (rows, next) = snapshots(&open("d/e"), Number(0)).unwrap();
+        assert_eq!((rows.len(), next), (2, None));
+        assert_eq!((rows[0].cut.number, rows[0].cut.row.time), (number, time));
+        assert!(rows[0].cut.row.held && rows[0].covers && rows[0].cut.row.name == "first");
+        assert_eq!(rows[0].next, Some(later));
+        assert_eq!(rows[0].path.as_deref(), Some("/d".as_ref()));
+        assert_eq!(snapshots(&open("d/e"), second).unwrap().0, rows[1..]);
+        assert_eq!(errno_of(snapshot(&open("d/e"), "first", false, false)), libc::EEXIST);
+
+        drop(file);
+        let view = View::open(mounted.end(), &MountOptions::default()).unwrap();
+        for (cut, content) in [(number, b"then"), (second, b"THEN")] {
+            let then = view.as_of(cut);
+            let root =
+                if cut == number { then.lookup(view.root(), b"d") } else { view.lookup(view.root(), b"d") };
+            let node = then.lookup(root.unwrap().inode(), b"f").unwrap();
+            let mut bytes = [0; 4];
+            assert_eq!(then.read(node.inode(), 0, &mut bytes).unwrap(), 4);
+            assert_eq!(&bytes, content, "writeback {writeback}");
+        }
+    }
+}
+
+/// Root and the owner of a directory take snapshots of it, others do not; everybody who may open a directory sees those that show
+/// it, and of those below only his own.
+#[test]
+fn rights() {
+    let Some(mounted) = Mounted::with(|config| config.allow_other = true) else { return };
+    for name in ["mine", "mine/others", "mine/closed"] {
+        fs::create_dir(mounted.path(name)).unwrap();
+    }
+    std::os::unix::fs::chown(mounted.path("mine"), Some(NOBODY), Some(NOBODY)).unwrap();
+    fs::set_permissions(mounted.path("mine/closed"), std::os::unix::fs::PermissionsExt::from_mode(0o700))
+        .unwrap();
+    let open = |name: &str| File::open(mounted.path(name)).unwrap();
+    as_user(NOBODY, || {
+        snapshot(&open("mine"), "a", false, true).unwrap();
+        for not_mine in ["", "mine/others"] {
+            assert_eq!(errno_of(snapshot(&open(not_mine), "", false, false)), libc::EPERM);
+        }
+        assert_eq!(errno_of(File::open(mounted.path("mine/closed"))), libc::EACCES);
+    });
+    snapshot(&open("mine/closed"), "b", false, false).unwrap();
+    snapshot(&open("mine"), "c", false, false).unwrap();
+    snapshot(&open(""), "d", false, false).unwrap();
+    assert_eq!(names(&open("")), ["a", "b", "c", "d"]);
+    as_user(NOBODY, || {
+        assert_eq!(names(&open("")), ["a", "c", "d"]);
+        assert_eq!(names(&open("mine/others")), ["a", "c", "d"]);
+    });
+    as_user(4711, || {
+        assert_eq!(names(&open("")), ["d"]);
+        assert_eq!(names(&open("mine")), ["a", "c", "d"]);
+    });
+    mounted.end();
+}
+
+/// What the channel does not know is answered as by a file system without one, and what is no request is refused.
+#[test]
+fn other_requests() {
+    let Some(mounted) = Mounted::new() else { return };
+    fs::write(mounted.path("f"), "").unwrap();
+    let (root, file) = (File::open(mounted.root()).unwrap(), File::open(mounted.path("f")).unwrap());
+    assert_eq!(errno_of(snapshot(&file, "", false, false)), libc::ENOTTY);
+    assert_eq!(errno_of(snapshots(&file, Number(0)).map(|_| ())), libc::ENOTTY);
+    assert_eq!(errno_of(snapshot(&root, "yesterday", false, false)), libc::EINVAL);
+    assert_eq!(errno_of(snapshot(&root, &"n".repeat(256), false, false)), libc::EINVAL);
+    const OTHER: rustix::ioctl::Opcode = opcode::read_write::<[u8; 8]>(b'Y', 1);
+    let mut buffer = [0; 8];
+    // SAFETY: the number has the size of the buffer in it.
+    let refused = unsafe { ioctl(&root, Updater::<OTHER, [u8; 8]>::new(&mut buffer)) };
+    assert_eq!(refused, Err(rustix::io::Errno::NOTTY));
+    assert_eq!(errno_of(snapshots(&File::open("/").unwrap(), Number(0)).map(|_| ())), libc::ENOTTY);
+    assert_eq!(names(&root), Vec::<String>::new());
+    drop((root, file));
+    mounted.end();
+}
+
+/// A mount that refuses changes takes no snapshots, whatever the view would allow; it lists them.
+#[test]
+fn read_only() {
+    let Some(mounted) = Mounted::with(|config| config.read_only = true) else { return };
+    let root = File::open(mounted.root()).unwrap();
+    assert_eq!(errno_of(snapshot(&root, "", false, false)), libc::EROFS);
+    mounted.view.snapshot(mounted.view.root(), "by the view", false, false).unwrap();
+    assert_eq!(names(&root), ["by the view"]);
+    drop(root);
+    mounted.end();
+}
