@@ -79,13 +79,29 @@ impl Campaign {
 
     /// The run of the n-th sequence, and what kind it is. Of eight sequences with crashes three are the next cases of
     /// [`crate::systematic`] and one of its pairs across a sync, one is random, one is mostly fsyncs with a small log, one is
-    /// disturbed by another thread, and one is by several threads.
+    /// disturbed by another thread, and one is by several threads. About a third takes snapshots, but for those of several
+    /// threads.
     fn case(&self, number: u64) -> (Kind, Case) {
         let seed = self.seed.wrapping_add(number);
         let plain = Case { engine: self.engine, ..Case::new(seed, self.ops, self.profile) };
         if self.profile != Profile::Crash {
-            return (Kind::Compared, plain);
+            return (Kind::Compared, with_cuts_if(number % 3 == 2, plain));
         }
+        let (kind, case) = self.case_without_cuts(number, plain);
+        let round = number / 8;
+        let cuts = match kind {
+            // The number of cases is no multiple of 7, so whoever goes through all of them again has others with snapshots.
+            Kind::Systematic => (round * 3 + number % 8) % 7 < 2,
+            Kind::Across => round % 7 < 2,
+            Kind::Random => round % 3 == 1,
+            Kind::Fsyncs => round % 5 < 2,
+            Kind::Disturbed => round / 3 % 3 == 1,
+            Kind::Threads | Kind::Compared => false,
+        };
+        (kind, with_cuts_if(cuts, case))
+    }
+
+    fn case_without_cuts(&self, number: u64, plain: Case) -> (Kind, Case) {
         let round = number / 8;
         let log = Some(SMALL_LOGS[(round % SMALL_LOGS.len() as u64) as usize]);
         let small_log = |case: Case| Case { log, profile: Profile::Fsync, ..case };
@@ -170,6 +186,14 @@ impl Campaign {
             failures: failures.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()),
             time: begin.elapsed(),
         }
+    }
+}
+
+fn with_cuts_if(cuts: bool, case: Case) -> Case {
+    if cuts {
+        case.with_cuts()
+    } else {
+        case
     }
 }
 

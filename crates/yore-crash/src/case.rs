@@ -10,11 +10,13 @@
 //! threads, see [`crate::together`]; the schedule decides here too), `profile=fsync` (mostly small writes with an fsync), `log=16`
 //! (a log of so many blocks; when its data goes home is up to the schedule), `commits` (generations begin by themselves all
 //! the time; the schedule decides when), `held` (syncs are held up halfway: see the module), `profile=across` (case number
-//! `seed` of [`crate::systematic::across`]).
+//! `seed` of [`crate::systematic::across`]), `cuts` (snapshots are taken between the operations, [`crate::past`]; they count
+//! as operations).
 
 use crate::crash::Trial;
 use crate::generate::{sequence, Profile};
 use crate::op::Op;
+use crate::past::weave;
 use std::fmt;
 use std::str::FromStr;
 use yore_device::simulated::CrashState;
@@ -43,6 +45,8 @@ pub struct Case {
     pub commits: bool,
     /// Whether syncs are held up while the sequence goes on.
     pub held: bool,
+    /// Whether snapshots are taken.
+    pub cuts: bool,
     /// The crash.
     pub crash: Option<CrashState>,
     /// What is done with the state that the crash left.
@@ -67,6 +71,27 @@ impl Case {
         Case { held: true, ..Case::new(number, ops, Profile::Across) }
     }
 
+    /// The same with snapshots. A sequence by number keeps all of its operations, of others the last ones give way.
+    pub fn with_cuts(self) -> Case {
+        let mut case = Case { cuts: true, ..self };
+        if case.is_by_number() {
+            case.ops = case.drawn(usize::MAX).len();
+        }
+        case
+    }
+
+    /// All operations, up to so many.
+    fn drawn(&self, count: usize) -> Vec<Op> {
+        // Those by number end by themselves.
+        let ops = sequence(self.seed, if self.is_by_number() { usize::MAX } else { count }, self.profile);
+        let mut ops = match self.cuts {
+            true => weave(ops, self.seed, if self.is_by_number() { 2 } else { 8 }, "cut"),
+            false => ops,
+        };
+        ops.truncate(count);
+        ops
+    }
+
     /// Whether it is a short sequence by number, of which all moments are tried.
     pub(crate) fn is_by_number(&self) -> bool {
         matches!(self.profile, Profile::Systematic | Profile::Across)
@@ -85,6 +110,7 @@ impl Case {
             log: None,
             commits: false,
             held: false,
+            cuts: false,
             crash: None,
             trial: Trial::default(),
         }
@@ -92,7 +118,7 @@ impl Case {
 
     /// The operations to carry out.
     pub fn operations(&self) -> Vec<Op> {
-        let all = sequence(self.seed, self.ops, self.profile);
+        let all = self.drawn(self.ops);
         match &self.keep {
             None => all,
             Some(keep) => keep.iter().filter_map(|number| all.get(*number).cloned()).collect(),
@@ -141,6 +167,9 @@ impl fmt::Display for Case {
         }
         if self.held {
             write!(f, " held")?;
+        }
+        if self.cuts {
+            write!(f, " cuts")?;
         }
         if let Some(crash) = &self.crash {
             write!(f, " {crash}")?;
@@ -210,6 +239,10 @@ fn parse_word(case: &mut Case, word: &str) -> Option<()> {
             case.held = true;
             return Some(());
         }
+        "cuts" => {
+            case.cuts = true;
+            return Some(());
+        }
         "use" => {
             case.trial.use_it = true;
             return Some(());
@@ -271,6 +304,7 @@ mod tests {
             "seed=7 ops=40 threads=3 crash=3:all use more=4",
             "seed=7 ops=60 profile=fsync log=16 commits held crash=3:all",
             "seed=7 ops=4 profile=across held",
+            "seed=7 ops=60 held cuts crash=3:all",
         ] {
             let case: Case = line.parse().expect("it is a line");
             assert_eq!(case.to_string(), line);

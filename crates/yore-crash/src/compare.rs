@@ -1,12 +1,14 @@
 //! Comparison without crashes: sequences on a volume and on the model, with unmounts in between.
 //!
 //! On a volume that is too small the model does not know when space runs out; but a call that fails for want of
-//! space changes nothing, calls that free space never fail for want of it, and an emptied volume is as good as new.
+//! space changes nothing, calls that free space never fail for want of it, and an emptied volume is as good as new
+//! (unless snapshots hold what it had).
 
 use crate::case::Case;
 use crate::generate::Profile;
 use crate::model::ROOT;
 use crate::op::{Op, Place, Target};
+use crate::past::{compare_all, Taken};
 use crate::runner::Runner;
 use crate::subject::ViewSubject;
 use crate::volume::{make, must_be_clean, open, Wrong};
@@ -22,7 +24,8 @@ const SIZE_FULL: u64 = 24 << 20;
 const COMPARE_EVERY: usize = 25;
 
 /// Carries a sequence out on a volume and on the model: every result must be the same, the whole tree from time to
-/// time, and again after an unmount in the middle and at the end, after each of which the check must find nothing.
+/// time, and again after an unmount in the middle and at the end, after each of which the check must find nothing. With the
+/// tree, what each snapshot shows is compared with the tree of its moment.
 ///
 /// # Errors
 /// The first difference.
@@ -34,26 +37,31 @@ pub fn compare(case: &Case) -> Result<(), Wrong> {
     let root = view.getattr(view.root()).map_err(|error| Wrong::new("open", error))?;
     let mut runner = Runner::new(ViewSubject::new(view), &root);
     let at_first = runner.subject.view().statfs().blocks_free;
+    let mut taken = Vec::new();
     let ops = case.operations();
     for (number, op) in ops.iter().enumerate() {
         let result = |error| Wrong::new("result", format!("operation {number}: {error}"));
+        let failed = runner.full;
         runner.step(op).map_err(result)?;
+        if let (Op::Snapshot { name, .. }, true) = (op, runner.full == failed) {
+            taken.push(Taken::new(number + 1, name, &runner.model));
+        }
         if runner.full > 0 && !full {
             return Err(result(format!("{op}: the volume is full though little is stored")));
         }
         if number % COMPARE_EVERY == COMPARE_EVERY - 1 {
-            tree(&runner, &format!("after operation {number}"))?;
+            tree(&runner, &taken, &format!("after operation {number}"))?;
         }
         if number == ops.len() / 2 {
-            runner = remount(runner, &device, "in the middle")?;
+            runner = remount(runner, &device, &taken, "in the middle")?;
         }
     }
-    tree(&runner, "after the last operation")?;
-    let mut runner = remount(runner, &device, "at the end")?;
-    if full {
+    tree(&runner, &taken, "after the last operation")?;
+    let mut runner = remount(runner, &device, &taken, "at the end")?;
+    if full && taken.is_empty() {
         empty(&mut runner)?;
-        tree(&runner, "after everything was removed")?;
-        runner = remount(runner, &device, "of the empty volume")?;
+        tree(&runner, &taken, "after everything was removed")?;
+        runner = remount(runner, &device, &taken, "of the empty volume")?;
         let at_last = runner.subject.view().statfs().blocks_free;
         // Zones may stay, but not what lay in them.
         if at_last < at_first - at_first / 8 {
@@ -86,14 +94,17 @@ fn empty(runner: &mut Runner<ViewSubject>) -> Result<(), Wrong> {
     }
 }
 
-fn tree(runner: &Runner<ViewSubject>, when: &str) -> Result<(), Wrong> {
-    runner.compare().map_err(|error| Wrong::new("tree", format!("{when}: {error}")))
+/// Compares the present, and all that snapshots show.
+fn tree(runner: &Runner<ViewSubject>, taken: &[Taken], when: &str) -> Result<(), Wrong> {
+    runner.compare().map_err(|error| Wrong::new("tree", format!("{when}: {error}")))?;
+    compare_all(runner.subject.view(), taken).map_err(|error| Wrong::new("past", format!("{when}: {error}")))
 }
 
 /// Unmounts, checks, mounts again, compares.
 fn remount(
     runner: Runner<ViewSubject>,
     device: &Arc<dyn Device>,
+    taken: &[Taken],
     when: &str,
 ) -> Result<Runner<ViewSubject>, Wrong> {
     let Runner { model, mut subject, full } = runner;
@@ -103,6 +114,6 @@ fn remount(
     must_be_clean(&**device, &format!("after the unmount {when}"))?;
     let view = open(device.clone()).map_err(|error| Wrong::new("mount", format!("{when}: {error}")))?;
     let runner = Runner { model: model.without_slots(), subject: ViewSubject::new(view), full };
-    tree(&runner, &format!("after the unmount {when}"))?;
+    tree(&runner, taken, &format!("after the unmount {when}"))?;
     Ok(runner)
 }

@@ -1,10 +1,11 @@
 //! Crash states: produces what crashes could have left of a recorded run, and tries it.
 //!
 //! A state is *tried*: the checker must find nothing, the volume must open without repair, what a walk finds must
-//! satisfy the judge of each part, for every event after which the medium could be like that; what had no name must be
-//! gone; and of some states: the volume can be used and is clean afterwards; a second crash at any moment of the mount
-//! is survived in the same way, and a third at any moment of the mount after that; and the volume goes on with another
-//! sequence of operations, which is crashed and judged in turn.
+//! satisfy the judge of each part, for every event after which the medium could be like that, and so must what snapshots
+//! show; what had no name must be gone; and of some states: the volume can be used and is clean afterwards, and its
+//! snapshots stay as they were; a second crash at any moment of the mount is survived in the same way, and a third at any
+//! moment of the mount after that; and the volume goes on with another sequence of operations, which is crashed and judged
+//! in turn.
 //!
 //! **Which states.** [`Recorded::try_samples`] draws them, for long sequences. [`Recorded::try_all`] goes through all
 //! moments of a short one. A moment at which the pending writes leave few states is tried in all of them, by blocks and
@@ -13,6 +14,7 @@
 //! make durable. A state that was tried before under the same promises is not tried again.
 
 use crate::judge::{Bounds, Unit};
+use crate::past::{must_begin_with, observe_all, taken_of, Seen};
 use crate::record::{record_more, Recorded};
 use crate::subject::observe;
 use crate::tree::Tree;
@@ -25,7 +27,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use yore_device::simulated::{Choice, CrashPlan, CrashPoint, CrashState, Event, SimulatedDevice, Tearing};
 use yore_device::{Device, MemoryDevice, BLOCK_SIZE};
-use yore_fs::{Caller, Error, FileKind, InodeNo, View, WriteMode};
+use yore_fs::{Caller, Error, FallocateMode, FileKind, InodeNo, SetAttr, View, WriteMode};
 
 /// What to do with a state beyond looking at it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -212,7 +214,7 @@ impl Recorded {
         seeds: &[u64],
     ) -> Result<(), Wrong> {
         let mut device = Arc::new(SimulatedDevice::new(medium));
-        let mut found = self.try_medium(device.clone(), bounds, unit, false)?.names_hash();
+        let mut found = self.try_medium(device.clone(), bounds, unit, false)?;
         let mut story = String::new();
         for seed in seeds {
             let trace = device.trace();
@@ -225,12 +227,14 @@ impl Recorded {
                 .map_err(|error| Wrong::new("replay", error))?;
             story.push_str(&format!("after a further crash, {state} of the mount: "));
             device = Arc::new(SimulatedDevice::new(medium));
-            let tree = self
+            let next = self
                 .try_medium(device.clone(), bounds, unit, false)
                 .map_err(|wrong| Wrong::new(wrong.class, format!("{story}{}", wrong.message)))?;
-            if std::mem::replace(&mut found, tree.names_hash()) != tree.names_hash() {
+            if next.tree.names_hash() != found.tree.names_hash() {
                 return Err(Wrong::new("again", format!("{story}other names and attributes were found")));
             }
+            next.still_shows(&found).map_err(|error| Wrong::new("again", format!("{story}{error}")))?;
+            found = next;
         }
         Ok(())
     }
@@ -247,11 +251,11 @@ impl Recorded {
         let device = Arc::new(SimulatedDevice::new(medium));
         must_be_clean(&*device, "as the crash left it")?;
         let view = open(device.clone()).map_err(|error| Wrong::new("mount", error))?;
-        let tree = self.look(&view, bounds, unit)?;
+        let Found { tree, snapshots } = self.look(&view, bounds, unit)?;
         let later = |wrong: Wrong| {
             Wrong::new(wrong.class, format!("in the sequence after the crash: {}", wrong.message))
         };
-        let recorded = record_more(&device, &view, &tree, seed).map_err(later)?;
+        let recorded = record_more(&device, &view, &tree, snapshots, seed).map_err(later)?;
         drop(view);
         let mut last = None;
         let mut each = |state, _| {
@@ -291,30 +295,44 @@ impl Recorded {
         bounds: &[Vec<Bounds>],
         unit: Unit,
         use_it: bool,
-    ) -> Result<Tree, Wrong> {
+    ) -> Result<Found, Wrong> {
         must_be_clean(&*device, "as the crash left it")?;
         let view = open(device.clone()).map_err(|error| Wrong::new("mount", error))?;
-        let tree = self.look(&view, bounds, unit)?;
+        let mut found = self.look(&view, bounds, unit)?;
         if use_it {
             use_volume(&view)?;
+            if !self.snapshots.is_none() {
+                found.meddle(&view)?;
+            }
         }
         view.close().map_err(|error| Wrong::new("close", error))?;
+        drop(view);
         if use_it {
             must_be_clean(&*device, "after the volume was used and unmounted")?;
+            if !self.snapshots.is_none() {
+                let view = open(device).map_err(|error| Wrong::new("mount", error))?;
+                found.must_still_be_seen(&view, "after the volume was used and unmounted")?;
+            }
         }
-        Ok(tree)
+        Ok(found)
     }
 
     /// Walks and judges what was mounted after a crash.
-    fn look(&self, view: &View, bounds: &[Vec<Bounds>], unit: Unit) -> Result<Tree, Wrong> {
+    fn look(&self, view: &View, bounds: &[Vec<Bounds>], unit: Unit) -> Result<Found, Wrong> {
         let state = view.info().state;
         if state == "must be checked" || state == "leaks pending" {
             return Err(Wrong::new("mount", format!("the volume calls itself \"{state}\"")));
         }
         let tree = observe(view, view.root()).map_err(|error| Wrong::new("read", error))?;
+        let snapshots = observe_all(view).map_err(|error| Wrong::new("past", error))?;
         let mut moments = Vec::new();
         for bounds in bounds {
-            moments = self.judge(&tree, bounds, unit).map_err(|error| Wrong::new("judge", error))?;
+            let judged = self.judge(&tree, snapshots.len(), bounds, unit);
+            moments = judged.map_err(|error| Wrong::new("judge", error))?;
+            if !self.snapshots.is_none() {
+                let judged = self.snapshots.judge(&self.parts[0].judge, &snapshots, bounds[0], unit);
+                judged.map_err(|error| Wrong::new("past", error))?;
+            }
         }
         for (part, moment) in self.parts.iter().zip(moments) {
             for (number, incarnation) in part.judge.orphans(moment) {
@@ -328,8 +346,69 @@ impl Recorded {
                 }
             }
         }
-        Ok(tree)
+        Ok(Found { tree, snapshots })
     }
+}
+
+/// What a mount after a crash has shown.
+struct Found {
+    tree: Tree,
+    snapshots: Vec<Seen>,
+}
+
+impl Found {
+    /// Whether each snapshot is and shows what it was.
+    fn still_shows(&self, before: &Found) -> Result<(), String> {
+        match self.snapshots.len() == before.snapshots.len() {
+            true => must_begin_with(&self.snapshots, &before.snapshots),
+            false => Err(format!("{} and not {} snapshots", self.snapshots.len(), before.snapshots.len())),
+        }
+    }
+
+    /// Takes another snapshot, and changes every file: nothing of that may show in any snapshot.
+    fn meddle(&mut self, view: &View) -> Result<(), Wrong> {
+        let wrong = |error: Error| Wrong::new("use", format!("changing what snapshots have seen: {error}"));
+        let tree = observe(view, view.root()).map_err(|error| Wrong::new("read", error))?;
+        let cut = view.snapshot(view.root(), "", false, false).map_err(wrong)?;
+        let mut files: Vec<u64> = tree.nodes.keys().copied().collect();
+        files.sort_unstable();
+        files.retain(|number| tree.nodes[number].facts.kind == FileKind::Regular);
+        self.snapshots.push(taken_of(tree, cut.number));
+        for (n, number) in files.into_iter().enumerate() {
+            change_file(view, InodeNo(number), n).map_err(wrong)?;
+        }
+        self.must_still_be_seen(view, "after every file was changed")?;
+        view.sync().map_err(wrong)?;
+        self.must_still_be_seen(view, "after a sync")
+    }
+
+    fn must_still_be_seen(&self, view: &View, when: &str) -> Result<(), Wrong> {
+        let wrong = |error: String| Wrong::new("past", format!("{when}: {error}"));
+        let seen = observe_all(view).map_err(wrong)?;
+        match seen.len() == self.snapshots.len() {
+            true => must_begin_with(&seen, &self.snapshots).map_err(wrong),
+            false => Err(wrong(format!("{} and not {} snapshots", seen.len(), self.snapshots.len()))),
+        }
+    }
+}
+
+/// Changes a file, the n-th, in one of several ways.
+fn change_file(view: &View, file: InodeNo, n: usize) -> Result<(), Error> {
+    let size = view.getattr(file)?.size;
+    let mode = WriteMode { append: false, kill_set_id: false };
+    match n % 4 {
+        0 => view.write(file, 0, &crate::op::payload(2, 9000), mode).map(|_| ())?,
+        1 => {
+            let set = SetAttr { size: Some(size / 2), ..SetAttr::default() };
+            view.setattr(&Caller::superuser(), file, &set).map(|_| ())?;
+        }
+        2 => view.fallocate(file, 0, size.max(1), FallocateMode::PunchHole)?,
+        _ => {
+            view.write(file, size / 2, &crate::op::payload(3, 100), mode)?;
+            view.fsync(file, false)?;
+        }
+    }
+    Ok(())
 }
 
 /// The states to try at a moment.

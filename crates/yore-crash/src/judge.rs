@@ -19,6 +19,9 @@
 //! Where a device tears sectors, a block overwritten in place may be old and new by sector, so point 3 is then
 //! judged by sector ([`Unit`]).
 //!
+//! A snapshot that is found shows names and attributes of its own moment, and points 2 to 4 hold of its files with that
+//! moment as p and as the crash; a sync or fsync after it has made durable what it shows, too.
+//!
 //! # How
 //!
 //! The hash of names and attributes of every moment is computed once per sequence, so a tree found after a crash
@@ -26,6 +29,7 @@
 
 use crate::model::{Block, Effects, FileData, Identity, Ino, Inode, State, BLOCK};
 use crate::op::Op;
+use crate::past::Taken;
 use crate::runner::list;
 use crate::tree::{show_block, Facts, Inside, Node, Tree};
 use std::collections::{BTreeMap, HashMap};
@@ -220,7 +224,7 @@ impl Judge {
         let mut best: Option<(usize, Vec<String>)> = None;
         let mut good = Vec::new();
         for moment in allowed {
-            let wrong = self.wrong_content(tree, moment, bounds, unit);
+            let wrong = self.wrong_content(tree, unit, |life| Span::new(self, life, moment, bounds));
             if wrong.is_empty() {
                 good.push(moment);
                 if one {
@@ -237,6 +241,22 @@ impl Judge {
                 Err(format!("names and attributes are those of moment {moment}, but:\n    {}", list(&wrong)))
             }
             None => Err(self.explain_names(tree, moments, lowest, bounds)),
+        }
+    }
+
+    /// Says what is wrong with what a snapshot shows: names and attributes must be those of its moment, contents what a crash
+    /// at that moment could have left under the promises kept so far, also by syncs that came later.
+    ///
+    /// # Errors
+    /// What is wrong, in words.
+    pub fn judge_past(&self, tree: &Tree, taken: &Taken, bounds: Bounds, unit: Unit) -> Result<(), String> {
+        let mut wrong = tree.differences(&taken.tree, false);
+        wrong.extend(
+            self.wrong_content(tree, unit, |life| Span::new(self, life, taken.moment, bounds).ended()),
+        );
+        match wrong.is_empty() {
+            true => Ok(()),
+            false => Err(list(&wrong)),
         }
     }
 
@@ -264,8 +284,13 @@ impl Judge {
         )
     }
 
-    /// What is wrong with regular files, if the tree is at this moment.
-    fn wrong_content(&self, tree: &Tree, moment: usize, bounds: Bounds, unit: Unit) -> Vec<String> {
+    /// What is wrong with regular files, given what each of them may be.
+    fn wrong_content<'a>(
+        &'a self,
+        tree: &Tree,
+        unit: Unit,
+        span: impl Fn(&'a Life) -> Span<'a>,
+    ) -> Vec<String> {
         let mut wrong = Vec::new();
         for (number, node) in &tree.nodes {
             let Inside::File { size, blocks } = &node.inside else { continue };
@@ -274,7 +299,7 @@ impl Judge {
                 continue;
             };
             let file = FoundFile { size: *size, blocks, facts: &node.facts };
-            let span = Span::new(self, &self.lives[*ino], moment, bounds);
+            let span = span(&self.lives[*ino]);
             let errors = span.wrong(&file, unit);
             let since = if span.is_since_replacing { REPLACED } else { "" };
             wrong
@@ -333,6 +358,18 @@ impl<'a> Span<'a> {
         let to = moment.max(content_from);
         let is_since_replacing = replaced > content_synced;
         Span { life, moment, content_from, is_since_replacing, times_from, to, begun: bounds.begun.max(to) }
+    }
+
+    /// The same for who shows the moment of names and attributes for ever: nothing of later, and no promise that is later.
+    fn ended(self) -> Span<'a> {
+        let to = self.moment;
+        Span {
+            content_from: self.content_from.min(to),
+            times_from: self.times_from.min(to),
+            to,
+            begun: to,
+            ..self
+        }
     }
 
     /// The versions that were there at some moment of a range.

@@ -22,6 +22,11 @@
 //! line, `yore-crash replay "seed=42 ops=60 crash=117:seed=9"`, with the sequence shortened if that was possible;
 //! [`case`] says what its words mean. `cargo run -p yore-crash -- replay "…"` prints the operations and tries it.
 //!
+//! # Snapshots
+//!
+//! Where a line says `cuts`, a sequence takes snapshots of the volume ([`past`]). They are no part of the model: what one must
+//! show is the model as it was.
+//!
 //! # Faults of the medium
 //!
 //! They are those of [`yore_device::simulated`]: what was not flushed may be there or not, write by write, in any
@@ -41,6 +46,7 @@ pub mod model;
 pub mod mutant;
 pub mod op;
 pub mod outcome;
+pub mod past;
 pub mod record;
 pub mod runner;
 pub mod subject;

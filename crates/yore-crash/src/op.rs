@@ -81,6 +81,8 @@ pub enum Op {
     Fsync { target: Target, data_only: bool },
     /// `View::sync`.
     Sync,
+    /// `View::snapshot` of the root directory, under this name unless it is empty.
+    Snapshot { name: Name, wait: bool },
     /// Keeps the inode in a slot, in place of what was there.
     Hold { target: Target, slot: usize },
     /// Empties a slot.
@@ -172,6 +174,11 @@ impl fmt::Display for Op {
             Op::Fsync { target, data_only: false } => write!(f, "fsync {target}"),
             Op::Fsync { target, data_only: true } => write!(f, "fdatasync {target}"),
             Op::Sync => write!(f, "sync"),
+            Op::Snapshot { name, wait } => {
+                let wait = if *wait { "" } else { " without waiting" };
+                let name = if name.is_empty() { String::new() } else { format!(" {}", show_name(name)) };
+                write!(f, "snapshot{name}{wait}")
+            }
             Op::Hold { target, slot } => write!(f, "hold {target} in slot{slot}"),
             Op::Drop { slot } => write!(f, "drop slot{slot}"),
         }

@@ -11,6 +11,7 @@ use crate::held::{Gate, HeldSync, HELD};
 use crate::judge::{Bounds, History, Judge};
 use crate::model::{Effects, State};
 use crate::op::Op;
+use crate::past::{weave, Seen, Snapshots};
 use crate::runner::Runner;
 use crate::subject::ViewSubject;
 use crate::systematic;
@@ -29,6 +30,8 @@ use yore_fs::View;
 pub struct Recorded {
     pub(crate) trace: Trace,
     pub(crate) parts: Vec<Part>,
+    /// Of the whole tree; with several parts there are none.
+    pub(crate) snapshots: Snapshots,
 }
 
 /// A part of the tree that one thread changed, and nobody else.
@@ -88,7 +91,8 @@ pub fn record_between(case: &Case, between: Between<'_>) -> Result<Recorded, Wro
     run.finish()
 }
 
-/// Goes on with a volume that was just opened on `device` and on which `tree` was found.
+/// Goes on with a volume that was just opened on `device` and on which `tree` was found, and these snapshots. Takes further ones
+/// if there are any.
 ///
 /// # Errors
 /// As [`record`].
@@ -96,11 +100,14 @@ pub fn record_more(
     device: &Arc<SimulatedDevice>,
     view: &View,
     tree: &Tree,
+    snapshots: Vec<Seen>,
     seed: u64,
 ) -> Result<Recorded, Wrong> {
     const OPS: usize = 14;
     let mut run = Run::new(device, view, State::of(tree));
-    run.carry_out(sequence(seed, OPS, Profile::Crash))?;
+    let ops = sequence(seed, OPS, Profile::Crash);
+    run.carry_out(if snapshots.is_empty() { ops } else { weave(ops, seed, 4, "later") })?;
+    run.snapshots_before = snapshots;
     run.finish()
 }
 
@@ -114,13 +121,15 @@ struct Run<'a> {
     /// Holds syncs, if they are to be held, and the one that is.
     gate: Option<Arc<Gate>>,
     held: Option<HeldSync>,
+    snapshots_before: Vec<Seen>,
 }
 
 impl<'a> Run<'a> {
     fn new(device: &'a SimulatedDevice, view: &View, model: State) -> Run<'a> {
         let runner = Runner { model, subject: ViewSubject::new(view.clone()), full: 0 };
         let history = History::new(runner.model.clone());
-        Run { device, history, runner, before: 0, gate: None, held: None }
+        let snapshots_before = Vec::new();
+        Run { device, history, runner, before: 0, gate: None, held: None, snapshots_before }
     }
 
     /// Begins a sync in another thread, to be held for some operations. In the history it does nothing; what it promises, a
@@ -149,7 +158,7 @@ impl<'a> Run<'a> {
 
     fn carry_out(&mut self, ops: Vec<Op>) -> Result<(), Wrong> {
         for op in ops {
-            let waits = matches!(op, Op::Sync | Op::Fsync { .. });
+            let waits = matches!(op, Op::Sync | Op::Fsync { .. } | Op::Snapshot { wait: true, .. });
             if waits || self.held.as_ref().is_some_and(|held| held.left == 0) {
                 self.let_go()?;
             }
@@ -190,8 +199,9 @@ impl<'a> Run<'a> {
         must_be_clean(self.device, "after the unmount")?;
         let trace = self.device.trace();
         let bounds = bounds_of(&trace, 0, self.before);
+        let snapshots = Snapshots::new(self.snapshots_before, &self.history);
         let part = Part { judge: Judge::new(self.history), lens: None, bounds };
-        Ok(Recorded { trace, parts: vec![part] })
+        Ok(Recorded { trace, parts: vec![part], snapshots })
     }
 }
 

@@ -200,6 +200,11 @@ impl ViewSubject {
         }
     }
 
+    fn snapshot(&self, name: &[u8], wait: bool) -> Result<Outcome, Error> {
+        let name = std::str::from_utf8(name).map_err(|_| Error::Invalid { what: "a snapshot's name" })?;
+        self.view.snapshot(self.root, name, false, wait).map(|_| Outcome::Done)
+    }
+
     fn hold(&mut self, target: &Target, slot: usize) -> Result<Outcome, Error> {
         let (inode, node) = self.resolve(target)?;
         let node = match node {
@@ -219,6 +224,7 @@ impl Subject for ViewSubject {
     fn apply(&mut self, op: &Op) -> Outcome {
         let result = match op {
             Op::Sync => self.view.sync().map(|()| Outcome::Done),
+            Op::Snapshot { name, wait } => self.snapshot(name, *wait),
             Op::Hold { target, slot } => self.hold(target, *slot),
             Op::Drop { slot } => {
                 self.empty(*slot);

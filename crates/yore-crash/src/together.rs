@@ -27,6 +27,7 @@ use crate::judge::{Bounds, History, Judge, Unit};
 use crate::model::State;
 use crate::op::{Name, Op, Place, Target};
 use crate::outcome::Outcome;
+use crate::past::Snapshots;
 use crate::record::{mark, read_mark, Part, Recorded};
 use crate::runner::{list, Runner};
 use crate::subject::{Subject, ViewSubject};
@@ -159,7 +160,7 @@ impl Lens {
             Op::RemoveXattr { target, name } => Op::RemoveXattr { target: self.target(target), name },
             Op::Fsync { target, data_only } => Op::Fsync { target: self.target(target), data_only },
             Op::Hold { target, slot } => Op::Hold { target: self.target(target), slot },
-            Op::Sync | Op::Drop { .. } => op,
+            Op::Sync | Op::Snapshot { .. } | Op::Drop { .. } => op,
         }
     }
 }
@@ -335,7 +336,7 @@ fn unmount(mut workers: Vec<Worker>, device: &Arc<SimulatedDevice>, view: &View)
         bounds,
     };
     let parts = workers.into_iter().zip(bounds).map(part).collect();
-    Ok(Recorded { trace, parts })
+    Ok(Recorded { trace, parts, snapshots: Snapshots::default() })
 }
 
 /// For each thread and number of events: how far its operations had come, and what others had made durable of them.
@@ -371,13 +372,28 @@ fn bounds_of(trace: &Trace, histories: &[&History]) -> Vec<Vec<Bounds>> {
 }
 
 impl Recorded {
-    /// Says for each part at which moment it is in a tree, or why the tree is none that is allowed.
+    /// Says for each part at which moment it is in a tree, or why the tree is none that is allowed. `snapshots`: how many
+    /// were found; so many there must have been at that moment.
     ///
     /// # Errors
     /// What is wrong, in words.
-    pub fn judge(&self, tree: &Tree, bounds: &[Bounds], unit: Unit) -> Result<Vec<usize>, String> {
+    pub fn judge(
+        &self,
+        tree: &Tree,
+        snapshots: usize,
+        bounds: &[Bounds],
+        unit: Unit,
+    ) -> Result<Vec<usize>, String> {
         if let [Part { judge, lens: None, .. }] = &self.parts[..] {
-            return Ok(vec![judge.judge(tree, bounds[0], unit)?]);
+            let moments = judge.moments_of(tree, bounds[0], unit, self.snapshots.is_none())?;
+            let with_as_many = |moment: &&usize| self.snapshots.count_at(**moment) == snapshots;
+            return match moments.iter().rfind(with_as_many) {
+                Some(moment) => Ok(vec![*moment]),
+                None => Err(format!(
+                    "{snapshots} snapshots are there, but names and attributes are of moments {moments:?}, with {:?}",
+                    moments.iter().map(|moment| self.snapshots.count_at(*moment)).collect::<Vec<_>>()
+                )),
+            };
         }
         let links = tree.wrong_links();
         if !links.is_empty() {

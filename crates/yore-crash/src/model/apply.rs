@@ -63,6 +63,11 @@ impl State {
                 effects.synced_all = true;
                 Expect::Done
             }
+            // What it shows is the state after it, which the judge has.
+            Op::Snapshot { wait, .. } => {
+                effects.synced_all = *wait;
+                Expect::Done
+            }
             Op::Fsync { target, data_only } => {
                 effects.synced = Some((self.resolve(target)?, *data_only));
                 Expect::Done
