@@ -49,6 +49,10 @@ fn a_wrong_engine_is_found() {
         (Mutation::OutstandingForgotten, ""),
         (Mutation::TornRecordAccepted, ""),
         (Mutation::RenameBeforeData, REPLACED),
+        (Mutation::KeptReused, "[past]"),
+        (Mutation::KeptOnce, "[past]"),
+        (Mutation::KeptBeforeData, "[past]"),
+        (Mutation::SnapshotNotForced, ""),
     ];
     let mut missed = Vec::new();
     for (mutation, said) in mutations {

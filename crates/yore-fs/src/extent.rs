@@ -71,6 +71,11 @@ pub(crate) fn birth(kept: Number) -> Number {
 /// Whether these blocks belong to the present alone: then data may be written over what they hold, and they may be freed
 /// (V8). Blocks that were never written are of no use to the past.
 pub(crate) fn is_own(kept: Number, extent: &ExtentValue) -> bool {
+    #[cfg(feature = "mutations")]
+    let kept = match crate::mutation::is(crate::mutation::Mutation::KeptReused) {
+        true => Number(0),
+        false => kept,
+    };
     (extent.birth > kept || extent.unwritten) && !extent.shared
 }
 

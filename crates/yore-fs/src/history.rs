@@ -305,6 +305,8 @@ pub(crate) fn snapshot(
     let cell = store.cell(directory)?;
     cell.state.read().check_directory()?;
     let cut = store.past.cut(store, &cell, CutKind::Snapshot, name, held)?;
+    #[cfg(feature = "mutations")]
+    let wait = wait && !crate::mutation::is(crate::mutation::Mutation::SnapshotNotForced);
     if wait {
         file::flush_all(store)?;
         store.force()?;

@@ -26,6 +26,14 @@ pub enum Mutation {
     TornRecordAccepted,
     /// A rename over a file does not write the new file's data first (R12).
     RenameBeforeData,
+    /// What versions name is written over and freed as if it belonged to the present alone (P3).
+    KeptReused,
+    /// An inode that has a version is changed after another cut without keeping it again (P1).
+    KeptOnce,
+    /// A version is kept before the file's data is written back (P4).
+    KeptBeforeData,
+    /// A snapshot that is waited for is not waited for.
+    SnapshotNotForced,
 }
 
 static NOW: AtomicU8 = AtomicU8::new(Mutation::None as u8);

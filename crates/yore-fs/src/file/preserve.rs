@@ -8,6 +8,8 @@ use crate::past::VERSION_BLOCKS;
 use crate::store::Store;
 use crate::Result;
 use std::sync::Arc;
+#[cfg(feature = "mutations")]
+use yore_format::Number;
 
 /// What a change may draw on for the version that it must leave behind.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -35,6 +37,8 @@ pub(crate) fn preserve_locked(store: &Store, cell: &Arc<InodeCell>, room: Room) 
         }
         let epoch = store.past.epoch();
         let is_file = cell.state.read().inode.is_regular();
+        #[cfg(feature = "mutations")]
+        let is_file = is_file && !crate::mutation::is(crate::mutation::Mutation::KeptBeforeData);
         if is_file {
             flush_locked(store, cell)?;
         }
@@ -64,6 +68,10 @@ pub(crate) fn preserve_locked(store: &Store, cell: &Arc<InodeCell>, room: Room) 
 /// Damage and device errors.
 pub(crate) fn must_keep(store: &Store, cell: &InodeCell, state: &InodeState) -> Result<bool> {
     if state.gone {
+        return Ok(false);
+    }
+    #[cfg(feature = "mutations")]
+    if crate::mutation::is(crate::mutation::Mutation::KeptOnce) && state.kept(store, cell.no)? > Number(0) {
         return Ok(false);
     }
     store.past.must_keep(store, cell, &state.inode)
