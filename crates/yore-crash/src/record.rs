@@ -17,14 +17,14 @@ use crate::subject::ViewSubject;
 use crate::systematic;
 use crate::together::{self, Lens};
 use crate::tree::Tree;
-use crate::volume::{make_with_log, must_be_clean, open, open_committing, used_device, Wrong};
+use crate::volume::{make, make_with_log, must_be_clean, open, open_committing, used_device, Wrong};
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 use yore_device::simulated::{Event, SimulatedDevice, Trace};
 use yore_device::Device;
-use yore_fs::View;
+use yore_fs::{Engine, View};
 
 /// What was recorded: the events of the device, and what each part of the tree may be after each of them.
 pub struct Recorded {
@@ -88,6 +88,24 @@ pub fn record_between(case: &Case, between: Between<'_>) -> Result<Recorded, Wro
     }
     run.gate = gate;
     with_disturbance(&view, case.disturb, || run.carry_out(case.operations()))?;
+    run.finish()
+}
+
+/// Carries out operations that no line names, after others that no crash meets; the last of those must be a sync.
+///
+/// # Errors
+/// As [`record`].
+pub fn record_operations(preparation: Vec<Op>, ops: Vec<Op>) -> Result<Recorded, Wrong> {
+    let device = Arc::new(SimulatedDevice::new(used_device()));
+    let used: Arc<dyn Device> = device.clone();
+    make(&used, Engine::Snapshot, 1)?;
+    device.restart_trace();
+    let view = open(used).map_err(|error| Wrong::new("open", error))?;
+    let root = view.getattr(view.root()).map_err(|error| Wrong::new("open", error))?;
+    let mut run = Run::new(&device, &view, State::new(&root));
+    run.carry_out(preparation)?;
+    run.forget_events();
+    run.carry_out(ops)?;
     run.finish()
 }
 

@@ -239,6 +239,9 @@ impl Node {
 
     fn differences(&self, wanted: &Node, exact: bool) -> Vec<String> {
         let mut found = Vec::new();
+        if self == wanted {
+            return found;
+        }
         let mut differ = |what: &str, found_value: String, wanted_value: String| {
             if found_value != wanted_value {
                 found.push(format!("{what} is {found_value}, should be {wanted_value}"));

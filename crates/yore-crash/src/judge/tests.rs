@@ -291,3 +291,56 @@ fn a_truncation_meets_old_content() {
         assert_eq!(judged.is_ok(), is_right, "{kept} bytes are left: {judged:?}");
     }
 }
+
+fn snapshot(wait: bool) -> Op {
+    Op::Snapshot { name: name(""), wait }
+}
+
+/// The snapshot that is the operation before a moment.
+fn taken(judge: &Judge, moment: usize) -> Taken {
+    Taken::new(moment, &name(""), &judge.history.states[moment])
+}
+
+/// A snapshot shows what a crash at its moment could have left of a file: old or new, but nothing of later. What was synced
+/// afterwards, or waited for, it shows as it was.
+#[test]
+fn a_snapshot_shows_nothing_of_later_and_nothing_that_a_sync_has_made_old() {
+    let ops = |wait, last| {
+        let write = |tag| write("a", 0, 8192, tag);
+        history(vec![create("a"), write(1), Op::Sync, write(2), snapshot(wait), write(3), last])
+    };
+    let judge_content = |judge: &Judge, of: usize, bounds: Bounds| {
+        let taken = taken(judge, 5);
+        let mut tree = taken.tree.clone();
+        let (size, blocks) = content_mut(&mut tree, "a");
+        (*size, *blocks) = content_of(judge, of, "a");
+        judge.judge_past(&tree, &taken, bounds, Unit::Block)
+    };
+    let plain = Judge::new(ops(false, create("b")));
+    assert!(judge_content(&plain, 1, bounds(7, 7)).is_err(), "older than the sync before");
+    judge_content(&plain, 2, bounds(7, 7)).expect("what was synced last");
+    judge_content(&plain, 5, bounds(7, 7)).expect("what it was");
+    assert!(judge_content(&plain, 6, bounds(7, 7)).is_err(), "what was written after the snapshot");
+    let waited = Judge::new(ops(true, create("b")));
+    judge_content(&waited, 2, bounds(5, 4)).expect("it has not returned");
+    assert!(judge_content(&waited, 2, bounds(5, 5)).is_err(), "it was waited for");
+    judge_content(&waited, 5, bounds(7, 7)).expect("what it was");
+    for sync in [fsync("a"), Op::Sync] {
+        let synced = Judge::new(ops(false, sync));
+        judge_content(&synced, 2, bounds(7, 6)).expect("the sync has not returned");
+        assert!(judge_content(&synced, 2, bounds(7, 7)).is_err(), "it was synced since");
+        judge_content(&synced, 5, bounds(7, 7)).expect("what it was");
+    }
+}
+
+/// Names and attributes of a snapshot are those of its moment, neither older nor newer.
+#[test]
+fn a_snapshot_shows_the_names_of_its_moment() {
+    let judge = Judge::new(history(vec![create("a"), snapshot(false), rename("a", "b"), snapshot(false)]));
+    let (first, second) = (taken(&judge, 2), taken(&judge, 4));
+    let bounds = bounds(4, 4);
+    judge.judge_past(&first.tree, &first, bounds, Unit::Block).expect("its own");
+    judge.judge_past(&second.tree, &second, bounds, Unit::Block).expect("its own");
+    assert!(judge.judge_past(&second.tree, &first, bounds, Unit::Block).is_err(), "newer");
+    assert!(judge.judge_past(&first.tree, &second, bounds, Unit::Block).is_err(), "older");
+}
