@@ -342,7 +342,8 @@ impl Checker<'_> {
     /// A reference to a node that was met in the chain.
     fn follow_known(&mut self, tree: &Tree, step: &Step, chain: &mut Chain) -> Followed {
         let (last, end) = (chain.last(Holder::Node(step.addr)), chain.end());
-        let is_gap = chain.is_gap(last);
+        // What is below a node that is walked again is where it was, and was looked at with it.
+        let is_gap = !step.again && chain.is_gap(last);
         let Some(held) = chain.nodes.get_mut(&step.addr).filter(|held| held.usable) else {
             return Followed::Nothing;
         };
@@ -353,7 +354,7 @@ impl Checker<'_> {
             self.add_incomplete(finding.at(step.addr).of(tree.owner));
             return Followed::Nothing;
         }
-        if last == chain.state {
+        if last == chain.state && !step.again {
             let finding = Finding::new(Problem::BlockReachedTwice, "one reference", "another");
             self.add_incomplete(finding.at(step.addr).of(tree.owner));
             return Followed::Nothing;

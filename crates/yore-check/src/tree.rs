@@ -71,6 +71,8 @@ pub(crate) struct Step {
     pub(crate) high: Option<Key>,
     /// The branch that names it; `None` for a root.
     pub(crate) parent: Option<MetaAddr>,
+    /// That branch was met in a newer state of the chain, which led here, too.
+    pub(crate) again: bool,
 }
 
 impl Step {
@@ -83,7 +85,7 @@ impl Step {
 impl Tree {
     /// The step to the root.
     pub(crate) fn step(&self) -> Step {
-        Step { addr: self.root, level: self.level, low: Key::FIRST, high: None, parent: None }
+        Step { addr: self.root, level: self.level, low: Key::FIRST, high: None, parent: None, again: false }
     }
 
     /// What a node must be.
@@ -137,6 +139,7 @@ impl Tree {
                     low: if i == 0 { step.low } else { key(node, i) },
                     high: if i + 1 < node.count() { Some(key(node, i + 1)) } else { step.high },
                     parent: Some(step.addr),
+                    again: false,
                 }),
                 Err(c) => {
                     // The verifier sees this first; kept so that no change there makes it go unseen.
@@ -201,7 +204,9 @@ impl Walk {
         mut chain: Option<&mut Chain>,
     ) -> Result<Option<Leaf>, CheckError> {
         while let Some(step) = self.stack.pop() {
-            let block = match checker.follow(&self.tree, &step, chain.as_deref_mut())? {
+            let followed = checker.follow(&self.tree, &step, chain.as_deref_mut())?;
+            let again = matches!(followed, Followed::Known(_));
+            let block = match followed {
                 Followed::New(block) => Some(block),
                 Followed::Known(_) => checker.read_again(step.addr, &self.tree.expect(step.level))?,
                 Followed::Nothing => None,
@@ -221,7 +226,7 @@ impl Walk {
             }
             if node.level() > 0 {
                 let (steps, complete) = self.tree.children(checker, &step, node);
-                self.stack.extend(steps);
+                self.stack.extend(steps.into_iter().map(|step| Step { again, ..step }));
                 self.complete &= complete;
                 continue;
             }

@@ -299,3 +299,30 @@ fn past_views_stand_still_while_threads_work() {
         seen.iter().for_each(|seen| seen.compare(&volume, "in the end"));
     });
 }
+
+/// A link that never changes and attributes in a tree of three levels are shared by many versions. The checker took the nodes below
+/// one that it knew for named twice.
+#[test]
+fn trees_that_versions_share_are_sound() {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
+    let volume = Volume::create(device.clone(), &MkfsOptions::default()).unwrap();
+    volume.symlink("t".repeat(4095), "link0").unwrap();
+    volume.write("file", "content").unwrap();
+    for i in 0..60 {
+        volume.set_xattr("file", format!("user.{i}"), vec![i; 60_000], SetXattrMode::Any).unwrap();
+    }
+    let view = volume.view();
+    let mut seen = Vec::new();
+    for i in 0..4 {
+        let root = PathBuf::from("/");
+        let copy = copy(&volume, &root);
+        seen.push(Seen { cut: view.snapshot(view.root(), "", false, false).unwrap().number, root, copy });
+        volume.rename(format!("link{i}"), format!("link{}", i + 1)).unwrap();
+        volume.set_xattr("file", format!("user.{}", i * 17), "small", SetXattrMode::Any).unwrap();
+        volume.remove_xattr("file", format!("user.{}", i * 13 + 1)).unwrap();
+    }
+    seen.iter().for_each(|seen| seen.compare(&volume, "in the end"));
+    volume.close().unwrap();
+    let report = check(&*device, &CheckOptions::default()).unwrap();
+    assert!(report.is_clean(), "{report}");
+}
