@@ -28,6 +28,8 @@ pub enum Written {
     Inodes,
     /// Node of a tree.
     Tree,
+    /// Node of a tree of the history, or the block that has their roots.
+    History,
     /// What is no metadata.
     Data,
 }
@@ -42,6 +44,7 @@ impl Written {
             [b'Y', b'O', b'R', b'E', 3, ..] => Written::Bitmap,
             [b'Y', b'O', b'R', b'E', 4, ..] => Written::Inodes,
             [b'Y', b'O', b'R', b'E', 5..=9, ..] => Written::Tree,
+            [b'Y', b'O', b'R', b'E', 10..=15, ..] => Written::History,
             _ => Written::Data,
         }
     }

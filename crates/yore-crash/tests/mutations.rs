@@ -22,6 +22,9 @@ fn found(mutation: Mutation) -> Option<(u64, String)> {
             0 => Case::new(number, 60, Profile::Crash),
             _ => Case::systematic(systematic::spread(number)),
         };
+        let of_history =
+            matches!(mutation, Mutation::Late(Written::History) | Mutation::Lose(Written::History));
+        let case = if of_history { case.with_cuts() } else { case };
         let mut go_on = |_| {
             states += 1;
             states < STATES
@@ -77,6 +80,7 @@ fn a_write_that_comes_after_its_flush_is_found() {
         Mutation::Late(Written::Bitmap),
         Mutation::Late(Written::Inodes),
         Mutation::Late(Written::Tree),
+        Mutation::Late(Written::History),
         Mutation::SuperblockFirst,
     ]);
 }
@@ -92,6 +96,7 @@ fn a_lost_write_is_found() {
         Mutation::Lose(Written::Bitmap),
         Mutation::Lose(Written::Inodes),
         Mutation::Lose(Written::Tree),
+        Mutation::Lose(Written::History),
         Mutation::Lose(Written::Data),
     ]);
 }
