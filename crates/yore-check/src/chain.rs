@@ -71,6 +71,8 @@ struct Held {
     level: u8,
     birth: Number,
     holder: Holder,
+    /// The state that led to it last.
+    passed: usize,
     /// Whether it could be read and is what was expected; else this was reported.
     usable: bool,
     below: Below,
@@ -322,6 +324,7 @@ impl Checker<'_> {
                 level: header.map_or(0, |h| h.level),
                 birth,
                 holder: step.holder(chain.state),
+                passed: chain.state,
                 usable: block.is_some(),
                 below: Below { latest: birth, ..Below::NOTHING },
             };
@@ -354,12 +357,13 @@ impl Checker<'_> {
             self.add_incomplete(finding.at(step.addr).of(tree.owner));
             return Followed::Nothing;
         }
-        if last == chain.state && !step.again {
+        // Each state passes each node once, so a walk ends.
+        if held.passed == chain.state || (last == chain.state && !step.again) {
             let finding = Finding::new(Problem::BlockReachedTwice, "one reference", "another");
             self.add_incomplete(finding.at(step.addr).of(tree.owner));
             return Followed::Nothing;
         }
-        held.holder = step.holder(chain.state);
+        (held.holder, held.passed) = (step.holder(chain.state), chain.state);
         let (below, birth) = (held.below, held.birth);
         if is_gap {
             self.add(gap(tree.kind.name().to_string(), birth).at(step.addr).of(tree.owner));
