@@ -522,7 +522,9 @@ mod tests {
         assert_eq!(split("a@@2026"), parts("a", "2026"));
         assert_eq!(split("a@b@before"), parts("a@b", "before"));
         assert_eq!(split("@@@2026"), parts("@", "2026"));
-        for none in ["a", "a@", "@a", "a@2026", "@@2026", "a@@before", "a@5m"] {
+        assert_eq!(split("a@@before"), parts("a@", "before"), "the second one marks seconds only");
+        assert_eq!(split("@@before"), parts("@", "before"));
+        for none in ["a", "a@", "@a", "a@2026", "@@2026", "a@5m"] {
             assert_eq!(split(none), None, "{none}");
         }
     }

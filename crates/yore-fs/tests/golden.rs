@@ -457,7 +457,7 @@ fn the_image_is_read() {
         (info.uuid, &info.label[..], info.engine, info.size),
         (UUID, LABEL, Engine::Snapshot, 32 << 20)
     );
-    assert_eq!(info.format, (2, 0));
+    assert_eq!(info.format.0, 2, "what a program of this format can use");
     compare(&view);
     let orphan = orphan(&view).expect("a file without a name is kept");
     assert_eq!(view.getattr(orphan).unwrap().links, 0);
