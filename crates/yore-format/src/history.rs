@@ -186,6 +186,14 @@ pub enum CutKind {
     Undo = 4,
 }
 
+impl CutKind {
+    /// The kind with this number on the medium.
+    pub fn from_u8(kind: u8) -> Option<CutKind> {
+        use CutKind::*;
+        [Snapshot, Close, Interval, Undo].into_iter().find(|k| *k as u8 == kind)
+    }
+}
+
 /// What has become of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -259,12 +267,8 @@ impl CutRow {
         let Ok((raw, name)) = RawCut::ref_from_prefix(bytes) else {
             return bad("length", "at least 32 bytes", bytes.len().to_string());
         };
-        let kind = match raw.kind {
-            1 => CutKind::Snapshot,
-            2 => CutKind::Close,
-            3 => CutKind::Interval,
-            4 => CutKind::Undo,
-            k => return bad("kind", "1 to 4", k.to_string()),
+        let Some(kind) = CutKind::from_u8(raw.kind) else {
+            return bad("kind", "1 to 4", raw.kind.to_string());
         };
         let state = match raw.state {
             1 => CutState::Kept,

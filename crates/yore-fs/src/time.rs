@@ -33,7 +33,7 @@ pub use print::{print, print_gmt};
 use yore_format::Timestamp;
 
 /// Most bytes of a snapshot's name.
-pub const SNAPSHOT_NAME_MAX: usize = 255;
+pub const SNAPSHOT_NAME_MAX: usize = yore_format::CUT_NAME_MAX;
 
 /// What is accepted, as error messages say it.
 const FORMS: &str =

@@ -74,7 +74,7 @@ const LIST: Opcode = opcode::read_write::<[u8; LIST_BYTES]>(b'Y', 2);
 const HOLD: u32 = 1;
 const WAIT: u32 = 2;
 const NAME_AT: usize = 8;
-const NAME_MAX: usize = 255;
+const NAME_MAX: usize = yore_fs::time::SNAPSHOT_NAME_MAX;
 
 const RECORDS_AT: usize = 16;
 const RECORD_BYTES: usize = 56;
@@ -307,13 +307,7 @@ fn decode_record(bytes: &[u8]) -> Option<(ListedCut, usize)> {
     let path = bytes.get(path_at..end)?;
     let row = CutRow {
         time: time_at(bytes, 8)?,
-        kind: match bytes.get(20)? {
-            1 => CutKind::Snapshot,
-            2 => CutKind::Close,
-            3 => CutKind::Interval,
-            4 => CutKind::Undo,
-            _ => return None,
-        },
+        kind: CutKind::from_u8(*bytes.get(20)?)?,
         state: CutState::Kept,
         held: flags & HELD != 0,
         root: InodeNo(u64_at(bytes, 24)?),
