@@ -282,18 +282,30 @@ impl Tree {
         links: &mut Links,
         fill: impl FnOnce(&mut NodeMut<'_>),
     ) -> (MetaAddr, Change) {
+        let (frame, image) = self.new_block(op, level, birth, |b| fill(&mut NodeMut::init(b, key_width)));
+        links.nodes += 1;
+        (frame.addr(), image)
+    }
+
+    /// A new block with the body that `write` makes, and the change that is its image.
+    fn new_block(
+        &self,
+        op: &mut Op<'_>,
+        level: u8,
+        birth: Number,
+        write: impl FnOnce(&mut Block),
+    ) -> (Frame, Change) {
         let new =
             NewBlock { kind: self.kind, level, owner: self.owner, incarnation: self.incarnation, birth };
         let (frame, allocated) = op.allocate(new);
         let ((), image) = op.change(&frame, |page| {
             page.apply(|b| {
-                fill(&mut NodeMut::init(b, key_width));
+                write(b);
                 WHOLE_BODY
             });
         });
         op.before(allocated, image);
-        links.nodes += 1;
-        (frame.addr(), image)
+        (frame, image)
     }
 
     /// After a removal from the leaf at the end of `path`: removes it if it is empty, else merges small nodes.
@@ -357,16 +369,8 @@ impl Tree {
         let old: Block = *frame.read();
         let level = NodeRef::new(&old).level();
         let birth = Number(self.kept.0 + 1);
-        let new =
-            NewBlock { kind: self.kind, level, owner: self.owner, incarnation: self.incarnation, birth };
-        let (copy, allocated) = op.allocate(new);
-        let ((), image) = op.change(&copy, |page| {
-            page.apply(|b| {
-                b[WHOLE_BODY].copy_from_slice(&old[WHOLE_BODY]);
-                WHOLE_BODY
-            });
-        });
-        op.before(allocated, image);
+        let (copy, image) =
+            self.new_block(op, level, birth, |b| b[WHOLE_BODY].copy_from_slice(&old[WHOLE_BODY]));
         match parent {
             Some((parent, index)) => {
                 let to = copy.addr().0.to_le_bytes();

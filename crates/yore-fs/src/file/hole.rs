@@ -5,7 +5,7 @@
 //! between, and hide the extents there (F5) until they have been taken out or become unwritten.
 
 use super::flush::{flush_locked, store_changed};
-use super::preserve::{must_keep, preserve_locked, Room};
+use super::preserve::{lock_preserved, preserve_locked, Room};
 use super::truncate::{extend, finish_doomed};
 use super::{check_alive, map_block, page_of, pages_for, write, Touch, PAGE};
 use crate::alloc::{KeptGroups, Run};
@@ -66,16 +66,10 @@ fn grow(store: &Store, cell: &Arc<InodeCell>, end: u64, keep_size: bool, touch: 
     if !keep_size && end > cell.state.read().inode.size && extend(store, cell, end, touch)? {
         return Ok(());
     }
-    loop {
-        let mut state = cell.state.write();
-        if must_keep(store, cell, &state)? {
-            drop(state);
-            preserve_locked(store, cell, Room::Free)?;
-            continue;
-        }
+    {
+        let mut state = lock_preserved(store, cell, Room::Free)?;
         touch(&mut state);
         state.dirty = true;
-        break;
     }
     store_changed(store, cell)
 }
@@ -179,14 +173,8 @@ fn leave_inode(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
 /// Makes a range read as zeros: its pages at once, its extents by being doomed.
 fn zero_memory(store: &Store, cell: &Arc<InodeCell>, offset: u64, end: u64, touch: Touch<'_>) -> Result<()> {
     loop {
-        let mut guard = cell.state.write();
+        let mut guard = lock_preserved(store, cell, Room::Free)?;
         let state = &mut *guard;
-        check_alive(state)?;
-        if must_keep(store, cell, state)? {
-            drop(guard);
-            preserve_locked(store, cell, Room::Free)?;
-            continue;
-        }
         let size = state.inode.size;
         let mut full = offset.div_ceil(PAGE)..end / PAGE;
         if end >= size {

@@ -4,6 +4,7 @@
 
 use super::flush::{flush_locked, is_settled};
 use crate::inode::{InodeCell, InodeState};
+use crate::locks::Writing;
 use crate::past::VERSION_BLOCKS;
 use crate::store::Store;
 use crate::Result;
@@ -59,6 +60,26 @@ pub(crate) fn preserve_locked(store: &Store, cell: &Arc<InodeCell>, room: Room) 
             keep.apply(&mut op, cell, &mut state);
             return Ok(());
         }
+    }
+}
+
+/// The file's state, to be changed: what a cut has seen of it is kept. The caller holds io.
+///
+/// # Errors
+/// As [`preserve`]; `Stale` for a file that is gone.
+pub(super) fn lock_preserved<'c>(
+    store: &Store,
+    cell: &'c Arc<InodeCell>,
+    room: Room,
+) -> Result<Writing<'c, InodeState>> {
+    loop {
+        let state = cell.state.write();
+        super::check_alive(&state)?;
+        if !must_keep(store, cell, &state)? {
+            return Ok(state);
+        }
+        drop(state);
+        preserve_locked(store, cell, room)?;
     }
 }
 

@@ -5,7 +5,7 @@
 //! the last step takes it off the list. What fails in between leaves `doomed` in place; the next call on the file goes on.
 
 use super::flush::store_changed;
-use super::preserve::{must_keep, preserve_locked, Room};
+use super::preserve::{lock_preserved, must_keep, preserve_locked, Room};
 use super::{check_alive, page_of, pages_for, write, Touch, PAGE};
 use crate::alloc::KeptGroups;
 use crate::btree::Pins;
@@ -47,15 +47,9 @@ pub(crate) fn truncate(store: &Store, cell: &Arc<InodeCell>, size: u64, touch: T
 pub(super) fn extend(store: &Store, cell: &Arc<InodeCell>, size: u64, touch: Touch<'_>) -> Result<bool> {
     super::hole::settle_beyond(store, cell)?;
     let clean = loop {
-        let mut state = cell.state.write();
-        check_alive(&state)?;
+        let mut state = lock_preserved(store, cell, Room::Free)?;
         if size < state.inode.size {
             return Ok(false);
-        }
-        if must_keep(store, cell, &state)? {
-            drop(state);
-            preserve_locked(store, cell, Room::Free)?;
-            continue;
         }
         let Some(plan) = write::prepare_extension(store, cell, &state, size)? else {
             drop(state);
