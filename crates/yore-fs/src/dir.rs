@@ -15,13 +15,16 @@
 use crate::btree::{Path, Pins, Placed, Tree, TreeDelta};
 use crate::inode::InodeState;
 use crate::store::Store;
-use crate::Result;
+use crate::{DirItem, Result};
 use yore_format::{
     name_cookie, BlockKind, ContentKind, Corruption, DirEntry, FileKind, Incarnation, Inode, InodeNo, Number,
     INLINE_BYTES,
 };
 use yore_meta::{Meta, Op};
 
+/// Cookies of `.` and `..`; those of entries start at 256.
+const DOT: u64 = 1;
+const DOT_DOT: u64 = 2;
 /// Cookies of one hash.
 const RUN: u64 = 0xff;
 const COOKIE_BYTES: usize = 8;
@@ -74,6 +77,29 @@ pub(crate) fn list(
     each: &mut dyn FnMut(u64, &DirEntry<'_>) -> Result<bool>,
 ) -> Result<()> {
     list_in(&store.meta, &dir.inode, no, after_cookie, each)
+}
+
+/// Calls `each` for `.` and `..` as far as they are behind a cookie; `up` says what is above, and is asked only then. Returns the
+/// cookie behind which the entries follow; `None` if `each` returned false.
+///
+/// # Errors
+/// Those of `up`.
+pub(crate) fn list_dots(
+    directory: InodeNo,
+    cookie: u64,
+    up: impl FnOnce() -> Result<InodeNo>,
+    each: &mut dyn FnMut(DirItem<'_>) -> bool,
+) -> Result<Option<u64>> {
+    if cookie >= DOT_DOT {
+        return Ok(Some(cookie));
+    }
+    for (this, inode, name) in [(DOT, directory, &b"."[..]), (DOT_DOT, up()?, b"..")] {
+        let item = DirItem { inode, kind: FileKind::Directory, name, cookie: this };
+        if cookie < this && !each(item) {
+            return Ok(None);
+        }
+    }
+    Ok(Some(DOT_DOT))
 }
 
 /// Where an entry is, or where one goes: its cookie, and the way to it if the directory has a tree.

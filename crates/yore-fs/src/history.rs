@@ -11,11 +11,11 @@
 //!
 //! Versions are kept in memory as cells of their own ([`Versions`]), with their data in the same cache as all data.
 
-use crate::inode::{InodeCell, InodeState};
+use crate::inode::{InodeCell, InodeState, DEPTH_MAX};
 use crate::past::{Cut, PastEntry};
 use crate::store::Store;
 use crate::time::{self, When};
-use crate::{dir, file, symlink, xattr, Attr, DirItem, Error, FileKind, InodeNo, Result};
+use crate::{dir, file, symlink, xattr, Attr, DirItem, Error, InodeNo, Result};
 use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -26,11 +26,6 @@ const CELLS_PER_SHARD: usize = 256;
 const SHARDS: usize = 16;
 /// Entries copied at a time.
 const BATCH: usize = 128;
-/// Cookies of `.` and `..`; those of entries start at 256.
-const DOT: u64 = 1;
-const DOT_DOT: u64 = 2;
-/// Deeper than any tree that paths can reach.
-const DEPTH_MAX: usize = 1 << 20;
 
 type VersionShard = HashMap<(InodeNo, Number), Arc<InodeCell>>;
 
@@ -188,13 +183,7 @@ pub(crate) fn readdir(
     each: &mut dyn FnMut(DirItem<'_>) -> bool,
 ) -> Result<()> {
     let up = parent(store, directory, cut)?;
-    for (this, no, name) in [(DOT, directory, &b"."[..]), (DOT_DOT, up, b"..")] {
-        let item = DirItem { inode: no, kind: FileKind::Directory, name, cookie: this };
-        if cookie < this && !each(item) {
-            return Ok(());
-        }
-    }
-    let mut after = cookie.max(DOT_DOT);
+    let Some(mut after) = dir::list_dots(directory, cookie, || Ok(up), each)? else { return Ok(()) };
     loop {
         let batch = copy_batch(store, directory, after, cut)?;
         for PastEntry { cookie, inode, kind, name, .. } in &batch {
@@ -231,14 +220,13 @@ fn copy_batch(store: &Arc<Store>, directory: InodeNo, after: u64, cut: Number) -
             Ok(batch.len() < BATCH)
         })?;
     }
-    let (in_use, mut past) = (batch.len(), 0);
+    let mut past = 0;
     store.past.each_name(&store.meta, directory, after, cut, &mut |entry| {
         past += 1;
         batch.push(entry);
         Ok(past < BATCH)
     })?;
     drop(state);
-    debug_assert!(in_use <= BATCH && past <= BATCH);
     batch.sort_by_key(|entry| entry.cookie);
     batch.truncate(BATCH);
     Ok(batch)
@@ -331,8 +319,55 @@ pub(crate) fn kept_from(store: &Arc<Store>, from: Number, most: usize) -> Result
     Ok(cuts)
 }
 
+/// What a time asks for: one cut, or the last one up to a number.
+enum Asked {
+    One(Cut),
+    UpTo(Number),
+}
+
+impl Asked {
+    /// `None` if nothing that is kept can be meant.
+    fn of(store: &Arc<Store>, when: &When) -> Result<Option<Asked>> {
+        match when {
+            When::Named(name) => {
+                let mut kept = store.past.named(store, name)?.into_iter();
+                Ok(kept.rfind(|cut| cut.row.state == CutState::Kept).map(Asked::One))
+            }
+            When::At(time) => Ok(last_until(store, *time)?.map(Asked::UpTo)),
+        }
+    }
+
+    /// The cut that is meant in a directory, which is seen as of `from` itself (`None`: the present): one that covers it.
+    /// O(depth · log cuts), more where cuts of other directories come between.
+    fn covering(
+        &self,
+        store: &Arc<Store>,
+        directory: InodeNo,
+        from: Option<Number>,
+    ) -> Result<Option<Number>> {
+        let most = match self {
+            Asked::One(cut) => return Ok(covers(store, cut, directory)?.then_some(cut.number)),
+            Asked::UpTo(most) => *most,
+        };
+        let mut found = None;
+        for root in above(store, directory, from.map_or(most, |from| from.min(most)))? {
+            let last = last_kept(store, root, most, &mut |cut| covers(store, cut, directory))?;
+            found = found.max(last.map(|cut| cut.number));
+        }
+        Ok(found)
+    }
+
+    /// The cut that is meant of those of one inode itself.
+    fn of_inode(&self, store: &Arc<Store>, no: InodeNo) -> Result<Option<Cut>> {
+        match self {
+            Asked::One(cut) => Ok(Some(cut.clone()).filter(|cut| cut.row.root == no)),
+            Asked::UpTo(most) => last_kept(store, no, *most, &mut |_| Ok(true)),
+        }
+    }
+}
+
 /// The cut that a time means in a directory, which is seen as of `from` itself (`None`: the present): the last kept one up to then
-/// that covers it. O(depth · log cuts), more where cuts of other directories come between.
+/// that covers it.
 ///
 /// # Errors
 /// `NotFound` if there is none, or the snapshot named does not cover the directory; damage and device errors.
@@ -342,21 +377,8 @@ pub(crate) fn cut_for(
     from: Option<Number>,
     when: &When,
 ) -> Result<Number> {
-    match when {
-        When::Named(name) => {
-            let cut = kept_with_name(store, name)?.ok_or(Error::NotFound)?;
-            covers(store, &cut, directory)?.then_some(cut.number).ok_or(Error::NotFound)
-        }
-        When::At(time) => {
-            let most = last_until(store, *time)?.ok_or(Error::NotFound)?;
-            let mut found = None;
-            for root in above(store, directory, from.map_or(most, |from| from.min(most)))? {
-                let last = last_kept(store, root, most, &mut |cut| covers(store, cut, directory))?;
-                found = found.max(last.map(|cut| cut.number));
-            }
-            found.ok_or(Error::NotFound)
-        }
-    }
+    let asked = Asked::of(store, when)?.ok_or(Error::NotFound)?;
+    asked.covering(store, directory, from)?.ok_or(Error::NotFound)
 }
 
 /// What a name meant in a directory at a time, and as of which cut that is known: the last one up to then that covers the
@@ -371,11 +393,8 @@ pub(crate) fn look_back(
     name: &[u8],
     when: &When,
 ) -> Result<(Number, Attr)> {
-    let known = |result: Result<Number>| match result {
-        Err(Error::NotFound) => Ok(None),
-        other => other.map(Some),
-    };
-    let of_directory = known(cut_for(store, directory, from, when))?;
+    let asked = Asked::of(store, when)?.ok_or(Error::NotFound)?;
+    let of_directory = asked.covering(store, directory, from)?;
     if name == b"." {
         let cut = of_directory.ok_or(Error::NotFound)?;
         return Ok((cut, attr(store, directory, cut)?));
@@ -386,14 +405,7 @@ pub(crate) fn look_back(
     };
     let mut own = None;
     if let Some((no, incarnation)) = meant {
-        own = match when {
-            When::Named(name) => kept_with_name(store, name)?.filter(|cut| cut.row.root == no),
-            When::At(time) => match last_until(store, *time)? {
-                Some(most) => last_kept(store, no, most, &mut |_| Ok(true))?,
-                None => None,
-            },
-        };
-        own = own.filter(|cut| cut.row.root_incarnation == incarnation);
+        own = asked.of_inode(store, no)?.filter(|cut| cut.row.root_incarnation == incarnation);
     }
     match own.filter(|own| of_directory.is_none_or(|cut| own.number > cut)) {
         Some(own) => Ok((own.number, attr(store, own.row.root, own.number)?)),
@@ -412,11 +424,6 @@ fn in_use(store: &Arc<Store>, directory: InodeNo, name: &[u8]) -> Result<Option<
         return Ok(None);
     }
     Ok(dir::find(store, &state, directory, name)?.map(|found| (found.inode, found.incarnation)))
-}
-
-/// The kept cut with this name.
-fn kept_with_name(store: &Arc<Store>, name: &str) -> Result<Option<Cut>> {
-    Ok(store.past.named(store, name)?.into_iter().rfind(|cut| cut.row.state == CutState::Kept))
 }
 
 /// A name with a time behind its last `@`, taken apart; `None` if it has none that can be read. Of `@@` both are the time's, if it
@@ -474,15 +481,11 @@ fn last_kept(
     mut most: Number,
     wanted: &mut dyn FnMut(&Cut) -> Result<bool>,
 ) -> Result<Option<Cut>> {
-    while let Some(number) = store.past.last_of(&store.meta, root, most)? {
-        let cut = store.past.floor(&store.meta, number)?.filter(|cut| cut.number == number);
-        let Some(cut) = cut else {
-            return Err(Corruption::new("index of cuts", "number", "a cut's", number).into());
-        };
+    while let Some(cut) = store.past.last_of(&store.meta, root, most)? {
         if cut.row.state == CutState::Kept && wanted(&cut)? {
             return Ok(Some(cut));
         }
-        most = Number(number.0 - 1);
+        most = Number(cut.number.0 - 1);
     }
     Ok(None)
 }

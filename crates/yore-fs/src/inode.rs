@@ -28,6 +28,9 @@ use yore_format::{
 };
 use yore_meta::{Change, Frame, Op};
 
+/// Deeper than any tree that paths can reach, so that a damaged one does not keep a walk upwards for ever.
+pub(crate) const DEPTH_MAX: usize = 1 << 20;
+
 /// An inode in memory. What every look-up reads comes first, in the cache line of the reference count.
 #[repr(C)]
 pub(crate) struct InodeCell {

@@ -3,18 +3,16 @@
 //! A cut concerns a directory that can be seen as of it, and every directory that what was cut is in now. So the root directory has
 //! all of them in its list, and any other those that stand behind an `@` there or below.
 
+use crate::inode::DEPTH_MAX;
 use crate::past::Cut;
+use crate::volume::absolute;
 use crate::{history, Error, InodeNo, Result, View};
 use hashbrown::HashMap;
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use yore_format::{Incarnation, Number, Timestamp};
 
 /// Cuts looked at by one call.
 const PAGE: usize = 256;
-/// Deeper than any tree that paths can reach.
-const DEPTH_MAX: usize = 1 << 20;
 
 /// A kept cut, as a list shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,14 +85,8 @@ impl View {
                 Err(e) => return gone(e),
             }
         }
-        let mut path = vec![b'/'];
-        for name in names.iter().rev() {
-            if path.len() > 1 {
-                path.push(b'/');
-            }
-            path.extend_from_slice(name);
-        }
-        Ok(Some((PathBuf::from(OsString::from_vec(path)), way)))
+        names.reverse();
+        Ok(Some((absolute(&names), way)))
     }
 
     /// The name that a directory has for an inode. O(entries).

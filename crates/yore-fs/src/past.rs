@@ -31,7 +31,7 @@
 //! has ended, for reading as long as a tree is walked.
 
 use crate::btree::{Pins, Tree};
-use crate::inode::{store_inode, InodeCell, InodeState};
+use crate::inode::{store_inode, InodeCell, InodeState, DEPTH_MAX};
 use crate::store::Store;
 use crate::{Error, InodeNo, Result};
 use parking_lot::{RwLock, RwLockWriteGuard};
@@ -49,9 +49,7 @@ pub(crate) const VERSION_BLOCKS: u32 = 16;
 /// Blocks that keeping one name may need.
 const NAME_BLOCKS: u32 = 8;
 /// Blocks that a cut may need: a row, two entries of the index, and once the block of roots.
-const CUT_BLOCKS: u32 = 25;
-/// Deeper than any tree that paths can reach, so that a damaged one does not keep a walk for ever.
-const DEPTH_MAX: usize = 1 << 20;
+const CUT_BLOCKS: u32 = 3 * NAME_BLOCKS + 1;
 
 /// A cut, as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,7 +140,7 @@ impl Past {
             *past.cuts.write() = last.row.time;
         }
         let root = past.last_of(meta, InodeNo::ROOT, Number(u64::MAX))?;
-        past.root_cut.store(root.unwrap_or_default().0, Ordering::Relaxed);
+        past.root_cut.store(root.map_or(0, |cut| cut.number.0), Ordering::Relaxed);
         let mut others = false;
         let above = cut_index_by_root(InodeNo(InodeNo::ROOT.0 + 1), Number(0));
         past.tree(HistoryTree::CutIndex).scan(meta, &above, &mut |key, _| {
@@ -220,12 +218,14 @@ impl Past {
     }
 
     /// The last cut of this directory or file itself with a number up to `most`.
-    pub(crate) fn last_of(&self, meta: &Meta, root: InodeNo, most: Number) -> Result<Option<Number>> {
+    pub(crate) fn last_of(&self, meta: &Meta, root: InodeNo, most: Number) -> Result<Option<Cut>> {
+        let _cuts = self.cuts.read();
         let key = cut_index_by_root(root, most);
         let found = self
             .tree(HistoryTree::CutIndex)
             .floor(meta, &key, |cell| cell.map(|(key, _)| key_parts::<2>(key)).transpose())??;
-        Ok(found.filter(|[of, number]| *of == root.0 && *number > 0).map(|[_, number]| Number(number)))
+        let of_root = found.filter(|[of, number]| *of == root.0 && *number > 0);
+        of_root.map(|[_, number]| self.indexed(meta, Number(number))).transpose()
     }
 
     /// The cut with the greatest number up to this one, in whatever state.
@@ -269,18 +269,14 @@ impl Past {
             }
             Ok(same)
         })?;
-        let mut cuts = Vec::new();
-        for number in numbers {
-            match self.floor_locked(&store.meta, number)? {
-                Some(cut) if cut.number == number => cuts.push(cut),
-                _ => {
-                    let c = Corruption::new("index of cuts", "number", "a cut's", number);
-                    return Err(c.into());
-                }
-            }
-        }
-        cuts.retain(|cut| cut.row.name == name);
-        Ok(cuts)
+        let cuts = numbers.into_iter().map(|number| self.indexed(&store.meta, number));
+        cuts.filter(|cut| cut.as_ref().map_or(true, |cut| cut.row.name == name)).collect()
+    }
+
+    /// The cut of a number that the index has.
+    fn indexed(&self, meta: &Meta, number: Number) -> Result<Cut> {
+        let cut = self.floor_locked(meta, number)?.filter(|cut| cut.number == number);
+        cut.ok_or_else(|| Corruption::new("index of cuts", "number", "a cut's", number).into())
     }
 
     /// Cuts a directory (or a file): what is below it now can be seen as of the number returned, whatever is changed later.

@@ -10,6 +10,7 @@ use crate::{
     file, xattr, Attr, Caller, DirItem, Error, FallocateMode, FileKind, InodeNo, MkfsOptions, MountOptions,
     RenameMode, Result, SeekTo, SetAttr, SetXattrMode, Statfs, VolumeInfo, WriteMode,
 };
+use std::borrow::Cow;
 use std::sync::Arc;
 use yore_device::Device;
 use yore_format::{Number, Superblock, VolumeState, FORMAT_MAJOR, FORMAT_MINOR};
@@ -193,8 +194,11 @@ impl View {
     }
 
     /// The view in which a node was found, this one or one of the same volume as of a cut.
-    pub fn of(&self, node: &Node) -> View {
-        View { inner: self.inner.clone(), at: node.cut() }
+    pub fn of(&self, node: &Node) -> Cow<'_, View> {
+        match node.cut() {
+            same if same == self.at => Cow::Borrowed(self),
+            at => Cow::Owned(View { inner: self.inner.clone(), at }),
+        }
     }
 
     /// Takes a snapshot of a directory with all that is below it, in constant time: from now on it can be seen as of now. With

@@ -40,6 +40,7 @@ pub use dir::{DirEntry, ReadDir};
 pub use file::{File, OpenOptions};
 pub use metadata::{FileType, Metadata};
 pub(crate) use options::default_data_cache;
+pub(crate) use path::absolute;
 pub use tree::{Walk, WalkEntry};
 
 use path::{bytes_of, Links, Place};
@@ -387,7 +388,7 @@ impl Volume {
         if node.attr().kind != FileKind::Directory {
             return Err(Error::NotADirectory.on_path("cannot list", bytes_of(path)));
         }
-        Ok(ReadDir::new(self.view.of(&node), node, path.to_path_buf()))
+        Ok(ReadDir::new(self.view.of(&node).into_owned(), node, path.to_path_buf()))
     }
 
     /// Everything below (and including) `path`, parents before their content, symbolic links not followed. A directory that

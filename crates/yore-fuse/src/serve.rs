@@ -21,9 +21,9 @@ use crate::privilege;
 use crate::session::{register_thread, Shared};
 use crate::MountConfig;
 use fuser::*;
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ffi::OsStr;
-use std::ops::Deref;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -55,22 +55,6 @@ pub(crate) struct Server {
     granted: Granted,
     shared: Arc<Shared>,
     past: PastNodes,
-}
-
-/// The view that a node is seen in.
-enum Seen<'a> {
-    Live(&'a View),
-    Past(View),
-}
-
-impl Deref for Seen<'_> {
-    type Target = View;
-    fn deref(&self) -> &View {
-        match self {
-            Seen::Live(view) => view,
-            Seen::Past(view) => view,
-        }
-    }
 }
 
 /// The view and the inode of a node; else answers that the node is gone.
@@ -119,12 +103,12 @@ impl Server {
     }
 
     /// The view in which the kernel knows a node, and its inode there.
-    fn seen(&self, node: INodeNo) -> yore_fs::Result<(Seen<'_>, InodeNo)> {
+    fn seen(&self, node: INodeNo) -> yore_fs::Result<(Cow<'_, View>, InodeNo)> {
         if !PastNodes::is_past(node.0) {
-            return Ok((Seen::Live(&self.view), self.inode(node)));
+            return Ok((Cow::Borrowed(&self.view), self.inode(node)));
         }
         let (cut, inode) = self.past.get(node.0).ok_or(Error::Stale)?;
-        Ok((Seen::Past(self.view.as_of(cut)), inode))
+        Ok((Cow::Owned(self.view.as_of(cut)), inode))
     }
 
     /// Attributes as `stat` shows them.

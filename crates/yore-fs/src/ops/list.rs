@@ -7,10 +7,6 @@ use crate::{dir, DirItem, Error, FileKind, InodeNo, Result};
 use std::sync::Arc;
 use yore_format::{Incarnation, NAME_MAX};
 
-/// Cookies of `.` and `..`; those of entries start at 256.
-const DOT: u64 = 1;
-const DOT_DOT: u64 = 2;
-
 /// The inode that `name` means in a directory. Also `.` and `..`.
 pub(crate) fn lookup(store: &Arc<Store>, directory: InodeNo, name: &[u8]) -> Result<InUse> {
     if name.len() > NAME_MAX {
@@ -57,21 +53,12 @@ pub(crate) fn readdir(
     each: &mut dyn FnMut(DirItem<'_>, Option<InUse>) -> bool,
 ) -> Result<()> {
     let parent = store.cell(directory)?;
-    let mut after = cookie;
-    if after < DOT_DOT {
-        let up = {
-            let s = parent.state.read();
-            s.check_directory()?;
-            s.inode.parent
-        };
-        for (this, no, name) in [(DOT, directory, &b"."[..]), (DOT_DOT, up, b"..")] {
-            let item = DirItem { inode: no, kind: FileKind::Directory, name, cookie: this };
-            if after < this && !each(item, None) {
-                return Ok(());
-            }
-        }
-        after = DOT_DOT;
-    }
+    let up = || {
+        let state = parent.state.read();
+        state.check_directory().map(|()| state.inode.parent)
+    };
+    let dots = dir::list_dots(directory, cookie, up, &mut |item| each(item, None))?;
+    let Some(mut after) = dots else { return Ok(()) };
     loop {
         let batch = copy_batch(store, &parent, directory, after)?;
         for entry in &batch {

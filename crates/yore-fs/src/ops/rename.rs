@@ -11,20 +11,18 @@ use super::remove::{fate_of, lose_name, prepare_fate};
 use crate::btree::Pins;
 use crate::dir::{self, Found, Looked, Spot};
 use crate::file::Room;
-use crate::inode::{store_inode, InodeCell, InodeState};
+use crate::inode::{store_inode, InodeCell, InodeState, DEPTH_MAX};
 use crate::locks::Writing;
 use crate::past::{Going, Names};
 use crate::store::Store;
 use crate::{file, Error, InodeNo, RenameMode, Result};
 use std::sync::Arc;
-use yore_format::{Corruption, DirEntry, Incarnation};
+use yore_format::{Corruption, DirEntry, Incarnation, Inode};
 use yore_meta::Reserved;
 
 const USUAL_BLOCKS: u32 = 10;
 /// Blocks that listing a replaced inode as an orphan may need.
 const ORPHAN_BLOCKS: u32 = 4;
-/// Deeper than any tree that paths can reach, so that a damaged one does not keep a walk for ever.
-const DEPTH_MAX: usize = 1 << 20;
 
 /// One or two locked directories.
 enum Dirs<'a> {
@@ -381,19 +379,18 @@ impl Rename<'_> {
 
     /// Makes ready for keeping what the names meant.
     fn names_going(&self, dirs: &mut Dirs<'_>, source: &Found, target: Option<&Found>) -> Result<Names<'_>> {
-        let going = |directory, inode, found: &Found| Going {
-            directory,
-            inode,
-            cookie: found.cookie,
-            birth: found.birth,
-        };
+        fn going<'d>(directory: &'d InodeCell, inode: &'d Inode, found: &Found) -> Going<'d> {
+            Going { directory, inode, cookie: found.cookie, birth: found.birth }
+        }
         let (from, to) = match dirs {
             Dirs::Same(state) => (&state.inode, &state.inode),
             Dirs::Two { from, to } => (&from.inode, &to.inode),
         };
-        let mut all = vec![going(&*self.from, from, source)];
-        all.extend(target.map(|target| going(&*self.to, to, target)));
-        self.store.past.prepare_names(self.store, &all)
+        let source = going(&self.from, from, source);
+        match target {
+            Some(target) => self.store.past.prepare_names(self.store, &[source, going(&self.to, to, target)]),
+            None => self.store.past.prepare_names(self.store, &[source]),
+        }
     }
 
     fn exchange(

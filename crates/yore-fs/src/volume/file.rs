@@ -124,7 +124,7 @@ impl OpenOptions {
             FileKind::Symlink => return Err(Error::Loop),
             _ => return Err(Error::Unsupported { what: "pipes, sockets and devices have no content here" }),
         }
-        let view = volume.view().of(&node);
+        let view = volume.view().of(&node).into_owned();
         if writes && view.read_only() {
             return Err(Error::ReadOnly);
         }

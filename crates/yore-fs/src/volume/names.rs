@@ -3,6 +3,7 @@
 use super::path::{bytes_of, Links, Place};
 use super::Volume;
 use crate::{Error, Node, RenameMode, Result, View};
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -63,7 +64,7 @@ impl Volume {
     }
 
     /// The view in which both nodes are.
-    fn common_view(&self, a: &Node, b: &Node) -> Result<View> {
+    fn common_view(&self, a: &Node, b: &Node) -> Result<Cow<'_, View>> {
         match a.cut() == b.cut() {
             true => Ok(self.view.of(a)),
             false => Err(Error::AcrossTimes),

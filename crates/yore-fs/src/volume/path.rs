@@ -174,7 +174,8 @@ fn finish(
     Place { directory, last: Some(name), dots: false, found, slash, path: absolute(&names) }
 }
 
-fn absolute(names: &[Vec<u8>]) -> PathBuf {
+/// The path of these names from the root.
+pub(crate) fn absolute(names: &[Vec<u8>]) -> PathBuf {
     let mut bytes = Vec::new();
     for name in names {
         bytes.push(b'/');

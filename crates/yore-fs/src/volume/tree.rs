@@ -90,7 +90,7 @@ impl Walk {
         }
         let view = match self.open.last() {
             Some(above) => above.view().clone(),
-            None => self.volume.view.of(&self.volume.symlink_node(&entry.path)?),
+            None => self.volume.view.of(&self.volume.symlink_node(&entry.path)?).into_owned(),
         };
         let node = match view.node(attr.inode, Some(attr.incarnation)) {
             Ok(node) => node,
