@@ -253,21 +253,25 @@ pub fn snapshots(args: &args::Snapshots) -> Outcome {
 
 /// All snapshots that concern an open directory of a mount, as far as this user may see them.
 pub fn of_mount(dir: &File) -> anyhow::Result<Vec<ListedCut>> {
-    let (mut rows, mut from) = (Vec::new(), Some(Number(0)));
-    while let Some(number) = from {
-        let (page, next) = control::snapshots(dir, number).map_err(library_error)?;
-        rows.extend(page);
-        anyhow::ensure!(next.is_none_or(|next| next > number), "the daemon's answer does not come to an end");
-        from = next;
-    }
-    Ok(rows)
+    all_pages(|from| {
+        let (page, next) = control::snapshots(dir, from).map_err(library_error)?;
+        anyhow::ensure!(next.is_none_or(|next| next > from), "the daemon's answer does not come to an end");
+        Ok((page, next))
+    })
 }
 
 /// All snapshots that concern a directory of an open volume.
 pub fn of_directory(view: &yore_fs::View, directory: yore_fs::InodeNo) -> yore_fs::Result<Vec<ListedCut>> {
+    all_pages(|from| view.list_cuts(directory, from))
+}
+
+/// A list that comes in pages, each with the number to go on from.
+fn all_pages<E>(
+    mut page_from: impl FnMut(Number) -> Result<(Vec<ListedCut>, Option<Number>), E>,
+) -> Result<Vec<ListedCut>, E> {
     let (mut rows, mut from) = (Vec::new(), Some(Number(0)));
     while let Some(number) = from {
-        let (page, next) = view.list_cuts(directory, number)?;
+        let (page, next) = page_from(number)?;
         rows.extend(page);
         from = next;
     }
