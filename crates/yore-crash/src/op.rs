@@ -5,6 +5,8 @@
 //! then fails alike in the model and in the file system. The data of a write is a function of its tag, so that a
 //! block on the medium tells which write it came from.
 
+pub mod brief;
+
 use std::fmt;
 use std::sync::Arc;
 use yore_fs::{Caller, FallocateMode, FileKind, RenameMode, SeekTo, SetAttr, SetXattrMode};

@@ -6,9 +6,10 @@
 //! link, unlink). Numbers are fixed for as long as the vocabulary is; [`spread`] puts them in an order of which each
 //! part is a fair sample of all.
 
-use crate::op::{Name, Op, Place, Target};
+use crate::op::brief::{create, mkdir, path, place, write};
+use crate::op::{Name, Op};
 use std::sync::Arc;
-use yore_fs::{Caller, FallocateMode, FileKind, RenameMode, SetAttr, SetXattrMode};
+use yore_fs::{Caller, FallocateMode, RenameMode, SetAttr, SetXattrMode};
 
 /// Operations that make the tree that a case begins with; a sync is the last of them, and no crash meets them. Those of
 /// even cases leave a log that has begun its session: the first record of a session has a flush of its own before it, which
@@ -168,35 +169,8 @@ pub fn spread_across(n: u64) -> u64 {
     (u128::from(n) * 104_729 % u128::from(across_count())) as u64
 }
 
-fn names(text: &str) -> Vec<Name> {
-    text.split('/').filter(|name| !name.is_empty()).map(|name| Arc::from(name.as_bytes())).collect()
-}
-
-fn path(text: &str) -> Target {
-    Target::Path(names(text))
-}
-
-fn place(text: &str) -> Place {
-    let mut names = names(text);
-    let name = names.pop().unwrap_or_else(|| Arc::from(&b""[..]));
-    Place { directory: Target::Path(names), name }
-}
-
-fn create(at: &str) -> Op {
-    let caller = Caller::superuser();
-    Op::Create { at: place(at), kind: FileKind::Regular, permissions: 0o644, rdev: 0, caller }
-}
-
-fn mkdir(at: &str) -> Op {
-    Op::Mkdir { at: place(at), permissions: 0o755, caller: Caller::superuser() }
-}
-
 fn symlink(at: &str, len: usize) -> Op {
     Op::Symlink { at: place(at), to: Arc::from(vec![b's'; len]), caller: Caller::superuser() }
-}
-
-fn write(target: &str, offset: u64, len: usize, tag: u64) -> Op {
-    Op::Write { target: path(target), offset, len, tag, append: false, kill_set_id: false }
 }
 
 fn append(target: &str, len: usize, tag: u64) -> Op {

@@ -2,42 +2,12 @@
 //! steps, and directories and a history of many blocks. What is judged is what `yore_crash::past` says.
 
 use std::sync::Arc;
-use yore_crash::op::{Name, Op, Place, Target};
+use yore_crash::op::brief::{create, mkdir, path as target, place, write};
+use yore_crash::op::{Op, Target};
 use yore_crash::record::record_operations;
-use yore_fs::{Caller, FileKind, RenameMode, SetAttr};
+use yore_fs::{Caller, RenameMode, SetAttr};
 
 const BLOCK: u64 = 4096;
-
-fn name(text: &str) -> Name {
-    Arc::from(text.as_bytes())
-}
-
-fn names(path: &str) -> Vec<Name> {
-    path.split('/').map(name).collect()
-}
-
-fn target(path: &str) -> Target {
-    Target::Path(names(path))
-}
-
-fn place(path: &str) -> Place {
-    let mut names = names(path);
-    let name = names.pop().expect("a path has a name");
-    Place { directory: Target::Path(names), name }
-}
-
-fn create(path: &str) -> Op {
-    let caller = Caller::superuser();
-    Op::Create { at: place(path), kind: FileKind::Regular, permissions: 0o644, rdev: 0, caller }
-}
-
-fn mkdir(path: &str) -> Op {
-    Op::Mkdir { at: place(path), permissions: 0o755, caller: Caller::superuser() }
-}
-
-fn write(path: &str, offset: u64, len: usize, tag: u64) -> Op {
-    Op::Write { target: target(path), offset, len, tag, append: false, kill_set_id: false }
-}
 
 fn set(path: &str, set: SetAttr) -> Op {
     Op::SetAttr { target: target(path), set, caller: Caller::superuser() }
@@ -56,7 +26,7 @@ fn fsync(path: &str) -> Op {
 }
 
 fn snapshot(wait: bool) -> Op {
-    Op::Snapshot { name: name(""), wait }
+    Op::Snapshot { name: Arc::from(&b""[..]), wait }
 }
 
 /// Crashes the second sequence in so many ways.

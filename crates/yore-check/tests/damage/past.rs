@@ -1,0 +1,371 @@
+//! Damages of a volume with a past, each with the problems that it must show.
+
+use super::common::past::*;
+use super::*;
+
+/// Of the volume with a past.
+pub(super) const PAST_TREES: &[Plant] = &[
+    ("the roots of the past do not exist", &[BlockMissing], |b| {
+        superblock(b, |sb| sb.history_root = MetaAddr(400))
+    }),
+    ("the roots of the past are another's block", &[BlockWrong], |b| {
+        let other = b.sb.orphan_root;
+        b.on_superblock.push(Box::new(move |sb| sb.history_root = other))
+    }),
+    ("the roots of the past have an owner that they cannot have", &[BlockDamaged], |b| {
+        on_roots(b, |block| BlockHeader::of_mut(block).owner = 2.into())
+    }),
+    ("nothing refers to roots of the past", &[BlockUnreachable], |b| {
+        let addr = b.address(2);
+        let block = block(BlockKind::HistoryRoots, 0, addr, InodeNo::HISTORY, 0);
+        b.zones.get_mut(&2).unwrap().blocks.insert(addr.index(), block);
+    }),
+    ("a root of the past is that of another tree", &[BlockWrong], |b| {
+        on_roots(b, |block| {
+            let (root, level) = HistoryRoots::get(block, HistoryTree::CutIndex);
+            HistoryRoots::set(block, HistoryTree::Cuts, root, level);
+        })
+    }),
+    ("a root of the past does not exist", &[BlockMissing], |b| {
+        on_roots(b, |block| {
+            HistoryRoots::set(block, HistoryTree::Changes(0), MetaAddr(400), 0);
+        })
+    }),
+    ("two roots of the past are one", &[BlockReachedTwice], |b| {
+        on_roots(b, |block| {
+            let (root, level) = HistoryRoots::get(block, HistoryTree::Cuts);
+            HistoryRoots::set(block, HistoryTree::CutIndex, root, level);
+        })
+    }),
+    ("a root of the past has another level", &[BlockWrong], |b| {
+        on_roots(b, |block| {
+            let (root, level) = HistoryRoots::get(block, HistoryTree::Cuts);
+            HistoryRoots::set(block, HistoryTree::Cuts, root, level + 1);
+        })
+    }),
+    ("a node of the past is another's", &[BlockWrong], |b| {
+        on_root(b, changes_of(GONE), |n| BlockHeader::of_mut(n).owner = 2.into())
+    }),
+    ("a node of the past has an incarnation", &[BlockWrong], |b| {
+        on_root(b, HistoryTree::CutIndex, |n| BlockHeader::of_mut(n).owner_incarnation = 1.into())
+    }),
+    ("a node of the past was born in the future", &[FutureNumber], |b| {
+        on_root(b, names_of(ROOT), |n| BlockHeader::of_mut(n).birth = 10.into())
+    }),
+    ("a tree of the past has keys of another width", &[TreeKeyWidth], |b| {
+        on_root(b, names_of(ROOT), |n| {
+            NodeMut::init(n, 16);
+        })
+    }),
+    ("a key of the past is beyond its leaf's bounds", &[TreeBounds], |b| {
+        on_root(b, HistoryTree::CutIndex, |n| {
+            let mut key: [u8; 16] = NodeRef::new(n).key(1).try_into().unwrap();
+            key[15] += 1;
+            NodeMut::new(n).set_key(1, &key);
+        })
+    }),
+];
+
+pub(super) const CUTS: &[Plant] = &[
+    ("a cut is of no kind", &[CellDamaged], |b| on_cells(b, HistoryTree::Cuts, |cells| cells[0].1[12] = 9)),
+    ("a cut with the number 0", &[CutNumber], |b| {
+        let first = b.past.cuts.remove(&2).unwrap();
+        b.past.cuts.insert(0, first);
+    }),
+    ("a cut with a number not given yet", &[CutNumber], |b| {
+        let late = cut(99, ROOT, 17, "late");
+        b.past.cuts.insert(9, late);
+    }),
+    ("a cut at the time of the one before it", &[CutTime], |b| {
+        b.past.cuts.get_mut(&4).unwrap().time = b.past.cuts[&3].time
+    }),
+    ("a cut earlier than the one before it", &[CutTime], |b| {
+        b.past.cuts.get_mut(&7).unwrap().time.seconds = -1
+    }),
+    ("two kept cuts of one name", &[CutName], |b| b.past.cuts.get_mut(&7).unwrap().name = "first".into()),
+    ("a cut of an incarnation not given yet", &[FutureIncarnation], |b| {
+        b.past.cuts.get_mut(&3).unwrap().root_incarnation = Incarnation(100)
+    }),
+    ("a cut is not found by its root", &[CutIndex], |b| {
+        on_cells(b, HistoryTree::CutIndex, |cells| {
+            cells.remove(0);
+        })
+    }),
+    ("a cut is not found by its name", &[CutIndex], |b| {
+        on_cells(b, HistoryTree::CutIndex, |cells| {
+            cells.pop();
+        })
+    }),
+    ("there is no index of the cuts", &[CutIndex], |b| on_cells(b, HistoryTree::CutIndex, Vec::clear)),
+    ("a cut that there is not is found by a root", &[CutIndex], |b| {
+        on_cells(b, HistoryTree::CutIndex, |cells| {
+            cells.push((cut_index_by_root(InodeNo(ROOT), Number(6)).to_vec(), vec![]))
+        })
+    }),
+    ("a cut is found by a name that it does not have", &[CutIndex], |b| {
+        on_cells(b, HistoryTree::CutIndex, |cells| {
+            cells.push((cut_index_by_name(&SEED, "other", Number(2)).to_vec(), vec![]))
+        })
+    }),
+    ("there is something in a cell of an index", &[CellDamaged], |b| {
+        on_cells(b, HistoryTree::CutIndex, |cells| cells[0].1.push(0))
+    }),
+];
+
+pub(super) const VERSIONS: &[Plant] = &[
+    ("a version is short", &[CellDamaged], |b| {
+        on_cells(b, versions_of(VERSIONED), |cells| cells.iter_mut().for_each(|c| c.1.truncate(259)))
+    }),
+    ("a version of what is no file", &[CellDamaged], |b| {
+        on_cells(b, versions_of(REUSED), |cells| {
+            let mut version = cells[0].clone();
+            version.0[..8].copy_from_slice(&3u64.to_be_bytes());
+            cells.push(version);
+        })
+    }),
+    ("a version in another shard", &[HistoryShard], |b| {
+        let cells = Rc::new(RefCell::new(vec![]));
+        let taken = Rc::clone(&cells);
+        let (from, to) = (versions_of(GONE), other_shard(GONE, HistoryTree::Versions));
+        b.past.on_cells.push((from, Box::new(move |cells| taken.borrow_mut().append(cells))));
+        b.past.on_cells.push((to, Box::new(move |other| other.append(&mut cells.borrow_mut()))));
+    }),
+    ("versions overlap", &[VersionOrder], |b| {
+        let again = Inode { born: Number(4), ..b.was(DIRECTORY, 1).clone() };
+        b.version(DIRECTORY, 5, again);
+    }),
+    ("a version ended after the inode in use was born", &[VersionOrder], |b| {
+        b.inode(DIRECTORY).born = Number(4)
+    }),
+    ("a version of an incarnation after the one in use", &[VersionOrder], |b| {
+        b.was(DIRECTORY, 1).incarnation = Incarnation(99)
+    }),
+    ("a version of an incarnation not given yet", &[FutureIncarnation], |b| {
+        b.was(GONE, 1).incarnation = Incarnation(101);
+        b.was(GONE, 4).incarnation = Incarnation(101);
+    }),
+    ("a version ended in the future", &[FutureNumber], |b| {
+        b.past.versions.get_mut(&(GONE, 4)).unwrap().end = Number(10)
+    }),
+    ("a version's own cut is in the future", &[FutureNumber], |b| b.was(GONE, 4).own_cut = Number(10)),
+    ("a version is of another type than its inode", &[VersionKind], |b| b.was(DIRECTORY, 1).mode = 0o010_755),
+    ("a version of a directory has entries", &[ContentKind], |b| {
+        let inline = b.inodes[&InodeNo(DIRECTORY)].inline().to_vec();
+        b.was(DIRECTORY, 1).set_inline(&inline);
+    }),
+    ("a version's count of blocks", &[InodeBlocks], |b| b.was(GONE, 4).blocks += 1),
+    ("the count of blocks of a version that shares nodes", &[InodeBlocks], |b| {
+        b.was(VERSIONED, 5).blocks += 1
+    }),
+    ("a version's size", &[InodeSize], |b| b.was(LONG, 1).size += 1),
+    ("a version's flags", &[XattrFlags], |b| b.was(VERSIONED, 5).flags = InodeFlags::ACCESS_ACL),
+    ("the flags of a version with other attributes", &[XattrFlags], |b| {
+        b.was(VERSIONED, 3).flags = InodeFlags::CAPABILITY
+    }),
+    ("a device number on a version of a file", &[DeviceNumber], |b| b.was(GONE, 4).rdev = 1),
+    ("a version's extents overlap in the file", &[ExtentOrder], |b| {
+        let mut extents = extents_of(b, GONE, 4);
+        extents[1].0 = 1;
+        ExtentValue::encode_inline(b.was(GONE, 4), &extents);
+    }),
+    ("a version's node does not exist", &[BlockMissing], |b| {
+        b.was(VERSIONED, 1).set_tree_root(MetaAddr(400), 1)
+    }),
+    ("a version's tree has another level", &[BlockWrong], |b| b.was(VERSIONED, 1).content_level = 2),
+    ("a tree that states share has another level in one of them", &[BlockWrong], |b| {
+        b.was(BIG, 1).content_level = 2
+    }),
+    ("a version's root is a leaf of the inode in use", &[BlockWrong], |b| {
+        let leaf = child_of(b, tree_of(b, VERSIONED), 0);
+        b.was(VERSIONED, 1).set_tree_root(leaf, 1);
+    }),
+    ("a shared leaf is out of the bounds of one of its branches", &[TreeBounds], |b| {
+        let branch = b.was(VERSIONED, 3).tree_root();
+        on_block(b, branch, |n| {
+            NodeMut::new(n).set_key(1, &15u64.to_be_bytes());
+        })
+    }),
+    ("an end is not among the changes", &[ChangeIndex], |b| {
+        on_cells(b, changes_of(GONE), |cells| cells.retain(|c| c.0[7] != 4))
+    }),
+    ("nothing is among the changes", &[ChangeIndex], |b| on_cells(b, changes_of(VERSIONED), Vec::clear)),
+    ("an end that is none is among the changes", &[ChangeIndex], |b| {
+        on_cells(b, changes_of(GONE), |cells| {
+            cells.push((change_key(Number(5), InodeNo(GONE)).to_vec(), vec![]))
+        })
+    }),
+    ("an end is among another shard's changes", &[HistoryShard], |b| {
+        let to = other_shard(GONE, HistoryTree::Changes);
+        on_cells(b, to, |cells| cells.push((change_key(Number(4), InodeNo(GONE)).to_vec(), vec![])))
+    }),
+];
+
+pub(super) const PAST_NAMES: &[Plant] = &[
+    ("a past name died before it was born", &[CellDamaged], |b| b.past.names[0].value[0] = 1),
+    ("a past name in another shard", &[HistoryShard], |b| {
+        let to = other_shard(ROOT, HistoryTree::Names);
+        let name = past_name(ROOT, "elsewhere", (1, 2), (GONE, 60));
+        let key = name_key(InodeNo(ROOT), name.cookie, Number(1)).to_vec();
+        b.past.on_cells.push((to, Box::new(move |cells| cells.push((key.clone(), name.value.clone())))));
+    }),
+    ("a past name died in the future", &[FutureNumber], |b| b.past.names[1].value[0] = 10),
+    ("a past name of an incarnation not given yet", &[FutureIncarnation], |b| {
+        b.past.names[0] = past_name(DIRECTORY, "gone", (1, 4), (GONE, 100))
+    }),
+    ("a past name under another's cookie", &[EntryKey], |b| b.past.names[0].cookie += 256),
+    ("two lives of a name overlap", &[PastNameOrder], |b| b.past.names[0].value[0] = 5),
+    ("a name in use is older than the death of the past one", &[PastNameOrder], |b| hard_since(b, 2)),
+];
+
+pub(super) const SHARING: &[Plant] = &[
+    ("a version has another file's block", &[SpaceOwnedTwice, SpaceLeaked], |b| {
+        let start = ExtentValue::decode_inline(b.inode(EXTENTS)).unwrap()[0].1.start;
+        ExtentValue::encode_inline(b.was(REUSED, 1), &[(0, written(start.0, 2, 1))]);
+    }),
+    ("a block is at two places of two states", &[SpaceOwnedTwice], |b| {
+        let mut extents = extents_of(b, GONE, 1);
+        extents[0].0 = 1;
+        ExtentValue::encode_inline(b.was(GONE, 1), &extents);
+    }),
+    ("a block has two births in two states", &[SpaceOwnedTwice], |b| {
+        let mut extents = extents_of(b, GONE, 4);
+        extents[0].1.birth = Number(2);
+        ExtentValue::encode_inline(b.was(GONE, 4), &extents);
+    }),
+    ("a version has a block twice", &[SpaceOwnedTwice, SpaceLeaked], |b| {
+        let mut extents = extents_of(b, GONE, 4);
+        extents[1].1 = written(extents[0].1.start.0, 2, 1);
+        ExtentValue::encode_inline(b.was(GONE, 4), &extents);
+        b.was(GONE, 4).blocks = 4;
+    }),
+    ("a version has a block that was never written in the file in use", &[SpaceOwnedTwice], |b| {
+        let leaf = child_of(b, b.past.versions[&(VERSIONED, 1)].inode.tree_root(), 1);
+        on_block(b, leaf, |n| {
+            let hole = ExtentValue::decode(NodeRef::new(n).value(1)).unwrap();
+            NodeMut::new(n).replace(1, &ExtentValue { unwritten: false, ..hole }.encode());
+        })
+    }),
+    ("a hole of a version lies beyond the volume", &[SpacePlace], |b| {
+        let hole = (20, extent(BlockNo(BLOCKS), 1, true));
+        let mut extents = extents_of(b, GONE, 4);
+        extents.push(hole);
+        ExtentValue::encode_inline(b.was(GONE, 4), &extents);
+        b.was(GONE, 4).blocks += 1;
+    }),
+    ("a block that only a version has is marked free", &[SpaceMarkedFree], |b| {
+        let start = extents_of(b, GONE, 4)[1].1.start;
+        b.used.retain(|(first, _)| *first != start);
+    }),
+    ("what only a lost version had is left", &[BlockUnreachable, SpaceLeaked], |b| {
+        b.past.versions.remove(&(VERSIONED, 1));
+    }),
+    ("a version has a node of another inode", &[BlockReachedTwice], |b| {
+        let xattrs = b.was(VERSIONED, 3).xattr_root;
+        b.was(GONE, 4).xattr_root = xattrs;
+    }),
+    ("a version names a node twice", &[BlockReachedTwice], |b| {
+        let xattrs = b.was(VERSIONED, 3).xattr_root;
+        let first = child_of(b, xattrs, 0).0.to_le_bytes();
+        b.on_block.push((
+            xattrs,
+            Box::new(move |n| {
+                NodeMut::new(n).replace(1, &first);
+            }),
+        ));
+    }),
+    ("a version names a node twice that it shares", &[BlockReachedTwice, TreeBounds], |b| {
+        let root = b.was(VERSIONED, 3).tree_root();
+        let second = child_of(b, root, 1).0.to_le_bytes();
+        b.on_block.push((
+            root,
+            Box::new(move |n| {
+                NodeMut::new(n).replace(0, &second);
+            }),
+        ));
+    }),
+    ("a version's tree of extents is one of attributes", &[BlockWrong], |b| {
+        let xattrs = b.was(VERSIONED, 3).xattr_root;
+        b.was(VERSIONED, 3).set_tree_root(xattrs, 1);
+    }),
+    ("an extent was born after its version", &[VersionBirth], |b| {
+        let mut extents = extents_of(b, GONE, 4);
+        extents[1].1.birth = Number(6);
+        ExtentValue::encode_inline(b.was(GONE, 4), &extents);
+    }),
+    ("a version's root was born after it", &[VersionBirth], |b| {
+        let root = b.was(VERSIONED, 3).tree_root();
+        on_block(b, root, |n| BlockHeader::of_mut(n).birth = 5.into())
+    }),
+    ("a leaf that two versions share was born after the first", &[VersionBirth], |b| {
+        let leaf = child_of(b, b.past.versions[&(VERSIONED, 3)].inode.tree_root(), 1);
+        on_block(b, leaf, |n| BlockHeader::of_mut(n).birth = 5.into())
+    }),
+    ("the inode in use has a node born before the newest version's end", &[VersionGap], |b| {
+        let root = tree_of(b, VERSIONED);
+        on_block(b, root, |n| BlockHeader::of_mut(n).birth = 7.into())
+    }),
+    ("the inode in use has a block born before the newest version's end", &[VersionGap], |b| {
+        let leaf = child_of(b, tree_of(b, VERSIONED), 0);
+        on_block(b, leaf, |n| {
+            let late = ExtentValue::decode(NodeRef::new(n).value(1)).unwrap();
+            NodeMut::new(n).replace(1, &ExtentValue { birth: Number(7), ..late }.encode());
+        })
+    }),
+    ("attributes were born before the end of a version without them", &[VersionGap], |b| {
+        let leaf = child_of(b, b.past.versions[&(VERSIONED, 5)].inode.xattr_root, 1);
+        on_block(b, leaf, |n| BlockHeader::of_mut(n).birth = 4.into())
+    }),
+    ("a node was born before the end of another incarnation", &[VersionGap], |b| {
+        let root = b.was(REUSED, 4).tree_root();
+        on_block(b, root, |n| BlockHeader::of_mut(n).birth = 2.into())
+    }),
+    ("a version lacks a block that those before and after it have", &[VersionGap], |b| {
+        let extents = extents_of(b, GONE, 4);
+        b.version(GONE, 8, file_of(&extents, 60, 6));
+        b.version(GONE, 6, file_of(&extents[1..], 60, 4));
+    }),
+    ("a version lacks a node that those before and after it have", &[VersionGap], |b| {
+        let was = b.was(BIG, 1).clone();
+        b.version(BIG, 3, was.clone());
+        let mut without = Inode { born: Number(3), blocks: 0, ..was };
+        without.set_inline(b"");
+        b.version(BIG, 6, without);
+    }),
+];
+
+/// The first extents of a version that has them in its inode.
+fn extents_of(b: &mut Builder, inode: u64, born: u64) -> Vec<(u64, ExtentValue)> {
+    ExtentValue::decode_inline(b.was(inode, born)).unwrap()
+}
+
+fn on_roots(b: &mut Builder, change: fn(&mut Block)) {
+    let roots = b.sb.history_root;
+    on_block(b, roots, change);
+}
+
+fn on_root(b: &mut Builder, tree: HistoryTree, change: fn(&mut Block)) {
+    b.past.on_root.push((tree, Box::new(change)));
+}
+
+fn on_cells(b: &mut Builder, tree: HistoryTree, change: fn(&mut Vec<Cell>)) {
+    b.past.on_cells.push((tree, Box::new(change)));
+}
+
+fn versions_of(inode: u64) -> HistoryTree {
+    HistoryTree::Versions(shard_of(InodeNo(inode)))
+}
+
+fn names_of(directory: u64) -> HistoryTree {
+    HistoryTree::Names(shard_of(InodeNo(directory)))
+}
+
+fn changes_of(inode: u64) -> HistoryTree {
+    HistoryTree::Changes(shard_of(InodeNo(inode)))
+}
+
+/// The tree of a shard that is not this inode's and is written after it.
+fn other_shard(inode: u64, kind: fn(usize) -> HistoryTree) -> HistoryTree {
+    let last = HISTORY_SHARDS - 1;
+    assert_ne!(shard_of(InodeNo(inode)), last, "{inode} is in the last shard");
+    kind(last)
+}
