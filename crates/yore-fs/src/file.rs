@@ -57,7 +57,7 @@ pub(crate) use logged::{make_ready, restore};
 pub(crate) use preserve::{must_keep, preserve, Room};
 pub(crate) use read::read;
 pub(crate) use seek::{copy_range, seek};
-pub(crate) use truncate::{forget, free_step, truncate};
+pub(crate) use truncate::{forget, free_step, truncate, GoesWithCut};
 pub(crate) use write::write;
 
 use crate::extent::{self, Mapping};

@@ -201,14 +201,55 @@ pub(crate) fn change_mode(
     change_also(store, cell, name, 0, wish, Some(also))
 }
 
+const CAPABILITY: Name<'_> = Name { namespace: XattrNamespace::Security, name: b"capability" };
+
 /// Removes the capability set on a file, if there is one, and changes the inode as `also` says, in one Op.
 ///
 /// # Errors
 /// [`Error::Stale`]; corruption; the device.
 pub(crate) fn remove_capability(store: &Arc<Store>, cell: &Arc<InodeCell>, also: Also<'_>) -> Result<()> {
-    let name = Name::parse(b"security.capability")?;
     let wish = &mut |_: &InodeState| Ok(Wish { value: None, mode: SetXattrMode::Any, permissions: None });
-    change_also(store, cell, name, 0, wish, Some(also))
+    change_also(store, cell, CAPABILITY, 0, wish, Some(also))
+}
+
+/// A file's capability set, which goes when the file is cut.
+pub(crate) struct CapabilityGoes<'a> {
+    store: &'a Store,
+    no: InodeNo,
+    ready: Option<(Plan, Number, Pins)>,
+}
+
+impl<'a> CapabilityGoes<'a> {
+    pub(crate) fn new(store: &'a Store, no: InodeNo) -> CapabilityGoes<'a> {
+        CapabilityGoes { store, no, ready: None }
+    }
+}
+
+impl file::GoesWithCut for CapabilityGoes<'_> {
+    fn is_there(&self, state: &InodeState) -> bool {
+        state.inode.flags.contains(InodeFlags::CAPABILITY)
+    }
+
+    fn prepare(&mut self, state: &InodeState) -> Result<u32> {
+        self.ready = None;
+        if !self.is_there(state) {
+            return Ok(0);
+        }
+        let mut pins = Pins::new();
+        let kept = state.kept(self.store, self.no)?;
+        let place = Place { kept, ..place(self.store, state, self.no) };
+        let plan = place.plan(CAPABILITY, None, SetXattrMode::Any, &mut pins)?;
+        let blocks = plan.blocks;
+        self.ready = Some((plan, kept, pins));
+        Ok(blocks)
+    }
+
+    fn apply(&mut self, op: &mut Op<'_>, state: &mut InodeState) -> Placed {
+        match self.ready.take() {
+            Some((plan, kept, _pins)) => plan.apply(op, &mut state.inode, birth(kept)),
+            None => Placed::Inside,
+        }
+    }
 }
 
 /// How many blocks [`store_inherited`] takes at most.

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use yore_device::{Device, MemoryDevice};
 use yore_fs::{
-    Error, FallocateMode, File, FileKind, MkfsOptions, MountOptions, Number, OpenOptions, RenameMode,
-    SetXattrMode, View, Volume,
+    Caller, Error, FallocateMode, File, FileKind, MkfsOptions, MountOptions, Number, OpenOptions, RenameMode,
+    SetAttr, SetXattrMode, View, Volume,
 };
 
 /// What a tree holds: of each path its attributes as far as the past must have them, and its content.
@@ -86,6 +86,10 @@ fn whatever_changes_the_past_stays() {
     volume.hard_link("d/small", "again").unwrap();
     volume.set_xattr("big", "user.a", vec![7; 5000], SetXattrMode::Any).unwrap();
     volume.set_xattr("d", "user.b", "b", SetXattrMode::Any).unwrap();
+    volume.set_xattr("d/n60", "security.capability", vec![1; 3000], SetXattrMode::Any).unwrap();
+    volume.set_xattr("d/n60", "user.a", vec![1; 9000], SetXattrMode::Any).unwrap();
+    volume.append("d/n60", vec![1; 20_000]).unwrap();
+    volume.set_xattr("d/n61", "security.capability", "c", SetXattrMode::Any).unwrap();
     let file = || OpenOptions::new().read(true).write(true).open(&volume, "big").unwrap();
     let view = volume.view();
     let ino = |path: &str| volume.symlink_node(path).unwrap().inode();
@@ -154,6 +158,21 @@ fn whatever_changes_the_past_stays() {
             "xattr added",
             Box::new(|| {
                 volume.set_xattr("d/n8", "user.c", vec![1; 60_000], SetXattrMode::Any).unwrap();
+            }),
+        ),
+        (
+            "cut, and a capability with it",
+            Box::new(|| {
+                let set = SetAttr { size: Some(1_000), kill_set_id: true, ..SetAttr::default() };
+                view.setattr(&Caller::superuser(), ino("d/n60"), &set).unwrap();
+                assert_eq!(volume.get_xattr("d/n60", "security.capability").unwrap(), None);
+            }),
+        ),
+        (
+            "cut, and the only attribute with it",
+            Box::new(|| {
+                let set = SetAttr { size: Some(0), kill_set_id: true, ..SetAttr::default() };
+                view.setattr(&Caller::superuser(), ino("d/n61"), &set).unwrap();
             }),
         ),
         ("xattr removed", Box::new(|| volume.remove_xattr("d", "user.b").unwrap())),

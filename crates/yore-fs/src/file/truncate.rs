@@ -3,12 +3,16 @@
 //! Shrinking below extents takes them out in steps of one window each. If one step is enough it is one Op with the new size.
 //! Otherwise the first Op stores the size and lists the inode as an orphan, the extents to go are `doomed` (F5), and the Op of
 //! the last step takes it off the list. What fails in between leaves `doomed` in place; the next call on the file goes on.
+//!
+//! What a change of content takes from a file besides, and is kept outside of the inode ([`GoesWithCut`]), goes in the Op
+//! with the new size: a generation in between would show a file as it was before the call that had lost it. A file that
+//! grows may lose it before, for sizes may reach the medium later than attributes.
 
 use super::flush::store_changed;
 use super::preserve::{lock_preserved, must_keep, preserve_locked, Room};
 use super::{check_alive, page_of, pages_for, write, Touch, PAGE};
 use crate::alloc::KeptGroups;
-use crate::btree::Pins;
+use crate::btree::{Pins, Placed};
 use crate::extent::Edit;
 use crate::inode::{store_inode, InodeCell, InodeState};
 use crate::store::Store;
@@ -17,16 +21,54 @@ use std::ops::Range;
 use std::sync::Arc;
 use yore_format::layout::FILE_SIZE_MAX;
 use yore_format::ContentKind;
+use yore_meta::Op;
 
 /// Beyond every block of a file.
 const BLOCKS_END: u64 = u64::MAX;
 
-/// Sets the file's size. What is cut off is gone, what is added reads as zeros.
+/// What a file loses in the Op that cuts it, known to the layer above.
+pub(crate) trait GoesWithCut {
+    /// Whether it is there.
+    fn is_there(&self, state: &InodeState) -> bool;
+
+    /// Makes ready, with the state locked from now until the Op; the blocks that it needs.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    fn prepare(&mut self, state: &InodeState) -> Result<u32>;
+
+    /// Inside the Op. The caller stores the inode.
+    fn apply(&mut self, op: &mut Op<'_>, state: &mut InodeState) -> Placed;
+}
+
+/// Nothing goes.
+impl GoesWithCut for () {
+    fn is_there(&self, _: &InodeState) -> bool {
+        false
+    }
+
+    fn prepare(&mut self, _: &InodeState) -> Result<u32> {
+        Ok(0)
+    }
+
+    fn apply(&mut self, _: &mut Op<'_>, _: &mut InodeState) -> Placed {
+        Placed::Inside
+    }
+}
+
+/// Sets the file's size. What is cut off is gone, what is added reads as zeros. False if nothing was done, for the file would
+/// grow and still has what goes.
 ///
 /// # Errors
 /// `FileTooLarge`, `NoSpace` (a page at the old end may need a block), `ReadOnly`, `Stale`; damage and device errors. After
 /// an error while freeing, the size is set nevertheless, and the rest is freed later.
-pub(crate) fn truncate(store: &Store, cell: &Arc<InodeCell>, size: u64, touch: Touch<'_>) -> Result<()> {
+pub(crate) fn truncate(
+    store: &Store,
+    cell: &Arc<InodeCell>,
+    size: u64,
+    touch: Touch<'_>,
+    goes: &mut dyn GoesWithCut,
+) -> Result<bool> {
     store.check_writable()?;
     if size > FILE_SIZE_MAX {
         return Err(Error::FileTooLarge);
@@ -35,12 +77,30 @@ pub(crate) fn truncate(store: &Store, cell: &Arc<InodeCell>, size: u64, touch: T
     finish_doomed(store, cell)?;
     preserve_locked(store, cell, Room::Reserve)?;
     // A write may extend the file at any time; then growing has become shrinking.
-    while size > cell.state.read().inode.size {
+    loop {
+        {
+            let state = cell.state.read();
+            if size <= state.inode.size {
+                break;
+            }
+            if goes.is_there(&state) {
+                return Ok(false);
+            }
+        }
         if extend(store, cell, size, touch)? {
-            return Ok(());
+            return Ok(true);
         }
     }
-    shrink(store, cell, size, touch)
+    let mut more = 0;
+    loop {
+        match shrink(store, cell, size, touch, goes, more)? {
+            Shrunk::Yes => break,
+            Shrunk::WasCut => preserve_locked(store, cell, Room::Reserve)?,
+            Shrunk::NeedsRoom(blocks) => more = blocks,
+        }
+    }
+    finish_doomed(store, cell)?;
+    Ok(true)
 }
 
 /// Grows the file to `size`, with io held. False if it has grown beyond that meanwhile.
@@ -91,15 +151,24 @@ fn store_grown(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
     Ok(())
 }
 
-fn shrink(store: &Store, cell: &Arc<InodeCell>, size: u64, touch: Touch<'_>) -> Result<()> {
-    while !shrink_kept(store, cell, size, touch)? {
-        preserve_locked(store, cell, Room::Reserve)?;
-    }
-    finish_doomed(store, cell)
+/// Whether the first Op of shrinking is done; else nothing is.
+enum Shrunk {
+    Yes,
+    /// There was a cut: the file must be preserved first.
+    WasCut,
+    /// So many more blocks must be reserved.
+    NeedsRoom(u32),
 }
 
-/// As [`shrink`] up to its first Op. False if there was a cut: the file must be preserved first.
-fn shrink_kept(store: &Store, cell: &Arc<InodeCell>, size: u64, touch: Touch<'_>) -> Result<bool> {
+/// The first Op of shrinking, with `spare` blocks for what goes with it. The caller holds io.
+fn shrink(
+    store: &Store,
+    cell: &Arc<InodeCell>,
+    size: u64,
+    touch: Touch<'_>,
+    goes: &mut dyn GoesWithCut,
+    spare: u32,
+) -> Result<Shrunk> {
     let from = u64::from(pages_for(size));
     let mut edit = {
         let state = cell.state.read();
@@ -121,11 +190,15 @@ fn shrink_kept(store: &Store, cell: &Arc<InodeCell>, size: u64, touch: Touch<'_>
         (way, more) = orphans.prepare_add(store, cell.no, &mut pins)?;
         blocks += more;
     }
-    let reserved = store.reserve_freely(store.near(cell.no), blocks)?;
+    let reserved = store.reserve_freely(store.near(cell.no), blocks + spare)?;
     let mut guard = cell.state.write();
     let state = &mut *guard;
     if must_keep(store, cell, state)? {
-        return Ok(false);
+        return Ok(Shrunk::WasCut);
+    }
+    let needed = goes.prepare(state)?;
+    if needed > spare {
+        return Ok(Shrunk::NeedsRoom(needed));
     }
     cut_memory(store, state, size);
     touch(state);
@@ -136,8 +209,10 @@ fn shrink_kept(store: &Store, cell: &Arc<InodeCell>, size: u64, touch: Touch<'_>
         orphans.add(&mut op, store, way, cell.no, cell.incarnation)
     });
     let applied = edit.apply(&mut op, &store.alloc, &mut state.inode);
+    let gone = goes.apply(&mut op, state);
     let stored = store_inode(&mut op, cell, state);
     applied.stored(&mut op, stored);
+    gone.stored(&mut op, stored);
     if let Some(listed) = listed {
         op.before(listed, stored);
     }
@@ -146,7 +221,7 @@ fn shrink_kept(store: &Store, cell: &Arc<InodeCell>, size: u64, touch: Touch<'_>
     if more {
         state.data.doomed = Some(from..BLOCKS_END);
     }
-    Ok(true)
+    Ok(Shrunk::Yes)
 }
 
 /// What shrinking does in memory.

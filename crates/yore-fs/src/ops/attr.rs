@@ -45,13 +45,15 @@ pub(crate) fn set_attr(store: &Arc<Store>, caller: &Caller, no: InodeNo, set: &S
     let changes_owner = set.uid.is_some() || set.gid.is_some();
     let acl = set.permissions.filter(|_| flags.contains(InodeFlags::ACCESS_ACL));
     let capability = changes_owner && !is_dir && flags.contains(InodeFlags::CAPABILITY);
-    match acl {
-        Some(permissions) => xattr::change_mode(store, &cell, permissions, &also)?,
-        None if capability => {}
-        None => change_inode(store, &cell, &also)?,
-    }
-    if capability {
-        xattr::remove_capability(store, &cell, &also)?;
+    match (acl, capability) {
+        // Two attributes take two Ops; the one that takes rights away comes first.
+        (Some(permissions), true) => {
+            xattr::remove_capability(store, &cell, &|_| {})?;
+            xattr::change_mode(store, &cell, permissions, &also)?;
+        }
+        (Some(permissions), false) => xattr::change_mode(store, &cell, permissions, &also)?,
+        (None, true) => xattr::remove_capability(store, &cell, &also)?,
+        (None, false) => change_inode(store, &cell, &also)?,
     }
     let attr = cell.state.read().attr(no);
     Ok(attr)
@@ -95,18 +97,15 @@ fn set_size(
     if size > FILE_SIZE_MAX {
         return Err(Error::FileTooLarge);
     }
-    // A capability is an attribute elsewhere and goes before. The bits go with the size: a generation in between would show
-    // a file of before this call with the mode of after it.
-    if set.kill_set_id {
+    if !set.kill_set_id {
+        return file::truncate(store, cell, size, &mut |s| touch(s, now), &mut ()).map(|_| ());
+    }
+    let mut capability = xattr::CapabilityGoes::new(store, cell.no);
+    let touch = &mut |s: &mut InodeState| touch_without_set_id(s, now);
+    while !file::truncate(store, cell, size, touch, &mut capability)? {
         drop_capability(store, cell, now)?;
     }
-    file::truncate(store, cell, size, &mut |s: &mut InodeState| {
-        if set.kill_set_id {
-            touch_without_set_id(s, now);
-        } else {
-            touch(s, now);
-        }
-    })
+    Ok(())
 }
 
 /// Content changes at `now`.

@@ -1,8 +1,8 @@
 //! What is read ahead is never older than what was written, whatever happens to the file meanwhile; and who waits for it is
 //! never forgotten.
 
-use super::super::tests::{contents, evict, make, new_file, open, touch, write_back, MIB};
-use super::super::{fallocate, read, truncate, write, PAGE};
+use super::super::tests::{contents, evict, make, new_file, open, touch, truncate, write_back, MIB};
+use super::super::{fallocate, read, write, PAGE};
 use super::*;
 use crate::ops::InUse;
 use crate::FallocateMode;
