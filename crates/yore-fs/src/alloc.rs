@@ -239,6 +239,8 @@ impl Alloc {
         if !for_deleting {
             self.admit(meta, near, blocks)?;
         }
+        // What deletes makes zones only for what the past keeps of it, and while they are cheap.
+        let may_grow = !for_deleting || (blocks > 0 && !self.is_short_of(2 * ZONE_BLOCKS));
         let tried = |result: yore_meta::Result<Reserved>| match result {
             Err(MetaError::NeedZone { .. }) => Ok(None),
             other => Ok::<_, Error>(Some(other?)),
@@ -249,7 +251,7 @@ impl Alloc {
         // Another zone right here; else one with plenty of room elsewhere, which the next callers will share; else a new
         // one elsewhere; else the last of what there is. A zone is made only when no other has room: each costs data
         // 4 MiB.
-        if !for_deleting && self.make_zone_in(meta, near)? {
+        if may_grow && self.make_zone_in(meta, near)? {
             if let Some(reserved) = tried(meta.reserve(near, blocks))? {
                 return Ok(reserved);
             }
@@ -257,7 +259,7 @@ impl Alloc {
         if let Some(reserved) = tried(meta.reserve_elsewhere(near, blocks, Room::Plenty))? {
             return Ok(reserved);
         }
-        let grown = !for_deleting
+        let grown = may_grow
             && match self.grow_metadata(meta, near) {
                 Ok(()) => true,
                 Err(Error::NoSpace) => false,

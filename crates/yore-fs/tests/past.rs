@@ -381,3 +381,24 @@ fn each_snapshot_has_its_own_time() {
         assert_eq!(as_of(&volume, cut.number).read_to_string("a").unwrap(), format!("{i}"));
     }
 }
+
+/// Removing thousands of files that a snapshot has seen takes room for what is kept of them. It made do with what was set aside for
+/// removing, and said that an almost empty volume was full.
+#[test]
+fn removing_much_takes_the_room_that_there_is() {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(128 << 20));
+    let volume = Volume::create(device, &MkfsOptions::default()).unwrap();
+    for i in 0..2000 {
+        volume.write(format!("f{i}"), vec![1; 1000 + i]).unwrap();
+    }
+    let view = volume.view();
+    view.snapshot(view.root(), "one", false, true).unwrap();
+    for i in 0..2000 {
+        volume.append(format!("f{i}"), "more").unwrap();
+    }
+    view.snapshot(view.root(), "all", false, true).unwrap();
+    for i in 0..2000 {
+        volume.remove_file(format!("f{i}")).unwrap();
+    }
+    assert_eq!(volume.read_dir("/.@all").unwrap().count(), 2000);
+}
