@@ -188,11 +188,15 @@ problems! {
     SpaceLeaked, Space, "blocks are marked used and have no owner";
     /// A cut's number is 0, or not given yet.
     CutNumber, History, "a cut has a number that no cut has";
-    /// A cut is not later than the one with the number before.
+    /// One number is that of two cuts: of one in the tree of cuts, and of a forgotten one.
+    CutTwice, History, "two cuts have one number";
+    /// A forgotten cut is not in the tree of those, or another one is.
+    CutState, History, "a cut is in the tree of another state";
+    /// A cut is not later than the one with the number before, forgotten or not.
     CutTime, History, "a cut is not later than the one before it";
     /// Two cuts that are kept have one name.
     CutName, History, "two cuts that are kept have one name";
-    /// The index of cuts lacks one, or has one that there is not.
+    /// The index of cuts lacks one, or has one that there is not or that was forgotten.
     CutIndex, History, "the index of cuts is not that of the cuts";
     /// A cell is in the tree of another shard.
     HistoryShard, History, "a cell of the past is in the tree of another shard";
@@ -204,9 +208,10 @@ problems! {
     VersionBirth, History, "a version names what was born after it";
     /// A version does not name what its inode had then.
     VersionGap, History, "a version lacks what its inode had then";
-    /// The tree of changes lacks the end of a version, or has one that there is not.
-    ChangeIndex, History, "the changes are not the ends of the versions";
-    /// Past names of one directory and name overlap, or one reaches into the life of the entry in use.
+    /// The tree of changes lacks the end of a version or of a past name, or has one that there is not.
+    ChangeIndex, History, "the changes are not the ends of versions and past names";
+    /// Past names of one directory and name, or of one directory and cookie, overlap, or one reaches into the life of
+    /// the entry in use.
     PastNameOrder, History, "lives of a name in a directory overlap";
     /// Free data blocks.
     TotalFreeBlocks, Total, "the superblock's count of free blocks is wrong";

@@ -1,17 +1,18 @@
-//! The trees of the past, and what they say of each other: cuts and their index, versions and changes, past names.
+//! The trees of the past, and what they say of each other: cuts, those forgotten and the index of the others; versions,
+//! past names, and the changes, which are the ends of both.
 //!
 //! What the versions name is looked at with the inodes ([`crate::states`]); here they are gathered. What is kept of them
-//! takes memory in proportion to the history: an inode for each version, and a name and a number for each name that
-//! a directory once had.
+//! takes memory in proportion to the history: an inode for each version, a name and a number for each name that
+//! a directory once had, and, until these trees are done, a time or a key for each of their cells.
 
 use crate::checker::Checker;
 use crate::tree::{Leaf, Tree, Walk};
 use crate::{CheckError, Finding, Problem};
 use std::collections::BTreeMap;
 use yore_format::{
-    change_key, cut_index_by_name, cut_index_by_root, key_parts, name_cookie, shard_of, Block, BlockKind,
-    Corruption, CutRow, CutState, DirEntry, Expect, HistoryRoots, HistoryTree, Incarnation, Inode, InodeNo,
-    MetaAddr, Number, PastName, Timestamp, Version, HISTORY_SHARDS,
+    cut_index_by_name, cut_index_by_root, key_parts, name_cookie, name_end_key, shard_of, version_end_key,
+    Block, BlockKind, Corruption, CutRow, CutState, DirEntry, Expect, HistoryRoots, HistoryTree, Incarnation,
+    Inode, InodeNo, MetaAddr, Number, PastName, Timestamp, Version, HISTORY_SHARDS,
 };
 
 /// Cookies that one hash of a name can have.
@@ -45,20 +46,57 @@ impl History {
     }
 }
 
-/// An index as it should be: its keys in ascending order, and whether these are all.
-struct Index {
-    keys: Vec<[u8; 16]>,
+/// A tree whose cells are keys alone, as it should be.
+struct Index<const BYTES: usize> {
+    keys: Vec<[u8; BYTES]>,
+    /// Whether these are all.
     complete: bool,
     problem: Problem,
-    shown: fn([u64; 2]) -> String,
+    shown: fn(&[u8]) -> String,
+}
+
+/// What the trees of cuts hold.
+#[derive(Default)]
+struct Cuts {
+    times: Vec<Cut>,
+    /// The keys that their index should have.
+    keys: Vec<[u8; 16]>,
+    /// The names by which kept cuts can be found.
+    names: BTreeMap<String, Number>,
+}
+
+/// When a cut was, and where that stands.
+struct Cut {
+    number: Number,
+    time: Timestamp,
+    root: InodeNo,
+    place: MetaAddr,
+}
+
+/// The keys that the trees of changes should have, by shard.
+struct Ends {
+    keys: Vec<Vec<[u8; 24]>>,
+    /// Whether these are all.
+    complete: bool,
 }
 
 /// The past names of one directory and one hash, of which equal names are among.
 struct Run {
     directory: InodeNo,
     base: u64,
-    /// Name, birth, death and place.
-    lives: Vec<(Vec<u8>, Number, Number, MetaAddr)>,
+    lives: Vec<Life>,
+    /// Directory and cookie of the cell before, and when it ended.
+    before: (InodeNo, u64, Number),
+}
+
+/// What a past name was, sorted by name and birth.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Life {
+    name: Vec<u8>,
+    birth: Number,
+    death: Number,
+    cookie: u64,
+    place: MetaAddr,
 }
 
 impl Checker<'_> {
@@ -75,15 +113,15 @@ impl Checker<'_> {
         };
         let Some(roots) = self.reach(self.sb.history_root, &expect)? else { return Ok(()) };
         self.cuts(&roots)?;
-        let mut complete = true;
+        let mut ends = Ends { keys: vec![Vec::new(); HISTORY_SHARDS], complete: true };
         for shard in 0..HISTORY_SHARDS {
-            complete &= self.versions(&roots, shard)?;
-            self.past_names(&roots, shard)?;
+            self.versions(&roots, shard, &mut ends)?;
+            self.past_names(&roots, shard, &mut ends)?;
         }
         for versions in self.history.versions.values_mut() {
             versions.sort_by_key(|version| version.inode.born);
         }
-        self.changes(&roots, complete)
+        self.changes(&roots, ends)
     }
 
     /// A walk over a tree of the past; `None` for one without cells.
@@ -110,78 +148,113 @@ impl Checker<'_> {
         self.add_incomplete(Finding::corruption(Problem::CellDamaged, &c.at(place)));
     }
 
-    /// The table of cuts: numbers, times and names; then its index.
+    /// The cuts, those that were forgotten, and the index of the others.
     fn cuts(&mut self, roots: &Block) -> Result<(), CheckError> {
-        let mut index = Index {
-            keys: Vec::new(),
-            complete: true,
+        let mut cuts = Cuts::default();
+        let complete = self.cuts_in(roots, HistoryTree::Cuts, &mut cuts)?;
+        self.cuts_in(roots, HistoryTree::Forgotten, &mut cuts)?;
+        self.cut_times(cuts.times);
+        let index = Index {
+            keys: cuts.keys,
+            complete,
             problem: Problem::CutIndex,
-            shown: |[first, number]| format!("cut {number} under {first:#x}"),
+            shown: |key| match key_parts(key) {
+                Ok([first, number]) => format!("cut {number} under {first:#x}"),
+                Err(c) => c.to_string(),
+            },
         };
-        let mut latest: Option<Timestamp> = None;
-        let mut names = BTreeMap::new();
-        let mut walk = Self::past_walk(roots, HistoryTree::Cuts);
+        self.index(Self::past_walk(roots, HistoryTree::CutIndex), None, index)
+    }
+
+    /// Gathers the cuts in one of their trees. Returns whether all of them could be read.
+    fn cuts_in(&mut self, roots: &Block, tree: HistoryTree, cuts: &mut Cuts) -> Result<bool, CheckError> {
+        let mut complete = true;
+        let mut walk = Self::past_walk(roots, tree);
         while let Some(leaf) = self.next_past_leaf(&mut walk)? {
             for i in 0..leaf.count() {
                 let (number, value) = leaf.cell(i);
-                self.counts.cuts += 1;
+                match tree {
+                    HistoryTree::Forgotten => self.counts.forgotten += 1,
+                    _ => self.counts.cuts += 1,
+                }
                 match CutRow::decode(value) {
-                    Ok(cut) => {
-                        let number = Number(number);
-                        index.keys.push(cut_index_by_root(cut.root, number));
-                        if !cut.name.is_empty() {
-                            index.keys.push(cut_index_by_name(&self.sb.hash_seed, &cut.name, number));
-                        }
-                        self.cut(leaf.addr, number, &cut, latest);
-                        latest = Some(cut.time);
-                        if let Some(other) = Self::name_of(&cut).and_then(|name| names.insert(name, number)) {
-                            let found = format!("{:?} of the cuts {other} and {number}", cut.name);
-                            let finding = Finding::new(Problem::CutName, "one cut of a name", found);
-                            self.add(finding.at(leaf.addr).of(cut.root));
-                        }
-                    }
+                    Ok(cut) => self.cut(tree, leaf.addr, Number(number), cut, cuts),
                     Err(c) => {
                         self.damaged_cell(c, leaf.addr);
-                        index.complete = false;
+                        complete = false;
                     }
                 }
             }
         }
-        index.complete &= walk.is_none_or(|walk| walk.complete);
-        self.index(Self::past_walk(roots, HistoryTree::CutIndex), None, index)
+        Ok(complete && walk.is_none_or(|walk| walk.complete))
     }
 
-    /// The name by which a cut can be found.
-    fn name_of(cut: &CutRow) -> Option<String> {
-        (cut.state == CutState::Kept && !cut.name.is_empty()).then(|| cut.name.clone())
+    /// Checks a cut, and keeps what is compared with others. In the index are those of the tree of cuts alone.
+    fn cut(&mut self, tree: HistoryTree, place: MetaAddr, number: Number, cut: CutRow, cuts: &mut Cuts) {
+        self.check_cut(tree, place, number, &cut);
+        let CutRow { time, state, root, name, .. } = cut;
+        cuts.times.push(Cut { number, time, root, place });
+        if tree == HistoryTree::Forgotten {
+            return;
+        }
+        cuts.keys.push(cut_index_by_root(root, number));
+        // The names of dying cuts are free.
+        if state != CutState::Dying && !name.is_empty() {
+            cuts.keys.push(cut_index_by_name(&self.sb.hash_seed, &name, number));
+            if let Some(other) = cuts.names.insert(name.clone(), number) {
+                let found = format!("{name:?} of the cuts {other} and {number}");
+                self.add(Finding::new(Problem::CutName, "one cut of a name", found).at(place).of(root));
+            }
+        }
     }
 
-    fn cut(&mut self, place: MetaAddr, number: Number, cut: &CutRow, before: Option<Timestamp>) {
+    /// What a cut says without any other.
+    fn check_cut(&mut self, tree: HistoryTree, place: MetaAddr, number: Number, cut: &CutRow) {
         let next = self.sb.next_number;
         if number.0 == 0 || number >= next {
             let finding = Finding::new(Problem::CutNumber, format!("from 1 to below {next}"), number.0);
             self.add(finding.at(place).of(cut.root));
         }
-        let text = |t: Timestamp| format!("{}.{:09} s", t.seconds, t.nanos);
-        if let Some(before) = before.filter(|before| *before >= cut.time) {
-            let (expected, found) = (format!("later than {}", text(before)), text(cut.time));
-            self.add(Finding::new(Problem::CutTime, expected, found).at(place).of(cut.root));
+        let (right, expected) = match tree {
+            HistoryTree::Forgotten => (cut.state == CutState::Forgotten, "forgotten"),
+            _ => (cut.state != CutState::Forgotten, "kept or dying"),
+        };
+        if !right {
+            let found = format!("cut {number}, {}", state_name(cut.state));
+            self.add(Finding::new(Problem::CutState, expected, found).at(place).of(cut.root));
         }
         self.check_incarnation(cut.root_incarnation, cut.root, place);
     }
 
-    /// Compares a tree whose cells are keys alone with the keys that it should have. In a `shard` the second part of each
-    /// key is an inode, and of that shard.
-    fn index(
+    /// Compares numbers and times over both trees of cuts.
+    fn cut_times(&mut self, mut cuts: Vec<Cut>) {
+        cuts.sort_by_key(|cut| cut.number);
+        let text = |t: Timestamp| format!("{}.{:09} s", t.seconds, t.nanos);
+        for (before, cut) in cuts.iter().zip(cuts.iter().skip(1)) {
+            let finding = if before.number == cut.number {
+                let expected = format!("one cut {}", cut.number);
+                Finding::new(Problem::CutTwice, expected, format!("another one at {}", before.place))
+            } else if before.time >= cut.time {
+                let expected = format!("later than {}", text(before.time));
+                Finding::new(Problem::CutTime, expected, text(cut.time))
+            } else {
+                continue;
+            };
+            self.add(finding.at(cut.place).of(cut.root));
+        }
+    }
+
+    /// Compares a tree whose cells are keys alone with the keys that it should have. In a `shard` the keys are changes,
+    /// of inodes and directories of that shard.
+    fn index<const BYTES: usize>(
         &mut self,
         mut walk: Option<Walk>,
         shard: Option<usize>,
-        index: Index,
+        index: Index<BYTES>,
     ) -> Result<(), CheckError> {
         let Index { mut keys, complete, problem, shown } = index;
         keys.sort_unstable();
         keys.dedup();
-        let shown = |key: &[u8]| key_parts(key).map_or_else(|c| c.to_string(), shown);
         let mut wanted = keys.into_iter().peekable();
         let mut missing = Vec::new();
         let mut place = MetaAddr::NONE;
@@ -220,9 +293,9 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Whether the inode in the second part of a key is of this shard; any is, of a tree that has no shards.
+    /// Whether the inode or directory of a change is of this shard; any is, in a tree that has no shards.
     fn is_in_shard(&mut self, key: &[u8], shard: Option<usize>, place: MetaAddr) -> bool {
-        let (Some(shard), Ok([_, inode])) = (shard, key_parts(key)) else { return true };
+        let (Some(shard), Ok([_, inode, _])) = (shard, key_parts(key)) else { return true };
         self.check_shard(InodeNo(inode), shard, place)
     }
 
@@ -235,9 +308,8 @@ impl Checker<'_> {
         right == shard
     }
 
-    /// Gathers the versions of a shard. Returns whether all of them could be read.
-    fn versions(&mut self, roots: &Block, shard: usize) -> Result<bool, CheckError> {
-        let mut complete = true;
+    /// Gathers the versions of a shard, and their ends.
+    fn versions(&mut self, roots: &Block, shard: usize, ends: &mut Ends) -> Result<(), CheckError> {
         let mut walk = Self::past_walk(roots, HistoryTree::Versions(shard));
         while let Some(leaf) = self.next_past_leaf(&mut walk)? {
             for i in 0..leaf.count() {
@@ -247,17 +319,19 @@ impl Checker<'_> {
                     Ok((inode, version)) => {
                         self.version(inode, &version, shard, leaf.addr);
                         let Version { end, inode: was } = version;
+                        ends.keys[shard_of(inode)].push(version_end_key(end, inode));
                         let past = Past { end, inode: was, place: leaf.addr };
                         self.history.versions.entry(inode).or_default().push(past);
                     }
                     Err(c) => {
                         self.damaged_cell(c, leaf.addr);
-                        complete = false;
+                        ends.complete = false;
                     }
                 }
             }
         }
-        Ok(complete && walk.is_none_or(|walk| walk.complete))
+        ends.complete &= walk.is_none_or(|walk| walk.complete);
+        Ok(())
     }
 
     fn version(&mut self, inode: InodeNo, version: &Version, shard: usize, place: MetaAddr) {
@@ -266,27 +340,30 @@ impl Checker<'_> {
         self.check_incarnation(version.inode.incarnation, inode, place);
     }
 
-    /// Compares the trees of changes with the ends of the versions, of which those at hand may not be all.
-    fn changes(&mut self, roots: &Block, complete: bool) -> Result<(), CheckError> {
-        let mut keys = vec![Vec::new(); HISTORY_SHARDS];
-        for (inode, versions) in &self.history.versions {
-            keys[shard_of(*inode)].extend(versions.iter().map(|version| change_key(version.end, *inode)));
-        }
-        for (shard, keys) in keys.into_iter().enumerate() {
+    /// Compares the trees of changes with the ends of versions and past names.
+    fn changes(&mut self, roots: &Block, ends: Ends) -> Result<(), CheckError> {
+        for (shard, keys) in ends.keys.into_iter().enumerate() {
             let index = Index {
                 keys,
-                complete,
+                complete: ends.complete,
                 problem: Problem::ChangeIndex,
-                shown: |[number, inode]| format!("the end of a version of inode {inode} at {number}"),
+                shown: |key| match key_parts(key) {
+                    Ok([end, inode, 0]) => format!("the end of a version of inode {inode} at {end}"),
+                    Ok([death, directory, cookie]) => {
+                        format!("the end of a name {cookie:#x} of inode {directory} at {death}")
+                    }
+                    Err(c) => c.to_string(),
+                },
             };
             self.index(Self::past_walk(roots, HistoryTree::Changes(shard)), Some(shard), index)?;
         }
         Ok(())
     }
 
-    /// Checks the past names of a shard, and keeps when each of them ended last.
-    fn past_names(&mut self, roots: &Block, shard: usize) -> Result<(), CheckError> {
-        let mut run = Run { directory: InodeNo::NONE, base: 0, lives: Vec::new() };
+    /// Checks the past names of a shard, and keeps their ends and when each of them ended last.
+    fn past_names(&mut self, roots: &Block, shard: usize, ends: &mut Ends) -> Result<(), CheckError> {
+        let before = (InodeNo::NONE, 0, Number(0));
+        let mut run = Run { directory: InodeNo::NONE, base: 0, lives: Vec::new(), before };
         let mut walk = Self::past_walk(roots, HistoryTree::Names(shard));
         while let Some(leaf) = self.next_past_leaf(&mut walk)? {
             for i in 0..leaf.count() {
@@ -295,13 +372,18 @@ impl Checker<'_> {
                 match decode_name(key, value) {
                     Ok((directory, cookie, name)) => {
                         self.check_shard(directory, shard, leaf.addr);
+                        ends.keys[shard_of(directory)].push(name_end_key(name.death, directory, cookie));
                         self.past_name(&mut run, leaf.addr, directory, cookie, &name);
                     }
-                    Err(c) => self.damaged_cell(c, leaf.addr),
+                    Err(c) => {
+                        self.damaged_cell(c, leaf.addr);
+                        ends.complete = false;
+                    }
                 }
             }
         }
         self.end_of_run(&mut run);
+        ends.complete &= walk.is_none_or(|walk| walk.complete);
         Ok(())
     }
 
@@ -327,15 +409,31 @@ impl Checker<'_> {
             self.end_of_run(run);
             (run.directory, run.base) = (directory, base);
         }
-        run.lives.push((entry.name.to_vec(), entry.birth, *death, place));
+        self.cookie_is_free(run, place, (directory, cookie), entry.birth);
+        run.before = (directory, cookie, *death);
+        let name = entry.name.to_vec();
+        run.lives.push(Life { name, birth: entry.birth, death: *death, cookie, place });
     }
 
-    /// Compares the lives of each name with each other.
+    /// A cookie stands for one name at a time. Cells of one cookie follow each other in the order of births.
+    fn cookie_is_free(&mut self, run: &Run, place: MetaAddr, key: (InodeNo, u64), birth: Number) {
+        let (directory, cookie, end) = run.before;
+        if (directory, cookie) == key && end > birth {
+            let expected = format!("a name {cookie:#x} born at {end} or later");
+            let finding = Finding::new(Problem::PastNameOrder, expected, birth.0);
+            self.add(finding.at(place).of(directory));
+        }
+    }
+
+    /// Compares the lives of each name with each other; those under one cookie were compared before.
     fn end_of_run(&mut self, run: &mut Run) {
         run.lives.sort();
-        let mut before: Option<(Vec<u8>, Number)> = None;
-        for (name, birth, death, place) in run.lives.drain(..) {
-            if let Some((_, end)) = before.filter(|(other, end)| *other == name && *end > birth) {
+        let mut before: Option<(Vec<u8>, u64, Number)> = None;
+        for Life { name, birth, death, cookie, place } in run.lives.drain(..) {
+            let overlaps = |(other, under, end): &(Vec<u8>, u64, Number)| {
+                *other == name && *under != cookie && *end > birth
+            };
+            if let Some((_, _, end)) = before.filter(overlaps) {
                 let shown = String::from_utf8_lossy(&name);
                 let (expected, found) = (format!("{shown:?} born at {end} or later"), birth.0);
                 let finding = Finding::new(Problem::PastNameOrder, expected, found);
@@ -344,7 +442,7 @@ impl Checker<'_> {
             let deaths = self.history.deaths.entry(run.directory).or_default();
             let last = deaths.entry(name.clone()).or_default();
             *last = death.max(*last);
-            before = Some((name, death));
+            before = Some((name, cookie, death));
         }
     }
 
@@ -358,6 +456,14 @@ impl Checker<'_> {
             let finding = Finding::new(Problem::PastNameOrder, expected, entry.birth.0);
             self.add(finding.at(place).of(directory));
         }
+    }
+}
+
+fn state_name(state: CutState) -> &'static str {
+    match state {
+        CutState::Kept => "kept",
+        CutState::Dying => "dying",
+        CutState::Forgotten => "forgotten",
     }
 }
 

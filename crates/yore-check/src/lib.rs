@@ -8,8 +8,8 @@
 //!
 //! 1. *Zones*: superblock → root zones → zone table → zone headers. What they say of each other is compared.
 //! 2. *Census*: every bitmap and inode block is read once; what later steps must know of each inode is kept.
-//! 3. *Past*: the trees of cuts, versions, past names and changes are walked and compared with each other; versions and
-//!    the deaths of names are kept for the next step.
+//! 3. *Past*: the trees of cuts, forgotten cuts, versions, past names and changes are walked and compared with each other;
+//!    versions and the deaths of names are kept for the next step.
 //! 4. *Contents*: each inode's content and attributes, and the tree of orphans, are walked. Metadata blocks that
 //!    are reached are marked in a bit set for each zone, data blocks in one for each group in use. An inode's versions
 //!    are walked with it, from the newest to the oldest, and may name what it names; those of inodes that are gone come
@@ -159,7 +159,7 @@ pub(crate) fn read_superblock(device: &dyn Device) -> Result<Found, CheckError> 
 /// written to meanwhile, or findings will be of moments that never were.
 ///
 /// Takes time in proportion to the metadata that exists and memory in proportion to inodes, zones and groups in use, to
-/// the versions and past names that are kept, and to the tree nodes and extents of the one file whose states name most.
+/// the cuts, versions and past names that are kept, and to the tree nodes and extents of the one file whose states name most.
 ///
 /// # Errors
 /// [`CheckError::NotAVolume`] and [`CheckError::Superblock`] if there is nothing to start from, [`CheckError::Device`]

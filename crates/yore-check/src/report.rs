@@ -34,8 +34,10 @@ pub struct Counts {
     pub orphans: u64,
     /// Records in the log, which the next mount replays. Everything else is counted as the generation has it.
     pub log_records: u64,
-    /// Cuts, forgotten ones included.
+    /// Cuts that are kept or being forgotten.
     pub cuts: u64,
+    /// Cuts that were forgotten.
+    pub forgotten: u64,
     /// Versions of inodes.
     pub versions: u64,
     /// Entries that directories do not have any more.
@@ -109,9 +111,12 @@ impl fmt::Display for Report {
             self.findings_count,
             self.leaks_count,
         )?;
-        if (c.cuts, c.versions, c.past_names) != (0, 0, 0) {
-            let Counts { cuts, versions, past_names, .. } = c;
-            write!(f, "\nof the past: {cuts} cuts, {versions} versions, {past_names} names")?;
+        let Counts { cuts, forgotten, versions, past_names, .. } = c;
+        if [cuts, forgotten, versions, past_names] != [&0; 4] {
+            write!(
+                f,
+                "\nof the past: {cuts} cuts, {forgotten} forgotten, {versions} versions, {past_names} names"
+            )?;
         }
         Ok(())
     }

@@ -62,6 +62,7 @@ fn a_sound_volume_is_clean() {
         orphans: 3,
         log_records: 0,
         cuts: 0,
+        forgotten: 0,
         versions: 0,
         past_names: 0,
     };
@@ -93,14 +94,45 @@ fn a_sound_volume_with_a_past_is_clean() {
         data_blocks: present.data_blocks + data,
         free_blocks: present.free_blocks - data,
         xattrs: present.xattrs + 3,
-        cuts: 6,
+        cuts: 5,
+        forgotten: 2,
         versions: 3 + 2 + 2 + 4,
         past_names: 4,
         ..present
     };
     assert_eq!(counts, expected);
     let text = report.to_string();
-    assert_eq!(text.lines().last(), Some("of the past: 6 cuts, 11 versions, 4 names"), "{text}");
+    assert_eq!(text.lines().last(), Some("of the past: 5 cuts, 2 forgotten, 11 versions, 4 names"), "{text}");
+}
+
+/// Promises that what no kept cut has seen may still be there: forgetting takes it away later, and step by step.
+#[test]
+fn the_past_may_outlast_its_cuts() {
+    for state in [CutState::Dying, CutState::Forgotten] {
+        let mut b = past::past();
+        b.past.cuts.values_mut().for_each(|cut| cut.state = state);
+        let report = check(&b.finish(), &CheckOptions::default()).unwrap();
+        assert!(report.is_clean(), "{report}");
+        let (cuts, forgotten) = if state == CutState::Dying { (7, 0) } else { (0, 7) };
+        assert_eq!((report.counts.cuts, report.counts.forgotten), (cuts, forgotten));
+    }
+}
+
+/// Promises that any versions of a file may be forgotten, from the front, the middle and the end: what they alone had is
+/// left over here, where nobody has given it back, and nothing else is found.
+#[test]
+fn any_versions_of_a_file_may_be_forgotten() {
+    for forgotten in 0..8 {
+        let mut b = past::past();
+        for (bit, born) in [(1, 1), (2, 3), (4, 5)] {
+            if forgotten & bit != 0 {
+                b.past.versions.remove(&(past::VERSIONED, born)).unwrap();
+            }
+        }
+        let report = check(&b.finish(), &CheckOptions::default()).unwrap();
+        assert!(report.only_leaks(), "{forgotten:#b}: {report}");
+        assert_eq!(report.is_clean(), forgotten == 0, "{report}");
+    }
 }
 
 /// Promises that what a version names as unwritten is a hole: by now its blocks may be another file's.

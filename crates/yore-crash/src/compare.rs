@@ -8,7 +8,7 @@ use crate::case::Case;
 use crate::generate::Profile;
 use crate::model::ROOT;
 use crate::op::{Op, Place, Target};
-use crate::past::{compare_all, Taken};
+use crate::past::{compare_all, forgotten, Taken};
 use crate::runner::Runner;
 use crate::subject::ViewSubject;
 use crate::volume::{make, must_be_clean, open, Wrong};
@@ -37,14 +37,24 @@ pub fn compare(case: &Case) -> Result<(), Wrong> {
     let root = view.getattr(view.root()).map_err(|error| Wrong::new("open", error))?;
     let mut runner = Runner::new(ViewSubject::new(view), &root);
     let at_first = runner.subject.view().statfs().blocks_free;
-    let mut taken = Vec::new();
+    let (mut taken, mut kept) = (Vec::<Taken>::new(), Vec::new());
     let ops = case.operations();
     for (number, op) in ops.iter().enumerate() {
         let result = |error| Wrong::new("result", format!("operation {number}: {error}"));
         let failed = runner.full;
         runner.step(op).map_err(result)?;
-        if let (Op::Snapshot { name, .. }, true) = (op, runner.full == failed) {
-            taken.push(Taken::new(number + 1, name, &runner.model));
+        match op {
+            Op::Snapshot { name, .. } if runner.full == failed => {
+                let cut = *runner.subject.taken().last().expect("it was just taken");
+                kept.push(taken.len());
+                taken.push(Taken::new(cut, number + 1, name, &runner.model));
+            }
+            Op::Forget { which, .. } => {
+                if let Some(index) = forgotten(&mut kept, *which) {
+                    taken[index].forgotten = Some(number + 1);
+                }
+            }
+            _ => {}
         }
         if runner.full > 0 && !full {
             return Err(result(format!("{op}: the volume is full though little is stored")));
@@ -109,11 +119,13 @@ fn remount(
 ) -> Result<Runner<ViewSubject>, Wrong> {
     let Runner { model, mut subject, full } = runner;
     subject.drop_held();
+    let snapshots = subject.snapshots().clone();
     subject.view().close().map_err(|error| Wrong::new("close", format!("{when}: {error}")))?;
     drop(subject);
     must_be_clean(&**device, &format!("after the unmount {when}"))?;
     let view = open(device.clone()).map_err(|error| Wrong::new("mount", format!("{when}: {error}")))?;
-    let runner = Runner { model: model.without_slots(), subject: ViewSubject::new(view), full };
+    let subject = ViewSubject::new(view).with_snapshots(snapshots);
+    let runner = Runner { model: model.without_slots(), subject, full };
     tree(&runner, taken, &format!("after the unmount {when}"))?;
     Ok(runner)
 }

@@ -24,10 +24,11 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeSet, HashSet};
 use std::hash::{Hash, Hasher};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use yore_device::simulated::{Choice, CrashPlan, CrashPoint, CrashState, Event, SimulatedDevice, Tearing};
 use yore_device::{Device, MemoryDevice, BLOCK_SIZE};
-use yore_fs::{Caller, Error, FallocateMode, FileKind, InodeNo, SetAttr, View, WriteMode};
+use yore_fs::{Caller, Error, FallocateMode, FileKind, InodeNo, Number, SetAttr, View, WriteMode};
 
 /// What to do with a state beyond looking at it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -325,12 +326,14 @@ impl Recorded {
         }
         let tree = observe(view, view.root()).map_err(|error| Wrong::new("read", error))?;
         let snapshots = observe_all(view).map_err(|error| Wrong::new("past", error))?;
+        let numbers: Vec<Number> = snapshots.iter().map(|seen| seen.number).collect();
         let mut moments = Vec::new();
         for bounds in bounds {
-            let judged = self.judge(&tree, snapshots.len(), bounds, unit);
+            let judged = self.judge(&tree, &numbers, bounds, unit);
             moments = judged.map_err(|error| Wrong::new("judge", error))?;
             if !self.snapshots.is_none() {
-                let judged = self.snapshots.judge(&self.parts[0].judge, &snapshots, bounds[0], unit);
+                let judge = &self.parts[0].judge;
+                let judged = self.snapshots.judge(judge, &snapshots, moments[0], bounds[0], unit);
                 judged.map_err(|error| Wrong::new("past", error))?;
             }
         }
@@ -378,6 +381,9 @@ impl Found {
             change_file(view, InodeNo(number), n).map_err(wrong)?;
         }
         self.must_still_be_seen(view, "after every file was changed")?;
+        view.finish_forgetting(&mut |_| ControlFlow::Continue(()))
+            .map_err(|error| Wrong::new("use", format!("forgetting what a crash has left of it: {error}")))?;
+        self.must_still_be_seen(view, "after the rest was forgotten")?;
         view.sync().map_err(wrong)?;
         self.must_still_be_seen(view, "after a sync")
     }

@@ -85,6 +85,9 @@ pub enum Op {
     Sync,
     /// `View::snapshot` of the root directory, under this name unless it is empty.
     Snapshot { name: Name, wait: bool },
+    /// `View::forget` of one of the snapshots that this sequence has taken and not forgotten, the first being 0, and so on in a
+    /// circle; and `View::finish_forgetting`, unless it is to be `left`. Nothing if there is none.
+    Forget { which: usize, left: bool },
     /// Keeps the inode in a slot, in place of what was there.
     Hold { target: Target, slot: usize },
     /// Empties a slot.
@@ -180,6 +183,9 @@ impl fmt::Display for Op {
                 let wait = if *wait { "" } else { " without waiting" };
                 let name = if name.is_empty() { String::new() } else { format!(" {}", show_name(name)) };
                 write!(f, "snapshot{name}{wait}")
+            }
+            Op::Forget { which, left } => {
+                write!(f, "forget snapshot {which}{}", if *left { " and give nothing up" } else { "" })
             }
             Op::Hold { target, slot } => write!(f, "hold {target} in slot{slot}"),
             Op::Drop { slot } => write!(f, "drop slot{slot}"),

@@ -1,9 +1,9 @@
-//! Snapshots of the whole volume in a sequence: where they are put, and what must be seen of them later.
+//! Snapshots of the whole volume in a sequence: where they are put, which are forgotten, and what must be seen of the others later.
 //!
 //! A snapshot changes nothing that the model knows. What it must show is the state after it, but for what past views
 //! leave out: times of access and set-id bits. Without a crash it shows exactly that, for ever. After one, the
-//! snapshots that are there must be the first of the sequence, as many as the moment has that names and attributes of the
-//! present are at; each shows the names and attributes of its own moment, and contents that a crash at that moment could
+//! snapshots that are there must be those that the moment has that names and attributes of the present are at, the
+//! forgotten ones left out; each shows the names and attributes of its own moment, and contents that a crash at that moment could
 //! have left ([`Judge::judge_past`]). What was found once never changes again, whatever is done to the volume.
 
 use crate::judge::{Bounds, History, Judge, Unit};
@@ -20,7 +20,7 @@ use yore_fs::{CutKind, Number, Timestamp, View};
 const SET_ID: u32 = 0o6000;
 
 /// Puts snapshots between operations: before one of so many, and behind the last. Every second one has a name, which
-/// begins with `prefix`; a third are waited for.
+/// begins with `prefix`; a third are waited for. A fourth of them are forgettings instead, of which a third give nothing up.
 pub fn weave(ops: Vec<Op>, seed: u64, one_in: u32, prefix: &str) -> Vec<Op> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x0070_6173_7400);
     let (mut woven, mut count) = (Vec::new(), 0);
@@ -31,7 +31,12 @@ pub fn weave(ops: Vec<Op>, seed: u64, one_in: u32, prefix: &str) -> Vec<Op> {
             _ => Name::from(format!("{prefix}-{count}").into_bytes()),
         };
         let wait = random.random_range(0..3) == 0;
-        (random.random_range(0..one_in) == 0).then_some(Op::Snapshot { name, wait })
+        let forgotten = (count > 2 && random.random_range(0..4) == 0).then(|| random.random_range(0..8));
+        let op = match forgotten {
+            Some(which) => Op::Forget { which, left: wait },
+            None => Op::Snapshot { name, wait },
+        };
+        (random.random_range(0..one_in) == 0).then_some(op)
     };
     for op in ops {
         woven.extend(snapshot());
@@ -41,9 +46,19 @@ pub fn weave(ops: Vec<Op>, seed: u64, one_in: u32, prefix: &str) -> Vec<Op> {
     woven
 }
 
+/// Which of the snapshots that are kept is meant, given those that are; it is so no longer. The same rule for the file system and for
+/// who remembers what it did.
+pub(crate) fn forgotten(kept: &mut Vec<usize>, which: usize) -> Option<usize> {
+    (!kept.is_empty()).then(|| kept.remove(which % kept.len()))
+}
+
 /// A snapshot of a sequence.
 #[derive(Clone, Debug)]
 pub struct Taken {
+    /// Its number.
+    pub number: Number,
+    /// How many operations had been carried out when it was forgotten, that one included.
+    pub forgotten: Option<usize>,
     /// How many operations had been carried out, itself included.
     pub moment: usize,
     /// Its name, or nothing.
@@ -54,9 +69,13 @@ pub struct Taken {
 
 impl Taken {
     /// One that was taken in this state.
-    pub fn new(moment: usize, name: &Name, state: &State) -> Taken {
+    pub fn new(number: Number, moment: usize, name: &Name, state: &State) -> Taken {
         let tree = without_hidden(Tree::of(&state.without_slots()));
-        Taken { moment, name: name.clone(), tree }
+        Taken { number, forgotten: None, moment, name: name.clone(), tree }
+    }
+
+    fn is_kept_at(&self, moment: usize) -> bool {
+        self.moment <= moment && self.forgotten.is_none_or(|forgotten| forgotten > moment)
     }
 }
 
@@ -120,10 +139,11 @@ fn observe_one(view: &View, cut: &yore_fs::Cut) -> Result<Seen, String> {
 /// The first difference, in words.
 pub fn compare_all(view: &View, taken: &[Taken]) -> Result<(), String> {
     let seen = observe_all(view)?;
-    if seen.len() != taken.len() {
-        return Err(format!("{} snapshots are there, {} were taken", seen.len(), taken.len()));
+    let kept: Vec<&Taken> = taken.iter().filter(|taken| taken.forgotten.is_none()).collect();
+    if seen.len() != kept.len() {
+        return Err(format!("{} snapshots are there, {} are kept", seen.len(), kept.len()));
     }
-    for (seen, taken) in seen.iter().zip(taken) {
+    for (seen, taken) in seen.iter().zip(kept) {
         check_name(seen, taken)?;
         must_be(seen, &taken.tree)?;
     }
@@ -131,13 +151,14 @@ pub fn compare_all(view: &View, taken: &[Taken]) -> Result<(), String> {
 }
 
 fn check_name(seen: &Seen, taken: &Taken) -> Result<(), String> {
-    match *seen.name.as_bytes() == *taken.name {
+    match *seen.name.as_bytes() == *taken.name && seen.number == taken.number {
         true => Ok(()),
         false => Err(format!(
-            "snapshot {} is named {:?}, the one taken at moment {} {:?}",
+            "snapshot {} is named {:?}, the one taken at moment {}, which is {}, {:?}",
             seen.number,
             seen.name,
             taken.moment,
+            taken.number,
             crate::op::show_name(&taken.name)
         )),
     }
@@ -177,11 +198,21 @@ pub(crate) struct Snapshots {
 
 impl Snapshots {
     /// Those of a history that began on a volume that had some.
-    pub(crate) fn new(before: Vec<Seen>, history: &History) -> Snapshots {
-        let mut taken = Vec::new();
-        for (number, op) in history.ops.iter().enumerate() {
-            if let Op::Snapshot { name, .. } = op {
-                taken.push(Taken::new(number + 1, name, &history.states[number + 1]));
+    pub(crate) fn new(before: Vec<Seen>, history: &History, numbers: &[Number]) -> Snapshots {
+        let (mut taken, mut kept, mut numbers) = (Vec::<Taken>::new(), Vec::new(), numbers.iter());
+        for (n, op) in history.ops.iter().enumerate() {
+            match op {
+                Op::Snapshot { name, .. } => {
+                    let number = *numbers.next().expect("each was taken");
+                    kept.push(taken.len());
+                    taken.push(Taken::new(number, n + 1, name, &history.states[n + 1]));
+                }
+                Op::Forget { which, .. } => {
+                    if let Some(index) = forgotten(&mut kept, *which) {
+                        taken[index].forgotten = Some(n + 1);
+                    }
+                }
+                _ => {}
             }
         }
         Snapshots { before, taken }
@@ -192,21 +223,24 @@ impl Snapshots {
         self.before.is_empty() && self.taken.is_empty()
     }
 
-    /// How many there are at a moment.
-    pub(crate) fn count_at(&self, moment: usize) -> usize {
-        self.before.len() + self.taken.partition_point(|taken| taken.moment <= moment)
+    /// Those that there are at a moment.
+    pub(crate) fn numbers_at(&self, moment: usize) -> Vec<Number> {
+        let own = self.taken.iter().filter(|taken| taken.is_kept_at(moment)).map(|taken| taken.number);
+        self.before.iter().map(|seen| seen.number).chain(own).collect()
     }
 
-    /// Judges what was found of them after a crash, given that their number is right.
+    /// Judges what was found of them after a crash, given that they are those of this moment.
     pub(crate) fn judge(
         &self,
         judge: &Judge,
         seen: &[Seen],
+        moment: usize,
         bounds: Bounds,
         unit: Unit,
     ) -> Result<(), String> {
         must_begin_with(seen, &self.before)?;
-        for (seen, taken) in seen[self.before.len()..].iter().zip(&self.taken) {
+        let kept = self.taken.iter().filter(|taken| taken.is_kept_at(moment));
+        for (seen, taken) in seen[self.before.len()..].iter().zip(kept) {
             check_name(seen, taken)?;
             let wrong = judge.judge_past(&seen.tree, taken, bounds, unit);
             wrong.map_err(|error| {
@@ -234,7 +268,7 @@ mod tests {
             let ops = sequence(seed, 60, Profile::Crash);
             let mut woven = weave(ops.clone(), seed, 8, "cut");
             let all = woven.len();
-            woven.retain(|op| !matches!(op, Op::Snapshot { .. }));
+            woven.retain(|op| !matches!(op, Op::Snapshot { .. } | Op::Forget { .. }));
             assert_eq!(woven, ops);
             assert!((1..30).contains(&(all - ops.len())), "{} snapshots", all - ops.len());
         }

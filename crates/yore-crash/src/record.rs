@@ -176,7 +176,10 @@ impl<'a> Run<'a> {
 
     fn carry_out(&mut self, ops: Vec<Op>) -> Result<(), Wrong> {
         for op in ops {
-            let waits = matches!(op, Op::Sync | Op::Fsync { .. } | Op::Snapshot { wait: true, .. });
+            let waits = matches!(
+                op,
+                Op::Sync | Op::Fsync { .. } | Op::Snapshot { wait: true, .. } | Op::Forget { .. }
+            );
             if waits || self.held.as_ref().is_some_and(|held| held.left == 0) {
                 self.let_go()?;
             }
@@ -217,7 +220,7 @@ impl<'a> Run<'a> {
         must_be_clean(self.device, "after the unmount")?;
         let trace = self.device.trace();
         let bounds = bounds_of(&trace, 0, self.before);
-        let snapshots = Snapshots::new(self.snapshots_before, &self.history);
+        let snapshots = Snapshots::new(self.snapshots_before, &self.history, self.runner.subject.taken());
         let part = Part { judge: Judge::new(self.history), lens: None, bounds };
         Ok(Recorded { trace, parts: vec![part], snapshots })
     }

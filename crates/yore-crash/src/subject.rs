@@ -6,11 +6,13 @@
 use crate::model::{Block, Inode, State, Time, BLOCK, ROOT};
 use crate::op::{payload, Name, Op, Place, Target, SLOTS};
 use crate::outcome::{Expect, Kind, Outcome};
+use crate::past::forgotten;
 use crate::tree::{Facts, Inside, Node as TreeNode, Tree};
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
-use yore_fs::{Attr, Error, FileKind, InodeNo, Node, SeekTo, Timestamp, View, WriteMode};
+use yore_fs::{Attr, Error, FileKind, InodeNo, Node, Number, SeekTo, Timestamp, View, WriteMode};
 
 /// Carries out operations and lets itself be looked at.
 pub trait Subject {
@@ -41,6 +43,14 @@ pub struct ViewSubject {
     view: View,
     root: InodeNo,
     slots: [Option<Held>; SLOTS],
+    snapshots: Own,
+}
+
+/// The snapshots that a subject has taken, and which of them it has not forgotten.
+#[derive(Clone, Debug, Default)]
+pub struct Own {
+    taken: Vec<Number>,
+    kept: Vec<usize>,
 }
 
 impl ViewSubject {
@@ -52,7 +62,7 @@ impl ViewSubject {
 
     /// One directory of a view and what is below it.
     pub fn below(view: View, root: InodeNo) -> ViewSubject {
-        ViewSubject { view, root, slots: [const { None }; SLOTS] }
+        ViewSubject { view, root, slots: [const { None }; SLOTS], snapshots: Own::default() }
     }
 
     /// The view.
@@ -200,9 +210,39 @@ impl ViewSubject {
         }
     }
 
-    fn snapshot(&self, name: &[u8], wait: bool) -> Result<Outcome, Error> {
+    /// The same, with snapshots that were taken before the volume was opened.
+    pub fn with_snapshots(self, snapshots: Own) -> ViewSubject {
+        ViewSubject { snapshots, ..self }
+    }
+
+    /// Its snapshots.
+    pub fn snapshots(&self) -> &Own {
+        &self.snapshots
+    }
+
+    /// The numbers of the snapshots it has taken.
+    pub fn taken(&self) -> &[Number] {
+        &self.snapshots.taken
+    }
+
+    fn snapshot(&mut self, name: &[u8], wait: bool) -> Result<Outcome, Error> {
         let name = std::str::from_utf8(name).map_err(|_| Error::Invalid { what: "a snapshot's name" })?;
-        self.view.snapshot(self.root, name, false, wait).map(|_| Outcome::Done)
+        let cut = self.view.snapshot(self.root, name, false, wait)?;
+        self.snapshots.kept.push(self.snapshots.taken.len());
+        self.snapshots.taken.push(cut.number);
+        Ok(Outcome::Done)
+    }
+
+    fn forget(&mut self, which: usize, left: bool) -> Result<Outcome, Error> {
+        let Some(index) = forgotten(&mut self.snapshots.kept, which) else { return Ok(Outcome::Done) };
+        self.view.forget(&[self.snapshots.taken[index]])?;
+        if !left {
+            match self.view.finish_forgetting(&mut |_| ControlFlow::Continue(())) {
+                Err(Error::NoSpace) => {} // The rest is done when there is some.
+                other => drop(other?),
+            }
+        }
+        Ok(Outcome::Done)
     }
 
     fn hold(&mut self, target: &Target, slot: usize) -> Result<Outcome, Error> {
@@ -225,6 +265,7 @@ impl Subject for ViewSubject {
         let result = match op {
             Op::Sync => self.view.sync().map(|()| Outcome::Done),
             Op::Snapshot { name, wait } => self.snapshot(name, *wait),
+            Op::Forget { which, left } => self.forget(*which, *left),
             Op::Hold { target, slot } => self.hold(target, *slot),
             Op::Drop { slot } => {
                 self.empty(*slot);

@@ -36,7 +36,7 @@ use crate::volume::{must_be_clean, Wrong};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Barrier};
 use yore_device::simulated::{Event, SimulatedDevice, Trace};
-use yore_fs::{Attr, Caller, FileKind, InodeNo, Timestamp, View};
+use yore_fs::{Attr, Caller, FileKind, InodeNo, Number, Timestamp, View};
 
 /// All times of directories that several threads change, in models and in projected trees.
 const NO_TIME: Timestamp = Timestamp { seconds: 0, nanos: 0 };
@@ -160,7 +160,7 @@ impl Lens {
             Op::RemoveXattr { target, name } => Op::RemoveXattr { target: self.target(target), name },
             Op::Fsync { target, data_only } => Op::Fsync { target: self.target(target), data_only },
             Op::Hold { target, slot } => Op::Hold { target: self.target(target), slot },
-            Op::Sync | Op::Snapshot { .. } | Op::Drop { .. } => op,
+            Op::Sync | Op::Snapshot { .. } | Op::Forget { .. } | Op::Drop { .. } => op,
         }
     }
 }
@@ -372,26 +372,26 @@ fn bounds_of(trace: &Trace, histories: &[&History]) -> Vec<Vec<Bounds>> {
 }
 
 impl Recorded {
-    /// Says for each part at which moment it is in a tree, or why the tree is none that is allowed. `snapshots`: how many
-    /// were found; so many there must have been at that moment.
+    /// Says for each part at which moment it is in a tree, or why the tree is none that is allowed. `snapshots`: those that
+    /// were found; these there must have been at that moment.
     ///
     /// # Errors
     /// What is wrong, in words.
     pub fn judge(
         &self,
         tree: &Tree,
-        snapshots: usize,
+        snapshots: &[Number],
         bounds: &[Bounds],
         unit: Unit,
     ) -> Result<Vec<usize>, String> {
         if let [Part { judge, lens: None, .. }] = &self.parts[..] {
             let moments = judge.moments_of(tree, bounds[0], unit, self.snapshots.is_none())?;
-            let with_as_many = |moment: &&usize| self.snapshots.count_at(**moment) == snapshots;
-            return match moments.iter().rfind(with_as_many) {
+            let with_these = |moment: &&usize| self.snapshots.numbers_at(**moment) == snapshots;
+            return match moments.iter().rfind(with_these) {
                 Some(moment) => Ok(vec![*moment]),
                 None => Err(format!(
-                    "{snapshots} snapshots are there, but names and attributes are of moments {moments:?}, with {:?}",
-                    moments.iter().map(|moment| self.snapshots.count_at(*moment)).collect::<Vec<_>>()
+                    "the snapshots {snapshots:?} are there, but names and attributes are of moments {moments:?}, with {:?}",
+                    moments.iter().map(|moment| self.snapshots.numbers_at(*moment)).collect::<Vec<_>>()
                 )),
             };
         }

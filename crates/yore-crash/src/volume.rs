@@ -100,6 +100,8 @@ pub fn open_committing(device: Arc<dyn Device>, commit_interval: Duration) -> Re
         metadata_cache: CACHE,
         data_cache: CACHE,
         access_times: false,
+        // What is forgotten is up to the sequences.
+        keep_history: true,
         ..MountOptions::default()
     };
     View::open(device, &options)

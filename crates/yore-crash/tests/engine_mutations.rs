@@ -54,6 +54,9 @@ fn a_wrong_engine_is_found() {
         (Mutation::KeptOnce, "[past]"),
         (Mutation::KeptBeforeData, "[past]"),
         (Mutation::SnapshotNotForced, ""),
+        (Mutation::ForgottenNeeded, ""),
+        (Mutation::ForgottenShared, ""),
+        (Mutation::ForgottenUnforced, "[past]"),
     ];
     let mut missed = Vec::new();
     for (mutation, said) in mutations {

@@ -1,63 +1,83 @@
-//! Promise: whatever the sequence of operations and cuts, every past view equals a full copy made when the cut was taken. Moves out of
-//! and into directories that were cut, hard links across them, cuts of the volume and of directories, volumes opened anew.
+//! Promise: whatever the sequence of operations and cuts, every past view equals a full copy made when the cut was taken, also after
+//! others were forgotten. Moves out of and into directories that were cut, hard links across them, cuts of the volume and of
+//! directories, volumes opened anew, forgetting that is broken off and goes on. When all cuts are forgotten, nothing of the past
+//! is left.
 //!
 //! `YORE_SEED=n` begins with another sequence, `YORE_ROUNDS=n` runs so many.
 
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use yore_check::{check, CheckOptions};
 use yore_device::{Device, MemoryDevice};
 use yore_fs::{
-    Error, FallocateMode, FileKind, MkfsOptions, MountOptions, Number, OpenOptions, RenameMode, Result,
-    SetXattrMode, Volume,
+    DirItem, Error, FallocateMode, FileKind, InodeNo, MkfsOptions, MountOptions, Number, OpenOptions,
+    RenameMode, Result, SetXattrMode, View, Volume,
 };
 
 /// Kind, permissions, links (of directories), size, content, attributes.
 type Copied = (FileKind, u32, u32, u64, Vec<u8>, Vec<(Vec<u8>, Vec<u8>)>);
 type Tree = BTreeMap<PathBuf, Copied>;
 
-/// A copy of all at and below `root`, whose paths are without it.
-fn copy(volume: &Volume, root: &Path) -> Tree {
+/// A copy of all at and below a directory, whose paths are without it. It is found by its number: of a directory that was cut, nobody
+/// keeps the way to it.
+fn copy(view: &View, root: InodeNo) -> Tree {
     let mut all = Tree::new();
-    for entry in volume.walk(root) {
-        let entry = entry.unwrap();
-        let (path, attr) = (entry.path(), *entry.metadata().attr());
+    let mut left = vec![(PathBuf::new(), root)];
+    while let Some((path, inode)) = left.pop() {
+        let attr = view.getattr(inode).unwrap();
         let content = match attr.kind {
-            FileKind::Regular => volume.read(path).unwrap(),
-            FileKind::Symlink => volume.read_link(path).unwrap().into_os_string().into_encoded_bytes(),
+            FileKind::Regular => {
+                let mut bytes = vec![0; attr.size as usize];
+                assert_eq!(view.read(inode, 0, &mut bytes).unwrap(), bytes.len());
+                bytes
+            }
+            FileKind::Symlink => view.readlink(inode).unwrap(),
             _ => Vec::new(),
         };
-        let node = volume.symlink_node(path).unwrap();
-        let view = volume.view().of(&node);
-        let names = view.listxattr(node.inode()).unwrap();
-        let value = |name: Vec<u8>| (name.clone(), view.getxattr(node.inode(), &name).unwrap());
+        if attr.kind == FileKind::Directory {
+            let below = &mut |item: DirItem<'_>| {
+                if item.name != b"." && item.name != b".." {
+                    left.push((path.join(OsStr::from_bytes(item.name)), item.inode));
+                }
+                true
+            };
+            view.readdir(inode, 0, below).unwrap();
+        }
+        let names = view.listxattr(inode).unwrap();
+        let value = |name: Vec<u8>| (name.clone(), view.getxattr(inode, &name).unwrap());
         let xattrs = names.into_iter().map(value).collect();
         // The links of a file that was cut with one of its directories may be elsewhere.
         let links = if attr.kind == FileKind::Directory { attr.links } else { 0 };
         let size = if attr.kind == FileKind::Directory { 0 } else { attr.size };
-        let below = path.strip_prefix(root).unwrap().to_path_buf();
-        all.insert(below, (attr.kind, attr.permissions & 0o1777, links, size, content, xattrs));
+        all.insert(path, (attr.kind, attr.permissions & 0o1777, links, size, content, xattrs));
     }
     all
 }
 
+/// A copy of the whole volume as it is.
+fn copy_all(volume: &Volume) -> Tree {
+    copy(volume.view(), volume.view().root())
+}
+
 struct Seen {
     cut: Number,
-    root: PathBuf,
+    root: InodeNo,
     copy: Tree,
 }
 
 impl Seen {
     fn compare(&self, volume: &Volume, when: &str) {
-        let then = Volume::from_view(volume.view().as_of(self.cut));
-        let found = copy(&then, &self.root);
+        let found = copy(&volume.view().as_of(self.cut), self.root);
         for (path, value) in &self.copy {
             let Some(found) = found.get(path) else {
-                panic!("{when}: cut {} of {}: {} is not there", self.cut, self.root.display(), path.display())
+                panic!("{when}: cut {} of {}: {} is not there", self.cut, self.root, path.display())
             };
             let same_content = found.4 == value.4;
             let at = found.4.iter().zip(&value.4).position(|(a, b)| a != b);
@@ -66,7 +86,7 @@ impl Seen {
                 same_content && brief(found) == brief(value) && found.5 == value.5,
                 "{when}: cut {} of {}: {}: {:?} and not {:?}; content differs at {at:?}",
                 self.cut,
-                self.root.display(),
+                self.root,
                 path.display(),
                 brief(found),
                 brief(value)
@@ -82,6 +102,9 @@ struct Run {
     device: Arc<dyn Device>,
     seen: Vec<Seen>,
     log: Vec<String>,
+    /// Cuts are of the root directory alone.
+    only_root: bool,
+    forgets: bool,
 }
 
 fn options() -> MountOptions {
@@ -94,7 +117,7 @@ impl Run {
         Volume::create(device.clone(), &MkfsOptions::default()).unwrap().close().unwrap();
         let volume = Volume::open(device.clone(), &options()).unwrap();
         let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        Run { rng, volume, device, seen: Vec::new(), log: Vec::new() }
+        Run { rng, volume, device, seen: Vec::new(), log: Vec::new(), only_root: false, forgets: false }
     }
 
     fn pick(&mut self, n: u64) -> u64 {
@@ -185,10 +208,11 @@ impl Run {
     }
 
     fn cut(&mut self, volume: &Volume) -> Result<()> {
-        let root = if self.pick(3) > 0 { PathBuf::from("/") } else { self.directory() };
-        let node = volume.node(&root)?;
-        let copy = copy(volume, &root);
-        let cut = volume.view().snapshot(node.inode(), "", false, self.pick(5) == 0)?.number;
+        let of_root = self.pick(3) > 0 || self.only_root;
+        let root = if of_root { PathBuf::from("/") } else { self.directory() };
+        let root = volume.node(&root)?.inode();
+        let copy = copy(volume.view(), root);
+        let cut = volume.view().snapshot(root, "", false, self.pick(5) == 0)?.number;
         self.seen.push(Seen { cut, root, copy });
         Ok(())
     }
@@ -198,8 +222,51 @@ impl Run {
         assert!(report.is_clean(), "{report}: {:#?}", &self.log[self.log.len().saturating_sub(30)..]);
     }
 
-    fn run(mut self, steps: usize) {
+    /// Forgets some cuts: at once, in the background of what follows, or in pieces.
+    fn forget(&mut self) {
+        let mut numbers = Vec::new();
+        for _ in 0..self.pick(4) + 1 {
+            if !self.seen.is_empty() {
+                let i = self.pick(self.seen.len() as u64) as usize;
+                numbers.push(self.seen.swap_remove(i).cut);
+            }
+        }
+        self.log.push(format!("forget {numbers:?}"));
+        let view = self.volume.view().clone();
+        view.forget(&numbers).unwrap();
+        for number in numbers {
+            let gone = view.as_of(number).getattr(view.root());
+            assert!(matches!(gone, Err(Error::Stale)), "{gone:?}");
+        }
+        let left = self.pick(4);
+        if left > 0 {
+            let ask = &mut |_: &_| if left == 1 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+            view.finish_forgetting(ask).unwrap();
+        }
+    }
+
+    fn forget_all(mut self) {
+        while !self.seen.is_empty() {
+            self.forget();
+            self.seen.iter().for_each(|seen| seen.compare(&self.volume, "after forgetting"));
+        }
+        let before = copy_all(&self.volume);
+        self.volume.view().finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap();
+        assert_eq!(self.volume.view().cuts().unwrap().len(), 0);
+        self.volume.close().unwrap();
+        self.check();
+        let report = check(&*self.device, &CheckOptions::default()).unwrap();
+        let left = (report.counts.versions, report.counts.past_names);
+        assert_eq!(left, (0, 0), "something of the past is left");
+        let volume = Volume::open(self.device.clone(), &options()).unwrap();
+        assert_eq!(copy_all(&volume), before);
+    }
+
+    fn run(&mut self, steps: usize) {
         for _ in 0..steps {
+            if self.forgets && self.seen.len() > 3 && self.pick(12) == 0 {
+                self.forget();
+            }
             match self.step() {
                 Err(e) if matches!(e.root(), Error::Corruption(_) | Error::NoSpace | Error::Device(_)) => {
                     panic!("{e}: {:#?}", &self.log[self.log.len().saturating_sub(8)..])
@@ -208,7 +275,6 @@ impl Run {
             }
             if !self.seen.is_empty() && self.pick(4) == 0 {
                 let i = self.pick(self.seen.len() as u64) as usize;
-                // A root that moved is found where it was then.
                 let last = self.log.last().cloned().unwrap_or_default();
                 self.seen[i].compare(&self.volume, &last);
             }
@@ -216,18 +282,32 @@ impl Run {
         self.seen.iter().for_each(|seen| seen.compare(&self.volume, "in the end"));
         self.volume.close().unwrap();
         self.check();
-        let volume = Volume::open(self.device.clone(), &options()).unwrap();
-        self.seen.iter().for_each(|seen| seen.compare(&volume, "opened again"));
+        self.volume = Volume::open(self.device.clone(), &options()).unwrap();
+        self.seen.iter().for_each(|seen| seen.compare(&self.volume, "opened again"));
     }
+}
+
+fn seeds() -> std::ops::Range<u64> {
+    let number = |name: &str, usual| std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(usual);
+    let first: u64 = number("YORE_SEED", 1);
+    first..first + number("YORE_ROUNDS", 12)
 }
 
 #[test]
 fn every_past_view_equals_its_copy() {
-    let number = |name: &str, usual| std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(usual);
-    let first: u64 = number("YORE_SEED", 1);
-    for seed in first..first + number("YORE_ROUNDS", 12) {
+    for seed in seeds() {
         println!("YORE_SEED={seed}");
         Run::new(seed).run(400);
+    }
+}
+
+#[test]
+fn what_is_not_forgotten_stays_and_what_is_leaves_nothing() {
+    for seed in seeds() {
+        println!("YORE_SEED={seed}");
+        let mut run = Run { forgets: true, only_root: seed % 2 == 0, ..Run::new(seed) };
+        run.run(500);
+        run.forget_all();
     }
 }
 
@@ -283,8 +363,7 @@ fn past_views_stand_still_while_threads_work() {
             std::thread::sleep(Duration::from_millis(10));
             let view = volume.view();
             let cut = view.snapshot(view.root(), "", false, false).unwrap().number;
-            let then = Volume::from_view(view.as_of(cut));
-            let tree = copy(&then, Path::new("/"));
+            let tree = copy(&view.as_of(cut), view.root());
             for t in 0..4 {
                 let at = |name: &str| PathBuf::from(format!("t{t}/{name}"));
                 let number = |name: &str| u64::from_le_bytes(tree[&at(name)].4[..].try_into().unwrap());
@@ -292,7 +371,7 @@ fn past_views_stand_still_while_threads_work() {
                 assert!(first == second || first == second + 1, "{first} and {second}");
                 assert!(tree.contains_key(&at("moves")) != tree.contains_key(&at("d/moved")), "one name");
             }
-            seen.push(Seen { cut, root: "/".into(), copy: tree });
+            seen.push(Seen { cut, root: view.root(), copy: tree });
             let old = &seen[seen.len() / 2];
             old.compare(&volume, "while threads work");
         }
@@ -314,9 +393,8 @@ fn trees_that_versions_share_are_sound() {
     let view = volume.view();
     let mut seen = Vec::new();
     for i in 0..4 {
-        let root = PathBuf::from("/");
-        let copy = copy(&volume, &root);
-        seen.push(Seen { cut: view.snapshot(view.root(), "", false, false).unwrap().number, root, copy });
+        let (root, copy) = (view.root(), copy_all(&volume));
+        seen.push(Seen { cut: view.snapshot(root, "", false, false).unwrap().number, root, copy });
         volume.rename(format!("link{i}"), format!("link{}", i + 1)).unwrap();
         volume.set_xattr("file", format!("user.{}", i * 17), "small", SetXattrMode::Any).unwrap();
         volume.remove_xattr("file", format!("user.{}", i * 13 + 1)).unwrap();

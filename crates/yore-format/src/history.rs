@@ -2,13 +2,13 @@
 //!
 //! | tree | key | value |
 //! |---|---|---|
-//! | cuts | number (8) | [`CutRow`] |
+//! | cuts, forgotten | number (8) | [`CutRow`] |
 //! | cut index | root inode, number (8, 8); or name hash with its first bit set, number | nothing |
 //! | versions | inode, born (8, 8) | [`Version`] |
 //! | names | directory, cookie, birth (8, 8, 8) | [`PastName`] |
-//! | changes | number, inode (8, 8) | nothing |
+//! | changes | number, inode, 0; or number, directory, cookie (8, 8, 8) | nothing |
 //!
-//! Keys are big-endian, so that they sort as bytes. The last three are in [`HISTORY_SHARDS`] trees each: an inode's versions
+//! Keys are big-endian, so that they sort as bytes. Versions, names and changes are in [`HISTORY_SHARDS`] trees each: an inode's versions
 //! and changes and a directory's names are in those of [`shard_of`] it, so that threads at work on different files seldom
 //! meet. One block ([`HistoryRoots`]), made with the first cut, holds all roots.
 
@@ -22,7 +22,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// Trees of versions, of names, and of changes.
 pub const HISTORY_SHARDS: usize = 16;
 /// Roots in the block of roots.
-pub const HISTORY_ROOTS: usize = 2 + 3 * HISTORY_SHARDS;
+pub const HISTORY_ROOTS: usize = 3 + 3 * HISTORY_SHARDS;
 /// Bytes of a version.
 pub const VERSION_BYTES: usize = 8 + INODE_BYTES;
 /// Bytes of a cut's row before its name.
@@ -35,16 +35,18 @@ const NAME_HASH: u64 = 1 << 63;
 /// The trees of the past, as their roots stand in the block of roots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HistoryTree {
-    /// All events, by number.
+    /// The events that are kept or being forgotten, by number.
     Cuts,
-    /// Events by root and by name.
+    /// The same by root and by name.
     CutIndex,
     /// What inodes were.
     Versions(usize),
     /// What names meant.
     Names(usize),
-    /// Which inodes have a version that ended when.
+    /// Which inodes have a version, and which directories a past name, that ended when.
     Changes(usize),
+    /// The events that were forgotten, by number.
+    Forgotten,
 }
 
 impl HistoryTree {
@@ -63,6 +65,7 @@ impl HistoryTree {
             HistoryTree::Versions(s) => 2 + shard(s),
             HistoryTree::Names(s) => 3 + shard(s),
             HistoryTree::Changes(s) => 4 + shard(s),
+            HistoryTree::Forgotten => HISTORY_ROOTS - 1,
         }
     }
 
@@ -70,13 +73,14 @@ impl HistoryTree {
     pub fn all() -> impl Iterator<Item = HistoryTree> {
         let shards = (0..HISTORY_SHARDS)
             .flat_map(|s| [HistoryTree::Versions(s), HistoryTree::Names(s), HistoryTree::Changes(s)]);
-        [HistoryTree::Cuts, HistoryTree::CutIndex].into_iter().chain(shards)
+        let first = [HistoryTree::Cuts, HistoryTree::CutIndex];
+        first.into_iter().chain(shards).chain([HistoryTree::Forgotten])
     }
 
     /// What its nodes are.
     pub fn kind(self) -> crate::BlockKind {
         match self {
-            HistoryTree::Cuts => crate::BlockKind::Cuts,
+            HistoryTree::Cuts | HistoryTree::Forgotten => crate::BlockKind::Cuts,
             HistoryTree::CutIndex => crate::BlockKind::CutIndex,
             HistoryTree::Versions(_) => crate::BlockKind::Versions,
             HistoryTree::Names(_) => crate::BlockKind::Names,
@@ -87,7 +91,7 @@ impl HistoryTree {
     /// Whom its nodes belong to.
     pub fn owner(self) -> InodeNo {
         match self {
-            HistoryTree::Cuts | HistoryTree::CutIndex => InodeNo::CUTS,
+            HistoryTree::Cuts | HistoryTree::CutIndex | HistoryTree::Forgotten => InodeNo::CUTS,
             _ => InodeNo::HISTORY,
         }
     }
@@ -95,9 +99,9 @@ impl HistoryTree {
     /// Bytes of its keys.
     pub fn key_width(self) -> usize {
         match self {
-            HistoryTree::Cuts => 8,
-            HistoryTree::Names(_) => 24,
-            _ => 16,
+            HistoryTree::Cuts | HistoryTree::Forgotten => 8,
+            HistoryTree::Names(_) | HistoryTree::Changes(_) => 24,
+            HistoryTree::CutIndex | HistoryTree::Versions(_) => 16,
         }
     }
 }
@@ -324,21 +328,30 @@ pub fn cut_index_by_name(seed: &[u8; 16], name: &str, number: Number) -> [u8; 16
     pair(hash | NAME_HASH, number.0)
 }
 
-/// The key of a version, and, with number and inode the other way round, of a change.
+/// The key of a version.
 pub fn version_key(inode: InodeNo, born: Number) -> [u8; 16] {
     pair(inode.0, born.0)
 }
 
-/// The key of a change: at this number a version of this inode ended.
-pub fn change_key(number: Number, inode: InodeNo) -> [u8; 16] {
-    pair(number.0, inode.0)
+/// The key that says that a version of an inode ended at this number.
+pub fn version_end_key(end: Number, inode: InodeNo) -> [u8; 24] {
+    triple(end.0, inode.0, 0)
+}
+
+/// The key that says that what this cookie stood for in a directory ended at this number.
+pub fn name_end_key(death: Number, directory: InodeNo, cookie: u64) -> [u8; 24] {
+    triple(death.0, directory.0, cookie)
 }
 
 /// The key of a past name.
 pub fn name_key(directory: InodeNo, cookie: u64, birth: Number) -> [u8; 24] {
+    triple(directory.0, cookie, birth.0)
+}
+
+fn triple(first: u64, second: u64, third: u64) -> [u8; 24] {
     let mut key = [0; 24];
-    key[..16].copy_from_slice(&pair(directory.0, cookie));
-    key[16..].copy_from_slice(&birth.0.to_be_bytes());
+    key[..16].copy_from_slice(&pair(first, second));
+    key[16..].copy_from_slice(&third.to_be_bytes());
     key
 }
 

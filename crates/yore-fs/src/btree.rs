@@ -39,7 +39,8 @@ pub(crate) use delta::{Placed, TreeDelta};
 
 use crate::Result;
 use yore_format::{
-    Block, BlockKind, Corruption, Expect, Incarnation, InodeNo, MetaAddr, NodeRef, Number, NODE_PAYLOAD_BYTES,
+    Block, BlockHeader, BlockKind, Corruption, Expect, Incarnation, InodeNo, MetaAddr, NodeRef, Number,
+    NODE_PAYLOAD_BYTES,
 };
 use yore_meta::{Frame, Meta};
 
@@ -207,6 +208,25 @@ impl<'a> Leaf<'a> {
     /// Whether keys up to `last` belong to this leaf.
     pub(crate) fn holds(&self, last: &[u8; 8]) -> bool {
         self.place.is_below_upper(last)
+    }
+}
+
+/// A node that [`Tree::visit`] has come to.
+pub(crate) struct Visited<'a> {
+    /// The node.
+    pub frame: &'a Frame,
+    /// Its birth.
+    pub birth: Number,
+    node: NodeRef<'a>,
+    place: &'a Place,
+}
+
+impl<'a> Visited<'a> {
+    /// The cells of a leaf; none of a branch.
+    pub(crate) fn cells(&self) -> impl Iterator<Item = CellRef<'a>> {
+        let node = self.node;
+        let count = if self.place.level == 0 { self.place.cells_that_count(node) } else { 0 };
+        (0..count).map(move |i| (node.key(i), node.value(i)))
     }
 }
 
@@ -385,6 +405,32 @@ impl Tree {
                 None => return Ok(()),
             }
         }
+    }
+
+    /// Calls `each` with the nodes from the root down, parents before what is below them, in the order of keys; what is below a
+    /// node is visited if it returns true. Memory: one node for each level, and the addresses of their children.
+    pub(crate) fn visit(
+        &self,
+        meta: &Meta,
+        each: &mut dyn FnMut(&Visited<'_>) -> Result<bool>,
+    ) -> Result<()> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        self.check_level()?;
+        let mut left = vec![self.root_place(self.key_width(meta)?)];
+        while let Some(place) = left.pop() {
+            let frame = meta.read_any(place.addr)?;
+            let page: Block = *frame.read();
+            let node = self.checked(&page, &place, place.lower.len())?;
+            let birth = Number(BlockHeader::of(&page).birth.get());
+            if each(&Visited { frame: &frame, birth, node, place: &place })? && place.level > 0 {
+                for i in (0..place.cells_that_count(node)).rev() {
+                    left.push(place.child(node, i)?);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Reads, checks and keeps in memory whatever inserts, replaces and removes of keys in `first..=last` can touch:

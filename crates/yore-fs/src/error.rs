@@ -52,6 +52,12 @@ pub enum Error {
     /// The volume or view is read-only.
     #[error("the volume is mounted read-only, or the file is of the past")]
     ReadOnly,
+    /// A snapshot that is held is not forgotten.
+    #[error("snapshot {cut} is held: release it first")]
+    Held {
+        /// Its number.
+        cut: u64,
+    },
     /// A rename or a link between files of different times.
     #[error("the two names are of different times: copy the file instead")]
     AcrossTimes,

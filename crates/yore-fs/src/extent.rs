@@ -79,7 +79,8 @@ pub(crate) fn is_own(kept: Number, extent: &ExtentValue) -> bool {
     (extent.birth > kept || extent.unwritten) && !extent.shared
 }
 
-fn tree(no: InodeNo, inode: &Inode, kept: Number) -> Tree {
+/// The tree of an inode's extents; empty if they are in the inode. What was born at `kept` or before belongs to the past, too.
+pub(crate) fn tree(no: InodeNo, inode: &Inode, kept: Number) -> Tree {
     let mut tree = Tree::empty(BlockKind::Extents, no, inode.incarnation).keeping(kept);
     if inode.content_kind == ContentKind::Tree {
         (tree.root, tree.level) = (inode.tree_root(), inode.content_level);
@@ -87,7 +88,8 @@ fn tree(no: InodeNo, inode: &Inode, kept: Number) -> Tree {
     tree
 }
 
-fn inline(no: InodeNo, inode: &Inode) -> impl Iterator<Item = Result<Extent>> + '_ {
+/// The extents that are in the inode.
+pub(crate) fn in_inode(no: InodeNo, inode: &Inode) -> impl Iterator<Item = Result<Extent>> + '_ {
     let count = match inode.content_kind {
         ContentKind::Extents => usize::from(inode.content_count),
         _ => 0,
@@ -98,7 +100,8 @@ fn inline(no: InodeNo, inode: &Inode) -> impl Iterator<Item = Result<Extent>> + 
     })
 }
 
-fn decode(key: &[u8], value: &[u8], no: InodeNo) -> Result<Extent> {
+/// The extent in a leaf's cell.
+pub(crate) fn of_cell(key: &[u8], value: &[u8], no: InodeNo) -> Result<Extent> {
     let key = u64::from_be_bytes(key.try_into().expect("keys of extents have eight bytes"));
     decode_value(key, value, no)
 }
@@ -120,7 +123,7 @@ fn owned<T>(result: Result<T>, no: InodeNo) -> Result<T> {
 }
 
 /// Whether data can be in these blocks: one group's, and no zone's nor the log's. Before they are read, written or freed.
-fn check_run(meta: &Meta, alloc: &Alloc, no: InodeNo, run: Run) -> Result<()> {
+pub(crate) fn check_run(meta: &Meta, alloc: &Alloc, no: InodeNo, run: Run) -> Result<()> {
     let (group, _) = owned(alloc.place(run), no)?;
     match meta.taken_block(group, run.start, run.len)? {
         None => Ok(()),
@@ -152,16 +155,16 @@ pub(crate) fn mapping(meta: &Meta, alloc: &Alloc, no: InodeNo, inode: &Inode, bl
     if inode.content_kind == ContentKind::Tree {
         let tree = tree(no, inode, Number(0));
         below = tree
-            .floor(meta, &block.to_be_bytes(), |cell| cell.map(|(k, v)| decode(k, v, no)))?
+            .floor(meta, &block.to_be_bytes(), |cell| cell.map(|(k, v)| of_cell(k, v, no)))?
             .transpose()?;
         if below.as_ref().is_none_or(|e| end(e) <= block) {
             tree.scan(meta, &(block + 1).to_be_bytes(), &mut |key, value| {
-                above = decode(key, value, no)?.0;
+                above = of_cell(key, value, no)?.0;
                 Ok(false)
             })?;
         }
     } else {
-        for extent in inline(no, inode) {
+        for extent in in_inode(no, inode) {
             let extent = extent?;
             if extent.0 <= block {
                 below = Some(extent);
@@ -192,7 +195,7 @@ pub(crate) fn each(
     each: &mut dyn FnMut(Extent) -> Result<bool>,
 ) -> Result<()> {
     if inode.content_kind != ContentKind::Tree {
-        for extent in inline(no, inode) {
+        for extent in in_inode(no, inode) {
             let extent = extent?;
             if end(&extent) > from && !each(extent)? {
                 break;
@@ -202,13 +205,13 @@ pub(crate) fn each(
     }
     let tree = tree(no, inode, Number(0));
     let below =
-        tree.floor(meta, &from.to_be_bytes(), |cell| cell.map(|(k, v)| decode(k, v, no)))?.transpose()?;
+        tree.floor(meta, &from.to_be_bytes(), |cell| cell.map(|(k, v)| of_cell(k, v, no)))?.transpose()?;
     if let Some(extent) = below.filter(|e| end(e) > from) {
         if !each(extent)? {
             return Ok(());
         }
     }
-    tree.scan(meta, &(from + 1).to_be_bytes(), &mut |key, value| each(decode(key, value, no)?))
+    tree.scan(meta, &(from + 1).to_be_bytes(), &mut |key, value| each(of_cell(key, value, no)?))
 }
 
 /// A change of a file's extents in a window of its blocks.
@@ -284,7 +287,7 @@ impl Edit {
             taken: Vec::new(),
         };
         if !in_tree {
-            edit.before = inline(no, inode).collect::<Result<_>>()?;
+            edit.before = in_inode(no, inode).collect::<Result<_>>()?;
         } else {
             edit.load_tree(meta, if edit.whole { 0 } else { from }, to)?;
         }
@@ -304,11 +307,11 @@ impl Edit {
         let (before, limit) = (&mut self.before, &mut self.limit);
         if from > 0 {
             let key = (from - 1).to_be_bytes();
-            let cell = self.tree.floor(meta, &key, |cell| cell.map(|(k, v)| decode(k, v, no)))?;
+            let cell = self.tree.floor(meta, &key, |cell| cell.map(|(k, v)| of_cell(k, v, no)))?;
             before.extend(cell.transpose()?);
         }
         self.tree.scan(meta, &from.to_be_bytes(), &mut |key, value| {
-            let extent = decode(key, value, no)?;
+            let extent = of_cell(key, value, no)?;
             if extent.0 > to && !whole {
                 return Ok(false);
             }

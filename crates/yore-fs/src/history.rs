@@ -58,6 +58,11 @@ impl Versions {
         shard.insert(key, cell.clone());
         Ok(Some(cell))
     }
+
+    /// The version with this birth was given up: nobody looks for it any more.
+    pub(crate) fn forget(&self, no: InodeNo, born: Number) {
+        self.shards[no.0 as usize % SHARDS].lock().remove(&(no, born));
+    }
 }
 
 /// What `f` makes of an inode as of a cut, with its state locked for reading. `f` may run twice.
@@ -182,10 +187,11 @@ pub(crate) fn readdir(
     cut: Number,
     each: &mut dyn FnMut(DirItem<'_>) -> bool,
 ) -> Result<()> {
-    let up = parent(store, directory, cut)?;
+    // `each` runs without locks.
+    let up = store.past.see(cut).and_then(|_seeing| parent(store, directory, cut))?;
     let Some(mut after) = dir::list_dots(directory, cookie, || Ok(up), each)? else { return Ok(()) };
     loop {
-        let batch = copy_batch(store, directory, after, cut)?;
+        let batch = store.past.see(cut).and_then(|_seeing| copy_batch(store, directory, after, cut))?;
         for PastEntry { cookie, inode, kind, name, .. } in &batch {
             if !each(DirItem { inode: *inode, kind: *kind, name, cookie: *cookie }) {
                 return Ok(());
@@ -319,21 +325,26 @@ pub(crate) fn kept_from(store: &Arc<Store>, from: Number, most: usize) -> Result
     Ok(cuts)
 }
 
-/// What a time asks for: one cut, or the last one up to a number.
+/// What a time asks for: one cut, or the last one up to a number, unless that has been forgotten.
 enum Asked {
     One(Cut),
-    UpTo(Number),
+    UpTo(Number, Option<Cut>),
 }
 
 impl Asked {
     /// `None` if nothing that is kept can be meant.
     fn of(store: &Arc<Store>, when: &When) -> Result<Option<Asked>> {
         match when {
-            When::Named(name) => {
-                let mut kept = store.past.named(store, name)?.into_iter();
-                Ok(kept.rfind(|cut| cut.row.state == CutState::Kept).map(Asked::One))
+            When::Named(name) => Ok(store.past.named(store, name)?.pop().map(Asked::One)),
+            When::At(time) => {
+                let (meta, past) = (&store.meta, &store.past);
+                let last = last_until(store.number(), *time, &mut |most| past.floor(meta, most))?;
+                let gone = last_until(store.number(), *time, &mut |most| past.floor_forgotten(meta, most))?;
+                let dying = last.clone().filter(|cut| cut.row.state == CutState::Dying);
+                let gone = gone.into_iter().chain(dying).filter(|cut| is_named_by(*time, cut.row.time));
+                let gone = gone.max_by_key(|cut| cut.number);
+                Ok(last.map(|last| Asked::UpTo(last.number, gone)))
             }
-            When::At(time) => Ok(last_until(store, *time)?.map(Asked::UpTo)),
         }
     }
 
@@ -345,23 +356,33 @@ impl Asked {
         directory: InodeNo,
         from: Option<Number>,
     ) -> Result<Option<Number>> {
-        let most = match self {
+        let (most, gone) = match self {
             Asked::One(cut) => return Ok(covers(store, cut, directory)?.then_some(cut.number)),
-            Asked::UpTo(most) => *most,
+            Asked::UpTo(most, gone) => (*most, gone),
         };
         let mut found = None;
-        for root in above(store, directory, from.map_or(most, |from| from.min(most)))? {
-            let last = last_kept(store, root, most, &mut |cut| covers(store, cut, directory))?;
+        let roots = above(store, directory, from.map_or(most, |from| from.min(most)))?;
+        for root in &roots {
+            let last = last_kept(store, *root, most, &mut |cut| covers(store, cut, directory))?;
             found = found.max(last.map(|cut| cut.number));
         }
-        Ok(found)
+        // The very one that was named is not there any more: an earlier one would be something else.
+        let is_gone =
+            gone.as_ref().is_some_and(|gone| Some(gone.number) > found && roots.contains(&gone.row.root));
+        Ok(found.filter(|_| !is_gone))
     }
 
     /// The cut that is meant of those of one inode itself.
     fn of_inode(&self, store: &Arc<Store>, no: InodeNo) -> Result<Option<Cut>> {
         match self {
             Asked::One(cut) => Ok(Some(cut.clone()).filter(|cut| cut.row.root == no)),
-            Asked::UpTo(most) => last_kept(store, no, *most, &mut |_| Ok(true)),
+            Asked::UpTo(most, gone) => {
+                let found = last_kept(store, no, *most, &mut |_| Ok(true))?;
+                let is_later = |gone: &Cut| {
+                    gone.row.root == no && found.as_ref().is_none_or(|found| gone.number > found.number)
+                };
+                Ok(if gone.as_ref().is_some_and(is_later) { None } else { found })
+            }
         }
     }
 }
@@ -439,18 +460,32 @@ pub fn split_time(name: &[u8]) -> Option<(&[u8], When)> {
     marked.and_then(split).or_else(|| split(last).filter(|_| last > 0))
 }
 
-/// The greatest number whose time is not after this one. O(log² cuts): times ascend with numbers.
-fn last_until(store: &Arc<Store>, time: Timestamp) -> Result<Option<Number>> {
-    let (meta, past) = (&store.meta, &store.past);
-    let (mut low, mut high) = (0, store.number().0);
+/// The last cut whose time is not after this one, of those that `floor` finds, which gives the last one up to a number. O(log² cuts):
+/// times ascend with numbers.
+fn last_until(
+    next: Number,
+    time: Timestamp,
+    floor: &mut dyn FnMut(Number) -> Result<Option<Cut>>,
+) -> Result<Option<Cut>> {
+    let (mut low, mut high) = (0, next.0);
     while low < high {
         let middle = low + (high - low).div_ceil(2);
-        match past.floor(meta, Number(middle))? {
+        match floor(Number(middle))? {
             Some(cut) if cut.row.time > time => high = (cut.number.0 - 1).min(high),
             _ => low = middle,
         }
     }
-    Ok(past.floor(meta, Number(low))?.filter(|cut| cut.row.time <= time).map(|cut| cut.number))
+    Ok(floor(Number(low))?.filter(|cut| cut.row.time <= time))
+}
+
+/// Whether a time that ends at `end`, written to the minute or more exactly, has this one in it: so snapshots are named by when they were
+/// taken. How exactly it was written is seen from its end.
+fn is_named_by(end: Timestamp, time: Timestamp) -> bool {
+    let nanos = |t: Timestamp| i128::from(t.seconds) * 1_000_000_000 + i128::from(t.nanos);
+    let next = nanos(end) + 1;
+    let stretches = std::iter::once(60_000_000_000).chain((0..10).rev().map(|digits| 10i128.pow(digits)));
+    let stretch = stretches.into_iter().find(|stretch| next % stretch == 0).unwrap_or(1);
+    (next - stretch..next).contains(&nanos(time))
 }
 
 /// A directory and those above it as of a number, as far as they are known; then as they are now.

@@ -166,6 +166,11 @@ impl InodeState {
         self.kept = OnceLock::from(kept);
     }
 
+    /// A version went: less of the content belongs to the past.
+    pub(crate) fn ask_kept_anew(&mut self) {
+        self.kept = OnceLock::new();
+    }
+
     /// Content and inode change now.
     pub(crate) fn touch_mtime(&mut self) {
         self.change_content(crate::store::now());

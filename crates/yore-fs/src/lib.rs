@@ -14,6 +14,7 @@ mod dir;
 mod error;
 mod extent;
 mod file;
+mod forget;
 mod history;
 mod inode;
 mod listing;
@@ -31,6 +32,7 @@ mod volume;
 mod xattr;
 
 pub use error::{Error, Result};
+pub use forget::Forgetting;
 pub use history::split_time;
 pub use listing::ListedCut;
 pub use past::Cut;

@@ -26,30 +26,43 @@
 //! **P4 Data first.** A version says what its blocks hold, so the file is written back before it is kept; `file/preserve.rs` sees to
 //! that.
 //!
+//! **P5 Forgotten cuts cover nothing.** What covers an inode is rounded down to the last cut that is kept or dying ([`Past::round`], V4),
+//! whatever it is of: a cut remembered here may be gone, and one before it may have covered the same. How what they
+//! alone have seen is given up is in [`crate::forget`].
+//!
+//! **P6 Nobody reads what goes.** Who reads as of a cut holds a lock ([`Past::see`]) that a cut needs to become invisible.
+//!
 //! All roots are in one block, which is made with the first cut and stays in memory. The trees of versions, names and changes are in
 //! sixteen shards by inode; a shard's lock is taken after all states, and held for writing from looking for a place until the Op
 //! has ended, for reading as long as a tree is walked.
+
+mod forget;
+
+pub(crate) use forget::Ended;
 
 use crate::btree::{Pins, Tree};
 use crate::inode::{store_inode, InodeCell, InodeState, DEPTH_MAX};
 use crate::store::Store;
 use crate::{Error, InodeNo, Result};
-use parking_lot::{RwLock, RwLockWriteGuard};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::OnceLock;
 use yore_format::{
-    change_key, cut_index_by_name, cut_index_by_root, key_parts, name_key, shard_of, version_key, BlockKind,
-    Corruption, CutKind, CutRow, CutState, DirEntry, Expect, GroupNo, HistoryRoots, HistoryTree, Incarnation,
-    Inode, Number, PastName, Timestamp, Version, HISTORY_SHARDS,
+    cut_index_by_name, cut_index_by_root, key_parts, name_end_key, name_key, shard_of, version_end_key,
+    version_key, BlockKind, Corruption, CutKind, CutRow, CutState, DirEntry, Expect, GroupNo, HistoryRoots,
+    HistoryTree, Incarnation, Inode, Number, PastName, Timestamp, Version, HISTORY_SHARDS,
 };
 use yore_meta::{Frame, Meta, NewBlock, Op, Reserved};
 
 /// Blocks that keeping a version may need: a split on each level of two trees, and a new root for both.
 pub(crate) const VERSION_BLOCKS: u32 = 16;
-/// Blocks that keeping one name may need.
-const NAME_BLOCKS: u32 = 8;
+/// Blocks that one cell more may need: a split on each level of a tree, and a new root.
+const CELL_BLOCKS: u32 = VERSION_BLOCKS / 2;
+/// Blocks that keeping one name may need: itself, and the entry that says when it ended.
+const NAME_BLOCKS: u32 = 2 * CELL_BLOCKS;
 /// Blocks that a cut may need: a row, two entries of the index, and once the block of roots.
-const CUT_BLOCKS: u32 = 3 * NAME_BLOCKS + 1;
+const CUT_BLOCKS: u32 = 3 * CELL_BLOCKS + 1;
 
 /// A cut, as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +89,29 @@ pub(crate) struct Past {
     root_cut: AtomicU64,
     /// All cuts were of the root directory.
     only_root: AtomicBool,
+    /// The numbers in the table of cuts. Lock order: after all others.
+    numbers: RwLock<Numbers>,
+    /// Held for reading while something is read as of a cut; for writing while a cut becomes invisible, with no other lock.
+    reading: RwLock<()>,
+    /// Held by who gives up what dying cuts have seen; before all but `making_room`.
+    pub(crate) forgetting: Mutex<()>,
+    /// Held by who forgets to make room; first of all. How often that was done.
+    pub(crate) making_room: Mutex<()>,
+    pub(crate) rooms_made: AtomicU64,
+}
+
+/// The numbers of cuts, by state.
+#[derive(Default)]
+struct Numbers {
+    kept: BTreeSet<Number>,
+    dying: BTreeSet<Number>,
+}
+
+/// As long as it lives, a cut does not become invisible.
+pub(crate) struct Seeing<'p> {
+    /// The cut.
+    pub cut: Number,
+    _reading: RwLockReadGuard<'p, ()>,
 }
 
 /// What a cell remembers of its cover.
@@ -123,6 +159,11 @@ impl Past {
             last: AtomicU64::new(0),
             root_cut: AtomicU64::new(0),
             only_root: AtomicBool::new(true),
+            numbers: RwLock::default(),
+            reading: RwLock::new(()),
+            forgetting: Mutex::new(()),
+            making_room: Mutex::new(()),
+            rooms_made: AtomicU64::new(0),
         };
         let addr = meta.history_root();
         if addr.is_none() {
@@ -135,10 +176,14 @@ impl Past {
             level: Some(0),
         };
         let _ = past.roots.set(meta.read(addr, &expect)?);
-        if let Some(last) = past.floor(meta, Number(u64::MAX))? {
-            past.last.store(last.number.0, Ordering::Relaxed);
-            *past.cuts.write() = last.row.time;
+        for tree in [HistoryTree::Cuts, HistoryTree::Forgotten] {
+            if let Some(last) = past.floor_in(meta, tree, Number(u64::MAX))? {
+                past.last.fetch_max(last.number.0, Ordering::Relaxed);
+                let mut time = past.cuts.write();
+                *time = last.row.time.max(*time);
+            }
         }
+        past.load_numbers(meta)?;
         let root = past.last_of(meta, InodeNo::ROOT, Number(u64::MAX))?;
         past.root_cut.store(root.map_or(0, |cut| cut.number.0), Ordering::Relaxed);
         let mut others = false;
@@ -149,6 +194,47 @@ impl Past {
         })?;
         past.only_root.store(!others, Ordering::Relaxed);
         Ok(past)
+    }
+
+    fn load_numbers(&self, meta: &Meta) -> Result<()> {
+        let mut numbers = Numbers::default();
+        self.each_cut(meta, Number(0), &mut |cut| {
+            match cut.row.state {
+                CutState::Kept => numbers.kept.insert(cut.number),
+                CutState::Dying => numbers.dying.insert(cut.number),
+                CutState::Forgotten => {
+                    return Err(Corruption::new("cut", "state", "kept or dying", "forgotten").into());
+                }
+            };
+            Ok(true)
+        })?;
+        *self.numbers.write() = numbers;
+        Ok(())
+    }
+
+    /// Keeps a cut from becoming invisible.
+    ///
+    /// # Errors
+    /// `Stale` if it is not kept.
+    pub(crate) fn see(&self, cut: Number) -> Result<Seeing<'_>> {
+        // Whoever sees may look again while he does.
+        let reading = self.reading.read_recursive();
+        match self.numbers.read().kept.contains(&cut) {
+            true => Ok(Seeing { cut, _reading: reading }),
+            false => Err(Error::Stale),
+        }
+    }
+
+    /// Cuts that are to be forgotten.
+    pub(crate) fn dying(&self) -> Vec<Number> {
+        self.numbers.read().dying.iter().copied().collect()
+    }
+
+    /// The last cut up to a number that is kept or dying, 0 if there is none (P5).
+    fn round(&self, cut: Number) -> Number {
+        let numbers = self.numbers.read();
+        let last = |of: &BTreeSet<Number>| of.range(..=cut).next_back().copied().unwrap_or_default();
+        last(&numbers.kept).max(last(&numbers.dying))
     }
 
     /// Whether something was ever cut.
@@ -228,20 +314,30 @@ impl Past {
         of_root.map(|[_, number]| self.indexed(meta, Number(number))).transpose()
     }
 
-    /// The cut with the greatest number up to this one, in whatever state.
+    /// The cut with the greatest number up to this one, kept or dying.
     pub(crate) fn floor(&self, meta: &Meta, most: Number) -> Result<Option<Cut>> {
         let _cuts = self.cuts.read();
         self.floor_locked(meta, most)
     }
 
+    /// The forgotten cut with the greatest number up to this one.
+    pub(crate) fn floor_forgotten(&self, meta: &Meta, most: Number) -> Result<Option<Cut>> {
+        let _cuts = self.cuts.read();
+        self.floor_in(meta, HistoryTree::Forgotten, most)
+    }
+
     fn floor_locked(&self, meta: &Meta, most: Number) -> Result<Option<Cut>> {
-        let found = self.tree(HistoryTree::Cuts).floor(meta, &most.0.to_be_bytes(), |cell| {
+        self.floor_in(meta, HistoryTree::Cuts, most)
+    }
+
+    fn floor_in(&self, meta: &Meta, tree: HistoryTree, most: Number) -> Result<Option<Cut>> {
+        let found = self.tree(tree).floor(meta, &most.0.to_be_bytes(), |cell| {
             cell.map(|(key, value)| decode_cut(key, value)).transpose()
         })?;
         Ok(found?)
     }
 
-    /// Calls `each` with the cuts from this number on until it returns false.
+    /// Calls `each` with the cuts from this number on, kept or dying, until it returns false.
     pub(crate) fn each_cut(
         &self,
         meta: &Meta,
@@ -253,7 +349,7 @@ impl Past {
         self.tree(HistoryTree::Cuts).scan(meta, &from, &mut |key, value| each(decode_cut(key, value)?))
     }
 
-    /// The cuts with this name, in ascending order.
+    /// The kept cuts with this name: one, unless there is damage. In ascending order.
     pub(crate) fn named(&self, store: &Store, name: &str) -> Result<Vec<Cut>> {
         let _cuts = self.cuts.read();
         self.named_locked(store, name)
@@ -294,9 +390,7 @@ impl Past {
     ) -> Result<Cut> {
         let meta = &store.meta;
         let mut last = self.cuts.write();
-        if !name.is_empty()
-            && self.named_locked(store, name)?.iter().any(|cut| cut.row.state == CutState::Kept)
-        {
+        if !name.is_empty() && !self.named_locked(store, name)?.is_empty() {
             return Err(Error::Exists);
         }
         let reserved = store.reserve(GroupNo(0), CUT_BLOCKS)?;
@@ -310,8 +404,8 @@ impl Past {
         let by_name = (!name.is_empty()).then(|| cut_index_by_name(&store.hash_seed, name, number));
         let mut pins = Pins::new();
         let key = number.0.to_be_bytes();
-        let mut cuts = self.prepare(meta, HistoryTree::Cuts, &key, NAME_BLOCKS, &mut pins)?;
-        let mut index = self.prepare(meta, HistoryTree::CutIndex, &by_root, NAME_BLOCKS, &mut pins)?;
+        let mut cuts = self.prepare(meta, HistoryTree::Cuts, &key, CELL_BLOCKS, &mut pins)?;
+        let mut index = self.prepare(meta, HistoryTree::CutIndex, &by_root, CELL_BLOCKS, &mut pins)?;
         if let Some(key) = &by_name {
             check_free(meta, &index, key)?;
             index.prepare(meta, key, key, &mut pins)?;
@@ -347,6 +441,7 @@ impl Past {
         } else {
             self.only_root.store(false, Ordering::Release);
         }
+        self.numbers.write().kept.insert(number);
         self.last.store(number.0, Ordering::Release);
         self.epoch.fetch_add(1, Ordering::AcqRel);
         *last = row.time;
@@ -391,7 +486,7 @@ impl Past {
         } else {
             self.cover_of_directory(store, inode.parent, epoch)?
         };
-        let cut = inode.own_cut.max(above);
+        let cut = self.round(inode.own_cut.max(above));
         cell.cover.set(epoch, cut);
         Ok(cut)
     }
@@ -421,7 +516,7 @@ impl Past {
             at = up;
         };
         for cell in way.iter().rev() {
-            cut = cut.max(Number(cell.cover.own_cut.load(Ordering::Relaxed)));
+            cut = self.round(cut.max(Number(cell.cover.own_cut.load(Ordering::Relaxed))));
             cell.cover.set(epoch, cut);
         }
         Ok(cut)
@@ -493,8 +588,8 @@ impl Past {
         let shard = shard_of(no);
         let guard = self.shards[shard].write();
         let mut pins = Pins::new();
-        let (most, number) = (VERSION_BLOCKS / 2, store.number());
-        let (key, change) = (version_key(no, inode.born), change_key(number, no));
+        let (most, number) = (CELL_BLOCKS, store.number());
+        let (key, change) = (version_key(no, inode.born), version_end_key(number, no));
         let versions = self.prepare(&store.meta, HistoryTree::Versions(shard), &key, most, &mut pins)?;
         let changes = self.prepare(&store.meta, HistoryTree::Changes(shard), &change, most, &mut pins)?;
         Ok(Keep { past: self, shard, _guard: guard, _pins: pins, versions, changes, number })
@@ -522,10 +617,14 @@ impl Past {
             if names.shards.last().is_none_or(|last| last.shard != shard) {
                 let guard = self.shards[shard].write();
                 let tree = self.tree(HistoryTree::Names(shard));
-                names.shards.push(NamesShard { shard, _guard: guard, tree, keys: Vec::new() });
+                let ends = self.tree(HistoryTree::Changes(shard));
+                names.shards.push(NamesShard { shard, _guard: guard, tree, ends, keys: Vec::new() });
             }
             let last = names.shards.last_mut().expect("just pushed");
-            self.prepare(&store.meta, HistoryTree::Names(shard), &key, NAME_BLOCKS, &mut names._pins)?;
+            let pins = &mut names._pins;
+            let end = name_end_key(store.number(), name.directory.no, name.cookie);
+            self.prepare(&store.meta, HistoryTree::Names(shard), &key, CELL_BLOCKS, pins)?;
+            self.prepare(&store.meta, HistoryTree::Changes(shard), &end, CELL_BLOCKS, pins)?;
             last.keys.push(key);
         }
         Ok(names)
@@ -657,7 +756,7 @@ impl Keep<'_> {
         let delta = self.versions.insert(op, &key, &version.encode(), number);
         self.past.store(op, HistoryTree::Versions(self.shard), &self.versions, &delta);
         let kept = delta.change;
-        let delta = self.changes.insert(op, &change_key(number, cell.no), &[], number);
+        let delta = self.changes.insert(op, &version_end_key(number, cell.no), &[], number);
         self.past.store(op, HistoryTree::Changes(self.shard), &self.changes, &delta);
         state.inode.born = number;
         state.set_kept(Number(number.0 - 1));
@@ -682,6 +781,7 @@ struct NamesShard<'p> {
     shard: usize,
     _guard: RwLockWriteGuard<'p, ()>,
     tree: Tree,
+    ends: Tree,
     keys: Vec<[u8; 24]>,
 }
 
@@ -707,6 +807,9 @@ impl Names<'_> {
         let name = PastName { death: store.number(), entry: *entry };
         let delta = shard.tree.insert(op, &key, &name.encode(), name.death);
         self.past.store(op, HistoryTree::Names(shard.shard), &shard.tree, &delta);
+        let end = name_end_key(name.death, directory, cookie);
+        let delta = shard.ends.insert(op, &end, &[], name.death);
+        self.past.store(op, HistoryTree::Changes(shard.shard), &shard.ends, &delta);
     }
 }
 

@@ -9,8 +9,10 @@ use crate::orphan::Orphans;
 use crate::past::Past;
 use crate::{Error, MountOptions, Result, Statfs};
 use parking_lot::{Condvar, Mutex};
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use yore_device::Device;
 use yore_format::layout::GROUP_BLOCKS;
@@ -34,11 +36,19 @@ pub(crate) struct Store {
     pub hash_seed: [u8; 16],
     pub read_only: bool,
     pub access_times: bool,
+    pub keep_history: bool,
     /// Cells whose times alone are to be written some time.
     aged: Mutex<Vec<Arc<InodeCell>>>,
     closed: AtomicBool,
-    ticker: Mutex<Option<std::thread::JoinHandle<()>>>,
+    ticker: Mutex<Option<JoinHandle<()>>>,
+    /// Gives up what dying cuts have seen, while there are some.
+    forgetter: Mutex<Option<JoinHandle<()>>>,
     tick: Arc<(Mutex<bool>, Condvar)>,
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+    let thread = std::thread::Builder::new().name(name.into()).spawn(run);
+    thread.map_err(|e| Error::Refused(format!("cannot start a thread: {e}")))
 }
 
 /// The present, to the nanosecond.
@@ -103,9 +113,11 @@ impl Store {
             hash_seed,
             read_only: options.read_only,
             access_times: options.access_times && !options.read_only,
+            keep_history: options.keep_history,
             aged: Mutex::default(),
             closed: AtomicBool::new(false),
             ticker: Mutex::new(None),
+            forgetter: Mutex::new(None),
             tick: Arc::default(),
             meta,
         });
@@ -143,16 +155,35 @@ impl Store {
             let Some(store) = Weak::upgrade(&weak) else { return };
             let kept = crate::orphan::free_set_aside(&store)
                 .and_then(|()| store.flush_aged())
-                .and_then(|()| store.alloc.give_back_zones(&store.meta));
+                .and_then(|()| store.alloc.give_back_zones(&store.meta))
+                .and_then(|()| store.forget_in_background());
             if let Err(e) = kept {
                 tracing::warn!("housekeeping: {e}");
             }
         };
-        let thread = std::thread::Builder::new()
-            .name("yore-tick".into())
-            .spawn(run)
-            .map_err(|e| Error::Refused(format!("cannot start a thread: {e}")))?;
-        *self.ticker.lock() = Some(thread);
+        *self.ticker.lock() = Some(spawn("yore-tick", run)?);
+        Ok(())
+    }
+
+    /// Goes on with forgetting, if there is any to do and nobody at it.
+    fn forget_in_background(self: &Arc<Self>) -> Result<()> {
+        let mut forgetter = self.forgetter.lock();
+        let at_it = forgetter.as_ref().is_some_and(|thread| !thread.is_finished());
+        if at_it || self.past.dying().is_empty() {
+            return Ok(());
+        }
+        let (weak, tick) = (Arc::downgrade(self), self.tick.clone());
+        let run = move || {
+            let Some(store) = Weak::upgrade(&weak) else { return };
+            let ask = &mut |_: &_| match *tick.0.lock() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            };
+            if let Err(e) = crate::forget::finish(&store, ask) {
+                tracing::warn!("forgetting stopped, and goes on later: {e}");
+            }
+        };
+        *forgetter = Some(spawn("yore-forget", run)?);
         Ok(())
     }
 
@@ -284,10 +315,12 @@ impl Store {
         }
         *self.tick.0.lock() = true;
         self.tick.1.notify_all();
-        let thread = self.ticker.lock().take();
-        if let Some(thread) = thread.filter(|t| t.thread().id() != std::thread::current().id()) {
-            if thread.join().is_err() {
-                tracing::error!("the housekeeping thread panicked");
+        for (thread, what) in [(&self.ticker, "housekeeping"), (&self.forgetter, "forgetting")] {
+            let thread = thread.lock().take();
+            if let Some(thread) = thread.filter(|t| t.thread().id() != std::thread::current().id()) {
+                if thread.join().is_err() {
+                    tracing::error!("the {what} thread panicked");
+                }
             }
         }
         if self.read_only {

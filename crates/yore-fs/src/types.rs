@@ -252,6 +252,8 @@ pub struct MountOptions {
     pub data_cache: u64,
     /// Update access times as `relatime` does; otherwise not at all.
     pub access_times: bool,
+    /// Refuse what there is no room for, rather than forget the oldest snapshots that are not held.
+    pub keep_history: bool,
 }
 
 impl Default for MountOptions {
@@ -263,6 +265,7 @@ impl Default for MountOptions {
             metadata_cache: 192 << 20,
             data_cache: crate::volume::default_data_cache(),
             access_times: true,
+            keep_history: false,
         }
     }
 }

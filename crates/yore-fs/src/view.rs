@@ -1,9 +1,11 @@
 //! A view of the volume's tree, as it is or as it was: operations on inodes and names, one method per file-system call.
 
+use crate::forget::{self, Forgetting};
 use crate::history;
 use crate::inode::InodeState;
 use crate::ops::{self, InUse, NewFile, Remove};
 use crate::past::Cut;
+use crate::past::Seeing;
 use crate::store::Store;
 use crate::time::When;
 use crate::{
@@ -11,6 +13,7 @@ use crate::{
     RenameMode, Result, SeekTo, SetAttr, SetXattrMode, Statfs, VolumeInfo, WriteMode,
 };
 use std::borrow::Cow;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use yore_device::Device;
 use yore_format::{Number, Superblock, VolumeState, FORMAT_MAJOR, FORMAT_MINOR};
@@ -94,7 +97,7 @@ impl Node {
     pub fn write(&self, offset: u64, data: &[u8], mode: WriteMode) -> Result<u64> {
         let Known::Live(live) = &self.0 else { return Err(Error::ReadOnly) };
         live.store.check_writable()?;
-        ops::write(&live.store, &live.cell, offset, data, mode)
+        forget::with_room(&live.store, |store| ops::write(store, &live.cell, offset, data, mode))
     }
 
     /// Keeps the inode beyond this value's life, until as many [`View::release`]: what a FUSE lookup count is. What was needs no
@@ -164,6 +167,11 @@ impl View {
         }
     }
 
+    /// Changes the present.
+    fn change<R>(&self, f: impl Fn(&Arc<Store>) -> Result<R>) -> Result<R> {
+        forget::with_room(self.live()?, f)
+    }
+
     fn past_node(&self, attr: Attr) -> Node {
         Node(Known::Past { view: self.clone(), attr })
     }
@@ -173,12 +181,18 @@ impl View {
         self.at
     }
 
+    /// The cut as of which the tree is seen, kept from being forgotten as long as this is held.
+    fn seen(&self) -> Result<Option<Seeing<'_>>> {
+        self.at.map(|cut| self.store().past.see(cut)).transpose()
+    }
+
     /// The same volume's present.
     pub fn present(&self) -> View {
         View { inner: self.inner.clone(), at: None }
     }
 
-    /// The tree as of a cut. Only below the directory that was cut everything is as it was then.
+    /// The tree as of a cut. Only below the directory that was cut everything is as it was then. Once the cut is forgotten, calls on
+    /// it fail with [`Error::Stale`].
     pub fn as_of(&self, cut: Number) -> View {
         View { inner: self.inner.clone(), at: Some(cut) }
     }
@@ -229,7 +243,7 @@ impl View {
         if !name.is_empty() && crate::time::check_snapshot_name(name).is_err() {
             return Err(Error::Invalid { what: "a snapshot's name must not be one that could be a time" });
         }
-        history::snapshot(self.live()?, directory, name, held, wait)
+        self.change(|store| history::snapshot(store, directory, name, held, wait))
     }
 
     /// All cuts that are kept, in ascending order.
@@ -238,6 +252,57 @@ impl View {
     /// Damage and device errors.
     pub fn cuts(&self) -> Result<Vec<Cut>> {
         history::cuts(self.store())
+    }
+
+    /// Forgets cuts, all of these or none: nobody sees them any more when this returns, and that is durable. What they alone have
+    /// seen is given up by [`View::finish_forgetting`].
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    /// use yore_fs::Volume;
+    ///
+    /// # fn main() -> yore_fs::Result<()> {
+    /// let volume = Volume::memory(64 << 20)?;
+    /// volume.write("a", vec![1; 1_000_000])?;
+    /// let view = volume.view();
+    /// let cut = view.snapshot(view.root(), "", false, false)?;
+    /// volume.remove_file("a")?;
+    ///
+    /// view.forget(&[cut.number])?;
+    /// let done = view.finish_forgetting(&mut |_| ControlFlow::Continue(()))?;
+    /// assert_eq!((done.forgotten, done.blocks), (1, 245));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if one is not kept, [`Error::Held`] if one is held; [`Error::ReadOnly`].
+    pub fn forget(&self, cuts: &[Number]) -> Result<()> {
+        forget::begin(self.live()?, cuts)
+    }
+
+    /// Gives up what forgotten cuts alone have seen, in small steps, until all is done or `ask` says to stop; it is called every few
+    /// hundred versions. What is left, after a crash too, the next call gives up. Others work meanwhile; a second caller
+    /// waits.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`]; damage and device errors.
+    pub fn finish_forgetting(
+        &self,
+        ask: &mut dyn FnMut(&Forgetting) -> ControlFlow<()>,
+    ) -> Result<Forgetting> {
+        forget::finish(self.live()?, ask)
+    }
+
+    /// Holds a cut, so that it is not forgotten, or lets it go. Durable when it returns.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if it is not kept; [`Error::ReadOnly`].
+    pub fn hold(&self, cut: Number, held: bool) -> Result<()> {
+        let store = self.live()?;
+        store.check_writable()?;
+        store.past.set_held(store, cut, held)?;
+        store.force()
     }
 
     /// The cut that a time means in a directory of this view: the last one up to then that has seen it.
@@ -305,8 +370,8 @@ impl View {
     /// # Errors
     /// [`Error::Stale`] if the inode is gone or, where one is given, has another incarnation.
     pub fn node(&self, inode: InodeNo, incarnation: Option<u32>) -> Result<Node> {
-        if let Some(cut) = self.at {
-            let attr = history::attr(self.store(), inode, cut)?;
+        if let Some(seen) = self.seen()? {
+            let attr = history::attr(self.store(), inode, seen.cut)?;
             let same = incarnation.is_none_or(|i| i == attr.incarnation);
             return if same { Ok(self.past_node(attr)) } else { Err(Error::Stale) };
         }
@@ -334,9 +399,9 @@ impl View {
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::NameTooLong`].
     pub fn lookup(&self, directory: InodeNo, name: &[u8]) -> Result<Node> {
-        match self.at {
+        match self.seen()? {
             None => Ok(Node(Known::Live(ops::lookup(self.store(), directory, name)?))),
-            Some(cut) => Ok(self.past_node(history::lookup(self.store(), directory, name, cut)?)),
+            Some(seen) => Ok(self.past_node(history::lookup(self.store(), directory, name, seen.cut)?)),
         }
     }
 
@@ -345,8 +410,8 @@ impl View {
     /// # Errors
     /// [`Error::Stale`].
     pub fn getattr(&self, inode: InodeNo) -> Result<Attr> {
-        if let Some(cut) = self.at {
-            return history::attr(self.store(), inode, cut);
+        if let Some(seen) = self.seen()? {
+            return history::attr(self.store(), inode, seen.cut);
         }
         let cell = self.store().cell(inode)?;
         let state = cell.state.read();
@@ -359,7 +424,7 @@ impl View {
     /// # Errors
     /// [`Error::IsADirectory`], [`Error::Invalid`] and [`Error::FileTooLarge`] for a size; [`Error::ReadOnly`].
     pub fn setattr(&self, caller: &Caller, inode: InodeNo, set: &SetAttr) -> Result<Attr> {
-        ops::set_attr(self.live()?, caller, inode, set)
+        self.change(|store| ops::set_attr(store, caller, inode, set))
     }
 
     /// The directory's parent; the root's is itself.
@@ -367,8 +432,8 @@ impl View {
     /// # Errors
     /// [`Error::NotADirectory`], [`Error::Stale`].
     pub fn parent(&self, directory: InodeNo) -> Result<InodeNo> {
-        if let Some(cut) = self.at {
-            return history::parent(self.store(), directory, cut);
+        if let Some(seen) = self.seen()? {
+            return history::parent(self.store(), directory, seen.cut);
         }
         let cell = self.store().cell(directory)?;
         let state = cell.state.read();
@@ -443,7 +508,8 @@ impl View {
             return Err(Error::Invalid { what: "directories and symbolic links have calls of their own" });
         }
         let new = NewFile { kind, permissions, rdev, target: b"" };
-        ops::create(self.live()?, caller, directory, name, &new).map(|node| Node(Known::Live(node)))
+        self.change(|store| ops::create(store, caller, directory, name, &new))
+            .map(|node| Node(Known::Live(node)))
     }
 
     /// Creates a directory.
@@ -452,7 +518,8 @@ impl View {
     /// As [`View::create`]; [`Error::TooManyLinks`].
     pub fn mkdir(&self, caller: &Caller, directory: InodeNo, name: &[u8], permissions: u32) -> Result<Node> {
         let new = NewFile { kind: FileKind::Directory, permissions, rdev: 0, target: b"" };
-        ops::create(self.live()?, caller, directory, name, &new).map(|node| Node(Known::Live(node)))
+        self.change(|store| ops::create(store, caller, directory, name, &new))
+            .map(|node| Node(Known::Live(node)))
     }
 
     /// Creates a symbolic link.
@@ -461,7 +528,8 @@ impl View {
     /// As [`View::create`]; [`Error::NameTooLong`] for a target above 4,095 bytes.
     pub fn symlink(&self, caller: &Caller, directory: InodeNo, name: &[u8], target: &[u8]) -> Result<Node> {
         let new = NewFile { kind: FileKind::Symlink, permissions: 0o777, rdev: 0, target };
-        ops::create(self.live()?, caller, directory, name, &new).map(|node| Node(Known::Live(node)))
+        self.change(|store| ops::create(store, caller, directory, name, &new))
+            .map(|node| Node(Known::Live(node)))
     }
 
     /// A symbolic link's target.
@@ -469,9 +537,9 @@ impl View {
     /// # Errors
     /// [`Error::Invalid`] for other kinds.
     pub fn readlink(&self, inode: InodeNo) -> Result<Vec<u8>> {
-        match self.at {
+        match self.seen()? {
             None => ops::readlink(self.store(), inode),
-            Some(cut) => history::readlink(self.store(), inode, cut),
+            Some(seen) => history::readlink(self.store(), inode, seen.cut),
         }
     }
 
@@ -480,7 +548,7 @@ impl View {
     /// # Errors
     /// [`Error::NotPermitted`] for directories, [`Error::Exists`], [`Error::TooManyLinks`], [`Error::NoSpace`].
     pub fn link(&self, inode: InodeNo, directory: InodeNo, name: &[u8]) -> Result<Node> {
-        ops::link(self.live()?, inode, directory, name).map(|node| Node(Known::Live(node)))
+        self.change(|store| ops::link(store, inode, directory, name)).map(|node| Node(Known::Live(node)))
     }
 
     /// Removes a name of anything but a directory.
@@ -488,7 +556,7 @@ impl View {
     /// # Errors
     /// [`Error::NotFound`], [`Error::IsADirectory`].
     pub fn unlink(&self, directory: InodeNo, name: &[u8]) -> Result<()> {
-        ops::remove(self.live()?, directory, name, Remove::File)
+        self.change(|store| ops::remove(store, directory, name, Remove::File))
     }
 
     /// Removes an empty directory.
@@ -496,7 +564,7 @@ impl View {
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::NotEmpty`].
     pub fn rmdir(&self, directory: InodeNo, name: &[u8]) -> Result<()> {
-        ops::remove(self.live()?, directory, name, Remove::Directory)
+        self.change(|store| ops::remove(store, directory, name, Remove::Directory))
     }
 
     /// Renames, atomically.
@@ -512,7 +580,7 @@ impl View {
         new_name: &[u8],
         mode: RenameMode,
     ) -> Result<()> {
-        ops::rename(self.live()?, from, name, to, new_name, mode)
+        self.change(|store| ops::rename(store, from, name, to, new_name, mode))
     }
 
     /// Fills `buf` from `offset`; returns the count, less than asked only at the end of the file.
@@ -520,9 +588,9 @@ impl View {
     /// # Errors
     /// [`Error::IsADirectory`], [`Error::Invalid`] for other kinds; damage and device errors.
     pub fn read(&self, inode: InodeNo, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        match self.at {
+        match self.seen()? {
             None => ops::read(self.store(), &self.store().cell(inode)?, offset, buf),
-            Some(cut) => history::read(self.store(), inode, cut, offset, buf),
+            Some(seen) => history::read(self.store(), inode, seen.cut, offset, buf),
         }
     }
 
@@ -532,9 +600,8 @@ impl View {
     /// [`Error::NoSpace`], [`Error::FileTooLarge`]; nothing of `data` is then written if it is at most 4 MiB, or goes to
     /// the end; of more, whole pieces of 4 MiB from the start may be.
     pub fn write(&self, inode: InodeNo, offset: u64, data: &[u8], mode: WriteMode) -> Result<u64> {
-        let store = self.live()?;
-        store.check_writable()?;
-        ops::write(store, &store.cell(inode)?, offset, data, mode)
+        self.live()?.check_writable()?;
+        self.change(|store| ops::write(store, &store.cell(inode)?, offset, data, mode))
     }
 
     /// Allocates, frees or zeroes a range.
@@ -546,7 +613,7 @@ impl View {
         store.check_writable()?;
         let cell = store.cell(inode)?;
         ops::regular(&cell)?;
-        file::fallocate(store, &cell, offset, len, mode, &mut |s: &mut InodeState| s.touch_mtime())
+        self.change(|store| file::fallocate(store, &cell, offset, len, mode, &mut InodeState::touch_mtime))
     }
 
     /// The next data or hole at or after `offset`.
@@ -554,8 +621,8 @@ impl View {
     /// # Errors
     /// [`Error::NoDataThere`] beyond the end, or if no data follows.
     pub fn seek(&self, inode: InodeNo, offset: u64, to: SeekTo) -> Result<u64> {
-        if let Some(cut) = self.at {
-            return history::seek(self.store(), inode, cut, offset, to);
+        if let Some(seen) = self.seen()? {
+            return history::seek(self.store(), inode, seen.cut, offset, to);
         }
         let cell = self.store().cell(inode)?;
         ops::regular(&cell)?;
@@ -579,8 +646,10 @@ impl View {
         let (source, target) = (store.cell(from)?, store.cell(to)?);
         ops::regular(&source)?;
         ops::regular(&target)?;
-        let touch = &mut |s: &mut InodeState| s.touch_mtime();
-        file::copy_range(store, &source, from_offset, &target, to_offset, len, touch)
+        let touch = InodeState::touch_mtime;
+        self.change(|store| {
+            file::copy_range(store, &source, from_offset, &target, to_offset, len, &mut { touch })
+        })
     }
 
     /// Durable when it returns: content and size, all attributes unless `data_only`, and the names the file has.
@@ -610,9 +679,9 @@ impl View {
     /// # Errors
     /// [`Error::NoAttribute`], [`Error::Unsupported`] for an unknown namespace.
     pub fn getxattr(&self, inode: InodeNo, name: &[u8]) -> Result<Vec<u8>> {
-        match self.at {
+        match self.seen()? {
             None => ops::get_xattr(self.store(), inode, name),
-            Some(cut) => history::get_xattr(self.store(), inode, cut, name),
+            Some(seen) => history::get_xattr(self.store(), inode, seen.cut, name),
         }
     }
 
@@ -622,7 +691,7 @@ impl View {
     /// [`Error::Exists`], [`Error::NoAttribute`] by `mode`; [`Error::AttributeTooLarge`], [`Error::Unsupported`],
     /// [`Error::NotPermitted`], [`Error::NoSpace`].
     pub fn setxattr(&self, inode: InodeNo, name: &[u8], value: &[u8], mode: SetXattrMode) -> Result<()> {
-        ops::set_xattr(self.live()?, inode, name, value, mode)
+        self.change(|store| ops::set_xattr(store, inode, name, value, mode))
     }
 
     /// The names of all extended attributes.
@@ -630,8 +699,8 @@ impl View {
     /// # Errors
     /// Damage and device errors.
     pub fn listxattr(&self, inode: InodeNo) -> Result<Vec<Vec<u8>>> {
-        if let Some(cut) = self.at {
-            return history::list_xattrs(self.store(), inode, cut);
+        if let Some(seen) = self.seen()? {
+            return history::list_xattrs(self.store(), inode, seen.cut);
         }
         let cell = self.store().cell(inode)?;
         let state = cell.state.read();
@@ -644,7 +713,7 @@ impl View {
     /// # Errors
     /// [`Error::NoAttribute`], [`Error::Unsupported`].
     pub fn removexattr(&self, inode: InodeNo, name: &[u8]) -> Result<()> {
-        ops::remove_xattr(self.live()?, inode, name)
+        self.change(|store| ops::remove_xattr(store, inode, name))
     }
 }
 

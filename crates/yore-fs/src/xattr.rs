@@ -623,7 +623,11 @@ impl Plan {
     }
 }
 
-fn tree(meta: &Meta, inode: &Inode, no: InodeNo) -> Result<Tree> {
+/// The tree of an inode's attributes.
+///
+/// # Errors
+/// Reading its root may fail.
+pub(crate) fn tree(meta: &Meta, inode: &Inode, no: InodeNo) -> Result<Tree> {
     Tree::at_root(meta, inode.xattr_root, BlockKind::Xattrs, no, inode.incarnation)
 }
 

@@ -36,6 +36,7 @@ pub fn errno(error: &Error) -> Errno {
         Error::FileTooLarge => Errno::EFBIG,
         Error::ReadOnly => Errno::EROFS,
         Error::AcrossTimes => Errno::EXDEV,
+        Error::Held { .. } => Errno::EBUSY,
         Error::Unsupported { .. } => Errno::EOPNOTSUPP,
         Error::NoAttribute => Errno::from_i32(libc::ENODATA),
         Error::AttributeTooLarge => Errno::E2BIG,
@@ -73,6 +74,7 @@ mod tests {
             (Error::Stale, libc::ESTALE),
             (Error::ReadOnly, libc::EROFS),
             (Error::AcrossTimes, libc::EXDEV),
+            (Error::Held { cut: 3 }, libc::EBUSY),
             (Error::Unsupported { what: "this" }, libc::EOPNOTSUPP),
             (Error::Stopped { first: Box::new(Error::NoSpace) }, libc::EIO),
         ];

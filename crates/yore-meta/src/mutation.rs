@@ -34,6 +34,12 @@ pub enum Mutation {
     KeptBeforeData,
     /// A snapshot that is waited for is not waited for.
     SnapshotNotForced,
+    /// A version that kept cuts have seen is given up with others (V9).
+    ForgottenNeeded,
+    /// What the next state has, too, is freed with a version that is given up (V9).
+    ForgottenShared,
+    /// What a cut has seen is changed before it has died on the medium (V13).
+    ForgottenUnforced,
 }
 
 static NOW: AtomicU8 = AtomicU8::new(Mutation::None as u8);

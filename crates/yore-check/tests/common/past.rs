@@ -1,8 +1,8 @@
 //! A volume with a past: cuts, versions that share blocks and nodes with each other and with the inode in use, inodes that
 //! are gone, a number that was used again, names that meant something else.
 //!
-//! Indexes of the past (of cuts, of changes) are made from the model when the volume is written, and each tree's cells can
-//! be changed before they are.
+//! Indexes of the past (of cuts, of changes) are made from the model when the volume is written, the cuts are put into the
+//! tree of their state, and each tree's cells can be changed before they are written.
 
 use super::*;
 
@@ -18,8 +18,17 @@ pub struct NameModel {
     pub value: Vec<u8>,
 }
 
+impl NameModel {
+    /// The change that ended it.
+    pub fn end(&self) -> Cell {
+        let death = u64::from_le_bytes(self.value[..8].try_into().unwrap());
+        (name_end_key(Number(death), InodeNo(self.directory), self.cookie).to_vec(), vec![])
+    }
+}
+
 #[derive(Default)]
 pub struct PastModel {
+    /// By number, forgotten ones included.
     pub cuts: BTreeMap<u64, CutRow>,
     /// By inode and birth.
     pub versions: BTreeMap<(u64, u64), Version>,
@@ -88,11 +97,13 @@ impl Builder {
     /// The cells of a tree of the past, as the model has them.
     fn past_cells(&self, tree: HistoryTree) -> Vec<Cell> {
         let p = &self.past;
+        let cuts = |forgotten: bool| {
+            p.cuts.iter().filter(move |(_, cut)| (cut.state == CutState::Forgotten) == forgotten)
+        };
         let mut cells: Vec<Cell> = match tree {
-            HistoryTree::Cuts => {
-                p.cuts.iter().map(|(n, cut)| (n.to_be_bytes().to_vec(), cut.encode())).collect()
-            }
-            HistoryTree::CutIndex => p.cuts.iter().flat_map(|(n, cut)| cut_keys(*n, cut)).collect(),
+            HistoryTree::Cuts => cuts(false).map(|(n, cut)| cut_cell(*n, cut)).collect(),
+            HistoryTree::Forgotten => cuts(true).map(|(n, cut)| cut_cell(*n, cut)).collect(),
+            HistoryTree::CutIndex => cuts(false).flat_map(|(n, cut)| cut_keys(*n, cut)).collect(),
             HistoryTree::Versions(shard) => {
                 let of = p.versions.iter().filter(|((i, _), _)| shard_of(InodeNo(*i)) == shard);
                 of.map(|((i, born), v)| {
@@ -109,7 +120,9 @@ impl Builder {
             }
             HistoryTree::Changes(shard) => {
                 let of = p.versions.iter().filter(|((i, _), _)| shard_of(InodeNo(*i)) == shard);
-                of.map(|((i, _), v)| (change_key(v.end, InodeNo(*i)).to_vec(), vec![])).collect()
+                let ends = of.map(|((i, _), v)| (version_end_key(v.end, InodeNo(*i)).to_vec(), vec![]));
+                let names = p.names.iter().filter(|n| shard_of(InodeNo(n.directory)) == shard);
+                ends.chain(names.map(NameModel::end)).collect()
             }
         };
         cells.sort();
@@ -169,9 +182,14 @@ impl Builder {
     }
 }
 
+/// A cut's cell in the tree of its state.
+pub fn cut_cell(number: u64, cut: &CutRow) -> Cell {
+    (number.to_be_bytes().to_vec(), cut.encode())
+}
+
 fn cut_keys(number: u64, cut: &CutRow) -> Vec<Cell> {
     let mut keys = vec![(cut_index_by_root(cut.root, Number(number)).to_vec(), vec![])];
-    if !cut.name.is_empty() {
+    if cut.state == CutState::Kept && !cut.name.is_empty() {
         keys.push((cut_index_by_name(&SEED, &cut.name, Number(number)).to_vec(), vec![]));
     }
     keys
@@ -232,8 +250,9 @@ fn cuts(b: &mut Builder) {
         (3, CutRow { kind: CutKind::Close, ..cut(11, GONE, 60, "") }),
         (4, CutRow { kind: CutKind::Interval, ..cut(20, ROOT, incarnation(ROOT), "") }),
         (5, CutRow { state: CutState::Forgotten, ..cut(21, ROOT, incarnation(ROOT), "old") }),
-        (6, CutRow { state: CutState::Dying, ..cut(30, BIG, incarnation(BIG), "old") }),
+        (6, CutRow { state: CutState::Dying, held: true, ..cut(30, BIG, incarnation(BIG), "old") }),
         (7, CutRow { kind: CutKind::Undo, ..cut(40, DIRECTORY, incarnation(DIRECTORY), "old") }),
+        (8, CutRow { state: CutState::Forgotten, held: true, ..cut(50, GONE, 60, "first") }),
     ];
     b.past.cuts.extend(cuts);
 }

@@ -46,6 +46,18 @@ pub(super) const PAST_TREES: &[Plant] = &[
     ("a node of the past is another's", &[BlockWrong], |b| {
         on_root(b, changes_of(GONE), |n| BlockHeader::of_mut(n).owner = 2.into())
     }),
+    ("a node of forgotten cuts is another's", &[BlockWrong], |b| {
+        on_root(b, HistoryTree::Forgotten, |n| BlockHeader::of_mut(n).owner = 3.into())
+    }),
+    ("a node of forgotten cuts is damaged", &[BlockDamaged], |b| {
+        on_root(b, HistoryTree::Forgotten, |n| BlockHeader::of_mut(n).addr = 77.into())
+    }),
+    ("forgotten cuts are the others", &[BlockReachedTwice], |b| {
+        on_roots(b, |block| {
+            let (root, level) = HistoryRoots::get(block, HistoryTree::Cuts);
+            HistoryRoots::set(block, HistoryTree::Forgotten, root, level);
+        })
+    }),
     ("a node of the past has an incarnation", &[BlockWrong], |b| {
         on_root(b, HistoryTree::CutIndex, |n| BlockHeader::of_mut(n).owner_incarnation = 1.into())
     }),
@@ -109,6 +121,46 @@ pub(super) const CUTS: &[Plant] = &[
     }),
     ("there is something in a cell of an index", &[CellDamaged], |b| {
         on_cells(b, HistoryTree::CutIndex, |cells| cells[0].1.push(0))
+    }),
+    ("a forgotten cut is of no state", &[CellDamaged], |b| {
+        on_cells(b, HistoryTree::Forgotten, |cells| cells[0].1[13] = 4)
+    }),
+    ("a forgotten cut with a number not given yet", &[CutNumber], |b| {
+        let late = CutRow { state: yore_format::CutState::Forgotten, ..cut(99, ROOT, 17, "late") };
+        b.past.cuts.insert(9, late);
+    }),
+    ("a forgotten cut of an incarnation not given yet", &[FutureIncarnation], |b| {
+        b.past.cuts.get_mut(&8).unwrap().root_incarnation = Incarnation(100)
+    }),
+    ("a cut is forgotten, and is not", &[CutTwice], |b| {
+        let both = CutRow { state: yore_format::CutState::Forgotten, ..b.past.cuts[&4].clone() };
+        let cell = cut_cell(4, &both);
+        b.past.on_cells.push((HistoryTree::Forgotten, Box::new(move |cells| cells.push(cell.clone()))));
+    }),
+    ("a forgotten cut is among the others", &[CutState], |b| {
+        on_cells(b, HistoryTree::Cuts, |cells| cells[0].1[13] = 3)
+    }),
+    ("a kept cut is among the forgotten ones", &[CutState], |b| {
+        on_cells(b, HistoryTree::Forgotten, |cells| cells[0].1[13] = 1)
+    }),
+    ("a dying cut is among the forgotten ones", &[CutState], |b| {
+        on_cells(b, HistoryTree::Forgotten, |cells| cells[1].1[13] = 2)
+    }),
+    ("a forgotten cut earlier than the one before it", &[CutTime], |b| {
+        b.past.cuts.get_mut(&5).unwrap().time.seconds = 19
+    }),
+    ("a cut at the time of the forgotten one before it", &[CutTime], |b| {
+        b.past.cuts.get_mut(&5).unwrap().time = b.past.cuts[&6].time
+    }),
+    ("a forgotten cut is found by its root", &[CutIndex], |b| {
+        on_cells(b, HistoryTree::CutIndex, |cells| {
+            cells.push((cut_index_by_root(InodeNo(ROOT), Number(5)).to_vec(), vec![]))
+        })
+    }),
+    ("a forgotten cut is found by its name", &[CutIndex], |b| {
+        on_cells(b, HistoryTree::CutIndex, |cells| {
+            cells.push((cut_index_by_name(&SEED, "old", Number(5)).to_vec(), vec![]))
+        })
     }),
 ];
 
@@ -191,12 +243,12 @@ pub(super) const VERSIONS: &[Plant] = &[
     ("nothing is among the changes", &[ChangeIndex], |b| on_cells(b, changes_of(VERSIONED), Vec::clear)),
     ("an end that is none is among the changes", &[ChangeIndex], |b| {
         on_cells(b, changes_of(GONE), |cells| {
-            cells.push((change_key(Number(5), InodeNo(GONE)).to_vec(), vec![]))
+            cells.push((version_end_key(Number(5), InodeNo(GONE)).to_vec(), vec![]))
         })
     }),
     ("an end is among another shard's changes", &[HistoryShard], |b| {
         let to = other_shard(GONE, HistoryTree::Changes);
-        on_cells(b, to, |cells| cells.push((change_key(Number(4), InodeNo(GONE)).to_vec(), vec![])))
+        on_cells(b, to, |cells| cells.push((version_end_key(Number(4), InodeNo(GONE)).to_vec(), vec![])))
     }),
 ];
 
@@ -206,7 +258,9 @@ pub(super) const PAST_NAMES: &[Plant] = &[
         let to = other_shard(ROOT, HistoryTree::Names);
         let name = past_name(ROOT, "elsewhere", (1, 2), (GONE, 60));
         let key = name_key(InodeNo(ROOT), name.cookie, Number(1)).to_vec();
+        let end = name.end();
         b.past.on_cells.push((to, Box::new(move |cells| cells.push((key.clone(), name.value.clone())))));
+        b.past.on_cells.push((changes_of(ROOT), Box::new(move |cells| cells.push(end.clone()))));
     }),
     ("a past name died in the future", &[FutureNumber], |b| b.past.names[1].value[0] = 10),
     ("a past name of an incarnation not given yet", &[FutureIncarnation], |b| {
@@ -214,7 +268,36 @@ pub(super) const PAST_NAMES: &[Plant] = &[
     }),
     ("a past name under another's cookie", &[EntryKey], |b| b.past.names[0].cookie += 256),
     ("two lives of a name overlap", &[PastNameOrder], |b| b.past.names[0].value[0] = 5),
+    ("two lives under one cookie overlap", &[PastNameOrder], |b| {
+        b.past.names[0].value[0] = 5;
+        b.past.names[1].cookie = b.past.names[0].cookie;
+    }),
+    ("two names have one cookie and end at once", &[EntryKey, PastNameOrder], |b| {
+        let hard = b.past.names[2].cookie;
+        b.past.names[0] = NameModel { cookie: hard, ..past_name(DIRECTORY, "gone", (2, 3), (GONE, 60)) };
+    }),
     ("a name in use is older than the death of the past one", &[PastNameOrder], |b| hard_since(b, 2)),
+    ("the end of a name is not among the changes", &[ChangeIndex], |b| {
+        let end = b.past.names[0].end();
+        b.past.on_cells.push((changes_of(DIRECTORY), Box::new(move |cells| cells.retain(|c| *c != end))));
+    }),
+    ("the end of a name that there is not is among the changes", &[ChangeIndex], |b| {
+        let end = past_name(DIRECTORY, "gone", (4, 5), (GONE, 60)).end();
+        b.past.on_cells.push((changes_of(DIRECTORY), Box::new(move |cells| cells.push(end.clone()))));
+    }),
+    ("the end of a name is among the changes of another shard", &[HistoryShard], |b| {
+        let (to, end) = (other_shard(ROOT, HistoryTree::Changes), b.past.names[3].end());
+        b.past.on_cells.push((to, Box::new(move |cells| cells.push(end.clone()))));
+    }),
+    ("the end of a name is of another cookie", &[ChangeIndex], |b| {
+        on_cells(b, changes_of(DIRECTORY), |cells| {
+            let name = cells.iter_mut().find(|c| c.0[16..] != [0; 8]).unwrap();
+            name.0[23] ^= 1;
+        })
+    }),
+    ("there is something in a cell of the changes", &[CellDamaged], |b| {
+        on_cells(b, changes_of(DIRECTORY), |cells| cells[0].1.push(0))
+    }),
 ];
 
 pub(super) const SHARING: &[Plant] = &[

@@ -19,6 +19,7 @@ pub fn roots(block: &Block) -> Vec<(String, String)> {
             HistoryTree::Versions(shard) => format!("versions {shard}"),
             HistoryTree::Names(shard) => format!("names {shard}"),
             HistoryTree::Changes(shard) => format!("changes {shard}"),
+            HistoryTree::Forgotten => "forgotten cuts".to_string(),
         };
         (name, HistoryRoots::get(block, tree))
     });
@@ -78,8 +79,11 @@ fn index(key: &[u8], value: &[u8]) -> Result<String, Box<Corruption>> {
 
 fn change(key: &[u8], value: &[u8]) -> Result<String, Box<Corruption>> {
     nothing(value)?;
-    let [number, inode] = key_parts(key)?;
-    Ok(format!("inode {inode} changed or ended at {number}"))
+    let [number, inode, cookie] = key_parts(key)?;
+    Ok(match cookie {
+        0 => format!("inode {inode} changed or ended at {number}"),
+        _ => format!("name {cookie:#x} of inode {inode} ended at {number}"),
+    })
 }
 
 fn version(key: &[u8], value: &[u8]) -> Result<String, Box<Corruption>> {
@@ -124,8 +128,8 @@ fn name(key: &[u8], value: &[u8]) -> Result<String, Box<Corruption>> {
 mod tests {
     use super::*;
     use yore_format::{
-        change_key, cut_index_by_name, cut_index_by_root, name_key, version_key, BlockHeader, BlockNo,
-        CutKind, CutState, DirEntry, Incarnation, MetaAddr, Timestamp, ZERO_BLOCK,
+        cut_index_by_name, cut_index_by_root, name_end_key, name_key, version_end_key, version_key,
+        BlockHeader, BlockNo, CutKind, CutState, DirEntry, Incarnation, MetaAddr, Timestamp, ZERO_BLOCK,
     };
 
     fn text(kind: BlockKind, key: &[u8], value: &[u8]) -> String {
@@ -152,7 +156,9 @@ mod tests {
         assert_eq!(text(BlockKind::CutIndex, &key, &[]), "cut 7 of inode 16");
         let key = cut_index_by_name(&[3; 16], "before", Number(7));
         assert_eq!(text(BlockKind::CutIndex, &key, &[]), "cut 7 by its name");
-        let key = change_key(Number(8), InodeNo(17));
+        let key = name_end_key(Number(8), InodeNo::ROOT, 0x500);
+        assert_eq!(text(BlockKind::Changes, &key, &[]), "name 0x500 of inode 16 ended at 8");
+        let key = version_end_key(Number(8), InodeNo(17));
         assert_eq!(text(BlockKind::Changes, &key, &[]), "inode 17 changed or ended at 8");
         assert!(cell(BlockKind::Changes, &key, &[0]).is_some_and(|text| text.is_err()));
         let entry = DirEntry {
@@ -204,7 +210,9 @@ mod tests {
         assert!(roots(&block).is_empty());
         HistoryRoots::set(&mut block, HistoryTree::Cuts, MetaAddr(20), 0);
         HistoryRoots::set(&mut block, HistoryTree::Names(15), MetaAddr(600), 2);
-        let named = [("cuts", "0:20, level 0"), ("names 15", "1:88, level 2")];
+        HistoryRoots::set(&mut block, HistoryTree::Forgotten, MetaAddr(21), 0);
+        let named =
+            [("cuts", "0:20, level 0"), ("names 15", "1:88, level 2"), ("forgotten cuts", "0:21, level 0")];
         assert_eq!(roots(&block), named.map(|(name, text)| (name.to_string(), text.to_string())));
     }
 }

@@ -18,6 +18,7 @@ OPTIONS, separated by commas:
   data_cache=SIZE    memory for file data (an eighth of the machine's, at most 1G)
   log=FILE           where the daemon logs; default: the system's log
   noatime            do not record when files were read (default: relatime)
+  keep_history       when space runs out, refuse; default: forget the oldest snapshots that are not held
   dev, suid          honour device files and set-id bits; root only
   noexec             run no programs from the volume
   auto_unmount       unmount when the daemon dies
@@ -38,6 +39,7 @@ pub struct Options {
     pub metadata_cache: Option<u64>,
     pub data_cache: Option<u64>,
     pub log: Option<PathBuf>,
+    pub keep_history: bool,
     pub access_times: bool,
     pub dev: bool,
     pub suid: bool,
@@ -62,6 +64,7 @@ impl Options {
             metadata_cache: None,
             data_cache: None,
             log: None,
+            keep_history: false,
             access_times: true,
             dev: false,
             suid: false,
@@ -101,6 +104,7 @@ impl Options {
             "auto_unmount" => self.auto_unmount = true,
             "noatime" => self.access_times = false,
             "atime" | "relatime" => self.access_times = true,
+            "keep_history" => self.keep_history = true,
             "dev" => self.dev = true,
             "nodev" => self.dev = false,
             "suid" => self.suid = true,
@@ -173,6 +177,7 @@ impl Options {
             metadata_cache: self.metadata_cache.unwrap_or(defaults.metadata_cache),
             data_cache: self.data_cache.unwrap_or(defaults.data_cache),
             access_times: self.access_times,
+            keep_history: self.keep_history,
         }
     }
 }

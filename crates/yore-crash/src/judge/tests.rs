@@ -298,7 +298,7 @@ fn snapshot(wait: bool) -> Op {
 
 /// The snapshot that is the operation before a moment.
 fn taken(judge: &Judge, moment: usize) -> Taken {
-    Taken::new(moment, &name(""), &judge.history.states[moment])
+    Taken::new(yore_fs::Number(1), moment, &name(""), &judge.history.states[moment])
 }
 
 /// A snapshot shows what a crash at its moment could have left of a file: old or new, but nothing of later. What was synced

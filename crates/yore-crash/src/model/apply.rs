@@ -68,6 +68,8 @@ impl State {
                 effects.synced_all = *wait;
                 Expect::Done
             }
+            // What is promised of the others does not change.
+            Op::Forget { .. } => Expect::Done,
             Op::Fsync { target, data_only } => {
                 effects.synced = Some((self.resolve(target)?, *data_only));
                 Expect::Done

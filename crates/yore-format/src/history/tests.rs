@@ -73,6 +73,10 @@ proptest! {
         prop_assert_eq!(key_parts::<3>(&name(a)).unwrap(), a);
         let version = |k: [u64; 3]| version_key(InodeNo(k[0]), Number(k[1]));
         prop_assert_eq!(version(a).cmp(&version(b)), a[..2].cmp(&b[..2]));
+        let name_end = |k: [u64; 3]| name_end_key(Number(k[0]), InodeNo(k[1]), k[2]);
+        prop_assert_eq!(name_end(a).cmp(&name_end(b)), a.cmp(&b));
+        prop_assert_eq!(key_parts::<3>(&name_end(a)).unwrap(), a);
+        prop_assert_eq!(version_end_key(Number(a[0]), InodeNo(a[1])), name_end([a[0], a[1], 0]));
     }
 
     #[test]

@@ -1,0 +1,589 @@
+//! Forgetting: cuts are given up, and with them what nobody else has seen.
+//!
+//! A cut that is to be forgotten becomes *dying*: nobody sees it any more, and it still counts as a cut for whoever asks what
+//! covers an inode ([`crate::past`]), for it may not have died on the medium yet. When it has, what only dying cuts have seen
+//! is given up, a version or a name at a time, each in one Op with all that it alone holds. When none is left, the cut is
+//! *forgotten*: its row goes to a tree of its own and holds nothing. All of this can stop at any point, in a crash too, and
+//! goes on where it was: what was given up is not found again.
+//!
+//! **What is needed** ([`Needed`], V9). A version [b, e) is needed exactly if a kept cut with a number in that span covers the
+//! inode as it was then: a cut of itself, or of a directory above it at that moment. So the way upwards is followed through
+//! what the directories were in that span. A name is needed if a kept cut of its span covers its directory. Of what is
+//! not known (files of several names, and without a name) any kept cut of the span will do. To need too much costs space.
+//!
+//! **What only this version holds** ([`Alone`]). Of its chain (the states of one incarnation) the version before it holds what was
+//! born before that one's end; what the next state, a version or the inode in use, has in the same place is that one's, too; and
+//! what is held by two states is held by all between them. So two walks tell: that of the next state as far as it was made
+//! since, and that of the version as far as it is neither of the one before nor of the next. They read what differs.
+//!
+//! **F1 No change meanwhile.** The inode in use keeps its extents while its io lock is held, and its other trees and what it takes for
+//! kept ([`InodeState::kept`]) while its state is. Both are held until the Op has ended; then what the version shared with it
+//! and with nobody before is its own.
+//!
+//! **F2 Which are looked at.** The tree of changes has an entry at the end of each version and name. What a dying cut has seen
+//! ended behind it; what ended behind the next kept cut of the same directory, or of the volume, is seen by that one, unless
+//! something above it was moved in between. That is found when the later cut is forgotten.
+
+use crate::alloc::{KeptGroups, Run};
+use crate::btree::Tree;
+use crate::extent::{self, Extent};
+use crate::past::Ended;
+use crate::store::Store;
+use crate::{symlink, xattr, Error, InodeNo, Result};
+use hashbrown::{HashMap, HashSet};
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use yore_format::{ContentKind, CutState, Inode, MetaAddr, Number, Version, HISTORY_SHARDS};
+use yore_meta::{Frame, Op};
+
+/// Ends of versions and names looked up at a time.
+const BATCH: usize = 256;
+
+/// How far forgetting has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Forgetting {
+    /// Versions and names looked at.
+    pub looked_at: u64,
+    /// Versions and names given up.
+    pub given_up: u64,
+    /// Blocks freed, of data and of metadata.
+    pub blocks: u64,
+    /// Cuts forgotten.
+    pub forgotten: u64,
+    /// Cuts still dying.
+    pub dying: u64,
+}
+
+/// What asks how far it has come, and whether to go on.
+pub(crate) type Ask<'a> = &'a mut dyn FnMut(&Forgetting) -> ControlFlow<()>;
+
+/// Marks cuts, all or none; durable when it returns. [`finish`] does the rest.
+///
+/// # Errors
+/// [`Error::NotFound`] if one is not kept, [`Error::Held`]; damage and device errors.
+pub(crate) fn begin(store: &Arc<Store>, cuts: &[Number]) -> Result<()> {
+    store.check_writable()?;
+    store.past.mark_dying(store, cuts)?;
+    force(store)
+}
+
+/// What is marked is so on the medium, too, when this returns.
+fn force(store: &Store) -> Result<()> {
+    #[cfg(feature = "mutations")]
+    if crate::mutation::is(crate::mutation::Mutation::ForgottenUnforced) {
+        return Ok(());
+    }
+    store.force()
+}
+
+/// Gives up what dying cuts alone have seen, until none is left or `ask` breaks. One caller at a time; others wait.
+///
+/// # Errors
+/// Damage and device errors. What was not given up is next time.
+pub(crate) fn finish(store: &Arc<Store>, ask: Ask<'_>) -> Result<Forgetting> {
+    store.check_writable()?;
+    let _alone = store.past.forgetting.lock();
+    let mut so_far = Forgetting::default();
+    loop {
+        let dying = store.past.dying();
+        so_far.dying = dying.len() as u64;
+        if dying.is_empty() || ask(&so_far).is_break() {
+            return Ok(so_far);
+        }
+        // They may have been marked by who could not wait for it.
+        force(store)?;
+        let mut work = Work { store, needed: Needed::load(store)?, so_far };
+        let done = work.give_up(&dying, ask)?;
+        so_far = work.so_far;
+        if done.is_break() {
+            return Ok(so_far);
+        }
+        for cut in dying {
+            store.past.mark_forgotten(store, cut)?;
+            so_far.forgotten += 1;
+            so_far.dying -= 1;
+        }
+    }
+}
+
+/// Carries out what changes the present; again when there was no room for it, as long as forgetting makes some (V13). A call that
+/// fails for want of room has changed nothing, or would do the same once more. The caller holds no lock.
+///
+/// # Errors
+/// Those of `change`, and of forgetting.
+pub(crate) fn with_room<R>(store: &Arc<Store>, change: impl Fn(&Arc<Store>) -> Result<R>) -> Result<R> {
+    loop {
+        let made = store.past.rooms_made.load(Ordering::Acquire);
+        match change(store) {
+            Err(Error::NoSpace) if make_room(store, made)? => {}
+            result => return result,
+        }
+    }
+}
+
+/// Forgets the oldest cuts that are not held, one, then more and more, until that has freed something: for a call that found no
+/// room, and had counted so many times that room was made before it began. False if there is none to forget, or nobody
+/// wants that.
+///
+/// # Errors
+/// Damage and device errors.
+fn make_room(store: &Arc<Store>, made_before: u64) -> Result<bool> {
+    if store.keep_history || !store.past.is_any() {
+        return Ok(false);
+    }
+    let made = &store.past.rooms_made;
+    let _alone = store.past.making_room.lock();
+    if made.load(Ordering::Acquire) != made_before {
+        return Ok(true); // Somebody else did, meanwhile.
+    }
+    let mut count = 1;
+    loop {
+        let oldest = store.past.oldest(&store.meta, count)?;
+        if oldest.is_empty() && store.past.dying().is_empty() {
+            return Ok(false);
+        }
+        for cut in &oldest {
+            tracing::warn!("the volume is full: forgetting snapshot {} of {:?}", cut.number, cut.row.time);
+        }
+        let numbers: Vec<Number> = oldest.iter().map(|cut| cut.number).collect();
+        let freed = begin(store, &numbers).and_then(|()| finish(store, &mut |_| ControlFlow::Continue(())));
+        let freed = match freed {
+            Err(Error::NoSpace) => return Ok(false),
+            freed => freed?,
+        };
+        // What was freed can be had when the generation is complete.
+        store.meta.sync()?;
+        if freed.blocks > 0 {
+            made.fetch_add(1, Ordering::AcqRel);
+            return Ok(true);
+        }
+        count *= 2;
+    }
+}
+
+struct Work<'s> {
+    store: &'s Arc<Store>,
+    needed: Needed<'s>,
+    so_far: Forgetting,
+}
+
+impl Work<'_> {
+    fn give_up(&mut self, dying: &[Number], ask: Ask<'_>) -> Result<ControlFlow<()>> {
+        for (after, last) in self.needed.spans(dying)? {
+            for shard in 0..HISTORY_SHARDS {
+                let mut at = Ended { end: after, inode: InodeNo(u64::MAX), cookie: u64::MAX };
+                loop {
+                    let ended = self.store.past.ended(&self.store.meta, shard, at, last, BATCH)?;
+                    for one in &ended {
+                        self.look_at(one)?;
+                        self.so_far.looked_at += 1;
+                    }
+                    let Some(end) = ended.last().filter(|_| ended.len() == BATCH) else { break };
+                    at = *end;
+                    if ask(&self.so_far).is_break() {
+                        return Ok(ControlFlow::Break(()));
+                    }
+                }
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn look_at(&mut self, ended: &Ended) -> Result<()> {
+        let freed = match ended.cookie {
+            0 => self.version(ended)?,
+            _ => self.name(ended)?,
+        };
+        if let Some(blocks) = freed {
+            self.so_far.given_up += 1;
+            self.so_far.blocks += blocks;
+        }
+        Ok(())
+    }
+
+    /// Gives up a name if it is not needed.
+    fn name(&mut self, ended: &Ended) -> Result<Option<u64>> {
+        let Some(birth) = self.store.past.birth_of_name(&self.store.meta, ended)? else { return Ok(None) };
+        if self.needed.in_directory(ended.inode, birth, ended.end)? {
+            return Ok(None);
+        }
+        self.store.past.remove_name(self.store, ended, birth)?;
+        Ok(Some(0))
+    }
+
+    /// Gives up a version if it is not needed; the blocks that this freed.
+    fn version(&mut self, ended: &Ended) -> Result<Option<u64>> {
+        let store = self.store;
+        let version = store.past.version(&store.meta, ended.inode, Number(ended.end.0 - 1))?;
+        let Some(version) = version.filter(|version| version.end == ended.end) else { return Ok(None) };
+        let is_needed = self.needed.version(ended.inode, &version)?;
+        #[cfg(feature = "mutations")]
+        let is_needed = is_needed && !crate::mutation::is(crate::mutation::Mutation::ForgottenNeeded);
+        if is_needed {
+            return Ok(None);
+        }
+        let cell = match store.cell(ended.inode) {
+            Ok(cell) => Some(cell),
+            Err(Error::Stale) => None,
+            Err(e) => return Err(e),
+        };
+        // F1.
+        let _io = cell.as_ref().map(|cell| cell.io.lock());
+        let same = cell
+            .as_ref()
+            .filter(|cell| cell.incarnation == version.inode.incarnation && !cell.state.read().gone);
+        let mut alone = Alone::new(store, ended.inode, &version)?;
+        let later = store.past.version_after(&store.meta, ended.inode, version.end)?;
+        let is_newest = later.is_none();
+        let later = later.filter(|later| later.inode.incarnation == version.inode.incarnation);
+        let reserved = store.reserve_freely(store.near(ended.inode), 0)?;
+        match (&later, same) {
+            (Some(later), _) => alone.content(Some(&later.inode))?,
+            (None, Some(cell)) => alone.content(Some(&cell.state.read().inode))?,
+            (None, None) => alone.content(None)?,
+        }
+        let mut groups = KeptGroups::default();
+        alone.prepare(&mut groups)?;
+        let mut state = cell.as_ref().map(|cell| cell.state.write());
+        let in_use = state.as_ref().filter(|_| same.is_some()).map(|state| &state.inode);
+        alone.attributes(later.as_ref().map(|later| &later.inode).or(in_use))?;
+        let removal = store.past.prepare_removal(store, ended.inode, &version)?;
+        let mut op = store.meta.begin(reserved);
+        let removed = removal.apply(&mut op);
+        let blocks = alone.free(&mut op, removed);
+        drop(op);
+        if let Some(state) = state.as_mut().filter(|_| is_newest) {
+            state.ask_kept_anew();
+        }
+        store.versions.forget(ended.inode, version.inode.born);
+        Ok(Some(blocks))
+    }
+}
+
+/// Says what kept cuts need.
+struct Needed<'s> {
+    store: &'s Arc<Store>,
+    /// Kept cuts.
+    all: Vec<u64>,
+    /// Of each directory or file that was cut; in ascending order.
+    by_root: HashMap<InodeNo, Vec<u64>>,
+}
+
+/// Whether one of the numbers, which ascend, is in `from..to`.
+fn any_in(numbers: &[u64], from: Number, to: Number) -> bool {
+    let first = numbers.partition_point(|number| *number < from.0);
+    numbers.get(first).is_some_and(|number| *number < to.0)
+}
+
+impl<'s> Needed<'s> {
+    /// By the cuts that are kept now: later ones have greater numbers than the ends of all that is there.
+    fn load(store: &'s Arc<Store>) -> Result<Needed<'s>> {
+        let mut needed = Needed { store, all: Vec::new(), by_root: HashMap::new() };
+        store.past.each_cut(&store.meta, Number(0), &mut |cut| {
+            if cut.row.state == CutState::Kept {
+                needed.all.push(cut.number.0);
+                needed.by_root.entry(cut.row.root).or_default().push(cut.number.0);
+            }
+            Ok(true)
+        })?;
+        Ok(needed)
+    }
+
+    /// Where what these cuts alone have seen may have ended: behind the first number of each span, up to the second (F2).
+    fn spans(&self, dying: &[Number]) -> Result<Vec<(Number, Number)>> {
+        let next = |root: InodeNo, cut: Number| {
+            let numbers = self.by_root.get(&root).map_or(&[][..], Vec::as_slice);
+            numbers.get(numbers.partition_point(|number| *number <= cut.0)).copied()
+        };
+        let mut spans: Vec<(Number, Number)> = Vec::new();
+        for cut in dying {
+            let row = self.store.past.floor(&self.store.meta, *cut)?.filter(|found| found.number == *cut);
+            let own = row.and_then(|found| next(found.row.root, *cut));
+            let last = own.into_iter().chain(next(InodeNo::ROOT, *cut)).min();
+            let last = Number(last.unwrap_or(u64::MAX));
+            match spans.last_mut().filter(|(_, end)| *end >= *cut) {
+                Some((_, end)) => *end = last.max(*end),
+                None => spans.push((*cut, last)),
+            }
+        }
+        Ok(spans)
+    }
+
+    /// Whether a kept cut has seen this version.
+    fn version(&self, no: InodeNo, version: &Version) -> Result<bool> {
+        match self.seen(no, &version.inode, version.inode.born, version.end) {
+            Seen::Yes => Ok(true),
+            Seen::No => Ok(false),
+            Seen::With(directory) => self.in_directory(directory, version.inode.born, version.end),
+        }
+    }
+
+    /// What is known of an inode that was so in `from..to`.
+    fn seen(&self, no: InodeNo, inode: &Inode, from: Number, to: Number) -> Seen {
+        let cut = |root: InodeNo| self.by_root.get(&root).is_some_and(|numbers| any_in(numbers, from, to));
+        let has_one_name = inode.is_directory() || (inode.links == 1 && inode.parent != InodeNo::NONE);
+        if !any_in(&self.all, from, to) {
+            Seen::No
+        } else if cut(no) || inode.links == 0 || !has_one_name || cut(InodeNo::ROOT) {
+            Seen::Yes
+        } else if no == InodeNo::ROOT {
+            Seen::No
+        } else {
+            Seen::With(inode.parent)
+        }
+    }
+
+    /// Whether a kept cut in `from..to` covers a directory. O(states of the directories above it in that span), if there
+    /// are cuts of directories in it; else O(log cuts).
+    fn in_directory(&self, directory: InodeNo, from: Number, to: Number) -> Result<bool> {
+        let (mut left, mut met) = (vec![(directory, from, to)], HashSet::new());
+        while let Some((directory, from, to)) = left.pop() {
+            // Also where damage makes a circle.
+            if !met.insert((directory, from, to)) {
+                continue;
+            }
+            let mut seen = false;
+            self.each_state(directory, from, to, &mut |inode, from, to| {
+                match self.seen(directory, inode, from, to) {
+                    Seen::Yes => seen = true,
+                    Seen::No => {}
+                    Seen::With(above) => left.push((above, from, to)),
+                }
+                !seen
+            })?;
+            if seen {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Calls `each` with what an inode was in `from..to`, and when, until it returns false. The inode in use first: it may
+    /// become a version meanwhile, and is met again then.
+    fn each_state(
+        &self,
+        no: InodeNo,
+        from: Number,
+        to: Number,
+        each: &mut dyn FnMut(&Inode, Number, Number) -> bool,
+    ) -> Result<()> {
+        match self.store.cell(no) {
+            Ok(cell) => {
+                let state = cell.state.read();
+                let born = state.inode.born;
+                if !state.gone && born < to && !each(&state.inode, born.max(from), to) {
+                    return Ok(());
+                }
+            }
+            Err(Error::Stale) => {}
+            Err(e) => return Err(e),
+        }
+        let mut most = to.0;
+        while let Some(below) = most.checked_sub(1) {
+            let version = self.store.past.version(&self.store.meta, no, Number(below))?;
+            let Some(version) = version.filter(|version| version.end > from) else { break };
+            let born = version.inode.born;
+            if !each(&version.inode, born.max(from), version.end.min(to)) {
+                break;
+            }
+            most = born.0;
+        }
+        Ok(())
+    }
+}
+
+/// Whether kept cuts have seen something.
+enum Seen {
+    Yes,
+    No,
+    /// If they have seen this directory.
+    With(InodeNo),
+}
+
+/// What one version holds and no other state of its chain.
+struct Alone<'s> {
+    store: &'s Store,
+    no: InodeNo,
+    version: &'s Version,
+    /// What was born earlier is held by the version before it.
+    from: Number,
+    nodes: Vec<Frame>,
+    runs: Vec<Run>,
+}
+
+/// Called with each cell of a leaf: key and value.
+type Cells<'c> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'c;
+
+/// What the next state holds, as far as it is in question.
+#[derive(Default)]
+struct Next {
+    /// Nodes that the version has, too, with all that is below them.
+    nodes: HashSet<MetaAddr>,
+    /// Extents by their first file block.
+    extents: BTreeMap<u64, Extent>,
+}
+
+impl<'s> Alone<'s> {
+    fn new(store: &'s Store, no: InodeNo, version: &'s Version) -> Result<Alone<'s>> {
+        let before = match version.inode.born.0.checked_sub(1) {
+            Some(most) => store.past.version(&store.meta, no, Number(most))?,
+            None => None,
+        };
+        let before = before.filter(|before| before.inode.incarnation == version.inode.incarnation);
+        let from = before.map_or(Number(0), |before| before.end);
+        Ok(Alone { store, no, version, from, nodes: Vec::new(), runs: Vec::new() })
+    }
+
+    /// Finds what of the content is the version's alone, given the next state of its chain, if there is one.
+    fn content(&mut self, next: Option<&Inode>) -> Result<()> {
+        #[cfg(feature = "mutations")]
+        let next = next.filter(|_| !crate::mutation::is(crate::mutation::Mutation::ForgottenShared));
+        let inode = &self.version.inode;
+        if inode.is_symlink() {
+            let next = next.and_then(|next| symlink::tree(next, self.no));
+            return self.trees(symlink::tree(inode, self.no), next);
+        }
+        if !inode.is_regular() {
+            return Ok(());
+        }
+        let mut known = Next::default();
+        if let Some(inode) = next {
+            self.look_at_next(inode, &mut known)?;
+        }
+        let mut extents: Vec<Extent> = Vec::new();
+        let no = self.no;
+        if inode.content_kind == ContentKind::Tree {
+            let tree = extent::tree(no, inode, Number(0));
+            self.own_nodes(&tree, &known.nodes, &mut |key, value| {
+                extents.push(extent::of_cell(key, value, no)?);
+                Ok(())
+            })?;
+        } else {
+            extents = extent::in_inode(no, inode).collect::<Result<_>>()?;
+        }
+        for extent in extents {
+            // What was never written is not a version's.
+            if !extent.1.unwritten && !extent.1.shared && extent.1.birth >= self.from {
+                self.runs.extend(without(&extent, &known.extents));
+            }
+        }
+        Ok(())
+    }
+
+    fn look_at_next(&self, inode: &Inode, known: &mut Next) -> Result<()> {
+        let (no, end) = (self.no, self.version.end);
+        let extents = &mut known.extents;
+        let mut enter = |extent: Extent| {
+            if extent.1.birth < end && !extent.1.unwritten {
+                extents.insert(extent.0, extent);
+            }
+        };
+        if inode.content_kind != ContentKind::Tree {
+            return extent::in_inode(no, inode).try_for_each(|extent| extent.map(&mut enter));
+        }
+        let tree = extent::tree(no, inode, Number(0));
+        self.shared_nodes(&tree, &mut known.nodes, &mut |key, value| {
+            enter(extent::of_cell(key, value, no)?);
+            Ok(())
+        })
+    }
+
+    /// Finds what of the attributes is the version's alone.
+    fn attributes(&mut self, next: Option<&Inode>) -> Result<()> {
+        let inode = &self.version.inode;
+        if next.is_some_and(|next| next.xattr_root == inode.xattr_root) {
+            return Ok(());
+        }
+        let meta = &self.store.meta;
+        let next = next.map(|next| xattr::tree(meta, next, self.no)).transpose()?;
+        self.trees(Some(xattr::tree(meta, inode, self.no)?), next)
+    }
+
+    /// The same for trees of which nothing but nodes is held.
+    fn trees(&mut self, tree: Option<Tree>, next: Option<Tree>) -> Result<()> {
+        let Some(tree) = tree else { return Ok(()) };
+        let mut shared = HashSet::new();
+        if let Some(next) = next {
+            self.shared_nodes(&next, &mut shared, &mut |_, _| Ok(()))?;
+        }
+        self.own_nodes(&tree, &shared, &mut |_, _| Ok(()))
+    }
+
+    /// The uppermost nodes of the next state's tree that the version has, too, and the cells of leaves that it has not.
+    fn shared_nodes(&self, next: &Tree, shared: &mut HashSet<MetaAddr>, cells: &mut Cells<'_>) -> Result<()> {
+        next.visit(&self.store.meta, &mut |node| {
+            if node.birth < self.version.end {
+                shared.insert(node.frame.addr());
+                return Ok(false);
+            }
+            node.cells().try_for_each(|(key, value)| cells(key, value)).map(|()| true)
+        })
+    }
+
+    /// Nodes of the version's tree that nobody else has, and the cells of such leaves.
+    fn own_nodes(&mut self, tree: &Tree, shared: &HashSet<MetaAddr>, cells: &mut Cells<'_>) -> Result<()> {
+        let (nodes, from) = (&mut self.nodes, self.from);
+        tree.visit(&self.store.meta, &mut |node| {
+            if node.birth < from || shared.contains(&node.frame.addr()) {
+                return Ok(false);
+            }
+            nodes.push(node.frame.clone());
+            node.cells().try_for_each(|(key, value)| cells(key, value)).map(|()| true)
+        })
+    }
+
+    /// Keeps in memory what freeing the blocks changes.
+    fn prepare(&mut self, groups: &mut KeptGroups) -> Result<()> {
+        let (meta, alloc) = (&self.store.meta, &self.store.alloc);
+        self.runs.sort_unstable_by_key(|run| run.start);
+        for run in &self.runs {
+            extent::check_run(meta, alloc, self.no, *run)?;
+            alloc.prepare_free(meta, *run, groups)?;
+        }
+        Ok(())
+    }
+
+    /// Inside the Op whose change `removed` took the version away. Returns how many blocks this frees.
+    fn free(self, op: &mut Op<'_>, removed: yore_meta::Change) -> u64 {
+        let mut blocks = self.nodes.len() as u64;
+        let mut last = removed;
+        for node in self.nodes {
+            let freed = op.free(node);
+            op.before(last, freed);
+            last = freed;
+        }
+        for run in self.runs {
+            let freed = self.store.alloc.free(op, run);
+            op.before(last, freed);
+            last = freed;
+            blocks += u64::from(run.len);
+        }
+        blocks
+    }
+}
+
+/// The blocks of an extent that none of `others` has in the same place.
+fn without(extent: &Extent, others: &BTreeMap<u64, Extent>) -> Vec<Run> {
+    let (first, end) = (extent.0, extent.0 + u64::from(extent.1.len));
+    let place = |extent: &Extent| extent.1.start.0.wrapping_sub(extent.0);
+    let (mut runs, mut at) = (Vec::new(), first);
+    let mut add = |from: u64, to: u64| {
+        if from < to {
+            let start = yore_format::BlockNo(extent.1.start.0 + (from - first));
+            runs.push(Run { start, len: (to - from) as u32 });
+        }
+    };
+    let before = others.range(..first).next_back();
+    for (_, other) in before.into_iter().chain(others.range(first..end)) {
+        let (from, to) = (other.0.max(at), (other.0 + u64::from(other.1.len)).min(end));
+        if from < to && place(other) == place(extent) {
+            add(at, from);
+            at = to;
+        }
+    }
+    add(at, end);
+    runs
+}

@@ -1,0 +1,286 @@
+//! What forgetting changes in the trees of the past ([`crate::forget`] says when): the states of cuts, and versions and names that
+//! are given up, each with the entry that says when it ended.
+
+use super::{Cut, Past, PastEntry, CELL_BLOCKS};
+use crate::btree::{Pins, Tree};
+use crate::store::Store;
+use crate::{Error, InodeNo, Result};
+use parking_lot::RwLockWriteGuard;
+use std::sync::atomic::Ordering;
+use yore_format::{
+    cut_index_by_name, cut_index_by_root, key_parts, name_end_key, name_key, shard_of, version_end_key,
+    version_key, Corruption, CutRow, CutState, GroupNo, HistoryTree, Number, Version,
+};
+use yore_meta::{Change, Meta, Op};
+
+/// That a version ended then or, with a cookie, what this stood for in a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ended {
+    /// When.
+    pub end: Number,
+    /// The inode, or the directory.
+    pub inode: InodeNo,
+    /// The entry's; 0: a version.
+    pub cookie: u64,
+}
+
+impl Ended {
+    fn key(&self) -> [u8; 24] {
+        match self.cookie {
+            0 => version_end_key(self.end, self.inode),
+            cookie => name_end_key(self.end, self.inode, cookie),
+        }
+    }
+}
+
+impl Past {
+    /// Makes cuts invisible, all or none. Not durable by itself.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if one is not kept, [`Error::Held`] if one is held; damage and device errors.
+    pub(crate) fn mark_dying(&self, store: &Store, numbers: &[Number]) -> Result<()> {
+        {
+            let _cuts = self.cuts.write();
+            let mut cuts = Vec::with_capacity(numbers.len());
+            for number in numbers {
+                let cut = self.floor_locked(&store.meta, *number)?;
+                let kept = |cut: &Cut| cut.number == *number && cut.row.state == CutState::Kept;
+                let cut = cut.filter(kept).ok_or(Error::NotFound)?;
+                if cut.row.held {
+                    return Err(Error::Held { cut: number.0 });
+                }
+                cuts.push(cut);
+            }
+            for cut in cuts {
+                let name = cut.row.name.clone();
+                self.change_row(store, cut.number, CutRow { state: CutState::Dying, ..cut.row }, &name)?;
+            }
+        }
+        let _reading = self.reading.write();
+        let mut all = self.numbers.write();
+        for number in numbers {
+            all.kept.remove(number);
+            all.dying.insert(*number);
+        }
+        Ok(())
+    }
+
+    /// The first kept cuts that are not held, at most so many.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn oldest(&self, meta: &Meta, most: usize) -> Result<Vec<Cut>> {
+        let mut oldest = Vec::new();
+        self.each_cut(meta, Number(0), &mut |cut| {
+            if cut.row.state == CutState::Kept && !cut.row.held {
+                oldest.push(cut);
+            }
+            Ok(oldest.len() < most)
+        })?;
+        Ok(oldest)
+    }
+
+    /// Holds a kept cut, or no longer. Not durable by itself.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if it is not kept; damage and device errors.
+    pub(crate) fn set_held(&self, store: &Store, number: Number, held: bool) -> Result<()> {
+        let _cuts = self.cuts.write();
+        let cut = self.floor_locked(&store.meta, number)?;
+        let kept = |cut: &Cut| cut.number == number && cut.row.state == CutState::Kept;
+        let cut = cut.filter(kept).ok_or(Error::NotFound)?;
+        self.change_row(store, number, CutRow { held, ..cut.row }, "")
+    }
+
+    /// Stores a row as long as the one it replaces, and takes a name (if it is not empty) out of the index. Under the lock of
+    /// the cuts.
+    fn change_row(&self, store: &Store, number: Number, row: CutRow, name: &str) -> Result<()> {
+        let meta = &store.meta;
+        let reserved = store.reserve_freely(GroupNo(0), 0)?;
+        let mut pins = Pins::new();
+        let key = number.0.to_be_bytes();
+        let (mut cuts, mut index) = (self.tree(HistoryTree::Cuts), self.tree(HistoryTree::CutIndex));
+        cuts.prepare(meta, &key, &key, &mut pins)?;
+        let by_name = (!name.is_empty()).then(|| cut_index_by_name(&store.hash_seed, name, number));
+        if let Some(key) = &by_name {
+            check_there(meta, &index, key)?;
+            index.prepare(meta, key, key, &mut pins)?;
+        }
+        let mut op = meta.begin(reserved);
+        let delta = cuts.replace(&mut op, &key, &row.encode());
+        self.store(&mut op, HistoryTree::Cuts, &cuts, &delta);
+        if let Some(key) = &by_name {
+            let delta = index.remove(&mut op, key);
+            self.store(&mut op, HistoryTree::CutIndex, &index, &delta);
+        }
+        Ok(())
+    }
+
+    /// A dying cut holds nothing any more: its row goes to the forgotten ones.
+    ///
+    /// # Errors
+    /// Damage and device errors; `NoSpace`.
+    pub(crate) fn mark_forgotten(&self, store: &Store, number: Number) -> Result<()> {
+        let meta = &store.meta;
+        {
+            let _cuts = self.cuts.write();
+            let cut = self.floor_locked(meta, number)?;
+            let dying = |cut: &Cut| cut.number == number && cut.row.state == CutState::Dying;
+            let cut = cut.filter(dying).ok_or(Error::NotFound)?;
+            let reserved = store.reserve_freely(GroupNo(0), CELL_BLOCKS)?;
+            let mut pins = Pins::new();
+            let (key, by_root) = (number.0.to_be_bytes(), cut_index_by_root(cut.row.root, number));
+            let (mut cuts, mut index) = (self.tree(HistoryTree::Cuts), self.tree(HistoryTree::CutIndex));
+            check_there(meta, &index, &by_root)?;
+            cuts.prepare(meta, &key, &key, &mut pins)?;
+            index.prepare(meta, &by_root, &by_root, &mut pins)?;
+            let mut forgotten = self.prepare(meta, HistoryTree::Forgotten, &key, CELL_BLOCKS, &mut pins)?;
+            let row = CutRow { state: CutState::Forgotten, held: false, ..cut.row };
+            let mut op = meta.begin(reserved);
+            let entered = forgotten.insert(&mut op, &key, &row.encode(), number);
+            self.store(&mut op, HistoryTree::Forgotten, &forgotten, &entered);
+            let delta = cuts.remove(&mut op, &key);
+            op.before(entered.change, delta.change);
+            self.store(&mut op, HistoryTree::Cuts, &cuts, &delta);
+            let delta = index.remove(&mut op, &by_root);
+            self.store(&mut op, HistoryTree::CutIndex, &index, &delta);
+        }
+        self.numbers.write().dying.remove(&number);
+        self.epoch.fetch_add(1, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Ends of versions and names of a shard behind `after`, up to a number, in order, at most so many.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn ended(
+        &self,
+        meta: &Meta,
+        shard: usize,
+        after: Ended,
+        last: Number,
+        most: usize,
+    ) -> Result<Vec<Ended>> {
+        let _shard = self.shards[shard].read();
+        let (after, mut found) = (after.key(), Vec::new());
+        self.tree(HistoryTree::Changes(shard)).scan(meta, &after, &mut |key, _| {
+            let [end, inode, cookie] = key_parts::<3>(key)?;
+            if end > last.0 {
+                return Ok(false);
+            }
+            if *key > after[..] {
+                found.push(Ended { end: Number(end), inode: InodeNo(inode), cookie });
+            }
+            Ok(found.len() < most)
+        })?;
+        Ok(found)
+    }
+
+    /// Since when a cookie had stood for what it did until then; `None` if that name is not there.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn birth_of_name(&self, meta: &Meta, ended: &Ended) -> Result<Option<Number>> {
+        let shard = shard_of(ended.inode);
+        let _shard = self.shards[shard].read();
+        let Some(before) = ended.end.0.checked_sub(1) else { return Ok(None) };
+        let key = name_key(ended.inode, ended.cookie, Number(before));
+        let found = self
+            .tree(HistoryTree::Names(shard))
+            .floor(meta, &key, |cell| cell.map(|(key, value)| PastEntry::decode(key, value)).transpose())??;
+        let this = |e: &PastEntry| (e.directory, e.cookie, e.death) == (ended.inode, ended.cookie, ended.end);
+        Ok(found.filter(this).map(|entry| entry.birth))
+    }
+
+    /// Gives up a name.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn remove_name(&self, store: &Store, ended: &Ended, birth: Number) -> Result<()> {
+        let reserved = store.reserve_freely(store.near(ended.inode), 0)?;
+        let shard = shard_of(ended.inode);
+        let key = name_key(ended.inode, ended.cookie, birth);
+        let removal = self.removal(&store.meta, HistoryTree::Names(shard), &key, ended)?;
+        removal.apply(&mut store.meta.begin(reserved));
+        Ok(())
+    }
+
+    /// Makes ready for giving up a version.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn prepare_removal(
+        &self,
+        store: &Store,
+        no: InodeNo,
+        version: &Version,
+    ) -> Result<Removal<'_>> {
+        let ended = Ended { end: version.end, inode: no, cookie: 0 };
+        let key = version_key(no, version.inode.born);
+        self.removal(&store.meta, HistoryTree::Versions(shard_of(no)), &key, &ended)
+    }
+
+    fn removal(&self, meta: &Meta, which: HistoryTree, key: &[u8], ended: &Ended) -> Result<Removal<'_>> {
+        let shard = shard_of(ended.inode);
+        let guard = self.shards[shard].write();
+        let (tree, ends, end) = (self.tree(which), self.tree(HistoryTree::Changes(shard)), ended.key());
+        let mut pins = Pins::new();
+        check_there(meta, &tree, key)?;
+        check_there(meta, &ends, &end)?;
+        tree.prepare(meta, key, key, &mut pins)?;
+        ends.prepare(meta, &end, &end, &mut pins)?;
+        let key = key.to_vec();
+        Ok(Removal { past: self, shard, which, tree, key, ends, end, _guard: guard, _pins: pins })
+    }
+
+    /// The first version of an inode number that was born at `from` or later.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn version_after(&self, meta: &Meta, no: InodeNo, from: Number) -> Result<Option<Version>> {
+        let shard = shard_of(no);
+        let _shard = self.shards[shard].read();
+        let mut found = None;
+        self.tree(HistoryTree::Versions(shard)).scan(meta, &version_key(no, from), &mut |key, value| {
+            let [of, born] = key_parts::<2>(key)?;
+            if of == no.0 {
+                found = Some(Version::decode(no, Number(born), value)?);
+            }
+            Ok(false)
+        })?;
+        Ok(found)
+    }
+}
+
+/// A version or a name, made ready to be given up.
+pub(crate) struct Removal<'p> {
+    past: &'p Past,
+    shard: usize,
+    which: HistoryTree,
+    tree: Tree,
+    key: Vec<u8>,
+    ends: Tree,
+    end: [u8; 24],
+    _guard: RwLockWriteGuard<'p, ()>,
+    _pins: Pins,
+}
+
+impl Removal<'_> {
+    /// Inside an Op: it is gone. What it held may be freed behind this change.
+    pub(crate) fn apply(mut self, op: &mut Op<'_>) -> Change {
+        let gone = self.tree.remove(op, &self.key);
+        self.past.store(op, self.which, &self.tree, &gone);
+        let delta = self.ends.remove(op, &self.end);
+        self.past.store(op, HistoryTree::Changes(self.shard), &self.ends, &delta);
+        gone.change
+    }
+}
+
+/// What is to be given up must be there: only damage can make it not so.
+fn check_there(meta: &Meta, tree: &Tree, key: &[u8]) -> Result<()> {
+    match tree.get(meta, key, |found| found.is_some())? {
+        true => Ok(()),
+        false => Err(Corruption::new(tree.kind.name(), "key", format!("{key:02x?}"), "not there").into()),
+    }
+}
