@@ -217,8 +217,8 @@ impl Past {
     /// # Errors
     /// `Stale` if it is not kept.
     pub(crate) fn see(&self, cut: Number) -> Result<Seeing<'_>> {
-        // Whoever sees may look again while he does.
-        let reading = self.reading.read_recursive();
+        // One call each: a second one by who holds the first would wait for a cut that waits for both.
+        let reading = self.reading.read();
         match self.numbers.read().kept.contains(&cut) {
             true => Ok(Seeing { cut, _reading: reading }),
             false => Err(Error::Stale),
