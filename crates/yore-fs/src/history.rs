@@ -313,6 +313,15 @@ pub(crate) fn cuts(store: &Arc<Store>) -> Result<Vec<Cut>> {
     kept_from(store, Number(0), usize::MAX)
 }
 
+/// The kept cut of this number. O(log cuts).
+///
+/// # Errors
+/// `NotFound` if there is none; damage and device errors.
+pub(crate) fn kept_cut(store: &Arc<Store>, number: Number) -> Result<Cut> {
+    let cut = store.past.floor(&store.meta, number)?;
+    cut.filter(|cut| cut.number == number && cut.row.state == CutState::Kept).ok_or(Error::NotFound)
+}
+
 /// The kept cuts from this number on in ascending order, at most so many.
 pub(crate) fn kept_from(store: &Arc<Store>, from: Number, most: usize) -> Result<Vec<Cut>> {
     let mut cuts = Vec::new();

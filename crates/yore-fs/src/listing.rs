@@ -23,6 +23,8 @@ pub struct ListedCut {
     pub next: Option<Timestamp>,
     /// The directory whose list this is can be seen as of the cut.
     pub covers: bool,
+    /// It was this very directory that was cut.
+    pub own: bool,
     /// Where what was cut is now, from the root; `None` if it is gone, or no directory.
     pub path: Option<PathBuf>,
 }
@@ -42,6 +44,7 @@ impl View {
         let beyond = cuts.get(PAGE).map(|cut| (cut.number, cut.row.time));
         cuts.truncate(PAGE);
         let times: Vec<Timestamp> = cuts.iter().map(|cut| cut.row.time).collect();
+        let this = (directory, Incarnation(self.getattr(directory)?.incarnation));
         let (mut places, mut listed) = (HashMap::new(), Vec::new());
         for (i, cut) in cuts.into_iter().enumerate() {
             let covers = history::covers(self.store(), &cut, directory)?;
@@ -54,7 +57,7 @@ impl View {
             if covers || inside || directory == self.root() {
                 let next = times.get(i + 1).copied().or(beyond.map(|(_, time)| time));
                 let path = place.as_ref().map(|(path, _)| path.clone());
-                listed.push(ListedCut { cut, next, covers, path });
+                listed.push(ListedCut { cut, next, covers, own: of == this, path });
             }
         }
         Ok((listed, beyond.map(|(number, _)| number)))
@@ -146,6 +149,12 @@ mod tests {
         let listed = list(&volume, "a/b");
         assert_eq!(listed[1].path.as_deref(), Some(Path::new("/a")));
         assert_eq!(listed[2].path.as_deref(), Some(Path::new("/a/b/c")));
+        let own = |path: &str| -> Vec<Number> {
+            list(&volume, path).iter().filter(|listed| listed.own).map(|listed| listed.cut.number).collect()
+        };
+        assert_eq!(own("/"), all[..1]);
+        assert_eq!(own("a"), all[1..2]);
+        assert_eq!(own("a/b"), []);
         // The next cut is the next of the volume.
         let root = list(&volume, "/");
         assert_eq!(listed[2].next, Some(root[3].cut.row.time));
@@ -166,6 +175,8 @@ mod tests {
         volume.create_dir("to/c").unwrap();
         assert_eq!(list(&volume, "/")[0].path, None);
         assert!(list(&volume, "to").is_empty());
+        // A directory that has the number of one that is gone is another one.
+        assert!(list(&volume, "to/c").iter().all(|listed| !listed.own));
     }
 
     /// Long lists come in pages, each snapshot once, and none is missing.

@@ -185,6 +185,69 @@ fn shown(text: &str) -> String {
 /// assert!(at("5m").unwrap_err().to_string().contains("5min or 5mon"));
 /// ```
 pub fn parse(text: &str, now: Timestamp, zone: &TimeZone) -> Result<When, TimeError> {
+    read(text, now, zone, |stretch| stretch.end)
+}
+
+/// As [`parse()`], but a time means where what it names begins: for what is *before* a time.
+///
+/// # Errors
+/// As [`parse()`].
+///
+/// ```
+/// use yore_fs::time::{parse_begin, TimeZone, When};
+/// use yore_fs::Timestamp;
+///
+/// let now = Timestamp { seconds: 1_795_183_530, nanos: 0 }; // 2026-11-20 14:05:30 UTC
+/// let begin = parse_begin("2026-11-20", now, &TimeZone::UTC);
+/// assert_eq!(begin, Ok(When::At(Timestamp { seconds: 1_795_132_800, nanos: 0 })));
+/// ```
+pub fn parse_begin(text: &str, now: Timestamp, zone: &TimeZone) -> Result<When, TimeError> {
+    read(text, now, zone, |stretch| stretch.begin)
+}
+
+/// The time so long before `now`, of durations alone: `2h30min`, `3days`, `2.weeks`.
+///
+/// # Errors
+/// What is no duration, and what is too long.
+///
+/// ```
+/// use yore_fs::time::{parse_ago, TimeZone};
+/// use yore_fs::Timestamp;
+///
+/// let now = Timestamp { seconds: 1_795_183_530, nanos: 0 };
+/// let then = parse_ago("2h30min", now, &TimeZone::UTC);
+/// assert_eq!(then, Ok(Timestamp { seconds: 1_795_183_530 - 9000, nanos: 0 }));
+/// assert!(parse_ago("yesterday", now, &TimeZone::UTC).is_err());
+/// ```
+pub fn parse_ago(text: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, TimeError> {
+    let lower = text.to_ascii_lowercase();
+    let is_duration = lower.starts_with(|first: char| first.is_ascii_digit()) && !point::is_point(&lower);
+    let read = match is_duration {
+        true => back::read(&lower, now, zone).map(|stretch| stretch.begin),
+        false => Err(Why::NoTime { hint: "here a duration is wanted, as 2h30min, 3days or 2y" }),
+    };
+    read.map_err(|why| TimeError { text: text.to_owned(), why })
+}
+
+/// What a text names, from its first to its last nanosecond.
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    begin: Timestamp,
+    end: Timestamp,
+}
+
+impl Stretch {
+    fn instant(at: Timestamp) -> Stretch {
+        Stretch { begin: at, end: at }
+    }
+}
+
+fn read(
+    text: &str,
+    now: Timestamp,
+    zone: &TimeZone,
+    meant: fn(Stretch) -> Timestamp,
+) -> Result<When, TimeError> {
     let refused = |why| TimeError { text: text.to_owned(), why };
     if !begins_like_a_time(text) {
         return match name_rule(text) {
@@ -195,7 +258,7 @@ pub fn parse(text: &str, now: Timestamp, zone: &TimeZone) -> Result<When, TimeEr
     let lower = text.to_ascii_lowercase();
     let read =
         if point::is_point(&lower) { point::read(&lower, zone) } else { back::read(&lower, now, zone) };
-    read.map(When::At).map_err(refused)
+    read.map(|stretch| When::At(meant(stretch))).map_err(refused)
 }
 
 /// Whether a snapshot may have this name: 1 to 255 bytes of UTF-8, without `/`, `@` and control characters, without

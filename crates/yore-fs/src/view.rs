@@ -254,6 +254,14 @@ impl View {
         history::cuts(self.store())
     }
 
+    /// The kept cut of this number. O(log cuts).
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if there is none, or it is forgotten; damage and device errors.
+    pub fn kept_cut(&self, number: Number) -> Result<Cut> {
+        history::kept_cut(self.store(), number)
+    }
+
     /// Forgets cuts, all of these or none: nobody sees them any more when this returns, and that is durable. What they alone have
     /// seen is given up by [`View::finish_forgetting`].
     ///

@@ -1,4 +1,4 @@
-//! What a mount can be asked for beside files: snapshots, taken and listed by ioctl(2) on any directory of it.
+//! What a mount can be asked for beside files: snapshots, taken, listed, held and forgotten by ioctl(2) on any directory of it.
 //!
 //! An ioctl carries who asks, arrives at the right daemon whatever the mount is called, and needs no socket that has to be found.
 //! These are *restricted* ones: the number says how many bytes go in and come back, so the kernel copies a buffer of that size
@@ -27,6 +27,7 @@
 //! | bytes | of the request |
 //! |---|---|
 //! | 0..8 | the least number to list |
+//! | 8..12 | flags: 1 only that snapshot as of which the directory asked is seen, none in the present; then the number is 0 |
 //!
 //! | bytes | of the answer |
 //! |---|---|
@@ -39,7 +40,7 @@
 //! | 0..8 | number |
 //! | 8..16, 16..20 | time, as above |
 //! | 20 | kind: 1 snapshot, 2 close, 3 interval, 4 undo |
-//! | 21 | flags: 1 held, 2 the directory asked can be seen as of it, 4 there is a path, 8 there is a next one |
+//! | 21 | flags: 1 held, 2 the directory asked can be seen as of it, 4 has a path, 8 has a next one, 16 of that very directory |
 //! | 22..24 | length of the name |
 //! | 24..32, 32..36 | inode and incarnation of what was cut |
 //! | 36..40 | length of the path |
@@ -50,11 +51,35 @@
 //! directories below of which the caller could take one himself: of what is above or beside nobody learns anything that
 //! `name@TIME` would not tell.
 //!
+//! # Forget snapshots: `_IOWR('Y', 3, 2056 bytes)`
+//!
+//! | bytes | of the request |
+//! |---|---|
+//! | 0..4 | how many, 1 to 256 |
+//! | 8..2056 | their numbers, 8 bytes each; then zeros |
+//!
+//! All of them or none, wherever they are of: it does not matter which directory is asked, and it may be one of the past. When it
+//! returns they are forgotten for good; the space that they alone held is given back in the background. The answer means nothing.
+//!
+//! Of each, for root, the daemon's user, and the owner of the directory that was cut; if that is gone, not for owners any more.
+//! ENOENT: there is no such snapshot (any more). EPERM: one is somebody else's. EBUSY: one is held. EROFS, ENOSPC, EIO as
+//! elsewhere.
+//!
+//! # Hold a snapshot, or release it: `_IOWR('Y', 4, 16 bytes)`
+//!
+//! | bytes | of the request |
+//! |---|---|
+//! | 0..8 | its number |
+//! | 8..12 | 1: from now on it is held and not forgotten, 0: no longer |
+//!
+//! For whom, and with which errors, as above. Durable when it returns. To hold what is held changes nothing. The answer means nothing.
+//!
 //! Any other number, and these on what is no directory, are ENOTTY, as the kernel answers for file systems that have none.
 
 use fuser::Errno;
 use rustix::fs::StatVfsMountFlags;
 use rustix::ioctl::{ioctl, opcode, Opcode, Updater};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
@@ -68,11 +93,21 @@ use yore_fs::{
 const SNAPSHOT_BYTES: usize = 264;
 /// Bytes of the second one; the most that a number can say is 16,383.
 const LIST_BYTES: usize = 16_376;
+/// Bytes of the third one.
+const FORGET_BYTES: usize = 8 + 8 * FORGET_MAX;
+/// Bytes of the fourth one.
+const HOLD_BYTES: usize = 16;
 const SNAPSHOT: Opcode = opcode::read_write::<[u8; SNAPSHOT_BYTES]>(b'Y', 1);
 const LIST: Opcode = opcode::read_write::<[u8; LIST_BYTES]>(b'Y', 2);
+const FORGET: Opcode = opcode::read_write::<[u8; FORGET_BYTES]>(b'Y', 3);
+const HOLD: Opcode = opcode::read_write::<[u8; HOLD_BYTES]>(b'Y', 4);
 
-const HOLD: u32 = 1;
+/// Most snapshots that [`forget`] takes at a time.
+pub const FORGET_MAX: usize = 256;
+
+const TAKE_HELD: u32 = 1;
 const WAIT: u32 = 2;
+const SEEN: u32 = 1;
 const NAME_AT: usize = 8;
 const NAME_MAX: usize = yore_fs::time::SNAPSHOT_NAME_MAX;
 
@@ -82,6 +117,7 @@ const HELD: u8 = 1;
 const COVERS: u8 = 2;
 const PATH: u8 = 4;
 const NEXT: u8 = 8;
+const OWN: u8 = 16;
 
 /// Takes a snapshot of an open directory of a mount, with all that is below it and all that was written to the mount before. If
 /// `wait`, it is durable when this returns.
@@ -89,11 +125,8 @@ const NEXT: u8 = 8;
 /// # Errors
 /// ENOTTY if it is no directory of a mount that Yore serves; else as the table above.
 pub fn snapshot(dir: &File, name: &str, held: bool, wait: bool) -> io::Result<(Number, Timestamp)> {
-    if rustix::fs::fstatvfs(dir)?.f_flag.contains(StatVfsMountFlags::RDONLY) {
-        // The daemon does not know all the ways in which a mount can be read-only.
-        return Err(rustix::io::Errno::ROFS.into());
-    }
-    let flags = if held { HOLD } else { 0 } | if wait { WAIT } else { 0 };
+    check_writable(dir)?;
+    let flags = if held { TAKE_HELD } else { 0 } | if wait { WAIT } else { 0 };
     let mut buffer = [0; SNAPSHOT_BYTES];
     put(&mut buffer, 0, &flags.to_le_bytes());
     put(&mut buffer, 4, &(name.len() as u32).to_le_bytes());
@@ -121,6 +154,45 @@ pub fn snapshots(dir: &File, from: Number) -> io::Result<(Vec<ListedCut>, Option
     decode_list(&*buffer).ok_or_else(malformed)
 }
 
+/// The snapshot as of which an open directory of a mount is seen; `None` if it is one of the present.
+///
+/// # Errors
+/// As [`snapshots`].
+pub fn seen(dir: &File) -> io::Result<Option<ListedCut>> {
+    let mut buffer = Box::new([0; LIST_BYTES]);
+    put(&mut *buffer, 8, &SEEN.to_le_bytes());
+    call::<LIST, LIST_BYTES>(dir, &mut buffer)?;
+    let (listed, _) = decode_list(&*buffer).ok_or_else(malformed)?;
+    Ok(listed.into_iter().next())
+}
+
+/// Forgets snapshots, all of these or none, through any open directory of the mount. At most [`FORGET_MAX`].
+///
+/// # Errors
+/// ENOTTY if it is no directory of a mount that Yore serves; EINVAL for none and for too many; else as the table above.
+pub fn forget(dir: &File, numbers: &[Number]) -> io::Result<()> {
+    check_writable(dir)?;
+    let mut buffer = encode_forget(numbers).ok_or(rustix::io::Errno::INVAL)?;
+    call::<FORGET, FORGET_BYTES>(dir, &mut buffer)
+}
+
+/// Holds a snapshot, so that it is not forgotten, or releases it, through any open directory of the mount.
+///
+/// # Errors
+/// As [`forget`].
+pub fn hold(dir: &File, number: Number, held: bool) -> io::Result<()> {
+    check_writable(dir)?;
+    call::<HOLD, HOLD_BYTES>(dir, &mut encode_hold(number, held))
+}
+
+/// The daemon does not know all the ways in which a mount can be read-only.
+fn check_writable(dir: &File) -> io::Result<()> {
+    match rustix::fs::fstatvfs(dir)?.f_flag.contains(StatVfsMountFlags::RDONLY) {
+        true => Err(rustix::io::Errno::ROFS.into()),
+        false => Ok(()),
+    }
+}
+
 fn call<const OPCODE: Opcode, const BYTES: usize>(dir: &File, buffer: &mut [u8; BYTES]) -> io::Result<()> {
     // SAFETY: this number has the size of the buffer in it. By the kernel's rules for such numbers whoever knows it reads and
     // writes no more, and any bytes are a valid buffer afterwards.
@@ -145,15 +217,35 @@ pub(crate) fn answer(
     number: Opcode,
     request: &[u8],
 ) -> Result<Vec<u8>, Failure> {
-    let known = [SNAPSHOT, LIST].contains(&number);
+    let known = [SNAPSHOT, LIST, FORGET, HOLD].contains(&number);
     if !known || view.getattr(inode)?.kind != FileKind::Directory {
         return Err(Failure::Number(Errno::ENOTTY));
     }
-    if number == LIST {
-        let from = decode_from(request).ok_or(Failure::Number(Errno::EINVAL))?;
-        return list(view, inode, uid, from);
+    let refused = Failure::Number(Errno::EINVAL);
+    match number {
+        LIST => list(view, inode, uid, Wanted::decode(request).ok_or(refused)?),
+        FORGET => {
+            let numbers = decode_forget(request).ok_or(refused)?;
+            let view = changing(view, uid, read_only, &numbers)?;
+            view.forget(&numbers)?;
+            Ok(vec![0; FORGET_BYTES])
+        }
+        HOLD => {
+            let (number, held) = decode_hold(request).ok_or(refused)?;
+            changing(view, uid, read_only, &[number])?.hold(number, held)?;
+            Ok(vec![0; HOLD_BYTES])
+        }
+        _ => take(view, inode, uid, read_only, Asked::decode(request).ok_or(refused)?),
     }
-    let asked = Asked::decode(request).ok_or(Failure::Number(Errno::EINVAL))?;
+}
+
+fn take(
+    view: &View,
+    inode: InodeNo,
+    uid: u32,
+    read_only: bool,
+    asked: Asked<'_>,
+) -> Result<Vec<u8>, Failure> {
     if !may_snapshot(view, inode, None, uid)? {
         return Err(Failure::Number(Errno::EPERM));
     }
@@ -165,6 +257,22 @@ pub(crate) fn answer(
     put(&mut bytes, 0, &cut.number.0.to_le_bytes());
     put_time(&mut bytes, 8, cut.row.time);
     Ok(bytes)
+}
+
+/// The view to change these snapshots with, if the user may. Whoever could take a snapshot may hold and forget it.
+fn changing(view: &View, uid: u32, read_only: bool, numbers: &[Number]) -> Result<View, Failure> {
+    // They are the volume's, whatever time the directory asked is of.
+    let view = view.present();
+    for number in numbers {
+        let CutRow { root, root_incarnation, .. } = view.kept_cut(*number)?.row;
+        if !may_snapshot(&view, root, Some(root_incarnation), uid)? {
+            return Err(Failure::Number(Errno::EPERM));
+        }
+    }
+    match read_only {
+        true => Err(yore_fs::Error::ReadOnly.into()),
+        false => Ok(view),
+    }
 }
 
 /// Why there is no answer.
@@ -212,13 +320,22 @@ fn may_snapshot(
 }
 
 /// A page of the list.
-fn list(view: &View, directory: InodeNo, uid: u32, from: Number) -> Result<Vec<u8>, Failure> {
-    let (listed, mut next) = view.list_cuts(directory, from)?;
+fn list(view: &View, directory: InodeNo, uid: u32, wanted: Wanted) -> Result<Vec<u8>, Failure> {
+    let (listed, mut next) = match (wanted, view.cut()) {
+        (Wanted::From(from), _) => view.list_cuts(directory, from)?,
+        (Wanted::Seen, Some(cut)) => {
+            let (mut listed, _) = view.list_cuts(directory, cut)?;
+            listed.retain(|listed| listed.cut.number == cut);
+            (listed, None)
+        }
+        (Wanted::Seen, None) => (Vec::new(), None),
+    };
+    let present = view.present();
     let mut bytes = vec![0; RECORDS_AT];
     let mut count = 0u32;
     for row in &listed {
         let CutRow { root, root_incarnation, .. } = row.cut.row;
-        if !row.covers && !may_snapshot(view, root, Some(root_incarnation), uid)? {
+        if !row.covers && !may_snapshot(&present, root, Some(root_incarnation), uid)? {
             continue;
         }
         let record = encode_record(row);
@@ -250,14 +367,63 @@ impl Asked<'_> {
         let name = std::str::from_utf8(bytes.get(NAME_AT..NAME_AT + len)?).ok()?;
         let rest = bytes.get(NAME_AT + len..)?;
         let clear =
-            bytes.len() == SNAPSHOT_BYTES && flags & !(HOLD | WAIT) == 0 && rest.iter().all(|b| *b == 0);
-        clear.then_some(Asked { name, held: flags & HOLD != 0, wait: flags & WAIT != 0 })
+            bytes.len() == SNAPSHOT_BYTES && flags & !(TAKE_HELD | WAIT) == 0 && rest.iter().all(|b| *b == 0);
+        clear.then_some(Asked { name, held: flags & TAKE_HELD != 0, wait: flags & WAIT != 0 })
     }
 }
 
-fn decode_from(bytes: &[u8]) -> Option<Number> {
-    let clear = bytes.len() == LIST_BYTES && bytes.iter().skip(8).all(|b| *b == 0);
-    clear.then_some(Number(u64_at(bytes, 0)?))
+/// Which part of the list is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    /// A page.
+    From(Number),
+    /// That as of which the directory asked is seen.
+    Seen,
+}
+
+impl Wanted {
+    fn decode(bytes: &[u8]) -> Option<Wanted> {
+        let clear = bytes.len() == LIST_BYTES && bytes.iter().skip(12).all(|b| *b == 0);
+        let wanted = match (u64_at(bytes, 0)?, u32_at(bytes, 8)?) {
+            (from, 0) => Wanted::From(Number(from)),
+            (0, SEEN) => Wanted::Seen,
+            _ => return None,
+        };
+        clear.then_some(wanted)
+    }
+}
+
+/// `None` for no numbers and for too many.
+fn encode_forget(numbers: &[Number]) -> Option<[u8; FORGET_BYTES]> {
+    let mut bytes = [0; FORGET_BYTES];
+    let count = u32::try_from(numbers.len()).ok().filter(|_| (1..=FORGET_MAX).contains(&numbers.len()))?;
+    put(&mut bytes, 0, &count.to_le_bytes());
+    for (i, number) in numbers.iter().enumerate() {
+        put(&mut bytes, 8 + 8 * i, &number.0.to_le_bytes());
+    }
+    Some(bytes)
+}
+
+/// Each of the numbers once, in ascending order.
+fn decode_forget(bytes: &[u8]) -> Option<Vec<Number>> {
+    let count = usize::try_from(u32_at(bytes, 0)?).ok().filter(|count| (1..=FORGET_MAX).contains(count))?;
+    let (head, rest) = (bytes.get(4..8)?, bytes.get(8 + 8 * count..)?);
+    let clear = bytes.len() == FORGET_BYTES && head.iter().chain(rest).all(|b| *b == 0);
+    let numbers: Option<BTreeSet<u64>> = (0..count).map(|i| u64_at(bytes, 8 + 8 * i)).collect();
+    clear.then_some(numbers?.into_iter().map(Number).collect())
+}
+
+fn encode_hold(number: Number, held: bool) -> [u8; HOLD_BYTES] {
+    let mut bytes = [0; HOLD_BYTES];
+    put(&mut bytes, 0, &number.0.to_le_bytes());
+    put(&mut bytes, 8, &u32::from(held).to_le_bytes());
+    bytes
+}
+
+fn decode_hold(bytes: &[u8]) -> Option<(Number, bool)> {
+    let (held, rest) = (u32_at(bytes, 8)?, u32_at(bytes, 12)?);
+    let clear = bytes.len() == HOLD_BYTES && held <= 1 && rest == 0;
+    clear.then_some((Number(u64_at(bytes, 0)?), held == 1))
 }
 
 fn encode_record(listed: &ListedCut) -> Vec<u8> {
@@ -274,7 +440,8 @@ fn encode_record(listed: &ListedCut) -> Vec<u8> {
     bytes[21] = flag(row.held, HELD)
         | flag(listed.covers, COVERS)
         | flag(path.is_some(), PATH)
-        | flag(listed.next.is_some(), NEXT);
+        | flag(listed.next.is_some(), NEXT)
+        | flag(listed.own, OWN);
     put(&mut bytes, 22, &(row.name.len() as u16).to_le_bytes());
     put(&mut bytes, 24, &row.root.0.to_le_bytes());
     put(&mut bytes, 32, &row.root_incarnation.0.to_le_bytes());
@@ -318,6 +485,7 @@ fn decode_record(bytes: &[u8]) -> Option<(ListedCut, usize)> {
         cut: Cut { number: Number(u64_at(bytes, 0)?), row },
         next: if flags & NEXT != 0 { Some(time_at(bytes, 40)?) } else { None },
         covers: flags & COVERS != 0,
+        own: flags & OWN != 0,
         path: (flags & PATH != 0).then(|| PathBuf::from(OsString::from_vec(path.to_vec()))),
     };
     Some((listed, end.next_multiple_of(8)))
@@ -392,6 +560,8 @@ mod tests {
     fn numbers() {
         assert_eq!(SNAPSHOT, 0xc108_5901);
         assert_eq!(LIST, 0xfff8_5902);
+        assert_eq!(FORGET, 0xc808_5903);
+        assert_eq!(HOLD, 0xc010_5904);
     }
 
     /// Records of any shape come back as they went in.
@@ -418,6 +588,7 @@ mod tests {
                 },
                 next: path.as_ref().map(|_| Timestamp { seconds: 9, nanos: 1 }),
                 covers: path.is_none(),
+                own: path.is_some(),
                 path: path.map(PathBuf::from),
             };
             let bytes = encode_record(&listed);
@@ -462,6 +633,114 @@ mod tests {
         }
         assert_eq!(refused(root, LIST, &[0; 16]), libc::EINVAL);
         assert_eq!(view.cuts().unwrap(), []);
+
+        let cut = view.snapshot(root, "", false, false).unwrap().number;
+        let changed = |mut bytes: Vec<u8>, at: usize, value: u8| {
+            bytes[at] = value;
+            bytes
+        };
+        let (forget, hold) = (encode_forget(&[cut]).unwrap().to_vec(), encode_hold(cut, true).to_vec());
+        assert_eq!(refused(file.inode(), FORGET, &forget), libc::ENOTTY);
+        assert_eq!(refused(file.inode(), HOLD, &hold), libc::ENOTTY);
+        for bad in [
+            vec![0; FORGET_BYTES],
+            changed(forget.clone(), 0, 0),
+            changed(forget.clone(), 3, 1),
+            changed([&257u32.to_le_bytes()[..], &forget[4..]].concat(), 4, 0),
+            changed(forget.clone(), 4, 1),
+            changed(forget.clone(), 16, 1),
+            changed(forget.clone(), FORGET_BYTES - 1, 1),
+            forget[1..].to_vec(),
+            [&forget[..], &[0]].concat(),
+            Vec::new(),
+        ] {
+            assert_eq!(refused(root, FORGET, &bad), libc::EINVAL, "{:?}", &bad[..bad.len().min(32)]);
+        }
+        for bad in [changed(hold.clone(), 8, 2), changed(hold.clone(), 12, 1), hold[1..].to_vec(), Vec::new()]
+        {
+            assert_eq!(refused(root, HOLD, &bad), libc::EINVAL, "{bad:?}");
+        }
+        for bad in [changed(from(0), 8, 2), changed(from(1), 8, 1), changed(from(0), 12, 1)] {
+            assert_eq!(refused(root, LIST, &bad), libc::EINVAL);
+        }
+        assert!(view.cuts().unwrap().iter().all(|cut| !cut.row.held) && view.cuts().unwrap().len() == 1);
+    }
+
+    /// What was asked arrives: numbers of any size, each once, as many as there may be.
+    #[test]
+    fn requests_arrive() {
+        let most: Vec<Number> = (0..FORGET_MAX as u64).map(|i| Number(u64::MAX - 1000 + i)).collect();
+        for numbers in [&[Number(1)][..], &[Number(3), Number(u64::MAX)], &most] {
+            let bytes = encode_forget(numbers).unwrap();
+            assert_eq!(decode_forget(&bytes).as_deref(), Some(numbers));
+        }
+        let twice = encode_forget(&[Number(5), Number(2), Number(5)]).unwrap();
+        assert_eq!(decode_forget(&twice), Some(vec![Number(2), Number(5)]));
+        assert_eq!(encode_forget(&[]), None);
+        assert_eq!(encode_forget(&[Number(1); FORGET_MAX + 1]), None);
+        for (number, held) in [(Number(0), false), (Number(u64::MAX), true)] {
+            assert_eq!(decode_hold(&encode_hold(number, held)), Some((number, held)));
+        }
+    }
+
+    /// Whoever could take a snapshot holds, releases and forgets it, through any directory of any time; all are forgotten or none.
+    #[test]
+    fn who_may_forget_what() {
+        let view = view();
+        let mine = view.mkdir(&ME, view.root(), b"mine", 0o700).unwrap().inode();
+        let gone = view.mkdir(&ME, view.root(), b"gone", 0o700).unwrap().inode();
+        let cut = |inode, name| view.snapshot(inode, name, false, false).unwrap().number;
+        let (a, b, c, d) = (cut(mine, "a"), cut(view.root(), "b"), cut(gone, "c"), cut(mine, "d"));
+        view.rmdir(view.root(), b"gone").unwrap();
+        let past = view.as_of(b);
+        let forget = |view: &View, uid, read_only, numbers: &[Number]| {
+            let request = encode_forget(numbers).unwrap();
+            answer(view, view.root(), uid, read_only, FORGET, &request)
+                .map(|_| ())
+                .map_err(|e| e.errno().code())
+        };
+        let hold = |uid, read_only, number, held| {
+            let request = encode_hold(number, held);
+            answer(&view, mine, uid, read_only, HOLD, &request).map(|_| ()).map_err(|e| e.errno().code())
+        };
+        let left = || view.cuts().unwrap().into_iter().map(|cut| cut.row.name).collect::<String>();
+        assert_eq!(forget(&view, 4711, false, &[a, b]), Err(libc::EPERM));
+        assert_eq!(forget(&view, 4711, false, &[c]), Err(libc::EPERM), "it is gone");
+        assert_eq!(forget(&view, 9, false, &[a]), Err(libc::EPERM));
+        assert_eq!(forget(&view, 4711, false, &[a, Number(99)]), Err(libc::ENOENT));
+        assert_eq!(forget(&view, 4711, true, &[a]), Err(libc::EROFS));
+        assert_eq!(hold(4711, false, b, true), Err(libc::EPERM));
+        assert_eq!(hold(4711, true, a, true), Err(libc::EROFS));
+        assert_eq!(hold(0, false, Number(99), true), Err(libc::ENOENT));
+        for _ in 0..2 {
+            assert_eq!(hold(4711, false, a, true), Ok(()));
+        }
+        assert_eq!(forget(&view, 0, false, &[d, a]), Err(libc::EBUSY));
+        assert_eq!(left(), "abcd");
+        assert_eq!(hold(4711, false, a, false), Ok(()));
+        assert_eq!(forget(&past, 4711, false, &[d, a, d]), Ok(()));
+        assert_eq!(left(), "bc");
+        assert_eq!(forget(&view, 0, false, &[c]), Ok(()));
+        assert_eq!(forget(&view, 0, false, &[c]), Err(libc::ENOENT));
+        assert_eq!(left(), "b");
+    }
+
+    /// A directory of the past says as of which snapshot it is seen, and whether it is one of its own.
+    #[test]
+    fn a_directory_knows_its_time() {
+        let view = view();
+        let below = view.mkdir(&ME, view.root(), b"below", 0o755).unwrap().inode();
+        let cuts = [view.root(), below].map(|inode| view.snapshot(inode, "", false, false).unwrap().number);
+        let mut asked = vec![0; LIST_BYTES];
+        put(&mut asked, 8, &SEEN.to_le_bytes());
+        let seen = |view: &View| {
+            let (rows, next) = decode_list(&answer(view, below, 9, false, LIST, &asked).unwrap()).unwrap();
+            assert_eq!(next, None);
+            rows.into_iter().map(|row| (row.cut.number, row.own)).collect::<Vec<_>>()
+        };
+        assert_eq!(seen(&view), []);
+        assert_eq!(seen(&view.as_of(cuts[0])), [(cuts[0], false)]);
+        assert_eq!(seen(&view.as_of(cuts[1])), [(cuts[1], true)]);
     }
 
     /// Owners take snapshots of what is theirs, and others see of them only what they could see anyway.
@@ -492,7 +771,7 @@ mod tests {
         let view = view();
         let names: Vec<String> = (0..300).map(|i| format!("n{i:0>200}")).collect();
         for name in &names {
-            answer(&view, view.root(), 0, false, SNAPSHOT, &request(HOLD, name.as_bytes())).unwrap();
+            answer(&view, view.root(), 0, false, SNAPSHOT, &request(TAKE_HELD, name.as_bytes())).unwrap();
         }
         let listed = list_of(&view, view.root(), 0);
         assert!(listed.iter().all(|listed| listed.cut.row.held && listed.path == Some(PathBuf::from("/"))));

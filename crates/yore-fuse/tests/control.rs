@@ -1,4 +1,4 @@
-//! Snapshots of a mount, by ioctl as programs see it.
+//! Snapshots of a mount, by ioctl as programs see it: taken, listed, held, forgotten.
 
 mod common;
 
@@ -7,7 +7,7 @@ use rustix::ioctl::{ioctl, opcode, Updater};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use yore_fs::{MountOptions, Number, View};
-use yore_fuse::control::{snapshot, snapshots};
+use yore_fuse::control::{forget, hold, seen, snapshot, snapshots, FORGET_MAX};
 
 fn names(dir: &File) -> Vec<String> {
     let (rows, next) = snapshots(dir, Number(0)).expect("a list");
@@ -98,7 +98,62 @@ fn rights() {
         assert_eq!(names(&open("")), ["d"]);
         assert_eq!(names(&open("mine")), ["a", "c", "d"]);
     });
+    let number = |name: &str| {
+        let (rows, _) = snapshots(&open(""), Number(0)).unwrap();
+        rows.into_iter().find(|row| row.cut.row.name == name).unwrap().cut.number
+    };
+    let [a, b, c, d] = ["a", "b", "c", "d"].map(number);
+    as_user(4711, || assert_eq!(errno_of(forget(&open("mine"), &[a])), libc::EPERM));
+    as_user(NOBODY, || {
+        for not_mine in [b, d] {
+            assert_eq!(errno_of(forget(&open("mine"), &[a, not_mine])), libc::EPERM);
+            assert_eq!(errno_of(hold(&open("mine"), not_mine, true)), libc::EPERM);
+        }
+        hold(&open("mine"), a, true).unwrap();
+        forget(&open(""), &[c]).unwrap();
+    });
+    assert_eq!(names(&open("")), ["a", "b", "d"]);
     mounted.end();
+}
+
+/// What is forgotten is not seen any more, by whatever directory that is asked, and does not come back with the volume; what is
+/// held is not forgotten, nor anything with it.
+#[test]
+fn held_and_forgotten() {
+    let Some(mounted) = Mounted::new() else { return };
+    fs::create_dir(mounted.path("d")).unwrap();
+    fs::write(mounted.path("d/f"), "then").unwrap();
+    let open = |name: &str| File::open(mounted.path(name)).unwrap();
+    let (first, _) = snapshot(&open("d"), "first", false, true).unwrap();
+    let (second, _) = snapshot(&open(""), "second", false, true).unwrap();
+    fs::write(mounted.path("d/f"), "now").unwrap();
+
+    let then = open("d@first");
+    let row = seen(&then).unwrap().unwrap();
+    assert_eq!((row.cut.number, row.own, row.next.is_some()), (first, true, true));
+    assert!(!seen(&open("d@second")).unwrap().unwrap().own);
+    assert_eq!(seen(&open("d")).unwrap(), None);
+
+    hold(&open(""), first, true).unwrap();
+    assert!(seen(&then).unwrap().unwrap().cut.row.held);
+    assert_eq!(errno_of(forget(&open("d"), &[second, first])), libc::EBUSY);
+    assert_eq!(names(&open("")), ["first", "second"]);
+    hold(&then, first, false).unwrap();
+    forget(&open("d@second"), &[first]).unwrap();
+    assert_eq!(names(&open("")), ["second"]);
+    assert_eq!(errno_of(File::open(mounted.path("d@first"))), libc::ENOENT);
+    assert_eq!(errno_of(seen(&then)), libc::ESTALE);
+    assert_eq!(fs::read(mounted.path("d@second/f")).unwrap(), b"then");
+    assert_eq!(errno_of(forget(&open(""), &[first])), libc::ENOENT);
+    assert_eq!(errno_of(hold(&open(""), first, true)), libc::ENOENT);
+    for numbers in [&[][..], &[second; FORGET_MAX + 1]] {
+        assert_eq!(errno_of(forget(&open(""), numbers)), libc::EINVAL);
+    }
+    assert_eq!(errno_of(forget(&open("d/f"), &[second])), libc::ENOTTY);
+
+    drop(then);
+    let view = View::open(mounted.end(), &MountOptions::default()).unwrap();
+    assert!(view.cuts().unwrap().iter().map(|cut| cut.number).eq([second]));
 }
 
 /// What the channel does not know is answered as by a file system without one, and what is no request is refused.
@@ -122,13 +177,17 @@ fn other_requests() {
     mounted.end();
 }
 
-/// A mount that refuses changes takes no snapshots, whatever the view would allow; it lists them.
+/// A mount that refuses changes takes no snapshots and forgets none, whatever the view would allow; it lists them.
 #[test]
 fn read_only() {
     let Some(mounted) = Mounted::with(|config| config.read_only = true) else { return };
     let root = File::open(mounted.root()).unwrap();
     assert_eq!(errno_of(snapshot(&root, "", false, false)), libc::EROFS);
     mounted.view.snapshot(mounted.view.root(), "by the view", false, false).unwrap();
+    assert_eq!(names(&root), ["by the view"]);
+    let number = mounted.view.cuts().unwrap()[0].number;
+    assert_eq!(errno_of(forget(&root, &[number])), libc::EROFS);
+    assert_eq!(errno_of(hold(&root, number, true)), libc::EROFS);
     assert_eq!(names(&root), ["by the view"]);
     drop(root);
     mounted.end();

@@ -4,8 +4,8 @@
 //! this time of day, however long those days were; a month from March 31 is February 28) and then so many hours,
 //! minutes and seconds as they pass.
 
-use super::point::{end_of_day, from_jiff};
-use super::{nanoseconds, Why};
+use super::point::{from_jiff, whole_day};
+use super::{nanoseconds, Stretch, Why};
 use jiff::civil::Weekday;
 use jiff::tz::TimeZone;
 use jiff::{Span, Unit, Zoned};
@@ -24,15 +24,15 @@ pub(super) fn begins_with_word(text: &str) -> bool {
     WORDS.contains(&first) || weekday(first).is_some() || first == "last" && more || ago
 }
 
-/// The time that the text means: an instant for durations and `now`, the end of the day for days.
-pub(super) fn read(text: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, Why> {
+/// What the text names: an instant for durations and `now`, else a day.
+pub(super) fn read(text: &str, now: Timestamp, zone: &TimeZone) -> Result<Stretch, Why> {
     if text == "now" {
-        return Ok(now);
+        return Ok(Stretch::instant(now));
     }
     if text.starts_with(|first: char| first.is_ascii_digit()) {
         let span = read_duration(text)?;
         let then = zoned(now, zone)?.checked_sub(span).map_err(|_| Why::OutOfRange)?;
-        return from_jiff(then.timestamp());
+        return from_jiff(then.timestamp()).map(Stretch::instant);
     }
     let today = || Ok(zoned(now, zone)?.date());
     let day = match text {
@@ -43,7 +43,7 @@ pub(super) fn read(text: &str, now: Timestamp, zone: &TimeZone) -> Result<Timest
             today()?.nth_weekday(-1, weekday).map_err(|_| Why::OutOfRange)?
         }
     };
-    end_of_day(day, zone)
+    whole_day(day, zone)
 }
 
 fn zoned(now: Timestamp, zone: &TimeZone) -> Result<Zoned, Why> {

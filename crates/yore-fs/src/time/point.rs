@@ -4,7 +4,7 @@
 //! perhaps minutes, perhaps seconds with up to nine further digits, with colons, with points, or with nothing between.
 //! Everything here is in lower case.
 
-use super::{from_nanoseconds, starts_with_gmt, Why, NANOS_PER_SECOND};
+use super::{from_nanoseconds, starts_with_gmt, Stretch, Why, NANOS_PER_SECOND};
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 use yore_format::Timestamp;
@@ -15,6 +15,7 @@ const SECONDS_BEGIN: i128 = -62_167_219_200;
 /// Digits of 2026, 202611, 20261120 and 202611201405. Ten are not among them: those are seconds from 2001 to 2286.
 const DIGITS_OF_DATES: [usize; 4] = [4, 6, 8, 12];
 
+const NANOSECOND: jiff::SignedDuration = jiff::SignedDuration::from_nanos(1);
 const LAST_OF_DAY: Time = Time::constant(23, 59, 59, 999_999_999);
 
 /// Whether the text, which begins like a time, is for this module: no duration and no word.
@@ -29,8 +30,8 @@ pub(super) fn is_point(text: &str) -> bool {
     }
 }
 
-/// The last nanosecond of what the text names.
-pub(super) fn read(text: &str, zone: &TimeZone) -> Result<Timestamp, Why> {
+/// What the text names.
+pub(super) fn read(text: &str, zone: &TimeZone) -> Result<Stretch, Why> {
     let (marked, text) = text.strip_prefix('@').map_or((false, text), |text| (true, text));
     if starts_with_gmt(text) {
         return read_gmt(text);
@@ -48,7 +49,7 @@ pub(super) fn read(text: &str, zone: &TimeZone) -> Result<Timestamp, Why> {
         },
         Some(b':') => Err(Why::NoTime { hint: "a time of day stands behind its date" }),
         None | Some(b'.' | b',') => read_seconds(text, false),
-        Some(_) => read_date(text)?.end(zone),
+        Some(_) => read_date(text)?.stretch(zone),
     }
 }
 
@@ -57,8 +58,8 @@ fn split_digits(text: &str) -> (&str, &str) {
     text.split_at(text.bytes().take_while(u8::is_ascii_digit).count())
 }
 
-/// `[-]1057845484[.25]`: the end of that second, or of that fraction of one. A mark says that it is no date.
-fn read_seconds(text: &str, marked: bool) -> Result<Timestamp, Why> {
+/// `[-]1057845484[.25]`: that second, or that fraction of one. A mark says that it is no date.
+fn read_seconds(text: &str, marked: bool) -> Result<Stretch, Why> {
     let wanted = "digits, seconds since 1970";
     let (negative, number) = text.strip_prefix('-').map_or((false, text), |number| (true, number));
     let mut reader = Reader { rest: number };
@@ -81,13 +82,13 @@ fn read_seconds(text: &str, marked: bool) -> Result<Timestamp, Why> {
     if !marked && !(SECONDS_BEGIN..SECONDS_END).contains(&first.div_euclid(NANOS_PER_SECOND)) {
         return Err(too_many());
     }
-    from_nanoseconds(first + step - 1)
+    Ok(Stretch { begin: from_nanoseconds(first)?, end: from_nanoseconds(first + step - 1)? })
 }
 
 const SAMBA: &str = "digits and separators as in GMT-2026.11.20-14.05.00";
 
-/// `gmt-2026.11.20-14.05.00`, as Samba and its clients write it: the end of that second.
-fn read_gmt(text: &str) -> Result<Timestamp, Why> {
+/// `gmt-2026.11.20-14.05.00`, as Samba and its clients write it: that second.
+fn read_gmt(text: &str) -> Result<Stretch, Why> {
     let mut reader = Reader { rest: &text[4..] };
     let mut fields = [0; 6];
     for (n, separator) in ["", ".", ".", "-", ".", "."].into_iter().enumerate() {
@@ -101,19 +102,21 @@ fn read_gmt(text: &str) -> Result<Timestamp, Why> {
         return Err(reader.expected(SAMBA));
     }
     let [year, month, day, hour, minute, second] = fields;
-    let last = date(year, month, day)?.to_datetime(time(hour, minute, second, 999_999_999)?);
-    Stretch { first: last, last, offset: Some(Offset::UTC) }.end(&TimeZone::UTC)
+    let day = date(year, month, day)?;
+    let [first, last] = [time(hour, minute, second, 0)?, time(hour, minute, second, 999_999_999)?];
+    let (first, last) = (day.to_datetime(first), day.to_datetime(last));
+    Wall { first, last, offset: Some(Offset::UTC) }.stretch(&TimeZone::UTC)
 }
 
 /// What a date, with or without a time of day, names: from and to, by the clock on the wall.
-struct Stretch {
+struct Wall {
     first: DateTime,
     last: DateTime,
     offset: Option<Offset>,
 }
 
 /// `2026-11`, `2026-11-20`, `2026-11-20t14:05:30.25+01:00` and what lies between.
-fn read_date(text: &str) -> Result<Stretch, Why> {
+fn read_date(text: &str) -> Result<Wall, Why> {
     let mut reader = Reader { rest: text };
     let year = reader.number(4, "the four digits of a year")?;
     let hyphens = reader.take("-").is_some();
@@ -132,7 +135,7 @@ fn read_date(text: &str) -> Result<Stretch, Why> {
     read_time_of_day(&mut reader, day)
 }
 
-fn read_time_of_day(reader: &mut Reader<'_>, day: Date) -> Result<Stretch, Why> {
+fn read_time_of_day(reader: &mut Reader<'_>, day: Date) -> Result<Wall, Why> {
     let hour = reader.number(2, "the two digits of an hour")?;
     let separator = match reader.rest.bytes().next() {
         Some(b':') => ":",
@@ -152,20 +155,38 @@ fn read_time_of_day(reader: &mut Reader<'_>, day: Date) -> Result<Stretch, Why> 
     let (from, step) = part.map_or((0, NANOS_PER_SECOND), |part| part);
     let first = time(hour, minute.unwrap_or(0), second.unwrap_or(0), from)?;
     let last = time(hour, minute.unwrap_or(59), second.unwrap_or(59), from + step - 1)?;
-    Ok(Stretch { first: day.to_datetime(first), last: day.to_datetime(last), offset })
+    Ok(Wall { first: day.to_datetime(first), last: day.to_datetime(last), offset })
 }
 
 /// Whole days, both of them included.
-fn days(first: Date, last: Date, offset: Option<Offset>) -> Stretch {
-    Stretch { first: first.to_datetime(Time::midnight()), last: last.to_datetime(LAST_OF_DAY), offset }
+fn days(first: Date, last: Date, offset: Option<Offset>) -> Wall {
+    Wall { first: first.to_datetime(Time::midnight()), last: last.to_datetime(LAST_OF_DAY), offset }
 }
 
-/// The last nanosecond of a day as `zone` has it.
-pub(super) fn end_of_day(day: Date, zone: &TimeZone) -> Result<Timestamp, Why> {
-    days(day, day, None).end(zone)
+/// A day as `zone` has it.
+pub(super) fn whole_day(day: Date, zone: &TimeZone) -> Result<Stretch, Why> {
+    days(day, day, None).stretch(zone)
 }
 
-impl Stretch {
+impl Wall {
+    fn stretch(&self, zone: &TimeZone) -> Result<Stretch, Why> {
+        Ok(Stretch { begin: self.begin(zone)?, end: self.end(zone)? })
+    }
+
+    /// Its first nanosecond. Where local time is repeated that of the first time; where its beginning was left out, the
+    /// first behind the gap.
+    fn begin(&self, zone: &TimeZone) -> Result<Timestamp, Why> {
+        let instant = |offset: Offset| offset.to_timestamp(self.first).map_err(|_| Why::OutOfRange);
+        if let Some(offset) = self.offset {
+            return from_jiff(instant(offset)?);
+        }
+        match zone.to_ambiguous_timestamp(self.first).offset() {
+            AmbiguousOffset::Unambiguous { offset } => from_jiff(instant(offset)?),
+            AmbiguousOffset::Fold { before, after } => from_jiff(instant(before)?.min(instant(after)?)),
+            AmbiguousOffset::Gap { before, .. } => from_jiff(gap_before(instant(before)?, zone)?),
+        }
+    }
+
     /// Its last nanosecond. Where local time is repeated that of the later repetition; where its end was left out,
     /// the last before the gap, if that is in it.
     fn end(&self, zone: &TimeZone) -> Result<Timestamp, Why> {
@@ -177,11 +198,8 @@ impl Stretch {
             AmbiguousOffset::Unambiguous { offset } => from_jiff(instant(offset)?),
             AmbiguousOffset::Fold { before, after } => from_jiff(instant(before)?.max(instant(after)?)),
             AmbiguousOffset::Gap { before, .. } => {
-                // By the old offset, times in the gap come out at or behind it: the last change up to there is the gap.
-                let nanosecond = jiff::Span::new().nanoseconds(1);
-                let behind = instant(before)?.checked_add(nanosecond).map_err(|_| Why::OutOfRange)?;
-                let gap = zone.preceding(behind).next().ok_or(Why::InGap)?.timestamp();
-                let end = gap.checked_sub(nanosecond).map_err(|_| Why::OutOfRange)?;
+                let gap = gap_before(instant(before)?, zone)?;
+                let end = gap.checked_sub(NANOSECOND).map_err(|_| Why::OutOfRange)?;
                 if zone.to_datetime(end) < self.first {
                     return Err(Why::InGap);
                 }
@@ -189,6 +207,13 @@ impl Stretch {
             }
         }
     }
+}
+
+/// When clocks were put forward over a local time that comes out as this by the offset before. By that one, times in the gap
+/// come out at or behind it: the last change up to there is the gap.
+fn gap_before(time: jiff::Timestamp, zone: &TimeZone) -> Result<jiff::Timestamp, Why> {
+    let behind = time.checked_add(NANOSECOND).map_err(|_| Why::OutOfRange)?;
+    Ok(zone.preceding(behind).next().ok_or(Why::InGap)?.timestamp())
 }
 
 pub(super) fn from_jiff(instant: jiff::Timestamp) -> Result<Timestamp, Why> {
