@@ -61,6 +61,12 @@ pub enum Command {
     Snapshot(Snapshot),
     /// List snapshots
     Snapshots(Snapshots),
+    /// Hold a snapshot, so that it is not forgotten
+    Hold(Held),
+    /// Release a snapshot that is held
+    Release(Held),
+    /// Forget snapshots, and give back the space that they alone hold
+    Forget(Forget),
     /// Print any structure on the medium, also of a damaged volume
     Inspect(Inspect),
     /// Check a volume that is not mounted; exit status 1 if something is wrong
@@ -403,6 +409,79 @@ pub struct Snapshots {
     pub path: OsString,
     #[command(flatten)]
     pub listing: Listing,
+}
+
+/// `hold`, `release`
+#[derive(Debug, Args)]
+pub struct Held {
+    /// A directory as of a snapshot that was taken of it, on a mount or on a volume that is not mounted (VOL:/PATH@TIME)
+    #[arg(value_name = "PATH@TIME")]
+    pub path: OsString,
+}
+
+/// `forget`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Either snapshots are named, each as PATH@TIME of the very directory that it was taken of; or options choose \
+                  among those of a directory. Of each hour, day and so on the last snapshot is kept, for the N latest of them that \
+                  have one; days and weeks are local, and weeks begin on Monday. What one option keeps is kept, whatever others say. \
+                  Those that are held are kept always, those with a name unless --names is given. Nothing brings back what was \
+                  forgotten: look first with --dry-run."
+)]
+pub struct Forget {
+    /// Snapshots; or directories whose snapshots the options choose from: on a mount, or a volume or VOL:/PATH that is not mounted
+    #[arg(value_name = "PATH[@TIME]", required = true)]
+    pub paths: Vec<OsString>,
+    #[command(flatten)]
+    pub keep: Keep,
+    /// Only those taken before this time (before the day begins, if it is a day), or before the snapshot of this name; without
+    /// other options, all of them
+    #[arg(long, value_name = "TIME")]
+    pub before: Option<String>,
+    /// The same for each directory below that snapshots were taken of, each by itself; of a whole volume also for those that are gone
+    #[arg(long)]
+    pub below: bool,
+    /// Forget snapshots with a name, too
+    #[arg(long)]
+    pub names: bool,
+    /// Print what would be kept, and why, and what would be forgotten; change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Print times in UTC (with a Z) instead of local time
+    #[arg(long)]
+    pub utc: bool,
+    #[command(flatten)]
+    pub progress: Progress,
+}
+
+/// What `forget` keeps.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "What is kept")]
+pub struct Keep {
+    /// The last N
+    #[arg(long = "keep-last", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub last: Option<u32>,
+    /// One for each of N hours
+    #[arg(long = "keep-hourly", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub hourly: Option<u32>,
+    /// One for each of N days
+    #[arg(long = "keep-daily", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub daily: Option<u32>,
+    /// One for each of N weeks
+    #[arg(long = "keep-weekly", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub weekly: Option<u32>,
+    /// One for each of N months
+    #[arg(long = "keep-monthly", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub monthly: Option<u32>,
+    /// One for each of N years
+    #[arg(long = "keep-yearly", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub yearly: Option<u32>,
+    /// All taken at most so long before the last one, as 2h30min, 3days or 2y
+    #[arg(long = "keep-within", value_name = "DURATION")]
+    pub within: Option<String>,
 }
 
 /// `inspect`

@@ -5,6 +5,7 @@ mod check;
 mod copy;
 mod files;
 mod find;
+mod forget;
 mod info;
 mod list;
 mod mkfs;
@@ -39,6 +40,9 @@ pub fn run(arguments: Arguments) -> Outcome {
         Command::Get(args) => copy::run(copy::Which::Get, &args),
         Command::Snapshot(args) => snapshot::snapshot(&args),
         Command::Snapshots(args) => snapshot::snapshots(&args),
+        Command::Hold(args) => forget::hold(&args, true),
+        Command::Release(args) => forget::hold(&args, false),
+        Command::Forget(args) => forget::forget(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Bench(args) => bench::run(&args),

@@ -12,6 +12,7 @@ mod args;
 mod command;
 mod glob;
 mod inspect;
+mod keep;
 mod live;
 mod mount;
 mod output;

@@ -1,17 +1,34 @@
 //! Progress for whoever waits: a bar with the time left on a terminal, JSON lines on a file descriptor on request,
-//! otherwise nothing.
+//! otherwise nothing. And whether he waits no longer.
 
 use crate::args;
 use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
+use signal_hook::consts::{SIGINT, SIGTERM};
 use std::fs::File;
 use std::io::{IsTerminal as _, Write as _};
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How often a line goes to the file descriptor.
 const EVERY: Duration = Duration::from_millis(200);
+
+/// Set by the first signal that asks this program to end, from now on; a second one ends it as it is.
+///
+/// # Errors
+/// What the host says.
+pub fn stop_wanted() -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register_conditional_default(signal, stop.clone())
+            .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
+            .context("cannot wait for signals")?;
+    }
+    Ok(stop)
+}
 
 /// The progress of one command, in bytes.
 pub struct Progress {
@@ -19,7 +36,8 @@ pub struct Progress {
     lines: Option<File>,
     last: Option<Instant>,
     done: u64,
-    total: u64,
+    /// `None`: nobody knows.
+    total: Option<u64>,
 }
 
 impl Progress {
@@ -28,6 +46,20 @@ impl Progress {
     /// # Errors
     /// The file descriptor is not open for writing.
     pub fn new(wanted: args::Progress) -> anyhow::Result<Progress> {
+        let style =
+            "{wide_msg} {bar:24} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec}, {eta} left";
+        Progress::styled(wanted, style, Some(0))
+    }
+
+    /// As the command line says, of work whose end nobody knows before.
+    ///
+    /// # Errors
+    /// As [`Progress::new`].
+    pub fn without_end(wanted: args::Progress) -> anyhow::Result<Progress> {
+        Progress::styled(wanted, "{wide_msg} {binary_bytes} after {elapsed}", None)
+    }
+
+    fn styled(wanted: args::Progress, style: &str, total: Option<u64>) -> anyhow::Result<Progress> {
         let lines = match wanted.progress_fd {
             None => None,
             Some(fd) => {
@@ -42,13 +74,11 @@ impl Progress {
         };
         let terminal = std::io::stderr().is_terminal() && !wanted.quiet && lines.is_none();
         let bar =
-            terminal.then(|| ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(10)));
+            terminal.then(|| ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr_with_hz(10)));
         if let Some(bar) = &bar {
-            let style =
-                "{wide_msg} {bar:24} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec}, {eta} left";
             bar.set_style(ProgressStyle::with_template(style).context("the progress bar's template")?);
         }
-        Ok(Progress { bar, lines, last: None, done: 0, total: 0 })
+        Ok(Progress { bar, lines, last: None, done: 0, total })
     }
 
     /// Whether anybody will see it: finding out the total is worth it only then.
@@ -58,7 +88,7 @@ impl Progress {
 
     /// How much there is to do.
     pub fn set_total(&mut self, total: u64) {
-        self.total = total;
+        self.total = Some(total);
         if let Some(bar) = &self.bar {
             bar.set_length(total);
         }

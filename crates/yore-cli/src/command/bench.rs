@@ -5,12 +5,10 @@ use crate::args::bench::{
     Bench, BenchWhich, Common, MicroSize, Output, PostMarkSize, Preset, SimulatedKind, Targets,
 };
 use crate::output::Out;
+use crate::progress::stop_wanted;
 use crate::status;
 use anyhow::Context as _;
-use signal_hook::consts::{SIGINT, SIGTERM};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
-use std::sync::Arc;
 use std::time::Duration;
 use yore_bench::{
     compare, Benchmark, CompareOptions, Fill, Latency, Micro, MicroStep, PostMark, Report, Resident,
@@ -69,8 +67,11 @@ pub fn run(args: &Bench) -> Outcome {
         }
         BenchWhich::Simulated { workload, files, directories, transactions, batch, seed, output } => {
             let simulated = simulated(*workload, *files, *directories, *transactions, *batch, *seed);
-            let options =
-                CompareOptions { work_dir: work_dir(output), stop: stop()?, ..CompareOptions::default() };
+            let options = CompareOptions {
+                work_dir: work_dir(output),
+                stop: stop_wanted()?,
+                ..CompareOptions::default()
+            };
             print(&simulated.run(&options)?, output)
         }
     }
@@ -157,7 +158,7 @@ fn options(common: &Common, targets: &[RivalKind], rounds: usize) -> anyhow::Res
         serving: Serving::Program(this_program()?),
         mount_options: common.mount_options.clone(),
         work_dir: work_dir(&common.output),
-        stop: stop()?,
+        stop: stop_wanted()?,
     })
 }
 
@@ -178,17 +179,6 @@ fn kinds(targets: &[Targets]) -> Vec<RivalKind> {
         }
     }
     kinds
-}
-
-/// Set by the first signal, so that mounts are taken away; a second one ends the program as it is.
-fn stop() -> anyhow::Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register_conditional_default(signal, stop.clone())
-            .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
-            .context("cannot wait for signals")?;
-    }
-    Ok(stop)
 }
 
 fn print(report: &Report, output: &Output) -> Outcome {

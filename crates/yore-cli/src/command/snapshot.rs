@@ -27,7 +27,7 @@ use yore_fuse::control;
 const REACH: Duration = Duration::from_millis(10);
 
 /// Where the directory is.
-enum Place {
+pub enum Place {
     /// On a mount.
     Mounted { dir: File, path: PathBuf },
     /// On a volume that this process opens.
@@ -36,7 +36,7 @@ enum Place {
 
 impl Place {
     /// What an operand names: a directory of a mount, `VOL:/PATH`, or a volume, which may be mounted.
-    fn find(operand: &OsStr) -> anyhow::Result<Place> {
+    pub fn find(operand: &OsStr) -> anyhow::Result<Place> {
         let path = Path::new(operand);
         let found = match (fs::metadata(path), OnVolume::split(operand)) {
             (Ok(found), _) => found,
@@ -53,7 +53,8 @@ impl Place {
         }
     }
 
-    fn of_mount(path: &Path) -> anyhow::Result<Place> {
+    /// What a directory of a mount is.
+    pub fn of_mount(path: &Path) -> anyhow::Result<Place> {
         let name = path.display();
         anyhow::ensure!(
             live::mount_at(path).is_some(),
@@ -64,7 +65,7 @@ impl Place {
     }
 
     /// As messages name it.
-    fn name(&self) -> String {
+    pub fn name(&self) -> String {
         match self {
             Place::Mounted { path, .. } => path.display().to_string(),
             Place::Free(on) => format!("{}:{}", on.volume.display(), on.path.display()),
@@ -94,14 +95,15 @@ fn not_there(path: &Path, error: io::Error) -> anyhow::Error {
 }
 
 /// What a call on a mount failed with, as the library says it.
-fn library_error(error: io::Error) -> anyhow::Error {
+pub fn library_error(error: io::Error) -> anyhow::Error {
     use rustix::io::Errno;
     let known = match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::EXIST) => Error::Exists,
         Some(Errno::ROFS) => Error::ReadOnly,
         Some(Errno::NOSPC) => Error::NoSpace,
         Some(Errno::PERM) => Error::NotPermitted {
-            what: "snapshots of a directory are taken by its owner, by root, or by the user who mounted the volume",
+            what: "snapshots of a directory are taken, held and forgotten by its owner, by root, or by the user who mounted \
+                   the volume",
         },
         Some(Errno::NOTTY) => {
             return anyhow::anyhow!(
@@ -217,7 +219,7 @@ fn explain(error: anyhow::Error, place: &Place, name: &str) -> anyhow::Error {
 }
 
 /// Whether what could not be opened as a volume is just a file on a mount.
-fn is_file_on_mount(path: &Path) -> bool {
+pub fn is_file_on_mount(path: &Path) -> bool {
     let directory = path.canonicalize().ok().and_then(|path| Some(path.parent()?.to_path_buf()));
     path.is_file() && directory.is_some_and(|directory| live::mount_at(&directory).is_some())
 }
@@ -247,7 +249,8 @@ pub fn snapshots(args: &args::Snapshots) -> Outcome {
             }
         })?,
     };
-    print_rows(args, &rows)?;
+    let lines: Vec<Line<'_>> = rows.iter().map(|row| Line { row, kept: None }).collect();
+    print_rows(args.listing, &Clock::new(args.listing.utc), &lines)?;
     Ok(status::OK)
 }
 
@@ -266,7 +269,7 @@ pub fn of_directory(view: &yore_fs::View, directory: yore_fs::InodeNo) -> yore_f
 }
 
 /// A list that comes in pages, each with the number to go on from.
-fn all_pages<E>(
+pub fn all_pages<E>(
     mut page_from: impl FnMut(Number) -> Result<(Vec<ListedCut>, Option<Number>), E>,
 ) -> Result<Vec<ListedCut>, E> {
     let (mut rows, mut from) = (Vec::new(), Some(Number(0)));
@@ -278,24 +281,45 @@ fn all_pages<E>(
     Ok(rows)
 }
 
-fn print_rows(args: &args::Snapshots, rows: &[ListedCut]) -> anyhow::Result<()> {
-    let clock = Clock::new(args.listing.utc);
-    let mut list = List::new(args.listing);
+/// A snapshot in a list.
+pub struct Line<'a> {
+    /// The snapshot.
+    pub row: &'a ListedCut,
+    /// In a list of what would become of them: why it is kept; no reason: it is forgotten.
+    pub kept: Option<Vec<&'static str>>,
+}
+
+/// Prints a list of snapshots.
+pub fn print_rows(listing: args::Listing, clock: &Clock, lines: &[Line<'_>]) -> anyhow::Result<()> {
+    let mut list = List::new(listing);
+    let rows: Vec<&ListedCut> = lines.iter().map(|line| line.row).collect();
     let times: Vec<String> = rows.iter().map(|row| clock.name(row.cut.row.time, row.next)).collect();
     let width = |texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or(0);
     let time_width = width(&mut times.iter().map(String::len));
     let name_width = width(&mut rows.iter().map(|row| shown_name(row).chars().count()));
-    for (row, time) in rows.iter().zip(&times) {
+    for (Line { row, kept }, time) in lines.iter().zip(&times) {
+        let (before, reasons) = match kept.as_deref() {
+            None => ("", String::new()),
+            Some([]) => ("forget  ", String::new()),
+            Some(reasons) => ("keep    ", format!("  ({})", reasons.join(", "))),
+        };
         let held = if row.cut.row.held { "held" } else { "-" };
         let after = format!(
-            "{:pad$}  {:<8}  {held:<4}  {:<name_width$}  {}",
+            "{:pad$}  {:<8}  {held:<4}  {:<name_width$}  {}{reasons}",
             "",
             kind_name(row.cut.row.kind),
             shown_name(row),
             directory(row),
             pad = time_width - time.len()
         );
-        list.entry("", time.as_bytes(), &after, || json_row(row, &clock))?;
+        list.entry(before, time.as_bytes(), &after, || {
+            let mut value = json_row(row, clock);
+            if let Some(reasons) = kept {
+                value["kept"] = json!(!reasons.is_empty());
+                value["reasons"] = json!(reasons);
+            }
+            value
+        })?;
     }
     list.done()
 }

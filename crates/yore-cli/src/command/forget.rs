@@ -1,0 +1,451 @@
+//! `forget`, `hold` and `release`: of a mount by asking its daemon, of a volume that is not mounted by opening it.
+//!
+//! **What is forgotten is what was named.** `PATH@TIME` is shown as of some snapshot, and that one is meant; but only if it is one of
+//! that very directory. One of a directory above shows more than was named, and is refused with the name that it has. Without
+//! a time, options choose among a directory's own snapshots ([`crate::keep`]), and without options nothing is chosen.
+//!
+//! **Nothing is lost by stopping.** First all are marked, durably: from then on nobody sees them. Then the space that they alone
+//! held is given back, in small steps; a mount's daemon does that in the background. What a signal or a crash leaves, the
+//! next mount or the next `forget` does.
+
+use super::files::on_volume;
+use super::snapshot::{all_pages, is_file_on_mount, library_error, print_rows, Line, Place};
+use super::Outcome;
+use crate::args;
+use crate::keep::{Reason, Rules, Taken};
+use crate::live;
+use crate::output::{human, Clock, Out};
+use crate::progress::{stop_wanted, Progress};
+use crate::status::{self, Ended};
+use crate::volume::{Access, OnVolume};
+use anyhow::Context as _;
+use jiff::tz::TimeZone;
+use rustix::io::Errno;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io;
+use std::ops::ControlFlow;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use yore_fs::time::{parse_ago, parse_begin, When};
+use yore_fs::{FileKind, Forgetting, ListedCut, Number, Timestamp, Volume};
+use yore_fuse::control;
+
+/// What to write for a choice among a directory's snapshots.
+const CHOICES: &str =
+    "--keep-last N, --keep-hourly N, --keep-daily N, --keep-weekly N, --keep-monthly N, --keep-yearly N, \
+                       --keep-within DURATION, or --before TIME";
+
+/// Finds what an operand names. What stands behind an `@` of a volume or a mount point is a time of its root directory.
+fn find(operand: &OsStr) -> anyhow::Result<Place> {
+    let path = Path::new(operand);
+    if fs::symlink_metadata(path).is_ok() || OnVolume::split(operand).is_some() {
+        return Place::find(operand);
+    }
+    match split_root(path) {
+        None => Place::find(operand),
+        Some((root, past)) => match Place::find(root.as_os_str())? {
+            Place::Mounted { path, .. } => Place::of_mount(&path.join(past)),
+            Place::Free(on) => Ok(Place::Free(OnVolume { path: Path::new("/").join(past), ..on })),
+        },
+    }
+}
+
+/// `mnt@TIME` as the mount point and `.@TIME`, and the same of the file of a volume.
+fn split_root(path: &Path) -> Option<(PathBuf, OsString)> {
+    let name = path.file_name()?.as_bytes();
+    let (of, _) = yore_fs::split_time(name)?;
+    let root = path.with_file_name(OsStr::from_bytes(of));
+    let found = fs::metadata(&root).ok()?;
+    let is_root = !found.is_dir() || root.canonicalize().is_ok_and(|root| live::is_mounted(&root));
+    let past = [b".", &name[of.len()..]].concat();
+    is_root.then(|| (root, OsString::from_vec(past)))
+}
+
+/// A place that can be asked for snapshots.
+struct Opened<'a> {
+    place: &'a Place,
+    /// If it is not mounted.
+    volume: Option<&'a Volume>,
+}
+
+impl Opened<'_> {
+    fn name(&self) -> String {
+        self.place.name()
+    }
+
+    /// As [`yore_fs::View::list_cuts`]; with no number only the snapshot as of which the directory is seen, if that is of the past.
+    fn page(&self, from: Option<Number>) -> anyhow::Result<(Vec<ListedCut>, Option<Number>)> {
+        match (self.place, self.volume) {
+            (Place::Mounted { dir, .. }, _) => match from {
+                Some(from) => control::snapshots(dir, from),
+                None => control::seen(dir).map(|seen| (seen.into_iter().collect(), None)),
+            }
+            .map_err(library_error),
+            (Place::Free(on), Some(volume)) => {
+                let node = volume.node(&on.path)?;
+                anyhow::ensure!(
+                    node.attr().kind == FileKind::Directory,
+                    "{} is not a directory; name the one that it is in",
+                    self.name()
+                );
+                let view = volume.view().of(&node);
+                let Some(from) = from.or(node.cut()) else { return Ok((Vec::new(), None)) };
+                let (mut page, next) = view.list_cuts(node.inode(), from)?;
+                page.truncate(if node.cut() == Some(from) { 1 } else { page.len() });
+                Ok((page, next))
+            }
+            (Place::Free(on), None) => anyhow::bail!("{} is not open", on.volume.display()),
+        }
+    }
+
+    /// The snapshot as of which it is seen; `None` if it is of the present.
+    fn seen(&self) -> anyhow::Result<Option<ListedCut>> {
+        Ok(self.page(None)?.0.into_iter().next())
+    }
+
+    fn list(&self) -> anyhow::Result<Vec<ListedCut>> {
+        all_pages(|from| self.page(Some(from)))
+    }
+
+    fn forget(&self, numbers: &[Number]) -> anyhow::Result<()> {
+        match (self.place, self.volume) {
+            (Place::Mounted { dir, .. }, _) => numbers
+                .chunks(control::FORGET_MAX)
+                .try_for_each(|some| control::forget(dir, some))
+                .map_err(refused),
+            (Place::Free(_), volume) => {
+                Ok(volume.context("the volume is not open")?.view().forget(numbers)?)
+            }
+        }
+    }
+
+    fn hold(&self, number: Number, held: bool) -> anyhow::Result<()> {
+        match (self.place, self.volume) {
+            (Place::Mounted { dir, .. }, _) => control::hold(dir, number, held).map_err(refused),
+            (Place::Free(_), volume) => {
+                Ok(volume.context("the volume is not open")?.view().hold(number, held)?)
+            }
+        }
+    }
+
+    /// How a snapshot is named: the directory that was cut, as of its time. `None` if that is gone.
+    fn named(&self, row: &ListedCut, clock: &Clock) -> Option<String> {
+        let path = row.path.as_deref()?;
+        let root = match self.place {
+            Place::Mounted { path, .. } => live::mount_at(path)?.directory.display().to_string(),
+            Place::Free(on) => format!("{}:", on.volume.display()),
+        };
+        let path = if path == Path::new("/") { "/.".into() } else { path.display().to_string() };
+        Some(format!("{root}{path}@{}", clock.name(row.cut.row.time, row.next)))
+    }
+
+    /// The snapshot that the operand names, if it is one of that very directory. `verb` is what is to be done to it.
+    fn snapshot(&self, verb: &str, clock: &Clock) -> anyhow::Result<ListedCut> {
+        let name = self.name();
+        let Some(row) = self.seen()? else {
+            return Err(no_time(verb, &name));
+        };
+        if row.own {
+            return Ok(row);
+        }
+        let of = match (&row.path, self.named(&row, clock)) {
+            (Some(path), Some(named)) => {
+                format!("{}; to {verb} that one, with all that is in it, name {named}", path.display())
+            }
+            _ => "a directory that is gone".to_string(),
+        };
+        anyhow::bail!("cannot {verb} {name}: the snapshot that it is seen in was not taken of that directory itself, but of {of}")
+    }
+}
+
+fn no_time(verb: &str, name: &str) -> anyhow::Error {
+    let choices = match verb {
+        "forget" => format!(", or say which are kept or forgotten: {CHOICES}"),
+        _ => String::new(),
+    };
+    status::usage(format!(
+        "{name}: which snapshot? Name one, as {name}@2026-11-20_14.05 or {name}@NAME (`yore snapshots` lists them){choices}"
+    ))
+}
+
+/// What a mount answered to a change.
+fn refused(error: io::Error) -> anyhow::Error {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::NOENT | Errno::STALE) => {
+            anyhow::anyhow!("somebody forgot it meanwhile; look again with `yore snapshots`")
+        }
+        Some(Errno::BUSY) => anyhow::anyhow!("somebody holds it by now; release it first (`yore release`)"),
+        Some(Errno::ROFS) => {
+            anyhow::anyhow!("it is mounted read-only; mount the volume for writing, then try again")
+        }
+        _ => library_error(error),
+    }
+}
+
+/// Opens what was found, all of it on one volume or mount, for some work.
+fn with_opened<T>(
+    places: &[Place],
+    access: Access,
+    work: impl FnOnce(&[Opened<'_>]) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    fn opened<'a>(places: &'a [Place], volume: Option<&'a Volume>) -> Vec<Opened<'a>> {
+        places.iter().map(|place| Opened { place, volume }).collect()
+    }
+    let Some(Place::Free(first)) = places.first() else { return work(&opened(places, None)) };
+    if is_file_on_mount(&first.volume) {
+        anyhow::bail!("{} is not a directory; name the one that it is in", first.volume.display());
+    }
+    on_volume(&first.volume, access, |volume| work(&opened(places, Some(volume))))
+}
+
+/// All operands, which must be on one volume: it is forgotten what was named, or nothing.
+fn find_all(operands: &[OsString]) -> anyhow::Result<Vec<Place>> {
+    let places = operands.iter().map(|operand| find(operand)).collect::<anyhow::Result<Vec<_>>>()?;
+    for pair in places.windows(2) {
+        let same = match (&pair[0], &pair[1]) {
+            (Place::Free(a), Place::Free(b)) => a.volume == b.volume,
+            (Place::Mounted { dir: a, .. }, Place::Mounted { dir: b, .. }) => device(a)? == device(b)?,
+            _ => false,
+        };
+        if !same {
+            return Err(status::usage(format!(
+                "{} and {} are on different volumes; run the command once for each",
+                pair[0].name(),
+                pair[1].name()
+            )));
+        }
+    }
+    Ok(places)
+}
+
+fn device(dir: &File) -> anyhow::Result<u64> {
+    Ok(dir.metadata().context("cannot look at an open directory")?.dev())
+}
+
+/// Holds a snapshot, or releases it.
+pub fn hold(args: &args::Held, held: bool) -> Outcome {
+    let verb = if held { "hold" } else { "release" };
+    let places = find_all(std::slice::from_ref(&args.path))?;
+    // Opening a volume for writing changes it, so what can be known to fail fails before.
+    let clock = Clock::new(false);
+    let row = with_opened(&places, Access::Read, |opened| opened[0].snapshot(verb, &clock))?;
+    with_opened(&places, Access::Write, |opened| {
+        opened[0].hold(row.cut.number, held).with_context(|| format!("cannot {verb} {}", opened[0].name()))
+    })?;
+    Ok(status::OK)
+}
+
+/// A snapshot, and what becomes of it.
+struct Judged {
+    row: ListedCut,
+    /// Why it is kept; none: it is forgotten.
+    reasons: Vec<Reason>,
+}
+
+/// What is to be forgotten, as options say it; `None`: what is named.
+struct Choice {
+    rules: Rules,
+    before: Option<When>,
+    below: bool,
+}
+
+impl Choice {
+    fn of(args: &args::Forget) -> anyhow::Result<Option<Choice>> {
+        let keep = &args.keep;
+        let counts = [keep.last, keep.hourly, keep.daily, keep.weekly, keep.monthly, keep.yearly];
+        if counts == [None; 6] && keep.within.is_none() && args.before.is_none() {
+            let alone = [("--below", args.below), ("--names", args.names)];
+            return match alone.into_iter().find(|(_, given)| *given) {
+                Some((option, _)) => Err(status::usage(format!(
+                    "{option} says of which snapshots, but not which of them are kept or forgotten; add {CHOICES}"
+                ))),
+                None => Ok(None),
+            };
+        }
+        let [last, hourly, daily, weekly, monthly, yearly] = counts.map(|count| count.unwrap_or(0));
+        let within = keep.within.clone();
+        if let Some(duration) = &within {
+            parse_ago(duration, now(), &TimeZone::system())
+                .map_err(|error| status::usage(format!("--keep-within: {error}")))?;
+        }
+        let before = args.before.as_ref().map(|text| {
+            parse_begin(text, now(), &TimeZone::system())
+                .map_err(|error| status::usage(format!("--before: {error}")))
+        });
+        Ok(Some(Choice {
+            rules: Rules { last, hourly, daily, weekly, monthly, yearly, within, names: args.names },
+            before: before.transpose()?,
+            below: args.below,
+        }))
+    }
+
+    /// What becomes of the snapshots of a directory, as far as the options speak of them.
+    fn judge(&self, opened: &Opened<'_>) -> anyhow::Result<Vec<Judged>> {
+        let name = opened.name();
+        if opened.seen()?.is_some() {
+            return Err(status::usage(format!(
+                "{name} is of one snapshot; options choose among those of a directory as it is now, so name that without a time"
+            )));
+        }
+        let rows = opened.list()?;
+        let last = match &self.before {
+            None => None,
+            Some(When::At(time)) => rows.iter().find(|row| row.cut.row.time >= *time),
+            Some(When::Named(wanted)) => {
+                let named = rows.iter().find(|row| row.cut.row.name == *wanted);
+                Some(named.with_context(|| {
+                    format!("--before: {name} has no snapshot named `{wanted}`; `yore snapshots` lists those that there are")
+                })?)
+            }
+        };
+        let end = last.map(|row| row.cut.number);
+        let mut of_each: BTreeMap<_, Vec<ListedCut>> = BTreeMap::new();
+        for row in rows {
+            // What is listed and does not show this directory is of one below, or of one that is gone.
+            let wanted = row.own || (self.below && !row.covers);
+            if wanted && end.is_none_or(|end| row.cut.number < end) {
+                let of = (row.cut.row.root, row.cut.row.root_incarnation);
+                of_each.entry(of).or_default().push(row);
+            }
+        }
+        let mut judged = Vec::new();
+        for rows in of_each.into_values() {
+            let taken: Vec<Taken<'_>> = rows.iter().map(taken).collect();
+            let reasons = self.rules.reasons(&taken, &TimeZone::system())?;
+            judged.extend(rows.into_iter().zip(reasons).map(|(row, reasons)| Judged { row, reasons }));
+        }
+        Ok(judged)
+    }
+}
+
+fn taken(row: &ListedCut) -> Taken<'_> {
+    let of = &row.cut.row;
+    Taken { number: row.cut.number, time: of.time, name: &of.name, held: of.held }
+}
+
+fn now() -> Timestamp {
+    let now = jiff::Timestamp::now();
+    Timestamp { seconds: now.as_second(), nanos: u32::try_from(now.subsec_nanosecond()).unwrap_or(0) }
+}
+
+/// The snapshot that an operand names; one that is held is refused.
+fn judge_named(opened: &Opened<'_>, clock: &Clock) -> anyhow::Result<Judged> {
+    let row = opened.snapshot("forget", clock)?;
+    if row.cut.row.held {
+        let name = opened.name();
+        anyhow::bail!("cannot forget {name}: it is held; release it first (yore release {name})");
+    }
+    Ok(Judged { row, reasons: Vec::new() })
+}
+
+/// Forgets snapshots.
+pub fn forget(args: &args::Forget) -> Outcome {
+    let choice = Choice::of(args)?;
+    let has_time = |operand: &OsString| operand.as_bytes().contains(&b'@');
+    if let Some(operand) = args.paths.iter().find(|operand| choice.is_none() && !has_time(operand)) {
+        return Err(no_time("forget", &operand.to_string_lossy()));
+    }
+    let places = find_all(&args.paths)?;
+    let clock = Clock::new(args.utc);
+    // Opening a volume for writing changes it, so what can be known to fail fails before.
+    let judged = with_opened(&places, Access::Read, |opened| judge(opened, choice.as_ref(), &clock))?;
+    if args.dry_run {
+        print(args, &judged.iter().collect::<Vec<_>>(), &clock)?;
+        return Ok(status::OK);
+    }
+    let forgotten: Vec<&Judged> = judged.iter().filter(|judged| judged.reasons.is_empty()).collect();
+    let progress = Progress::without_end(args.progress)?;
+    with_opened(&places, Access::Write, |opened| {
+        let numbers: Vec<Number> = forgotten.iter().map(|judged| judged.row.cut.number).collect();
+        if let Some(first) = opened.first().filter(|_| !numbers.is_empty()) {
+            let names = opened.iter().map(Opened::name).collect::<Vec<_>>().join(", ");
+            first.forget(&numbers).with_context(|| format!("cannot forget snapshots of {names}"))?;
+        }
+        let printed = print(args, &forgotten, &clock);
+        let freed = match opened.first().and_then(|first| first.volume) {
+            Some(volume) => Some(give_back(volume, progress)?),
+            None => None,
+        };
+        printed?;
+        if !forgotten.is_empty() && !args.json {
+            say_freed(freed)?;
+        }
+        Ok(())
+    })?;
+    Ok(status::OK)
+}
+
+fn judge(opened: &[Opened<'_>], choice: Option<&Choice>, clock: &Clock) -> anyhow::Result<Vec<Judged>> {
+    let mut judged = Vec::new();
+    for opened in opened {
+        match choice {
+            Some(choice) => judged.extend(choice.judge(opened)?),
+            None => judged.push(judge_named(opened, clock)?),
+        }
+    }
+    judged.sort_by_key(|judged| judged.row.cut.number);
+    let mut met = BTreeSet::new();
+    judged.retain(|judged| met.insert(judged.row.cut.number));
+    Ok(judged)
+}
+
+fn print(args: &args::Forget, judged: &[&Judged], clock: &Clock) -> anyhow::Result<()> {
+    let listing = args::Listing { json: args.json, null: false, utc: args.utc };
+    let lines: Vec<Line<'_>> = judged
+        .iter()
+        .map(|judged| Line {
+            row: &judged.row,
+            kept: args.dry_run.then(|| judged.reasons.iter().map(|reason| reason.name()).collect()),
+        })
+        .collect();
+    print_rows(listing, clock, &lines)
+}
+
+fn bytes(blocks: u64) -> u64 {
+    blocks * yore_format::BLOCK_SIZE as u64
+}
+
+/// Gives back the space that forgotten snapshots held; how many bytes.
+///
+/// # Errors
+/// Damage and device errors; that somebody wants it to stop.
+fn give_back(volume: &Volume, mut progress: Progress) -> anyhow::Result<u64> {
+    let stop = stop_wanted()?;
+    let (mut before, mut stopped) = (Forgetting::default(), false);
+    progress.now("giving back space");
+    let done = volume.view().finish_forgetting(&mut |so_far| {
+        progress.add(bytes(so_far.blocks.saturating_sub(before.blocks)));
+        before = *so_far;
+        stopped = stop.load(Ordering::Relaxed);
+        if stopped {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    });
+    progress.finish();
+    let done = done.context("the snapshots are forgotten, but not all of their space could be given back")?;
+    let freed = bytes(done.blocks);
+    if stopped && done.dying > 0 {
+        let message = format!(
+            "stopped: the snapshots are forgotten, and {} freed; the rest is given back when the volume is mounted, or by the \
+             next `yore forget`",
+            human(freed)
+        );
+        return Err(Ended { message, status: status::FAILED }.into());
+    }
+    Ok(freed)
+}
+
+fn say_freed(freed: Option<u64>) -> anyhow::Result<()> {
+    let mut out = Out::new();
+    match freed {
+        Some(bytes) => out.line(format_args!("{} freed", human(bytes)))?,
+        None => out.line("their space is given back in the background")?,
+    }
+    out.done()
+}
