@@ -432,8 +432,6 @@ pub struct Forget {
     /// Snapshots; or directories whose snapshots the options choose from: on a mount, or a volume or VOL:/PATH that is not mounted
     #[arg(value_name = "PATH[@TIME]", required = true)]
     pub paths: Vec<OsString>,
-    #[command(flatten)]
-    pub keep: Keep,
     /// Only those taken before this time (before the day begins, if it is a day), or before the snapshot of this name; without
     /// other options, all of them
     #[arg(long, value_name = "TIME")]
@@ -455,6 +453,9 @@ pub struct Forget {
     pub utc: bool,
     #[command(flatten)]
     pub progress: Progress,
+    // The last one: what follows would come under its heading.
+    #[command(flatten)]
+    pub keep: Keep,
 }
 
 /// What `forget` keeps.

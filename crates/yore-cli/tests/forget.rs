@@ -60,7 +60,7 @@ fn a_snapshot_is_forgotten() {
     };
     let full = free();
     let looked = ok(["forget", "--dry-run", &scratch.on("/.@first")]);
-    assert!(looked.starts_with("forget  ") && looked.trim_end().ends_with("first   /"), "{looked}");
+    assert!(looked.starts_with("forget  ") && looked.trim_end().ends_with(" first  /"), "{looked}");
     assert_eq!(left(volume), "before first second");
 
     let listed = ok(["snapshots", volume]);

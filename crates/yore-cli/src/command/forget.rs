@@ -111,6 +111,7 @@ impl Opened<'_> {
         all_pages(|from| self.page(Some(from)))
     }
 
+    /// All or none; on a mount, of more than it takes at a time, those before an error.
     fn forget(&self, numbers: &[Number]) -> anyhow::Result<()> {
         match (self.place, self.volume) {
             (Place::Mounted { dir, .. }, _) => numbers
