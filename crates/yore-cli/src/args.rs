@@ -417,6 +417,10 @@ pub struct Held {
     /// A directory as of a snapshot that was taken of it, on a mount or on a volume that is not mounted (VOL:/PATH@TIME)
     #[arg(value_name = "PATH@TIME")]
     pub path: OsString,
+    /// The snapshot of this number in the list of PATH (`yore snapshots --json`), which then has no time: also of a directory that is
+    /// gone
+    #[arg(long, value_name = "N")]
+    pub number: Option<u64>,
 }
 
 /// `forget`
@@ -432,6 +436,10 @@ pub struct Forget {
     /// Snapshots; or directories whose snapshots the options choose from: on a mount, or a volume or VOL:/PATH that is not mounted
     #[arg(value_name = "PATH[@TIME]", required = true)]
     pub paths: Vec<OsString>,
+    /// The snapshot of this number in the list of PATH (`yore snapshots --json`), which then has no time: also of a directory that is
+    /// gone. May be given several times
+    #[arg(long = "number", value_name = "N")]
+    pub numbers: Vec<u64>,
     /// Only those taken before this time (before the day begins, if it is a day), or before the snapshot of this name; without
     /// other options, all of them
     #[arg(long, value_name = "TIME")]

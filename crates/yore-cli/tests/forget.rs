@@ -229,6 +229,34 @@ fn what_is_before_is_forgotten() {
     assert!(fails(2, ["forget", "--before", "5m", volume]).contains("5min or 5mon"));
 }
 
+/// What is of a directory that is gone has no path any more, and is held, released and forgotten by its number.
+#[test]
+fn numbers_name_what_is_gone() {
+    let scratch = scratch();
+    let volume = text(&scratch.volume);
+    take(&scratch.on("/d/sub"), "gone");
+    take(&scratch.on("/d"), "there");
+    ok(["hold", &scratch.on("/d/sub@gone")]);
+    ok(["rm", "-r", &scratch.on("/d/sub")]);
+    fails(3, ["release", &scratch.on("/d/sub@gone")]);
+    let listed = rows(&["snapshots", "--json", volume]);
+    let [gone, there] = [0, 1].map(|i: usize| listed[i]["number"].to_string());
+    let message = fails(3, ["forget", volume, "--number", &gone, "--number", &there]);
+    assert!(message.contains(&format!("yore release {volume}:/ --number {gone}")), "{message}");
+    ok(["release", &scratch.on("/"), "--number", &gone]);
+    ok(["hold", volume, "--number", &there]);
+    ok(["release", volume, "--number", &there]);
+    for verb in ["hold", "release", "forget"] {
+        let message = fails(3, [verb, volume, "--number", "4711"]);
+        assert!(message.contains("none of that number"), "{message}");
+    }
+    fails(2, ["forget", volume, &scratch.on("/d"), "--number", &gone]);
+    fails(2, ["forget", volume, "--keep-last", "1", "--number", &gone]);
+    assert_eq!(left(volume), "gone there");
+    ok(["forget", volume, "--number", &gone, "--number", &there, "--number", &gone]);
+    assert_eq!(left(volume), "");
+}
+
 /// Nothing is forgotten by accident: options that choose nothing are refused, and say what to give.
 #[test]
 fn nothing_is_forgotten_by_accident() {

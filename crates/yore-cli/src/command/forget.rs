@@ -144,6 +144,16 @@ impl Opened<'_> {
         Some(format!("{root}{path}@{}", clock.name(row.cut.row.time, row.next)))
     }
 
+    /// A snapshot of the directory's list, by its number.
+    fn numbered(&self, verb: &str, number: u64) -> anyhow::Result<ListedCut> {
+        let (page, _) = self.page(Some(Number(number)))?;
+        let row = page.into_iter().find(|row| row.cut.number.0 == number);
+        row.with_context(|| {
+            let name = self.name();
+            format!("cannot {verb} snapshot {number}: {name} has none of that number; `yore snapshots --json {name}` lists them")
+        })
+    }
+
     /// The snapshot that the operand names, if it is one of that very directory. `verb` is what is to be done to it.
     fn snapshot(&self, verb: &str, clock: &Clock) -> anyhow::Result<ListedCut> {
         let name = self.name();
@@ -233,7 +243,10 @@ pub fn hold(args: &args::Held, held: bool) -> Outcome {
     let places = find_all(std::slice::from_ref(&args.path))?;
     // Opening a volume for writing changes it, so what can be known to fail fails before.
     let clock = Clock::new(false);
-    let row = with_opened(&places, Access::Read, |opened| opened[0].snapshot(verb, &clock))?;
+    let row = with_opened(&places, Access::Read, |opened| match args.number {
+        Some(number) => opened[0].numbered(verb, number),
+        None => opened[0].snapshot(verb, &clock),
+    })?;
     with_opened(&places, Access::Write, |opened| {
         opened[0].hold(row.cut.number, held).with_context(|| format!("cannot {verb} {}", opened[0].name()))
     })?;
@@ -333,27 +346,32 @@ fn now() -> Timestamp {
     Timestamp { seconds: now.as_second(), nanos: u32::try_from(now.subsec_nanosecond()).unwrap_or(0) }
 }
 
-/// The snapshot that an operand names; one that is held is refused.
-fn judge_named(opened: &Opened<'_>, clock: &Clock) -> anyhow::Result<Judged> {
-    let row = opened.snapshot("forget", clock)?;
-    if row.cut.row.held {
-        let name = opened.name();
-        anyhow::bail!("cannot forget {name}: it is held; release it first (yore release {name})");
-    }
+/// What was named and is not held. `name` is how it was named.
+fn check_released(row: ListedCut, name: &str) -> anyhow::Result<Judged> {
+    anyhow::ensure!(
+        !row.cut.row.held,
+        "cannot forget {name}: it is held; release it first (yore release {name})"
+    );
     Ok(Judged { row, reasons: Vec::new() })
 }
 
 /// Forgets snapshots.
 pub fn forget(args: &args::Forget) -> Outcome {
     let choice = Choice::of(args)?;
+    if !args.numbers.is_empty() && (choice.is_some() || args.paths.len() > 1) {
+        return Err(status::usage(
+            "--number is a snapshot in the list of one directory: give that, and no options that choose",
+        ));
+    }
     let has_time = |operand: &OsString| operand.as_bytes().contains(&b'@');
-    if let Some(operand) = args.paths.iter().find(|operand| choice.is_none() && !has_time(operand)) {
+    let named = choice.is_none() && args.numbers.is_empty();
+    if let Some(operand) = args.paths.iter().find(|operand| named && !has_time(operand)) {
         return Err(no_time("forget", &operand.to_string_lossy()));
     }
     let places = find_all(&args.paths)?;
     let clock = Clock::new(args.utc);
     // Opening a volume for writing changes it, so what can be known to fail fails before.
-    let judged = with_opened(&places, Access::Read, |opened| judge(opened, choice.as_ref(), &clock))?;
+    let judged = with_opened(&places, Access::Read, |opened| judge(opened, args, choice.as_ref(), &clock))?;
     if args.dry_run {
         print(args, &judged.iter().collect::<Vec<_>>(), &clock)?;
         return Ok(status::OK);
@@ -380,12 +398,25 @@ pub fn forget(args: &args::Forget) -> Outcome {
     Ok(status::OK)
 }
 
-fn judge(opened: &[Opened<'_>], choice: Option<&Choice>, clock: &Clock) -> anyhow::Result<Vec<Judged>> {
+fn judge(
+    opened: &[Opened<'_>],
+    args: &args::Forget,
+    choice: Option<&Choice>,
+    clock: &Clock,
+) -> anyhow::Result<Vec<Judged>> {
     let mut judged = Vec::new();
     for opened in opened {
         match choice {
             Some(choice) => judged.extend(choice.judge(opened)?),
-            None => judged.push(judge_named(opened, clock)?),
+            None if args.numbers.is_empty() => {
+                judged.push(check_released(opened.snapshot("forget", clock)?, &opened.name())?);
+            }
+            None => {
+                for number in &args.numbers {
+                    let name = format!("{} --number {number}", opened.name());
+                    judged.push(check_released(opened.numbered("forget", *number)?, &name)?);
+                }
+            }
         }
     }
     judged.sort_by_key(|judged| judged.row.cut.number);
