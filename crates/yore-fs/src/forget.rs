@@ -31,7 +31,7 @@ use crate::past::Ended;
 use crate::store::Store;
 use crate::{symlink, xattr, Error, InodeNo, Result};
 use hashbrown::{HashMap, HashSet};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -60,13 +60,14 @@ pub struct Forgetting {
 /// What asks how far it has come, and whether to go on.
 pub(crate) type Ask<'a> = &'a mut dyn FnMut(&Forgetting) -> ControlFlow<()>;
 
-/// Marks cuts, all or none; durable when it returns. [`finish`] does the rest.
+/// Marks cuts, unless one of them cannot be; durable when it returns. [`finish`] does the rest.
 ///
 /// # Errors
 /// [`Error::NotFound`] if one is not kept, [`Error::Held`]; damage and device errors.
 pub(crate) fn begin(store: &Arc<Store>, cuts: &[Number]) -> Result<()> {
     store.check_writable()?;
-    store.past.mark_dying(store, cuts)?;
+    let cuts: BTreeSet<Number> = cuts.iter().copied().collect();
+    store.past.mark_dying(store, &cuts.into_iter().collect::<Vec<_>>())?;
     force(store)
 }
 

@@ -262,8 +262,8 @@ impl View {
         history::kept_cut(self.store(), number)
     }
 
-    /// Forgets cuts, all of these or none: nobody sees them any more when this returns, and that is durable. What they alone have
-    /// seen is given up by [`View::finish_forgetting`].
+    /// Forgets cuts, or none if one of them cannot be: nobody sees them any more when this returns, and that is durable. A crash
+    /// meanwhile may leave some of them. What they alone have seen is given up by [`View::finish_forgetting`].
     ///
     /// ```
     /// use std::ops::ControlFlow;

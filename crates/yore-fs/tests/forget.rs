@@ -36,7 +36,7 @@ fn what_is_forgotten_is_gone_and_what_is_held_is_not_forgotten() {
     assert!(matches!(refused, Err(Error::Held { cut }) if cut == two.0), "{refused:?}");
     assert_eq!(volume.read("/.@one/a").unwrap(), b"first");
     let open = OpenOptions::new().read(true).open(&volume, "/.@one/a").unwrap();
-    assert_eq!(forget(&volume, &[one]).forgotten, 1);
+    assert_eq!(forget(&volume, &[one, one]).forgotten, 1, "named twice is once");
     for gone in [volume.read("/.@one/a").map(|_| ()), open.read_at(&mut [0; 5], 0).map(|_| ())] {
         assert!(
             matches!(gone.as_ref().map_err(Error::root), Err(Error::NotFound | Error::Stale)),

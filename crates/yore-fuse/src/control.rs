@@ -58,8 +58,9 @@
 //! | 0..4 | how many, 1 to 256 |
 //! | 8..2056 | their numbers, 8 bytes each; then zeros |
 //!
-//! All of them or none, wherever they are of: it does not matter which directory is asked, and it may be one of the past. When it
-//! returns they are forgotten for good; the space that they alone held is given back in the background. The answer means nothing.
+//! All of them, or none if one cannot be; wherever they are of: it does not matter which directory is asked, and it may be one
+//! of the past. When it returns they are forgotten for good; the space that they alone held is given back in the background.
+//! The answer means nothing.
 //!
 //! Of each, for root, the daemon's user, and the owner of the directory that was cut; if that is gone, not for owners any more.
 //! ENOENT: there is no such snapshot (any more). EPERM: one is somebody else's. EBUSY: one is held. EROFS, ENOSPC, EIO as

@@ -34,7 +34,8 @@ impl Ended {
 }
 
 impl Past {
-    /// Makes cuts invisible, all or none. Not durable by itself.
+    /// Makes cuts invisible, each named once; none if one of them cannot be. Not durable by itself: a crash may leave some of
+    /// them.
     ///
     /// # Errors
     /// [`Error::NotFound`] if one is not kept, [`Error::Held`] if one is held; damage and device errors.
