@@ -379,6 +379,77 @@ fn past_views_stand_still_while_threads_work() {
     });
 }
 
+/// The same while others are forgotten: a thread forgets every other snapshot as they come, most of them while the next are taken and
+/// the present is changed. What is not forgotten stays, also a snapshot that was taken while forgetting was under way; and in the
+/// end nothing is left of the others.
+#[test]
+fn past_views_stand_still_while_others_are_forgotten() {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(256 << 20));
+    let volume = Volume::create(device.clone(), &MkfsOptions::default()).unwrap();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
+    for t in 0..3 {
+        volume.create_dir_all(format!("t{t}/d")).unwrap();
+        for n in 0..20 {
+            volume.write(format!("t{t}/{n}"), vec![n as u8; 6000]).unwrap();
+        }
+    }
+    let (to_forget, forgotten) = std::sync::mpsc::channel::<Number>();
+    let kept = std::thread::scope(|scope| {
+        for t in 0..3 {
+            let (volume, stopped) = (&volume, &stopped);
+            scope.spawn(move || {
+                for round in 0u32.. {
+                    if stopped() {
+                        break;
+                    }
+                    let file = format!("t{t}/{}", round % 20);
+                    volume.append(&file, vec![round as u8; 300]).unwrap();
+                    volume.rename(&file, format!("t{t}/d/x")).unwrap();
+                    volume
+                        .set_xattr(format!("t{t}/d/x"), "user.n", round.to_le_bytes(), SetXattrMode::Any)
+                        .unwrap();
+                    volume.rename(format!("t{t}/d/x"), &file).unwrap();
+                    if round % 50 == 0 {
+                        volume.truncate(&file, 100).unwrap();
+                    }
+                }
+            });
+        }
+        let view = volume.view();
+        scope.spawn(move || {
+            for number in forgotten {
+                view.forget(&[number]).unwrap();
+                view.finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap();
+            }
+        });
+        let _stop = Stop(&stop);
+        let mut seen: Vec<Seen> = Vec::new();
+        for round in 0..120 {
+            std::thread::sleep(Duration::from_millis(4));
+            let directory = if round % 3 == 0 { "t0" } else { "/" };
+            let root = volume.node(directory).unwrap().inode();
+            let cut = view.snapshot(root, "", false, false).unwrap().number;
+            if round % 2 == 0 {
+                to_forget.send(cut).unwrap();
+            } else {
+                seen.push(Seen { cut, root, copy: copy(&view.as_of(cut), root) });
+                seen[seen.len() / 2].compare(&volume, "while others are forgotten");
+            }
+        }
+        drop(to_forget);
+        seen
+    });
+    kept.iter().for_each(|seen| seen.compare(&volume, "in the end"));
+    let numbers: Vec<Number> = kept.iter().map(|seen| seen.cut).collect();
+    volume.view().forget(&numbers).unwrap();
+    volume.view().finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap();
+    volume.close().unwrap();
+    let report = check(&*device, &CheckOptions::default()).unwrap();
+    assert!(report.is_clean(), "{report}");
+    assert_eq!((report.counts.versions, report.counts.past_names), (0, 0), "{report}");
+}
+
 /// A link that never changes and attributes in a tree of three levels are shared by many versions. The checker took the nodes below
 /// one that it knew for named twice.
 #[test]

@@ -1,8 +1,8 @@
 //! Forgetting: cuts are given up, and with them what nobody else has seen.
 //!
 //! A cut that is to be forgotten becomes *dying*: nobody sees it any more, and it still counts as a cut for whoever asks what
-//! covers an inode ([`crate::past`]), for it may not have died on the medium yet. When it has, what only dying cuts have seen
-//! is given up, a version or a name at a time, each in one Op with all that it alone holds. When none is left, the cut is
+//! covers an inode ([`crate::past`]), for it may not have died on the medium yet. When it has, nothing is kept for it any more (P5),
+//! and what only dying cuts have seen is given up, a version or a name at a time, each in one Op with all that it alone holds. When none is left, the cut is
 //! *forgotten*: its row goes to a tree of its own and holds nothing. All of this can stop at any point, in a crash too, and
 //! goes on where it was: what was given up is not found again.
 //!
@@ -20,7 +20,11 @@
 //! kept ([`InodeState::kept`]) while its state is. Both are held until the Op has ended; then what the version shared with it
 //! and with nobody before is its own.
 //!
-//! **F2 Which are looked at.** The tree of changes has an entry at the end of each version and name. What a dying cut has seen
+//! **F2 What others do meanwhile does not count.** Cuts that are taken while this goes on have numbers from that on which was the next when it
+//! began; so nothing that ended later is looked at: it may be what they have seen. Nothing that ends earlier comes to be for
+//! the cuts that are dying. A directory that was looked at as it is, and becomes a version then, is met again as that.
+//!
+//! **F3 Which are looked at.** The tree of changes has an entry at the end of each version and name. What a dying cut has seen
 //! ended behind it; what ended behind the next kept cut of the same directory, or of the volume, is seen by that one, unless
 //! something above it was moved in between. That is found when the later cut is forgotten.
 
@@ -96,6 +100,7 @@ pub(crate) fn finish(store: &Arc<Store>, ask: Ask<'_>) -> Result<Forgetting> {
         }
         // They may have been marked by who could not wait for it.
         force(store)?;
+        store.past.note_dead(&dying);
         let mut work = Work { store, needed: Needed::load(store)?, so_far };
         let done = work.give_up(&dying, ask)?;
         so_far = work.so_far;
@@ -267,6 +272,8 @@ impl Work<'_> {
 /// Says what kept cuts need.
 struct Needed<'s> {
     store: &'s Arc<Store>,
+    /// The next number when it was loaded: what ended later is not for it to say (F2).
+    next: Number,
     /// Kept cuts.
     all: Vec<u64>,
     /// Of each directory or file that was cut; in ascending order.
@@ -280,9 +287,9 @@ fn any_in(numbers: &[u64], from: Number, to: Number) -> bool {
 }
 
 impl<'s> Needed<'s> {
-    /// By the cuts that are kept now: later ones have greater numbers than the ends of all that is there.
+    /// By the cuts that are kept now.
     fn load(store: &'s Arc<Store>) -> Result<Needed<'s>> {
-        let mut needed = Needed { store, all: Vec::new(), by_root: HashMap::new() };
+        let mut needed = Needed { store, next: store.number(), all: Vec::new(), by_root: HashMap::new() };
         store.past.each_cut(&store.meta, Number(0), &mut |cut| {
             if cut.row.state == CutState::Kept {
                 needed.all.push(cut.number.0);
@@ -293,7 +300,7 @@ impl<'s> Needed<'s> {
         Ok(needed)
     }
 
-    /// Where what these cuts alone have seen may have ended: behind the first number of each span, up to the second (F2).
+    /// Where what these cuts alone have seen may have ended: behind the first number of each span, up to the second (F2, F3).
     fn spans(&self, dying: &[Number]) -> Result<Vec<(Number, Number)>> {
         let next = |root: InodeNo, cut: Number| {
             let numbers = self.by_root.get(&root).map_or(&[][..], Vec::as_slice);
@@ -304,7 +311,7 @@ impl<'s> Needed<'s> {
             let row = self.store.past.floor(&self.store.meta, *cut)?.filter(|found| found.number == *cut);
             let own = row.and_then(|found| next(found.row.root, *cut));
             let last = own.into_iter().chain(next(InodeNo::ROOT, *cut)).min();
-            let last = Number(last.unwrap_or(u64::MAX));
+            let last = last.map_or(self.next, |last| Number(last).min(self.next));
             match spans.last_mut().filter(|(_, end)| *end >= *cut) {
                 Some((_, end)) => *end = last.max(*end),
                 None => spans.push((*cut, last)),

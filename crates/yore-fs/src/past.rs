@@ -26,9 +26,10 @@
 //! **P4 Data first.** A version says what its blocks hold, so the file is written back before it is kept; `file/preserve.rs` sees to
 //! that.
 //!
-//! **P5 Forgotten cuts cover nothing.** What covers an inode is rounded down to the last cut that is kept or dying ([`Past::round`], V4),
-//! whatever it is of: a cut remembered here may be gone, and one before it may have covered the same. How what they
-//! alone have seen is given up is in [`crate::forget`].
+//! **P5 Dead cuts cover nothing.** What covers an inode is rounded down to the last cut that is kept, or dying and not so on the medium
+//! ([`Past::round`], V4), whatever it is of: a cut remembered here may be gone, and one before it may have covered the same. Cuts that
+//! die change the epoch like those that are taken, so who was about to keep something for them looks again. How what they alone have
+//! seen is given up is in [`crate::forget`].
 //!
 //! **P6 Nobody reads what goes.** Who reads as of a cut holds a lock ([`Past::see`]) that a cut needs to become invisible.
 //!
@@ -104,7 +105,10 @@ pub(crate) struct Past {
 #[derive(Default)]
 struct Numbers {
     kept: BTreeSet<Number>,
+    /// Invisible, but perhaps not on the medium.
     dying: BTreeSet<Number>,
+    /// Dying on the medium, too.
+    dead: BTreeSet<Number>,
 }
 
 /// As long as it lives, a cut does not become invisible.
@@ -201,7 +205,7 @@ impl Past {
         self.each_cut(meta, Number(0), &mut |cut| {
             match cut.row.state {
                 CutState::Kept => numbers.kept.insert(cut.number),
-                CutState::Dying => numbers.dying.insert(cut.number),
+                CutState::Dying => numbers.dead.insert(cut.number),
                 CutState::Forgotten => {
                     return Err(Corruption::new("cut", "state", "kept or dying", "forgotten").into());
                 }
@@ -225,12 +229,13 @@ impl Past {
         }
     }
 
-    /// Cuts that are to be forgotten.
+    /// Cuts that are to be forgotten, in ascending order.
     pub(crate) fn dying(&self) -> Vec<Number> {
-        self.numbers.read().dying.iter().copied().collect()
+        let numbers = self.numbers.read();
+        numbers.dying.union(&numbers.dead).copied().collect()
     }
 
-    /// The last cut up to a number that is kept or dying, 0 if there is none (P5).
+    /// The last cut up to a number that is kept, or may yet be after a crash; 0 if there is none (P5).
     fn round(&self, cut: Number) -> Number {
         let numbers = self.numbers.read();
         let last = |of: &BTreeSet<Number>| of.range(..=cut).next_back().copied().unwrap_or_default();

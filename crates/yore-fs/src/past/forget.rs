@@ -66,6 +66,19 @@ impl Past {
         Ok(())
     }
 
+    /// These dying cuts are so on the medium, too: nothing is kept for them any more. What has been kept for them can be seen when this
+    /// returns, by who takes the locks of the shards.
+    pub(crate) fn note_dead(&self, cuts: &[Number]) {
+        {
+            let mut numbers = self.numbers.write();
+            for cut in cuts {
+                numbers.dying.remove(cut);
+                numbers.dead.insert(*cut);
+            }
+        }
+        self.epoch.fetch_add(1, Ordering::AcqRel);
+    }
+
     /// The first kept cuts that are not held, at most so many.
     ///
     /// # Errors
@@ -146,8 +159,7 @@ impl Past {
             let delta = index.remove(&mut op, &by_root);
             self.store(&mut op, HistoryTree::CutIndex, &index, &delta);
         }
-        self.numbers.write().dying.remove(&number);
-        self.epoch.fetch_add(1, Ordering::AcqRel);
+        self.numbers.write().dead.remove(&number);
         Ok(())
     }
 
