@@ -8,7 +8,7 @@ use crate::case::Case;
 use crate::generate::Profile;
 use crate::model::ROOT;
 use crate::op::{Op, Place, Target};
-use crate::past::{compare_all, forgotten, Taken};
+use crate::past::{compare_all, Sequence, Taken};
 use crate::runner::Runner;
 use crate::subject::ViewSubject;
 use crate::volume::{make, must_be_clean, open, Wrong};
@@ -37,41 +37,32 @@ pub fn compare(case: &Case) -> Result<(), Wrong> {
     let root = view.getattr(view.root()).map_err(|error| Wrong::new("open", error))?;
     let mut runner = Runner::new(ViewSubject::new(view), &root);
     let at_first = runner.subject.view().statfs().blocks_free;
-    let (mut taken, mut kept) = (Vec::<Taken>::new(), Vec::new());
+    let mut sequence = Sequence::default();
     let ops = case.operations();
     for (number, op) in ops.iter().enumerate() {
         let result = |error| Wrong::new("result", format!("operation {number}: {error}"));
         let failed = runner.full;
         runner.step(op).map_err(result)?;
-        match op {
-            Op::Snapshot { name, .. } if runner.full == failed => {
-                let cut = *runner.subject.taken().last().expect("it was just taken");
-                kept.push(taken.len());
-                taken.push(Taken::new(cut, number + 1, name, &runner.model));
-            }
-            Op::Forget { which, .. } => {
-                if let Some(index) = forgotten(&mut kept, *which) {
-                    taken[index].forgotten = Some(number + 1);
-                }
-            }
-            _ => {}
+        if runner.full == failed || matches!(op, Op::Forget { .. }) {
+            let cut = || *runner.subject.taken().last().expect("it was just taken");
+            sequence.note(op, number + 1, &runner.model, cut);
         }
         if runner.full > 0 && !full {
             return Err(result(format!("{op}: the volume is full though little is stored")));
         }
         if number % COMPARE_EVERY == COMPARE_EVERY - 1 {
-            tree(&runner, &taken, &format!("after operation {number}"))?;
+            tree(&runner, sequence.taken(), &format!("after operation {number}"))?;
         }
         if number == ops.len() / 2 {
-            runner = remount(runner, &device, &taken, "in the middle")?;
+            runner = remount(runner, &device, sequence.taken(), "in the middle")?;
         }
     }
-    tree(&runner, &taken, "after the last operation")?;
-    let mut runner = remount(runner, &device, &taken, "at the end")?;
-    if full && taken.is_empty() {
+    tree(&runner, sequence.taken(), "after the last operation")?;
+    let mut runner = remount(runner, &device, sequence.taken(), "at the end")?;
+    if full && sequence.taken().is_empty() {
         empty(&mut runner)?;
-        tree(&runner, &taken, "after everything was removed")?;
-        runner = remount(runner, &device, &taken, "of the empty volume")?;
+        tree(&runner, sequence.taken(), "after everything was removed")?;
+        runner = remount(runner, &device, sequence.taken(), "of the empty volume")?;
         let at_last = runner.subject.view().statfs().blocks_free;
         // Zones may stay, but not what lay in them.
         if at_last < at_first - at_first / 8 {

@@ -79,6 +79,36 @@ impl Taken {
     }
 }
 
+/// The snapshots of a sequence, as far as it has come.
+#[derive(Clone, Debug, Default)]
+pub struct Sequence {
+    taken: Vec<Taken>,
+    kept: Vec<usize>,
+}
+
+impl Sequence {
+    /// All that were taken.
+    pub fn taken(&self) -> &[Taken] {
+        &self.taken
+    }
+
+    /// An operation was carried out that led to this moment and state. `number` says which number a snapshot has got.
+    pub fn note(&mut self, op: &Op, moment: usize, state: &State, number: impl FnOnce() -> Number) {
+        match op {
+            Op::Snapshot { name, .. } => {
+                self.kept.push(self.taken.len());
+                self.taken.push(Taken::new(number(), moment, name, state));
+            }
+            Op::Forget { which, .. } => {
+                if let Some(index) = forgotten(&mut self.kept, *which) {
+                    self.taken[index].forgotten = Some(moment);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
 /// A snapshot as it was found on a volume.
 #[derive(Clone, Debug)]
 pub struct Seen {
@@ -199,23 +229,12 @@ pub(crate) struct Snapshots {
 impl Snapshots {
     /// Those of a history that began on a volume that had some.
     pub(crate) fn new(before: Vec<Seen>, history: &History, numbers: &[Number]) -> Snapshots {
-        let (mut taken, mut kept, mut numbers) = (Vec::<Taken>::new(), Vec::new(), numbers.iter());
+        let (mut sequence, mut numbers) = (Sequence::default(), numbers.iter());
         for (n, op) in history.ops.iter().enumerate() {
-            match op {
-                Op::Snapshot { name, .. } => {
-                    let number = *numbers.next().expect("each was taken");
-                    kept.push(taken.len());
-                    taken.push(Taken::new(number, n + 1, name, &history.states[n + 1]));
-                }
-                Op::Forget { which, .. } => {
-                    if let Some(index) = forgotten(&mut kept, *which) {
-                        taken[index].forgotten = Some(n + 1);
-                    }
-                }
-                _ => {}
-            }
+            let number = || *numbers.next().expect("each was taken");
+            sequence.note(op, n + 1, &history.states[n + 1], number);
         }
-        Snapshots { before, taken }
+        Snapshots { before, taken: sequence.taken }
     }
 
     /// Whether there is none at any moment.
