@@ -10,6 +10,7 @@
 //! Snapshots that somebody gave a name or holds are kept whatever the rules say, but names only unless the contrary is asked for.
 //! They count in their periods as all others do.
 
+use crate::output::instant;
 use jiff::tz::TimeZone;
 use yore_fs::time::{parse_ago, TimeError};
 use yore_fs::{Number, Timestamp};
@@ -119,8 +120,7 @@ impl Rules {
 
 /// What tells a period from others; `None` outside the years −9999 to 9999.
 fn period_of(time: Timestamp, format: &str, zone: &TimeZone) -> Option<String> {
-    let instant = jiff::Timestamp::new(time.seconds, i32::try_from(time.nanos).ok()?).ok()?;
-    Some(instant.to_zoned(zone.clone()).strftime(format).to_string())
+    Some(instant(time)?.to_zoned(zone.clone()).strftime(format).to_string())
 }
 
 #[cfg(test)]

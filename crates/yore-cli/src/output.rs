@@ -213,8 +213,24 @@ pub fn mode_text(metadata: &Metadata) -> String {
     text
 }
 
+/// The present.
+pub fn now() -> Timestamp {
+    timestamp(jiff::Timestamp::now())
+}
+
+fn timestamp(instant: jiff::Timestamp) -> Timestamp {
+    let nanos = instant.subsec_nanosecond();
+    // Before 1970 the fraction is counted backwards; on the volume never.
+    match u32::try_from(nanos) {
+        Ok(nanos) => Timestamp { seconds: instant.as_second(), nanos },
+        Err(_) => {
+            Timestamp { seconds: instant.as_second() - 1, nanos: (1_000_000_000 + nanos).unsigned_abs() }
+        }
+    }
+}
+
 /// A time of the volume as `jiff` has it; `None` outside the years −9999 to 9999.
-fn instant(time: Timestamp) -> Option<jiff::Timestamp> {
+pub fn instant(time: Timestamp) -> Option<jiff::Timestamp> {
     jiff::Timestamp::new(time.seconds, i32::try_from(time.nanos).ok()?).ok()
 }
 
@@ -298,14 +314,7 @@ impl Clock {
         let instant = instant.ok_or_else(|| {
             format!("{text:?} is no time; write 2026-11-20, 2026-11-20T14:05, or @ and seconds since 1970")
         })?;
-        let nanos = instant.subsec_nanosecond();
-        // Before 1970 the fraction is counted backwards; on the volume never.
-        Ok(match u32::try_from(nanos) {
-            Ok(nanos) => Timestamp { seconds: instant.as_second(), nanos },
-            Err(_) => {
-                Timestamp { seconds: instant.as_second() - 1, nanos: (1_000_000_000 + nanos).unsigned_abs() }
-            }
-        })
+        Ok(timestamp(instant))
     }
 }
 

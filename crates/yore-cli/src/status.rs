@@ -152,9 +152,7 @@ fn times_in(path: &str) -> impl Iterator<Item = &str> {
 /// For a path that leads nowhere: which `@` cannot be read as a time, or what was looked for.
 fn hint_for_absent(path: &str) -> Option<String> {
     use yore_fs::time::{parse, TimeZone, When};
-    let now = jiff::Timestamp::now();
-    let nanos = u32::try_from(now.subsec_nanosecond()).unwrap_or(0);
-    let now = yore_fs::Timestamp { seconds: now.as_second(), nanos };
+    let now = crate::output::now();
     let mut hint = None;
     for text in times_in(path) {
         match parse(text, now, &TimeZone::system()) {

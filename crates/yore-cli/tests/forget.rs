@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{fails, ok, run, text, yore, Mount, Scratch};
+use common::{fails, ok, put, run, scratch, text, yore, Mount, Scratch};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::process::CommandExt as _;
@@ -10,20 +10,6 @@ use std::time::{Duration, Instant};
 
 /// A user with no rights anywhere.
 const NOBODY: u32 = 65534;
-
-/// A volume with `/d/sub` and `/d/file`.
-fn scratch() -> Scratch {
-    let scratch = Scratch::new();
-    ok(["mkdir", "-p", &scratch.on("/d/sub")]);
-    put(&scratch, "/d/file", "one");
-    scratch
-}
-
-#[track_caller]
-fn put(scratch: &Scratch, path: &str, content: impl AsRef<[u8]>) {
-    let file = scratch.file("content", content);
-    ok(["put", text(&file), &scratch.on(path)]);
-}
 
 /// Takes a snapshot with a name.
 #[track_caller]

@@ -2,25 +2,11 @@
 
 mod common;
 
-use common::{fails, ok, text, Mount, Scratch};
+use common::{fails, ok, put, scratch, text, Mount, Scratch};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{symlink, MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
-
-/// A volume with `/d/file`, of content "one".
-fn scratch() -> Scratch {
-    let scratch = Scratch::new();
-    ok(["mkdir", "-p", &scratch.on("/d/sub")]);
-    put(&scratch, "/d/file", "one");
-    scratch
-}
-
-#[track_caller]
-fn put(scratch: &Scratch, path: &str, content: &str) {
-    let file = scratch.file("content", content);
-    ok(["put", text(&file), &scratch.on(path)]);
-}
 
 /// Takes a snapshot; the time it printed.
 #[track_caller]
@@ -49,7 +35,7 @@ fn what_was_printed_names_the_snapshot() {
     let mut times = Vec::new();
     for (i, flags) in [&[][..], &["-n", "named"], &["--utc"], &["--no-wait"], &["--hold"]].iter().enumerate()
     {
-        put(&scratch, "/d/file", &format!("content {i}"));
+        put(&scratch, "/d/file", format!("content {i}"));
         times.push(snapshot(&[&[volume], *flags].concat()));
     }
     put(&scratch, "/d/file", "now");

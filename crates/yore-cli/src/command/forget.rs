@@ -14,7 +14,7 @@ use super::Outcome;
 use crate::args;
 use crate::keep::{Reason, Rules, Taken};
 use crate::live;
-use crate::output::{human, Clock, Out};
+use crate::output::{human, now, Clock, Out};
 use crate::progress::{stop_wanted, Progress};
 use crate::status::{self, Ended};
 use crate::volume::{Access, OnVolume};
@@ -31,7 +31,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use yore_fs::time::{parse_ago, parse_begin, When};
-use yore_fs::{FileKind, Forgetting, ListedCut, Number, Timestamp, Volume};
+use yore_fs::{FileKind, Forgetting, ListedCut, Number, Volume};
 use yore_fuse::control;
 
 /// What to write for a choice among a directory's snapshots.
@@ -339,11 +339,6 @@ impl Choice {
 fn taken(row: &ListedCut) -> Taken<'_> {
     let of = &row.cut.row;
     Taken { number: row.cut.number, time: of.time, name: &of.name, held: of.held }
-}
-
-fn now() -> Timestamp {
-    let now = jiff::Timestamp::now();
-    Timestamp { seconds: now.as_second(), nanos: u32::try_from(now.subsec_nanosecond()).unwrap_or(0) }
 }
 
 /// What was named and is not held. `name` is how it was named.

@@ -164,3 +164,18 @@ pub fn is_mounted(directory: &Path) -> bool {
 pub fn text(path: &Path) -> &str {
     path.to_str().expect("a path of the tests is text")
 }
+
+/// A volume with the directory `/d/sub` and the file `/d/file`, of content "one".
+pub fn scratch() -> Scratch {
+    let scratch = Scratch::new();
+    ok(["mkdir", "-p", &scratch.on("/d/sub")]);
+    put(&scratch, "/d/file", "one");
+    scratch
+}
+
+/// Puts a file on a volume.
+#[track_caller]
+pub fn put(scratch: &Scratch, path: &str, content: impl AsRef<[u8]>) {
+    let file = scratch.file("content", content);
+    ok(["put", text(&file), &scratch.on(path)]);
+}
