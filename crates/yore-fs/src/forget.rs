@@ -308,8 +308,8 @@ impl<'s> Needed<'s> {
         };
         let mut spans: Vec<(Number, Number)> = Vec::new();
         for cut in dying {
-            let row = self.store.past.floor(&self.store.meta, *cut)?.filter(|found| found.number == *cut);
-            let own = row.and_then(|found| next(found.row.root, *cut));
+            let found = self.store.past.in_state(&self.store.meta, *cut, CutState::Dying)?;
+            let own = next(found.row.root, *cut);
             let last = own.into_iter().chain(next(InodeNo::ROOT, *cut)).min();
             let last = last.map_or(self.next, |last| Number(last).min(self.next));
             match spans.last_mut().filter(|(_, end)| *end >= *cut) {

@@ -226,13 +226,14 @@ fn copy_batch(store: &Arc<Store>, directory: InodeNo, after: u64, cut: Number) -
             Ok(batch.len() < BATCH)
         })?;
     }
-    let mut past = 0;
+    let (in_use, mut past) = (batch.len(), 0);
     store.past.each_name(&store.meta, directory, after, cut, &mut |entry| {
         past += 1;
         batch.push(entry);
         Ok(past < BATCH)
     })?;
     drop(state);
+    debug_assert!(in_use <= BATCH && past <= BATCH);
     batch.sort_by_key(|entry| entry.cookie);
     batch.truncate(BATCH);
     Ok(batch)
@@ -311,15 +312,6 @@ pub(crate) fn snapshot(
 /// All cuts that are kept, in ascending order.
 pub(crate) fn cuts(store: &Arc<Store>) -> Result<Vec<Cut>> {
     kept_from(store, Number(0), usize::MAX)
-}
-
-/// The kept cut of this number. O(log cuts).
-///
-/// # Errors
-/// `NotFound` if there is none; damage and device errors.
-pub(crate) fn kept_cut(store: &Arc<Store>, number: Number) -> Result<Cut> {
-    let cut = store.past.floor(&store.meta, number)?;
-    cut.filter(|cut| cut.number == number && cut.row.state == CutState::Kept).ok_or(Error::NotFound)
 }
 
 /// The kept cuts from this number on in ascending order, at most so many.

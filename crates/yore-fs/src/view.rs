@@ -4,8 +4,7 @@ use crate::forget::{self, Forgetting};
 use crate::history;
 use crate::inode::InodeState;
 use crate::ops::{self, InUse, NewFile, Remove};
-use crate::past::Cut;
-use crate::past::Seeing;
+use crate::past::{Cut, Seeing};
 use crate::store::Store;
 use crate::time::When;
 use crate::{
@@ -16,7 +15,7 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use yore_device::Device;
-use yore_format::{Number, Superblock, VolumeState, FORMAT_MAJOR, FORMAT_MINOR};
+use yore_format::{CutState, Number, Superblock, VolumeState, FORMAT_MAJOR, FORMAT_MINOR};
 use yore_meta::LogStatus;
 
 /// The tree of an open volume, for servers and for programs that think in inodes; see [`crate::Volume`] for paths. It is the
@@ -259,7 +258,7 @@ impl View {
     /// # Errors
     /// [`Error::NotFound`] if there is none, or it is forgotten; damage and device errors.
     pub fn kept_cut(&self, number: Number) -> Result<Cut> {
-        history::kept_cut(self.store(), number)
+        self.store().past.in_state(&self.store().meta, number, CutState::Kept)
     }
 
     /// Forgets cuts, or none if one of them cannot be: nobody sees them any more when this returns, and that is durable. A crash

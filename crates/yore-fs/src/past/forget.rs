@@ -44,9 +44,7 @@ impl Past {
             let _cuts = self.cuts.write();
             let mut cuts = Vec::with_capacity(numbers.len());
             for number in numbers {
-                let cut = self.floor_locked(&store.meta, *number)?;
-                let kept = |cut: &Cut| cut.number == *number && cut.row.state == CutState::Kept;
-                let cut = cut.filter(kept).ok_or(Error::NotFound)?;
+                let cut = self.in_state_locked(&store.meta, *number, CutState::Kept)?;
                 if cut.row.held {
                     return Err(Error::Held { cut: number.0 });
                 }
@@ -100,9 +98,7 @@ impl Past {
     /// [`Error::NotFound`] if it is not kept; damage and device errors.
     pub(crate) fn set_held(&self, store: &Store, number: Number, held: bool) -> Result<()> {
         let _cuts = self.cuts.write();
-        let cut = self.floor_locked(&store.meta, number)?;
-        let kept = |cut: &Cut| cut.number == number && cut.row.state == CutState::Kept;
-        let cut = cut.filter(kept).ok_or(Error::NotFound)?;
+        let cut = self.in_state_locked(&store.meta, number, CutState::Kept)?;
         self.change_row(store, number, CutRow { held, ..cut.row }, "")
     }
 
@@ -138,9 +134,7 @@ impl Past {
         let meta = &store.meta;
         {
             let _cuts = self.cuts.write();
-            let cut = self.floor_locked(meta, number)?;
-            let dying = |cut: &Cut| cut.number == number && cut.row.state == CutState::Dying;
-            let cut = cut.filter(dying).ok_or(Error::NotFound)?;
+            let cut = self.in_state_locked(meta, number, CutState::Dying)?;
             let reserved = store.reserve_freely(GroupNo(0), CELL_BLOCKS)?;
             let mut pins = Pins::new();
             let (key, by_root) = (number.0.to_be_bytes(), cut_index_by_root(cut.row.root, number));
