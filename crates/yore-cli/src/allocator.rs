@@ -1,9 +1,10 @@
 //! The allocator of this program.
 //!
 //! A volume in use has hundreds of thousands of small objects (inodes, nodes of maps) that are used at random. jemalloc
-//! keeps objects of a size together, whatever the order in which they come and go; and it is told to ask for huge pages,
-//! since with small ones nearly each use misses the processor's table of translations. docs/PERFORMANCE.md has what both are
-//! worth. What is freed goes back to the system after a second. Programs that use the library choose for themselves.
+//! keeps objects of a size together, whatever the order in which they come and go. It is not told to ask for huge pages: they
+//! spare the processor's table of translations, but whoever first touches one waits until all 2 MiB of it are zeroed, which was
+//! the whole tail of the latencies (docs/PERFORMANCE.md). What is freed goes back to the system after a second. Programs that
+//! use the library choose for themselves.
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -12,5 +13,5 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 #[unsafe(export_name = "_rjem_malloc_conf")]
 static SETTINGS: Option<&'static std::ffi::c_char> = {
     // SAFETY: the first byte of a static string, which lives as long as the program.
-    Some(unsafe { &*c"thp:always,dirty_decay_ms:1000".as_ptr() })
+    Some(unsafe { &*c"dirty_decay_ms:1000".as_ptr() })
 };

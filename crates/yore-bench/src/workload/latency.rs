@@ -154,14 +154,15 @@ fn probe<T: Target>(files: &mut Files<'_, T>, latency: &Latency) -> Result<f64> 
 /// Nanoseconds that each create ended after it was due.
 fn arrivals<T: Target>(files: &mut Files<'_, T>, latency: &Latency, per_second: f64) -> Result<Vec<u64>> {
     let count = (per_second * latency.duration.as_secs_f64()).ceil().max(1.0) as u64;
-    let mut latencies = Vec::with_capacity(count as usize);
+    // Written once before, so that none of its pages has to be found while the clock runs: a huge one takes milliseconds.
+    let mut latencies = vec![u64::MAX; count as usize];
     let start = Instant::now();
-    for i in 0..count {
+    for (i, nanoseconds) in latencies.iter_mut().enumerate() {
         let due = Duration::from_secs_f64(i as f64 / per_second);
         wait_until(start, due);
         files.create()?;
         let late = start.elapsed().saturating_sub(due);
-        latencies.push(u64::try_from(late.as_nanos()).unwrap_or(u64::MAX));
+        *nanoseconds = u64::try_from(late.as_nanos()).unwrap_or(u64::MAX);
         files.trim(latency.alive)?;
     }
     Ok(latencies)
