@@ -161,8 +161,11 @@ impl Alloc {
     /// Promises `blocks` data blocks, and the metadata to name them. Makes zones if that needs them.
     ///
     /// # Errors
-    /// `NoSpace` if not all of them can be promised.
+    /// `NoSpace` if not all of them can be promised; `NeverFits` if an empty volume could not either.
     pub(crate) fn promise(&self, meta: &Meta, near: GroupNo, blocks: u64) -> Result<Promise<'_>> {
+        if blocks > self.geometry.blocks - u64::from(self.geometry.groups()) * ZONE_BLOCKS {
+            return Err(Error::NeverFits);
+        }
         loop {
             match self.try_promise(meta, blocks) {
                 Some(promise) => return Ok(promise),

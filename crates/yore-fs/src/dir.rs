@@ -15,7 +15,7 @@
 use crate::btree::{Path, Pins, Placed, Tree, TreeDelta};
 use crate::inode::InodeState;
 use crate::store::Store;
-use crate::{DirItem, Result};
+use crate::{DirItem, Error, Result};
 use yore_format::{
     name_cookie, BlockKind, ContentKind, Corruption, DirEntry, FileKind, Incarnation, Inode, InodeNo, Number,
     INLINE_BYTES,
@@ -125,6 +125,9 @@ pub(crate) enum Looked {
     /// There is none, and 256 other names have the same hash.
     Full,
 }
+
+/// What [`Looked::Full`] is to who wants to make the name. Not [`Error::NoSpace`]: forgetting the past would be no help.
+pub(crate) const FULL: Error = Error::HashFull { what: "names in the directory" };
 
 /// Looks a name up and makes ready for changing it, in one walk. The directory stays locked for writing until the
 /// change is made or dropped. `pins` keep in memory what the spot does not.

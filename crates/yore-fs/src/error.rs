@@ -43,6 +43,15 @@ pub enum Error {
     /// The volume is full (blocks or room for metadata).
     #[error("no space left on the volume: delete files, or copy them to a larger volume")]
     NoSpace,
+    /// More than the volume could hold if nothing else were on it.
+    #[error("the whole volume has no room for that: take a larger one")]
+    NeverFits,
+    /// A directory takes 256 names with the same hash, and a file 256 attributes.
+    #[error("there are too many {what} with the same hash: choose another name")]
+    HashFull {
+        /// Of what: names or attributes.
+        what: &'static str,
+    },
     /// More than 4,294,967,295 names for one file, or as many subdirectories of one directory, less two.
     #[error("too many links to one file")]
     TooManyLinks,

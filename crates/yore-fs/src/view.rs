@@ -614,7 +614,8 @@ impl View {
     /// Allocates, frees or zeroes a range.
     ///
     /// # Errors
-    /// [`Error::NoSpace`], [`Error::FileTooLarge`], [`Error::Invalid`] for an empty range.
+    /// [`Error::NoSpace`]; [`Error::NeverFits`] for more than an empty volume could hold, which costs no history;
+    /// [`Error::FileTooLarge`], [`Error::Invalid`] for an empty range.
     pub fn fallocate(&self, inode: InodeNo, offset: u64, len: u64, mode: FallocateMode) -> Result<()> {
         let store = self.live()?;
         store.check_writable()?;

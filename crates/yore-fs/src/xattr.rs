@@ -570,7 +570,7 @@ impl Place<'_> {
             (Err(_), SetXattrMode::Replace) => return Err(Error::NoAttribute),
             (Ok(found), _) => (found.slot, Some(found.cell_len)),
             (Err(free), _) if free & !(HASH - 1) == name.key(self.seed) => (free, None),
-            (Err(_), _) => return Err(Error::NoSpace),
+            (Err(_), _) => return Err(Error::HashFull { what: "attributes" }),
         };
         let (first, last) = (slot.to_be_bytes(), (slot | (SLOT - 1)).to_be_bytes());
         let mut old = Vec::new();

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use yore_device::{Device, MemoryDevice};
 use yore_fs::time::{self, TimeZone};
-use yore_fs::{Error, Forgetting, MkfsOptions, MountOptions, Number, OpenOptions, Timestamp, Volume};
+use yore_fs::{
+    Error, FallocateMode, Forgetting, MkfsOptions, MountOptions, Number, OpenOptions, Timestamp, Volume,
+};
 
 fn cut(volume: &Volume, directory: &str, name: &str) -> Number {
     let node = volume.node(directory).unwrap();
@@ -278,6 +280,28 @@ fn a_full_volume_gives_up_the_oldest() {
     assert!(taken.ends_with(&kept[1..]), "the oldest went: {kept:?}");
     assert_eq!(volume.read("/.@held/small").unwrap(), b"held");
     assert_eq!(volume.read("file").unwrap(), vec![39; 6 << 20]);
+}
+
+/// What would not fit into an empty volume fails at once: it used to give up the whole past first, one snapshot after the other, in
+/// vain.
+#[test]
+fn what_can_never_fit_costs_no_snapshot() {
+    let volume = small(false);
+    let mut taken = Vec::new();
+    for n in 0..5u8 {
+        volume.write("file", vec![n; 1 << 20]).unwrap();
+        taken.push(cut(&volume, "/", ""));
+    }
+    let (view, file) = (volume.view(), volume.node("file").unwrap().inode());
+    let mode = FallocateMode::Allocate { keep_size: false };
+    for len in [49 << 20, 1 << 40] {
+        let error = view.fallocate(file, 0, len, mode).unwrap_err();
+        assert!(matches!(error.root(), Error::NeverFits), "{len}: {error}");
+    }
+    let kept: Vec<Number> = volume.view().cuts().unwrap().iter().map(|cut| cut.number).collect();
+    assert_eq!(kept, taken);
+    // What would fit in place of the past does.
+    view.fallocate(file, 0, 36 << 20, mode).unwrap();
 }
 
 /// Who wants to keep all of it is told that there is no room, and nothing is lost; deleting and forgetting by hand help.

@@ -31,7 +31,7 @@ pub fn errno(error: &Error) -> Errno {
         Error::NameTooLong => Errno::ENAMETOOLONG,
         Error::Invalid { .. } | Error::Refused(_) => Errno::EINVAL,
         Error::NotPermitted { .. } => Errno::EPERM,
-        Error::NoSpace => Errno::ENOSPC,
+        Error::NoSpace | Error::NeverFits | Error::HashFull { .. } => Errno::ENOSPC,
         Error::TooManyLinks => Errno::EMLINK,
         Error::FileTooLarge => Errno::EFBIG,
         Error::ReadOnly => Errno::EROFS,

@@ -72,7 +72,7 @@ pub(crate) fn create(
         let (spot, for_entry) = match dir::look(store, &dir, directory, name, &mut pins)? {
             Looked::Taken(..) => return Err(Error::Exists),
             Looked::Free(spot, blocks) => (spot, blocks),
-            Looked::Full => return Err(Error::NoSpace),
+            Looked::Full => return Err(dir::FULL),
         };
         let is_dir = new.kind == FileKind::Directory;
         if is_dir && dir.inode.links == u32::MAX {
@@ -198,7 +198,7 @@ pub(crate) fn link(store: &Arc<Store>, file: InodeNo, directory: InodeNo, name: 
         let (spot, needed) = match dir::look(store, &dir, directory, name, &mut pins)? {
             Looked::Taken(..) => return Err(Error::Exists),
             Looked::Free(spot, blocks) => (spot, blocks),
-            Looked::Full => return Err(Error::NoSpace),
+            Looked::Full => return Err(dir::FULL),
         };
         let mut state = cell.state.write();
         state.check_alive()?;

@@ -278,7 +278,7 @@ impl Rename<'_> {
         if replaces && settled != Some(cell.no) && source.kind == crate::FileKind::Regular {
             return Ok(Outcome::NeedFlush(cell));
         }
-        let goes_to = goes_to.ok_or(Error::NoSpace)?;
+        let goes_to = goes_to.ok_or(dir::FULL)?;
         let (mut state, mut other_state) = lock_children(&cell, other.as_deref());
         if let (RenameMode::Replace, Some(o)) = (self.mode, &other_state) {
             if o.inode.is_directory() && !dir::is_empty(o) {

@@ -34,13 +34,14 @@ impl Ended {
 }
 
 impl Past {
-    /// Makes cuts invisible, each named once; none if one of them cannot be. Not durable by itself: a crash may leave some of
-    /// them.
+    /// Makes cuts invisible, each named once. Not durable by itself: a crash may leave some of them.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if one is not kept, [`Error::Held`] if one is held; damage and device errors.
+    /// [`Error::NotFound`] if one is not kept, [`Error::Held`] if one is held: then all are as they were. After damage and device errors
+    /// those that come before are dying.
     pub(crate) fn mark_dying(&self, store: &Store, numbers: &[Number]) -> Result<()> {
-        {
+        let mut marked = 0;
+        let result = {
             let _cuts = self.cuts.write();
             let mut cuts = Vec::with_capacity(numbers.len());
             for number in numbers {
@@ -50,18 +51,20 @@ impl Past {
                 }
                 cuts.push(cut);
             }
-            for cut in cuts {
+            cuts.into_iter().try_for_each(|cut| {
                 let name = cut.row.name.clone();
                 self.change_row(store, cut.number, CutRow { state: CutState::Dying, ..cut.row }, &name)?;
-            }
-        }
+                marked += 1;
+                Ok(())
+            })
+        };
         let _reading = self.reading.write();
         let mut all = self.numbers.write();
-        for number in numbers {
+        for number in &numbers[..marked] {
             all.kept.remove(number);
             all.dying.insert(*number);
         }
-        Ok(())
+        result
     }
 
     /// These dying cuts are so on the medium, too: nothing is kept for them any more. What has been kept for them can be seen when this
