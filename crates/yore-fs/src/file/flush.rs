@@ -161,15 +161,16 @@ pub(crate) fn flush_file(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
     flushed.and(remembered.map_or(Ok(()), Err))
 }
 
-/// Whether there is nothing to write back or to report. What has been written in place and not flushed is known to the
-/// metadata layer ([`yore_meta::Meta::note_data_written`]).
+/// Whether there is nothing to write back or to report.
 pub(super) fn is_settled(state: &InodeState) -> bool {
+    state.data.error.is_none() && is_written(state)
+}
+
+/// Whether there is nothing to write back, though an earlier attempt may have failed and nobody been told yet. What has been written
+/// in place and not flushed is known to the metadata layer ([`yore_meta::Meta::note_data_written`]).
+pub(super) fn is_written(state: &InodeState) -> bool {
     let data = &state.data;
-    !state.dirty
-        && data.error.is_none()
-        && data.doomed.is_none()
-        && data.stored_size == state.inode.size
-        && !data.is_busy()
+    !state.dirty && data.doomed.is_none() && data.stored_size == state.inode.size && !data.is_busy()
 }
 
 /// A file could not be written back in the background.

@@ -2,7 +2,7 @@
 //! the version names is written back first (P4). So a version is whole when it is made, and what is dirty in memory belongs to the
 //! present alone.
 
-use super::flush::{flush_locked, is_settled};
+use super::flush::{flush_locked, is_written};
 use crate::inode::{InodeCell, InodeState};
 use crate::locks::Writing;
 use crate::past::VERSION_BLOCKS;
@@ -52,7 +52,7 @@ pub(crate) fn preserve_locked(store: &Store, cell: &Arc<InodeCell>, room: Room) 
         if !must_keep(store, cell, &state)? {
             return Ok(());
         }
-        if is_file && !is_settled(&state) {
+        if is_file && !is_written(&state) {
             continue; // Somebody wrote before the cut, as he believes.
         }
         let keep = store.past.prepare_version(store, cell.no, &state.inode)?;

@@ -610,6 +610,28 @@ fn write_errors_are_told_and_stop_writing() {
     store.close().unwrap_err();
 }
 
+/// A read that failed while the file was written back in the background, and worked when it was tried again: the file can be changed
+/// after a snapshot, and its next fsync tells the error. It once waited for ever for the error to be told first.
+#[test]
+fn an_error_not_yet_told_does_not_keep_a_version_from_being_made() {
+    let device = make(64 * MIB);
+    let store = open(&device, 8 * MIB);
+    let file = new_file(&store, "f");
+    let cell = &file.cell;
+    write(&store, cell, 0, &[1; 5000], false, &mut touch).unwrap();
+    super::flush::note_failed(&store, cell, &crate::Error::NoDataThere);
+    let cut = crate::history::snapshot(&store, InodeNo::ROOT, "", false, false).unwrap().number;
+    write(&store, cell, 0, &[2; 5000], false, &mut touch).unwrap();
+    assert_eq!(contents(&store, cell), [2; 5000]);
+    let mut then = [0; 5000];
+    crate::history::read(&store, cell.no, cut, 0, &mut then).unwrap();
+    assert_eq!(then, [1; 5000]);
+    assert!(matches!(flush_file(&store, cell), Err(crate::Error::NoDataThere)));
+    flush_file(&store, cell).unwrap();
+    drop(file);
+    store.close().unwrap();
+}
+
 /// What write-back has overwritten in place is flushed by an fsync that finds nothing else to do, with a log and without.
 #[test]
 fn what_went_in_place_is_flushed_by_the_next_fsync() {
