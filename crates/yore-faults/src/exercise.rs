@@ -5,18 +5,22 @@
 //! medium went to the device without having been looked at.
 
 use std::collections::HashSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use yore_check::{check, CheckOptions};
 use yore_device::{Device, MemoryDevice};
+use yore_fs::time::When;
 use yore_fs::{
     Caller, Error, FallocateMode, FileKind, InodeNo, MountOptions, RenameMode, Result, SeekTo, SetAttr,
-    SetXattrMode, View, Volume, WriteMode,
+    SetXattrMode, Timestamp, View, Volume, WriteMode,
 };
 
 /// Names looked at on one volume at most: a loop of directories has no end, nor has a walk that follows it.
 const NAMES_MAX: usize = 3000;
 /// Stretches of data looked at in one file at most.
 const STRETCHES_MAX: usize = 48;
+/// Snapshots looked at on one volume at most.
+const SNAPSHOTS_MAX: usize = 8;
 const WRITE: WriteMode = WriteMode { append: false, kill_set_id: false };
 
 /// What there was to see.
@@ -45,6 +49,7 @@ pub fn all(image: &MemoryDevice) -> Seen {
             seen.opened[0] = true;
             let found = look(volume.view(), &mut seen);
             drop(found);
+            look_back(volume.view(), &mut seen);
             note(volume.close(), &mut seen);
         }
         Err(error) => drop(note::<()>(Err(error), &mut seen)),
@@ -54,8 +59,11 @@ pub fn all(image: &MemoryDevice) -> Seen {
         Ok(volume) => {
             seen.opened[1] = true;
             work(&volume, &mut seen);
+            note(volume.view().snapshot(volume.view().root(), "", false, true), &mut seen);
             note(volume.sync(), &mut seen);
             empty(volume.view(), &mut seen);
+            look_back(volume.view(), &mut seen);
+            forget(volume.view(), &mut seen);
             note(volume.sync(), &mut seen);
             note(volume.close(), &mut seen);
         }
@@ -132,6 +140,28 @@ fn look(view: &View, seen: &mut Seen) -> Vec<Name> {
         }
     }
     names
+}
+
+/// Walks the past as of each snapshot, of many the first ones.
+fn look_back(view: &View, seen: &mut Seen) {
+    let cuts = note(view.cuts(), seen).unwrap_or_default();
+    let now = Timestamp { seconds: 4_000_000_000, nanos: 0 };
+    note_expected(view.look_back(view.root(), b".", &When::At(now)), seen);
+    for cut in cuts.iter().take(SNAPSHOTS_MAX) {
+        look(&view.as_of(cut.number), seen);
+    }
+}
+
+/// Forgets every second snapshot, then all.
+fn forget(view: &View, seen: &mut Seen) {
+    for every in [2, 1] {
+        let cuts = note(view.cuts(), seen).unwrap_or_default();
+        for cut in cuts.iter().step_by(every).take(SNAPSHOTS_MAX) {
+            note(view.hold(cut.number, false), seen);
+            note(view.forget(&[cut.number]), seen);
+        }
+        note(view.finish_forgetting(&mut |_| ControlFlow::Continue(())), seen);
+    }
 }
 
 /// Reads all there is of an inode, of large files some.

@@ -1,9 +1,10 @@
 //! Small volumes with something of everything on them, made by the file system itself.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use yore_device::{Device, MemoryDevice};
 use yore_fs::{
-    Caller, Error, FallocateMode, File, FileKind, MkfsOptions, MountOptions, RenameMode, Result,
+    Caller, Error, FallocateMode, File, FileKind, MkfsOptions, MountOptions, OpenOptions, RenameMode, Result,
     SetXattrMode, View, Volume,
 };
 
@@ -81,6 +82,41 @@ pub fn with_intents() -> Result<MemoryDevice> {
     volume.truncate("three", 5000)?;
     let file = File::open(&volume, "three")?;
     file.sync_all()?;
+    let crashed = device.snapshot();
+    volume.close()?;
+    Ok(crashed)
+}
+
+/// As [`small`], with a past: snapshots of the volume and of a directory, versions and past names of all kinds between them, one
+/// snapshot that was forgotten and one that is to be.
+///
+/// # Errors
+/// As [`small`].
+pub fn with_past() -> Result<MemoryDevice> {
+    let device = Arc::new(small()?);
+    let volume = Volume::open(device.clone(), &mount_options())?;
+    let view = volume.view();
+    let few = volume.node("few")?.inode();
+    for n in 0..4u64 {
+        view.snapshot(view.root(), &format!("s{n}"), n == 1, true)?;
+        let scattered = OpenOptions::new().write(true).open(&volume, "scattered")?;
+        scattered.write_at(&content(50 + n, 9000), n * 70_000)?;
+        volume.append("inline", content(n, 40))?;
+        volume.remove_file(format!("many/{n}-{}", "n".repeat(150)))?;
+        volume.rename(format!("many/{}-{}", 20 + n, "n".repeat(150)), format!("few/moved {n}"))?;
+        let value = content(60 + n, 3000 + 4000 * n as usize);
+        view.setxattr(volume.node("three")?.inode(), b"user.large", &value, SetXattrMode::Any)?;
+        if n == 2 {
+            view.snapshot(few, "of few", false, true)?;
+            volume.remove_file("long link")?;
+        }
+    }
+    let number =
+        |name: &str| view.cuts().map(|cuts| cuts.iter().find(|c| c.row.name == name).map(|c| c.number));
+    view.forget(&[number("s0")?.ok_or(Error::NotFound)?])?;
+    view.finish_forgetting(&mut |_| ControlFlow::Continue(()))?;
+    view.forget(&[number("s2")?.ok_or(Error::NotFound)?])?;
+    volume.sync()?;
     let crashed = device.snapshot();
     volume.close()?;
     Ok(crashed)

@@ -7,7 +7,7 @@ use yore_device::Device;
 use yore_format::layout::{FIRST_SLOT, HEADER_SLOTS, ZONE_INDEXES, ZONE_TABLE_ENTRIES};
 use yore_format::{
     decode_slots, layout_tables, Block, BlockHeader, BlockKind, BlockNo, Inode, NodeRef, ZoneHeader,
-    ZoneTableRef, BLOCK_SIZE, HEADER_BYTES, INODES_PER_BLOCK, INODE_BYTES, ZERO_BLOCK,
+    ZoneTableRef, BLOCK_SIZE, HEADER_BYTES, HISTORY_ROOTS, INODES_PER_BLOCK, INODE_BYTES, ZERO_BLOCK,
 };
 
 /// A metadata block on a device.
@@ -112,6 +112,11 @@ pub fn fields(site: &Site, block: &Block) -> Vec<Field> {
                 table("Inode", HEADER_BYTES + slot * INODE_BYTES, &mut fields);
             }
         }
+        BlockKind::HistoryRoots => {
+            for tree in [0, 1, 2, HISTORY_ROOTS / 2, HISTORY_ROOTS - 2, HISTORY_ROOTS - 1] {
+                table("History root", HEADER_BYTES + 16 * tree, &mut fields);
+            }
+        }
         _ => node(block, &mut fields),
     }
     fields
@@ -136,10 +141,17 @@ fn node(block: &Block, fields: &mut Vec<Field>) {
         add("size", cell, 2);
         add("flags", cell + 2, 1);
         add("reserved", cell + 3, 1);
-        add("key", cell + 4, 8);
-        let value = cell + 12;
-        let len = size.saturating_sub(12);
-        // The layouts of all values: directory entries, extents, attributes, orphans, addresses.
+        let width = NodeRef::new(block).key_width();
+        for part in (0..width).step_by(8) {
+            add(&format!("key at {part}"), cell + 4 + part, 8);
+        }
+        let value = cell + 4 + width;
+        let len = size.saturating_sub(4 + width);
+        // Of versions, the inode.
+        for word in (0..len.min(264)).step_by(8).filter(|at| len > 100 && at + 8 <= len) {
+            add(&format!("value at {word}"), value + word, 8);
+        }
+        // The layouts of all values: directory entries, extents, attributes, orphans, addresses, cuts, past names.
         for (offset, size) in
             [(0, 8), (8, 4), (12, 8), (20, 1), (21, 1), (22, 1), (0, 1), (1, 1), (2, 1), (4, 4)]
         {

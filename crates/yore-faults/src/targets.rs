@@ -80,6 +80,9 @@ fn cells(bytes: &[u8]) {
     drop(ExtentValue::decode(bytes));
     drop(XattrCell::decode(bytes));
     drop(decode_symlink_chunk(bytes));
+    drop(CutRow::decode(bytes));
+    drop(Version::decode(InodeNo(16), Number(5), bytes));
+    drop(PastName::decode(Number(5), bytes));
 }
 
 /// A sound volume with a few changes, each block sealed, used in all ways. The first byte says which volume, and whether
@@ -87,7 +90,8 @@ fn cells(bytes: &[u8]) {
 pub fn mount(bytes: &[u8]) {
     let mut chance = Chance::of(bytes);
     let choice = chance.below(256);
-    let (sound, sites) = &volumes()[usize::from(choice & 1 == 1)];
+    let number = if choice & 4 == 4 { 2 } else { choice & 1 };
+    let (sound, sites) = &volumes()[number];
     let device = sound.snapshot();
     for _ in 0..4 {
         if chance.is_spent() {
@@ -106,10 +110,10 @@ pub fn mount(bytes: &[u8]) {
 
 type Sample = (MemoryDevice, Vec<survey::Site>);
 
-fn volumes() -> &'static [Sample; 2] {
-    static VOLUMES: OnceLock<[Sample; 2]> = OnceLock::new();
+fn volumes() -> &'static [Sample; 3] {
+    static VOLUMES: OnceLock<[Sample; 3]> = OnceLock::new();
     VOLUMES.get_or_init(|| {
-        [sample::small(), sample::with_further_zones()].map(|made| {
+        [sample::small(), sample::with_further_zones(), sample::with_past()].map(|made| {
             let device = made.expect("a sample volume can be made in memory");
             let sites = survey::sites(&device);
             (device, sites)

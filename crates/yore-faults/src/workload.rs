@@ -7,6 +7,7 @@
 
 use crate::sample::content;
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use yore_fs::{
     Caller, Error, FallocateMode, File, FileKind, RenameMode, Result, SeekTo, SetXattrMode, View, Volume,
 };
@@ -51,6 +52,10 @@ pub enum Step {
     Fsync { path: &'static str },
     /// Everything.
     Sync,
+    /// The volume as it is, durably.
+    Snapshot { name: &'static str },
+    /// A snapshot less, and what it alone had seen.
+    Forget { name: &'static str },
 }
 
 impl Step {
@@ -87,7 +92,7 @@ pub fn steps() -> Vec<Step> {
         RemoveXattr { path: "few", name: "user.dir" },
         Chmod { path: "inline", permissions: 0o600 },
         Rename { from: "dir/link", to: "few/sub/link" },
-        Sync,
+        Snapshot { name: "one" },
         Write { path: "one", offset: 0, len: 4096, tag: 4 },
         Fsync { path: "one" },
         Create { path: "large" },
@@ -97,18 +102,22 @@ pub fn steps() -> Vec<Step> {
         Fsync { path: "large" },
         Allocate { path: "inline", offset: 0, len: 50_000 },
         Exchange { from: "few", to: "dir" },
+        Snapshot { name: "two" },
         Fsync { path: "inline" },
         Unlink { path: "scattered" },
         Truncate { path: "large", size: 5000 },
         Mkdir { path: "empty dir" },
         Rmdir { path: "empty dir" },
         Unlink { path: "many/linked" },
+        Forget { name: "one" },
         Sync,
         Write { path: "large", offset: 100_000, len: 9000, tag: 6 },
         Create { path: "last" },
         Fsync { path: "large" },
         Unlink { path: "one" },
+        Snapshot { name: "three" },
         Rename { from: "last", to: "many/last" },
+        Forget { name: "two" },
     ]
 }
 
@@ -232,7 +241,11 @@ impl Model {
                     inode.permissions = permissions;
                 }
             }
-            Step::Read { .. } | Step::Fsync { .. } | Step::Sync => {}
+            Step::Read { .. }
+            | Step::Fsync { .. }
+            | Step::Sync
+            | Step::Snapshot { .. }
+            | Step::Forget { .. } => {}
         }
     }
 
@@ -249,6 +262,12 @@ impl Model {
                 (Some(a), Some(b)) => a.facts() == b.facts(),
                 _ => false,
             })
+    }
+
+    /// A path whose content is not the same.
+    fn other_content(&self, other: &Model) -> Option<&str> {
+        let content = |model: &Model, path| model.get(path).map(|inode| inode.content.clone());
+        self.names.keys().map(String::as_str).find(|path| content(self, path) != content(other, path))
     }
 
     /// What differs, for messages.
@@ -308,6 +327,17 @@ pub fn observe(volume: &Volume) -> Observed {
         }
     }
     seen
+}
+
+/// The same as of each snapshot of the root directory that has a name.
+///
+/// # Errors
+/// If the snapshots cannot be listed.
+pub fn observe_snapshots(volume: &Volume) -> Result<Vec<(String, Observed)>> {
+    let view = volume.view();
+    let cuts = view.cuts()?.into_iter();
+    let named = cuts.filter(|cut| cut.row.root == view.root() && !cut.row.name.is_empty());
+    Ok(named.map(|cut| (cut.row.name, observe(&Volume::from_view(view.as_of(cut.number))))).collect())
 }
 
 fn observe_one(view: &View, directory: yore_fs::InodeNo, name: &[u8]) -> Result<(u64, Inode)> {
@@ -389,6 +419,12 @@ pub fn run(volume: &Volume, step: &Step, model: Option<&Model>) -> Result<()> {
         }
         Step::Fsync { path } => view.fsync(find(path)?.inode(), false),
         Step::Sync => volume.sync(),
+        Step::Snapshot { name } => view.snapshot(view.root(), name, false, true).map(drop),
+        Step::Forget { name } => {
+            let named = view.cuts()?.into_iter().find(|cut| cut.row.name == name).ok_or(Error::NotFound)?;
+            view.forget(&[named.number])?;
+            view.finish_forgetting(&mut |_| ControlFlow::Continue(())).map(drop)
+        }
     }
 }
 
@@ -399,9 +435,29 @@ fn split<'p>(volume: &Volume, path: &'p str) -> Result<(yore_fs::InodeNo, &'p [u
     }
 }
 
+/// What is known of a snapshot.
+#[derive(Clone, Debug)]
+struct Snapshot {
+    /// The volume as it was.
+    model: Model,
+    /// It was promised, so its contents are to be these.
+    whole: bool,
+    standing: Standing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Kept,
+    /// The call that was to make it kept or forgotten failed.
+    Unknown,
+    Forgotten,
+}
+
 /// The model after each step, and what was promised.
 #[derive(Clone, Debug)]
 pub struct History {
+    /// By name.
+    snapshots: BTreeMap<String, Snapshot>,
     states: Vec<Model>,
     /// The state that the last completed sync or fsync promised.
     promised: usize,
@@ -413,7 +469,24 @@ impl History {
     /// Begins with a volume as it lies, all of it promised.
     pub fn new(model: Model) -> History {
         let safe = model.inodes.iter().map(|(id, inode)| (*id, inode.content.clone())).collect();
-        History { states: vec![model], promised: 0, safe }
+        History { snapshots: BTreeMap::new(), states: vec![model], promised: 0, safe }
+    }
+
+    /// Begins with a volume as it lies, and all its snapshots of the root directory that have a name.
+    ///
+    /// # Errors
+    /// What cannot be read.
+    pub fn of(volume: &Volume) -> std::result::Result<History, String> {
+        let model = |seen: Observed| match seen.errors.first() {
+            Some((path, error)) => Err(format!("{path} cannot be read: {error}")),
+            None => Ok(seen.model),
+        };
+        let mut history = History::new(model(observe(volume))?);
+        for (name, seen) in observe_snapshots(volume).map_err(|error| error.to_string())? {
+            let kept = Snapshot { model: model(seen)?, whole: true, standing: Standing::Kept };
+            history.snapshots.insert(name, kept);
+        }
+        Ok(history)
     }
 
     /// What should be there now.
@@ -428,10 +501,20 @@ impl History {
         model.apply(step);
         self.states.push(model);
         match step {
-            Step::Sync => {
+            Step::Forget { name } => {
+                if let Some(snapshot) = self.snapshots.get_mut(*name) {
+                    snapshot.standing = Standing::Forgotten;
+                }
+            }
+            Step::Sync | Step::Snapshot { .. } => {
                 self.promised = self.states.len() - 1;
                 let inodes = &self.states[self.promised].inodes;
                 self.safe = inodes.iter().map(|(id, inode)| (*id, inode.content.clone())).collect();
+                if let Step::Snapshot { name } = step {
+                    let model = self.now().clone();
+                    let kept = Snapshot { model, whole: true, standing: Standing::Kept };
+                    self.snapshots.insert((*name).into(), kept);
+                }
             }
             Step::Fsync { path } => {
                 self.promised = self.states.len() - 1;
@@ -450,6 +533,19 @@ impl History {
     /// If it has changed something else.
     pub fn failed(&mut self, step: &Step, seen: &Model) -> std::result::Result<(), String> {
         self.begun(step);
+        match step {
+            Step::Snapshot { name } => {
+                let model = self.now().clone();
+                let perhaps = Snapshot { model, whole: false, standing: Standing::Unknown };
+                self.snapshots.insert((*name).into(), perhaps);
+            }
+            Step::Forget { name } => {
+                if let Some(snapshot) = self.snapshots.get_mut(*name) {
+                    snapshot.standing = Standing::Unknown;
+                }
+            }
+            _ => {}
+        }
         if self.now().same_names(seen) {
             return Ok(());
         }
@@ -508,6 +604,74 @@ impl History {
         Err(format!("names are of no step since the last sync; last: {why}"))
     }
 
+    /// Holds a volume's snapshots against what was promised of them: those that must be there are, those that must not are not, and
+    /// each is as the volume was, contents too if `contents`.
+    ///
+    /// # Errors
+    /// What is broken, in words.
+    pub fn judge_past(&self, volume: &Volume, contents: bool) -> std::result::Result<(), String> {
+        let mut seen: BTreeMap<_, _> = observe_snapshots(volume)
+            .map_err(|error| format!("the past cannot be read: {error}"))?
+            .into_iter()
+            .collect();
+        for (name, snapshot) in &self.snapshots {
+            let seen = match (seen.remove(name), snapshot.standing) {
+                (Some(_), Standing::Forgotten) => return Err(format!("{name} was forgotten, and is there")),
+                (None, Standing::Kept) => return Err(format!("{name} is gone")),
+                (None, _) => continue,
+                (Some(seen), _) => seen,
+            };
+            if let Some((path, error)) = seen.errors.first() {
+                return Err(format!("{path} as of {name} cannot be read: {error}"));
+            }
+            let then = &snapshot.model;
+            if !then.same_names(&seen.model) {
+                return Err(format!("as of {name}, {}", then.difference(&seen.model)));
+            }
+            if contents && snapshot.whole {
+                if let Some(path) = then.other_content(&seen.model) {
+                    return Err(format!("as of {name}, {path} has other content"));
+                }
+            }
+        }
+        match seen.into_keys().next() {
+            Some(name) => Err(format!("{name}: there never was such a snapshot")),
+            None => Ok(()),
+        }
+    }
+
+    /// As [`History::judge_past`] where the medium lied: of what can be read of a snapshot, names and attributes are some that
+    /// there were. If the checker finds nothing (`clean`), all that must be there is.
+    ///
+    /// # Errors
+    /// What is broken, in words.
+    pub fn judge_damaged_past(&self, volume: &Volume, clean: bool) -> std::result::Result<(), String> {
+        if clean {
+            return self.judge_past(volume, false);
+        }
+        let damaged = |error: &Error| match error.root() {
+            Error::Corruption(_) => Ok(()),
+            _ => Err(format!("not an error of damage: {error}")),
+        };
+        let snapshots = match observe_snapshots(volume) {
+            Ok(snapshots) => snapshots,
+            Err(error) => return damaged(&error),
+        };
+        for (name, seen) in snapshots {
+            for (path, error) in &seen.errors {
+                damaged(error).map_err(|why| format!("{path} as of {name}: {why}"))?;
+            }
+            for path in seen.model.names.keys() {
+                let found = seen.model.get(path).map(Inode::facts);
+                let mut known = self.states.iter().chain(self.snapshots.values().map(|s| &s.model));
+                if !known.any(|state| state.get(path).map(Inode::facts) == found) {
+                    return Err(format!("{path} as of {name} is {found:?}, which it never was"));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// As [`History::judge`] where the medium lied: names and attributes that can be read are those after some step, and if
     /// nothing is missing, all of one. Contents are not judged, for nothing guards them.
     ///
@@ -548,9 +712,7 @@ impl History {
         if !now.same_names(&seen.model) {
             return Err(now.difference(&seen.model));
         }
-        let other = now.names.keys().find(|path| {
-            now.get(path).map(|inode| &inode.content) != seen.model.get(path).map(|inode| &inode.content)
-        });
+        let other = now.other_content(&seen.model);
         other.map_or(Ok(()), |path| Err(format!("{path} has other content")))
     }
 }

@@ -71,11 +71,10 @@ impl Device for Recorder {
 }
 
 fn start() -> (MemoryDevice, History) {
-    let image = sample::small().unwrap();
+    let image = sample::with_past().unwrap();
     let options = MountOptions { read_only: true, ..exercise::options() };
-    let seen = observe(&Volume::open(Arc::new(image.snapshot()), &options).unwrap());
-    assert!(seen.errors.is_empty(), "{:?}", seen.errors);
-    (image, History::new(seen.model))
+    let history = History::of(&Volume::open(Arc::new(image.snapshot()), &options).unwrap()).unwrap();
+    (image, history)
 }
 
 /// The device works again: everything promised is there, and the checker finds nothing, before and after opening.
@@ -85,6 +84,7 @@ fn recover(device: &Recorder, history: &History) {
     assert!(report.is_clean(), "after the fault: {report}");
     let volume = Volume::open(image.clone(), &exercise::options()).unwrap();
     history.judge(&observe(&volume)).unwrap();
+    history.judge_past(&volume, true).unwrap();
     volume.write("after", "the fault").unwrap();
     volume.close().unwrap();
     let report = check(&*image, &CheckOptions::default()).unwrap();
@@ -136,6 +136,7 @@ fn with_write_error(image: &MemoryDevice, mut history: History, plan: FaultPlan)
             assert!(is_devices(&error), "{error}");
             if !dead {
                 history.compare(&observe(&volume)).unwrap();
+                history.judge_past(&volume, true).unwrap();
             }
             device.device.restart_trace();
             stopped = true;
@@ -281,9 +282,11 @@ fn with_read_fault(image: &MemoryDevice, mut history: History, fault: Fault, dat
         let image = device.device.snapshot();
         let report = check(&image, &CheckOptions::default()).unwrap();
         assert!(report.is_clean(), "{report}");
-        let seen = observe(&Volume::open(Arc::new(image), &exercise::options()).unwrap());
+        let volume = Volume::open(Arc::new(image), &exercise::options()).unwrap();
+        let seen = observe(&volume);
         assert!(seen.errors.is_empty(), "{:?}", seen.errors);
         history.judge_damaged(&seen, false).unwrap();
+        history.judge_damaged_past(&volume, true).unwrap();
     }
     struck
 }
@@ -342,6 +345,7 @@ fn with_lie(image: &MemoryDevice, mut history: History, nth: u64, fault: Fault, 
             // Nothing is above the superblocks: if one is lost, the volume is as of the generation before.
             let superblock = [device.write_of(nth), to].into_iter().flatten().any(|place| place < 8192);
             history.judge_damaged(&seen, superblock).unwrap();
+            history.judge_damaged_past(&volume, clean && !superblock).unwrap();
         }
         Err(error) => {
             assert!(matches!(error.root(), Error::Corruption(_) | Error::Refused(_)), "{error}");
@@ -375,7 +379,10 @@ fn stored_bits() {
                 let clean = check(&device, &CheckOptions::default()).is_ok_and(|report| report.is_clean());
                 assert!(!clean, "the checker does not see it");
                 match Volume::open(Arc::new(device), &exercise::options()) {
-                    Ok(volume) => history.judge_damaged(&observe(&volume), false).unwrap(),
+                    Ok(volume) => {
+                        history.judge_damaged(&observe(&volume), false).unwrap();
+                        history.judge_damaged_past(&volume, false).unwrap();
+                    }
                     Err(error) => assert!(matches!(error.root(), Error::Corruption(_)), "{error}"),
                 }
             });

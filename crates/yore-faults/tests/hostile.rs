@@ -12,6 +12,10 @@ use yore_faults::{damage, exercise, mend, sample, survey, Chance};
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
+/// The kinds of blocks that keep the past.
+const PAST: [&str; 6] =
+    ["cuts node", "cut index node", "version node", "past name node", "change node", "roots of the history"];
+
 /// What one case may take: the least caches are 4 MiB and 1 MiB, and the device is memory too.
 const MEMORY: usize = 96 << 20;
 
@@ -47,6 +51,14 @@ fn samples_are_sound() {
         assert_eq!(seen.findings, [Some(0), Some(0)]);
         let kinds: std::collections::BTreeSet<_> = survey::sites(&device).iter().map(|s| s.name()).collect();
         assert_eq!(kinds.len(), 10, "{kinds:?}");
+    });
+    watch.case("with a past", || {
+        let device = sample::with_past().unwrap();
+        assert!(exercise::is_sound(&device));
+        let seen = exercise::all(&device);
+        assert_eq!((seen.opened, seen.findings), ([true, true], [Some(0), Some(0)]));
+        let kinds: std::collections::BTreeSet<_> = survey::sites(&device).iter().map(|s| s.name()).collect();
+        assert!(PAST.iter().all(|kind| kinds.contains(kind)), "{kinds:?}");
     });
     watch.case("with further zones", || {
         let device = sample::with_further_zones().unwrap();
@@ -95,6 +107,12 @@ fn fields_of_trees() {
         assert!(sites.iter().any(|site| site.name() == kind), "{kind}");
     }
     every_field(&sample::small().unwrap(), 60, &kinds);
+}
+
+/// Every field of what keeps the past.
+#[test]
+fn fields_of_the_past() {
+    every_field(&sample::with_past().unwrap(), 60, &PAST);
 }
 
 /// The fields of zones and their table on a volume whose group has several zones.
