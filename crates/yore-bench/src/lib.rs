@@ -7,8 +7,8 @@
 //! - [`Target`] is what a workload needs of a file system, so that one text of the workload runs through a mount, through the
 //!   library in this process, or on a rival.
 //! - [`RivalKind`] are the file systems; [`compare`] makes them, runs a [`Benchmark`] on them in turns, and takes them away.
-//! - The benchmarks: [`Micro`], [`PostMark`], [`Stream`], [`Tree`]; on Yore alone [`Latency`], [`Startup`], [`Resident`]; and
-//!   [`Simulated`], whose figures are those of a disk's model ([`HardDisk`], [`SolidState`]) and the same on every machine.
+//! - The benchmarks: [`Micro`], [`PostMark`], [`Stream`], [`Tree`]; on Yore alone [`Latency`], [`Startup`], [`Resident`], [`History`];
+//!   and [`Simulated`], whose figures are those of a disk's model ([`HardDisk`], [`SolidState`]) and the same on every machine.
 //! - [`Report`] is the outcome.
 
 mod compare;
@@ -31,6 +31,6 @@ pub use simulated::{HardDisk, Model, Nanos, Range, SolidState, TimedDevice, Usag
 pub use stats::{highest, lowest, median, paired_ratio, percentile};
 pub use target::{LibraryTarget, SystemTarget, Target};
 pub use workload::{
-    fill, Fill, Latency, Micro, MicroStep, PostMark, Resident, Simulated, SimulatedWorkload, Startup, Stream,
-    Tree,
+    fill, Fill, History, Latency, Micro, MicroStep, PostMark, Resident, Simulated, SimulatedWorkload,
+    Startup, Stream, Tree,
 };

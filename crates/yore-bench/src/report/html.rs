@@ -89,7 +89,8 @@ impl Report {
             .rows
             .iter()
             .filter_map(|row| Some((row.target.as_str(), row.cells.get(index)?)))
-            .filter(|(_, cell)| !cell.samples.is_empty())
+            // What counts something else has no place on the column's scale.
+            .filter(|(_, cell)| !cell.samples.is_empty() && cell.unit.is_none())
             .collect();
         let most = cells.iter().map(|(_, cell)| cell.highest).fold(0.0, f64::max);
         if cells.is_empty() || most <= 0.0 {
@@ -159,15 +160,14 @@ impl Report {
 }
 
 fn show(cell: &Cell, column: &Column) -> String {
-    let unit = column.unit;
     match cell.samples.len() {
         0 => "–".to_string(),
-        1 => unit.show(cell.median),
+        1 => cell.show(cell.median, column),
         _ => format!(
             "{}<br><small>{} to {}</small>",
-            unit.show(cell.median),
-            unit.show(cell.lowest),
-            unit.show(cell.highest)
+            cell.show(cell.median, column),
+            cell.show(cell.lowest, column),
+            cell.show(cell.highest, column)
         ),
     }
 }

@@ -66,8 +66,8 @@ impl Report {
 fn show(cell: &Cell, column: &Column) -> String {
     match cell.samples.len() {
         0 => "–".to_string(),
-        1 => column.unit.show(cell.median),
-        _ => format!("{} ({:.0} %)", column.unit.show(cell.median), cell.spread()),
+        1 => cell.show(cell.median, column),
+        _ => format!("{} ({:.0} %)", cell.show(cell.median, column), cell.spread()),
     }
 }
 

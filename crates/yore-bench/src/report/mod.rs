@@ -126,6 +126,9 @@ pub struct Cell {
     pub lowest: f64,
     /// The highest.
     pub highest: f64,
+    /// What it counts, where that is not what its column counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<Unit>,
 }
 
 /// A file system without figures, or without all of them.
@@ -174,7 +177,20 @@ impl Cell {
     pub fn new(samples: Vec<f64>) -> Cell {
         let (median, lowest, highest) =
             (stats::median(&samples), stats::lowest(&samples), stats::highest(&samples));
-        Cell { samples, median, lowest, highest }
+        Cell { samples, median, lowest, highest, unit: None }
+    }
+
+    /// Of samples that count something else than the column.
+    pub fn in_unit(samples: Vec<f64>, unit: Unit) -> Cell {
+        Cell { unit: Some(unit), ..Cell::new(samples) }
+    }
+
+    /// One of its figures for people; with what the column's heading cannot say.
+    fn show(&self, value: f64, column: &Column) -> String {
+        match self.unit {
+            None => column.unit.show(value),
+            Some(unit) => format!("{}{}", unit.show(value), unit.suffix()),
+        }
     }
 
     /// How far the lowest and the highest lie apart, in percent of the median.
@@ -320,6 +336,10 @@ pub(crate) mod tests {
     fn json_round_trip() {
         let report = sample();
         assert_eq!(Report::from_json(&report.to_json()).unwrap(), report);
+        assert!(
+            !report.to_json().contains("\"unit\": null"),
+            "a cell in its column's unit does not repeat it"
+        );
         let other = Report { schema: 99, ..report };
         assert!(Report::from_json(&other.to_json()).unwrap_err().contains("99"));
         assert!(Report::from_json("{}").is_err());
@@ -339,6 +359,18 @@ pub(crate) mod tests {
         assert_eq!(Unit::Count.show(3.0), "3");
         assert_eq!(Unit::Count.show(0.002), "0.00200");
         assert_eq!(Unit::Count.show(0.0), "0");
+    }
+
+    /// A cell may count something else than its column, also after it was read back.
+    #[test]
+    fn a_cell_can_have_a_unit_of_its_own() {
+        let mut report = sample();
+        report.tables[0].rows[0].cells[0] = Cell::in_unit(vec![1500.0], Unit::PerSecond);
+        report.tables[0].rows[0].cells[1] = Cell::in_unit(vec![2.5e6], Unit::BytesPerSecond);
+        let report = Report::from_json(&report.to_json()).unwrap();
+        for text in [report.to_markdown(), report.to_html()] {
+            assert!(text.contains("1.50 k /s") && text.contains("2.50 MB/s"), "{text}");
+        }
     }
 
     /// A ratio for each of ours against each base, above 1 for better, whichever end is good.

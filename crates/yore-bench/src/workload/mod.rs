@@ -1,5 +1,6 @@
 //! The workloads, one per file.
 
+mod history;
 mod latency;
 mod micro;
 mod postmark;
@@ -9,6 +10,7 @@ mod startup;
 mod stream;
 mod tree;
 
+pub use history::History;
 pub use latency::Latency;
 pub use micro::{Micro, MicroStep};
 pub use postmark::PostMark;

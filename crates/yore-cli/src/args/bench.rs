@@ -136,6 +136,19 @@ pub enum BenchWhich {
         #[command(flatten)]
         common: Common,
     },
+    /// What it costs to have a past: the same in the library with snapshots and without
+    History {
+        #[command(flatten)]
+        size: HistorySize,
+        /// Rounds, each of which makes every measure with and without
+        #[arg(long, value_name = "N", default_value_t = 3, value_parser = at_least_one)]
+        rounds: usize,
+        /// Size of each volume; they are sparse, but for that on which the large file is overwritten, which has its own size
+        #[arg(long, value_name = "SIZE", default_value = "8G", value_parser = crate::output::parse_size)]
+        volume_size: u64,
+        #[command(flatten)]
+        output: Output,
+    },
     /// Internal: fills a volume and waits to be killed, for mount-time
     #[command(hide = true)]
     Fill {
@@ -165,6 +178,32 @@ pub struct MicroSize {
     /// Directories they are spread over
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = at_least_one)]
     pub directories: usize,
+}
+
+/// How large `history` is.
+#[derive(Debug, Args)]
+pub struct HistorySize {
+    /// Files on the volume of which snapshots are taken
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = at_least_one)]
+    pub files: usize,
+    /// Snapshots taken of it per round; a twentieth of them durably
+    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = at_least_one)]
+    pub takes: usize,
+    /// How long each step goes on while a snapshot is taken every second, or with many behind it
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = at_least_one)]
+    pub seconds: usize,
+    /// Files of 4 KiB that these steps read, overwrite and rename
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = at_least_one)]
+    pub live: usize,
+    /// Snapshots behind the steps, and versions of the small file that is looked back at
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = at_least_one)]
+    pub snapshots: usize,
+    /// Size of the large file
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = crate::output::parse_size)]
+    pub large_size: u64,
+    /// Snapshots forgotten while files come and go
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = at_least_one)]
+    pub forgotten: usize,
 }
 
 /// The sizes that papers have used for PostMark.

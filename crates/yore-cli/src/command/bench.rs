@@ -2,7 +2,7 @@
 
 use super::Outcome;
 use crate::args::bench::{
-    Bench, BenchWhich, Common, MicroSize, Output, PostMarkSize, Preset, SimulatedKind, Targets,
+    Bench, BenchWhich, Common, HistorySize, MicroSize, Output, PostMarkSize, Preset, SimulatedKind, Targets,
 };
 use crate::output::Out;
 use crate::progress::stop_wanted;
@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use yore_bench::{
-    compare, Benchmark, CompareOptions, Fill, Latency, Micro, MicroStep, PostMark, Report, Resident,
+    compare, Benchmark, CompareOptions, Fill, History, Latency, Micro, MicroStep, PostMark, Report, Resident,
     RivalKind, Serving, Simulated, SimulatedWorkload, Startup, Stream, Tree,
 };
 
@@ -65,6 +65,16 @@ pub fn run(args: &Bench) -> Outcome {
         BenchWhich::MountTime { files, unsynced, common } => {
             mount_time(&Startup { files: *files, unsynced: *unsynced }, common)
         }
+        BenchWhich::History { size, rounds, volume_size, output } => {
+            let options = CompareOptions {
+                rounds: *rounds,
+                volume_bytes: volume_size.next_multiple_of(4096),
+                work_dir: work_dir(output),
+                stop: stop_wanted()?,
+                ..CompareOptions::default()
+            };
+            print(&history(size).run(&options)?, output)
+        }
         BenchWhich::Simulated { workload, files, directories, transactions, batch, seed, output } => {
             let simulated = simulated(*workload, *files, *directories, *transactions, *batch, *seed);
             let options = CompareOptions {
@@ -114,6 +124,19 @@ fn simulated(
             ..defaults.postmark
         },
         ..defaults
+    }
+}
+
+fn history(size: &HistorySize) -> History {
+    History {
+        files: size.files,
+        takes: size.takes,
+        step: Duration::from_secs(size.seconds as u64),
+        live: size.live,
+        snapshots: size.snapshots,
+        large_bytes: size.large_size,
+        forgotten: size.forgotten,
+        ..History::default()
     }
 }
 

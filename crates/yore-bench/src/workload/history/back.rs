@@ -1,0 +1,91 @@
+//! Opening and reading a small file as it was, so many versions back, against as it is.
+//!
+//! Every version was written once and cut once, and tells its number, which is looked at.
+
+use super::volume::Volume;
+use super::{turns, Goal, Line, Run};
+use crate::report::Unit;
+use crate::stats::median;
+use crate::workload::timed;
+use crate::{BenchError, Result, Target};
+use yore_fs::{Number, View};
+
+/// Bytes of the file.
+const BYTES: usize = 4096;
+/// How far back.
+const DISTANCES: [usize; 5] = [1, 10, 100, 1000, 10_000];
+/// Turns in a round.
+const TURNS: usize = 20;
+const NAME: &str = "file";
+
+pub(super) fn measure(run: &Run<'_>) -> Result<Vec<Line>> {
+    let volume = Volume::make(run.options, run.dir, "back")?;
+    let cuts = write_versions(&volume, run.history.snapshots.max(1))?;
+    let line = |back: usize| {
+        let versions = if back == 1 { "version" } else { "versions" };
+        let measure = format!("opening and reading 4 KiB, {back} {versions} back / live");
+        (back, Line::new(measure, Unit::Seconds, Goal::Ratio(0.9)))
+    };
+    let mut lines: Vec<(usize, Line)> =
+        DISTANCES.into_iter().filter(|back| *back <= cuts.len()).map(line).collect();
+    for round in run.rounds() {
+        let round = round?;
+        for (back, line) in &mut lines {
+            let version = cuts.len() - *back;
+            let view = volume.target.view();
+            // A call for each of many programs: each names its cut anew.
+            let then = || -> Result<()> { read(&view.as_of(cuts[version]), version) };
+            let now = || -> Result<()> { read(view, cuts.len()) };
+            // Warm.
+            then().and_then(|()| now())?;
+            let count = run.history.reads.div_ceil(TURNS);
+            let mut times: [Vec<f64>; 2] = Default::default();
+            for turn in 0..TURNS {
+                for side in turns(round + turn) {
+                    let seconds = match side {
+                        0 => timed(count, |_| then())?,
+                        _ => timed(count, |_| now())?,
+                    };
+                    times[side].push(seconds / count as f64);
+                }
+            }
+            for (samples, times) in line.samples.iter_mut().zip(&times) {
+                samples.push(median(times));
+            }
+        }
+    }
+    volume.end()?;
+    Ok(lines.into_iter().map(|(_, line)| line).collect())
+}
+
+/// Versions 0, 1, …, each cut, and one more that is not.
+fn write_versions(volume: &Volume, count: usize) -> Result<Vec<Number>> {
+    let target = &volume.target;
+    let file = target.create(&target.root()?, NAME)?;
+    let mut data = vec![0x59; BYTES];
+    let mut cuts = Vec::with_capacity(count);
+    for version in 0..=count {
+        data[..8].copy_from_slice(&(version as u64).to_le_bytes());
+        target.write_at(&file, 0, &data)?;
+        if version < count {
+            cuts.push(volume.snapshot(false)?);
+        }
+    }
+    target.sync()?;
+    Ok(cuts)
+}
+
+/// Opens the file and reads it, which must have this version's content.
+fn read(view: &View, version: usize) -> Result<()> {
+    let mut buffer = [0; BYTES];
+    let node =
+        view.lookup(view.root(), NAME.as_bytes()).map_err(BenchError::library("looking up a version"))?;
+    let count = node.read(0, &mut buffer).map_err(BenchError::library("reading a version"))?;
+    match count == BYTES && buffer[..8] == (version as u64).to_le_bytes() {
+        true => Ok(()),
+        false => Err(BenchError::Wrong {
+            found: format!("{count} bytes of another version"),
+            expected: format!("version {version}"),
+        }),
+    }
+}

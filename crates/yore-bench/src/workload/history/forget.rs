@@ -1,0 +1,128 @@
+//! Creates and unlinks while snapshots are forgotten, against while nothing is.
+//!
+//! Both volumes have the same snapshots; on one of them a second thread forgets them, and files are created and removed as long as
+//! that takes; on the other as long.
+
+use super::volume::Volume;
+use super::{turns, Goal, Line, Run};
+use crate::report::Unit;
+use crate::stats::median;
+use crate::workload::noise;
+use crate::{Result, Target};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+use yore_fs::{Node, Number};
+
+/// Bytes of each file that was changed before the snapshots.
+const BYTES: usize = 4096;
+/// How long creates go on without forgetting in the round in which it is not known yet how long that takes, in seconds.
+const UNKNOWN: f64 = 1.0;
+
+/// A volume with snapshots.
+struct Past {
+    volume: Volume,
+    dirs: Vec<Node>,
+    cuts: Vec<Number>,
+}
+
+/// The row, and what else is to be told.
+pub(super) fn measure(run: &Run<'_>) -> Result<(Line, String)> {
+    let history = run.history;
+    let measure = format!("create + unlink, {} snapshots being forgotten / none", history.forgotten);
+    let mut line = Line::new(measure, Unit::PerSecond, Goal::Ratio(0.9));
+    let mut took = Vec::new();
+    for round in run.rounds() {
+        let pasts = [Past::new(run, "with")?, Past::new(run, "without")?];
+        for side in turns(round?) {
+            run.options.check_stop()?;
+            let past = &pasts[side];
+            let rate = match side {
+                0 => {
+                    let (count, seconds) = past.while_forgetting()?;
+                    took.push(seconds);
+                    count as f64 / seconds
+                }
+                _ => {
+                    let most = took.last().copied().unwrap_or(UNKNOWN);
+                    let (count, seconds) = past.create_and_unlink(|seconds| seconds >= most)?;
+                    count as f64 / seconds
+                }
+            };
+            line.samples[side].push(rate);
+            past.volume.target.sync()?;
+        }
+        for past in pasts {
+            past.end()?;
+        }
+    }
+    let note = format!(
+        "Forgetting {} snapshots, each with {} files of 4 KiB overwritten before it, took {} beside the creates and unlinks.",
+        history.forgotten,
+        history.changes,
+        Unit::Seconds.show(median(&took))
+    );
+    Ok((line, note))
+}
+
+impl Past {
+    fn new(run: &Run<'_>, name: &str) -> Result<Past> {
+        let history = run.history;
+        let volume = Volume::make(run.options, run.dir, name)?;
+        let dirs = volume.directories(history.directories.max(1))?;
+        let data = noise(BYTES, 1);
+        let mut files = Vec::new();
+        for i in 0..history.live.max(1) {
+            let file = volume.target.create(&dirs[i % dirs.len()], &format!("file{i}"))?;
+            volume.target.write_at(&file, 0, &data)?;
+            files.push(file);
+        }
+        let mut cuts = Vec::new();
+        for i in 0..history.forgotten.max(1) {
+            for change in 0..history.changes {
+                let file = &files[(i * history.changes + change) % files.len()];
+                volume.target.write_at(file, 0, &data)?;
+            }
+            cuts.push(volume.snapshot(false)?);
+        }
+        volume.target.sync()?;
+        Ok(Past { volume, dirs, cuts })
+    }
+
+    /// Files created, each at once removed, while another thread forgets all cuts; how many, and the seconds that took.
+    fn while_forgetting(&self) -> Result<(usize, f64)> {
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                let forgotten = self.volume.forget(&self.cuts);
+                done.store(true, Ordering::Release);
+                forgotten
+            });
+            let worked = self.create_and_unlink(|_| done.load(Ordering::Acquire));
+            // A panic in the thread is this program's.
+            other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            worked
+        })
+    }
+
+    /// The same until `done` of the seconds that have passed.
+    fn create_and_unlink(&self, done: impl Fn(f64) -> bool) -> Result<(usize, f64)> {
+        let (target, start) = (&self.volume.target, Instant::now());
+        let mut count = 0;
+        loop {
+            let dir = &self.dirs[count % self.dirs.len()];
+            let name = format!("new{count}");
+            drop(target.create(dir, &name)?);
+            target.unlink(dir, &name)?;
+            count += 1;
+            let seconds = start.elapsed().as_secs_f64();
+            if done(seconds) {
+                return Ok((count, seconds));
+            }
+        }
+    }
+
+    fn end(self) -> Result<()> {
+        drop(self.dirs);
+        self.volume.end()
+    }
+}

@@ -1,0 +1,139 @@
+//! A large file: read as it was, and overwritten for the first time after a snapshot.
+//!
+//! Both versions that are read were written in one go. What is overwritten was, too, each time before the clock starts, so that
+//! nobody finds it in pieces; its image is not sparse, or the host would have to find places for what a snapshot keeps.
+
+use super::volume::Volume;
+use super::{turns, Goal, Line, Run};
+use crate::report::Unit;
+use crate::workload::{noise, timed};
+use crate::{BenchError, Result, Target};
+use rand::seq::SliceRandom as _;
+use rand::SeedableRng as _;
+use yore_fs::{Number, View};
+
+/// Bytes of each sequential read and write, and of each random write.
+const LARGE: usize = 1 << 20;
+const SMALL: usize = 4096;
+/// The share of the blocks that is overwritten in random order: one of so many.
+const SHARE: usize = 4;
+/// Bytes of a volume besides what its file needs.
+const SPARE: u64 = 128 << 20;
+const NAME: &str = "large";
+
+pub(super) fn measure(run: &Run<'_>) -> Result<Vec<Line>> {
+    let pieces = usize::try_from(run.history.large_bytes.div_ceil(LARGE as u64)).unwrap_or(usize::MAX).max(1);
+    let mut lines = vec![read(run, pieces)?];
+    lines.extend(overwrite(run, pieces)?);
+    Ok(lines)
+}
+
+/// Data that tells by its first byte which version it is.
+fn version(number: u8) -> Vec<u8> {
+    let mut data = noise(LARGE, u64::from(number));
+    data[0] = number;
+    data
+}
+
+/// Writes all of the file.
+fn write(volume: &Volume, pieces: usize, data: &[u8]) -> Result<()> {
+    let file = volume.target.open(&volume.target.root()?, NAME)?;
+    timed(pieces, |i| volume.target.write_at(&file, (i * LARGE) as u64, data)).map(drop)
+}
+
+fn read(run: &Run<'_>, pieces: usize) -> Result<Line> {
+    let temperature = if run.cold { "cold" } else { "opened anew" };
+    let measure = format!("reading {pieces} MiB, the old version / the live one, {temperature}");
+    let mut line = Line::new(measure, Unit::BytesPerSecond, Goal::Ratio(0.95));
+    let mut volume = Volume::make(run.options, run.dir, "read")?;
+    volume.target.create(&volume.target.root()?, NAME)?;
+    write(&volume, pieces, &version(0))?;
+    volume.target.sync()?;
+    let cut = volume.snapshot(true)?;
+    write(&volume, pieces, &version(1))?;
+    volume.target.sync()?;
+    for round in run.rounds() {
+        for side in turns(round?) {
+            volume = volume.reopen(run.cold)?;
+            let seconds = match side {
+                0 => read_all(&volume.target.view().as_of(cut), pieces, 0)?,
+                _ => read_all(volume.target.view(), pieces, 1)?,
+            };
+            line.samples[side].push((pieces * LARGE) as f64 / seconds);
+        }
+    }
+    volume.end()?;
+    Ok(line)
+}
+
+/// Seconds to open the file and to read it from start to end.
+fn read_all(view: &View, pieces: usize, version: u8) -> Result<f64> {
+    let mut buffer = vec![0; LARGE];
+    let mut node = None;
+    timed(pieces, |i| {
+        let node = match &mut node {
+            Some(node) => node,
+            none => none.insert(
+                view.lookup(view.root(), NAME.as_bytes())
+                    .map_err(BenchError::library("looking up a file"))?,
+            ),
+        };
+        let count =
+            node.read((i * LARGE) as u64, &mut buffer).map_err(BenchError::library("reading a file"))?;
+        match count == LARGE && buffer[0] == version {
+            true => Ok(()),
+            false => Err(BenchError::Wrong {
+                found: format!("{count} bytes of version {}", buffer[0]),
+                expected: format!("{LARGE} of version {version}"),
+            }),
+        }
+    })
+}
+
+fn overwrite(run: &Run<'_>, pieces: usize) -> Result<[Line; 2]> {
+    let bytes = (pieces * LARGE) as u64;
+    let volume = Volume::make_written(run.dir, "overwrite", 3 * bytes + SPARE)?;
+    volume.target.create(&volume.target.root()?, NAME)?;
+    let mut places: Vec<u64> = (0..bytes).step_by(SMALL).collect();
+    places.shuffle(&mut rand::rngs::StdRng::seed_from_u64(run.history.large_bytes));
+    places.truncate((places.len() / SHARE).max(1));
+    let mut lines = [
+        Line::new(
+            format!("overwriting {pieces} MiB and sync, first after a snapshot / without"),
+            Unit::BytesPerSecond,
+            Goal::Ratio(0.95),
+        ),
+        Line::new(
+            format!("overwriting {} random blocks of it and sync, likewise", places.len()),
+            Unit::PerSecond,
+            Goal::Ratio(0.8),
+        ),
+    ];
+    let (before, data) = (version(0), version(1));
+    for round in run.rounds() {
+        let round = round?;
+        for (way, line) in lines.iter_mut().enumerate() {
+            for side in turns(round + way) {
+                run.options.check_stop()?;
+                write(&volume, pieces, &before)?;
+                volume.target.sync()?;
+                let cut: Option<Number> = (side == 0).then(|| volume.snapshot(true)).transpose()?;
+                let file = volume.target.open(&volume.target.root()?, NAME)?;
+                let count = if way == 0 { pieces } else { places.len() };
+                let seconds = timed(count + 1, |i| match (way, places.get(i)) {
+                    _ if i == count => volume.target.sync(),
+                    (1, Some(place)) => volume.target.write_at(&file, *place, &data[..SMALL]),
+                    _ => volume.target.write_at(&file, (i * LARGE) as u64, &data),
+                })?;
+                let done = if way == 0 { bytes as f64 } else { count as f64 };
+                line.samples[side].push(done / seconds);
+                if let Some(cut) = cut {
+                    volume.forget(&[cut])?;
+                    volume.target.sync()?;
+                }
+            }
+        }
+    }
+    volume.end()?;
+    Ok(lines)
+}

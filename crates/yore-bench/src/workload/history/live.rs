@@ -1,0 +1,240 @@
+//! The present, with snapshots being taken, and with many behind it.
+//!
+//! A step goes on for some time on the volume whose turn comes first, and for as many operations on the other, so that both do the
+//! same. Files are opened by their names for each operation. Those that are removed are the ones that were created, which the
+//! snapshots taken meanwhile have seen; that step ends when they are used up, if its time has not come before.
+//!
+//! Behind the present, every snapshot has a small change before it. After the last one, all files of the pool are overwritten and
+//! renamed once before the clock starts, on both volumes: what the first change after a snapshot costs is the business of other
+//! measures, and here would depend on how long the step is.
+
+use super::volume::Volume;
+use super::{turns, Goal, Line, Run};
+use crate::report::Unit;
+use crate::workload::noise;
+use crate::{BenchError, Result, Target};
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+use yore_fs::Node;
+
+/// Bytes of each file of the pool.
+const BYTES: usize = 4096;
+/// How often a snapshot is taken; the first one at once.
+const EVERY: Duration = Duration::from_secs(1);
+/// Operations between two looks at the clock.
+const UNWATCHED: usize = 16;
+
+/// Where the past is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Past {
+    /// A snapshot every second.
+    Meanwhile,
+    /// Many snapshots before the steps, none during them.
+    Behind,
+}
+
+#[derive(Clone, Copy)]
+enum Step {
+    Create,
+    Read,
+    Overwrite,
+    Rename,
+    Unlink,
+}
+
+impl Step {
+    const ALL: [Step; 5] = [Step::Create, Step::Read, Step::Overwrite, Step::Rename, Step::Unlink];
+
+    fn name(self) -> &'static str {
+        match self {
+            Step::Create => "create",
+            Step::Read => "read 4 KiB",
+            Step::Overwrite => "overwrite 4 KiB",
+            Step::Rename => "rename",
+            Step::Unlink => "unlink",
+        }
+    }
+}
+
+/// When a step ends.
+#[derive(Clone, Copy)]
+enum Until {
+    Time(Duration),
+    Count(usize),
+}
+
+/// A volume with a pool of files.
+struct Tree {
+    volume: Volume,
+    dirs: Vec<Node>,
+    /// Both names of each file of the pool, which are used by turns.
+    names: [Vec<String>; 2],
+    data: Vec<u8>,
+    buffer: Vec<u8>,
+    /// Files created beside the pool.
+    created: usize,
+    /// The last name that was made of a number.
+    name: String,
+}
+
+pub(super) fn measure(run: &Run<'_>) -> Result<Vec<Line>> {
+    let mut lines = steps(run, Past::Meanwhile)?;
+    lines.extend(steps(run, Past::Behind)?);
+    Ok(lines)
+}
+
+fn steps(run: &Run<'_>, past: Past) -> Result<Vec<Line>> {
+    let line = |step: Step| match past {
+        Past::Meanwhile => (format!("{}, a snapshot every second / none", step.name()), 0.95),
+        Past::Behind => (format!("{}, {} snapshots behind / none", step.name(), run.history.snapshots), 0.98),
+    };
+    let line = |step: Step| {
+        let (measure, goal) = line(step);
+        Line::new(measure, Unit::PerSecond, Goal::Ratio(goal))
+    };
+    let mut lines = Step::ALL.map(line);
+    for round in run.rounds() {
+        let round = round?;
+        let with = Tree::new(run, "with", if past == Past::Behind { run.history.snapshots } else { 0 })?;
+        let mut trees = [with, Tree::new(run, "without", 0)?];
+        if past == Past::Behind {
+            // The same changes without snapshots.
+            trees[1].changes(run.history.snapshots, false)?;
+            trees.iter_mut().try_for_each(Tree::touch_all)?;
+        }
+        for (i, (step, line)) in Step::ALL.into_iter().zip(&mut lines).enumerate() {
+            let mut until = Until::Time(run.history.step);
+            for side in turns(round + i) {
+                run.options.check_stop()?;
+                let every = (past == Past::Meanwhile && side == 0).then_some(EVERY);
+                let (count, seconds) = trees[side].step(step, until, every)?;
+                line.samples[side].push(count as f64 / seconds);
+                until = Until::Count(count);
+                trees[side].volume.target.sync()?;
+            }
+        }
+        for tree in trees {
+            tree.end()?;
+        }
+    }
+    Ok(lines.into())
+}
+
+impl Tree {
+    /// With so many snapshots, each after a change.
+    fn new(run: &Run<'_>, name: &str, snapshots: usize) -> Result<Tree> {
+        let volume = Volume::make(run.options, run.dir, name)?;
+        let dirs = volume.directories(run.history.directories.max(1))?;
+        let names = |prefix: &str| (0..run.history.live.max(1)).map(|i| format!("{prefix}{i:07}")).collect();
+        let mut tree = Tree {
+            volume,
+            dirs,
+            names: [names("file"), names("renamed")],
+            data: noise(BYTES, 1),
+            buffer: vec![0; BYTES],
+            created: 0,
+            name: String::new(),
+        };
+        for i in 0..tree.names[0].len() {
+            let file = tree.volume.target.create(tree.dir(i), &tree.names[0][i])?;
+            tree.volume.target.write_at(&file, 0, &tree.data)?;
+        }
+        tree.changes(snapshots, true)?;
+        tree.volume.target.sync()?;
+        Ok(tree)
+    }
+
+    /// So many small changes, each with a snapshot after it or none.
+    fn changes(&mut self, count: usize, snapshots: bool) -> Result<()> {
+        for i in 0..count {
+            self.operate(Step::Overwrite, i)?;
+            if snapshots {
+                self.volume.snapshot(false)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Overwrites all files of the pool, gives them their other names, and the first ones again.
+    fn touch_all(&mut self) -> Result<()> {
+        let files = self.names[0].len();
+        (0..files).try_for_each(|i| self.operate(Step::Overwrite, i))?;
+        (0..2 * files).try_for_each(|i| self.operate(Step::Rename, i))?;
+        self.volume.target.sync()
+    }
+
+    fn dir(&self, i: usize) -> &Node {
+        &self.dirs[i % self.dirs.len()]
+    }
+
+    /// Runs a step, with a snapshot every so often; how many operations, and the seconds they took.
+    fn step(&mut self, step: Step, until: Until, every: Option<Duration>) -> Result<(usize, f64)> {
+        let start = Instant::now();
+        let (mut count, mut due) = (0, Duration::ZERO);
+        loop {
+            if count % UNWATCHED == 0 {
+                let now = start.elapsed();
+                if count > 0 && matches!(until, Until::Time(most) if now >= most) {
+                    break;
+                }
+                if let Some(every) = every.filter(|_| now >= due) {
+                    self.volume.snapshot(false)?;
+                    due += every;
+                }
+            }
+            let used_up = matches!(step, Step::Unlink) && count == self.created;
+            if used_up || matches!(until, Until::Count(most) if count == most) {
+                break;
+            }
+            self.operate(step, count)?;
+            count += 1;
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        if matches!(step, Step::Create) {
+            self.created = count;
+        }
+        Ok((count, seconds))
+    }
+
+    /// The operation of this number of a step: on the pool's files in turn.
+    fn operate(&mut self, step: Step, i: usize) -> Result<()> {
+        let files = self.names[0].len();
+        let (target, file, pass) = (&self.volume.target, i % files, i / files);
+        let dir = &self.dirs[file % self.dirs.len()];
+        match step {
+            Step::Create | Step::Unlink => {
+                self.name.clear();
+                // Writing to a string cannot fail.
+                let _ = write!(self.name, "new{i:08}");
+                let dir = &self.dirs[i % self.dirs.len()];
+                match step {
+                    Step::Create => target.create(dir, &self.name).map(drop),
+                    _ => target.unlink(dir, &self.name),
+                }
+            }
+            Step::Read => {
+                let node = target.open(dir, &self.names[0][file])?;
+                match target.read_at(&node, 0, &mut self.buffer)? {
+                    BYTES => Ok(()),
+                    other => Err(BenchError::Wrong {
+                        found: format!("a file of {other} bytes"),
+                        expected: format!("one of {BYTES} bytes"),
+                    }),
+                }
+            }
+            Step::Overwrite => {
+                let node = target.open(dir, &self.names[0][file])?;
+                target.write_at(&node, 0, &self.data)
+            }
+            Step::Rename => {
+                let (from, to) = (&self.names[pass % 2][file], &self.names[(pass + 1) % 2][file]);
+                target.rename(dir, from, dir, to)
+            }
+        }
+    }
+
+    fn end(self) -> Result<()> {
+        drop(self.dirs);
+        self.volume.end()
+    }
+}

@@ -1,0 +1,111 @@
+//! Taking snapshots: of one file and of many; durably, beside an fsync.
+
+use super::volume::Volume;
+use super::{turns, Goal, Line, Run};
+use crate::report::Unit;
+use crate::stats::percentile;
+use crate::workload::noise;
+use crate::{Result, Target};
+use std::time::Instant;
+use yore_fs::Node;
+
+/// Files per directory of the volume with many.
+const PER_DIRECTORY: usize = 1000;
+/// How far the next file that is changed lies from the last: in another directory, and no divisor of the number of files.
+const LEAP: usize = 7919;
+/// Turns that both volumes take in a round.
+const TURNS: usize = 20;
+/// The longest that taking a snapshot should last, in seconds.
+const GOAL: f64 = 20e-6;
+
+/// A volume with files, and how many were changed on it.
+struct Filled {
+    volume: Volume,
+    dirs: Vec<Node>,
+    files: usize,
+    changed: usize,
+    data: Vec<u8>,
+}
+
+impl Filled {
+    fn new(run: &Run<'_>, name: &str, files: usize) -> Result<Filled> {
+        let volume = Volume::make(run.options, run.dir, name)?;
+        let dirs = volume.directories(files.div_ceil(PER_DIRECTORY))?;
+        for i in 0..files {
+            volume.target.create(&dirs[i / PER_DIRECTORY], &i.to_string())?;
+        }
+        volume.target.sync()?;
+        Ok(Filled { volume, dirs, files, changed: 0, data: noise(4096, 1) })
+    }
+
+    /// Overwrites 4 KiB of the next file, which it returns.
+    fn change(&mut self) -> Result<Node> {
+        let file = self.changed * LEAP % self.files;
+        self.changed += 1;
+        let node = self.volume.target.open(&self.dirs[file / PER_DIRECTORY], &file.to_string())?;
+        self.volume.target.write_at(&node, 0, &self.data)?;
+        Ok(node)
+    }
+
+    fn end(self) -> Result<()> {
+        drop(self.dirs);
+        self.volume.end()
+    }
+}
+
+/// Nanoseconds of what is done.
+fn nanoseconds(action: impl FnOnce() -> Result<()>) -> Result<u64> {
+    let start = Instant::now();
+    action()?;
+    Ok(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+}
+
+pub(super) fn measure(run: &Run<'_>) -> Result<Vec<Line>> {
+    let (files, takes) = (run.history.files, run.history.takes);
+    let time = |measure: String, goal: Goal| Line::new(measure, Unit::Seconds, goal);
+    let of_files = |quantile: &str| format!("taking a snapshot of {files} files / of one, {quantile}");
+    let mut middle = time(of_files("median"), Goal::Seconds(GOAL));
+    let mut tail = time(of_files("p99"), Goal::None);
+    let mut durable =
+        time("taking one durably with nothing dirty / fsync of a file of 4 KiB".into(), Goal::None);
+    let mut volumes = [Filled::new(run, "many", files)?, Filled::new(run, "one", 1)?];
+    for round in run.rounds() {
+        let round = round?;
+        let mut times: [Vec<u64>; 2] = Default::default();
+        for turn in 0..TURNS {
+            for side in turns(round + turn) {
+                for _ in 0..takes.div_ceil(TURNS) {
+                    volumes[side].change()?;
+                    times[side].push(nanoseconds(|| volumes[side].volume.snapshot(false).map(drop))?);
+                }
+            }
+        }
+        for (side, times) in times.iter_mut().enumerate() {
+            times.sort_unstable();
+            middle.samples[side].push(percentile(times, 0.5) as f64 / 1e9);
+            tail.samples[side].push(percentile(times, 0.99) as f64 / 1e9);
+        }
+        for (side, time) in durably(&mut volumes[0], takes.div_ceil(20))?.into_iter().enumerate() {
+            durable.samples[side].push(time);
+        }
+    }
+    for filled in volumes {
+        filled.end()?;
+    }
+    Ok(vec![middle, tail, durable])
+}
+
+/// Seconds, in the middle, that a durable snapshot takes when nothing is dirty, and an fsync of a file of which 4 KiB are.
+fn durably(filled: &mut Filled, count: usize) -> Result<[f64; 2]> {
+    let mut times: [Vec<u64>; 2] = Default::default();
+    for _ in 0..count {
+        let node = filled.change()?;
+        times[1].push(nanoseconds(|| filled.volume.target.fsync(&node))?);
+        filled.volume.target.sync()?;
+        times[0].push(nanoseconds(|| filled.volume.snapshot(true).map(drop))?);
+    }
+    Ok(times.map(|mut times| {
+        times.sort_unstable();
+        percentile(&times, 0.5) as f64 / 1e9
+    }))
+}
