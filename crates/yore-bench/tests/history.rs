@@ -1,10 +1,11 @@
 //! What a past costs, made small: every measure has figures, and nothing is left behind.
 
 use std::time::Duration;
-use yore_bench::{BenchError, CompareOptions, History, Report, Unit};
+use yore_bench::{BenchError, CompareOptions, History, HistoryPart, Report, Unit};
 
 fn tiny() -> History {
     History {
+        parts: HistoryPart::ALL.to_vec(),
         files: 60,
         takes: 40,
         step: Duration::from_millis(30),
@@ -56,6 +57,19 @@ fn every_measure_has_figures() {
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left behind");
     assert_eq!(Report::from_json(&report.to_json()).unwrap(), report, "JSON is read back the same");
     assert!(!report.to_json().contains(&dir.path().display().to_string()), "no paths");
+}
+
+/// Only the parts asked for are measured.
+#[test]
+fn parts_can_be_chosen() {
+    let dir = tempfile::tempdir().unwrap();
+    let history = History { parts: vec![HistoryPart::Back], ..tiny() };
+    let report = history.run(&options(dir.path())).unwrap();
+    assert_eq!(report.tables[0].rows.len(), 2);
+    for part in HistoryPart::ALL {
+        assert_eq!(HistoryPart::from_name(part.name()), Some(part));
+    }
+    assert_eq!(HistoryPart::from_name("other"), None);
 }
 
 /// Who wants the end gets it, and nothing is left behind.

@@ -10,7 +10,7 @@ mod startup;
 mod stream;
 mod tree;
 
-pub use history::History;
+pub use history::{History, HistoryPart};
 pub use latency::Latency;
 pub use micro::{Micro, MicroStep};
 pub use postmark::PostMark;

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
-use yore_bench::{MicroStep, RivalKind};
+use yore_bench::{HistoryPart, MicroStep, RivalKind};
 
 /// `bench`
 #[derive(Debug, Args)]
@@ -140,6 +140,9 @@ pub enum BenchWhich {
     History {
         #[command(flatten)]
         size: HistorySize,
+        /// Only these rows: take, meanwhile, behind, back, large, forget
+        #[arg(long, value_name = "PART", value_delimiter = ',', value_parser = part)]
+        parts: Vec<HistoryPart>,
         /// Rounds, each of which makes every measure with and without
         #[arg(long, value_name = "N", default_value_t = 3, value_parser = at_least_one)]
         rounds: usize,
@@ -309,6 +312,11 @@ fn targets(name: &str) -> Result<Targets, String> {
 fn step(name: &str) -> Result<MicroStep, String> {
     let names = || MicroStep::ALL.map(MicroStep::name).join(", ");
     MicroStep::from_name(name).ok_or_else(|| format!("there is no step {name:?}; choose of {}", names()))
+}
+
+fn part(name: &str) -> Result<HistoryPart, String> {
+    let names = || HistoryPart::ALL.map(HistoryPart::name).join(", ");
+    HistoryPart::from_name(name).ok_or_else(|| format!("there is no part {name:?}; choose of {}", names()))
 }
 
 fn share(text: &str) -> Result<f64, String> {

@@ -11,8 +11,8 @@ use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use yore_bench::{
-    compare, Benchmark, CompareOptions, Fill, History, Latency, Micro, MicroStep, PostMark, Report, Resident,
-    RivalKind, Serving, Simulated, SimulatedWorkload, Startup, Stream, Tree,
+    compare, Benchmark, CompareOptions, Fill, History, HistoryPart, Latency, Micro, MicroStep, PostMark,
+    Report, Resident, RivalKind, Serving, Simulated, SimulatedWorkload, Startup, Stream, Tree,
 };
 
 /// Measures, and prints the report.
@@ -65,7 +65,7 @@ pub fn run(args: &Bench) -> Outcome {
         BenchWhich::MountTime { files, unsynced, common } => {
             mount_time(&Startup { files: *files, unsynced: *unsynced }, common)
         }
-        BenchWhich::History { size, rounds, volume_size, output } => {
+        BenchWhich::History { size, parts, rounds, volume_size, output } => {
             let options = CompareOptions {
                 rounds: *rounds,
                 volume_bytes: volume_size.next_multiple_of(4096),
@@ -73,7 +73,7 @@ pub fn run(args: &Bench) -> Outcome {
                 stop: stop_wanted()?,
                 ..CompareOptions::default()
             };
-            print(&history(size).run(&options)?, output)
+            print(&history(size, parts).run(&options)?, output)
         }
         BenchWhich::Simulated { workload, files, directories, transactions, batch, seed, output } => {
             let simulated = simulated(*workload, *files, *directories, *transactions, *batch, *seed);
@@ -127,8 +127,9 @@ fn simulated(
     }
 }
 
-fn history(size: &HistorySize) -> History {
+fn history(size: &HistorySize, parts: &[HistoryPart]) -> History {
     History {
+        parts: if parts.is_empty() { HistoryPart::ALL.to_vec() } else { parts.to_vec() },
         files: size.files,
         takes: size.takes,
         step: Duration::from_secs(size.seconds as u64),

@@ -6,7 +6,8 @@
 //!
 //! Behind the present, every snapshot has a small change before it. After the last one, all files of the pool are overwritten and
 //! renamed once before the clock starts, on both volumes: what the first change after a snapshot costs is the business of other
-//! measures, and here would depend on how long the step is.
+//! measures, and here would depend on how long the step is. And all files are read once before the reads that are counted,
+//! which are warm.
 
 use super::volume::Volume;
 use super::{turns, Goal, Line, Run};
@@ -26,7 +27,7 @@ const UNWATCHED: usize = 16;
 
 /// Where the past is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Past {
+pub(super) enum Past {
     /// A snapshot every second.
     Meanwhile,
     /// Many snapshots before the steps, none during them.
@@ -77,13 +78,7 @@ struct Tree {
     name: String,
 }
 
-pub(super) fn measure(run: &Run<'_>) -> Result<Vec<Line>> {
-    let mut lines = steps(run, Past::Meanwhile)?;
-    lines.extend(steps(run, Past::Behind)?);
-    Ok(lines)
-}
-
-fn steps(run: &Run<'_>, past: Past) -> Result<Vec<Line>> {
+pub(super) fn measure(run: &Run<'_>, past: Past) -> Result<Vec<Line>> {
     let line = |step: Step| match past {
         Past::Meanwhile => (format!("{}, a snapshot every second / none", step.name()), 0.95),
         Past::Behind => (format!("{}, {} snapshots behind / none", step.name(), run.history.snapshots), 0.98),
@@ -103,6 +98,9 @@ fn steps(run: &Run<'_>, past: Past) -> Result<Vec<Line>> {
             trees.iter_mut().try_for_each(Tree::touch_all)?;
         }
         for (i, (step, line)) in Step::ALL.into_iter().zip(&mut lines).enumerate() {
+            if matches!(step, Step::Read) {
+                trees.iter_mut().try_for_each(|tree| tree.all(Step::Read, 1))?;
+            }
             let mut until = Until::Time(run.history.step);
             for side in turns(round + i) {
                 run.options.check_stop()?;
@@ -157,10 +155,14 @@ impl Tree {
 
     /// Overwrites all files of the pool, gives them their other names, and the first ones again.
     fn touch_all(&mut self) -> Result<()> {
-        let files = self.names[0].len();
-        (0..files).try_for_each(|i| self.operate(Step::Overwrite, i))?;
-        (0..2 * files).try_for_each(|i| self.operate(Step::Rename, i))?;
+        self.all(Step::Overwrite, 1)?;
+        self.all(Step::Rename, 2)?;
         self.volume.target.sync()
+    }
+
+    /// Does it to all files of the pool, so many times.
+    fn all(&mut self, step: Step, times: usize) -> Result<()> {
+        (0..times * self.names[0].len()).try_for_each(|i| self.operate(step, i))
     }
 
     fn dir(&self, i: usize) -> &Node {

@@ -25,9 +25,57 @@ use crate::{CompareOptions, Result, RivalKind};
 use std::path::Path;
 use std::time::Duration;
 
+/// Rows of [`History`] that are measured together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HistoryPart {
+    /// Taking snapshots.
+    Take,
+    /// What is done to the present while snapshots are taken.
+    Meanwhile,
+    /// The same with many snapshots behind it.
+    Behind,
+    /// Opening and reading what was.
+    Back,
+    /// Reading and overwriting a large file.
+    Large,
+    /// What is done while snapshots are forgotten.
+    Forget,
+}
+
+impl HistoryPart {
+    /// All, in the order in which they run.
+    pub const ALL: [HistoryPart; 6] = [
+        HistoryPart::Take,
+        HistoryPart::Meanwhile,
+        HistoryPart::Behind,
+        HistoryPart::Back,
+        HistoryPart::Large,
+        HistoryPart::Forget,
+    ];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            HistoryPart::Take => "take",
+            HistoryPart::Meanwhile => "meanwhile",
+            HistoryPart::Behind => "behind",
+            HistoryPart::Back => "back",
+            HistoryPart::Large => "large",
+            HistoryPart::Forget => "forget",
+        }
+    }
+
+    /// The part of that name.
+    pub fn from_name(name: &str) -> Option<HistoryPart> {
+        HistoryPart::ALL.into_iter().find(|part| part.name() == name)
+    }
+}
+
 /// What it costs to have a past.
 #[derive(Clone, Debug)]
 pub struct History {
+    /// What is measured.
+    pub parts: Vec<HistoryPart>,
     /// Files on the volume of which snapshots are taken; on the other there is one.
     pub files: usize,
     /// Snapshots taken of each per round; a twentieth of them durably.
@@ -53,6 +101,7 @@ pub struct History {
 impl Default for History {
     fn default() -> History {
         History {
+            parts: HistoryPart::ALL.to_vec(),
             files: 100_000,
             takes: 2000,
             step: Duration::from_secs(4),
@@ -143,16 +192,24 @@ impl History {
              least ratio, or the longest time with a past."
                 .to_string(),
         ];
-        if !cold {
+        if !cold && self.parts.contains(&HistoryPart::Large) {
             notes.push("The large file was read after the volume was opened anew, but from the host's cache: root could drop it.".into());
         }
-        let mut lines = takes::measure(&run)?;
-        lines.extend(live::measure(&run)?);
-        lines.extend(back::measure(&run)?);
-        lines.extend(large::measure(&run)?);
-        let (line, note) = forget::measure(&run)?;
-        lines.push(line);
-        notes.push(note);
+        let mut lines = Vec::new();
+        for part in HistoryPart::ALL.into_iter().filter(|part| self.parts.contains(part)) {
+            lines.extend(match part {
+                HistoryPart::Take => takes::measure(&run)?,
+                HistoryPart::Meanwhile => live::measure(&run, live::Past::Meanwhile)?,
+                HistoryPart::Behind => live::measure(&run, live::Past::Behind)?,
+                HistoryPart::Back => back::measure(&run)?,
+                HistoryPart::Large => large::measure(&run)?,
+                HistoryPart::Forget => {
+                    let (line, note) = forget::measure(&run)?;
+                    notes.push(note);
+                    vec![line]
+                }
+            });
+        }
         let ratio = |name: &str| Column::fact(name, Unit::Count);
         let table = Table {
             title: String::new(),
