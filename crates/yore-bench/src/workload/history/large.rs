@@ -1,22 +1,26 @@
 //! A large file: read as it was, and overwritten for the first time after a snapshot.
 //!
-//! Both versions that are read were written in one go. What is overwritten was, too, each time before the clock starts, so that
-//! nobody finds it in pieces; its image is not sparse, or the host would have to find places for what a snapshot keeps.
+//! Both versions that are read were written in one go. What is overwritten was, too, each time on a volume of its own: on one that
+//! is used again, the time depends more on what free places earlier turns have left than on the snapshot. Its image is not
+//! sparse, or the host would have to find places for what a snapshot keeps.
 
 use super::volume::Volume;
 use super::{turns, Goal, Line, Run};
 use crate::report::Unit;
+use crate::stats::median;
 use crate::workload::{noise, timed};
 use crate::{BenchError, Result, Target};
 use rand::seq::SliceRandom as _;
 use rand::SeedableRng as _;
-use yore_fs::{Number, View};
+use yore_fs::View;
 
 /// Bytes of each sequential read and write, and of each random write.
 const LARGE: usize = 1 << 20;
 const SMALL: usize = 4096;
 /// The share of the blocks that is overwritten in random order: one of so many.
 const SHARE: usize = 4;
+/// Turns in a round, of which the middle one counts: each lasts a tenth of a second only.
+const TURNS: usize = 3;
 /// Bytes of a volume besides what its file needs.
 const SPARE: u64 = 128 << 20;
 const NAME: &str = "large";
@@ -53,13 +57,17 @@ fn read(run: &Run<'_>, pieces: usize) -> Result<Line> {
     write(&volume, pieces, &version(1))?;
     volume.target.sync()?;
     for round in run.rounds() {
-        for side in turns(round?) {
+        let round = round?;
+        let mut seconds: [Vec<f64>; 2] = Default::default();
+        for side in (0..TURNS).flat_map(|turn| turns(round + turn)) {
             volume = volume.reopen(run.cold)?;
-            let seconds = match side {
+            seconds[side].push(match side {
                 0 => read_all(&volume.target.view().as_of(cut), pieces, 0)?,
                 _ => read_all(volume.target.view(), pieces, 1)?,
-            };
-            line.samples[side].push((pieces * LARGE) as f64 / seconds);
+            });
+        }
+        for (samples, seconds) in line.samples.iter_mut().zip(&seconds) {
+            samples.push((pieces * LARGE) as f64 / median(seconds));
         }
     }
     volume.end()?;
@@ -92,8 +100,6 @@ fn read_all(view: &View, pieces: usize, version: u8) -> Result<f64> {
 
 fn overwrite(run: &Run<'_>, pieces: usize) -> Result<[Line; 2]> {
     let bytes = (pieces * LARGE) as u64;
-    let volume = Volume::make_written(run.dir, "overwrite", 3 * bytes + SPARE)?;
-    volume.target.create(&volume.target.root()?, NAME)?;
     let mut places: Vec<u64> = (0..bytes).step_by(SMALL).collect();
     places.shuffle(&mut rand::rngs::StdRng::seed_from_u64(run.history.large_bytes));
     places.truncate((places.len() / SHARE).max(1));
@@ -113,27 +119,31 @@ fn overwrite(run: &Run<'_>, pieces: usize) -> Result<[Line; 2]> {
     for round in run.rounds() {
         let round = round?;
         for (way, line) in lines.iter_mut().enumerate() {
-            for side in turns(round + way) {
+            let count = if way == 0 { pieces } else { places.len() };
+            let mut seconds: [Vec<f64>; 2] = Default::default();
+            for side in (0..TURNS).flat_map(|turn| turns(round + turn)) {
                 run.options.check_stop()?;
+                let volume = Volume::make_written(run.dir, "overwrite", 2 * bytes + SPARE)?;
+                volume.target.create(&volume.target.root()?, NAME)?;
                 write(&volume, pieces, &before)?;
                 volume.target.sync()?;
-                let cut: Option<Number> = (side == 0).then(|| volume.snapshot(true)).transpose()?;
+                if side == 0 {
+                    volume.snapshot(true)?;
+                }
                 let file = volume.target.open(&volume.target.root()?, NAME)?;
-                let count = if way == 0 { pieces } else { places.len() };
-                let seconds = timed(count + 1, |i| match (way, places.get(i)) {
+                seconds[side].push(timed(count + 1, |i| match (way, places.get(i)) {
                     _ if i == count => volume.target.sync(),
                     (1, Some(place)) => volume.target.write_at(&file, *place, &data[..SMALL]),
                     _ => volume.target.write_at(&file, (i * LARGE) as u64, &data),
-                })?;
-                let done = if way == 0 { bytes as f64 } else { count as f64 };
-                line.samples[side].push(done / seconds);
-                if let Some(cut) = cut {
-                    volume.forget(&[cut])?;
-                    volume.target.sync()?;
-                }
+                })?);
+                drop(file);
+                volume.end()?;
+            }
+            let done = if way == 0 { bytes as f64 } else { count as f64 };
+            for (samples, seconds) in line.samples.iter_mut().zip(&seconds) {
+                samples.push(done / median(seconds));
             }
         }
     }
-    volume.end()?;
     Ok(lines)
 }
