@@ -27,41 +27,63 @@ const SHARDS: usize = 16;
 /// Entries copied at a time.
 const BATCH: usize = 128;
 
-type VersionShard = HashMap<(InodeNo, Number), Arc<InodeCell>>;
-
-/// Versions in memory, by inode and birth.
+/// Versions in memory.
 #[derive(Default)]
 pub(crate) struct Versions {
     shards: [Mutex<VersionShard>; SHARDS],
 }
 
-impl Versions {
-    /// The cell of the version that an inode was as of a cut; `None` if there is none.
-    fn get(&self, store: &Store, no: InodeNo, cut: Number) -> Result<Option<Arc<InodeCell>>> {
-        let Some(version) = store.past.version(&store.meta, no, cut)?.filter(|v| cut < v.end) else {
-            return Ok(None);
-        };
-        let key = (no, version.inode.born);
-        let mut shard = self.shards[no.0 as usize % SHARDS].lock();
-        if let Some(cell) = shard.get(&key) {
-            return Ok(Some(cell.clone()));
+#[derive(Default)]
+struct VersionShard {
+    /// By inode and birth.
+    cells: HashMap<(InodeNo, Number), Arc<InodeCell>>,
+    /// By inode and a cut that has seen it so, which spares the walk of a tree. What a version was as of a cut it will always have
+    /// been; that the cut is kept is looked at by who reads ([`crate::past`], P6).
+    seen: HashMap<(InodeNo, Number), Arc<InodeCell>>,
+}
+
+impl VersionShard {
+    /// Lets go of half of those that nobody uses: seldom, and then many at once.
+    fn make_room(&mut self) {
+        if self.seen.len() < CELLS_PER_SHARD && self.cells.len() < CELLS_PER_SHARD {
+            return;
         }
-        if shard.len() >= CELLS_PER_SHARD {
-            // Half of those that nobody uses: seldom, and then many at once.
+        self.seen.clear();
+        if self.cells.len() >= CELLS_PER_SHARD {
             let mut every_other = false;
-            shard.retain(|_, cell| {
+            self.cells.retain(|_, cell| {
                 every_other = !every_other;
                 Arc::strong_count(cell) > 1 || every_other
             });
         }
-        let cell = Arc::new(InodeCell::of_version(no, version.inode));
-        shard.insert(key, cell.clone());
+    }
+}
+
+impl Versions {
+    /// The cell of the version that an inode was as of a kept cut; `None` if there is none.
+    fn get(&self, store: &Store, no: InodeNo, cut: Number) -> Result<Option<Arc<InodeCell>>> {
+        let shard = &self.shards[no.0 as usize % SHARDS];
+        if let Some(cell) = shard.lock().seen.get(&(no, cut)) {
+            return Ok(Some(cell.clone()));
+        }
+        let Some(version) = store.past.version(&store.meta, no, cut)?.filter(|v| cut < v.end) else {
+            return Ok(None);
+        };
+        let key = (no, version.inode.born);
+        let mut shard = shard.lock();
+        shard.make_room();
+        let new = || Arc::new(InodeCell::of_version(no, version.inode));
+        let cell = shard.cells.entry(key).or_insert_with(new).clone();
+        shard.seen.insert((no, cut), cell.clone());
         Ok(Some(cell))
     }
 
     /// The version with this birth was given up: nobody looks for it any more.
     pub(crate) fn forget(&self, no: InodeNo, born: Number) {
-        self.shards[no.0 as usize % SHARDS].lock().remove(&(no, born));
+        let mut shard = self.shards[no.0 as usize % SHARDS].lock();
+        if let Some(cell) = shard.cells.remove(&(no, born)) {
+            shard.seen.retain(|_, seen| !Arc::ptr_eq(seen, &cell));
+        }
     }
 }
 
