@@ -215,6 +215,12 @@ impl FileCache {
         self.dirty_files.lock().by_turn.values().map(|f| f.cell.clone()).collect()
     }
 
+    /// Some files with data to be written, those first that have had it for longest.
+    pub(super) fn oldest_dirty(&self, most: usize) -> Vec<Arc<InodeCell>> {
+        let files = self.dirty_files.lock();
+        files.by_turn.values().take(most).map(|file| file.cell.clone()).collect()
+    }
+
     /// Starts the thread that writes back.
     ///
     /// # Errors

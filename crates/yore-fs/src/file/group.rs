@@ -6,7 +6,7 @@
 //! when the group is done and its locks are free ([`super::flush`]).
 
 use super::flush::{
-    collect, finish_pass, flush_small, flush_to, note_failed, write_parts, Part, Pass, BATCH,
+    collect, finish_pass, flush_locked, flush_small, flush_to, note_failed, write_parts, Part, Pass, BATCH,
 };
 use super::pages_for;
 use crate::inode::InodeCell;
@@ -17,6 +17,8 @@ use std::sync::Arc;
 
 /// Files in a group at most.
 pub(super) const FILES: usize = 256;
+/// Files that are written back with one that somebody waits for.
+const AMONG: usize = 64;
 
 /// What to do about files whose io somebody else has.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -25,6 +27,8 @@ pub(super) enum Busy {
     Wait,
     /// Leave them as they are.
     Skip,
+    /// Leave them, and those that are no members of a group, too: for who holds a file's io.
+    Leave,
 }
 
 /// Writes back all files.
@@ -33,6 +37,25 @@ pub(super) enum Busy {
 /// The first file's error, which its next fsync is told, too; the others are still tried.
 pub(crate) fn flush_all(store: &Store) -> Result<()> {
     write_back_many(store, &store.files.dirty_cells(), Busy::Wait)
+}
+
+/// Writes back a file whose io the caller has, and with it those that have been dirty for longest: who changes many files after a
+/// snapshot has seen them waits for a few large writes, not for one for each.
+///
+/// # Errors
+/// Those of this file. The others' next fsyncs are told theirs.
+pub(super) fn flush_among_others(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
+    let is_dirty = {
+        let state = cell.state.read();
+        let fits_inode = state.data.fits_inode(state.inode.content_kind, state.inode.size);
+        !fits_inode && state.data.cached().is_some_and(|pages| pages.has_dirty())
+    };
+    if is_dirty {
+        let mut others = store.files.oldest_dirty(AMONG);
+        others.retain(|other| !Arc::ptr_eq(other, cell));
+        drop(write_back_many(store, &others, Busy::Leave));
+    }
+    flush_locked(store, cell)
 }
 
 /// Writes back some files in the background.
@@ -59,11 +82,12 @@ pub(super) fn in_groups(
             at += 1;
             let joined = match cell.io.try_lock() {
                 Some(io) => group.join(store, cell, io, limit),
-                None if busy == Busy::Skip => Ok(Joined::Done),
+                None if busy != Busy::Wait => Ok(Joined::Done),
                 None => Ok(Joined::Alone),
             };
             match joined {
                 Ok(Joined::Done) => {}
+                Ok(Joined::Alone) if busy == Busy::Leave => {}
                 Ok(Joined::Alone) => alone.push(cell),
                 Err(e) => result = result.and(Err(e)),
             }

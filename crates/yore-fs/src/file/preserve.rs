@@ -2,7 +2,8 @@
 //! the version names is written back first (P4). So a version is whole when it is made, and what is dirty in memory belongs to the
 //! present alone.
 
-use super::flush::{flush_locked, is_written};
+use super::flush::is_written;
+use super::group::flush_among_others;
 use crate::inode::{InodeCell, InodeState};
 use crate::locks::Writing;
 use crate::past::VERSION_BLOCKS;
@@ -41,7 +42,7 @@ pub(crate) fn preserve_locked(store: &Store, cell: &Arc<InodeCell>, room: Room) 
         #[cfg(feature = "mutations")]
         let is_file = is_file && !crate::mutation::is(crate::mutation::Mutation::KeptBeforeData);
         if is_file {
-            flush_locked(store, cell)?;
+            flush_among_others(store, cell)?;
         }
         let near = store.near(cell.no);
         let reserved = match room {
