@@ -1,6 +1,6 @@
 //! Before the first change of an inode that a cut has seen: its version is kept ([`crate::past`]), and of a file the data that
-//! the version names is written back first (P4). So a version is whole when it is made, and what is dirty in memory belongs to the
-//! present alone.
+//! the version names is written back first (P4), with that of others that have waited longest. So a version is whole when it is made,
+//! and what is dirty in memory belongs to the present alone.
 
 use super::flush::is_written;
 use super::group::flush_among_others;
