@@ -1,9 +1,10 @@
 //! Write-back of many files at once: what makes small files cost the device as little as one large one.
 //!
 //! A group is gathered from files in the order of their age. Each must give its io at once: nobody waits for a file's io
-//! while holding another's, so groups cannot block each other, nor anybody who holds one io and asks for no other. Files
-//! whose io is taken, and those with more than fits a group, or with a truncation to be finished, are written back alone
-//! when the group is done and its locks are free ([`super::flush`]).
+//! while holding another's, so groups cannot block each other, nor anybody who holds one io and asks for no other. (Who
+//! gathers a group while holding one, [`flush_among_others`], waits for none.) Files whose io is taken, and those with more
+//! than fits a group, or with a truncation to be finished, are written back alone when the group is done and its locks are
+//! free ([`super::flush`]).
 
 use super::flush::{
     collect, finish_pass, flush_locked, flush_small, flush_to, note_failed, write_parts, Part, Pass, BATCH,
