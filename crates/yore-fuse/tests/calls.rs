@@ -543,7 +543,11 @@ fn handles() {
     let error = loop {
         fs::write("/proc/sys/vm/drop_caches", b"2").unwrap();
         match open() {
-            Ok(_) if begin.elapsed() < std::time::Duration::from_secs(20) => {}
+            Ok(mut file) if begin.elapsed() < std::time::Duration::from_secs(20) => {
+                text.clear();
+                file.read_to_string(&mut text).unwrap();
+                assert_eq!(text, "by handle", "another file");
+            }
             other => break errno_of(other),
         }
     };
