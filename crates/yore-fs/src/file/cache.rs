@@ -151,11 +151,10 @@ impl FileCache {
     /// Writes back the oldest files until there is room, as long as that succeeds.
     fn make_room(&self, store: &Store) -> Result<()> {
         while self.pages.is_over() {
-            let files = self.dirty_files.lock().some(0, u64::MAX, Instant::now());
-            if files.is_empty() {
+            let cells = self.oldest_dirty(group::FILES);
+            if cells.is_empty() {
                 break;
             }
-            let cells: Vec<_> = files.into_iter().map(|(_, cell)| cell).collect();
             // What fails here is remembered for that file's fsync; it is the writer's trouble only if nothing helps.
             let result = group::write_back_many(store, &cells, Busy::Wait);
             if self.pages.is_over() {
@@ -210,12 +209,7 @@ impl FileCache {
         cells
     }
 
-    /// The files with data to be written.
-    pub(super) fn dirty_cells(&self) -> Vec<Arc<InodeCell>> {
-        self.dirty_files.lock().by_turn.values().map(|f| f.cell.clone()).collect()
-    }
-
-    /// Some files with data to be written, those first that have had it for longest.
+    /// At most so many files with data to be written, those first that have had it for longest.
     pub(super) fn oldest_dirty(&self, most: usize) -> Vec<Arc<InodeCell>> {
         let files = self.dirty_files.lock();
         files.by_turn.values().take(most).map(|file| file.cell.clone()).collect()

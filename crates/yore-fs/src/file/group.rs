@@ -37,7 +37,7 @@ pub(super) enum Busy {
 /// # Errors
 /// The first file's error, which its next fsync is told, too; the others are still tried.
 pub(crate) fn flush_all(store: &Store) -> Result<()> {
-    write_back_many(store, &store.files.dirty_cells(), Busy::Wait)
+    write_back_many(store, &store.files.oldest_dirty(usize::MAX), Busy::Wait)
 }
 
 /// Writes back a file whose io the caller has, and with it those that have been dirty for longest: who changes many files after a
