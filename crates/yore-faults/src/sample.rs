@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use yore_device::{Device, MemoryDevice};
+use yore_fs::time::When;
 use yore_fs::{
     Caller, Error, FallocateMode, File, FileKind, MkfsOptions, MountOptions, OpenOptions, RenameMode, Result,
     SetXattrMode, View, Volume,
@@ -111,11 +112,10 @@ pub fn with_past() -> Result<MemoryDevice> {
             volume.remove_file("long link")?;
         }
     }
-    let number =
-        |name: &str| view.cuts().map(|cuts| cuts.iter().find(|c| c.row.name == name).map(|c| c.number));
-    view.forget(&[number("s0")?.ok_or(Error::NotFound)?])?;
+    let named = |name: &str| view.cut_for(view.root(), &When::Named(name.into()));
+    view.forget(&[named("s0")?])?;
     view.finish_forgetting(&mut |_| ControlFlow::Continue(()))?;
-    view.forget(&[number("s2")?.ok_or(Error::NotFound)?])?;
+    view.forget(&[named("s2")?])?;
     volume.sync()?;
     let crashed = device.snapshot();
     volume.close()?;

@@ -8,6 +8,7 @@
 use crate::sample::content;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use yore_fs::time::When;
 use yore_fs::{
     Caller, Error, FallocateMode, File, FileKind, RenameMode, Result, SeekTo, SetXattrMode, View, Volume,
 };
@@ -421,8 +422,7 @@ pub fn run(volume: &Volume, step: &Step, model: Option<&Model>) -> Result<()> {
         Step::Sync => volume.sync(),
         Step::Snapshot { name } => view.snapshot(view.root(), name, false, true).map(drop),
         Step::Forget { name } => {
-            let named = view.cuts()?.into_iter().find(|cut| cut.row.name == name).ok_or(Error::NotFound)?;
-            view.forget(&[named.number])?;
+            view.forget(&[view.cut_for(view.root(), &When::Named(name.into()))?])?;
             view.finish_forgetting(&mut |_| ControlFlow::Continue(())).map(drop)
         }
     }
