@@ -247,12 +247,7 @@ fn report_of(
         };
         Table { title, columns, rows: lanes.iter().map(row).collect() }
     };
-    let info = |lane: &Lane| TargetInfo {
-        name: lane.kind.name().into(),
-        description: lane.kind.description().into(),
-        version: lane.version.clone(),
-        ours: lane.kind.is_ours(),
-    };
+    let info = |lane: &Lane| lane.kind.info(lane.version.clone());
     let mut notes = Vec::new();
     let served = |lane: &Lane| matches!(lane.kind, RivalKind::Mount | RivalKind::MemoryFuse);
     if options.serving == Serving::InProcess && lanes.iter().any(served) {

@@ -23,6 +23,12 @@ pub(crate) fn mkfs(device: &Arc<dyn Device>, engine: Engine, seed: Option<u8>) -
     View::mkfs(device, &options).map(drop).map_err(BenchError::library("making the volume"))
 }
 
+/// The same in an image file.
+pub(crate) fn mkfs_in(image: &Path, engine: Engine) -> Result<()> {
+    let device: Arc<dyn Device> = Arc::new(FileDevice::open(image, OpenOptions::default())?);
+    mkfs(&device, engine, None)
+}
+
 /// Opens the volume in an image file.
 pub(crate) fn open(image: &Path) -> Result<View> {
     let device: Arc<dyn Device> = Arc::new(FileDevice::open(image, OpenOptions::default())?);
@@ -33,9 +39,8 @@ impl Rival {
     pub(super) fn make_volume(&mut self, engine: Engine) -> Result<()> {
         let image = self.image();
         make_image(&image, &self.env)?;
-        let device: Arc<dyn Device> = Arc::new(FileDevice::open(&image, OpenOptions::default())?);
         self.version = Some(format!("yore {}", env!("CARGO_PKG_VERSION")));
-        mkfs(&device, engine, None)
+        mkfs_in(&image, engine)
     }
 
     pub(super) fn attach_library(&mut self) -> Result<()> {

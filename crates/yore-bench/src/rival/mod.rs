@@ -14,6 +14,7 @@ mod served;
 pub use served::serve_memory;
 mod system;
 
+use crate::report::TargetInfo;
 use crate::target::{LibraryTarget, SystemTarget, Target};
 use crate::{program, BenchError, Result};
 use std::path::{Path, PathBuf};
@@ -74,6 +75,16 @@ impl RivalKind {
     /// The kind of that name.
     pub fn from_name(name: &str) -> Option<RivalKind> {
         RivalKind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// What a report says of it.
+    pub(crate) fn info(self, version: Option<String>) -> TargetInfo {
+        TargetInfo {
+            name: self.name().into(),
+            description: self.description().into(),
+            version,
+            ours: self.is_ours(),
+        }
     }
 
     /// What it is, for the legend.

@@ -8,16 +8,14 @@
 //!   gets before a generation empties it ([`LOG_FULL`]).
 
 use crate::program::command;
-use crate::report::{Cell, Column, Report, Row, Table, TargetInfo, Unit};
+use crate::report::{Cell, Column, Report, Row, Table, Unit};
 use crate::rival::{drop_caches, library, make_image, Serving};
-use crate::{BenchError, CompareOptions, LibraryTarget, Result, Target};
+use crate::{BenchError, CompareOptions, LibraryTarget, Result, RivalKind, Target};
 use rand::{Rng as _, SeedableRng as _};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::Arc;
 use std::time::Instant;
-use yore_device::{Device, FileDevice, OpenOptions};
 
 /// How long opening takes after a crash.
 #[derive(Clone, Debug)]
@@ -141,9 +139,7 @@ impl Startup {
         let work = options.make_work_dir()?;
         let image = work.path().join("image");
         make_image(&image, &options.environment(work.path().to_path_buf()))?;
-        let device: Arc<dyn Device> = Arc::new(FileDevice::open(&image, OpenOptions::default())?);
-        library::mkfs(&device, yore_fs::Engine::Snapshot, None)?;
-        drop(device);
+        library::mkfs_in(&image, yore_fs::Engine::Snapshot)?;
         // The crash may take those that came after the sync.
         let directories = self.files.div_ceil(PER_DIRECTORY);
         let mut opened: [Vec<Opened>; 3] = Default::default();
@@ -178,17 +174,11 @@ impl Startup {
         let table = Table { title: String::new(), columns, rows };
         let told = [("files", self.files), ("files created after the sync", self.unsynced)];
         let told = told.into_iter().map(|(name, value)| (name.to_string(), value.to_string()));
-        let info = TargetInfo {
-            name: "library".into(),
-            description: crate::RivalKind::Library.description().into(),
-            version: None,
-            ours: true,
-        };
         let about = "Time to open a volume after its process was killed, and after a clean end; cold caches.";
         Ok(options.report(
             ("mount-time", about.into()),
             told.chain(options.describe()).collect(),
-            (vec![info], Vec::new()),
+            (vec![RivalKind::Library.info(None)], Vec::new()),
             vec![table],
             Vec::new(),
         ))

@@ -14,7 +14,6 @@ use super::{turns, Goal, Line, Run};
 use crate::report::Unit;
 use crate::workload::noise;
 use crate::{BenchError, Result, Target};
-use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 use yore_fs::Node;
 
@@ -74,20 +73,15 @@ struct Tree {
     buffer: Vec<u8>,
     /// Files created beside the pool.
     created: usize,
-    /// The last name that was made of a number.
-    name: String,
 }
 
 pub(super) fn measure(run: &Run<'_>, past: Past) -> Result<Vec<Line>> {
-    let line = |step: Step| match past {
-        Past::Meanwhile => (format!("{}, a snapshot every second / none", step.name()), 0.95),
-        Past::Behind => (format!("{}, {} snapshots behind / none", step.name(), run.history.snapshots), 0.98),
+    let (how, goal) = match past {
+        Past::Meanwhile => ("a snapshot every second".to_string(), 0.95),
+        Past::Behind => (format!("{} snapshots behind", run.history.snapshots), 0.98),
     };
-    let line = |step: Step| {
-        let (measure, goal) = line(step);
-        Line::new(measure, Unit::PerSecond, Goal::Ratio(goal))
-    };
-    let mut lines = Step::ALL.map(line);
+    let measure = |step: Step| format!("{}, {how} / none", step.name());
+    let mut lines = Step::ALL.map(|step| Line::new(measure(step), Unit::PerSecond, Goal::Ratio(goal)));
     for round in run.rounds() {
         let round = round?;
         let with = Tree::new(run, "with", if past == Past::Behind { run.history.snapshots } else { 0 })?;
@@ -131,7 +125,6 @@ impl Tree {
             data: noise(BYTES, 1),
             buffer: vec![0; BYTES],
             created: 0,
-            name: String::new(),
         };
         for i in 0..tree.names[0].len() {
             let file = tree.volume.target.create(tree.dir(i), &tree.names[0][i])?;
@@ -205,13 +198,10 @@ impl Tree {
         let dir = &self.dirs[file % self.dirs.len()];
         match step {
             Step::Create | Step::Unlink => {
-                self.name.clear();
-                // Writing to a string cannot fail.
-                let _ = write!(self.name, "new{i:08}");
-                let dir = &self.dirs[i % self.dirs.len()];
+                let name = format!("new{i:08}");
                 match step {
-                    Step::Create => target.create(dir, &self.name).map(drop),
-                    _ => target.unlink(dir, &self.name),
+                    Step::Create => target.create(self.dir(i), &name).map(drop),
+                    _ => target.unlink(self.dir(i), &name),
                 }
             }
             Step::Read => {

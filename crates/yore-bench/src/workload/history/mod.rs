@@ -18,7 +18,7 @@ mod live;
 mod takes;
 mod volume;
 
-use crate::report::{Cell, Column, Report, Row, Table, TargetInfo, Unit};
+use crate::report::{Cell, Column, Report, Row, Table, Unit};
 use crate::rival::check_can_drop_caches;
 use crate::stats::paired_ratio;
 use crate::{CompareOptions, Result, RivalKind};
@@ -216,14 +216,8 @@ impl History {
             columns: vec![ratio("with"), ratio("without"), ratio("ratio"), ratio("goal")],
             rows: lines.into_iter().map(Line::into_row).collect(),
         };
-        let info = TargetInfo {
-            name: "library".into(),
-            description: RivalKind::Library.description().into(),
-            version: None,
-            ours: true,
-        };
         let about = "What it costs to have a past: the same with snapshots and without.";
-        let (targets, bases) = (vec![info], Vec::new());
+        let (targets, bases) = (vec![RivalKind::Library.info(None)], Vec::new());
         Ok(options.report(
             ("history", about.into()),
             self.describe(options),

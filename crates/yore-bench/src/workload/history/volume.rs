@@ -5,8 +5,6 @@ use crate::target::LibraryTarget;
 use crate::{BenchError, CompareOptions, Result, Target};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use yore_device::{Device, FileDevice, OpenOptions};
 use yore_fs::{Engine, Node, Number};
 
 /// Bytes written at a time to an image that is not to be sparse.
@@ -41,9 +39,7 @@ impl Volume {
     }
 
     fn over(image: PathBuf) -> Result<Volume> {
-        let device: Arc<dyn Device> = Arc::new(FileDevice::open(&image, OpenOptions::default())?);
-        library::mkfs(&device, Engine::Snapshot, None)?;
-        drop(device);
+        library::mkfs_in(&image, Engine::Snapshot)?;
         let target = LibraryTarget::new(library::open(&image)?);
         Ok(Volume { target, image })
     }
