@@ -75,6 +75,8 @@ mod tests {
             (Error::ReadOnly, libc::EROFS),
             (Error::AcrossTimes, libc::EXDEV),
             (Error::Held { cut: 3 }, libc::EBUSY),
+            (Error::NeverFits, libc::ENOSPC),
+            (Error::HashFull { what: "names" }, libc::ENOSPC),
             (Error::Unsupported { what: "this" }, libc::EOPNOTSUPP),
             (Error::Stopped { first: Box::new(Error::NoSpace) }, libc::EIO),
         ];
