@@ -213,6 +213,8 @@ problems! {
     /// Past names of one directory and name, or of one directory and cookie, overlap, or one reaches into the life of
     /// the entry in use.
     PastNameOrder, History, "lives of a name in a directory overlap";
+    /// An inode has a policy and does not say so, or says so and has none.
+    Policy, History, "an inode and the tree of policies disagree";
     /// Free data blocks.
     TotalFreeBlocks, Total, "the superblock's count of free blocks is wrong";
     /// Inodes in use.

@@ -102,16 +102,7 @@ struct Life {
 impl Checker<'_> {
     /// Walks the trees of the past.
     pub(crate) fn history(&mut self) -> Result<(), CheckError> {
-        if self.sb.history_root.is_none() {
-            return Ok(());
-        }
-        let expect = Expect {
-            kind: BlockKind::HistoryRoots,
-            owner: InodeNo::HISTORY,
-            incarnation: Incarnation(0),
-            level: Some(0),
-        };
-        let Some(roots) = self.reach(self.sb.history_root, &expect)? else { return Ok(()) };
+        let Some(roots) = self.history_roots()? else { return Ok(()) };
         self.cuts(&roots)?;
         let mut ends = Ends { keys: vec![Vec::new(); HISTORY_SHARDS], complete: true };
         for shard in 0..HISTORY_SHARDS {
@@ -121,11 +112,26 @@ impl Checker<'_> {
         for versions in self.history.versions.values_mut() {
             versions.sort_by_key(|version| version.inode.born);
         }
-        self.changes(&roots, ends)
+        self.changes(&roots, ends)?;
+        self.policies(&roots)
+    }
+
+    /// The block of their roots, if the volume has a past.
+    fn history_roots(&mut self) -> Result<Option<Box<Block>>, CheckError> {
+        if self.sb.history_root.is_none() {
+            return Ok(None);
+        }
+        let expect = Expect {
+            kind: BlockKind::HistoryRoots,
+            owner: InodeNo::HISTORY,
+            incarnation: Incarnation(0),
+            level: Some(0),
+        };
+        self.reach(self.sb.history_root, &expect)
     }
 
     /// A walk over a tree of the past; `None` for one without cells.
-    fn past_walk(roots: &Block, tree: HistoryTree) -> Option<Walk> {
+    pub(crate) fn past_walk(roots: &Block, tree: HistoryTree) -> Option<Walk> {
         let (root, level) = HistoryRoots::get(roots, tree);
         let tree = Tree {
             kind: tree.kind(),
@@ -139,12 +145,12 @@ impl Checker<'_> {
     }
 
     /// The next leaf, if there is a tree at all.
-    fn next_past_leaf(&mut self, walk: &mut Option<Walk>) -> Result<Option<Leaf>, CheckError> {
+    pub(crate) fn next_past_leaf(&mut self, walk: &mut Option<Walk>) -> Result<Option<Leaf>, CheckError> {
         walk.as_mut().map_or(Ok(None), |walk| walk.next_leaf(self))
     }
 
     /// Reports a cell that cannot be decoded.
-    fn damaged_cell(&mut self, c: Box<Corruption>, place: MetaAddr) {
+    pub(crate) fn damaged_cell(&mut self, c: Box<Corruption>, place: MetaAddr) {
         self.add_incomplete(Finding::corruption(Problem::CellDamaged, &c.at(place)));
     }
 

@@ -25,6 +25,8 @@ pub(crate) struct Known {
     pub(crate) subdirectories: u64,
     /// Directories: entries.
     pub(crate) entries: u64,
+    /// Whether it says that it has a policy of its own.
+    pub(crate) has_policy: bool,
     /// Whether the tree of orphans names it.
     pub(crate) orphan: bool,
     /// Directories: whether it is known to be below the root, or known not to be.
@@ -46,6 +48,7 @@ impl Known {
             named_at: 0,
             subdirectories: 0,
             entries: 0,
+            has_policy: inode.has_policy,
             orphan: false,
             below_root: None,
         }

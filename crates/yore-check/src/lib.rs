@@ -36,6 +36,7 @@ mod finding;
 mod history;
 mod inodes;
 mod links;
+mod policies;
 mod report;
 mod space;
 mod states;

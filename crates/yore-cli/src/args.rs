@@ -67,6 +67,8 @@ pub enum Command {
     Release(Held),
     /// Forget snapshots, and give back the space that they alone hold
     Forget(Forget),
+    /// When versions are made, and how long they are kept: show it, or set it
+    Policy(Policy),
     /// Print any structure on the medium, also of a damaged volume
     Inspect(Inspect),
     /// Check a volume that is not mounted; exit status 1 if something is wrong
@@ -421,6 +423,32 @@ pub struct Held {
     /// gone
     #[arg(long, value_name = "N")]
     pub number: Option<u64>,
+}
+
+/// `policy`
+#[derive(Debug, Args)]
+#[command(after_help = "Settings:\n  \
+                  version=snapshot  only when somebody takes a snapshot\n  \
+                  version=close     when a file that was changed is closed, renamed or removed\n  \
+                  version=DURATION  a snapshot of the directory so long (as 10min) after the first change since the last one\n  \
+                  keep=RULES        last:N hourly:N daily:N weekly:N monthly:N yearly:N within:DURATION, with commas between: what none \
+                  keeps is forgotten, but names and holds\n  \
+                  keep=all          everything, until somebody forgets it or the volume is full\n  \
+                  version=inherit, keep=inherit  as the directory above says\n\
+                  Without settings, what applies is shown.")]
+pub struct Policy {
+    /// A directory or file on a mount, or a volume or VOL:/PATH that is not mounted
+    #[arg(value_name = "PATH", default_value = ".")]
+    pub path: OsString,
+    /// What to set
+    #[arg(value_name = "SETTING")]
+    pub settings: Vec<String>,
+    /// List all policies of a volume that is not mounted
+    #[arg(long)]
+    pub all: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `forget`

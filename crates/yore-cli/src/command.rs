@@ -9,6 +9,7 @@ mod forget;
 mod info;
 mod list;
 mod mkfs;
+mod policy;
 mod snapshot;
 
 pub use info::holder;
@@ -43,6 +44,7 @@ pub fn run(arguments: Arguments) -> Outcome {
         Command::Hold(args) => forget::hold(&args, true),
         Command::Release(args) => forget::hold(&args, false),
         Command::Forget(args) => forget::forget(&args),
+        Command::Policy(args) => policy::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Bench(args) => bench::run(&args),

@@ -12,7 +12,6 @@ mod args;
 mod command;
 mod glob;
 mod inspect;
-mod keep;
 mod live;
 mod mount;
 mod output;

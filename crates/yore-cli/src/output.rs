@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::io::{self, BufWriter, IsTerminal as _, StdoutLock, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use yore_fs::time::instant;
 use yore_fs::{FileKind, Metadata, Timestamp};
 
 /// Standard output. A reader who went away ends the command quietly, as SIGPIPE would.
@@ -227,11 +228,6 @@ fn timestamp(instant: jiff::Timestamp) -> Timestamp {
             Timestamp { seconds: instant.as_second() - 1, nanos: (1_000_000_000 + nanos).unsigned_abs() }
         }
     }
-}
-
-/// A time of the volume as `jiff` has it; `None` outside the years −9999 to 9999.
-pub fn instant(time: Timestamp) -> Option<jiff::Timestamp> {
-    jiff::Timestamp::new(time.seconds, i32::try_from(time.nanos).ok()?).ok()
 }
 
 /// A time as JSON: ISO 8601 in UTC, to the nanosecond.

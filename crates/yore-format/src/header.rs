@@ -44,8 +44,10 @@ pub enum BlockKind {
     Names = 13,
     /// A node of a tree of changes.
     Changes = 14,
+    /// A node of the tree of policies.
+    Policies = 15,
     /// The roots of the trees of the past.
-    HistoryRoots = 15,
+    HistoryRoots = 16,
 }
 
 impl BlockKind {
@@ -67,7 +69,8 @@ impl BlockKind {
             12 => Versions,
             13 => Names,
             14 => Changes,
-            15 => HistoryRoots,
+            15 => Policies,
+            16 => HistoryRoots,
             _ => return None,
         })
     }
@@ -94,6 +97,7 @@ impl BlockKind {
             BlockKind::Versions => "version node",
             BlockKind::Names => "past name node",
             BlockKind::Changes => "change node",
+            BlockKind::Policies => "policy node",
             BlockKind::HistoryRoots => "roots of the history",
         }
     }

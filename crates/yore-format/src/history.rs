@@ -7,6 +7,7 @@
 //! | versions | inode, born (8, 8) | [`Version`] |
 //! | names | directory, cookie, birth (8, 8, 8) | [`PastName`] |
 //! | changes | number, inode, 0; or number, directory, cookie (8, 8, 8) | nothing |
+//! | policies | inode (8) | [`crate::PolicyRow`] |
 //!
 //! Keys are big-endian, so that they sort as bytes. Versions, names and changes are in [`HISTORY_SHARDS`] trees each: an inode's versions
 //! and changes and a directory's names are in those of [`shard_of`] it, so that threads at work on different files seldom
@@ -22,7 +23,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// Trees of versions, of names, and of changes.
 pub const HISTORY_SHARDS: usize = 16;
 /// Roots in the block of roots.
-pub const HISTORY_ROOTS: usize = 3 + 3 * HISTORY_SHARDS;
+pub const HISTORY_ROOTS: usize = 4 + 3 * HISTORY_SHARDS;
 /// Bytes of a version.
 pub const VERSION_BYTES: usize = 8 + INODE_BYTES;
 /// Bytes of a cut's row before its name.
@@ -47,6 +48,8 @@ pub enum HistoryTree {
     Changes(usize),
     /// The events that were forgotten, by number.
     Forgotten,
+    /// How often versions are made of what, and how long they are kept, by inode.
+    Policies,
 }
 
 impl HistoryTree {
@@ -65,7 +68,8 @@ impl HistoryTree {
             HistoryTree::Versions(s) => 2 + shard(s),
             HistoryTree::Names(s) => 3 + shard(s),
             HistoryTree::Changes(s) => 4 + shard(s),
-            HistoryTree::Forgotten => HISTORY_ROOTS - 1,
+            HistoryTree::Forgotten => HISTORY_ROOTS - 2,
+            HistoryTree::Policies => HISTORY_ROOTS - 1,
         }
     }
 
@@ -74,7 +78,7 @@ impl HistoryTree {
         let shards = (0..HISTORY_SHARDS)
             .flat_map(|s| [HistoryTree::Versions(s), HistoryTree::Names(s), HistoryTree::Changes(s)]);
         let first = [HistoryTree::Cuts, HistoryTree::CutIndex];
-        first.into_iter().chain(shards).chain([HistoryTree::Forgotten])
+        first.into_iter().chain(shards).chain([HistoryTree::Forgotten, HistoryTree::Policies])
     }
 
     /// What its nodes are.
@@ -85,6 +89,7 @@ impl HistoryTree {
             HistoryTree::Versions(_) => crate::BlockKind::Versions,
             HistoryTree::Names(_) => crate::BlockKind::Names,
             HistoryTree::Changes(_) => crate::BlockKind::Changes,
+            HistoryTree::Policies => crate::BlockKind::Policies,
         }
     }
 
@@ -99,7 +104,7 @@ impl HistoryTree {
     /// Bytes of its keys.
     pub fn key_width(self) -> usize {
         match self {
-            HistoryTree::Cuts | HistoryTree::Forgotten => 8,
+            HistoryTree::Cuts | HistoryTree::Forgotten | HistoryTree::Policies => 8,
             HistoryTree::Names(_) | HistoryTree::Changes(_) => 24,
             HistoryTree::CutIndex | HistoryTree::Versions(_) => 16,
         }
@@ -188,13 +193,20 @@ pub enum CutKind {
     Interval = 3,
     /// Something that can be undone was about to change much.
     Undo = 4,
+    /// A file lost its last name, under a policy that makes a version when it is closed. It is as of this one no more.
+    Removed = 5,
 }
 
 impl CutKind {
     /// The kind with this number on the medium.
     pub fn from_u8(kind: u8) -> Option<CutKind> {
         use CutKind::*;
-        [Snapshot, Close, Interval, Undo].into_iter().find(|k| *k as u8 == kind)
+        [Snapshot, Close, Interval, Undo, Removed].into_iter().find(|k| *k as u8 == kind)
+    }
+
+    /// Whether it is of a single file, and made by a policy for it alone.
+    pub fn is_of_file(self) -> bool {
+        matches!(self, CutKind::Close | CutKind::Removed)
     }
 }
 
@@ -272,7 +284,7 @@ impl CutRow {
             return bad("length", "at least 32 bytes", bytes.len().to_string());
         };
         let Some(kind) = CutKind::from_u8(raw.kind) else {
-            return bad("kind", "1 to 4", raw.kind.to_string());
+            return bad("kind", "1 to 5", raw.kind.to_string());
         };
         let state = match raw.state {
             1 => CutState::Kept,

@@ -148,8 +148,8 @@ pub struct Inode {
     pub own_cut: Number,
     /// The number since which the inode is as it is (VERSIONING V7).
     pub born: Number,
-    /// Versioning policy, 0: inherited.
-    pub policy: u32,
+    /// Whether it has a policy of its own, in the tree of policies. Of versions, whether it had.
+    pub has_policy: bool,
     /// Device number of device files, as `dev_t` of Linux in 32 bits.
     pub rdev: u32,
     /// Root of its extended attributes, or none.
@@ -186,7 +186,7 @@ impl Inode {
             parent_cookie: 0,
             own_cut: Number(0),
             born: Number(0),
-            policy: 0,
+            has_policy: false,
             rdev: 0,
             xattr_root: MetaAddr::NONE,
             content_kind: ContentKind::Empty,
@@ -239,6 +239,9 @@ impl Inode {
         if r.mode.get() & !0o177_777 != 0 {
             return bad("mode", "16 bits", format!("{:#o}", r.mode));
         }
+        if r.policy.get() > 1 {
+            return bad("policy", "0 or 1", r.policy.to_string());
+        }
         if r.mode.get() == 0 && bytes.iter().enumerate().any(|(i, b)| *b != 0 && !(32..36).contains(&i)) {
             return bad("free slot", "zeros", "something else".into());
         }
@@ -260,7 +263,7 @@ impl Inode {
             parent_cookie: r.parent_cookie.get(),
             own_cut: Number(r.own_cut.get()),
             born: Number(r.born.get()),
-            policy: r.policy.get(),
+            has_policy: r.policy.get() == 1,
             rdev: r.rdev.get(),
             xattr_root: MetaAddr(r.xattr_root.get()),
             content_kind,
@@ -332,7 +335,7 @@ impl Inode {
             parent_cookie: self.parent_cookie.into(),
             own_cut: self.own_cut.0.into(),
             born: self.born.0.into(),
-            policy: self.policy.into(),
+            policy: u32::from(self.has_policy).into(),
             rdev: self.rdev.into(),
             xattr_root: self.xattr_root.0.into(),
             content_kind: self.content_kind as u8,

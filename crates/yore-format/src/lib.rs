@@ -15,6 +15,7 @@ mod inode;
 mod intent;
 pub mod layout;
 mod node;
+mod policy;
 mod superblock;
 mod tables;
 mod touched;
@@ -42,6 +43,7 @@ pub use intent::{
     INTENT_DATA_MAX,
 };
 pub use node::{NodeMut, NodeRef, NODE_HEADER_BYTES, NODE_PAYLOAD_BYTES};
+pub use policy::{policy_key, KeepRules, Policy, PolicyRow, Retention, Versioning, INTERVAL_MIN, WITHIN_MAX};
 pub use superblock::{
     decode_slots, Engine, Features, RootZone, SlotState, Superblock, VolumeState, WriteFeatures,
     FORMAT_MAJOR, FORMAT_MINOR, ROOT_ZONES_MAX,

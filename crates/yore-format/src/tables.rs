@@ -37,6 +37,7 @@ pub fn layout_tables() -> Vec<StructLayout> {
         crate::node::layout(),
     ];
     tables.extend(crate::history::layouts());
+    tables.extend(crate::policy::layouts());
     tables.extend(crate::intent::layouts());
     tables
 }

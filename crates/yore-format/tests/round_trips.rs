@@ -60,7 +60,7 @@ prop_compose! {
         flags in 0u32..8,
         (atime, mtime, ctime, btime) in (time(), time(), time(), time()),
         (parent, parent_incarnation, parent_cookie) in (any::<u64>(), any::<u32>(), any::<u64>()),
-        (own_cut, born, policy, rdev) in (any::<u64>(), any::<u64>(), any::<u32>(), any::<u32>()),
+        (own_cut, born, has_policy, rdev) in (any::<u64>(), any::<u64>(), any::<bool>(), any::<u32>()),
         xattr_root in address(),
         content in content(),
     ) -> Inode {
@@ -82,7 +82,7 @@ prop_compose! {
             parent_cookie,
             own_cut: Number(own_cut),
             born: Number(born),
-            policy,
+            has_policy,
             rdev,
             xattr_root,
             ..Inode::free()

@@ -178,7 +178,14 @@ struct Work<'s> {
 
 impl Work<'_> {
     fn give_up(&mut self, dying: &[Number], ask: Ask<'_>) -> Result<ControlFlow<()>> {
-        for (after, last) in self.needed.spans(dying)? {
+        let (files, others) = self.of_files(dying)?;
+        for (i, (file, cut)) in files.into_iter().enumerate() {
+            self.seen_by(file, cut)?;
+            if i % BATCH == BATCH - 1 && ask(&self.so_far).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        for (after, last) in self.needed.spans(&others)? {
             for shard in 0..HISTORY_SHARDS {
                 let mut at = Ended { end: after, inode: InodeNo(u64::MAX), cookie: u64::MAX };
                 loop {
@@ -198,6 +205,50 @@ impl Work<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
+    /// Cuts of single files, with these; and all others.
+    fn of_files(&self, dying: &[Number]) -> Result<(Vec<(InodeNo, Number)>, Vec<Number>)> {
+        let (mut files, mut others) = (Vec::new(), Vec::new());
+        for cut in dying {
+            let found = self.store.past.in_state(&self.store.meta, *cut, CutState::Dying)?;
+            match found.row.kind.is_of_file() {
+                true => files.push((found.row.root, *cut)),
+                false => others.push(*cut),
+            }
+        }
+        Ok((files, others))
+    }
+
+    /// Looks at what a cut of a single file has seen: one version, and one name.
+    fn seen_by(&mut self, file: InodeNo, cut: Number) -> Result<()> {
+        let (past, meta) = (&self.store.past, &self.store.meta);
+        let version = past.version(meta, file, cut)?.filter(|version| cut < version.end);
+        let name = match &version {
+            Some(version) => Some((version.inode.parent, version.inode.parent_cookie)),
+            None => match self.store.cell(file) {
+                Ok(cell) => {
+                    let state = cell.state.read();
+                    (state.inode.born <= cut).then_some((state.inode.parent, state.inode.parent_cookie))
+                }
+                Err(Error::Stale) => None,
+                Err(e) => return Err(e),
+            },
+        };
+        let death = match name {
+            Some((directory, cookie)) => {
+                past.name_as_of(meta, directory, cookie, cut)?.map(|name| name.death)
+            }
+            None => None,
+        };
+        let ended = version.map(|version| Ended { end: version.end, inode: file, cookie: 0 });
+        let named = name.zip(death).map(|((inode, cookie), end)| Ended { end, inode, cookie });
+        let next = self.needed.next;
+        for ended in ended.into_iter().chain(named).filter(|ended| ended.end <= next) {
+            self.look_at(&ended)?;
+            self.so_far.looked_at += 1;
+        }
+        Ok(())
+    }
+
     fn look_at(&mut self, ended: &Ended) -> Result<()> {
         let freed = match ended.cookie {
             0 => self.version(ended)?,
@@ -212,8 +263,11 @@ impl Work<'_> {
 
     /// Gives up a name if it is not needed.
     fn name(&mut self, ended: &Ended) -> Result<Option<u64>> {
-        let Some(birth) = self.store.past.birth_of_name(&self.store.meta, ended)? else { return Ok(None) };
-        if self.needed.in_directory(ended.inode, birth, ended.end)? {
+        let Some(name) = self.store.past.name_that_ended(&self.store.meta, ended)? else { return Ok(None) };
+        let birth = name.birth;
+        if self.needed.has_cut(name.inode, birth, ended.end)
+            || self.needed.in_directory(ended.inode, birth, ended.end)?
+        {
             return Ok(None);
         }
         self.store.past.remove_name(self.store, ended, birth)?;
@@ -329,9 +383,14 @@ impl<'s> Needed<'s> {
         }
     }
 
+    /// Whether a kept cut in `from..to` is of this very directory or file.
+    fn has_cut(&self, root: InodeNo, from: Number, to: Number) -> bool {
+        self.by_root.get(&root).is_some_and(|numbers| any_in(numbers, from, to))
+    }
+
     /// What is known of an inode that was so in `from..to`.
     fn seen(&self, no: InodeNo, inode: &Inode, from: Number, to: Number) -> Seen {
-        let cut = |root: InodeNo| self.by_root.get(&root).is_some_and(|numbers| any_in(numbers, from, to));
+        let cut = |root: InodeNo| self.has_cut(root, from, to);
         let has_one_name = inode.is_directory() || (inode.links == 1 && inode.parent != InodeNo::NONE);
         if !any_in(&self.all, from, to) {
             Seen::No

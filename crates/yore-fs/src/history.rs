@@ -443,9 +443,14 @@ pub(crate) fn look_back(
         let cut = of_directory.ok_or(Error::NotFound)?;
         return Ok((cut, attr(store, directory, cut)?));
     }
+    match own_cut_then(store, &asked, directory, name, of_directory)? {
+        Some(Meant::At(own)) => return Ok((own.number, attr(store, own.row.root, own.number)?)),
+        Some(Meant::Nothing) => return Err(Error::NotFound),
+        None => {}
+    }
     let meant = match from {
         Some(from) => entry(store, directory, name, from)?,
-        None => in_use(store, directory, name)?,
+        None => in_use(store, directory, name)?.map(|found| (found.inode, found.incarnation)),
     };
     let mut own = None;
     if let Some((no, incarnation)) = meant {
@@ -460,14 +465,65 @@ pub(crate) fn look_back(
     }
 }
 
+/// What a name meant, by cuts of the very inodes that it has meant.
+enum Meant {
+    /// That which was cut there.
+    At(Cut),
+    /// The cut is one of what had lost the name before.
+    Nothing,
+}
+
+/// The last cut of an inode itself that the name meant then, where that is later than the directory's; `None` if there is none. O(log
+/// history), and as much again for each meaning since that cut that no cut has seen.
+fn own_cut_then(
+    store: &Arc<Store>,
+    asked: &Asked,
+    directory: InodeNo,
+    name: &[u8],
+    of_directory: Option<Number>,
+) -> Result<Option<Meant>> {
+    let mut most = match asked {
+        Asked::One(cut) => cut.number,
+        Asked::UpTo(most, _) => *most,
+    };
+    let live = in_use(store, directory, name)?;
+    loop {
+        let (inode, incarnation, birth, death) = match &live {
+            Some(found) if found.birth <= most => {
+                (found.inode, found.incarnation, found.birth, Number(u64::MAX))
+            }
+            _ => match store.past.last_meaning(store, directory, name, most)? {
+                Some(e) => (e.inode, e.incarnation, e.birth, e.death),
+                None => return Ok(None),
+            },
+        };
+        let own = asked.of_inode(store, inode)?.filter(|cut| {
+            cut.row.root_incarnation == incarnation
+                && cut.number >= birth
+                && of_directory.is_none_or(|of_directory| cut.number > of_directory)
+        });
+        if let Some(own) = own {
+            return Ok(Some(match own.number < death {
+                true => Meant::At(own),
+                false => Meant::Nothing,
+            }));
+        }
+        match birth.0.checked_sub(1) {
+            // What was before that was seen by the directory's cut, and is not later.
+            Some(before) if of_directory.is_none_or(|cut| before > cut.0) => most = Number(before),
+            _ => return Ok(None),
+        }
+    }
+}
+
 /// What a name means now.
-fn in_use(store: &Arc<Store>, directory: InodeNo, name: &[u8]) -> Result<Option<(InodeNo, Incarnation)>> {
+fn in_use(store: &Arc<Store>, directory: InodeNo, name: &[u8]) -> Result<Option<dir::Found>> {
     let Some(cell) = directory_in_use(store, directory)? else { return Ok(None) };
     let state = cell.state.read();
     if state.check_directory().is_err() {
         return Ok(None);
     }
-    Ok(dir::find(store, &state, directory, name)?.map(|found| (found.inode, found.incarnation)))
+    dir::find(store, &state, directory, name)
 }
 
 /// A name with a time behind its last `@`, taken apart; `None` if it has none that can be read. Of `@@` both are the time's, if it

@@ -5,7 +5,7 @@
 //! - [`View`], operations on inodes and names, one method per file-system call, as a FUSE or NFS server needs them;
 //! - the modules below, which are private: `ops → history → {dir, file} → {inode, past} → {extent, alloc, pages} → btree`.
 //!
-//! Beside them [`time`], which reads and writes the TIME of `name@TIME` for whoever meets one.
+//! Beside them [`keep`], the rules by which snapshots are kept, and [`time`], which reads and writes the TIME of `name@TIME` for whoever meets one.
 
 mod acl;
 mod alloc;
@@ -17,12 +17,14 @@ mod file;
 mod forget;
 mod history;
 mod inode;
+pub mod keep;
 mod listing;
 mod locks;
 mod ops;
 mod orphan;
 mod pages;
 mod past;
+mod policy;
 mod store;
 mod symlink;
 pub mod time;
@@ -36,13 +38,17 @@ pub use forget::Forgetting;
 pub use history::split_time;
 pub use listing::ListedCut;
 pub use past::Cut;
+pub use policy::PolicyInForce;
 pub use types::{
     Attr, Caller, DirItem, FallocateMode, MkfsOptions, MountOptions, RenameMode, SeekTo, SetAttr, SetTime,
     SetXattrMode, Statfs, VolumeInfo, WriteMode,
 };
 pub use view::{Node, View};
 pub use volume::{DirEntry, File, FileType, Metadata, OpenOptions, ReadDir, Volume, Walk, WalkEntry};
-pub use yore_format::{CutKind, CutRow, CutState, Engine, FileKind, Incarnation, InodeNo, Number, Timestamp};
+pub use yore_format::{
+    CutKind, CutRow, CutState, Engine, FileKind, Incarnation, InodeNo, KeepRules, Number, Policy, PolicyRow,
+    Retention, Timestamp, Versioning,
+};
 #[cfg(feature = "mutations")]
 pub use yore_meta::mutation;
 pub use yore_meta::LogStatus;

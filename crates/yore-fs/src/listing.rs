@@ -1,13 +1,15 @@
 //! Lists of cuts for people: those that concern a directory, and where what they are of is now.
 //!
 //! A cut concerns a directory that can be seen as of it, and every directory that what was cut is in now. So the root directory has
-//! all of them in its list, and any other those that stand behind an `@` there or below.
+//! all of them in its list, and any other those that stand behind an `@` there or below. Cuts of single files, of which policies
+//! make one at each close, are left out.
 
 use crate::inode::DEPTH_MAX;
 use crate::past::Cut;
 use crate::volume::absolute;
 use crate::{history, Error, InodeNo, Result, View};
 use hashbrown::HashMap;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use yore_format::{Incarnation, Number, Timestamp};
 
@@ -47,6 +49,9 @@ impl View {
         let this = (directory, Incarnation(self.getattr(directory)?.incarnation));
         let (mut places, mut listed) = (HashMap::new(), Vec::new());
         for (i, cut) in cuts.into_iter().enumerate() {
+            if cut.row.kind.is_of_file() {
+                continue;
+            }
             let covers = history::covers(self.store(), &cut, directory)?;
             let of = (cut.row.root, cut.row.root_incarnation);
             if !places.contains_key(&of) {
@@ -61,6 +66,31 @@ impl View {
             }
         }
         Ok((listed, beyond.map(|(number, _)| number)))
+    }
+
+    /// Where an inode is now: a path on the volume, of a file that of its latest name. `None` if it is gone or that name is. O(entries
+    /// of the directories on the way).
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub fn path_now(&self, inode: InodeNo) -> Result<Option<PathBuf>> {
+        let present = self.present();
+        let attr = match present.getattr(inode) {
+            Ok(attr) => attr,
+            Err(Error::Stale) => return Ok(None),
+            Err(e) => return Err(e),
+        };
+        if attr.kind == crate::FileKind::Directory {
+            return Ok(self.place_of(inode, Incarnation(attr.incarnation))?.map(|(path, _)| path));
+        }
+        let directory = self.store().cell(inode)?.state.read().inode.parent;
+        if directory == InodeNo::NONE {
+            return Ok(None);
+        }
+        let above = self.store().cell(directory)?.incarnation;
+        let (above, name) = (self.place_of(directory, above)?, present.name_in(directory, inode)?);
+        let path = above.zip(name);
+        Ok(path.map(|((above, _), name)| above.join(std::ffi::OsStr::from_bytes(&name))))
     }
 
     /// Where a directory is now; `None` if it is gone, or is being moved just now, or is no directory.

@@ -33,14 +33,21 @@
 //!
 //! **P6 Nobody reads what goes.** Who reads as of a cut holds a lock ([`Past::see`]) that a cut needs to become invisible.
 //!
-//! All roots are in one block, which is made with the first cut and stays in memory. The trees of versions, names and changes are in
+//! **P7 Cuts of single files** (close policies, V1) cover nobody else, so they need not be alone: they are taken with the file's
+//! state locked, and leave the epoch as it is. Others that had made ready with the number that it takes are not covered by
+//! it, and the cut after that sees what they make. A file's own cuts also keep the names that it had then (V7): a name goes to
+//! the past if a cut of its directory has seen it, or one that covers the inode.
+//!
+//! All roots are in one block, which is made with the first cut or policy and stays in memory. The trees of versions, names and changes are in
 //! sixteen shards by inode; a shard's lock is taken after all states, and held for writing from looking for a place until the Op
 //! has ended, for reading as long as a tree is walked.
 
 mod cover;
+mod cut;
 mod forget;
+mod policies;
 
-pub(crate) use cover::CoverMemo;
+pub(crate) use cover::{CoverMemo, Epochs};
 pub(crate) use forget::Ended;
 
 use crate::btree::{Pins, Tree};
@@ -53,10 +60,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::OnceLock;
 use yore_format::{
     cut_index_by_name, cut_index_by_root, key_parts, name_end_key, name_key, shard_of, version_end_key,
-    version_key, BlockKind, Corruption, CutKind, CutRow, CutState, DirEntry, Expect, GroupNo, HistoryRoots,
-    HistoryTree, Incarnation, Inode, Number, PastName, Timestamp, Version, HISTORY_SHARDS,
+    version_key, BlockKind, Corruption, CutRow, CutState, DirEntry, Expect, HistoryRoots, HistoryTree,
+    Incarnation, Inode, Number, PastName, Timestamp, Version, HISTORY_SHARDS,
 };
-use yore_meta::{Frame, Meta, NewBlock, Op, Reserved};
+use yore_meta::{Frame, Meta, Op, Reserved};
 
 /// Blocks that keeping a version may need: a split on each level of two trees, and a new root for both.
 pub(crate) const VERSION_BLOCKS: u32 = 16;
@@ -64,8 +71,6 @@ pub(crate) const VERSION_BLOCKS: u32 = 16;
 const CELL_BLOCKS: u32 = VERSION_BLOCKS / 2;
 /// Blocks that keeping one name may need: itself, and the entry that says when it ended.
 const NAME_BLOCKS: u32 = 2 * CELL_BLOCKS;
-/// Blocks that a cut may need: a row, two entries of the index, and once the block of roots.
-const CUT_BLOCKS: u32 = 3 * CELL_BLOCKS + 1;
 
 /// A cut, as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,10 +93,18 @@ pub(crate) struct Past {
     epoch: AtomicU64,
     /// The last number taken; 0: nothing was ever cut.
     last: AtomicU64,
+    /// The last number taken by a cut that covers more than one file.
+    last_of_directories: AtomicU64,
     /// The last cut of the root directory.
     root_cut: AtomicU64,
-    /// All cuts were of the root directory.
+    /// All cuts that cover more than one file were of the root directory.
     only_root: AtomicBool,
+    /// Guards the tree of policies. Lock order: after all states.
+    policies: RwLock<()>,
+    /// There are some.
+    any_policy: AtomicBool,
+    /// Counts what is changed of them.
+    policy_epoch: AtomicU64,
     /// The numbers in the table of cuts. Lock order: after all others.
     numbers: RwLock<Numbers>,
     /// Held for reading while something is read as of a cut; for writing while a cut becomes invisible, with no other lock.
@@ -132,8 +145,12 @@ impl Past {
             shards: [const { RwLock::new(()) }; HISTORY_SHARDS],
             epoch: AtomicU64::new(0),
             last: AtomicU64::new(0),
+            last_of_directories: AtomicU64::new(0),
             root_cut: AtomicU64::new(0),
             only_root: AtomicBool::new(true),
+            policies: RwLock::new(()),
+            any_policy: AtomicBool::new(false),
+            policy_epoch: AtomicU64::new(0),
             numbers: RwLock::default(),
             reading: RwLock::new(()),
             forgetting: Mutex::new(()),
@@ -161,19 +178,19 @@ impl Past {
         past.load_numbers(meta)?;
         let root = past.last_of(meta, InodeNo::ROOT, Number(u64::MAX))?;
         past.root_cut.store(root.map_or(0, |cut| cut.number.0), Ordering::Relaxed);
-        let mut others = false;
-        let above = cut_index_by_root(InodeNo(InodeNo::ROOT.0 + 1), Number(0));
-        past.tree(HistoryTree::CutIndex).scan(meta, &above, &mut |key, _| {
-            others = key_parts::<2>(key)?[0] >> 63 == 0;
-            Ok(false)
-        })?;
-        past.only_root.store(!others, Ordering::Relaxed);
+        past.any_policy.store(!past.tree(HistoryTree::Policies).is_empty(), Ordering::Relaxed);
         Ok(past)
     }
 
     fn load_numbers(&self, meta: &Meta) -> Result<()> {
         let mut numbers = Numbers::default();
         self.each_cut(meta, Number(0), &mut |cut| {
+            if !cut.row.kind.is_of_file() {
+                self.last_of_directories.store(cut.number.0, Ordering::Relaxed);
+                if cut.row.root != InodeNo::ROOT {
+                    self.only_root.store(false, Ordering::Relaxed);
+                }
+            }
             match cut.row.state {
                 CutState::Kept => numbers.kept.insert(cut.number),
                 CutState::Dying => numbers.dead.insert(cut.number),
@@ -185,6 +202,23 @@ impl Past {
         })?;
         *self.numbers.write() = numbers;
         Ok(())
+    }
+
+    /// Whether a version or a name has ended behind this cut. O(log history).
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn is_changed_since(&self, meta: &Meta, cut: Number) -> Result<bool> {
+        for shard in 0..HISTORY_SHARDS {
+            let _shard = self.shards[shard].read();
+            let tree = self.tree(HistoryTree::Changes(shard));
+            let last = tree
+                .floor(meta, &[u8::MAX; 24], |cell| cell.map(|(key, _)| key_parts::<3>(key)).transpose())?;
+            if last?.is_some_and(|[end, _, _]| end > cut.0) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Keeps a cut from becoming invisible.
@@ -362,93 +396,6 @@ impl Past {
         cut.ok_or_else(|| Corruption::new("index of cuts", "number", "a cut's", number).into())
     }
 
-    /// Cuts a directory (or a file): what is below it now can be seen as of the number returned, whatever is changed later.
-    /// Constant time. Not durable by itself.
-    ///
-    /// # Errors
-    /// [`Error::Exists`] for a name that another kept cut has; [`Error::NotFound`]; [`Error::NoSpace`]; damage and device errors.
-    pub(crate) fn cut(
-        &self,
-        store: &Store,
-        cell: &InodeCell,
-        kind: CutKind,
-        name: &str,
-        held: bool,
-    ) -> Result<Cut> {
-        let meta = &store.meta;
-        let mut last = self.cuts.write();
-        if !name.is_empty() && !self.named_locked(store, name)?.is_empty() {
-            return Err(Error::Exists);
-        }
-        let reserved = store.reserve(GroupNo(0), CUT_BLOCKS)?;
-        let mut state = cell.state.write();
-        if state.gone || state.inode.links == 0 {
-            return Err(Error::NotFound);
-        }
-        // Numbers are taken here only, so it is known before.
-        let number = meta.number();
-        let by_root = cut_index_by_root(cell.no, number);
-        let by_name = (!name.is_empty()).then(|| cut_index_by_name(&store.hash_seed, name, number));
-        let mut pins = Pins::new();
-        let key = number.0.to_be_bytes();
-        let mut cuts = self.prepare(meta, HistoryTree::Cuts, &key, CELL_BLOCKS, &mut pins)?;
-        let mut index = self.prepare(meta, HistoryTree::CutIndex, &by_root, CELL_BLOCKS, &mut pins)?;
-        if let Some(key) = &by_name {
-            check_free(meta, &index, key)?;
-            index.prepare(meta, key, key, &mut pins)?;
-        }
-        let mut op = meta.begin_alone(reserved);
-        if self.roots.get().is_none() {
-            self.make_roots(&mut op);
-        }
-        let taken = op.take_number();
-        assert_eq!(taken, number, "a number taken beside the lock of the cuts");
-        let row = CutRow {
-            time: after(*last, crate::store::now()),
-            kind,
-            state: CutState::Kept,
-            held,
-            root: cell.no,
-            root_incarnation: cell.incarnation,
-            name: name.to_string(),
-        };
-        let delta = cuts.insert(&mut op, &key, &row.encode(), number);
-        self.store(&mut op, HistoryTree::Cuts, &cuts, &delta);
-        let mut delta = index.insert(&mut op, &by_root, &[], number);
-        if let Some(key) = &by_name {
-            let next = index.insert(&mut op, key, &[], number);
-            delta = delta.then(&mut op, next);
-        }
-        self.store(&mut op, HistoryTree::CutIndex, &index, &delta);
-        state.inode.own_cut = number;
-        store_inode(&mut op, cell, &state);
-        cell.cover.follow(&state.inode);
-        if cell.no == InodeNo::ROOT {
-            self.root_cut.store(number.0, Ordering::Release);
-        } else {
-            self.only_root.store(false, Ordering::Release);
-        }
-        self.numbers.write().kept.insert(number);
-        self.last.store(number.0, Ordering::Release);
-        self.epoch.fetch_add(1, Ordering::AcqRel);
-        *last = row.time;
-        drop(op);
-        Ok(Cut { number, row })
-    }
-
-    fn make_roots(&self, op: &mut Op<'_>) {
-        let new = NewBlock {
-            kind: BlockKind::HistoryRoots,
-            level: 0,
-            owner: InodeNo::HISTORY,
-            incarnation: Incarnation(0),
-            birth: Number(0),
-        };
-        let (frame, _) = op.allocate(new);
-        op.set_history_root(frame.addr());
-        assert!(self.roots.set(frame).is_ok(), "the roots are made under the lock of the cuts");
-    }
-
     /// Blocks to reserve for keeping so many names.
     pub(crate) fn blocks_for_names(&self, n: u32) -> u32 {
         if self.is_any() {
@@ -523,7 +470,7 @@ impl Past {
         }
         let mut kept = Vec::new();
         for name in going {
-            if name.birth <= self.cover(store, name.directory, name.inode)? {
+            if name.birth <= name.own_cut.max(self.cover(store, name.directory, name.inode)?) {
                 kept.push((shard_of(name.directory.no), name));
             }
         }
@@ -585,6 +532,43 @@ impl Past {
         }
     }
 
+    /// What a name has meant last of what it meant since a number up to `most`, if it means something else now.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn last_meaning(
+        &self,
+        store: &Store,
+        directory: InodeNo,
+        name: &[u8],
+        most: Number,
+    ) -> Result<Option<PastEntry>> {
+        let shard = shard_of(directory);
+        let _shard = self.shards[shard].read();
+        let tree = self.tree(HistoryTree::Names(shard));
+        let first = yore_format::name_cookie(&store.hash_seed, name);
+        let mut last: Option<PastEntry> = None;
+        let mut at = Some(name_key(directory, first | 0xff, most));
+        while let Some(key) = at {
+            let found = tree.floor(&store.meta, &key, |cell| {
+                cell.map(|(key, value)| PastEntry::decode(key, value)).transpose()
+            })??;
+            let Some(found) = found.filter(|e| e.directory == directory && e.cookie >= first) else { break };
+            // The births of each cookie downwards, until it is this name; then the cookie below.
+            let (cookie, birth) = (found.cookie, found.birth);
+            at = match (birth <= most, found.name == name) {
+                (true, false) if birth.0 > 0 => Some(name_key(directory, cookie, Number(birth.0 - 1))),
+                (false, _) => Some(name_key(directory, cookie, most)),
+                _ if cookie > first => Some(name_key(directory, cookie - 1, most)),
+                _ => None,
+            };
+            if birth <= most && found.name == name && last.as_ref().is_none_or(|last| last.birth < birth) {
+                last = Some(found);
+            }
+        }
+        Ok(last)
+    }
+
     /// Calls `each` with the names behind a cookie that a directory had as of a cut and has no longer, in cookie order, until it
     /// returns false.
     ///
@@ -629,17 +613,6 @@ fn decode_cut(key: &[u8], value: &[u8]) -> std::result::Result<Cut, Box<Corrupti
         return Err(Corruption::new("cut", "number", "at least 1", "0"));
     }
     Ok(Cut { number: Number(number), row: CutRow::decode(value)? })
-}
-
-/// The present, but later than the last cut (V5).
-fn after(last: Timestamp, now: Timestamp) -> Timestamp {
-    if now > last {
-        return now;
-    }
-    match last.nanos {
-        999_999_999 => Timestamp { seconds: last.seconds + 1, nanos: 0 },
-        nanos => Timestamp { nanos: nanos + 1, ..last },
-    }
 }
 
 /// What a version says of an inode: of directories the entries themselves tell when they were.
@@ -691,6 +664,8 @@ pub(crate) struct Going<'a> {
     pub cookie: u64,
     /// Its birth.
     pub birth: Number,
+    /// What covers the inode that it means, from [`Past::hold_cover`].
+    pub own_cut: Number,
 }
 
 struct NamesShard<'p> {

@@ -7,6 +7,7 @@ use crate::inode::{InodeCell, InodeTable};
 use crate::locks::{OrderedMutex, Rank};
 use crate::orphan::Orphans;
 use crate::past::Past;
+use crate::policy::{self, Due};
 use crate::{Error, MountOptions, Result, Statfs};
 use parking_lot::{Condvar, Mutex};
 use std::ops::ControlFlow;
@@ -30,6 +31,7 @@ pub(crate) struct Store {
     pub inodes: InodeTable,
     pub orphans: Orphans,
     pub past: Past,
+    pub due: Due,
     pub versions: Versions,
     /// Taken first by renames between directories: keeps the tree's shape still while ancestors are compared.
     pub rename: OrderedMutex,
@@ -108,6 +110,7 @@ impl Store {
             inodes: InodeTable::new(),
             orphans: Orphans::default(),
             past: Past::open(&meta)?,
+            due: Due::default(),
             versions: Versions::default(),
             rename: OrderedMutex::new(Rank::Rename),
             hash_seed,
@@ -131,6 +134,7 @@ impl Store {
         if !store.read_only {
             crate::orphan::reclaim_all(&store)?;
             store.files.start(&store)?;
+            policy::start(&store)?;
             store.start_ticker()?;
         }
         Ok(store)
@@ -144,16 +148,22 @@ impl Store {
     fn start_ticker(self: &Arc<Self>) -> Result<()> {
         let (weak, tick) = (Arc::downgrade(self), self.tick.clone());
         let run = move || loop {
+            let wait = match Weak::upgrade(&weak) {
+                Some(store) => store.due.next().map_or(TICK, |next| next.min(TICK)),
+                None => return,
+            };
             let mut stop = tick.0.lock();
             if !*stop {
-                tick.1.wait_for(&mut stop, TICK);
+                tick.1.wait_for(&mut stop, wait);
             }
             if *stop {
                 return;
             }
             drop(stop);
             let Some(store) = Weak::upgrade(&weak) else { return };
-            let kept = crate::orphan::free_set_aside(&store)
+            let kept = policy::cut_due(&store)
+                .and_then(|()| policy::retain_in_time(&store))
+                .and_then(|()| crate::orphan::free_set_aside(&store))
                 .and_then(|()| store.flush_aged())
                 .and_then(|()| store.alloc.give_back_zones(&store.meta))
                 .and_then(|()| store.forget_in_background());
@@ -163,6 +173,13 @@ impl Store {
         };
         *self.ticker.lock() = Some(spawn("yore-tick", run)?);
         Ok(())
+    }
+
+    /// What is to be done next is to be done earlier than it was.
+    pub(crate) fn wake(&self) {
+        // Under the lock, so that whoever is about to wait has not looked yet, or waits already.
+        let _stop = self.tick.0.lock();
+        self.tick.1.notify_all();
     }
 
     /// Goes on with forgetting, if there is any to do and nobody at it.

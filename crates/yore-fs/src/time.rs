@@ -261,6 +261,11 @@ fn read(
     read.map(|stretch| When::At(meant(stretch))).map_err(refused)
 }
 
+/// A time of the volume as `jiff` has it; `None` outside the years −9999 to 9999.
+pub fn instant(time: Timestamp) -> Option<jiff::Timestamp> {
+    jiff::Timestamp::new(time.seconds, i32::try_from(time.nanos).ok()?).ok()
+}
+
 /// Whether a snapshot may have this name: 1 to 255 bytes of UTF-8, without `/`, `@` and control characters, without
 /// blanks at its ends, and nothing that could be taken for a time. That is what begins with a digit or one of `-+.`,
 /// with `gmt-` or a word such as `yesterday` or `monday` (as a whole word, up to a `.`, `_` or blank, or the end),

@@ -5,6 +5,7 @@ use crate::history;
 use crate::inode::InodeState;
 use crate::ops::{self, InUse, NewFile, Remove};
 use crate::past::{Cut, Seeing};
+use crate::policy::{self, Naming, PolicyInForce};
 use crate::store::Store;
 use crate::time::When;
 use crate::{
@@ -15,7 +16,7 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use yore_device::Device;
-use yore_format::{CutState, Number, Superblock, VolumeState, FORMAT_MAJOR, FORMAT_MINOR};
+use yore_format::{CutState, Number, Policy, Superblock, VolumeState, FORMAT_MAJOR, FORMAT_MINOR};
 use yore_meta::LogStatus;
 
 /// The tree of an open volume, for servers and for programs that think in inodes; see [`crate::Volume`] for paths. It is the
@@ -312,6 +313,80 @@ impl View {
         store.force()
     }
 
+    /// Gives a directory (for all that is below it) or a file a policy of its own, or another one; one that says nothing is none: what
+    /// is said above counts. Durable when it returns.
+    ///
+    /// ```
+    /// use yore_fs::{Policy, Versioning, Volume};
+    ///
+    /// # fn main() -> yore_fs::Result<()> {
+    /// let volume = Volume::memory(64 << 20)?;
+    /// let view = volume.view();
+    /// let close = Policy { versioning: Some(Versioning::Close), ..Policy::default() };
+    /// view.set_policy(view.root(), &close)?;
+    /// volume.write("a", "once")?;
+    /// volume.write("a", "twice")?;
+    /// assert_eq!(view.cuts()?.len(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for what is neither a directory nor a regular file, and for an interval below a second or a duration that
+    /// cannot be read; [`Error::NotFound`], [`Error::NoSpace`], [`Error::ReadOnly`].
+    pub fn set_policy(&self, inode: InodeNo, policy: &Policy) -> Result<()> {
+        self.change(|store| policy::set(store, inode, policy))
+    }
+
+    /// An inode's own policy; one that says nothing if it has none.
+    ///
+    /// # Errors
+    /// [`Error::Stale`]; damage and device errors.
+    pub fn policy(&self, inode: InodeNo) -> Result<Policy> {
+        policy::own(self.store(), inode)
+    }
+
+    /// What applies to an inode, and whose policy says so. O(depth · log policies).
+    ///
+    /// # Errors
+    /// [`Error::Stale`]; damage and device errors.
+    pub fn policy_in_force(&self, inode: InodeNo) -> Result<PolicyInForce> {
+        policy::in_force(self.store(), inode)
+    }
+
+    /// All policies, by inode number.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub fn policies(&self) -> Result<Vec<(InodeNo, Policy)>> {
+        policy::all(self.store())
+    }
+
+    /// A server's client, or a program, has closed a file that it could write to: if a policy makes a version of it then, and it was
+    /// changed since the last one, there is one when this returns. Constant time.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]; damage and device errors.
+    pub fn closed(&self, inode: InodeNo) -> Result<Option<Cut>> {
+        if !self.store().past.has_policies() || self.at.is_some() {
+            return Ok(None);
+        }
+        match self.store().cell(inode) {
+            Ok(cell) => policy::closed(self.store(), &cell),
+            Err(Error::Stale) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Forgets now what policies keep no longer, which a thread does every few minutes; how many cuts. What they alone have seen is
+    /// given up in the background, or by [`View::finish_forgetting`].
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`]; damage and device errors.
+    pub fn retain(&self) -> Result<usize> {
+        policy::retain(self.live()?)
+    }
+
     /// The cut that a time means in a directory of this view: the last one up to then that has seen it.
     ///
     /// # Errors
@@ -555,7 +630,10 @@ impl View {
     /// # Errors
     /// [`Error::NotPermitted`] for directories, [`Error::Exists`], [`Error::TooManyLinks`], [`Error::NoSpace`].
     pub fn link(&self, inode: InodeNo, directory: InodeNo, name: &[u8]) -> Result<Node> {
-        self.change(|store| ops::link(store, inode, directory, name)).map(|node| Node(Known::Live(node)))
+        let node = self.change(|store| ops::link(store, inode, directory, name))?;
+        let noted = InUse::new(self.store(), node.cell.clone(), node.attr.clone());
+        Naming::of_file(self.store(), noted)?.changed(self.store())?;
+        Ok(Node(Known::Live(node)))
     }
 
     /// Removes a name of anything but a directory.
@@ -563,7 +641,9 @@ impl View {
     /// # Errors
     /// [`Error::NotFound`], [`Error::IsADirectory`].
     pub fn unlink(&self, directory: InodeNo, name: &[u8]) -> Result<()> {
-        self.change(|store| ops::remove(store, directory, name, Remove::File))
+        let naming = Naming::of(self.live()?, directory, name)?;
+        self.change(|store| ops::remove(store, directory, name, Remove::File))?;
+        naming.changed(self.store())
     }
 
     /// Removes an empty directory.
@@ -587,7 +667,11 @@ impl View {
         new_name: &[u8],
         mode: RenameMode,
     ) -> Result<()> {
-        self.change(|store| ops::rename(store, from, name, to, new_name, mode))
+        let store = self.live()?;
+        let (moves, replaced) = (Naming::of(store, from, name)?, Naming::of(store, to, new_name)?);
+        self.change(|store| ops::rename(store, from, name, to, new_name, mode))?;
+        moves.changed(store)?;
+        replaced.changed(store)
     }
 
     /// Fills `buf` from `offset`; returns the count, less than asked only at the end of the file.

@@ -39,7 +39,7 @@
 //! |---|---|
 //! | 0..8 | number |
 //! | 8..16, 16..20 | time, as above |
-//! | 20 | kind: 1 snapshot, 2 close, 3 interval, 4 undo |
+//! | 20 | kind: 1 snapshot, 2 close, 3 interval, 4 undo, 5 removed |
 //! | 21 | flags: 1 held, 2 the directory asked can be seen as of it, 4 has a path, 8 has a next one, 16 of that very directory |
 //! | 22..24 | length of the name |
 //! | 24..32, 32..36 | inode and incarnation of what was cut |
@@ -75,7 +75,11 @@
 //!
 //! For whom, and with which errors, as above. Durable when it returns. To hold what is held changes nothing. The answer means nothing.
 //!
+//! [`policy`] has two more, which regular files answer, too.
+//!
 //! Any other number, and these on what is no directory, are ENOTTY, as the kernel answers for file systems that have none.
+
+pub mod policy;
 
 use fuser::Errno;
 use rustix::fs::StatVfsMountFlags;

@@ -42,6 +42,10 @@ const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 /// Attributes only administrators may see the names of.
 const TRUSTED: &[u8] = b"trusted.";
 
+/// An open file that can only be read; one that can be written to.
+const READS: FileHandle = FileHandle(0);
+const WRITES: FileHandle = FileHandle(1);
+
 thread_local! {
     /// Where reads of this thread are put: as large as the largest so far.
     static READ_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -175,6 +179,17 @@ impl Server {
             }
             None => reply.error(Errno::ENOENT),
         }
+    }
+
+    /// A program has closed a file: perhaps a version is to be made of it.
+    fn closed(&self, call: &'static str, node: INodeNo, handle: FileHandle, reply: ReplyEmpty) {
+        if handle != WRITES {
+            return reply.ok();
+        }
+        let _serving = self.serving();
+        let (view, inode) = seen!(self, node, reply);
+        let outcome = view.closed(inode).map(|_| ());
+        self.done(call, inode, outcome, reply)
     }
 
     fn done(&self, call: &'static str, at: InodeNo, outcome: yore_fs::Result<()>, reply: ReplyEmpty) {
@@ -408,11 +423,15 @@ impl Filesystem for Server {
         self.entry("link", inode, linked, reply);
     }
 
-    fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+    fn open(&self, _: &Request, _: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         if self.granted.no_open {
-            reply.error(Errno::ENOSYS);
-        } else {
-            reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE);
+            return reply.error(Errno::ENOSYS);
+        }
+        match flags.acc_mode() {
+            OpenAccMode::O_RDONLY => {
+                reply.opened(READS, FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH);
+            }
+            _ => reply.opened(WRITES, FopenFlags::FOPEN_KEEP_CACHE),
         }
     }
 
@@ -439,7 +458,7 @@ impl Filesystem for Server {
                 let generation = Generation(u64::from(attr.incarnation));
                 let attr = self.entry_attr(&attr);
                 let flags = FopenFlags::FOPEN_KEEP_CACHE;
-                reply.created(&self.config.timeout, &attr, generation, FileHandle(0), flags);
+                reply.created(&self.config.timeout, &attr, generation, WRITES, flags);
             }
             Err(error) => reply.error(self.number("create", directory, error)),
         }
@@ -500,12 +519,25 @@ impl Filesystem for Server {
         }
     }
 
-    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        if self.config.close_events {
-            reply.ok();
-        } else {
-            reply.error(Errno::ENOSYS);
+    fn flush(&self, _: &Request, node: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        match self.config.close_events {
+            true => self.closed("close", node, handle, reply),
+            false => reply.error(Errno::ENOSYS),
         }
+    }
+
+    /// The last user of an open file is gone: also of its mappings, whose stores come after the last close.
+    fn release(
+        &self,
+        _: &Request,
+        node: INodeNo,
+        handle: FileHandle,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.closed("release", node, handle, reply);
     }
 
     fn fsync(&self, _: &Request, node: INodeNo, _: FileHandle, data_only: bool, reply: ReplyEmpty) {
@@ -684,7 +716,15 @@ impl Filesystem for Server {
     ) {
         let _serving = self.serving();
         let (view, inode) = seen!(self, node, reply);
-        match control::answer(&view, inode, request.uid(), self.config.read_only, number, data) {
+        let (uid, read_only) = (request.uid(), self.config.read_only);
+        let answer = match control::policy::is_ours(number) {
+            true => {
+                let mount = (read_only, self.config.close_events);
+                control::policy::answer(&view, inode, uid, mount, number, data)
+            }
+            false => control::answer(&view, inode, uid, read_only, number, data),
+        };
+        match answer {
             Ok(answer) => reply.ioctl(0, &answer),
             Err(control::Failure::Number(number)) => reply.error(number),
             Err(control::Failure::View(error)) => reply.error(self.number("ioctl", inode, error)),

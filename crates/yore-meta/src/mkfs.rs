@@ -221,7 +221,7 @@ impl Maker<'_> {
             parent_cookie: 0,
             own_cut: Number(0),
             born: Number(1),
-            policy: 0,
+            has_policy: false,
             rdev: 0,
             xattr_root: MetaAddr::NONE,
             content_kind: ContentKind::Empty,

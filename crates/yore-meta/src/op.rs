@@ -314,6 +314,11 @@ impl<'m> Op<'m> {
     /// If other Ops may be open.
     pub fn take_number(&mut self) -> Number {
         assert!(matches!(self.gate, GateGuard::Alone { .. }), "a number taken beside other Ops");
+        self.take_number_beside_others()
+    }
+
+    /// Takes the next number while other Ops may be open, to which it makes no difference.
+    pub fn take_number_beside_others(&mut self) -> Number {
         self.meta.note_root_changed();
         Number(self.meta.next_number.fetch_add(1, Ordering::AcqRel))
     }

@@ -33,6 +33,8 @@ pub struct PastModel {
     /// By inode and birth.
     pub versions: BTreeMap<(u64, u64), Version>,
     pub names: Vec<NameModel>,
+    /// By inode.
+    pub policies: BTreeMap<u64, PolicyRow>,
     /// Change the cells of a tree.
     pub on_cells: Vec<(HistoryTree, Hook<Vec<Cell>>)>,
     /// Change the root node of a tree, before it is sealed.
@@ -104,6 +106,9 @@ impl Builder {
             HistoryTree::Cuts => cuts(false).map(|(n, cut)| cut_cell(*n, cut)).collect(),
             HistoryTree::Forgotten => cuts(true).map(|(n, cut)| cut_cell(*n, cut)).collect(),
             HistoryTree::CutIndex => cuts(false).flat_map(|(n, cut)| cut_keys(*n, cut)).collect(),
+            HistoryTree::Policies => {
+                p.policies.iter().map(|(no, row)| (policy_key(InodeNo(*no)).to_vec(), row.encode())).collect()
+            }
             HistoryTree::Versions(shard) => {
                 let of = p.versions.iter().filter(|((i, _), _)| shard_of(InodeNo(*i)) == shard);
                 of.map(|((i, born), v)| {
@@ -239,7 +244,34 @@ pub fn past() -> Builder {
     b.keep(ROOT, 5);
     b.keep(DIRECTORY, 5);
     names(&mut b);
+    policies(&mut b);
     b
+}
+
+/// Of a directory, a file, and one under a number that had it before.
+fn policies(b: &mut Builder) {
+    let rules = KeepRules { last: 3, within: "2d".into(), ..KeepRules::default() };
+    let policies = [
+        (DIRECTORY, Policy { versioning: Some(Versioning::Close), retention: None }),
+        (BIG, Policy { versioning: None, retention: Some(Retention::Rules(rules)) }),
+        (
+            REUSED,
+            Policy {
+                versioning: Some(Versioning::Interval(1 << 40)),
+                retention: Some(Retention::Everything),
+            },
+        ),
+    ];
+    for (no, policy) in policies {
+        let incarnation = match no {
+            REUSED => Incarnation(1),
+            no => {
+                b.inode(no).has_policy = true;
+                b.inodes[&InodeNo(no)].incarnation
+            }
+        };
+        b.past.policies.insert(no, PolicyRow { incarnation, policy });
+    }
 }
 
 fn cuts(b: &mut Builder) {

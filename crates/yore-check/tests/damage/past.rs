@@ -252,6 +252,20 @@ pub(super) const VERSIONS: &[Plant] = &[
     }),
 ];
 
+/// Of policies.
+pub(super) const POLICIES: &[Plant] = &[
+    ("an inode says that it has a policy", &[Policy], |b| b.inode(LONG).has_policy = true),
+    ("an inode has a policy and does not say so", &[Policy], |b| b.inode(DIRECTORY).has_policy = false),
+    ("a policy is missing", &[Policy], |b| on_cells(b, HistoryTree::Policies, |cells| drop(cells.remove(0)))),
+    ("a policy is of another incarnation", &[Policy], |b| {
+        on_cells(b, HistoryTree::Policies, |cells| cells[0].1[0] ^= 0x40)
+    }),
+    ("a policy cannot be", &[CellDamaged], |b| on_cells(b, HistoryTree::Policies, |cells| cells[0].1[4] = 9)),
+    ("a node of policies is another's", &[BlockWrong], |b| {
+        on_root(b, HistoryTree::Policies, |n| BlockHeader::of_mut(n).owner = 2.into())
+    }),
+];
+
 pub(super) const PAST_NAMES: &[Plant] = &[
     ("a past name died before it was born", &[CellDamaged], |b| b.past.names[0].value[0] = 1),
     ("a past name in another shard", &[HistoryShard], |b| {

@@ -2,7 +2,7 @@
 //!
 //! **What is forgotten is what was named.** `PATH@TIME` is shown as of some snapshot, and that one is meant; but only if it is one of
 //! that very directory. One of a directory above shows more than was named, and is refused with the name that it has. Without
-//! a time, options choose among a directory's own snapshots ([`crate::keep`]), and without options nothing is chosen.
+//! a time, options choose among a directory's own snapshots ([`yore_fs::keep`]), and without options nothing is chosen.
 //!
 //! **Nothing is lost by stopping.** First all are marked, durably: from then on nobody sees them. Then the space that they alone
 //! held is given back, in small steps; a mount's daemon does that in the background. What a signal or a crash leaves, the
@@ -12,7 +12,6 @@ use super::files::on_volume;
 use super::snapshot::{all_pages, is_file_on_mount, library_error, print_rows, Line, Place};
 use super::Outcome;
 use crate::args;
-use crate::keep::{Reason, Rules, Taken};
 use crate::live;
 use crate::output::{human, now, Clock, Out};
 use crate::progress::{stop_wanted, Progress};
@@ -30,8 +29,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
+use yore_fs::keep::{reasons, Reason, Taken};
 use yore_fs::time::{parse_ago, parse_begin, When};
-use yore_fs::{FileKind, Forgetting, ListedCut, Number, Volume};
+use yore_fs::{FileKind, Forgetting, KeepRules, ListedCut, Number, Volume};
 use yore_fuse::control;
 
 /// What to write for a choice among a directory's snapshots.
@@ -262,7 +262,9 @@ struct Judged {
 
 /// What is to be forgotten, as options say it; `None`: what is named.
 struct Choice {
-    rules: Rules,
+    rules: KeepRules,
+    /// Those with a name, too, are kept only if a rule says so.
+    names: bool,
     before: Option<When>,
     below: bool,
 }
@@ -281,9 +283,9 @@ impl Choice {
             };
         }
         let [last, hourly, daily, weekly, monthly, yearly] = counts.map(|count| count.unwrap_or(0));
-        let within = keep.within.clone();
-        if let Some(duration) = &within {
-            parse_ago(duration, now(), &TimeZone::system())
+        let within = keep.within.clone().unwrap_or_default();
+        if keep.within.is_some() {
+            parse_ago(&within, now(), &TimeZone::system())
                 .map_err(|error| status::usage(format!("--keep-within: {error}")))?;
         }
         let before = args.before.as_ref().map(|text| {
@@ -291,7 +293,8 @@ impl Choice {
                 .map_err(|error| status::usage(format!("--before: {error}")))
         });
         Ok(Some(Choice {
-            rules: Rules { last, hourly, daily, weekly, monthly, yearly, within, names: args.names },
+            rules: KeepRules { last, hourly, daily, weekly, monthly, yearly, within },
+            names: args.names,
             before: before.transpose()?,
             below: args.below,
         }))
@@ -328,17 +331,12 @@ impl Choice {
         }
         let mut judged = Vec::new();
         for rows in of_each.into_values() {
-            let taken: Vec<Taken<'_>> = rows.iter().map(taken).collect();
-            let reasons = self.rules.reasons(&taken, &TimeZone::system())?;
-            judged.extend(rows.into_iter().zip(reasons).map(|(row, reasons)| Judged { row, reasons }));
+            let taken: Vec<Taken<'_>> = rows.iter().map(|row| Taken::from(&row.cut)).collect();
+            let found = reasons(&self.rules, self.names, &taken, &TimeZone::system())?;
+            judged.extend(rows.into_iter().zip(found).map(|(row, reasons)| Judged { row, reasons }));
         }
         Ok(judged)
     }
-}
-
-fn taken(row: &ListedCut) -> Taken<'_> {
-    let of = &row.cut.row;
-    Taken { number: row.cut.number, time: of.time, name: &of.name, held: of.held }
 }
 
 /// What was named and is not held. `name` is how it was named.

@@ -346,6 +346,7 @@ fn kind_name(kind: CutKind) -> &'static str {
         CutKind::Close => "close",
         CutKind::Interval => "interval",
         CutKind::Undo => "undo",
+        CutKind::Removed => "removed",
     }
 }
 

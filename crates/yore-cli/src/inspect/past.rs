@@ -4,7 +4,7 @@ use super::print::{entry_text, extent_text, root_text};
 use crate::output::{kind_name, printable, Clock, Precision};
 use yore_format::{
     key_parts, Block, BlockKind, ContentKind, Corruption, CutRow, ExtentValue, FileKind, HistoryRoots,
-    HistoryTree, Inode, InodeNo, Number, PastName, Version,
+    HistoryTree, Inode, InodeNo, Number, PastName, PolicyRow, Version,
 };
 
 /// The first bit of keys by name in the index of cuts.
@@ -20,6 +20,7 @@ pub fn roots(block: &Block) -> Vec<(String, String)> {
             HistoryTree::Names(shard) => format!("names {shard}"),
             HistoryTree::Changes(shard) => format!("changes {shard}"),
             HistoryTree::Forgotten => "forgotten cuts".to_string(),
+            HistoryTree::Policies => "policies".to_string(),
         };
         (name, HistoryRoots::get(block, tree))
     });
@@ -38,6 +39,7 @@ pub fn cell(kind: BlockKind, key: &[u8], value: &[u8]) -> Option<Result<String, 
         BlockKind::Versions => version(key, value),
         BlockKind::Names => name(key, value),
         BlockKind::Changes => change(key, value),
+        BlockKind::Policies => policy(key, value),
         _ => return None,
     })
 }
@@ -84,6 +86,13 @@ fn change(key: &[u8], value: &[u8]) -> Result<String, Box<Corruption>> {
         0 => format!("inode {inode} changed or ended at {number}"),
         _ => format!("name {cookie:#x} of inode {inode} ended at {number}"),
     })
+}
+
+fn policy(key: &[u8], value: &[u8]) -> Result<String, Box<Corruption>> {
+    let [inode] = key_parts(key)?;
+    let PolicyRow { incarnation, policy } = PolicyRow::decode(value)?;
+    let (versioning, retention) = (policy.versioning, policy.retention);
+    Ok(format!("inode {inode} incarnation {incarnation}: versioning {versioning:?}, retention {retention:?}"))
 }
 
 fn version(key: &[u8], value: &[u8]) -> Result<String, Box<Corruption>> {

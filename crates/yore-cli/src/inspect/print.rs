@@ -297,7 +297,12 @@ fn inode_fields(out: &mut Out, inode: &Inode) -> anyhow::Result<()> {
     field(
         out,
         "numbers",
-        &format!("own cut {}, born {}, policy {}", inode.own_cut, inode.born, inode.policy),
+        &format!(
+            "own cut {}, born {}, {}",
+            inode.own_cut,
+            inode.born,
+            if inode.has_policy { "a policy of its own" } else { "no policy of its own" }
+        ),
     )?;
     if inode.rdev != 0 {
         field(out, "device", &format!("{:#x}", inode.rdev))?;

@@ -19,6 +19,7 @@ OPTIONS, separated by commas:
   log=FILE           where the daemon logs; default: the system's log
   noatime            do not record when files were read (default: relatime)
   keep_history       when space runs out, refuse; default: forget the oldest snapshots that are not held
+  closes             be told when files are closed, for policies that are set later; a volume that has such a policy is mounted so
   dev, suid          honour device files and set-id bits; root only
   noexec             run no programs from the volume
   auto_unmount       unmount when the daemon dies
@@ -40,6 +41,7 @@ pub struct Options {
     pub data_cache: Option<u64>,
     pub log: Option<PathBuf>,
     pub keep_history: bool,
+    pub close_events: bool,
     pub access_times: bool,
     pub dev: bool,
     pub suid: bool,
@@ -65,6 +67,7 @@ impl Options {
             data_cache: None,
             log: None,
             keep_history: false,
+            close_events: false,
             access_times: true,
             dev: false,
             suid: false,
@@ -105,6 +108,7 @@ impl Options {
             "noatime" => self.access_times = false,
             "atime" | "relatime" => self.access_times = true,
             "keep_history" => self.keep_history = true,
+            "closes" => self.close_events = true,
             "dev" => self.dev = true,
             "nodev" => self.dev = false,
             "suid" => self.suid = true,

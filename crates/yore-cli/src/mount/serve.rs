@@ -13,6 +13,7 @@ use std::fs::File;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
+use yore_fs::{Policy, Versioning};
 use yore_fuse::{MountConfig, Session, SessionHandle, UnmountError, UnmountHow};
 
 /// A mount that is served.
@@ -103,7 +104,11 @@ fn mount(plan: &Plan, log: String) -> anyhow::Result<Mounted> {
     let device = volume::open_device(&plan.volume, access)?;
     let opened = volume::open_on(&plan.volume, device, &options.for_volume())?;
     let view = opened.view().clone();
+    // Being told of closes costs requests for each file: only for who wants them.
+    let at_close = |(_, policy): &(_, Policy)| policy.versioning == Some(Versioning::Close);
+    let policies = view.policies().with_context(|| format!("cannot read {}", plan.volume.display()))?;
     let config = MountConfig {
+        close_events: options.close_events || policies.iter().any(at_close),
         read_only: options.read_only,
         allow_other: options.allow_other,
         auto_unmount: options.auto_unmount,

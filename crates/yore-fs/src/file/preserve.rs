@@ -8,7 +8,7 @@ use crate::inode::{InodeCell, InodeState};
 use crate::locks::Writing;
 use crate::past::VERSION_BLOCKS;
 use crate::store::Store;
-use crate::Result;
+use crate::{policy, Result};
 use std::sync::Arc;
 #[cfg(feature = "mutations")]
 use yore_format::Number;
@@ -56,9 +56,14 @@ pub(crate) fn preserve_locked(store: &Store, cell: &Arc<InodeCell>, room: Room) 
         if is_file && !is_written(&state) {
             continue; // Somebody wrote before the cut, as he believes.
         }
+        let waits = policy::interval_of(store, cell)?;
         let keep = store.past.prepare_version(store, cell.no, &state.inode)?;
         if let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) {
             keep.apply(&mut op, cell, &mut state);
+            drop(op);
+            if let Some(waits) = waits {
+                policy::note_changed(store, waits);
+            }
             return Ok(());
         }
     }

@@ -164,7 +164,7 @@ fn new_inode(
         parent_cookie: cookie,
         own_cut: Number(0),
         born: number,
-        policy: 0,
+        has_policy: false,
         rdev: if matches!(new.kind, FileKind::BlockDevice | FileKind::CharDevice) { new.rdev } else { 0 },
         xattr_root: MetaAddr::NONE,
         content_kind: ContentKind::Empty,

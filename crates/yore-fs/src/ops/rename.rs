@@ -17,7 +17,7 @@ use crate::past::{Going, Names};
 use crate::store::Store;
 use crate::{file, Error, InodeNo, RenameMode, Result};
 use std::sync::Arc;
-use yore_format::{Corruption, DirEntry, Incarnation, Inode};
+use yore_format::{Corruption, DirEntry, Incarnation, Inode, Number};
 use yore_meta::Reserved;
 
 const USUAL_BLOCKS: u32 = 10;
@@ -334,7 +334,8 @@ impl Rename<'_> {
             kind: source.kind,
             name: self.new_name,
         };
-        let mut names = self.names_going(&mut dirs, &source, target.as_ref())?;
+        let replaced = target.as_ref().zip(other_state.as_ref().map(|o| o.inode.own_cut));
+        let mut names = self.names_going(&mut dirs, (&source, state.inode.own_cut), replaced)?;
         let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) else { return Ok(Outcome::Again) };
         names.add(&mut op, store, from_no, source.cookie, &source.entry(self.name));
         if let Some(target) = &target {
@@ -378,9 +379,14 @@ impl Rename<'_> {
     }
 
     /// Makes ready for keeping what the names meant.
-    fn names_going(&self, dirs: &mut Dirs<'_>, source: &Found, target: Option<&Found>) -> Result<Names<'_>> {
-        fn going<'d>(directory: &'d InodeCell, inode: &'d Inode, found: &Found) -> Going<'d> {
-            Going { directory, inode, cookie: found.cookie, birth: found.birth }
+    fn names_going(
+        &self,
+        dirs: &mut Dirs<'_>,
+        source: Named<'_>,
+        target: Option<Named<'_>>,
+    ) -> Result<Names<'_>> {
+        fn going<'d>(directory: &'d InodeCell, inode: &'d Inode, (found, own_cut): Named<'_>) -> Going<'d> {
+            Going { directory, inode, cookie: found.cookie, birth: found.birth, own_cut }
         }
         let (from, to) = match dirs {
             Dirs::Same(state) => (&state.inode, &state.inode),
@@ -409,7 +415,8 @@ impl Rename<'_> {
             kind,
             name,
         };
-        let mut names = self.names_going(dirs, source, Some(target))?;
+        let (own, others) = (state.inode.own_cut, other_state.inode.own_cut);
+        let mut names = self.names_going(dirs, (source, own), Some((target, others)))?;
         let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) else { return Ok(Outcome::Again) };
         names.add(&mut op, store, self.from.no, source.cookie, &source.entry(self.name));
         names.add(&mut op, store, self.to.no, target.cookie, &target.entry(self.new_name));
@@ -450,6 +457,9 @@ impl Rename<'_> {
         Ok(Outcome::Done(None))
     }
 }
+
+/// A name, and what covers the inode that it means.
+type Named<'a> = (&'a Found, Number);
 
 /// An inode that changes places with another.
 type Child<'a> = (&'a Found, &'a Arc<InodeCell>, &'a mut InodeState);

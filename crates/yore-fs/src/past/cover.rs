@@ -1,11 +1,13 @@
-//! Which cuts cover whom: P1 and P5 of [`super`], and what is remembered of the answers.
+//! Which cuts cover whom: P1 and P5 of [`super`], and what is remembered of the answers. Also of which policy, which directories above say, too.
 
 use super::Past;
 use crate::inode::{InodeCell, DEPTH_MAX};
+use crate::policy::Ruled;
 use crate::store::Store;
 use crate::{Error, InodeNo, Result};
+use parking_lot::Mutex;
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use yore_format::{Corruption, Inode, Number};
 
 /// What a cell remembers of its cover.
@@ -15,16 +17,24 @@ pub(crate) struct CoverMemo {
     epoch: AtomicU64,
     cut: AtomicU64,
     /// Of directories: what is above, and the last cut of its own, to be read without its lock.
-    parent: AtomicU64,
+    pub(crate) parent: AtomicU64,
     own_cut: AtomicU64,
+    pub(crate) has_policy: AtomicBool,
+    /// When versions are made of it ([`crate::policy`]), and as of which epochs that is known.
+    pub(crate) versioning: Mutex<Option<(Epochs, Ruled)>>,
 }
+
+/// Epochs of policies and of cuts.
+pub(crate) type Epochs = (u64, u64);
 
 impl CoverMemo {
     /// The inode's place or own cut is this now.
     pub(crate) fn follow(&self, inode: &Inode) {
         self.parent.store(inode.parent.0, Ordering::Relaxed);
         self.own_cut.store(inode.own_cut.0, Ordering::Relaxed);
+        self.has_policy.store(inode.has_policy, Ordering::Relaxed);
         self.epoch.store(0, Ordering::Release);
+        *self.versioning.lock() = None;
     }
 
     fn get(&self, epoch: u64) -> Option<Number> {
@@ -58,7 +68,7 @@ impl Past {
         } else if self.only_root.load(Ordering::Acquire) {
             Number(self.root_cut.load(Ordering::Acquire))
         } else if !inode.is_directory() && (inode.links > 1 || inode.parent == InodeNo::NONE) {
-            last
+            Number(self.last_of_directories.load(Ordering::Acquire))
         } else if cell.no == InodeNo::ROOT {
             Number(0)
         } else {

@@ -187,20 +187,34 @@ impl Past {
         Ok(found)
     }
 
-    /// Since when a cookie had stood for what it did until then; `None` if that name is not there.
+    /// What a cookie had stood for until then; `None` if that name is not there.
     ///
     /// # Errors
     /// Damage and device errors.
-    pub(crate) fn birth_of_name(&self, meta: &Meta, ended: &Ended) -> Result<Option<Number>> {
-        let shard = shard_of(ended.inode);
-        let _shard = self.shards[shard].read();
+    pub(crate) fn name_that_ended(&self, meta: &Meta, ended: &Ended) -> Result<Option<PastEntry>> {
         let Some(before) = ended.end.0.checked_sub(1) else { return Ok(None) };
-        let key = name_key(ended.inode, ended.cookie, Number(before));
+        let found = self.name_as_of(meta, ended.inode, ended.cookie, Number(before))?;
+        Ok(found.filter(|entry| entry.death == ended.end))
+    }
+
+    /// What a cookie stood for as of a cut, if it stands for something else now.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn name_as_of(
+        &self,
+        meta: &Meta,
+        directory: InodeNo,
+        cookie: u64,
+        cut: Number,
+    ) -> Result<Option<PastEntry>> {
+        let shard = shard_of(directory);
+        let _shard = self.shards[shard].read();
+        let key = name_key(directory, cookie, cut);
         let found = self
             .tree(HistoryTree::Names(shard))
             .floor(meta, &key, |cell| cell.map(|(key, value)| PastEntry::decode(key, value)).transpose())??;
-        let this = |e: &PastEntry| (e.directory, e.cookie, e.death) == (ended.inode, ended.cookie, ended.end);
-        Ok(found.filter(this).map(|entry| entry.birth))
+        Ok(found.filter(|e| (e.directory, e.cookie) == (directory, cookie) && cut < e.death))
     }
 
     /// Gives up a name.

@@ -178,7 +178,7 @@ impl OpenOptions {
     }
 }
 
-/// An open file on a volume, with a position, closed when dropped. It stays usable after its last name was removed.
+/// An open file on a volume, with a position, closed when dropped; [`View::closed`] tells what went wrong then. It stays usable after its last name was removed.
 ///
 /// Implements [`Read`], [`Write`] and [`Seek`], also for `&File`; `read_at` and `write_at` leave the position alone.
 ///
@@ -320,6 +320,17 @@ impl File {
     /// As [`File::sync_all`].
     pub fn sync_data(&self) -> Result<()> {
         self.view.fsync(self.inode(), true)
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        if !self.writable {
+            return;
+        }
+        if let Err(e) = self.view.closed(self.inode()) {
+            tracing::error!("no version of inode {} could be made when it was closed: {e}", self.inode());
+        }
     }
 }
 

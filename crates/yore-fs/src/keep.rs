@@ -10,10 +10,10 @@
 //! Snapshots that somebody gave a name or holds are kept whatever the rules say, but names only unless the contrary is asked for.
 //! They count in their periods as all others do.
 
-use crate::output::instant;
+use crate::time::{instant, parse_ago, TimeError};
+use crate::Cut;
 use jiff::tz::TimeZone;
-use yore_fs::time::{parse_ago, TimeError};
-use yore_fs::{Number, Timestamp};
+use yore_format::{KeepRules, Number, Timestamp};
 
 /// What the rules know of a snapshot.
 #[derive(Clone, Copy, Debug)]
@@ -28,32 +28,32 @@ pub struct Taken<'a> {
     pub held: bool,
 }
 
-/// How many are kept of what, and from when on all.
-#[derive(Clone, Debug, Default)]
-pub struct Rules {
-    pub last: u32,
-    pub hourly: u32,
-    pub daily: u32,
-    pub weekly: u32,
-    pub monthly: u32,
-    pub yearly: u32,
-    /// A duration, as `3days`.
-    pub within: Option<String>,
-    /// Those with a name, too, are kept only if a rule says so.
-    pub names: bool,
+impl<'a> From<&'a Cut> for Taken<'a> {
+    fn from(cut: &'a Cut) -> Taken<'a> {
+        Taken { number: cut.number, time: cut.row.time, name: &cut.row.name, held: cut.row.held }
+    }
 }
 
 /// Why a snapshot is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
+    /// It is one of the last.
     Last,
+    /// The last one of its hour.
     Hourly,
+    /// Of its day.
     Daily,
+    /// Of its week.
     Weekly,
+    /// Of its month.
     Monthly,
+    /// Of its year.
     Yearly,
+    /// It is not older than asked for.
     Within,
+    /// It has a name.
     Named,
+    /// Somebody holds it.
     Held,
 }
 
@@ -74,48 +74,51 @@ impl Reason {
     }
 }
 
-impl Rules {
-    /// For each snapshot why it is kept; no reason: it is to be forgotten. They are in ascending order, as are the answers.
-    /// O(snapshots).
-    ///
-    /// # Errors
-    /// The duration cannot be read, or is too long.
-    pub fn reasons(&self, taken: &[Taken<'_>], zone: &TimeZone) -> Result<Vec<Vec<Reason>>, TimeError> {
-        let mut reasons = vec![Vec::new(); taken.len()];
-        for (i, of) in taken.iter().enumerate().rev().take(self.last as usize) {
-            debug_assert!(i == 0 || taken[i - 1].number < of.number, "in ascending order");
-            reasons[i].push(Reason::Last);
-        }
-        for (reason, most, period) in [
-            (Reason::Hourly, self.hourly, "%Y-%m-%d %H %z"),
-            (Reason::Daily, self.daily, "%Y-%m-%d"),
-            (Reason::Weekly, self.weekly, "%G %V"),
-            (Reason::Monthly, self.monthly, "%Y-%m"),
-            (Reason::Yearly, self.yearly, "%Y"),
-        ] {
-            let (mut left, mut later) = (most, None);
-            for (i, of) in taken.iter().enumerate().rev() {
-                let period = period_of(of.time, period, zone);
-                // What is in no year of the calendar is in a period of its own.
-                if left > 0 && (period.is_none() || period != later) {
-                    reasons[i].push(reason);
-                    left -= 1;
-                }
-                later = period;
-            }
-        }
-        if let (Some(duration), Some(last)) = (&self.within, taken.last()) {
-            let since = parse_ago(duration, last.time, zone)?;
-            for (reasons, _) in reasons.iter_mut().zip(taken).filter(|(_, of)| of.time >= since) {
-                reasons.push(Reason::Within);
-            }
-        }
-        for (reasons, of) in reasons.iter_mut().zip(taken) {
-            reasons.extend((!of.name.is_empty() && !self.names).then_some(Reason::Named));
-            reasons.extend(of.held.then_some(Reason::Held));
-        }
-        Ok(reasons)
+/// For each snapshot why it is kept; no reason: it is to be forgotten. They are in ascending order, as are the answers. With `names`
+/// those that have a name, too, are kept only if a rule says so. O(snapshots).
+///
+/// # Errors
+/// The duration cannot be read, or is too long.
+pub fn reasons(
+    rules: &KeepRules,
+    names: bool,
+    taken: &[Taken<'_>],
+    zone: &TimeZone,
+) -> Result<Vec<Vec<Reason>>, TimeError> {
+    let mut reasons = vec![Vec::new(); taken.len()];
+    for (i, of) in taken.iter().enumerate().rev().take(rules.last as usize) {
+        debug_assert!(i == 0 || taken[i - 1].number < of.number, "in ascending order");
+        reasons[i].push(Reason::Last);
     }
+    for (reason, most, period) in [
+        (Reason::Hourly, rules.hourly, "%Y-%m-%d %H %z"),
+        (Reason::Daily, rules.daily, "%Y-%m-%d"),
+        (Reason::Weekly, rules.weekly, "%G %V"),
+        (Reason::Monthly, rules.monthly, "%Y-%m"),
+        (Reason::Yearly, rules.yearly, "%Y"),
+    ] {
+        let (mut left, mut later) = (most, None);
+        for (i, of) in taken.iter().enumerate().rev() {
+            let period = period_of(of.time, period, zone);
+            // What is in no year of the calendar is in a period of its own.
+            if left > 0 && (period.is_none() || period != later) {
+                reasons[i].push(reason);
+                left -= 1;
+            }
+            later = period;
+        }
+    }
+    if let Some(last) = taken.last().filter(|_| !rules.within.is_empty()) {
+        let since = parse_ago(&rules.within, last.time, zone)?;
+        for (reasons, _) in reasons.iter_mut().zip(taken).filter(|(_, of)| of.time >= since) {
+            reasons.push(Reason::Within);
+        }
+    }
+    for (reasons, of) in reasons.iter_mut().zip(taken) {
+        reasons.extend((!of.name.is_empty() && !names).then_some(Reason::Named));
+        reasons.extend(of.held.then_some(Reason::Held));
+    }
+    Ok(reasons)
 }
 
 /// What tells a period from others; `None` outside the years −9999 to 9999.
@@ -148,40 +151,48 @@ mod tests {
     }
 
     /// The reasons of each, `-` for those that are forgotten.
-    fn kept(rules: &Rules, zone: &TimeZone, texts: &[&str]) -> Vec<String> {
-        let reasons = rules.reasons(&taken(texts), zone).unwrap();
+    fn kept((rules, names): &Asked, zone: &TimeZone, texts: &[&str]) -> Vec<String> {
+        let found = reasons(rules, *names, &taken(texts), zone).unwrap();
         let text = |reasons: &Vec<Reason>| match &reasons[..] {
             [] => "-".to_string(),
             reasons => reasons.iter().map(|reason| reason.name()).collect::<Vec<_>>().join(" "),
         };
-        reasons.iter().map(text).collect()
+        found.iter().map(text).collect()
     }
 
-    fn rules() -> Rules {
-        Rules::default()
+    /// Rules, and whether they are for those with names, too.
+    type Asked = (KeepRules, bool);
+
+    fn rules() -> KeepRules {
+        KeepRules::default()
     }
 
     /// Promises of each rule what it keeps and what it does not, in a table: the rules, times, and what becomes of them.
     #[test]
     fn each_rule_keeps_what_it_says() {
-        let table: &[(&str, Rules, &[&str], &[&str])] = &[
-            ("nothing is asked for", rules(), &["2026-11-20T10:00Z", "2026-11-20T11:00Z"], &["-", "-"]),
-            ("there are none", Rules { last: 3, ..rules() }, &[], &[]),
+        let table: &[(&str, Asked, &[&str], &[&str])] = &[
+            (
+                "nothing is asked for",
+                (rules(), false),
+                &["2026-11-20T10:00Z", "2026-11-20T11:00Z"],
+                &["-", "-"],
+            ),
+            ("there are none", (KeepRules { last: 3, ..rules() }, false), &[], &[]),
             (
                 "the last",
-                Rules { last: 2, ..rules() },
+                (KeepRules { last: 2, ..rules() }, false),
                 &["2026-11-20T10:00Z", "2026-11-20T10:00Z", "2026-11-20T10:00:01Z"],
                 &["-", "last", "last"],
             ),
             (
                 "more than there are",
-                Rules { last: 9, daily: 9, ..rules() },
+                (KeepRules { last: 9, daily: 9, ..rules() }, false),
                 &["2026-11-19T10:00Z", "2026-11-20T10:00Z"],
                 &["last daily", "last daily"],
             ),
             (
                 "hours that have one",
-                Rules { hourly: 3, ..rules() },
+                (KeepRules { hourly: 3, ..rules() }, false),
                 &[
                     "2026-11-18T10:00Z",
                     "2026-11-18T10:59:59Z",
@@ -193,13 +204,13 @@ mod tests {
             ),
             (
                 "days that have one",
-                Rules { daily: 2, ..rules() },
+                (KeepRules { daily: 2, ..rules() }, false),
                 &["2026-11-01T10:00Z", "2026-11-02T10:00Z", "2026-11-20T00:00Z", "2026-11-20T23:59:59.9Z"],
                 &["-", "daily", "-", "daily"],
             ),
             (
                 "weeks begin on Monday, and are one across the end of a year",
-                Rules { weekly: 3, ..rules() },
+                (KeepRules { weekly: 3, ..rules() }, false),
                 // A Sunday; Monday; Thursday to Sunday of the same week, 2026-W53.
                 &[
                     "2026-12-27T10:00Z",
@@ -212,7 +223,7 @@ mod tests {
             ),
             (
                 "months and years",
-                Rules { monthly: 2, yearly: 2, ..rules() },
+                (KeepRules { monthly: 2, yearly: 2, ..rules() }, false),
                 &[
                     "2024-05-01T00:00Z",
                     "2025-11-30T00:00Z",
@@ -224,37 +235,37 @@ mod tests {
             ),
             (
                 "the same month of another year is another",
-                Rules { monthly: 2, ..rules() },
+                (KeepRules { monthly: 2, ..rules() }, false),
                 &["2025-11-20T00:00Z", "2026-11-20T00:00Z"],
                 &["monthly", "monthly"],
             ),
             (
                 "a duration counts from the last one, both ends included",
-                Rules { within: Some("2d".into()), ..rules() },
+                (KeepRules { within: "2d".into(), ..rules() }, false),
                 &["2026-11-18T09:59:59Z", "2026-11-18T10:00Z", "2026-11-20T10:00Z"],
                 &["-", "within", "within"],
             ),
             (
                 "rules add up",
-                Rules { last: 1, hourly: 1, daily: 2, within: Some("1h".into()), ..rules() },
+                (KeepRules { last: 1, hourly: 1, daily: 2, within: "1h".into(), ..rules() }, false),
                 &["2026-11-19T10:00Z", "2026-11-20T08:00Z", "2026-11-20T09:30Z", "2026-11-20T10:00Z"],
                 &["daily", "-", "within", "last hourly daily within"],
             ),
             (
                 "names and holds",
-                rules(),
+                (rules(), false),
                 &["2026-11-18T10:00Z release", "2026-11-19T10:00Z held", "2026-11-20T10:00Z"],
                 &["named", "held", "-"],
             ),
             (
                 "names are no reason if that is asked for",
-                Rules { names: true, ..rules() },
+                (rules(), true),
                 &["2026-11-18T10:00Z release", "2026-11-19T10:00Z held"],
                 &["-", "held"],
             ),
             (
                 "those kept anyway count in their periods",
-                Rules { daily: 1, ..rules() },
+                (KeepRules { daily: 1, ..rules() }, false),
                 &["2026-11-20T09:00Z", "2026-11-20T10:00Z release"],
                 &["-", "daily named"],
             ),
@@ -268,14 +279,17 @@ mod tests {
     #[test]
     fn periods_are_local() {
         let two_days = ["2026-11-19T22:30:00Z", "2026-11-19T23:30:00Z"];
-        let daily = Rules { daily: 5, ..rules() };
+        let daily = (KeepRules { daily: 5, ..rules() }, false);
         assert_eq!(kept(&daily, &berlin(), &two_days), ["daily", "daily"]);
         assert_eq!(kept(&daily, &TimeZone::UTC, &two_days), ["-", "daily"]);
         // 02:30 in summer, 02:30 and 02:45 in winter.
         let repeated = ["2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z", "2026-10-25T01:45:00Z"];
-        assert_eq!(kept(&Rules { hourly: 5, ..rules() }, &berlin(), &repeated), ["hourly", "-", "hourly"]);
+        assert_eq!(
+            kept(&(KeepRules { hourly: 5, ..rules() }, false), &berlin(), &repeated),
+            ["hourly", "-", "hourly"]
+        );
         // A day of the calendar, of 25 hours.
-        let within = Rules { within: Some("1day".into()), ..rules() };
+        let within = (KeepRules { within: "1day".into(), ..rules() }, false);
         let day = ["2026-10-24T10:30:00Z", "2026-10-24T11:00:00Z", "2026-10-25T12:00:00Z"];
         assert_eq!(kept(&within, &berlin(), &day), ["-", "within", "within"]);
     }
@@ -290,9 +304,10 @@ mod tests {
             held: false,
         };
         let taken = [far(1, i64::MAX - 1), far(2, i64::MAX)];
-        let reasons = Rules { daily: 2, ..rules() }.reasons(&taken, &TimeZone::UTC).unwrap();
-        assert_eq!(reasons, [[Reason::Daily], [Reason::Daily]]);
-        let endless = Rules { within: Some("20000y".into()), ..rules() };
-        assert!(endless.reasons(&taken, &TimeZone::UTC).is_err());
+        let daily = KeepRules { daily: 2, ..rules() };
+        let found = reasons(&daily, false, &taken, &TimeZone::UTC).unwrap();
+        assert_eq!(found, [[Reason::Daily], [Reason::Daily]]);
+        let endless = KeepRules { within: "20000y".into(), ..rules() };
+        assert!(reasons(&endless, false, &taken, &TimeZone::UTC).is_err());
     }
 }

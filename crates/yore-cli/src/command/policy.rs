@@ -1,0 +1,361 @@
+//! `policy`: shows and sets when versions are made and how long they are kept.
+
+use super::files::on_volume;
+use super::snapshot::library_error;
+use super::Outcome;
+use crate::args;
+use crate::live;
+use crate::output::{bytes_of, json_name, now, printable, Out};
+use crate::status;
+use crate::volume::{Access, OnVolume};
+use anyhow::Context as _;
+use jiff::tz::TimeZone;
+use serde_json::{json, Value};
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use yore_fs::time::parse_ago;
+use yore_fs::{InodeNo, KeepRules, Policy, Retention, Versioning, View};
+use yore_fuse::control::policy::{policy as policy_of, set_policy, PolicyHere};
+
+/// What can be written.
+const ACCEPTED: &str = "version=snapshot, version=close, version=DURATION (as 10min) or version=inherit; keep=all, keep=inherit, or \
+                        keep=RULES, of last:N hourly:N daily:N weekly:N monthly:N yearly:N within:DURATION with commas between";
+
+/// What a setting changes; what is not said stays.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Change {
+    versioning: Option<Option<Versioning>>,
+    retention: Option<Option<Retention>>,
+}
+
+impl Change {
+    fn parse(settings: &[String]) -> anyhow::Result<Change> {
+        let mut change = Change::default();
+        for setting in settings {
+            let refused =
+                |why: String| status::usage(format!("{setting}: {why}; what can be said: {ACCEPTED}"));
+            let twice = |is: bool| match is {
+                true => Err(refused("said twice".into())),
+                false => Ok(()),
+            };
+            match setting.split_once('=') {
+                Some(("version", value)) => {
+                    twice(change.versioning.is_some())?;
+                    change.versioning = Some(versioning(value).map_err(refused)?);
+                }
+                Some(("keep", value)) => {
+                    twice(change.retention.is_some())?;
+                    change.retention = Some(retention(value).map_err(refused)?);
+                }
+                _ => return Err(refused("not a setting".into())),
+            }
+        }
+        Ok(change)
+    }
+
+    fn apply(self, to: Policy) -> Policy {
+        Policy {
+            versioning: self.versioning.unwrap_or(to.versioning),
+            retention: self.retention.unwrap_or(to.retention),
+        }
+    }
+}
+
+fn versioning(value: &str) -> Result<Option<Versioning>, String> {
+    Ok(Some(match value {
+        "inherit" => return Ok(None),
+        "snapshot" => Versioning::Snapshots,
+        "close" => Versioning::Close,
+        duration => {
+            let now = now();
+            let then = parse_ago(duration, now, &TimeZone::UTC).map_err(|error| error.to_string())?;
+            let seconds = i128::from(now.seconds) - i128::from(then.seconds);
+            let nanos = seconds * 1_000_000_000 + i128::from(now.nanos) - i128::from(then.nanos);
+            let nanos = u64::try_from(nanos).ok().filter(|nanos| *nanos >= 1_000_000_000);
+            Versioning::Interval(
+                nanos.ok_or("an interval is at least one second, and at most some centuries")?,
+            )
+        }
+    }))
+}
+
+fn retention(value: &str) -> Result<Option<Retention>, String> {
+    if value == "inherit" {
+        return Ok(None);
+    }
+    if value == "all" {
+        return Ok(Some(Retention::Everything));
+    }
+    let mut rules = KeepRules::default();
+    for rule in value.split(',') {
+        let (name, value) = rule.split_once(':').ok_or_else(|| format!("`{rule}` is no rule"))?;
+        let count = match name {
+            "within" => {
+                parse_ago(value, now(), &TimeZone::system()).map_err(|error| error.to_string())?;
+                rules.within = value.to_string();
+                continue;
+            }
+            "last" => &mut rules.last,
+            "hourly" => &mut rules.hourly,
+            "daily" => &mut rules.daily,
+            "weekly" => &mut rules.weekly,
+            "monthly" => &mut rules.monthly,
+            "yearly" => &mut rules.yearly,
+            _ => return Err(format!("`{name}` is no rule")),
+        };
+        *count = value.parse().map_err(|_| format!("`{value}` is no number"))?;
+    }
+    if rules == KeepRules::default() {
+        return Err("that would keep nothing".into());
+    }
+    Ok(Some(Retention::Rules(rules)))
+}
+
+fn versioning_text(versioning: Versioning) -> String {
+    match versioning {
+        Versioning::Snapshots => "snapshot".into(),
+        Versioning::Close => "close".into(),
+        Versioning::Interval(nanos) => {
+            let units = [
+                (86_400_000_000_000, "d"),
+                (3_600_000_000_000, "h"),
+                (60_000_000_000, "min"),
+                (1_000_000_000, "s"),
+                (1, "ns"),
+            ];
+            let (mut left, mut text) = (nanos, String::new());
+            for (unit, name) in units {
+                if left >= unit {
+                    text += &format!("{}{name}", left / unit);
+                    left %= unit;
+                }
+            }
+            text
+        }
+    }
+}
+
+fn retention_text(retention: &Retention) -> String {
+    let Retention::Rules(rules) = retention else { return "all".into() };
+    let counts = [
+        ("last", rules.last),
+        ("hourly", rules.hourly),
+        ("daily", rules.daily),
+        ("weekly", rules.weekly),
+        ("monthly", rules.monthly),
+        ("yearly", rules.yearly),
+    ];
+    let counts = counts.into_iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!("{name}:{n}"));
+    let within = (!rules.within.is_empty()).then(|| format!("within:{}", rules.within));
+    counts.chain(within).collect::<Vec<_>>().join(",")
+}
+
+/// Where the operand leads.
+enum Place {
+    Mounted(File),
+    Free(OnVolume),
+}
+
+fn find(operand: &OsStr) -> anyhow::Result<Place> {
+    let path = Path::new(operand);
+    let name = path.display();
+    let on_mount = |path: &Path| {
+        let opened = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+        Ok(Place::Mounted(opened))
+    };
+    match (fs::metadata(path), OnVolume::split(operand)) {
+        (Ok(_), _) if live::mount_at(path).is_some() => on_mount(path),
+        (Ok(found), _) if found.is_dir() => {
+            anyhow::bail!("{name} is not on a mounted volume; name what is, or a volume (volume.yore, volume.yore:/letters)")
+        }
+        (Ok(_), _) => {
+            live::wait_until_closed(path);
+            match live::mount_of(path).filter(|mount| live::is_mounted(&mount.directory)) {
+                Some(mount) => on_mount(&mount.directory),
+                None => Ok(Place::Free(OnVolume { volume: path.into(), path: "/".into() })),
+            }
+        }
+        (Err(_), Some(on)) => Ok(Place::Free(on)),
+        (Err(error), None) => Err(error).with_context(|| format!("cannot find {name}")),
+    }
+}
+
+/// Shows what applies, after setting it if that is asked for.
+pub fn run(args: &args::Policy) -> Outcome {
+    let change = Change::parse(&args.settings)?;
+    let changes = change != Change::default();
+    if args.all {
+        return match changes {
+            true => Err(status::usage("--all lists; set a policy of one directory or file at a time")),
+            false => all(args),
+        };
+    }
+    let shown = args.path.to_string_lossy().into_owned();
+    let here = match find(&args.path)? {
+        Place::Mounted(file) => {
+            if changes {
+                let own = policy_of(&file).map_err(library_error)?.own;
+                set_policy(&file, &change.apply(own))
+                    .map_err(library_error)
+                    .with_context(|| format!("cannot set the policy of {shown}"))?;
+            }
+            policy_of(&file)
+                .map_err(library_error)
+                .with_context(|| format!("cannot ask for the policy of {shown}"))?
+        }
+        Place::Free(on) => {
+            let access = if changes { Access::Write } else { Access::Read };
+            on_volume(&on.volume, access, |volume| {
+                let node = volume.node(&on.path)?;
+                anyhow::ensure!(node.cut().is_none(), "{shown} is of the past, which has no policies");
+                let (view, inode) = (volume.view(), node.inode());
+                if changes {
+                    let set = view.set_policy(inode, &change.apply(view.policy(inode)?));
+                    set.map_err(|error| error.on_path("cannot set the policy of", bytes_of(&on.path)))?;
+                }
+                let in_force = view.policy_in_force(inode)?;
+                Ok(PolicyHere {
+                    own: view.policy(inode)?,
+                    versioning_by: path(view, in_force.versioning_by)?,
+                    retention_by: path(view, in_force.retention_by)?,
+                    in_force: Policy {
+                        versioning: Some(in_force.versioning),
+                        retention: Some(in_force.retention),
+                    },
+                    sees_closes: true,
+                })
+            })?
+        }
+    };
+    show(args, &shown, &here)?;
+    if !here.sees_closes && here.in_force.versioning == Some(Versioning::Close) {
+        eprintln!(
+            "yore: this mount is not told when files are closed; unmount the volume and mount it again, and from then on versions are made"
+        );
+    }
+    Ok(status::OK)
+}
+
+fn show(args: &args::Policy, name: &str, here: &PolicyHere) -> anyhow::Result<()> {
+    let version = here.in_force.versioning.map(versioning_text).unwrap_or_default();
+    let keep = here.in_force.retention.as_ref().map(retention_text).unwrap_or_default();
+    let mut out = Out::new();
+    if args.json {
+        let mut object = json!({ "version": version, "keep": keep });
+        json_name(&mut object, "path", name.as_bytes());
+        for (key, own, by) in [
+            ("version_set_on", here.own.versioning.is_some(), &here.versioning_by),
+            ("keep_set_on", here.own.retention.is_some(), &here.retention_by),
+        ] {
+            object[format!("{key}_itself")] = Value::Bool(own);
+            match by {
+                Some(path) => json_name(&mut object, key, bytes_of(path)),
+                None => object[key] = Value::Null,
+            }
+        }
+        out.line(serde_json::to_string_pretty(&object)?)?;
+    } else {
+        out.line(format!(
+            "version={version}  {}",
+            whence(here.own.versioning.is_some(), &here.versioning_by)
+        ))?;
+        out.line(format!("keep={keep}  {}", whence(here.own.retention.is_some(), &here.retention_by)))?;
+    }
+    out.done()
+}
+
+fn path(view: &View, of: Option<InodeNo>) -> yore_fs::Result<Option<PathBuf>> {
+    Ok(of.map(|of| view.path_now(of)).transpose()?.flatten())
+}
+
+fn whence(own: bool, by: &Option<PathBuf>) -> String {
+    match (own, by) {
+        (true, _) => "(set here)".into(),
+        (false, Some(by)) => format!("(from {})", printable(bytes_of(by))),
+        (false, None) => "(nothing is said)".into(),
+    }
+}
+
+/// All policies of a volume that is not mounted.
+fn all(args: &args::Policy) -> Outcome {
+    let Place::Free(on) = find(&args.path)? else {
+        return Err(status::usage("--all lists the policies of a volume that is not mounted"));
+    };
+    let rows = on_volume(&on.volume, Access::Read, |volume| rows(volume.view()))?;
+    let mut out = Out::new();
+    let objects: Vec<Value> = rows.iter().map(|row| json_row(row)).collect();
+    match args.json {
+        true => out.line(serde_json::to_string_pretty(&objects)?)?,
+        false => {
+            for (path, policy) in &rows {
+                let path = path.as_deref().map_or("?".into(), |path| printable(bytes_of(path)));
+                let version = policy.versioning.map(|v| format!("  version={}", versioning_text(v)));
+                let keep = policy.retention.as_ref().map(|r| format!("  keep={}", retention_text(r)));
+                out.line(format!("{path}{}{}", version.unwrap_or_default(), keep.unwrap_or_default()))?;
+            }
+        }
+    }
+    out.done()?;
+    Ok(status::OK)
+}
+
+type Row = (Option<PathBuf>, Policy);
+
+fn rows(view: &View) -> anyhow::Result<Vec<Row>> {
+    let policies = view.policies()?;
+    policies.into_iter().map(|(no, policy)| Ok((view.path_now(no)?, policy))).collect()
+}
+
+fn json_row((path, policy): &Row) -> Value {
+    let mut object = json!({
+        "version": policy.versioning.map(versioning_text),
+        "keep": policy.retention.as_ref().map(retention_text),
+    });
+    match path {
+        Some(path) => json_name(&mut object, "path", bytes_of(path)),
+        None => object["path"] = Value::Null,
+    }
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promises that what is printed can be set again.
+    #[test]
+    fn texts_are_settings() {
+        for text in ["snapshot", "close", "10min", "1h30min", "1s", "2d"] {
+            assert_eq!(versioning_text(versioning(text).unwrap().unwrap()), text);
+        }
+        for text in ["all", "last:3", "hourly:24,daily:7,within:2y", "yearly:1"] {
+            assert_eq!(retention_text(&retention(text).unwrap().unwrap()), text);
+        }
+        assert_eq!((versioning("inherit").unwrap(), retention("inherit").unwrap()), (None, None));
+    }
+
+    /// Promises that what cannot be is refused before anything is changed, and that it is said what can.
+    #[test]
+    fn what_is_refused() {
+        for setting in [
+            "close",
+            "version",
+            "version=",
+            "version=5m",
+            "version=10ms",
+            "version=often",
+            "keep=",
+            "keep=last",
+            "keep=last:x",
+            "keep=last:0",
+            "keep=within:soon",
+            "keep=last:1,,",
+            "keep=minutely:3",
+        ] {
+            let error = Change::parse(&[setting.to_string()]).unwrap_err().to_string();
+            assert!(error.contains("version=snapshot"), "{setting}: {error}");
+        }
+        assert!(Change::parse(&["version=close".into(), "version=1h".into()]).is_err());
+    }
+}

@@ -1,0 +1,129 @@
+//! Taking a cut.
+
+use super::{check_free, Cut, Past, CELL_BLOCKS};
+use crate::btree::Pins;
+use crate::inode::{store_inode, InodeCell};
+use crate::store::Store;
+use crate::{Error, InodeNo, Result};
+use std::sync::atomic::Ordering;
+use yore_format::{
+    cut_index_by_name, cut_index_by_root, BlockKind, CutKind, CutRow, CutState, GroupNo, HistoryTree,
+    Incarnation, Number, Timestamp,
+};
+use yore_meta::{NewBlock, Op};
+
+/// Blocks that a cut may need: a row, two entries of the index, and once the block of roots.
+const CUT_BLOCKS: u32 = 3 * CELL_BLOCKS + 1;
+
+impl Past {
+    /// Cuts a directory or a file: it, and what is below it now, can be seen as of the number returned, whatever is changed
+    /// later. Constant time. Not durable by itself. A file that was removed is not seen as of that number, which says when it was.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] for a name that another kept cut has; [`Error::NotFound`]; [`Error::NoSpace`]; damage and device errors.
+    pub(crate) fn cut(
+        &self,
+        store: &Store,
+        cell: &InodeCell,
+        kind: CutKind,
+        name: &str,
+        held: bool,
+    ) -> Result<Cut> {
+        let meta = &store.meta;
+        let mut last = self.cuts.write();
+        if !name.is_empty() && !self.named_locked(store, name)?.is_empty() {
+            return Err(Error::Exists);
+        }
+        let reserved = store.reserve(GroupNo(0), CUT_BLOCKS)?;
+        let mut state = cell.state.write();
+        let sees = kind != CutKind::Removed;
+        if sees && (state.gone || state.inode.links == 0) {
+            return Err(Error::NotFound);
+        }
+        // Numbers are taken here only, so it is known before.
+        let number = meta.number();
+        let by_root = cut_index_by_root(cell.no, number);
+        let by_name = (!name.is_empty()).then(|| cut_index_by_name(&store.hash_seed, name, number));
+        let mut pins = Pins::new();
+        let key = number.0.to_be_bytes();
+        let mut cuts = self.prepare(meta, HistoryTree::Cuts, &key, CELL_BLOCKS, &mut pins)?;
+        let mut index = self.prepare(meta, HistoryTree::CutIndex, &by_root, CELL_BLOCKS, &mut pins)?;
+        if let Some(key) = &by_name {
+            check_free(meta, &index, key)?;
+            index.prepare(meta, key, key, &mut pins)?;
+        }
+        let mut op = match kind.is_of_file() {
+            true => meta.begin(reserved),
+            false => meta.begin_alone(reserved),
+        };
+        self.make_roots(&mut op);
+        let taken = match kind.is_of_file() {
+            true => op.take_number_beside_others(),
+            false => op.take_number(),
+        };
+        assert_eq!(taken, number, "a number taken beside the lock of the cuts");
+        let row = CutRow {
+            time: after(*last, crate::store::now()),
+            kind,
+            state: CutState::Kept,
+            held,
+            root: cell.no,
+            root_incarnation: cell.incarnation,
+            name: name.to_string(),
+        };
+        let delta = cuts.insert(&mut op, &key, &row.encode(), number);
+        self.store(&mut op, HistoryTree::Cuts, &cuts, &delta);
+        let mut delta = index.insert(&mut op, &by_root, &[], number);
+        if let Some(key) = &by_name {
+            let next = index.insert(&mut op, key, &[], number);
+            delta = delta.then(&mut op, next);
+        }
+        self.store(&mut op, HistoryTree::CutIndex, &index, &delta);
+        if sees {
+            state.inode.own_cut = number;
+            store_inode(&mut op, cell, &state);
+            cell.cover.follow(&state.inode);
+        }
+        self.numbers.write().kept.insert(number);
+        self.last.store(number.0, Ordering::Release);
+        if !kind.is_of_file() {
+            self.last_of_directories.store(number.0, Ordering::Release);
+            match cell.no {
+                InodeNo::ROOT => self.root_cut.store(number.0, Ordering::Release),
+                _ => self.only_root.store(false, Ordering::Release),
+            }
+            self.epoch.fetch_add(1, Ordering::AcqRel);
+        }
+        *last = row.time;
+        drop(op);
+        Ok(Cut { number, row })
+    }
+
+    /// The block of roots, if there is none yet. Under the lock of the cuts; takes one block.
+    pub(super) fn make_roots(&self, op: &mut Op<'_>) {
+        if self.roots.get().is_some() {
+            return;
+        }
+        let new = NewBlock {
+            kind: BlockKind::HistoryRoots,
+            level: 0,
+            owner: InodeNo::HISTORY,
+            incarnation: Incarnation(0),
+            birth: Number(0),
+        };
+        let (frame, _) = op.allocate(new);
+        op.set_history_root(frame.addr());
+        assert!(self.roots.set(frame).is_ok(), "the roots are made under the lock of the cuts");
+    }
+}
+
+/// The present, but later than the last cut (V5).
+fn after(last: Timestamp, now: Timestamp) -> Timestamp {
+    if now > last {
+        return now;
+    }
+    match last.nanos {
+        999_999_999 => Timestamp { seconds: last.seconds + 1, nanos: 0 },
+        nanos => Timestamp { nanos: nanos + 1, ..last },
+    }
+}

@@ -1,0 +1,128 @@
+//! The tree of policies. What they mean is in [`crate::policy`].
+
+use super::{Past, CELL_BLOCKS};
+use crate::btree::Pins;
+use crate::inode::{store_inode, InodeCell};
+use crate::store::Store;
+use crate::{Error, InodeNo, Result};
+use std::sync::atomic::Ordering;
+use yore_format::{
+    key_parts, policy_key, Corruption, GroupNo, HistoryTree, Incarnation, Number, Policy, PolicyRow,
+};
+use yore_meta::Meta;
+
+/// Blocks that setting a policy may need: a cell, and once the block of roots.
+const POLICY_BLOCKS: u32 = CELL_BLOCKS + 1;
+
+impl Past {
+    /// Whether any inode has a policy.
+    pub(crate) fn has_policies(&self) -> bool {
+        self.any_policy.load(Ordering::Acquire)
+    }
+
+    /// Changes with each change of a policy.
+    pub(crate) fn policy_epoch(&self) -> u64 {
+        self.policy_epoch.load(Ordering::Acquire)
+    }
+
+    /// An inode's own policy. O(log policies).
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn policy(
+        &self,
+        meta: &Meta,
+        no: InodeNo,
+        incarnation: Incarnation,
+    ) -> Result<Option<Policy>> {
+        let _policies = self.policies.read();
+        let row = self
+            .tree(HistoryTree::Policies)
+            .get(meta, &policy_key(no), |value| value.map(PolicyRow::decode).transpose())??;
+        Ok(row.filter(|row| row.incarnation == incarnation).map(|row| row.policy))
+    }
+
+    /// Calls `each` with all policies, by inode number. Some may be of inodes that are gone.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn each_policy(
+        &self,
+        meta: &Meta,
+        each: &mut dyn FnMut(InodeNo, PolicyRow) -> Result<bool>,
+    ) -> Result<()> {
+        let _policies = self.policies.read();
+        self.tree(HistoryTree::Policies).scan(meta, &policy_key(InodeNo(0)), &mut |key, value| {
+            let [no] = key_parts::<1>(key)?;
+            each(InodeNo(no), PolicyRow::decode(value)?)
+        })
+    }
+
+    /// Gives an inode another policy of its own; one that says nothing is none. Not durable by itself.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] for an inode that is gone; [`Error::NoSpace`]; damage and device errors.
+    pub(crate) fn set_policy(&self, store: &Store, cell: &InodeCell, policy: &Policy) -> Result<()> {
+        let meta = &store.meta;
+        let _cuts = self.cuts.write();
+        let reserved = store.reserve(GroupNo(0), POLICY_BLOCKS)?;
+        let mut state = cell.state.write();
+        if state.gone || state.inode.links == 0 {
+            return Err(Error::NotFound);
+        }
+        let _policies = self.policies.write();
+        let key = policy_key(cell.no);
+        let mut tree = self.tree(HistoryTree::Policies);
+        if tree.blocks_for_inserts(1) > CELL_BLOCKS {
+            let expected = format!("at most {}", CELL_BLOCKS - 2);
+            return Err(Corruption::new("policies", "level", expected, tree.level).into());
+        }
+        let is_there = tree.get(meta, &key, |found| found.is_some())?;
+        let mut pins = Pins::new();
+        tree.prepare(meta, &key, &key, &mut pins)?;
+        let is_one = *policy != Policy::default();
+        let row = PolicyRow { incarnation: cell.incarnation, policy: policy.clone() }.encode();
+        let mut op = meta.begin(reserved);
+        self.make_roots(&mut op);
+        let delta = match (is_one, is_there) {
+            (true, true) => Some(tree.replace(&mut op, &key, &row)),
+            (true, false) => Some(tree.insert(&mut op, &key, &row, Number(0))),
+            (false, true) => Some(tree.remove(&mut op, &key)),
+            (false, false) => None,
+        };
+        if let Some(delta) = delta {
+            self.store(&mut op, HistoryTree::Policies, &tree, &delta);
+        }
+        state.inode.has_policy = is_one;
+        store_inode(&mut op, cell, &state);
+        cell.cover.follow(&state.inode);
+        self.any_policy.store(!tree.is_empty(), Ordering::Release);
+        self.policy_epoch.fetch_add(1, Ordering::AcqRel);
+        drop(op);
+        Ok(())
+    }
+
+    /// Gives up the policy of an inode number that nobody has, or that another inode has.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn sweep_policy(&self, store: &Store, no: InodeNo, incarnation: Incarnation) -> Result<()> {
+        let meta = &store.meta;
+        let reserved = store.reserve_freely(GroupNo(0), 0)?;
+        let _policies = self.policies.write();
+        let key = policy_key(no);
+        let mut tree = self.tree(HistoryTree::Policies);
+        let row = tree.get(meta, &key, |value| value.map(PolicyRow::decode).transpose())??;
+        if row.is_none_or(|row| row.incarnation != incarnation) {
+            return Ok(());
+        }
+        let mut pins = Pins::new();
+        tree.prepare(meta, &key, &key, &mut pins)?;
+        let mut op = meta.begin(reserved);
+        let delta = tree.remove(&mut op, &key);
+        self.store(&mut op, HistoryTree::Policies, &tree, &delta);
+        self.any_policy.store(!tree.is_empty(), Ordering::Release);
+        drop(op);
+        Ok(())
+    }
+}

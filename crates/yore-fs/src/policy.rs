@@ -1,0 +1,500 @@
+//! Policies: which versions are made beside the snapshots that somebody asks for, and how long they are kept.
+//!
+//! A directory or a file may have a policy of its own; what it leaves open is said by the directory above, and so on up to the
+//! root directory. Where nothing is said, versions are made at snapshots only, and everything is kept. A file of several names
+//! obeys the directory of its latest one, or the root directory if that name is gone.
+//!
+//! **At each close** ([`closed`]). When a file that was changed is closed by who could write to it, it is cut. So that a name, too, has its
+//! history, what changes the names of such a file cuts it ([`Naming`], V3): before, if it was changed since its last cut, and
+//! after; a file without names is cut no more, but that it was removed is noted.
+//!
+//! **At intervals** ([`Due`]). The first change after a cut must keep a version; there it is noted that the directory (or file) whose
+//! policy covers it is to be cut so much later. A thread does so. What was not cut before the volume was closed
+//! is cut when it is opened again, before anything changes, if its time has come.
+//!
+//! **How long** ([`retain`]). The cuts of each directory and file that a policy with rules covers are looked at every few minutes, and forgotten
+//! if no rule keeps them; those with a name and those held never.
+
+use crate::inode::{InodeCell, DEPTH_MAX};
+use crate::keep::{self, Taken};
+use crate::past::{Cut, Epochs};
+use crate::store::Store;
+use crate::{forget, Error, FileKind, InodeNo, Result};
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use yore_format::{
+    Corruption, CutKind, CutState, Number, Policy, Retention, Timestamp, Versioning, WITHIN_MAX,
+};
+
+/// How often it is looked what is kept.
+const RETAIN_EVERY: Duration = Duration::from_secs(300);
+/// After so many cuts it is looked at once.
+const RETAIN_AFTER: u64 = 4096;
+/// Cuts forgotten at a time.
+const FORGET_AT_A_TIME: usize = 1024;
+
+/// When versions are made of an inode, and who says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ruled {
+    /// Whose policy it is; the root directory's where nothing is said.
+    pub by: InodeNo,
+    /// When.
+    pub versioning: Versioning,
+}
+
+/// What applies to an inode, and whose policy says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyInForce {
+    /// When versions are made.
+    pub versioning: Versioning,
+    /// By whose policy; `None`: nobody says anything.
+    pub versioning_by: Option<InodeNo>,
+    /// How long they are kept.
+    pub retention: Retention,
+    /// By whose policy; `None`: nobody says anything.
+    pub retention_by: Option<InodeNo>,
+}
+
+/// What is to be cut at which time.
+#[derive(Default)]
+pub(crate) struct Due {
+    at: Mutex<HashMap<InodeNo, Instant>>,
+    /// When it was last looked what is kept, and the next number then.
+    retained: Mutex<Option<(Instant, Number)>>,
+}
+
+impl Due {
+    /// Something below a directory with an interval has changed. True if it was not known that it is to be cut.
+    fn note(&self, no: InodeNo, interval: Duration) -> bool {
+        let mut at = self.at.lock();
+        if at.contains_key(&no) {
+            return false;
+        }
+        at.insert(no, Instant::now() + interval);
+        true
+    }
+
+    /// How long until the next one.
+    pub(crate) fn next(&self) -> Option<Duration> {
+        let next = self.at.lock().values().min().copied()?;
+        Some(next.saturating_duration_since(Instant::now()))
+    }
+
+    fn take(&self, now: Instant) -> Vec<InodeNo> {
+        let mut at = self.at.lock();
+        let due: Vec<InodeNo> = at.iter().filter(|(_, time)| **time <= now).map(|(no, _)| *no).collect();
+        for no in &due {
+            at.remove(no);
+        }
+        due
+    }
+}
+
+/// An inode's own policy and those of the directories above, until `each` returns false.
+fn upwards(
+    store: &Store,
+    cell: &Arc<InodeCell>,
+    each: &mut dyn FnMut(&Arc<InodeCell>, Option<Policy>) -> Result<bool>,
+) -> Result<()> {
+    let mut at = cell.clone();
+    for _ in 0..DEPTH_MAX {
+        let own = match at.cover.has_policy.load(Ordering::Relaxed) {
+            true => store.past.policy(&store.meta, at.no, at.incarnation)?,
+            false => None,
+        };
+        if !each(&at, own)? || at.no == InodeNo::ROOT {
+            return Ok(());
+        }
+        let up = match InodeNo(at.cover.parent.load(Ordering::Relaxed)) {
+            InodeNo::NONE => InodeNo::ROOT,
+            up => up,
+        };
+        at = match store.cell(up) {
+            Ok(up) => up,
+            // Removed meanwhile.
+            Err(Error::Stale) => store.cell(InodeNo::ROOT)?,
+            Err(e) => return Err(e),
+        };
+    }
+    Err(Corruption::new("directory", "parent", "a way to the root", "a circle").of(cell.no).into())
+}
+
+/// When versions of an inode are made. O(1) unless a policy was changed, or a directory cut or moved; then O(depth · log policies).
+/// The inode's state may be locked.
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn versioning(store: &Store, cell: &Arc<InodeCell>) -> Result<Ruled> {
+    let mut ruled = Ruled { by: InodeNo::ROOT, versioning: Versioning::Snapshots };
+    if !store.past.has_policies() {
+        return Ok(ruled);
+    }
+    let epochs: Epochs = (store.past.policy_epoch(), store.past.epoch());
+    let known = |cell: &InodeCell| match *cell.cover.versioning.lock() {
+        Some((as_of, ruled)) if as_of == epochs => Some(ruled),
+        _ => None,
+    };
+    let mut way = Vec::new();
+    upwards(store, cell, &mut |at, own| {
+        if let Some(known) = known(at) {
+            ruled = known;
+            return Ok(false);
+        }
+        way.push(at.clone());
+        if let Some(versioning) = own.and_then(|own| own.versioning) {
+            ruled = Ruled { by: at.no, versioning };
+            return Ok(false);
+        }
+        Ok(true)
+    })?;
+    for cell in way {
+        *cell.cover.versioning.lock() = Some((epochs, ruled));
+    }
+    Ok(ruled)
+}
+
+/// What applies to an inode.
+///
+/// # Errors
+/// `Stale`; damage and device errors.
+pub(crate) fn in_force(store: &Store, no: InodeNo) -> Result<PolicyInForce> {
+    let (mut versioning, mut retention) = (None, None);
+    upwards(store, &store.cell(no)?, &mut |at, own| {
+        if let Some(own) = own {
+            versioning = versioning.or(own.versioning.map(|v| (v, at.no)));
+            if retention.is_none() {
+                retention = own.retention.map(|r| (r, at.no));
+            }
+        }
+        Ok(versioning.is_none() || retention.is_none())
+    })?;
+    let (versioning, versioning_by) = versioning.unzip();
+    let (retention, retention_by) = retention.unzip();
+    Ok(PolicyInForce {
+        versioning: versioning.unwrap_or(Versioning::Snapshots),
+        versioning_by,
+        retention: retention.unwrap_or(Retention::Everything),
+        retention_by,
+    })
+}
+
+/// An inode's own policy.
+///
+/// # Errors
+/// `Stale`; damage and device errors.
+pub(crate) fn own(store: &Store, no: InodeNo) -> Result<Policy> {
+    let cell = store.cell(no)?;
+    cell.state.read().check_alive()?;
+    match cell.cover.has_policy.load(Ordering::Relaxed) {
+        true => Ok(store.past.policy(&store.meta, no, cell.incarnation)?.unwrap_or_default()),
+        false => Ok(Policy::default()),
+    }
+}
+
+/// All policies of inodes in use, by their numbers.
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn all(store: &Store) -> Result<Vec<(InodeNo, Policy)>> {
+    let mut rows = Vec::new();
+    store.past.each_policy(&store.meta, &mut |no, row| {
+        rows.push((no, row));
+        Ok(true)
+    })?;
+    let mut found = Vec::new();
+    for (no, row) in rows {
+        match store.cell(no) {
+            Ok(cell) if cell.incarnation == row.incarnation => found.push((no, row.policy)),
+            Ok(_) | Err(Error::Stale) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(found)
+}
+
+/// Gives an inode a policy. Durable when it returns. One with an interval begins with a cut.
+///
+/// # Errors
+/// `Invalid` for what is neither directory nor regular file, and for rules that cannot be; `NotFound`, `NoSpace`, `ReadOnly`.
+pub(crate) fn set(store: &Arc<Store>, no: InodeNo, policy: &Policy) -> Result<()> {
+    store.check_writable()?;
+    check(policy)?;
+    let cell = store.cell(no)?;
+    {
+        let state = cell.state.read();
+        if !state.inode.is_directory() && !state.inode.is_regular() {
+            return Err(Error::Invalid { what: "only directories and regular files have policies" });
+        }
+    }
+    store.past.set_policy(store, &cell, policy)?;
+    if let Some(Versioning::Interval(_)) = policy.versioning {
+        store.past.cut(store, &cell, CutKind::Interval, "", false)?;
+    }
+    *store.due.retained.lock() = None;
+    store.wake();
+    store.force()
+}
+
+fn check(policy: &Policy) -> Result<()> {
+    if let Some(Versioning::Interval(nanos)) = policy.versioning {
+        if nanos < yore_format::INTERVAL_MIN {
+            return Err(Error::Invalid { what: "an interval is at least one second" });
+        }
+    }
+    if let Some(Retention::Rules(rules)) = &policy.retention {
+        let within = &rules.within;
+        let zone = jiff::tz::TimeZone::UTC;
+        if !within.is_empty()
+            && (within.len() > WITHIN_MAX
+                || crate::time::parse_ago(within, crate::store::now(), &zone).is_err())
+        {
+            return Err(Error::Invalid { what: "not a duration, or too long a one" });
+        }
+    }
+    Ok(())
+}
+
+/// Whether a file was changed since the last cut that covers it.
+fn is_changed(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> {
+    let state = cell.state.read();
+    Ok(!state.gone && state.inode.links > 0 && !store.past.must_keep(store, cell, &state.inode)?)
+}
+
+fn is_versioned_at_close(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> {
+    Ok(store.past.has_policies()
+        && cell.state.read().inode.is_regular()
+        && versioning(store, cell)?.versioning == Versioning::Close)
+}
+
+/// A file was closed by somebody who could write to it. If that is to make a version, and it was changed since the last one, it is cut.
+///
+/// # Errors
+/// `NoSpace`; damage and device errors.
+pub(crate) fn closed(store: &Arc<Store>, cell: &Arc<InodeCell>) -> Result<Option<Cut>> {
+    if store.read_only || !is_versioned_at_close(store, cell)? || !is_changed(store, cell)? {
+        return Ok(None);
+    }
+    match forget::with_room(store, |store| store.past.cut(store, cell, CutKind::Close, "", false)) {
+        Ok(cut) => Ok(Some(cut)),
+        // Its last name went meanwhile.
+        Err(Error::NotFound) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// A file whose names are about to change, if versions of it are made when it is closed. It stays while this lives.
+pub(crate) struct Naming(Option<crate::ops::InUse>);
+
+impl Naming {
+    /// The file of a name, before something happens to that.
+    ///
+    /// # Errors
+    /// `NoSpace`; damage and device errors. That there is no such name is left to who changes it.
+    pub(crate) fn of(store: &Arc<Store>, directory: InodeNo, name: &[u8]) -> Result<Naming> {
+        if !store.past.has_policies() {
+            return Ok(Naming(None));
+        }
+        match crate::ops::lookup(store, directory, name) {
+            Ok(found) if found.attr.kind == FileKind::Regular => Naming::of_file(store, found),
+            Ok(_) | Err(Error::NotFound | Error::NotADirectory | Error::Stale | Error::NameTooLong) => {
+                Ok(Naming(None))
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    /// The same for a file that is known.
+    pub(crate) fn of_file(store: &Arc<Store>, file: crate::ops::InUse) -> Result<Naming> {
+        if !is_versioned_at_close(store, &file.cell)? {
+            return Ok(Naming(None));
+        }
+        closed(store, &file.cell)?;
+        Ok(Naming(Some(file)))
+    }
+
+    /// Its names have changed. What cannot be noted of that, for want of room, is not: the change was made.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn changed(self, store: &Arc<Store>) -> Result<()> {
+        let Some(file) = self.0 else { return Ok(()) };
+        let is_gone = {
+            let state = file.cell.state.read();
+            state.gone || state.inode.links == 0
+        };
+        let noted = match is_gone {
+            false => closed(store, &file.cell).map(|_| ()),
+            true => store.past.cut(store, &file.cell, CutKind::Removed, "", false).map(|_| ()),
+        };
+        match noted {
+            Err(Error::NoSpace) => Ok(()),
+            noted => noted,
+        }
+    }
+}
+
+/// If the first change of an inode since its last cut is one that an interval waits for: whose, and how long that is. Its state may be
+/// locked.
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn interval_of(store: &Store, cell: &Arc<InodeCell>) -> Result<Option<(InodeNo, Duration)>> {
+    if !store.past.has_policies() {
+        return Ok(None);
+    }
+    Ok(match versioning(store, cell)? {
+        Ruled { by, versioning: Versioning::Interval(nanos) } => Some((by, Duration::from_nanos(nanos))),
+        _ => None,
+    })
+}
+
+/// Something that an interval waits for was changed.
+pub(crate) fn note_changed(store: &Store, (no, interval): (InodeNo, Duration)) {
+    if store.due.note(no, interval) {
+        store.wake();
+    }
+}
+
+/// At opening: what should have been cut by now is, before anything changes; the rest when its time comes. O(policies), and nothing
+/// without them.
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn start(store: &Arc<Store>) -> Result<()> {
+    if !store.past.has_policies() {
+        return Ok(());
+    }
+    for (no, policy) in all(store)? {
+        let Some(Versioning::Interval(nanos)) = policy.versioning else { continue };
+        let last = store.past.last_of(&store.meta, no, Number(u64::MAX))?;
+        let since = last.as_ref().map_or(Number(0), |cut| cut.number);
+        if !store.past.is_changed_since(&store.meta, since)? {
+            continue;
+        }
+        let age = last.map_or(u64::MAX, |cut| nanos_between(cut.row.time, crate::store::now()));
+        let left = Duration::from_nanos(nanos.saturating_sub(age));
+        store.due.at.lock().insert(no, Instant::now() + left);
+    }
+    cut_due(store)
+}
+
+fn nanos_between(from: Timestamp, to: Timestamp) -> u64 {
+    let nanos = |t: Timestamp| i128::from(t.seconds) * 1_000_000_000 + i128::from(t.nanos);
+    u64::try_from(nanos(to) - nanos(from)).unwrap_or(if nanos(to) > nanos(from) { u64::MAX } else { 0 })
+}
+
+/// Cuts what is due.
+///
+/// # Errors
+/// Damage and device errors; `NoSpace`.
+pub(crate) fn cut_due(store: &Arc<Store>) -> Result<()> {
+    for no in store.due.take(Instant::now()) {
+        let cell = match store.cell(no) {
+            Ok(cell) => cell,
+            Err(Error::Stale) => continue,
+            Err(e) => return Err(e),
+        };
+        let own = store.past.policy(&store.meta, no, cell.incarnation)?;
+        if !matches!(own.and_then(|own| own.versioning), Some(Versioning::Interval(_))) {
+            continue;
+        }
+        match forget::with_room(store, |store| store.past.cut(store, &cell, CutKind::Interval, "", false)) {
+            Ok(_) | Err(Error::NotFound) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// Forgets what policies keep no longer, if it is time to look; what only such cuts have seen is given up in the background.
+/// O(cuts), with a policy that has rules.
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn retain_in_time(store: &Arc<Store>) -> Result<()> {
+    if !store.past.has_policies() {
+        return Ok(());
+    }
+    let now = (Instant::now(), store.number());
+    let looked = *store.due.retained.lock();
+    let is_early = |(at, number): (Instant, Number)| {
+        now.0 < at + RETAIN_EVERY && now.1 .0 < number.0.saturating_add(RETAIN_AFTER)
+    };
+    if looked.is_some_and(is_early) {
+        return Ok(());
+    }
+    *store.due.retained.lock() = Some(now);
+    sweep(store)?;
+    retain(store).map(|_| ())
+}
+
+/// Gives up the policies of inodes that are gone.
+fn sweep(store: &Arc<Store>) -> Result<()> {
+    let mut gone = Vec::new();
+    store.past.each_policy(&store.meta, &mut |no, row| {
+        gone.push((no, row.incarnation));
+        Ok(true)
+    })?;
+    for (no, incarnation) in gone {
+        match store.cell(no) {
+            Ok(cell) if cell.incarnation == incarnation => {}
+            Ok(_) | Err(Error::Stale) => store.past.sweep_policy(store, no, incarnation)?,
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// Forgets what policies keep no longer; how many cuts.
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn retain(store: &Arc<Store>) -> Result<usize> {
+    store.check_writable()?;
+    let has_rules = |(_, policy): &(InodeNo, Policy)| matches!(policy.retention, Some(Retention::Rules(_)));
+    if !all(store)?.iter().any(has_rules) {
+        return Ok(0);
+    }
+    let mut by_root: BTreeMap<InodeNo, Vec<Cut>> = BTreeMap::new();
+    store.past.each_cut(&store.meta, Number(0), &mut |cut| {
+        if cut.row.state == CutState::Kept {
+            by_root.entry(cut.row.root).or_default().push(cut);
+        }
+        Ok(true)
+    })?;
+    let zone = jiff::tz::TimeZone::system();
+    let mut going = Vec::new();
+    for (root, cuts) in by_root {
+        let in_force = match in_force(store, root) {
+            // Nobody is left to say something else.
+            Err(Error::Stale) => in_force(store, InodeNo::ROOT),
+            other => other,
+        }?;
+        let Retention::Rules(rules) = in_force.retention else { continue };
+        // That a file was removed is remembered as long as anything of it.
+        let (removed, versions): (Vec<Cut>, Vec<Cut>) =
+            cuts.into_iter().partition(|cut| cut.row.kind == CutKind::Removed);
+        let taken: Vec<Taken<'_>> = versions.iter().map(Taken::from).collect();
+        let reasons = keep::reasons(&rules, false, &taken, &zone)
+            .map_err(|_| Corruption::new("policy", "duration", "one that can be read", &rules.within))?;
+        let before = going.len();
+        going.extend(
+            versions.iter().zip(reasons).filter(|(_, why)| why.is_empty()).map(|(cut, _)| cut.number),
+        );
+        if going.len() - before == versions.len() {
+            going.extend(removed.iter().filter(|cut| !cut.row.held).map(|cut| cut.number));
+        }
+    }
+    for some in going.chunks(FORGET_AT_A_TIME) {
+        match forget::begin(store, some) {
+            // Somebody held or forgot one of them meanwhile: next time.
+            Ok(()) | Err(Error::NotFound | Error::Held { .. }) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(going.len())
+}

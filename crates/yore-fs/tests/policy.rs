@@ -1,0 +1,327 @@
+//! Policies: which versions they make, and which they let go.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use yore_device::{Device, MemoryDevice};
+use yore_fs::time::When;
+use yore_fs::{
+    Caller, CutKind, Error, FileKind, InodeNo, KeepRules, MkfsOptions, MountOptions, Number, Policy,
+    RenameMode, Retention, Timestamp, Versioning, View, Volume, WriteMode,
+};
+
+const ME: Caller = Caller { uid: 0, gid: 0, umask: 0o022, keeps_set_id: true };
+
+fn device() -> Arc<dyn Device> {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
+    View::mkfs(&device, &MkfsOptions::default()).unwrap();
+    device
+}
+
+fn open(device: &Arc<dyn Device>) -> View {
+    View::open(device.clone(), &MountOptions::default()).unwrap()
+}
+
+fn rule(versioning: Versioning) -> Policy {
+    Policy { versioning: Some(versioning), retention: None }
+}
+
+fn create(view: &View, directory: InodeNo, name: &str) -> InodeNo {
+    view.create(&ME, directory, name.as_bytes(), FileKind::Regular, 0o644, 0).unwrap().inode()
+}
+
+fn write(view: &View, file: InodeNo, text: &str) {
+    let cut = yore_fs::SetAttr { size: Some(0), ..yore_fs::SetAttr::default() };
+    view.setattr(&ME, file, &cut).unwrap();
+    view.write(file, 0, text.as_bytes(), WriteMode { append: false, kill_set_id: false }).unwrap();
+}
+
+/// Writes and closes; when the version was made.
+fn save(view: &View, file: InodeNo, text: &str) -> Option<Timestamp> {
+    write(view, file, text);
+    view.closed(file).unwrap().map(|cut| cut.row.time)
+}
+
+/// What a name was at a time.
+fn then(view: &View, directory: InodeNo, name: &str, time: Timestamp) -> Result<String, Error> {
+    let node = view.look_back(directory, name.as_bytes(), &When::At(time))?;
+    let mut bytes = vec![0; node.attr().size as usize];
+    let n = node.read(0, &mut bytes)?;
+    Ok(String::from_utf8(bytes[..n].to_vec()).unwrap())
+}
+
+/// Promises a version for each close that changed something, and none for others; each is there for ever, also after the volume
+/// was closed.
+#[test]
+fn each_close_makes_a_version() {
+    let device = device();
+    let view = open(&device);
+    let root = view.root();
+    view.set_policy(root, &rule(Versioning::Close)).unwrap();
+    let file = create(&view, root, "a");
+    let mut times = Vec::new();
+    for i in 0..150 {
+        times.push(save(&view, file, &format!("version {i}")).expect("a version"));
+        assert_eq!(view.closed(file).unwrap(), None, "nothing was changed since");
+    }
+    let other = create(&view, root, "b");
+    write(&view, other, "never closed");
+    assert_eq!(view.cuts().unwrap().len(), 150);
+    view.close().unwrap();
+
+    let view = open(&device);
+    for (i, time) in times.iter().enumerate() {
+        assert_eq!(then(&view, root, "a", *time).unwrap(), format!("version {i}"));
+    }
+    assert!(view.look_back(root, b"b", &When::At(times[149])).is_err(), "no event of it");
+    // Others are cut no more often for that: their history is their own.
+    assert!(view.cuts().unwrap().iter().all(|cut| cut.row.kind == CutKind::Close && cut.row.root == file));
+    view.close().unwrap();
+}
+
+/// Promises that policies are inherited downwards, that the nearest one counts, and that taking it away brings the one above back.
+#[test]
+fn the_nearest_policy_counts() {
+    let device = device();
+    let view = open(&device);
+    let root = view.root();
+    let dir = |name: &str, of: InodeNo| view.mkdir(&ME, of, name.as_bytes(), 0o755).unwrap().inode();
+    let (a, b) = (dir("a", root), dir("b", root));
+    let deep = dir("deep", a);
+    let (file, other) = (create(&view, deep, "file"), create(&view, b, "file"));
+    view.set_policy(a, &rule(Versioning::Close)).unwrap();
+    assert!(save(&view, file, "one").is_some());
+    assert!(save(&view, other, "one").is_none());
+    view.set_policy(deep, &rule(Versioning::Snapshots)).unwrap();
+    assert!(save(&view, file, "two").is_none());
+    let in_force = view.policy_in_force(file).unwrap();
+    assert_eq!((in_force.versioning, in_force.versioning_by), (Versioning::Snapshots, Some(deep)));
+    view.set_policy(file, &rule(Versioning::Close)).unwrap();
+    assert!(save(&view, file, "three").is_some());
+    view.set_policy(file, &Policy::default()).unwrap();
+    assert!(save(&view, file, "four").is_none());
+    view.set_policy(deep, &Policy::default()).unwrap();
+    assert!(save(&view, file, "five").is_some());
+    assert_eq!(view.policies().unwrap().iter().map(|(no, _)| *no).collect::<Vec<_>>(), [a]);
+    // Moved, it is under the other directory's.
+    view.rename(deep, b"file", b, b"moved", RenameMode::Replace).unwrap();
+    assert!(save(&view, file, "six").is_none());
+    view.rename(root, b"b", a, b"b", RenameMode::Replace).unwrap();
+    assert!(save(&view, file, "seven").is_some(), "its directory was moved below the policy");
+    view.rmdir(a, b"deep").unwrap();
+    view.close().unwrap();
+}
+
+/// An editor writes a temporary file and renames it over the old one: the name has all its versions, each under that name.
+#[test]
+fn an_editors_saves_are_versions_of_the_name() {
+    let device = device();
+    let view = open(&device);
+    let root = view.root();
+    view.set_policy(root, &rule(Versioning::Close)).unwrap();
+    let (mut times, mut before) = (Vec::new(), None);
+    for i in 0..40 {
+        let new = create(&view, root, ".doc.swp");
+        before = save(&view, new, &format!("draft {i}")).or(before);
+        view.rename(root, b".doc.swp", root, b"doc", RenameMode::Replace).unwrap();
+        times.push(view.cuts().unwrap().last().unwrap().row.time);
+    }
+    view.unlink(root, b"doc").unwrap();
+    let removed = view.cuts().unwrap().last().unwrap().clone();
+    assert_eq!(removed.row.kind, CutKind::Removed);
+    view.close().unwrap();
+    let view = open(&device);
+    for (i, time) in times.iter().enumerate() {
+        assert_eq!(then(&view, root, "doc", *time).unwrap(), format!("draft {i}"));
+        let swap = view.look_back(root, b".doc.swp", &When::At(*time));
+        assert!(matches!(swap, Err(Error::NotFound)), "it had been renamed by then");
+    }
+    // Before the last rename the name still meant the draft before.
+    assert_eq!(then(&view, root, "doc", before.unwrap()).unwrap(), "draft 38");
+    assert!(matches!(then(&view, root, "doc", removed.row.time), Err(Error::NotFound)), "it was gone");
+    view.close().unwrap();
+}
+
+/// Promises that what was saved and never closed since is a version when its name goes.
+#[test]
+fn what_is_removed_while_open_is_kept() {
+    let device = device();
+    let view = open(&device);
+    let root = view.root();
+    view.set_policy(root, &rule(Versioning::Close)).unwrap();
+    let file = create(&view, root, "a");
+    save(&view, file, "closed");
+    let node = view.node(file, None).unwrap();
+    write(&view, file, "open");
+    view.unlink(root, b"a").unwrap();
+    let cuts = view.cuts().unwrap();
+    let kinds: Vec<CutKind> = cuts.iter().map(|cut| cut.row.kind).collect();
+    assert_eq!(kinds, [CutKind::Close, CutKind::Close, CutKind::Removed]);
+    assert_eq!(then(&view, root, "a", cuts[1].row.time).unwrap(), "open");
+    assert_eq!(then(&view, root, "a", cuts[0].row.time).unwrap(), "closed");
+    drop(node);
+    // Another file of the name has nothing to do with it.
+    let new = create(&view, root, "a");
+    assert!(matches!(then(&view, root, "a", cuts[2].row.time), Err(Error::NotFound)));
+    save(&view, new, "another");
+    assert_eq!(then(&view, root, "a", cuts[1].row.time).unwrap(), "open");
+    view.close().unwrap();
+}
+
+/// Promises that a file's own versions do not make others keep more, and that nothing is left of them when they are forgotten.
+#[test]
+fn versions_of_one_file_cost_nobody_else() {
+    let device = device();
+    let view = open(&device);
+    let root = view.root();
+    let blocks = |view: &View| {
+        view.sync().unwrap();
+        let info = view.info();
+        info.free_blocks
+    };
+    let (log, database) = (create(&view, root, "log"), create(&view, root, "database"));
+    view.set_policy(log, &rule(Versioning::Close)).unwrap();
+    let zeros = vec![0u8; 1 << 20];
+    view.write(database, 0, &zeros, WriteMode { append: false, kill_set_id: false }).unwrap();
+    let twin = view.link(database, root, b"twin").unwrap();
+    save(&view, log, "a first line");
+    let free = blocks(&view);
+    for i in 0..20 {
+        save(&view, log, &format!("line {i}")).unwrap();
+        view.write(twin.inode(), 0, &zeros, WriteMode { append: false, kill_set_id: false }).unwrap();
+    }
+    assert!(free - blocks(&view) < 60, "the database was written in place, though it has two names");
+    let cuts: Vec<Number> = view.cuts().unwrap().iter().map(|cut| cut.number).collect();
+    view.forget(&cuts).unwrap();
+    let done = view.finish_forgetting(&mut |_| std::ops::ControlFlow::Continue(())).unwrap();
+    assert_eq!((done.forgotten, done.given_up), (21, 20));
+    drop(twin);
+    view.close().unwrap();
+}
+
+/// Promises that rules keep what they say of each file's versions, and of a directory's snapshots.
+#[test]
+fn rules_let_go_what_they_do_not_keep() {
+    let device = device();
+    let view = open(&device);
+    let root = view.root();
+    let rules = KeepRules { last: 3, ..KeepRules::default() };
+    let policy = Policy { versioning: Some(Versioning::Close), retention: Some(Retention::Rules(rules)) };
+    view.set_policy(root, &policy).unwrap();
+    let (a, b) = (create(&view, root, "a"), create(&view, root, "b"));
+    let mut times = Vec::new();
+    for i in 0..10 {
+        times.push(save(&view, a, &format!("a {i}")).unwrap());
+    }
+    save(&view, b, "b").unwrap();
+    let held = view.snapshot(root, "", true, false).unwrap();
+    let named = view.snapshot(root, "named", false, false).unwrap();
+    for _ in 0..5 {
+        view.snapshot(root, "", false, false).unwrap();
+    }
+    // The thread that does so may have been there before.
+    view.retain().unwrap();
+    view.finish_forgetting(&mut |_| std::ops::ControlFlow::Continue(())).unwrap();
+    let left = view.cuts().unwrap();
+    let of = |no: InodeNo| left.iter().filter(|cut| cut.row.root == no).count();
+    assert_eq!((of(a), of(b), of(root)), (3, 1, 5), "the last three each, and what is held or named");
+    assert!(
+        left.iter().any(|cut| cut.number == held.number) && left.iter().any(|cut| cut.number == named.number)
+    );
+    assert_eq!(then(&view, root, "a", times[7]).unwrap(), "a 7");
+    assert!(then(&view, root, "a", times[6]).is_err());
+    // That a file was removed is known as long as something of it.
+    view.unlink(root, b"b").unwrap();
+    view.retain().unwrap();
+    let removed =
+        |view: &View| view.cuts().unwrap().iter().filter(|c| c.row.kind == CutKind::Removed).count();
+    assert_eq!(removed(&view), 1);
+    let of_b: Vec<Number> = view
+        .cuts()
+        .unwrap()
+        .iter()
+        .filter(|c| c.row.root == b && c.row.kind == CutKind::Close)
+        .map(|c| c.number)
+        .collect();
+    view.forget(&of_b).unwrap();
+    view.retain().unwrap();
+    assert_eq!(removed(&view), 0);
+    view.close().unwrap();
+}
+
+fn wait_for(view: &View, count: usize) {
+    let since = Instant::now();
+    while view.cuts().unwrap().len() < count {
+        assert!(since.elapsed() < Duration::from_secs(30), "{:?}", view.cuts().unwrap());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Promises a snapshot so long after the first change, and none while nothing changes; and after a pause in which the volume was closed
+/// one of what was there, before the next change.
+#[test]
+fn intervals_cut_what_changes() {
+    let device = device();
+    let view = open(&device);
+    let root = view.root();
+    let dir = view.mkdir(&ME, root, b"dir", 0o755).unwrap().inode();
+    let second = Versioning::Interval(1_000_000_000);
+    view.set_policy(dir, &rule(second)).unwrap();
+    assert_eq!(view.cuts().unwrap().len(), 1, "it begins with one");
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!(view.cuts().unwrap().len(), 1, "nothing was changed");
+    let file = create(&view, dir, "file");
+    write(&view, file, "one");
+    wait_for(&view, 2);
+    let cut = view.cuts().unwrap()[1].clone();
+    assert_eq!((cut.row.kind, cut.row.root), (CutKind::Interval, dir));
+    assert_eq!(then(&view, dir, "file", cut.row.time).unwrap(), "one");
+    write(&view, file, "two");
+    view.close().unwrap();
+    assert_eq!(open(&device).cuts().unwrap().len(), 2, "it was closed before the time");
+
+    std::thread::sleep(Duration::from_millis(1100));
+    let view = open(&device);
+    let cuts = view.cuts().unwrap();
+    assert_eq!(cuts.len(), 3, "cut before anything changes");
+    write(&view, file, "three");
+    assert_eq!(then(&view, dir, "file", cuts[2].row.time).unwrap(), "two");
+    view.close().unwrap();
+}
+
+/// Promises that what cannot be is refused, and changes nothing.
+#[test]
+fn what_is_refused() {
+    let device = device();
+    let view = open(&device);
+    let root = view.root();
+    let invalid = |policy: Policy| matches!(view.set_policy(root, &policy), Err(Error::Invalid { .. }));
+    assert!(invalid(rule(Versioning::Interval(1))));
+    let within = |text: &str| Policy {
+        versioning: None,
+        retention: Some(Retention::Rules(KeepRules { within: text.into(), ..KeepRules::default() })),
+    };
+    assert!(invalid(within("soon")) && invalid(within("5m")) && invalid(within(&"9".repeat(100))));
+    let link = view.symlink(&ME, root, b"link", b"a").unwrap();
+    let refused = view.set_policy(link.inode(), &rule(Versioning::Close));
+    assert!(matches!(refused, Err(Error::Invalid { .. })));
+    assert_eq!(view.policies().unwrap(), []);
+    drop(link);
+    view.close().unwrap();
+    let reader = View::open(device, &MountOptions { read_only: true, ..MountOptions::default() }).unwrap();
+    assert!(matches!(reader.set_policy(root, &rule(Versioning::Close)), Err(Error::ReadOnly)));
+}
+
+/// Files of the library are closed when they are dropped.
+#[test]
+fn files_of_the_library_are_closed() {
+    let volume = Volume::memory(64 << 20).unwrap();
+    let view = volume.view();
+    view.set_policy(view.root(), &rule(Versioning::Close)).unwrap();
+    for text in ["once", "twice"] {
+        volume.write("a", text).unwrap();
+    }
+    assert_eq!(volume.read("a").unwrap(), b"twice");
+    let times: Vec<Timestamp> = view.cuts().unwrap().iter().map(|cut| cut.row.time).collect();
+    assert_eq!(times.len(), 2);
+    assert_eq!(then(view, view.root(), "a", times[0]).unwrap(), "once");
+}

@@ -1,0 +1,186 @@
+//! Policies by ioctl(2): of any open directory or regular file of a mount. The form of requests is that of [`super`].
+//!
+//! # What applies: `_IOWR('Y', 8, 4336 bytes)`
+//!
+//! The request is zeros.
+//!
+//! | bytes | of the answer |
+//! |---|---|
+//! | 0..4 | flags: 1 this mount is told of closes |
+//! | 8..120 | the policy of its own: 4 bytes of length, then a policy as it is on the medium (`FORMAT.md`), with incarnation 0 |
+//! | 120..232 | in the same form what applies |
+//! | 232..2284 | 4 bytes of length, then the path on the volume of the directory or file that says when versions are made; no bytes: nobody says anything |
+//! | 2284..4336 | the same of who says how long they are kept |
+//!
+//! For everybody who may open it. The present only: EROFS in the past.
+//!
+//! # Give another one: `_IOWR('Y', 9, 112 bytes)`
+//!
+//! The request is the policy, in the same form; the answer begins with the flags. Durable when it returns. For root, the daemon's user,
+//! and the owner; EPERM for others. EINVAL: it cannot be. EROFS, ENOSPC, EIO as elsewhere.
+
+use super::{call, check_writable, malformed, may_snapshot, put, u32_at, Failure};
+use fuser::Errno;
+use rustix::ioctl::{opcode, Opcode};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+use yore_fs::{FileKind, Incarnation, InodeNo, Policy, PolicyRow, View};
+
+const ROW_BYTES: usize = 112;
+const PATH_BYTES: usize = 2052;
+const OWN_AT: usize = 8;
+const IN_FORCE_AT: usize = OWN_AT + ROW_BYTES;
+const VERSIONING_AT: usize = IN_FORCE_AT + ROW_BYTES;
+const RETENTION_AT: usize = VERSIONING_AT + PATH_BYTES;
+const GET_BYTES: usize = RETENTION_AT + PATH_BYTES;
+const GET: Opcode = opcode::read_write::<[u8; GET_BYTES]>(b'Y', 8);
+const SET: Opcode = opcode::read_write::<[u8; ROW_BYTES]>(b'Y', 9);
+
+const CLOSES: u32 = 1;
+
+/// What a mount says of an open directory or file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyHere {
+    /// Its own policy; one that says nothing if it has none.
+    pub own: Policy,
+    /// What applies: both halves are said.
+    pub in_force: Policy,
+    /// Who says when versions are made: a path on the volume.
+    pub versioning_by: Option<PathBuf>,
+    /// Who says how long they are kept.
+    pub retention_by: Option<PathBuf>,
+    /// Whether the mount is told of closes, without which none makes a version.
+    pub sees_closes: bool,
+}
+
+/// What applies to an open directory or file of a mount.
+///
+/// # Errors
+/// ENOTTY if Yore does not serve it; EROFS in the past; `InvalidData` for an answer that is none.
+pub fn policy(of: &File) -> io::Result<PolicyHere> {
+    let mut buffer = Box::new([0; GET_BYTES]);
+    call::<GET, GET_BYTES>(of, &mut buffer)?;
+    let row = |at: usize| decode_row(buffer.get(at..at + ROW_BYTES)?);
+    let decoded = || {
+        Some(PolicyHere {
+            own: row(OWN_AT)?,
+            in_force: row(IN_FORCE_AT)?,
+            versioning_by: decode_path(&buffer[VERSIONING_AT..RETENTION_AT])?,
+            retention_by: decode_path(&buffer[RETENTION_AT..])?,
+            sees_closes: u32_at(&*buffer, 0)? & CLOSES != 0,
+        })
+    };
+    decoded().ok_or_else(malformed)
+}
+
+/// Gives an open directory or file of a mount a policy, or with one that says nothing none; whether the mount is told of closes.
+///
+/// # Errors
+/// As the text above; ENOTTY if Yore does not serve it.
+pub fn set_policy(of: &File, policy: &Policy) -> io::Result<bool> {
+    check_writable(of)?;
+    let mut buffer = [0; ROW_BYTES];
+    encode_row(&mut buffer, policy);
+    call::<SET, ROW_BYTES>(of, &mut buffer)?;
+    Ok(u32_at(&buffer, 0).ok_or_else(malformed)? & CLOSES != 0)
+}
+
+/// Whether a request is one of these.
+pub(crate) fn is_ours(number: Opcode) -> bool {
+    [GET, SET].contains(&number)
+}
+
+/// The daemon's half.
+pub(crate) fn answer(
+    view: &View,
+    inode: InodeNo,
+    uid: u32,
+    (read_only, sees_closes): (bool, bool),
+    number: Opcode,
+    request: &[u8],
+) -> Result<Vec<u8>, Failure> {
+    if view.cut().is_some() {
+        return Err(yore_fs::Error::ReadOnly.into());
+    }
+    if !matches!(view.getattr(inode)?.kind, FileKind::Directory | FileKind::Regular) {
+        return Err(Failure::Number(Errno::ENOTTY));
+    }
+    let flags = if sees_closes { CLOSES } else { 0 };
+    if number == SET {
+        let policy = decode_row(request).ok_or(Failure::Number(Errno::EINVAL))?;
+        if !may_snapshot(view, inode, None, uid)? {
+            return Err(Failure::Number(Errno::EPERM));
+        }
+        if read_only {
+            return Err(yore_fs::Error::ReadOnly.into());
+        }
+        view.set_policy(inode, &policy)?;
+        let mut bytes = vec![0; ROW_BYTES];
+        put(&mut bytes, 0, &flags.to_le_bytes());
+        return Ok(bytes);
+    }
+    if request.len() != GET_BYTES || request.iter().any(|b| *b != 0) {
+        return Err(Failure::Number(Errno::EINVAL));
+    }
+    let in_force = view.policy_in_force(inode)?;
+    let mut bytes = vec![0; GET_BYTES];
+    put(&mut bytes, 0, &flags.to_le_bytes());
+    encode_row(&mut bytes[OWN_AT..], &view.policy(inode)?);
+    let applies =
+        Policy { versioning: Some(in_force.versioning), retention: Some(in_force.retention.clone()) };
+    encode_row(&mut bytes[IN_FORCE_AT..], &applies);
+    for (at, by) in [(VERSIONING_AT, in_force.versioning_by), (RETENTION_AT, in_force.retention_by)] {
+        let path = by.map(|by| view.path_now(by)).transpose()?.flatten();
+        let path = path.as_deref().map_or(&b""[..], |path| path.as_os_str().as_bytes());
+        let path = if path.len() > PATH_BYTES - 4 { b"" } else { path };
+        put(&mut bytes, at, &(path.len() as u32).to_le_bytes());
+        put(&mut bytes, at + 4, path);
+    }
+    Ok(bytes)
+}
+
+fn encode_row(bytes: &mut [u8], policy: &Policy) {
+    let row = PolicyRow { incarnation: Incarnation(0), policy: policy.clone() }.encode();
+    put(bytes, 0, &(row.len() as u32).to_le_bytes());
+    put(bytes, 4, &row);
+}
+
+fn decode_row(bytes: &[u8]) -> Option<Policy> {
+    let end = 4 + usize::try_from(u32_at(bytes, 0)?).ok().filter(|len| *len <= ROW_BYTES - 4)?;
+    let row = PolicyRow::decode(bytes.get(4..end)?).ok()?;
+    let clear = bytes.len() == ROW_BYTES && bytes.iter().skip(end).all(|b| *b == 0);
+    (clear && row.incarnation == Incarnation(0)).then_some(row.policy)
+}
+
+/// `None`: no answer of ours.
+fn decode_path(bytes: &[u8]) -> Option<Option<PathBuf>> {
+    let len = usize::try_from(u32_at(bytes, 0)?).ok()?;
+    let path = bytes.get(4..4usize.checked_add(len)?)?;
+    Some((!path.is_empty()).then(|| PathBuf::from(OsString::from_vec(path.to_vec()))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use yore_fs::{KeepRules, Retention, Versioning};
+
+    /// The numbers are those that other programs were told, and the rows fit.
+    #[test]
+    fn numbers_and_sizes() {
+        assert_eq!((GET, SET), (0xd0f0_5908, 0xc070_5909));
+        let rules = KeepRules { last: 1, within: "1".repeat(64), ..KeepRules::default() };
+        for retention in [None, Some(Retention::Everything), Some(Retention::Rules(rules))] {
+            let policy = Policy { versioning: Some(Versioning::Interval(u64::MAX)), retention };
+            let mut bytes = [0; ROW_BYTES];
+            encode_row(&mut bytes, &policy);
+            assert_eq!(decode_row(&bytes), Some(policy));
+            bytes[ROW_BYTES - 1] ^= 0x80;
+            assert_eq!(decode_row(&bytes), None, "bytes without a meaning, or with another");
+        }
+        assert_eq!(decode_row(&[0xff; ROW_BYTES]), None);
+        assert_eq!(decode_row(&[]), None);
+    }
+}
