@@ -1,7 +1,7 @@
 //! Promise: whatever the sequence of operations and cuts, every past view equals a full copy made when the cut was taken, also after
 //! others were forgotten. Moves out of and into directories that were cut, hard links across them, cuts of the volume and of
-//! directories, volumes opened anew, forgetting that is broken off and goes on. When all cuts are forgotten, nothing of the past
-//! is left.
+//! directories, versions that policies make of files, under the names that these had, policies that change, volumes opened anew,
+//! forgetting that is broken off and goes on. When all cuts are forgotten, nothing of the past is left.
 //!
 //! `YORE_SEED=n` begins with another sequence, `YORE_ROUNDS=n` runs so many.
 
@@ -17,8 +17,8 @@ use std::time::Duration;
 use yore_check::{check, CheckOptions};
 use yore_device::{Device, MemoryDevice};
 use yore_fs::{
-    DirItem, Error, FallocateMode, FileKind, InodeNo, MkfsOptions, MountOptions, Number, OpenOptions,
-    RenameMode, Result, SetXattrMode, View, Volume,
+    time::When, CutKind, DirItem, Error, FallocateMode, FileKind, InodeNo, MkfsOptions, MountOptions, Number,
+    OpenOptions, Policy, RenameMode, Result, SetXattrMode, Timestamp, Versioning, View, Volume,
 };
 
 /// Kind, permissions, links (of directories), size, content, attributes.
@@ -69,11 +69,57 @@ fn copy_all(volume: &Volume) -> Tree {
 struct Seen {
     cut: Number,
     root: InodeNo,
+    /// Empty: that something was removed.
     copy: Tree,
+    named: Option<Named>,
+}
+
+/// The directory and name under which a version of a file is found at its time.
+struct Named {
+    directory: InodeNo,
+    incarnation: u32,
+    name: Vec<u8>,
+    time: Timestamp,
+}
+
+impl Named {
+    /// Of the version that a policy has just made of a file, if that has a name now.
+    fn of(view: &View, file: InodeNo, time: Timestamp) -> Option<Named> {
+        let path = view.path_now(file).unwrap()?;
+        let mut directory = view.root();
+        for part in path.parent().unwrap().iter().skip(1) {
+            directory = view.lookup(directory, part.as_bytes()).unwrap().inode();
+        }
+        let incarnation = view.getattr(directory).unwrap().incarnation;
+        Some(Named { directory, incarnation, name: path.file_name().unwrap().as_bytes().to_vec(), time })
+    }
+
+    fn compare(&self, seen: &Seen, volume: &Volume, when: &str) {
+        let view = volume.view();
+        if !view.getattr(self.directory).is_ok_and(|attr| attr.incarnation == self.incarnation) {
+            return; // Nobody can ask there any more.
+        }
+        let found = view.look_back(self.directory, &self.name, &When::At(self.time));
+        let found = found.map(|node| (node.inode(), node.cut()));
+        let name = String::from_utf8_lossy(&self.name);
+        let expected = (seen.root, Some(seen.cut));
+        assert!(
+            matches!(found, Ok(found) if found == expected),
+            "{when}: {name} in {} at {:?}: {found:?} and not {expected:?}",
+            self.directory,
+            self.time
+        );
+    }
 }
 
 impl Seen {
     fn compare(&self, volume: &Volume, when: &str) {
+        if self.copy.is_empty() {
+            return;
+        }
+        if let Some(named) = &self.named {
+            named.compare(self, volume, when);
+        }
         let found = copy(&volume.view().as_of(self.cut), self.root);
         for (path, value) in &self.copy {
             let Some(found) = found.get(path) else {
@@ -105,6 +151,10 @@ struct Run {
     /// Cuts are of the root directory alone.
     only_root: bool,
     forgets: bool,
+    /// Of which versions are made.
+    policies: bool,
+    /// The last cut known.
+    last: Number,
 }
 
 fn options() -> MountOptions {
@@ -117,7 +167,17 @@ impl Run {
         Volume::create(device.clone(), &MkfsOptions::default()).unwrap().close().unwrap();
         let volume = Volume::open(device.clone(), &options()).unwrap();
         let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        Run { rng, volume, device, seen: Vec::new(), log: Vec::new(), only_root: false, forgets: false }
+        Run {
+            rng,
+            volume,
+            device,
+            seen: Vec::new(),
+            log: Vec::new(),
+            only_root: false,
+            forgets: false,
+            policies: false,
+            last: Number(0),
+        }
     }
 
     fn pick(&mut self, n: u64) -> u64 {
@@ -213,8 +273,48 @@ impl Run {
         let root = volume.node(&root)?.inode();
         let copy = copy(volume.view(), root);
         let cut = volume.view().snapshot(root, "", false, self.pick(5) == 0)?.number;
-        self.seen.push(Seen { cut, root, copy });
+        self.seen.push(Seen { cut, root, copy, named: None });
         Ok(())
+    }
+
+    /// Gives a file or a directory another policy.
+    fn set_policy(&mut self) -> Result<()> {
+        let path = if self.pick(3) == 0 { self.path() } else { self.directory() };
+        let versioning = match self.pick(4) {
+            0 => None,
+            1 => Some(Versioning::Snapshots),
+            _ => Some(Versioning::Close),
+        };
+        self.log.push(format!("policy {} {versioning:?}", path.display()));
+        let inode = self.volume.node(path)?.inode();
+        self.volume.view().set_policy(inode, &Policy { versioning, retention: None })
+    }
+
+    /// Remembers the versions that policies have made.
+    fn note_versions(&mut self) {
+        let view = self.volume.view().clone();
+        let new: Vec<_> = view.cuts().unwrap().into_iter().filter(|cut| cut.number > self.last).collect();
+        for cut in &new {
+            self.last = cut.number;
+            let root = cut.row.root;
+            let seen = match cut.row.kind {
+                CutKind::Close => {
+                    let copy = copy(&view.as_of(cut.number), root);
+                    // Others of the same call came after the names changed.
+                    let is_last = new.last().is_some_and(|last| last.number == cut.number);
+                    let named = if is_last { Named::of(&view, root, cut.row.time) } else { None };
+                    if named.is_some() {
+                        let now = self::copy(&view, root);
+                        assert!(copy == now, "{:?}: not as it is", self.log.last());
+                    }
+                    Seen { cut: cut.number, root, copy, named }
+                }
+                CutKind::Removed => Seen { cut: cut.number, root, copy: Tree::new(), named: None },
+                _ => continue,
+            };
+            seen.compare(&self.volume, "at once");
+            self.seen.push(seen);
+        }
     }
 
     fn check(&self) {
@@ -273,6 +373,12 @@ impl Run {
                 }
                 _ => {}
             }
+            if self.policies {
+                self.note_versions();
+                if self.pick(12) == 0 {
+                    let _ = self.set_policy();
+                }
+            }
             if !self.seen.is_empty() && self.pick(4) == 0 {
                 let i = self.pick(self.seen.len() as u64) as usize;
                 let last = self.log.last().cloned().unwrap_or_default();
@@ -306,6 +412,18 @@ fn what_is_not_forgotten_stays_and_what_is_leaves_nothing() {
     for seed in seeds() {
         println!("YORE_SEED={seed}");
         let mut run = Run { forgets: true, only_root: seed % 2 == 0, ..Run::new(seed) };
+        run.run(500);
+        run.forget_all();
+    }
+}
+
+/// The same with versions that policies make of files.
+#[test]
+fn what_policies_keep_stays_and_what_is_forgotten_leaves_nothing() {
+    for seed in seeds() {
+        println!("YORE_SEED={seed}");
+        let run = Run { policies: true, ..Run::new(seed) };
+        let mut run = Run { forgets: seed % 3 > 0, only_root: seed % 2 == 0, ..run };
         run.run(500);
         run.forget_all();
     }
@@ -371,7 +489,7 @@ fn past_views_stand_still_while_threads_work() {
                 assert!(first == second || first == second + 1, "{first} and {second}");
                 assert!(tree.contains_key(&at("moves")) != tree.contains_key(&at("d/moved")), "one name");
             }
-            seen.push(Seen { cut, root: view.root(), copy: tree });
+            seen.push(Seen { cut, root: view.root(), copy: tree, named: None });
             let old = &seen[seen.len() / 2];
             old.compare(&volume, "while threads work");
         }
@@ -433,7 +551,7 @@ fn past_views_stand_still_while_others_are_forgotten() {
             if round % 2 == 0 {
                 to_forget.send(cut).unwrap();
             } else {
-                seen.push(Seen { cut, root, copy: copy(&view.as_of(cut), root) });
+                seen.push(Seen { cut, root, copy: copy(&view.as_of(cut), root), named: None });
                 seen[seen.len() / 2].compare(&volume, "while others are forgotten");
             }
         }
@@ -465,7 +583,12 @@ fn trees_that_versions_share_are_sound() {
     let mut seen = Vec::new();
     for i in 0..4 {
         let (root, copy) = (view.root(), copy_all(&volume));
-        seen.push(Seen { cut: view.snapshot(root, "", false, false).unwrap().number, root, copy });
+        seen.push(Seen {
+            cut: view.snapshot(root, "", false, false).unwrap().number,
+            root,
+            copy,
+            named: None,
+        });
         volume.rename(format!("link{i}"), format!("link{}", i + 1)).unwrap();
         volume.set_xattr("file", format!("user.{}", i * 17), "small", SetXattrMode::Any).unwrap();
         volume.remove_xattr("file", format!("user.{}", i * 13 + 1)).unwrap();

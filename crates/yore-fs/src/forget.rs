@@ -9,7 +9,7 @@
 //! **What is needed** ([`Needed`], V9). A version [b, e) is needed exactly if a kept cut with a number in that span covers the
 //! inode as it was then: a cut of itself, or of a directory above it at that moment. So the way upwards is followed through
 //! what the directories were in that span. A name is needed if a kept cut of its span covers its directory. Of what is
-//! not known (files of several names, and without a name) any kept cut of the span will do. To need too much costs space.
+//! not known (files of several names, and without a name) any kept cut of a directory in the span will do. To need too much costs space.
 //!
 //! **What only this version holds** ([`Alone`]). Of its chain (the states of one incarnation) the version before it holds what was
 //! born before that one's end; what the next state, a version or the inode in use, has in the same place is that one's, too; and
@@ -178,13 +178,16 @@ struct Work<'s> {
 
 impl Work<'_> {
     fn give_up(&mut self, dying: &[Number], ask: Ask<'_>) -> Result<ControlFlow<()>> {
-        let (files, others) = self.of_files(dying)?;
+        let (files, mut others) = self.of_files(dying)?;
         for (i, (file, cut)) in files.into_iter().enumerate() {
-            self.seen_by(file, cut)?;
+            if !self.seen_by(file, cut)? {
+                others.push(cut);
+            }
             if i % BATCH == BATCH - 1 && ask(&self.so_far).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
+        others.sort_unstable();
         for (after, last) in self.needed.spans(&others)? {
             for shard in 0..HISTORY_SHARDS {
                 let mut at = Ended { end: after, inode: InodeNo(u64::MAX), cookie: u64::MAX };
@@ -218,16 +221,16 @@ impl Work<'_> {
         Ok((files, others))
     }
 
-    /// Looks at what a cut of a single file has seen: one version, and one name.
-    fn seen_by(&mut self, file: InodeNo, cut: Number) -> Result<()> {
+    /// Looks at what a cut of a single file has seen: one version, and its name. False if it may have had others, or nothing is known.
+    fn seen_by(&mut self, file: InodeNo, cut: Number) -> Result<bool> {
         let (past, meta) = (&self.store.past, &self.store.meta);
         let version = past.version(meta, file, cut)?.filter(|version| cut < version.end);
+        let place = |inode: &Inode| has_one_name(inode).then_some((inode.parent, inode.parent_cookie));
         let name = match &version {
-            Some(version) => Some((version.inode.parent, version.inode.parent_cookie)),
+            Some(version) => place(&version.inode),
             None => match self.store.cell(file) {
                 Ok(cell) => {
-                    let state = cell.state.read();
-                    (state.inode.born <= cut).then_some((state.inode.parent, state.inode.parent_cookie))
+                    Some(cell.state.read()).filter(|s| s.inode.born <= cut).and_then(|s| place(&s.inode))
                 }
                 Err(Error::Stale) => None,
                 Err(e) => return Err(e),
@@ -246,7 +249,7 @@ impl Work<'_> {
             self.look_at(&ended)?;
             self.so_far.looked_at += 1;
         }
-        Ok(())
+        Ok(name.is_some())
     }
 
     fn look_at(&mut self, ended: &Ended) -> Result<()> {
@@ -328,8 +331,8 @@ struct Needed<'s> {
     store: &'s Arc<Store>,
     /// The next number when it was loaded: what ended later is not for it to say (F2).
     next: Number,
-    /// Kept cuts.
-    all: Vec<u64>,
+    /// Kept cuts that cover more than one file.
+    of_directories: Vec<u64>,
     /// Of each directory or file that was cut; in ascending order.
     by_root: HashMap<InodeNo, Vec<u64>>,
 }
@@ -343,10 +346,13 @@ fn any_in(numbers: &[u64], from: Number, to: Number) -> bool {
 impl<'s> Needed<'s> {
     /// By the cuts that are kept now.
     fn load(store: &'s Arc<Store>) -> Result<Needed<'s>> {
-        let mut needed = Needed { store, next: store.number(), all: Vec::new(), by_root: HashMap::new() };
+        let mut needed =
+            Needed { store, next: store.number(), of_directories: Vec::new(), by_root: HashMap::new() };
         store.past.each_cut(&store.meta, Number(0), &mut |cut| {
             if cut.row.state == CutState::Kept {
-                needed.all.push(cut.number.0);
+                if !cut.row.kind.is_of_file() {
+                    needed.of_directories.push(cut.number.0);
+                }
                 needed.by_root.entry(cut.row.root).or_default().push(cut.number.0);
             }
             Ok(true)
@@ -390,11 +396,11 @@ impl<'s> Needed<'s> {
 
     /// What is known of an inode that was so in `from..to`.
     fn seen(&self, no: InodeNo, inode: &Inode, from: Number, to: Number) -> Seen {
-        let cut = |root: InodeNo| self.has_cut(root, from, to);
-        let has_one_name = inode.is_directory() || (inode.links == 1 && inode.parent != InodeNo::NONE);
-        if !any_in(&self.all, from, to) {
+        if self.has_cut(no, from, to) {
+            Seen::Yes
+        } else if !any_in(&self.of_directories, from, to) {
             Seen::No
-        } else if cut(no) || inode.links == 0 || !has_one_name || cut(InodeNo::ROOT) {
+        } else if !has_one_name(inode) || self.has_cut(InodeNo::ROOT, from, to) {
             Seen::Yes
         } else if no == InodeNo::ROOT {
             Seen::No
@@ -460,6 +466,11 @@ impl<'s> Needed<'s> {
         }
         Ok(())
     }
+}
+
+/// Whether an inode had a single name, and where that was is known.
+fn has_one_name(inode: &Inode) -> bool {
+    inode.links > 0 && (inode.is_directory() || (inode.links == 1 && inode.parent != InodeNo::NONE))
 }
 
 /// Whether kept cuts have seen something.

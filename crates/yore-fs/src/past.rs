@@ -55,13 +55,13 @@ use crate::inode::{store_inode, InodeCell, InodeState};
 use crate::store::Store;
 use crate::{Error, InodeNo, Result};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::OnceLock;
 use yore_format::{
     cut_index_by_name, cut_index_by_root, key_parts, name_end_key, name_key, shard_of, version_end_key,
-    version_key, BlockKind, Corruption, CutRow, CutState, DirEntry, Expect, HistoryRoots, HistoryTree,
-    Incarnation, Inode, Number, PastName, Timestamp, Version, HISTORY_SHARDS,
+    version_key, BlockKind, Corruption, CutKind, CutRow, CutState, DirEntry, Expect, HistoryRoots,
+    HistoryTree, Incarnation, Inode, Number, PastName, Timestamp, Version, HISTORY_SHARDS,
 };
 use yore_meta::{Frame, Meta, Op, Reserved};
 
@@ -116,14 +116,42 @@ pub(crate) struct Past {
     pub(crate) rooms_made: AtomicU64,
 }
 
-/// The numbers of cuts, by state.
+/// The numbers of cuts, by state, each with the file if it is of a single one.
 #[derive(Default)]
 struct Numbers {
-    kept: BTreeSet<Number>,
+    kept: BTreeMap<Number, Option<InodeNo>>,
     /// Invisible, but perhaps not on the medium.
-    dying: BTreeSet<Number>,
+    dying: BTreeMap<Number, Option<InodeNo>>,
     /// Dying on the medium, too.
     dead: BTreeSet<Number>,
+    /// Those of directories that are kept or dying: what covers inodes below.
+    directories: BTreeSet<Number>,
+    /// So those of single files.
+    files: BTreeSet<(InodeNo, Number)>,
+}
+
+impl Numbers {
+    /// One more is kept.
+    fn keep(&mut self, number: Number, row: &CutRow) {
+        let file = row.kind.is_of_file().then_some(row.root);
+        self.kept.insert(number, file);
+        match file {
+            None => self.directories.insert(number),
+            // That it was removed is no state of it.
+            Some(file) if row.kind != CutKind::Removed => self.files.insert((file, number)),
+            Some(_) => false,
+        };
+    }
+
+    /// One that was dying is so on the medium, too.
+    fn bury(&mut self, number: Number) {
+        let file = self.dying.remove(&number).flatten();
+        self.dead.insert(number);
+        self.directories.remove(&number);
+        if let Some(file) = file {
+            self.files.remove(&(file, number));
+        }
+    }
 }
 
 /// As long as it lives, a cut does not become invisible.
@@ -192,12 +220,12 @@ impl Past {
                 }
             }
             match cut.row.state {
-                CutState::Kept => numbers.kept.insert(cut.number),
-                CutState::Dying => numbers.dead.insert(cut.number),
+                CutState::Kept => numbers.keep(cut.number, &cut.row),
+                CutState::Dying => drop(numbers.dead.insert(cut.number)),
                 CutState::Forgotten => {
                     return Err(Corruption::new("cut", "state", "kept or dying", "forgotten").into());
                 }
-            };
+            }
             Ok(true)
         })?;
         *self.numbers.write() = numbers;
@@ -228,7 +256,7 @@ impl Past {
     pub(crate) fn see(&self, cut: Number) -> Result<Seeing<'_>> {
         // One call each: a second one by who holds the first would wait for a cut that waits for both.
         let reading = self.reading.read();
-        match self.numbers.read().kept.contains(&cut) {
+        match self.numbers.read().kept.contains_key(&cut) {
             true => Ok(Seeing { cut, _reading: reading }),
             false => Err(Error::Stale),
         }
@@ -237,7 +265,8 @@ impl Past {
     /// Cuts that are to be forgotten, in ascending order.
     pub(crate) fn dying(&self) -> Vec<Number> {
         let numbers = self.numbers.read();
-        numbers.dying.union(&numbers.dead).copied().collect()
+        let all: BTreeSet<Number> = numbers.dying.keys().chain(&numbers.dead).copied().collect();
+        all.into_iter().collect()
     }
 
     /// Whether something was ever cut.
@@ -470,7 +499,7 @@ impl Past {
         }
         let mut kept = Vec::new();
         for name in going {
-            if name.birth <= name.own_cut.max(self.cover(store, name.directory, name.inode)?) {
+            if name.birth <= name.cover.max(self.cover(store, name.directory, name.inode)?) {
                 kept.push((shard_of(name.directory.no), name));
             }
         }
@@ -664,8 +693,8 @@ pub(crate) struct Going<'a> {
     pub cookie: u64,
     /// Its birth.
     pub birth: Number,
-    /// What covers the inode that it means, from [`Past::hold_cover`].
-    pub own_cut: Number,
+    /// What covers the inode that it means ([`Past::hold_cover`]).
+    pub cover: Number,
 }
 
 struct NamesShard<'p> {

@@ -82,13 +82,13 @@ pub(crate) fn remove(store: &Arc<Store>, directory: InodeNo, name: &[u8], what: 
             continue;
         };
         let is_dir = state.inode.is_directory();
-        store.past.hold_cover(store, &cell, &mut state.inode)?;
+        let cover = store.past.hold_cover(store, &cell, &mut state.inode)?;
         let going = [Going {
             directory: &parent,
             inode: &dir.inode,
             cookie: found.cookie,
             birth: found.birth,
-            own_cut: state.inode.own_cut,
+            cover,
         }];
         let mut names = store.past.prepare_names(store, &going)?;
         let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) else { continue };

@@ -293,16 +293,18 @@ impl Rename<'_> {
                 return Ok(Outcome::NeedPreserve(o.clone()));
             }
         }
-        store.past.hold_cover(store, &cell, &mut state.inode)?;
+        let cover = store.past.hold_cover(store, &cell, &mut state.inode)?;
+        let mut other_cover = None;
         if let (Some(o), Some(os)) = (&other, &mut other_state) {
-            store.past.hold_cover(store, o, &mut os.inode)?;
+            other_cover = Some(store.past.hold_cover(store, o, &mut os.inode)?);
         }
         if self.mode == RenameMode::Exchange {
             let (o, os) = (other.as_ref().expect("found"), other_state.as_mut().expect("found"));
             let target = target.as_ref().expect("found");
             let spots = (gone_from, goes_to);
             let both = ((&source, &cell, &mut *state), (target, o, &mut **os));
-            return self.exchange(reserved, &mut dirs, both, spots, epoch);
+            let covers = (cover, other_cover.unwrap_or_default());
+            return self.exchange(reserved, &mut dirs, both, covers, spots, epoch);
         }
 
         let cookie = goes_to.cookie();
@@ -334,8 +336,8 @@ impl Rename<'_> {
             kind: source.kind,
             name: self.new_name,
         };
-        let replaced = target.as_ref().zip(other_state.as_ref().map(|o| o.inode.own_cut));
-        let mut names = self.names_going(&mut dirs, (&source, state.inode.own_cut), replaced)?;
+        let replaced = target.as_ref().zip(other_cover);
+        let mut names = self.names_going(&mut dirs, (&source, cover), replaced)?;
         let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) else { return Ok(Outcome::Again) };
         names.add(&mut op, store, from_no, source.cookie, &source.entry(self.name));
         if let Some(target) = &target {
@@ -385,8 +387,8 @@ impl Rename<'_> {
         source: Named<'_>,
         target: Option<Named<'_>>,
     ) -> Result<Names<'_>> {
-        fn going<'d>(directory: &'d InodeCell, inode: &'d Inode, (found, own_cut): Named<'_>) -> Going<'d> {
-            Going { directory, inode, cookie: found.cookie, birth: found.birth, own_cut }
+        fn going<'d>(directory: &'d InodeCell, inode: &'d Inode, (found, cover): Named<'_>) -> Going<'d> {
+            Going { directory, inode, cookie: found.cookie, birth: found.birth, cover }
         }
         let (from, to) = match dirs {
             Dirs::Same(state) => (&state.inode, &state.inode),
@@ -404,6 +406,7 @@ impl Rename<'_> {
         reserved: Reserved,
         dirs: &mut Dirs<'_>,
         ((source, cell, state), (target, other, other_state)): (Child<'_>, Child<'_>),
+        covers: (Number, Number),
         (here_at, there_at): (Spot, Spot),
         epoch: u64,
     ) -> Result<Outcome> {
@@ -415,8 +418,7 @@ impl Rename<'_> {
             kind,
             name,
         };
-        let (own, others) = (state.inode.own_cut, other_state.inode.own_cut);
-        let mut names = self.names_going(dirs, (source, own), Some((target, others)))?;
+        let mut names = self.names_going(dirs, (source, covers.0), Some((target, covers.1)))?;
         let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) else { return Ok(Outcome::Again) };
         names.add(&mut op, store, self.from.no, source.cookie, &source.entry(self.name));
         names.add(&mut op, store, self.to.no, target.cookie, &target.entry(self.new_name));

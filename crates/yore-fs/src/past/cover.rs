@@ -6,7 +6,6 @@ use crate::policy::Ruled;
 use crate::store::Store;
 use crate::{Error, InodeNo, Result};
 use parking_lot::Mutex;
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use yore_format::{Corruption, Inode, Number};
 
@@ -74,7 +73,7 @@ impl Past {
         } else {
             self.cover_of_directory(store, inode.parent, epoch)?
         };
-        let cut = self.round(inode.own_cut.max(above));
+        let cut = self.round_own(cell.no, inode.own_cut).max(self.round(above));
         cell.cover.set(epoch, cut);
         Ok(cut)
     }
@@ -110,21 +109,27 @@ impl Past {
         Ok(cut)
     }
 
-    /// Before the set of an inode's names changes: what covers it now goes on to (V4).
+    /// Before the set of an inode's names changes: what covers it now goes on to (V4), and is returned.
     ///
     /// # Errors
     /// As [`Past::cover`].
-    pub(crate) fn hold_cover(&self, store: &Store, cell: &InodeCell, inode: &mut Inode) -> Result<()> {
+    pub(crate) fn hold_cover(&self, store: &Store, cell: &InodeCell, inode: &mut Inode) -> Result<Number> {
         if self.is_any() {
             inode.own_cut = self.cover(store, cell, inode)?;
         }
-        Ok(())
+        Ok(inode.own_cut)
     }
 
-    /// The last cut up to a number that is kept, or may yet be after a crash; 0 if there is none (P5).
+    /// The last cut of a directory up to a number that is kept, or may yet be after a crash; 0 if there is none (P5).
     fn round(&self, cut: Number) -> Number {
+        self.numbers.read().directories.range(..=cut).next_back().copied().unwrap_or_default()
+    }
+
+    /// The same of a cut of the inode itself: one of a directory, which it took along when it was moved, or one of its own.
+    fn round_own(&self, no: InodeNo, cut: Number) -> Number {
         let numbers = self.numbers.read();
-        let last = |of: &BTreeSet<Number>| of.range(..=cut).next_back().copied().unwrap_or_default();
-        last(&numbers.kept).max(last(&numbers.dying))
+        let of_directory = numbers.directories.range(..=cut).next_back().copied();
+        let own = numbers.files.range((no, Number(0))..=(no, cut)).next_back().map(|(_, cut)| *cut);
+        of_directory.max(own).unwrap_or_default()
     }
 }

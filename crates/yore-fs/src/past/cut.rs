@@ -84,7 +84,7 @@ impl Past {
             store_inode(&mut op, cell, &state);
             cell.cover.follow(&state.inode);
         }
-        self.numbers.write().kept.insert(number);
+        self.numbers.write().keep(number, &row);
         self.last.store(number.0, Ordering::Release);
         if !kind.is_of_file() {
             self.last_of_directories.store(number.0, Ordering::Release);

@@ -61,8 +61,8 @@ impl Past {
         let _reading = self.reading.write();
         let mut all = self.numbers.write();
         for number in &numbers[..marked] {
-            all.kept.remove(number);
-            all.dying.insert(*number);
+            let file = all.kept.remove(number).flatten();
+            all.dying.insert(*number, file);
         }
         result
     }
@@ -73,8 +73,7 @@ impl Past {
         {
             let mut numbers = self.numbers.write();
             for cut in cuts {
-                numbers.dying.remove(cut);
-                numbers.dead.insert(*cut);
+                numbers.bury(*cut);
             }
         }
         self.epoch.fetch_add(1, Ordering::AcqRel);
