@@ -19,6 +19,7 @@ mod history;
 mod inode;
 mod listing;
 mod locks;
+mod look;
 mod ops;
 mod orphan;
 mod pages;
@@ -35,6 +36,7 @@ pub use error::{Error, Result};
 pub use forget::Forgetting;
 pub use history::split_time;
 pub use listing::ListedCut;
+pub use look::{Change, Deleted, Difference, Facts, Logged, SeenBy, What};
 pub use past::Cut;
 pub use types::{
     Attr, Caller, DirItem, FallocateMode, MkfsOptions, MountOptions, RenameMode, SeekTo, SetAttr, SetTime,
