@@ -221,8 +221,8 @@ impl View {
         log::log(self.store(), directory, name, self.cut().unwrap_or(PRESENT), each)
     }
 
-    /// Names that kept cuts have seen in a directory, that are not there any more, and whose files have no other name: the latest gone
-    /// first. With `recursive` also those of all directories below as they are now; what was in a deleted directory can be seen
+    /// Names that kept cuts have seen in a directory, that are not there any more, and that were the last of their files as far as cuts have
+    /// seen: the latest gone first. With `recursive` also those of all directories below as they are now; what was in a deleted directory can be seen
     /// there. O(names that ever went from these directories), and with `recursive` O(entries).
     ///
     /// # Errors

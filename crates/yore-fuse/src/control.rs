@@ -75,7 +75,13 @@
 //!
 //! For whom, and with which errors, as above. Durable when it returns. To hold what is held changes nothing. The answer means nothing.
 //!
+//! # Look at history: numbers 5 to 7
+//!
+//! See [`look`].
+//!
 //! Any other number, and these on what is no directory, are ENOTTY, as the kernel answers for file systems that have none.
+
+pub mod look;
 
 use fuser::Errno;
 use rustix::fs::StatVfsMountFlags;

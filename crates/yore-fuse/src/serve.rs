@@ -55,6 +55,7 @@ pub(crate) struct Server {
     granted: Granted,
     shared: Arc<Shared>,
     past: PastNodes,
+    answers: control::look::Answers,
 }
 
 /// The view and the inode of a node; else answers that the node is gone.
@@ -89,6 +90,7 @@ impl Server {
             granted: Granted::default(),
             shared,
             past: PastNodes::default(),
+            answers: control::look::Answers::default(),
         }
     }
 
@@ -684,7 +686,11 @@ impl Filesystem for Server {
     ) {
         let _serving = self.serving();
         let (view, inode) = seen!(self, node, reply);
-        match control::answer(&view, inode, request.uid(), self.config.read_only, number, data) {
+        let answer = match control::look::is_known(number) {
+            true => self.answers.answer(&view, inode, request.uid(), number, data),
+            false => control::answer(&view, inode, request.uid(), self.config.read_only, number, data),
+        };
+        match answer {
             Ok(answer) => reply.ioctl(0, &answer),
             Err(control::Failure::Number(number)) => reply.error(number),
             Err(control::Failure::View(error)) => reply.error(self.number("ioctl", inode, error)),

@@ -7,7 +7,7 @@ use crate::history::{self, with, PRESENT};
 use crate::past::PastEntry;
 use crate::{Error, FileKind, InodeNo, Result, View};
 use hashbrown::{HashMap, HashSet};
-use yore_format::{Incarnation, Number};
+use yore_format::Number;
 
 /// Calls `each` with what is gone, the latest first.
 ///
@@ -82,7 +82,7 @@ fn in_directory(
         for entry in meanings {
             let span = kept.of_directory((directory, incarnation), entry.birth, entry.death)?;
             let Some((_, last)) = span else { continue };
-            if !is_in_use(view, entry.inode, entry.incarnation)? {
+            if !lived_on(view, &entry)? {
                 if let Some(deleted) = describe(view, kept, &entry, last, join(path, &name))? {
                     found.push((entry.death, deleted));
                 }
@@ -93,13 +93,14 @@ fn in_directory(
     Ok(())
 }
 
-/// Whether it has a name still.
-fn is_in_use(view: &View, no: InodeNo, incarnation: Incarnation) -> Result<bool> {
-    match with(view.store(), no, PRESENT, |_, state| Ok(state.inode.incarnation)) {
-        Ok(found) => Ok(found == incarnation),
-        Err(Error::NotFound) => Ok(false),
-        Err(e) => Err(e),
-    }
+/// Whether what a name meant had another one when that was gone: then it was renamed, whatever has become of it since.
+fn lived_on(view: &View, entry: &PastEntry) -> Result<bool> {
+    let mut lived_on = false;
+    history::each_state(view.store(), entry.inode, entry.death, PRESENT, &mut |inode, _, _| {
+        lived_on = inode.incarnation == entry.incarnation && inode.links > 0;
+        !lived_on
+    })?;
+    Ok(lived_on)
 }
 
 /// `None` if the cut was forgotten meanwhile.
