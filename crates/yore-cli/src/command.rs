@@ -8,6 +8,7 @@ mod find;
 mod forget;
 mod info;
 mod list;
+mod look;
 mod mkfs;
 mod snapshot;
 
@@ -43,6 +44,10 @@ pub fn run(arguments: Arguments) -> Outcome {
         Command::Hold(args) => forget::hold(&args, true),
         Command::Release(args) => forget::hold(&args, false),
         Command::Forget(args) => forget::forget(&args),
+        Command::Diff(args) => look::diff(&args),
+        Command::Status(args) => look::status(&args),
+        Command::Log(args) => look::log(&args),
+        Command::Deleted(args) => look::deleted(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Bench(args) => bench::run(&args),
