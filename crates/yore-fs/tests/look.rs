@@ -189,6 +189,25 @@ fn files_of_several_names() {
     same(lines(&diff_of(&volume, "d", Some(first), None).unwrap()), &expected);
 }
 
+/// A directory that was moved in from outside is added with all that is below it, though snapshots of the volume know it; one that
+/// was moved out is removed so.
+#[test]
+fn directories_that_come_and_go() {
+    let volume = small();
+    volume.create_dir("d").unwrap();
+    volume.create_dir_all("tree/below").unwrap();
+    volume.write("tree/below/f", "f").unwrap();
+    let first = cut(&volume, "/");
+    volume.rename("tree", "d/in").unwrap();
+    let second = cut(&volume, "/");
+    let (into, out) = (["+ in", "+ in/below", "+ in/below/f"], ["- in", "- in/below", "- in/below/f"]);
+    same(lines(&diff_of(&volume, "d", Some(first), Some(second)).unwrap()), &into);
+    same(lines(&diff_of(&volume, "d", Some(second), Some(first)).unwrap()), &out);
+    volume.rename("d/in", "out").unwrap();
+    same(lines(&diff_of(&volume, "d", Some(second), None).unwrap()), &out);
+    same(lines(&diff_of(&volume, "/", Some(first), None).unwrap()), &["R tree out"]);
+}
+
 /// What cannot be compared is refused: a directory that a snapshot has not seen, one that is gone, what is no directory.
 #[test]
 fn what_cannot_be_compared() {
