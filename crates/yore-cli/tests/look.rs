@@ -202,8 +202,19 @@ fn others_are_refused() {
     let (_, message) = ask(&["log", text(&directory.join("file"))]);
     assert!(message.contains("owner"), "{message}");
     std::os::unix::fs::chown(&directory, Some(4711), None).unwrap();
-    let (status, message) = ask(&["status", now]);
-    assert!(status == Some(0) || message.contains("owner"), "{message}");
+    // The owner is told of the times at which it was his.
+    assert_eq!(ask(&["diff", &format!("{now}@first")]).0, Some(3));
+    ok(["snapshot", now, "-n", "second"]);
+    fs::write(directory.join("file"), "three").unwrap();
+    for args in [
+        &["status", now][..],
+        &["diff", &format!("{now}@second")],
+        &["deleted", now],
+        &["log", &format!("{now}/file")],
+    ] {
+        let (status, message) = ask(args);
+        assert_eq!(status, Some(0), "{args:?}: {message}");
+    }
     mount.umount();
 }
 
