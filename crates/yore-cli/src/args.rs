@@ -1,6 +1,9 @@
 //! What can be asked for. Help texts, man page and completions all come from here.
 
 pub mod bench;
+mod look;
+
+pub use look::{Deleted, Diff, Log, Status};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -69,6 +72,14 @@ pub enum Command {
     Forget(Forget),
     /// When versions are made, and how long they are kept: show it, or set it
     Policy(Policy),
+    /// What differs between two times of a directory or file
+    Diff(Diff),
+    /// What changed in a directory since its last snapshot
+    Status(Status),
+    /// What a file or directory was over time, latest first
+    Log(Log),
+    /// What is gone from a directory, and the time at which it can still be seen
+    Deleted(Deleted),
     /// Print any structure on the medium, also of a damaged volume
     Inspect(Inspect),
     /// Check a volume that is not mounted; exit status 1 if something is wrong

@@ -8,6 +8,7 @@ mod find;
 mod forget;
 mod info;
 mod list;
+mod look;
 mod mkfs;
 mod policy;
 mod snapshot;
@@ -45,6 +46,10 @@ pub fn run(arguments: Arguments) -> Outcome {
         Command::Release(args) => forget::hold(&args, false),
         Command::Forget(args) => forget::forget(&args),
         Command::Policy(args) => policy::run(&args),
+        Command::Diff(args) => look::diff(&args),
+        Command::Status(args) => look::status(&args),
+        Command::Log(args) => look::log(&args),
+        Command::Deleted(args) => look::deleted(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Bench(args) => bench::run(&args),

@@ -5,7 +5,7 @@ use std::io;
 
 /// Done.
 pub const OK: u8 = 0;
-/// Done, and something was found (`check`), or nothing (`find` has no such status).
+/// Done, and something was found (`check`, `diff --exit-code`), or nothing (`find` has no such status).
 pub const FINDINGS: u8 = 1;
 /// The command line makes no sense.
 pub const USAGE: u8 = 2;
@@ -21,7 +21,7 @@ pub const OUTPUT_CLOSED: u8 = 141;
 /// The table of exit codes for people.
 pub const TABLE: &str = "\
 0    done
-1    `check` found something wrong with the volume
+1    `check` found something wrong with the volume; `diff --exit-code` found differences
 2    the command line makes no sense; nothing was done
 3    the operation failed or was refused; the message says why and what to do
 4    the volume is damaged: what was read is not what was written; run `yore check`

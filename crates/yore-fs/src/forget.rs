@@ -31,6 +31,7 @@
 use crate::alloc::{KeptGroups, Run};
 use crate::btree::Tree;
 use crate::extent::{self, Extent};
+use crate::history::each_state;
 use crate::past::Ended;
 use crate::store::Store;
 use crate::{symlink, xattr, Error, InodeNo, Result};
@@ -419,7 +420,7 @@ impl<'s> Needed<'s> {
                 continue;
             }
             let mut seen = false;
-            self.each_state(directory, from, to, &mut |inode, from, to| {
+            each_state(self.store, directory, from, to, &mut |inode, from, to| {
                 match self.seen(directory, inode, from, to) {
                     Seen::Yes => seen = true,
                     Seen::No => {}
@@ -432,39 +433,6 @@ impl<'s> Needed<'s> {
             }
         }
         Ok(false)
-    }
-
-    /// Calls `each` with what an inode was in `from..to`, and when, until it returns false. The inode in use first: it may
-    /// become a version meanwhile, and is met again then.
-    fn each_state(
-        &self,
-        no: InodeNo,
-        from: Number,
-        to: Number,
-        each: &mut dyn FnMut(&Inode, Number, Number) -> bool,
-    ) -> Result<()> {
-        match self.store.cell(no) {
-            Ok(cell) => {
-                let state = cell.state.read();
-                let born = state.inode.born;
-                if !state.gone && born < to && !each(&state.inode, born.max(from), to) {
-                    return Ok(());
-                }
-            }
-            Err(Error::Stale) => {}
-            Err(e) => return Err(e),
-        }
-        let mut most = to.0;
-        while let Some(below) = most.checked_sub(1) {
-            let version = self.store.past.version(&self.store.meta, no, Number(below))?;
-            let Some(version) = version.filter(|version| version.end > from) else { break };
-            let born = version.inode.born;
-            if !each(&version.inode, born.max(from), version.end.min(to)) {
-                break;
-            }
-            most = born.0;
-        }
-        Ok(())
     }
 }
 

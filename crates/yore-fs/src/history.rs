@@ -19,7 +19,10 @@ use crate::{dir, file, symlink, xattr, Attr, DirItem, Error, InodeNo, Result};
 use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
 use std::sync::Arc;
-use yore_format::{Corruption, CutKind, CutState, Incarnation, Number, Timestamp};
+use yore_format::{Corruption, CutKind, CutState, Incarnation, Inode, Number, Timestamp};
+
+/// As of this number everything is as it is now: for who looks at the present and at the past alike.
+pub(crate) const PRESENT: Number = Number(u64::MAX);
 
 /// Versions kept in memory per shard, unless more are in use.
 const CELLS_PER_SHARD: usize = 256;
@@ -91,7 +94,7 @@ impl Versions {
 ///
 /// # Errors
 /// `NotFound` if there was no such inode then; damage and device errors; those of `f`.
-fn with<R>(
+pub(crate) fn with<R>(
     store: &Arc<Store>,
     no: InodeNo,
     cut: Number,
@@ -174,22 +177,34 @@ fn check_directory(store: &Arc<Store>, no: InodeNo, cut: Number) -> Result<()> {
 
 /// Looks at the entries in use, and at past names, in one hold of the directory's lock: entries go from one to the other
 /// under it.
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn entry_named(
+    store: &Arc<Store>,
+    directory: InodeNo,
+    name: &[u8],
+    cut: Number,
+) -> Result<Option<PastEntry>> {
+    let past = || store.past.find_name(store, directory, name, cut);
+    let Some(cell) = directory_in_use(store, directory)? else { return past() };
+    let state = cell.state.read();
+    if state.check_directory().is_ok() {
+        let found = dir::find(store, &state, directory, name)?.filter(|found| found.birth <= cut);
+        if let Some(found) = found {
+            return Ok(Some(PastEntry::in_use(directory, found.cookie, &found.entry(name))));
+        }
+    }
+    past()
+}
+
 fn entry(
     store: &Arc<Store>,
     directory: InodeNo,
     name: &[u8],
     cut: Number,
 ) -> Result<Option<(InodeNo, Incarnation)>> {
-    let past = || Ok(store.past.find_name(store, directory, name, cut)?.map(|e| (e.inode, e.incarnation)));
-    let Some(cell) = directory_in_use(store, directory)? else { return past() };
-    let state = cell.state.read();
-    if state.check_directory().is_ok() {
-        let found = dir::find(store, &state, directory, name)?.filter(|found| found.birth <= cut);
-        if let Some(found) = found {
-            return Ok(Some((found.inode, found.incarnation)));
-        }
-    }
-    past()
+    Ok(entry_named(store, directory, name, cut)?.map(|entry| (entry.inode, entry.incarnation)))
 }
 
 /// The inode in use under the number of a directory, if it is one.
@@ -226,6 +241,109 @@ pub(crate) fn readdir(
     }
 }
 
+/// The entries that a directory had, in cookie order, without `.` and `..`. The caller sees the cut.
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn entries(store: &Arc<Store>, directory: InodeNo, cut: Number) -> Result<Vec<PastEntry>> {
+    let (mut all, mut after) = (Vec::new(), 0);
+    loop {
+        let batch = copy_batch(store, directory, after, cut)?;
+        let is_last = batch.len() < BATCH;
+        after = batch.last().map_or(after, |last| last.cookie);
+        all.extend(batch);
+        if is_last {
+            return Ok(all);
+        }
+    }
+}
+
+/// What a cookie stood for in a directory: the entry in use, which has no death, or a past one. O(log entries).
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn entry_at(
+    store: &Arc<Store>,
+    directory: InodeNo,
+    cookie: u64,
+    cut: Number,
+) -> Result<Option<PastEntry>> {
+    let cell = directory_in_use(store, directory)?;
+    let state = cell.as_ref().map(|cell| cell.state.read());
+    let mut found = None;
+    if let Some(state) = state.as_ref().filter(|state| state.check_directory().is_ok()) {
+        let Some(before) = cookie.checked_sub(1) else { return Ok(None) };
+        dir::list(store, state, directory, before, &mut |at, entry| {
+            found = (at == cookie && entry.birth <= cut).then(|| PastEntry::in_use(directory, at, entry));
+            Ok(false)
+        })?;
+    }
+    match found {
+        Some(found) => Ok(Some(found)),
+        None if cut == PRESENT => Ok(None),
+        None => Ok(store.past.name_until(&store.meta, directory, cookie, cut)?.filter(|e| e.death > cut)),
+    }
+}
+
+/// Where an inode was: the directory and the entry there. `None` if it was not in use, had no name, or of several names none that
+/// it remembers.
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn place(store: &Arc<Store>, no: InodeNo, cut: Number) -> Result<Option<PastEntry>> {
+    let found = with(store, no, cut, |_, state| {
+        let inode = &state.inode;
+        Ok((inode.parent, inode.parent_cookie, inode.incarnation))
+    });
+    let (parent, cookie, incarnation) = match found {
+        Ok(found) => found,
+        Err(Error::NotFound) => return Ok(None),
+        Err(e) => return Err(e),
+    };
+    if parent == InodeNo::NONE {
+        return Ok(None);
+    }
+    let entry = entry_at(store, parent, cookie, cut)?;
+    // What no cut has seen may have been elsewhere then, and have no version that says so.
+    Ok(entry.filter(|entry| (entry.inode, entry.incarnation) == (no, incarnation)))
+}
+
+/// Calls `each` with what an inode number was in `from..to`, and when, until it returns false: the latest first. The inode in use
+/// may become a version meanwhile, and is met again then.
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn each_state(
+    store: &Arc<Store>,
+    no: InodeNo,
+    from: Number,
+    to: Number,
+    each: &mut dyn FnMut(&Inode, Number, Number) -> bool,
+) -> Result<()> {
+    match store.cell(no) {
+        Ok(cell) => {
+            let state = cell.state.read();
+            let born = state.inode.born;
+            if !state.gone && born < to && !each(&state.inode, born.max(from), to) {
+                return Ok(());
+            }
+        }
+        Err(Error::Stale) => {}
+        Err(e) => return Err(e),
+    }
+    let mut most = to.0;
+    while let Some(below) = most.checked_sub(1) {
+        let version = store.past.version(&store.meta, no, Number(below))?;
+        let Some(version) = version.filter(|version| version.end > from) else { break };
+        let born = version.inode.born;
+        if !each(&version.inode, born.max(from), version.end.min(to)) {
+            break;
+        }
+        most = born.0;
+    }
+    Ok(())
+}
+
 /// The next entries in cookie order: of those in use and of past names, each the first of its kind, under one hold of the lock.
 fn copy_batch(store: &Arc<Store>, directory: InodeNo, after: u64, cut: Number) -> Result<Vec<PastEntry>> {
     let mut batch = Vec::new();
@@ -234,26 +352,19 @@ fn copy_batch(store: &Arc<Store>, directory: InodeNo, after: u64, cut: Number) -
     if let Some(state) = state.as_ref().filter(|state| state.check_directory().is_ok()) {
         dir::list(store, state, directory, after, &mut |cookie, entry| {
             if entry.birth <= cut {
-                batch.push(PastEntry {
-                    directory,
-                    cookie,
-                    birth: entry.birth,
-                    death: Number(u64::MAX),
-                    inode: entry.inode,
-                    incarnation: entry.incarnation,
-                    kind: entry.kind,
-                    name: entry.name.to_vec(),
-                });
+                batch.push(PastEntry::in_use(directory, cookie, entry));
             }
             Ok(batch.len() < BATCH)
         })?;
     }
     let (in_use, mut past) = (batch.len(), 0);
-    store.past.each_name(&store.meta, directory, after, cut, &mut |entry| {
-        past += 1;
-        batch.push(entry);
-        Ok(past < BATCH)
-    })?;
+    if cut != PRESENT {
+        store.past.each_name(&store.meta, directory, after, cut, &mut |entry| {
+            past += 1;
+            batch.push(entry);
+            Ok(past < BATCH)
+        })?;
+    }
     drop(state);
     debug_assert!(in_use <= BATCH && past <= BATCH);
     batch.sort_by_key(|entry| entry.cookie);
@@ -604,15 +715,19 @@ fn last_kept(
     Ok(None)
 }
 
-/// Whether a directory was the one that was cut, or below it.
+/// Whether a directory was the one that was cut, or below it. O(depth · log).
 pub(crate) fn covers(store: &Arc<Store>, cut: &Cut, directory: InodeNo) -> Result<bool> {
+    if matches!(parent(store, directory, cut.number), Err(Error::NotFound | Error::NotADirectory)) {
+        return Ok(false);
+    }
     let mut at = directory;
     for _ in 0..DEPTH_MAX {
-        match parent(store, at, cut.number) {
-            Ok(_) if at == cut.row.root => return Ok(true),
-            Ok(up) if up != at && up != InodeNo::NONE => at = up,
-            Ok(_) | Err(Error::NotFound | Error::NotADirectory) => return Ok(false),
-            Err(e) => return Err(e),
+        if at == cut.row.root {
+            return Ok(true);
+        }
+        match place(store, at, cut.number)? {
+            Some(place) => at = place.directory,
+            None => return Ok(false),
         }
     }
     Ok(false)

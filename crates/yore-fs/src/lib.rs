@@ -3,7 +3,7 @@
 //! Three levels, of which a program takes the highest that serves it:
 //! - [`Volume`] with paths, in the manner of `std::fs`, and [`File`];
 //! - [`View`], operations on inodes and names, one method per file-system call, as a FUSE or NFS server needs them;
-//! - the modules below, which are private: `ops → history → {dir, file} → {inode, past} → {extent, alloc, pages} → btree`.
+//! - the modules below, which are private: `{ops, look} → history → {dir, file} → {inode, past} → {extent, alloc, pages} → btree`.
 //!
 //! Beside them [`keep`], the rules by which snapshots are kept, and [`time`], which reads and writes the TIME of `name@TIME` for whoever meets one.
 
@@ -20,6 +20,7 @@ mod inode;
 pub mod keep;
 mod listing;
 mod locks;
+mod look;
 mod ops;
 mod orphan;
 mod pages;
@@ -37,6 +38,7 @@ pub use error::{Error, Result};
 pub use forget::Forgetting;
 pub use history::split_time;
 pub use listing::ListedCut;
+pub use look::{Change, Deleted, Difference, Facts, Logged, SeenBy, What};
 pub use past::Cut;
 pub use policy::PolicyInForce;
 pub use types::{

@@ -45,10 +45,12 @@
 mod cover;
 mod cut;
 mod forget;
+mod look;
 mod policies;
 
 pub(crate) use cover::{CoverMemo, Epochs};
 pub(crate) use forget::Ended;
+pub(crate) use look::PastEntry;
 
 use crate::btree::{Pins, Tree};
 use crate::inode::{store_inode, InodeCell, InodeState};
@@ -521,111 +523,6 @@ impl Past {
         }
         Ok(names)
     }
-
-    /// What a name meant in a directory as of a cut, if it means something else now: the entry, and its cookie.
-    ///
-    /// # Errors
-    /// Damage and device errors.
-    pub(crate) fn find_name(
-        &self,
-        store: &Store,
-        directory: InodeNo,
-        name: &[u8],
-        cut: Number,
-    ) -> Result<Option<PastEntry>> {
-        let shard = shard_of(directory);
-        let _shard = self.shards[shard].read();
-        let tree = self.tree(HistoryTree::Names(shard));
-        let first = yore_format::name_cookie(&store.hash_seed, name);
-        // From the run's last cookie down: of each cookie the name with the greatest birth up to the cut.
-        let mut at = name_key(directory, first | 0xff, cut);
-        loop {
-            let found = tree.floor(&store.meta, &at, |cell| {
-                cell.map(|(key, value)| PastEntry::decode(key, value)).transpose()
-            })??;
-            let Some(found) = found else { return Ok(None) };
-            if found.directory != directory || found.cookie < first {
-                return Ok(None);
-            }
-            if found.birth > cut {
-                at = name_key(directory, found.cookie, cut);
-                continue;
-            }
-            if found.death > cut && found.name == name {
-                return Ok(Some(found));
-            }
-            if found.cookie == first {
-                return Ok(None);
-            }
-            at = name_key(directory, found.cookie - 1, cut);
-        }
-    }
-
-    /// What a name has meant last of what it meant since a number up to `most`, if it means something else now.
-    ///
-    /// # Errors
-    /// Damage and device errors.
-    pub(crate) fn last_meaning(
-        &self,
-        store: &Store,
-        directory: InodeNo,
-        name: &[u8],
-        most: Number,
-    ) -> Result<Option<PastEntry>> {
-        let shard = shard_of(directory);
-        let _shard = self.shards[shard].read();
-        let tree = self.tree(HistoryTree::Names(shard));
-        let first = yore_format::name_cookie(&store.hash_seed, name);
-        let mut last: Option<PastEntry> = None;
-        let mut at = Some(name_key(directory, first | 0xff, most));
-        while let Some(key) = at {
-            let found = tree.floor(&store.meta, &key, |cell| {
-                cell.map(|(key, value)| PastEntry::decode(key, value)).transpose()
-            })??;
-            let Some(found) = found.filter(|e| e.directory == directory && e.cookie >= first) else { break };
-            // The births of each cookie downwards, until it is this name; then the cookie below.
-            let (cookie, birth) = (found.cookie, found.birth);
-            at = match (birth <= most, found.name == name) {
-                (true, false) if birth.0 > 0 => Some(name_key(directory, cookie, Number(birth.0 - 1))),
-                (false, _) => Some(name_key(directory, cookie, most)),
-                _ if cookie > first => Some(name_key(directory, cookie - 1, most)),
-                _ => None,
-            };
-            if birth <= most && found.name == name && last.as_ref().is_none_or(|last| last.birth < birth) {
-                last = Some(found);
-            }
-        }
-        Ok(last)
-    }
-
-    /// Calls `each` with the names behind a cookie that a directory had as of a cut and has no longer, in cookie order, until it
-    /// returns false.
-    ///
-    /// # Errors
-    /// Damage and device errors.
-    pub(crate) fn each_name(
-        &self,
-        meta: &Meta,
-        directory: InodeNo,
-        after: u64,
-        cut: Number,
-        each: &mut dyn FnMut(PastEntry) -> Result<bool>,
-    ) -> Result<()> {
-        let Some(from) = after.checked_add(1) else { return Ok(()) };
-        let shard = shard_of(directory);
-        let _shard = self.shards[shard].read();
-        let from = name_key(directory, from, Number(0));
-        self.tree(HistoryTree::Names(shard)).scan(meta, &from, &mut |key, value| {
-            let found = PastEntry::decode(key, value)?;
-            if found.directory != directory {
-                return Ok(false);
-            }
-            if found.birth <= cut && cut < found.death {
-                return each(found);
-            }
-            Ok(true)
-        })
-    }
 }
 
 /// What is to be kept must not be there yet: only damage can make it so.
@@ -730,36 +627,5 @@ impl Names<'_> {
         let end = name_end_key(name.death, directory, cookie);
         let delta = shard.ends.insert(op, &end, &[], name.death);
         self.past.store(op, HistoryTree::Changes(shard.shard), &shard.ends, &delta);
-    }
-}
-
-/// What a name meant.
-#[derive(Clone, Debug)]
-pub(crate) struct PastEntry {
-    /// The directory.
-    pub directory: InodeNo,
-    /// The entry's cookie.
-    pub cookie: u64,
-    /// The number since which it meant this.
-    pub birth: Number,
-    /// The number from which on it did not.
-    pub death: Number,
-    /// The inode.
-    pub inode: InodeNo,
-    /// Its incarnation.
-    pub incarnation: Incarnation,
-    /// Its type.
-    pub kind: crate::FileKind,
-    /// The name.
-    pub name: Vec<u8>,
-}
-
-impl PastEntry {
-    fn decode(key: &[u8], value: &[u8]) -> std::result::Result<PastEntry, Box<Corruption>> {
-        let [directory, cookie, birth] = key_parts::<3>(key)?;
-        let (directory, birth) = (InodeNo(directory), Number(birth));
-        let PastName { death, entry } = PastName::decode(birth, value).map_err(|c| c.of(directory))?;
-        let DirEntry { inode, incarnation, kind, name, .. } = entry;
-        Ok(PastEntry { directory, cookie, birth, death, inode, incarnation, kind, name: name.to_vec() })
     }
 }

@@ -75,10 +75,13 @@
 //!
 //! For whom, and with which errors, as above. Durable when it returns. To hold what is held changes nothing. The answer means nothing.
 //!
-//! [`policy`] has two more, which regular files answer, too.
+//! # Look at history: numbers 5 to 7; policies: 8 and 9
+//!
+//! See [`look`], and [`policy`], which regular files answer, too.
 //!
 //! Any other number, and these on what is no directory, are ENOTTY, as the kernel answers for file systems that have none.
 
+pub mod look;
 pub mod policy;
 
 use fuser::Errno;

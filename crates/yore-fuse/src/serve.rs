@@ -59,6 +59,7 @@ pub(crate) struct Server {
     granted: Granted,
     shared: Arc<Shared>,
     past: PastNodes,
+    answers: control::look::Answers,
 }
 
 /// The view and the inode of a node; else answers that the node is gone.
@@ -93,6 +94,7 @@ impl Server {
             granted: Granted::default(),
             shared,
             past: PastNodes::default(),
+            answers: control::look::Answers::default(),
         }
     }
 
@@ -717,12 +719,13 @@ impl Filesystem for Server {
         let _serving = self.serving();
         let (view, inode) = seen!(self, node, reply);
         let (uid, read_only) = (request.uid(), self.config.read_only);
-        let answer = match control::policy::is_ours(number) {
-            true => {
-                let mount = (read_only, self.config.close_events);
-                control::policy::answer(&view, inode, uid, mount, number, data)
-            }
-            false => control::answer(&view, inode, uid, read_only, number, data),
+        let answer = if control::policy::is_ours(number) {
+            let mount = (read_only, self.config.close_events);
+            control::policy::answer(&view, inode, uid, mount, number, data)
+        } else if control::look::is_known(number) {
+            self.answers.answer(&view, inode, uid, number, data)
+        } else {
+            control::answer(&view, inode, uid, read_only, number, data)
         };
         match answer {
             Ok(answer) => reply.ioctl(0, &answer),

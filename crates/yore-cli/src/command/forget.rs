@@ -40,7 +40,7 @@ const CHOICES: &str =
                        --keep-within DURATION, or --before TIME";
 
 /// Finds what an operand names. What stands behind an `@` of a volume or a mount point is a time of its root directory.
-fn find(operand: &OsStr) -> anyhow::Result<Place> {
+pub fn find(operand: &OsStr) -> anyhow::Result<Place> {
     let path = Path::new(operand);
     if fs::symlink_metadata(path).is_ok() || OnVolume::split(operand).is_some() {
         return Place::find(operand);

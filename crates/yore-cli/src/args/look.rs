@@ -1,0 +1,78 @@
+//! The arguments of what looks at history.
+
+use super::Listing;
+use clap::Args;
+use std::ffi::OsString;
+
+/// `diff`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Of each name that differs one line: + added, - removed, M modified, R renamed, RM both. Below a renamed directory \
+                  only what changed itself is listed, below an added or removed one all. Directories must be one and the same at both \
+                  times, under whatever names; files may be different ones."
+)]
+pub struct Diff {
+    /// A directory or file as of a time, on a mount or on a volume that is not mounted (VOL:/PATH@TIME)
+    #[arg(value_name = "PATH@TIME")]
+    pub first: OsString,
+    /// The same at another time; by default as it is now
+    #[arg(value_name = "PATH[@TIME]")]
+    pub second: Option<OsString>,
+    /// Only how many, and by how many bytes files grew and shrank
+    #[arg(long, conflicts_with = "patch")]
+    pub stat: bool,
+    /// The lines that differ, of text files up to 16 MiB
+    #[arg(short, long, conflicts_with_all = ["json", "null"])]
+    pub patch: bool,
+    /// Exit with status 1 if there are differences
+    #[arg(long)]
+    pub exit_code: bool,
+    #[command(flatten)]
+    pub listing: Listing,
+}
+
+/// `status`
+#[derive(Debug, Args)]
+#[command(after_help = "The letters are those of `yore diff`.")]
+pub struct Status {
+    /// A directory on a mount; or a volume, or VOL:/PATH, that is not mounted
+    #[arg(value_name = "PATH", default_value = ".")]
+    pub path: OsString,
+    #[command(flatten)]
+    pub listing: Listing,
+}
+
+/// `log`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Each state that a snapshot has seen, and the present one: the time of the last snapshot that has it, what differs from \
+                  the state before (M content, A permissions, owner, attributes or times, R renamed, N a new file took the name, + nothing \
+                  before), permissions, size, path, and the first snapshot that has it. Renames are followed."
+)]
+pub struct Log {
+    /// A file or directory, also one that is gone, on a mount; or VOL:/PATH on a volume that is not mounted
+    #[arg(value_name = "PATH")]
+    pub path: OsString,
+    /// The latest N only
+    #[arg(short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub most: Option<u32>,
+    #[command(flatten)]
+    pub listing: Listing,
+}
+
+/// `deleted`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Of each: the type, the size, and the path with the time behind an @ at which it can be seen, copied and read. Names that \
+                  no snapshot has seen, that are there again, or whose file was renamed are not listed."
+)]
+pub struct Deleted {
+    /// A directory on a mount; or a volume, or VOL:/PATH, that is not mounted
+    #[arg(value_name = "PATH", default_value = ".")]
+    pub path: OsString,
+    /// All directories below as well, as far as they are there still
+    #[arg(short, long)]
+    pub recursive: bool,
+    #[command(flatten)]
+    pub listing: Listing,
+}

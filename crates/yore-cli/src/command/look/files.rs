@@ -1,0 +1,101 @@
+//! Two states of a file, compared by reading them.
+
+use super::print;
+use crate::args;
+use crate::command::Outcome;
+use crate::output::bytes_of;
+use crate::side::{Facts, Side, Source};
+use anyhow::Context as _;
+use std::path::Path;
+use yore_fs::{Change, Difference, FileKind, Incarnation, InodeNo, What};
+
+/// Bytes read at a time.
+const CHUNK: usize = 1 << 20;
+
+/// Prints in what two files differ: two states of one, or one that took the other's name. Set-id bits, which the past does not show, and
+/// times of access do not count.
+pub fn diff(args: &args::Diff, side: &dyn Side, first: &Path, second: &Path) -> Outcome {
+    let (was, is) = (facts(side, first)?, facts(side, second)?);
+    anyhow::ensure!(
+        was.kind == is.kind,
+        "{} and {} are of different types; there is nothing to compare",
+        side.name(first),
+        side.name(second)
+    );
+    let mut what = What::empty();
+    what.set(What::CONTENT, was.size != is.size || !same_content(side, was.kind, first, second)?);
+    let metadata = |facts: &Facts| (facts.permissions & 0o1777, facts.uid, facts.gid, facts.rdev);
+    what.set(What::METADATA, metadata(&was) != metadata(&is));
+    let xattrs = |path| {
+        side.xattrs(path).map(|mut xattrs| {
+            xattrs.sort();
+            xattrs
+        })
+    };
+    what.set(What::XATTRS, xattrs(first)? != xattrs(second)?);
+    what.set(What::TIME, was.mtime != is.mtime);
+    let found = Difference {
+        change: Change::Modified,
+        kind: is.kind,
+        inode: InodeNo(is.identity.1),
+        incarnation: Incarnation(0),
+        path: bytes_of(second).to_vec(),
+        old_path: None,
+        what,
+        before: Some(told(&was)),
+        after: Some(told(&is)),
+    };
+    let found = if what.is_empty() { Vec::new() } else { vec![found] };
+    print(args, &found, side, &|patch, difference| {
+        patch.pair(
+            difference.what,
+            Some((bytes_of(first), first.to_path_buf(), was.size)),
+            Some((bytes_of(second), second.to_path_buf(), is.size)),
+        )
+    })
+}
+
+fn facts(side: &dyn Side, path: &Path) -> anyhow::Result<Facts> {
+    let found = side.facts(path)?;
+    found.with_context(|| format!("cannot compare {}: no such file or directory", side.name(path)))
+}
+
+fn told(facts: &Facts) -> yore_fs::Facts {
+    let Facts { kind, permissions, uid, gid, size, links, mtime, .. } = *facts;
+    let links = u32::try_from(links).unwrap_or(u32::MAX);
+    yore_fs::Facts { mode: kind.mode() | permissions, uid, gid, links, size, mtime }
+}
+
+fn same_content(side: &dyn Side, kind: FileKind, first: &Path, second: &Path) -> anyhow::Result<bool> {
+    match kind {
+        FileKind::Symlink => return Ok(side.read_link(first)? == side.read_link(second)?),
+        FileKind::Regular => {}
+        _ => return Ok(true),
+    }
+    let (a, b) = (side.open(first)?, side.open(second)?);
+    let (mut left, mut right, mut at) = (vec![0; CHUNK], vec![0; CHUNK], 0);
+    loop {
+        let count = fill(&*a, &mut left, at).with_context(|| format!("cannot read {}", side.name(first)))?;
+        let other =
+            fill(&*b, &mut right, at).with_context(|| format!("cannot read {}", side.name(second)))?;
+        if left[..count] != right[..other] {
+            return Ok(false);
+        }
+        if count < CHUNK {
+            return Ok(true);
+        }
+        at += count as u64;
+    }
+}
+
+/// Reads until the buffer is full or the file ends; how much.
+pub fn fill(source: &dyn Source, buffer: &mut [u8], at: u64) -> std::io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match source.read_at(&mut buffer[filled..], at + filled as u64)? {
+            0 => break,
+            count => filled += count,
+        }
+    }
+    Ok(filled)
+}

@@ -1,0 +1,233 @@
+//! `log` and `deleted`.
+
+use super::{asked, json_facts, words};
+use crate::args;
+use crate::command::files::on_volume;
+use crate::command::forget::find;
+use crate::command::snapshot::Place;
+use crate::command::Outcome;
+use crate::live;
+use crate::output::{bytes_of, json_name, json_time, kind_name, printable, Clock, List};
+use crate::status;
+use crate::volume::{Access, OnVolume};
+use anyhow::Context as _;
+use rustix::io::Errno;
+use serde_json::{json, Value};
+use std::fs::{self, File};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use yore_fs::{Deleted, Logged, SeenBy, What};
+use yore_fuse::control;
+
+/// A name whose log is asked for.
+enum Named {
+    /// In an open directory of a mount.
+    Mounted { dir: File, name: Vec<u8> },
+    /// On a volume.
+    Free(OnVolume),
+}
+
+/// The directory that a path's last name is in, and the name; an empty one if the path does not end in a name.
+fn split(path: &Path) -> (PathBuf, Vec<u8>) {
+    match (path.file_name(), path.parent()) {
+        (Some(name), Some(above)) => {
+            let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+            (above.into(), bytes_of(Path::new(name)).to_vec())
+        }
+        _ => (path.into(), Vec::new()),
+    }
+}
+
+fn named(operand: &std::ffi::OsStr) -> anyhow::Result<Named> {
+    let path = Path::new(operand);
+    if fs::symlink_metadata(path).is_err() {
+        if let Some(on) = OnVolume::split(operand) {
+            return Ok(Named::Free(on));
+        }
+    }
+    let is_root = path.canonicalize().is_ok_and(|path| live::is_mounted(&path));
+    let (above, name) = split(path);
+    if !is_root && live::mount_at(&above).is_some() {
+        let dir =
+            File::open(&above).with_context(|| format!("cannot open the directory {}", above.display()))?;
+        return Ok(Named::Mounted { dir, name });
+    }
+    match find(operand)? {
+        Place::Mounted { dir, .. } => Ok(Named::Mounted { dir, name: Vec::new() }),
+        Place::Free(on) => Ok(Named::Free(on)),
+    }
+}
+
+/// Prints what a file or directory was over time.
+pub fn log(args: &args::Log) -> Outcome {
+    let shown = args.path.to_string_lossy().into_owned();
+    let found = match named(&args.path)? {
+        Named::Mounted { dir, name } => control::look::log(&dir, &name, args.most).map_err(|error| {
+            match error.raw_os_error().map(Errno::from_raw_os_error) {
+                Some(Errno::NOENT) => never_seen(&shown),
+                _ => asked(error).context(format!("cannot print the log of {shown}")),
+            }
+        })?,
+        Named::Free(on) => on_volume(&on.volume, Access::Read, |volume| {
+            let (above, name) = split(&on.path);
+            let node = volume.node(&above)?;
+            let (mut all, most) = (Vec::new(), args.most.map_or(usize::MAX, |most| most as usize));
+            let done = volume.view().of(&node).log(node.inode(), &name, &mut |logged| {
+                all.push(logged);
+                if all.len() < most {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
+                }
+            });
+            match done {
+                Ok(()) => Ok(all),
+                Err(yore_fs::Error::NotFound) => Err(never_seen(&shown)),
+                Err(error) => Err(error.on_path("cannot print the log of", bytes_of(&on.path)).into()),
+            }
+        })?,
+    };
+    let clock = Clock::new(args.listing.utc);
+    let mut list = List::new(args.listing);
+    for logged in &found {
+        log_line(&mut list, logged, &clock)?;
+    }
+    list.done()?;
+    Ok(status::OK)
+}
+
+fn never_seen(name: &str) -> anyhow::Error {
+    anyhow::anyhow!(
+        "{name} is not there, and no snapshot has seen it under that name; `yore snapshots` lists those that there are, and \
+         `yore deleted` what is gone"
+    )
+}
+
+/// What tells a state from the one before, in letters: `+` there is none before, `N` a new file took the name, `R` renamed or
+/// moved, `M` other content, `A` other attributes or times.
+fn letters(logged: &Logged) -> String {
+    let attributes = What::METADATA | What::XATTRS;
+    let only_time = !logged.what.contains(What::CONTENT) && logged.what.contains(What::TIME);
+    let of = [
+        (logged.oldest, '+'),
+        (logged.replaced, 'N'),
+        (logged.renamed, 'R'),
+        (logged.what.contains(What::CONTENT), 'M'),
+        (logged.what.intersects(attributes) || only_time, 'A'),
+    ];
+    of.into_iter().filter(|(is, _)| *is).map(|(_, letter)| letter).collect()
+}
+
+fn at(seen: &SeenBy, clock: &Clock) -> String {
+    clock.name(seen.cut.row.time, seen.next)
+}
+
+fn log_line(list: &mut List, logged: &Logged, clock: &Clock) -> anyhow::Result<()> {
+    let time = match &logged.last {
+        _ if logged.current && logged.first.is_none() => "now".to_string(),
+        Some(last) => at(last, clock),
+        None => "now".to_string(),
+    };
+    let path = logged.path.as_deref().unwrap_or(&logged.name);
+    let first = match (&logged.first, &logged.last) {
+        (Some(first), Some(last)) if first != last => format!("  since {}", at(first, clock)),
+        _ => String::new(),
+    };
+    let mode = logged.facts.mode & 0o7777;
+    let after =
+        format!("  {:<3} {mode:04o} {:>10}  {}{first}", letters(logged), logged.facts.size, printable(path));
+    list.entry("", time.as_bytes(), &after, || json_logged(logged, clock))
+}
+
+fn json_seen(seen: Option<&SeenBy>, clock: &Clock) -> Value {
+    match seen {
+        None => Value::Null,
+        Some(seen) => json!({
+            "number": seen.cut.number.0,
+            "time": json_time(seen.cut.row.time),
+            "at": at(seen, clock),
+            "name": if seen.cut.row.name.is_empty() { Value::Null } else { json!(seen.cut.row.name) },
+        }),
+    }
+}
+
+fn json_logged(logged: &Logged, clock: &Clock) -> Value {
+    let mut value = json!({
+        "first": json_seen(logged.first.as_ref(), clock),
+        "last": json_seen(logged.last.as_ref(), clock),
+        "current": logged.current,
+        "type": kind_name(logged.kind),
+        "inode": logged.inode.0,
+        "incarnation": logged.incarnation.0,
+        "facts": json_facts(&logged.facts),
+        "what": words(logged.what),
+        "renamed": logged.renamed,
+        "replaced": logged.replaced,
+        "oldest": logged.oldest,
+    });
+    json_name(&mut value, "name", &logged.name);
+    match &logged.path {
+        Some(path) => json_name(&mut value, "path", path),
+        None => value["path"] = Value::Null,
+    }
+    value
+}
+
+/// Lists what is gone from a directory.
+pub fn deleted(args: &args::Deleted) -> Outcome {
+    let place = find(&args.path)?;
+    let name = place.name();
+    let of_the_past = || {
+        status::usage(format!(
+            "{name} is of the past: what is gone is gone from the present; name the directory without a time"
+        ))
+    };
+    let found = match &place {
+        Place::Mounted { dir, .. } => {
+            if control::look::identity(dir).map_err(asked)?.cut.is_some() {
+                return Err(of_the_past());
+            }
+            let found = control::look::deleted(dir, args.recursive).map_err(asked);
+            found.with_context(|| format!("cannot list what is gone from {name}"))?
+        }
+        Place::Free(on) => on_volume(&on.volume, Access::Read, |volume| {
+            let node = volume.node(&on.path)?;
+            if node.cut().is_some() {
+                return Err(of_the_past());
+            }
+            let mut all = Vec::new();
+            let done = volume.view().deleted(node.inode(), args.recursive, &mut |deleted| {
+                all.push(deleted);
+                ControlFlow::Continue(())
+            });
+            done.map_err(|error| error.on_path("cannot list what is gone from", bytes_of(&on.path)))?;
+            Ok(all)
+        })?,
+    };
+    let clock = Clock::new(args.listing.utc);
+    let mut list = List::new(args.listing);
+    for deleted in &found {
+        deleted_line(&mut list, deleted, &clock)?;
+    }
+    list.done()?;
+    Ok(status::OK)
+}
+
+fn deleted_line(list: &mut List, deleted: &Deleted, clock: &Clock) -> anyhow::Result<()> {
+    let Deleted { path, last, kind, facts, .. } = deleted;
+    let at = at(last, clock);
+    let before = format!("{:<9}  {:>10}  ", kind_name(*kind), facts.size);
+    // With the time it is a path that leads there.
+    let name = [&path[..], b"@", at.as_bytes()].concat();
+    list.entry(&before, &name, "", || {
+        let mut value = json!({
+            "last": json_seen(Some(last), clock),
+            "type": kind_name(*kind),
+            "inode": deleted.inode.0,
+            "incarnation": deleted.incarnation.0,
+            "facts": json_facts(facts),
+        });
+        json_name(&mut value, "path", path);
+        value
+    })
+}

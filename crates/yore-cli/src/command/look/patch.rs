@@ -1,0 +1,93 @@
+//! Differences as a unified diff of what is text.
+
+use super::files::fill;
+use crate::output::{printable, Out};
+use crate::side::Side;
+use anyhow::Context as _;
+use similar::TextDiff;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use yore_fs::{Difference, FileKind, What};
+
+/// The largest file of which lines are compared.
+const MOST: u64 = 16 << 20;
+/// As long as the smallest difference of two files is looked for; then one that is larger will do.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Where a zero byte tells that this is no text.
+const TOLD_BY: usize = 8000;
+
+/// One of two states: how it is called, its path, its size.
+type State<'a> = (&'a [u8], PathBuf, u64);
+
+/// A patch being printed.
+pub struct Patch<'a> {
+    side: &'a dyn Side,
+    out: Out,
+}
+
+impl<'a> Patch<'a> {
+    pub fn new(side: &'a dyn Side) -> Patch<'a> {
+        Patch { side, out: Out::new() }
+    }
+
+    /// A difference between two states of a directory, which are at these paths.
+    pub fn difference(&mut self, found: &Difference, from: &Path, to: &Path) -> anyhow::Result<()> {
+        if found.kind != FileKind::Regular {
+            return Ok(());
+        }
+        let old_path = found.old_path.as_deref().unwrap_or(&found.path);
+        let old = found.before.map(|facts| (old_path, from.join(OsStr::from_bytes(old_path)), facts.size));
+        let new =
+            found.after.map(|facts| (&found.path[..], to.join(OsStr::from_bytes(&found.path)), facts.size));
+        if let (Some(old), Some(_)) = (&found.old_path, &found.after) {
+            self.out.line(format_args!("rename {} -> {}", printable(old), printable(&found.path)))?;
+        }
+        // What was added or removed differs from nothing.
+        let what = if old.is_some() && new.is_some() { found.what } else { What::CONTENT };
+        self.pair(what, old, new)
+    }
+
+    /// Two states of a file, or one of them and nothing.
+    pub fn pair(&mut self, what: What, old: Option<State<'_>>, new: Option<State<'_>>) -> anyhow::Result<()> {
+        if !what.contains(What::CONTENT) {
+            return Ok(());
+        }
+        let label = |side: &str, state: &Option<State<'_>>| match state {
+            Some((name, ..)) if name.starts_with(b"/") => printable(name),
+            Some((name, ..)) => format!("{side}/{}", printable(name)),
+            None => "/dev/null".to_string(),
+        };
+        let (a, b) = (label("a", &old), label("b", &new));
+        if [&old, &new].into_iter().flatten().any(|(_, _, size)| *size > MOST) {
+            return self.out.line(format_args!("Files {a} and {b} differ (larger than 16 MiB)"));
+        }
+        let (before, after) = (self.read(&old)?, self.read(&new)?);
+        if is_binary(&before) || is_binary(&after) {
+            return self.out.line(format_args!("Binary files {a} and {b} differ"));
+        }
+        let diff = TextDiff::configure().timeout(PATIENCE).diff_lines(&before[..], &after[..]);
+        let mut text = Vec::new();
+        diff.unified_diff().header(&a, &b).to_writer(&mut text).context("cannot compare two files")?;
+        self.out.bytes(&text)
+    }
+
+    fn read(&self, state: &Option<State<'_>>) -> anyhow::Result<Vec<u8>> {
+        let Some((_, path, _)) = state else { return Ok(Vec::new()) };
+        let source = self.side.open(path)?;
+        // One that grows meanwhile is read up to here.
+        let mut bytes = vec![0; MOST as usize];
+        let count = fill(&*source, &mut bytes, 0);
+        bytes.truncate(count.with_context(|| format!("cannot read {}", self.side.name(path)))?);
+        Ok(bytes)
+    }
+
+    pub fn done(self) -> anyhow::Result<()> {
+        self.out.done()
+    }
+}
+
+fn is_binary(bytes: &[u8]) -> bool {
+    bytes.iter().take(TOLD_BY).any(|b| *b == 0)
+}

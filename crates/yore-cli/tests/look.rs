@@ -1,0 +1,235 @@
+//! `diff`, `status`, `log` and `deleted`, on volumes and on mounts.
+
+mod common;
+
+use common::{fails, ok, put, run, scratch, text, Mount, Scratch};
+use serde_json::Value;
+use std::fs;
+
+fn json(args: &[&str]) -> Vec<Value> {
+    serde_json::from_str(&ok([args, &["--json"]].concat())).unwrap()
+}
+
+/// `/d` of the scratch volume as of `first`, then changed; the paths are those of a mount or of the volume.
+fn differences(first: &str, now: &str) {
+    let forth = "M  file\nR  sub -> moved/\n+  new/\n+  new/below\n";
+    assert_eq!(ok(["diff", first]), forth);
+    assert_eq!(ok(["diff", first, now]), forth);
+    assert_eq!(ok(["diff", now, first]), "M  file\n-  new/\n-  new/below\nR  moved -> sub/\n");
+    assert_eq!(ok(["diff", now, now]), "");
+    assert_eq!(ok(["diff", "-0", first]), "file\0moved\0new\0new/below\0");
+    let stat = ok(["diff", "--stat", first]);
+    assert_eq!(stat, "2 added, 0 removed, 1 modified, 1 renamed; 10 B more, 0 B less\n");
+    let stat: Value = serde_json::from_str(&ok(["diff", "--stat", "--json", first])).unwrap();
+    assert_eq!((&stat["added"], &stat["bytes_more"]), (&2.into(), &10.into()));
+    let patch = ok(["diff", "-p", first]);
+    assert!(patch.contains("--- a/file\n+++ b/file\n@@ -1 +1 @@\n-one\n"), "{patch}");
+    assert!(patch.contains("+one and two\n"), "{patch}");
+    assert!(patch.contains("--- /dev/null\n+++ b/new/below\n"), "{patch}");
+    assert!(!patch.contains("moved"), "directories have no lines: {patch}");
+    assert_eq!(run(["diff", "--exit-code", first]).status.code(), Some(1));
+    assert_eq!(run(["diff", "--exit-code", now, now]).status.code(), Some(0));
+    let rows = json(&["diff", first]);
+    let brief: Vec<String> =
+        rows.iter().map(|row| format!("{} {} {}", row["change"], row["path"], row["old_path"])).collect();
+    assert_eq!(brief[0], r#""modified" "file" null"#);
+    assert_eq!(brief[1], r#""renamed" "moved" "sub""#);
+    assert_eq!((&rows[0]["before"]["size"], &rows[0]["after"]["size"]), (&3.into(), &11.into()));
+    assert!(rows[0]["what"].as_array().unwrap().contains(&"content".into()));
+    assert_eq!((&rows[2]["type"], &rows[2]["before"]), (&"directory".into(), &Value::Null));
+    // Files are compared by reading them, and may be others.
+    let file = |directory: &str| format!("{directory}/file");
+    assert_eq!(ok(["diff", &file(first), &file(now)]).split_whitespace().next(), Some("M"));
+    assert!(ok(["diff", "-p", &file(first)]).contains("-one\n"));
+    assert_eq!(ok(["diff", &file(first), &file(first)]), "");
+    // What makes no sense is refused, with what to do.
+    let message = fails(2, ["diff", now]);
+    assert!(message.contains("since when?") && message.contains("yore status"), "{message}");
+    let message = fails(3, ["diff", first, &format!("{now}/new")]);
+    assert!(message.contains("not the same directory") && message.contains("diff -r"), "{message}");
+    fails(3, ["diff", &format!("{now}@never-named")]);
+    let message = fails(3, ["diff", &format!("{now}@5m")]);
+    assert!(message.contains("5min or 5mon"), "{message}");
+    fails(2, ["diff", "--stat", "-p", first]);
+    fails(2, ["diff"]);
+
+    let status = ok(["status", now]);
+    let (heading, lines) = status.split_once('\n').unwrap();
+    assert!(heading.starts_with("since 20") && heading.ends_with("(first)"), "{heading}");
+    assert_eq!(lines, forth);
+    assert_eq!(json(&["status", now]), rows);
+    let message = fails(2, ["status", first]);
+    assert!(message.contains("yore diff"), "{message}");
+}
+
+fn change(directory: &std::path::Path) {
+    fs::write(directory.join("file"), "one and two").unwrap();
+    fs::create_dir(directory.join("new")).unwrap();
+    fs::write(directory.join("new/below"), "x\n").unwrap();
+    fs::rename(directory.join("sub"), directory.join("moved")).unwrap();
+}
+
+#[test]
+fn differences_on_a_mount_and_on_a_volume() {
+    let scratch = scratch();
+    ok(["snapshot", &scratch.on("/d"), "-n", "first"]);
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    let directory = mount.directory.join("d");
+    change(&directory);
+    let now = text(&directory).to_string();
+    differences(&format!("{now}@first"), &now);
+    // The mount point itself, and a directory below one with a time.
+    ok(["snapshot", text(&mount.directory), "-n", "second"]);
+    fs::write(directory.join("moved/late"), "").unwrap();
+    assert_eq!(ok(["diff", &format!("{}@second", text(&mount.directory))]), "+  d/moved/late\n");
+    assert_eq!(ok(["diff", &format!("{now}@second/moved")]), "+  late\n");
+    fs::remove_file(directory.join("moved/late")).unwrap();
+    ok(["forget", &format!("{}@second", text(&mount.directory))]);
+    mount.umount();
+    differences(&scratch.on("/d@first"), &scratch.on("/d"));
+    let message = fails(3, ["status", &scratch.on("/")]);
+    assert!(message.contains("take one"), "{message}");
+}
+
+/// Logs follow renames and editors' saves, by whatever way they are asked for.
+#[test]
+fn logs() {
+    let scratch = scratch();
+    ok(["snapshot", text(&scratch.volume), "-n", "a"]);
+    put(&scratch, "/d/file", "longer");
+    ok(["snapshot", text(&scratch.volume), "-n", "b"]);
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    let directory = mount.directory.join("d");
+    fs::rename(directory.join("file"), directory.join("sub/named")).unwrap();
+    ok(["snapshot", text(&mount.directory), "-n", "c"]);
+    fs::write(directory.join("tmp"), "saved anew").unwrap();
+    fs::rename(directory.join("tmp"), directory.join("sub/named")).unwrap();
+    let check = |path: &str| {
+        let rows = json(&["log", path]);
+        let brief: Vec<String> = rows
+            .iter()
+            .map(|row| format!("{} {} {}", row["path"], row["facts"]["size"], row["last"]["name"]))
+            .collect();
+        let expected = [
+            r#""/d/sub/named" 10 null"#,
+            r#""/d/sub/named" 6 "c""#,
+            r#""/d/file" 6 "b""#,
+            r#""/d/file" 3 "a""#,
+        ];
+        assert_eq!(brief, expected);
+        assert_eq!((&rows[0]["replaced"], &rows[1]["renamed"]), (&true.into(), &true.into()));
+        assert_eq!((&rows[0]["current"], &rows[3]["oldest"]), (&true.into(), &true.into()));
+        let lines = ok(["log", path]);
+        let letters: Vec<&str> = lines.lines().map(|line| line.split_whitespace().nth(1).unwrap()).collect();
+        assert_eq!(letters, ["N", "R", "M", "+"], "{lines}");
+        assert!(lines.starts_with("now "), "{lines}");
+        assert_eq!(ok(["log", "-n", "2", path]).lines().count(), 2);
+        let zeros = ok(["log", "-0", "--utc", path]);
+        assert_eq!(zeros.matches('\0').count(), 4);
+    };
+    check(text(&directory.join("sub/named")));
+    // A name that is gone from here has the log of what it meant.
+    let gone = ok(["log", text(&directory.join("file"))]);
+    assert_eq!(gone.lines().count(), 2, "{gone}");
+    assert_eq!(json(&["log", &format!("{}@b/file", text(&directory))]).len(), 2);
+    assert!(!ok(["log", text(&mount.directory)]).is_empty());
+    let message = fails(3, ["log", text(&directory.join("never"))]);
+    assert!(message.contains("no snapshot has seen it"), "{message}");
+    mount.umount();
+    check(&scratch.on("/d/sub/named"));
+    assert_eq!(ok(["log", &scratch.on("/d/file@a")]).lines().count(), 1);
+    assert!(!ok(["log", text(&scratch.volume)]).is_empty());
+    fails(3, ["log", &scratch.on("/d/never")]);
+}
+
+/// What is gone is listed under a name that leads to it.
+#[test]
+fn what_is_gone() {
+    let scratch = scratch();
+    put(&scratch, "/d/sub/below", "content");
+    ok(["snapshot", text(&scratch.volume), "-n", "before"]);
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    let directory = mount.directory.join("d");
+    fs::remove_file(directory.join("file")).unwrap();
+    fs::remove_file(directory.join("sub/below")).unwrap();
+    let check = |path: &str| {
+        let names = |args: &[&str]| -> Vec<String> {
+            ok([&["deleted", "-0"], args].concat()).split_terminator('\0').map(str::to_string).collect()
+        };
+        let found = names(&[path]);
+        assert_eq!(found.len(), 1);
+        assert!(found[0].starts_with("file@20"), "{found:?}");
+        let below = names(&["-r", path]);
+        assert_eq!(below.len(), 2);
+        let rows = json(&["deleted", "-r", path]);
+        assert!(rows.iter().any(|row| row["path"] == "sub/below" && row["facts"]["size"] == 7));
+        assert!(rows.iter().all(|row| row["last"]["name"] == "before"));
+        assert!(ok(["deleted", path]).starts_with("file "), "the type");
+        let message = fails(2, ["deleted", &format!("{path}@before")]);
+        assert!(message.contains("without a time"), "{message}");
+        found[0].clone()
+    };
+    let name = check(text(&directory));
+    assert_eq!(fs::read_to_string(directory.join(name)).unwrap(), "one");
+    mount.umount();
+    let name = check(&scratch.on("/d"));
+    assert_eq!(ok(["cat", &scratch.on(&format!("/d/{name}"))]), "one");
+}
+
+/// Those who could take no snapshot of a directory are told what they can do instead; its owner is told.
+#[test]
+fn others_are_refused() {
+    use std::os::unix::process::CommandExt as _;
+    let scratch = scratch();
+    let Some(mount) = Mount::new(&scratch, &["-o", "allow_other"]) else { return };
+    let directory = mount.directory.join("d");
+    ok(["snapshot", text(&directory), "-n", "first"]);
+    fs::write(directory.join("file"), "two").unwrap();
+    for path in [scratch.path(""), mount.directory.clone(), directory.clone()] {
+        use std::os::unix::fs::PermissionsExt as _;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let ask = |args: &[&str]| {
+        let output = common::yore().args(args).uid(4711).gid(4711).output().unwrap();
+        (output.status.code(), common::error_text(&output))
+    };
+    let now = text(&directory);
+    for args in [&["status", now][..], &["diff", &format!("{now}@first")], &["deleted", now]] {
+        let (status, message) = ask(args);
+        assert_eq!(status, Some(3), "{message}");
+        assert!(message.contains("diff -r"), "{message}");
+    }
+    let (_, message) = ask(&["log", text(&directory.join("file"))]);
+    assert!(message.contains("owner"), "{message}");
+    std::os::unix::fs::chown(&directory, Some(4711), None).unwrap();
+    // The owner is told of the times at which it was his.
+    assert_eq!(ask(&["diff", &format!("{now}@first")]).0, Some(3));
+    ok(["snapshot", now, "-n", "second"]);
+    fs::write(directory.join("file"), "three").unwrap();
+    for args in [
+        &["status", now][..],
+        &["diff", &format!("{now}@second")],
+        &["deleted", now],
+        &["log", &format!("{now}/file")],
+    ] {
+        let (status, message) = ask(args);
+        assert_eq!(status, Some(0), "{args:?}: {message}");
+    }
+    mount.umount();
+}
+
+/// Names of any bytes come through.
+#[test]
+fn odd_names() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let scratch = Scratch::new();
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    ok(["snapshot", text(&mount.directory), "-n", "first"]);
+    let odd = std::ffi::OsStr::from_bytes(b"odd\xff\nname");
+    fs::write(mount.directory.join(odd), "x").unwrap();
+    let past = format!("{}@first", text(&mount.directory));
+    let output = run(["diff", "-0", &past]);
+    assert_eq!(output.stdout, b"odd\xff\nname\0");
+    assert_eq!(json(&["diff", &past])[0]["path_bytes"].as_array().unwrap().len(), 9);
+    mount.umount();
+}

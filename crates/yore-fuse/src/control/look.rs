@@ -1,0 +1,586 @@
+//! Looking at history through a mount: differences, logs, and what is gone. Three more of the requests that [`super`] describes.
+//!
+//! Answers may be of any length and come in parts. The first request asks; if not all fits, the daemon keeps the rest of the answer
+//! under a *key* and gives it to whoever comes with that, for the same user, until the last part is read. It keeps at most 8 answers,
+//! 64 MiB in all, and those that nobody asked for in a minute only until somebody asks anything of this kind: ESTALE if
+//! an answer is not there any more, and one asks anew. No answer is longer: EOVERFLOW.
+//!
+//! # The parts: `_IOWR('Y', 5 | 6 | 7, 16376 bytes)`
+//!
+//! | bytes | of the request |
+//! |---|---|
+//! | 0..8 | the key; 0 to ask |
+//! | 8..16 | where to go on in the answer; 0 to ask |
+//! | 16.. | the question if the key is 0, as below; then zeros |
+//!
+//! | bytes | of the answer |
+//! |---|---|
+//! | 0..8 | the key to go on with, or 0 if this was the last part |
+//! | 8..16 | bytes of the whole answer |
+//! | 16.. | the part |
+//!
+//! # Differences: number 5
+//!
+//! | bytes | of the question |
+//! |---|---|
+//! | 0..8, 8..16 | the snapshots between which the directory differs, 0 for the present |
+//! | 16..20 | flags: 1 only which directory is asked |
+//!
+//! The answer has the inode (8 bytes) and incarnation (4) of the directory and the snapshot as of which it was asked (8, 0 for the present); then
+//! the differences, each of
+//!
+//! | bytes | |
+//! |---|---|
+//! | 1 | 1 added, 2 removed, 3 modified, 4 renamed |
+//! | 1 | flags: 1 has an old path, 2 was there before, 4 is there after |
+//! | 2 | type bits of the mode, shifted right by 12 |
+//! | 4 | what changed: 1 content, 2 metadata, 4 extended attributes, 8 time, 16 links |
+//! | 8, 4 | inode, incarnation |
+//! | 4, … | length of the path, the path; if it has one, the same of the old path |
+//! | 36 | facts before, if it was there; and after, likewise |
+//!
+//! *Facts* are mode, user, group, links (4 bytes each), size (8), and the time of the last change of content (12).
+//!
+//! # Log: number 6
+//!
+//! | bytes | of the question |
+//! |---|---|
+//! | 0..4 | length of the name |
+//! | 4..8 | the most states that are wanted, 0 for all |
+//! | 8.. | the name in the directory asked; of length 0 for the directory itself |
+//!
+//! The answer has the states, latest first, each of
+//!
+//! | bytes | |
+//! |---|---|
+//! | 2 | type |
+//! | 2 | flags: 1 first and last snapshot follow, 2 current, 4 has a path, 8 renamed, 16 replaced, 32 oldest |
+//! | 4 | what changed |
+//! | 8, 4 | inode, incarnation |
+//! | 4, … | the name; and its path, if it has one, likewise |
+//! | 36 | facts |
+//! | … | the first and the last snapshot, if they follow: as in the list of snapshots, without a path |
+//!
+//! # What is gone: number 7
+//!
+//! | bytes | of the question |
+//! |---|---|
+//! | 0..4 | flags: 1 in all directories below, too |
+//!
+//! The answer has the names, each of: type (2 bytes) and two zero bytes, inode (8), incarnation (4), path (4, …), facts (36), the last
+//! snapshot that has it.
+//!
+//! For root, the daemon's user, and the owner of the directory, of differences at both times; EPERM for others. ENOENT: a
+//! snapshot has not seen the directory, or the name is unknown. Which directory is asked, everybody may ask.
+
+use super::{call, decode_record, encode_record, malformed, may_snapshot, put, u64_at, Failure};
+use fuser::Errno;
+use parking_lot::Mutex;
+use rustix::ioctl::{opcode, Opcode};
+use std::fs::File;
+use std::io;
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+use yore_fs::{
+    Change, Deleted, Difference, Facts, FileKind, Incarnation, InodeNo, ListedCut, Logged, Number, SeenBy,
+    Timestamp, View, What,
+};
+
+/// Bytes of each of the requests.
+const PART_BYTES: usize = 16_376;
+const DIFF: Opcode = opcode::read_write::<[u8; PART_BYTES]>(b'Y', 5);
+const LOG: Opcode = opcode::read_write::<[u8; PART_BYTES]>(b'Y', 6);
+const DELETED: Opcode = opcode::read_write::<[u8; PART_BYTES]>(b'Y', 7);
+
+/// Where the question and the part begin.
+const BODY_AT: usize = 16;
+/// Bytes of the longest answer, and of all that are kept.
+const ANSWER_MOST: usize = 64 << 20;
+/// Answers kept.
+const KEPT_MOST: usize = 8;
+/// How long nobody asks for an answer that is kept.
+const KEPT_FOR: Duration = Duration::from_secs(60);
+/// How often a question is asked whose answer is lost.
+const TRIES: usize = 5;
+
+const IDENTITY: u32 = 1;
+const RECURSIVE: u32 = 1;
+
+const OLD_PATH: u8 = 1;
+const BEFORE: u8 = 2;
+const AFTER: u8 = 4;
+
+const SEEN: u16 = 1;
+const CURRENT: u16 = 2;
+const PATH: u16 = 4;
+const RENAMED: u16 = 8;
+const REPLACED: u16 = 16;
+const OLDEST: u16 = 32;
+
+/// Which directory a handle is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Its inode on the volume.
+    pub inode: InodeNo,
+    /// Its incarnation.
+    pub incarnation: Incarnation,
+    /// The snapshot as of which it is seen; `None`: the present.
+    pub cut: Option<Number>,
+}
+
+/// Which directory of the volume an open directory of a mount is, and of what time.
+///
+/// # Errors
+/// ENOTTY if it is no directory of a mount that Yore serves; `InvalidData` for an answer that is none.
+pub fn identity(dir: &File) -> io::Result<Identity> {
+    let mut question = vec![0; 20];
+    put(&mut question, 16, &IDENTITY.to_le_bytes());
+    let answer = ask::<DIFF>(dir, &question)?;
+    Reader(&answer).identity().ok_or_else(malformed)
+}
+
+/// What differs below an open directory of a mount between two snapshots, or one and the present; as [`View::diff`].
+///
+/// # Errors
+/// As [`identity`], and the table above.
+pub fn diff(dir: &File, from: Option<Number>, to: Option<Number>) -> io::Result<Vec<Difference>> {
+    let number = |side: Option<Number>| side.unwrap_or_default().0.to_le_bytes();
+    let question = [&number(from)[..], &number(to), &[0; 4]].concat();
+    let answer = ask::<DIFF>(dir, &question)?;
+    let mut reader = Reader(&answer);
+    reader.identity().ok_or_else(malformed)?;
+    reader.all(Reader::difference)
+}
+
+/// What a name in an open directory of a mount meant over time, the latest first, at most so many states; as [`View::log`].
+///
+/// # Errors
+/// As [`diff`].
+pub fn log(dir: &File, name: &[u8], most: Option<u32>) -> io::Result<Vec<Logged>> {
+    let len = u32::try_from(name.len()).ok().filter(|len| *len as usize <= PART_BYTES - BODY_AT - 8);
+    let len = len.ok_or(rustix::io::Errno::NAMETOOLONG)?;
+    let question = [&len.to_le_bytes()[..], &most.unwrap_or(0).to_le_bytes(), name].concat();
+    Reader(&ask::<LOG>(dir, &question)?).all(Reader::logged)
+}
+
+/// What is gone from an open directory of a mount, the latest first; as [`View::deleted`].
+///
+/// # Errors
+/// As [`diff`].
+pub fn deleted(dir: &File, recursive: bool) -> io::Result<Vec<Deleted>> {
+    let flags = if recursive { RECURSIVE } else { 0 };
+    Reader(&ask::<DELETED>(dir, &flags.to_le_bytes())?).all(Reader::deleted)
+}
+
+/// Asks until the whole answer is there.
+fn ask<const OPCODE: Opcode>(dir: &File, question: &[u8]) -> io::Result<Vec<u8>> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match ask_once::<OPCODE>(dir, question) {
+            // Others asked so much meanwhile that the answer was pushed out.
+            Err(error) if error.raw_os_error() == Some(libc::ESTALE) && tries < TRIES => {}
+            answer => return answer,
+        }
+    }
+}
+
+fn ask_once<const OPCODE: Opcode>(dir: &File, question: &[u8]) -> io::Result<Vec<u8>> {
+    let mut buffer = Box::new([0; PART_BYTES]);
+    put(&mut *buffer, BODY_AT, question);
+    let mut answer = Vec::new();
+    loop {
+        call::<OPCODE, PART_BYTES>(dir, &mut buffer)?;
+        let (key, len) = u64_at(&*buffer, 0).zip(u64_at(&*buffer, 8)).ok_or_else(malformed)?;
+        let left = usize::try_from(len).ok().and_then(|len| len.checked_sub(answer.len()));
+        let left = left.filter(|_| len <= ANSWER_MOST as u64).ok_or_else(malformed)?;
+        let part = left.min(PART_BYTES - BODY_AT);
+        answer.extend_from_slice(&buffer[BODY_AT..BODY_AT + part]);
+        if part == left {
+            return Ok(answer);
+        }
+        if key == 0 {
+            return Err(malformed());
+        }
+        buffer.fill(0);
+        put(&mut *buffer, 0, &key.to_le_bytes());
+        put(&mut *buffer, 8, &(answer.len() as u64).to_le_bytes());
+    }
+}
+
+/// Whether a number is one of these.
+pub(crate) fn is_known(number: Opcode) -> bool {
+    [DIFF, LOG, DELETED].contains(&number)
+}
+
+struct Kept {
+    key: u64,
+    uid: u32,
+    number: Opcode,
+    bytes: Vec<u8>,
+    asked: Instant,
+}
+
+/// Answers of which parts are still to be read.
+#[derive(Default)]
+pub(crate) struct Answers(Mutex<(u64, Vec<Kept>)>);
+
+impl Answers {
+    /// The daemon's half: the next part of the answer to a request of this number on an inode.
+    pub(crate) fn answer(
+        &self,
+        view: &View,
+        inode: InodeNo,
+        uid: u32,
+        number: Opcode,
+        request: &[u8],
+    ) -> Result<Vec<u8>, Failure> {
+        if !is_known(number) || view.getattr(inode)?.kind != FileKind::Directory {
+            return Err(Failure::Number(Errno::ENOTTY));
+        }
+        let refused = Failure::Number(Errno::EINVAL);
+        let head = u64_at(request, 0).zip(u64_at(request, 8)).filter(|_| request.len() == PART_BYTES);
+        let Some((key, at)) = head else { return Err(refused) };
+        let question = &request[BODY_AT..];
+        if key != 0 {
+            return match question.iter().all(|b| *b == 0) {
+                true => self.go_on(key, at, uid, number),
+                false => Err(refused),
+            };
+        }
+        let question = (at == 0).then(|| Question::decode(number, question)).flatten().ok_or(refused)?;
+        let bytes = question.answer(view, inode, uid)?;
+        let part = part_of(&bytes, 0);
+        if bytes.len() <= part.len() {
+            return Ok(encode_part(0, bytes.len(), part));
+        }
+        let mut kept = self.0.lock();
+        let (last_key, kept) = &mut *kept;
+        *last_key += 1;
+        let answer = encode_part(*last_key, bytes.len(), part);
+        kept.retain(|kept| kept.asked.elapsed() < KEPT_FOR);
+        kept.push(Kept { key: *last_key, uid, number, bytes, asked: Instant::now() });
+        let size = |kept: &[Kept]| kept.iter().map(|kept| kept.bytes.len()).sum::<usize>();
+        while kept.len() > KEPT_MOST || (size(kept) > ANSWER_MOST && kept.len() > 1) {
+            kept.remove(0);
+        }
+        Ok(answer)
+    }
+
+    fn go_on(&self, key: u64, at: u64, uid: u32, number: Opcode) -> Result<Vec<u8>, Failure> {
+        let mut kept = self.0.lock();
+        let same = |kept: &Kept| (kept.key, kept.uid, kept.number) == (key, uid, number);
+        let Some(i) = kept.1.iter().position(same) else { return Err(Failure::Number(Errno::ESTALE)) };
+        let found = &mut kept.1[i];
+        found.asked = Instant::now();
+        let Some(at) = usize::try_from(at).ok().filter(|at| *at < found.bytes.len()) else {
+            return Err(Failure::Number(Errno::EINVAL));
+        };
+        let part = part_of(&found.bytes, at);
+        let is_last = at + part.len() == found.bytes.len();
+        let answer = encode_part(if is_last { 0 } else { key }, found.bytes.len(), part);
+        if is_last {
+            kept.1.remove(i);
+        }
+        Ok(answer)
+    }
+}
+
+fn part_of(bytes: &[u8], at: usize) -> &[u8] {
+    &bytes[at..bytes.len().min(at + PART_BYTES - BODY_AT)]
+}
+
+fn encode_part(key: u64, len: usize, part: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; PART_BYTES];
+    put(&mut bytes, 0, &key.to_le_bytes());
+    put(&mut bytes, 8, &(len as u64).to_le_bytes());
+    put(&mut bytes, BODY_AT, part);
+    bytes
+}
+
+/// What is asked.
+#[derive(Debug, PartialEq, Eq)]
+enum Question<'a> {
+    Identity,
+    Diff { from: Option<Number>, to: Option<Number> },
+    Log { name: &'a [u8], most: Option<u32> },
+    Deleted { recursive: bool },
+}
+
+impl Question<'_> {
+    fn decode(number: Opcode, bytes: &[u8]) -> Option<Question<'_>> {
+        let mut reader = Reader(bytes);
+        let question = match number {
+            DIFF => {
+                let mut side = || Some(Some(Number(reader.u64()?)).filter(|number| number.0 != 0));
+                let (from, to) = (side()?, side()?);
+                match (reader.u32()?, from, to) {
+                    (0, ..) => Question::Diff { from, to },
+                    (IDENTITY, None, None) => Question::Identity,
+                    _ => return None,
+                }
+            }
+            LOG => {
+                let (len, most) = (reader.u32()?, Some(reader.u32()?).filter(|most| *most > 0));
+                Question::Log { name: reader.take(usize::try_from(len).ok()?)?, most }
+            }
+            _ => match reader.u32()? {
+                flags @ (0 | RECURSIVE) => Question::Deleted { recursive: flags == RECURSIVE },
+                _ => return None,
+            },
+        };
+        reader.0.iter().all(|b| *b == 0).then_some(question)
+    }
+
+    fn answer(&self, view: &View, inode: InodeNo, uid: u32) -> Result<Vec<u8>, Failure> {
+        let mut writer = Writer { bytes: Vec::new(), is_full: false };
+        if matches!(self, Question::Identity | Question::Diff { .. }) {
+            writer.u64(inode.0);
+            writer.u32(view.getattr(inode)?.incarnation);
+            writer.u64(view.cut().unwrap_or_default().0);
+        }
+        let check = |view: &View| match may_snapshot(view, inode, None, uid)? {
+            true => Ok(()),
+            false => Err(Failure::Number(Errno::EPERM)),
+        };
+        match self {
+            Question::Identity => {}
+            Question::Diff { from, to } => {
+                for side in [from, to] {
+                    check(&side.map_or(view.present(), |cut| view.as_of(cut)))?;
+                }
+                view.diff(inode, *from, *to, &mut |found| writer.record(|w| w.difference(&found)))?;
+            }
+            Question::Log { name, most } => {
+                check(view)?;
+                let mut left = most.unwrap_or(u32::MAX);
+                view.log(inode, name, &mut |found| {
+                    left -= 1;
+                    match writer.record(|w| w.logged(&found)) {
+                        ControlFlow::Continue(()) if left > 0 => ControlFlow::Continue(()),
+                        _ => ControlFlow::Break(()),
+                    }
+                })?;
+            }
+            Question::Deleted { recursive } => {
+                check(view)?;
+                view.deleted(inode, *recursive, &mut |found| writer.record(|w| w.deleted(&found)))?;
+            }
+        }
+        match writer.is_full {
+            true => Err(Failure::Number(Errno::EOVERFLOW)),
+            false => Ok(writer.bytes),
+        }
+    }
+}
+
+/// An answer being written.
+struct Writer {
+    bytes: Vec<u8>,
+    is_full: bool,
+}
+
+impl Writer {
+    fn record(&mut self, write: impl FnOnce(&mut Writer)) -> ControlFlow<()> {
+        write(self);
+        self.is_full = self.bytes.len() > ANSWER_MOST;
+        match self.is_full {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+
+    fn u16(&mut self, value: u16) {
+        self.bytes.extend_from_slice(&value.to_le_bytes());
+    }
+
+    fn u32(&mut self, value: u32) {
+        self.bytes.extend_from_slice(&value.to_le_bytes());
+    }
+
+    fn u64(&mut self, value: u64) {
+        self.bytes.extend_from_slice(&value.to_le_bytes());
+    }
+
+    fn text(&mut self, text: &[u8]) {
+        self.u32(text.len() as u32);
+        self.bytes.extend_from_slice(text);
+    }
+
+    fn kind(&mut self, kind: FileKind) {
+        self.u16((kind.mode() >> 12) as u16);
+    }
+
+    fn facts(&mut self, facts: &Facts) {
+        for value in [facts.mode, facts.uid, facts.gid, facts.links] {
+            self.u32(value);
+        }
+        self.u64(facts.size);
+        self.bytes.extend_from_slice(&facts.mtime.seconds.to_le_bytes());
+        self.u32(facts.mtime.nanos);
+    }
+
+    fn seen_by(&mut self, seen: &SeenBy) {
+        let SeenBy { cut, next } = seen.clone();
+        let record = encode_record(&ListedCut { cut, next, covers: true, own: false, path: None });
+        self.bytes.extend_from_slice(&record);
+    }
+
+    fn difference(&mut self, found: &Difference) {
+        let flag = |is: bool, flag: u8| if is { flag } else { 0 };
+        let flags = flag(found.old_path.is_some(), OLD_PATH)
+            | flag(found.before.is_some(), BEFORE)
+            | flag(found.after.is_some(), AFTER);
+        self.bytes.extend_from_slice(&[found.change as u8, flags]);
+        self.kind(found.kind);
+        self.u32(found.what.bits());
+        self.u64(found.inode.0);
+        self.u32(found.incarnation.0);
+        self.text(&found.path);
+        found.old_path.iter().for_each(|path| self.text(path));
+        found.before.iter().chain(&found.after).for_each(|facts| self.facts(facts));
+    }
+
+    fn logged(&mut self, found: &Logged) {
+        let seen = found.first.as_ref().zip(found.last.as_ref());
+        let flag = |is: bool, flag: u16| if is { flag } else { 0 };
+        self.kind(found.kind);
+        self.u16(
+            flag(seen.is_some(), SEEN)
+                | flag(found.current, CURRENT)
+                | flag(found.path.is_some(), PATH)
+                | flag(found.renamed, RENAMED)
+                | flag(found.replaced, REPLACED)
+                | flag(found.oldest, OLDEST),
+        );
+        self.u32(found.what.bits());
+        self.u64(found.inode.0);
+        self.u32(found.incarnation.0);
+        self.text(&found.name);
+        found.path.iter().for_each(|path| self.text(path));
+        self.facts(&found.facts);
+        if let Some((first, last)) = seen {
+            self.seen_by(first);
+            self.seen_by(last);
+        }
+    }
+
+    fn deleted(&mut self, found: &Deleted) {
+        self.kind(found.kind);
+        self.u16(0);
+        self.u64(found.inode.0);
+        self.u32(found.incarnation.0);
+        self.text(&found.path);
+        self.facts(&found.facts);
+        self.seen_by(&found.last);
+    }
+}
+
+/// An answer being read.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    /// All records up to the end.
+    fn all<T>(&mut self, mut read: impl FnMut(&mut Reader<'a>) -> Option<T>) -> io::Result<Vec<T>> {
+        let mut all = Vec::new();
+        while !self.0.is_empty() {
+            all.push(read(self).ok_or_else(malformed)?);
+        }
+        Ok(all)
+    }
+
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N)?.try_into().ok()
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    fn text(&mut self) -> Option<Vec<u8>> {
+        let len = usize::try_from(self.u32()?).ok()?;
+        self.take(len).map(<[u8]>::to_vec)
+    }
+
+    fn kind(&mut self) -> Option<FileKind> {
+        FileKind::from_mode(u32::from(self.u16()?).checked_shl(12)?)
+    }
+
+    fn identity(&mut self) -> Option<Identity> {
+        let (inode, incarnation) = (InodeNo(self.u64()?), Incarnation(self.u32()?));
+        let cut = Some(Number(self.u64()?)).filter(|cut| cut.0 != 0);
+        Some(Identity { inode, incarnation, cut })
+    }
+
+    fn facts(&mut self) -> Option<Facts> {
+        let (mode, uid, gid, links) = (self.u32()?, self.u32()?, self.u32()?, self.u32()?);
+        let size = self.u64()?;
+        let seconds = self.array().map(i64::from_le_bytes)?;
+        let nanos = self.u32().filter(|nanos| *nanos < 1_000_000_000)?;
+        Some(Facts { mode, uid, gid, links, size, mtime: Timestamp { seconds, nanos } })
+    }
+
+    fn seen_by(&mut self) -> Option<SeenBy> {
+        let (listed, len) = decode_record(self.0)?;
+        self.take(len)?;
+        Some(SeenBy { cut: listed.cut, next: listed.next })
+    }
+
+    fn difference(&mut self) -> Option<Difference> {
+        let [change, flags] = self.array()?;
+        let (change, kind, what) = (Change::from_u8(change)?, self.kind()?, What::from_bits(self.u32()?)?);
+        let (inode, incarnation, path) = (InodeNo(self.u64()?), Incarnation(self.u32()?), self.text()?);
+        let old_path = if flags & OLD_PATH != 0 { Some(self.text()?) } else { None };
+        let before = if flags & BEFORE != 0 { Some(self.facts()?) } else { None };
+        let after = if flags & AFTER != 0 { Some(self.facts()?) } else { None };
+        Some(Difference { change, kind, inode, incarnation, path, old_path, what, before, after })
+    }
+
+    fn logged(&mut self) -> Option<Logged> {
+        let (kind, flags, what) = (self.kind()?, self.u16()?, What::from_bits(self.u32()?)?);
+        let (inode, incarnation, name) = (InodeNo(self.u64()?), Incarnation(self.u32()?), self.text()?);
+        let path = if flags & PATH != 0 { Some(self.text()?) } else { None };
+        let facts = self.facts()?;
+        let mut seen = || if flags & SEEN != 0 { self.seen_by().map(Some) } else { Some(None) };
+        let (first, last) = (seen()?, seen()?);
+        Some(Logged {
+            first,
+            last,
+            current: flags & CURRENT != 0,
+            name,
+            path,
+            kind,
+            inode,
+            incarnation,
+            facts,
+            what,
+            renamed: flags & RENAMED != 0,
+            replaced: flags & REPLACED != 0,
+            oldest: flags & OLDEST != 0,
+        })
+    }
+
+    fn deleted(&mut self) -> Option<Deleted> {
+        let kind = self.kind()?;
+        self.u16()?;
+        let (inode, incarnation, path) = (InodeNo(self.u64()?), Incarnation(self.u32()?), self.text()?);
+        Some(Deleted { path, kind, inode, incarnation, facts: self.facts()?, last: self.seen_by()? })
+    }
+}
+
+#[cfg(test)]
+mod tests;
