@@ -40,7 +40,7 @@ pub use types::{
     Attr, Caller, DirItem, FallocateMode, MkfsOptions, MountOptions, RenameMode, SeekTo, SetAttr, SetTime,
     SetXattrMode, Statfs, VolumeInfo, WriteMode,
 };
-pub use view::{Node, View};
+pub use view::{Node, Pin, View};
 pub use volume::{DirEntry, File, FileType, Metadata, OpenOptions, ReadDir, Volume, Walk, WalkEntry};
 pub use yore_format::{CutKind, CutRow, CutState, Engine, FileKind, Incarnation, InodeNo, Number, Timestamp};
 #[cfg(feature = "mutations")]

@@ -25,6 +25,8 @@ pub struct ListedCut {
     pub covers: bool,
     /// It was this very directory that was cut.
     pub own: bool,
+    /// It is pinned, and so not forgotten.
+    pub pinned: bool,
     /// Where what was cut is now, from the root; `None` if it is gone, or no directory.
     pub path: Option<PathBuf>,
 }
@@ -57,7 +59,8 @@ impl View {
             if covers || inside || directory == self.root() {
                 let next = times.get(i + 1).copied().or(beyond.map(|(_, time)| time));
                 let path = place.as_ref().map(|(path, _)| path.clone());
-                listed.push(ListedCut { cut, next, covers, own: of == this, path });
+                let pinned = self.store().past.is_pinned(cut.number);
+                listed.push(ListedCut { cut, next, covers, own: of == this, pinned, path });
             }
         }
         Ok((listed, beyond.map(|(number, _)| number)))

@@ -48,7 +48,7 @@ use crate::inode::{store_inode, InodeCell, InodeState};
 use crate::store::Store;
 use crate::{Error, InodeNo, Result};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::OnceLock;
 use yore_format::{
@@ -94,6 +94,8 @@ pub(crate) struct Past {
     only_root: AtomicBool,
     /// The numbers in the table of cuts. Lock order: after all others.
     numbers: RwLock<Numbers>,
+    /// Kept cuts that somebody needs to stay, and how many do. Lock order: after `cuts`, before all others.
+    pinned: Mutex<BTreeMap<Number, usize>>,
     /// Held for reading while something is read as of a cut; for writing while a cut becomes invisible, with no other lock.
     reading: RwLock<()>,
     /// Held by who gives up what dying cuts have seen; before all but `making_room`.
@@ -135,6 +137,7 @@ impl Past {
             root_cut: AtomicU64::new(0),
             only_root: AtomicBool::new(true),
             numbers: RwLock::default(),
+            pinned: Mutex::default(),
             reading: RwLock::new(()),
             forgetting: Mutex::new(()),
             making_room: Mutex::new(()),
@@ -198,6 +201,32 @@ impl Past {
             true => Ok(Seeing { cut, _reading: reading }),
             false => Err(Error::Stale),
         }
+    }
+
+    /// Keeps a cut from being forgotten, until as many [`Past::unpin`].
+    ///
+    /// # Errors
+    /// `NotFound` if it is not kept; damage and device errors.
+    pub(crate) fn pin(&self, meta: &Meta, cut: Number) -> Result<()> {
+        let _cuts = self.cuts.read();
+        self.in_state_locked(meta, cut, CutState::Kept)?;
+        *self.pinned.lock().entry(cut).or_default() += 1;
+        Ok(())
+    }
+
+    /// Takes one pin back.
+    pub(crate) fn unpin(&self, cut: Number) {
+        let mut pinned = self.pinned.lock();
+        let count = pinned.get_mut(&cut).expect("who unpins has pinned");
+        *count -= 1;
+        if *count == 0 {
+            pinned.remove(&cut);
+        }
+    }
+
+    /// Whether somebody needs a cut to stay.
+    pub(crate) fn is_pinned(&self, cut: Number) -> bool {
+        self.pinned.lock().contains_key(&cut)
     }
 
     /// Cuts that are to be forgotten, in ascending order.
