@@ -19,7 +19,8 @@ const PAGE: usize = 256;
 pub struct ListedCut {
     /// The cut.
     pub cut: Cut,
-    /// When the next kept cut was taken, of whatever directory: a text that names this one must end before.
+    /// When the next cut was taken, of whatever directory: a text that names this one must end before. It may have been forgotten:
+    /// a time that could be its name leads nowhere.
     pub next: Option<Timestamp>,
     /// The directory whose list this is can be seen as of the cut.
     pub covers: bool,
@@ -43,12 +44,11 @@ impl View {
     /// Damage and device errors.
     pub fn list_cuts(&self, directory: InodeNo, from: Number) -> Result<(Vec<ListedCut>, Option<Number>)> {
         let mut cuts = history::kept_from(self.store(), from, PAGE + 1)?;
-        let beyond = cuts.get(PAGE).map(|cut| (cut.number, cut.row.time));
+        let beyond = cuts.get(PAGE).map(|cut| cut.number);
         cuts.truncate(PAGE);
-        let times: Vec<Timestamp> = cuts.iter().map(|cut| cut.row.time).collect();
         let this = (directory, Incarnation(self.getattr(directory)?.incarnation));
         let (mut places, mut listed) = (HashMap::new(), Vec::new());
-        for (i, cut) in cuts.into_iter().enumerate() {
+        for cut in cuts {
             let covers = history::covers(self.store(), &cut, directory)?;
             let of = (cut.row.root, cut.row.root_incarnation);
             if !places.contains_key(&of) {
@@ -57,13 +57,13 @@ impl View {
             let place: &Place = &places[&of];
             let inside = place.as_ref().is_some_and(|(_, inside)| inside.contains(&directory));
             if covers || inside || directory == self.root() {
-                let next = times.get(i + 1).copied().or(beyond.map(|(_, time)| time));
+                let next = self.store().past.time_after(&self.store().meta, cut.number)?;
                 let path = place.as_ref().map(|(path, _)| path.clone());
                 let pinned = self.store().past.is_pinned(cut.number);
                 listed.push(ListedCut { cut, next, covers, own: of == this, pinned, path });
             }
         }
-        Ok((listed, beyond.map(|(number, _)| number)))
+        Ok((listed, beyond))
     }
 
     /// Where a directory is now; `None` if it is gone, or is being moved just now, or is no directory.
@@ -180,6 +180,25 @@ mod tests {
         assert!(list(&volume, "to").is_empty());
         // A directory that has the number of one that is gone is another one.
         assert!(list(&volume, "to/c").iter().all(|listed| !listed.own));
+    }
+
+    /// The time that tells a snapshot from the next one still does when that has been forgotten. It used to become so short that
+    /// the forgotten one could be meant, and then led nowhere.
+    #[test]
+    fn a_listed_time_leads_there_when_the_next_one_is_forgotten() {
+        use crate::time::{parse, print, TimeZone};
+        let volume = Volume::memory(64 << 20).unwrap();
+        let taken = [cut(&volume, "/", ""), cut(&volume, "/", ""), cut(&volume, "/", "")];
+        let view = volume.view();
+        view.forget(&taken[1..]).unwrap();
+        for _ in 0..2 {
+            let listed = &list(&volume, "/")[0];
+            let text = print(listed.cut.row.time, listed.next, &TimeZone::UTC);
+            let when = parse(&text, listed.cut.row.time, &TimeZone::UTC).unwrap();
+            assert_eq!(view.cut_for(view.root(), &when).unwrap(), taken[0], "{text}");
+            // Then they are not dying any more, but forgotten.
+            view.finish_forgetting(&mut |_| std::ops::ControlFlow::Continue(())).unwrap();
+        }
     }
 
     /// Long lists come in pages, each snapshot once, and none is missing.

@@ -347,6 +347,22 @@ impl Past {
         self.tree(HistoryTree::Cuts).scan(meta, &from, &mut |key, value| each(decode_cut(key, value)?))
     }
 
+    /// When the first cut behind a number was taken, whether it is kept or was forgotten. O(log cuts).
+    pub(crate) fn time_after(&self, meta: &Meta, number: Number) -> Result<Option<Timestamp>> {
+        let _cuts = self.cuts.read();
+        let mut first: Option<Cut> = None;
+        for tree in [HistoryTree::Cuts, HistoryTree::Forgotten] {
+            self.tree(tree).scan(meta, &(number.0 + 1).to_be_bytes(), &mut |key, value| {
+                let cut = decode_cut(key, value)?;
+                if first.as_ref().is_none_or(|first| cut.number < first.number) {
+                    first = Some(cut);
+                }
+                Ok(false)
+            })?;
+        }
+        Ok(first.map(|cut| cut.row.time))
+    }
+
     /// The kept cuts with this name: one, unless there is damage. In ascending order.
     pub(crate) fn named(&self, store: &Store, name: &str) -> Result<Vec<Cut>> {
         let _cuts = self.cuts.read();
