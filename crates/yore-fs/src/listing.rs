@@ -9,7 +9,7 @@ use crate::volume::absolute;
 use crate::{history, Error, InodeNo, Result, View};
 use hashbrown::HashMap;
 use std::path::PathBuf;
-use yore_format::{Incarnation, Number, Timestamp};
+use yore_format::{CutState, Incarnation, Number, Timestamp};
 
 /// Cuts looked at by one call.
 const PAGE: usize = 256;
@@ -64,6 +64,38 @@ impl View {
             }
         }
         Ok((listed, beyond))
+    }
+
+    /// The kept cuts of a directory itself, numbered `from` or above, in ascending order, at most so many; each with what is
+    /// [`ListedCut::next`]. O(log cuts) for each.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub fn cuts_of(
+        &self,
+        directory: InodeNo,
+        from: Number,
+        most: usize,
+    ) -> Result<Vec<(Cut, Option<Timestamp>)>> {
+        let (meta, past) = (&self.store().meta, &self.store().past);
+        let mut cuts = Vec::new();
+        past.each_of(meta, directory, from, &mut |cut| {
+            if cut.row.state == CutState::Kept {
+                cuts.push(cut);
+            }
+            Ok(cuts.len() < most)
+        })?;
+        cuts.into_iter()
+            .map(|cut| {
+                let next = past.time_after(meta, cut.number)?;
+                Ok((cut, next))
+            })
+            .collect()
+    }
+
+    /// What changes whenever a cut is taken or forgotten: for who remembers something of which there are.
+    pub fn cuts_stamp(&self) -> (Number, usize) {
+        self.store().past.stamp()
     }
 
     /// Where a directory is now; `None` if it is gone, or is being moved just now, or is no directory.
@@ -158,6 +190,8 @@ mod tests {
         assert_eq!(own("/"), all[..1]);
         assert_eq!(own("a"), all[1..2]);
         assert_eq!(own("a/b"), []);
+        let of_root = volume.view().cuts_of(volume.view().root(), Number(0), 9).unwrap();
+        assert_eq!(of_root.iter().map(|(cut, next)| (cut.number, *next)).collect::<Vec<_>>(), [(all[0], list(&volume, "/")[0].next)]);
         // The next cut is the next of the volume.
         let root = list(&volume, "/");
         assert_eq!(listed[2].next, Some(root[3].cut.row.time));

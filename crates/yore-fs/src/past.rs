@@ -347,6 +347,29 @@ impl Past {
         self.tree(HistoryTree::Cuts).scan(meta, &from, &mut |key, value| each(decode_cut(key, value)?))
     }
 
+    /// Calls `each` with the numbers of cuts of a directory itself, from this one on, kept or dying, until it returns false.
+    pub(crate) fn each_of(
+        &self,
+        meta: &Meta,
+        root: InodeNo,
+        from: Number,
+        each: &mut dyn FnMut(Cut) -> Result<bool>,
+    ) -> Result<()> {
+        let _cuts = self.cuts.read();
+        self.tree(HistoryTree::CutIndex).scan(meta, &cut_index_by_root(root, from), &mut |key, _| {
+            match key_parts::<2>(key)? {
+                [of, number] if of == root.0 => each(self.indexed(meta, Number(number))?),
+                _ => Ok(false),
+            }
+        })
+    }
+
+    /// What changes whenever a cut is taken or becomes invisible: the last number, and how many are kept.
+    pub(crate) fn stamp(&self) -> (Number, usize) {
+        let numbers = self.numbers.read();
+        (Number(self.last.load(Ordering::Acquire)), numbers.kept.len())
+    }
+
     /// When the first cut behind a number was taken, whether it is kept or was forgotten. O(log cuts).
     pub(crate) fn time_after(&self, meta: &Meta, number: Number) -> Result<Option<Timestamp>> {
         let _cuts = self.cuts.read();
