@@ -12,6 +12,7 @@ mod mkfs;
 mod snapshot;
 
 pub use info::holder;
+pub use snapshot::of_directory as all_snapshots;
 
 use crate::args::{Arguments, Command};
 use crate::output::Out;

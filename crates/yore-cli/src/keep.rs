@@ -7,7 +7,7 @@
 //!
 //! **Periods are local**, and weeks begin on Monday (ISO 8601). The hour that comes twice when clocks are put back is two hours.
 //!
-//! Snapshots that somebody gave a name or holds are kept whatever the rules say, but names only unless the contrary is asked for.
+//! Snapshots that somebody gave a name, holds or has mounted are kept whatever the rules say, but names only unless the contrary is asked for.
 //! They count in their periods as all others do.
 
 use crate::output::instant;
@@ -26,6 +26,8 @@ pub struct Taken<'a> {
     pub name: &'a str,
     /// Whether somebody holds it.
     pub held: bool,
+    /// Whether it is mounted by itself.
+    pub mounted: bool,
 }
 
 /// How many are kept of what, and from when on all.
@@ -55,6 +57,7 @@ pub enum Reason {
     Within,
     Named,
     Held,
+    Mounted,
 }
 
 impl Reason {
@@ -70,6 +73,7 @@ impl Reason {
             Reason::Within => "within",
             Reason::Named => "named",
             Reason::Held => "held",
+            Reason::Mounted => "mounted",
         }
     }
 }
@@ -113,6 +117,7 @@ impl Rules {
         for (reasons, of) in reasons.iter_mut().zip(taken) {
             reasons.extend((!of.name.is_empty() && !self.names).then_some(Reason::Named));
             reasons.extend(of.held.then_some(Reason::Held));
+            reasons.extend(of.mounted.then_some(Reason::Mounted));
         }
         Ok(reasons)
     }
@@ -142,6 +147,7 @@ mod tests {
                 time: Timestamp { seconds: time.as_second(), nanos: time.subsec_nanosecond() as u32 },
                 name: if more == "held" { "" } else { more },
                 held: more == "held",
+                mounted: false,
             }
         };
         texts.iter().enumerate().map(one).collect()
@@ -288,6 +294,7 @@ mod tests {
             time: Timestamp { seconds, nanos: 0 },
             name: "",
             held: false,
+            mounted: false,
         };
         let taken = [far(1, i64::MAX - 1), far(2, i64::MAX)];
         let reasons = Rules { daily: 2, ..rules() }.reasons(&taken, &TimeZone::UTC).unwrap();

@@ -191,7 +191,10 @@ mod tests {
         assert_eq!(own("a"), all[1..2]);
         assert_eq!(own("a/b"), []);
         let of_root = volume.view().cuts_of(volume.view().root(), Number(0), 9).unwrap();
-        assert_eq!(of_root.iter().map(|(cut, next)| (cut.number, *next)).collect::<Vec<_>>(), [(all[0], list(&volume, "/")[0].next)]);
+        assert_eq!(
+            of_root.iter().map(|(cut, next)| (cut.number, *next)).collect::<Vec<_>>(),
+            [(all[0], list(&volume, "/")[0].next)]
+        );
         // The next cut is the next of the volume.
         let root = list(&volume, "/");
         assert_eq!(listed[2].next, Some(root[3].cut.row.time));
