@@ -5,10 +5,7 @@
 begin "$@"
 need_root
 need_command smbd smbclient
-if [ "$BACKEND" != yore ]; then
-    skip 'all of samba: only yore has snapshots here'
-    finish
-fi
+[ "$BACKEND" = yore ] || { skip "all of samba: it is about snapshots, which $BACKEND has not"; exit 0; }
 export TZ=America/New_York # Samba's times are UTC whatever the zone.
 
 volume_new 256M snapdir=.yore

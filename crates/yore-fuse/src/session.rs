@@ -442,3 +442,39 @@ fn run<F: Filesystem>(
     let aborted = dead_mount || shared.aborted.load(Ordering::SeqCst);
     Ok(if aborted { End::Aborted } else { End::Unmounted })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use yore_device::{Device, MemoryDevice};
+    use yore_fs::{MkfsOptions, MountOptions};
+
+    /// A contradiction that one session finds ends all of the volume's, and the volume is not closed; no other is begun.
+    #[test]
+    fn a_panic_ends_all_sessions_of_a_volume() {
+        if !Path::new("/dev/fuse").exists() || !rustix::process::geteuid().is_root() {
+            eprintln!("SKIPPED: mounting needs root and /dev/fuse here");
+            assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"));
+            return;
+        }
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
+        View::mkfs(&device, &MkfsOptions::default()).unwrap();
+        let view = View::open(device, &MountOptions::default()).unwrap();
+        let cut = view.snapshot(view.root(), "", false, false).unwrap().number;
+        let dirs = [(); 3].map(|()| tempfile::tempdir().unwrap());
+        let config = |i: usize| MountConfig::new(dirs[i].path(), "memory");
+        let present = mount(view.clone(), &config(0)).unwrap();
+        let handle = present.handle();
+        let beside = |i| mount_snapshot(view.pin(cut).unwrap(), view.root(), &config(i), Some(&handle));
+        let snapshot = beside(1).unwrap();
+        snapshot.handle().shared.note_panic();
+        assert!(matches!(snapshot.wait(), Err(SessionError::Panicked { .. })));
+        assert!(matches!(present.wait(), Err(SessionError::Panicked { .. })));
+        assert!(matches!(beside(2), Err(MountError::Handshake { .. })));
+        for dir in &dirs {
+            assert!(mounted_at(dir.path()).unwrap().is_none());
+        }
+        assert!(view.snapshot(view.root(), "", false, false).is_ok(), "it was not closed");
+        std::mem::forget(view);
+    }
+}
