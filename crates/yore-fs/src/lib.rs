@@ -23,6 +23,7 @@ mod ops;
 mod orphan;
 mod pages;
 mod past;
+mod pin;
 mod store;
 mod symlink;
 pub mod time;
@@ -36,11 +37,12 @@ pub use forget::Forgetting;
 pub use history::split_time;
 pub use listing::ListedCut;
 pub use past::Cut;
+pub use pin::Pin;
 pub use types::{
     Attr, Caller, DirItem, FallocateMode, MkfsOptions, MountOptions, RenameMode, SeekTo, SetAttr, SetTime,
     SetXattrMode, Statfs, VolumeInfo, WriteMode,
 };
-pub use view::{Node, Pin, View};
+pub use view::{Node, View};
 pub use volume::{DirEntry, File, FileType, Metadata, OpenOptions, ReadDir, Volume, Walk, WalkEntry};
 pub use yore_format::{CutKind, CutRow, CutState, Engine, FileKind, Incarnation, InodeNo, Number, Timestamp};
 #[cfg(feature = "mutations")]

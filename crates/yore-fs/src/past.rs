@@ -39,6 +39,7 @@
 
 mod cover;
 mod forget;
+mod table;
 
 pub(crate) use cover::CoverMemo;
 pub(crate) use forget::Ended;
@@ -203,32 +204,6 @@ impl Past {
         }
     }
 
-    /// Keeps a cut from being forgotten, until as many [`Past::unpin`].
-    ///
-    /// # Errors
-    /// `NotFound` if it is not kept; damage and device errors.
-    pub(crate) fn pin(&self, meta: &Meta, cut: Number) -> Result<()> {
-        let _cuts = self.cuts.read();
-        self.in_state_locked(meta, cut, CutState::Kept)?;
-        *self.pinned.lock().entry(cut).or_default() += 1;
-        Ok(())
-    }
-
-    /// Takes one pin back.
-    pub(crate) fn unpin(&self, cut: Number) {
-        let mut pinned = self.pinned.lock();
-        let count = pinned.get_mut(&cut).expect("who unpins has pinned");
-        *count -= 1;
-        if *count == 0 {
-            pinned.remove(&cut);
-        }
-    }
-
-    /// Whether somebody needs a cut to stay.
-    pub(crate) fn is_pinned(&self, cut: Number) -> bool {
-        self.pinned.lock().contains_key(&cut)
-    }
-
     /// Cuts that are to be forgotten, in ascending order.
     pub(crate) fn dying(&self) -> Vec<Number> {
         let numbers = self.numbers.read();
@@ -345,45 +320,6 @@ impl Past {
         let _cuts = self.cuts.read();
         let from = from.0.to_be_bytes();
         self.tree(HistoryTree::Cuts).scan(meta, &from, &mut |key, value| each(decode_cut(key, value)?))
-    }
-
-    /// Calls `each` with the numbers of cuts of a directory itself, from this one on, kept or dying, until it returns false.
-    pub(crate) fn each_of(
-        &self,
-        meta: &Meta,
-        root: InodeNo,
-        from: Number,
-        each: &mut dyn FnMut(Cut) -> Result<bool>,
-    ) -> Result<()> {
-        let _cuts = self.cuts.read();
-        self.tree(HistoryTree::CutIndex).scan(meta, &cut_index_by_root(root, from), &mut |key, _| {
-            match key_parts::<2>(key)? {
-                [of, number] if of == root.0 => each(self.indexed(meta, Number(number))?),
-                _ => Ok(false),
-            }
-        })
-    }
-
-    /// What changes whenever a cut is taken or becomes invisible: the last number, and how many are kept.
-    pub(crate) fn stamp(&self) -> (Number, usize) {
-        let numbers = self.numbers.read();
-        (Number(self.last.load(Ordering::Acquire)), numbers.kept.len())
-    }
-
-    /// When the first cut behind a number was taken, whether it is kept or was forgotten. O(log cuts).
-    pub(crate) fn time_after(&self, meta: &Meta, number: Number) -> Result<Option<Timestamp>> {
-        let _cuts = self.cuts.read();
-        let mut first: Option<Cut> = None;
-        for tree in [HistoryTree::Cuts, HistoryTree::Forgotten] {
-            self.tree(tree).scan(meta, &(number.0 + 1).to_be_bytes(), &mut |key, value| {
-                let cut = decode_cut(key, value)?;
-                if first.as_ref().is_none_or(|first| cut.number < first.number) {
-                    first = Some(cut);
-                }
-                Ok(false)
-            })?;
-        }
-        Ok(first.map(|cut| cut.row.time))
     }
 
     /// The kept cuts with this name: one, unless there is damage. In ascending order.

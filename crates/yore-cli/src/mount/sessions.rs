@@ -181,7 +181,8 @@ impl Sessions {
         for (_, handle) in open {
             let unmounted = match handle.unmount(UnmountHow::Idle) {
                 Err(UnmountError::Busy { .. }) => {
-                    tracing::warn!(directory = %handle.mountpoint().display(), "the mount is in use; whoever uses it gets errors from here on");
+                    let directory = handle.mountpoint().display();
+                    tracing::warn!(%directory, "the mount is in use; whoever uses it gets errors from here on");
                     handle.unmount(UnmountHow::Abort)
                 }
                 other => other,
