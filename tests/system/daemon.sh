@@ -109,6 +109,17 @@ if [ "$(id -u)" = 0 ] && id tests >/dev/null 2>&1 && command -v fusermount3 >/de
     check 'an ordinary user: the root of the volume is his' [ "$(as_user stat -c %U "$own/mnt")" = tests ]
     check 'an ordinary user: write and read' as_user sh -c 'mkdir "$1/d" && echo mine >"$1/d/f" && grep -q mine "$1/d/f"' - "$own/mnt"
     check 'an ordinary user: others are kept out' bash -c '! ls "$1" 2>/dev/null' - "$own/mnt"
+    mkdir "$own/then" && chown tests "$own/then"
+    check 'an ordinary user: a snapshot' as_user "$YORE" snapshot "$own/mnt" -n then
+    as_user sh -c 'echo other >"$1/d/f"' - "$own/mnt"
+    check 'an ordinary user: mounts it beside' as_user "$YORE" mount "$own/v.yore" "$own/then" --at then
+    check 'an ordinary user: it is as it was' as_user grep -q mine "$own/then/d/f"
+    check 'an ordinary user: one daemon serves both' [ "$(pgrep -c -u tests -f "^$YORE mount")" = 1 ]
+    check 'an ordinary user: unmounts it' as_user "$YORE" umount "$own/then"
+    check 'root: asks his daemon for it' "$YORE" mount "$own/v.yore" "$own/then" --at then
+    check 'root: it is his' as_user grep -q mine "$own/then/d/f"
+    check 'an ordinary user: unmounts that, too' as_user "$YORE" umount "$own/then"
+    check 'another user: is not even heard' bash -c '! runuser -u nobody -- "$1" mount "$2" "$3" --at then' - "$YORE" "$own/v.yore" "$own/then"
     pid=$(as_user "$YORE" info --json "$own/v.yore" | "$PYTHON" -c 'import json,sys; print(json.load(sys.stdin)["pid"])')
     check 'an ordinary user: the daemon is his' [ "$(stat -c %U "/proc/${pid:-0}" 2>/dev/null)" = tests ]
     kill -9 "${pid:-0}" 2>/dev/null

@@ -181,12 +181,15 @@ impl From<EngineName> for yore_fs::Engine {
 #[derive(Debug, Args)]
 #[command(after_help = crate::mount::options::HELP)]
 pub struct Mount {
-    /// The image file or block device
+    /// The image file or block device; with --at also VOL:/PATH, a directory on it
     #[arg(value_name = "VOL")]
     pub volume: PathBuf,
     /// An empty directory
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
+    /// Mount the snapshot as of then, by itself and read-only; also while the volume is mounted
+    #[arg(long, value_name = "TIME")]
+    pub at: Option<String>,
     /// Options, separated by commas (see below)
     #[arg(short = 'o', value_name = "OPTIONS")]
     pub options: Vec<OsString>,

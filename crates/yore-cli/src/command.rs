@@ -14,6 +14,7 @@ mod policy;
 mod snapshot;
 
 pub use info::holder;
+pub use snapshot::of_directory as all_snapshots;
 
 use crate::args::{Arguments, Command};
 use crate::output::Out;

@@ -28,8 +28,17 @@ pub struct Daemon {
     pub volume: PathBuf,
     /// Which file or device that is, whatever its name: see [`identity`].
     pub identity: (u64, u64),
-    /// Where it is mounted.
+    /// Where it is mounted; if only snapshots of it are, where one of them is.
     pub directory: PathBuf,
+    /// Whether the present is mounted, and not only snapshots.
+    #[serde(default = "yes")]
+    pub has_present: bool,
+    /// Snapshots that are mounted by themselves.
+    #[serde(default)]
+    pub snapshots: Vec<MountedSnapshot>,
+    /// Where it takes requests.
+    #[serde(default)]
+    pub socket: Option<PathBuf>,
     /// The engine in use.
     pub engine: String,
     /// Whether it refuses changes.
@@ -50,6 +59,21 @@ pub struct Daemon {
     pub format: (u32, u32),
     /// The mount's number in the life of the volume.
     pub mount_id: u64,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// A snapshot that is mounted by itself.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
+pub struct MountedSnapshot {
+    /// Where.
+    pub directory: PathBuf,
+    /// Its number.
+    pub number: u64,
+    /// Its name, or its time where it was mounted.
+    pub at: String,
 }
 
 /// Which file or device a path names: device and inode of a file, device number of a block device.
@@ -213,17 +237,33 @@ pub fn announce(daemon: &Daemon) -> anyhow::Result<Announcement> {
     // Of an earlier process with this number.
     let _ = fs::remove_file(word_of(&directory, daemon.pid));
     remove_old_logs(&directory);
-    let path = directory.join(format!("{}.json", daemon.pid));
-    let partial = directory.join(format!("{}.new", daemon.pid));
-    let _ = fs::remove_file(&partial);
-    let write = || -> std::io::Result<()> {
-        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let mut file = fs::File::from(rustix::fs::open(&partial, flags, Mode::from_raw_mode(0o644))?);
-        file.write_all(serde_json::to_string_pretty(daemon)?.as_bytes())?;
-        fs::rename(&partial, &path)
-    };
-    write().with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(Announcement(path))
+    let announcement = Announcement(directory.join(format!("{}.json", daemon.pid)));
+    announcement.renew(daemon)?;
+    Ok(announcement)
+}
+
+impl Announcement {
+    /// Says something else from now on.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn renew(&self, daemon: &Daemon) -> anyhow::Result<()> {
+        let Announcement(path) = self;
+        let partial = path.with_extension("new");
+        let _ = fs::remove_file(&partial);
+        let write = || -> std::io::Result<()> {
+            let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            let mut file = fs::File::from(rustix::fs::open(&partial, flags, Mode::from_raw_mode(0o644))?);
+            file.write_all(serde_json::to_string_pretty(daemon)?.as_bytes())?;
+            fs::rename(&partial, path)
+        };
+        write().with_context(|| format!("cannot write {}", path.display()))
+    }
+}
+
+/// Where this process takes requests.
+pub fn own_socket(directory: &Path) -> PathBuf {
+    directory.join(format!("{}.sock", std::process::id()))
 }
 
 /// Where this process logs if nothing else is there to log to.
@@ -247,7 +287,8 @@ fn remove_old_logs(directory: &Path) {
         let pid = path.file_stem().and_then(|stem| stem.to_str()?.parse().ok());
         let dead = pid.is_some_and(|pid| process_start(pid).is_none());
         let age = entry.metadata().ok().and_then(|found| found.modified().ok()?.elapsed().ok());
-        if matches!(kind, Some("log" | "failed")) && dead && age.is_some_and(|age| age > KEPT) {
+        let old = age.is_some_and(|age| age > KEPT);
+        if dead && (kind == Some("sock") || matches!(kind, Some("log" | "failed")) && old) {
             // Another daemon may be doing the same.
             let _ = fs::remove_file(path);
         }
@@ -280,6 +321,17 @@ pub fn take_word(pid: u32) -> Option<String> {
 }
 
 impl Daemon {
+    /// The snapshot that it serves on a directory.
+    pub fn snapshot_at(&self, directory: &Path) -> Option<&MountedSnapshot> {
+        self.snapshots.iter().find(|snapshot| snapshot.directory == directory)
+    }
+
+    /// Where its snapshots are mounted, for people.
+    pub fn snapshot_directories(&self) -> String {
+        let all = self.snapshots.iter().map(|snapshot| snapshot.directory.display().to_string());
+        all.collect::<Vec<_>>().join(" ")
+    }
+
     /// Whether the process that wrote this still runs.
     pub fn lives(&self) -> bool {
         process_start(self.pid) == Some(self.process_start)
@@ -318,9 +370,11 @@ pub fn daemon_of_volume(volume: &Path) -> Option<Daemon> {
     daemons().into_iter().find(|daemon| daemon.identity == wanted)
 }
 
-/// The daemon that serves the mount on a directory.
+/// The daemon that serves the mount on a directory, of the present or of a snapshot.
 pub fn daemon_at(directory: &Path) -> Option<Daemon> {
-    daemons().into_iter().find(|daemon| daemon.directory == directory)
+    daemons()
+        .into_iter()
+        .find(|daemon| daemon.directory == directory || daemon.snapshot_at(directory).is_some())
 }
 
 /// A mounted volume.

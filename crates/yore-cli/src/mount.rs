@@ -11,21 +11,29 @@
 //! is refused must leave no trace. If the parent is gone when the mount is ready, somebody gave up on it, and it is taken back.
 //!
 //! `--foreground` is the same without the second process.
+//!
+//! `--at TIME` mounts a snapshot by itself. If a daemon has the volume, that one is asked to serve it, too; if not, one is started, that
+//! opens the volume for reading only.
 
 pub mod helper;
 mod log;
 pub mod options;
 mod remount;
+mod requests;
 mod serve;
+mod sessions;
+mod snapshot;
 pub mod umount;
 
 use crate::args;
 use crate::command::Outcome;
 use crate::live;
 use crate::status::{self, Ended};
+use crate::volume::OnVolume;
 use anyhow::Context as _;
 use options::Options;
 use serde::{Deserialize, Serialize};
+use snapshot::At;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead as _, BufReader, ErrorKind};
@@ -40,14 +48,22 @@ use std::process::{Command, Stdio};
 pub struct Plan {
     pub volume: PathBuf,
     pub directory: PathBuf,
+    /// What to mount instead of the present.
+    pub at: Option<At>,
     pub options: Options,
 }
 
 /// What the daemon tells the process that started it.
 #[derive(Debug, Serialize, Deserialize)]
 enum Word {
-    Ready,
-    Failed { message: String, status: u8 },
+    /// It is mounted. Perhaps there is something to say.
+    Ready {
+        warning: Option<String>,
+    },
+    Failed {
+        message: String,
+        status: u8,
+    },
 }
 
 /// Mounts a volume.
@@ -66,7 +82,20 @@ pub fn run(args: &args::Mount) -> Outcome {
     check_fuse()?;
     check_directory(&args.directory)?;
     let plan = plan(args, options)?;
-    check_volume(&plan.volume)?;
+    match &plan.at {
+        None => check_volume(&plan.volume)?,
+        Some(at) => {
+            if args.foreground && live::daemon_of_volume(&plan.volume).is_some() {
+                return Err(status::usage(format!(
+                    "{} is mounted already, and its daemon would serve the snapshot; leave --foreground out",
+                    plan.volume.display()
+                )));
+            }
+            if requests::mount_beside(&plan, at)? {
+                return Ok(status::OK);
+            }
+        }
+    }
     match args.foreground {
         true => serve::foreground(plan),
         false => start(&plan, args),
@@ -74,8 +103,17 @@ pub fn run(args: &args::Mount) -> Outcome {
 }
 
 fn plan(args: &args::Mount, mut options: Options) -> anyhow::Result<Plan> {
-    let volume = args.volume.canonicalize().map_err(|error| {
-        let name = args.volume.display();
+    let (volume, at) = what(args)?;
+    if at.is_some() {
+        if options.snapdir.is_some() {
+            return Err(status::usage(
+                "mount option snapdir: a snapshot has no snapshots; leave it or --at out",
+            ));
+        }
+        options.read_only = true;
+    }
+    let volume = volume.canonicalize().map_err(|error| {
+        let name = volume.display();
         match error.kind() {
             ErrorKind::NotFound => anyhow::anyhow!(
                 "{name} does not exist; check the path, or make a volume there with `yore mkfs {name} --size 10G`"
@@ -88,7 +126,23 @@ fn plan(args: &args::Mount, mut options: Options) -> anyhow::Result<Plan> {
         let absolute = std::path::absolute(&log);
         options.log = Some(absolute.with_context(|| format!("cannot find {}", log.display()))?);
     }
-    Ok(Plan { volume, directory, options })
+    Ok(Plan { volume, directory, at, options })
+}
+
+/// The volume, and what of the past is wanted of it.
+fn what(args: &args::Mount) -> anyhow::Result<(PathBuf, Option<At>)> {
+    let on = OnVolume::split(args.volume.as_os_str()).filter(|_| !args.volume.exists());
+    match (on, &args.at) {
+        (None, None) => Ok((args.volume.clone(), None)),
+        (None, Some(text)) => Ok((args.volume.clone(), Some(At::parse(Path::new("/"), text)?))),
+        (Some(on), Some(text)) => Ok((on.volume, Some(At::parse(&on.path, text)?))),
+        (Some(on), None) => Err(status::usage(format!(
+            "{} names a directory on a volume: that can be mounted as of a time (--at TIME); of the present the whole volume \
+             is (yore mount {})",
+            args.volume.display(),
+            on.volume.display()
+        ))),
+    }
 }
 
 /// The directory's absolute path. The directory itself may be a dead mount, of which nothing can be asked.
@@ -188,6 +242,12 @@ fn check_volume(volume: &Path) -> anyhow::Result<()> {
         None => Ok(()),
         // It is closing the volume, or serves those who still use what was unmounted lazily. Opening waits for it.
         Some(daemon) if !live::is_mounted(&daemon.directory) => Ok(()),
+        Some(daemon) if !daemon.has_present => anyhow::bail!(
+            "{} is in use by process {}, which has snapshots of it mounted; unmount them first (yore umount {})",
+            volume.display(),
+            daemon.pid,
+            daemon.snapshot_directories()
+        ),
         Some(daemon) => anyhow::bail!(
             "{} is already mounted on {}, by process {}; unmount it there first (yore umount {})",
             volume.display(),
@@ -208,7 +268,14 @@ fn start(plan: &Plan, args: &args::Mount) -> Outcome {
     if let Some(name) = std::env::args_os().next().filter(|name| !helper::is_helper(name)) {
         command.arg0(name);
     }
-    command.arg("mount").arg(&plan.volume).arg(&plan.directory);
+    let mut volume = plan.volume.clone().into_os_string();
+    if let Some(at) = &plan.at {
+        volume.push(":");
+        volume.push(at.path());
+        command.arg("mount").arg(format!("--at={}", at.text)).arg(volume).arg(&plan.directory);
+    } else {
+        command.arg("mount").arg(volume).arg(&plan.directory);
+    }
     for options in &args.options {
         command.arg("-o").arg(options);
     }
@@ -226,7 +293,12 @@ fn start(plan: &Plan, args: &args::Mount) -> Outcome {
     let mut line = String::new();
     BufReader::new(output).read_line(&mut line).context("cannot hear from the daemon")?;
     match serde_json::from_str(&line) {
-        Ok(Word::Ready) => Ok(status::OK),
+        Ok(Word::Ready { warning }) => {
+            if let Some(warning) = warning {
+                status::warn(&warning);
+            }
+            Ok(status::OK)
+        }
         Ok(Word::Failed { message, status }) => Err(Ended { message, status }.into()),
         Err(_) => {
             let ended = daemon.wait().context("cannot wait for the daemon")?;

@@ -67,6 +67,12 @@ pub enum Error {
         /// Its number.
         cut: u64,
     },
+    /// A snapshot that is pinned is not forgotten.
+    #[error("snapshot {cut} is in use: it is mounted; unmount it first")]
+    Pinned {
+        /// Its number.
+        cut: u64,
+    },
     /// A rename or a link between files of different times.
     #[error("the two names are of different times: copy the file instead")]
     AcrossTimes,

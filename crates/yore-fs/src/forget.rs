@@ -68,7 +68,7 @@ pub(crate) type Ask<'a> = &'a mut dyn FnMut(&Forgetting) -> ControlFlow<()>;
 /// Marks cuts, unless one of them cannot be; durable when it returns. [`finish`] does the rest.
 ///
 /// # Errors
-/// [`Error::NotFound`] if one is not kept, [`Error::Held`]; damage and device errors.
+/// [`Error::NotFound`] if one is not kept, [`Error::Held`], [`Error::Pinned`]; damage and device errors.
 pub(crate) fn begin(store: &Arc<Store>, cuts: &[Number]) -> Result<()> {
     store.check_writable()?;
     let cuts: BTreeSet<Number> = cuts.iter().copied().collect();
@@ -131,7 +131,7 @@ pub(crate) fn with_room<R>(store: &Arc<Store>, change: impl Fn(&Arc<Store>) -> R
     }
 }
 
-/// Forgets the oldest cuts that are not held, one, then more and more, until that has freed something: for a call that found no
+/// Forgets the oldest cuts that need not stay, one, then more and more, until that has freed something: for a call that found no
 /// room, and had counted so many times that room was made before it began. False if there is none to forget, or nobody
 /// wants that.
 ///
@@ -159,6 +159,8 @@ fn make_room(store: &Arc<Store>, made_before: u64) -> Result<bool> {
         let freed = begin(store, &numbers).and_then(|()| finish(store, &mut |_| ControlFlow::Continue(())));
         let freed = match freed {
             Err(Error::NoSpace) => return Ok(false),
+            // Since it was looked for somebody held or pinned one, or forgot it himself.
+            Err(Error::Held { .. } | Error::Pinned { .. } | Error::NotFound) => continue,
             freed => freed?,
         };
         // What was freed can be had when the generation is complete.

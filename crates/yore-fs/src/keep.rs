@@ -7,7 +7,7 @@
 //!
 //! **Periods are local**, and weeks begin on Monday (ISO 8601). The hour that comes twice when clocks are put back is two hours.
 //!
-//! Snapshots that somebody gave a name or holds are kept whatever the rules say, but names only unless the contrary is asked for.
+//! Snapshots that somebody gave a name, holds or has mounted are kept whatever the rules say, but names only unless the contrary is asked for.
 //! They count in their periods as all others do.
 
 use crate::time::{instant, parse_ago, TimeError};
@@ -26,11 +26,14 @@ pub struct Taken<'a> {
     pub name: &'a str,
     /// Whether somebody holds it.
     pub held: bool,
+    /// Whether it is mounted by itself.
+    pub mounted: bool,
 }
 
-impl<'a> From<&'a Cut> for Taken<'a> {
-    fn from(cut: &'a Cut) -> Taken<'a> {
-        Taken { number: cut.number, time: cut.row.time, name: &cut.row.name, held: cut.row.held }
+impl<'a> Taken<'a> {
+    /// Of a cut, which may be mounted.
+    pub fn of(cut: &'a Cut, mounted: bool) -> Taken<'a> {
+        Taken { number: cut.number, time: cut.row.time, name: &cut.row.name, held: cut.row.held, mounted }
     }
 }
 
@@ -55,6 +58,8 @@ pub enum Reason {
     Named,
     /// Somebody holds it.
     Held,
+    /// It is mounted by itself.
+    Mounted,
 }
 
 impl Reason {
@@ -70,6 +75,7 @@ impl Reason {
             Reason::Within => "within",
             Reason::Named => "named",
             Reason::Held => "held",
+            Reason::Mounted => "mounted",
         }
     }
 }
@@ -117,6 +123,7 @@ pub fn reasons(
     for (reasons, of) in reasons.iter_mut().zip(taken) {
         reasons.extend((!of.name.is_empty() && !names).then_some(Reason::Named));
         reasons.extend(of.held.then_some(Reason::Held));
+        reasons.extend(of.mounted.then_some(Reason::Mounted));
     }
     Ok(reasons)
 }
@@ -145,6 +152,7 @@ mod tests {
                 time: Timestamp { seconds: time.as_second(), nanos: time.subsec_nanosecond() as u32 },
                 name: if more == "held" { "" } else { more },
                 held: more == "held",
+                mounted: false,
             }
         };
         texts.iter().enumerate().map(one).collect()
@@ -302,6 +310,7 @@ mod tests {
             time: Timestamp { seconds, nanos: 0 },
             name: "",
             held: false,
+            mounted: false,
         };
         let taken = [far(1, i64::MAX - 1), far(2, i64::MAX)];
         let daily = KeepRules { daily: 2, ..rules() };

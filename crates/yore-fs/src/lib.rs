@@ -25,6 +25,7 @@ mod ops;
 mod orphan;
 mod pages;
 mod past;
+mod pin;
 mod policy;
 mod store;
 mod symlink;
@@ -40,6 +41,7 @@ pub use history::split_time;
 pub use listing::ListedCut;
 pub use look::{Change, Deleted, Difference, Facts, Logged, SeenBy, What};
 pub use past::Cut;
+pub use pin::Pin;
 pub use policy::PolicyInForce;
 pub use types::{
     Attr, Caller, DirItem, FallocateMode, MkfsOptions, MountOptions, RenameMode, SeekTo, SetAttr, SetTime,

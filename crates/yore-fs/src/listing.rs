@@ -11,7 +11,7 @@ use crate::{history, Error, InodeNo, Result, View};
 use hashbrown::HashMap;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
-use yore_format::{Incarnation, Number, Timestamp};
+use yore_format::{CutState, Incarnation, Number, Timestamp};
 
 /// Cuts looked at by one call.
 const PAGE: usize = 256;
@@ -21,12 +21,15 @@ const PAGE: usize = 256;
 pub struct ListedCut {
     /// The cut.
     pub cut: Cut,
-    /// When the next kept cut was taken, of whatever directory: a text that names this one must end before.
+    /// When the next cut was taken, of whatever directory: a text that names this one must end before. It may have been forgotten:
+    /// a time that could be its name leads nowhere.
     pub next: Option<Timestamp>,
     /// The directory whose list this is can be seen as of the cut.
     pub covers: bool,
     /// It was this very directory that was cut.
     pub own: bool,
+    /// It is pinned, and so not forgotten.
+    pub pinned: bool,
     /// Where what was cut is now, from the root; `None` if it is gone, or no directory.
     pub path: Option<PathBuf>,
 }
@@ -43,12 +46,11 @@ impl View {
     /// Damage and device errors.
     pub fn list_cuts(&self, directory: InodeNo, from: Number) -> Result<(Vec<ListedCut>, Option<Number>)> {
         let mut cuts = history::kept_from(self.store(), from, PAGE + 1)?;
-        let beyond = cuts.get(PAGE).map(|cut| (cut.number, cut.row.time));
+        let beyond = cuts.get(PAGE).map(|cut| cut.number);
         cuts.truncate(PAGE);
-        let times: Vec<Timestamp> = cuts.iter().map(|cut| cut.row.time).collect();
         let this = (directory, Incarnation(self.getattr(directory)?.incarnation));
         let (mut places, mut listed) = (HashMap::new(), Vec::new());
-        for (i, cut) in cuts.into_iter().enumerate() {
+        for cut in cuts {
             if cut.row.kind.is_of_file() {
                 continue;
             }
@@ -60,12 +62,45 @@ impl View {
             let place: &Place = &places[&of];
             let inside = place.as_ref().is_some_and(|(_, inside)| inside.contains(&directory));
             if covers || inside || directory == self.root() {
-                let next = times.get(i + 1).copied().or(beyond.map(|(_, time)| time));
+                let next = self.store().past.time_after(&self.store().meta, cut.number)?;
                 let path = place.as_ref().map(|(path, _)| path.clone());
-                listed.push(ListedCut { cut, next, covers, own: of == this, path });
+                let pinned = self.store().past.is_pinned(cut.number);
+                listed.push(ListedCut { cut, next, covers, own: of == this, pinned, path });
             }
         }
-        Ok((listed, beyond.map(|(number, _)| number)))
+        Ok((listed, beyond))
+    }
+
+    /// The kept cuts of a directory itself, numbered `from` or above, in ascending order, at most so many; each with what is
+    /// [`ListedCut::next`]. O(log cuts) for each.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub fn cuts_of(
+        &self,
+        directory: InodeNo,
+        from: Number,
+        most: usize,
+    ) -> Result<Vec<(Cut, Option<Timestamp>)>> {
+        let (meta, past) = (&self.store().meta, &self.store().past);
+        let mut cuts = Vec::new();
+        past.each_of(meta, directory, from, &mut |cut| {
+            if cut.row.state == CutState::Kept {
+                cuts.push(cut);
+            }
+            Ok(cuts.len() < most)
+        })?;
+        cuts.into_iter()
+            .map(|cut| {
+                let next = past.time_after(meta, cut.number)?;
+                Ok((cut, next))
+            })
+            .collect()
+    }
+
+    /// What changes whenever a cut is taken or forgotten: for who remembers something of which there are.
+    pub fn cuts_stamp(&self) -> (Number, usize) {
+        self.store().past.stamp()
     }
 
     /// Where an inode is now: a path on the volume, of a file that of its latest name. `None` if it is gone or that name is. O(entries
@@ -185,6 +220,11 @@ mod tests {
         assert_eq!(own("/"), all[..1]);
         assert_eq!(own("a"), all[1..2]);
         assert_eq!(own("a/b"), []);
+        let of_root = volume.view().cuts_of(volume.view().root(), Number(0), 9).unwrap();
+        assert_eq!(
+            of_root.iter().map(|(cut, next)| (cut.number, *next)).collect::<Vec<_>>(),
+            [(all[0], list(&volume, "/")[0].next)]
+        );
         // The next cut is the next of the volume.
         let root = list(&volume, "/");
         assert_eq!(listed[2].next, Some(root[3].cut.row.time));
@@ -207,6 +247,25 @@ mod tests {
         assert!(list(&volume, "to").is_empty());
         // A directory that has the number of one that is gone is another one.
         assert!(list(&volume, "to/c").iter().all(|listed| !listed.own));
+    }
+
+    /// The time that tells a snapshot from the next one still does when that has been forgotten. It used to become so short that
+    /// the forgotten one could be meant, and then led nowhere.
+    #[test]
+    fn a_listed_time_leads_there_when_the_next_one_is_forgotten() {
+        use crate::time::{parse, print, TimeZone};
+        let volume = Volume::memory(64 << 20).unwrap();
+        let taken = [cut(&volume, "/", ""), cut(&volume, "/", ""), cut(&volume, "/", "")];
+        let view = volume.view();
+        view.forget(&taken[1..]).unwrap();
+        for _ in 0..2 {
+            let listed = &list(&volume, "/")[0];
+            let text = print(listed.cut.row.time, listed.next, &TimeZone::UTC);
+            let when = parse(&text, listed.cut.row.time, &TimeZone::UTC).unwrap();
+            assert_eq!(view.cut_for(view.root(), &when).unwrap(), taken[0], "{text}");
+            // Then they are not dying any more, but forgotten.
+            view.finish_forgetting(&mut |_| std::ops::ControlFlow::Continue(())).unwrap();
+        }
     }
 
     /// Long lists come in pages, each snapshot once, and none is missing.

@@ -47,6 +47,7 @@ mod cut;
 mod forget;
 mod look;
 mod policies;
+mod table;
 
 pub(crate) use cover::{CoverMemo, Epochs};
 pub(crate) use forget::Ended;
@@ -109,6 +110,8 @@ pub(crate) struct Past {
     policy_epoch: AtomicU64,
     /// The numbers in the table of cuts. Lock order: after all others.
     numbers: RwLock<Numbers>,
+    /// Kept cuts that somebody needs to stay, and how many do. Lock order: after `cuts`, before all others.
+    pinned: Mutex<BTreeMap<Number, usize>>,
     /// Held for reading while something is read as of a cut; for writing while a cut becomes invisible, with no other lock.
     reading: RwLock<()>,
     /// Held by who gives up what dying cuts have seen; before all but `making_room`.
@@ -182,6 +185,7 @@ impl Past {
             any_policy: AtomicBool::new(false),
             policy_epoch: AtomicU64::new(0),
             numbers: RwLock::default(),
+            pinned: Mutex::default(),
             reading: RwLock::new(()),
             forgetting: Mutex::new(()),
             making_room: Mutex::new(()),

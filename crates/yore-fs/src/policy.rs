@@ -478,7 +478,8 @@ pub(crate) fn retain(store: &Arc<Store>) -> Result<usize> {
         // That a file was removed is remembered as long as anything of it.
         let (removed, versions): (Vec<Cut>, Vec<Cut>) =
             cuts.into_iter().partition(|cut| cut.row.kind == CutKind::Removed);
-        let taken: Vec<Taken<'_>> = versions.iter().map(Taken::from).collect();
+        let taken: Vec<Taken<'_>> =
+            versions.iter().map(|cut| Taken::of(cut, store.past.is_pinned(cut.number))).collect();
         let reasons = keep::reasons(&rules, false, &taken, &zone)
             .map_err(|_| Corruption::new("policy", "duration", "one that can be read", &rules.within))?;
         let before = going.len();
@@ -491,8 +492,8 @@ pub(crate) fn retain(store: &Arc<Store>) -> Result<usize> {
     }
     for some in going.chunks(FORGET_AT_A_TIME) {
         match forget::begin(store, some) {
-            // Somebody held or forgot one of them meanwhile: next time.
-            Ok(()) | Err(Error::NotFound | Error::Held { .. }) => {}
+            // Somebody held, mounted or forgot one of them meanwhile: next time.
+            Ok(()) | Err(Error::NotFound | Error::Held { .. } | Error::Pinned { .. }) => {}
             Err(e) => return Err(e),
         }
     }

@@ -284,7 +284,8 @@ impl View {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NotFound`] if one is not kept, [`Error::Held`] if one is held; [`Error::ReadOnly`].
+    /// [`Error::NotFound`] if one is not kept, [`Error::Held`] if one is held, [`Error::Pinned`] if one is pinned;
+    /// [`Error::ReadOnly`].
     pub fn forget(&self, cuts: &[Number]) -> Result<()> {
         forget::begin(self.live()?, cuts)
     }
@@ -469,8 +470,11 @@ impl View {
         Ok(Node(Known::Live(node)))
     }
 
-    /// Gives back `count` holds taken by [`Node::into_held`].
+    /// Gives back `count` holds taken by [`Node::into_held`] of nodes of this view.
     pub fn release(&self, inode: InodeNo, count: u64) {
+        if self.at.is_some() {
+            return;
+        }
         if let Some(cell) = self.store().inodes.release(inode, count) {
             self.store().let_go(&cell);
         }

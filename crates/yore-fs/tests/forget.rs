@@ -282,6 +282,57 @@ fn a_full_volume_gives_up_the_oldest() {
     assert_eq!(volume.read("file").unwrap(), vec![39; 6 << 20]);
 }
 
+/// A pinned snapshot is not forgotten, neither by name nor for want of room, as long as there is a pin; and it can be read though the
+/// volume was closed.
+#[test]
+fn what_is_pinned_stays() {
+    let volume = small(false);
+    volume.write("small", "pinned").unwrap();
+    volume.write("large", vec![7; 2 << 20]).unwrap();
+    let pinned = cut(&volume, "/", "pinned");
+    let view = volume.view();
+    let pins = [view.pin(pinned).unwrap(), view.pin(pinned).unwrap()];
+    assert!(matches!(view.pin(Number(99)), Err(Error::NotFound)));
+    let other = cut(&volume, "/", "");
+    let listed = || -> Vec<bool> {
+        let (rows, _) = view.list_cuts(view.root(), Number(0)).unwrap();
+        rows.into_iter().map(|row| row.pinned).collect()
+    };
+    assert_eq!(listed(), [true, false]);
+    let refused = view.forget(&[other, pinned]);
+    assert!(matches!(refused, Err(Error::Pinned { cut }) if cut == pinned.0), "{refused:?}");
+    for n in 0..40u8 {
+        volume.write("file", vec![n; 6 << 20]).unwrap();
+        cut(&volume, "/", "");
+    }
+    let [first, second] = pins;
+    drop(first);
+    assert!(matches!(view.forget(&[pinned]), Err(Error::Pinned { .. })), "there is another pin");
+    let kept: Vec<Number> = view.cuts().unwrap().iter().map(|cut| cut.number).collect();
+    assert!(kept[0] == pinned && kept[1] > other, "{kept:?}");
+    // It is not held: whoever opens the volume later knows nothing of it.
+    volume.write("large", "now").unwrap();
+    view.close().unwrap();
+    let then = second.view();
+    let read = |name: &[u8]| {
+        let node = then.lookup(then.root(), name).unwrap();
+        let mut found = vec![0; node.attr().size as usize];
+        let len = node.read(0, &mut found).unwrap();
+        found.truncate(len);
+        found
+    };
+    assert_eq!(read(b"small"), b"pinned");
+    assert_eq!(read(b"large"), vec![7; 2 << 20]);
+    assert!(matches!(then.lookup(then.root(), b"file"), Err(Error::NotFound)));
+    let mut names = 0;
+    then.readdir(then.root(), 0, &mut |_| {
+        names += 1;
+        true
+    })
+    .unwrap();
+    assert_eq!(names, 4);
+}
+
 /// What would not fit into an empty volume fails at once: it used to give up the whole past first, one snapshot after the other, in
 /// vain.
 #[test]

@@ -1,6 +1,7 @@
 //! How a volume is served: what people and administrators choose, and what follows for the connection.
 
 use fuser::{InitFlags, KernelConfig};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -24,6 +25,10 @@ pub struct MountConfig {
     pub suid: bool,
     /// Refuse to run programs from the volume.
     pub no_exec: bool,
+    /// Who may read what was.
+    pub past: PastAccess,
+    /// A name in the root directory behind which all its snapshots are. Only for mounts of the present.
+    pub snapdir: Option<OsString>,
     /// Threads that read requests, each with a descriptor of its own; at least 1. More than there are processors, for those
     /// whose fsync waits for the device serve nobody, and who waits together shares one flush.
     pub threads: usize,
@@ -44,6 +49,16 @@ pub struct MountConfig {
     pub read_ahead: u32,
 }
 
+/// Who may read what was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PastAccess {
+    /// Who might then, by the permissions and ACLs of then.
+    #[default]
+    AsWas,
+    /// The owner of then, with the owner's permissions of then.
+    Owner,
+}
+
 /// The first version of the protocol whose kernel was seen to send FSYNC after writes with O_SYNC, buffered and direct ones. Older
 /// ones may too; then such a write is synced twice, the second time with nothing to do.
 const SYNCS_AFTER_WRITE: (u32, u32) = (7, 45);
@@ -61,6 +76,8 @@ impl MountConfig {
             dev: false,
             suid: false,
             no_exec: false,
+            past: PastAccess::default(),
+            snapdir: None,
             threads: processors.clamp(8, 16),
             timeout: Duration::from_secs(24 * 3600),
             negative_timeout: Duration::from_secs(24 * 3600),

@@ -40,7 +40,7 @@
 //! | 0..8 | number |
 //! | 8..16, 16..20 | time, as above |
 //! | 20 | kind: 1 snapshot, 2 close, 3 interval, 4 undo, 5 removed |
-//! | 21 | flags: 1 held, 2 the directory asked can be seen as of it, 4 has a path, 8 has a next one, 16 of that very directory |
+//! | 21 | flags: 1 held, 2 the directory asked can be seen as of it, 4 has a path, 8 has a next one, 16 of that very directory, 32 mounted by itself |
 //! | 22..24 | length of the name |
 //! | 24..32, 32..36 | inode and incarnation of what was cut |
 //! | 36..40 | length of the path |
@@ -63,7 +63,7 @@
 //! The answer means nothing.
 //!
 //! Of each, for root, the daemon's user, and the owner of the directory that was cut; if that is gone, not for owners any more.
-//! ENOENT: there is no such snapshot (any more). EPERM: one is somebody else's. EBUSY: one is held. EROFS, ENOSPC, EIO as
+//! ENOENT: there is no such snapshot (any more). EPERM: one is somebody else's. EBUSY: one is held, or mounted by itself. EROFS, ENOSPC, EIO as
 //! elsewhere.
 //!
 //! # Hold a snapshot, or release it: `_IOWR('Y', 4, 16 bytes)`
@@ -126,6 +126,7 @@ const COVERS: u8 = 2;
 const PATH: u8 = 4;
 const NEXT: u8 = 8;
 const OWN: u8 = 16;
+const PINNED: u8 = 32;
 
 /// Takes a snapshot of an open directory of a mount, with all that is below it and all that was written to the mount before. If
 /// `wait`, it is durable when this returns.
@@ -449,7 +450,8 @@ fn encode_record(listed: &ListedCut) -> Vec<u8> {
         | flag(listed.covers, COVERS)
         | flag(path.is_some(), PATH)
         | flag(listed.next.is_some(), NEXT)
-        | flag(listed.own, OWN);
+        | flag(listed.own, OWN)
+        | flag(listed.pinned, PINNED);
     put(&mut bytes, 22, &(row.name.len() as u16).to_le_bytes());
     put(&mut bytes, 24, &row.root.0.to_le_bytes());
     put(&mut bytes, 32, &row.root_incarnation.0.to_le_bytes());
@@ -494,6 +496,7 @@ fn decode_record(bytes: &[u8]) -> Option<(ListedCut, usize)> {
         next: if flags & NEXT != 0 { Some(time_at(bytes, 40)?) } else { None },
         covers: flags & COVERS != 0,
         own: flags & OWN != 0,
+        pinned: flags & PINNED != 0,
         path: (flags & PATH != 0).then(|| PathBuf::from(OsString::from_vec(path.to_vec()))),
     };
     Some((listed, end.next_multiple_of(8)))
@@ -597,6 +600,7 @@ mod tests {
                 next: path.as_ref().map(|_| Timestamp { seconds: 9, nanos: 1 }),
                 covers: path.is_none(),
                 own: path.is_some(),
+                pinned: name.is_empty(),
                 path: path.map(PathBuf::from),
             };
             let bytes = encode_record(&listed);

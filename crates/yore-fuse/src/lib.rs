@@ -8,6 +8,7 @@
 //! - `session` runs the threads and ends them; whatever way a session ends, the view is closed and the end is told.
 //! - `serve` is the translation, one method per request, no state of its own beyond what the kernel's flags say.
 //! - [`control`] is what is not a file's business: taking and listing snapshots, by ioctls on directories.
+//! - `past` and `snapdir` are what of the past the kernel is told: nodes, and the directory of snapshots.
 //! - `errno` is the only place in the project where an error becomes a number.
 //!
 //! # What the translation relies on
@@ -23,6 +24,13 @@
 //! FUSE insists that the root is node 1. Inode numbers 1 to 15 belong to no file, so node 1 is the root and
 //! every other node number is the inode number. Attributes and listings carry the true number, for the root too:
 //! `ls -i` shows the same as a program that opens the volume itself.
+//!
+//! On a mount of one snapshot it is the same. On one of the present, what is of the past has numbers of its own (`past`), and node
+//! 2 is the directory of snapshots.
+//!
+//! # Several mounts of one volume
+//! Beside the present, snapshots can be mounted ([`mount_snapshot`]), each with a connection and threads of its own. They
+//! end one by one; but a contradiction in memory ends them all.
 //!
 //! # Holds
 //! Each reply that names an inode (lookup, create, an entry of a listing with attributes) is one *lookup* that the
@@ -43,11 +51,12 @@ mod past;
 mod privilege;
 mod serve;
 mod session;
+mod snapdir;
 mod tuning;
 
-pub use config::{Granted, MountConfig};
+pub use config::{Granted, MountConfig, PastAccess};
 pub use errno::errno;
 pub use error::{MountError, NoticeError, SessionError, UnmountError};
 pub use mountpoint::{mounted_at, unmount_at, MountedAt};
 pub use notices::Notices;
-pub use session::{mount, mount_filesystem, serve, End, Session, SessionHandle, UnmountHow};
+pub use session::{mount, mount_filesystem, mount_snapshot, serve, End, Session, SessionHandle, UnmountHow};

@@ -1,20 +1,30 @@
-//! Nodes of the past: what the kernel knows files as of some cut by.
+//! Nodes of the past on a mount of the present: what the kernel knows files as of some cut by.
 //!
-//! The kernel has one dentry for a directory node, so two names of one directory must be two nodes. A node of the past is
+//! The kernel has one dentry for a directory node, so two names of one directory must be two nodes. A directory of the past is
 //! therefore what a name with a time meant: (parent node, the name as it was spelled, cut); and below it (parent node,
 //! inode). Its number is a hash of that with the first bit set, which no inode's number has: the same in every mount by this
-//! program, unless two hashes are equal, and shown as `st_ino`.
+//! program, unless two hashes are equal, and shown as `st_ino`. Such nodes are remembered as long as the kernel holds them.
 //!
-//! Nodes are remembered as long as the kernel holds them. What they show needs no such thing: it is as of its cut, and does
-//! not change.
+//! What is no directory may have many names, so there the node is (cut, inode) and its number says both: nothing has to be
+//! remembered, hard links of then have one number, and a handle (open_by_handle_at(2), NFS) is good as long as the cut is
+//! kept. For inodes and cuts whose numbers have more bits than there is room for, it is as for directories. Handles of
+//! directories of the past are good only as long as the kernel remembers them: what led there cannot be told from 64 bits, and
+//! the kernel wants to be led upwards to a name that is listed.
+//!
+//! A mount of one snapshot has none of this: there a node is its inode's number.
 
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use yore_fs::{InodeNo, Number};
+use yore_fs::{FileKind, InodeNo, Number};
 
 /// Set in the numbers of all nodes of the past.
 const PAST: u64 = 1 << 63;
+/// Set in those that say what they are.
+const PLAIN: u64 = 1 << 62;
+/// Bits of an inode's number in those; the rest is the cut's.
+const INODE_BITS: u32 = 35;
+const CUT_BITS: u32 = 62 - INODE_BITS;
 
 /// What makes a node another than all others.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -39,12 +49,32 @@ pub(crate) enum Key {
 
 impl Key {
     /// The number that the node has unless another one has it.
-    pub(crate) fn number(&self) -> u64 {
+    fn hashed(&self) -> u64 {
         // Not keyed: the same in every mount.
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);
-        hasher.finish() | PAST
+        hasher.finish() & !PLAIN | PAST
     }
+
+    /// The number of the node with this key that is this inode as of this cut, unless another one has it.
+    pub(crate) fn number(&self, kind: FileKind, cut: Number, inode: InodeNo) -> u64 {
+        match kind {
+            FileKind::Directory => self.hashed(),
+            _ => plain(cut, inode).unwrap_or_else(|| self.hashed()),
+        }
+    }
+}
+
+/// The number that says what it is, if there is room for that.
+fn plain(cut: Number, inode: InodeNo) -> Option<u64> {
+    let fits = cut.0 >> CUT_BITS == 0 && inode.0 >> INODE_BITS == 0;
+    fits.then_some(PAST | PLAIN | cut.0 << INODE_BITS | inode.0)
+}
+
+/// What a number says that says what it is.
+fn of_plain(node: u64) -> Option<(Number, InodeNo)> {
+    let (cut, inode) = (node & !(PAST | PLAIN), InodeNo(node & ((1 << INODE_BITS) - 1)));
+    (node & (PAST | PLAIN) == PAST | PLAIN).then_some((Number(cut >> INODE_BITS), inode))
 }
 
 struct Known {
@@ -54,7 +84,7 @@ struct Known {
     lookups: u64,
 }
 
-/// The nodes of the past that the kernel holds.
+/// The nodes of the past that the kernel holds, as far as their numbers do not say what they are.
 #[derive(Default)]
 pub(crate) struct PastNodes(RwLock<HashMap<u64, Known>>);
 
@@ -64,22 +94,30 @@ impl PastNodes {
         node & PAST != 0
     }
 
+    /// Whether this is one that no directory has.
+    pub(crate) fn is_plain(node: u64) -> bool {
+        of_plain(node).is_some()
+    }
+
     /// The cut and the inode of a node.
     pub(crate) fn get(&self, node: u64) -> Option<(Number, InodeNo)> {
-        self.0.read().get(&node).map(|known| (known.cut, known.inode))
+        of_plain(node).or_else(|| self.0.read().get(&node).map(|known| (known.cut, known.inode)))
     }
 
     /// The number of a node, which the kernel is told once more.
-    pub(crate) fn hold(&self, key: Key, cut: Number, inode: InodeNo) -> u64 {
+    pub(crate) fn hold(&self, key: Key, kind: FileKind, cut: Number, inode: InodeNo) -> u64 {
+        let mut number = key.number(kind, cut, inode);
+        if PastNodes::is_plain(number) {
+            return number;
+        }
         let mut nodes = self.0.write();
-        let mut number = key.number();
         loop {
             match nodes.get_mut(&number) {
                 Some(known) if known.key == key => {
                     known.lookups += 1;
                     return number;
                 }
-                Some(_) => number = number.wrapping_add(1) | PAST,
+                Some(_) => number = number.wrapping_add(1) & !PLAIN | PAST,
                 None => {
                     nodes.insert(number, Known { key, cut, inode, lookups: 1 });
                     return number;
@@ -88,8 +126,17 @@ impl PastNodes {
         }
     }
 
+    /// The same for a number that the kernel has; false if it is of no node that is known.
+    pub(crate) fn hold_again(&self, node: u64) -> bool {
+        let hold = |known: &mut Known| known.lookups += 1;
+        PastNodes::is_plain(node) || self.0.write().get_mut(&node).map(hold).is_some()
+    }
+
     /// The kernel forgets so many of its lookups.
     pub(crate) fn release(&self, node: u64, count: u64) {
+        if PastNodes::is_plain(node) {
+            return;
+        }
         let mut nodes = self.0.write();
         if let Some(known) = nodes.get_mut(&node) {
             known.lookups = known.lookups.saturating_sub(count);
@@ -104,14 +151,17 @@ impl PastNodes {
 mod tests {
     use super::*;
 
+    const DIR: FileKind = FileKind::Directory;
+
     #[test]
-    fn a_node_is_known_as_long_as_it_is_held() {
+    fn a_directory_is_known_as_long_as_it_is_held() {
         let nodes = PastNodes::default();
         let key = |name: &str| Key::Named { parent: 1, name: name.into(), cut: Number(3) };
-        let first = nodes.hold(key("a@1"), Number(3), InodeNo(40));
-        assert_eq!(nodes.hold(key("a@1"), Number(3), InodeNo(40)), first);
-        let other = nodes.hold(key("a@2"), Number(3), InodeNo(40));
+        let first = nodes.hold(key("a@1"), DIR, Number(3), InodeNo(40));
+        assert_eq!(nodes.hold(key("a@1"), DIR, Number(3), InodeNo(40)), first);
+        let other = nodes.hold(key("a@2"), DIR, Number(3), InodeNo(40));
         assert!(other != first && PastNodes::is_past(first) && PastNodes::is_past(other));
+        assert!(!PastNodes::is_plain(first));
         assert_eq!(nodes.get(first), Some((Number(3), InodeNo(40))));
         nodes.release(first, 1);
         assert!(nodes.get(first).is_some());
@@ -120,15 +170,38 @@ mod tests {
         assert!(nodes.get(other).is_some());
     }
 
+    /// Numbers of files say what they are, whatever name led there, up to the greatest there is room for.
+    #[test]
+    fn files_need_not_be_remembered() {
+        let nodes = PastNodes::default();
+        let key = |parent, inode| Key::Below { parent, inode };
+        let (most_cut, most_inode) = (Number((1 << CUT_BITS) - 1), InodeNo((1 << INODE_BITS) - 1));
+        for (cut, inode) in [(Number(1), InodeNo(16)), (most_cut, most_inode)] {
+            let first = nodes.hold(key(7, inode), FileKind::Regular, cut, inode);
+            assert_eq!(nodes.hold(key(8, inode), FileKind::Regular, cut, inode), first);
+            assert!(PastNodes::is_past(first) && PastNodes::is_plain(first));
+            nodes.release(first, 2);
+            assert_eq!(nodes.get(first), Some((cut, inode)));
+        }
+        for (cut, inode) in [(Number(1 << CUT_BITS), InodeNo(16)), (Number(1), InodeNo(1 << INODE_BITS))] {
+            let number = nodes.hold(key(7, inode), FileKind::Regular, cut, inode);
+            assert!(!PastNodes::is_plain(number));
+            assert_eq!(nodes.get(number), Some((cut, inode)));
+            nodes.release(number, 1);
+            assert_eq!(nodes.get(number), None);
+        }
+    }
+
     /// Two nodes whose hashes are equal have two numbers.
     #[test]
     fn numbers_are_unique() {
         let nodes = PastNodes::default();
         let key = Key::Below { parent: 1, inode: InodeNo(16) };
-        let taken = key.number();
+        let taken = key.hashed();
         let squatter = Key::Below { parent: 9, inode: InodeNo(9) };
         nodes.0.write().insert(taken, Known { key: squatter, cut: Number(1), inode: InodeNo(9), lookups: 1 });
-        assert_eq!(nodes.hold(key.clone(), Number(1), InodeNo(16)), taken.wrapping_add(1) | PAST);
-        assert_eq!(nodes.hold(key, Number(1), InodeNo(16)), taken.wrapping_add(1) | PAST);
+        let next = taken.wrapping_add(1) & !PLAIN | PAST;
+        assert_eq!(nodes.hold(key.clone(), DIR, Number(1), InodeNo(16)), next);
+        assert_eq!(nodes.hold(key, DIR, Number(1), InodeNo(16)), next);
     }
 }

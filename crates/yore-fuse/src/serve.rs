@@ -11,17 +11,21 @@
 //! The caller's right to set-group-id bits is never asked here: the kernel has taken them from modes where they are not
 //! allowed, before the request is sent, so callers `keep` them ([`Caller::keeps_set_id`]).
 
+mod nodes;
+mod snapshots;
+
 use crate::config::Granted;
 use crate::control;
-use crate::convert::{file_attr, inode_of, no_attr, node_of, set_time};
+use crate::convert::{no_attr, set_time};
 use crate::errno::{errno, worth_logging};
 use crate::notices::set_serving;
-use crate::past::{Key, PastNodes};
+use crate::past::PastNodes;
 use crate::privilege;
 use crate::session::{register_thread, Shared};
+use crate::snapdir::{self, SnapDir};
 use crate::MountConfig;
 use fuser::*;
-use std::borrow::Cow;
+use nodes::listed_number;
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -29,8 +33,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use yore_fs::{
-    Attr, Caller, DirItem, Error, FallocateMode, FileKind, InodeNo, Node, RenameMode, SeekTo, SetAttr,
-    SetXattrMode, View, WriteMode,
+    Caller, Error, FallocateMode, FileKind, InodeNo, RenameMode, SeekTo, SetAttr, SetXattrMode, View,
+    WriteMode,
 };
 
 /// Longest stretch one copy_file_range request copies; callers go on with the rest. Bounds how long a thread that serves is away.
@@ -51,15 +55,21 @@ thread_local! {
     static READ_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
+/// Attributes that are ACLs.
+const ACLS: &[u8] = b"system.posix_acl_";
+
 /// Serves a view.
 pub(crate) struct Server {
+    /// Of the mount's own time: the present, or a snapshot.
     view: View,
+    /// The directory that is mounted.
     root: InodeNo,
     config: MountConfig,
     granted: Granted,
     shared: Arc<Shared>,
     past: PastNodes,
     answers: control::look::Answers,
+    snapdir: Option<SnapDir>,
 }
 
 /// The view and the inode of a node; else answers that the node is gone.
@@ -85,8 +95,7 @@ impl Drop for Serving<'_> {
 }
 
 impl Server {
-    pub(crate) fn new(view: View, config: &MountConfig, shared: Arc<Shared>) -> Server {
-        let root = view.root();
+    pub(crate) fn new(view: View, root: InodeNo, config: &MountConfig, shared: Arc<Shared>) -> Server {
         Server {
             view,
             root,
@@ -95,6 +104,7 @@ impl Server {
             shared,
             past: PastNodes::default(),
             answers: control::look::Answers::default(),
+            snapdir: config.snapdir.as_ref().map(|name| SnapDir::new(name.as_bytes().to_vec())),
         }
     }
 
@@ -102,27 +112,6 @@ impl Server {
         register_thread(&self.shared);
         set_serving(true);
         Serving(&self.shared)
-    }
-
-    fn inode(&self, node: INodeNo) -> InodeNo {
-        inode_of(node, self.root)
-    }
-
-    /// The view in which the kernel knows a node, and its inode there.
-    fn seen(&self, node: INodeNo) -> yore_fs::Result<(Cow<'_, View>, InodeNo)> {
-        if !PastNodes::is_past(node.0) {
-            return Ok((Cow::Borrowed(&self.view), self.inode(node)));
-        }
-        let (cut, inode) = self.past.get(node.0).ok_or(Error::Stale)?;
-        Ok((Cow::Owned(self.view.as_of(cut)), inode))
-    }
-
-    /// Attributes as `stat` shows them.
-    fn shown(node: INodeNo, attr: &Attr) -> FileAttr {
-        match PastNodes::is_past(node.0) {
-            true => FileAttr { ino: node, ..file_attr(attr) },
-            false => file_attr(attr),
-        }
     }
 
     fn caller(&self, request: &Request, umask: u32) -> Caller {
@@ -135,52 +124,6 @@ impl Server {
             tracing::error!(call, inode = inode.0, %error, "a request failed");
         }
         errno(&error)
-    }
-
-    /// Attributes under the number the kernel knows the node by.
-    fn entry_attr(&self, attr: &Attr) -> FileAttr {
-        FileAttr { ino: node_of(attr.inode, self.root), ..file_attr(attr) }
-    }
-
-    /// Names a node to the kernel, which from then on holds it.
-    fn entry(&self, call: &'static str, at: InodeNo, found: yore_fs::Result<Node>, reply: ReplyEntry) {
-        match found {
-            Ok(node) => {
-                let attr = node.into_held();
-                let generation = Generation(u64::from(attr.incarnation));
-                reply.entry(&self.config.timeout, &self.entry_attr(&attr), generation);
-            }
-            Err(error) => reply.error(self.number(call, at, error)),
-        }
-    }
-
-    /// Names a node of the past to the kernel: `found` under a name in `parent`, or what the name meant at the time in it, which
-    /// may be something else the next time it is asked for.
-    fn past_entry(&self, parent: INodeNo, name: Option<&[u8]>, found: &Node) -> (FileAttr, Duration) {
-        let (attr, cut) = (*found.attr(), found.cut().unwrap_or_default());
-        let (key, timeout) = match name {
-            Some(name) => (Key::Named { parent: parent.0, name: name.to_vec(), cut }, Duration::ZERO),
-            None => (Key::Below { parent: parent.0, inode: attr.inode }, self.config.timeout),
-        };
-        let node = self.past.hold(key, cut, attr.inode);
-        (FileAttr { ino: INodeNo(node), ..file_attr(&attr) }, timeout)
-    }
-
-    /// Looks for a name that is not there as one with a time.
-    fn look_back(&self, parent: INodeNo, view: &View, directory: InodeNo, name: &[u8], reply: ReplyEntry) {
-        match yore_fs::split_time(name).map(|(of, when)| view.look_back(directory, of, &when)) {
-            Some(Ok(node)) => {
-                let (attr, timeout) = self.past_entry(parent, Some(name), &node);
-                reply.entry(&timeout, &attr, Generation(u64::from(node.attr().incarnation)));
-            }
-            // The next moment there may be something then.
-            Some(Err(error)) => reply.error(self.number("lookup", directory, error)),
-            // Node 0 with a lifetime: the kernel remembers that there is no such name.
-            None if self.config.negative_timeout > Duration::ZERO => {
-                reply.entry(&self.config.negative_timeout, &no_attr(), Generation(0))
-            }
-            None => reply.error(Errno::ENOENT),
-        }
     }
 
     /// A program has closed a file: perhaps a version is to be made of it.
@@ -198,17 +141,6 @@ impl Server {
         match outcome {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(self.number(call, at, error)),
-        }
-    }
-
-    /// `.` and `..` come from an NFS server that holds only a number.
-    fn find(view: &View, directory: InodeNo, name: &[u8]) -> yore_fs::Result<Node> {
-        match name {
-            b"." => view.node(directory, None),
-            // The way up from a name with a time leads to another time, which the number does not tell.
-            b".." if view.cut().is_some() => Err(Error::Stale),
-            b".." => view.node(view.parent(directory)?, None),
-            name => view.lookup(directory, name),
         }
     }
 
@@ -251,13 +183,15 @@ impl Filesystem for Server {
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let _serving = self.serving();
+        let name = name.as_bytes();
+        if parent == snapdir::NODE {
+            return self.lookup_snapshot(name, reply);
+        }
         let (view, directory) = seen!(self, parent, reply);
-        match Server::find(&view, directory, name.as_bytes()) {
-            Err(Error::NotFound) => self.look_back(parent, &view, directory, name.as_bytes(), reply),
-            Ok(node) if node.cut().is_some() => {
-                let (attr, timeout) = self.past_entry(parent, None, &node);
-                reply.entry(&timeout, &attr, Generation(u64::from(node.attr().incarnation)));
-            }
+        match self.find(parent, &view, directory, name) {
+            Err(Error::NotFound) if self.is_snapdir(parent, name) => self.snapdir_entry(reply),
+            Err(Error::NotFound) => self.look_back(parent, &view, directory, name, reply),
+            Ok(node) if PastNodes::is_past(parent.0) => self.past_lookup(parent, name, &node, reply),
             found => self.entry("lookup", directory, found, reply),
         }
     }
@@ -267,17 +201,24 @@ impl Filesystem for Server {
         if PastNodes::is_past(node.0) {
             return self.past.release(node.0, count);
         }
-        // The root is nobody's to forget: it was never given out by a lookup that the kernel counts.
-        if node != INodeNo::ROOT {
+        // The root is nobody's to forget: it was never given out by a lookup that the kernel counts. Nor is it counted how often
+        // the directory of snapshots was.
+        if node != INodeNo::ROOT && node != snapdir::NODE {
             self.view.release(self.inode(node), count);
         }
     }
 
     fn getattr(&self, _: &Request, node: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         let _serving = self.serving();
+        if node == snapdir::NODE {
+            return match self.snapdir_attr() {
+                Ok(attr) => reply.attr(&Duration::ZERO, &attr),
+                Err(error) => reply.error(self.number("getattr", self.root, error)),
+            };
+        }
         let (view, inode) = seen!(self, node, reply);
         match view.getattr(inode) {
-            Ok(attr) => reply.attr(&self.config.timeout, &Server::shown(node, &attr)),
+            Ok(attr) => reply.attr(&self.config.timeout, &self.shown(node, &attr)),
             Err(error) => reply.error(self.number("getattr", inode, error)),
         }
     }
@@ -313,7 +254,7 @@ impl Filesystem for Server {
             kill_set_id: size.is_some() && self.granted.kill_set_id && request.uid() != 0,
         };
         match view.setattr(&self.caller(request, 0), inode, &set) {
-            Ok(attr) => reply.attr(&self.config.timeout, &Server::shown(node, &attr)),
+            Ok(attr) => reply.attr(&self.config.timeout, &self.shown(node, &attr)),
             Err(error) => reply.error(self.number("setattr", inode, error)),
         }
     }
@@ -338,6 +279,9 @@ impl Filesystem for Server {
         reply: ReplyEntry,
     ) {
         let _serving = self.serving();
+        if let Some(refused) = self.taken(parent, name) {
+            return reply.error(refused);
+        }
         let (view, directory) = seen!(self, parent, reply);
         let Some(kind) = FileKind::from_mode(if mode & libc::S_IFMT == 0 { libc::S_IFREG } else { mode })
         else {
@@ -358,6 +302,9 @@ impl Filesystem for Server {
         reply: ReplyEntry,
     ) {
         let _serving = self.serving();
+        if let Some(refused) = self.taken(parent, name) {
+            return reply.error(refused);
+        }
         let (view, directory) = seen!(self, parent, reply);
         let caller = self.caller(request, umask);
         let made = view.mkdir(&caller, directory, name.as_bytes(), mode & 0o7777);
@@ -366,18 +313,27 @@ impl Filesystem for Server {
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let _serving = self.serving();
+        if self.is_snapdir_there(parent, name) {
+            return reply.error(Errno::EROFS);
+        }
         let (view, directory) = seen!(self, parent, reply);
         self.done("unlink", directory, view.unlink(directory, name.as_bytes()), reply);
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let _serving = self.serving();
+        if self.is_snapdir_there(parent, name) {
+            return reply.error(Errno::EROFS);
+        }
         let (view, directory) = seen!(self, parent, reply);
         self.done("rmdir", directory, view.rmdir(directory, name.as_bytes()), reply);
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let _serving = self.serving();
+        if let Some(refused) = self.taken(parent, name) {
+            return reply.error(refused);
+        }
         let (view, directory) = seen!(self, parent, reply);
         let caller = self.caller(request, 0);
         let made = view.symlink(&caller, directory, name.as_bytes(), target.as_os_str().as_bytes());
@@ -405,6 +361,9 @@ impl Filesystem for Server {
             // RENAME_WHITEOUT is for upper layers of overlayfs, and unknown flags are unknown.
             return reply.error(Errno::EINVAL);
         };
+        if self.is_snapdir_there(parent, name) || self.is_snapdir_there(new_parent, new_name) {
+            return reply.error(Errno::EROFS);
+        }
         let (view, from) = seen!(self, parent, reply);
         let (other, to) = seen!(self, new_parent, reply);
         if view.cut() != other.cut() {
@@ -420,6 +379,9 @@ impl Filesystem for Server {
         let (other, directory) = seen!(self, new_parent, reply);
         if view.cut() != other.cut() {
             return reply.error(Errno::EXDEV);
+        }
+        if let Some(refused) = self.taken(new_parent, new_name) {
+            return reply.error(refused);
         }
         let linked = view.link(inode, directory, new_name.as_bytes());
         self.entry("link", inode, linked, reply);
@@ -452,6 +414,9 @@ impl Filesystem for Server {
             return reply.error(Errno::ENOSYS);
         }
         let _serving = self.serving();
+        if let Some(refused) = self.taken(parent, name) {
+            return reply.error(refused);
+        }
         let (view, directory) = seen!(self, parent, reply);
         let caller = self.caller(request, umask);
         match view.create(&caller, directory, name.as_bytes(), FileKind::Regular, mode & 0o7777, 0) {
@@ -558,6 +523,9 @@ impl Filesystem for Server {
 
     fn readdir(&self, _: &Request, node: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
         let _serving = self.serving();
+        if node == snapdir::NODE {
+            return self.list_snapshots(offset, reply);
+        }
         let (view, directory) = seen!(self, node, reply);
         let mut given = false;
         let outcome = view.readdir(directory, offset, &mut |item| {
@@ -583,13 +551,16 @@ impl Filesystem for Server {
         mut reply: ReplyDirectoryPlus,
     ) {
         let _serving = self.serving();
+        if node == snapdir::NODE {
+            return self.list_snapshots_with_nodes(offset, reply);
+        }
         let (view, directory) = seen!(self, node, reply);
         let mut given = false;
         let ttl = self.config.timeout;
         let outcome = view.readdir_plus(directory, offset, &mut |item, found| {
             let name = OsStr::from_bytes(item.name);
             let (attr, generation) = match &found {
-                Some(found) if found.cut().is_some() => {
+                Some(found) if PastNodes::is_past(node.0) => {
                     let (attr, _) = self.past_entry(node, None, found);
                     (attr, u64::from(found.attr().incarnation))
                 }
@@ -621,6 +592,9 @@ impl Filesystem for Server {
 
     fn fsyncdir(&self, _: &Request, node: INodeNo, _: FileHandle, data_only: bool, reply: ReplyEmpty) {
         let _serving = self.serving();
+        if node == snapdir::NODE {
+            return reply.ok();
+        }
         let (view, inode) = seen!(self, node, reply);
         // sync(2) and syncfs(2) send nothing to a FUSE daemon, so `sync MOUNTPOINT`, which is an fsync of the root
         // directory, stands for them: everything is durable when it returns.
@@ -670,6 +644,10 @@ impl Filesystem for Server {
 
     fn getxattr(&self, _: &Request, node: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let _serving = self.serving();
+        let hidden = name.as_bytes().starts_with(ACLS) && self.hides_acls(node);
+        if hidden || node == snapdir::NODE {
+            return reply.error(errno(&Error::NoAttribute));
+        }
         let (view, inode) = seen!(self, node, reply);
         match view.getxattr(inode, name.as_bytes()) {
             Ok(value) => Server::xattr_reply(&value, size, Errno::ERANGE, reply),
@@ -679,9 +657,13 @@ impl Filesystem for Server {
 
     fn listxattr(&self, request: &Request, node: INodeNo, size: u32, reply: ReplyXattr) {
         let _serving = self.serving();
+        if node == snapdir::NODE {
+            return Server::xattr_reply(&[], size, Errno::ERANGE, reply);
+        }
         let (view, inode) = seen!(self, node, reply);
         match view.listxattr(inode) {
-            Ok(names) => {
+            Ok(mut names) => {
+                names.retain(|name| !name.starts_with(ACLS) || !self.hides_acls(node));
                 let mut list = Vec::new();
                 // The kernel checks who reads `trusted.` attributes, but not who sees their names.
                 for name in names.iter().filter(|n| request.uid() == 0 || !n.starts_with(TRUSTED)) {
@@ -717,6 +699,9 @@ impl Filesystem for Server {
         reply: ReplyIoctl,
     ) {
         let _serving = self.serving();
+        if node == snapdir::NODE {
+            return reply.error(Errno::ENOTTY);
+        }
         let (view, inode) = seen!(self, node, reply);
         let (uid, read_only) = (request.uid(), self.config.read_only);
         let answer = if control::policy::is_ours(number) {
@@ -812,22 +797,12 @@ impl Filesystem for Server {
             // The kernel goes on with reading and writing.
             return reply.error(Errno::EXDEV);
         }
-        let copied = self
-            .view
+        let copied = view
             .copy_file_range(from, from_offset, to, to_offset, len.min(COPY_MAX))
             .and_then(|count| self.drop_set_id_for(request, to).map(|()| count));
         match copied {
             Ok(count) => reply.written(count as u32),
             Err(error) => reply.error(self.number("copy_file_range", to, error)),
         }
-    }
-}
-
-/// The number that a listing shows for an entry: the one under which it would be looked up.
-fn listed_number(directory: INodeNo, view: &View, item: &DirItem<'_>) -> INodeNo {
-    match (view.cut(), item.name) {
-        (None, _) => INodeNo(item.inode.0),
-        (Some(_), b"." | b"..") => directory,
-        (Some(_), _) => INodeNo(Key::Below { parent: directory.0, inode: item.inode }.number()),
     }
 }

@@ -19,20 +19,26 @@
 //! reaches the session in two ways. One in the code that serves a request is seen by a guard around it, which aborts the
 //! connection at once, so that nothing more is asked of a view in doubt. One in fuser itself (its reading of a
 //! request: a time of -2^63 seconds and some nanoseconds overflows there in fuser 0.18) ends a thread outside any guard; each thread therefore has a value whose destructor runs when the thread ends and
-//! aborts the connection if it was not over, for a connection with too few readers hangs its users.
+//! aborts the connection if it was not over, for a connection with too few readers hangs its users. What mounts share a volume
+//! share its memory, so a panic in one ends them all ([`Siblings`]).
+//!
+//! # Snapshots
+//! A mount of a snapshot ([`mount_snapshot`]) has its own connection and threads. Its end gives the snapshot up and closes
+//! nothing: the volume is closed by the mount of the present, and if there is none, when nobody has it any more.
 
 use crate::attach::{attach, Watcher};
 use crate::mountpoint::{self, abort, detach, mounted_at, prepare, unmount_idle, MountedAt};
 use crate::serve::Server;
 use crate::{tuning, MountConfig, MountError, Notices, SessionError, UnmountError};
 use fuser::{Filesystem, SessionACL};
+use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
-use yore_fs::{InodeNo, View};
+use yore_fs::{InodeNo, Pin, View};
 
 /// How a session ended, when it ended well: the view is closed, the mount point is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,16 +79,40 @@ fn unmount_when_idle(path: &std::path::Path) -> Result<(), UnmountError> {
 pub(crate) struct Shared {
     mountpoint: PathBuf,
     device: (u32, u32),
-    panicked: AtomicBool,
+    siblings: Arc<Siblings>,
     aborted: AtomicBool,
     ended: AtomicBool,
+}
+
+/// The sessions of one volume.
+#[derive(Default)]
+struct Siblings {
+    panicked: AtomicBool,
+    /// Those that may live.
+    members: Mutex<Vec<Weak<Shared>>>,
+}
+
+impl Siblings {
+    fn join(&self, shared: &Arc<Shared>) {
+        let mut members = self.members.lock();
+        members.retain(|member| member.strong_count() > 0);
+        members.push(Arc::downgrade(shared));
+    }
+
+    fn have_panicked(&self) -> bool {
+        self.panicked.load(Ordering::SeqCst)
+    }
 }
 
 impl Shared {
     /// A thread that serves is unwinding.
     pub(crate) fn note_panic(&self) {
-        self.panicked.store(true, Ordering::SeqCst);
-        self.abort_connection();
+        self.siblings.panicked.store(true, Ordering::SeqCst);
+        let members: Vec<Arc<Shared>> =
+            self.siblings.members.lock().iter().filter_map(Weak::upgrade).collect();
+        for member in members {
+            member.abort_connection();
+        }
     }
 
     fn abort_connection(&self) {
@@ -216,7 +246,7 @@ impl Session {
         self.handle.clone()
     }
 
-    /// For telling the kernel of changes behind its back. `None` if what is mounted is not a view.
+    /// For telling the kernel of changes behind its back. `None` if what is mounted is not a view of the present.
     pub fn notices(&self) -> Option<Notices> {
         self.notices.clone()
     }
@@ -275,8 +305,33 @@ pub fn mount(view: View, config: &MountConfig) -> Result<Session, MountError> {
             Ok(())
         }
     };
-    let server = |shared: &Arc<Shared>| Server::new(view, &config, shared.clone());
-    start(&config, server, close, Some(root))
+    let server = |shared: &Arc<Shared>| Server::new(view, root, &config, shared.clone());
+    start(&config, server, close, Some(root), Arc::default())
+}
+
+/// Mounts a directory as of a snapshot, read-only, and serves it in the background; the snapshot is pinned until the session has
+/// ended. `beside` are the other sessions of the same open volume, any one of them.
+///
+/// # Errors
+/// As [`mount`].
+pub fn mount_snapshot(
+    pin: Pin,
+    root: InodeNo,
+    config: &MountConfig,
+    beside: Option<&SessionHandle>,
+) -> Result<Session, MountError> {
+    let config = MountConfig { read_only: true, snapdir: None, ..config.clone() };
+    let view = pin.view().clone();
+    let close = move |in_order: bool| {
+        if !in_order {
+            // It has the volume, which dropping the last one of closes; see "Panics" above.
+            let _kept = std::mem::ManuallyDrop::new(pin);
+        }
+        Ok(())
+    };
+    let server = |shared: &Arc<Shared>| Server::new(view, root, &config, shared.clone());
+    let siblings = beside.map_or_else(Arc::default, |beside| beside.shared.siblings.clone());
+    start(&config, server, close, None, siblings)
 }
 
 /// Mounts `view` and serves it until somebody unmounts it.
@@ -286,7 +341,7 @@ pub fn serve(view: View, config: &MountConfig) -> Result<Result<End, SessionErro
 
 /// Mounts any FUSE file system with the same connection a view gets: for measuring what the transport alone costs.
 pub fn mount_filesystem<F: Filesystem>(filesystem: F, config: &MountConfig) -> Result<Session, MountError> {
-    start(config, |_| filesystem, |_| Ok(()), None)
+    start(config, |_| filesystem, |_| Ok(()), None, Arc::default())
 }
 
 fn start<F: Filesystem>(
@@ -294,6 +349,7 @@ fn start<F: Filesystem>(
     filesystem: impl FnOnce(&Arc<Shared>) -> F,
     close: impl FnOnce(bool) -> yore_fs::Result<()> + Send + 'static,
     root: Option<InodeNo>,
+    siblings: Arc<Siblings>,
 ) -> Result<Session, MountError> {
     let path = prepare(&config.mountpoint)?;
     let attached = attach(&path, config)?;
@@ -309,10 +365,16 @@ fn start<F: Filesystem>(
     let shared = Arc::new(Shared {
         mountpoint: path.clone(),
         device,
-        panicked: AtomicBool::new(false),
+        siblings,
         aborted: AtomicBool::new(false),
         ended: AtomicBool::new(false),
     });
+    shared.siblings.join(&shared);
+    if shared.siblings.have_panicked() {
+        return Err(handshake(io::Error::other(
+            "another mount of the volume found a contradiction in memory",
+        )));
+    }
     let mut settings = fuser::Config::default();
     settings.n_threads = Some(config.threads.max(1));
     settings.clone_fd = true;
@@ -368,7 +430,7 @@ fn run<F: Filesystem>(
         true
     });
     drop(watcher);
-    if shared.panicked.load(Ordering::SeqCst) {
+    if shared.siblings.have_panicked() {
         // Cannot fail when not in order.
         let _ = close(false);
         return Err(SessionError::Panicked { mountpoint });
@@ -379,4 +441,40 @@ fn run<F: Filesystem>(
     outcome.map_err(|source| SessionError::Connection { mountpoint, source })?;
     let aborted = dead_mount || shared.aborted.load(Ordering::SeqCst);
     Ok(if aborted { End::Aborted } else { End::Unmounted })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use yore_device::{Device, MemoryDevice};
+    use yore_fs::{MkfsOptions, MountOptions};
+
+    /// A contradiction that one session finds ends all of the volume's, and the volume is not closed; no other is begun.
+    #[test]
+    fn a_panic_ends_all_sessions_of_a_volume() {
+        if !Path::new("/dev/fuse").exists() || !rustix::process::geteuid().is_root() {
+            eprintln!("SKIPPED: mounting needs root and /dev/fuse here");
+            assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"));
+            return;
+        }
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
+        View::mkfs(&device, &MkfsOptions::default()).unwrap();
+        let view = View::open(device, &MountOptions::default()).unwrap();
+        let cut = view.snapshot(view.root(), "", false, false).unwrap().number;
+        let dirs = [(); 3].map(|()| tempfile::tempdir().unwrap());
+        let config = |i: usize| MountConfig::new(dirs[i].path(), "memory");
+        let present = mount(view.clone(), &config(0)).unwrap();
+        let handle = present.handle();
+        let beside = |i| mount_snapshot(view.pin(cut).unwrap(), view.root(), &config(i), Some(&handle));
+        let snapshot = beside(1).unwrap();
+        snapshot.handle().shared.note_panic();
+        assert!(matches!(snapshot.wait(), Err(SessionError::Panicked { .. })));
+        assert!(matches!(present.wait(), Err(SessionError::Panicked { .. })));
+        assert!(matches!(beside(2), Err(MountError::Handshake { .. })));
+        for dir in &dirs {
+            assert!(mounted_at(dir.path()).unwrap().is_none());
+        }
+        assert!(view.snapshot(view.root(), "", false, false).is_ok(), "it was not closed");
+        std::mem::forget(view);
+    }
 }

@@ -189,7 +189,9 @@ fn refused(error: io::Error) -> anyhow::Error {
         Some(Errno::NOENT | Errno::STALE) => {
             anyhow::anyhow!("somebody forgot it meanwhile; look again with `yore snapshots`")
         }
-        Some(Errno::BUSY) => anyhow::anyhow!("somebody holds it by now; release it first (`yore release`)"),
+        Some(Errno::BUSY) => anyhow::anyhow!(
+            "somebody holds one of them by now, or mounted it; `yore release` and `yore umount` make it free"
+        ),
         Some(Errno::ROFS) => {
             anyhow::anyhow!("it is mounted read-only; mount the volume for writing, then try again")
         }
@@ -331,7 +333,7 @@ impl Choice {
         }
         let mut judged = Vec::new();
         for rows in of_each.into_values() {
-            let taken: Vec<Taken<'_>> = rows.iter().map(|row| Taken::from(&row.cut)).collect();
+            let taken: Vec<Taken<'_>> = rows.iter().map(|row| Taken::of(&row.cut, row.pinned)).collect();
             let found = reasons(&self.rules, self.names, &taken, &TimeZone::system())?;
             judged.extend(rows.into_iter().zip(found).map(|(row, reasons)| Judged { row, reasons }));
         }
@@ -339,13 +341,31 @@ impl Choice {
     }
 }
 
-/// What was named and is not held. `name` is how it was named.
-fn check_released(row: ListedCut, name: &str) -> anyhow::Result<Judged> {
+/// What was named and need not stay. `name` is how it was named.
+fn check_free(row: ListedCut, name: &str, opened: &Opened<'_>) -> anyhow::Result<Judged> {
     anyhow::ensure!(
         !row.cut.row.held,
         "cannot forget {name}: it is held; release it first (yore release {name})"
     );
+    anyhow::ensure!(!row.pinned, "cannot forget {name}: {}", mounted_on(&row, opened.place));
     Ok(Judged { row, reasons: Vec::new() })
+}
+
+/// Where a snapshot is mounted by itself, and what to do.
+fn mounted_on(row: &ListedCut, place: &Place) -> String {
+    let directory = match place {
+        Place::Mounted { path, .. } => live::mount_at(path)
+            .and_then(|mount| live::daemon_at(&mount.directory))
+            .and_then(|daemon| daemon.snapshots.into_iter().find(|of| of.number == row.cut.number.0)),
+        Place::Free(_) => None,
+    };
+    match directory {
+        Some(of) => format!(
+            "it is mounted on {directory}; unmount it first (yore umount {directory})",
+            directory = of.directory.display()
+        ),
+        None => "it is mounted; unmount it first".to_string(),
+    }
 }
 
 /// Forgets snapshots.
@@ -402,12 +422,12 @@ fn judge(
         match choice {
             Some(choice) => judged.extend(choice.judge(opened)?),
             None if args.numbers.is_empty() => {
-                judged.push(check_released(opened.snapshot("forget", clock)?, &opened.name())?);
+                judged.push(check_free(opened.snapshot("forget", clock)?, &opened.name(), opened)?);
             }
             None => {
                 for number in &args.numbers {
                     let name = format!("{} --number {number}", opened.name());
-                    judged.push(check_released(opened.numbered("forget", *number)?, &name)?);
+                    judged.push(check_free(opened.numbered("forget", *number)?, &name, opened)?);
                 }
             }
         }

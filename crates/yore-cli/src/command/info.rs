@@ -148,13 +148,16 @@ pub fn info(args: &args::Info) -> Outcome {
 /// Of a volume that is mounted: the daemon knows what it is, the kernel how full.
 fn of_mount(directory: &Path, volume: &Path, daemon: Option<Box<Daemon>>) -> anyhow::Result<Value> {
     let space = Space::of_mount(directory)?;
+    let snapshot = daemon.as_ref().and_then(|daemon| daemon.snapshot_at(directory));
+    // The table of mounts has the time of a snapshot behind the volume's name.
+    let volume = daemon.as_ref().map_or(volume, |daemon| &daemon.volume);
     let mut value = match &daemon {
         Some(daemon) => json!({
             "label": daemon.label,
             "uuid": daemon.uuid,
             "format": format!("{}.{}", daemon.format.0, daemon.format.1),
             "engine": daemon.engine,
-            "read_only": daemon.read_only,
+            "read_only": daemon.read_only || snapshot.is_some(),
             "options": daemon.options,
             "log": daemon.log,
             "pid": daemon.pid,
@@ -173,6 +176,15 @@ fn of_mount(directory: &Path, volume: &Path, daemon: Option<Box<Daemon>>) -> any
     json_name(&mut value, "volume", bytes_of(volume));
     json_name(&mut value, "directory", bytes_of(directory));
     value["mounted"] = json!(true);
+    value["at"] = json!(snapshot.map(|snapshot| &snapshot.at));
+    value["mounted_snapshots"] = daemon.as_ref().map_or(Value::Null, |daemon| {
+        let one = |of: &live::MountedSnapshot| {
+            let mut value = json!({ "number": of.number, "at": of.at });
+            json_name(&mut value, "directory", bytes_of(&of.directory));
+            value
+        };
+        daemon.snapshots.iter().map(one).collect()
+    });
     value["space"] = space.json();
     // Who may not read the mount point is told the rest.
     value["snapshots"] = std::fs::File::open(directory)
@@ -288,6 +300,13 @@ fn print_text(out: &mut Out, value: &Value, clock: &Clock) -> anyhow::Result<()>
             _ => size,
         }
     });
+    let others = value["mounted_snapshots"].as_array().filter(|all| !all.is_empty()).map(|all| {
+        let one = |of: &Value| {
+            let text = |key: &str| crate::output::printable(of[key].as_str().unwrap_or_default().as_bytes());
+            format!("{} on {}", text("at"), text("directory"))
+        };
+        all.iter().map(one).collect::<Vec<_>>().join(", ")
+    });
     let lines = [
         ("Volume", text("volume")),
         ("Label", text("label")),
@@ -295,6 +314,7 @@ fn print_text(out: &mut Out, value: &Value, clock: &Clock) -> anyhow::Result<()>
         ("Format", text("format")),
         ("Engine", text("engine")),
         ("State", text("state")),
+        ("As of", text("at")),
         ("Mounted on", text("directory")),
         ("Since", time("mounted_at")),
         ("Daemon", pid),
@@ -306,6 +326,7 @@ fn print_text(out: &mut Out, value: &Value, clock: &Clock) -> anyhow::Result<()>
         ("Metadata", metadata),
         ("Intent log", intent_log),
         ("Snapshots", snapshots),
+        ("Mounted", others),
         ("Generation", text("generation")),
         ("Mounts", text("mount_id")),
         ("Created", time("created")),

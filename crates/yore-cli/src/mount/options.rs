@@ -3,9 +3,10 @@
 use crate::output::parse_size;
 use crate::status::usage;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use yore_fs::{Engine, MountOptions};
+use yore_fuse::{MountConfig, PastAccess};
 
 /// The options, for the help text.
 pub const HELP: &str = "\
@@ -21,6 +22,8 @@ OPTIONS, separated by commas:
   keep_history       when space runs out, refuse; default: forget the oldest snapshots that are not held
   closes             be told when files are closed, for policies that are set later; a volume that has such a policy is mounted so
   dev, suid          honour device files and set-id bits; root only
+  snapdir=NAME       a hidden directory in the root that holds all snapshots of it, for Samba and others
+  past=as-was|owner  who may read what was: who might then (as-was), or only its owner of then
   noexec             run no programs from the volume
   auto_unmount       unmount when the daemon dies
   remount,ro|rw      change a mount that is there
@@ -46,6 +49,8 @@ pub struct Options {
     pub dev: bool,
     pub suid: bool,
     pub no_exec: bool,
+    pub snapdir: Option<OsString>,
+    pub past: PastAccess,
     /// As given, for people.
     pub text: String,
 }
@@ -72,6 +77,8 @@ impl Options {
             dev: false,
             suid: false,
             no_exec: false,
+            snapdir: None,
+            past: PastAccess::default(),
             text: String::new(),
         };
         let mut texts = Vec::new();
@@ -162,6 +169,26 @@ impl Options {
             }
             "cache" => self.metadata_cache = Some(size()?),
             "data_cache" => self.data_cache = Some(size()?),
+            "snapdir" => {
+                let is_name = !matches!(value, "" | "." | "..") && !value.contains('/') && value.len() <= 255;
+                if !is_name {
+                    return Err(usage(format!(
+                        "mount option snapdir: {value:?} is no name of a directory in the root, as .yore"
+                    )));
+                }
+                self.snapdir = Some(value.into());
+            }
+            "past" => {
+                self.past = match value {
+                    "as-was" => PastAccess::AsWas,
+                    "owner" => PastAccess::Owner,
+                    _ => {
+                        return Err(usage(format!(
+                            "mount option past: {value:?} is unknown; choose as-was or owner"
+                        )))
+                    }
+                }
+            }
             "log" if !value.is_empty() => self.log = Some(PathBuf::from(value)),
             // Said by mount(8) and libfuse of every FUSE mount; here the volume says so itself.
             "fsname" | "subtype" | "uid" | "gid" | "user" | "user_id" | "group_id" | "max_read"
@@ -169,6 +196,21 @@ impl Options {
             _ => return Ok(false),
         }
         Ok(true)
+    }
+
+    /// The part that concerns the mount.
+    pub fn for_mount(&self, directory: &Path, name: String) -> MountConfig {
+        MountConfig {
+            read_only: self.read_only,
+            allow_other: self.allow_other,
+            auto_unmount: self.auto_unmount,
+            dev: self.dev,
+            suid: self.suid,
+            no_exec: self.no_exec,
+            snapdir: self.snapdir.clone(),
+            past: self.past,
+            ..MountConfig::new(directory, name)
+        }
     }
 
     /// The part that concerns the volume.
@@ -210,7 +252,18 @@ mod tests {
     /// Promises that what is not understood is refused by name, unless mount(8) asks for sloppiness.
     #[test]
     fn unknown_options() {
-        for wrong in ["nonsense", "engine=nonsense", "commit=0", "cache=much", "log=", "sync"] {
+        for wrong in [
+            "nonsense",
+            "engine=nonsense",
+            "commit=0",
+            "cache=much",
+            "log=",
+            "sync",
+            "snapdir=a/b",
+            "snapdir=",
+            "snapdir=..",
+            "past=me",
+        ] {
             let message = parse(wrong).unwrap_err().to_string();
             assert!(message.contains(wrong.split('=').next().unwrap()), "{message}");
         }

@@ -1,9 +1,12 @@
-//! The daemon: opens the volume, mounts it, serves it until somebody unmounts it or a signal ends it, closes it.
+//! The daemon: opens the volume, mounts it, or a snapshot of it, serves it and what is mounted beside it until somebody has unmounted
+//! all or a signal ends it, closes it.
 
 use super::log::Destination;
+use super::requests::Listener;
+use super::sessions::{mount_snapshot, Sessions};
 use super::{remount, Plan, Word};
 use crate::command::Outcome;
-use crate::live::{self, Announcement, Daemon};
+use crate::live::{self, Daemon};
 use crate::status::{self, Ended};
 use crate::volume::{self, Access};
 use anyhow::Context as _;
@@ -11,16 +14,20 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::fs::File;
 use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
-use yore_fs::{Policy, Versioning};
-use yore_fuse::{MountConfig, Session, SessionHandle, UnmountError, UnmountHow};
+use yore_fs::{Policy, Versioning, View};
+use yore_fuse::Session;
 
-/// A mount that is served.
+/// What is served.
 struct Mounted {
-    session: Session,
-    announcement: Option<Announcement>,
+    sessions: Arc<Sessions>,
+    listener: Option<Listener>,
     signals: Signals,
+    /// What whoever mounts should know.
+    warning: Option<String>,
 }
 
 /// Serves in the process that was called.
@@ -32,6 +39,9 @@ pub fn foreground(plan: Plan) -> Outcome {
     let log_name = log.describe();
     log.install();
     let mounted = mount(&plan, log_name)?;
+    if let Some(warning) = &mounted.warning {
+        tracing::warn!("{warning}");
+    }
     mounted.wait()
 }
 
@@ -58,11 +68,11 @@ pub fn daemon(plan: Plan) -> Outcome {
             return Err(Ended { message: String::new(), status }.into());
         }
     };
-    if let Err(error) = tell(&Word::Ready).and_then(|()| let_go(log_file)) {
+    if let Err(error) =
+        tell(&Word::Ready { warning: mounted.warning.clone() }).and_then(|()| let_go(log_file))
+    {
         tracing::warn!("{error:#}; unmounting again");
-        if let Err(error) = mounted.session.handle().unmount(UnmountHow::Abort) {
-            tracing::error!("{error}");
-        }
+        mounted.sessions.end();
     }
     mounted.wait()
 }
@@ -104,24 +114,16 @@ fn mount(plan: &Plan, log: String) -> anyhow::Result<Mounted> {
     let device = volume::open_device(&plan.volume, access)?;
     let opened = volume::open_on(&plan.volume, device, &options.for_volume())?;
     let view = opened.view().clone();
-    // Being told of closes costs requests for each file: only for who wants them.
-    let at_close = |(_, policy): &(_, Policy)| policy.versioning == Some(Versioning::Close);
-    let policies = view.policies().with_context(|| format!("cannot read {}", plan.volume.display()))?;
-    let config = MountConfig {
-        close_events: options.close_events || policies.iter().any(at_close),
-        read_only: options.read_only,
-        allow_other: options.allow_other,
-        auto_unmount: options.auto_unmount,
-        dev: options.dev,
-        suid: options.suid,
-        no_exec: options.no_exec,
-        ..MountConfig::new(&plan.directory, plan.volume.to_string_lossy())
+    let mounted = match &plan.at {
+        None => mount_present(plan, &view).map(|session| (session, None)),
+        Some(at) => mount_snapshot(&view, &plan.volume, at, &plan.directory, options, None)
+            .map(|(session, snapshot)| (session, Some(snapshot))),
     };
-    let session = match yore_fuse::mount(view.clone(), &config) {
-        Ok(session) => session,
+    let (session, snapshot) = match mounted {
+        Ok(mounted) => mounted,
         Err(error) => {
             view.close().with_context(|| format!("cannot close {}", plan.volume.display()))?;
-            return Err(error.into());
+            return Err(error);
         }
     };
     if !options.access_times && rustix::process::geteuid().is_root() {
@@ -131,18 +133,41 @@ fn mount(plan: &Plan, log: String) -> anyhow::Result<Mounted> {
             tracing::warn!(%error, "the table of mounts will not show noatime");
         }
     }
-    let announcement = match describe(plan, &opened, log).and_then(|daemon| live::announce(&daemon)) {
-        Ok(announcement) => Some(announcement),
-        Err(error) => {
-            tracing::warn!("`yore info` will know little of this mount: {error:#}");
-            None
-        }
-    };
-    Ok(Mounted { session, announcement, signals })
+    let warning = options.snapdir.as_ref().filter(|name| view.lookup(view.root(), name.as_bytes()).is_ok());
+    let warning = warning.map(|name| {
+        let name = name.display();
+        format!(
+            "the volume has a file named {name} in its root directory, which is shown instead of the snapshots: rename it, or \
+             choose another name for snapdir"
+        )
+    });
+    let sessions = Sessions::begin(view, &plan.volume, session, snapshot)?;
+    let listener = Listener::start(&sessions)
+        .inspect_err(|error| tracing::warn!("no snapshots can be mounted beside this: {error:#}"))
+        .ok();
+    let daemon = describe(plan, &opened, log, listener.as_ref());
+    match daemon.and_then(|daemon| Ok((live::announce(&daemon)?, daemon))) {
+        Ok((announcement, daemon)) => sessions.announce(daemon, announcement),
+        Err(error) => tracing::warn!("`yore info` will know little of this mount: {error:#}"),
+    }
+    Ok(Mounted { sessions, listener, signals, warning })
+}
+
+fn mount_present(plan: &Plan, view: &View) -> anyhow::Result<Session> {
+    let mut config = plan.options.for_mount(&plan.directory, plan.volume.to_string_lossy().into_owned());
+    // Being told of closes costs requests for each file: only for who wants them.
+    let at_close = |(_, policy): &(_, Policy)| policy.versioning == Some(Versioning::Close);
+    config.close_events = plan.options.close_events || view.policies()?.iter().any(at_close);
+    Ok(yore_fuse::mount(view.clone(), &config)?)
 }
 
 /// What other commands may know of this daemon.
-fn describe(plan: &Plan, opened: &yore_fs::Volume, log: String) -> anyhow::Result<Daemon> {
+fn describe(
+    plan: &Plan,
+    opened: &yore_fs::Volume,
+    log: String,
+    listener: Option<&Listener>,
+) -> anyhow::Result<Daemon> {
     let info = opened.info();
     let pid = std::process::id();
     Ok(Daemon {
@@ -152,6 +177,9 @@ fn describe(plan: &Plan, opened: &yore_fs::Volume, log: String) -> anyhow::Resul
             .with_context(|| format!("cannot look at {}", plan.volume.display()))?,
         volume: plan.volume.clone(),
         directory: plan.directory.clone(),
+        has_present: plan.at.is_none(),
+        snapshots: Vec::new(),
+        socket: listener.map(|listener| listener.path().to_path_buf()),
         engine: info.engine.name().to_string(),
         read_only: plan.options.read_only,
         uuid: uuid::Uuid::from_bytes(info.uuid).to_string(),
@@ -168,47 +196,35 @@ fn describe(plan: &Plan, opened: &yore_fs::Volume, log: String) -> anyhow::Resul
 impl Mounted {
     /// Serves until the end.
     fn wait(self) -> Outcome {
-        let Mounted { session, announcement, mut signals } = self;
-        let handle = session.handle();
+        let Mounted { sessions, listener, mut signals, .. } = self;
         let stop = signals.handle();
+        let for_signals = sessions.clone();
+        let on_signal = move |signal| {
+            tracing::info!(signal, "unmounting");
+            for_signals.end();
+        };
         let waiter = std::thread::Builder::new()
             .name("yore-signals".into())
-            .spawn(move || signals.forever().for_each(|signal| on_signal(signal, &handle)))
+            .spawn(move || signals.forever().for_each(on_signal))
             .context("cannot start the thread that waits for signals")?;
-        let ended = session.wait();
+        let ended = sessions.wait();
         stop.close();
         if waiter.join().is_err() {
             tracing::error!("the thread that waits for signals panicked");
         }
+        drop(listener);
         match ended {
-            Ok(end) => {
-                tracing::info!(?end, "unmounted; the volume is closed");
+            Ok(()) => {
+                tracing::info!("the volume is closed");
                 live::remove_own_log();
-                drop(announcement);
+                sessions.withdraw();
                 Ok(status::OK)
             }
-            Err(error) => {
-                let message = error.to_string();
-                tracing::error!("{message}");
+            Err(message) => {
                 live::leave_word(&message);
-                drop(announcement);
+                sessions.withdraw();
                 Err(Ended { message, status: status::NOT_CLOSED }.into())
             }
         }
-    }
-}
-
-/// Unmounts; programs that still use the mount get errors from here on, since whoever sends signals wants an end.
-fn on_signal(signal: i32, handle: &SessionHandle) {
-    tracing::info!(signal, "unmounting");
-    let unmounted = match handle.unmount(UnmountHow::Idle) {
-        Err(UnmountError::Busy { .. }) => {
-            tracing::warn!("the mount is in use; whoever uses it gets errors from here on");
-            handle.unmount(UnmountHow::Abort)
-        }
-        other => other,
-    };
-    if let Err(error) = unmounted {
-        tracing::error!("{error}");
     }
 }

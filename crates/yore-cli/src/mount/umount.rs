@@ -1,24 +1,50 @@
 //! `umount`: takes the mount away and waits until the daemon has closed the volume, so that the next command can open it.
 
+use super::requests;
 use crate::args;
 use crate::command::Outcome;
-use crate::live;
+use crate::live::{self, Daemon};
 use crate::status::{self, Ended};
 use anyhow::Context as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use yore_fuse::UnmountError;
 
 /// Unmounts.
 pub fn run(args: &args::Umount) -> Outcome {
-    for target in &args.directories {
+    // Snapshots first, so that they can be named together with the present that they are beside.
+    let is_snapshot = |target: &PathBuf| {
+        find(target).is_ok_and(|(directory, ..)| served(&directory).is_some_and(|(_, of)| of))
+    };
+    let (snapshots, others): (Vec<_>, Vec<_>) =
+        args.directories.iter().partition(|target| is_snapshot(target));
+    for target in snapshots.into_iter().chain(others) {
         one(target, args.lazy)?;
     }
     Ok(status::OK)
 }
 
+/// The daemon that serves a mount, and whether that is one of a snapshot.
+fn served(directory: &Path) -> Option<(Daemon, bool)> {
+    let daemon = live::daemon_at(directory)?;
+    let is_snapshot = daemon.snapshot_at(directory).is_some();
+    Some((daemon, is_snapshot))
+}
+
 fn one(target: &Path, lazy: bool) -> anyhow::Result<()> {
     let (directory, daemon) = find(target)?;
+    let served = served(&directory);
+    if let Some((daemon, false)) = served.as_ref().filter(|(daemon, _)| !lazy && !daemon.snapshots.is_empty())
+    {
+        anyhow::bail!(
+            "snapshots of {} are mounted beside {}, and would keep the volume in use: unmount them first, or together (yore \
+             umount {} {})",
+            daemon.volume.display(),
+            directory.display(),
+            daemon.snapshot_directories(),
+            directory.display()
+        );
+    }
     let held = match daemon {
         None => None,
         Some(pid) => live::Process::hold(pid).with_context(|| format!("cannot wait for process {pid}"))?,
@@ -34,6 +60,13 @@ fn one(target: &Path, lazy: bool) -> anyhow::Result<()> {
         error => error.into(),
     })?;
     let (Some(process), Some(pid), false) = (held, daemon, lazy) else { return Ok(()) };
+    if let Some((daemon, _)) =
+        served.filter(|(daemon, _)| daemon.snapshots.len() + usize::from(daemon.has_present) > 1)
+    {
+        if !requests::wait_for(&daemon, &directory)? {
+            return Ok(());
+        }
+    }
     process.wait(None).with_context(|| format!("cannot wait for process {pid}"))?;
     match live::take_word(pid) {
         None => Ok(()),
@@ -64,7 +97,13 @@ fn find(target: &Path) -> anyhow::Result<(std::path::PathBuf, Option<u32>)> {
         Some(mount) => mount.directory,
         // A volume may be named instead of the directory.
         None => match live::mount_of(target).filter(|_| !target.is_dir()) {
-            Some(mount) => mount.directory,
+            Some(mount) => match served(&mount.directory) {
+                Some((daemon, true)) => anyhow::bail!(
+                    "{name} itself is not mounted, only snapshots of it: name where (yore umount {})",
+                    daemon.snapshot_directories()
+                ),
+                _ => mount.directory,
+            },
             None => anyhow::bail!("no volume is mounted on {name}; `yore df` lists what is mounted"),
         },
     };

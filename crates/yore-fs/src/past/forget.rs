@@ -37,8 +37,8 @@ impl Past {
     /// Makes cuts invisible, each named once. Not durable by itself: a crash may leave some of them.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if one is not kept, [`Error::Held`] if one is held: then all are as they were. After damage and device errors
-    /// those that come before are dying.
+    /// [`Error::NotFound`] if one is not kept, [`Error::Held`] or [`Error::Pinned`] if one must stay: then all are as they
+    /// were. After damage and device errors those that come before are dying.
     pub(crate) fn mark_dying(&self, store: &Store, numbers: &[Number]) -> Result<()> {
         let mut marked = 0;
         let result = {
@@ -48,6 +48,9 @@ impl Past {
                 let cut = self.in_state_locked(&store.meta, *number, CutState::Kept)?;
                 if cut.row.held {
                     return Err(Error::Held { cut: number.0 });
+                }
+                if self.is_pinned(*number) {
+                    return Err(Error::Pinned { cut: number.0 });
                 }
                 cuts.push(cut);
             }
@@ -79,14 +82,14 @@ impl Past {
         self.epoch.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// The first kept cuts that are not held, at most so many.
+    /// The first kept cuts that are neither held nor pinned, at most so many.
     ///
     /// # Errors
     /// Damage and device errors.
     pub(crate) fn oldest(&self, meta: &Meta, most: usize) -> Result<Vec<Cut>> {
         let mut oldest = Vec::new();
         self.each_cut(meta, Number(0), &mut |cut| {
-            if cut.row.state == CutState::Kept && !cut.row.held {
+            if cut.row.state == CutState::Kept && !cut.row.held && !self.is_pinned(cut.number) {
                 oldest.push(cut);
             }
             Ok(oldest.len() < most)

@@ -422,7 +422,8 @@ impl Writer {
 
     fn seen_by(&mut self, seen: &SeenBy) {
         let SeenBy { cut, next } = seen.clone();
-        let record = encode_record(&ListedCut { cut, next, covers: true, own: false, path: None });
+        let record =
+            encode_record(&ListedCut { cut, next, covers: true, own: false, pinned: false, path: None });
         self.bytes.extend_from_slice(&record);
     }
 

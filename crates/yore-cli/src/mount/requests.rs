@@ -1,0 +1,224 @@
+//! What a daemon can be asked for beside files and ioctls: to mount a snapshot beside what it serves, and to say when a mount has
+//! ended.
+//!
+//! It is asked through a socket beside the file that announces it: that works whether the present is mounted or not, is open to the
+//! daemon's user and root only, and keeps no thread that serves files. One line of JSON goes each way. The daemon itself mounts,
+//! with its own rights, so it can also unmount again.
+
+use super::options::Options;
+use super::sessions::{Refused, Sessions};
+use super::snapshot::At;
+use super::Plan;
+use crate::live::{self, Daemon};
+use crate::status::{self, Ended};
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Most bytes of a line; paths are shorter by far.
+const LINE_MAX: u64 = 64 << 10;
+/// How long the daemon waits for a request that somebody has begun to make.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Serialize, Deserialize)]
+enum Request {
+    /// Mount a snapshot on a directory (bytes of an absolute path), with these mount options.
+    Mount { at: At, directory: Vec<u8>, options: String },
+    /// Answer when the mount on this directory has ended.
+    WaitFor { directory: Vec<u8> },
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum Answer {
+    Mounted,
+    /// The mount has ended; whether the daemon ends with it.
+    Over {
+        last: bool,
+    },
+    /// The daemon is about to end.
+    Ending,
+    Failed {
+        message: String,
+        status: u8,
+    },
+}
+
+/// The daemon's socket; removed when dropped.
+pub struct Listener(PathBuf);
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_file(&self.0) {
+            tracing::warn!(path = %self.0.display(), %error, "cannot remove the socket for requests");
+        }
+    }
+}
+
+impl Listener {
+    /// Answers requests from now on, in threads of their own.
+    ///
+    /// # Errors
+    /// The socket cannot be made.
+    pub fn start(sessions: &Arc<Sessions>) -> anyhow::Result<Listener> {
+        let path = live::own_socket(&live::runtime_directory()?);
+        // Of an earlier process with this number.
+        let _ = fs::remove_file(&path);
+        let cannot = || format!("cannot listen on {}", path.display());
+        let socket = UnixListener::bind(&path).with_context(cannot)?;
+        let listener = Listener(path.clone());
+        // Who connected before this has no rights either: see `answer`.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).with_context(cannot)?;
+        let sessions = sessions.clone();
+        let serve = move || {
+            for stream in socket.incoming() {
+                let sessions = sessions.clone();
+                let started = stream.and_then(|stream| {
+                    let thread = std::thread::Builder::new().name("yore-request".into());
+                    thread.spawn(move || answer(&sessions, stream))
+                });
+                if let Err(error) = started {
+                    tracing::warn!(%error, "a request was not heard");
+                    // No memory or no descriptors: that passes.
+                    std::thread::sleep(Duration::from_millis(100));
+                }
+            }
+        };
+        std::thread::Builder::new().name("yore-requests".into()).spawn(serve).with_context(cannot)?;
+        Ok(listener)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+/// The daemon's half of a conversation.
+fn answer(sessions: &Arc<Sessions>, mut stream: UnixStream) {
+    let answered = hear(&stream).map(|request| match request {
+        Request::WaitFor { directory } => Answer::Over { last: sessions.wait_for(&path_of(directory)) },
+        Request::Mount { at, directory, options } => {
+            let mounted = Options::parse(&[options.into()], true)
+                .map_err(Refused::Failed)
+                .and_then(|options| sessions.mount(&at, &path_of(directory), &options));
+            match mounted {
+                Ok(()) => Answer::Mounted,
+                Err(Refused::Ending) => Answer::Ending,
+                Err(Refused::Failed(error)) => {
+                    Answer::Failed { message: status::message(&error), status: status::of(&error) }
+                }
+            }
+        }
+    });
+    let told = answered.and_then(|answer| {
+        let line = serde_json::to_string(&answer)?;
+        Ok(writeln!(stream, "{line}")?)
+    });
+    if let Err(error) = told {
+        tracing::warn!("a request came to nothing: {error:#}");
+    }
+}
+
+/// A request by who may make one.
+fn hear(stream: &UnixStream) -> anyhow::Result<Request> {
+    let peer = rustix::net::sockopt::socket_peercred(stream).context("cannot tell who asks")?;
+    anyhow::ensure!(
+        peer.uid.is_root() || peer.uid == rustix::process::geteuid(),
+        "user {} may not ask this daemon",
+        peer.uid.as_raw()
+    );
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut line = String::new();
+    BufReader::new(stream.take(LINE_MAX)).read_line(&mut line)?;
+    serde_json::from_str(&line).context("the request is not understood")
+}
+
+fn path_of(bytes: Vec<u8>) -> PathBuf {
+    OsString::from_vec(bytes).into()
+}
+
+fn bytes_of(path: &Path) -> Vec<u8> {
+    OsStr::as_bytes(path.as_os_str()).to_vec()
+}
+
+/// Asks a daemon; `None` if it ended before it answered.
+fn ask(daemon: &Daemon, request: &Request) -> anyhow::Result<Option<Answer>> {
+    let pid = daemon.pid;
+    let Some(socket) = &daemon.socket else {
+        anyhow::bail!(
+            "process {pid}, which has {} mounted, takes no requests (its log may say why): unmount it first (yore umount {})",
+            daemon.volume.display(),
+            daemon.directory.display()
+        );
+    };
+    let mut stream = match UnixStream::connect(socket) {
+        Ok(stream) => stream,
+        Err(_) if !daemon.lives() => return Ok(None),
+        Err(error) => return Err(error).with_context(|| format!("cannot ask process {pid}")),
+    };
+    let peer = rustix::net::sockopt::socket_peercred(&stream)?;
+    anyhow::ensure!(
+        u32::try_from(peer.pid.as_raw_nonzero().get()) == Ok(pid),
+        "{} is not the socket of process {pid}",
+        socket.display()
+    );
+    let mut line = serde_json::to_string(request)?;
+    line.push('\n');
+    let mut reply = String::new();
+    let spoken = stream
+        .write_all(line.as_bytes())
+        .and_then(|()| BufReader::new((&stream).take(LINE_MAX)).read_line(&mut reply));
+    match spoken {
+        Ok(0) | Err(_) if ends(pid)? => Ok(None),
+        Ok(0) => anyhow::bail!("process {pid} refused to answer; its log says why"),
+        Ok(_) => Ok(Some(serde_json::from_str(&reply).context("the daemon's answer is not understood")?)),
+        Err(error) => Err(error).with_context(|| format!("cannot ask process {pid}")),
+    }
+}
+
+/// Whether a process that said nothing more is about to end.
+fn ends(pid: u32) -> anyhow::Result<bool> {
+    match live::Process::hold(pid)? {
+        None => Ok(true),
+        Some(process) => Ok(process.wait(Some(PATIENCE))?),
+    }
+}
+
+/// Has the daemon that has the volume mount a snapshot; false if there is none (any more).
+///
+/// # Errors
+/// Why it does not.
+pub fn mount_beside(plan: &Plan, at: &At) -> anyhow::Result<bool> {
+    let Some(daemon) = live::daemon_of_volume(&plan.volume) else { return Ok(false) };
+    if !live::is_mounted(&daemon.directory) {
+        return Ok(false);
+    }
+    let directory = bytes_of(&plan.directory);
+    let request = Request::Mount { at: at.clone(), directory, options: plan.options.text.clone() };
+    match ask(&daemon, &request)? {
+        Some(Answer::Mounted) => Ok(true),
+        Some(Answer::Failed { message, status }) => Err(Ended { message, status }.into()),
+        Some(Answer::Ending) | None => Ok(false),
+        Some(Answer::Over { .. }) => anyhow::bail!("the daemon's answer is not understood"),
+    }
+}
+
+/// Waits until a daemon's mount on a directory has ended; whether the daemon ends with it.
+///
+/// # Errors
+/// It cannot be asked.
+pub fn wait_for(daemon: &Daemon, directory: &Path) -> anyhow::Result<bool> {
+    match ask(daemon, &Request::WaitFor { directory: bytes_of(directory) })? {
+        Some(Answer::Over { last }) => Ok(last),
+        Some(Answer::Failed { message, status }) => Err(Ended { message, status }.into()),
+        Some(Answer::Mounted | Answer::Ending) | None => Ok(true),
+    }
+}

@@ -1,0 +1,237 @@
+//! The mounts that a daemon serves: of a volume's present, and of snapshots beside it.
+//!
+//! Each ends by itself; the daemon ends with the last one. The mount of the present closes the volume when it ends: what is then
+//! still mounted of the past is read from a closed volume, which nothing changes any more.
+
+use super::options::Options;
+use super::snapshot::At;
+use crate::live::{Announcement, Daemon, MountedSnapshot};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use yore_fs::View;
+use yore_fuse::{MountConfig, Session, SessionHandle, UnmountError, UnmountHow};
+
+/// The sessions of one volume.
+pub struct Sessions {
+    view: View,
+    volume: PathBuf,
+    /// Any session of the volume, whether it has ended or not: others belong to it.
+    first: SessionHandle,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    open: Vec<Open>,
+    /// Sessions that are being made.
+    coming: usize,
+    /// Numbers given to sessions so far.
+    numbered: u64,
+    /// The last one has ended.
+    over: bool,
+    /// What a session that ended badly said.
+    failed: Option<String>,
+    announced: Option<(Daemon, Announcement)>,
+}
+
+struct Open {
+    number: u64,
+    handle: SessionHandle,
+    snapshot: Option<MountedSnapshot>,
+}
+
+/// A session that is being made; the daemon does not end meanwhile.
+struct Coming<'s>(&'s Sessions);
+
+impl Drop for Coming<'_> {
+    fn drop(&mut self) {
+        self.0.lock().coming -= 1;
+        self.0.changed.notify_all();
+    }
+}
+
+/// Why a snapshot was not mounted.
+pub enum Refused {
+    /// The daemon is about to end: another one can be started.
+    Ending,
+    /// For good.
+    Failed(anyhow::Error),
+}
+
+impl Sessions {
+    /// The daemon's first session. `snapshot`: of which, if it is not of the present.
+    pub fn begin(
+        view: View,
+        volume: &Path,
+        session: Session,
+        snapshot: Option<MountedSnapshot>,
+    ) -> anyhow::Result<Arc<Sessions>> {
+        let sessions = Arc::new(Sessions {
+            view,
+            volume: volume.to_path_buf(),
+            first: session.handle(),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        sessions.add(session, snapshot)?;
+        Ok(sessions)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Whoever panics with it locked leaves it as it was before or after a step.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on other commands can find out what is mounted.
+    pub fn announce(&self, daemon: Daemon, announcement: Announcement) {
+        let mut state = self.lock();
+        state.announced = Some((daemon, announcement));
+        state.announce_anew();
+    }
+
+    fn add(self: &Arc<Self>, session: Session, snapshot: Option<MountedSnapshot>) -> anyhow::Result<()> {
+        let number = {
+            let mut state = self.lock();
+            state.numbered += 1;
+            let number = state.numbered;
+            state.open.push(Open { number, handle: session.handle(), snapshot });
+            state.announce_anew();
+            number
+        };
+        let sessions = self.clone();
+        let wait = move || {
+            let directory = session.handle().mountpoint().to_path_buf();
+            let ended = session.wait();
+            let mut state = sessions.lock();
+            match ended {
+                Ok(end) => tracing::info!(?end, directory = %directory.display(), "unmounted"),
+                Err(error) => {
+                    tracing::error!("{error}");
+                    state.failed.get_or_insert(error.to_string());
+                }
+            }
+            state.open.retain(|open| open.number != number);
+            state.announce_anew();
+            sessions.changed.notify_all();
+        };
+        let started = std::thread::Builder::new().name("yore-mount".into()).spawn(wait);
+        started.map(drop).map_err(|error| {
+            // The session went with the closure, which unmounted it.
+            self.lock().open.retain(|open| open.number != number);
+            anyhow::anyhow!("cannot start the thread that waits for a mount: {error}")
+        })
+    }
+
+    /// Mounts a snapshot beside what is mounted.
+    ///
+    /// # Errors
+    /// There is none; it cannot be mounted there; the daemon is ending.
+    pub fn mount(self: &Arc<Self>, at: &At, directory: &Path, options: &Options) -> Result<(), Refused> {
+        let _coming = {
+            let mut state = self.lock();
+            if state.over {
+                return Err(Refused::Ending);
+            }
+            state.coming += 1;
+            Coming(self)
+        };
+        let (session, snapshot) =
+            mount_snapshot(&self.view, &self.volume, at, directory, options, Some(&self.first))
+                .map_err(Refused::Failed)?;
+        self.add(session, Some(snapshot)).map_err(Refused::Failed)
+    }
+
+    /// Waits until the mount that was last made on a directory has ended; whether it was the last one of all.
+    pub fn wait_for(&self, directory: &Path) -> bool {
+        let mut state = self.lock();
+        let of = |open: &&Open| open.handle.mountpoint() == directory;
+        if let Some(number) = state.open.iter().filter(of).map(|open| open.number).max() {
+            while state.open.iter().any(|open| open.number == number) {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+        state.open.is_empty() && state.coming == 0
+    }
+
+    /// Waits until the last mount has ended.
+    ///
+    /// # Errors
+    /// What a mount that ended badly said.
+    pub fn wait(&self) -> Result<(), String> {
+        let mut state = self.lock();
+        while !state.open.is_empty() || state.coming > 0 {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.over = true;
+        state.failed.take().map_or(Ok(()), Err)
+    }
+
+    /// Nobody shall find this daemon any more.
+    pub fn withdraw(&self) {
+        self.lock().announced = None;
+    }
+
+    /// Unmounts all; programs that still use a mount get errors from here on, since whoever sends signals wants an end.
+    pub fn end(&self) {
+        // Those of the past first: the volume is closed with the present.
+        let mut open: Vec<_> =
+            self.lock().open.iter().map(|open| (open.snapshot.is_none(), open.handle.clone())).collect();
+        open.sort_by_key(|(is_present, _)| *is_present);
+        for (_, handle) in open {
+            let unmounted = match handle.unmount(UnmountHow::Idle) {
+                Err(UnmountError::Busy { .. }) => {
+                    let directory = handle.mountpoint().display();
+                    tracing::warn!(%directory, "the mount is in use; whoever uses it gets errors from here on");
+                    handle.unmount(UnmountHow::Abort)
+                }
+                other => other,
+            };
+            if let Err(error) = unmounted {
+                tracing::error!("{error}");
+            }
+        }
+    }
+}
+
+impl State {
+    /// Tells other commands what is mounted now.
+    fn announce_anew(&mut self) {
+        let Some((daemon, announcement)) = &mut self.announced else { return };
+        daemon.snapshots = self.open.iter().filter_map(|open| open.snapshot.clone()).collect();
+        let present = self.open.iter().find(|open| open.snapshot.is_none());
+        daemon.has_present = present.is_some();
+        // At the end it stays what it was: so others see that the daemon is ending.
+        if let Some(open) = present.or(self.open.first()) {
+            daemon.directory = open.handle.mountpoint().to_path_buf();
+        }
+        if let Err(error) = announcement.renew(daemon) {
+            tracing::warn!("other commands do not know what is mounted: {error:#}");
+        }
+    }
+}
+
+/// Mounts a directory as of a time, from an open volume.
+///
+/// # Errors
+/// There is no such snapshot; it cannot be mounted there.
+pub fn mount_snapshot(
+    view: &View,
+    volume: &Path,
+    at: &At,
+    directory: &Path,
+    options: &Options,
+    beside: Option<&SessionHandle>,
+) -> anyhow::Result<(Session, MountedSnapshot)> {
+    let found = at.find(view)?;
+    let snapshot = MountedSnapshot {
+        directory: directory.to_path_buf(),
+        number: found.pin.cut().0,
+        at: found.name.rsplit('@').next().unwrap_or_default().to_string(),
+    };
+    let config = MountConfig {
+        read_only: true,
+        ..options.for_mount(directory, format!("{}{}", volume.display(), found.name))
+    };
+    Ok((yore_fuse::mount_snapshot(found.pin, found.root, &config, beside)?, snapshot))
+}

@@ -1,0 +1,171 @@
+//! What `mount --at` mounts: a directory as of a time.
+
+use crate::command::all_snapshots;
+use crate::output::{now, Clock};
+use crate::status;
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use yore_fs::time::{parse, TimeZone, When};
+use yore_fs::{Error, FileKind, InodeNo, Number, Pin, Timestamp, View, Volume};
+
+/// A directory of a volume as of a time.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct At {
+    /// Its path on the volume.
+    path: Vec<u8>,
+    /// The time as it was written.
+    pub text: String,
+    moment: Moment,
+}
+
+/// A time, read where it was written: the daemon may be in another time zone.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum Moment {
+    At { seconds: i64, nanos: u32 },
+    Named(String),
+}
+
+/// A directory of a snapshot that stays.
+pub struct Found {
+    /// Keeps it.
+    pub pin: Pin,
+    /// The directory.
+    pub root: InodeNo,
+    /// What stands behind the volume's name in the table of mounts.
+    pub name: String,
+}
+
+impl At {
+    /// The directory at this path as of this time.
+    ///
+    /// # Errors
+    /// A usage error for what is no time.
+    pub fn parse(path: &Path, text: &str) -> anyhow::Result<At> {
+        let when = parse(text, now(), &TimeZone::system())
+            .map_err(|error| status::usage(format!("--at: {error}")))?;
+        let moment = match when {
+            When::At(Timestamp { seconds, nanos }) => Moment::At { seconds, nanos },
+            When::Named(name) => Moment::Named(name),
+        };
+        Ok(At { path: path.as_os_str().as_bytes().to_vec(), text: text.to_string(), moment })
+    }
+
+    /// The directory's path on the volume.
+    pub fn path(&self) -> &Path {
+        Path::new(OsStr::from_bytes(&self.path))
+    }
+
+    fn when(&self) -> When {
+        match &self.moment {
+            Moment::At { seconds, nanos } => When::At(Timestamp { seconds: *seconds, nanos: *nanos }),
+            Moment::Named(name) => When::Named(name.clone()),
+        }
+    }
+
+    /// Finds it on an open volume, and pins its snapshot.
+    ///
+    /// # Errors
+    /// That there is none, and which there are; that it is no directory; damage and device errors.
+    pub fn find(&self, view: &View) -> anyhow::Result<Found> {
+        let volume = Volume::from_view(view.clone());
+        let (seen, directory, name) = match (self.path().parent(), self.path().file_name()) {
+            (Some(parent), Some(name)) => {
+                let parent = volume.node(parent)?;
+                (volume.view().of(&parent).into_owned(), parent.inode(), name.as_bytes())
+            }
+            _ => (view.clone(), view.root(), &b"."[..]),
+        };
+        let node = match seen.look_back(directory, name, &self.when()) {
+            Ok(node) => node,
+            Err(Error::NotFound) => return Err(self.absent(&volume)),
+            Err(error) => return Err(error.on_path("cannot find", &self.path).into()),
+        };
+        anyhow::ensure!(
+            node.attr().kind == FileKind::Directory,
+            "cannot mount {} as of {}: it is no directory; `yore get` copies a file of then",
+            self.path().display(),
+            self.text
+        );
+        let number = node.cut().unwrap_or_default();
+        let pin = view.pin(number).map_err(|error| match error {
+            Error::NotFound => self.absent(&volume),
+            error => error.into(),
+        })?;
+        let name = self.name_of(view, number)?;
+        Ok(Found { pin, root: node.inode(), name })
+    }
+
+    /// The directory, if it is not the root, and how its snapshot is named.
+    fn name_of(&self, view: &View, number: Number) -> anyhow::Result<String> {
+        let time = match &self.moment {
+            Moment::Named(name) => name.clone(),
+            Moment::At { .. } => {
+                let root = view.kept_cut(number)?.row.root;
+                let (cut, next) =
+                    view.cuts_of(root, number, 1)?.pop().context("the snapshot is in no list")?;
+                Clock::new(false).name(cut.row.time, next)
+            }
+        };
+        Ok(match self.path().file_name() {
+            None => format!("@{time}"),
+            Some(_) => format!(":{}@{time}", self.path().display()),
+        })
+    }
+
+    /// Why there is no such snapshot, and what there is.
+    fn absent(&self, volume: &Volume) -> anyhow::Error {
+        let (path, text) = (self.path().display(), &self.text);
+        let cannot = format!("cannot mount {path} as of {text}");
+        let view = volume.view();
+        let rows = match all_snapshots(view, view.root()) {
+            Ok(rows) => rows,
+            Err(error) => return error.into(),
+        };
+        if rows.is_empty() {
+            return anyhow::anyhow!(
+                "{cannot}: there are no snapshots of this volume; take one with `yore snapshot`"
+            );
+        }
+        let place = |path: &Option<PathBuf>| match path {
+            Some(path) => path.display().to_string(),
+            None => "a directory that is gone".to_string(),
+        };
+        if let Moment::Named(name) = &self.moment {
+            return match rows.iter().find(|row| row.cut.row.name == *name) {
+                Some(row) => anyhow::anyhow!(
+                    "{cannot}: that snapshot is of {}, and does not show {path}; mount that directory (VOL:/PATH)",
+                    place(&row.path)
+                ),
+                None => anyhow::anyhow!(
+                    "{cannot}: there is no snapshot of that name; `yore snapshots` lists those that there are"
+                ),
+            };
+        }
+        // Of a directory that is there no more, those that showed it cannot be told from others.
+        let shows = volume.node(self.path()).ok().and_then(|node| {
+            let of = all_snapshots(&volume.view().of(&node), node.inode()).ok()?;
+            Some(of.into_iter().filter(|row| row.covers).collect::<Vec<_>>())
+        });
+        let clock = Clock::new(false);
+        match shows.as_deref() {
+            Some([]) => anyhow::anyhow!(
+                "{cannot}: no snapshot shows it. Those that there are are of other directories, as {}; mount one of these \
+                 (VOL:/PATH)",
+                place(&rows[0].path)
+            ),
+            Some([first, ..]) if matches!(self.when(), When::At(time) if time < first.cut.row.time) => {
+                anyhow::anyhow!(
+                    "{cannot}: the first snapshot that shows it is of {}",
+                    clock.name(first.cut.row.time, first.next)
+                )
+            }
+            _ => anyhow::anyhow!(
+                "{cannot}: there was nothing then, or the snapshot of that time was forgotten; `yore snapshots` lists those \
+                 that there are"
+            ),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! What is asked of the table of cuts beside changing it: lists, and who needs a cut to stay.
+
+use super::{decode_cut, Cut, Past};
+use crate::{InodeNo, Result};
+use std::sync::atomic::Ordering;
+use yore_format::{cut_index_by_root, key_parts, CutState, HistoryTree, Number, Timestamp};
+use yore_meta::Meta;
+
+impl Past {
+    /// Keeps a cut from being forgotten, until as many [`Past::unpin`].
+    ///
+    /// # Errors
+    /// `NotFound` if it is not kept; damage and device errors.
+    pub(crate) fn pin(&self, meta: &Meta, cut: Number) -> Result<()> {
+        let _cuts = self.cuts.read();
+        self.in_state_locked(meta, cut, CutState::Kept)?;
+        *self.pinned.lock().entry(cut).or_default() += 1;
+        Ok(())
+    }
+
+    /// Takes one pin back.
+    pub(crate) fn unpin(&self, cut: Number) {
+        let mut pinned = self.pinned.lock();
+        let count = pinned.get_mut(&cut).expect("who unpins has pinned");
+        *count -= 1;
+        if *count == 0 {
+            pinned.remove(&cut);
+        }
+    }
+
+    /// Whether somebody needs a cut to stay.
+    pub(crate) fn is_pinned(&self, cut: Number) -> bool {
+        self.pinned.lock().contains_key(&cut)
+    }
+
+    /// Calls `each` with the cuts of a directory itself from this number on, kept or dying, in ascending order, until it returns false.
+    pub(crate) fn each_of(
+        &self,
+        meta: &Meta,
+        root: InodeNo,
+        from: Number,
+        each: &mut dyn FnMut(Cut) -> Result<bool>,
+    ) -> Result<()> {
+        let _cuts = self.cuts.read();
+        self.tree(HistoryTree::CutIndex).scan(meta, &cut_index_by_root(root, from), &mut |key, _| {
+            match key_parts::<2>(key)? {
+                [of, number] if of == root.0 => each(self.indexed(meta, Number(number))?),
+                _ => Ok(false),
+            }
+        })
+    }
+
+    /// What changes whenever a cut is taken or becomes invisible: the last number, and how many are kept.
+    pub(crate) fn stamp(&self) -> (Number, usize) {
+        let numbers = self.numbers.read();
+        (Number(self.last.load(Ordering::Acquire)), numbers.kept.len())
+    }
+
+    /// When the first cut behind a number was taken, whether it is kept or was forgotten. O(log cuts).
+    pub(crate) fn time_after(&self, meta: &Meta, number: Number) -> Result<Option<Timestamp>> {
+        let _cuts = self.cuts.read();
+        let mut first: Option<Cut> = None;
+        for tree in [HistoryTree::Cuts, HistoryTree::Forgotten] {
+            self.tree(tree).scan(meta, &(number.0 + 1).to_be_bytes(), &mut |key, value| {
+                let cut = decode_cut(key, value)?;
+                if first.as_ref().is_none_or(|first| cut.number < first.number) {
+                    first = Some(cut);
+                }
+                Ok(false)
+            })?;
+        }
+        Ok(first.map(|cut| cut.row.time))
+    }
+}

@@ -1,0 +1,168 @@
+//! Which file of which time a node is, and how the kernel is told of it.
+
+use super::Server;
+use crate::config::PastAccess;
+use crate::convert::{file_attr, inode_of, no_attr, node_of};
+use crate::errno::errno;
+use crate::past::{Key, PastNodes};
+use crate::snapdir;
+use fuser::{Errno, FileAttr, FileType, Generation, INodeNo, ReplyEntry};
+use std::borrow::Cow;
+use std::time::Duration;
+use yore_fs::{Attr, DirItem, Error, FileKind, InodeNo, Node, View};
+
+impl Server {
+    /// The inode of a node that is of the mount's own time.
+    pub(super) fn inode(&self, node: INodeNo) -> InodeNo {
+        inode_of(node, self.root)
+    }
+
+    /// The view in which the kernel knows a node, and its inode there.
+    pub(super) fn seen(&self, node: INodeNo) -> yore_fs::Result<(Cow<'_, View>, InodeNo)> {
+        if PastNodes::is_past(node.0) {
+            let (cut, inode) = self.past.get(node.0).ok_or(Error::Stale)?;
+            return Ok((Cow::Owned(self.view.as_of(cut)), inode));
+        }
+        // What it has of its own is answered before; nothing else can be done with it.
+        if node == snapdir::NODE {
+            return Err(Error::ReadOnly);
+        }
+        Ok((Cow::Borrowed(&self.view), self.inode(node)))
+    }
+
+    /// Whether a node shows what was.
+    fn is_of_past(&self, node: INodeNo) -> bool {
+        PastNodes::is_past(node.0) || self.view.cut().is_some()
+    }
+
+    /// Whether a node's access ACL and default ACL are not shown.
+    pub(super) fn hides_acls(&self, node: INodeNo) -> bool {
+        self.config.past == PastAccess::Owner && self.is_of_past(node)
+    }
+
+    /// Attributes as the kernel is told them, with this number.
+    fn told(&self, number: INodeNo, attr: &Attr) -> FileAttr {
+        let mut told = FileAttr { ino: number, ..file_attr(attr) };
+        // Links have no permissions of their own.
+        if told.kind != FileType::Symlink && self.hides_acls(number) {
+            told.perm &= 0o700;
+        }
+        told
+    }
+
+    /// Attributes as `stat` shows them.
+    pub(super) fn shown(&self, node: INodeNo, attr: &Attr) -> FileAttr {
+        match PastNodes::is_past(node.0) {
+            true => self.told(node, attr),
+            false => self.told(INodeNo(attr.inode.0), attr),
+        }
+    }
+
+    /// Attributes under the number the kernel knows the node by, one of the mount's own time.
+    pub(super) fn entry_attr(&self, attr: &Attr) -> FileAttr {
+        self.told(node_of(attr.inode, self.root), attr)
+    }
+
+    /// Names a node to the kernel, which from then on holds it.
+    pub(super) fn entry(
+        &self,
+        call: &'static str,
+        at: InodeNo,
+        found: yore_fs::Result<Node>,
+        reply: ReplyEntry,
+    ) {
+        match found {
+            Ok(node) => {
+                let attr = node.into_held();
+                let generation = Generation(u64::from(attr.incarnation));
+                reply.entry(&self.config.timeout, &self.entry_attr(&attr), generation);
+            }
+            Err(error) => reply.error(self.number(call, at, error)),
+        }
+    }
+
+    /// Names a node of the past to the kernel: `found` under a name in `parent`, or what the name meant at the time in it, which
+    /// may be something else the next time it is asked for.
+    pub(super) fn past_entry(
+        &self,
+        parent: INodeNo,
+        name: Option<&[u8]>,
+        found: &Node,
+    ) -> (FileAttr, Duration) {
+        let (attr, cut) = (*found.attr(), found.cut().unwrap_or_default());
+        let (key, timeout) = match name {
+            Some(name) => (Key::Named { parent: parent.0, name: name.to_vec(), cut }, Duration::ZERO),
+            None => (Key::Below { parent: parent.0, inode: attr.inode }, self.config.timeout),
+        };
+        let node = self.past.hold(key, attr.kind, cut, attr.inode);
+        (self.told(INodeNo(node), &attr), timeout)
+    }
+
+    /// A name in a node of the past, or the node itself for a handle.
+    pub(super) fn past_lookup(&self, parent: INodeNo, name: &[u8], found: &Node, reply: ReplyEntry) {
+        let generation = Generation(u64::from(found.attr().incarnation));
+        if name != b"." {
+            let (attr, timeout) = self.past_entry(parent, None, found);
+            return reply.entry(&timeout, &attr, generation);
+        }
+        // No directory has a number that says what it is: this handle was made up.
+        let is_directory = found.attr().kind == FileKind::Directory;
+        match is_directory != PastNodes::is_plain(parent.0) && self.past.hold_again(parent.0) {
+            true => reply.entry(&self.config.timeout, &self.told(parent, found.attr()), generation),
+            false => reply.error(errno(&Error::Stale)),
+        }
+    }
+
+    /// Looks for a name that is not there as one with a time.
+    pub(super) fn look_back(
+        &self,
+        parent: INodeNo,
+        view: &View,
+        directory: InodeNo,
+        name: &[u8],
+        reply: ReplyEntry,
+    ) {
+        match yore_fs::split_time(name).map(|(of, when)| view.look_back(directory, of, &when)) {
+            Some(Ok(node)) => {
+                let (attr, timeout) = self.past_entry(parent, Some(name), &node);
+                reply.entry(&timeout, &attr, Generation(u64::from(node.attr().incarnation)));
+            }
+            // The next moment there may be something then.
+            Some(Err(error)) => reply.error(self.number("lookup", directory, error)),
+            // Node 0 with a lifetime: the kernel remembers that there is no such name.
+            None if self.config.negative_timeout > Duration::ZERO => {
+                reply.entry(&self.config.negative_timeout, &no_attr(), Generation(0))
+            }
+            None => reply.error(Errno::ENOENT),
+        }
+    }
+
+    /// `.` and `..` come from an NFS server that holds only a number.
+    pub(super) fn find(
+        &self,
+        node: INodeNo,
+        view: &View,
+        directory: InodeNo,
+        name: &[u8],
+    ) -> yore_fs::Result<Node> {
+        match name {
+            b"." => view.node(directory, None),
+            // The way up from a name with a time leads to another time, which the number does not tell.
+            b".." if PastNodes::is_past(node.0) => Err(Error::Stale),
+            b".." => view.node(view.parent(directory)?, None),
+            name => view.lookup(directory, name),
+        }
+    }
+}
+
+/// The number that a listing shows for an entry: the one under which it would be looked up.
+pub(super) fn listed_number(directory: INodeNo, view: &View, item: &DirItem<'_>) -> INodeNo {
+    match (PastNodes::is_past(directory.0), item.name) {
+        (false, _) => INodeNo(item.inode.0),
+        (true, b"." | b"..") => directory,
+        (true, _) => {
+            let key = Key::Below { parent: directory.0, inode: item.inode };
+            INodeNo(key.number(item.kind, view.cut().unwrap_or_default(), item.inode))
+        }
+    }
+}
