@@ -215,7 +215,7 @@ fn what_is_before_is_forgotten() {
     assert!(fails(2, ["forget", "--before", "5m", volume]).contains("5min or 5mon"));
 }
 
-/// What is of a directory that is gone has no path any more, and is held, released and forgotten by its number.
+/// What is of a directory that is gone is held, released and forgotten by the name that this had, or by its number.
 #[test]
 fn numbers_name_what_is_gone() {
     let scratch = scratch();
@@ -224,7 +224,9 @@ fn numbers_name_what_is_gone() {
     take(&scratch.on("/d"), "there");
     ok(["hold", &scratch.on("/d/sub@gone")]);
     ok(["rm", "-r", &scratch.on("/d/sub")]);
-    fails(3, ["release", &scratch.on("/d/sub@gone")]);
+    ok(["release", &scratch.on("/d/sub@gone")]);
+    ok(["hold", &scratch.on("/d/sub@gone")]);
+    assert_eq!(ok(["ls", &scratch.on("/d/sub@gone")]), "");
     let listed = rows(&["snapshots", "--json", volume]);
     let [gone, there] = [0, 1].map(|i: usize| listed[i]["number"].to_string());
     let message = fails(3, ["forget", volume, "--number", &gone, "--number", &there]);

@@ -563,34 +563,62 @@ impl Tree {
         if self.is_empty() {
             return Ok(None);
         }
-        self.check_level()?;
         let mut path = Path::of(self);
+        let (frame, place) = self.descend(meta, key, &mut path)?;
+        let page = frame.read();
+        let node = NodeRef::new(&page);
+        let Some((key, seen)) = look(&Leaf { node, place: &place, key })? else { return Ok(None) };
+        let at = node.search(&key);
+        path.found = at.is_ok();
+        let (Ok(index) | Err(index)) = at;
+        let alone = !place.has_beside(node, &key, &key);
+        drop(page);
+        path.set(Step { frame, place, index });
+        if alone {
+            self.keep_neighbours(meta, &place, pins)?;
+        }
+        Ok(Some((path, seen)))
+    }
+
+    /// The way to where a key is to be inserted, for [`Tree::insert_at`]. `None`: the tree is empty. One walk does for looking whether
+    /// it is there, for keeping in memory what changes, and for inserting.
+    ///
+    /// # Errors
+    /// `Corruption` if the key is there; damage and device errors.
+    pub(crate) fn way_to_new(&self, meta: &Meta, key: &[u8]) -> Result<Option<Path>> {
+        if self.is_empty() {
+            return Ok(None);
+        }
+        let mut path = Path::of(self);
+        let (frame, place) = self.descend(meta, key, &mut path)?;
+        let at = NodeRef::new(&frame.read()).search(key);
+        let Err(index) = at else {
+            let found = format!("{key:02x?}");
+            return Err(Corruption::new(self.kind.name(), "key", "not there yet", found).into());
+        };
+        path.set(Step { frame, place, index });
+        Ok(Some(path))
+    }
+
+    /// Walks to the leaf that holds a key, entering the branches into the path.
+    fn descend(&self, meta: &Meta, key: &[u8], path: &mut Path) -> Result<(Frame, Place)> {
+        self.check_level()?;
         let mut place = self.root_place(key.len());
         loop {
             let frame = meta.read_any(place.addr)?;
             let page = frame.read();
             let node = self.checked(&page, &place, key.len())?;
             path.sound &= place.cells_that_count(node) == node.count();
-            if place.level > 0 {
-                path.sound &= key[..] >= *node.key(0);
-                let index = node.child_for(key);
-                let next = place.child(node, index)?;
+            if place.level == 0 {
                 drop(page);
-                path.set(Step { frame, place, index });
-                place = next;
-                continue;
+                return Ok((frame, place));
             }
-            let Some((key, seen)) = look(&Leaf { node, place: &place, key })? else { return Ok(None) };
-            let at = node.search(&key);
-            path.found = at.is_ok();
-            let (Ok(index) | Err(index)) = at;
-            let alone = !place.has_beside(node, &key, &key);
+            path.sound &= *key >= *node.key(0);
+            let index = node.child_for(key);
+            let next = place.child(node, index)?;
             drop(page);
             path.set(Step { frame, place, index });
-            if alone {
-                self.keep_neighbours(meta, &place, pins)?;
-            }
-            return Ok(Some((path, seen)));
+            place = next;
         }
     }
 

@@ -35,7 +35,7 @@
 //!
 //! **P7 Cuts of single files** (close policies, V1) cover nobody else, so they need not be alone: they are taken with the file's
 //! state locked, and leave the epoch as it is. Others that had made ready with the number that it takes are not covered by
-//! it, and the cut after that sees what they make. A file's own cuts also keep the names that it had then (V7): a name goes to
+//! it, and the cut after that sees what they make. Each Op has one number for all that it ends and begins. A file's own cuts also keep the names that it had then (V7): a name goes to
 //! the past if a cut of its directory has seen it, or one that covers the inode.
 //!
 //! All roots are in one block, which is made with the first cut or policy and stays in memory. The trees of versions, names and changes are in
@@ -53,7 +53,7 @@ pub(crate) use cover::{CoverMemo, Epochs};
 pub(crate) use forget::Ended;
 pub(crate) use look::PastEntry;
 
-use crate::btree::{Pins, Tree};
+use crate::btree::{Path, Pins, Tree};
 use crate::inode::{store_inode, InodeCell, InodeState};
 use crate::store::Store;
 use crate::{Error, InodeNo, Result};
@@ -66,7 +66,7 @@ use yore_format::{
     version_key, BlockKind, Corruption, CutKind, CutRow, CutState, DirEntry, Expect, HistoryRoots,
     HistoryTree, Incarnation, Inode, Number, PastName, Timestamp, Version, HISTORY_SHARDS,
 };
-use yore_meta::{Frame, Meta, Op, Reserved};
+use yore_meta::{Change, Frame, Meta, Op, Reserved};
 
 /// Blocks that keeping a version may need: a split on each level of two trees, and a new root for both.
 pub(crate) const VERSION_BLOCKS: u32 = 16;
@@ -323,22 +323,13 @@ impl Past {
     }
 
     /// Keeps in memory what inserting `key` touches; fails if that may take more than `most` blocks.
-    fn prepare(
-        &self,
-        meta: &Meta,
-        which: HistoryTree,
-        key: &[u8],
-        most: u32,
-        pins: &mut Pins,
-    ) -> Result<Tree> {
+    fn prepare(&self, meta: &Meta, which: HistoryTree, key: &[u8], most: u32) -> Result<Slot> {
         let tree = self.tree(which);
         if tree.blocks_for_inserts(1) > most {
             let expected = format!("at most {}", most - 2);
             return Err(Corruption::new(which.kind().name(), "level", expected, tree.level).into());
         }
-        check_free(meta, &tree, key)?;
-        tree.prepare(meta, key, key, pins)?;
-        Ok(tree)
+        Ok(Slot { which, way: tree.way_to_new(meta, key)?, tree })
     }
 
     /// The last cut of this directory or file itself with a number up to `most`.
@@ -485,21 +476,25 @@ impl Past {
     pub(crate) fn prepare_version(&self, store: &Store, no: InodeNo, inode: &Inode) -> Result<Keep<'_>> {
         let shard = shard_of(no);
         let guard = self.shards[shard].write();
-        let mut pins = Pins::new();
         let (most, number) = (CELL_BLOCKS, store.number());
         let (key, change) = (version_key(no, inode.born), version_end_key(number, no));
-        let versions = self.prepare(&store.meta, HistoryTree::Versions(shard), &key, most, &mut pins)?;
-        let changes = self.prepare(&store.meta, HistoryTree::Changes(shard), &change, most, &mut pins)?;
-        Ok(Keep { past: self, shard, _guard: guard, _pins: pins, versions, changes, number })
+        let versions = self.prepare(&store.meta, HistoryTree::Versions(shard), &key, most)?;
+        let changes = self.prepare(&store.meta, HistoryTree::Changes(shard), &change, most)?;
+        Ok(Keep { past: self, _guard: guard, versions, changes, number })
     }
 
-    /// Makes ready for keeping names that are about to be removed or to mean something else, of directories whose states are
-    /// locked for writing: those that a cut has seen.
+    /// Makes ready for keeping names that are about to be removed or to mean something else from `number` on, of directories whose
+    /// states are locked for writing: those that a cut has seen.
     ///
     /// # Errors
     /// Damage and device errors.
-    pub(crate) fn prepare_names(&self, store: &Store, going: &[Going<'_>]) -> Result<Names<'_>> {
-        let mut names = Names { past: self, shards: Vec::new(), _pins: Pins::new() };
+    pub(crate) fn prepare_names(
+        &self,
+        store: &Store,
+        number: Number,
+        going: &[Going<'_>],
+    ) -> Result<Names<'_>> {
+        let mut names = Names { past: self, number, shards: Vec::new(), _pins: Pins::new() };
         if !self.is_any() {
             return Ok(names);
         }
@@ -510,39 +505,28 @@ impl Past {
             }
         }
         kept.sort_by_key(|(shard, _)| *shard);
-        for (shard, name) in kept {
-            let key = name_key(name.directory.no, name.cookie, name.birth);
-            if names.shards.last().is_none_or(|last| last.shard != shard) {
-                let guard = self.shards[shard].write();
-                let tree = self.tree(HistoryTree::Names(shard));
-                let ends = self.tree(HistoryTree::Changes(shard));
-                names.shards.push(NamesShard { shard, _guard: guard, tree, ends, keys: Vec::new() });
+        for some in kept.chunk_by(|a, b| a.0 == b.0) {
+            let shard = some[0].0;
+            let guard = self.shards[shard].write();
+            let (which, ends) = (HistoryTree::Names(shard), HistoryTree::Changes(shard));
+            let mut of_shard = NamesShard { shard, _guard: guard, names: Vec::new() };
+            for (_, name) in some {
+                let (directory, cookie) = (name.directory.no, name.cookie);
+                let key = name_key(directory, cookie, name.birth);
+                let end = name_end_key(number, directory, cookie);
+                let name_slot = self.prepare(&store.meta, which, &key, CELL_BLOCKS)?;
+                let end_slot = self.prepare(&store.meta, ends, &end, CELL_BLOCKS)?;
+                if some.len() > 1 {
+                    // What is entered first changes the way for the others.
+                    name_slot.tree.prepare(&store.meta, &key, &key, &mut names._pins)?;
+                    end_slot.tree.prepare(&store.meta, &end, &end, &mut names._pins)?;
+                }
+                of_shard.names.push((key, Some((name_slot, end_slot))));
             }
-            let last = names.shards.last_mut().expect("just pushed");
-            let pins = &mut names._pins;
-            let end = name_end_key(store.number(), name.directory.no, name.cookie);
-            self.prepare(&store.meta, HistoryTree::Names(shard), &key, CELL_BLOCKS, pins)?;
-            self.prepare(&store.meta, HistoryTree::Changes(shard), &end, CELL_BLOCKS, pins)?;
-            last.keys.push(key);
+            names.shards.push(of_shard);
         }
         Ok(names)
     }
-}
-
-/// What is to be kept must not be there yet: only damage can make it so.
-fn check_free(meta: &Meta, tree: &Tree, key: &[u8]) -> Result<()> {
-    match tree.get(meta, key, |found| found.is_some())? {
-        true => Err(Corruption::new(tree.kind.name(), "key", "not there yet", format!("{key:02x?}")).into()),
-        false => Ok(()),
-    }
-}
-
-fn decode_cut(key: &[u8], value: &[u8]) -> std::result::Result<Cut, Box<Corruption>> {
-    let [number] = key_parts::<1>(key)?;
-    if number == 0 {
-        return Err(Corruption::new("cut", "number", "at least 1", "0"));
-    }
-    Ok(Cut { number: Number(number), row: CutRow::decode(value)? })
 }
 
 /// What a version says of an inode: of directories the entries themselves tell when they were.
@@ -557,26 +541,21 @@ fn as_version(inode: &Inode) -> Inode {
 /// An inode's version, made ready to be kept.
 pub(crate) struct Keep<'p> {
     past: &'p Past,
-    shard: usize,
     _guard: RwLockWriteGuard<'p, ()>,
-    _pins: Pins,
-    versions: Tree,
-    changes: Tree,
+    versions: Slot,
+    changes: Slot,
     /// The number for which this is ready.
     number: Number,
 }
 
 impl Keep<'_> {
-    /// Inside an Op, with no cut taken since it was prepared: the inode as it is becomes a version, and is born anew.
-    pub(crate) fn apply(mut self, op: &mut Op<'_>, cell: &InodeCell, state: &mut InodeState) {
-        let number = self.number;
+    /// Inside an Op, with no cut of a directory taken since it was prepared: the inode as it is becomes a version, and is born anew.
+    pub(crate) fn apply(self, op: &mut Op<'_>, cell: &InodeCell, state: &mut InodeState) {
+        let (past, number) = (self.past, self.number);
         let version = Version { end: number, inode: as_version(&state.inode) };
         let key = version_key(cell.no, state.inode.born);
-        let delta = self.versions.insert(op, &key, &version.encode(), number);
-        self.past.store(op, HistoryTree::Versions(self.shard), &self.versions, &delta);
-        let kept = delta.change;
-        let delta = self.changes.insert(op, &version_end_key(number, cell.no), &[], number);
-        self.past.store(op, HistoryTree::Changes(self.shard), &self.changes, &delta);
+        let kept = self.versions.insert(past, op, &key, &version.encode(), number);
+        self.changes.insert(past, op, &version_end_key(number, cell.no), &[], number);
         state.inode.born = number;
         state.set_kept(Number(number.0 - 1));
         let born = store_inode(op, cell, state);
@@ -598,38 +577,63 @@ pub(crate) struct Going<'a> {
     pub cover: Number,
 }
 
+/// The names of one shard, with where each is to be entered as long as no other was.
 struct NamesShard<'p> {
     shard: usize,
     _guard: RwLockWriteGuard<'p, ()>,
-    tree: Tree,
-    ends: Tree,
-    keys: Vec<[u8; 24]>,
+    names: Vec<([u8; 24], Option<(Slot, Slot)>)>,
 }
 
 /// Names, made ready to be kept.
 pub(crate) struct Names<'p> {
     past: &'p Past,
+    /// When they end.
+    number: Number,
     shards: Vec<NamesShard<'p>>,
     _pins: Pins,
 }
 
 impl Names<'_> {
     /// Inside an Op, before the entry changes: keeps it, if a cut has seen it.
-    pub(crate) fn add(
-        &mut self,
-        op: &mut Op<'_>,
-        store: &Store,
-        directory: InodeNo,
-        cookie: u64,
-        entry: &DirEntry<'_>,
-    ) {
+    pub(crate) fn add(&mut self, op: &mut Op<'_>, directory: InodeNo, cookie: u64, entry: &DirEntry<'_>) {
+        let (past, death) = (self.past, self.number);
         let key = name_key(directory, cookie, entry.birth);
-        let Some(shard) = self.shards.iter_mut().find(|shard| shard.keys.contains(&key)) else { return };
-        let name = PastName { death: store.number(), entry: *entry };
-        let delta = shard.tree.insert(op, &key, &name.encode(), name.death);
-        self.past.store(op, HistoryTree::Names(shard.shard), &shard.tree, &delta);
-        let end = name_end_key(name.death, directory, cookie);
-        let delta = shard.ends.insert(op, &end, &[], name.death);
-        self.past.store(op, HistoryTree::Changes(shard.shard), &shard.ends, &delta);
+        let of_shard = self.shards.iter_mut().find_map(|shard| {
+            let i = shard.names.iter().position(|(name, _)| *name == key)?;
+            Some((shard, i))
+        });
+        let Some((shard, i)) = of_shard else { return };
+        let known = shard.names[i].1.take();
+        shard.names.iter_mut().for_each(|(_, slots)| *slots = None);
+        let anew = |which| Slot { which, tree: past.tree(which), way: None };
+        let (name, end) = known.unwrap_or_else(|| {
+            (anew(HistoryTree::Names(shard.shard)), anew(HistoryTree::Changes(shard.shard)))
+        });
+        name.insert(past, op, &key, &PastName { death, entry: *entry }.encode(), death);
+        end.insert(past, op, &name_end_key(death, directory, cookie), &[], death);
     }
+}
+
+/// Where a cell is to be inserted. What is to be kept is not there yet: only damage can make it so.
+struct Slot {
+    which: HistoryTree,
+    tree: Tree,
+    way: Option<Path>,
+}
+
+impl Slot {
+    /// Inside an Op, with the tree as it was: enters the cell.
+    fn insert(mut self, past: &Past, op: &mut Op<'_>, key: &[u8], value: &[u8], birth: Number) -> Change {
+        let delta = self.tree.insert_at(op, self.way, key, value, birth);
+        past.store(op, self.which, &self.tree, &delta);
+        delta.change
+    }
+}
+
+fn decode_cut(key: &[u8], value: &[u8]) -> std::result::Result<Cut, Box<Corruption>> {
+    let [number] = key_parts::<1>(key)?;
+    if number == 0 {
+        return Err(Corruption::new("cut", "number", "at least 1", "0"));
+    }
+    Ok(Cut { number: Number(number), row: CutRow::decode(value)? })
 }

@@ -316,6 +316,18 @@ impl Naming {
         Ok(Naming(Some(file)))
     }
 
+    /// It lost a name to this one, which tells when that was.
+    ///
+    /// # Errors
+    /// As [`Naming::changed`].
+    pub(crate) fn replaced_by(self, store: &Arc<Store>, other: &Naming) -> Result<()> {
+        let is_gone = |file: &crate::ops::InUse| file.cell.unlinked.load(Ordering::Acquire);
+        match other.0.is_some() && self.0.as_ref().is_some_and(is_gone) {
+            true => Ok(()),
+            false => self.changed(store),
+        }
+    }
+
     /// Its names have changed. What cannot be noted of that, for want of room, is not: the change was made.
     ///
     /// # Errors

@@ -674,8 +674,8 @@ impl View {
         let store = self.live()?;
         let (moves, replaced) = (Naming::of(store, from, name)?, Naming::of(store, to, new_name)?);
         self.change(|store| ops::rename(store, from, name, to, new_name, mode))?;
-        moves.changed(store)?;
-        replaced.changed(store)
+        replaced.replaced_by(store, &moves)?;
+        moves.changed(store)
     }
 
     /// Fills `buf` from `offset`; returns the count, less than asked only at the end of the file.

@@ -135,6 +135,15 @@ fn an_editors_saves_are_versions_of_the_name() {
         let swap = view.look_back(root, b".doc.swp", &When::At(*time));
         assert!(matches!(swap, Err(Error::NotFound)), "it had been renamed by then");
     }
+    let mut gone = Vec::new();
+    let each = &mut |deleted: yore_fs::Deleted| {
+        gone.push((deleted.path.clone(), deleted.last.cut.row.time));
+        std::ops::ControlFlow::Continue(())
+    };
+    view.deleted(root, false, each).unwrap();
+    assert_eq!(gone.len(), 1, "temporary names were not deleted: {gone:?}");
+    assert_eq!(gone[0].0, b"doc");
+    assert_eq!(then(&view, root, "doc", gone[0].1).unwrap(), "draft 39", "until when it can be seen");
     // Before the last rename the name still meant the draft before.
     assert_eq!(then(&view, root, "doc", before.unwrap()).unwrap(), "draft 38");
     assert!(matches!(then(&view, root, "doc", removed.row.time), Err(Error::NotFound)), "it was gone");

@@ -1,6 +1,6 @@
 //! Names that are gone from directories.
 
-use super::kept::KeptCuts;
+use super::kept::{join_spans, KeptCuts};
 use super::tree::{join, order};
 use super::{Deleted, Each, Facts};
 use crate::history::{self, with, PRESENT};
@@ -81,7 +81,8 @@ fn in_directory(
         meanings.sort_by_key(|entry| std::cmp::Reverse(entry.birth));
         for entry in meanings {
             let span = kept.of_directory((directory, incarnation), entry.birth, entry.death)?;
-            let Some((_, last)) = span else { continue };
+            let own = kept.own((entry.inode, entry.incarnation), entry.birth, entry.death);
+            let Some((_, last)) = join_spans(span, own) else { continue };
             if !lived_on(view, &entry)? {
                 if let Some(deleted) = describe(view, kept, &entry, last, join(path, &name))? {
                     found.push((entry.death, deleted));

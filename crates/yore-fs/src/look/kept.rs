@@ -25,7 +25,7 @@ pub(super) struct KeptCuts<'s> {
 /// The first and the last of some cuts.
 pub(super) type Span = Option<(Number, Number)>;
 
-fn join(a: Span, b: Span) -> Span {
+pub(super) fn join_spans(a: Span, b: Span) -> Span {
     match (a, b) {
         (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
         (a, b) => a.or(b),
@@ -76,13 +76,13 @@ impl<'s> KeptCuts<'s> {
         while let Some((of, from, to)) = left.pop() {
             let any = self.any(from, to);
             // Also where damage makes a circle.
-            if any.is_none() || join(any, found) == found || !met.insert((of, from, to)) {
+            if any.is_none() || join_spans(any, found) == found || !met.insert((of, from, to)) {
                 continue;
             }
             let of_root = self.by_root.keys().find(|root| root.0 == InodeNo::ROOT);
-            found = join(found, of_root.and_then(|root| self.own(*root, from, to)));
-            found = join(found, self.own(of, from, to));
-            if of.0 == InodeNo::ROOT || join(any, found) == found {
+            found = join_spans(found, of_root.and_then(|root| self.own(*root, from, to)));
+            found = join_spans(found, self.own(of, from, to));
+            if of.0 == InodeNo::ROOT || join_spans(any, found) == found {
                 continue;
             }
             for (above, cookie, from, to) in self.states(of, from, to)? {

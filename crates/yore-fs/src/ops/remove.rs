@@ -90,9 +90,9 @@ pub(crate) fn remove(store: &Arc<Store>, directory: InodeNo, name: &[u8], what: 
             birth: found.birth,
             cover,
         }];
-        let mut names = store.past.prepare_names(store, &going)?;
+        let mut names = store.past.prepare_names(store, store.number(), &going)?;
         let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) else { continue };
-        names.add(&mut op, store, directory, found.cookie, &found.entry(name));
+        names.add(&mut op, directory, found.cookie, &found.entry(name));
         let placed = dir::remove(&mut op, &mut dir, directory, spot);
         let now = crate::store::now();
         dir.change_content(now);

@@ -329,19 +329,20 @@ impl Rename<'_> {
             return Err(Error::TooManyLinks);
         }
         let replaces_dir = other_state.as_ref().is_some_and(|o| o.inode.is_directory());
+        let number = store.number();
         let entry = DirEntry {
             inode: cell.no,
             incarnation: cell.incarnation,
-            birth: store.number(),
+            birth: number,
             kind: source.kind,
             name: self.new_name,
         };
         let replaced = target.as_ref().zip(other_cover);
-        let mut names = self.names_going(&mut dirs, (&source, cover), replaced)?;
+        let mut names = self.names_going(&mut dirs, number, (&source, cover), replaced)?;
         let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) else { return Ok(Outcome::Again) };
-        names.add(&mut op, store, from_no, source.cookie, &source.entry(self.name));
+        names.add(&mut op, from_no, source.cookie, &source.entry(self.name));
         if let Some(target) = &target {
-            names.add(&mut op, store, to_no, target.cookie, &target.entry(self.new_name));
+            names.add(&mut op, to_no, target.cookie, &target.entry(self.new_name));
         }
         let placed = match &target {
             Some(_) => dir::repoint(&mut op, dirs.to(), to_no, goes_to, &entry),
@@ -384,6 +385,7 @@ impl Rename<'_> {
     fn names_going(
         &self,
         dirs: &mut Dirs<'_>,
+        number: Number,
         source: Named<'_>,
         target: Option<Named<'_>>,
     ) -> Result<Names<'_>> {
@@ -396,8 +398,10 @@ impl Rename<'_> {
         };
         let source = going(&self.from, from, source);
         match target {
-            Some(target) => self.store.past.prepare_names(self.store, &[source, going(&self.to, to, target)]),
-            None => self.store.past.prepare_names(self.store, &[source]),
+            Some(target) => {
+                self.store.past.prepare_names(self.store, number, &[source, going(&self.to, to, target)])
+            }
+            None => self.store.past.prepare_names(self.store, number, &[source]),
         }
     }
 
@@ -411,17 +415,18 @@ impl Rename<'_> {
         epoch: u64,
     ) -> Result<Outcome> {
         let store = self.store;
+        let number = store.number();
         let entry = |cell: &InodeCell, kind, name| DirEntry {
             inode: cell.no,
             incarnation: cell.incarnation,
-            birth: store.number(),
+            birth: number,
             kind,
             name,
         };
-        let mut names = self.names_going(dirs, (source, covers.0), Some((target, covers.1)))?;
+        let mut names = self.names_going(dirs, number, (source, covers.0), Some((target, covers.1)))?;
         let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) else { return Ok(Outcome::Again) };
-        names.add(&mut op, store, self.from.no, source.cookie, &source.entry(self.name));
-        names.add(&mut op, store, self.to.no, target.cookie, &target.entry(self.new_name));
+        names.add(&mut op, self.from.no, source.cookie, &source.entry(self.name));
+        names.add(&mut op, self.to.no, target.cookie, &target.entry(self.new_name));
         let there = entry(cell, source.kind, self.new_name);
         let first = dir::repoint(&mut op, dirs.to(), self.to.no, there_at, &there);
         let here = entry(other, target.kind, self.name);

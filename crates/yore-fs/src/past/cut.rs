@@ -1,6 +1,6 @@
 //! Taking a cut.
 
-use super::{check_free, Cut, Past, CELL_BLOCKS};
+use super::{Cut, Past, Slot, CELL_BLOCKS};
 use crate::btree::Pins;
 use crate::inode::{store_inode, InodeCell};
 use crate::store::Store;
@@ -46,11 +46,12 @@ impl Past {
         let by_name = (!name.is_empty()).then(|| cut_index_by_name(&store.hash_seed, name, number));
         let mut pins = Pins::new();
         let key = number.0.to_be_bytes();
-        let mut cuts = self.prepare(meta, HistoryTree::Cuts, &key, CELL_BLOCKS, &mut pins)?;
-        let mut index = self.prepare(meta, HistoryTree::CutIndex, &by_root, CELL_BLOCKS, &mut pins)?;
+        let cuts = self.prepare(meta, HistoryTree::Cuts, &key, CELL_BLOCKS)?;
+        let index = self.prepare(meta, HistoryTree::CutIndex, &by_root, CELL_BLOCKS)?;
         if let Some(key) = &by_name {
-            check_free(meta, &index, key)?;
-            index.prepare(meta, key, key, &mut pins)?;
+            // Entered after the other, which may change the way.
+            index.tree.way_to_new(meta, key)?;
+            index.tree.prepare(meta, key, key, &mut pins)?;
         }
         let mut op = match kind.is_of_file() {
             true => meta.begin(reserved),
@@ -71,14 +72,12 @@ impl Past {
             root_incarnation: cell.incarnation,
             name: name.to_string(),
         };
-        let delta = cuts.insert(&mut op, &key, &row.encode(), number);
-        self.store(&mut op, HistoryTree::Cuts, &cuts, &delta);
-        let mut delta = index.insert(&mut op, &by_root, &[], number);
+        cuts.insert(self, &mut op, &key, &row.encode(), number);
+        index.insert(self, &mut op, &by_root, &[], number);
         if let Some(key) = &by_name {
-            let next = index.insert(&mut op, key, &[], number);
-            delta = delta.then(&mut op, next);
+            let which = HistoryTree::CutIndex;
+            Slot { which, tree: self.tree(which), way: None }.insert(self, &mut op, key, &[], number);
         }
-        self.store(&mut op, HistoryTree::CutIndex, &index, &delta);
         if sees {
             state.inode.own_cut = number;
             store_inode(&mut op, cell, &state);

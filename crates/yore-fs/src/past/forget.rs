@@ -147,13 +147,12 @@ impl Past {
             check_there(meta, &index, &by_root)?;
             cuts.prepare(meta, &key, &key, &mut pins)?;
             index.prepare(meta, &by_root, &by_root, &mut pins)?;
-            let mut forgotten = self.prepare(meta, HistoryTree::Forgotten, &key, CELL_BLOCKS, &mut pins)?;
+            let forgotten = self.prepare(meta, HistoryTree::Forgotten, &key, CELL_BLOCKS)?;
             let row = CutRow { state: CutState::Forgotten, held: false, ..cut.row };
             let mut op = meta.begin(reserved);
-            let entered = forgotten.insert(&mut op, &key, &row.encode(), number);
-            self.store(&mut op, HistoryTree::Forgotten, &forgotten, &entered);
+            let entered = forgotten.insert(self, &mut op, &key, &row.encode(), number);
             let delta = cuts.remove(&mut op, &key);
-            op.before(entered.change, delta.change);
+            op.before(entered, delta.change);
             self.store(&mut op, HistoryTree::Cuts, &cuts, &delta);
             let delta = index.remove(&mut op, &by_root);
             self.store(&mut op, HistoryTree::CutIndex, &index, &delta);
