@@ -599,3 +599,65 @@ fn trees_that_versions_share_are_sound() {
     let report = check(&*device, &CheckOptions::default()).unwrap();
     assert!(report.is_clean(), "{report}");
 }
+
+/// Versions of single files are made beside everything else, and take numbers while other changes are under way: names ended at another
+/// number than they were looked up with. Threads save as editors do, each in its own way, in one directory; snapshots are taken
+/// and some versions forgotten meanwhile. What each saved is under its name at its time, and the volume is sound.
+#[test]
+fn versions_are_made_beside_other_changes() {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(256 << 20));
+    let volume = Volume::create(device.clone(), &MkfsOptions::default()).unwrap();
+    let view = volume.view().clone();
+    let root = view.root();
+    view.set_policy(root, &Policy { versioning: Some(Versioning::Close), retention: None }).unwrap();
+    let saved: Vec<Vec<(String, Timestamp)>> = std::thread::scope(|scope| {
+        let work = |t: usize| {
+            let volume = &volume;
+            move || {
+                let mut saved = Vec::new();
+                for round in 0..150 {
+                    let (text, name) = (format!("thread {t} round {round}"), format!("doc{t}"));
+                    if round % 3 == 0 {
+                        volume.write(&name, &text).unwrap();
+                    } else {
+                        volume.write(format!("tmp{t}"), &text).unwrap();
+                        volume.rename(format!("tmp{t}"), &name).unwrap();
+                    }
+                    // Of this file alone, so the last cut of it.
+                    let inode = volume.node(&name).unwrap().inode();
+                    let cuts = volume.view().cuts().unwrap();
+                    let last = cuts.iter().rev().find(|cut| cut.row.root == inode).unwrap();
+                    saved.push((text, last.row.time));
+                    if round % 20 == 7 {
+                        volume.remove_file(&name).unwrap();
+                    }
+                    if round % 10 == 3 {
+                        volume.rename_with(&name, format!("doc{}", t + 10), RenameMode::Replace).unwrap();
+                        volume.rename(format!("doc{}", t + 10), &name).unwrap();
+                    }
+                }
+                saved
+            }
+        };
+        let threads: Vec<_> = (0..4).map(|t| scope.spawn(work(t))).collect();
+        for _ in 0..40 {
+            std::thread::sleep(Duration::from_millis(5));
+            let cut = view.snapshot(root, "", false, false).unwrap().number;
+            view.forget(&[cut]).unwrap();
+            view.finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap();
+        }
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    for (t, saved) in saved.iter().enumerate() {
+        for (text, time) in saved {
+            let found = view.look_back(root, format!("doc{t}").as_bytes(), &When::At(*time));
+            let node = found.unwrap_or_else(|e| panic!("{text}: {e}"));
+            let mut bytes = vec![0; 100];
+            let n = node.read(0, &mut bytes).unwrap();
+            assert_eq!(String::from_utf8_lossy(&bytes[..n]), *text);
+        }
+    }
+    volume.close().unwrap();
+    let report = check(&*device, &CheckOptions::default()).unwrap();
+    assert!(report.is_clean(), "{report}");
+}
