@@ -80,7 +80,7 @@ impl Campaign {
     /// The run of the n-th sequence, and what kind it is. Of eight sequences with crashes three are the next cases of
     /// [`crate::systematic`] and one of its pairs across a sync, one is random, one is mostly fsyncs with a small log, one is
     /// disturbed by another thread, and one is by several threads. About a third takes snapshots, but for those of several
-    /// threads.
+    /// threads; of some that are not by number each file is closed after each change, and makes a version.
     fn case(&self, number: u64) -> (Kind, Case) {
         let seed = self.seed.wrapping_add(number);
         let plain = Case { engine: self.engine, ..Case::new(seed, self.ops, self.profile) };
@@ -98,7 +98,13 @@ impl Campaign {
             Kind::Disturbed => round / 3 % 3 == 1,
             Kind::Threads | Kind::Compared => false,
         };
-        (kind, with_cuts_if(cuts, case))
+        let closes = match kind {
+            Kind::Random => round % 4 == 1,
+            Kind::Fsyncs => round % 4 == 2,
+            Kind::Disturbed => round % 4 == 3,
+            _ => false,
+        };
+        (kind, with_cuts_if(cuts, Case { closes, ..case }))
     }
 
     fn case_without_cuts(&self, number: u64, plain: Case) -> (Kind, Case) {

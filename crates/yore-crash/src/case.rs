@@ -10,7 +10,7 @@
 //! threads, see [`crate::together`]; the schedule decides here too), `profile=fsync` (mostly small writes with an fsync), `log=16`
 //! (a log of so many blocks; when its data goes home is up to the schedule), `commits` (generations begin by themselves all
 //! the time; the schedule decides when), `held` (syncs are held up halfway: see the module), `profile=across` (case number
-//! `seed` of [`crate::systematic::across`]), `cuts` (snapshots are taken between the operations, [`crate::past`]; they count
+//! `seed` of [`crate::systematic::across`]), `closes` (files are closed after each change, under a policy that makes versions then), `cuts` (snapshots are taken between the operations, [`crate::past`]; they count
 //! as operations).
 
 use crate::crash::Trial;
@@ -47,6 +47,8 @@ pub struct Case {
     pub held: bool,
     /// Whether snapshots are taken.
     pub cuts: bool,
+    /// Whether a policy makes versions of files that are closed, which all are that were changed.
+    pub closes: bool,
     /// The crash.
     pub crash: Option<CrashState>,
     /// What is done with the state that the crash left.
@@ -111,6 +113,7 @@ impl Case {
             commits: false,
             held: false,
             cuts: false,
+            closes: false,
             crash: None,
             trial: Trial::default(),
         }
@@ -167,6 +170,9 @@ impl fmt::Display for Case {
         }
         if self.held {
             write!(f, " held")?;
+        }
+        if self.closes {
+            write!(f, " closes")?;
         }
         if self.cuts {
             write!(f, " cuts")?;
@@ -241,6 +247,10 @@ fn parse_word(case: &mut Case, word: &str) -> Option<()> {
         }
         "cuts" => {
             case.cuts = true;
+            return Some(());
+        }
+        "closes" => {
+            case.closes = true;
             return Some(());
         }
         "use" => {

@@ -135,7 +135,25 @@ fn without_hidden(mut tree: Tree) -> Tree {
 /// A message: what could not be read, or that what is said of a snapshot contradicts itself.
 pub fn observe_all(view: &View) -> Result<Vec<Seen>, String> {
     let cuts = view.cuts().map_err(|error| format!("the list of snapshots: {error}"))?;
-    cuts.iter().map(|cut| observe_one(view, cut)).collect()
+    let (of_files, others): (Vec<_>, Vec<_>) = cuts.iter().partition(|cut| cut.row.kind.is_of_file());
+    of_files.iter().try_for_each(|cut| read_version(view, cut))?;
+    others.into_iter().map(|cut| observe_one(view, cut)).collect()
+}
+
+/// A version of a single file, which a policy has made, must be there and readable.
+fn read_version(view: &View, cut: &yore_fs::Cut) -> Result<(), String> {
+    if cut.row.kind == CutKind::Removed {
+        return Ok(());
+    }
+    let (then, file) = (view.as_of(cut.number), cut.row.root);
+    let read = || {
+        let attr = then.getattr(file)?;
+        let mut buffer = vec![0; (attr.size as usize).min(1 << 20)];
+        then.read(file, 0, &mut buffer)?;
+        then.read(file, attr.size.saturating_sub(4096), &mut buffer)?;
+        then.listxattr(file)?.iter().try_for_each(|name| then.getxattr(file, name).map(|_| ()))
+    };
+    read().map_err(|error: yore_fs::Error| format!("version {} of file {file}: {error}", cut.number))
 }
 
 fn observe_one(view: &View, cut: &yore_fs::Cut) -> Result<Seen, String> {

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use yore_device::simulated::{Event, SimulatedDevice, Trace};
 use yore_device::Device;
-use yore_fs::{Engine, View};
+use yore_fs::{Engine, Policy, Versioning, View};
 
 /// What was recorded: the events of the device, and what each part of the tree may be after each of them.
 pub struct Recorded {
@@ -77,6 +77,10 @@ pub fn record_between(case: &Case, between: Between<'_>) -> Result<Recorded, Wro
         false => open(used),
     };
     let view = opened.map_err(|error| Wrong::new("open", error))?;
+    if case.closes {
+        let close = Policy { versioning: Some(Versioning::Close), retention: None };
+        view.set_policy(view.root(), &close).map_err(|error| Wrong::new("open", error))?;
+    }
     if case.threads > 1 {
         return together::record(case, &device, &view);
     }

@@ -245,6 +245,20 @@ impl ViewSubject {
         Ok(Outcome::Done)
     }
 
+    /// The file that an operation has changed is closed.
+    fn close(&self, op: &Op) -> Result<(), Error> {
+        let (Op::Write { target, .. }
+        | Op::Fallocate { target, .. }
+        | Op::Copy { to: target, .. }
+        | Op::SetAttr { target, .. }
+        | Op::SetXattr { target, .. }) = op
+        else {
+            return Ok(());
+        };
+        let file = self.resolve(target)?;
+        self.view.closed(file.0).map(|_| ())
+    }
+
     fn hold(&mut self, target: &Target, slot: usize) -> Result<Outcome, Error> {
         let (inode, node) = self.resolve(target)?;
         let node = match node {
@@ -284,6 +298,11 @@ impl Subject for ViewSubject {
             | Op::RemoveXattr { .. } => self.attributes(op),
             _ => self.names(op),
         };
+        if result.is_ok() {
+            if let Err(error) = self.close(op) {
+                return Outcome::from(error);
+            }
+        }
         result.unwrap_or_else(Outcome::from)
     }
 
