@@ -181,16 +181,16 @@ struct Work<'s> {
 
 impl Work<'_> {
     fn give_up(&mut self, dying: &[Number], ask: Ask<'_>) -> Result<ControlFlow<()>> {
-        let (files, mut others) = self.of_files(dying)?;
-        for (i, (file, cut)) in files.into_iter().enumerate() {
-            if !self.seen_by(file, cut)? {
-                others.push(cut);
+        let mut others = Vec::new();
+        for (i, cut) in dying.iter().enumerate() {
+            let found = self.store.past.in_state(&self.store.meta, *cut, CutState::Dying)?;
+            if !found.row.kind.is_of_file() || !self.seen_by(found.row.root, *cut)? {
+                others.push(*cut);
             }
             if i % BATCH == BATCH - 1 && ask(&self.so_far).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
-        others.sort_unstable();
         for (after, last) in self.needed.spans(&others)? {
             for shard in 0..HISTORY_SHARDS {
                 let mut at = Ended { end: after, inode: InodeNo(u64::MAX), cookie: u64::MAX };
@@ -209,19 +209,6 @@ impl Work<'_> {
             }
         }
         Ok(ControlFlow::Continue(()))
-    }
-
-    /// Cuts of single files, with these; and all others.
-    fn of_files(&self, dying: &[Number]) -> Result<(Vec<(InodeNo, Number)>, Vec<Number>)> {
-        let (mut files, mut others) = (Vec::new(), Vec::new());
-        for cut in dying {
-            let found = self.store.past.in_state(&self.store.meta, *cut, CutState::Dying)?;
-            match found.row.kind.is_of_file() {
-                true => files.push((found.row.root, *cut)),
-                false => others.push(*cut),
-            }
-        }
-        Ok((files, others))
     }
 
     /// Looks at what a cut of a single file has seen: one version, and its name. False if it may have had others, or nothing is known.

@@ -581,8 +581,11 @@ pub(crate) struct Going<'a> {
 struct NamesShard<'p> {
     shard: usize,
     _guard: RwLockWriteGuard<'p, ()>,
-    names: Vec<([u8; 24], Option<(Slot, Slot)>)>,
+    names: Vec<KeptName>,
 }
+
+/// A name by its key; where it and the entry of its end go, unless that is to be looked for.
+type KeptName = ([u8; 24], Option<(Slot, Slot)>);
 
 /// Names, made ready to be kept.
 pub(crate) struct Names<'p> {

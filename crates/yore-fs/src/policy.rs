@@ -94,12 +94,11 @@ impl Due {
     }
 }
 
+/// Called with an inode on the way upwards, and the policy of its own.
+type Each<'e> = dyn FnMut(&Arc<InodeCell>, Option<Policy>) -> Result<bool> + 'e;
+
 /// An inode's own policy and those of the directories above, until `each` returns false.
-fn upwards(
-    store: &Store,
-    cell: &Arc<InodeCell>,
-    each: &mut dyn FnMut(&Arc<InodeCell>, Option<Policy>) -> Result<bool>,
-) -> Result<()> {
+fn upwards(store: &Store, cell: &Arc<InodeCell>, each: &mut Each<'_>) -> Result<()> {
     let mut at = cell.clone();
     for _ in 0..DEPTH_MAX {
         let own = match at.cover.has_policy.load(Ordering::Relaxed) {

@@ -284,7 +284,7 @@ fn all(args: &args::Policy) -> Outcome {
     };
     let rows = on_volume(&on.volume, Access::Read, |volume| rows(volume.view()))?;
     let mut out = Out::new();
-    let objects: Vec<Value> = rows.iter().map(|row| json_row(row)).collect();
+    let objects: Vec<Value> = rows.iter().map(json_row).collect();
     match args.json {
         true => out.line(serde_json::to_string_pretty(&objects)?)?,
         false => {

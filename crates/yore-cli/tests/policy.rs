@@ -1,0 +1,100 @@
+//! Promises of `policy`: what is set is shown, on mounts and on volumes, and does what it says when programs that know nothing of it
+//! save files.
+
+mod common;
+
+use common::{fails, ok, put, run, scratch, text, Mount};
+use std::fs;
+use std::io::Write as _;
+use std::time::Duration;
+
+/// What applies, with whence.
+fn shown(path: &str) -> String {
+    ok(["policy", path]).lines().collect::<Vec<_>>().join("; ")
+}
+
+/// Set, inherited, listed, taken back; on a volume that is not mounted.
+#[test]
+fn policies_are_shown_where_they_apply() {
+    let scratch = scratch();
+    let (volume, file) = (text(&scratch.volume), scratch.on("/d/file"));
+    assert_eq!(shown(&file), "version=snapshot  (nothing is said); keep=all  (nothing is said)");
+    ok(["policy", volume, "version=close", "keep=last:3,within:2d"]);
+    assert_eq!(shown(&file), "version=close  (from /); keep=last:3,within:2d  (from /)");
+    ok(["policy", &scratch.on("/d"), "version=10min"]);
+    assert_eq!(shown(&file), "version=10min  (from /d); keep=last:3,within:2d  (from /)");
+    assert_eq!(ok(["policy", "--all", volume]), "/  version=close  keep=last:3,within:2d\n/d  version=10min\n");
+    let json: serde_json::Value = serde_json::from_str(&ok(["policy", "--json", &file])).unwrap();
+    assert_eq!((json["version"].as_str(), json["version_set_on"].as_str()), (Some("10min"), Some("/d")));
+    ok(["policy", &scratch.on("/d"), "version=inherit"]);
+    put(&scratch, "/d/file", "again");
+    put(&scratch, "/d/file", "and again");
+    let log: serde_json::Value = serde_json::from_str(&ok(["log", "--json", &file])).unwrap();
+    assert!(log.as_array().is_some_and(|log| log.len() >= 2), "{log}");
+    ok(["check", volume]);
+}
+
+#[test]
+fn what_is_refused() {
+    let scratch = scratch();
+    let volume = text(&scratch.volume);
+    for setting in ["version=often", "version=5m", "keep=sometimes", "close"] {
+        assert!(fails(2, ["policy", volume, setting]).contains("version=DURATION"), "{setting}");
+    }
+    fails(2, ["policy", "--all", volume, "version=close"]);
+    assert!(fails(3, ["policy", &scratch.on("/nothing"), "version=close"]).contains("nothing"));
+    ok(["snapshot", volume, "-n", "then"]);
+    assert!(fails(3, ["policy", &scratch.on("/d@then"), "version=close"]).contains("the past"));
+    assert!(fails(3, ["policy", "/"]).contains("not on a mounted volume"));
+}
+
+/// Programs write, rename and map files; each close is a version, under the name that was saved.
+#[test]
+fn each_save_on_a_mount_is_a_version() {
+    let scratch = scratch();
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    let directory = text(&mount.directory).to_string();
+    // The mount is made anew: the kernel says only then when files are closed.
+    let said = run(["policy", &directory, "version=close"]);
+    assert!(said.status.success() && common::error_text(&said).contains("mount it again"), "{said:?}");
+    mount.umount();
+    mount.again(&[]);
+    let said = run(["policy", &directory]);
+    assert!(said.stderr.is_empty(), "{said:?}");
+    let (doc, swap) = (mount.directory.join("doc"), mount.directory.join(".doc.swp"));
+    let now = || {
+        std::thread::sleep(Duration::from_millis(20));
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        format!("{}.{:03}", now.as_secs(), now.subsec_millis())
+    };
+    let then = |time: &str| fs::read_to_string(mount.directory.join(format!("doc@{time}")));
+    let mut saved = Vec::new();
+    for i in 0..6 {
+        let text = format!("draft {i}\n");
+        if i % 2 == 0 {
+            fs::write(&doc, &text).unwrap();
+        } else {
+            let mut file = fs::File::create(&swap).unwrap();
+            file.write_all(text.as_bytes()).unwrap();
+            file.sync_all().unwrap();
+            drop(file);
+            fs::rename(&swap, &doc).unwrap();
+        }
+        saved.push((now(), text));
+    }
+    for (time, text) in &saved {
+        assert_eq!(then(time).unwrap(), *text, "at {time}");
+    }
+    // Nothing was changed: no version.
+    let count = || ok(["log", "--json", text(&doc)]).matches("\"current\"").count();
+    let before = count();
+    drop(fs::File::options().write(true).open(&doc).unwrap());
+    assert_eq!(count(), before);
+    fs::remove_file(&doc).unwrap();
+    assert!(then(&now()).is_err(), "it was gone by then");
+    assert_eq!(then(&saved[5].0).unwrap(), saved[5].1);
+    let deleted = ok(["deleted", &directory]);
+    assert!(deleted.contains("doc@") && !deleted.contains("swp"), "{deleted}");
+    // They are no snapshots.
+    assert_eq!(ok(["snapshots", &directory]), "");
+}
