@@ -486,6 +486,10 @@ pub struct Forget {
     /// other options, all of them
     #[arg(long, value_name = "TIME")]
     pub before: Option<String>,
+    /// Only those taken from this time on (that day too, if it is a day), or after the snapshot of this name; with `--before` and
+    /// `--keep-last 1` those between two times become one
+    #[arg(long, value_name = "TIME")]
+    pub after: Option<String>,
     /// The same for each directory below that snapshots were taken of, each by itself; of a whole volume also for those that are gone
     #[arg(long)]
     pub below: bool,

@@ -215,6 +215,31 @@ fn what_is_before_is_forgotten() {
     assert!(fails(2, ["forget", "--before", "5m", volume]).contains("5min or 5mon"));
 }
 
+/// What lies between two times becomes one: `--after` with `--before`.
+#[test]
+fn what_lies_between_is_merged() {
+    let scratch = scratch();
+    let volume = text(&scratch.volume);
+    take(volume, "first");
+    for _ in 0..4 {
+        ok(["snapshot", volume]);
+    }
+    take(volume, "last");
+    ok(["snapshot", volume]);
+    let merge = ["forget", "--after", "first", "--before", "last", "--keep-last", "1", "--json", volume];
+    assert_eq!(rows(&merge).len(), 3);
+    assert_eq!(left(volume), "first - last -");
+    assert_eq!(ok(["forget", "--dry-run", "--after", "1h", "--before", "yesterday", volume]), "");
+    assert_eq!(
+        rows(&["forget", "--dry-run", "--json", "--after", "today", "--keep-last", "9", volume]).len(),
+        4
+    );
+    assert!(fails(2, ["forget", "--after", "first", volume]).contains("--after"));
+    assert!(
+        fails(3, ["forget", "--after", "nothing", "--keep-last", "1", volume]).contains("no snapshot named")
+    );
+}
+
 /// What is of a directory that is gone is held, released and forgotten by the name that this had, or by its number.
 #[test]
 fn numbers_name_what_is_gone() {

@@ -23,7 +23,10 @@ fn policies_are_shown_where_they_apply() {
     assert_eq!(shown(&file), "version=close  (from /); keep=last:3,within:2d  (from /)");
     ok(["policy", &scratch.on("/d"), "version=10min"]);
     assert_eq!(shown(&file), "version=10min  (from /d); keep=last:3,within:2d  (from /)");
-    assert_eq!(ok(["policy", "--all", volume]), "/  version=close  keep=last:3,within:2d\n/d  version=10min\n");
+    assert_eq!(
+        ok(["policy", "--all", volume]),
+        "/  version=close  keep=last:3,within:2d\n/d  version=10min\n"
+    );
     let json: serde_json::Value = serde_json::from_str(&ok(["policy", "--json", &file])).unwrap();
     assert_eq!((json["version"].as_str(), json["version_set_on"].as_str()), (Some("10min"), Some("/d")));
     ok(["policy", &scratch.on("/d"), "version=inherit"]);

@@ -268,6 +268,7 @@ struct Choice {
     /// Those with a name, too, are kept only if a rule says so.
     names: bool,
     before: Option<When>,
+    after: Option<When>,
     below: bool,
 }
 
@@ -276,7 +277,7 @@ impl Choice {
         let keep = &args.keep;
         let counts = [keep.last, keep.hourly, keep.daily, keep.weekly, keep.monthly, keep.yearly];
         if counts == [None; 6] && keep.within.is_none() && args.before.is_none() {
-            let alone = [("--below", args.below), ("--names", args.names)];
+            let alone = [("--below", args.below), ("--names", args.names), ("--after", args.after.is_some())];
             return match alone.into_iter().find(|(_, given)| *given) {
                 Some((option, _)) => Err(status::usage(format!(
                     "{option} says of which snapshots, but not which of them are kept or forgotten; add {CHOICES}"
@@ -290,14 +291,16 @@ impl Choice {
             parse_ago(&within, now(), &TimeZone::system())
                 .map_err(|error| status::usage(format!("--keep-within: {error}")))?;
         }
-        let before = args.before.as_ref().map(|text| {
-            parse_begin(text, now(), &TimeZone::system())
-                .map_err(|error| status::usage(format!("--before: {error}")))
-        });
+        let time = |option: &str, text: &Option<String>| {
+            let read = |text: &String| parse_begin(text, now(), &TimeZone::system());
+            let read = text.as_ref().map(read).transpose();
+            read.map_err(|error| status::usage(format!("{option}: {error}")))
+        };
         Ok(Some(Choice {
             rules: KeepRules { last, hourly, daily, weekly, monthly, yearly, within },
             names: args.names,
-            before: before.transpose()?,
+            before: time("--before", &args.before)?,
+            after: time("--after", &args.after)?,
             below: args.below,
         }))
     }
@@ -311,22 +314,29 @@ impl Choice {
             )));
         }
         let rows = opened.list()?;
-        let last = match &self.before {
-            None => None,
-            Some(When::At(time)) => rows.iter().find(|row| row.cut.row.time >= *time),
+        // The first from a time on, or the one of a name.
+        let find = |option: &str, when: &Option<When>| match when {
+            None => Ok(None),
+            Some(When::At(time)) => Ok(rows.iter().find(|row| row.cut.row.time >= *time)),
             Some(When::Named(wanted)) => {
                 let named = rows.iter().find(|row| row.cut.row.name == *wanted);
-                Some(named.with_context(|| {
-                    format!("--before: {name} has no snapshot named `{wanted}`; `yore snapshots` lists those that there are")
-                })?)
+                named.map(Some).with_context(|| {
+                    format!("{option}: {name} has no snapshot named `{wanted}`; `yore snapshots` lists those that there are")
+                })
             }
         };
-        let end = last.map(|row| row.cut.number);
+        let end = find("--before", &self.before)?.map(|row| row.cut.number);
+        let begin = find("--after", &self.after)?.map(|row| row.cut.number);
+        let is_behind = |number: Number| match (&self.after, begin) {
+            (None, _) => true,
+            (Some(When::At(_)), begin) => begin.is_some_and(|begin| number >= begin),
+            (Some(When::Named(_)), begin) => begin.is_some_and(|begin| number > begin),
+        };
         let mut of_each: BTreeMap<_, Vec<ListedCut>> = BTreeMap::new();
         for row in rows {
             // What is listed and does not show this directory is of one below, or of one that is gone.
             let wanted = row.own || (self.below && !row.covers);
-            if wanted && end.is_none_or(|end| row.cut.number < end) {
+            if wanted && is_behind(row.cut.number) && end.is_none_or(|end| row.cut.number < end) {
                 let of = (row.cut.row.root, row.cut.row.root_incarnation);
                 of_each.entry(of).or_default().push(row);
             }
