@@ -5,8 +5,8 @@ use std::sync::Arc;
 use yore_device::{Device, MemoryDevice};
 use yore_fs::time::When;
 use yore_fs::{
-    Caller, Error, FallocateMode, File, FileKind, MkfsOptions, MountOptions, OpenOptions, RenameMode, Result,
-    SetXattrMode, View, Volume,
+    Caller, Error, FallocateMode, File, FileKind, KeepRules, MkfsOptions, MountOptions, OpenOptions, Policy,
+    RenameMode, Result, Retention, SetXattrMode, Versioning, View, Volume,
 };
 
 /// Bytes of the sample volumes.
@@ -112,6 +112,14 @@ pub fn with_past() -> Result<MemoryDevice> {
             volume.remove_file("long link")?;
         }
     }
+    let rules = KeepRules { last: 1000, within: "9y".into(), ..KeepRules::default() };
+    let close = Policy { versioning: Some(Versioning::Close), retention: Some(Retention::Rules(rules)) };
+    view.set_policy(few, &close)?;
+    for text in ["once", "twice"] {
+        volume.write("few/saved", text)?;
+    }
+    let hourly = Policy { versioning: Some(Versioning::Interval(3_600_000_000_000)), retention: None };
+    view.set_policy(volume.node("many")?.inode(), &hourly)?;
     let named = |name: &str| view.cut_for(view.root(), &When::Named(name.into()));
     view.forget(&[named("s0")?])?;
     view.finish_forgetting(&mut |_| ControlFlow::Continue(()))?;
