@@ -131,6 +131,8 @@ pub struct Roll<'a> {
     touched: BTreeSet<Vec<u8>>,
     /// Names of now of files that had several, by their inodes' numbers.
     live: HashMap<u64, PathBuf>,
+    /// The paths of then of what is put back.
+    coming: HashSet<Vec<u8>>,
     /// Numbers that inodes of then had, and others have now.
     taken: HashSet<InodeNo>,
 }
@@ -145,6 +147,7 @@ impl<'a> Roll<'a> {
         alone: &'a HashSet<Vec<u8>>,
     ) -> anyhow::Result<Roll<'a>> {
         let putter = Putter::new(ground)?;
+        let back = Back::new(all);
         let is_there = all.iter().filter(|one| one.change != Change::Removed);
         let there: HashMap<InodeNo, Incarnation> = is_there.map(of).collect();
         let other = |one: &&Difference| there.get(&one.inode).is_some_and(|is| *is != one.incarnation);
@@ -156,13 +159,14 @@ impl<'a> Roll<'a> {
             then,
             wanted,
             alone,
-            back: Back::new(all),
             putter,
             aside,
             moved: Vec::new(),
             made: HashMap::new(),
             touched: BTreeSet::new(),
             live: HashMap::new(),
+            coming: wanted.iter().filter_map(|one| back.of(one)).collect(),
+            back,
             taken,
         })
     }
@@ -264,9 +268,7 @@ impl<'a> Roll<'a> {
             let [path, with_it] = [dir, old].map(|dir| [dir, b"/", name.as_bytes()].concat());
             let was_here = self.ground.side().facts(&self.was(&path))?.is_some();
             let was_there = self.ground.side().facts(&self.was(&with_it))?.is_some();
-            let is_another =
-                || self.wanted.iter().any(|one| self.back.of(one).is_some_and(|then| then == with_it));
-            if was_here && !self.alone.contains(&path) && (!was_there || is_another()) {
+            if was_here && !self.alone.contains(&path) && (!was_there || self.coming.contains(&with_it)) {
                 self.set_aside(&self.at(&path), path)?;
             }
         }
