@@ -2,8 +2,10 @@
 
 pub mod bench;
 mod look;
+mod put_back;
 
 pub use look::{Deleted, Diff, Log, Status};
+pub use put_back::{Redo, Restore, Rollback, Undelete, Undo};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -80,6 +82,16 @@ pub enum Command {
     Log(Log),
     /// What is gone from a directory, and the time at which it can still be seen
     Deleted(Deleted),
+    /// Put a file or directory back as it was; what came since is left alone
+    Restore(Restore),
+    /// Bring back what is gone, as the last snapshot has it
+    Undelete(Undelete),
+    /// Make a directory, with all that is below it, as it was
+    Rollback(Rollback),
+    /// Undo the last restore, undelete or rollback in a directory
+    Undo(Undo),
+    /// Undo the last undo
+    Redo(Redo),
     /// Print any structure on the medium, also of a damaged volume
     Inspect(Inspect),
     /// Check a volume that is not mounted; exit status 1 if something is wrong

@@ -11,6 +11,7 @@ mod list;
 mod look;
 mod mkfs;
 mod policy;
+mod put_back;
 mod snapshot;
 
 pub use info::holder;
@@ -51,6 +52,11 @@ pub fn run(arguments: Arguments) -> Outcome {
         Command::Status(args) => look::status(&args),
         Command::Log(args) => look::log(&args),
         Command::Deleted(args) => look::deleted(&args),
+        Command::Restore(args) => put_back::restore(&args),
+        Command::Undelete(args) => put_back::undelete(&args),
+        Command::Rollback(args) => put_back::rollback(&args),
+        Command::Undo(args) => put_back::undo(&args),
+        Command::Redo(args) => put_back::redo(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Bench(args) => bench::run(&args),

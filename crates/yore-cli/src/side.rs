@@ -5,7 +5,7 @@
 
 use crate::output::bytes_of;
 use anyhow::Context as _;
-use rustix::fs::{AtFlags, Timespec, Timestamps, XattrFlags, CWD};
+use rustix::fs::{AtFlags, RenameFlags, Timespec, Timestamps, XattrFlags, CWD};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use yore_fs::{FileKind, SetAttr, SetTime, SetXattrMode, Timestamp, Volume};
+use yore_fs::{FileKind, RenameMode, SetAttr, SetTime, SetXattrMode, Timestamp, Volume};
 
 /// The attributes of a file that a copy preserves.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +56,11 @@ pub trait Side {
     fn hard_link(&self, original: &Path, path: &Path) -> anyhow::Result<()>;
     /// Removes a file, not a directory.
     fn remove(&self, path: &Path) -> anyhow::Result<()>;
+    /// Removes an empty directory.
+    fn remove_directory(&self, path: &Path) -> anyhow::Result<()>;
+    /// Gives a file or directory another name, in place of a file that has it if `replace`.
+    fn rename(&self, from: &Path, to: &Path, replace: bool) -> anyhow::Result<()>;
+    fn remove_xattr(&self, path: &Path, name: &OsStr) -> anyhow::Result<()>;
     fn set_owner(&self, path: &Path, facts: &Facts) -> anyhow::Result<()>;
     /// Permissions and times.
     fn set_facts(&self, path: &Path, facts: &Facts) -> anyhow::Result<()>;
@@ -97,7 +102,9 @@ impl Side for Host {
     fn facts(&self, path: &Path) -> anyhow::Result<Option<Facts>> {
         let found = match fs::symlink_metadata(path) {
             Ok(found) => found,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                return Ok(None)
+            }
             Err(error) => return Err(error).with_context(|| Host::cannot("look at", path)),
         };
         let kind = FileKind::from_mode(found.mode())
@@ -161,6 +168,20 @@ impl Side for Host {
 
     fn remove(&self, path: &Path) -> anyhow::Result<()> {
         fs::remove_file(path).with_context(|| Host::cannot("replace", path))
+    }
+
+    fn remove_directory(&self, path: &Path) -> anyhow::Result<()> {
+        fs::remove_dir(path).with_context(|| Host::cannot("remove", path))
+    }
+
+    fn rename(&self, from: &Path, to: &Path, replace: bool) -> anyhow::Result<()> {
+        let flags = if replace { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
+        rustix::fs::renameat_with(CWD, from, CWD, to, flags)
+            .with_context(|| format!("cannot rename {} to {}", from.display(), to.display()))
+    }
+
+    fn remove_xattr(&self, path: &Path, name: &OsStr) -> anyhow::Result<()> {
+        rustix::fs::lremovexattr(path, name).with_context(|| Host::cannot("remove an attribute of", path))
     }
 
     fn set_owner(&self, path: &Path, facts: &Facts) -> anyhow::Result<()> {
@@ -254,7 +275,11 @@ impl Side for OnVolume {
     fn facts(&self, path: &Path) -> anyhow::Result<Option<Facts>> {
         let found = match self.volume.symlink_metadata(path) {
             Ok(found) => *found.attr(),
-            Err(error) if matches!(error.root(), yore_fs::Error::NotFound) => return Ok(None),
+            Err(error)
+                if matches!(error.root(), yore_fs::Error::NotFound | yore_fs::Error::NotADirectory) =>
+            {
+                return Ok(None)
+            }
             Err(error) => return Err(error.into()),
         };
         Ok(Some(Facts {
@@ -314,6 +339,21 @@ impl Side for OnVolume {
 
     fn remove(&self, path: &Path) -> anyhow::Result<()> {
         Ok(self.volume.remove_file(path)?)
+    }
+
+    fn remove_directory(&self, path: &Path) -> anyhow::Result<()> {
+        Ok(self.volume.remove_dir(path)?)
+    }
+
+    fn rename(&self, from: &Path, to: &Path, replace: bool) -> anyhow::Result<()> {
+        let mode = if replace { RenameMode::Replace } else { RenameMode::NoReplace };
+        Ok(self.volume.rename_with(from, to, mode)?)
+    }
+
+    fn remove_xattr(&self, path: &Path, name: &OsStr) -> anyhow::Result<()> {
+        let node = self.volume.symlink_node(path)?;
+        let removed = self.volume.view().of(&node).removexattr(node.inode(), name.as_bytes());
+        removed.map_err(|error| error.on_path("cannot remove an attribute of", bytes_of(path)).into())
     }
 
     fn set_owner(&self, path: &Path, facts: &Facts) -> anyhow::Result<()> {

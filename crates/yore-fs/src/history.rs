@@ -418,13 +418,14 @@ pub(crate) fn list_xattrs(store: &Arc<Store>, no: InodeNo, cut: Number) -> Resul
     with(store, no, cut, |_, state| xattr::list(store, state, no))
 }
 
-/// Takes a snapshot of a directory with all that is below it. Durable when it returns, if `wait`.
+/// Takes a cut of a directory with all that is below it: a snapshot, or a point to go back to. Durable when it returns, if `wait`.
 ///
 /// # Errors
 /// `NotADirectory`; `Exists` for a name that a kept snapshot has; `NoSpace`; damage and device errors.
 pub(crate) fn snapshot(
     store: &Arc<Store>,
     directory: InodeNo,
+    kind: CutKind,
     name: &str,
     held: bool,
     wait: bool,
@@ -432,7 +433,7 @@ pub(crate) fn snapshot(
     store.check_writable()?;
     let cell = store.cell(directory)?;
     cell.state.read().check_directory()?;
-    let cut = store.past.cut(store, &cell, CutKind::Snapshot, name, held)?;
+    let cut = store.past.cut(store, &cell, kind, name, held)?;
     #[cfg(feature = "mutations")]
     let wait = wait && !crate::mutation::is(crate::mutation::Mutation::SnapshotNotForced);
     if wait {

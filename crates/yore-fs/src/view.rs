@@ -16,7 +16,7 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use yore_device::Device;
-use yore_format::{CutState, Number, Policy, Superblock, VolumeState, FORMAT_MAJOR, FORMAT_MINOR};
+use yore_format::{CutKind, CutState, Number, Policy, Superblock, VolumeState, FORMAT_MAJOR, FORMAT_MINOR};
 use yore_meta::LogStatus;
 
 /// The tree of an open volume, for servers and for programs that think in inodes; see [`crate::Volume`] for paths. It is the
@@ -240,10 +240,23 @@ impl View {
     /// [`Error::NotADirectory`]; [`Error::Exists`] for a name that another kept snapshot has; [`Error::Invalid`] for one that
     /// could be taken for a time; [`Error::NoSpace`], [`Error::ReadOnly`].
     pub fn snapshot(&self, directory: InodeNo, name: &str, held: bool, wait: bool) -> Result<Cut> {
+        self.take(directory, CutKind::Snapshot, name, held, wait)
+    }
+
+    /// As [`View::snapshot`], but the cut says of itself that it was taken before, or after, something that can be undone
+    /// ([`CutKind::Undo`]).
+    ///
+    /// # Errors
+    /// As [`View::snapshot`].
+    pub fn undo_point(&self, directory: InodeNo, name: &str, held: bool, wait: bool) -> Result<Cut> {
+        self.take(directory, CutKind::Undo, name, held, wait)
+    }
+
+    fn take(&self, directory: InodeNo, kind: CutKind, name: &str, held: bool, wait: bool) -> Result<Cut> {
         if !name.is_empty() && crate::time::check_snapshot_name(name).is_err() {
             return Err(Error::Invalid { what: "a snapshot's name must not be one that could be a time" });
         }
-        self.change(|store| history::snapshot(store, directory, name, held, wait))
+        self.change(|store| history::snapshot(store, directory, kind, name, held, wait))
     }
 
     /// All cuts that are kept, in ascending order.

@@ -9,7 +9,7 @@
 //!
 //! | bytes | of the request |
 //! |---|---|
-//! | 0..4 | flags: 1 hold it, 2 be durable when it returns |
+//! | 0..4 | flags: 1 hold it, 2 be durable when it returns, 4 it is taken before (or after) something that can be undone: of kind 4 |
 //! | 4..8 | length of the name, 0 to 255 |
 //! | 8..263 | the name, UTF-8; then zeros |
 //!
@@ -115,6 +115,7 @@ pub const FORGET_MAX: usize = 256;
 
 const TAKE_HELD: u32 = 1;
 const WAIT: u32 = 2;
+const UNDO: u32 = 4;
 const SEEN: u32 = 1;
 const NAME_AT: usize = 8;
 const NAME_MAX: usize = yore_fs::time::SNAPSHOT_NAME_MAX;
@@ -134,8 +135,19 @@ const PINNED: u8 = 32;
 /// # Errors
 /// ENOTTY if it is no directory of a mount that Yore serves; else as the table above.
 pub fn snapshot(dir: &File, name: &str, held: bool, wait: bool) -> io::Result<(Number, Timestamp)> {
+    take_on(dir, name, if held { TAKE_HELD } else { 0 } | if wait { WAIT } else { 0 })
+}
+
+/// As [`snapshot`], of the kind that is taken before, or after, something that can be undone. Durable when it returns.
+///
+/// # Errors
+/// As [`snapshot`]; EINVAL from a daemon that knows no such kind.
+pub fn undo_point(dir: &File, name: &str) -> io::Result<(Number, Timestamp)> {
+    take_on(dir, name, WAIT | UNDO)
+}
+
+fn take_on(dir: &File, name: &str, flags: u32) -> io::Result<(Number, Timestamp)> {
     check_writable(dir)?;
-    let flags = if held { TAKE_HELD } else { 0 } | if wait { WAIT } else { 0 };
     let mut buffer = [0; SNAPSHOT_BYTES];
     put(&mut buffer, 0, &flags.to_le_bytes());
     put(&mut buffer, 4, &(name.len() as u32).to_le_bytes());
@@ -261,7 +273,10 @@ fn take(
     if read_only {
         return Err(yore_fs::Error::ReadOnly.into());
     }
-    let cut = view.snapshot(inode, asked.name, asked.held, asked.wait)?;
+    let cut = match asked.undo {
+        false => view.snapshot(inode, asked.name, asked.held, asked.wait)?,
+        true => view.undo_point(inode, asked.name, asked.held, asked.wait)?,
+    };
     let mut bytes = vec![0; SNAPSHOT_BYTES];
     put(&mut bytes, 0, &cut.number.0.to_le_bytes());
     put_time(&mut bytes, 8, cut.row.time);
@@ -367,6 +382,7 @@ struct Asked<'a> {
     name: &'a str,
     held: bool,
     wait: bool,
+    undo: bool,
 }
 
 impl Asked<'_> {
@@ -375,9 +391,10 @@ impl Asked<'_> {
         let len = usize::try_from(u32_at(bytes, 4)?).ok().filter(|len| *len <= NAME_MAX)?;
         let name = std::str::from_utf8(bytes.get(NAME_AT..NAME_AT + len)?).ok()?;
         let rest = bytes.get(NAME_AT + len..)?;
-        let clear =
-            bytes.len() == SNAPSHOT_BYTES && flags & !(TAKE_HELD | WAIT) == 0 && rest.iter().all(|b| *b == 0);
-        clear.then_some(Asked { name, held: flags & TAKE_HELD != 0, wait: flags & WAIT != 0 })
+        let known = flags & !(TAKE_HELD | WAIT | UNDO) == 0;
+        let clear = bytes.len() == SNAPSHOT_BYTES && known && rest.iter().all(|b| *b == 0);
+        let is = |flag: u32| flags & flag != 0;
+        clear.then_some(Asked { name, held: is(TAKE_HELD), wait: is(WAIT), undo: is(UNDO) })
     }
 }
 
@@ -624,7 +641,7 @@ mod tests {
         assert_eq!(refused(file.inode(), SNAPSHOT, &request(0, b"")), libc::ENOTTY);
         let root = view.root();
         for bad in [
-            request(4, b"name"),
+            request(8, b"name"),
             request(0, b"\xff"),
             request(0, b"yesterday"),
             request(0, b"a/b"),

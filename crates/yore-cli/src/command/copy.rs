@@ -65,7 +65,8 @@ fn operand(which: Which, text: &OsString, last: bool) -> anyhow::Result<Operand>
     }
 }
 
-struct Copy {
+/// A copy that is being made.
+pub(super) struct Copy {
     recursive: bool,
     /// Root preserves owners.
     owners: bool,
@@ -73,7 +74,7 @@ struct Copy {
     progress: Progress,
     buffer: Vec<u8>,
     /// Files with several names that were copied: by identity on the source, their first name on the target.
-    linked: HashMap<(u64, u64), PathBuf>,
+    pub(super) linked: HashMap<(u64, u64), PathBuf>,
 }
 
 /// One thing to be done.
@@ -102,6 +103,19 @@ impl Copy {
             owners: rustix::process::geteuid().is_root(),
             volumes,
             progress: Progress::new(args.progress)?,
+            buffer: vec![0; CHUNK],
+            linked: HashMap::new(),
+        })
+    }
+
+    /// To copy on one side what was there before, with owners if they can be set.
+    pub(super) fn of_the_past(owners: bool) -> anyhow::Result<Copy> {
+        let quiet = args::Progress { quiet: true, ..args::Progress::default() };
+        Ok(Copy {
+            recursive: true,
+            owners,
+            volumes: BTreeMap::new(),
+            progress: Progress::new(quiet)?,
             buffer: vec![0; CHUNK],
             linked: HashMap::new(),
         })
@@ -152,7 +166,7 @@ impl Copy {
         Ok(())
     }
 
-    fn tree(
+    pub(super) fn tree(
         &mut self,
         source: &dyn Side,
         from: PathBuf,
@@ -190,7 +204,7 @@ impl Copy {
     }
 
     /// Copies what is not a directory.
-    fn one(
+    pub(super) fn one(
         &mut self,
         source: &dyn Side,
         from: &Path,

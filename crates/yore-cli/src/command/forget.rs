@@ -55,7 +55,7 @@ pub fn find(operand: &OsStr) -> anyhow::Result<Place> {
 }
 
 /// `mnt@TIME` as the mount point and `.@TIME`, and the same of the file of a volume.
-fn split_root(path: &Path) -> Option<(PathBuf, OsString)> {
+pub(super) fn split_root(path: &Path) -> Option<(PathBuf, OsString)> {
     let name = path.file_name()?.as_bytes();
     let (of, _) = yore_fs::split_time(name)?;
     let root = path.with_file_name(OsStr::from_bytes(of));

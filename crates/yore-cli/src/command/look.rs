@@ -37,7 +37,7 @@ use yore_fuse::control;
 const PAST: u64 = 1 << 63;
 
 /// What a mount answered to a question about history.
-fn asked(error: io::Error) -> anyhow::Error {
+pub(super) fn asked(error: io::Error) -> anyhow::Error {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::PERM) => anyhow::anyhow!(
             "what has changed in a directory is told to its owner, to root, and to the user who mounted the volume; what you may \
@@ -54,7 +54,7 @@ fn asked(error: io::Error) -> anyhow::Error {
 }
 
 /// A path without the times in it. `is_past` says whether what a path leads to is of the past.
-fn without_times(path: &Path, is_past: &dyn Fn(&Path) -> bool) -> PathBuf {
+pub(super) fn without_times(path: &Path, is_past: &dyn Fn(&Path) -> bool) -> PathBuf {
     let (mut given, mut plain) = (PathBuf::new(), PathBuf::new());
     for component in path.components() {
         let name = component.as_os_str();
@@ -67,11 +67,11 @@ fn without_times(path: &Path, is_past: &dyn Fn(&Path) -> bool) -> PathBuf {
     plain
 }
 
-fn is_past_on_mount(path: &Path) -> bool {
+pub(super) fn is_past_on_mount(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.ino() & PAST != 0)
 }
 
-fn is_past_on(volume: &Volume, path: &Path) -> bool {
+pub(super) fn is_past_on(volume: &Volume, path: &Path) -> bool {
     volume.symlink_node(path).is_ok_and(|node| node.cut().is_some())
 }
 
@@ -86,12 +86,12 @@ fn not_the_same(a: &str, b: &str) -> anyhow::Error {
     anyhow::anyhow!("{a} and {b} are not the same directory at two times; compare what is in them with diff(1): diff -r {a} {b}")
 }
 
-fn not_both(name: &str) -> anyhow::Error {
+pub(super) fn not_both(name: &str) -> anyhow::Error {
     anyhow::anyhow!("cannot compare {name}: it was not there at both times, or is gone; `yore snapshots` lists when it can be seen")
 }
 
 /// Which directory a place is, and as of which cut it is seen.
-type Identity = (yore_fs::InodeNo, yore_fs::Incarnation, Option<Number>);
+pub(super) type Identity = (yore_fs::InodeNo, yore_fs::Incarnation, Option<Number>);
 
 /// A directory that is compared.
 struct Compared<'a> {
@@ -340,7 +340,7 @@ fn shown(path: &[u8]) -> &[u8] {
     }
 }
 
-fn line(list: &mut List, difference: &Difference) -> anyhow::Result<()> {
+pub(super) fn line(list: &mut List, difference: &Difference) -> anyhow::Result<()> {
     let old = difference.old_path.as_deref().map(|old| format!("{} -> ", printable(old))).unwrap_or_default();
     let before = format!("{:<3}{old}", letters(difference));
     let slash = if difference.kind == FileKind::Directory && !difference.path.is_empty() { "/" } else { "" };

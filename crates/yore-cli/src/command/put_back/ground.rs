@@ -1,0 +1,250 @@
+//! The mount or volume on which the past is put back: its files as a [`Side`], and what only it can tell of history.
+
+use crate::command::copy::Copy;
+use crate::command::forget::split_root;
+use crate::command::look::{asked, is_past_on, is_past_on_mount, not_both, without_times, Identity};
+use crate::command::snapshot::{all_pages, library_error, of_mount};
+use crate::live;
+use crate::output::bytes_of;
+use crate::side::{Host, OnVolume as VolumeSide, Side};
+use crate::volume::{self, Access, OnVolume};
+use anyhow::Context as _;
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use yore_fs::{Deleted, Difference, Error, FileKind, Incarnation, ListedCut, Number, Volume};
+use yore_fuse::control;
+
+/// A mount, or a volume that this process has opened.
+pub struct Ground {
+    side: Box<dyn Side>,
+    volume: Option<Volume>,
+}
+
+/// Where an operand leads: of a volume that is not mounted its file, and the path there.
+pub enum Where {
+    Mounted(PathBuf),
+    Free(OnVolume),
+}
+
+impl Where {
+    /// What an operand names, with a time or without.
+    pub fn find(operand: &OsStr) -> anyhow::Result<Where> {
+        let path = Path::new(operand);
+        if fs::symlink_metadata(path).is_err() {
+            if let Some(on) = OnVolume::split(operand) {
+                return Ok(Where::Free(on));
+            }
+            if let Some((root, past)) = split_root(path) {
+                return Ok(match fs::metadata(&root)?.is_dir() {
+                    true => Where::Mounted(root.join(past)),
+                    false => Where::Free(OnVolume { volume: root, path: Path::new("/").join(past) }),
+                });
+            }
+        } else if !fs::metadata(path).is_ok_and(|found| found.is_dir()) && !is_on_mount(path) {
+            return Ok(Where::Free(OnVolume { volume: path.into(), path: "/".into() }));
+        }
+        let absolute =
+            std::path::absolute(path).with_context(|| format!("cannot find {}", path.display()))?;
+        anyhow::ensure!(
+            is_on_mount(&absolute),
+            "{} is not on a mounted volume; name what is, or a path on a volume (volume.yore:/letters)",
+            path.display()
+        );
+        Ok(Where::Mounted(absolute))
+    }
+
+    /// Does something there, and closes the volume, whatever came of it.
+    pub fn with<T>(
+        &self,
+        access: Access,
+        work: impl FnOnce(&Ground, &Path) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        match self {
+            Where::Mounted(path) => work(&Ground { side: Box::new(Host), volume: None }, path),
+            Where::Free(on) => {
+                let volume = volume::open(&on.volume, access)?;
+                let side = VolumeSide { volume: volume.clone(), name: on.volume.clone() };
+                let done = work(&Ground { side: Box::new(side), volume: Some(volume.clone()) }, &on.path);
+                let closed = volume.close().with_context(|| format!("cannot close {}", on.volume.display()));
+                done.and_then(|value| closed.map(|()| value))
+            }
+        }
+    }
+}
+
+/// Whether a path, or the nearest above it that is there, is on a mount.
+fn is_on_mount(path: &Path) -> bool {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.into());
+    let there = absolute.ancestors().find(|above| above.is_dir());
+    there.and_then(live::mount_at).is_some()
+}
+
+impl Ground {
+    /// Its files.
+    pub fn side(&self) -> &dyn Side {
+        self.side.as_ref()
+    }
+
+    /// A path as messages name it.
+    pub fn name(&self, path: &Path) -> String {
+        self.side.name(path)
+    }
+
+    /// Makes copies here.
+    pub fn copy(&self) -> anyhow::Result<Copy> {
+        Copy::of_the_past(self.sets_owners())
+    }
+
+    /// Whether owners can be set: by root, and by whoever may write to the file of a volume.
+    pub fn sets_owners(&self) -> bool {
+        self.volume.is_some() || rustix::process::geteuid().is_root()
+    }
+
+    /// Whether what a path leads to is of the past.
+    pub fn is_past(&self, path: &Path) -> bool {
+        match &self.volume {
+            Some(volume) => is_past_on(volume, path),
+            None => is_past_on_mount(path),
+        }
+    }
+
+    /// A path without the times in it.
+    pub fn present(&self, path: &Path) -> PathBuf {
+        let mut plain = without_times(path, &|path| self.is_past(path));
+        // `.@TIME` is the directory itself.
+        plain = plain.components().filter(|part| *part != std::path::Component::CurDir).collect();
+        plain
+    }
+
+    fn open(path: &Path) -> anyhow::Result<File> {
+        File::open(path).with_context(|| format!("cannot open the directory {}", path.display()))
+    }
+
+    /// Which directory a path leads to.
+    pub fn identity(&self, path: &Path) -> anyhow::Result<Identity> {
+        if let Some(volume) = &self.volume {
+            let node = volume.node(path)?;
+            anyhow::ensure!(
+                node.attr().kind == FileKind::Directory,
+                "{} is not a directory",
+                self.name(path)
+            );
+            return Ok((node.inode(), Incarnation(node.attr().incarnation), node.cut()));
+        }
+        anyhow::ensure!(path.is_dir(), "{} is not a directory", self.name(path));
+        let found = control::look::identity(&Ground::open(path)?).map_err(asked)?;
+        Ok((found.inode, found.incarnation, found.cut))
+    }
+
+    /// What differs below a directory between two times.
+    pub fn diff(
+        &self,
+        dir: &Path,
+        from: Option<Number>,
+        to: Option<Number>,
+    ) -> anyhow::Result<Vec<Difference>> {
+        let Some(volume) = &self.volume else {
+            let found = control::look::diff(&Ground::open(dir)?, from, to);
+            return found.map_err(|error| match error.raw_os_error().map(Errno::from_raw_os_error) {
+                Some(Errno::NOENT) => not_both(&self.name(dir)),
+                _ => asked(error).context(format!("cannot compare {}", self.name(dir))),
+            });
+        };
+        let (node, mut all) = (volume.node(dir)?, Vec::new());
+        let done = volume.view().diff(node.inode(), from, to, &mut |found| {
+            all.push(found);
+            ControlFlow::Continue(())
+        });
+        match done {
+            Ok(()) => Ok(all),
+            Err(Error::NotFound) => Err(not_both(&self.name(dir))),
+            Err(error) => Err(error.on_path("cannot compare", bytes_of(dir)).into()),
+        }
+    }
+
+    /// The names that are gone from a directory.
+    pub fn deleted(&self, dir: &Path) -> anyhow::Result<Vec<Deleted>> {
+        let Some(volume) = &self.volume else {
+            return control::look::deleted(&Ground::open(dir)?, false).map_err(asked);
+        };
+        let (node, mut all) = (volume.node(dir)?, Vec::new());
+        let done = volume.view().deleted(node.inode(), false, &mut |deleted| {
+            all.push(deleted);
+            ControlFlow::Continue(())
+        });
+        done.map_err(|error| error.on_path("cannot list what is gone from", bytes_of(dir)))?;
+        Ok(all)
+    }
+
+    /// All snapshots that concern a directory.
+    pub fn cuts(&self, dir: &Path) -> anyhow::Result<Vec<ListedCut>> {
+        match &self.volume {
+            None => of_mount(&Ground::open(dir)?),
+            Some(volume) => {
+                let node = volume.node(dir)?;
+                Ok(all_pages(|from| volume.view().list_cuts(node.inode(), from))?)
+            }
+        }
+    }
+
+    /// Takes a cut of kind undo of a directory, durable when this returns; `None` if another one has the name.
+    pub fn undo_point(&self, dir: &Path, name: &str) -> anyhow::Result<Option<Number>> {
+        let taken: anyhow::Result<Number> = match &self.volume {
+            None => control::undo_point(&Ground::open(dir)?, name)
+                .map(|(number, _)| number)
+                .map_err(library_error),
+            Some(volume) => {
+                let node = volume.node(dir)?;
+                let taken = volume.view().undo_point(node.inode(), name, false, true);
+                taken.map(|cut| cut.number).map_err(anyhow::Error::from)
+            }
+        };
+        match taken {
+            Ok(number) => Ok(Some(number)),
+            Err(error) if matches!(error.downcast_ref::<Error>().map(Error::root), Some(Error::Exists)) => {
+                Ok(None)
+            }
+            Err(error) => {
+                Err(error
+                    .context(format!("cannot take a snapshot of {} to be able to undo it", self.name(dir))))
+            }
+        }
+    }
+
+    /// The directory above on the same mount or volume.
+    pub fn above(&self, dir: &Path) -> anyhow::Result<Option<PathBuf>> {
+        if let Some(volume) = &self.volume {
+            return Ok(volume.canonicalize(dir)?.parent().map(Path::to_path_buf));
+        }
+        let dir = dir.canonicalize().with_context(|| format!("cannot find {}", dir.display()))?;
+        Ok(if live::is_mounted(&dir) { None } else { dir.parent().map(Path::to_path_buf) })
+    }
+
+    /// Refuses a directory below which something else is mounted, for what is there is not the volume's.
+    pub fn check_nothing_mounted_below(&self, dir: &Path) -> anyhow::Result<()> {
+        if self.volume.is_some() {
+            return Ok(());
+        }
+        let dir = dir.canonicalize().with_context(|| format!("cannot find {}", dir.display()))?;
+        let below = live::mount_points().into_iter().find(|at| *at != dir && at.starts_with(&dir));
+        match below {
+            None => Ok(()),
+            Some(at) => {
+                anyhow::bail!("{} is mounted below {}; unmount it first", at.display(), dir.display())
+            }
+        }
+    }
+
+    /// Refuses a directory in which names cannot be changed.
+    pub fn check_writable(&self, dir: &Path) -> anyhow::Result<()> {
+        if self.volume.is_some() {
+            return Ok(());
+        }
+        let wanted = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+        rustix::fs::accessat(rustix::fs::CWD, dir, wanted, rustix::fs::AtFlags::EACCESS)
+            .with_context(|| format!("nothing was changed: cannot change {}", self.name(dir)))
+    }
+}

@@ -1,0 +1,242 @@
+//! Putting back one file, or a tree name by name: what has the name is replaced, other names are left alone.
+//!
+//! A file is written beside the one it replaces, complete with its attributes, and renamed over it: whoever reads sees the one or the
+//! other. A directory keeps being the directory that it is.
+
+use super::ground::Ground;
+use crate::command::copy::Copy;
+use crate::side::{Facts, Side};
+use anyhow::Context as _;
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use yore_fs::FileKind;
+
+/// Bytes compared at a time.
+const CHUNK: usize = 1 << 20;
+
+/// Puts files back.
+pub struct Putter<'g> {
+    ground: &'g Ground,
+    copy: Copy,
+    /// Files of several names that were put back by path: by what they are in the past, a name they have now.
+    linked: HashMap<(u64, u64), PathBuf>,
+}
+
+/// What was done with a name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Done {
+    Nothing,
+    Made,
+    Replaced,
+}
+
+impl<'g> Putter<'g> {
+    /// That has put nothing back.
+    pub fn new(ground: &'g Ground) -> anyhow::Result<Putter<'g>> {
+        Ok(Putter { ground, copy: ground.copy()?, linked: HashMap::new() })
+    }
+
+    fn side(&self) -> &'g dyn Side {
+        self.ground.side()
+    }
+
+    /// The attributes of something in the past, which must be there.
+    pub fn facts(&self, then: &Path) -> anyhow::Result<Facts> {
+        self.side().facts(then)?.with_context(|| format!("{} is not there any more", self.side().name(then)))
+    }
+
+    /// What would be done with a file. Reads both if everything else is the same.
+    pub fn compare(&self, then: &Path, now: &Path) -> anyhow::Result<Done> {
+        let facts = self.facts(then)?;
+        let Some(found) = self.side().facts(now)? else { return Ok(Done::Made) };
+        let is_directory = facts.kind == FileKind::Directory;
+        if is_directory != (found.kind == FileKind::Directory) {
+            let (what, was) =
+                if is_directory { ("a file", "a directory") } else { ("a directory", "a file") };
+            anyhow::bail!(
+                "{} is {what} now and was {was} then: it is not replaced; move it away, or put the other one elsewhere with --to",
+                self.side().name(now)
+            );
+        }
+        Ok(if self.same(then, &facts, now, &found)? { Done::Nothing } else { Done::Replaced })
+    }
+
+    fn same(&self, then: &Path, facts: &Facts, now: &Path, found: &Facts) -> anyhow::Result<bool> {
+        let of = |f: &Facts| {
+            let size = if f.kind == FileKind::Directory { 0 } else { f.size };
+            (f.kind as u32, f.permissions, f.uid, f.gid, size, f.rdev, f.mtime)
+        };
+        if of(facts) != of(found) {
+            return Ok(false);
+        }
+        let sorted = |path: &Path| -> anyhow::Result<Vec<(OsString, Vec<u8>)>> {
+            let mut all = self.side().xattrs(path)?;
+            all.sort();
+            Ok(all)
+        };
+        if sorted(then)? != sorted(now)? {
+            return Ok(false);
+        }
+        match facts.kind {
+            FileKind::Regular => self.same_content(then, now),
+            FileKind::Symlink => Ok(self.side().read_link(then)? == self.side().read_link(now)?),
+            _ => Ok(true),
+        }
+    }
+
+    fn same_content(&self, then: &Path, now: &Path) -> anyhow::Result<bool> {
+        let (a, b) = (self.side().open(then)?, self.side().open(now)?);
+        let (mut of_a, mut of_b, mut at) = (vec![0; CHUNK], vec![0; CHUNK], 0);
+        loop {
+            let read = |file: &dyn crate::side::Source, buffer: &mut [u8], path: &Path| {
+                let mut done = 0;
+                while done < buffer.len() {
+                    match file.read_at(&mut buffer[done..], at + done as u64) {
+                        Ok(0) => break,
+                        Ok(count) => done += count,
+                        Err(error) => {
+                            let name = self.side().name(path);
+                            return Err(anyhow::Error::new(error).context(format!("cannot read {name}")));
+                        }
+                    }
+                }
+                Ok(done)
+            };
+            let (n, m) = (read(a.as_ref(), &mut of_a, then)?, read(b.as_ref(), &mut of_b, now)?);
+            if of_a[..n] != of_b[..m] {
+                return Ok(false);
+            }
+            if n == 0 {
+                return Ok(true);
+            }
+            at += n as u64;
+        }
+    }
+
+    /// A name beside this one that nothing has.
+    pub fn beside(&self, path: &Path) -> anyhow::Result<PathBuf> {
+        let process = std::process::id();
+        for n in 0..1000u32 {
+            let free = path.with_file_name(format!(".yore-{process}-{n}"));
+            if self.side().facts(&free)?.is_none() {
+                return Ok(free);
+            }
+        }
+        anyhow::bail!("there is no free name beside {}", self.side().name(path))
+    }
+
+    /// Puts what is not a directory back, in place of what has the name if `replace`. `original`: make it another name of that file.
+    pub fn file(
+        &mut self,
+        then: &Path,
+        now: &Path,
+        replace: bool,
+        original: Option<&Path>,
+    ) -> anyhow::Result<()> {
+        let temporary = self.beside(now)?;
+        let made = match original {
+            Some(original) => self.side().hard_link(original, &temporary),
+            None => self.facts(then).and_then(|facts| {
+                self.copy.linked.clear();
+                self.copy.one(self.side(), then, self.side(), &temporary, &facts)
+            }),
+        };
+        let renamed = made.and_then(|()| self.side().rename(&temporary, now, replace));
+        // Of what failed nothing stays; of two names of one file a rename leaves both.
+        if self.side().facts(&temporary)?.is_some() {
+            let removed = self.side().remove(&temporary);
+            return renamed.and(removed);
+        }
+        renamed
+    }
+
+    /// Puts a file, or a directory with all that was below it, back under a name.
+    pub fn tree(&mut self, then: &Path, now: &Path) -> anyhow::Result<()> {
+        enum Task {
+            Put(PathBuf, PathBuf),
+            Finish(PathBuf, PathBuf),
+        }
+        let mut tasks = vec![Task::Put(then.into(), now.into())];
+        while let Some(task) = tasks.pop() {
+            match task {
+                Task::Finish(then, now) => self.attributes(&then, &now, true)?,
+                Task::Put(then, now) => {
+                    let facts = self.facts(&then)?;
+                    let done = self.compare(&then, &now)?;
+                    if facts.kind == FileKind::Directory {
+                        if done == Done::Made {
+                            self.side().make_directory(&now)?;
+                        }
+                        let names = self.side().list(&then)?;
+                        tasks.push(Task::Finish(then.clone(), now.clone()));
+                        tasks.extend(
+                            names.into_iter().map(|name| Task::Put(then.join(&name), now.join(&name))),
+                        );
+                        continue;
+                    }
+                    if done == Done::Nothing {
+                        if facts.links > 1 {
+                            self.linked.entry(facts.identity).or_insert(now);
+                        }
+                        continue;
+                    }
+                    let original = self.linked.get(&facts.identity).filter(|_| facts.links > 1).cloned();
+                    self.file(&then, &now, true, original.as_deref())?;
+                    if facts.links > 1 {
+                        self.linked.insert(facts.identity, now);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a directory and those above it that are missing, with the attributes of then where they were.
+    pub fn directories(&mut self, then: Option<&Path>, now: &Path) -> anyhow::Result<()> {
+        let (mut then, mut now) = (then.map(Path::to_path_buf), now.to_path_buf());
+        let mut missing = Vec::new();
+        while self.side().facts(&now)?.is_none() {
+            missing.push((then.clone(), now.clone()));
+            then = then.and_then(|then| then.parent().map(Path::to_path_buf));
+            let Some(above) = now.parent() else { break };
+            now = above.to_path_buf();
+        }
+        for (_, now) in missing.iter().rev() {
+            self.side().make_directory(now)?;
+        }
+        for (then, now) in &missing {
+            if let Some(then) = then.as_ref().filter(|then| self.ground.is_past(then)) {
+                self.attributes(then, now, false)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes attributes those of then; `times` too, or not.
+    pub fn attributes(&self, then: &Path, now: &Path, times: bool) -> anyhow::Result<()> {
+        let (then_facts, found) = (self.facts(then)?, self.facts(now)?);
+        if self.ground.sets_owners() && (then_facts.uid, then_facts.gid) != (found.uid, found.gid) {
+            self.side().set_owner(now, &then_facts)?;
+        }
+        let (wanted, present) = (self.side().xattrs(then)?, self.side().xattrs(now)?);
+        for (name, _) in present.iter().filter(|(name, _)| !wanted.iter().any(|(other, _)| other == name)) {
+            self.side().remove_xattr(now, name)?;
+        }
+        for (name, value) in wanted.iter().filter(|one| !present.contains(one)) {
+            let set = self.side().set_xattr(now, name, value);
+            set.with_context(|| {
+                format!("cannot set the attribute {} of {}", name.to_string_lossy(), self.side().name(now))
+            })?;
+        }
+        let wanted = match times {
+            true => then_facts,
+            false => Facts { atime: found.atime, mtime: found.mtime, ..then_facts },
+        };
+        let differ = |f: &Facts| (f.permissions, f.mtime);
+        if differ(&wanted) == differ(&self.facts(now)?) {
+            return Ok(());
+        }
+        self.side().set_facts(now, &wanted)
+    }
+}

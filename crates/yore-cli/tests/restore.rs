@@ -1,0 +1,401 @@
+//! `restore`, `undelete`, `rollback`, `undo` and `redo`, on mounts and on volumes that are not mounted.
+
+mod common;
+
+use common::{error_text, fails, ok, put, run, scratch, text, Mount, Scratch};
+use serde_json::Value;
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// What a tree is: of each path all that is put back, and which names are one file. Times of directories only where asked for.
+fn tree(root: &Path, directory_times: bool) -> BTreeMap<PathBuf, String> {
+    let (mut found, mut first, mut left) = (BTreeMap::new(), HashMap::new(), vec![root.to_path_buf()]);
+    while let Some(path) = left.pop() {
+        let facts = fs::symlink_metadata(&path).unwrap();
+        let name = path.strip_prefix(root).unwrap().to_path_buf();
+        let mut list = vec![0; 4096];
+        let len = rustix::fs::llistxattr(&path, &mut list[..]).unwrap();
+        let mut xattrs: Vec<String> = Vec::new();
+        for attribute in list[..len].split(|b| *b == 0).filter(|name| !name.is_empty()) {
+            let mut value = vec![0; 4096];
+            let len = rustix::fs::lgetxattr(&path, attribute, &mut value[..]).unwrap();
+            xattrs.push(format!("{}={:?}", String::from_utf8_lossy(attribute), &value[..len]));
+        }
+        xattrs.sort();
+        let mut what = format!("{:o} {} {} {xattrs:?}", facts.mode(), facts.uid(), facts.gid());
+        if !facts.is_dir() || directory_times {
+            what += &format!(" {}.{}", facts.mtime(), facts.mtime_nsec());
+        }
+        if facts.is_dir() {
+            left.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        } else if facts.is_symlink() {
+            what += &format!(" {:?}", fs::read_link(&path).unwrap());
+        } else if !facts.file_type().is_fifo() {
+            what += &format!(" {:?}", fs::read(&path).unwrap());
+        }
+        if facts.nlink() > 1 && !facts.is_dir() {
+            first.entry(facts.ino()).or_insert_with(Vec::new).push(name.clone());
+        }
+        found.insert(name, what);
+    }
+    for mut names in first.into_values() {
+        names.sort();
+        for name in &names {
+            found.get_mut(name).unwrap().push_str(&format!(" links {names:?}"));
+        }
+    }
+    found
+}
+
+/// One directory on a mount and on a volume file: `on` names a path as the command wants it.
+fn both(work: impl Fn(&Scratch, &dyn Fn(&str) -> String)) {
+    let of_volume = scratch();
+    work(&of_volume, &|path| of_volume.on(path));
+    let of_mount = scratch();
+    let Some(mount) = Mount::new(&of_mount, &[]) else { return };
+    work(&of_mount, &|path| format!("{}{path}", text(&mount.directory)));
+    mount.umount();
+    ok(["check", text(&of_mount.volume)]);
+}
+
+fn write(scratch: &Scratch, path: &str, content: &str) {
+    match scratch.path("mnt").exists() {
+        true => fs::write(scratch.path("mnt").join(&path[1..]), content).unwrap(),
+        false => put(scratch, path, content),
+    }
+}
+
+fn remove(scratch: &Scratch, path: &str) {
+    let on_mount = scratch.path("mnt").join(&path[1..]);
+    match scratch.path("mnt").exists() {
+        true if on_mount.is_dir() => fs::remove_dir_all(on_mount).unwrap(),
+        true => fs::remove_file(on_mount).unwrap(),
+        false => drop(ok(["rm", "-r", &scratch.on(path)])),
+    }
+}
+
+fn read(scratch: &Scratch, path: &str) -> String {
+    match scratch.path("mnt").exists() {
+        true => fs::read_to_string(scratch.path("mnt").join(&path[1..])).unwrap(),
+        false => ok(["cat", &scratch.on(path)]),
+    }
+}
+
+fn says<const N: usize>(args: [&str; N]) -> String {
+    let output = run(args);
+    assert!(output.status.success(), "{args:?}: {}", error_text(&output));
+    error_text(&output)
+}
+
+#[test]
+fn a_file_is_restored_and_the_restore_undone() {
+    both(|scratch, on| {
+        ok(["snapshot", &on("/d"), "-n", "first"]);
+        write(scratch, "/d/file", "two");
+        let then = on("/d@first/file");
+        assert!(ok(["restore", "-n", &then]).starts_with("M  "));
+        assert_eq!(read(scratch, "/d/file"), "two", "it was only asked what would be done");
+        let told = says(["restore", &then]);
+        assert!(told.contains(&format!("undo: yore undo {}", on("/d"))), "{told}");
+        assert_eq!(read(scratch, "/d/file"), "one");
+        assert!(says(["restore", &then]).contains("already"));
+        let kinds: Vec<Value> = serde_json::from_str(&ok(["snapshots", "--json", &on("/d")])).unwrap();
+        let kinds: Vec<&str> = kinds.iter().map(|row| row["kind"].as_str().unwrap()).collect();
+        assert_eq!(kinds, ["snapshot", "undo", "undo"], "what changes nothing takes none");
+        let told = says(["undo", &on("/d")]);
+        assert!(told.contains("yore redo"), "{told}");
+        assert_eq!(read(scratch, "/d/file"), "two");
+        ok(["redo", &on("/d")]);
+        assert_eq!(read(scratch, "/d/file"), "one");
+        // Elsewhere: a copy.
+        ok(["restore", &then, "--to", &on("/d/sub")]);
+        assert_eq!(read(scratch, "/d/sub/file"), "one");
+        assert!(fails(3, ["restore", &then, "--to", &on("/d/sub/file")]).contains("there already"));
+        assert!(fails(2, ["restore", &on("/d/file")]).contains("as of when?"));
+        fails(3, ["restore", &on("/d@first/never")]);
+        fails(3, ["restore", &on("/d/file@never")]);
+        // With the directories above it that are gone.
+        write(scratch, "/d/sub/deep", "deep");
+        ok(["snapshot", &on("/d"), "-n", "second"]);
+        remove(scratch, "/d/sub");
+        ok(["restore", &on("/d@second/sub/deep")]);
+        assert_eq!(read(scratch, "/d/sub/deep"), "deep");
+        ok(["undo", &on("/d")]);
+        assert!(
+            run(["stat", &scratch.on("/d/sub")]).status.code() != Some(0) || scratch.path("mnt").exists()
+        );
+        assert!(!scratch.path("mnt/d/sub").exists());
+    });
+}
+
+#[test]
+fn a_directory_is_restored_and_what_came_since_left() {
+    both(|scratch, on| {
+        write(scratch, "/d/sub/a", "a");
+        write(scratch, "/d/gone", "gone");
+        ok(["snapshot", &on("/d"), "-n", "first"]);
+        write(scratch, "/d/new", "new");
+        write(scratch, "/d/file", "changed");
+        remove(scratch, "/d/gone");
+        remove(scratch, "/d/sub");
+        let plan = ok(["restore", "--dry-run", &on("/d@first")]);
+        assert_eq!(plan.lines().map(|line| &line[..1]).collect::<String>(), "M+++", "{plan}");
+        ok(["restore", &on("/d@first")]);
+        let all = ["/d/new", "/d/file", "/d/gone", "/d/sub/a"].map(|path| read(scratch, path));
+        assert_eq!(all, ["new", "one", "gone", "a"]);
+        assert!(says(["restore", &on("/d@first")]).contains("as it was"));
+        ok(["undo", &on("/d")]);
+        assert_eq!(read(scratch, "/d/file"), "changed");
+        assert!(!ok(["deleted", "-r", &on("/d")]).is_empty());
+    });
+}
+
+#[test]
+fn what_was_deleted_comes_back() {
+    both(|scratch, on| {
+        write(scratch, "/d/sub/a", "a");
+        ok(["snapshot", &on("/d")]);
+        remove(scratch, "/d/sub");
+        remove(scratch, "/d/file");
+        ok(["undelete", &on("/d/file"), &on("/d/sub")]);
+        assert_eq!([read(scratch, "/d/file"), read(scratch, "/d/sub/a")], ["one", "a"]);
+        assert!(fails(3, ["undelete", &on("/d/file")]).contains("is there"));
+        assert!(fails(3, ["undelete", &on("/d/never")]).contains("yore deleted"));
+        remove(scratch, "/d/sub");
+        ok(["undelete", &on("/d/sub/a")]);
+        assert_eq!(read(scratch, "/d/sub/a"), "a");
+    });
+}
+
+#[test]
+fn a_directory_is_rolled_back_and_forth() {
+    both(|scratch, on| {
+        ok(["snapshot", &on("/"), "-n", "first"]);
+        write(scratch, "/d/new", "new");
+        write(scratch, "/d/file", "changed");
+        remove(scratch, "/d/sub");
+        ok(["snapshot", &on("/"), "-n", "second"]);
+        let plan = ok(["rollback", "-n", &on("/d@first")]);
+        assert_eq!(plan, "M  file\n-  new\n+  sub/\n");
+        ok(["rollback", &on("/d@first")]);
+        assert_eq!(ok(["rollback", "-n", &on("/d@first")]), "");
+        assert!(says(["rollback", &on("/d@first")]).contains("nothing differs"));
+        ok(["undo", &on("/d")]);
+        assert_eq!(ok(["rollback", "-n", &on("/d@second")]), "");
+        assert_eq!([read(scratch, "/d/file"), read(scratch, "/d/new")], ["changed", "new"]);
+        assert!(fails(3, ["undo", &on("/d")]).contains("nothing to undo"));
+        ok(["redo", &on("/d")]);
+        assert_eq!(read(scratch, "/d/file"), "one");
+        assert!(fails(3, ["redo", &on("/d")]).contains("nothing to redo"));
+        // The root directory, and from below it.
+        ok(["rollback", &on("/.@second")]);
+        assert_eq!(read(scratch, "/d/file"), "changed");
+        remove(scratch, "/d/new");
+        assert!(fails(2, ["rollback", &on("/d")]).contains("as of when?"));
+        fails(3, ["rollback", &on("/d@never")]);
+    });
+}
+
+/// What others changed after it survives an undo, and is listed; with `--force` it does not.
+#[test]
+fn undo_leaves_what_others_changed() {
+    both(|scratch, on| {
+        for name in ["a", "b", "c"] {
+            write(scratch, &format!("/d/{name}"), "then");
+        }
+        ok(["snapshot", &on("/d"), "-n", "first"]);
+        for name in ["a", "b", "new"] {
+            write(scratch, &format!("/d/{name}"), "later");
+        }
+        ok(["rollback", &on("/d@first")]);
+        write(scratch, "/d/a", "by others");
+        write(scratch, "/d/other", "by others");
+        remove(scratch, "/d/c");
+        let told = says(["undo", &on("/d")]);
+        for name in ["a", "c", "other"] {
+            assert!(told.contains(&format!("changed since, left alone: {name}\n")), "{told}");
+        }
+        assert!(!told.contains("alone: b"), "{told}");
+        let all = ["a", "b", "new", "other"].map(|name| read(scratch, &format!("/d/{name}")));
+        assert_eq!(all, ["by others", "later", "later", "by others"]);
+        ok(["redo", &on("/d")]);
+        ok(["undo", "--force", &on("/d")]);
+        let all = ["a", "b", "new", "other"].map(|name| read(scratch, &format!("/d/{name}")));
+        assert_eq!(all, ["by others", "later", "later", "by others"]);
+        // An operation whose end was forgotten is not guessed at.
+        ok(["rollback", &on("/d@first")]);
+        let rows: Vec<Value> = serde_json::from_str(&ok(["snapshots", "--json", &on("/d")])).unwrap();
+        let end = rows.last().unwrap()["name"].as_str().unwrap().to_string();
+        assert!(end.starts_with("after-rollback-"), "{end}");
+        ok(["forget", &on(&format!("/d@{end}"))]);
+        assert!(fails(3, ["undo", &on("/d")]).contains("--force"));
+        ok(["undo", "--force", &on("/d")]);
+        assert_eq!(read(scratch, "/d/a"), "by others");
+    });
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % end
+    }
+}
+
+/// Everything below a directory, with its own kind.
+fn paths(root: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let (mut dirs, mut files, mut at) = (vec![root.to_path_buf()], Vec::new(), 0);
+    while at < dirs.len() {
+        let mut entries: Vec<PathBuf> = fs::read_dir(&dirs[at]).unwrap().map(|e| e.unwrap().path()).collect();
+        entries.sort();
+        for path in entries {
+            match fs::symlink_metadata(&path).unwrap().is_dir() {
+                true => dirs.push(path),
+                false => files.push(path),
+            }
+        }
+        at += 1;
+    }
+    (dirs, files)
+}
+
+/// Changes something at random; what cannot be done is not done.
+fn change(root: &Path, random: &mut Random, step: usize) {
+    let (dirs, files) = paths(root);
+    let dir = dirs[random.below(dirs.len())].clone();
+    let name = dir.join(format!("n{}", random.below(8)));
+    let file = (!files.is_empty()).then(|| files[random.below(files.len())].clone());
+    let other = dirs[random.below(dirs.len())].clone();
+    match (random.below(12), file) {
+        (0 | 1, _) if !name.is_dir() => drop(fs::write(&name, format!("{step}"))),
+        (2, _) => drop(fs::create_dir(&name)),
+        (3, Some(file)) => drop(fs::rename(file, &name)),
+        (4, _) if other != root => drop(fs::rename(other, &name)),
+        (5, Some(file)) => drop(fs::hard_link(file, &name)),
+        (6, Some(file)) => drop(fs::remove_file(file)),
+        (7, _) if other != root && random.below(3) == 0 => drop(fs::remove_dir_all(other)),
+        (8, Some(file)) if file.is_file() => {
+            fs::set_permissions(file, fs::Permissions::from_mode(0o600 + random.below(64) as u32)).unwrap();
+        }
+        (9, _) => {
+            let value = [b'0' + (step % 10) as u8];
+            let name = if random.below(2) == 0 { "user.a" } else { "user.b" };
+            match random.below(3) {
+                0 => drop(rustix::fs::lremovexattr(&other, name)),
+                _ => drop(rustix::fs::lsetxattr(&other, name, &value, rustix::fs::XattrFlags::empty())),
+            }
+        }
+        (10, _) => drop(std::os::unix::fs::symlink(format!("to {step}"), &name)),
+        (11, Some(file)) => {
+            // Exchanged: each has the other's name.
+            if let Some(with) = files.get(random.below(files.len())).filter(|with| **with != file) {
+                let (a, b, flags) = (&file, with, rustix::fs::RenameFlags::EXCHANGE);
+                let _ = rustix::fs::renameat_with(rustix::fs::CWD, a, rustix::fs::CWD, b, flags);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// That two trees are the same; tells what is not.
+#[track_caller]
+fn same(found: &BTreeMap<PathBuf, String>, expected: &BTreeMap<PathBuf, String>, when: &str) {
+    let names: std::collections::BTreeSet<&PathBuf> = found.keys().chain(expected.keys()).collect();
+    let differ = names.into_iter().filter(|name| found.get(*name) != expected.get(*name));
+    let told: Vec<String> =
+        differ.map(|name| format!("{name:?}: {:?}, not {:?}", found.get(name), expected.get(name))).collect();
+    assert!(told.is_empty(), "{when}: {told:#?}");
+}
+
+/// Random trees, changed at random, are rolled back to exactly what they were, and back again.
+#[test]
+fn random_trees_return() {
+    let scratch = scratch();
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    let root = mount.directory.join("d");
+    let now = text(&root).to_string();
+    for seed in 0..24u64 {
+        let mut random = Random(seed * 7919 + 1);
+        for step in 0..40 {
+            change(&root, &mut random, step);
+        }
+        let snapshot = format!("s{seed}");
+        ok(["snapshot", &now, "-n", &snapshot]);
+        let then = tree(&root, false);
+        for step in 40..40 + 5 * (seed as usize % 20 + 1) {
+            change(&root, &mut random, step);
+        }
+        let after = tree(&root, false);
+        assert_eq!(tree(Path::new(&format!("{now}@{snapshot}")), false).len(), then.len());
+        ok(["rollback", &format!("{now}@{snapshot}")]);
+        same(&tree(&root, false), &then, &format!("seed {seed}"));
+        if after != then {
+            let plan = ok(["undo", "-n", &now]);
+            ok(["undo", &now]);
+            same(&tree(&root, false), &after, &format!("seed {seed}: undone\n{plan}"));
+            ok(["redo", &now]);
+            same(&tree(&root, false), &then, &format!("seed {seed}: done again"));
+            ok(["rollback", &format!("{now}@{snapshot}")]);
+            same(&tree(&root, false), &then, &format!("seed {seed}: rolled back once more"));
+        }
+    }
+    mount.umount();
+    ok(["check", text(&scratch.volume)]);
+}
+
+/// A directory that was only renamed keeps being the one that it is, in cycles too; and the times of then return.
+#[test]
+fn renames_are_renamed_back() {
+    let scratch = scratch();
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    let root = mount.directory.join("d");
+    for name in ["a", "b", "c"] {
+        fs::create_dir(root.join(name)).unwrap();
+        fs::write(root.join(name).join(name), name).unwrap();
+    }
+    ok(["snapshot", text(&root), "-n", "first"]);
+    let inode = |name: &str| fs::metadata(root.join(name)).unwrap().ino();
+    let (inodes, then) = (["a", "b", "c", "a/a"].map(inode), tree(&root, true));
+    for (from, to) in [("a", "x"), ("b", "a"), ("c", "b"), ("x", "c"), ("c/a", "b/a"), ("b", "a/d")] {
+        fs::rename(root.join(from), root.join(to)).unwrap();
+    }
+    let now = text(&root);
+    ok(["rollback", &format!("{now}@first")]);
+    assert_eq!(["a", "b", "c", "a/a"].map(inode), inodes);
+    assert_eq!(tree(&root, true), then);
+    mount.umount();
+}
+
+/// Ordinary users put back what is theirs; what they could not change is not begun.
+#[test]
+fn owners_only() {
+    let scratch = scratch();
+    let Some(mount) = Mount::new(&scratch, &["-o", "allow_other"]) else { return };
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let root = mount.directory.join("d");
+    std::os::unix::fs::chown(&root, Some(4711), Some(4711)).unwrap();
+    std::os::unix::fs::chown(root.join("file"), Some(4711), Some(4711)).unwrap();
+    ok(["snapshot", text(&root), "-n", "first"]);
+    fs::write(root.join("file"), "two").unwrap();
+    let as_user = |uid: u32, args: &[&str]| {
+        use std::os::unix::process::CommandExt as _;
+        common::yore().args(args).uid(uid).gid(uid).output().unwrap()
+    };
+    let then = format!("{}@first", text(&root));
+    fs::set_permissions(scratch.path(""), fs::Permissions::from_mode(0o755)).unwrap();
+    let output = as_user(5, &["rollback", &then]);
+    assert_eq!(output.status.code(), Some(3), "{}", error_text(&output));
+    assert_eq!(fs::read_to_string(root.join("file")).unwrap(), "two");
+    let output = as_user(4711, &["rollback", &then]);
+    assert!(output.status.success(), "{}", error_text(&output));
+    assert_eq!(fs::read_to_string(root.join("file")).unwrap(), "one");
+    let output = as_user(4711, &["undo", text(&root)]);
+    assert!(output.status.success(), "{}", error_text(&output));
+    assert_eq!(fs::read_to_string(root.join("file")).unwrap(), "two");
+    mount.umount();
+}
