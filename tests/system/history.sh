@@ -102,8 +102,11 @@ read -r present present_metadata < <(in_use)
 repository=$(du -s -B 1 "$project/.git" | cut -f 1)
 say "${#commits[@]} trees, $files files: as history $(mib $((all - present))), of it $(mib $((metadata - present_metadata))) metadata"
 say "as full copies $(mib "$copies"), the repository with all of its commits $(mib "$repository")"
-check 'forgetting has given room back' [ "$all" -gt "$present" ]
-check 'the history took less than half of what copies would' [ $((2 * (all - present))) -lt "$copies" ]
+# Of a few commits most is the first tree, which is no history.
+if [ "${#commits[@]}" -ge 20 ]; then
+    check 'forgetting has given room back' [ "$all" -gt "$present" ]
+    check 'the history took less than half of what copies would' [ $((2 * (all - present))) -lt "$copies" ]
+fi
 check 'the checker finds nothing' volume_check
 check 'mounts again' volume_mount
 copy_of "${commits[-1]}" && check 'the present without its history' same_tree "$tree" "$reference"
