@@ -55,7 +55,18 @@ fn on_the_library() {
     bench(&with(&["first", "--files", "50", "--directories", "5"]));
     bench(&with(&["postmark", "--transactions", "100", "--files", "50", "--directories", "5"]));
     let small = ["--files", "50", "--takes", "40", "--seconds", "1", "--live", "40", "--snapshots", "20"];
-    let sizes = ["--large-size", "4M", "--forgotten", "10", "--rounds", "1", "--volume-size", "1G"];
+    let sizes = [
+        "--large-size",
+        "4M",
+        "--forgotten",
+        "10",
+        "--transactions",
+        "500",
+        "--rounds",
+        "1",
+        "--volume-size",
+        "1G",
+    ];
     let report = bench(&[&["history"], &small[..], &sizes[..]].concat());
     assert_eq!(report["tables"].as_array().unwrap().len(), 1, "one table of all measures");
     let latency = ["latency", "--seconds", "1", "--probe-seconds", "1", "--alive", "100"];

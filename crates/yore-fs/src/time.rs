@@ -46,7 +46,7 @@ const NANOS_PER_SECOND: i128 = 1_000_000_000;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum When {
     /// The last nanosecond of what was named: a time written with less precision means the end of what it names.
-    /// May lie in the future, which means the present.
+    /// May lie in the future, which means the last snapshot of all.
     At(Timestamp),
     /// No time: the name of a snapshot, one that [`check_snapshot_name`] allows.
     Named(String),

@@ -317,6 +317,9 @@ impl Filesystem for Server {
             return reply.error(Errno::EROFS);
         }
         let (view, directory) = seen!(self, parent, reply);
+        if let Some(refused) = self.of_past("unlink", (&view, directory), name, Errno::EROFS) {
+            return reply.error(refused);
+        }
         self.done("unlink", directory, view.unlink(directory, name.as_bytes()), reply);
     }
 
@@ -326,6 +329,9 @@ impl Filesystem for Server {
             return reply.error(Errno::EROFS);
         }
         let (view, directory) = seen!(self, parent, reply);
+        if let Some(refused) = self.of_past("rmdir", (&view, directory), name, Errno::EROFS) {
+            return reply.error(refused);
+        }
         self.done("rmdir", directory, view.rmdir(directory, name.as_bytes()), reply);
     }
 
@@ -368,6 +374,11 @@ impl Filesystem for Server {
         let (other, to) = seen!(self, new_parent, reply);
         if view.cut() != other.cut() {
             return reply.error(Errno::EXDEV);
+        }
+        for (directory, name) in [(from, name), (to, new_name)] {
+            if let Some(refused) = self.of_past("rename", (&view, directory), name, Errno::EXDEV) {
+                return reply.error(refused);
+            }
         }
         let outcome = view.rename(from, name.as_bytes(), to, new_name.as_bytes(), mode);
         self.done("rename", from, outcome, reply);

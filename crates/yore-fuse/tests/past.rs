@@ -109,6 +109,15 @@ fn the_past_is_read_only_and_the_present_is_not() {
     refused(fs::hard_link(dir.join("d@then/a"), dir.join("d/b")), libc::EXDEV);
     refused(fs::write(dir.join("d@then/a"), "two"), libc::EROFS);
     refused(fs::set_permissions(dir.join("d@then/a"), fs::Permissions::from_mode(0o600)), libc::EROFS);
+    // A name with a time is of the past, too, in a directory of the present: it once was not there when it was to be removed or moved,
+    // and what was moved to it became a file of that name, behind which the past was hidden.
+    refused(fs::remove_file(dir.join("d/a@then")), libc::EROFS);
+    refused(fs::remove_dir(dir.join("d@then")), libc::EROFS);
+    refused(fs::rename(dir.join("d/a@then"), dir.join("d/b")), libc::EXDEV);
+    refused(fs::rename(dir.join("d/a"), dir.join("d/a@then")), libc::EXDEV);
+    refused(fs::rename(dir.join("d@then"), dir.join("e")), libc::EXDEV);
+    refused(fs::remove_file(dir.join("d/never@then")), libc::ENOENT);
+    assert_eq!(fs::read(dir.join("d/a@then")).unwrap(), b"one\n");
     ok(&dir, "mv d@then/a d/moved 2>/dev/null; rm -f d/moved; cp d@then/a d/copy");
     assert_eq!(fs::read(dir.join("d/copy")).unwrap(), b"one\n");
     let (now, then) = (fs::metadata(dir.join("d/a")).unwrap(), fs::metadata(dir.join("d@then/a")).unwrap());

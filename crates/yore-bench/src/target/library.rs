@@ -26,6 +26,11 @@ impl LibraryTarget {
     pub fn view(&self) -> &View {
         &self.view
     }
+
+    /// The view, which is measured no more.
+    pub fn into_view(self) -> View {
+        self.view
+    }
 }
 
 impl Target for LibraryTarget {

@@ -140,7 +140,7 @@ pub enum BenchWhich {
     History {
         #[command(flatten)]
         size: HistorySize,
-        /// Only these rows: take, meanwhile, behind, back, large, forget
+        /// Only these rows: take, meanwhile, behind, back, large, forget, postmark, metadata, diff, scattered, mount
         #[arg(long, value_name = "PART", value_delimiter = ',', value_parser = part)]
         parts: Vec<HistoryPart>,
         /// Rounds, each of which makes every measure with and without
@@ -207,6 +207,9 @@ pub struct HistorySize {
     /// Snapshots forgotten while files come and go
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = at_least_one)]
     pub forgotten: usize,
+    /// Transactions of PostMark; its files and directories are in proportion
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = at_least_one)]
+    pub transactions: usize,
 }
 
 /// The sizes that papers have used for PostMark.

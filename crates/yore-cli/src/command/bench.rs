@@ -137,6 +137,7 @@ fn history(size: &HistorySize, parts: &[HistoryPart]) -> History {
         snapshots: size.snapshots,
         large_bytes: size.large_size,
         forgotten: size.forgotten,
+        transactions: size.transactions,
         ..History::default()
     }
 }

@@ -8,6 +8,8 @@ use crate::past::{Key, PastNodes};
 use crate::snapdir;
 use fuser::{Errno, FileAttr, FileType, Generation, INodeNo, ReplyEntry};
 use std::borrow::Cow;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::time::Duration;
 use yore_fs::{Attr, DirItem, Error, FileKind, InodeNo, Node, View};
 
@@ -134,6 +136,28 @@ impl Server {
                 reply.entry(&self.config.negative_timeout, &no_attr(), Generation(0))
             }
             None => reply.error(Errno::ENOENT),
+        }
+    }
+
+    /// Why a name of the present cannot be removed, moved or replaced: `with`, if it is one with a time and leads to what was.
+    pub(super) fn of_past(
+        &self,
+        call: &'static str,
+        (view, directory): (&View, InodeNo),
+        name: &OsStr,
+        with: Errno,
+    ) -> Option<Errno> {
+        // All of the past is refused where it is changed.
+        let (of, when) = yore_fs::split_time(name.as_bytes()).filter(|_| view.cut().is_none())?;
+        match view.lookup(directory, name.as_bytes()) {
+            Err(Error::NotFound) => {}
+            Ok(_) => return None,
+            Err(error) => return Some(self.number(call, directory, error)),
+        }
+        match view.look_back(directory, of, &when) {
+            Ok(_) => Some(with),
+            Err(Error::NotFound) => None,
+            Err(error) => Some(self.number(call, directory, error)),
         }
     }
 

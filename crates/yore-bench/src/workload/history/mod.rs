@@ -10,11 +10,19 @@
 //! - `large`: so is a large file; and the first overwrite after a snapshot, which must leave the old content alone, costs little
 //!   more than another.
 //! - `forget`: others hardly notice when snapshots are forgotten.
+//! - `mail`: so does PostMark; and what snapshots each hour and each minute add to the metadata is told.
+//! - `changes`: what changed is found in the time of what changed, among however many files.
+//! - `scattered`: a file with many versions of random blocks is read in sequence, and so is its first version.
+//! - `mounted`: a snapshot is taken through a mount in little more time than the request takes.
 
 mod back;
+mod changes;
 mod forget;
 mod large;
 mod live;
+mod mail;
+mod mounted;
+mod scattered;
 mod takes;
 mod volume;
 
@@ -40,17 +48,32 @@ pub enum HistoryPart {
     Large,
     /// What is done while snapshots are forgotten.
     Forget,
+    /// Small files with short lives while snapshots are taken.
+    PostMark,
+    /// Blocks of metadata with snapshots.
+    Metadata,
+    /// Differences of two snapshots.
+    Diff,
+    /// Reading a file with many versions.
+    Scattered,
+    /// Taking snapshots through a mount.
+    Mount,
 }
 
 impl HistoryPart {
     /// All, in the order in which they run.
-    pub const ALL: [HistoryPart; 6] = [
+    pub const ALL: [HistoryPart; 11] = [
         HistoryPart::Take,
         HistoryPart::Meanwhile,
         HistoryPart::Behind,
         HistoryPart::Back,
         HistoryPart::Large,
         HistoryPart::Forget,
+        HistoryPart::PostMark,
+        HistoryPart::Metadata,
+        HistoryPart::Diff,
+        HistoryPart::Scattered,
+        HistoryPart::Mount,
     ];
 
     /// Its name on the command line.
@@ -62,6 +85,11 @@ impl HistoryPart {
             HistoryPart::Back => "back",
             HistoryPart::Large => "large",
             HistoryPart::Forget => "forget",
+            HistoryPart::PostMark => "postmark",
+            HistoryPart::Metadata => "metadata",
+            HistoryPart::Diff => "diff",
+            HistoryPart::Scattered => "scattered",
+            HistoryPart::Mount => "mount",
         }
     }
 
@@ -94,8 +122,11 @@ pub struct History {
     pub large_bytes: u64,
     /// Snapshots forgotten while others work.
     pub forgotten: usize,
-    /// Files overwritten before each of those.
+    /// Files overwritten before each of those, and between two snapshots that are compared; and random blocks of the file with many
+    /// versions, before each.
     pub changes: usize,
+    /// PostMark's transactions; its files and directories are in proportion.
+    pub transactions: usize,
 }
 
 impl Default for History {
@@ -112,6 +143,7 @@ impl Default for History {
             large_bytes: 256 << 20,
             forgotten: 1000,
             changes: 100,
+            transactions: 100_000,
         }
     }
 }
@@ -192,7 +224,8 @@ impl History {
              least ratio, or the longest time with a past."
                 .to_string(),
         ];
-        if !cold && self.parts.contains(&HistoryPart::Large) {
+        let reads_cold = [HistoryPart::Large, HistoryPart::Scattered];
+        if !cold && self.parts.iter().any(|part| reads_cold.contains(part)) {
             notes.push("The large file was read after the volume was opened anew, but from the host's cache: root could drop it.".into());
         }
         let mut lines = Vec::new();
@@ -208,6 +241,17 @@ impl History {
                     notes.push(note);
                     vec![line]
                 }
+                HistoryPart::PostMark => mail::speed(&run)?,
+                HistoryPart::Metadata => mail::metadata(&run)?,
+                HistoryPart::Diff => changes::measure(&run)?,
+                HistoryPart::Scattered => scattered::measure(&run)?,
+                HistoryPart::Mount => match mounted::measure(&run)? {
+                    Ok(line) => vec![line],
+                    Err(why) => {
+                        notes.push(why);
+                        Vec::new()
+                    }
+                },
             });
         }
         let ratio = |name: &str| Column::fact(name, Unit::Count);
@@ -240,6 +284,7 @@ impl History {
             ("bytes of the large file".into(), self.large_bytes.to_string()),
             number("snapshots forgotten", self.forgotten),
             number("changes before each", self.changes),
+            number("transactions", self.transactions),
             ("image bytes".into(), options.volume_bytes.to_string()),
         ]
     }

@@ -5,7 +5,7 @@ use crate::target::LibraryTarget;
 use crate::{BenchError, CompareOptions, Result, Target};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use yore_fs::{Engine, Node, Number};
+use yore_fs::{Engine, Node, Number, View};
 
 /// Bytes written at a time to an image that is not to be sparse.
 const PIECE: usize = 4 << 20;
@@ -52,6 +52,11 @@ impl Volume {
         }
         let target = LibraryTarget::new(library::open(&image)?);
         Ok(Volume { target, image })
+    }
+
+    /// The view, for somebody who closes it, and the image, which stays.
+    pub(super) fn into_parts(self) -> (View, PathBuf) {
+        (self.target.into_view(), self.image)
     }
 
     fn close(self) -> Result<PathBuf> {

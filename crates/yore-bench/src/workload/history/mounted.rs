@@ -1,0 +1,72 @@
+//! Taking snapshots through a mount, against a request to it that only asks: whether what one sees is the present.
+//!
+//! A file is changed before each, so that there is something to be taken. The mount is served by threads of this process.
+
+use super::volume::Volume;
+use super::{turns, Goal, Line, Run};
+use crate::report::Unit;
+use crate::stats::percentile;
+use crate::{BenchError, Result};
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt as _;
+use std::time::Instant;
+use yore_fuse::control::{seen, snapshot};
+use yore_fuse::{MountConfig, UnmountHow};
+
+/// Turns in a round.
+const TURNS: usize = 20;
+/// The longest that taking a snapshot should last, in seconds.
+const GOAL: f64 = 200e-6;
+
+/// The row; none where nothing can be mounted, with the reason.
+pub(super) fn measure(run: &Run<'_>) -> Result<std::result::Result<Line, String>> {
+    if let Err(error) = File::options().read(true).write(true).open("/dev/fuse") {
+        return Ok(Err(format!("Snapshots through a mount were not taken: /dev/fuse: {error}.")));
+    }
+    let mountpoint = run.dir.join("mnt");
+    let failed = |what: &str| BenchError::system(what.to_string());
+    fs::create_dir(&mountpoint).map_err(failed("making a mount point"))?;
+    let volume = Volume::make(run.options, run.dir, "mounted")?;
+    let (view, image) = volume.into_parts();
+    let session = yore_fuse::mount(view, &MountConfig::new(&mountpoint, image.display().to_string()))?;
+    let line = times(run, &mountpoint);
+    // Whatever came of it.
+    session.handle().unmount(UnmountHow::Idle)?;
+    session.wait()?;
+    let line = line?;
+    fs::remove_dir(&mountpoint).map_err(failed("removing the mount point"))?;
+    fs::remove_file(&image).map_err(failed("removing the image"))?;
+    Ok(Ok(line))
+}
+
+fn times(run: &Run<'_>, mountpoint: &std::path::Path) -> Result<Line> {
+    let measure = "taking a snapshot through a mount / asking it";
+    let mut line = Line::new(measure, Unit::Seconds, Goal::Seconds(GOAL));
+    let failed = |what: &str| BenchError::system(what.to_string());
+    let file = File::create(mountpoint.join("file")).map_err(failed("making a file"))?;
+    let directory = File::open(mountpoint).map_err(failed("opening the mount"))?;
+    let each = run.history.takes.div_ceil(TURNS);
+    for round in run.rounds() {
+        let round = round?;
+        let mut nanos: [Vec<u64>; 2] = Default::default();
+        for turn in 0..TURNS {
+            for side in turns(round + turn) {
+                for i in 0..each {
+                    file.write_all_at(&i.to_le_bytes(), 0).map_err(failed("changing a file"))?;
+                    let start = Instant::now();
+                    match side {
+                        0 => snapshot(&directory, "", false, false).map(drop),
+                        _ => seen(&directory).map(drop),
+                    }
+                    .map_err(failed("asking the mount"))?;
+                    nanos[side].push(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
+                }
+            }
+        }
+        for (samples, mut nanos) in line.samples.iter_mut().zip(nanos) {
+            nanos.sort_unstable();
+            samples.push(percentile(&nanos, 0.5) as f64 / 1e9);
+        }
+    }
+    Ok(line)
+}

@@ -1,0 +1,104 @@
+//! A file of which a few random blocks were overwritten between each two of many snapshots, read in sequence.
+//!
+//! Of the file with a past the live version has every overwritten block somewhere else; the first version has all blocks where they
+//! were first written. Both are held against a file that was overwritten as much without snapshots.
+
+use super::volume::Volume;
+use super::{turns, Goal, Line, Run};
+use crate::report::Unit;
+use crate::stats::median;
+use crate::workload::{noise, timed};
+use crate::{BenchError, Result, Target as _};
+use rand::{Rng as _, SeedableRng as _};
+use yore_fs::{Number, View};
+
+/// Bytes of each sequential read and write, and of each random write.
+const LARGE: usize = 1 << 20;
+const SMALL: usize = 4096;
+/// Snapshots.
+const VERSIONS: usize = 100;
+/// The most that the file has, in pieces of [`LARGE`].
+const PIECES_MAX: usize = 100;
+/// Turns in a round, of which the middle one counts.
+const TURNS: usize = 3;
+const NAME: &str = "scattered";
+
+/// A volume with the file; and its first snapshot, if it has any.
+fn make(run: &Run<'_>, name: &str, pieces: usize, snapshots: bool) -> Result<(Volume, Option<Number>)> {
+    let volume = Volume::make(run.options, run.dir, name)?;
+    let file = volume.target.create(&volume.target.root()?, NAME)?;
+    let data = noise(LARGE, 1);
+    timed(pieces, |i| volume.target.write_at(&file, (i * LARGE) as u64, &data))?;
+    volume.target.sync()?;
+    // The same places on both sides.
+    let mut random = rand::rngs::StdRng::seed_from_u64(VERSIONS as u64);
+    let blocks = pieces * LARGE / SMALL;
+    let mut first = None;
+    for _ in 0..VERSIONS {
+        run.options.check_stop()?;
+        if snapshots {
+            let cut = volume.snapshot(false)?;
+            first = first.or(Some(cut));
+        }
+        for _ in 0..run.history.changes {
+            let place = random.random_range(0..blocks) * SMALL;
+            volume.target.write_at(&file, place as u64, &data[..SMALL])?;
+        }
+        // Each version has its own blocks on the medium.
+        volume.target.fsync(&file)?;
+    }
+    volume.target.sync()?;
+    drop(file);
+    Ok((volume, first))
+}
+
+pub(super) fn measure(run: &Run<'_>) -> Result<Vec<Line>> {
+    let pieces = usize::try_from(run.history.large_bytes.div_ceil(LARGE as u64)).unwrap_or(usize::MAX);
+    let pieces = pieces.clamp(1, PIECES_MAX);
+    let temperature = if run.cold { "cold" } else { "opened anew" };
+    let overwrites = format!("{VERSIONS} snapshots with {} random overwrites each", run.history.changes);
+    let measure =
+        |which: &str| format!("reading {pieces} MiB, {which} of {overwrites} / without, {temperature}");
+    let line = |which: &str| Line::new(measure(which), Unit::BytesPerSecond, Goal::None);
+    let mut lines = [line("live behind"), line("the first")];
+    let (with, first) = make(run, "scattered", pieces, true)?;
+    let (without, _) = make(run, "in-place", pieces, false)?;
+    let mut volumes = [Some(with), Some(without)];
+    for round in run.rounds() {
+        let round = round?;
+        for (line, cut) in lines.iter_mut().zip([None, first]) {
+            let mut seconds: [Vec<f64>; 2] = Default::default();
+            for side in (0..TURNS).flat_map(|turn| turns(round + turn)) {
+                if let Some(volume) = volumes[side].take() {
+                    let volume = volumes[side].insert(volume.reopen(run.cold)?);
+                    let view = volume.target.view();
+                    seconds[side].push(match cut.filter(|_| side == 0) {
+                        Some(cut) => read_all(&view.as_of(cut), pieces)?,
+                        None => read_all(view, pieces)?,
+                    });
+                }
+            }
+            for (samples, seconds) in line.samples.iter_mut().zip(&seconds) {
+                samples.push((pieces * LARGE) as f64 / median(seconds));
+            }
+        }
+    }
+    volumes.into_iter().flatten().try_for_each(Volume::end)?;
+    Ok(lines.into())
+}
+
+/// Seconds to open the file and to read it from start to end.
+fn read_all(view: &View, pieces: usize) -> Result<f64> {
+    let mut buffer = vec![0; LARGE];
+    let start = std::time::Instant::now();
+    let node = view.lookup(view.root(), NAME.as_bytes()).map_err(BenchError::library("looking up a file"))?;
+    for i in 0..pieces {
+        let count =
+            node.read((i * LARGE) as u64, &mut buffer).map_err(BenchError::library("reading a file"))?;
+        if count != LARGE {
+            let (found, expected) = (format!("{count} bytes"), format!("{LARGE} bytes"));
+            return Err(BenchError::Wrong { found, expected });
+        }
+    }
+    Ok(start.elapsed().as_secs_f64())
+}
