@@ -16,6 +16,7 @@ fn tiny() -> History {
         large_bytes: 3 << 20,
         forgotten: 10,
         changes: 7,
+        transactions: 100,
     }
 }
 
@@ -38,7 +39,7 @@ fn every_measure_has_figures() {
     let table = &report.tables[0];
     let names: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
     assert_eq!(names, ["with", "without", "ratio", "goal"]);
-    assert_eq!(table.rows.len(), 3 + 5 + 5 + 2 + 1 + 2 + 1, "of 30 snapshots, 1 and 10 versions back");
+    assert_eq!(table.rows.len(), 3 + 5 + 5 + 2 + 1 + 2 + 1 + 7, "of 30 snapshots, 1 and 10 versions back");
     for row in &table.rows {
         let [with, without, ratio, goal] = &row.cells[..] else { panic!("{}", row.target) };
         for cell in [with, without, ratio] {
@@ -49,7 +50,8 @@ fn every_measure_has_figures() {
         assert!(with.unit.is_some() && with.unit == without.unit, "{}", row.target);
         for round in 0..2 {
             let quotient = with.samples[round] / without.samples[round];
-            let as_good = if with.unit == Some(Unit::Seconds) { 1.0 / quotient } else { quotient };
+            let is_cost = matches!(with.unit, Some(Unit::Seconds | Unit::Bytes));
+            let as_good = if is_cost { 1.0 / quotient } else { quotient };
             assert!((ratio.samples[round] / as_good - 1.0).abs() < 1e-9, "{}", row.target);
         }
         assert!(goal.samples.iter().all(|goal| *goal > 0.0 && *goal < 1.0), "{}", row.target);

@@ -26,7 +26,9 @@ use crate::snapdir::{self, SnapDir};
 use crate::MountConfig;
 use fuser::*;
 use nodes::listed_number;
+use parking_lot::{Mutex, MutexGuard};
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -58,6 +60,32 @@ thread_local! {
 /// Attributes that are ACLs.
 const ACLS: &[u8] = b"system.posix_acl_";
 
+/// How many open files each node has that can be written to, where the kernel tells of opens.
+#[derive(Default)]
+struct Writers([Mutex<HashMap<INodeNo, usize>>; 16]);
+
+impl Writers {
+    fn of(&self, node: INodeNo) -> MutexGuard<'_, HashMap<INodeNo, usize>> {
+        self.0[node.0 as usize % self.0.len()].lock()
+    }
+
+    fn enter(&self, node: INodeNo) {
+        *self.of(node).entry(node).or_default() += 1;
+    }
+
+    /// One is done. If it was the last, `last` comes before anybody opens the file to write again.
+    fn leave<R>(&self, node: INodeNo, last: impl FnOnce() -> R) -> Option<R> {
+        let mut open = self.of(node);
+        let count = open.get(&node).map_or(0, |count| count.saturating_sub(1));
+        if count > 0 {
+            open.insert(node, count);
+            return None;
+        }
+        open.remove(&node);
+        Some(last())
+    }
+}
+
 /// Serves a view.
 pub(crate) struct Server {
     /// Of the mount's own time: the present, or a snapshot.
@@ -68,6 +96,7 @@ pub(crate) struct Server {
     granted: Granted,
     shared: Arc<Shared>,
     past: PastNodes,
+    writers: Writers,
     answers: control::look::Answers,
     snapdir: Option<SnapDir>,
 }
@@ -102,6 +131,7 @@ impl Server {
             config: config.clone(),
             granted: Granted::default(),
             shared,
+            writers: Writers::default(),
             past: PastNodes::default(),
             answers: control::look::Answers::default(),
             snapdir: config.snapdir.as_ref().map(|name| SnapDir::new(name.as_bytes().to_vec())),
@@ -124,17 +154,6 @@ impl Server {
             tracing::error!(call, inode = inode.0, %error, "a request failed");
         }
         errno(&error)
-    }
-
-    /// A program has closed a file: perhaps a version is to be made of it.
-    fn closed(&self, call: &'static str, node: INodeNo, handle: FileHandle, reply: ReplyEmpty) {
-        if handle != WRITES {
-            return reply.ok();
-        }
-        let _serving = self.serving();
-        let (view, inode) = seen!(self, node, reply);
-        let outcome = view.closed(inode).map(|_| ());
-        self.done(call, inode, outcome, reply)
     }
 
     fn done(&self, call: &'static str, at: InodeNo, outcome: yore_fs::Result<()>, reply: ReplyEmpty) {
@@ -398,7 +417,7 @@ impl Filesystem for Server {
         self.entry("link", inode, linked, reply);
     }
 
-    fn open(&self, _: &Request, _: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+    fn open(&self, _: &Request, node: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         if self.granted.no_open {
             return reply.error(Errno::ENOSYS);
         }
@@ -406,7 +425,10 @@ impl Filesystem for Server {
             OpenAccMode::O_RDONLY => {
                 reply.opened(READS, FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH);
             }
-            _ => reply.opened(WRITES, FopenFlags::FOPEN_KEEP_CACHE),
+            _ => {
+                self.writers.enter(node);
+                reply.opened(WRITES, FopenFlags::FOPEN_KEEP_CACHE)
+            }
         }
     }
 
@@ -436,6 +458,7 @@ impl Filesystem for Server {
                 let generation = Generation(u64::from(attr.incarnation));
                 let attr = self.entry_attr(&attr);
                 let flags = FopenFlags::FOPEN_KEEP_CACHE;
+                self.writers.enter(attr.ino);
                 reply.created(&self.config.timeout, &attr, generation, WRITES, flags);
             }
             Err(error) => reply.error(self.number("create", directory, error)),
@@ -499,7 +522,13 @@ impl Filesystem for Server {
 
     fn flush(&self, _: &Request, node: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
         match self.config.close_events {
-            true => self.closed("close", node, handle, reply),
+            true if handle != WRITES => reply.ok(),
+            true => {
+                // A program has closed it: perhaps a version is to be made.
+                let _serving = self.serving();
+                let (view, inode) = seen!(self, node, reply);
+                self.done("close", inode, view.closed(inode).map(|_| ()), reply)
+            }
             false => reply.error(Errno::ENOSYS),
         }
     }
@@ -515,7 +544,14 @@ impl Filesystem for Server {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        self.closed("release", node, handle, reply);
+        if handle != WRITES {
+            return reply.ok();
+        }
+        // It comes some time after the close. What others have begun to write meanwhile is theirs to close.
+        let _serving = self.serving();
+        let (view, inode) = seen!(self, node, reply);
+        let outcome = self.writers.leave(node, || view.closed(inode));
+        self.done("release", inode, outcome.unwrap_or(Ok(None)).map(|_| ()), reply)
     }
 
     fn fsync(&self, _: &Request, node: INodeNo, _: FileHandle, data_only: bool, reply: ReplyEmpty) {
