@@ -68,7 +68,8 @@ fn each_save_on_a_mount_is_a_version() {
     let now = || {
         std::thread::sleep(Duration::from_millis(20));
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-        format!("{}.{:03}", now.as_secs(), now.subsec_millis())
+        // To the nanosecond: the next save may be in the same millisecond.
+        format!("{}.{:09}", now.as_secs(), now.subsec_nanos())
     };
     let then = |time: &str| fs::read_to_string(mount.directory.join(format!("doc@{time}")));
     let mut saved = Vec::new();
