@@ -47,7 +47,7 @@ impl View {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NotFound`] if it is not kept; damage and device errors.
+    /// [`crate::Error::NotFound`] if it is not kept; damage and device errors.
     pub fn pin(&self, cut: Number) -> Result<Pin> {
         self.store().past.pin(&self.store().meta, cut)?;
         Ok(Pin { view: self.as_of(cut), cut })
