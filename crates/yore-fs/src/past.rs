@@ -48,6 +48,8 @@ mod forget;
 mod look;
 mod policies;
 mod table;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use cover::{CoverMemo, Epochs};
 pub(crate) use forget::Ended;
@@ -484,7 +486,8 @@ impl Past {
     }
 
     /// Makes ready for keeping names that are about to be removed or to mean something else from `number` on, of directories whose
-    /// states are locked for writing: those that a cut has seen.
+    /// states are locked for writing: those that a cut has seen before. One that is taken meanwhile has `number` itself; a name
+    /// that was made with that number ends with it, too, and was never seen.
     ///
     /// # Errors
     /// Damage and device errors.
@@ -500,7 +503,8 @@ impl Past {
         }
         let mut kept = Vec::new();
         for name in going {
-            if name.birth <= name.cover.max(self.cover(store, name.directory, name.inode)?) {
+            let cover = name.cover.max(self.cover(store, name.directory, name.inode)?);
+            if name.birth <= cover && name.birth < number {
                 kept.push((shard_of(name.directory.no), name));
             }
         }
