@@ -14,7 +14,7 @@
 use crate::inode::{InodeCell, InodeState, DEPTH_MAX};
 use crate::past::{Cut, PastEntry};
 use crate::store::Store;
-use crate::time::{self, When};
+use crate::time::{self, nanoseconds, When};
 use crate::{dir, file, symlink, xattr, Attr, DirItem, Error, InodeNo, Result};
 use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
@@ -281,7 +281,7 @@ pub(crate) fn entry_at(
     match found {
         Some(found) => Ok(Some(found)),
         None if cut == PRESENT => Ok(None),
-        None => Ok(store.past.name_until(&store.meta, directory, cookie, cut)?.filter(|e| e.death > cut)),
+        None => store.past.name_as_of(&store.meta, directory, cookie, cut),
     }
 }
 
@@ -672,11 +672,10 @@ fn last_until(
 /// Whether a time that ends at `end`, written to the minute or more exactly, has this one in it: so snapshots are named by when they were
 /// taken. How exactly it was written is seen from its end.
 fn is_named_by(end: Timestamp, time: Timestamp) -> bool {
-    let nanos = |t: Timestamp| i128::from(t.seconds) * 1_000_000_000 + i128::from(t.nanos);
-    let next = nanos(end) + 1;
+    let next = nanoseconds(end) + 1;
     let stretches = std::iter::once(60_000_000_000).chain((0..10).rev().map(|digits| 10i128.pow(digits)));
     let stretch = stretches.into_iter().find(|stretch| next % stretch == 0).unwrap_or(1);
-    (next - stretch..next).contains(&nanos(time))
+    (next - stretch..next).contains(&nanoseconds(time))
 }
 
 /// A directory and those above it as of a number, as far as they are known; then as they are now.

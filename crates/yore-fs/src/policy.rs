@@ -17,9 +17,11 @@
 
 use crate::inode::{InodeCell, DEPTH_MAX};
 use crate::keep::{self, Taken};
+use crate::ops::{self, InUse};
 use crate::past::{Cut, Epochs};
 use crate::store::Store;
-use crate::{forget, Error, FileKind, InodeNo, Result};
+use crate::time::nanoseconds;
+use crate::{forget, Error, InodeNo, Result};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -27,7 +29,7 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use yore_format::{
-    Corruption, CutKind, CutState, Number, Policy, Retention, Timestamp, Versioning, WITHIN_MAX,
+    Corruption, CutKind, CutState, Number, Policy, PolicyRow, Retention, Versioning, WITHIN_MAX,
 };
 
 /// How often it is looked what is kept.
@@ -194,25 +196,30 @@ pub(crate) fn own(store: &Store, no: InodeNo) -> Result<Policy> {
     }
 }
 
+/// All rows of the tree of policies, each with whether its inode is in use.
+fn rows(store: &Store) -> Result<Vec<(InodeNo, PolicyRow, bool)>> {
+    let mut rows = Vec::new();
+    store.past.each_policy(&store.meta, &mut |no, row| {
+        rows.push((no, row, false));
+        Ok(true)
+    })?;
+    for (no, row, in_use) in &mut rows {
+        *in_use = match store.cell(*no) {
+            Ok(cell) => cell.incarnation == row.incarnation,
+            Err(Error::Stale) => false,
+            Err(e) => return Err(e),
+        };
+    }
+    Ok(rows)
+}
+
 /// All policies of inodes in use, by their numbers.
 ///
 /// # Errors
 /// Damage and device errors.
 pub(crate) fn all(store: &Store) -> Result<Vec<(InodeNo, Policy)>> {
-    let mut rows = Vec::new();
-    store.past.each_policy(&store.meta, &mut |no, row| {
-        rows.push((no, row));
-        Ok(true)
-    })?;
-    let mut found = Vec::new();
-    for (no, row) in rows {
-        match store.cell(no) {
-            Ok(cell) if cell.incarnation == row.incarnation => found.push((no, row.policy)),
-            Ok(_) | Err(Error::Stale) => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(found)
+    let in_use = rows(store)?.into_iter().filter(|(.., in_use)| *in_use);
+    Ok(in_use.map(|(no, row, _)| (no, row.policy)).collect())
 }
 
 /// Gives an inode a policy. Durable when it returns. One with an interval begins with a cut.
@@ -286,7 +293,7 @@ pub(crate) fn closed(store: &Arc<Store>, cell: &Arc<InodeCell>) -> Result<Option
 }
 
 /// A file whose names are about to change, if versions of it are made when it is closed. It stays while this lives.
-pub(crate) struct Naming(Option<crate::ops::InUse>);
+pub(crate) struct Naming(Option<InUse>);
 
 impl Naming {
     /// The file of a name, before something happens to that.
@@ -297,9 +304,9 @@ impl Naming {
         if !store.past.has_policies() {
             return Ok(Naming(None));
         }
-        match crate::ops::lookup(store, directory, name) {
-            Ok(found) if found.attr.kind == FileKind::Regular => Naming::of_file(store, found),
-            Ok(_) | Err(Error::NotFound | Error::NotADirectory | Error::Stale | Error::NameTooLong) => {
+        match ops::lookup(store, directory, name) {
+            Ok(found) => Naming::of_file(store, &found),
+            Err(Error::NotFound | Error::NotADirectory | Error::Stale | Error::NameTooLong) => {
                 Ok(Naming(None))
             }
             Err(e) => Err(e),
@@ -307,12 +314,15 @@ impl Naming {
     }
 
     /// The same for a file that is known.
-    pub(crate) fn of_file(store: &Arc<Store>, file: crate::ops::InUse) -> Result<Naming> {
+    ///
+    /// # Errors
+    /// As [`Naming::of`].
+    pub(crate) fn of_file(store: &Arc<Store>, file: &InUse) -> Result<Naming> {
         if !is_versioned_at_close(store, &file.cell)? {
             return Ok(Naming(None));
         }
         closed(store, &file.cell)?;
-        Ok(Naming(Some(file)))
+        Ok(Naming(Some(InUse::new(store, file.cell.clone(), file.attr))))
     }
 
     /// It lost a name to this one, which tells when that was.
@@ -320,7 +330,7 @@ impl Naming {
     /// # Errors
     /// As [`Naming::changed`].
     pub(crate) fn replaced_by(self, store: &Arc<Store>, other: &Naming) -> Result<()> {
-        let is_gone = |file: &crate::ops::InUse| file.cell.unlinked.load(Ordering::Acquire);
+        let is_gone = |file: &InUse| file.cell.unlinked.load(Ordering::Acquire);
         match other.0.is_some() && self.0.as_ref().is_some_and(is_gone) {
             true => Ok(()),
             false => self.changed(store),
@@ -386,16 +396,14 @@ pub(crate) fn start(store: &Arc<Store>) -> Result<()> {
         if !store.past.is_changed_since(&store.meta, since)? {
             continue;
         }
-        let age = last.map_or(u64::MAX, |cut| nanos_between(cut.row.time, crate::store::now()));
-        let left = Duration::from_nanos(nanos.saturating_sub(age));
+        let left = last.map_or(0, |cut| {
+            let due = nanoseconds(cut.row.time) + i128::from(nanos);
+            (due - nanoseconds(crate::store::now())).clamp(0, nanos.into()) as u64
+        });
+        let left = Duration::from_nanos(left);
         store.due.at.lock().insert(no, Instant::now() + left);
     }
     cut_due(store)
-}
-
-fn nanos_between(from: Timestamp, to: Timestamp) -> u64 {
-    let nanos = |t: Timestamp| i128::from(t.seconds) * 1_000_000_000 + i128::from(t.nanos);
-    u64::try_from(nanos(to) - nanos(from)).unwrap_or(if nanos(to) > nanos(from) { u64::MAX } else { 0 })
 }
 
 /// Cuts what is due.
@@ -445,19 +453,8 @@ pub(crate) fn retain_in_time(store: &Arc<Store>) -> Result<()> {
 
 /// Gives up the policies of inodes that are gone.
 fn sweep(store: &Arc<Store>) -> Result<()> {
-    let mut gone = Vec::new();
-    store.past.each_policy(&store.meta, &mut |no, row| {
-        gone.push((no, row.incarnation));
-        Ok(true)
-    })?;
-    for (no, incarnation) in gone {
-        match store.cell(no) {
-            Ok(cell) if cell.incarnation == incarnation => {}
-            Ok(_) | Err(Error::Stale) => store.past.sweep_policy(store, no, incarnation)?,
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(())
+    let gone = rows(store)?.into_iter().filter(|(.., in_use)| !in_use);
+    gone.into_iter().try_for_each(|(no, row, _)| store.past.sweep_policy(store, no, row.incarnation))
 }
 
 /// Forgets what policies keep no longer; how many cuts.

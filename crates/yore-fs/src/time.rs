@@ -315,7 +315,7 @@ fn starts_with_gmt(text: &str) -> bool {
 }
 
 /// Nanoseconds since 1970. Any [`Timestamp`] has room here.
-fn nanoseconds(time: Timestamp) -> i128 {
+pub(crate) fn nanoseconds(time: Timestamp) -> i128 {
     i128::from(time.seconds) * NANOS_PER_SECOND + i128::from(time.nanos)
 }
 

@@ -648,8 +648,7 @@ impl View {
     /// [`Error::NotPermitted`] for directories, [`Error::Exists`], [`Error::TooManyLinks`], [`Error::NoSpace`].
     pub fn link(&self, inode: InodeNo, directory: InodeNo, name: &[u8]) -> Result<Node> {
         let node = self.change(|store| ops::link(store, inode, directory, name))?;
-        let noted = InUse::new(self.store(), node.cell.clone(), node.attr);
-        Naming::of_file(self.store(), noted)?.changed(self.store())?;
+        Naming::of_file(self.store(), &node)?.changed(self.store())?;
         Ok(Node(Known::Live(node)))
     }
 

@@ -693,36 +693,3 @@ fn the_present_changes_meanwhile() {
         }
     });
 }
-
-/// Prints how long it takes to find 100 changes among 100,000 files in 1,000 directories: `cargo test --release -p yore-fs --test look --
-/// --ignored --nocapture`. The ratio to a walk of the tree as of one snapshot says more than the time.
-#[test]
-#[ignore = "a measurement"]
-fn few_changes_among_many_files() {
-    let volume = Volume::memory(2 << 30).unwrap();
-    for d in 0..1000 {
-        volume.create_dir(format!("d{d}")).unwrap();
-        for f in 0..100 {
-            volume.write(format!("d{d}/f{f}"), "content").unwrap();
-        }
-    }
-    let first = cut(&volume, "/");
-    for i in 0..100 {
-        volume.append(format!("d{}/f{i}", i * 10), "more").unwrap();
-    }
-    let second = cut(&volume, "/");
-    for i in 0..100 {
-        volume.write(format!("d{}/new", i * 10), "new").unwrap();
-    }
-    let third = cut(&volume, "/");
-    let time = |from, to| {
-        let started = std::time::Instant::now();
-        assert_eq!(diff_of(&volume, "/", Some(from), Some(to)).unwrap().len(), 100);
-        started.elapsed()
-    };
-    let (contents, names) = (time(first, second), time(second, third));
-    let started = std::time::Instant::now();
-    let all = Volume::from_view(volume.view().as_of(first)).walk("/").count();
-    let walk = started.elapsed();
-    println!("100 contents: {contents:?}; 100 names: {names:?}; walk of {all} names: {walk:?}");
-}

@@ -1,18 +1,16 @@
 //! `policy`: shows and sets when versions are made and how long they are kept.
 
 use super::files::on_volume;
-use super::snapshot::library_error;
+use super::snapshot::{is_file_on_mount, library_error, Place};
 use super::Outcome;
 use crate::args;
-use crate::live;
 use crate::output::{bytes_of, json_name, now, printable, Out};
 use crate::status;
-use crate::volume::{Access, OnVolume};
+use crate::volume::Access;
 use anyhow::Context as _;
 use jiff::tz::TimeZone;
 use serde_json::{json, Value};
 use std::ffi::OsStr;
-use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use yore_fs::time::parse_ago;
 use yore_fs::{InodeNo, KeepRules, Policy, Retention, Versioning, View};
@@ -151,33 +149,11 @@ fn retention_text(retention: &Retention) -> String {
     counts.chain(within).collect::<Vec<_>>().join(",")
 }
 
-/// Where the operand leads.
-enum Place {
-    Mounted(File),
-    Free(OnVolume),
-}
-
+/// Where the operand leads; unlike others, policies are of files, too.
 fn find(operand: &OsStr) -> anyhow::Result<Place> {
-    let path = Path::new(operand);
-    let name = path.display();
-    let on_mount = |path: &Path| {
-        let opened = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-        Ok(Place::Mounted(opened))
-    };
-    match (fs::metadata(path), OnVolume::split(operand)) {
-        (Ok(_), _) if live::mount_at(path).is_some() => on_mount(path),
-        (Ok(found), _) if found.is_dir() => {
-            anyhow::bail!("{name} is not on a mounted volume; name what is, or a volume (volume.yore, volume.yore:/letters)")
-        }
-        (Ok(_), _) => {
-            live::wait_until_closed(path);
-            match live::mount_of(path).filter(|mount| live::is_mounted(&mount.directory)) {
-                Some(mount) => on_mount(&mount.directory),
-                None => Ok(Place::Free(OnVolume { volume: path.into(), path: "/".into() })),
-            }
-        }
-        (Err(_), Some(on)) => Ok(Place::Free(on)),
-        (Err(error), None) => Err(error).with_context(|| format!("cannot find {name}")),
+    match is_file_on_mount(Path::new(operand)) {
+        true => Place::of_mount(Path::new(operand)),
+        false => Place::find(operand),
     }
 }
 
@@ -193,7 +169,7 @@ pub fn run(args: &args::Policy) -> Outcome {
     }
     let shown = args.path.to_string_lossy().into_owned();
     let here = match find(&args.path)? {
-        Place::Mounted(file) => {
+        Place::Mounted { dir: file, .. } => {
             if changes {
                 let own = policy_of(&file).map_err(library_error)?.own;
                 set_policy(&file, &change.apply(own))

@@ -198,26 +198,6 @@ impl Past {
         Ok(found.filter(|entry| entry.death == ended.end))
     }
 
-    /// What a cookie stood for as of a cut, if it stands for something else now.
-    ///
-    /// # Errors
-    /// Damage and device errors.
-    pub(crate) fn name_as_of(
-        &self,
-        meta: &Meta,
-        directory: InodeNo,
-        cookie: u64,
-        cut: Number,
-    ) -> Result<Option<PastEntry>> {
-        let shard = shard_of(directory);
-        let _shard = self.shards[shard].read();
-        let key = name_key(directory, cookie, cut);
-        let found = self
-            .tree(HistoryTree::Names(shard))
-            .floor(meta, &key, |cell| cell.map(|(key, value)| PastEntry::decode(key, value)).transpose())??;
-        Ok(found.filter(|e| (e.directory, e.cookie) == (directory, cookie) && cut < e.death))
-    }
-
     /// Gives up a name.
     ///
     /// # Errors

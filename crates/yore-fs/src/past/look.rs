@@ -37,32 +37,8 @@ impl Past {
         name: &[u8],
         cut: Number,
     ) -> Result<Option<PastEntry>> {
-        let shard = shard_of(directory);
-        let _shard = self.shards[shard].read();
-        let tree = self.tree(HistoryTree::Names(shard));
-        let first = name_cookie(&store.hash_seed, name);
-        // From the run's last cookie down: of each cookie the name with the greatest birth up to the cut.
-        let mut at = name_key(directory, first | RUN, cut);
-        loop {
-            let found = tree.floor(&store.meta, &at, |cell| {
-                cell.map(|(key, value)| PastEntry::decode(key, value)).transpose()
-            })??;
-            let Some(found) = found else { return Ok(None) };
-            if found.directory != directory || found.cookie < first {
-                return Ok(None);
-            }
-            if found.birth > cut {
-                at = name_key(directory, found.cookie, cut);
-                continue;
-            }
-            if found.death > cut && found.name == name {
-                return Ok(Some(found));
-            }
-            if found.cookie == first {
-                return Ok(None);
-            }
-            at = name_key(directory, found.cookie - 1, cut);
-        }
+        // Lives of a name do not overlap, so no earlier one reaches further.
+        Ok(self.last_meaning(store, directory, name, cut)?.filter(|found| cut < found.death))
     }
 
     /// What a name has meant last of what it meant since a number up to `most`, if it means something else now.
@@ -79,9 +55,9 @@ impl Past {
         let shard = shard_of(directory);
         let _shard = self.shards[shard].read();
         let tree = self.tree(HistoryTree::Names(shard));
-        let first = yore_format::name_cookie(&store.hash_seed, name);
+        let first = name_cookie(&store.hash_seed, name);
         let mut last: Option<PastEntry> = None;
-        let mut at = Some(name_key(directory, first | 0xff, most));
+        let mut at = Some(name_key(directory, first | RUN, most));
         while let Some(key) = at {
             let found = tree.floor(&store.meta, &key, |cell| {
                 cell.map(|(key, value)| PastEntry::decode(key, value)).transpose()
@@ -151,6 +127,20 @@ impl Past {
         Ok(found.filter(|found| (found.directory, found.cookie) == (directory, cookie)))
     }
 
+    /// What a cookie stood for as of a cut, if it stands for something else now.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn name_as_of(
+        &self,
+        meta: &Meta,
+        directory: InodeNo,
+        cookie: u64,
+        cut: Number,
+    ) -> Result<Option<PastEntry>> {
+        Ok(self.name_until(meta, directory, cookie, cut)?.filter(|found| cut < found.death))
+    }
+
     /// What a name meant in a directory before this number: the last such past name.
     ///
     /// # Errors
@@ -162,21 +152,10 @@ impl Past {
         name: &[u8],
         before: Number,
     ) -> Result<Option<PastEntry>> {
-        let first = name_cookie(&store.hash_seed, name);
-        let mut last: Option<PastEntry> = None;
-        self.each_past_name(&store.meta, directory, first, &mut |found| {
-            if found.cookie > (first | RUN) {
-                return Ok(false);
-            }
-            if found.name == name
-                && found.birth < before
-                && last.as_ref().is_none_or(|l| found.birth > l.birth)
-            {
-                last = Some(found);
-            }
-            Ok(true)
-        })?;
-        Ok(last)
+        match before.0.checked_sub(1) {
+            Some(most) => self.last_meaning(store, directory, name, Number(most)),
+            None => Ok(None),
+        }
     }
 
     /// Calls `each` with all past names of a directory from a cookie on, by cookie and birth, until it returns false. `each` must not
