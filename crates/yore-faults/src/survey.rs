@@ -147,8 +147,8 @@ fn node(block: &Block, fields: &mut Vec<Field>) {
         }
         let value = cell + 4 + width;
         let len = size.saturating_sub(4 + width);
-        // Of versions, the inode.
-        for word in (0..len.min(264)).step_by(8).filter(|at| len > 100 && at + 8 <= len) {
+        // Of versions, the words of the inode, of which two may be one field.
+        for word in (0..len.min(268)).step_by(4).filter(|at| len > 80 && at + 8 <= len) {
             add(&format!("value at {word}"), value + word, 8);
         }
         // The layouts of all values: directory entries, extents, attributes, orphans, addresses, cuts, past names.

@@ -24,8 +24,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub const HISTORY_SHARDS: usize = 16;
 /// Roots in the block of roots.
 pub const HISTORY_ROOTS: usize = 4 + 3 * HISTORY_SHARDS;
-/// Bytes of a version.
-pub const VERSION_BYTES: usize = 8 + INODE_BYTES;
+/// Bytes of a version before the words of its inode.
+pub const VERSION_FIXED_BYTES: usize = 16;
 /// Bytes of a cut's row before its name.
 pub const CUT_FIXED_BYTES: usize = 32;
 /// Bytes of a past name before its entry.
@@ -398,13 +398,26 @@ pub struct Version {
     pub inode: Inode,
 }
 
+/// Bytes of a word of an inode.
+const WORD: usize = 4;
+/// Words of an inode.
+const WORDS: usize = INODE_BYTES / WORD;
+const _: () = assert!(INODE_BYTES.is_multiple_of(WORD) && WORDS < 64);
+
 impl Version {
-    /// The version as a value.
-    pub fn encode(&self) -> [u8; VERSION_BYTES] {
-        let mut bytes = [0; VERSION_BYTES];
-        bytes[..8].copy_from_slice(&self.end.0.to_le_bytes());
-        let slot = (&mut bytes[8..]).try_into().expect("the rest is an inode");
-        self.inode.encode(slot);
+    /// The version as a value: its end, which words of the inode are not zero, and those. Half of most inodes is zeros.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut slot = [0; INODE_BYTES];
+        self.inode.encode(&mut slot);
+        let mut bytes = Vec::with_capacity(VERSION_FIXED_BYTES + INODE_BYTES);
+        bytes.extend(self.end.0.to_le_bytes());
+        bytes.extend([0; 8]);
+        let mut there = 0u64;
+        for (i, word) in slot.chunks_exact(WORD).enumerate().filter(|(_, word)| *word != [0; WORD]) {
+            there |= 1 << i;
+            bytes.extend(word);
+        }
+        bytes[8..VERSION_FIXED_BYTES].copy_from_slice(&there.to_le_bytes());
         bytes
     }
 
@@ -416,14 +429,30 @@ impl Version {
         let bad = |field, expected: String, found: String| {
             Err(Corruption::new("version", field, expected, found).of(no))
         };
-        let Some((end, slot)) = bytes.split_first_chunk::<8>() else {
-            return bad("length", VERSION_BYTES.to_string(), bytes.len().to_string());
+        let Some((end, rest)) = bytes.split_first_chunk::<8>() else {
+            return bad("length", format!("at least {VERSION_FIXED_BYTES}"), bytes.len().to_string());
         };
-        let Ok(slot) = <&[u8; INODE_BYTES]>::try_from(slot) else {
-            return bad("length", VERSION_BYTES.to_string(), bytes.len().to_string());
+        let Some((there, words)) = rest.split_first_chunk::<8>() else {
+            return bad("length", format!("at least {VERSION_FIXED_BYTES}"), bytes.len().to_string());
         };
+        let there = u64::from_le_bytes(*there);
+        if there >> WORDS != 0 {
+            return bad("words", format!("of the first {WORDS}"), format!("{there:#x}"));
+        }
+        let expected = VERSION_FIXED_BYTES + WORD * there.count_ones() as usize;
+        if bytes.len() != expected {
+            return bad("length", expected.to_string(), bytes.len().to_string());
+        }
+        let mut slot = [0; INODE_BYTES];
+        let places = slot.chunks_exact_mut(WORD).enumerate().filter(|(i, _)| there & (1 << i) != 0);
+        for ((_, place), word) in places.zip(words.chunks_exact(WORD)) {
+            if word == [0; WORD] {
+                return bad("words", "none that is zero".into(), "one".into());
+            }
+            place.copy_from_slice(word);
+        }
         let end = Number(u64::from_le_bytes(*end));
-        let inode = Inode::decode(slot).map_err(|c| c.of(no))?;
+        let inode = Inode::decode(&slot).map_err(|c| c.of(no))?;
         if inode.mode == 0 {
             return bad("mode", "that of a file".into(), "0".into());
         }

@@ -63,17 +63,22 @@ impl VersionShard {
 }
 
 impl Versions {
+    fn shard(&self, no: InodeNo) -> &Mutex<VersionShard> {
+        &self.shards[no.0 as usize % SHARDS]
+    }
+
+    /// The same as [`Versions::get`], if it was asked for before.
+    fn known(&self, no: InodeNo, cut: Number) -> Option<Arc<InodeCell>> {
+        self.shard(no).lock().seen.get(&(no, cut)).cloned()
+    }
+
     /// The cell of the version that an inode was as of a kept cut; `None` if there is none.
     fn get(&self, store: &Store, no: InodeNo, cut: Number) -> Result<Option<Arc<InodeCell>>> {
-        let shard = &self.shards[no.0 as usize % SHARDS];
-        if let Some(cell) = shard.lock().seen.get(&(no, cut)) {
-            return Ok(Some(cell.clone()));
-        }
         let Some(version) = store.past.version(&store.meta, no, cut)?.filter(|v| cut < v.end) else {
             return Ok(None);
         };
         let key = (no, version.inode.born);
-        let mut shard = shard.lock();
+        let mut shard = self.shard(no).lock();
         shard.make_room();
         let new = || Arc::new(InodeCell::of_version(no, version.inode));
         let cell = shard.cells.entry(key).or_insert_with(new).clone();
@@ -83,7 +88,7 @@ impl Versions {
 
     /// The version with this birth was given up: nobody looks for it any more.
     pub(crate) fn forget(&self, no: InodeNo, born: Number) {
-        let mut shard = self.shards[no.0 as usize % SHARDS].lock();
+        let mut shard = self.shard(no).lock();
         if let Some(cell) = shard.cells.remove(&(no, born)) {
             shard.seen.retain(|_, seen| !Arc::ptr_eq(seen, &cell));
         }
@@ -100,6 +105,10 @@ pub(crate) fn with<R>(
     cut: Number,
     mut f: impl FnMut(&Arc<InodeCell>, &InodeState) -> Result<R>,
 ) -> Result<R> {
+    if let Some(cell) = store.versions.known(no, cut) {
+        let state = cell.state.read();
+        return f(&cell, &state);
+    }
     match store.cell(no) {
         Ok(cell) => {
             let state = cell.state.read();
@@ -136,12 +145,25 @@ fn during<R>(
     }
 }
 
-/// Attributes as of a cut. Of what cannot be changed any more nobody keeps times of access, and set-id bits have no effect.
-pub(crate) fn attr(store: &Arc<Store>, no: InodeNo, cut: Number) -> Result<Attr> {
-    with(store, no, cut, |_, state| {
+/// An inode as it was seen.
+pub(crate) struct PastInode {
+    pub attr: Attr,
+    /// The version that it was, unless it is still so.
+    pub version: Option<Arc<InodeCell>>,
+}
+
+/// An inode as of a cut. Of what cannot be changed any more nobody keeps times of access, and set-id bits have no effect.
+pub(crate) fn inode(store: &Arc<Store>, no: InodeNo, cut: Number) -> Result<PastInode> {
+    with(store, no, cut, |cell, state| {
         let attr = state.attr(no);
-        Ok(Attr { atime: attr.mtime, permissions: attr.permissions & !0o6000, ..attr })
+        let attr = Attr { atime: attr.mtime, permissions: attr.permissions & !0o6000, ..attr };
+        Ok(PastInode { attr, version: cell.is_version().then(|| cell.clone()) })
     })
+}
+
+/// The attributes of [`inode`].
+pub(crate) fn attr(store: &Arc<Store>, no: InodeNo, cut: Number) -> Result<Attr> {
+    inode(store, no, cut).map(|inode| inode.attr)
 }
 
 /// The directory that an inode was in.
@@ -152,23 +174,22 @@ pub(crate) fn parent(store: &Arc<Store>, no: InodeNo, cut: Number) -> Result<Ino
     })
 }
 
-/// What a name meant in a directory: the inode and its attributes. Also `.` and `..`.
-pub(crate) fn lookup(store: &Arc<Store>, directory: InodeNo, name: &[u8], cut: Number) -> Result<Attr> {
+/// What a name meant in a directory. Also `.` and `..`.
+pub(crate) fn lookup(store: &Arc<Store>, directory: InodeNo, name: &[u8], cut: Number) -> Result<PastInode> {
     if name.len() > yore_format::NAME_MAX {
         return Err(Error::NameTooLong);
     }
     if name == b"." || name == b".." {
         let up = parent(store, directory, cut)?;
-        return attr(store, if name == b"." { directory } else { up }, cut);
+        return inode(store, if name == b"." { directory } else { up }, cut);
     }
-    check_directory(store, directory, cut)?;
     let (no, incarnation) = entry(store, directory, name, cut)?.ok_or(Error::NotFound)?;
-    let attr = attr(store, no, cut)?;
-    if attr.incarnation != incarnation.0 {
-        let c = Corruption::new("past name", "incarnation", incarnation, attr.incarnation);
+    let found = inode(store, no, cut)?;
+    if found.attr.incarnation != incarnation.0 {
+        let c = Corruption::new("past name", "incarnation", incarnation, found.attr.incarnation);
         return Err(c.of(directory).into());
     }
-    Ok(attr)
+    Ok(found)
 }
 
 fn check_directory(store: &Arc<Store>, no: InodeNo, cut: Number) -> Result<()> {
@@ -198,12 +219,25 @@ pub(crate) fn entry_named(
     past()
 }
 
+/// The inode that a name of a directory meant.
 fn entry(
     store: &Arc<Store>,
     directory: InodeNo,
     name: &[u8],
     cut: Number,
 ) -> Result<Option<(InodeNo, Incarnation)>> {
+    // Most directories are as they were, and have most of their entries still.
+    if let Ok(cell) = store.cell(directory) {
+        let state = cell.state.read();
+        if is_as_of(&state, cut) {
+            state.check_directory()?;
+            let found = dir::find(store, &state, directory, name)?.filter(|found| found.birth <= cut);
+            if let Some(found) = found {
+                return Ok(Some((found.inode, found.incarnation)));
+            }
+        }
+    }
+    check_directory(store, directory, cut)?;
     Ok(entry_named(store, directory, name, cut)?.map(|entry| (entry.inode, entry.incarnation)))
 }
 
@@ -380,10 +414,13 @@ pub(crate) fn read(
     offset: u64,
     buf: &mut [u8],
 ) -> Result<usize> {
-    during(store, no, cut, |cell| {
-        cell.state.read().check_regular()?;
-        file::read(store, cell, offset, buf)
-    })
+    during(store, no, cut, |cell| read_from(store, cell, offset, buf))
+}
+
+/// Reads from what a file was, or still is.
+pub(crate) fn read_from(store: &Store, cell: &InodeCell, offset: u64, buf: &mut [u8]) -> Result<usize> {
+    cell.state.read().check_regular()?;
+    file::read(store, cell, offset, buf)
 }
 
 /// The next data or hole at or after `offset`, as it was.
@@ -548,15 +585,15 @@ pub(crate) fn look_back(
     from: Option<Number>,
     name: &[u8],
     when: &When,
-) -> Result<(Number, Attr)> {
+) -> Result<(Number, PastInode)> {
     let asked = Asked::of(store, when)?.ok_or(Error::NotFound)?;
     let of_directory = asked.covering(store, directory, from)?;
     if name == b"." {
         let cut = of_directory.ok_or(Error::NotFound)?;
-        return Ok((cut, attr(store, directory, cut)?));
+        return Ok((cut, inode(store, directory, cut)?));
     }
     match own_cut_then(store, &asked, directory, name, of_directory)? {
-        Some(Meant::At(own)) => return Ok((own.number, attr(store, own.row.root, own.number)?)),
+        Some(Meant::At(own)) => return Ok((own.number, inode(store, own.row.root, own.number)?)),
         Some(Meant::Nothing) => return Err(Error::NotFound),
         None => {}
     }
@@ -569,7 +606,7 @@ pub(crate) fn look_back(
         own = asked.of_inode(store, no)?.filter(|cut| cut.row.root_incarnation == incarnation);
     }
     match own.filter(|own| of_directory.is_none_or(|cut| own.number > cut)) {
-        Some(own) => Ok((own.number, attr(store, own.row.root, own.number)?)),
+        Some(own) => Ok((own.number, inode(store, own.row.root, own.number)?)),
         None => {
             let cut = of_directory.ok_or(Error::NotFound)?;
             Ok((cut, lookup(store, directory, name, cut)?))

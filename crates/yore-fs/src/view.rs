@@ -1,7 +1,7 @@
 //! A view of the volume's tree, as it is or as it was: operations on inodes and names, one method per file-system call.
 
 use crate::forget::{self, Forgetting};
-use crate::history;
+use crate::history::{self, PastInode};
 use crate::inode::InodeState;
 use crate::ops::{self, InUse, NewFile, Remove};
 use crate::past::{Cut, Seeing};
@@ -54,7 +54,7 @@ pub struct Node(Known);
 
 enum Known {
     Live(InUse),
-    Past { view: View, attr: Attr },
+    Past { view: View, inode: PastInode },
 }
 
 impl Node {
@@ -67,7 +67,7 @@ impl Node {
     pub fn attr(&self) -> &Attr {
         match &self.0 {
             Known::Live(live) => &live.attr,
-            Known::Past { attr, .. } => attr,
+            Known::Past { inode, .. } => &inode.attr,
         }
     }
 
@@ -86,7 +86,11 @@ impl Node {
     pub fn read(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         match &self.0 {
             Known::Live(live) => ops::read(&live.store, &live.cell, offset, buf),
-            Known::Past { view, attr } => view.read(attr.inode, offset, buf),
+            Known::Past { view, inode: PastInode { version: Some(version), .. } } => {
+                let _seen = view.seen()?;
+                history::read_from(view.store(), version, offset, buf)
+            }
+            Known::Past { view, inode } => view.read(inode.attr.inode, offset, buf),
         }
     }
 
@@ -108,7 +112,7 @@ impl Node {
                 live.store.inodes.hold(live.cell.no);
                 live.attr
             }
-            Known::Past { attr, .. } => attr,
+            Known::Past { inode, .. } => inode.attr,
         }
     }
 }
@@ -172,8 +176,8 @@ impl View {
         forget::with_room(self.live()?, f)
     }
 
-    fn past_node(&self, attr: Attr) -> Node {
-        Node(Known::Past { view: self.clone(), attr })
+    fn past_node(&self, inode: PastInode) -> Node {
+        Node(Known::Past { view: self.clone(), inode })
     }
 
     /// The cut as of which the tree is seen; `None`: the present.
@@ -203,8 +207,8 @@ impl View {
     /// # Errors
     /// [`Error::NotFound`] if there is no such cut, or nothing was there then.
     pub fn look_back(&self, directory: InodeNo, name: &[u8], when: &When) -> Result<Node> {
-        let (cut, attr) = history::look_back(self.store(), directory, self.at, name, when)?;
-        Ok(self.as_of(cut).past_node(attr))
+        let (cut, inode) = history::look_back(self.store(), directory, self.at, name, when)?;
+        Ok(self.as_of(cut).past_node(inode))
     }
 
     /// The view in which a node was found, this one or one of the same volume as of a cut.
@@ -467,9 +471,9 @@ impl View {
     /// [`Error::Stale`] if the inode is gone or, where one is given, has another incarnation.
     pub fn node(&self, inode: InodeNo, incarnation: Option<u32>) -> Result<Node> {
         if let Some(seen) = self.seen()? {
-            let attr = history::attr(self.store(), inode, seen.cut)?;
-            let same = incarnation.is_none_or(|i| i == attr.incarnation);
-            return if same { Ok(self.past_node(attr)) } else { Err(Error::Stale) };
+            let inode = history::inode(self.store(), inode, seen.cut)?;
+            let same = incarnation.is_none_or(|i| i == inode.attr.incarnation);
+            return if same { Ok(self.past_node(inode)) } else { Err(Error::Stale) };
         }
         let cell = self.store().cell(inode)?;
         let state = cell.state.read();
@@ -577,8 +581,8 @@ impl View {
             if matches!(item.name, b"." | b"..") {
                 return each(item, None);
             }
-            match history::attr(self.store(), item.inode, cut) {
-                Ok(attr) => each(item, Some(self.past_node(attr))),
+            match history::inode(self.store(), item.inode, cut) {
+                Ok(inode) => each(item, Some(self.past_node(inode))),
                 Err(e) => {
                     failed = Some(e);
                     false

@@ -37,6 +37,32 @@ fn a_version_is_decoded_with_its_own_key_only() {
     assert!(Version::decode(InodeNo(20), Number(7), &early.encode()).is_err(), "ends when it begins");
 }
 
+/// One inode has one encoding: no zeros, no word behind the inode, nothing behind the words.
+#[test]
+fn a_version_has_the_words_that_are_not_zero() {
+    let mut inode = Inode { mode: 0o100_644, incarnation: Incarnation(3), born: Number(7), ..Inode::free() };
+    let decode = |bytes: &[u8]| Version::decode(InodeNo(20), Number(7), bytes);
+    let small = Version { end: Number(9), inode: inode.clone() }.encode();
+    assert!(small.len() < 64, "{} bytes", small.len());
+    for len in 0..small.len() {
+        assert!(decode(&small[..len]).is_err(), "{len} bytes of it");
+    }
+    assert!(decode(&[&small[..], &[0; 4]].concat()).is_err(), "more than it says");
+    for bit in 0..64 {
+        let mut other = small.clone();
+        other[8 + bit / 8] ^= 1 << (bit % 8);
+        assert!(decode(&other).is_err(), "word {bit} there or not");
+        if small[8 + bit / 8] & (1 << (bit % 8)) == 0 {
+            other.extend([0; 4]);
+            assert!(decode(&other).is_err(), "word {bit} or a later one is zero");
+        }
+    }
+    inode.set_inline(&[0xff; crate::INLINE_BYTES]);
+    inode.size = crate::INLINE_BYTES as u64;
+    let full = Version { end: Number(9), inode };
+    assert_eq!(decode(&full.encode()).unwrap(), full);
+}
+
 #[test]
 fn a_past_name_is_decoded_with_its_own_key_only() {
     let entry = DirEntry {
