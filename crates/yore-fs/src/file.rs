@@ -54,7 +54,7 @@ pub(crate) use flush::flush_file;
 pub(crate) use group::flush_all;
 pub(crate) use hole::fallocate;
 pub(crate) use logged::{make_ready, restore};
-pub(crate) use preserve::{must_keep, preserve, Room};
+pub(crate) use preserve::{before_change, must_keep, preserve, Before, Room};
 pub(crate) use read::read;
 pub(crate) use seek::{copy_range, seek};
 pub(crate) use truncate::{forget, free_step, truncate, GoesWithCut};

@@ -2,7 +2,7 @@
 //!
 //! A cut takes a number and nothing else ([`Past::cut`]). What it covers is kept at its first change afterwards: the inode as it
 //! was goes to the tree of versions, and the inode in use is *born* anew, at the number that the next cut will take
-//! ([`Keep::apply`]); a name that is removed or comes to mean something else goes to the tree of past names ([`Names::add`]).
+//! ([`Keep::inode`]); a name that is removed or comes to mean something else goes to the tree of past names ([`Keep::name`]).
 //! So what has birth b and end e is what was as of every cut n with b ≤ n < e.
 //!
 //! **P1 Who is covered** ([`Past::cover`], V4). The greatest cut of an inode is that of its own or of the directory that has its
@@ -56,7 +56,7 @@ pub(crate) use forget::Ended;
 pub(crate) use look::PastEntry;
 
 use crate::btree::{Path, Pins, Tree};
-use crate::inode::{store_inode, InodeCell, InodeState};
+use crate::inode::{InodeCell, InodeState};
 use crate::store::Store;
 use crate::{Error, InodeNo, Result};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -325,7 +325,7 @@ impl Past {
     }
 
     /// Keeps in memory what inserting `key` touches; fails if that may take more than `most` blocks.
-    fn prepare(&self, meta: &Meta, which: HistoryTree, key: &[u8], most: u32) -> Result<Slot> {
+    fn slot(&self, meta: &Meta, which: HistoryTree, key: &[u8], most: u32) -> Result<Slot> {
         let tree = self.tree(which);
         if tree.blocks_for_inserts(1) > most {
             let expected = format!("at most {}", most - 2);
@@ -424,6 +424,15 @@ impl Past {
         cut.ok_or_else(|| Corruption::new("index of cuts", "number", "a cut's", number).into())
     }
 
+    /// Blocks to reserve for keeping a version.
+    pub(crate) fn blocks_for_version(&self) -> u32 {
+        if self.is_any() {
+            VERSION_BLOCKS
+        } else {
+            0
+        }
+    }
+
     /// Blocks to reserve for keeping so many names.
     pub(crate) fn blocks_for_names(&self, n: u32) -> u32 {
         if self.is_any() {
@@ -471,65 +480,55 @@ impl Past {
         Ok(Number(newest.map_or(0, |version| version.end.0 - 1)))
     }
 
-    /// Makes ready for keeping an inode as it is. Its state is locked for writing, its data written back.
-    ///
-    /// # Errors
-    /// Damage and device errors.
-    pub(crate) fn prepare_version(&self, store: &Store, no: InodeNo, inode: &Inode) -> Result<Keep<'_>> {
-        let shard = shard_of(no);
-        let guard = self.shards[shard].write();
-        let (most, number) = (CELL_BLOCKS, store.number());
-        let (key, change) = (version_key(no, inode.born), version_end_key(number, no));
-        let versions = self.prepare(&store.meta, HistoryTree::Versions(shard), &key, most)?;
-        let changes = self.prepare(&store.meta, HistoryTree::Changes(shard), &change, most)?;
-        Ok(Keep { past: self, _guard: guard, versions, changes, number })
-    }
-
-    /// Makes ready for keeping names that are about to be removed or to mean something else from `number` on, of directories whose
-    /// states are locked for writing: those that a cut has seen before. One that is taken meanwhile has `number` itself; a name
+    /// Makes ready for keeping, with one number, inodes as they are, whose states are locked for writing and whose data is written back, and
+    /// names that are about to be removed or to mean something else from `number` on, of directories whose states are locked for
+    /// writing: of the names, those that a cut has seen before. One that is taken meanwhile has `number` itself; a name
     /// that was made with that number ends with it, too, and was never seen.
     ///
     /// # Errors
     /// Damage and device errors.
-    pub(crate) fn prepare_names(
+    pub(crate) fn prepare(
         &self,
         store: &Store,
         number: Number,
+        versions: Vec<Ending>,
         going: &[Going<'_>],
-    ) -> Result<Names<'_>> {
-        let mut names = Names { past: self, number, shards: Vec::new(), _pins: Pins::new() };
+    ) -> Result<Keep<'_>> {
+        let mut keep = Keep { past: self, number, shards: Vec::new(), _pins: Pins::new() };
         if !self.is_any() {
-            return Ok(names);
+            return Ok(keep);
         }
-        let mut kept = Vec::new();
-        for name in going {
-            let cover = name.cover.max(self.cover(store, name.directory, name.inode)?);
-            if name.birth <= cover && name.birth < number {
-                kept.push((shard_of(name.directory.no), name));
+        let mut cells = Vec::new();
+        for Ending { no, born, value } in versions {
+            let key = Cell::Version(version_key(no, born), value);
+            cells.push((shard_of(no), key, version_end_key(number, no)));
+        }
+        for Going { directory, inode, cookie, birth, cover } in going {
+            let cover = (*cover).max(self.cover(store, directory, inode)?);
+            if *birth <= cover && *birth < number {
+                let key = Cell::Name(name_key(directory.no, *cookie, *birth));
+                cells.push((shard_of(directory.no), key, name_end_key(number, directory.no, *cookie)));
             }
         }
-        kept.sort_by_key(|(shard, _)| *shard);
-        for some in kept.chunk_by(|a, b| a.0 == b.0) {
-            let shard = some[0].0;
-            let guard = self.shards[shard].write();
-            let (which, ends) = (HistoryTree::Names(shard), HistoryTree::Changes(shard));
-            let mut of_shard = NamesShard { shard, _guard: guard, names: Vec::new() };
-            for (_, name) in some {
-                let (directory, cookie) = (name.directory.no, name.cookie);
-                let key = name_key(directory, cookie, name.birth);
-                let end = name_end_key(number, directory, cookie);
-                let name_slot = self.prepare(&store.meta, which, &key, CELL_BLOCKS)?;
-                let end_slot = self.prepare(&store.meta, ends, &end, CELL_BLOCKS)?;
-                if some.len() > 1 {
+        cells.sort_by_key(|(shard, ..)| *shard);
+        let mut cells = cells.into_iter().peekable();
+        while let Some((shard, ..)) = cells.peek() {
+            let shard = *shard;
+            let mut of_shard = KeepShard { shard, _guard: self.shards[shard].write(), cells: Vec::new() };
+            while let Some((_, cell, end)) = cells.next_if(|(of, ..)| *of == shard) {
+                let is_first = of_shard.cells.is_empty();
+                let at = self.slot(&store.meta, cell.tree(shard), cell.key(), CELL_BLOCKS)?;
+                let end_at = self.slot(&store.meta, HistoryTree::Changes(shard), &end, CELL_BLOCKS)?;
+                if !is_first || cells.peek().is_some_and(|(of, ..)| *of == shard) {
                     // What is entered first changes the way for the others.
-                    name_slot.tree.prepare(&store.meta, &key, &key, &mut names._pins)?;
-                    end_slot.tree.prepare(&store.meta, &end, &end, &mut names._pins)?;
+                    at.tree.prepare(&store.meta, cell.key(), cell.key(), &mut keep._pins)?;
+                    end_at.tree.prepare(&store.meta, &end, &end, &mut keep._pins)?;
                 }
-                of_shard.names.push((key, Some((name_slot, end_slot))));
+                of_shard.cells.push(KeptCell { cell, end, slots: Some((at, end_at)) });
             }
-            names.shards.push(of_shard);
+            keep.shards.push(of_shard);
         }
-        Ok(names)
+        Ok(keep)
     }
 }
 
@@ -542,28 +541,18 @@ fn as_version(inode: &Inode) -> Inode {
     kept
 }
 
-/// An inode's version, made ready to be kept.
-pub(crate) struct Keep<'p> {
-    past: &'p Past,
-    _guard: RwLockWriteGuard<'p, ()>,
-    versions: Slot,
-    changes: Slot,
-    /// The number for which this is ready.
-    number: Number,
+/// A version of an inode as it is before it changes.
+pub(crate) struct Ending {
+    no: InodeNo,
+    born: Number,
+    value: Vec<u8>,
 }
 
-impl Keep<'_> {
-    /// Inside an Op, with no cut of a directory taken since it was prepared: the inode as it is becomes a version, and is born anew.
-    pub(crate) fn apply(self, op: &mut Op<'_>, cell: &InodeCell, state: &mut InodeState) {
-        let (past, number) = (self.past, self.number);
-        let version = Version { end: number, inode: as_version(&state.inode) };
-        let key = version_key(cell.no, state.inode.born);
-        let kept = self.versions.insert(past, op, &key, &version.encode(), number);
-        self.changes.insert(past, op, &version_end_key(number, cell.no), &[], number);
-        state.inode.born = number;
-        state.set_kept(Number(number.0 - 1));
-        let born = store_inode(op, cell, state);
-        op.before(kept, born);
+impl Ending {
+    /// The version that ends at `number`.
+    pub(crate) fn new(no: InodeNo, inode: &Inode, number: Number) -> Ending {
+        let value = Version { end: number, inode: as_version(inode) }.encode();
+        Ending { no, born: inode.born, value }
     }
 }
 
@@ -581,43 +570,87 @@ pub(crate) struct Going<'a> {
     pub cover: Number,
 }
 
-/// The names of one shard, with where each is to be entered as long as no other was.
-struct NamesShard<'p> {
-    shard: usize,
-    _guard: RwLockWriteGuard<'p, ()>,
-    names: Vec<KeptName>,
+/// What is to be entered: of a version all is known, of a name only the key.
+enum Cell {
+    Version([u8; 16], Vec<u8>),
+    Name([u8; 24]),
 }
 
-/// A name by its key; where it and the entry of its end go, unless that is to be looked for.
-type KeptName = ([u8; 24], Option<(Slot, Slot)>);
+impl Cell {
+    fn key(&self) -> &[u8] {
+        match self {
+            Cell::Version(key, _) => key,
+            Cell::Name(key) => key,
+        }
+    }
 
-/// Names, made ready to be kept.
-pub(crate) struct Names<'p> {
+    fn tree(&self, shard: usize) -> HistoryTree {
+        match self {
+            Cell::Version(..) => HistoryTree::Versions(shard),
+            Cell::Name(_) => HistoryTree::Names(shard),
+        }
+    }
+}
+
+/// A cell and the key of its end; where both go, unless that is to be looked for.
+struct KeptCell {
+    cell: Cell,
+    end: [u8; 24],
+    slots: Option<(Slot, Slot)>,
+}
+
+/// The cells of one shard, with where each is to be entered as long as no other was.
+struct KeepShard<'p> {
+    shard: usize,
+    _guard: RwLockWriteGuard<'p, ()>,
+    cells: Vec<KeptCell>,
+}
+
+/// Versions and names, made ready to be kept.
+pub(crate) struct Keep<'p> {
     past: &'p Past,
     /// When they end.
     number: Number,
-    shards: Vec<NamesShard<'p>>,
+    shards: Vec<KeepShard<'p>>,
     _pins: Pins,
 }
 
-impl Names<'_> {
+impl Keep<'_> {
+    /// Inside an Op, with no cut of a directory taken since it was prepared: if a version was prepared, the inode as it is becomes that
+    /// version, and is born anew. Who stores it does so after the change that is returned.
+    pub(crate) fn inode(&mut self, op: &mut Op<'_>, no: InodeNo, state: &mut InodeState) -> Option<Change> {
+        let kept = self.enter(op, &version_key(no, state.inode.born), None)?;
+        state.inode.born = self.number;
+        state.set_kept(Number(self.number.0 - 1));
+        Some(kept)
+    }
+
     /// Inside an Op, before the entry changes: keeps it, if a cut has seen it.
-    pub(crate) fn add(&mut self, op: &mut Op<'_>, directory: InodeNo, cookie: u64, entry: &DirEntry<'_>) {
-        let (past, death) = (self.past, self.number);
-        let key = name_key(directory, cookie, entry.birth);
-        let of_shard = self.shards.iter_mut().find_map(|shard| {
-            let i = shard.names.iter().position(|(name, _)| *name == key)?;
+    pub(crate) fn name(&mut self, op: &mut Op<'_>, directory: InodeNo, cookie: u64, entry: &DirEntry<'_>) {
+        let value = PastName { death: self.number, entry: *entry }.encode();
+        self.enter(op, &name_key(directory, cookie, entry.birth), Some(&value));
+    }
+
+    /// Enters the cell with this key, if it was prepared.
+    fn enter(&mut self, op: &mut Op<'_>, key: &[u8], value: Option<&[u8]>) -> Option<Change> {
+        let (past, number) = (self.past, self.number);
+        let (shard, i) = self.shards.iter_mut().find_map(|shard| {
+            let i = shard.cells.iter().position(|kept| kept.cell.key() == key)?;
             Some((shard, i))
-        });
-        let Some((shard, i)) = of_shard else { return };
-        let known = shard.names[i].1.take();
-        shard.names.iter_mut().for_each(|(_, slots)| *slots = None);
+        })?;
+        let known = shard.cells[i].slots.take();
+        shard.cells.iter_mut().for_each(|kept| kept.slots = None);
+        let KeptCell { cell, end, .. } = &shard.cells[i];
         let anew = |which| Slot { which, tree: past.tree(which), way: None };
-        let (name, end) = known.unwrap_or_else(|| {
-            (anew(HistoryTree::Names(shard.shard)), anew(HistoryTree::Changes(shard.shard)))
-        });
-        name.insert(past, op, &key, &PastName { death, entry: *entry }.encode(), death);
-        end.insert(past, op, &name_end_key(death, directory, cookie), &[], death);
+        let (at, end_at) =
+            known.unwrap_or_else(|| (anew(cell.tree(shard.shard)), anew(HistoryTree::Changes(shard.shard))));
+        let value = match cell {
+            Cell::Version(_, value) => value,
+            Cell::Name(_) => value.expect("a name's value comes with the name"),
+        };
+        let kept = at.insert(past, op, key, value, number);
+        end_at.insert(past, op, end, &[], number);
+        Some(kept)
     }
 }
 

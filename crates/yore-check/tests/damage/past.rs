@@ -166,7 +166,7 @@ pub(super) const CUTS: &[Plant] = &[
 
 pub(super) const VERSIONS: &[Plant] = &[
     ("a version is short", &[CellDamaged], |b| {
-        on_cells(b, versions_of(VERSIONED), |cells| cells.iter_mut().for_each(|c| drop(c.1.pop())))
+        on_cells(b, versions_of(VERSIONED), |cells| cells.iter_mut().for_each(|c| c.1.truncate(15)))
     }),
     ("a version of what is no file", &[CellDamaged], |b| {
         on_cells(b, versions_of(REUSED), |cells| {

@@ -1,16 +1,19 @@
 //! Before the first change of an inode that a cut has seen: its version is kept ([`crate::past`]), and of a file the data that
 //! the version names is written back first (P4), with that of others that have waited longest. So a version is whole when it is made,
 //! and what is dirty in memory belongs to the present alone.
+//!
+//! Mostly an Op of its own does it ([`preserve`]), and the change follows. A call that has nothing to wait for keeps the version in the
+//! Op that changes the inode ([`before_change`]).
 
 use super::flush::is_written;
 use super::group::flush_among_others;
-use crate::inode::{InodeCell, InodeState};
+use crate::inode::{store_inode, InodeCell, InodeState};
 use crate::locks::Writing;
-use crate::past::VERSION_BLOCKS;
+use crate::past::{Ending, VERSION_BLOCKS};
 use crate::store::Store;
-use crate::{policy, Result};
+use crate::{policy, InodeNo, Result};
 use std::sync::Arc;
-#[cfg(feature = "mutations")]
+use std::time::Duration;
 use yore_format::Number;
 
 /// What a change may draw on for the version that it must leave behind.
@@ -38,10 +41,8 @@ pub(crate) fn preserve_locked(store: &Store, cell: &Arc<InodeCell>, room: Room) 
             return Ok(());
         }
         let epoch = store.past.epoch();
-        let is_file = cell.state.read().inode.is_regular();
-        #[cfg(feature = "mutations")]
-        let is_file = is_file && !crate::mutation::is(crate::mutation::Mutation::KeptBeforeData);
-        if is_file {
+        let has_data = has_data(&cell.state.read());
+        if has_data {
             flush_among_others(store, cell)?;
         }
         let near = store.near(cell.no);
@@ -53,13 +54,17 @@ pub(crate) fn preserve_locked(store: &Store, cell: &Arc<InodeCell>, room: Room) 
         if !must_keep(store, cell, &state)? {
             return Ok(());
         }
-        if is_file && !is_written(&state) {
+        if has_data && !is_written(&state) {
             continue; // Somebody wrote before the cut, as he believes.
         }
         let waits = policy::interval_of(store, cell)?;
-        let keep = store.past.prepare_version(store, cell.no, &state.inode)?;
+        let number = store.number();
+        let ending = vec![Ending::new(cell.no, &state.inode, number)];
+        let mut keep = store.past.prepare(store, number, ending, &[])?;
         if let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) {
-            keep.apply(&mut op, cell, &mut state);
+            let kept = keep.inode(&mut op, cell.no, &mut state).expect("prepared above");
+            let born = store_inode(&mut op, cell, &state);
+            op.before(kept, born);
             drop(op);
             if let Some(waits) = waits {
                 policy::note_changed(store, waits);
@@ -67,6 +72,46 @@ pub(crate) fn preserve_locked(store: &Store, cell: &Arc<InodeCell>, room: Room) 
             return Ok(());
         }
     }
+}
+
+/// Whether data must be written back before the version is kept.
+fn has_data(state: &InodeState) -> bool {
+    let is_file = state.inode.is_regular();
+    #[cfg(feature = "mutations")]
+    let is_file = is_file && !crate::mutation::is(crate::mutation::Mutation::KeptBeforeData);
+    is_file
+}
+
+/// What a change finds that it is to be made after.
+pub(crate) enum Before {
+    /// No cut has seen the inode so.
+    Nothing,
+    /// This version can be kept in the same Op. If an interval waits for it ([`policy::interval_of`]), that is to be told afterwards.
+    Version(Ending, Option<(InodeNo, Duration)>),
+    /// The version must be kept first, by [`preserve`].
+    Preserve,
+}
+
+/// What must be kept of an inode whose state is locked for writing. `number` was read since; `with_io`: its io lock is held, too.
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn before_change(
+    store: &Store,
+    cell: &Arc<InodeCell>,
+    state: &InodeState,
+    with_io: bool,
+    number: Number,
+) -> Result<Before> {
+    if !must_keep(store, cell, state)? {
+        return Ok(Before::Nothing);
+    }
+    // What was born with the number is of after it: there was a cut in between.
+    if (has_data(state) && !(with_io && is_written(state))) || state.inode.born >= number {
+        return Ok(Before::Preserve);
+    }
+    let waits = policy::interval_of(store, cell)?;
+    Ok(Before::Version(Ending::new(cell.no, &state.inode, number), waits))
 }
 
 /// The file's state, to be changed: what a cut has seen of it is kept. The caller holds io.

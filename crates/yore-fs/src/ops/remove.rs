@@ -5,16 +5,16 @@ use crate::alloc::KeptGroups;
 use crate::btree::{Path, Pins};
 use crate::dir::Looked;
 use crate::extent::Edit;
-use crate::file::Room;
+use crate::file::{Before, Room};
 use crate::inode::{free_inode, store_inode, InodeCell, InodeState};
 use crate::locks::Locked;
 use crate::orphan::OrphansGuard;
 use crate::past::Going;
 use crate::store::Store;
-use crate::{dir, file, Error, InodeNo, Result};
+use crate::{dir, file, policy, Error, InodeNo, Result};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
-use yore_format::{ContentKind, Corruption, Incarnation, InodeNo as No, Timestamp};
+use yore_format::{ContentKind, Corruption, Incarnation, InodeNo as No, Number, Timestamp};
 use yore_meta::{Change, Op};
 
 /// Which call removes.
@@ -51,10 +51,18 @@ pub(crate) fn remove(store: &Arc<Store>, directory: InodeNo, name: &[u8], what: 
     let parent = store.cell(directory)?;
     // Where a server's clients hold inodes, nearly every one is still held when its name goes.
     let mut with_orphans = what == Remove::File && store.inodes.are_held();
+    // The inode's version is kept in the same Op, if there is room for so much at once.
+    let mut for_version = store.past.blocks_for_version();
     loop {
         let epoch = store.past.epoch();
         let blocks = if with_orphans { ORPHAN_BLOCKS } else { 0 } + store.past.blocks_for_names(1);
-        let reserved = store.reserve_freely(store.near(directory), blocks)?;
+        let reserved = match store.reserve_freely(store.near(directory), blocks + for_version) {
+            Err(Error::NoSpace) if for_version > 0 => {
+                for_version = 0;
+                continue;
+            }
+            other => other?,
+        };
         let orphans = with_orphans.then(|| store.orphans.lock());
         let mut dir = parent.state.write();
         dir.check_directory()?;
@@ -71,13 +79,20 @@ pub(crate) fn remove(store: &Arc<Store>, directory: InodeNo, name: &[u8], what: 
         let io = cell.io.try_lock();
         let mut state = cell.state.write();
         check_kind(&state, what)?;
-        if file::must_keep(store, &cell, &state)? {
-            drop((state, io, dir, orphans, reserved));
-            file::preserve(store, &cell, Room::Reserve)?;
-            continue;
-        }
+        let number = store.number();
+        let (version, waits) = match file::before_change(store, &cell, &state, io.is_some(), number)? {
+            Before::Nothing => (None, None),
+            Before::Version(version, waits) if for_version > 0 => (Some(version), waits),
+            _ => {
+                drop((state, io, dir, orphans, reserved));
+                file::preserve(store, &cell, Room::Reserve)?;
+                continue;
+            }
+        };
         let fate = fate_of(store, &cell, &state, io);
-        let Some(ready) = prepare_fate(store, &cell, &state, fate, orphans.as_ref(), &mut pins)? else {
+        let kept = version.is_some().then(|| Number(number.0 - 1));
+        let Some(ready) = prepare_fate(store, (&cell, &state, kept), fate, orphans.as_ref(), &mut pins)?
+        else {
             with_orphans = true;
             continue;
         };
@@ -90,9 +105,10 @@ pub(crate) fn remove(store: &Arc<Store>, directory: InodeNo, name: &[u8], what: 
             birth: found.birth,
             cover,
         }];
-        let mut names = store.past.prepare_names(store, store.number(), &going)?;
+        let mut keep = store.past.prepare(store, number, version.into_iter().collect(), &going)?;
         let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) else { continue };
-        names.add(&mut op, directory, found.cookie, &found.entry(name));
+        let kept = keep.inode(&mut op, cell.no, &mut state);
+        keep.name(&mut op, directory, found.cookie, &found.entry(name));
         let placed = dir::remove(&mut op, &mut dir, directory, spot);
         let now = crate::store::now();
         dir.change_content(now);
@@ -102,10 +118,16 @@ pub(crate) fn remove(store: &Arc<Store>, directory: InodeNo, name: &[u8], what: 
         let counted = store_inode(&mut op, &parent, &dir);
         let gone = placed.stored(&mut op, counted);
         op.before(gone, counted);
+        if let Some(kept) = kept {
+            op.before(kept, gone);
+        }
         let place = (directory, dir.inode.incarnation, found.cookie);
         lose_name(&mut op, store, &cell, &mut state, ready, orphans.as_ref(), place, (gone, now));
         let freed = state.gone;
         drop(op);
+        if let Some(waits) = waits {
+            policy::note_changed(store, waits);
+        }
         drop(state);
         drop(dir);
         drop(orphans);
@@ -156,18 +178,18 @@ pub(crate) struct Ready<'a> {
     way: Option<Path>,
 }
 
-/// Keeps in memory what the fate needs. `None`: the orphans lock is needed and not held.
+/// Keeps in memory what the fate needs. `None`: the orphans lock is needed and not held. With the inode comes what its past will hold, if
+/// that is more than it does.
 pub(crate) fn prepare_fate<'a>(
     store: &Store,
-    cell: &InodeCell,
-    state: &InodeState,
+    (cell, state, kept): (&InodeCell, &InodeState, Option<Number>),
     fate: Fate<'a>,
     orphans: Option<&OrphansGuard<'_>>,
     pins: &mut Pins,
 ) -> Result<Option<Ready<'a>>> {
     let mut ready = Ready { fate, extents: None, way: None };
     if matches!(ready.fate, Fate::Goes(_)) && state.inode.content_kind == ContentKind::Extents {
-        match prepare_extents(store, cell, state, pins) {
+        match prepare_extents(store, (cell, state, kept), pins) {
             Ok(prepared) => ready.extents = Some(prepared),
             // The name can go nevertheless. Freeing the rest fails later, and says why.
             Err(Error::Corruption(_)) => ready.fate = Fate::Orphan,
@@ -192,15 +214,18 @@ pub(crate) fn prepare_fate<'a>(
 /// The removal of all extents of an inode that holds them itself.
 fn prepare_extents(
     store: &Store,
-    cell: &InodeCell,
-    state: &InodeState,
+    (cell, state, kept): (&InodeCell, &InodeState, Option<Number>),
     pins: &mut Pins,
 ) -> Result<(Edit, KeptGroups)> {
-    let mut kept = KeptGroups::default();
-    let mut edit = Edit::load(&store.meta, cell.no, &state.inode, state.kept(store, cell.no)?, 0, u64::MAX)?;
+    let kept = match kept {
+        Some(kept) => kept,
+        None => state.kept(store, cell.no)?,
+    };
+    let mut groups = KeptGroups::default();
+    let mut edit = Edit::load(&store.meta, cell.no, &state.inode, kept, 0, u64::MAX)?;
     edit.remove(0, u64::MAX);
-    edit.prepare(&store.meta, &store.alloc, pins, &mut kept)?;
-    Ok((edit, kept))
+    edit.prepare(&store.meta, &store.alloc, pins, &mut groups)?;
+    Ok((edit, groups))
 }
 
 /// Inside an Op: the inode has one name less (a directory: none), the one at `place`, whose removal is `gone`, at `now`.

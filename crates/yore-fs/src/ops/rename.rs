@@ -10,12 +10,12 @@ use super::create::name_at;
 use super::remove::{fate_of, lose_name, prepare_fate};
 use crate::btree::Pins;
 use crate::dir::{self, Found, Looked, Spot};
-use crate::file::Room;
+use crate::file::{Before, Room};
 use crate::inode::{store_inode, InodeCell, InodeState, DEPTH_MAX};
 use crate::locks::Writing;
-use crate::past::{Going, Names};
+use crate::past::{Ending, Going, Keep};
 use crate::store::Store;
-use crate::{file, Error, InodeNo, RenameMode, Result};
+use crate::{file, policy, Error, InodeNo, RenameMode, Result};
 use std::sync::Arc;
 use yore_format::{Corruption, DirEntry, Incarnation, Inode, Number};
 use yore_meta::Reserved;
@@ -130,6 +130,15 @@ pub(crate) fn rename(
     }
 }
 
+/// What an attempt has.
+#[derive(Clone, Copy)]
+struct With {
+    /// The lock of the orphans.
+    orphans: bool,
+    /// Room for keeping versions.
+    versions: bool,
+}
+
 enum Outcome {
     /// Done; the inode that lost its name, if any.
     Done(Option<Arc<InodeCell>>),
@@ -160,17 +169,24 @@ impl Rename<'_> {
         let mut blocks = USUAL_BLOCKS;
         let epoch = store.past.epoch();
         let for_names = store.past.blocks_for_names(2);
+        // Versions are kept in the same Op, if there is room for so much at once.
+        let mut for_versions = 2 * store.past.blocks_for_version();
         loop {
             // A new name is new metadata; only replacing one may draw on what is kept for deleting.
             let near = store.near(self.to.no);
-            let reserved = match store.reserve(near, blocks + for_names) {
+            let reserved = match store.reserve(near, blocks + for_names + for_versions) {
+                Err(Error::NoSpace) if for_versions > 0 => {
+                    for_versions = 0;
+                    continue;
+                }
                 Err(Error::NoSpace) if blocks == USUAL_BLOCKS => {
                     blocks = ORPHAN_BLOCKS;
                     store.reserve_freely(near, blocks + for_names)?
                 }
                 other => other?,
             };
-            match self.attempt(reserved, blocks, with_orphans, settled, epoch)? {
+            let with = With { orphans: with_orphans, versions: for_versions > 0 };
+            match self.attempt(reserved, blocks, with, settled, epoch)? {
                 Outcome::NeedOrphans => with_orphans = true,
                 Outcome::NeedBlocks(n) if n == USUAL_BLOCKS => return Err(Error::NoSpace), // Refused above already.
                 Outcome::NeedBlocks(n) => blocks = n,
@@ -231,12 +247,12 @@ impl Rename<'_> {
         &self,
         reserved: Reserved,
         blocks: u32,
-        with_orphans: bool,
+        with: With,
         settled: Option<InodeNo>,
         epoch: u64,
     ) -> Result<Outcome> {
         let store = self.store;
-        let orphans = with_orphans.then(|| store.orphans.lock());
+        let orphans = with.orphans.then(|| store.orphans.lock());
         let mut dirs = self.lock_dirs();
         dirs.from().check_directory()?;
         dirs.to().check_directory()?;
@@ -285,12 +301,30 @@ impl Rename<'_> {
                 return Err(Error::NotEmpty);
             }
         }
-        if file::must_keep(store, &cell, &state)? {
+        // Tried, so they may come after the states; before them they would be held while the state of another directory is waited for.
+        let (io, mut other_io) = (cell.io.try_lock(), other.as_ref().and_then(|o| o.io.try_lock()));
+        let number = store.number();
+        let (mut versions, mut waits) = (Vec::new(), Vec::new());
+        let mut is_kept = |cell: &Arc<InodeCell>, state: &InodeState, with_io| -> Result<Option<bool>> {
+            match file::before_change(store, cell, state, with_io, number)? {
+                Before::Nothing => Ok(Some(false)),
+                Before::Version(version, wait) if with.versions && self.mode != RenameMode::Exchange => {
+                    versions.push(version);
+                    waits.extend(wait);
+                    Ok(Some(true))
+                }
+                _ => Ok(None),
+            }
+        };
+        if is_kept(&cell, &state, io.is_some())?.is_none() {
             return Ok(Outcome::NeedPreserve(cell.clone()));
         }
+        let mut other_kept = None;
         if let (Some(o), Some(os)) = (&other, &other_state) {
-            if file::must_keep(store, o, os)? {
-                return Ok(Outcome::NeedPreserve(o.clone()));
+            match is_kept(o, os, other_io.is_some())? {
+                Some(true) => other_kept = Some(Number(number.0 - 1)),
+                Some(false) => {}
+                None => return Ok(Outcome::NeedPreserve(o.clone())),
             }
         }
         let cover = store.past.hold_cover(store, &cell, &mut state.inode)?;
@@ -313,11 +347,8 @@ impl Rename<'_> {
         }
         let mut ready = None;
         if let (Some(o), Some(os)) = (&other, &other_state) {
-            // Only what goes away needs it. Tried, so it may come after the states; before them it would be held while the
-            // state of another directory is waited for.
-            let other_io = o.io.try_lock();
-            let fate = fate_of(store, o, os, other_io);
-            match prepare_fate(store, o, os, fate, orphans.as_ref(), &mut pins)? {
+            let fate = fate_of(store, o, os, other_io.take());
+            match prepare_fate(store, (o, os, other_kept), fate, orphans.as_ref(), &mut pins)? {
                 Some(r) => ready = Some(r),
                 None => return Ok(Outcome::NeedOrphans),
             }
@@ -329,7 +360,6 @@ impl Rename<'_> {
             return Err(Error::TooManyLinks);
         }
         let replaces_dir = other_state.as_ref().is_some_and(|o| o.inode.is_directory());
-        let number = store.number();
         let entry = DirEntry {
             inode: cell.no,
             incarnation: cell.incarnation,
@@ -338,11 +368,14 @@ impl Rename<'_> {
             name: self.new_name,
         };
         let replaced = target.as_ref().zip(other_cover);
-        let mut names = self.names_going(&mut dirs, number, (&source, cover), replaced)?;
+        let mut keep = self.keep(&mut dirs, number, versions, (&source, cover), replaced)?;
         let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) else { return Ok(Outcome::Again) };
-        names.add(&mut op, from_no, source.cookie, &source.entry(self.name));
+        let kept = keep.inode(&mut op, cell.no, &mut state);
+        let other_kept = other_state.as_mut().zip(other.as_ref());
+        let other_kept = other_kept.and_then(|(os, o)| keep.inode(&mut op, o.no, os));
+        keep.name(&mut op, from_no, source.cookie, &source.entry(self.name));
         if let Some(target) = &target {
-            names.add(&mut op, to_no, target.cookie, &target.entry(self.new_name));
+            keep.name(&mut op, to_no, target.cookie, &target.entry(self.new_name));
         }
         let placed = match &target {
             Some(_) => dir::repoint(&mut op, dirs.to(), to_no, goes_to, &entry),
@@ -372,23 +405,30 @@ impl Rename<'_> {
         let gone = removed.stored(&mut op, from_stored);
         op.before(entered, stored);
         op.before(entered, gone);
+        for kept in [kept, other_kept].into_iter().flatten() {
+            op.before(kept, entered);
+        }
         if let (Some(o), Some(os), Some(ready)) = (&other, &mut other_state, ready) {
             let place = (to_no, to_incarnation, cookie);
             lose_name(&mut op, store, o, os, ready, orphans.as_ref(), place, (entered, now));
         }
         drop(op);
         drop((state, other_state));
+        for wait in waits {
+            policy::note_changed(store, wait);
+        }
         Ok(Outcome::Done(other.clone()))
     }
 
-    /// Makes ready for keeping what the names meant.
-    fn names_going(
+    /// Makes ready for keeping what the names meant, and these versions.
+    fn keep(
         &self,
         dirs: &mut Dirs<'_>,
         number: Number,
+        versions: Vec<Ending>,
         source: Named<'_>,
         target: Option<Named<'_>>,
-    ) -> Result<Names<'_>> {
+    ) -> Result<Keep<'_>> {
         fn going<'d>(directory: &'d InodeCell, inode: &'d Inode, (found, cover): Named<'_>) -> Going<'d> {
             Going { directory, inode, cookie: found.cookie, birth: found.birth, cover }
         }
@@ -397,11 +437,12 @@ impl Rename<'_> {
             Dirs::Two { from, to } => (&from.inode, &to.inode),
         };
         let source = going(&self.from, from, source);
+        let past = &self.store.past;
         match target {
             Some(target) => {
-                self.store.past.prepare_names(self.store, number, &[source, going(&self.to, to, target)])
+                past.prepare(self.store, number, versions, &[source, going(&self.to, to, target)])
             }
-            None => self.store.past.prepare_names(self.store, number, &[source]),
+            None => past.prepare(self.store, number, versions, &[source]),
         }
     }
 
@@ -423,10 +464,10 @@ impl Rename<'_> {
             kind,
             name,
         };
-        let mut names = self.names_going(dirs, number, (source, covers.0), Some((target, covers.1)))?;
+        let mut keep = self.keep(dirs, number, Vec::new(), (source, covers.0), Some((target, covers.1)))?;
         let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) else { return Ok(Outcome::Again) };
-        names.add(&mut op, self.from.no, source.cookie, &source.entry(self.name));
-        names.add(&mut op, self.to.no, target.cookie, &target.entry(self.new_name));
+        keep.name(&mut op, self.from.no, source.cookie, &source.entry(self.name));
+        keep.name(&mut op, self.to.no, target.cookie, &target.entry(self.new_name));
         let there = entry(cell, source.kind, self.new_name);
         let first = dir::repoint(&mut op, dirs.to(), self.to.no, there_at, &there);
         let here = entry(other, target.kind, self.name);

@@ -46,8 +46,8 @@ impl Past {
         let by_name = (!name.is_empty()).then(|| cut_index_by_name(&store.hash_seed, name, number));
         let mut pins = Pins::new();
         let key = number.0.to_be_bytes();
-        let cuts = self.prepare(meta, HistoryTree::Cuts, &key, CELL_BLOCKS)?;
-        let index = self.prepare(meta, HistoryTree::CutIndex, &by_root, CELL_BLOCKS)?;
+        let cuts = self.slot(meta, HistoryTree::Cuts, &key, CELL_BLOCKS)?;
+        let index = self.slot(meta, HistoryTree::CutIndex, &by_root, CELL_BLOCKS)?;
         if let Some(key) = &by_name {
             // Entered after the other, which may change the way.
             index.tree.way_to_new(meta, key)?;

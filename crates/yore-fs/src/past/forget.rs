@@ -147,7 +147,7 @@ impl Past {
             check_there(meta, &index, &by_root)?;
             cuts.prepare(meta, &key, &key, &mut pins)?;
             index.prepare(meta, &by_root, &by_root, &mut pins)?;
-            let forgotten = self.prepare(meta, HistoryTree::Forgotten, &key, CELL_BLOCKS)?;
+            let forgotten = self.slot(meta, HistoryTree::Forgotten, &key, CELL_BLOCKS)?;
             let row = CutRow { state: CutState::Forgotten, held: false, ..cut.row };
             let mut op = meta.begin(reserved);
             let entered = forgotten.insert(self, &mut op, &key, &row.encode(), number);

@@ -30,6 +30,6 @@ fn a_name_does_not_end_twice_with_one_number() {
         cover: Number(0),
     };
     assert_eq!(found.birth, number);
-    let names = store.past.prepare_names(store, number, &[going]).unwrap();
-    assert!(names.shards.is_empty(), "nobody has seen it");
+    let keep = store.past.prepare(store, number, Vec::new(), &[going]).unwrap();
+    assert!(keep.shards.is_empty(), "nobody has seen it");
 }
