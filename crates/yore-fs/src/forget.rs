@@ -34,13 +34,13 @@ use crate::extent::{self, Extent};
 use crate::history::each_state;
 use crate::past::Ended;
 use crate::store::Store;
-use crate::{symlink, xattr, Error, InodeNo, Result};
+use crate::{held, symlink, xattr, Error, InodeNo, Result};
 use hashbrown::{HashMap, HashSet};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
-use yore_format::{ContentKind, CutState, Inode, MetaAddr, Number, Version, HISTORY_SHARDS};
+use yore_format::{ContentKind, CutState, HistoryGrowth, Inode, MetaAddr, Number, Version, HISTORY_SHARDS};
 use yore_meta::{Frame, Op};
 
 /// Ends of versions and names looked up at a time.
@@ -583,7 +583,9 @@ impl<'s> Alone<'s> {
 
     /// Inside the Op whose change `removed` took the version away. Returns how many blocks this frees.
     fn free(self, op: &mut Op<'_>, removed: yore_meta::Change) -> u64 {
-        let mut blocks = self.nodes.len() as u64;
+        let nodes = self.nodes.len() as u64;
+        let data = self.runs.iter().map(|run| u64::from(run.len)).sum::<u64>();
+        held::count(op, HistoryGrowth { data: -(data as i64), nodes: -(nodes as i64), trees: 0 });
         let mut last = removed;
         for node in self.nodes {
             let freed = op.free(node);
@@ -594,9 +596,8 @@ impl<'s> Alone<'s> {
             let freed = self.store.alloc.free(op, run);
             op.before(last, freed);
             last = freed;
-            blocks += u64::from(run.len);
         }
-        blocks
+        nodes + data
     }
 }
 

@@ -15,6 +15,7 @@ mod error;
 mod extent;
 mod file;
 mod forget;
+mod held;
 mod history;
 mod inode;
 pub mod keep;

@@ -58,15 +58,16 @@ pub(crate) use look::PastEntry;
 use crate::btree::{Path, Pins, Tree};
 use crate::inode::{store_inode, InodeCell, InodeState};
 use crate::store::Store;
-use crate::{Error, InodeNo, Result};
+use crate::{held, Error, InodeNo, Result};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::OnceLock;
 use yore_format::{
     cut_index_by_name, cut_index_by_root, key_parts, name_end_key, name_key, shard_of, version_end_key,
-    version_key, BlockKind, Corruption, CutKind, CutRow, CutState, DirEntry, Expect, HistoryRoots,
-    HistoryTree, Incarnation, Inode, Number, PastName, Timestamp, Version, HISTORY_SHARDS,
+    version_key, BlockKind, Corruption, CutKind, CutRow, CutState, DirEntry, Expect, HistoryGrowth,
+    HistoryRoots, HistorySpace, HistoryTree, Incarnation, Inode, Number, PastName, Timestamp, Version,
+    HISTORY_SHARDS,
 };
 use yore_meta::{Change, Frame, Meta, Op, Reserved};
 
@@ -277,6 +278,11 @@ impl Past {
         all.into_iter().collect()
     }
 
+    /// What the past alone holds. O(1).
+    pub(crate) fn space(&self) -> HistorySpace {
+        self.roots.get().map_or(HistorySpace::default(), |frame| HistoryRoots::space(&frame.read()))
+    }
+
     /// Whether something was ever cut.
     pub(crate) fn is_any(&self) -> bool {
         self.last.load(Ordering::Acquire) > 0
@@ -315,6 +321,7 @@ impl Past {
 
     /// Stores a tree's root, if it is another.
     fn store(&self, op: &mut Op<'_>, which: HistoryTree, tree: &Tree, delta: &crate::btree::TreeDelta) {
+        held::count(op, HistoryGrowth { trees: delta.nodes.into(), ..HistoryGrowth::default() });
         let frame = self.roots();
         if HistoryRoots::get(&frame.read(), which) == (tree.root, tree.level) {
             return;
