@@ -356,8 +356,9 @@ impl Run {
         self.volume.close().unwrap();
         self.check();
         let report = check(&*self.device, &CheckOptions::default()).unwrap();
-        let left = (report.counts.versions, report.counts.past_names);
-        assert_eq!(left, (0, 0), "something of the past is left");
+        let counts = report.counts;
+        let left = (counts.versions, counts.past_names, counts.history_data_blocks, counts.history_nodes);
+        assert_eq!(left, (0, 0, 0, 0), "something of the past is left");
         let volume = Volume::open(self.device.clone(), &options()).unwrap();
         assert_eq!(copy_all(&volume), before);
     }

@@ -32,6 +32,7 @@ mod store;
 mod symlink;
 pub mod time;
 mod types;
+mod usage;
 mod view;
 mod volume;
 mod xattr;
@@ -48,6 +49,7 @@ pub use types::{
     Attr, Caller, DirItem, FallocateMode, MkfsOptions, MountOptions, RenameMode, SeekTo, SetAttr, SetTime,
     SetXattrMode, Statfs, VolumeInfo, WriteMode,
 };
+pub use usage::{CutUsage, Held, StateUsage, UsageTotals};
 pub use view::{Node, View};
 pub use volume::{DirEntry, File, FileType, Metadata, OpenOptions, ReadDir, Volume, Walk, WalkEntry};
 pub use yore_format::{

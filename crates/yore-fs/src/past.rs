@@ -47,6 +47,7 @@ mod cut;
 mod forget;
 mod look;
 mod policies;
+mod space;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -66,8 +67,7 @@ use std::sync::OnceLock;
 use yore_format::{
     cut_index_by_name, cut_index_by_root, key_parts, name_end_key, name_key, shard_of, version_end_key,
     version_key, BlockKind, Corruption, CutKind, CutRow, CutState, DirEntry, Expect, HistoryGrowth,
-    HistoryRoots, HistorySpace, HistoryTree, Incarnation, Inode, Number, PastName, Timestamp, Version,
-    HISTORY_SHARDS,
+    HistoryRoots, HistoryTree, Incarnation, Inode, Number, PastName, Timestamp, Version, HISTORY_SHARDS,
 };
 use yore_meta::{Change, Frame, Meta, Op, Reserved};
 
@@ -276,11 +276,6 @@ impl Past {
         let numbers = self.numbers.read();
         let all: BTreeSet<Number> = numbers.dying.keys().chain(&numbers.dead).copied().collect();
         all.into_iter().collect()
-    }
-
-    /// What the past alone holds. O(1).
-    pub(crate) fn space(&self) -> HistorySpace {
-        self.roots.get().map_or(HistorySpace::default(), |frame| HistoryRoots::space(&frame.read()))
     }
 
     /// Whether something was ever cut.

@@ -324,7 +324,8 @@ impl Store {
             inodes_free: possible,
             name_max: NAME_MAX as u32,
             history_data_blocks: history.data,
-            history_metadata_blocks: history.nodes.saturating_add(history.trees),
+            history_metadata_blocks: history.nodes,
+            history_index_blocks: history.trees,
         }
     }
 
