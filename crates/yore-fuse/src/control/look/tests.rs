@@ -45,7 +45,7 @@ fn whole(answers: &Answers, view: &View, uid: u32, number: Opcode, question: &[u
 /// The numbers are those that other programs were told.
 #[test]
 fn numbers() {
-    assert_eq!([DIFF, LOG, DELETED], [0xfff8_5905, 0xfff8_5906, 0xfff8_5907]);
+    assert_eq!([DIFF, LOG, DELETED, usage::USAGE], [0xfff8_5905, 0xfff8_5906, 0xfff8_5907, 0xfff8_590a]);
 }
 
 /// Answers of many parts have each difference once, are not kept when they have been read, and are lost if too many others are
