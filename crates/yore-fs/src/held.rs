@@ -15,6 +15,10 @@ use yore_meta::Op;
 /// # Panics
 /// If the block of roots is not in memory, where [`crate::past`] keeps it.
 pub(crate) fn count(op: &mut Op<'_>, growth: HistoryGrowth) {
+    #[cfg(feature = "mutations")]
+    if growth.data > 0 && crate::mutation::is(crate::mutation::Mutation::HistoryUncounted) {
+        return;
+    }
     let Some(roots) = op.history_root().filter(|_| !growth.is_none()) else { return };
     let frame = op.cached(roots).expect("the roots of the past stay in memory");
     op.change(&frame, |page| page.apply(|b| HistoryRoots::count(b, growth)));
