@@ -4,8 +4,8 @@
 1. Between crates: only the edges of the table below, which is the one in docs (ARCHITECTURE, "The layers").
    Tests may also use what their crate reaches by these edges over others (a test of the mount makes a device), and
    crates whose tests wire whole systems together may use nearly anything.
-2. Inside yore-fs: modules refer downwards only, {ops, look} -> history -> {dir, file} -> inode -> {extent, alloc, pages} ->
-   btree -> time (the grammar of times, which knows nothing of volumes). A path such as `crate::ops`, or `super::ops`
+2. Inside yore-fs: modules refer downwards only, usage -> {ops, look} -> history -> {dir, file} -> inode -> {extent, alloc, pages} ->
+   btree -> held -> time (the grammar of times, which knows nothing of volumes). A path such as `crate::ops`, or `super::ops`
    from a neighbouring file, in a lower module is a failure. Tests are exempt, as the compiler leaves them out:
    `#[cfg(test)] mod tests`, in a file of its own or not.
 
@@ -39,7 +39,7 @@ EDGES = {
 FREE_TESTS = NEVER_USED = {"yore-bench", "yore-crash", "yore-faults", "yore-cli"}
 
 MODULES = [
-    {"ops", "look"}, {"history"}, {"dir", "file"}, {"inode", "past"}, {"extent", "alloc", "pages"}, {"btree", "locks"}, {"time"},
+    {"usage"}, {"ops", "look"}, {"history"}, {"dir", "file"}, {"inode", "past"}, {"extent", "alloc", "pages"}, {"btree", "locks"}, {"held"}, {"time"},
 ]
 LEVEL = {name: len(MODULES) - n for n, names in enumerate(MODULES) for name in names}
 

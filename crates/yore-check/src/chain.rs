@@ -330,9 +330,13 @@ impl Checker<'_> {
             };
             chain.nodes.insert(step.addr, held);
             self.check_birth(chain.end(), birth, step.addr, tree.owner);
+            // The newest state comes first: what is met in a version first, no inode in use names.
+            self.counts.history_nodes += u64::from(chain.end().is_some() && block.is_some());
             return Ok(self.followed(block));
         }
         let block = self.reach(step.addr, &expect)?;
+        let is_past = matches!(tree.owner, InodeNo::HISTORY | InodeNo::CUTS);
+        self.counts.history_trees += u64::from(is_past && block.is_some());
         Ok(self.followed(block))
     }
 
@@ -416,6 +420,9 @@ impl Checker<'_> {
         for (start, len) in fresh {
             if self.claim(BlockNo(start), len, "a file", Some(place), Some(owner)) {
                 self.counts.data_blocks += len;
+                if chain.end().is_some() {
+                    self.counts.history_data_blocks += len;
+                }
             }
         }
     }

@@ -215,6 +215,8 @@ problems! {
     PastNameOrder, History, "lives of a name in a directory overlap";
     /// An inode has a policy and does not say so, or says so and has none.
     Policy, History, "an inode and the tree of policies disagree";
+    /// What the past alone holds.
+    HistorySpace, History, "the count of blocks that only the past holds is wrong";
     /// Free data blocks.
     TotalFreeBlocks, Total, "the superblock's count of free blocks is wrong";
     /// Inodes in use.

@@ -11,8 +11,8 @@ use crate::{CheckError, Finding, Problem};
 use std::collections::BTreeMap;
 use yore_format::{
     cut_index_by_name, cut_index_by_root, key_parts, name_cookie, name_end_key, shard_of, version_end_key,
-    Block, BlockKind, Corruption, CutRow, CutState, DirEntry, Expect, HistoryRoots, HistoryTree, Incarnation,
-    Inode, InodeNo, MetaAddr, Number, PastName, Timestamp, Version, HISTORY_SHARDS,
+    Block, BlockKind, Corruption, CutRow, CutState, DirEntry, Expect, HistoryRoots, HistorySpace,
+    HistoryTree, Incarnation, Inode, InodeNo, MetaAddr, Number, PastName, Timestamp, Version, HISTORY_SHARDS,
 };
 
 /// Cookies that one hash of a name can have.
@@ -32,6 +32,8 @@ pub(crate) struct History {
     versions: BTreeMap<InodeNo, Vec<Past>>,
     /// Of each directory: when the names that are not meant any more ended last.
     deaths: BTreeMap<InodeNo, BTreeMap<Vec<u8>, Number>>,
+    /// How many blocks only the past holds, as its roots say.
+    pub(crate) space: HistorySpace,
 }
 
 impl History {
@@ -127,7 +129,12 @@ impl Checker<'_> {
             incarnation: Incarnation(0),
             level: Some(0),
         };
-        self.reach(self.sb.history_root, &expect)
+        let roots = self.reach(self.sb.history_root, &expect)?;
+        if let Some(roots) = &roots {
+            self.counts.history_trees += 1;
+            self.history.space = HistoryRoots::space(roots);
+        }
+        Ok(roots)
     }
 
     /// A walk over a tree of the past; `None` for one without cells.

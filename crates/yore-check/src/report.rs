@@ -42,6 +42,12 @@ pub struct Counts {
     pub versions: u64,
     /// Entries that directories do not have any more.
     pub past_names: u64,
+    /// Data blocks that versions name and no inode in use.
+    pub history_data_blocks: u64,
+    /// Nodes of inodes' trees that versions name and no inode in use.
+    pub history_nodes: u64,
+    /// Nodes of the trees of the past, and the block of their roots.
+    pub history_trees: u64,
 }
 
 /// The outcome of a check.
@@ -166,6 +172,11 @@ impl Findings {
         if self.kept.len() < self.limit {
             self.kept.push(finding);
         }
+    }
+
+    /// Whether some findings are leaks.
+    pub(crate) fn any_leak(&self) -> bool {
+        self.leaks > 0
     }
 
     pub(crate) fn into_report(self, counts: Counts, sb: &Superblock, superblock_slot: u32) -> Report {

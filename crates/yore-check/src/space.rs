@@ -144,6 +144,20 @@ impl Checker<'_> {
             (Problem::TotalMetadataBlocks, counts.metadata_blocks, sb.metadata_blocks),
             (Problem::TotalZones, counts.zones, u64::from(sb.zones)),
         ];
+        // Of what is lost, nobody knows whose it was.
+        if !self.findings.any_leak() {
+            let space = self.history.space;
+            let of_the_past = [
+                ("data blocks", counts.history_data_blocks, space.data),
+                ("nodes of inodes", counts.history_nodes, space.nodes),
+                ("nodes of its own trees", counts.history_trees, space.trees),
+            ];
+            for (what, expected, found) in of_the_past.into_iter().filter(|(_, a, b)| a != b) {
+                let expected = format!("{expected} {what}");
+                let finding = Finding::new(Problem::HistorySpace, expected, found);
+                self.findings.add(finding.at(self.sb.history_root));
+            }
+        }
         for (problem, expected, found) in totals {
             if expected != found {
                 self.add(Finding::new(problem, expected, found));

@@ -65,6 +65,9 @@ fn a_sound_volume_is_clean() {
         forgotten: 0,
         versions: 0,
         past_names: 0,
+        history_data_blocks: 0,
+        history_nodes: 0,
+        history_trees: 0,
     };
     assert_eq!(report.counts, expected);
     assert_eq!(report.to_string().lines().count(), 1);
@@ -98,6 +101,9 @@ fn a_sound_volume_with_a_past_is_clean() {
         forgotten: 2,
         versions: 3 + 2 + 2 + 4,
         past_names: 4,
+        history_data_blocks: 2 + 5 + (3 + 4) + 2,
+        history_nodes: 8 + 1,
+        history_trees: of_the_past + 1,
         ..present
     };
     assert_eq!(counts, expected);

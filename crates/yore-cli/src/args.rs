@@ -4,7 +4,7 @@ pub mod bench;
 mod look;
 mod put_back;
 
-pub use look::{Deleted, Diff, Log, Status};
+pub use look::{Deleted, Diff, Du, Log, Status};
 pub use put_back::{Redo, Restore, Rollback, Undelete, Undo};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -82,6 +82,8 @@ pub enum Command {
     Log(Log),
     /// What is gone from a directory, and the time at which it can still be seen
     Deleted(Deleted),
+    /// What history takes, by snapshot or by state of a file
+    Du(Du),
     /// Put a file or directory back as it was; what came since is left alone
     Restore(Restore),
     /// Bring back what is gone, as the last snapshot has it

@@ -52,6 +52,7 @@ pub fn run(arguments: Arguments) -> Outcome {
         Command::Status(args) => look::status(&args),
         Command::Log(args) => look::log(&args),
         Command::Deleted(args) => look::deleted(&args),
+        Command::Du(args) => look::du(&args),
         Command::Restore(args) => put_back::restore(&args),
         Command::Undelete(args) => put_back::undelete(&args),
         Command::Rollback(args) => put_back::rollback(&args),

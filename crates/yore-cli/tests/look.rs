@@ -1,4 +1,4 @@
-//! `diff`, `status`, `log` and `deleted`, on volumes and on mounts.
+//! `diff`, `status`, `log`, `deleted` and `du --history`, on volumes and on mounts.
 
 mod common;
 
@@ -232,4 +232,50 @@ fn odd_names() {
     assert_eq!(output.stdout, b"odd\xff\nname\0");
     assert_eq!(json(&["diff", &past])[0]["path_bytes"].as_array().unwrap().len(), 9);
     mount.umount();
+}
+
+/// What snapshots hold alone of a directory or a file, on a mount and on the volume alike; `info` and `df` tell live from history.
+#[test]
+fn what_history_takes() {
+    let scratch = scratch();
+    let block = |n: u64| n * 4096;
+    put(&scratch, "/d/f", vec![1; 100 * 4096]);
+    for (of, byte) in [("/", 2), ("/d", 3)] {
+        ok(["snapshot", &scratch.on(of), "-n", &format!("before-{byte}")]);
+        put(&scratch, "/d/f", vec![byte; 100 * 4096]);
+    }
+    let check = |path: &dyn Fn(&str) -> String, top: &str| {
+        let found = json(&["du", "--history", &path("/d"), &path("/d/f"), &path("/")]);
+        let [directory, file, root] = &found[..] else { panic!("{found:?}") };
+        let rows = directory["snapshots"].as_array().unwrap();
+        let brief: Vec<_> = rows.iter().map(|row| (&row["name"], &row["exclusive"]["data"])).collect();
+        assert_eq!(
+            brief,
+            [(&"before-2".into(), &block(100).into()), (&"before-3".into(), &block(100).into())]
+        );
+        assert_eq!((&root["snapshots"].as_array().unwrap().len(), &root["path"]), (&1, &path("/").into()));
+        for all in [directory, file, root] {
+            assert_eq!(all["history"]["data"], block(200), "{all}");
+        }
+        assert_eq!((&file["live"], &file["states"][0]["current"]), (&block(100).into(), &true.into()));
+        assert_eq!(file["exclusive"]["data"], block(200));
+        let text = ok(["du", "--history", &path("/d")]);
+        assert!(text.contains("before-3") && text.lines().count() == 4, "{text}");
+        assert_eq!(ok(["du", "--history", "-0", &path("/d")]).matches('\0').count(), 2);
+        for command in [&["info", "--json", top][..], &["df", "--json", top]] {
+            let value: Value = serde_json::from_str(&ok(command)).unwrap();
+            let space = if value.is_array() { &value[0] } else { &value["space"] };
+            assert_eq!(space["history"]["data"], block(200), "{value}");
+            let number = |value: &Value| value.as_u64().unwrap();
+            assert_eq!(number(&space["live"]) + number(&space["history"]["total"]), number(&space["used"]));
+        }
+        assert!(ok(["info", top]).contains("History:    ") && ok(["df", top]).contains("History"));
+        let message = fails(3, ["du", "--history", &path("/never")]);
+        assert!(message.contains("no snapshot has seen it"), "{message}");
+        let message = fails(2, ["du", &path("/d")]);
+        assert!(message.contains("du(1)") && message.contains("--history"), "{message}");
+    };
+    check(&|path| scratch.on(path), text(&scratch.volume));
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    check(&|path| format!("{}{path}", mount.directory.display()), text(&mount.directory));
 }

@@ -57,6 +57,7 @@ fn a_wrong_engine_is_found() {
         (Mutation::ForgottenNeeded, ""),
         (Mutation::ForgottenShared, ""),
         (Mutation::ForgottenUnforced, "[past]"),
+        (Mutation::HistoryUncounted, "blocks that only the past holds"),
     ];
     let mut missed = Vec::new();
     for (mutation, said) in mutations {

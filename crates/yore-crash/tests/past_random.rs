@@ -356,8 +356,9 @@ impl Run {
         self.volume.close().unwrap();
         self.check();
         let report = check(&*self.device, &CheckOptions::default()).unwrap();
-        let left = (report.counts.versions, report.counts.past_names);
-        assert_eq!(left, (0, 0), "something of the past is left");
+        let counts = report.counts;
+        let left = (counts.versions, counts.past_names, counts.history_data_blocks, counts.history_nodes);
+        assert_eq!(left, (0, 0, 0, 0), "something of the past is left");
         let volume = Volume::open(self.device.clone(), &options()).unwrap();
         assert_eq!(copy_all(&volume), before);
     }
@@ -598,6 +599,54 @@ fn trees_that_versions_share_are_sound() {
     volume.close().unwrap();
     let report = check(&*device, &CheckOptions::default()).unwrap();
     assert!(report.is_clean(), "{report}");
+}
+
+/// What is let go of with all that is below it is counted with all that is below it: trees of three levels of attributes, a part of which is
+/// the past's, go with their files, and then the versions, one after another.
+#[test]
+fn trees_that_go_whole_are_counted_whole() {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(128 << 20));
+    let options = options();
+    let mut volume = Volume::create(device.clone(), &MkfsOptions::default()).unwrap();
+    volume.symlink("t".repeat(4095), "link").unwrap();
+    let attribute = |i: u8| format!("user.{i}");
+    for file in ["whole", "changed"] {
+        volume.write(file, "content").unwrap();
+        for i in 0..60 {
+            volume.set_xattr(file, attribute(i), vec![i; 60_000], SetXattrMode::Any).unwrap();
+        }
+    }
+    let cut = |volume: &Volume| {
+        let view = volume.view();
+        view.snapshot(view.root(), "", false, false).unwrap().number
+    };
+    let held = |volume: Volume| {
+        volume.close().unwrap();
+        let report = check(&*device, &CheckOptions::default()).unwrap();
+        assert!(report.is_clean(), "{report}");
+        let held = (report.counts.history_data_blocks, report.counts.history_nodes);
+        (Volume::open(device.clone(), &options).unwrap(), held)
+    };
+    let first = cut(&volume);
+    for i in 0..5 {
+        volume.set_xattr("changed", attribute(i * 11), "small", SetXattrMode::Any).unwrap();
+    }
+    let second = cut(&volume);
+    volume.set_xattr("changed", attribute(7), "small", SetXattrMode::Any).unwrap();
+    for name in ["whole", "changed", "link"] {
+        volume.remove_file(name).unwrap();
+    }
+    let (reopened, all) = held(volume);
+    assert!(all.1 > 2 * 60 * 15, "{all:?}");
+    volume = reopened;
+    for number in [first, second] {
+        volume.view().forget(&[number]).unwrap();
+        volume.view().finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap();
+        let (reopened, left) = held(volume);
+        assert!(left.1 < all.1, "{left:?}");
+        assert_eq!(left == (0, 0), number == second, "{left:?}");
+        volume = reopened;
+    }
 }
 
 /// Versions of single files are made beside everything else, and take numbers while other changes are under way: names ended at another

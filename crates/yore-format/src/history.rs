@@ -11,7 +11,8 @@
 //!
 //! Keys are big-endian, so that they sort as bytes. Versions, names and changes are in [`HISTORY_SHARDS`] trees each: an inode's versions
 //! and changes and a directory's names are in those of [`shard_of`] it, so that threads at work on different files seldom
-//! meet. One block ([`HistoryRoots`]), made with the first cut, holds all roots.
+//! meet. One block ([`HistoryRoots`]), made with the first cut, holds all roots, and how many blocks the past alone
+//! holds ([`HistorySpace`]).
 
 use crate::{
     Block, BlockHeader, Corruption, DirEntry, Incarnation, Inode, InodeNo, MetaAddr, Number, Timestamp,
@@ -124,8 +125,53 @@ struct RawRoot {
     reserved: [u8; 7],
 }
 
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawSpace {
+    data: U64,
+    nodes: U64,
+    trees: U64,
+}
+
 const ROOT_BYTES: usize = size_of::<RawRoot>();
 const ROOTS_END: usize = ROOTS_AT + HISTORY_ROOTS * ROOT_BYTES;
+const SPACE_END: usize = ROOTS_END + size_of::<RawSpace>();
+
+/// Blocks that would be free if there were no past.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HistorySpace {
+    /// Data blocks that versions name and no inode in use.
+    pub data: u64,
+    /// Nodes of inodes' trees that versions name and no inode in use.
+    pub nodes: u64,
+    /// Nodes of the trees of the past themselves, and the block of their roots.
+    pub trees: u64,
+}
+
+impl HistorySpace {
+    /// All of them.
+    pub fn blocks(&self) -> u64 {
+        self.data.saturating_add(self.nodes).saturating_add(self.trees)
+    }
+}
+
+/// A change of [`HistorySpace`]: what came (or, below zero, went) of each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HistoryGrowth {
+    /// Data blocks.
+    pub data: i64,
+    /// Nodes of inodes' trees.
+    pub nodes: i64,
+    /// Nodes of the trees of the past.
+    pub trees: i64,
+}
+
+impl HistoryGrowth {
+    /// Whether nothing came or went.
+    pub fn is_none(&self) -> bool {
+        *self == HistoryGrowth::default()
+    }
+}
 
 /// The block of roots.
 pub struct HistoryRoots;
@@ -143,6 +189,24 @@ impl HistoryRoots {
         let raw = RawRoot { root: root.0.into(), level, reserved: [0; 7] };
         block[at..at + ROOT_BYTES].copy_from_slice(raw.as_bytes());
         (at..at + ROOT_BYTES).into()
+    }
+
+    /// What the past alone holds.
+    pub fn space(block: &Block) -> HistorySpace {
+        let raw = RawSpace::ref_from_bytes(&block[ROOTS_END..SPACE_END]).expect("the sizes are equal");
+        HistorySpace { data: raw.data.get(), nodes: raw.nodes.get(), trees: raw.trees.get() }
+    }
+
+    /// Counts what came or went. A count that damage has made too small stays at 0: it must keep nobody from freeing blocks.
+    pub fn count(block: &mut Block, growth: HistoryGrowth) -> Touched {
+        let space = Self::space(block);
+        let raw = RawSpace {
+            data: space.data.saturating_add_signed(growth.data).into(),
+            nodes: space.nodes.saturating_add_signed(growth.nodes).into(),
+            trees: space.trees.saturating_add_signed(growth.trees).into(),
+        };
+        block[ROOTS_END..SPACE_END].copy_from_slice(raw.as_bytes());
+        (ROOTS_END..SPACE_END).into()
     }
 
     fn raw(block: &Block, index: usize) -> &RawRoot {
@@ -171,7 +235,7 @@ impl HistoryRoots {
                 return bad("reserved bytes", "zero", "something else".into());
             }
         }
-        if block[ROOTS_END..BLOCK_SIZE].iter().any(|b| *b != 0) {
+        if block[SPACE_END..BLOCK_SIZE].iter().any(|b| *b != 0) {
             return bad("rest", "zeros", "something else".into());
         }
         if BlockHeader::of(block).owner.get() != InodeNo::HISTORY.0 {
@@ -510,6 +574,7 @@ impl<'a> PastName<'a> {
 pub(crate) fn layouts() -> Vec<crate::StructLayout> {
     vec![
         crate::tables::layout!("History root", RawRoot: root, level, reserved),
+        crate::tables::layout!("History space", RawSpace: data, nodes, trees),
         crate::tables::layout!("Cut", RawCut: seconds, nanos, kind, state, held, name_length, root, root_incarnation, reserved),
     ]
 }

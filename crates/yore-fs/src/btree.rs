@@ -472,6 +472,13 @@ impl Tree {
             }
             (key, side) = (place.lower, Side::Before);
         }
+        if self.kept.0 > 0 && self.level > 1 {
+            // What the past holds goes with all below it, which is counted then.
+            self.visit(meta, &mut |node| {
+                pins.keep(node.frame);
+                Ok(node.place.level > 1)
+            })?;
+        }
         Ok(())
     }
 

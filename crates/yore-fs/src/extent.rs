@@ -19,10 +19,10 @@
 
 use crate::alloc::{Alloc, KeptGroups, Run};
 use crate::btree::{Pins, Tree, TreeDelta};
-use crate::{Error, Result};
+use crate::{held, Error, Result};
 use yore_format::{
-    BlockKind, BlockNo, ContentKind, Corruption, ExtentValue, Inode, InodeNo, Number, EXTENT_INLINE_BYTES,
-    EXTENT_LEN_MAX, INLINE_BYTES,
+    BlockKind, BlockNo, ContentKind, Corruption, ExtentValue, HistoryGrowth, Inode, InodeNo, Number,
+    EXTENT_INLINE_BYTES, EXTENT_LEN_MAX, INLINE_BYTES,
 };
 use yore_meta::{Change, Meta, Op};
 
@@ -501,6 +501,9 @@ impl Edit {
                 op.before(allocated, *cell);
             }
         }
+        let freed: u64 = self.freed.iter().map(|run| u64::from(run.len)).sum();
+        let held = self.lost.saturating_sub(freed);
+        held::count(op, HistoryGrowth { data: held as i64, ..HistoryGrowth::default() });
         let mut first_freed = None;
         let mut last = None;
         for run in &self.freed {

@@ -34,13 +34,13 @@ use crate::extent::{self, Extent};
 use crate::history::each_state;
 use crate::past::Ended;
 use crate::store::Store;
-use crate::{symlink, xattr, Error, InodeNo, Result};
+use crate::{held, symlink, xattr, Error, InodeNo, Result};
 use hashbrown::{HashMap, HashSet};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
-use yore_format::{ContentKind, CutState, Inode, MetaAddr, Number, Version, HISTORY_SHARDS};
+use yore_format::{ContentKind, CutState, HistoryGrowth, Inode, MetaAddr, Number, Version, HISTORY_SHARDS};
 use yore_meta::{Frame, Op};
 
 /// Ends of versions and names looked up at a time.
@@ -317,7 +317,7 @@ impl Work<'_> {
 }
 
 /// Says what kept cuts need.
-struct Needed<'s> {
+pub(crate) struct Needed<'s> {
     store: &'s Arc<Store>,
     /// The next number when it was loaded: what ended later is not for it to say (F2).
     next: Number,
@@ -325,19 +325,16 @@ struct Needed<'s> {
     of_directories: Vec<u64>,
     /// Of each directory or file that was cut; in ascending order.
     by_root: HashMap<InodeNo, Vec<u64>>,
-}
-
-/// Whether one of the numbers, which ascend, is in `from..to`.
-fn any_in(numbers: &[u64], from: Number, to: Number) -> bool {
-    let first = numbers.partition_point(|number| *number < from.0);
-    numbers.get(first).is_some_and(|number| *number < to.0)
+    /// A cut that is taken to be forgotten.
+    without: Option<Number>,
 }
 
 impl<'s> Needed<'s> {
     /// By the cuts that are kept now.
-    fn load(store: &'s Arc<Store>) -> Result<Needed<'s>> {
+    pub(crate) fn load(store: &'s Arc<Store>) -> Result<Needed<'s>> {
+        let next = store.number();
         let mut needed =
-            Needed { store, next: store.number(), of_directories: Vec::new(), by_root: HashMap::new() };
+            Needed { store, next, of_directories: Vec::new(), by_root: HashMap::new(), without: None };
         store.past.each_cut(&store.meta, Number(0), &mut |cut| {
             if cut.row.state == CutState::Kept {
                 if !cut.row.kind.is_of_file() {
@@ -370,6 +367,25 @@ impl<'s> Needed<'s> {
         Ok(spans)
     }
 
+    /// Whether this kept cut alone needs a version: it would go with the cut.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn only_by(&mut self, cut: Number, no: InodeNo, version: &Version) -> Result<bool> {
+        self.without = Some(cut);
+        let needed = self.version(no, version);
+        self.without = None;
+        Ok(!needed?)
+    }
+
+    /// Whether one of the numbers, which ascend, is in `from..to`.
+    fn any_in(&self, numbers: &[u64], from: Number, to: Number) -> bool {
+        let first = numbers.partition_point(|number| *number < from.0);
+        let without = self.without.map(|number| number.0);
+        let found = numbers[first..].iter().find(|number| Some(**number) != without);
+        found.is_some_and(|number| *number < to.0)
+    }
+
     /// Whether a kept cut has seen this version.
     fn version(&self, no: InodeNo, version: &Version) -> Result<bool> {
         match self.seen(no, &version.inode, version.inode.born, version.end) {
@@ -381,14 +397,14 @@ impl<'s> Needed<'s> {
 
     /// Whether a kept cut in `from..to` is of this very directory or file.
     fn has_cut(&self, root: InodeNo, from: Number, to: Number) -> bool {
-        self.by_root.get(&root).is_some_and(|numbers| any_in(numbers, from, to))
+        self.by_root.get(&root).is_some_and(|numbers| self.any_in(numbers, from, to))
     }
 
     /// What is known of an inode that was so in `from..to`.
     fn seen(&self, no: InodeNo, inode: &Inode, from: Number, to: Number) -> Seen {
         if self.has_cut(no, from, to) {
             Seen::Yes
-        } else if !any_in(&self.of_directories, from, to) {
+        } else if !self.any_in(&self.of_directories, from, to) {
             Seen::No
         } else if !has_one_name(inode) || self.has_cut(InodeNo::ROOT, from, to) {
             Seen::Yes
@@ -426,7 +442,7 @@ impl<'s> Needed<'s> {
 }
 
 /// Whether an inode had a single name, and where that was is known.
-fn has_one_name(inode: &Inode) -> bool {
+pub(crate) fn has_one_name(inode: &Inode) -> bool {
     inode.links > 0 && (inode.is_directory() || (inode.links == 1 && inode.parent != InodeNo::NONE))
 }
 
@@ -439,7 +455,7 @@ enum Seen {
 }
 
 /// What one version holds and no other state of its chain.
-struct Alone<'s> {
+pub(crate) struct Alone<'s> {
     store: &'s Store,
     no: InodeNo,
     version: &'s Version,
@@ -462,7 +478,8 @@ struct Next {
 }
 
 impl<'s> Alone<'s> {
-    fn new(store: &'s Store, no: InodeNo, version: &'s Version) -> Result<Alone<'s>> {
+    /// Nothing yet; the version may be the first of several that are taken as one.
+    pub(crate) fn new(store: &'s Store, no: InodeNo, version: &'s Version) -> Result<Alone<'s>> {
         let before = match version.inode.born.0.checked_sub(1) {
             Some(most) => store.past.version(&store.meta, no, Number(most))?,
             None => None,
@@ -472,8 +489,23 @@ impl<'s> Alone<'s> {
         Ok(Alone { store, no, version, from, nodes: Vec::new(), runs: Vec::new() })
     }
 
+    /// Counts what was born at this number or later, whoever held it before.
+    pub(crate) fn since(self, from: Number) -> Alone<'s> {
+        Alone { from, ..self }
+    }
+
+    /// The number since which what the version has is not held by the one before it.
+    pub(crate) fn from(&self) -> Number {
+        self.from
+    }
+
+    /// How many blocks were found: of data, and nodes.
+    pub(crate) fn blocks(&self) -> (u64, u64) {
+        (self.runs.iter().map(|run| u64::from(run.len)).sum(), self.nodes.len() as u64)
+    }
+
     /// Finds what of the content is the version's alone, given the next state of its chain, if there is one.
-    fn content(&mut self, next: Option<&Inode>) -> Result<()> {
+    pub(crate) fn content(&mut self, next: Option<&Inode>) -> Result<()> {
         #[cfg(feature = "mutations")]
         let next = next.filter(|_| !crate::mutation::is(crate::mutation::Mutation::ForgottenShared));
         let inode = &self.version.inode;
@@ -527,7 +559,7 @@ impl<'s> Alone<'s> {
     }
 
     /// Finds what of the attributes is the version's alone.
-    fn attributes(&mut self, next: Option<&Inode>) -> Result<()> {
+    pub(crate) fn attributes(&mut self, next: Option<&Inode>) -> Result<()> {
         let inode = &self.version.inode;
         if next.is_some_and(|next| next.xattr_root == inode.xattr_root) {
             return Ok(());
@@ -583,7 +615,8 @@ impl<'s> Alone<'s> {
 
     /// Inside the Op whose change `removed` took the version away. Returns how many blocks this frees.
     fn free(self, op: &mut Op<'_>, removed: yore_meta::Change) -> u64 {
-        let mut blocks = self.nodes.len() as u64;
+        let (data, nodes) = self.blocks();
+        held::count(op, HistoryGrowth { data: -(data as i64), nodes: -(nodes as i64), trees: 0 });
         let mut last = removed;
         for node in self.nodes {
             let freed = op.free(node);
@@ -594,9 +627,8 @@ impl<'s> Alone<'s> {
             let freed = self.store.alloc.free(op, run);
             op.before(last, freed);
             last = freed;
-            blocks += u64::from(run.len);
         }
-        blocks
+        nodes + data
     }
 }
 

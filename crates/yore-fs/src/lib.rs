@@ -3,7 +3,7 @@
 //! Three levels, of which a program takes the highest that serves it:
 //! - [`Volume`] with paths, in the manner of `std::fs`, and [`File`];
 //! - [`View`], operations on inodes and names, one method per file-system call, as a FUSE or NFS server needs them;
-//! - the modules below, which are private: `{ops, look} → history → {dir, file} → {inode, past} → {extent, alloc, pages} → btree`.
+//! - the modules below, which are private: `usage → {ops, look} → history → {dir, file} → {inode, past} → {extent, alloc, pages} → btree → held`.
 //!
 //! Beside them [`keep`], the rules by which snapshots are kept, and [`time`], which reads and writes the TIME of `name@TIME` for whoever meets one.
 
@@ -15,6 +15,7 @@ mod error;
 mod extent;
 mod file;
 mod forget;
+mod held;
 mod history;
 mod inode;
 pub mod keep;
@@ -31,6 +32,7 @@ mod store;
 mod symlink;
 pub mod time;
 mod types;
+mod usage;
 mod view;
 mod volume;
 mod xattr;
@@ -47,6 +49,7 @@ pub use types::{
     Attr, Caller, DirItem, FallocateMode, MkfsOptions, MountOptions, RenameMode, SeekTo, SetAttr, SetTime,
     SetXattrMode, Statfs, VolumeInfo, WriteMode,
 };
+pub use usage::{CutUsage, Held, StateUsage, UsageTotals};
 pub use view::{Node, View};
 pub use volume::{DirEntry, File, FileType, Metadata, OpenOptions, ReadDir, Volume, Walk, WalkEntry};
 pub use yore_format::{

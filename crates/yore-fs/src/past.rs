@@ -47,6 +47,7 @@ mod cut;
 mod forget;
 mod look;
 mod policies;
+mod space;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -58,15 +59,15 @@ pub(crate) use look::PastEntry;
 use crate::btree::{Path, Pins, Tree};
 use crate::inode::{InodeCell, InodeState};
 use crate::store::Store;
-use crate::{Error, InodeNo, Result};
+use crate::{held, Error, InodeNo, Result};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::OnceLock;
 use yore_format::{
     cut_index_by_name, cut_index_by_root, key_parts, name_end_key, name_key, shard_of, version_end_key,
-    version_key, BlockKind, Corruption, CutKind, CutRow, CutState, DirEntry, Expect, HistoryRoots,
-    HistoryTree, Incarnation, Inode, Number, PastName, Timestamp, Version, HISTORY_SHARDS,
+    version_key, BlockKind, Corruption, CutKind, CutRow, CutState, DirEntry, Expect, HistoryGrowth,
+    HistoryRoots, HistoryTree, Incarnation, Inode, Number, PastName, Timestamp, Version, HISTORY_SHARDS,
 };
 use yore_meta::{Change, Frame, Meta, Op, Reserved};
 
@@ -315,6 +316,7 @@ impl Past {
 
     /// Stores a tree's root, if it is another.
     fn store(&self, op: &mut Op<'_>, which: HistoryTree, tree: &Tree, delta: &crate::btree::TreeDelta) {
+        held::count(op, HistoryGrowth { trees: delta.nodes.into(), ..HistoryGrowth::default() });
         let frame = self.roots();
         if HistoryRoots::get(&frame.read(), which) == (tree.root, tree.level) {
             return;

@@ -312,6 +312,7 @@ impl Store {
         let free = self.alloc.free_blocks();
         let available = self.alloc.available(&self.meta);
         let used = self.meta.totals.inodes.get();
+        let history = self.past.space();
         // A zone of 4 MiB holds 510 blocks of 16 inodes.
         let possible = available / 1024 * 510 * 16 + self.meta.free_index_estimate() * 16;
         Statfs {
@@ -322,6 +323,9 @@ impl Store {
             inodes: used + possible,
             inodes_free: possible,
             name_max: NAME_MAX as u32,
+            history_data_blocks: history.data,
+            history_metadata_blocks: history.nodes,
+            history_index_blocks: history.trees,
         }
     }
 

@@ -175,6 +175,20 @@ pub struct Statfs {
     pub inodes_free: u64,
     /// Longest name in bytes.
     pub name_max: u32,
+    /// Data blocks that would be free if there were no history: versions name them, and no file in use.
+    pub history_data_blocks: u64,
+    /// Nodes of files' trees of which that is true.
+    pub history_metadata_blocks: u64,
+    /// Blocks that say what is kept.
+    pub history_index_blocks: u64,
+}
+
+impl Statfs {
+    /// Blocks that only the history holds. Free blocks do not count them: `blocks - blocks_free` is what is live and these.
+    pub fn history_blocks(&self) -> u64 {
+        let metadata = self.history_metadata_blocks.saturating_add(self.history_index_blocks);
+        self.history_data_blocks.saturating_add(metadata)
+    }
 }
 
 /// Facts about a volume.

@@ -75,7 +75,7 @@
 //!
 //! For whom, and with which errors, as above. Durable when it returns. To hold what is held changes nothing. The answer means nothing.
 //!
-//! # Look at history: numbers 5 to 7; policies: 8 and 9
+//! # Look at history: numbers 5 to 7, and 10; policies: 8 and 9
 //!
 //! See [`look`], and [`policy`], which regular files answer, too.
 //!

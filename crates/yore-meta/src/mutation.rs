@@ -40,6 +40,8 @@ pub enum Mutation {
     ForgottenShared,
     /// What a cut has seen is changed before it has died on the medium (V13).
     ForgottenUnforced,
+    /// What only the past holds is not counted when a file lets go of it.
+    HistoryUncounted,
 }
 
 static NOW: AtomicU8 = AtomicU8::new(Mutation::None as u8);

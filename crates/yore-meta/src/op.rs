@@ -137,6 +137,11 @@ impl<'m> Op<'m> {
         self.meta.cache.get(addr)
     }
 
+    /// The block of the roots of the history; `None`: the volume has no past.
+    pub fn history_root(&self) -> Option<MetaAddr> {
+        Some(self.meta.history_root()).filter(|root| !root.is_none())
+    }
+
     /// Changes a block. Copies it in memory first if the frozen generation still needs the old bytes.
     pub fn change<R>(&mut self, frame: &Frame, f: impl FnOnce(&mut Page<'_>) -> R) -> (R, Change) {
         let (result, news) = frame.modify(self.generation, |block| {

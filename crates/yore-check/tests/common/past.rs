@@ -35,6 +35,8 @@ pub struct PastModel {
     pub names: Vec<NameModel>,
     /// By inode.
     pub policies: BTreeMap<u64, PolicyRow>,
+    /// Data blocks and nodes that only versions name.
+    pub held: (i64, i64),
     /// Change the cells of a tree.
     pub on_cells: Vec<(HistoryTree, Hook<Vec<Cell>>)>,
     /// Change the root node of a tree, before it is sealed.
@@ -142,6 +144,8 @@ impl Builder {
         }
         let root = self.sb.history_root;
         let mut roots = block(BlockKind::HistoryRoots, 0, root, InodeNo::HISTORY, 0);
+        let (data, nodes) = self.past.held;
+        HistoryRoots::count(&mut roots, HistoryGrowth { data, nodes, trees: 1 });
         for tree in HistoryTree::all() {
             let mut cells = self.past_cells(tree);
             for (_, hook) in self.past.on_cells.iter().filter(|(of, _)| *of == tree) {
@@ -149,15 +153,16 @@ impl Builder {
             }
             cells.sort();
             if !cells.is_empty() {
-                let (addr, level) = self.past_tree(tree, &cells);
+                let (addr, level, trees) = self.past_tree(tree, &cells);
+                HistoryRoots::count(&mut roots, HistoryGrowth { trees, ..HistoryGrowth::default() });
                 HistoryRoots::set(&mut roots, tree, addr, level);
             }
         }
         self.zones.get_mut(&1).unwrap().blocks.insert(root.index(), roots);
     }
 
-    /// A tree of one leaf, or of several if there are three cells or more.
-    fn past_tree(&mut self, tree: HistoryTree, cells: &[Cell]) -> (MetaAddr, u8) {
+    /// A tree of one leaf, or of several if there are three cells or more: its root, its level, and how many nodes it has.
+    fn past_tree(&mut self, tree: HistoryTree, cells: &[Cell]) -> (MetaAddr, u8, i64) {
         let (kind, owner, width) = (tree.kind(), tree.owner(), tree.key_width());
         let leaves = match cells.len() {
             0..3 => cells.chunks(2),
@@ -183,7 +188,7 @@ impl Builder {
         for (_, hook) in self.past.on_root.iter().filter(|(of, _)| *of == tree) {
             hook(self.zones.get_mut(&1).unwrap().blocks.get_mut(&root.index()).unwrap());
         }
-        (root, level)
+        (root, level, children.len() as i64 + i64::from(level))
     }
 }
 
@@ -245,6 +250,7 @@ pub fn past() -> Builder {
     b.keep(DIRECTORY, 5);
     names(&mut b);
     policies(&mut b);
+    b.past.held = (2 + 5 + 3 + 4 + 2, 8 + 1);
     b
 }
 

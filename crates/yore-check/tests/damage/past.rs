@@ -43,6 +43,13 @@ pub(super) const PAST_TREES: &[Plant] = &[
             HistoryRoots::set(block, HistoryTree::Cuts, root, level + 1);
         })
     }),
+    ("data blocks that only the past holds", &[HistorySpace], |b| b.past.held.0 -= 1),
+    ("nodes that only the past holds", &[HistorySpace], |b| b.past.held.1 += 1),
+    ("nodes of the trees of the past", &[HistorySpace], |b| {
+        on_roots(b, |block| {
+            HistoryRoots::count(block, HistoryGrowth { trees: -1, ..HistoryGrowth::default() });
+        })
+    }),
     ("a node of the past is another's", &[BlockWrong], |b| {
         on_root(b, changes_of(GONE), |n| BlockHeader::of_mut(n).owner = 2.into())
     }),

@@ -76,3 +76,22 @@ pub struct Deleted {
     #[command(flatten)]
     pub listing: Listing,
 }
+
+/// `du`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Of a directory one line for each snapshot that has seen it: what forgetting this one alone would free of what was below \
+                  it, and what other snapshots or the present have, too. Of a file the same for each state that `yore log` lists. What has \
+                  not changed since takes nothing. What programs have written counts once it has been written back, at the latest \
+                  after sync(1)."
+)]
+pub struct Du {
+    /// Directories or files, on a mount; or volumes, or VOL:/PATH, that are not mounted
+    #[arg(value_name = "PATH", required = true)]
+    pub paths: Vec<OsString>,
+    /// What history holds (what is in use is for du(1) to tell)
+    #[arg(long)]
+    pub history: bool,
+    #[command(flatten)]
+    pub listing: Listing,
+}

@@ -9,9 +9,11 @@ use crate::status;
 use crate::volume::{self, Access};
 use anyhow::Context as _;
 use serde_json::{json, Value};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use yore_device::{DeviceError, FileDevice, OpenOptions};
 use yore_fs::{ListedCut, MountOptions, Statfs};
+use yore_fuse::control::look::{self, usage::HistorySpace};
 
 /// Space, from whoever knows.
 struct Space {
@@ -20,6 +22,8 @@ struct Space {
     available: u64,
     inodes: u64,
     inodes_free: u64,
+    /// What only history holds; `None`: the daemon does not say so, to this user.
+    history: Option<HistorySpace>,
 }
 
 impl Space {
@@ -39,6 +43,8 @@ impl Space {
             available: found.f_bavail * found.f_frsize,
             inodes: found.f_files,
             inodes_free: found.f_ffree,
+            // The daemon lives, as the kernel has just asked it.
+            history: File::open(directory).and_then(|dir| look::usage::space(&dir)).ok(),
         })
     }
 
@@ -55,6 +61,7 @@ impl Space {
             available: found.blocks_free * block,
             inodes: found.inodes + possible,
             inodes_free: found.inodes_free + possible,
+            history: Some(HistorySpace::of(found)),
         }
     }
 
@@ -62,8 +69,20 @@ impl Space {
         self.size.saturating_sub(self.free)
     }
 
+    /// What is used and would be without history, too.
+    fn live(&self) -> Option<u64> {
+        self.history.map(|history| self.used().saturating_sub(history.bytes()))
+    }
+
     fn json(&self) -> Value {
+        let history = self.history.map(|history| {
+            json!({
+                "total": history.bytes(), "data": history.files.data, "metadata": history.files.metadata,
+                "index": history.index,
+            })
+        });
         json!({
+            "live": self.live(), "history": history,
             "size": self.size, "used": self.used(), "free": self.free, "available": self.available,
             "inodes": self.inodes, "inodes_free": self.inodes_free,
         })
@@ -187,7 +206,7 @@ fn of_mount(directory: &Path, volume: &Path, daemon: Option<Box<Daemon>>) -> any
     });
     value["space"] = space.json();
     // Who may not read the mount point is told the rest.
-    value["snapshots"] = std::fs::File::open(directory)
+    value["snapshots"] = File::open(directory)
         .map_err(anyhow::Error::new)
         .and_then(|dir| snapshot::of_mount(&dir))
         .map_or(Value::Null, |rows| json_snapshots(&rows));
@@ -282,6 +301,19 @@ fn print_text(out: &mut Out, value: &Value, clock: &Clock) -> anyhow::Result<()>
         let part = |key: &str| human(space[key].as_u64().unwrap_or(0));
         format!("{} used of {}, {} available", part("used"), human(size), part("available"))
     });
+    let history = space["history"]["total"].as_u64().map(|total| {
+        let part = |key: &str| human(space["history"][key].as_u64().unwrap_or(0));
+        match total {
+            0 => "none".to_string(),
+            total => format!(
+                "{}: {} of data, {} of metadata, {} to find them",
+                human(total),
+                part("data"),
+                part("metadata"),
+                part("index")
+            ),
+        }
+    });
     let metadata = value["zones"].as_u64().map(|zones| {
         format!("{} blocks in {zones} zones, {} groups", value["metadata_blocks"], value["groups"])
     });
@@ -322,6 +354,7 @@ fn print_text(out: &mut Out, value: &Value, clock: &Clock) -> anyhow::Result<()>
         ("Log", text("log")),
         ("Size", bytes(&value["size"])),
         ("Space", use_of_space),
+        ("History", history),
         ("Inodes", inodes),
         ("Metadata", metadata),
         ("Intent log", intent_log),
@@ -405,32 +438,42 @@ fn json_row(row: &Row) -> Value {
 
 fn print_rows(out: &mut Out, inodes: bool, rows: &[Row]) -> anyhow::Result<()> {
     let width = rows.iter().map(|row| row.volume.to_string_lossy().chars().count()).max().unwrap_or(0).max(6);
-    let size = if inodes { "Inodes" } else { "Size" };
-    let columns = |volume: &str, cells: [&str; 4], directory: &str| {
-        let [size, used, available, percent] = cells;
-        let line = format!("{volume:<width$} {size:>10} {used:>10} {available:>10} {percent:>5} {directory}");
-        line.trim_end().to_string()
+    let columns = |volume: &str, cells: &[String], percent: &str, directory: &str| {
+        let cells: String = cells.iter().map(|cell| format!(" {cell:>10}")).collect();
+        format!("{volume:<width$}{cells} {percent:>5} {directory}").trim_end().to_string()
     };
-    out.line(columns("Volume", [size, "Used", "Available", "Use%"], "Mounted on"))?;
+    let heads: &[&str] = match inodes {
+        true => &["Inodes", "Used", "Available"],
+        false => &["Size", "Live", "History", "Available"],
+    };
+    let heads: Vec<String> = heads.iter().map(|head| head.to_string()).collect();
+    out.line(columns("Volume", &heads, "Use%", "Mounted on"))?;
     for row in rows {
-        let (total, used, available) = match inodes {
+        let space = &row.space;
+        let (used, available, cells) = match inodes {
             true => {
-                let used = row.space.inodes.saturating_sub(row.space.inodes_free);
-                (row.space.inodes, used, row.space.inodes_free)
+                let used = space.inodes.saturating_sub(space.inodes_free);
+                let cells = [space.inodes, used, space.inodes_free].map(|n| n.to_string());
+                (used, space.inodes_free, cells.to_vec())
             }
-            false => (row.space.size, row.space.used(), row.space.available),
+            false => {
+                let unknown = || "-".to_string();
+                let live = space.live().map_or_else(unknown, human);
+                let history = space.history.map_or_else(unknown, |history| human(history.bytes()));
+                (
+                    space.used(),
+                    space.available,
+                    vec![human(space.size), live, history, human(space.available)],
+                )
+            }
         };
         // As df(1): of what can be used, rounded up.
         let usable = used.saturating_add(available).max(1);
         let percent = format!("{}%", (u128::from(used) * 100).div_ceil(u128::from(usable)));
-        let cell = |value: u64| if inodes { value.to_string() } else { human(value) };
         let directory =
             row.directory.as_ref().map_or(String::new(), |d| crate::output::printable(bytes_of(d)));
-        out.line(columns(
-            &crate::output::printable(bytes_of(&row.volume)),
-            [&cell(total), &cell(used), &cell(available), &percent],
-            &directory,
-        ))?;
+        let volume = crate::output::printable(bytes_of(&row.volume));
+        out.line(columns(&volume, &cells, &percent, &directory))?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `diff` and `status`; `log` and `deleted` are below. Of a mount by asking its daemon, of a volume that is not mounted by opening it.
+//! `diff` and `status`; `log`, `deleted` and `du` are below. Of a mount by asking its daemon, of a volume that is not mounted by opening it.
 //!
 //! **What is compared.** Directories are compared as the same inode at two times: the file system knows what changed in between, and
 //! reads nothing else. What is compared must therefore be one directory, under whatever names. Files are compared by reading them, since
@@ -7,8 +7,10 @@
 mod files;
 mod log;
 mod patch;
+mod usage;
 
 pub use log::{deleted, log};
+pub use usage::du;
 
 use super::files::on_volume;
 use super::forget::find;

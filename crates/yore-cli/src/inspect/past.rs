@@ -4,13 +4,13 @@ use super::print::{entry_text, extent_text, root_text};
 use crate::output::{kind_name, printable, Clock, Precision};
 use yore_format::{
     key_parts, Block, BlockKind, ContentKind, Corruption, CutRow, ExtentValue, FileKind, HistoryRoots,
-    HistoryTree, Inode, InodeNo, Number, PastName, PolicyRow, Version,
+    HistorySpace, HistoryTree, Inode, InodeNo, Number, PastName, PolicyRow, Version,
 };
 
 /// The first bit of keys by name in the index of cuts.
 const BY_NAME: u64 = 1 << 63;
 
-/// Name and text of each root that leads to a tree.
+/// Name and text of each root that leads to a tree, and how many blocks the past alone holds.
 pub fn roots(block: &Block) -> Vec<(String, String)> {
     let named = HistoryTree::all().map(|tree| {
         let name = match tree {
@@ -25,7 +25,11 @@ pub fn roots(block: &Block) -> Vec<(String, String)> {
         (name, HistoryRoots::get(block, tree))
     });
     let existing = named.filter(|(_, (root, _))| !root.is_none());
-    existing.map(|(name, (root, level))| (name, root_text(root, Some(level)))).collect()
+    let HistorySpace { data, nodes, trees } = HistoryRoots::space(block);
+    let held = [("held data blocks", data), ("held nodes", nodes), ("nodes of its own", trees)];
+    let counts = held.into_iter().filter(|(_, count)| *count > 0);
+    let counts = counts.map(|(name, count)| (name.to_string(), count.to_string()));
+    existing.map(|(name, (root, level))| (name, root_text(root, Some(level)))).chain(counts).collect()
 }
 
 /// A cell in a leaf of a tree of this kind; `None` for trees that are not of the past.
@@ -138,7 +142,8 @@ mod tests {
     use super::*;
     use yore_format::{
         cut_index_by_name, cut_index_by_root, name_end_key, name_key, version_end_key, version_key,
-        BlockHeader, BlockNo, CutKind, CutState, DirEntry, Incarnation, MetaAddr, Timestamp, ZERO_BLOCK,
+        BlockHeader, BlockNo, CutKind, CutState, DirEntry, HistoryGrowth, Incarnation, MetaAddr, Timestamp,
+        ZERO_BLOCK,
     };
 
     fn text(kind: BlockKind, key: &[u8], value: &[u8]) -> String {
@@ -220,8 +225,14 @@ mod tests {
         HistoryRoots::set(&mut block, HistoryTree::Cuts, MetaAddr(20), 0);
         HistoryRoots::set(&mut block, HistoryTree::Names(15), MetaAddr(600), 2);
         HistoryRoots::set(&mut block, HistoryTree::Forgotten, MetaAddr(21), 0);
-        let named =
-            [("cuts", "0:20, level 0"), ("names 15", "1:88, level 2"), ("forgotten cuts", "0:21, level 0")];
+        HistoryRoots::count(&mut block, HistoryGrowth { data: 7, nodes: 0, trees: 3 });
+        let named = [
+            ("cuts", "0:20, level 0"),
+            ("names 15", "1:88, level 2"),
+            ("forgotten cuts", "0:21, level 0"),
+            ("held data blocks", "7"),
+            ("nodes of its own", "3"),
+        ];
         assert_eq!(roots(&block), named.map(|(name, text)| (name.to_string(), text.to_string())));
     }
 }

@@ -10,9 +10,11 @@
 
 use super::delta::{Links, TreeDelta};
 use super::{Key, Path, Place, Step, Tree, CELL_BYTES_MAX, KEY_BYTES_MAX};
+use crate::held;
 use std::ops::Range;
 use yore_format::{
-    Block, BlockHeader, MetaAddr, NodeMut, NodeRef, Number, BLOCK_SIZE, HEADER_BYTES, NODE_PAYLOAD_BYTES,
+    Block, BlockHeader, HistoryGrowth, MetaAddr, NodeMut, NodeRef, Number, BLOCK_SIZE, HEADER_BYTES,
+    NODE_PAYLOAD_BYTES,
 };
 use yore_meta::{Change, Frame, NewBlock, Op};
 
@@ -148,10 +150,32 @@ impl Tree {
             }
             let mut links = Links::default();
             let (path, level) = self.last_own(op);
+            self.let_go_below(op, &path.at(level).frame, level, &mut links);
             let change = self.remove_node(op, &path, level, &mut links);
             all = Some(links.around(change).after(op, all));
         }
         all
+    }
+
+    /// The tree is about to lose a node of the past with all below it, which is the past's, too.
+    fn let_go_below(&self, op: &mut Op<'_>, frame: &Frame, level: u8, links: &mut Links) {
+        if level > 0 && self.is_kept(frame) {
+            let below = self.nodes_below(op, frame, level);
+            links.nodes -= below;
+            let_go(op, below);
+        }
+    }
+
+    /// How many nodes there are below a branch. [`Tree::prepare_last`] kept the branches among them in memory.
+    fn nodes_below(&self, op: &mut Op<'_>, frame: &Frame, level: u8) -> i32 {
+        let page = frame.read();
+        let node = NodeRef::new(&page);
+        let mut nodes = node.count() as i32;
+        for i in (0..node.count()).filter(|_| level > 1) {
+            let child = self.cached(op, node.child(i).expect("verified when it was read"));
+            nodes += self.nodes_below(op, &child, level - 1);
+        }
+        nodes
     }
 
     /// The way to the end of the tree, down to a leaf or to the first node that the past holds, and the level of that.
@@ -347,7 +371,11 @@ impl Tree {
     /// The tree has this node no longer. Frees it, unless the past holds it.
     fn free_node(&self, op: &mut Op<'_>, frame: &Frame, links: &mut Links) -> Option<Change> {
         links.nodes -= 1;
-        (!self.is_kept(frame)).then(|| op.free(frame.clone()))
+        if self.is_kept(frame) {
+            let_go(op, 1);
+            return None;
+        }
+        Some(op.free(frame.clone()))
     }
 
     /// Whether the past holds a node, too.
@@ -366,6 +394,7 @@ impl Tree {
         if !self.is_kept(&frame) {
             return frame;
         }
+        let_go(op, 1);
         let old: Block = *frame.read();
         let level = NodeRef::new(&old).level();
         let birth = Number(self.kept.0 + 1);
@@ -591,6 +620,11 @@ impl Tree {
         op.cached(addr)
             .unwrap_or_else(|| panic!("{} {addr} of inode {} was not prepared", self.kind.name(), self.owner))
     }
+}
+
+/// The present has let go of so many nodes that the past holds.
+fn let_go(op: &mut Op<'_>, nodes: i32) {
+    held::count(op, HistoryGrowth { nodes: nodes.into(), ..HistoryGrowth::default() });
 }
 
 /// Removes the cells `from..`.

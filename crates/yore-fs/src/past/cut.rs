@@ -4,11 +4,11 @@ use super::{Cut, Past, Slot, CELL_BLOCKS};
 use crate::btree::Pins;
 use crate::inode::{store_inode, InodeCell};
 use crate::store::Store;
-use crate::{Error, InodeNo, Result};
+use crate::{held, Error, InodeNo, Result};
 use std::sync::atomic::Ordering;
 use yore_format::{
-    cut_index_by_name, cut_index_by_root, BlockKind, CutKind, CutRow, CutState, GroupNo, HistoryTree,
-    Incarnation, Number, Timestamp,
+    cut_index_by_name, cut_index_by_root, BlockKind, CutKind, CutRow, CutState, GroupNo, HistoryGrowth,
+    HistoryTree, Incarnation, Number, Timestamp,
 };
 use yore_meta::{NewBlock, Op};
 
@@ -112,6 +112,7 @@ impl Past {
         };
         let (frame, _) = op.allocate(new);
         op.set_history_root(frame.addr());
+        held::count(op, HistoryGrowth { trees: 1, ..HistoryGrowth::default() });
         assert!(self.roots.set(frame).is_ok(), "the roots are made under the lock of the cuts");
     }
 }

@@ -1,11 +1,11 @@
-//! Looking at history through a mount: differences, logs, and what is gone. Three more of the requests that [`super`] describes.
+//! Looking at history through a mount: differences, logs, what is gone, and ([`usage`]) what it takes. More of the requests that [`super`] describes.
 //!
 //! Answers may be of any length and come in parts. The first request asks; if not all fits, the daemon keeps the rest of the answer
 //! under a *key* and gives it to whoever comes with that, for the same user, until the last part is read. It keeps at most 8 answers,
 //! 64 MiB in all, and those that nobody asked for in a minute only until somebody asks anything of this kind: ESTALE if
 //! an answer is not there any more, and one asks anew. No answer is longer: EOVERFLOW.
 //!
-//! # The parts: `_IOWR('Y', 5 | 6 | 7, 16376 bytes)`
+//! # The parts: `_IOWR('Y', 5 | 6 | 7 | 10, 16376 bytes)`
 //!
 //! | bytes | of the request |
 //! |---|---|
@@ -73,6 +73,8 @@
 //! For root, the daemon's user, and the owner of the directory, of differences at both times; EPERM for others. ENOENT: a
 //! snapshot has not seen the directory, or the name is unknown. Which directory is asked, everybody may ask.
 
+pub mod usage;
+
 use super::{call, decode_record, encode_record, malformed, may_snapshot, put, u64_at, Failure};
 use fuser::Errno;
 use parking_lot::Mutex;
@@ -94,6 +96,8 @@ const DELETED: Opcode = opcode::read_write::<[u8; PART_BYTES]>(b'Y', 7);
 
 /// Where the question and the part begin.
 const BODY_AT: usize = 16;
+/// Bytes of the longest name that can be asked for.
+const NAME_MOST: usize = PART_BYTES - BODY_AT - 8;
 /// Bytes of the longest answer, and of all that are kept.
 const ANSWER_MOST: usize = 64 << 20;
 /// Answers kept.
@@ -157,7 +161,7 @@ pub fn diff(dir: &File, from: Option<Number>, to: Option<Number>) -> io::Result<
 /// # Errors
 /// As [`diff`].
 pub fn log(dir: &File, name: &[u8], most: Option<u32>) -> io::Result<Vec<Logged>> {
-    let len = u32::try_from(name.len()).ok().filter(|len| *len as usize <= PART_BYTES - BODY_AT - 8);
+    let len = u32::try_from(name.len()).ok().filter(|len| *len as usize <= NAME_MOST);
     let len = len.ok_or(rustix::io::Errno::NAMETOOLONG)?;
     let question = [&len.to_le_bytes()[..], &most.unwrap_or(0).to_le_bytes(), name].concat();
     Reader(&ask::<LOG>(dir, &question)?).all(Reader::logged)
@@ -210,7 +214,7 @@ fn ask_once<const OPCODE: Opcode>(dir: &File, question: &[u8]) -> io::Result<Vec
 
 /// Whether a number is one of these.
 pub(crate) fn is_known(number: Opcode) -> bool {
-    [DIFF, LOG, DELETED].contains(&number)
+    [DIFF, LOG, DELETED, usage::USAGE].contains(&number)
 }
 
 struct Kept {
@@ -305,6 +309,7 @@ enum Question<'a> {
     Diff { from: Option<Number>, to: Option<Number> },
     Log { name: &'a [u8], most: Option<u32> },
     Deleted { recursive: bool },
+    Usage(usage::Of<'a>),
 }
 
 impl Question<'_> {
@@ -324,6 +329,7 @@ impl Question<'_> {
                 let (len, most) = (reader.u32()?, Some(reader.u32()?).filter(|most| *most > 0));
                 Question::Log { name: reader.take(usize::try_from(len).ok()?)?, most }
             }
+            usage::USAGE => Question::Usage(usage::Of::decode(&mut reader)?),
             _ => match reader.u32()? {
                 flags @ (0 | RECURSIVE) => Question::Deleted { recursive: flags == RECURSIVE },
                 _ => return None,
@@ -361,6 +367,12 @@ impl Question<'_> {
                         _ => ControlFlow::Break(()),
                     }
                 })?;
+            }
+            Question::Usage(of) => {
+                if *of != usage::Of::Volume {
+                    check(view)?;
+                }
+                of.answer(view, inode, &mut writer)?;
             }
             Question::Deleted { recursive } => {
                 check(view)?;

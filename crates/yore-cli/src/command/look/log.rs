@@ -20,7 +20,7 @@ use yore_fs::{Deleted, Logged, SeenBy, What};
 use yore_fuse::control;
 
 /// A name whose log is asked for.
-enum Named {
+pub(super) enum Named {
     /// In an open directory of a mount.
     Mounted { dir: File, name: Vec<u8> },
     /// On a volume.
@@ -28,7 +28,7 @@ enum Named {
 }
 
 /// The directory that a path's last name is in, and the name; an empty one if the path does not end in a name.
-fn split(path: &Path) -> (PathBuf, Vec<u8>) {
+pub(super) fn split(path: &Path) -> (PathBuf, Vec<u8>) {
     match (path.file_name(), path.parent()) {
         (Some(name), Some(above)) => {
             let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
@@ -38,7 +38,7 @@ fn split(path: &Path) -> (PathBuf, Vec<u8>) {
     }
 }
 
-fn named(operand: &std::ffi::OsStr) -> anyhow::Result<Named> {
+pub(super) fn named(operand: &std::ffi::OsStr) -> anyhow::Result<Named> {
     let path = Path::new(operand);
     if fs::symlink_metadata(path).is_err() {
         if let Some(on) = OnVolume::split(operand) {
@@ -96,7 +96,7 @@ pub fn log(args: &args::Log) -> Outcome {
     Ok(status::OK)
 }
 
-fn never_seen(name: &str) -> anyhow::Error {
+pub(super) fn never_seen(name: &str) -> anyhow::Error {
     anyhow::anyhow!(
         "{name} is not there, and no snapshot has seen it under that name; `yore snapshots` lists those that there are, and \
          `yore deleted` what is gone"
@@ -118,16 +118,21 @@ fn letters(logged: &Logged) -> String {
     of.into_iter().filter(|(is, _)| *is).map(|(_, letter)| letter).collect()
 }
 
-fn at(seen: &SeenBy, clock: &Clock) -> String {
+pub(super) fn at(seen: &SeenBy, clock: &Clock) -> String {
     clock.name(seen.cut.row.time, seen.next)
 }
 
-fn log_line(list: &mut List, logged: &Logged, clock: &Clock) -> anyhow::Result<()> {
-    let time = match &logged.last {
+/// When a state was seen last.
+pub(super) fn log_time(logged: &Logged, clock: &Clock) -> String {
+    match &logged.last {
         _ if logged.current && logged.first.is_none() => "now".to_string(),
         Some(last) => at(last, clock),
         None => "now".to_string(),
-    };
+    }
+}
+
+fn log_line(list: &mut List, logged: &Logged, clock: &Clock) -> anyhow::Result<()> {
+    let time = log_time(logged, clock);
     let path = logged.path.as_deref().unwrap_or(&logged.name);
     let first = match (&logged.first, &logged.last) {
         (Some(first), Some(last)) if first != last => format!("  since {}", at(first, clock)),
@@ -139,7 +144,7 @@ fn log_line(list: &mut List, logged: &Logged, clock: &Clock) -> anyhow::Result<(
     list.entry("", time.as_bytes(), &after, || json_logged(logged, clock))
 }
 
-fn json_seen(seen: Option<&SeenBy>, clock: &Clock) -> Value {
+pub(super) fn json_seen(seen: Option<&SeenBy>, clock: &Clock) -> Value {
     match seen {
         None => Value::Null,
         Some(seen) => json!({
@@ -151,7 +156,7 @@ fn json_seen(seen: Option<&SeenBy>, clock: &Clock) -> Value {
     }
 }
 
-fn json_logged(logged: &Logged, clock: &Clock) -> Value {
+pub(super) fn json_logged(logged: &Logged, clock: &Clock) -> Value {
     let mut value = json!({
         "first": json_seen(logged.first.as_ref(), clock),
         "last": json_seen(logged.last.as_ref(), clock),

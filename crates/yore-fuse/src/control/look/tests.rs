@@ -45,7 +45,7 @@ fn whole(answers: &Answers, view: &View, uid: u32, number: Opcode, question: &[u
 /// The numbers are those that other programs were told.
 #[test]
 fn numbers() {
-    assert_eq!([DIFF, LOG, DELETED], [0xfff8_5905, 0xfff8_5906, 0xfff8_5907]);
+    assert_eq!([DIFF, LOG, DELETED, usage::USAGE], [0xfff8_5905, 0xfff8_5906, 0xfff8_5907, 0xfff8_590a]);
 }
 
 /// Answers of many parts have each difference once, are not kept when they have been read, and are lost if too many others are
@@ -143,12 +143,26 @@ fn who_may_what() {
     let identity = [&[0; 16][..], &IDENTITY.to_le_bytes()].concat();
     let both = sides(Some(first), None);
     let name = [&1u32.to_le_bytes()[..], &[0; 4], b"f"].concat();
-    for (number, question) in [(DIFF, &both), (LOG, &name), (DELETED, &vec![0; 4])] {
+    let usage_of =
+        |of: u32, name: &[u8]| [&of.to_le_bytes(), &(name.len() as u32).to_le_bytes(), name].concat();
+    let (all_below, of_name) = (usage_of(2, b""), usage_of(3, b"f"));
+    let asked = [
+        (DIFF, &both),
+        (LOG, &name),
+        (DELETED, &vec![0; 4]),
+        (usage::USAGE, &all_below),
+        (usage::USAGE, &of_name),
+    ];
+    for (number, question) in asked {
         assert_eq!(ask(0, number, question), Ok(()));
         assert_eq!(ask(1, number, question), Ok(()), "the owner");
         assert_eq!(ask(4711, number, question), Err(libc::EPERM));
     }
     assert_eq!(ask(4711, DIFF, &identity), Ok(()));
+    assert_eq!(ask(4711, usage::USAGE, &usage_of(1, b"")), Ok(()), "as statfs");
+    for bad in [usage_of(0, b""), usage_of(1, b"f"), usage_of(2, b"f"), usage_of(4, b"")] {
+        assert_eq!(ask(0, usage::USAGE, &bad), Err(libc::EINVAL));
+    }
     for bad in [
         [&both[..], &2u32.to_le_bytes()].concat(),
         [&both[..], &IDENTITY.to_le_bytes()].concat(),

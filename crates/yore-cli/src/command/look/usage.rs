@@ -1,0 +1,184 @@
+//! `du --history`: what each snapshot, or each state of a file, holds.
+
+use super::asked;
+use super::log::{at, json_logged, json_seen, log_time, named, never_seen, split, Named};
+use crate::args;
+use crate::command::files::on_volume;
+use crate::command::forget::find;
+use crate::command::snapshot::Place;
+use crate::command::Outcome;
+use crate::output::{bytes_of, human, json_name, printable, Clock, List, Out};
+use crate::status;
+use crate::volume::{Access, OnVolume};
+use rustix::io::Errno;
+use serde_json::{json, Value};
+use std::ffi::OsStr;
+use std::io;
+use std::ops::ControlFlow;
+use std::path::Path;
+use yore_fs::{CutUsage, FileKind, Held, StateUsage, UsageTotals, Volume};
+use yore_fuse::control::look::usage;
+
+/// What was found of one path.
+enum Found {
+    Directory(UsageTotals, Vec<CutUsage>),
+    File(UsageTotals, Vec<StateUsage>),
+}
+
+/// Prints what history holds of paths.
+pub fn du(args: &args::Du) -> Outcome {
+    if !args.history {
+        return Err(status::usage(
+            "what is in use is for du(1) on a mount to tell; `yore du --history` tells what history holds beside that",
+        ));
+    }
+    let clock = Clock::new(args.listing.utc);
+    let (mut failed, mut all) = (false, Vec::new());
+    for path in &args.paths {
+        match look(path) {
+            Ok(found) => all.push((path, found)),
+            Err(error) if args.paths.len() == 1 => return Err(error),
+            Err(error) => {
+                failed = true;
+                status::warn(&status::message(&error));
+            }
+        }
+    }
+    if args.listing.json {
+        let values: Vec<Value> = all.iter().map(|(path, found)| json(path, found, &clock)).collect();
+        let mut out = Out::new();
+        out.line(serde_json::to_string_pretty(&values)?)?;
+        out.done()?;
+    } else {
+        let mut list = List::new(args.listing);
+        for (path, found) in &all {
+            print(&mut list, path, found, &clock)?;
+        }
+        list.done()?;
+    }
+    Ok(if failed { status::FAILED } else { status::OK })
+}
+
+fn look(operand: &OsStr) -> anyhow::Result<Found> {
+    let shown = printable(bytes_of(Path::new(operand)));
+    let told = |error: io::Error| {
+        match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::NOENT) => never_seen(&shown),
+        Some(Errno::NOTTY) => anyhow::anyhow!(
+            "the daemon of this mount is of a version that cannot tell what history holds; unmount it and mount it again"
+        ),
+        _ => asked(error).context(format!("cannot tell what history holds of {shown}")),
+    }
+    };
+    if Path::new(operand).is_dir() {
+        if let Place::Mounted { dir, .. } = find(operand)? {
+            let (totals, cuts) = usage::usage(&dir).map_err(told)?;
+            return Ok(Found::Directory(totals, cuts));
+        }
+    }
+    match named(operand)? {
+        Named::Mounted { dir, name } => {
+            let (totals, states) = usage::usage_of(&dir, &name).map_err(told)?;
+            Ok(Found::File(totals, states))
+        }
+        Named::Free(on) => on_volume(&on.volume, Access::Read, |volume| on_free(volume, &on, &shown)),
+    }
+}
+
+fn on_free(volume: &Volume, on: &OnVolume, shown: &str) -> anyhow::Result<Found> {
+    let told = |error: yore_fs::Error| match error {
+        yore_fs::Error::NotFound => never_seen(shown),
+        error => error.on_path("cannot tell what history holds of", bytes_of(&on.path)).into(),
+    };
+    if let Some(node) = volume.node(&on.path).ok().filter(|node| node.attr().kind == FileKind::Directory) {
+        let mut cuts = Vec::new();
+        let totals = volume.view().of(&node).usage(node.inode(), &mut |cut| {
+            cuts.push(cut);
+            ControlFlow::Continue(())
+        });
+        return Ok(Found::Directory(totals.map_err(told)?, cuts));
+    }
+    let (above, name) = split(&on.path);
+    let (node, mut states) = (volume.node(&above)?, Vec::new());
+    let totals = volume.view().of(&node).usage_of(node.inode(), &name, &mut |state| {
+        states.push(state);
+        ControlFlow::Continue(())
+    });
+    Ok(Found::File(totals.map_err(told)?, states))
+}
+
+fn json_held(held: &Held) -> Value {
+    json!({ "data": held.data, "metadata": held.metadata })
+}
+
+fn json(path: &OsStr, found: &Found, clock: &Clock) -> Value {
+    let (Found::Directory(totals, _) | Found::File(totals, _)) = found;
+    let mut value = json!({
+        "live": totals.live,
+        "history": json_held(&totals.history),
+        "exclusive": json_held(&totals.exclusive),
+    });
+    json_name(&mut value, "path", bytes_of(Path::new(path)));
+    match found {
+        Found::Directory(_, cuts) => {
+            let one = |cut: &CutUsage| {
+                let mut value = json_seen(Some(&cut.seen), clock);
+                value["exclusive"] = json_held(&cut.exclusive);
+                value["shared"] = json!(cut.shared);
+                value
+            };
+            value["snapshots"] = cuts.iter().map(one).collect();
+        }
+        Found::File(_, states) => {
+            let one = |found: &StateUsage| {
+                let mut value = json_logged(&found.state, clock);
+                value["exclusive"] = json_held(&found.exclusive);
+                value["shared"] = json!(found.shared);
+                value
+            };
+            value["states"] = states.iter().map(one).collect();
+        }
+    }
+    value
+}
+
+fn print(list: &mut List, path: &OsStr, found: &Found, clock: &Clock) -> anyhow::Result<()> {
+    list.heading(format!("{:>10} {:>10}  seen at", "exclusive", "shared").as_bytes())?;
+    let sizes =
+        |exclusive: &Held, shared: u64| format!("{:>10} {:>10}  ", human(exclusive.bytes()), human(shared));
+    let totals = match found {
+        Found::Directory(totals, cuts) => {
+            for cut in cuts {
+                let name = match cut.seen.cut.row.name.as_str() {
+                    "" => String::new(),
+                    name => format!("  {name}"),
+                };
+                let before = sizes(&cut.exclusive, cut.shared);
+                // JSON is printed elsewhere, as one value for each path.
+                list.entry(&before, at(&cut.seen, clock).as_bytes(), &name, || Value::Null)?;
+            }
+            totals
+        }
+        Found::File(totals, states) => {
+            for found in states {
+                let path = found.state.path.as_deref().unwrap_or(&found.state.name);
+                let before = sizes(&found.exclusive, found.shared);
+                let after = format!("  {}", printable(path));
+                list.entry(&before, log_time(&found.state, clock).as_bytes(), &after, || Value::Null)?;
+            }
+            totals
+        }
+    };
+    let what = match found {
+        Found::Directory(..) => "snapshots",
+        Found::File(..) => "states",
+    };
+    let sum = format!(
+        "{}: {} live, {} only in history, {} of it in single {what}",
+        printable(bytes_of(Path::new(path))),
+        human(totals.live),
+        human(totals.history.bytes()),
+        human(totals.exclusive.bytes()),
+    );
+    list.heading(sum.as_bytes())
+}

@@ -1,0 +1,251 @@
+//! Promises of what history takes: the count is exact at any time, what a cut is said to hold alone is what forgetting it frees, and
+//! what all versions hold adds up to the count.
+
+use rand::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+use yore_device::{Device, MemoryDevice};
+use yore_fs::{
+    Caller, CutUsage, FallocateMode, Held, MkfsOptions, MountOptions, Number, SetAttr, SetXattrMode,
+    StateUsage, UsageTotals, View, Volume, WriteMode,
+};
+
+const BLOCK: u64 = 4096;
+const PLAIN: WriteMode = WriteMode { append: false, kill_set_id: false };
+
+fn device() -> Arc<dyn Device> {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(256 << 20));
+    View::mkfs(&device, &MkfsOptions::default()).unwrap();
+    device
+}
+
+fn open(device: &Arc<dyn Device>) -> Volume {
+    let options = MountOptions { commit_interval: Duration::from_secs(3600), ..MountOptions::default() };
+    Volume::open(device.clone(), &options).unwrap()
+}
+
+fn cut(volume: &Volume, path: &str) -> Number {
+    let view = volume.view();
+    view.snapshot(volume.node(path).unwrap().inode(), "", false, false).unwrap().number
+}
+
+fn forget(volume: &Volume, cut: Number) {
+    volume.view().forget(&[cut]).unwrap();
+    volume.view().finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap();
+}
+
+fn usage(volume: &Volume, path: &str) -> (Vec<CutUsage>, UsageTotals) {
+    let mut all = Vec::new();
+    let directory = volume.node(path).unwrap().inode();
+    let totals = volume.view().usage(directory, &mut |cut| {
+        all.push(cut);
+        ControlFlow::Continue(())
+    });
+    (all, totals.unwrap())
+}
+
+fn of_file(volume: &Volume, directory: &str, name: &str) -> (Vec<StateUsage>, UsageTotals) {
+    let mut all = Vec::new();
+    let directory = volume.node(directory).unwrap().inode();
+    let totals = volume.view().usage_of(directory, name.as_bytes(), &mut |state| {
+        all.push(state);
+        ControlFlow::Continue(())
+    });
+    (all, totals.unwrap())
+}
+
+/// What only history holds, as the volume counts it, but for its own trees.
+fn counted(volume: &Volume) -> Held {
+    let found = volume.view().statfs();
+    Held { data: found.history_data_blocks * BLOCK, metadata: found.history_metadata_blocks * BLOCK }
+}
+
+fn write(volume: &Volume, path: &str, first: u64, blocks: u64, byte: u8) {
+    let node = volume.node(path).unwrap();
+    let data = vec![byte; (blocks * BLOCK) as usize];
+    node.write(first * BLOCK, &data, PLAIN).unwrap();
+    // Blocks are let go of when the new ones have been written.
+    volume.sync().unwrap();
+}
+
+fn cut_short(volume: &Volume, path: &str, blocks: u64) {
+    let set = SetAttr { size: Some(blocks * BLOCK), ..SetAttr::default() };
+    let caller = Caller { uid: 0, gid: 0, umask: 0, keeps_set_id: true };
+    volume.view().setattr(&caller, volume.node(path).unwrap().inode(), &set).unwrap();
+}
+
+/// A block that is overwritten, cut off, punched or removed is history's from the moment a version has it, and free when that is
+/// forgotten.
+#[test]
+fn each_way_to_let_go_is_counted() {
+    let volume = open(&device());
+    let view = volume.view();
+    volume.write("f", vec![1; 100 * 4096]).unwrap();
+    volume.sync().unwrap();
+    assert_eq!((counted(&volume), view.statfs().history_index_blocks), (Held::default(), 0));
+    let first = cut(&volume, "/");
+    assert_eq!(counted(&volume).data, 0, "a snapshot costs nothing");
+    assert!(view.statfs().history_index_blocks > 0);
+    let data = || counted(&volume).data / BLOCK;
+    write(&volume, "f", 0, 3, 2);
+    assert_eq!(data(), 3);
+    write(&volume, "f", 0, 3, 3);
+    assert_eq!(data(), 3, "what nobody has seen is overwritten in place");
+    let inode = volume.node("f").unwrap().inode();
+    view.fallocate(inode, 10 * BLOCK, 5 * BLOCK, FallocateMode::PunchHole).unwrap();
+    assert_eq!(data(), 8);
+    cut_short(&volume, "f", 50);
+    assert_eq!(data(), 8 + 50);
+    let (cuts, totals) = usage(&volume, "/");
+    assert_eq!((cuts.len(), cuts[0].seen.cut.number, cuts[0].exclusive), (1, first, counted(&volume)));
+    assert_eq!(totals.history, counted(&volume));
+    assert_eq!(cuts[0].exclusive.bytes() + cuts[0].shared, 100 * BLOCK + cuts[0].exclusive.metadata);
+    let second = cut(&volume, "/");
+    volume.remove_file("f").unwrap();
+    assert_eq!(data(), 58 + 45);
+    let (cuts, _) = usage(&volume, "/");
+    let exclusive: Vec<u64> = cuts.iter().map(|cut| cut.exclusive.data / BLOCK).collect();
+    assert_eq!(exclusive, [58, 3]);
+    forget(&volume, second);
+    assert_eq!(data(), 100);
+    forget(&volume, first);
+    assert_eq!(counted(&volume), Held::default());
+}
+
+/// The states of a file, each with what nobody else has.
+#[test]
+fn states_of_a_file() {
+    let volume = open(&device());
+    volume.create_dir("d").unwrap();
+    volume.write("d/f", vec![1; 10 * 4096]).unwrap();
+    let cuts = [0u64, 1, 2].map(|i| {
+        let number = cut(&volume, "/");
+        write(&volume, "d/f", i * 2, 3, 7 + i as u8);
+        number
+    });
+    let (states, totals) = of_file(&volume, "d", "f");
+    let of: Vec<(u64, u64)> =
+        states.iter().map(|state| (state.exclusive.data / BLOCK, state.shared / BLOCK)).collect();
+    // Of what was overwritten the first had all. The second had one that it alone had seen, and so had the third.
+    assert_eq!(of, [(0, 10), (1, 9), (1, 9), (3, 7)], "{states:#?}");
+    assert_eq!(totals.live, 10 * BLOCK);
+    assert_eq!(totals.history, counted(&volume));
+    let (below, totals_below) = usage(&volume, "d");
+    assert_eq!(below.iter().map(|cut| cut.seen.cut.number).collect::<Vec<_>>(), cuts);
+    let same: Vec<u64> = below.iter().rev().map(|cut| cut.exclusive.data / BLOCK).collect();
+    assert_eq!(same[..], of[1..].iter().map(|(exclusive, _)| *exclusive).collect::<Vec<_>>()[..]);
+    assert_eq!(totals_below.history, totals.history);
+    assert_eq!(usage(&volume, "/").1.history, totals.history);
+}
+
+/// What is elsewhere, or was, does not count for a directory; cuts of it and of those above and below all do.
+#[test]
+fn directories_have_what_was_below_them() {
+    let volume = open(&device());
+    for directory in ["a", "a/b", "c"] {
+        volume.create_dir(directory).unwrap();
+    }
+    for file in ["a/x", "a/b/y", "c/z"] {
+        volume.write(file, vec![1; 8 * 4096]).unwrap();
+    }
+    let whole = cut(&volume, "/");
+    volume.rename("a/b", "c/b").unwrap();
+    write(&volume, "a/x", 0, 1, 2);
+    write(&volume, "c/b/y", 0, 2, 2);
+    write(&volume, "c/z", 0, 4, 2);
+    let of_c = cut(&volume, "c");
+    write(&volume, "c/b/y", 0, 1, 3);
+    write(&volume, "c/z", 0, 1, 3);
+    let of_b = cut(&volume, "c/b");
+    write(&volume, "c/b/y", 0, 1, 4);
+    let exclusive = |path: &str| -> Vec<(Number, u64)> {
+        let found = usage(&volume, path).0;
+        found.iter().map(|cut| (cut.seen.cut.number, cut.exclusive.data / BLOCK)).collect()
+    };
+    assert_eq!(exclusive("a"), [(whole, 1 + 2)], "where it was then");
+    assert_eq!(exclusive("c"), [(whole, 4), (of_c, 2)]);
+    assert_eq!(exclusive("/"), [(whole, 7)]);
+    // It was not in `c` as of the first; that of `c` has seen it there, and one more state by itself.
+    assert_eq!(exclusive("c/b"), [(whole, 2), (of_c, 1), (of_b, 1)]);
+    let before = counted(&volume).data;
+    forget(&volume, of_c);
+    assert_eq!(before - counted(&volume).data, 2 * BLOCK);
+}
+
+/// Whatever was changed between cuts of the volume and of directories, forgetting any one cut frees exactly what it was said to hold alone, of data
+/// and of nodes.
+#[test]
+fn forgetting_frees_what_was_said() {
+    let seed: u64 = std::env::var("YORE_SEED").map_or(1, |seed| seed.parse().unwrap());
+    for seed in seed..seed + 6 {
+        println!("YORE_SEED={seed}");
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let device = device();
+        let mut volume = open(&device);
+        for directory in ["d0", "d1", "d0/e"] {
+            volume.create_dir(directory).unwrap();
+        }
+        let directories = ["/", "d0", "d1", "d0/e"];
+        let mut cuts = Vec::new();
+        for step in 0..400 {
+            let file = format!("{}/f{}", directories[rng.random_range(0..4)], rng.random_range(0..4));
+            let at = rng.random_range(0..40);
+            match rng.random_range(0..12) {
+                0 => cuts.push(cut(&volume, directories[rng.random_range(0..4usize) & !1])),
+                1 => drop(volume.remove_file(&file)),
+                2 if volume.node(&file).is_ok() => cut_short(&volume, &file, at),
+                3 => {
+                    if let Ok(node) = volume.node(&file) {
+                        volume
+                            .view()
+                            .fallocate(node.inode(), at * BLOCK, 3 * BLOCK, FallocateMode::PunchHole)
+                            .unwrap();
+                    }
+                }
+                4 => {
+                    if let Ok(node) = volume.node(&file) {
+                        let value = vec![1; rng.random_range(0..9000)];
+                        let name = format!("user.{}", rng.random_range(0..3));
+                        let view = volume.view();
+                        view.setxattr(node.inode(), name.as_bytes(), &value, SetXattrMode::Any).unwrap();
+                    }
+                }
+                _ => {
+                    if volume.node(&file).is_err() {
+                        volume.write(&file, "").unwrap();
+                    }
+                    // Every other block, so that there are trees.
+                    for i in 0..rng.random_range(1..20) {
+                        let node = volume.node(&file).unwrap();
+                        node.write((at + 2 * i) * BLOCK, &[step as u8; 4096], PLAIN).unwrap();
+                    }
+                }
+            }
+            if step % 100 == 99 {
+                volume.close().unwrap();
+                volume = open(&device);
+            }
+        }
+        while !cuts.is_empty() {
+            volume.sync().unwrap();
+            let forgotten = cuts.swap_remove(rng.random_range(0..cuts.len()));
+            let (all, totals) = usage(&volume, "/");
+            let before = counted(&volume);
+            assert_eq!(totals.history, before, "what versions hold adds up");
+            let Some(said) = all.iter().find(|cut| cut.seen.cut.number == forgotten) else {
+                // Of a directory below: what it holds is told for that one.
+                forget(&volume, forgotten);
+                continue;
+            };
+            forget(&volume, forgotten);
+            let after = counted(&volume);
+            let freed = Held { data: before.data - after.data, metadata: before.metadata - after.metadata };
+            assert_eq!(freed, said.exclusive, "cut {forgotten}");
+        }
+        assert_eq!(counted(&volume), Held::default());
+        assert_eq!(usage(&volume, "/").1.history, Held::default());
+        volume.close().unwrap();
+    }
+}
