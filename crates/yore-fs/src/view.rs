@@ -1,5 +1,6 @@
 //! A view of the volume's tree, as it is or as it was: operations on inodes and names, one method per file-system call.
 
+use crate::expunge::{self, Remembered};
 use crate::forget::{self, Forgetting};
 use crate::history;
 use crate::inode::InodeState;
@@ -16,7 +17,9 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use yore_device::Device;
-use yore_format::{CutKind, CutState, Number, Policy, Superblock, VolumeState, FORMAT_MAJOR, FORMAT_MINOR};
+use yore_format::{
+    CutKind, CutState, Incarnation, Number, Policy, Superblock, VolumeState, FORMAT_MAJOR, FORMAT_MINOR,
+};
 use yore_meta::LogStatus;
 
 /// The tree of an open volume, for servers and for programs that think in inodes; see [`crate::Volume`] for paths. It is the
@@ -314,6 +317,70 @@ impl View {
         ask: &mut dyn FnMut(&Forgetting) -> ControlFlow<()>,
     ) -> Result<Forgetting> {
         forget::finish(self.live()?, ask)
+    }
+
+    /// Gives up all that the history knows of files, each named by inode and incarnation: nobody sees any of it when this
+    /// returns, in whatever cut, and that is durable. What a file is now stays, as if it had been made now. The space is
+    /// given back by [`View::finish_forgetting`]. Other files that were below a directory are not concerned.
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    /// use yore_fs::Volume;
+    ///
+    /// # fn main() -> yore_fs::Result<()> {
+    /// let volume = Volume::memory(64 << 20)?;
+    /// volume.write("secret", vec![1; 1_000_000])?;
+    /// let view = volume.view();
+    /// let cut = view.snapshot(view.root(), "", false, false)?;
+    /// volume.remove_file("secret")?;
+    ///
+    /// let then = view.as_of(cut.number);
+    /// let secret = *then.lookup(then.root(), b"secret")?.attr();
+    /// view.expunge(&[(secret.inode, secret.incarnation)])?;
+    /// assert!(then.lookup(then.root(), b"secret").is_err());
+    /// let done = view.finish_forgetting(&mut |_| ControlFlow::Continue(()))?;
+    /// assert_eq!((done.expunged, done.blocks), (1, 245));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Held`] or [`Error::Pinned`] if a cut that is held or pinned has seen one of them: then all is as it was.
+    /// [`Error::Invalid`] for the root directory; [`Error::ReadOnly`].
+    pub fn expunge(&self, files: &[(InodeNo, u32)]) -> Result<()> {
+        let files: Vec<_> = files.iter().map(|(inode, of)| (*inode, Incarnation(*of))).collect();
+        expunge::begin(self.live()?, &files)
+    }
+
+    /// What the history knows of a file. O(versions).
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if there is and was no such file.
+    pub fn remembered(&self, inode: InodeNo, incarnation: u32) -> Result<Remembered> {
+        expunge::remembered(self.store(), inode, Incarnation(incarnation))
+    }
+
+    /// The same of a directory and of all that was ever named in it, at any time and at any depth, each once.
+    ///
+    /// # Errors
+    /// As [`View::remembered`].
+    pub fn remembered_below(&self, inode: InodeNo, incarnation: u32) -> Result<Vec<Remembered>> {
+        expunge::remembered_below(self.store(), inode, Incarnation(incarnation))
+    }
+
+    /// The other files that a name has meant in a directory, by inode and incarnation, the latest first; `but` is the one that is
+    /// known. O(meanings of the name).
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub fn others_named(
+        &self,
+        directory: InodeNo,
+        name: &[u8],
+        but: (InodeNo, u32),
+    ) -> Result<Vec<(InodeNo, u32)>> {
+        let others = expunge::others_named(self.store(), directory, name, (but.0, Incarnation(but.1)))?;
+        Ok(others.into_iter().map(|(inode, incarnation)| (inode, incarnation.0)).collect())
     }
 
     /// Holds a cut, so that it is not forgotten, or lets it go. Durable when it returns.
