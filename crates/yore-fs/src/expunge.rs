@@ -1,6 +1,6 @@
 //! Expunging: all that the history knows of a file is given up, in all cuts at once.
 //!
-//! A row in the table of cuts says so, and in the same Op the present is cut loose ([`crate::past`], `expunge.rs`): the inode in use and
+//! A row in the table of cuts says so, and in the same Op the present is cut loose (`loose.rs`): the inode in use and
 //! its name are born anew, so no cut that was taken before has seen them. From then on nobody sees what was before: neither versions nor
 //! names of that inode and incarnation that are older than the row. They are given up afterwards, a name or a version at a
 //! time, each in one Op with all that it alone holds; then the row goes. That can stop at any point, in a crash too, and goes on
@@ -15,14 +15,19 @@
 //! are entries before they are past names, so the past ones come second.
 //!
 //! **X3 What must stay.** Held and pinned cuts lose nothing: if one has seen the file, nothing is given up. No cut comes
-//! to be held or pinned between looking and the row ([`crate::past::Expunging::hold_still`]).
+//! to be held or pinned between looking and the row (`past/expunge.rs`).
 //!
 //! **X4 Nobody reads what goes.** The cuts stay, so that their readers are not kept away by P6. Who reads a version holds the lock that the
 //! file needs to become one that is expunged; after that no version of it is found.
 
+mod loose;
+mod remembered;
+
+pub use remembered::Remembered;
+pub(crate) use remembered::{others_named, remembered, remembered_below};
+
 use crate::forget::{give_up_version, Ask, Forgetting, Needed};
-use crate::history::{self, each_state, PRESENT};
-use crate::past::{cut_entry_loose, Expunge, PastEntry};
+use crate::past::{Expunge, PastEntry};
 use crate::store::Store;
 use crate::{dir, Error, FileKind, InodeNo, Result};
 use hashbrown::{HashMap, HashSet};
@@ -32,135 +37,6 @@ use yore_format::{CutState, Incarnation, Inode, Number, Version, HISTORY_SHARDS}
 
 /// Entries and names looked at between two questions whether to go on.
 const BATCH: usize = 256;
-
-/// What the history knows of a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Remembered {
-    /// Its inode.
-    pub inode: InodeNo,
-    /// Which of those that have had the number.
-    pub incarnation: u32,
-    /// What it is.
-    pub kind: FileKind,
-    /// How a directory came to it in which it was looked for: names with slashes between them. Empty for itself.
-    pub path: Vec<u8>,
-    /// How many states of it are kept, without the present one.
-    pub versions: u64,
-    /// Their sizes, added up; much of it may be shared, with each other and with the present.
-    pub bytes: u64,
-    /// Who owned it, in any of them or now; in ascending order.
-    pub owners: Vec<u32>,
-    /// It is still there.
-    pub in_use: bool,
-}
-
-/// What is known of one file. O(versions).
-///
-/// # Errors
-/// `NotFound` if there is and was no such file; damage and device errors.
-pub(crate) fn remembered(store: &Arc<Store>, no: InodeNo, incarnation: Incarnation) -> Result<Remembered> {
-    let (mut kind, mut versions, mut bytes, mut owners, mut in_use) = (None, 0, 0u64, Vec::new(), false);
-    if let Some(inode) = in_use_as(store, no, incarnation)? {
-        in_use = inode.links > 0;
-        kind = FileKind::from_mode(inode.mode);
-        owners.push(inode.uid);
-    }
-    each_version(store, no, incarnation, &mut |version| {
-        versions += 1;
-        if !version.inode.is_directory() {
-            bytes = bytes.saturating_add(version.inode.size);
-        }
-        kind = kind.or(FileKind::from_mode(version.inode.mode));
-        owners.push(version.inode.uid);
-        Ok(())
-    })?;
-    owners.sort_unstable();
-    owners.dedup();
-    let kind = kind.ok_or(Error::NotFound)?;
-    let incarnation = incarnation.0;
-    Ok(Remembered { inode: no, incarnation, kind, path: Vec::new(), versions, bytes, owners, in_use })
-}
-
-/// A directory and all that was ever named in it, and so on downwards, each once. O(names and versions).
-///
-/// # Errors
-/// As [`remembered`].
-pub(crate) fn remembered_below(
-    store: &Arc<Store>,
-    no: InodeNo,
-    incarnation: Incarnation,
-) -> Result<Vec<Remembered>> {
-    let (mut all, mut met) = (Vec::new(), HashSet::new());
-    met.insert((no, incarnation));
-    let mut left = vec![(no, incarnation, Vec::new())];
-    while let Some((no, incarnation, path)) = left.pop() {
-        let found = match remembered(store, no, incarnation) {
-            // Gone meanwhile, or a name is left of it that no cut has seen.
-            Err(Error::NotFound) if !path.is_empty() => continue,
-            found => found?,
-        };
-        if found.kind == FileKind::Directory {
-            for entry in ever_named(store, no, incarnation)? {
-                if met.insert((entry.inode, entry.incarnation)) {
-                    let below = match path.is_empty() {
-                        true => entry.name,
-                        false => [&path[..], b"/", &entry.name].concat(),
-                    };
-                    left.push((entry.inode, entry.incarnation, below));
-                }
-            }
-        }
-        all.push(Remembered { path, ..found });
-    }
-    Ok(all)
-}
-
-/// The other files that the name of this one has meant in a directory, the latest first.
-///
-/// # Errors
-/// Damage and device errors.
-pub(crate) fn others_named(
-    store: &Arc<Store>,
-    directory: InodeNo,
-    name: &[u8],
-    but: (InodeNo, Incarnation),
-) -> Result<Vec<(InodeNo, Incarnation)>> {
-    let (mut others, mut before) = (Vec::new(), PRESENT);
-    while let Some(entry) = store.past.name_before(store, directory, name, before)? {
-        let other = (entry.inode, entry.incarnation);
-        if other != but && !others.contains(&other) {
-            others.push(other);
-        }
-        before = entry.birth;
-    }
-    Ok(others)
-}
-
-/// All entries that a directory has and had.
-fn ever_named(store: &Arc<Store>, no: InodeNo, incarnation: Incarnation) -> Result<Vec<PastEntry>> {
-    // The names of other directories that had the number, before and after, are not of this one.
-    let (mut from, mut to) = (Number(0), PRESENT);
-    each_state(store, no, Number(0), PRESENT, &mut |inode, born, end| {
-        if inode.incarnation > incarnation {
-            to = to.min(born);
-        } else if inode.incarnation < incarnation {
-            from = from.max(end);
-        }
-        true
-    })?;
-    let mut all = match in_use_as(store, no, incarnation)?.is_some() {
-        true => history::entries(store, no, PRESENT)?,
-        false => Vec::new(),
-    };
-    store.past.each_past_name(&store.meta, no, 0, &mut |entry| {
-        if from <= entry.birth && entry.birth < to {
-            all.push(entry);
-        }
-        Ok(true)
-    })?;
-    Ok(all)
-}
 
 /// The inode in use, if it is of this incarnation.
 fn in_use_as(store: &Arc<Store>, no: InodeNo, incarnation: Incarnation) -> Result<Option<Inode>> {
@@ -215,7 +91,7 @@ pub(crate) fn begin(store: &Arc<Store>, files: &[(InodeNo, Incarnation)]) -> Res
         check_free(store, &files)?;
         let mut own = Vec::new();
         for (no, incarnation) in &files {
-            let file = store.past.expunge(store, *no, *incarnation)?;
+            let file = loose::expunge(store, *no, *incarnation)?;
             store.past.each_of(&store.meta, *no, Number(0), &mut |cut| {
                 let row = &cut.row;
                 if row.state == CutState::Kept
@@ -422,7 +298,7 @@ impl Work<'_> {
                 drop(state);
                 // The latest of them: whatever was before is out of sight for all.
                 for (cookie, file) in found {
-                    cut_entry_loose(self.store, &cell, cookie, &file)?;
+                    loose::cut_entry_loose(self.store, &cell, cookie, file)?;
                 }
                 for _ in 0..count {
                     if self.looked_at().is_break() {

@@ -53,7 +53,7 @@ mod table;
 mod tests;
 
 pub(crate) use cover::{CoverMemo, Epochs};
-pub(crate) use expunge::{cut_entry_loose, Expunge, Expunging};
+pub(crate) use expunge::{Expunge, Expunging, ROW_BLOCKS};
 pub(crate) use forget::Ended;
 pub(crate) use look::PastEntry;
 

@@ -6,24 +6,21 @@
 //! number, so no earlier cut has seen them. What was before is then not shown any more ([`Expunging::has`]), and goes in Ops of its own.
 
 use super::forget::check_there;
-use super::{Cut, Ended, Past, PastEntry, CELL_BLOCKS};
+use super::{Cut, Ended, Past, PastEntry, Slot, CELL_BLOCKS};
 use crate::btree::Pins;
-use crate::dir::{self, Looked};
-use crate::inode::{store_inode, InodeCell, InodeState};
 use crate::store::Store;
-use crate::{Error, InodeNo, Result};
+use crate::{InodeNo, Result};
 use hashbrown::HashMap;
-use parking_lot::{Mutex, MutexGuard, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockWriteGuard};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::Arc;
 use yore_format::{
     cut_index_by_root, name_end_key, name_key, shard_of, Corruption, CutKind, CutRow, CutState, DirEntry,
-    GroupNo, HistoryTree, Incarnation, Number, PastName,
+    GroupNo, HistoryTree, Incarnation, Number, PastName, Timestamp,
 };
 use yore_meta::{Meta, Op};
 
 /// Blocks that the row may need: itself, and its entry in the index.
-const ROW_BLOCKS: u32 = 2 * CELL_BLOCKS;
+pub(crate) const ROW_BLOCKS: u32 = 2 * CELL_BLOCKS;
 
 /// A file whose history is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,96 +123,18 @@ impl Expunging {
 }
 
 impl Past {
-    /// The history of a file is given up from now on: nobody sees any of it when this returns, and all that comes later is seen as if
-    /// the file had been made now. Not durable by itself. The volume has a past.
-    ///
-    /// # Errors
-    /// `NoSpace`; damage and device errors. Nothing has changed then.
-    pub(crate) fn expunge(
-        &self,
-        store: &Arc<Store>,
-        inode: InodeNo,
-        incarnation: Incarnation,
-    ) -> Result<Expunge> {
-        let cell = match store.cell(inode) {
-            Ok(cell) => Some(cell).filter(|cell| cell.incarnation == incarnation),
-            Err(Error::Stale) => None,
-            Err(e) => return Err(e),
-        };
-        let file = self.enter_expunge(store, cell.as_deref(), (inode, incarnation))?;
+    /// For who enters rows: no cut is taken meanwhile. Before any inode's state.
+    pub(crate) fn enter_expunges(&self) -> Entering<'_> {
+        Entering { past: self, last: self.cuts.write() }
+    }
+
+    /// What the file was before is not shown any more, and nobody reads of it when this returns. The caller holds no lock but that
+    /// of [`Expunging::hold_still`].
+    pub(crate) fn hide(&self, store: &Store, file: Expunge) {
         // Who reads a version reads it to the end first; who comes later does not find it.
         let _reading = self.reading.write();
         self.expunging.add(file);
-        store.versions.forget_all(inode);
-        Ok(file)
-    }
-
-    /// Enters the row, and cuts the present loose.
-    fn enter_expunge(
-        &self,
-        store: &Arc<Store>,
-        cell: Option<&InodeCell>,
-        (inode, incarnation): (InodeNo, Incarnation),
-    ) -> Result<Expunge> {
-        let meta = &store.meta;
-        let mut last = self.cuts.write();
-        loop {
-            // The directory is locked first, and which one it is may change until then.
-            let above = || cell.map(|cell| cell.state.read().inode.parent).filter(|no| *no != InodeNo::NONE);
-            let no = above();
-            let parent = match no.map(|no| store.cell(no)).transpose() {
-                Err(Error::Stale) if above() != no => continue,
-                parent => parent?,
-            };
-            let reserved = store.reserve_freely(GroupNo(0), ROW_BLOCKS)?;
-            let mut pins = Pins::new();
-            let mut dir = parent.as_ref().map(|parent| parent.state.write());
-            let mut state = cell.map(|cell| cell.state.write());
-            let now = state.as_ref().map_or(InodeNo::NONE, |state| state.inode.parent);
-            if now != parent.as_ref().map_or(InodeNo::NONE, |parent| parent.no) {
-                continue;
-            }
-            let number = meta.number();
-            let name = match (&parent, &dir, &state) {
-                (Some(parent), Some(dir), Some(state)) => {
-                    let at = state.inode.parent_cookie;
-                    Entry::prepare(store, parent, dir, at, (inode, incarnation), number, &mut pins)?
-                }
-                _ => None,
-            };
-            let key = number.0.to_be_bytes();
-            let by_root = cut_index_by_root(inode, number);
-            let row = self.prepare(meta, HistoryTree::Cuts, &key, CELL_BLOCKS)?;
-            let index = self.prepare(meta, HistoryTree::CutIndex, &by_root, CELL_BLOCKS)?;
-            let time = super::cut::after(*last, crate::store::now());
-            let value = CutRow {
-                time,
-                kind: CutKind::Expunge,
-                state: CutState::Dying,
-                held: false,
-                root: inode,
-                root_incarnation: incarnation,
-                name: String::new(),
-            };
-            let mut op = meta.begin(reserved);
-            let taken = op.take_number_beside_others();
-            assert_eq!(taken, number, "a number taken beside the lock of the cuts");
-            row.insert(self, &mut op, &key, &value.encode(), number);
-            index.insert(self, &mut op, &by_root, &[], number);
-            if let (Some(name), Some(parent), Some(dir)) = (name, &parent, &mut dir) {
-                name.apply(&mut op, parent, dir);
-            }
-            if let (Some(cell), Some(state)) = (cell, &mut state) {
-                if !state.gone && state.inode.links > 0 && state.inode.born < number {
-                    state.inode.born = number;
-                    store_inode(&mut op, cell, state);
-                }
-            }
-            self.last.store(number.0, Ordering::Release);
-            *last = time;
-            drop(op);
-            return Ok(Expunge { number, inode, incarnation });
-        }
+        store.versions.forget_all(file.inode);
     }
 
     /// All of a file's history is given up: nothing remembers it.
@@ -303,75 +222,58 @@ impl Past {
     }
 }
 
-/// An entry in use, made ready to be one that began with a number.
-pub(crate) struct Entry {
-    name: Vec<u8>,
-    found: dir::Found,
-    spot: dir::Spot,
-    number: Number,
+/// Who enters the rows of files whose history is given up.
+pub(crate) struct Entering<'p> {
+    past: &'p Past,
+    last: RwLockWriteGuard<'p, Timestamp>,
 }
 
-impl Entry {
-    /// The entry at a cookie of a directory whose state is locked for writing, if it is older than `number` and means this inode.
+/// Such a row, made ready.
+pub(crate) struct Row {
+    file: Expunge,
+    cuts: Slot,
+    index: Slot,
+    time: Timestamp,
+}
+
+impl Entering<'_> {
+    /// Makes ready for the row of a file.
     ///
     /// # Errors
     /// Damage and device errors.
-    fn prepare(
-        store: &Store,
-        directory: &InodeCell,
-        state: &InodeState,
-        cookie: u64,
-        meant: (InodeNo, Incarnation),
-        number: Number,
-        pins: &mut Pins,
-    ) -> Result<Option<Entry>> {
-        let Some(before) = cookie.checked_sub(1).filter(|_| state.check_directory().is_ok()) else {
-            return Ok(None);
-        };
-        let mut name = None;
-        dir::list(store, state, directory.no, before, &mut |at, entry| {
-            let is_it = at == cookie && (entry.inode, entry.incarnation) == meant && entry.birth < number;
-            name = is_it.then(|| entry.name.to_vec());
-            Ok(false)
-        })?;
-        let Some(name) = name else { return Ok(None) };
-        match dir::look(store, state, directory.no, &name, pins)? {
-            Looked::Taken(found, spot) if found.cookie == cookie => {
-                Ok(Some(Entry { name, found, spot, number }))
-            }
-            // Damage: one name under two cookies.
-            _ => {
-                let shown = String::from_utf8_lossy(&name).into_owned();
-                Err(Corruption::new("directory", "entry", "one of each name", shown).of(directory.no).into())
-            }
-        }
+    pub(crate) fn prepare(&self, meta: &Meta, inode: InodeNo, incarnation: Incarnation) -> Result<Row> {
+        let file = Expunge { number: meta.number(), inode, incarnation };
+        let (key, by_root) = (file.number.0.to_be_bytes(), cut_index_by_root(inode, file.number));
+        let cuts = self.past.prepare(meta, HistoryTree::Cuts, &key, CELL_BLOCKS)?;
+        let index = self.past.prepare(meta, HistoryTree::CutIndex, &by_root, CELL_BLOCKS)?;
+        Ok(Row { file, cuts, index, time: super::cut::after(*self.last, crate::store::now()) })
     }
 
-    /// Inside an Op.
-    fn apply(self, op: &mut Op<'_>, directory: &InodeCell, state: &mut InodeState) {
-        let entry = DirEntry { birth: self.number, ..self.found.entry(&self.name) };
-        let placed = dir::repoint(op, state, directory.no, self.spot, &entry);
-        let stored = store_inode(op, directory, state);
-        placed.stored(op, stored);
+    /// Inside an Op with [`ROW_BLOCKS`]: the row is entered.
+    pub(crate) fn apply(&mut self, op: &mut Op<'_>, row: Row) {
+        let Row { file, cuts, index, time } = row;
+        let taken = op.take_number_beside_others();
+        assert_eq!(taken, file.number, "a number taken beside the lock of the cuts");
+        let value = CutRow {
+            time,
+            kind: CutKind::Expunge,
+            state: CutState::Dying,
+            held: false,
+            root: file.inode,
+            root_incarnation: file.incarnation,
+            name: String::new(),
+        };
+        let (past, number) = (self.past, file.number);
+        cuts.insert(past, op, &number.0.to_be_bytes(), &value.encode(), number);
+        index.insert(past, op, &cut_index_by_root(file.inode, number), &[], number);
+        past.last.store(number.0, Ordering::Release);
+        *self.last = time;
     }
 }
 
-/// The entry at a cookie, if it means a file whose history is given up, has meant it since that was asked for, and no longer.
-///
-/// # Errors
-/// Damage and device errors.
-pub(crate) fn cut_entry_loose(
-    store: &Store,
-    directory: &InodeCell,
-    cookie: u64,
-    file: &Expunge,
-) -> Result<()> {
-    let reserved = store.reserve_freely(store.near(directory.no), 0)?;
-    let mut pins = Pins::new();
-    let mut state = directory.state.write();
-    let meant = (file.inode, file.incarnation);
-    if let Some(entry) = Entry::prepare(store, directory, &state, cookie, meant, file.number, &mut pins)? {
-        entry.apply(&mut store.meta.begin(reserved), directory, &mut state);
+impl Row {
+    /// Which file.
+    pub(crate) fn file(&self) -> Expunge {
+        self.file
     }
-    Ok(())
 }
