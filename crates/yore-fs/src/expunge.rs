@@ -167,6 +167,9 @@ pub(crate) fn go_on(store: &Arc<Store>, so_far: &mut Forgetting, ask: Ask<'_>) -
     let mut work = Work { store, so_far, ask };
     let mut scattered: HashMap<InodeNo, Vec<Expunge>> = HashMap::new();
     for file in &files {
+        if (work.ask)(work.so_far).is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
         match work.names(file)? {
             ControlFlow::Break(()) => return Ok(ControlFlow::Break(())),
             ControlFlow::Continue(true) => scattered.entry(file.inode).or_default().push(*file),
@@ -179,7 +182,7 @@ pub(crate) fn go_on(store: &Arc<Store>, so_far: &mut Forgetting, ask: Ask<'_>) -
         return Ok(ControlFlow::Break(()));
     }
     for file in &files {
-        if work.versions(file)?.is_break() {
+        if (work.ask)(work.so_far).is_break() || work.versions(file)?.is_break() {
             return Ok(ControlFlow::Break(()));
         }
         store.past.end_expunge(store, file)?;
