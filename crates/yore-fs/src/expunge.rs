@@ -24,7 +24,7 @@ mod loose;
 mod remembered;
 
 pub use remembered::Remembered;
-pub(crate) use remembered::{others_named, remembered, remembered_below};
+pub(crate) use remembered::{history_of, remembered, remembered_below};
 
 use crate::forget::{give_up_version, Ask, Forgetting, Needed};
 use crate::past::{Expunge, PastEntry};

@@ -368,19 +368,20 @@ impl View {
         expunge::remembered_below(self.store(), inode, Incarnation(incarnation))
     }
 
-    /// The other files that a name has meant in a directory, by inode and incarnation, the latest first; `but` is the one that is
-    /// known. O(meanings of the name).
+    /// What the history knows of a name in a directory of this view, which may have a time behind an `@`: of the file that it means; of a
+    /// directory, with all that was ever named in it, if `below`; and also of all other files that it has meant, if `others`. How many
+    /// other files it has meant that are left out.
     ///
     /// # Errors
-    /// Damage and device errors.
-    pub fn others_named(
+    /// [`Error::NotFound`]; [`Error::IsADirectory`] for one if not `below`.
+    pub fn history_of(
         &self,
         directory: InodeNo,
         name: &[u8],
-        but: (InodeNo, u32),
-    ) -> Result<Vec<(InodeNo, u32)>> {
-        let others = expunge::others_named(self.store(), directory, name, (but.0, Incarnation(but.1)))?;
-        Ok(others.into_iter().map(|(inode, incarnation)| (inode, incarnation.0)).collect())
+        below: bool,
+        others: bool,
+    ) -> Result<(Vec<Remembered>, usize)> {
+        expunge::history_of(self, directory, name, below, others)
     }
 
     /// Holds a cut, so that it is not forgotten, or lets it go. Durable when it returns.

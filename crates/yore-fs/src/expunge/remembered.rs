@@ -4,7 +4,7 @@ use super::{each_version, in_use_as};
 use crate::history::{self, each_state, PRESENT};
 use crate::past::PastEntry;
 use crate::store::Store;
-use crate::{Error, FileKind, InodeNo, Result};
+use crate::{Error, FileKind, InodeNo, Result, View};
 use hashbrown::HashSet;
 use std::sync::Arc;
 use yore_format::{Incarnation, Number};
@@ -92,22 +92,57 @@ pub(crate) fn remembered_below(
     Ok(all)
 }
 
-/// The other files that the name of this one has meant in a directory, the latest first.
-///
-/// # Errors
-/// Damage and device errors.
-pub(crate) fn others_named(
+/// As [`View::history_of`].
+pub(crate) fn history_of(
+    view: &View,
+    directory: InodeNo,
+    name: &[u8],
+    below: bool,
+    others: bool,
+) -> Result<(Vec<Remembered>, usize)> {
+    let store = view.store();
+    let (of, found) = match (view.lookup(directory, name), history::split_time(name)) {
+        (Err(Error::NotFound), Some((of, when))) => (of, view.look_back(directory, of, &when)?),
+        (found, _) => (name, found?),
+    };
+    let file = (found.inode(), Incarnation(found.attr().incarnation));
+    let more = others_named(store, directory, of, file)?;
+    let (wanted, left_out) = if others { (&more[..], 0) } else { (&[][..], more.len()) };
+    let (mut all, mut met) = (Vec::new(), HashSet::new());
+    for (no, incarnation) in [file].iter().chain(wanted) {
+        let found = match remembered(store, *no, *incarnation) {
+            Err(Error::NotFound) if (*no, *incarnation) != file => continue,
+            found => found?,
+        };
+        let found = match found.kind {
+            FileKind::Directory if below => remembered_below(store, *no, *incarnation)?,
+            FileKind::Directory => return Err(Error::IsADirectory),
+            _ => vec![found],
+        };
+        all.extend(found.into_iter().filter(|one| met.insert((one.inode, one.incarnation))));
+    }
+    Ok((all, left_out))
+}
+
+/// The other files that a name has meant in a directory, the one that it means now among them. O(meanings of the name).
+fn others_named(
     store: &Arc<Store>,
     directory: InodeNo,
     name: &[u8],
     but: (InodeNo, Incarnation),
 ) -> Result<Vec<(InodeNo, Incarnation)>> {
-    let (mut others, mut before) = (Vec::new(), PRESENT);
-    while let Some(entry) = store.past.name_before(store, directory, name, before)? {
-        let other = (entry.inode, entry.incarnation);
+    let mut others = Vec::new();
+    let mut add = |other| {
         if other != but && !others.contains(&other) {
             others.push(other);
         }
+    };
+    if let Some(entry) = history::entry_named(store, directory, name, PRESENT)? {
+        add((entry.inode, entry.incarnation));
+    }
+    let mut before = PRESENT;
+    while let Some(entry) = store.past.name_before(store, directory, name, before)? {
+        add((entry.inode, entry.incarnation));
         before = entry.birth;
     }
     Ok(others)
