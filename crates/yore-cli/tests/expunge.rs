@@ -24,6 +24,7 @@ fn files_of_a_volume() {
     put(&scratch, "/d/secret", vec![7; 3 << 20]);
     take(volume, "one");
     ok(["rm", &scratch.on("/d/secret")]);
+    ok(["rm", &scratch.on("/d/file")]);
     put(&scratch, "/d/file", "two");
     take(volume, "two");
     let gone = scratch.on("/d/secret@one");
@@ -42,7 +43,7 @@ fn files_of_a_volume() {
     assert!(!ok(["deleted", "-r", &scratch.on("/")]).contains("secret"));
     ok(["check", volume]);
 
-    // `put` replaced it: the name has meant two.
+    // The name has meant two.
     let file = scratch.on("/d/file");
     let output = run(["expunge", "--yes", &file]);
     assert!(output.status.success(), "{}", error_text(&output));
