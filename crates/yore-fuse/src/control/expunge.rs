@@ -262,7 +262,7 @@ fn decode_records(bytes: &[u8]) -> Option<Vec<Entry>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use yore_fs::Volume;
+    use yore_fs::{Caller, SetAttr, Volume};
 
     /// Requests and answers are read as they were meant, in parts too; anything else is refused.
     #[test]
@@ -310,7 +310,11 @@ mod tests {
     fn who_may() {
         let volume = Volume::memory(64 << 20).unwrap();
         let view = volume.view().clone();
-        let owner = |uid| volume.set_owner("a", Some(uid), None).unwrap();
+        let owner = |uid| {
+            let set = SetAttr { uid: Some(uid), ..SetAttr::default() };
+            let inode = volume.node("a").unwrap().inode();
+            view.setattr(&Caller::superuser(), inode, &set).unwrap();
+        };
         volume.write("a", "1").unwrap();
         owner(9);
         view.snapshot(view.root(), "one", false, false).unwrap();
