@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 use yore_check::{check, CheckOptions};
 use yore_device::simulated::{CrashPlan, SimulatedDevice};
-use yore_device::MemoryDevice;
+use yore_device::{Device, MemoryDevice};
 use yore_fs::{InodeNo, MkfsOptions, MountOptions, Number, Volume};
 
 const SIZE: u64 = 48 << 20;
@@ -140,4 +141,75 @@ fn a_crash_at_any_write() {
     }
     assert!(cases > 20, "{cases}");
     println!("{cases} states");
+}
+
+/// Files are expunged while threads write, link, rename and remove them, snapshots are taken, held and forgotten, and the past is read:
+/// nothing waits for ever, who reads gets what was or nothing, and the volume is sound.
+#[test]
+fn files_are_expunged_while_threads_work() {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(256 << 20));
+    let volume = Volume::create(device.clone(), &MkfsOptions::default()).unwrap();
+    for t in 0..3 {
+        volume.create_dir_all(format!("t{t}/d")).unwrap();
+    }
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (volume, stop) = (&volume, &stop);
+        for t in 0..3u8 {
+            scope.spawn(move || {
+                for round in 0u8..=255 {
+                    if stop.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let (file, moved) = (format!("t{t}/f{}", round % 4), format!("t{t}/d/f{}", round % 4));
+                    volume.write(&file, vec![t + 1; 20_000 + usize::from(round) * 10]).unwrap();
+                    volume.hard_link(&file, &moved).unwrap();
+                    volume.remove_file(&file).unwrap();
+                    volume.rename(&moved, &file).unwrap();
+                    volume.rename(format!("t{t}/d"), format!("t{t}/e")).unwrap();
+                    volume.rename(format!("t{t}/e"), format!("t{t}/d")).unwrap();
+                    if round % 7 == 0 {
+                        volume.remove_file(&file).unwrap();
+                    }
+                }
+            });
+        }
+        scope.spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                for cut in volume.view().cuts().unwrap() {
+                    let then = Volume::from_view(volume.view().as_of(cut.number));
+                    for (t, file) in (0..3u8).flat_map(|t| (0..4).map(move |n| (t, format!("t{t}/f{n}")))) {
+                        if let Ok(bytes) = then.read(&file) {
+                            assert!(
+                                bytes.iter().all(|byte| *byte == t + 1),
+                                "{file}: what is somebody else's"
+                            );
+                        }
+                    }
+                }
+            }
+        });
+        let view = volume.view();
+        for round in 0..60usize {
+            std::thread::sleep(Duration::from_millis(3));
+            let one = cut(volume);
+            view.hold(one, round % 5 == 0).unwrap();
+            let (path, then) = (format!("t{}/f{}", round % 3, round % 4), view.as_of(one));
+            if let Ok(node) = Volume::from_view(then).node(&path) {
+                match view.expunge(&[(node.inode(), node.attr().incarnation)]) {
+                    Ok(()) | Err(yore_fs::Error::Held { .. }) => {}
+                    Err(e) => panic!("{e}"),
+                }
+                view.finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap();
+            }
+            view.hold(one, false).unwrap();
+            if round % 3 == 0 {
+                view.forget(&[one]).unwrap();
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    volume.close().unwrap();
+    let report = check(&*device, &CheckOptions::default()).unwrap();
+    assert!(report.is_clean(), "{report}");
 }
