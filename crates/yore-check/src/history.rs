@@ -11,7 +11,7 @@ use crate::{CheckError, Finding, Problem};
 use std::collections::BTreeMap;
 use yore_format::{
     cut_index_by_name, cut_index_by_root, key_parts, name_cookie, name_end_key, shard_of, version_end_key,
-    Block, BlockKind, Corruption, CutRow, CutState, DirEntry, Expect, HistoryRoots, HistorySpace,
+    Block, BlockKind, Corruption, CutKind, CutRow, CutState, DirEntry, Expect, HistoryRoots, HistorySpace,
     HistoryTree, Incarnation, Inode, InodeNo, MetaAddr, Number, PastName, Timestamp, Version, HISTORY_SHARDS,
 };
 
@@ -228,8 +228,12 @@ impl Checker<'_> {
             let finding = Finding::new(Problem::CutNumber, format!("from 1 to below {next}"), number.0);
             self.add(finding.at(place).of(cut.root));
         }
-        let (right, expected) = match tree {
-            HistoryTree::Forgotten => (cut.state == CutState::Forgotten, "forgotten"),
+        let (right, expected) = match (tree, cut.kind) {
+            // Seen by nobody from the beginning, and remembered by nothing in the end.
+            (_, CutKind::Expunge) => {
+                (tree == HistoryTree::Cuts && cut.state == CutState::Dying, "dying, of one that expunges")
+            }
+            (HistoryTree::Forgotten, _) => (cut.state == CutState::Forgotten, "forgotten"),
             _ => (cut.state != CutState::Forgotten, "kept or dying"),
         };
         if !right {

@@ -124,6 +124,17 @@ fn the_past_may_outlast_its_cuts() {
     }
 }
 
+/// Promises that the history of a file may be half given up: a cut that says so is dying, and any versions and names are gone.
+#[test]
+fn expunging_may_be_under_way() {
+    let mut b = past::past();
+    let row = b.past.cuts.get_mut(&6).unwrap();
+    assert_eq!(row.state, CutState::Dying);
+    row.kind = yore_format::CutKind::Expunge;
+    let report = check(&b.finish(), &CheckOptions::default()).unwrap();
+    assert!(report.is_clean(), "{report}");
+}
+
 /// Promises that any versions of a file may be forgotten, from the front, the middle and the end: what they alone had is
 /// left over here, where nobody has given it back, and nothing else is found.
 #[test]

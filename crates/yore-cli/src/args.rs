@@ -72,6 +72,8 @@ pub enum Command {
     Release(Held),
     /// Forget snapshots, and give back the space that they alone hold
     Forget(Forget),
+    /// Give up all history of a file, in every snapshot; what it is now stays
+    Expunge(Expunge),
     /// When versions are made, and how long they are kept: show it, or set it
     Policy(Policy),
     /// What differs between two times of a directory or file
@@ -524,6 +526,35 @@ pub struct Forget {
     // The last one: what follows would come under its heading.
     #[command(flatten)]
     pub keep: Keep,
+}
+
+/// `expunge`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "All versions of the file go, and all names that it had, from every snapshot; what the file is now stays, as if it had \
+                  been made now. One that is gone is named with a time: secret@yesterday. Copies are other files, and stay. Nothing \
+                  brings back what was expunged: look first with --dry-run."
+)]
+pub struct Expunge {
+    /// Files, as they are or as they were: on a mount, or VOL:/PATH on a volume that is not mounted
+    #[arg(value_name = "PATH[@TIME]", required = true)]
+    pub paths: Vec<OsString>,
+    /// Directories with all that was ever in them, at any time, wherever it is now
+    #[arg(short, long)]
+    pub recursive: bool,
+    /// Also all other files that the name has meant, as of programs that save a file by putting another in its place
+    #[arg(long)]
+    pub all_under_name: bool,
+    /// Do not ask
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Print what would go, and change nothing
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub listing: Listing,
+    #[command(flatten)]
+    pub progress: Progress,
 }
 
 /// What `forget` keeps.

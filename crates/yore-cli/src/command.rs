@@ -3,6 +3,7 @@
 pub mod bench;
 mod check;
 mod copy;
+mod expunge;
 mod files;
 mod find;
 mod forget;
@@ -47,6 +48,7 @@ pub fn run(arguments: Arguments) -> Outcome {
         Command::Hold(args) => forget::hold(&args, true),
         Command::Release(args) => forget::hold(&args, false),
         Command::Forget(args) => forget::forget(&args),
+        Command::Expunge(args) => expunge::run(&args),
         Command::Policy(args) => policy::run(&args),
         Command::Diff(args) => look::diff(&args),
         Command::Status(args) => look::status(&args),

@@ -61,6 +61,15 @@ fn copy(view: &View, root: InodeNo) -> Tree {
     all
 }
 
+/// Inode and incarnation of what a path leads to, from a directory.
+fn resolve(view: &View, root: InodeNo, path: &Path) -> Option<(InodeNo, u32)> {
+    let mut attr = view.getattr(root).ok()?;
+    for part in path.iter() {
+        attr = *view.lookup(attr.inode, part.as_bytes()).ok()?.attr();
+    }
+    Some((attr.inode, attr.incarnation))
+}
+
 /// A copy of the whole volume as it is.
 fn copy_all(volume: &Volume) -> Tree {
     copy(volume.view(), volume.view().root())
@@ -151,6 +160,8 @@ struct Run {
     /// Cuts are of the root directory alone.
     only_root: bool,
     forgets: bool,
+    /// Gives up all history of some files.
+    expunges: bool,
     /// Of which versions are made.
     policies: bool,
     /// The last cut known.
@@ -175,6 +186,7 @@ impl Run {
             log: Vec::new(),
             only_root: false,
             forgets: false,
+            expunges: false,
             policies: false,
             last: Number(0),
         }
@@ -345,6 +357,55 @@ impl Run {
         }
     }
 
+    /// Gives up all history of a file, or of a directory with all that was ever in it; the copies lose it, too. All of it goes at once,
+    /// or in the background of what follows, or in pieces.
+    fn expunge(&mut self) {
+        let view = self.volume.view().clone();
+        let old = self.pick(self.seen.len() as u64 * 2) as usize;
+        let (at, root, path) = match self.seen.get(old).filter(|seen| !seen.copy.is_empty()) {
+            Some(seen) => {
+                let (cut, root, paths) = (seen.cut, seen.root, seen.copy.keys().cloned().collect::<Vec<_>>());
+                let which = self.pick(paths.len() as u64) as usize;
+                (view.as_of(cut), root, paths[which].clone())
+            }
+            None => (view.clone(), view.root(), self.path().strip_prefix("/").unwrap().into()),
+        };
+        let Some((inode, incarnation)) = resolve(&at, root, &path) else { return };
+        if inode == view.root() {
+            return;
+        }
+        let all = view.remembered_below(inode, incarnation).unwrap();
+        let going: Vec<(InodeNo, u32)> = all.iter().map(|one| (one.inode, one.incarnation)).collect();
+        self.log.push(format!("expunge {going:?}, {} as of {:?}", path.display(), at.cut()));
+        let before = copy_all(&self.volume);
+        for seen in &mut self.seen {
+            let then = view.as_of(seen.cut);
+            let root = seen.root;
+            seen.copy.retain(|path, _| !going.contains(&resolve(&then, root, path).unwrap()));
+        }
+        view.expunge(&going).unwrap();
+        let kept: Vec<Number> = view.cuts().unwrap().iter().map(|cut| cut.number).collect();
+        self.seen.retain(|seen| {
+            let is_kept = kept.contains(&seen.cut);
+            assert!(is_kept || going.iter().any(|(inode, _)| *inode == seen.root), "cut {}", seen.cut);
+            is_kept
+        });
+        self.seen.iter().for_each(|seen| seen.compare(&self.volume, "expunged"));
+        let left = self.pick(4);
+        if left > 0 {
+            let ask = &mut |_: &_| if left == 1 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+            view.finish_forgetting(ask).unwrap();
+            self.seen.iter().for_each(|seen| seen.compare(&self.volume, "expunged, and given up"));
+        }
+        if left > 1 {
+            for (inode, incarnation) in going {
+                let left = view.remembered(inode, incarnation).map_or(0, |left| left.versions);
+                assert_eq!(left, 0, "{inode}");
+            }
+        }
+        assert_eq!(copy_all(&self.volume), before, "the present stays");
+    }
+
     fn forget_all(mut self) {
         while !self.seen.is_empty() {
             self.forget();
@@ -367,6 +428,9 @@ impl Run {
         for _ in 0..steps {
             if self.forgets && self.seen.len() > 3 && self.pick(12) == 0 {
                 self.forget();
+            }
+            if self.expunges && self.seen.len() > 2 && self.pick(15) == 0 {
+                self.expunge();
             }
             match self.step() {
                 Err(e) if matches!(e.root(), Error::Corruption(_) | Error::NoSpace | Error::Device(_)) => {
@@ -425,6 +489,18 @@ fn what_policies_keep_stays_and_what_is_forgotten_leaves_nothing() {
         println!("YORE_SEED={seed}");
         let run = Run { policies: true, ..Run::new(seed) };
         let mut run = Run { forgets: seed % 3 > 0, only_root: seed % 2 == 0, ..run };
+        run.run(500);
+        run.forget_all();
+    }
+}
+
+/// The same, and of some files all history is given up: it is gone from all views, and everything else stays.
+#[test]
+fn what_is_expunged_is_gone_and_nothing_else() {
+    for seed in seeds() {
+        println!("YORE_SEED={seed}");
+        let run = Run { expunges: true, policies: seed % 2 == 0, ..Run::new(seed) };
+        let mut run = Run { forgets: seed % 3 > 0, only_root: seed % 5 == 0, ..run };
         run.run(500);
         run.forget_all();
     }

@@ -259,18 +259,21 @@ pub enum CutKind {
     Undo = 4,
     /// A file lost its last name, under a policy that makes a version when it is closed. It is as of this one no more.
     Removed = 5,
+    /// The history of a file, up to this number, is being given up. Nobody sees anything as of it: it is dying from the
+    /// beginning, and nothing remembers it when that is done.
+    Expunge = 6,
 }
 
 impl CutKind {
     /// The kind with this number on the medium.
     pub fn from_u8(kind: u8) -> Option<CutKind> {
         use CutKind::*;
-        [Snapshot, Close, Interval, Undo, Removed].into_iter().find(|k| *k as u8 == kind)
+        [Snapshot, Close, Interval, Undo, Removed, Expunge].into_iter().find(|k| *k as u8 == kind)
     }
 
-    /// Whether it is of a single file, and made by a policy for it alone.
+    /// Whether it is of a single file or directory, and covers nothing below.
     pub fn is_of_file(self) -> bool {
-        matches!(self, CutKind::Close | CutKind::Removed)
+        matches!(self, CutKind::Close | CutKind::Removed | CutKind::Expunge)
     }
 }
 
@@ -348,7 +351,7 @@ impl CutRow {
             return bad("length", "at least 32 bytes", bytes.len().to_string());
         };
         let Some(kind) = CutKind::from_u8(raw.kind) else {
-            return bad("kind", "1 to 5", raw.kind.to_string());
+            return bad("kind", "1 to 6", raw.kind.to_string());
         };
         let state = match raw.state {
             1 => CutState::Kept,

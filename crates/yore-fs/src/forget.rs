@@ -32,9 +32,9 @@ use crate::alloc::{KeptGroups, Run};
 use crate::btree::Tree;
 use crate::extent::{self, Extent};
 use crate::history::each_state;
-use crate::past::Ended;
+use crate::past::{Cut, Ended};
 use crate::store::Store;
-use crate::{held, symlink, xattr, Error, InodeNo, Result};
+use crate::{expunge, held, symlink, xattr, Error, InodeNo, Result};
 use hashbrown::{HashMap, HashSet};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -60,6 +60,10 @@ pub struct Forgetting {
     pub forgotten: u64,
     /// Cuts still dying.
     pub dying: u64,
+    /// Files whose history is given up, all of it.
+    pub expunged: u64,
+    /// And of which some is left.
+    pub expunging: u64,
 }
 
 /// What asks how far it has come, and whether to go on.
@@ -96,7 +100,11 @@ pub(crate) fn finish(store: &Arc<Store>, ask: Ask<'_>) -> Result<Forgetting> {
     loop {
         let dying = store.past.dying();
         so_far.dying = dying.len() as u64;
-        if dying.is_empty() || ask(&so_far).is_break() {
+        so_far.expunging = store.past.expunging.count() as u64;
+        if (so_far.dying, so_far.expunging) == (0, 0) || ask(&so_far).is_break() {
+            return Ok(so_far);
+        }
+        if expunge::go_on(store, &mut so_far, ask)?.is_break() {
             return Ok(so_far);
         }
         // They may have been marked by who could not wait for it.
@@ -149,7 +157,7 @@ fn make_room(store: &Arc<Store>, made_before: u64) -> Result<bool> {
     let mut count = 1;
     loop {
         let oldest = store.past.oldest(&store.meta, count)?;
-        if oldest.is_empty() && store.past.dying().is_empty() {
+        if oldest.is_empty() && !store.past.is_forgetting() {
             return Ok(false);
         }
         for cut in &oldest {
@@ -278,42 +286,49 @@ impl Work<'_> {
         if is_needed {
             return Ok(None);
         }
-        let cell = match store.cell(ended.inode) {
-            Ok(cell) => Some(cell),
-            Err(Error::Stale) => None,
-            Err(e) => return Err(e),
-        };
-        // F1.
-        let _io = cell.as_ref().map(|cell| cell.io.lock());
-        let same = cell
-            .as_ref()
-            .filter(|cell| cell.incarnation == version.inode.incarnation && !cell.state.read().gone);
-        let mut alone = Alone::new(store, ended.inode, &version)?;
-        let later = store.past.version_after(&store.meta, ended.inode, version.end)?;
-        let is_newest = later.is_none();
-        let later = later.filter(|later| later.inode.incarnation == version.inode.incarnation);
-        let reserved = store.reserve_freely(store.near(ended.inode), 0)?;
-        match (&later, same) {
-            (Some(later), _) => alone.content(Some(&later.inode))?,
-            (None, Some(cell)) => alone.content(Some(&cell.state.read().inode))?,
-            (None, None) => alone.content(None)?,
-        }
-        let mut groups = KeptGroups::default();
-        alone.prepare(&mut groups)?;
-        let mut state = cell.as_ref().map(|cell| cell.state.write());
-        let in_use = state.as_ref().filter(|_| same.is_some()).map(|state| &state.inode);
-        alone.attributes(later.as_ref().map(|later| &later.inode).or(in_use))?;
-        let removal = store.past.prepare_removal(store, ended.inode, &version)?;
-        let mut op = store.meta.begin(reserved);
-        let removed = removal.apply(&mut op);
-        let blocks = alone.free(&mut op, removed);
-        drop(op);
-        if let Some(state) = state.as_mut().filter(|_| is_newest) {
-            state.ask_kept_anew();
-        }
-        store.versions.forget(ended.inode, version.inode.born);
-        Ok(Some(blocks))
+        give_up_version(store, ended.inode, &version).map(Some)
     }
+}
+
+/// Gives up a version with all that it alone holds; the blocks that this freed.
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn give_up_version(store: &Arc<Store>, no: InodeNo, version: &Version) -> Result<u64> {
+    let cell = match store.cell(no) {
+        Ok(cell) => Some(cell),
+        Err(Error::Stale) => None,
+        Err(e) => return Err(e),
+    };
+    // F1.
+    let _io = cell.as_ref().map(|cell| cell.io.lock());
+    let same =
+        cell.as_ref().filter(|cell| cell.incarnation == version.inode.incarnation && !cell.state.read().gone);
+    let mut alone = Alone::new(store, no, version)?;
+    let later = store.past.version_after(&store.meta, no, version.end)?;
+    let is_newest = later.is_none();
+    let later = later.filter(|later| later.inode.incarnation == version.inode.incarnation);
+    let reserved = store.reserve_freely(store.near(no), 0)?;
+    match (&later, same) {
+        (Some(later), _) => alone.content(Some(&later.inode))?,
+        (None, Some(cell)) => alone.content(Some(&cell.state.read().inode))?,
+        (None, None) => alone.content(None)?,
+    }
+    let mut groups = KeptGroups::default();
+    alone.prepare(&mut groups)?;
+    let mut state = cell.as_ref().map(|cell| cell.state.write());
+    let in_use = state.as_ref().filter(|_| same.is_some()).map(|state| &state.inode);
+    alone.attributes(later.as_ref().map(|later| &later.inode).or(in_use))?;
+    let removal = store.past.prepare_removal(store, no, version)?;
+    let mut op = store.meta.begin(reserved);
+    let removed = removal.apply(&mut op);
+    let blocks = alone.free(&mut op, removed);
+    drop(op);
+    if let Some(state) = state.as_mut().filter(|_| is_newest) {
+        state.ask_kept_anew();
+    }
+    store.versions.forget(no, version.inode.born);
+    Ok(blocks)
 }
 
 /// Says what kept cuts need.
@@ -332,11 +347,16 @@ pub(crate) struct Needed<'s> {
 impl<'s> Needed<'s> {
     /// By the cuts that are kept now.
     pub(crate) fn load(store: &'s Arc<Store>) -> Result<Needed<'s>> {
+        Needed::of(store, |_| true)
+    }
+
+    /// By those of them that are `wanted`.
+    pub(crate) fn of(store: &'s Arc<Store>, wanted: impl Fn(&Cut) -> bool) -> Result<Needed<'s>> {
         let next = store.number();
         let mut needed =
             Needed { store, next, of_directories: Vec::new(), by_root: HashMap::new(), without: None };
         store.past.each_cut(&store.meta, Number(0), &mut |cut| {
-            if cut.row.state == CutState::Kept {
+            if cut.row.state == CutState::Kept && wanted(&cut) {
                 if !cut.row.kind.is_of_file() {
                     needed.of_directories.push(cut.number.0);
                 }
@@ -387,7 +407,7 @@ impl<'s> Needed<'s> {
     }
 
     /// Whether a kept cut has seen this version.
-    fn version(&self, no: InodeNo, version: &Version) -> Result<bool> {
+    pub(crate) fn version(&self, no: InodeNo, version: &Version) -> Result<bool> {
         match self.seen(no, &version.inode, version.inode.born, version.end) {
             Seen::Yes => Ok(true),
             Seen::No => Ok(false),

@@ -74,7 +74,9 @@ impl Versions {
 
     /// The cell of the version that an inode was as of a kept cut; `None` if there is none.
     fn get(&self, store: &Store, no: InodeNo, cut: Number) -> Result<Option<Arc<InodeCell>>> {
-        let Some(version) = store.past.version(&store.meta, no, cut)?.filter(|v| cut < v.end) else {
+        let is_there = |inode: &Inode| !store.past.expunging.has(no, inode.incarnation, cut);
+        let version = store.past.version(&store.meta, no, cut)?;
+        let Some(version) = version.filter(|v| cut < v.end && is_there(&v.inode)) else {
             return Ok(None);
         };
         let key = (no, version.inode.born);
@@ -84,6 +86,17 @@ impl Versions {
         let cell = shard.cells.entry(key).or_insert_with(new).clone();
         shard.seen.insert((no, cut), cell.clone());
         Ok(Some(cell))
+    }
+
+    /// All versions of an inode number are to be looked for anew, also by who has one in hand. Nobody reads of them meanwhile.
+    pub(crate) fn forget_all(&self, no: InodeNo) {
+        let mut shard = self.shard(no).lock();
+        shard.seen.retain(|(of, _), _| *of != no);
+        let gone: Vec<_> = shard.cells.extract_if(|(of, _), _| *of == no).collect();
+        drop(shard);
+        for (_, cell) in gone {
+            cell.state.write().gone = true;
+        }
     }
 
     /// The version with this birth was given up: nobody looks for it any more.
@@ -207,11 +220,17 @@ pub(crate) fn entry_named(
     name: &[u8],
     cut: Number,
 ) -> Result<Option<PastEntry>> {
-    let past = || store.past.find_name(store, directory, name, cut);
+    let past = || -> Result<_> {
+        let found = store.past.find_name(store, directory, name, cut)?;
+        Ok(found.filter(|entry| !store.past.expunging.has_entry(entry, cut)))
+    };
     let Some(cell) = directory_in_use(store, directory)? else { return past() };
     let state = cell.state.read();
     if state.check_directory().is_ok() {
-        let found = dir::find(store, &state, directory, name)?.filter(|found| found.birth <= cut);
+        let is_there = |found: &dir::Found| {
+            found.birth <= cut && !store.past.expunging.has(found.inode, found.incarnation, cut)
+        };
+        let found = dir::find(store, &state, directory, name)?.filter(is_there);
         if let Some(found) = found {
             return Ok(Some(PastEntry::in_use(directory, found.cookie, &found.entry(name))));
         }
@@ -385,7 +404,8 @@ fn copy_batch(store: &Arc<Store>, directory: InodeNo, after: u64, cut: Number) -
     let state = cell.as_ref().map(|cell| cell.state.read());
     if let Some(state) = state.as_ref().filter(|state| state.check_directory().is_ok()) {
         dir::list(store, state, directory, after, &mut |cookie, entry| {
-            if entry.birth <= cut {
+            let gone = store.past.expunging.has(entry.inode, entry.incarnation, cut);
+            if entry.birth <= cut && !gone {
                 batch.push(PastEntry::in_use(directory, cookie, entry));
             }
             Ok(batch.len() < BATCH)
@@ -394,8 +414,10 @@ fn copy_batch(store: &Arc<Store>, directory: InodeNo, after: u64, cut: Number) -
     let (in_use, mut past) = (batch.len(), 0);
     if cut != PRESENT {
         store.past.each_name(&store.meta, directory, after, cut, &mut |entry| {
-            past += 1;
-            batch.push(entry);
+            if !store.past.expunging.has_entry(&entry, cut) {
+                past += 1;
+                batch.push(entry);
+            }
             Ok(past < BATCH)
         })?;
     }
@@ -513,7 +535,9 @@ impl Asked {
                 let last = last_until(store.number(), *time, &mut |most| past.floor(meta, most))?;
                 let gone = last_until(store.number(), *time, &mut |most| past.floor_forgotten(meta, most))?;
                 let dying = last.clone().filter(|cut| cut.row.state == CutState::Dying);
-                let gone = gone.into_iter().chain(dying).filter(|cut| is_named_by(*time, cut.row.time));
+                let gone = gone.into_iter().chain(dying);
+                let gone =
+                    gone.filter(|cut| cut.row.kind != CutKind::Expunge && is_named_by(*time, cut.row.time));
                 let gone = gone.max_by_key(|cut| cut.number);
                 Ok(last.map(|last| Asked::UpTo(last.number, gone)))
             }

@@ -12,6 +12,7 @@ mod alloc;
 mod btree;
 mod dir;
 mod error;
+mod expunge;
 mod extent;
 mod file;
 mod forget;
@@ -38,6 +39,7 @@ mod volume;
 mod xattr;
 
 pub use error::{Error, Result};
+pub use expunge::Remembered;
 pub use forget::Forgetting;
 pub use history::split_time;
 pub use listing::ListedCut;

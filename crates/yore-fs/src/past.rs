@@ -44,6 +44,7 @@
 
 mod cover;
 mod cut;
+mod expunge;
 mod forget;
 mod look;
 mod policies;
@@ -53,6 +54,7 @@ mod table;
 mod tests;
 
 pub(crate) use cover::{CoverMemo, Epochs};
+pub(crate) use expunge::{Expunge, Expunging, ROW_BLOCKS};
 pub(crate) use forget::Ended;
 pub(crate) use look::PastEntry;
 
@@ -122,6 +124,8 @@ pub(crate) struct Past {
     /// Held by who forgets to make room; first of all. How often that was done.
     pub(crate) making_room: Mutex<()>,
     pub(crate) rooms_made: AtomicU64,
+    /// Files whose history is being given up.
+    pub(crate) expunging: Expunging,
 }
 
 /// The numbers of cuts, by state, each with the file if it is of a single one.
@@ -193,6 +197,7 @@ impl Past {
             forgetting: Mutex::new(()),
             making_room: Mutex::new(()),
             rooms_made: AtomicU64::new(0),
+            expunging: Expunging::default(),
         };
         let addr = meta.history_root();
         if addr.is_none() {
@@ -222,6 +227,10 @@ impl Past {
     fn load_numbers(&self, meta: &Meta) -> Result<()> {
         let mut numbers = Numbers::default();
         self.each_cut(meta, Number(0), &mut |cut| {
+            if cut.row.kind == CutKind::Expunge {
+                self.expunging.load(&cut)?;
+                return Ok(true);
+            }
             if !cut.row.kind.is_of_file() {
                 self.last_of_directories.store(cut.number.0, Ordering::Relaxed);
                 if cut.row.root != InodeNo::ROOT {
@@ -291,6 +300,7 @@ impl Past {
     /// A directory moved: others cover what is below it. Inside the Op that moves it.
     pub(crate) fn note_moved(&self) {
         self.epoch.fetch_add(1, Ordering::AcqRel);
+        self.expunging.note_moved();
     }
 
     /// Opens an Op, unless there was a cut since `epoch` was taken; gives the reservation back then.

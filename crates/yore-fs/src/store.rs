@@ -186,7 +186,7 @@ impl Store {
     fn forget_in_background(self: &Arc<Self>) -> Result<()> {
         let mut forgetter = self.forgetter.lock();
         let at_it = forgetter.as_ref().is_some_and(|thread| !thread.is_finished());
-        if at_it || self.past.dying().is_empty() {
+        if at_it || !self.past.is_forgetting() {
             return Ok(());
         }
         let (weak, tick) = (Arc::downgrade(self), self.tick.clone());

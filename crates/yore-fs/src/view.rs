@@ -1,5 +1,6 @@
 //! A view of the volume's tree, as it is or as it was: operations on inodes and names, one method per file-system call.
 
+use crate::expunge::{self, Remembered};
 use crate::forget::{self, Forgetting};
 use crate::history::{self, PastInode};
 use crate::inode::InodeState;
@@ -16,7 +17,9 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use yore_device::Device;
-use yore_format::{CutKind, CutState, Number, Policy, Superblock, VolumeState, FORMAT_MAJOR, FORMAT_MINOR};
+use yore_format::{
+    CutKind, CutState, Incarnation, Number, Policy, Superblock, VolumeState, FORMAT_MAJOR, FORMAT_MINOR,
+};
 use yore_meta::LogStatus;
 
 /// The tree of an open volume, for servers and for programs that think in inodes; see [`crate::Volume`] for paths. It is the
@@ -86,9 +89,13 @@ impl Node {
     pub fn read(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         match &self.0 {
             Known::Live(live) => ops::read(&live.store, &live.cell, offset, buf),
-            Known::Past { view, inode: PastInode { version: Some(version), .. } } => {
-                let _seen = view.seen()?;
-                history::read_from(view.store(), version, offset, buf)
+            Known::Past { view, inode: PastInode { version: Some(version), attr } } => {
+                let Some(seen) = view.seen()? else { return Err(Error::Stale) };
+                match history::read_from(view.store(), version, offset, buf) {
+                    // Files were expunged that have had its number, perhaps others.
+                    Err(Error::Stale) => history::read(view.store(), attr.inode, seen.cut, offset, buf),
+                    other => other,
+                }
             }
             Known::Past { view, inode } => view.read(inode.attr.inode, offset, buf),
         }
@@ -318,6 +325,71 @@ impl View {
         ask: &mut dyn FnMut(&Forgetting) -> ControlFlow<()>,
     ) -> Result<Forgetting> {
         forget::finish(self.live()?, ask)
+    }
+
+    /// Gives up all that the history knows of files, each named by inode and incarnation: nobody sees any of it when this
+    /// returns, in whatever cut, and that is durable. What a file is now stays, as if it had been made now. The space is
+    /// given back by [`View::finish_forgetting`]. Other files that were below a directory are not concerned.
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    /// use yore_fs::Volume;
+    ///
+    /// # fn main() -> yore_fs::Result<()> {
+    /// let volume = Volume::memory(64 << 20)?;
+    /// volume.write("secret", vec![1; 1_000_000])?;
+    /// let view = volume.view();
+    /// let cut = view.snapshot(view.root(), "", false, false)?;
+    /// volume.remove_file("secret")?;
+    ///
+    /// let then = view.as_of(cut.number);
+    /// let secret = *then.lookup(then.root(), b"secret")?.attr();
+    /// view.expunge(&[(secret.inode, secret.incarnation)])?;
+    /// assert!(then.lookup(then.root(), b"secret").is_err());
+    /// let done = view.finish_forgetting(&mut |_| ControlFlow::Continue(()))?;
+    /// assert_eq!((done.expunged, done.blocks), (1, 245));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Held`] or [`Error::Pinned`] if a cut that is held or pinned has seen one of them: then all is as it was.
+    /// [`Error::Invalid`] for the root directory; [`Error::ReadOnly`].
+    pub fn expunge(&self, files: &[(InodeNo, u32)]) -> Result<()> {
+        let files: Vec<_> = files.iter().map(|(inode, of)| (*inode, Incarnation(*of))).collect();
+        expunge::begin(self.live()?, &files)
+    }
+
+    /// What the history knows of a file. O(versions).
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if there is and was no such file.
+    pub fn remembered(&self, inode: InodeNo, incarnation: u32) -> Result<Remembered> {
+        expunge::remembered(self.store(), inode, Incarnation(incarnation))
+    }
+
+    /// The same of a directory and of all that was ever named in it, at any time and at any depth, each once.
+    ///
+    /// # Errors
+    /// As [`View::remembered`].
+    pub fn remembered_below(&self, inode: InodeNo, incarnation: u32) -> Result<Vec<Remembered>> {
+        expunge::remembered_below(self.store(), inode, Incarnation(incarnation))
+    }
+
+    /// What the history knows of a name in a directory of this view, which may have a time behind an `@`: of the file that it means; of a
+    /// directory, with all that was ever named in it, if `below`; and also of all other files that it has meant, if `others`. How many
+    /// other files it has meant that are left out.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]; [`Error::IsADirectory`] for one if not `below`.
+    pub fn history_of(
+        &self,
+        directory: InodeNo,
+        name: &[u8],
+        below: bool,
+        others: bool,
+    ) -> Result<(Vec<Remembered>, usize)> {
+        expunge::history_of(self, directory, name, below, others)
     }
 
     /// Holds a cut, so that it is not forgotten, or lets it go. Durable when it returns.

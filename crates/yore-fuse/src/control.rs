@@ -81,6 +81,7 @@
 //!
 //! Any other number, and these on what is no directory, are ENOTTY, as the kernel answers for file systems that have none.
 
+pub mod expunge;
 pub mod look;
 pub mod policy;
 

@@ -7,7 +7,7 @@
 
 use crate::convert::node_of;
 use crate::NoticeError;
-use fuser::Notifier;
+use fuser::{INodeNo, Notifier};
 use std::cell::Cell;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -39,6 +39,11 @@ impl Notices {
     pub fn inode_changed(&self, inode: InodeNo) -> Result<(), NoticeError> {
         let node = node_of(inode, self.root);
         self.send(|| self.notifier.inval_inode(node, 0, 0))
+    }
+
+    /// The same of a node of the past, by its number.
+    pub(crate) fn past_node_changed(&self, node: u64) -> Result<(), NoticeError> {
+        self.send(|| self.notifier.inval_inode(INodeNo(node), 0, 0))
     }
 
     /// What `name` in `directory` means is no longer true: also that it does not exist.

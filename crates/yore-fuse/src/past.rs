@@ -14,7 +14,7 @@
 //! A mount of one snapshot has none of this: there a node is its inode's number.
 
 use parking_lot::RwLock;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use yore_fs::{FileKind, InodeNo, Number};
 
@@ -102,6 +102,18 @@ impl PastNodes {
     /// The cut and the inode of a node.
     pub(crate) fn get(&self, node: u64) -> Option<(Number, InodeNo)> {
         of_plain(node).or_else(|| self.0.read().get(&node).map(|known| (known.cut, known.inode)))
+    }
+
+    /// The nodes that may show something of these files as of one of these cuts: the files' own, and all directories that are remembered,
+    /// whose listings may be cached.
+    pub(crate) fn showing(&self, files: &HashSet<InodeNo>, cuts: &[Number]) -> Vec<u64> {
+        let known = self.0.read();
+        let remembered = known.iter().filter(|(_, known)| cuts.binary_search(&known.cut).is_ok());
+        let mut nodes: Vec<u64> = remembered.map(|(node, _)| *node).collect();
+        for file in files {
+            nodes.extend(cuts.iter().filter_map(|cut| plain(*cut, *file)));
+        }
+        nodes
     }
 
     /// The number of a node, which the kernel is told once more.

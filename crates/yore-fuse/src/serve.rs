@@ -11,6 +11,7 @@
 //! The caller's right to set-group-id bits is never asked here: the kernel has taken them from modes where they are not
 //! allowed, before the request is sent, so callers `keep` them ([`Caller::keeps_set_id`]).
 
+mod gone;
 mod nodes;
 mod snapshots;
 
@@ -18,7 +19,7 @@ use crate::config::Granted;
 use crate::control;
 use crate::convert::{no_attr, set_time};
 use crate::errno::{errno, worth_logging};
-use crate::notices::set_serving;
+use crate::notices::{set_serving, Notices};
 use crate::past::PastNodes;
 use crate::privilege;
 use crate::session::{register_thread, Shared};
@@ -32,11 +33,11 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 use yore_fs::{
-    Caller, Error, FallocateMode, FileKind, InodeNo, RenameMode, SeekTo, SetAttr, SetXattrMode, View,
-    WriteMode,
+    Caller, Error, FallocateMode, FileKind, InodeNo, Number, Remembered, RenameMode, SeekTo, SetAttr,
+    SetXattrMode, View, WriteMode,
 };
 
 /// Longest stretch one copy_file_range request copies; callers go on with the rest. Bounds how long a thread that serves is away.
@@ -99,6 +100,8 @@ pub(crate) struct Server {
     writers: Writers,
     answers: control::look::Answers,
     snapdir: Option<SnapDir>,
+    /// To tell the kernel what it must not believe any more; there once the session is.
+    notices: Arc<OnceLock<Notices>>,
 }
 
 /// The view and the inode of a node; else answers that the node is gone.
@@ -124,7 +127,13 @@ impl Drop for Serving<'_> {
 }
 
 impl Server {
-    pub(crate) fn new(view: View, root: InodeNo, config: &MountConfig, shared: Arc<Shared>) -> Server {
+    pub(crate) fn new(
+        view: View,
+        root: InodeNo,
+        config: &MountConfig,
+        shared: Arc<Shared>,
+        notices: Arc<OnceLock<Notices>>,
+    ) -> Server {
         Server {
             view,
             root,
@@ -135,6 +144,7 @@ impl Server {
             past: PastNodes::default(),
             answers: control::look::Answers::default(),
             snapdir: config.snapdir.as_ref().map(|name| SnapDir::new(name.as_bytes().to_vec())),
+            notices,
         }
     }
 
@@ -754,6 +764,9 @@ impl Filesystem for Server {
         let answer = if control::policy::is_ours(number) {
             let mount = (read_only, self.config.close_events);
             control::policy::answer(&view, inode, uid, mount, number, data)
+        } else if control::expunge::is_ours(number) {
+            let gone = |files: &[Remembered], cuts: &[Number]| self.tell_gone(files, cuts);
+            control::expunge::answer(&view, inode, uid, read_only, (number, data), gone)
         } else if control::look::is_known(number) {
             self.answers.answer(&view, inode, uid, number, data)
         } else {

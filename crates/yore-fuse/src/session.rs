@@ -36,7 +36,7 @@ use std::cell::RefCell;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use yore_fs::{InodeNo, Pin, View};
 
@@ -305,8 +305,13 @@ pub fn mount(view: View, config: &MountConfig) -> Result<Session, MountError> {
             Ok(())
         }
     };
-    let server = |shared: &Arc<Shared>| Server::new(view, root, &config, shared.clone());
-    start(&config, server, close, Some(root), Arc::default())
+    let told = Arc::<OnceLock<Notices>>::default();
+    let server = |shared: &Arc<Shared>| Server::new(view, root, &config, shared.clone(), told.clone());
+    let session = start(&config, server, close, Some(root), Arc::default())?;
+    if let Some(notices) = session.notices() {
+        let _ = told.set(notices);
+    }
+    Ok(session)
 }
 
 /// Mounts a directory as of a snapshot, read-only, and serves it in the background; the snapshot is pinned until the session has
@@ -329,7 +334,7 @@ pub fn mount_snapshot(
         }
         Ok(())
     };
-    let server = |shared: &Arc<Shared>| Server::new(view, root, &config, shared.clone());
+    let server = |shared: &Arc<Shared>| Server::new(view, root, &config, shared.clone(), Arc::default());
     let siblings = beside.map_or_else(Arc::default, |beside| beside.shared.siblings.clone());
     start(&config, server, close, None, siblings)
 }

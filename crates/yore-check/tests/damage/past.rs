@@ -150,6 +150,12 @@ pub(super) const CUTS: &[Plant] = &[
     ("a kept cut is among the forgotten ones", &[CutState], |b| {
         on_cells(b, HistoryTree::Forgotten, |cells| cells[0].1[13] = 1)
     }),
+    ("a cut that expunges is kept", &[CutState], |b| {
+        on_cells(b, HistoryTree::Cuts, |cells| cells[0].1[12] = 6)
+    }),
+    ("a cut that expunged is remembered", &[CutState], |b| {
+        on_cells(b, HistoryTree::Forgotten, |cells| cells[0].1[12] = 6)
+    }),
     ("a dying cut is among the forgotten ones", &[CutState], |b| {
         on_cells(b, HistoryTree::Forgotten, |cells| cells[1].1[13] = 2)
     }),

@@ -468,7 +468,7 @@ fn bytes(blocks: u64) -> u64 {
 ///
 /// # Errors
 /// Damage and device errors; that somebody wants it to stop.
-fn give_back(volume: &Volume, mut progress: Progress) -> anyhow::Result<u64> {
+pub(super) fn give_back(volume: &Volume, mut progress: Progress) -> anyhow::Result<u64> {
     let stop = stop_wanted()?;
     let (mut before, mut stopped) = (Forgetting::default(), false);
     progress.now("giving back space");
@@ -483,11 +483,11 @@ fn give_back(volume: &Volume, mut progress: Progress) -> anyhow::Result<u64> {
         }
     });
     progress.finish();
-    let done = done.context("the snapshots are forgotten, but not all of their space could be given back")?;
+    let done = done.context("it is forgotten, but not all of its space could be given back")?;
     let freed = bytes(done.blocks);
-    if stopped && done.dying > 0 {
+    if stopped && done.dying + done.expunging > 0 {
         let message = format!(
-            "stopped: the snapshots are forgotten, and {} freed; the rest is given back when the volume is mounted, or by the \
+            "stopped: it is forgotten, and {} freed; the rest is given back when the volume is mounted, or by the \
              next `yore forget`",
             human(freed)
         );
@@ -496,7 +496,7 @@ fn give_back(volume: &Volume, mut progress: Progress) -> anyhow::Result<u64> {
     Ok(freed)
 }
 
-fn say_freed(freed: Option<u64>) -> anyhow::Result<()> {
+pub(super) fn say_freed(freed: Option<u64>) -> anyhow::Result<()> {
     let mut out = Out::new();
     match freed {
         Some(bytes) => out.line(format_args!("{} freed", human(bytes)))?,

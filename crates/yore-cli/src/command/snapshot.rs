@@ -347,6 +347,7 @@ fn kind_name(kind: CutKind) -> &'static str {
         CutKind::Interval => "interval",
         CutKind::Undo => "undo",
         CutKind::Removed => "removed",
+        CutKind::Expunge => "expunge",
     }
 }
 

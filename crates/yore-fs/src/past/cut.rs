@@ -30,6 +30,7 @@ impl Past {
         held: bool,
     ) -> Result<Cut> {
         let meta = &store.meta;
+        let _still = held.then(|| self.expunging.hold_still());
         let mut last = self.cuts.write();
         if !name.is_empty() && !self.named_locked(store, name)?.is_empty() {
             return Err(Error::Exists);
@@ -118,7 +119,7 @@ impl Past {
 }
 
 /// The present, but later than the last cut (V5).
-fn after(last: Timestamp, now: Timestamp) -> Timestamp {
+pub(super) fn after(last: Timestamp, now: Timestamp) -> Timestamp {
     if now > last {
         return now;
     }

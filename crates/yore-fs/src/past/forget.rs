@@ -82,6 +82,11 @@ impl Past {
         self.epoch.fetch_add(1, Ordering::AcqRel);
     }
 
+    /// Whether something is to be given up.
+    pub(crate) fn is_forgetting(&self) -> bool {
+        !self.dying().is_empty() || self.expunging.count() > 0
+    }
+
     /// The first kept cuts that are neither held nor pinned, at most so many.
     ///
     /// # Errors
@@ -102,6 +107,7 @@ impl Past {
     /// # Errors
     /// [`Error::NotFound`] if it is not kept; damage and device errors.
     pub(crate) fn set_held(&self, store: &Store, number: Number, held: bool) -> Result<()> {
+        let _still = self.expunging.hold_still();
         let _cuts = self.cuts.write();
         let cut = self.in_state_locked(&store.meta, number, CutState::Kept)?;
         self.change_row(store, number, CutRow { held, ..cut.row }, "")
@@ -283,7 +289,7 @@ impl Removal<'_> {
 }
 
 /// What is to be given up must be there: only damage can make it not so.
-fn check_there(meta: &Meta, tree: &Tree, key: &[u8]) -> Result<()> {
+pub(super) fn check_there(meta: &Meta, tree: &Tree, key: &[u8]) -> Result<()> {
     match tree.get(meta, key, |found| found.is_some())? {
         true => Ok(()),
         false => Err(Corruption::new(tree.kind.name(), "key", format!("{key:02x?}"), "not there").into()),

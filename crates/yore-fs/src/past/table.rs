@@ -12,6 +12,7 @@ impl Past {
     /// # Errors
     /// `NotFound` if it is not kept; damage and device errors.
     pub(crate) fn pin(&self, meta: &Meta, cut: Number) -> Result<()> {
+        let _still = self.expunging.hold_still();
         let _cuts = self.cuts.read();
         self.in_state_locked(meta, cut, CutState::Kept)?;
         *self.pinned.lock().entry(cut).or_default() += 1;

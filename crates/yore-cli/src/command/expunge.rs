@@ -1,0 +1,232 @@
+//! `expunge`: all history of files is given up; of a mount by asking its daemon, of a volume that is not mounted by opening it.
+//!
+//! **Nothing happens before all is known.** Each operand is looked at first: what it is, how much would go, whether the caller may. Then a
+//! person is asked, or `--yes` says it; then one operand after the other is given up, each as a whole. What cannot be
+//! brought back must not be done by a wrong letter.
+
+use super::files::on_volume;
+use super::forget::{give_back, say_freed};
+use super::snapshot::{library_error, Place};
+use super::Outcome;
+use crate::args;
+use crate::output::{human, json_name, kind_name, List};
+use crate::progress::Progress;
+use crate::status;
+use crate::volume::{Access, OnVolume};
+use anyhow::Context as _;
+use rustix::io::Errno;
+use serde_json::json;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use yore_fs::{Error, FileKind, Volume};
+use yore_fuse::control::expunge::{self as control, Entry, Known, Wanted};
+
+/// An operand: the directory that has the name, and the name, which may have a time.
+struct Operand {
+    place: Place,
+    name: OsString,
+    shown: String,
+}
+
+impl Operand {
+    fn find(operand: &OsStr) -> anyhow::Result<Operand> {
+        let shown = operand.to_string_lossy().into_owned();
+        let on = OnVolume::split(operand).filter(|_| fs::symlink_metadata(operand).is_err());
+        let path = on.as_ref().map_or(Path::new(operand), |on| &on.path);
+        let Some(name) = path.file_name() else {
+            return Err(status::usage(format!(
+                "{shown}: which file? The history of a whole volume is its snapshots: `yore forget` gives those up"
+            )));
+        };
+        let (name, parent) = (name.to_os_string(), path.parent().filter(|path| !path.as_os_str().is_empty()));
+        let parent = parent.unwrap_or(Path::new("."));
+        let place = match &on {
+            Some(on) => Place::Free(OnVolume { path: parent.into(), ..on.clone() }),
+            None => Place::of_mount(parent)?,
+        };
+        Ok(Operand { place, name, shown })
+    }
+
+    fn wanted(&self, args: &args::Expunge) -> Wanted<'_> {
+        Wanted { name: self.name.as_bytes(), below: args.recursive, others: args.all_under_name }
+    }
+
+    /// What its history is.
+    fn look(&self, args: &args::Expunge) -> anyhow::Result<(Known, Vec<Entry>)> {
+        let wanted = self.wanted(args);
+        let found = match &self.place {
+            Place::Mounted { dir, .. } => control::look(dir, &wanted).map_err(refused),
+            Place::Free(on) => on_volume(&on.volume, Access::Read, |volume| {
+                let (files, others) = of_volume(volume, on, &wanted)?;
+                Ok((Known::of(&files, others), files.iter().map(Entry::from).collect()))
+            }),
+        };
+        found.map_err(|error| self.explain(error))
+    }
+
+    /// Gives it up; how much space that freed, if that is known when this returns.
+    fn expunge(&self, args: &args::Expunge) -> anyhow::Result<Option<u64>> {
+        let wanted = self.wanted(args);
+        let done = match &self.place {
+            Place::Mounted { dir, .. } => control::expunge(dir, &wanted).map_err(refused).map(|_| None),
+            Place::Free(on) => {
+                let progress = Progress::without_end(args.progress)?;
+                on_volume(&on.volume, Access::Write, |volume| {
+                    let (files, _) = of_volume(volume, on, &wanted)?;
+                    let files: Vec<_> = files.iter().map(|file| (file.inode, file.incarnation)).collect();
+                    volume.view().expunge(&files)?;
+                    Ok(Some(give_back(volume, progress)?))
+                })
+            }
+        };
+        done.map_err(|error| self.explain(error))
+    }
+
+    /// Adds what to do.
+    fn explain(&self, error: anyhow::Error) -> anyhow::Error {
+        let shown = &self.shown;
+        let root = error.chain().find_map(|cause| cause.downcast_ref::<Error>()).map(Error::root);
+        match root {
+            Some(Error::NotFound) => anyhow::anyhow!(
+                "cannot expunge {shown}: no such file; one that is gone is named with a time, as NAME@yesterday (`yore deleted` \
+                 lists what is gone)"
+            ),
+            Some(Error::IsADirectory) => status::usage(format!(
+                "cannot expunge {shown}: it is a directory; with -r it goes with the history of all that was ever in it \
+                 (--dry-run lists what that is)"
+            )),
+            Some(Error::Held { cut }) => anyhow::anyhow!(
+                "cannot expunge {shown}: snapshot {cut} is held and has seen it; release that first (`yore snapshots --json` \
+                 has its number)"
+            ),
+            Some(Error::Pinned { cut }) => anyhow::anyhow!(
+                "cannot expunge {shown}: snapshot {cut} is mounted and has seen it; unmount that first"
+            ),
+            Some(Error::Invalid { .. }) => anyhow::anyhow!(
+                "cannot expunge {shown}: it is the root directory; forget the volume's snapshots instead (yore forget)"
+            ),
+            _ => error.context(format!("cannot expunge {shown}")),
+        }
+    }
+}
+
+fn of_volume(
+    volume: &Volume,
+    on: &OnVolume,
+    wanted: &Wanted<'_>,
+) -> anyhow::Result<(Vec<yore_fs::Remembered>, usize)> {
+    let node = volume.node(&on.path)?;
+    anyhow::ensure!(node.attr().kind == FileKind::Directory, "{} is not a directory", on.path.display());
+    let view = volume.view().of(&node);
+    Ok(view.history_of(node.inode(), wanted.name, wanted.below, wanted.others)?)
+}
+
+/// What a mount answered.
+fn refused(error: io::Error) -> anyhow::Error {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::NOENT | Errno::STALE) => Error::NotFound.into(),
+        Some(Errno::ISDIR) => Error::IsADirectory.into(),
+        Some(Errno::INVAL) => Error::Invalid { what: "the root directory" }.into(),
+        Some(Errno::BUSY) => anyhow::anyhow!(
+            "a snapshot that is held or mounted has seen it (`yore snapshots` lists them); release and unmount those first"
+        ),
+        Some(Errno::PERM) => anyhow::anyhow!(
+            "only root, the user who mounted the volume, and who owned all of it in every version may do that"
+        ),
+        _ => library_error(error),
+    }
+}
+
+/// Gives up all history of files.
+pub fn run(args: &args::Expunge) -> Outcome {
+    let operands = args.paths.iter().map(|path| Operand::find(path)).collect::<anyhow::Result<Vec<_>>>()?;
+    let found = operands.iter().map(|operand| operand.look(args)).collect::<anyhow::Result<Vec<_>>>()?;
+    if args.dry_run {
+        print(args, &operands, &found)?;
+        return Ok(status::OK);
+    }
+    if !args.yes && !confirmed(&operands, &found)? {
+        eprintln!("nothing was changed");
+        return Ok(status::FAILED);
+    }
+    let mut freed = Some(0);
+    for operand in &operands {
+        let of_this = operand.expunge(args)?;
+        freed = freed.zip(of_this).map(|(all, one)| all + one);
+    }
+    print(args, &operands, &found)?;
+    if !args.listing.json && !args.listing.null {
+        say_freed(freed)?;
+        for (operand, (known, _)) in operands.iter().zip(&found).filter(|(_, (known, _))| known.others > 0) {
+            let files = if known.others == 1 { "file" } else { "files" };
+            eprintln!(
+                "the name {} meant {} other {files} at other times, whose history is kept: `yore log` shows it, \
+                 --all-under-name gives it up, too",
+                operand.shown, known.others
+            );
+        }
+    }
+    Ok(status::OK)
+}
+
+/// Asks a person.
+fn confirmed(operands: &[Operand], found: &[(Known, Vec<Entry>)]) -> anyhow::Result<bool> {
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return Err(status::usage(
+            "expunging cannot be undone: look with --dry-run, then say --yes (there is no terminal to ask on)",
+        ));
+    }
+    let mut error = io::stderr();
+    for (operand, (known, _)) in operands.iter().zip(found) {
+        writeln!(error, "{}: {}", operand.shown, amount(known))?;
+    }
+    write!(error, "Give up all of this history? Nothing brings it back. [y/N] ")?;
+    error.flush()?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer).context("cannot read the answer")?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+fn amount(known: &Known) -> String {
+    let many = |count: u64, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
+    let (files, versions) = (many(known.files, "file"), many(known.versions, "version"));
+    format!("{files}, {versions} of {} in all", human(known.bytes))
+}
+
+/// What goes, or went: a line for each file.
+fn print(args: &args::Expunge, operands: &[Operand], found: &[(Known, Vec<Entry>)]) -> anyhow::Result<()> {
+    let mut list = List::new(args.listing);
+    for (operand, (_, entries)) in operands.iter().zip(found) {
+        for entry in entries {
+            let mut path = operand.shown.clone().into_bytes();
+            if !entry.path.is_empty() {
+                path.extend(b"/");
+                path.extend(&entry.path);
+            }
+            let versions = if entry.versions == 1 { "version" } else { "versions" };
+            let before = format!(
+                "{:<16} {:>6} {versions:<8} {:>10}  ",
+                kind_name(entry.kind),
+                entry.versions,
+                human(entry.bytes)
+            );
+            let after = if entry.in_use { "  (the present stays)" } else { "" };
+            list.entry(&before, &path, after, || {
+                let mut value = json!({
+                    "type": kind_name(entry.kind),
+                    "inode": entry.inode.0 .0,
+                    "incarnation": entry.inode.1,
+                    "versions": entry.versions,
+                    "bytes": entry.bytes,
+                    "in_use": entry.in_use,
+                });
+                json_name(&mut value, "path", &path);
+                value
+            })?;
+        }
+    }
+    list.done()
+}

@@ -1,0 +1,161 @@
+//! All history of a file given up by command, on volumes and on mounts: what goes, what stays, who may, and that one is asked first.
+
+mod common;
+
+use common::{error_text, fails, ok, put, run, scratch, text, yore, Mount};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::process::CommandExt as _;
+
+/// A user with no rights anywhere.
+const NOBODY: u32 = 65534;
+
+/// Takes a snapshot with a name.
+#[track_caller]
+fn take(path: &str, name: &str) {
+    ok(["snapshot", path, "-n", name]);
+}
+
+/// On a volume that is not mounted: a file that is gone, and one that is there; nothing happens without `--yes`.
+#[test]
+fn files_of_a_volume() {
+    let scratch = scratch();
+    let volume = text(&scratch.volume);
+    put(&scratch, "/d/secret", vec![7; 3 << 20]);
+    take(volume, "one");
+    ok(["rm", &scratch.on("/d/secret")]);
+    ok(["rm", &scratch.on("/d/file")]);
+    put(&scratch, "/d/file", "two");
+    take(volume, "two");
+    let gone = scratch.on("/d/secret@one");
+    assert!(fails(2, ["expunge", &gone]).contains("--yes"));
+    let looked: Value = serde_json::from_str(&ok(["expunge", "-n", "--json", &gone])).unwrap();
+    let facts = &looked[0];
+    assert_eq!((&facts["versions"], &facts["bytes"]), (&1.into(), &(3u64 << 20).into()), "{looked}");
+    assert_eq!((&facts["in_use"], &facts["type"]), (&false.into(), &"file".into()));
+    assert_eq!(ok(["cat", &gone]).len(), 3 << 20);
+
+    let said = ok(["expunge", "-y", &gone]);
+    assert!(said.lines().next().unwrap().contains("1 version") && said.contains("MiB freed"), "{said}");
+    fails(3, ["cat", &gone]);
+    assert!(fails(3, ["expunge", "-y", &gone]).contains("yore deleted"));
+    assert_eq!(ok(["ls", &scratch.on("/d@one")]), "file\nsub\n");
+    assert!(!ok(["deleted", "-r", &scratch.on("/")]).contains("secret"));
+    ok(["check", volume]);
+
+    // The name has meant two.
+    let file = scratch.on("/d/file");
+    let output = run(["expunge", "--yes", &file]);
+    assert!(output.status.success(), "{}", error_text(&output));
+    assert!(error_text(&output).contains("--all-under-name"), "{}", error_text(&output));
+    assert_eq!(ok(["cat", &scratch.on("/d/file@one")]), "one");
+    fails(3, ["cat", &scratch.on("/d/file@two")]);
+    let output = run(["expunge", "--yes", "--all-under-name", &file]);
+    assert!(output.status.success() && error_text(&output).is_empty(), "{}", error_text(&output));
+    fails(3, ["cat", &scratch.on("/d/file@one")]);
+    assert_eq!(ok(["cat", &file]), "two");
+    ok(["check", volume]);
+}
+
+/// Directories want `-r`; the root directory, and what a held snapshot has seen, are refused by name.
+#[test]
+fn directories_and_what_is_refused() {
+    let scratch = scratch();
+    let volume = text(&scratch.volume);
+    put(&scratch, "/d/sub/deep", "deep");
+    put(&scratch, "/beside", "beside");
+    take(volume, "one");
+    ok(["rm", &scratch.on("/d/sub/deep")]);
+    let directory = scratch.on("/d");
+    assert!(fails(2, ["expunge", "-y", &directory]).contains("-r"));
+    assert!(fails(3, ["expunge", "-y", "-r", &scratch.on("/.@one")]).contains("yore forget"));
+    assert!(fails(2, ["expunge", "-y", &scratch.on("/")]).contains("yore forget"));
+    ok(["hold", &scratch.on("/.@one")]);
+    assert!(fails(3, ["expunge", "-y", "-r", &directory]).contains("is held"));
+    ok(["release", &scratch.on("/.@one")]);
+    let named = ok(["expunge", "-n", "-0", "-r", &directory]);
+    let mut names: Vec<&str> = named.split_terminator('\0').collect();
+    names.sort_unstable();
+    let expected = ["", "/file", "/sub", "/sub/deep"].map(|below| format!("{directory}{below}"));
+    assert_eq!(names, expected);
+    ok(["expunge", "-y", "-r", &directory]);
+    assert_eq!(ok(["ls", &scratch.on("/.@one")]), "beside\n");
+    assert_eq!(ok(["cat", &scratch.on("/d/file")]), "one");
+    ok(["check", volume]);
+}
+
+/// On a mount: what programs have open or looked at is gone at once, in paths of snapshots of directories above, too.
+#[test]
+fn files_of_a_mount() {
+    let scratch = scratch();
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    let at = |path: &str| mount.directory.join(path);
+    fs::write(at("d/secret"), vec![7; 100_000]).unwrap();
+    fs::hard_link(at("d/secret"), at("other")).unwrap();
+    take(text(&mount.directory), "one");
+    fs::write(at("d/secret"), "changed").unwrap();
+    take(text(&at("d")), "two");
+    let pasts = ["d@one/secret", ".@one/d/secret", ".@one/other", "d@two/secret", "d/secret@one"];
+    for past in pasts {
+        fs::read(at(past)).unwrap_or_else(|e| panic!("{past}: {e}"));
+    }
+    assert_eq!(fs::read_dir(at("d@one")).unwrap().count(), 3);
+    let open = fs::File::open(at("d@one/secret")).unwrap();
+    let said = ok(["expunge", "-y", text(&at("d/secret"))]);
+    assert!(said.contains("in the background"), "{said}");
+    for past in pasts {
+        let read = fs::read(at(past));
+        assert!(read.is_err(), "{past}");
+    }
+    // Told by a thread of the daemon, a moment later.
+    let mut left = 0;
+    for _ in 0..100 {
+        let mut byte = [0];
+        let is_read = std::os::unix::fs::FileExt::read_at(&open, &mut byte, 50_000).is_ok();
+        left = fs::read_dir(at("d@one")).unwrap().count() + usize::from(is_read);
+        if left == 2 {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert_eq!(left, 2, "what is left in the listing, and what is read");
+    assert_eq!(fs::read(at("d/secret")).unwrap(), b"changed");
+    assert_eq!(fs::read(at("other")).unwrap(), b"changed");
+    take(text(&mount.directory), "three");
+    fs::write(at("other"), "again").unwrap();
+    assert_eq!(fs::read(at("d@three/secret")).unwrap(), b"changed");
+    drop(open);
+    mount.umount();
+    ok(["check", text(&scratch.volume)]);
+}
+
+/// Who owned all of it may, and nobody else but root and who mounted the volume.
+#[test]
+fn who_may() {
+    let scratch = scratch();
+    let Some(mount) = Mount::new(&scratch, &["-o", "allow_other"]) else { return };
+    let world = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(scratch.path(""), world).unwrap();
+    let (mine, was_not) = (mount.directory.join("d/file"), mount.directory.join("d/other"));
+    let chown = |path| std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+    chown(&mine);
+    fs::write(&was_not, "root's").unwrap();
+    take(text(&mount.directory), "one");
+    chown(&was_not);
+    fs::write(&mine, "more").unwrap();
+    let as_nobody = |path| {
+        yore().args(["expunge", "-y", text(path)]).uid(NOBODY).gid(NOBODY).current_dir("/").output().unwrap()
+    };
+    if yore().arg("--version").uid(NOBODY).current_dir("/").status().ok().and_then(|s| s.code()) != Some(0) {
+        eprintln!("SKIPPED: others cannot start this program");
+        return;
+    }
+    let output = as_nobody(&was_not);
+    assert_eq!(output.status.code(), Some(3), "{}", error_text(&output));
+    assert!(error_text(&output).contains("in every version"), "{}", error_text(&output));
+    let output = as_nobody(&mine);
+    assert!(output.status.success(), "{}", error_text(&output));
+    assert!(fs::read(mount.directory.join("d@one/file")).is_err());
+    assert_eq!(fs::read(mount.directory.join("d@one/other")).unwrap(), b"root's");
+    mount.umount();
+}

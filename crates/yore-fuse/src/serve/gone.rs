@@ -1,0 +1,26 @@
+//! What the kernel is told when the history of files is given up. It believes attributes, content and listings of the past for hours, since
+//! nothing there changes; this is the one thing that does.
+
+use super::Server;
+use std::collections::HashSet;
+use yore_fs::{InodeNo, Number, Remembered};
+
+impl Server {
+    /// Of these files nothing can be seen any more as of these cuts, which ascend. Returns at once: notices must not be waited for
+    /// while a request is served. The kernel asks for each name anew that leads to what it knows nothing of.
+    pub(super) fn tell_gone(&self, files: &[Remembered], cuts: &[Number]) {
+        let Some(notices) = self.notices.get().cloned() else { return };
+        let files: HashSet<InodeNo> = files.iter().map(|file| file.inode).collect();
+        let nodes = self.past.showing(&files, cuts);
+        let tell = move || {
+            for node in nodes {
+                if let Err(error) = notices.past_node_changed(node) {
+                    tracing::debug!(node, %error, "a notice was not taken");
+                }
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("yore-notices".into()).spawn(tell) {
+            tracing::warn!(%error, "the kernel may show for a while what is gone");
+        }
+    }
+}
