@@ -1,8 +1,4 @@
-//! PostMark with snapshots and without: how fast it is while one is taken every second, and how many blocks of metadata a day of it
-//! leaves with one each hour and each minute.
-//!
-//! A day is the whole trace: what counts for the metadata is how much happens between two snapshots, not how long that takes here.
-//! Blocks are counted when the transactions are over, with what is left of the pool, after a sync.
+//! PostMark with snapshots and without: how fast it is while one is taken every second.
 
 use super::volume::Volume;
 use super::{turns, Goal, Line, Run};
@@ -16,10 +12,6 @@ use yore_fs::Node;
 const EVERY: Duration = Duration::from_secs(1);
 /// Steps between two looks at the clock.
 const UNWATCHED: usize = 16;
-/// Snapshots of a day, how they are called, and how much of the metadata the rest may be: 2 and 3 % more.
-const DAYS: [(usize, &str, f64); 2] = [(24, "each hour", 1.0 / 1.02), (24 * 60, "each minute", 1.0 / 1.03)];
-/// Bytes of a block.
-const BLOCK: f64 = 4096.0;
 
 /// PostMark in the proportions of its preset.
 fn options(run: &Run<'_>) -> PostMark {
@@ -80,42 +72,4 @@ fn with_snapshots(
         transactions.all(steps)?;
     }
     Ok(start.elapsed().as_secs_f64())
-}
-
-/// Bytes of metadata.
-pub(super) fn metadata(run: &Run<'_>) -> Result<Vec<Line>> {
-    let options = options(run);
-    let plan = Plan::new(&options);
-    let measure = |how: &str| format!("metadata after a day of PostMark, a snapshot {how} / none");
-    let mut lines = DAYS.map(|(_, how, goal)| Line::new(measure(how), Unit::Bytes, Goal::Ratio(goal)));
-    for round in run.rounds() {
-        round?;
-        let without = after_a_day(run, &options, &plan, 0)?;
-        for ((snapshots, ..), line) in DAYS.iter().zip(&mut lines) {
-            line.samples[0].push(after_a_day(run, &options, &plan, *snapshots)?);
-            line.samples[1].push(without);
-        }
-    }
-    Ok(lines.into())
-}
-
-fn after_a_day(run: &Run<'_>, options: &PostMark, plan: &Plan, snapshots: usize) -> Result<f64> {
-    run.options.check_stop()?;
-    let (volume, dirs) = with_pool(run, options, plan, "day")?;
-    let mut transactions = Transactions::new(options, plan, &volume.target, &dirs);
-    match snapshots {
-        0 => drop(transactions.all(&plan.transactions)?),
-        _ => {
-            for steps in plan.transactions.chunks(plan.transactions.len().div_ceil(snapshots).max(1)) {
-                volume.snapshot(false)?;
-                transactions.all(steps)?;
-            }
-        }
-    }
-    drop(transactions);
-    volume.target.sync()?;
-    let blocks = volume.target.view().info().metadata_blocks;
-    drop(dirs);
-    volume.end()?;
-    Ok(blocks as f64 * BLOCK)
 }

@@ -10,7 +10,8 @@
 //! - `large`: so is a large file; and the first overwrite after a snapshot, which must leave the old content alone, costs little
 //!   more than another.
 //! - `forget`: others hardly notice when snapshots are forgotten.
-//! - `mail`: so does PostMark; and what snapshots each hour and each minute add to the metadata is told.
+//! - `mail`: so does PostMark.
+//! - `months`: what snapshots each hour and each minute add to the metadata is little.
 //! - `changes`: what changed is found in the time of what changed, among however many files.
 //! - `scattered`: a file with many versions of random blocks is read in sequence, and so is its first version.
 //! - `mounted`: a snapshot is taken through a mount in little more time than the request takes.
@@ -21,6 +22,7 @@ mod forget;
 mod large;
 mod live;
 mod mail;
+mod months;
 mod mounted;
 mod scattered;
 mod takes;
@@ -242,7 +244,7 @@ impl History {
                     vec![line]
                 }
                 HistoryPart::PostMark => mail::speed(&run)?,
-                HistoryPart::Metadata => mail::metadata(&run)?,
+                HistoryPart::Metadata => months::measure(&run)?,
                 HistoryPart::Diff => changes::measure(&run)?,
                 HistoryPart::Scattered => scattered::measure(&run)?,
                 HistoryPart::Mount => match mounted::measure(&run)? {
