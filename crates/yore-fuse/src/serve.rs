@@ -14,6 +14,7 @@
 mod gone;
 mod nodes;
 mod snapshots;
+mod writers;
 
 use crate::config::Granted;
 use crate::control;
@@ -27,14 +28,13 @@ use crate::snapdir::{self, SnapDir};
 use crate::MountConfig;
 use fuser::*;
 use nodes::listed_number;
-use parking_lot::{Mutex, MutexGuard};
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
+use writers::Writers;
 use yore_fs::{
     Caller, Error, FallocateMode, FileKind, InodeNo, Number, Remembered, RenameMode, SeekTo, SetAttr,
     SetXattrMode, View, WriteMode,
@@ -60,32 +60,6 @@ thread_local! {
 
 /// Attributes that are ACLs.
 const ACLS: &[u8] = b"system.posix_acl_";
-
-/// How many open files each node has that can be written to, where the kernel tells of opens.
-#[derive(Default)]
-struct Writers([Mutex<HashMap<INodeNo, usize>>; 16]);
-
-impl Writers {
-    fn of(&self, node: INodeNo) -> MutexGuard<'_, HashMap<INodeNo, usize>> {
-        self.0[node.0 as usize % self.0.len()].lock()
-    }
-
-    fn enter(&self, node: INodeNo) {
-        *self.of(node).entry(node).or_default() += 1;
-    }
-
-    /// One is done. If it was the last, `last` comes before anybody opens the file to write again.
-    fn leave<R>(&self, node: INodeNo, last: impl FnOnce() -> R) -> Option<R> {
-        let mut open = self.of(node);
-        let count = open.get(&node).map_or(0, |count| count.saturating_sub(1));
-        if count > 0 {
-            open.insert(node, count);
-            return None;
-        }
-        open.remove(&node);
-        Some(last())
-    }
-}
 
 /// Serves a view.
 pub(crate) struct Server {
