@@ -346,6 +346,60 @@ fn random_trees_return() {
     ok(["check", text(&scratch.volume)]);
 }
 
+/// A rollback is killed at any moment: what is there is sound, and the same command finishes it.
+#[test]
+fn a_killed_rollback_is_finished_by_the_same_command() {
+    let scratch = scratch();
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    let root = mount.directory.join("d");
+    let mut random = Random(77);
+    let fill = |round: usize| {
+        for i in 0..400 {
+            let directory = root.join(format!("many{}", i % 7));
+            fs::create_dir_all(&directory).unwrap();
+            fs::write(directory.join(format!("f{}", i * (1 + round % 2))), format!("{round} of {i}"))
+                .unwrap();
+        }
+    };
+    fill(0);
+    (0..150).for_each(|step| change(&root, &mut random, step));
+    ok(["snapshot", text(&root), "-n", "then"]);
+    let then = tree(&root, false);
+    fill(1);
+    (0..300).for_each(|step| change(&root, &mut random, step));
+    mount.umount();
+    let saved = scratch.path("saved");
+    fs::copy(&scratch.volume, &saved).unwrap();
+    let (of_volume, of_mount) = (scratch.on("/d@then"), format!("{}@then", text(&root)));
+    let start = std::time::Instant::now();
+    ok(["rollback", &of_volume]);
+    let whole = start.elapsed();
+    let mut killed = 0;
+    for part in 0..14 {
+        fs::copy(&saved, &scratch.volume).unwrap();
+        // With the volume that it has opened; or alone, and the mount keeps what it has done.
+        let rollback = ["rollback", if part % 2 == 0 { &of_volume } else { &of_mount }];
+        if part % 2 == 1 {
+            mount.again(&[]);
+        }
+        let mut child = common::yore().args(rollback).stderr(std::process::Stdio::null()).spawn().unwrap();
+        std::thread::sleep(whole * part / 14);
+        child.kill().unwrap();
+        killed += u32::from(!child.wait().unwrap().success());
+        if part % 2 == 0 {
+            ok(["check", text(&scratch.volume)]);
+        }
+        ok(rollback);
+        if part % 2 == 0 {
+            mount.again(&[]);
+        }
+        same(&tree(&root, false), &then, &format!("killed after {part} parts of 14"));
+        mount.umount();
+        ok(["check", text(&scratch.volume)]);
+    }
+    assert!(killed > 3, "killed {killed} times");
+}
+
 /// A directory that was only renamed keeps being the one that it is, in cycles too; and the times of then return.
 #[test]
 fn renames_are_renamed_back() {
