@@ -99,10 +99,9 @@ fn file_on_mount(operand: &OsStr) -> Option<(PathBuf, OsString)> {
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => return None,
         Ok(_) => {}
-        // What is gone may be known under its name without a time. What has one says best why it leads nowhere.
-        Err(_) if OnVolume::split(operand).is_some() || yore_fs::split_time(name.as_bytes()).is_some() => {
-            return None
-        }
+        Err(_) if OnVolume::split(operand).is_some() => return None,
+        // What is gone may be known under its name without a time. A mount point with a time is a directory.
+        Err(_) if split_root(path).is_some_and(|(root, _)| root.is_dir()) => return None,
         Err(_) => {}
     }
     Some((parent.into(), name.into()))
@@ -207,17 +206,6 @@ impl Opened<'_> {
         }
     }
 
-    /// How a snapshot is named: the directory that was cut, as of its time. `None` if that is gone.
-    fn named(&self, row: &ListedCut, clock: &Clock) -> Option<String> {
-        let path = row.path.as_deref()?;
-        let root = match &self.target.place {
-            Place::Mounted { path, .. } => live::mount_at(path)?.directory.display().to_string(),
-            Place::Free(on) => format!("{}:", on.volume.display()),
-        };
-        let path = if path == Path::new("/") { "/.".into() } else { path.display().to_string() };
-        Some(format!("{root}{path}@{}", clock.name(row.cut.row.time, row.next)))
-    }
-
     /// A snapshot of the directory's list, by its number.
     fn numbered(&self, verb: &str, number: u64) -> anyhow::Result<ListedCut> {
         let (page, _) = self.page(Some(Number(number)))?;
@@ -237,7 +225,7 @@ impl Opened<'_> {
         if row.own {
             return Ok(row);
         }
-        let of = match (&row.path, self.named(&row, clock)) {
+        let of = match (&row.path, named(&self.target.place, &row, clock)) {
             (Some(path), Some(named)) => {
                 format!("{}; to {verb} that one, with all that is in it, name {named}", path.display())
             }
@@ -446,8 +434,19 @@ fn check_free(row: ListedCut, name: &str, opened: &Opened<'_>) -> anyhow::Result
     Ok(Judged { row, reasons: Vec::new() })
 }
 
+/// How a snapshot of the volume of a place is named: the directory or file that was cut, as of its time. `None` if that is gone.
+pub(super) fn named(place: &Place, row: &ListedCut, clock: &Clock) -> Option<String> {
+    let path = row.path.as_deref()?;
+    let root = match place {
+        Place::Mounted { path, .. } => live::mount_at(path)?.directory.display().to_string(),
+        Place::Free(on) => format!("{}:", on.volume.display()),
+    };
+    let path = if path == Path::new("/") { "/.".into() } else { path.display().to_string() };
+    Some(format!("{root}{path}@{}", clock.name(row.cut.row.time, row.next)))
+}
+
 /// Where a snapshot is mounted by itself, and what to do.
-fn mounted_on(row: &ListedCut, place: &Place) -> String {
+pub(super) fn mounted_on(row: &ListedCut, place: &Place) -> String {
     let directory = match place {
         Place::Mounted { path, .. } => live::mount_at(path)
             .and_then(|mount| live::daemon_at(&mount.directory))
