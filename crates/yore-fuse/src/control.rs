@@ -828,6 +828,30 @@ mod tests {
         assert_eq!(seen(&view.as_of(cuts[1])), [(cuts[1], true)]);
     }
 
+    /// What is asked of a file arrives; a name that is none is refused, and one that means nothing is not found.
+    #[test]
+    fn files_are_asked_for() {
+        let view = view();
+        view.create(&ME, view.root(), b"f", FileKind::Regular, 0o644, 0).unwrap();
+        let cut = view.snapshot(view.root(), "all", false, false).unwrap().number;
+        let ask = |bytes: &[u8]| {
+            let found = answer(&view, view.root(), 9, false, LIST, bytes).map_err(|e| e.errno().code())?;
+            let (rows, _) = decode_list(&found).unwrap();
+            Ok(rows.into_iter().map(|row| (row.cut.number, row.own)).collect::<Vec<_>>())
+        };
+        assert_eq!(ask(&*of_file(b"f", 0).unwrap()), Ok(vec![]));
+        assert_eq!(ask(&*of_file(b"f", SEEN).unwrap()), Ok(vec![]));
+        assert_eq!(ask(&*of_file(b"f@all", SEEN).unwrap()), Ok(vec![(cut, false)]));
+        assert_eq!(ask(&*of_file(b"absent", 0).unwrap()), Err(libc::ENOENT));
+        let good = of_file(b"f@all", SEEN).unwrap();
+        for (at, value) in [(0, 1), (8, 4), (8, 1), (12, 0), (13, 1), (16, b'/'), (17, 0), (30, 1)] {
+            let mut bytes = good.clone();
+            bytes[at] = value;
+            assert_eq!(ask(&*bytes), Err(libc::EINVAL), "{at}");
+        }
+        assert!(of_file(b"", 0).is_err() && of_file(&[b'a'; 256], 0).is_err());
+    }
+
     /// Owners take snapshots of what is theirs, and others see of them only what they could see anyway.
     #[test]
     fn who_may_what() {
