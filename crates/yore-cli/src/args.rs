@@ -446,7 +446,7 @@ pub struct Snapshots {
 /// `hold`, `release`
 #[derive(Debug, Args)]
 pub struct Held {
-    /// A directory as of a snapshot that was taken of it, on a mount or on a volume that is not mounted (VOL:/PATH@TIME)
+    /// A directory as of a snapshot that was taken of it, or a file as of a version of its own, on a mount or on a volume that is not mounted (VOL:/PATH@TIME)
     #[arg(value_name = "PATH@TIME")]
     pub path: OsString,
     /// The snapshot of this number in the list of PATH (`yore snapshots --json`), which then has no time: also of a directory that is
@@ -484,14 +484,14 @@ pub struct Policy {
 /// `forget`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Either snapshots are named, each as PATH@TIME of the very directory that it was taken of; or options choose \
-                  among those of a directory. Of each hour, day and so on the last snapshot is kept, for the N latest of them that \
+    after_help = "Either snapshots are named, each as PATH@TIME of the very directory that it was taken of, or of the very file \
+                  if it is a version that a policy made (`yore log` lists those); or options choose among those of a directory or file. Of each hour, day and so on the last snapshot is kept, for the N latest of them that \
                   have one; days and weeks are local, and weeks begin on Monday. What one option keeps is kept, whatever others say. \
                   Those that are held are kept always, those with a name unless --names is given. Nothing brings back what was \
                   forgotten: look first with --dry-run."
 )]
 pub struct Forget {
-    /// Snapshots; or directories whose snapshots the options choose from: on a mount, or a volume or VOL:/PATH that is not mounted
+    /// Snapshots, or versions of files; or directories and files from whose own the options choose: on a mount, or a volume or VOL:/PATH that is not mounted
     #[arg(value_name = "PATH[@TIME]", required = true)]
     pub paths: Vec<OsString>,
     /// The snapshot of this number in the list of PATH (`yore snapshots --json`), which then has no time: also of a directory that is

@@ -71,7 +71,11 @@ fn directories_and_what_is_refused() {
     assert!(fails(3, ["expunge", "-y", "-r", &scratch.on("/.@one")]).contains("yore forget"));
     assert!(fails(2, ["expunge", "-y", &scratch.on("/")]).contains("yore forget"));
     ok(["hold", &scratch.on("/.@one")]);
-    assert!(fails(3, ["expunge", "-y", "-r", &directory]).contains("is held"));
+    let message = fails(3, ["expunge", "-y", "-r", &directory]);
+    let release = message.split("(yore ").nth(1).and_then(|rest| rest.split(')').next()).expect("what to do");
+    assert!(message.contains("is held") && release.starts_with("release "), "{message}");
+    ok(release.split(' '));
+    ok(["hold", &scratch.on("/.@one")]);
     ok(["release", &scratch.on("/.@one")]);
     let named = ok(["expunge", "-n", "-0", "-r", &directory]);
     let mut names: Vec<&str> = named.split_terminator('\0').collect();
@@ -124,6 +128,36 @@ fn files_of_a_mount() {
     fs::write(at("other"), "again").unwrap();
     assert_eq!(fs::read(at("d@three/secret")).unwrap(), b"changed");
     drop(open);
+    mount.umount();
+    ok(["check", text(&scratch.volume)]);
+}
+
+/// What a held or mounted snapshot has seen is refused on a mount, too, and it is said which snapshot that is, of several.
+#[test]
+fn refusals_name_the_snapshot() {
+    let scratch = scratch();
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    let at = |path: &str| text(&mount.directory.join(path)).to_string();
+    ok(["snapshot", &at("d/sub"), "-n", "other", "--hold"]);
+    fs::write(at("secret"), "1").unwrap();
+    ok(["snapshot", &at(""), "-n", "one"]);
+    ok(["snapshot", &at(""), "-n", "two", "--hold"]);
+    fs::rename(at("secret"), at("d/secret")).unwrap();
+    fs::write(at("d/secret"), "2").unwrap();
+    // It has seen the file in a directory that is not above where it is now.
+    let message = fails(3, ["expunge", "-y", &at("d/secret")]);
+    let release = message.split("(yore ").nth(1).and_then(|rest| rest.split(')').next()).expect("what to do");
+    let shown = ok(["forget", "--dry-run", &at(".@one")]);
+    assert!(message.contains("is held") && !shown.contains("two"), "{message}");
+    ok(release.split(' '));
+    let directory = scratch.path("then");
+    fs::create_dir(&directory).unwrap();
+    ok(["mount", text(&scratch.volume), text(&directory), "--at", "two"]);
+    let message = fails(3, ["expunge", "-y", &at("d/secret")]);
+    assert!(message.contains(&format!("yore umount {}", directory.display())), "{message}");
+    ok(["umount", text(&directory)]);
+    ok(["expunge", "-y", &at("d/secret")]);
+    assert!(fs::read(at(".@two/secret")).is_err());
     mount.umount();
     ok(["check", text(&scratch.volume)]);
 }

@@ -117,7 +117,7 @@ pub(crate) fn begin(store: &Arc<Store>, files: &[(InodeNo, Incarnation)]) -> Res
 }
 
 /// Fails if a cut that must stay has seen one of the files (X3).
-fn check_free(store: &Arc<Store>, files: &[(InodeNo, Incarnation)]) -> Result<()> {
+pub(crate) fn check_free(store: &Arc<Store>, files: &[(InodeNo, Incarnation)]) -> Result<()> {
     let (mut stay, mut held) = (Vec::new(), HashSet::new());
     store.past.each_cut(&store.meta, Number(0), &mut |cut| {
         if cut.row.state == CutState::Kept && (cut.row.held || store.past.is_pinned(cut.number)) {

@@ -568,6 +568,16 @@ impl Asked {
         Ok(found.filter(|_| !is_gone))
     }
 
+    /// The number of the very cut that was named, if it was one of this inode itself and is not there any more.
+    fn gone_of(&self, no: InodeNo, incarnation: Incarnation) -> Option<Number> {
+        match self {
+            Asked::UpTo(_, Some(gone)) if (gone.row.root, gone.row.root_incarnation) == (no, incarnation) => {
+                Some(gone.number)
+            }
+            _ => None,
+        }
+    }
+
     /// The cut that is meant of those of one inode itself.
     fn of_inode(&self, store: &Arc<Store>, no: InodeNo) -> Result<Option<Cut>> {
         match self {
@@ -642,7 +652,7 @@ pub(crate) fn look_back(
 enum Meant {
     /// That which was cut there.
     At(Cut),
-    /// The cut is one of what had lost the name before.
+    /// The cut is one of what had lost the name before, or the one that was named was forgotten: an earlier one would be something else.
     Nothing,
 }
 
@@ -680,6 +690,10 @@ fn own_cut_then(
                 true => Meant::At(own),
                 false => Meant::Nothing,
             }));
+        }
+        let gone = asked.gone_of(inode, incarnation);
+        if gone.is_some_and(|gone| gone >= birth && of_directory.is_none_or(|cut| gone > cut)) {
+            return Ok(Some(Meant::Nothing));
         }
         match birth.0.checked_sub(1) {
             // What was before that was seen by the directory's cut, and is not later.

@@ -2,8 +2,9 @@
 //!
 //! A cut concerns a directory that can be seen as of it, and every directory that what was cut is in now. So the root directory has
 //! all of them in its list, and any other those that stand behind an `@` there or below. Cuts of single files, of which policies
-//! make one at each close, are left out.
+//! make one at each close, are left out: they have a list for each file ([`View::list_versions`]).
 
+use crate::history::PRESENT;
 use crate::inode::DEPTH_MAX;
 use crate::past::Cut;
 use crate::volume::absolute;
@@ -11,7 +12,7 @@ use crate::{history, Error, InodeNo, Result, View};
 use hashbrown::HashMap;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
-use yore_format::{CutState, Incarnation, Number, Timestamp};
+use yore_format::{CutKind, CutState, Incarnation, Number, Timestamp};
 
 /// Cuts looked at by one call.
 const PAGE: usize = 256;
@@ -30,7 +31,7 @@ pub struct ListedCut {
     pub own: bool,
     /// It is pinned, and so not forgotten.
     pub pinned: bool,
-    /// Where what was cut is now, from the root; `None` if it is gone, or no directory.
+    /// Where what was cut is now, from the root; `None` if it is gone. In the list of a directory also of what is none.
     pub path: Option<PathBuf>,
 }
 
@@ -96,6 +97,93 @@ impl View {
                 Ok((cut, next))
             })
             .collect()
+    }
+
+    /// The kept cuts of a file itself, of which a policy makes one at each close, numbered `from` or above, in ascending order; and the
+    /// number to go on from if there may be more. The file is what the name means in a directory of this view; a name with a time
+    /// means what it did then, and one of what is gone what it meant last. That a file was removed is a cut as of which it cannot be
+    /// seen, and is left out. O(log cuts) for each, and once the entries of the directories that the file is in.
+    ///
+    /// ```
+    /// use yore_fs::{Number, Policy, Versioning, Volume};
+    ///
+    /// # fn main() -> yore_fs::Result<()> {
+    /// let volume = Volume::memory(64 << 20)?;
+    /// let view = volume.view();
+    /// let close = Policy { versioning: Some(Versioning::Close), ..Policy::default() };
+    /// view.set_policy(view.root(), &close)?;
+    /// volume.write("letter", "Dear Anna,")?;
+    /// volume.write("letter", "Dear Anton,")?;
+    /// let (versions, _) = view.list_versions(view.root(), b"letter", Number(0))?;
+    /// assert_eq!(versions.len(), 2);
+    /// view.forget(&[versions[0].cut.number])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if the name means nothing and never did; damage and device errors.
+    pub fn list_versions(
+        &self,
+        directory: InodeNo,
+        name: &[u8],
+        from: Number,
+    ) -> Result<(Vec<ListedCut>, Option<Number>)> {
+        let (inode, incarnation, _) = self.meant(directory, name)?;
+        let path = self.path_as(inode, incarnation)?;
+        let mut cuts = self.cuts_of(inode, from, PAGE + 1)?;
+        let beyond = cuts.get(PAGE).map(|(cut, _)| cut.number);
+        cuts.truncate(PAGE);
+        cuts.retain(|(cut, _)| cut.row.root_incarnation == incarnation && cut.row.kind != CutKind::Removed);
+        let listed = cuts.into_iter().map(|(cut, next)| {
+            let pinned = self.store().past.is_pinned(cut.number);
+            ListedCut { cut, next, covers: true, own: true, pinned, path: path.clone() }
+        });
+        Ok((listed.collect(), beyond))
+    }
+
+    /// The kept cut as of which a file is seen under this name, which may have a time; `None` if it is one of the present.
+    /// [`ListedCut::own`] says whether it is a cut of the file itself, and [`ListedCut::path`] where what was cut is now.
+    ///
+    /// # Errors
+    /// As [`View::list_versions`].
+    pub fn version_seen(&self, directory: InodeNo, name: &[u8]) -> Result<Option<ListedCut>> {
+        let (inode, incarnation, Some(number)) = self.meant(directory, name)? else { return Ok(None) };
+        let cut = self.kept_cut(number)?;
+        let next = self.store().past.time_after(&self.store().meta, number)?;
+        let of = (cut.row.root, cut.row.root_incarnation);
+        let path = self.path_as(of.0, of.1)?;
+        let (own, pinned) = (of == (inode, incarnation), self.store().past.is_pinned(number));
+        Ok(Some(ListedCut { cut, next, covers: true, own, pinned, path }))
+    }
+
+    /// What a name means in a directory of this view, and as of which cut (`None`: the present).
+    fn meant(&self, directory: InodeNo, name: &[u8]) -> Result<(InodeNo, Incarnation, Option<Number>)> {
+        let (store, cut) = (self.store(), self.cut());
+        let at = cut.unwrap_or(PRESENT);
+        if let Some(entry) = history::entry_named(store, directory, name, at)? {
+            return Ok((entry.inode, entry.incarnation, cut));
+        }
+        if let Some((of, when)) = history::split_time(name) {
+            match history::look_back(store, directory, cut, of, &when) {
+                Ok((cut, found)) => {
+                    return Ok((found.attr.inode, Incarnation(found.attr.incarnation), Some(cut)))
+                }
+                Err(Error::NotFound) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        let gone = store.past.name_before(store, directory, name, at)?.ok_or(Error::NotFound)?;
+        Ok((gone.inode, gone.incarnation, cut))
+    }
+
+    /// As [`View::path_now`], of what has this number and incarnation.
+    fn path_as(&self, inode: InodeNo, incarnation: Incarnation) -> Result<Option<PathBuf>> {
+        match self.present().node(inode, Some(incarnation.0)) {
+            Ok(_held) => self.path_now(inode),
+            Err(Error::Stale) => Ok(None),
+            Err(e) => Err(e),
+        }
     }
 
     /// What changes whenever a cut is taken or forgotten: for who remembers something of which there are.

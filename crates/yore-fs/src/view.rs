@@ -360,6 +360,15 @@ impl View {
         expunge::begin(self.live()?, &files)
     }
 
+    /// Whether [`View::expunge`] would take these files: fails as that would, and changes nothing. O(versions · cuts that must stay).
+    ///
+    /// # Errors
+    /// [`Error::Held`] or [`Error::Pinned`] with a cut that must stay and has seen one of them; damage and device errors.
+    pub fn check_expunge(&self, files: &[(InodeNo, u32)]) -> Result<()> {
+        let files: Vec<_> = files.iter().map(|(inode, of)| (*inode, Incarnation(*of))).collect();
+        expunge::check_free(self.store(), &files)
+    }
+
     /// What the history knows of a file. O(versions).
     ///
     /// # Errors

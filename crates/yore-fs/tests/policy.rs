@@ -334,3 +334,37 @@ fn files_of_the_library_are_closed() {
     assert_eq!(times.len(), 2);
     assert_eq!(then(view, view.root(), "a", times[0]).unwrap(), "once");
 }
+
+/// Versions of a file are listed by its name, also by that of one that is gone, and forgotten singly. The time of a forgotten one used to
+/// lead to an older snapshot of the directory, if there was one: now it leads nowhere, as that of a snapshot.
+#[test]
+fn single_versions_are_forgotten() {
+    let view = open(&device());
+    let root = view.root();
+    view.set_policy(root, &rule(Versioning::Close)).unwrap();
+    let file = create(&view, root, "doc");
+    let first = save(&view, file, "one").unwrap();
+    view.snapshot(root, "all", false, false).unwrap();
+    let times = ["two", "three"].map(|text| save(&view, file, text).unwrap());
+    let list = |name: &str| {
+        let (rows, next) = view.list_versions(root, name.as_bytes(), Number(0)).unwrap();
+        assert!(next.is_none() && rows.iter().all(|row| row.own && row.covers));
+        rows.into_iter().map(|row| (row.cut.number, row.cut.row.time)).collect::<Vec<_>>()
+    };
+    let listed = list("doc");
+    assert_eq!(listed.iter().map(|(_, time)| *time).collect::<Vec<_>>(), [first, times[0], times[1]]);
+    assert_eq!(view.version_seen(root, b"doc").unwrap(), None);
+    assert!(!view.version_seen(root, b"doc@all").unwrap().unwrap().own);
+    assert!(matches!(view.version_seen(root, b"never"), Err(Error::NotFound)));
+    view.forget(&[listed[1].0]).unwrap();
+    assert!(matches!(then(&view, root, "doc", times[0]), Err(Error::NotFound)));
+    assert_eq!(then(&view, root, "doc", times[1]).unwrap(), "three");
+    view.unlink(root, b"doc").unwrap();
+    assert_eq!(list("doc"), [listed[0], listed[2]], "that it was removed is none of them");
+    view.forget(&[listed[2].0]).unwrap();
+    for _ in 0..2 {
+        assert!(matches!(then(&view, root, "doc", times[1]), Err(Error::NotFound)));
+        assert_eq!(then(&view, root, "doc", first).unwrap(), "one");
+        view.finish_forgetting(&mut |_| std::ops::ControlFlow::Continue(())).unwrap();
+    }
+}

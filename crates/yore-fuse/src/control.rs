@@ -27,7 +27,9 @@
 //! | bytes | of the request |
 //! |---|---|
 //! | 0..8 | the least number to list |
-//! | 8..12 | flags: 1 only that snapshot as of which the directory asked is seen, none in the present; then the number is 0 |
+//! | 8..12 | flags: 1 only that snapshot as of which the directory asked is seen, none in the present; then the number is 0; 2 of a file in it |
+//! | 12..16 | with flag 2, length of the file's name, 1 to 255 |
+//! | 16..271 | and the name, which may have a time; then zeros |
 //!
 //! | bytes | of the answer |
 //! |---|---|
@@ -50,6 +52,9 @@
 //! For everybody who may open the directory. It has those snapshots in which the directory can be seen, and those of
 //! directories below of which the caller could take one himself: of what is above or beside nobody learns anything that
 //! `name@TIME` would not tell.
+//!
+//! Of a file it has those of the file itself, the versions that a policy made; with flag 1 the one that is seen under the name,
+//! whatever it is of. The path is then that of what was cut, a file too. ENOENT: the name means nothing, and never did.
 //!
 //! # Forget snapshots: `_IOWR('Y', 3, 2056 bytes)`
 //!
@@ -118,6 +123,9 @@ const TAKE_HELD: u32 = 1;
 const WAIT: u32 = 2;
 const UNDO: u32 = 4;
 const SEEN: u32 = 1;
+const OF_FILE: u32 = 2;
+const FILE_AT: usize = 16;
+const FILE_MAX: usize = 255;
 const NAME_AT: usize = 8;
 const NAME_MAX: usize = yore_fs::time::SNAPSHOT_NAME_MAX;
 
@@ -176,6 +184,36 @@ pub fn snapshots(dir: &File, from: Number) -> io::Result<(Vec<ListedCut>, Option
     decode_list(&*buffer).ok_or_else(malformed)
 }
 
+/// As [`snapshots`], those of a file itself that a name in the directory means; a name with a time means what it did then.
+///
+/// # Errors
+/// As [`snapshots`]; ENOENT for a name that never meant anything; EINVAL from a daemon that knows no such lists.
+pub fn versions(dir: &File, name: &[u8], from: Number) -> io::Result<(Vec<ListedCut>, Option<Number>)> {
+    let mut buffer = of_file(name, 0)?;
+    put(&mut *buffer, 0, &from.0.to_le_bytes());
+    call::<LIST, LIST_BYTES>(dir, &mut buffer)?;
+    decode_list(&*buffer).ok_or_else(malformed)
+}
+
+/// The snapshot or version as of which a file is seen under a name in an open directory; `None` if it is one of the present.
+///
+/// # Errors
+/// As [`versions`].
+pub fn version_seen(dir: &File, name: &[u8]) -> io::Result<Option<ListedCut>> {
+    ask_seen(dir, of_file(name, SEEN)?)
+}
+
+fn of_file(name: &[u8], flags: u32) -> io::Result<Box<[u8; LIST_BYTES]>> {
+    if !(1..=FILE_MAX).contains(&name.len()) {
+        return Err(rustix::io::Errno::INVAL.into());
+    }
+    let mut buffer = Box::new([0; LIST_BYTES]);
+    put(&mut *buffer, 8, &(flags | OF_FILE).to_le_bytes());
+    put(&mut *buffer, 12, &(name.len() as u32).to_le_bytes());
+    put(&mut *buffer, FILE_AT, name);
+    Ok(buffer)
+}
+
 /// The snapshot as of which an open directory of a mount is seen; `None` if it is one of the present.
 ///
 /// # Errors
@@ -183,6 +221,10 @@ pub fn snapshots(dir: &File, from: Number) -> io::Result<(Vec<ListedCut>, Option
 pub fn seen(dir: &File) -> io::Result<Option<ListedCut>> {
     let mut buffer = Box::new([0; LIST_BYTES]);
     put(&mut *buffer, 8, &SEEN.to_le_bytes());
+    ask_seen(dir, buffer)
+}
+
+fn ask_seen(dir: &File, mut buffer: Box<[u8; LIST_BYTES]>) -> io::Result<Option<ListedCut>> {
     call::<LIST, LIST_BYTES>(dir, &mut buffer)?;
     let (listed, _) = decode_list(&*buffer).ok_or_else(malformed)?;
     Ok(listed.into_iter().next())
@@ -345,9 +387,11 @@ fn may_snapshot(
 }
 
 /// A page of the list.
-fn list(view: &View, directory: InodeNo, uid: u32, wanted: Wanted) -> Result<Vec<u8>, Failure> {
+fn list(view: &View, directory: InodeNo, uid: u32, wanted: Wanted<'_>) -> Result<Vec<u8>, Failure> {
     let (listed, mut next) = match (wanted, view.cut()) {
         (Wanted::From(from), _) => view.list_cuts(directory, from)?,
+        (Wanted::OfFile(name, from), _) => view.list_versions(directory, name, from)?,
+        (Wanted::FileSeen(name), _) => (view.version_seen(directory, name)?.into_iter().collect(), None),
         (Wanted::Seen, Some(cut)) => {
             let (mut listed, _) = view.list_cuts(directory, cut)?;
             listed.retain(|listed| listed.cut.number == cut);
@@ -401,19 +445,30 @@ impl Asked<'_> {
 
 /// Which part of the list is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wanted {
+enum Wanted<'a> {
     /// A page.
     From(Number),
     /// That as of which the directory asked is seen.
     Seen,
+    /// A page of those of a file itself.
+    OfFile(&'a [u8], Number),
+    /// That as of which a file is seen.
+    FileSeen(&'a [u8]),
 }
 
-impl Wanted {
-    fn decode(bytes: &[u8]) -> Option<Wanted> {
-        let clear = bytes.len() == LIST_BYTES && bytes.iter().skip(12).all(|b| *b == 0);
-        let wanted = match (u64_at(bytes, 0)?, u32_at(bytes, 8)?) {
+impl Wanted<'_> {
+    fn decode(bytes: &[u8]) -> Option<Wanted<'_>> {
+        let (from, flags) = (u64_at(bytes, 0)?, u32_at(bytes, 8)?);
+        let len = usize::try_from(u32_at(bytes, 12)?).ok().filter(|len| *len <= FILE_MAX)?;
+        let name = bytes.get(FILE_AT..FILE_AT + len)?;
+        let is_name =
+            (flags & OF_FILE != 0) != name.is_empty() && !name.contains(&b'/') && !name.contains(&0);
+        let clear = bytes.len() == LIST_BYTES && bytes.iter().skip(FILE_AT + len).all(|b| *b == 0) && is_name;
+        let wanted = match (from, flags) {
             (from, 0) => Wanted::From(Number(from)),
             (0, SEEN) => Wanted::Seen,
+            (from, OF_FILE) => Wanted::OfFile(name, Number(from)),
+            (0, flags) if flags == OF_FILE | SEEN => Wanted::FileSeen(name),
             _ => return None,
         };
         clear.then_some(wanted)
@@ -771,6 +826,30 @@ mod tests {
         assert_eq!(seen(&view), []);
         assert_eq!(seen(&view.as_of(cuts[0])), [(cuts[0], false)]);
         assert_eq!(seen(&view.as_of(cuts[1])), [(cuts[1], true)]);
+    }
+
+    /// What is asked of a file arrives; a name that is none is refused, and one that means nothing is not found.
+    #[test]
+    fn files_are_asked_for() {
+        let view = view();
+        view.create(&ME, view.root(), b"f", FileKind::Regular, 0o644, 0).unwrap();
+        let cut = view.snapshot(view.root(), "all", false, false).unwrap().number;
+        let ask = |bytes: &[u8]| {
+            let found = answer(&view, view.root(), 9, false, LIST, bytes).map_err(|e| e.errno().code())?;
+            let (rows, _) = decode_list(&found).unwrap();
+            Ok(rows.into_iter().map(|row| (row.cut.number, row.own)).collect::<Vec<_>>())
+        };
+        assert_eq!(ask(&*of_file(b"f", 0).unwrap()), Ok(vec![]));
+        assert_eq!(ask(&*of_file(b"f", SEEN).unwrap()), Ok(vec![]));
+        assert_eq!(ask(&*of_file(b"f@all", SEEN).unwrap()), Ok(vec![(cut, false)]));
+        assert_eq!(ask(&*of_file(b"absent", 0).unwrap()), Err(libc::ENOENT));
+        let good = of_file(b"f@all", SEEN).unwrap();
+        for (at, value) in [(0, 1), (8, 4), (8, 1), (12, 0), (13, 1), (16, b'/'), (17, 0), (30, 1)] {
+            let mut bytes = good.clone();
+            bytes[at] = value;
+            assert_eq!(ask(&*bytes), Err(libc::EINVAL), "{at}");
+        }
+        assert!(of_file(b"", 0).is_err() && of_file(&[b'a'; 256], 0).is_err());
     }
 
     /// Owners take snapshots of what is theirs, and others see of them only what they could see anyway.

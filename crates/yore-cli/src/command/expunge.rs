@@ -5,11 +5,12 @@
 //! brought back must not be done by a wrong letter.
 
 use super::files::on_volume;
-use super::forget::{give_back, say_freed};
+use super::forget::{give_back, mounted_on, named, say_freed};
 use super::snapshot::{library_error, Place};
 use super::Outcome;
 use crate::args;
-use crate::output::{human, json_name, kind_name, List};
+use crate::live;
+use crate::output::{human, json_name, kind_name, Clock, List};
 use crate::progress::Progress;
 use crate::status;
 use crate::volume::{Access, OnVolume};
@@ -17,12 +18,13 @@ use anyhow::Context as _;
 use rustix::io::Errno;
 use serde_json::json;
 use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use yore_fs::{Error, FileKind, Volume};
+use yore_fs::{Error, FileKind, ListedCut, Number, Volume};
 use yore_fuse::control::expunge::{self as control, Entry, Known, Wanted};
+use yore_fuse::control::{snapshots, versions};
 
 /// An operand: the directory that has the name, and the name, which may have a time.
 struct Operand {
@@ -71,7 +73,12 @@ impl Operand {
     fn expunge(&self, args: &args::Expunge) -> anyhow::Result<Option<u64>> {
         let wanted = self.wanted(args);
         let done = match &self.place {
-            Place::Mounted { dir, .. } => control::expunge(dir, &wanted).map_err(refused).map(|_| None),
+            Place::Mounted { dir, .. } => control::expunge(dir, &wanted).map(|_| None).map_err(|error| {
+                // The number of an error says nothing of who is to blame.
+                let busy = error.raw_os_error() == Some(Errno::BUSY.raw_os_error());
+                let forbidden = if busy { control::forbidden(dir, &wanted).ok().flatten() } else { None };
+                forbidden.map_or_else(|| refused(error), Into::into)
+            }),
             Place::Free(on) => {
                 let progress = Progress::without_end(args.progress)?;
                 on_volume(&on.volume, Access::Write, |volume| {
@@ -83,6 +90,34 @@ impl Operand {
             }
         };
         done.map_err(|error| self.explain(error))
+    }
+
+    /// A snapshot of the volume, or a version of the file, and how it is named; as far as it can be found.
+    fn name_of(&self, cut: u64) -> (Option<ListedCut>, Option<String>) {
+        let (from, name) = (Number(cut), self.name.as_bytes());
+        let rows = match &self.place {
+            Place::Mounted { dir, path } => {
+                let root = live::mount_at(path).and_then(|mount| File::open(mount.directory).ok());
+                let of_volume = root.and_then(|root| snapshots(&root, from).ok());
+                [of_volume, versions(dir, name, from).ok()]
+                    .into_iter()
+                    .flatten()
+                    .flat_map(|page| page.0)
+                    .collect()
+            }
+            Place::Free(on) => on_volume(&on.volume, Access::Read, |volume| {
+                let view = volume.view();
+                let mut rows = view.list_cuts(view.root(), from)?.0;
+                let directory = volume.node(&on.path)?;
+                let versions = view.of(&directory).list_versions(directory.inode(), name, from);
+                rows.extend(versions.map(|page| page.0).unwrap_or_default());
+                Ok(rows)
+            })
+            .unwrap_or_default(),
+        };
+        let row = rows.into_iter().find(|row: &ListedCut| row.cut.number == from);
+        let named = row.as_ref().and_then(|row| named(&self.place, row, &Clock::new(false)));
+        (row, named)
     }
 
     /// Adds what to do.
@@ -98,13 +133,24 @@ impl Operand {
                 "cannot expunge {shown}: it is a directory; with -r it goes with the history of all that was ever in it \
                  (--dry-run lists what that is)"
             )),
-            Some(Error::Held { cut }) => anyhow::anyhow!(
-                "cannot expunge {shown}: snapshot {cut} is held and has seen it; release that first (`yore snapshots --json` \
-                 has its number)"
-            ),
-            Some(Error::Pinned { cut }) => anyhow::anyhow!(
-                "cannot expunge {shown}: snapshot {cut} is mounted and has seen it; unmount that first"
-            ),
+            Some(Error::Held { cut }) => match self.name_of(*cut) {
+                (_, Some(named)) => anyhow::anyhow!(
+                    "cannot expunge {shown}: the snapshot {named} is held and has seen it; release it first (yore release {named})"
+                ),
+                (_, None) => anyhow::anyhow!(
+                    "cannot expunge {shown}: snapshot {cut}, of what is gone, is held and has seen it; release it first (yore \
+                     release --number {cut}, of the volume)"
+                ),
+            },
+            Some(Error::Pinned { cut }) => match self.name_of(*cut) {
+                (Some(row), Some(named)) => anyhow::anyhow!(
+                    "cannot expunge {shown}: the snapshot {named} has seen it; {}",
+                    mounted_on(&row, &self.place)
+                ),
+                _ => anyhow::anyhow!(
+                    "cannot expunge {shown}: snapshot {cut} is mounted and has seen it; unmount that first"
+                ),
+            },
             Some(Error::Invalid { .. }) => anyhow::anyhow!(
                 "cannot expunge {shown}: it is the root directory; forget the volume's snapshots instead (yore forget)"
             ),

@@ -1,8 +1,9 @@
 //! `forget`, `hold` and `release`: of a mount by asking its daemon, of a volume that is not mounted by opening it.
 //!
 //! **What is forgotten is what was named.** `PATH@TIME` is shown as of some snapshot, and that one is meant; but only if it is one of
-//! that very directory. One of a directory above shows more than was named, and is refused with the name that it has. Without
-//! a time, options choose among a directory's own snapshots ([`yore_fs::keep`]), and without options nothing is chosen.
+//! that very directory, or a version of that very file. One of a directory above shows more than was named, and is refused with the
+//! name that it has. Without a time, options choose among a directory's own snapshots, or a file's own versions
+//! ([`yore_fs::keep`]), and without options nothing is chosen.
 //!
 //! **Nothing is lost by stopping.** First all are marked, durably: from then on nobody sees them. Then the space that they alone
 //! held is given back, in small steps; a mount's daemon does that in the background. What a signal or a crash leaves, the
@@ -13,7 +14,7 @@ use super::snapshot::{all_pages, is_file_on_mount, library_error, print_rows, Li
 use super::Outcome;
 use crate::args;
 use crate::live;
-use crate::output::{human, now, Clock, Out};
+use crate::output::{bytes_of, human, now, Clock, Out};
 use crate::progress::{stop_wanted, Progress};
 use crate::status::{self, Ended};
 use crate::volume::{Access, OnVolume};
@@ -34,7 +35,7 @@ use yore_fs::time::{parse_ago, parse_begin, When};
 use yore_fs::{FileKind, Forgetting, KeepRules, ListedCut, Number, Volume};
 use yore_fuse::control;
 
-/// What to write for a choice among a directory's snapshots.
+/// What to write for a choice among the snapshots of a directory, or the versions of a file.
 const CHOICES: &str =
     "--keep-last N, --keep-hourly N, --keep-daily N, --keep-weekly N, --keep-monthly N, --keep-yearly N, \
                        --keep-within DURATION, or --before TIME";
@@ -65,33 +66,105 @@ pub(super) fn split_root(path: &Path) -> Option<(PathBuf, OsString)> {
     is_root.then(|| (root, OsString::from_vec(past)))
 }
 
+/// What an operand names.
+struct Target {
+    place: Place,
+    /// On a mount, a file in that directory. What a path of a volume is, is seen when that is opened.
+    file: Option<OsString>,
+}
+
+impl Target {
+    fn find(operand: &OsStr) -> anyhow::Result<Target> {
+        match file_on_mount(operand) {
+            Some((parent, name)) => Ok(Target { place: Place::of_mount(&parent)?, file: Some(name) }),
+            None => Ok(Target { place: find(operand)?, file: None }),
+        }
+    }
+
+    /// As messages name it.
+    fn name(&self) -> String {
+        match (&self.place, &self.file) {
+            (Place::Mounted { path, .. }, Some(file)) => path.join(file).display().to_string(),
+            (place, _) => place.name(),
+        }
+    }
+}
+
+/// A file of a mount, or one that was, as its directory and its name.
+fn file_on_mount(operand: &OsStr) -> Option<(PathBuf, OsString)> {
+    let path = Path::new(operand);
+    let name = path.file_name()?;
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    live::mount_at(parent)?;
+    match fs::metadata(path) {
+        Ok(found) if found.is_dir() => return None,
+        Ok(_) => {}
+        Err(_) if OnVolume::split(operand).is_some() => return None,
+        // What is gone may be known under its name without a time. A mount point with a time is a directory.
+        Err(_) if split_root(path).is_some_and(|(root, _)| root.is_dir()) => return None,
+        Err(_) => {}
+    }
+    Some((parent.into(), name.into()))
+}
+
 /// A place that can be asked for snapshots.
 struct Opened<'a> {
-    place: &'a Place,
+    target: &'a Target,
     /// If it is not mounted.
     volume: Option<&'a Volume>,
 }
 
 impl Opened<'_> {
     fn name(&self) -> String {
-        self.place.name()
+        self.target.name()
     }
 
-    /// As [`yore_fs::View::list_cuts`]; with no number only the snapshot as of which the directory is seen, if that is of the past.
-    fn page(&self, from: Option<Number>) -> anyhow::Result<(Vec<ListedCut>, Option<Number>)> {
-        match (self.place, self.volume) {
-            (Place::Mounted { dir, .. }, _) => match from {
-                Some(from) => control::snapshots(dir, from),
-                None => control::seen(dir).map(|seen| (seen.into_iter().collect(), None)),
+    /// Whether it is a file, or what is gone, and not a directory.
+    fn is_file(&self) -> bool {
+        match (&self.target.place, self.volume) {
+            (Place::Free(on), Some(volume)) => {
+                !volume.node(&on.path).is_ok_and(|node| node.attr().kind == FileKind::Directory)
             }
-            .map_err(library_error),
+            _ => self.target.file.is_some(),
+        }
+    }
+
+    /// As [`yore_fs::View::list_cuts`], or of a file [`yore_fs::View::list_versions`]; with no number only the snapshot as of which it
+    /// is seen, if that is of the past.
+    fn page(&self, from: Option<Number>) -> anyhow::Result<(Vec<ListedCut>, Option<Number>)> {
+        let alone = |seen: Option<ListedCut>| (seen.into_iter().collect(), None);
+        match (&self.target.place, self.volume) {
+            (Place::Mounted { dir, .. }, _) => match (&self.target.file, from) {
+                (None, Some(from)) => control::snapshots(dir, from),
+                (None, None) => control::seen(dir).map(alone),
+                (Some(file), Some(from)) => control::versions(dir, file.as_bytes(), from),
+                (Some(file), None) => control::version_seen(dir, file.as_bytes()).map(alone),
+            }
+            .map_err(|error| match error.raw_os_error().map(Errno::from_raw_os_error) {
+                Some(Errno::NOENT) => {
+                    yore_fs::Error::NotFound.on_path("cannot find", self.name().as_bytes()).into()
+                }
+                _ => library_error(error),
+            }),
+            (Place::Free(on), Some(volume)) if self.is_file() => {
+                let not_there = |error: yore_fs::Error| error.on_path("cannot find", bytes_of(&on.path));
+                let (Some(parent), Some(name)) = (on.path.parent(), on.path.file_name()) else {
+                    return Err(volume
+                        .node(&on.path)
+                        .err()
+                        .map_or_else(|| no_time("forget", &self.name()), Into::into));
+                };
+                let directory = volume.node(parent)?;
+                let view = volume.view().of(&directory);
+                let (inode, name) = (directory.inode(), name.as_bytes());
+                match from {
+                    Some(from) => view.list_versions(inode, name, from),
+                    None => view.version_seen(inode, name).map(alone),
+                }
+                .map_err(|error| not_there(error).into())
+            }
             (Place::Free(on), Some(volume)) => {
                 let node = volume.node(&on.path)?;
-                anyhow::ensure!(
-                    node.attr().kind == FileKind::Directory,
-                    "{} is not a directory; name the one that it is in",
-                    self.name()
-                );
                 let view = volume.view().of(&node);
                 let Some(from) = from.or(node.cut()) else { return Ok((Vec::new(), None)) };
                 let (mut page, next) = view.list_cuts(node.inode(), from)?;
@@ -113,7 +186,7 @@ impl Opened<'_> {
 
     /// All or none; on a mount, of more than it takes at a time, those before an error.
     fn forget(&self, numbers: &[Number]) -> anyhow::Result<()> {
-        match (self.place, self.volume) {
+        match (&self.target.place, self.volume) {
             (Place::Mounted { dir, .. }, _) => numbers
                 .chunks(control::FORGET_MAX)
                 .try_for_each(|some| control::forget(dir, some))
@@ -125,23 +198,12 @@ impl Opened<'_> {
     }
 
     fn hold(&self, number: Number, held: bool) -> anyhow::Result<()> {
-        match (self.place, self.volume) {
+        match (&self.target.place, self.volume) {
             (Place::Mounted { dir, .. }, _) => control::hold(dir, number, held).map_err(refused),
             (Place::Free(_), volume) => {
                 Ok(volume.context("the volume is not open")?.view().hold(number, held)?)
             }
         }
-    }
-
-    /// How a snapshot is named: the directory that was cut, as of its time. `None` if that is gone.
-    fn named(&self, row: &ListedCut, clock: &Clock) -> Option<String> {
-        let path = row.path.as_deref()?;
-        let root = match self.place {
-            Place::Mounted { path, .. } => live::mount_at(path)?.directory.display().to_string(),
-            Place::Free(on) => format!("{}:", on.volume.display()),
-        };
-        let path = if path == Path::new("/") { "/.".into() } else { path.display().to_string() };
-        Some(format!("{root}{path}@{}", clock.name(row.cut.row.time, row.next)))
     }
 
     /// A snapshot of the directory's list, by its number.
@@ -163,12 +225,18 @@ impl Opened<'_> {
         if row.own {
             return Ok(row);
         }
-        let of = match (&row.path, self.named(&row, clock)) {
+        let of = match (&row.path, named(&self.target.place, &row, clock)) {
             (Some(path), Some(named)) => {
                 format!("{}; to {verb} that one, with all that is in it, name {named}", path.display())
             }
             _ => "a directory that is gone".to_string(),
         };
+        if self.is_file() {
+            anyhow::bail!(
+                "cannot {verb} {name}: what it is seen in is no version of that file itself, but a snapshot of {of}; all history of \
+                 the file alone is given up by `yore expunge`"
+            );
+        }
         anyhow::bail!("cannot {verb} {name}: the snapshot that it is seen in was not taken of that directory itself, but of {of}")
     }
 }
@@ -179,7 +247,7 @@ fn no_time(verb: &str, name: &str) -> anyhow::Error {
         _ => String::new(),
     };
     status::usage(format!(
-        "{name}: which snapshot? Name one, as {name}@2026-11-20_14.05 or {name}@NAME (`yore snapshots` lists them){choices}"
+        "{name}: which snapshot? Name one, as {name}@2026-11-20_14.05 or {name}@NAME (`yore snapshots` lists them, `yore log` the versions of a file){choices}"
     ))
 }
 
@@ -201,14 +269,16 @@ fn refused(error: io::Error) -> anyhow::Error {
 
 /// Opens what was found, all of it on one volume or mount, for some work.
 fn with_opened<T>(
-    places: &[Place],
+    places: &[Target],
     access: Access,
     work: impl FnOnce(&[Opened<'_>]) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    fn opened<'a>(places: &'a [Place], volume: Option<&'a Volume>) -> Vec<Opened<'a>> {
-        places.iter().map(|place| Opened { place, volume }).collect()
+    fn opened<'a>(targets: &'a [Target], volume: Option<&'a Volume>) -> Vec<Opened<'a>> {
+        targets.iter().map(|target| Opened { target, volume }).collect()
     }
-    let Some(Place::Free(first)) = places.first() else { return work(&opened(places, None)) };
+    let Some(Place::Free(first)) = places.first().map(|target| &target.place) else {
+        return work(&opened(places, None));
+    };
     if is_file_on_mount(&first.volume) {
         anyhow::bail!("{} is not a directory; name the one that it is in", first.volume.display());
     }
@@ -216,10 +286,10 @@ fn with_opened<T>(
 }
 
 /// All operands, which must be on one volume: it is forgotten what was named, or nothing.
-fn find_all(operands: &[OsString]) -> anyhow::Result<Vec<Place>> {
-    let places = operands.iter().map(|operand| find(operand)).collect::<anyhow::Result<Vec<_>>>()?;
+fn find_all(operands: &[OsString]) -> anyhow::Result<Vec<Target>> {
+    let places = operands.iter().map(|operand| Target::find(operand)).collect::<anyhow::Result<Vec<_>>>()?;
     for pair in places.windows(2) {
-        let same = match (&pair[0], &pair[1]) {
+        let same = match (&pair[0].place, &pair[1].place) {
             (Place::Free(a), Place::Free(b)) => a.volume == b.volume,
             (Place::Mounted { dir: a, .. }, Place::Mounted { dir: b, .. }) => device(a)? == device(b)?,
             _ => false,
@@ -310,8 +380,11 @@ impl Choice {
         let name = opened.name();
         if opened.seen()?.is_some() {
             return Err(status::usage(format!(
-                "{name} is of one snapshot; options choose among those of a directory as it is now, so name that without a time"
+                "{name} is of one snapshot; options choose among those of a directory or file as it is now, so name that without a time"
             )));
+        }
+        if self.below && opened.is_file() {
+            return Err(status::usage(format!("{name} is not a directory; --below is of directories")));
         }
         let rows = opened.list()?;
         // The first from a time on, or the one of a name.
@@ -357,12 +430,23 @@ fn check_free(row: ListedCut, name: &str, opened: &Opened<'_>) -> anyhow::Result
         !row.cut.row.held,
         "cannot forget {name}: it is held; release it first (yore release {name})"
     );
-    anyhow::ensure!(!row.pinned, "cannot forget {name}: {}", mounted_on(&row, opened.place));
+    anyhow::ensure!(!row.pinned, "cannot forget {name}: {}", mounted_on(&row, &opened.target.place));
     Ok(Judged { row, reasons: Vec::new() })
 }
 
+/// How a snapshot of the volume of a place is named: the directory or file that was cut, as of its time. `None` if that is gone.
+pub(super) fn named(place: &Place, row: &ListedCut, clock: &Clock) -> Option<String> {
+    let path = row.path.as_deref()?;
+    let root = match place {
+        Place::Mounted { path, .. } => live::mount_at(path)?.directory.display().to_string(),
+        Place::Free(on) => format!("{}:", on.volume.display()),
+    };
+    let path = if path == Path::new("/") { "/.".into() } else { path.display().to_string() };
+    Some(format!("{root}{path}@{}", clock.name(row.cut.row.time, row.next)))
+}
+
 /// Where a snapshot is mounted by itself, and what to do.
-fn mounted_on(row: &ListedCut, place: &Place) -> String {
+pub(super) fn mounted_on(row: &ListedCut, place: &Place) -> String {
     let directory = match place {
         Place::Mounted { path, .. } => live::mount_at(path)
             .and_then(|mount| live::daemon_at(&mount.directory))

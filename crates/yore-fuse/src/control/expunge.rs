@@ -5,7 +5,7 @@
 //! | bytes | of the request |
 //! |---|---|
 //! | 0..8 | where to go on in the list; 0 at first, and in number 21 |
-//! | 8..12 | flags: 1 of a directory also all that was ever named in it, and so on; 2 also the other files that the name has meant |
+//! | 8..12 | flags: 1 of a directory also all that was ever named in it, and so on; 2 also the other files that the name has meant; 4, in number 20, tell what forbids to give it up |
 //! | 12..16 | length of the name, 1 to 255 |
 //! | 16..271 | the name, which may have a time; then zeros |
 //!
@@ -16,7 +16,9 @@
 //! | 16..24, 24..32 | their versions, and the sizes of these added up |
 //! | 32..40 | how many other files the name has meant, which are not among them |
 //! | 40..44 | records that follow; none in number 21 |
-//! | 48.. | the records |
+//! | 48..56 | with flag 4, the number of a snapshot that has seen one of them and must stay, or 0 |
+//! | 56..60 | why: 1 it is held, 2 it is mounted by itself |
+//! | 64.. | the records |
 //!
 //! | bytes | of a record |
 //! |---|---|
@@ -35,16 +37,20 @@ use fuser::Errno;
 use rustix::ioctl::{opcode, Opcode};
 use std::fs::File;
 use std::io;
-use yore_fs::{FileKind, InodeNo, Number, Remembered, View};
+use yore_fs::{Error, FileKind, InodeNo, Number, Remembered, View};
 
 const BYTES: usize = 16_376;
 const LOOK: Opcode = opcode::read_write::<[u8; BYTES]>(b'Y', 20);
 const EXPUNGE: Opcode = opcode::read_write::<[u8; BYTES]>(b'Y', 21);
 const BELOW: u32 = 1;
 const OTHERS: u32 = 2;
+const FORBIDDEN: u32 = 4;
+const IS_HELD: u32 = 1;
+const IS_PINNED: u32 = 2;
 const NAME_AT: usize = 16;
 const NAME_MAX: usize = 255;
-const RECORDS_AT: usize = 48;
+const FORBIDDEN_AT: usize = 48;
+const RECORDS_AT: usize = 64;
 const RECORD_BYTES: usize = 36;
 const IN_USE: u32 = 256;
 
@@ -117,7 +123,7 @@ impl Known {
 pub fn look(dir: &File, wanted: &Wanted<'_>) -> io::Result<(Known, Vec<Entry>)> {
     let (mut all, mut from) = (Vec::new(), 0);
     loop {
-        let mut buffer = request(wanted, from)?;
+        let mut buffer = request(wanted, from, 0)?;
         call::<LOOK, BYTES>(dir, &mut buffer)?;
         let (next, known) = decode_head(&*buffer).ok_or_else(malformed)?;
         all.extend(decode_records(&*buffer).ok_or_else(malformed)?);
@@ -131,13 +137,23 @@ pub fn look(dir: &File, wanted: &Wanted<'_>) -> io::Result<(Known, Vec<Entry>)> 
     }
 }
 
+/// What forbids to give it up: [`Error::Held`] or [`Error::Pinned`] with a snapshot that has seen some of it.
+///
+/// # Errors
+/// As [`look`]; EINVAL from a daemon that cannot say.
+pub fn forbidden(dir: &File, wanted: &Wanted<'_>) -> io::Result<Option<Error>> {
+    let mut buffer = request(wanted, 0, FORBIDDEN)?;
+    call::<LOOK, BYTES>(dir, &mut buffer)?;
+    decode_forbidden(&*buffer).ok_or_else(malformed)
+}
+
 /// Gives it up; how much that is. Nobody sees any of it when this returns, and that is durable.
 ///
 /// # Errors
 /// As [`look`].
 pub fn expunge(dir: &File, wanted: &Wanted<'_>) -> io::Result<Known> {
     check_writable(dir)?;
-    let mut buffer = request(wanted, 0)?;
+    let mut buffer = request(wanted, 0, 0)?;
     call::<EXPUNGE, BYTES>(dir, &mut buffer)?;
     decode_head(&*buffer).map(|(_, known)| known).ok_or_else(malformed)
 }
@@ -159,20 +175,27 @@ pub(crate) fn answer(
     if view.getattr(directory)?.kind != FileKind::Directory {
         return Err(Failure::Number(Errno::ENOTTY));
     }
-    let (wanted, from) = decode(request).ok_or(Failure::Number(Errno::EINVAL))?;
+    let (wanted, from, asks) = decode(request).ok_or(Failure::Number(Errno::EINVAL))?;
+    if asks && number != LOOK {
+        return Err(Failure::Number(Errno::EINVAL));
+    }
     let (files, others) = view.history_of(directory, wanted.name, wanted.below, wanted.others)?;
     let is_owner = |file: &Remembered| file.owners == [uid];
     if uid != 0 && uid != rustix::process::geteuid().as_raw() && !files.iter().all(is_owner) {
         return Err(Failure::Number(Errno::EPERM));
     }
     let known = Known::of(&files, others);
+    let numbers: Vec<_> = files.iter().map(|file| (file.inode, file.incarnation)).collect();
     if number == LOOK {
-        return Ok(encode(&known, &files, from));
+        let mut bytes = encode(&known, &files, from);
+        if asks {
+            put_forbidden(&mut bytes, view.check_expunge(&numbers))?;
+        }
+        return Ok(bytes);
     }
     if read_only {
-        return Err(yore_fs::Error::ReadOnly.into());
+        return Err(Error::ReadOnly.into());
     }
-    let numbers: Vec<_> = files.iter().map(|file| (file.inode, file.incarnation)).collect();
     let view = view.present();
     let cuts: Vec<Number> = view.cuts()?.iter().map(|cut| cut.number).collect();
     view.expunge(&numbers)?;
@@ -180,27 +203,51 @@ pub(crate) fn answer(
     Ok(encode(&known, &[], 0))
 }
 
-fn request(wanted: &Wanted<'_>, from: u64) -> io::Result<Box<[u8; BYTES]>> {
+fn put_forbidden(bytes: &mut [u8], outcome: yore_fs::Result<()>) -> yore_fs::Result<()> {
+    let (cut, why) = match outcome {
+        Ok(()) => (0, 0),
+        Err(Error::Held { cut }) => (cut, IS_HELD),
+        Err(Error::Pinned { cut }) => (cut, IS_PINNED),
+        Err(e) => return Err(e),
+    };
+    put(bytes, FORBIDDEN_AT, &cut.to_le_bytes());
+    put(bytes, FORBIDDEN_AT + 8, &why.to_le_bytes());
+    Ok(())
+}
+
+fn decode_forbidden(bytes: &[u8]) -> Option<Option<Error>> {
+    let cut = u64_at(bytes, FORBIDDEN_AT)?;
+    match u32_at(bytes, FORBIDDEN_AT + 8)? {
+        0 => Some(None),
+        IS_HELD => Some(Some(Error::Held { cut })),
+        IS_PINNED => Some(Some(Error::Pinned { cut })),
+        _ => None,
+    }
+}
+
+fn request(wanted: &Wanted<'_>, from: u64, more: u32) -> io::Result<Box<[u8; BYTES]>> {
     if !(1..=NAME_MAX).contains(&wanted.name.len()) {
         return Err(rustix::io::Errno::INVAL.into());
     }
     let flag = |is: bool, flag: u32| if is { flag } else { 0 };
     let mut buffer = Box::new([0; BYTES]);
     put(&mut *buffer, 0, &from.to_le_bytes());
-    put(&mut *buffer, 8, &(flag(wanted.below, BELOW) | flag(wanted.others, OTHERS)).to_le_bytes());
+    let flags = flag(wanted.below, BELOW) | flag(wanted.others, OTHERS) | more;
+    put(&mut *buffer, 8, &flags.to_le_bytes());
     put(&mut *buffer, 12, &(wanted.name.len() as u32).to_le_bytes());
     put(&mut *buffer, NAME_AT, wanted.name);
     Ok(buffer)
 }
 
-fn decode(bytes: &[u8]) -> Option<(Wanted<'_>, u64)> {
+/// What is wanted, where to go on, and whether it is asked what forbids to give it up.
+fn decode(bytes: &[u8]) -> Option<(Wanted<'_>, u64, bool)> {
     let (from, flags) = (u64_at(bytes, 0)?, u32_at(bytes, 8)?);
     let len = usize::try_from(u32_at(bytes, 12)?).ok().filter(|len| (1..=NAME_MAX).contains(len))?;
     let name = bytes.get(NAME_AT..NAME_AT + len)?;
     let clear = bytes.len() == BYTES && bytes.iter().skip(NAME_AT + len).all(|b| *b == 0);
-    let known = flags & !(BELOW | OTHERS) == 0 && !name.contains(&b'/') && !name.contains(&0);
+    let known = flags & !(BELOW | OTHERS | FORBIDDEN) == 0 && !name.contains(&b'/') && !name.contains(&0);
     let wanted = Wanted { name, below: flags & BELOW != 0, others: flags & OTHERS != 0 };
-    (clear && known).then_some((wanted, from))
+    (clear && known).then_some((wanted, from, flags & FORBIDDEN != 0))
 }
 
 fn encode(known: &Known, files: &[Remembered], from: u64) -> Vec<u8> {
@@ -268,16 +315,17 @@ mod tests {
     #[test]
     fn requests_and_answers() {
         let wanted = Wanted { name: b"a@yesterday", below: true, others: false };
-        let bytes = request(&wanted, 7).unwrap();
-        assert_eq!(decode(&*bytes), Some((wanted, 7)));
-        for (at, value) in [(8, 4), (12, 0), (13, 1), (16, b'/'), (17, 0), (40, 1), (BYTES - 1, 1)] {
+        assert_eq!(decode(&*request(&wanted, 7, FORBIDDEN).unwrap()), Some((wanted, 7, true)));
+        let bytes = request(&wanted, 7, 0).unwrap();
+        assert_eq!(decode(&*bytes), Some((wanted, 7, false)));
+        for (at, value) in [(8, 8), (12, 0), (13, 1), (16, b'/'), (17, 0), (40, 1), (BYTES - 1, 1)] {
             let mut changed = bytes.clone();
             changed[at] = value;
             assert_eq!(decode(&*changed), None, "{at}");
         }
         assert_eq!(decode(&bytes[1..]), None);
         for name in [&b""[..], &[b'a'; 256]] {
-            assert!(request(&Wanted { name, ..wanted }, 0).is_err());
+            assert!(request(&Wanted { name, ..wanted }, 0, 0).is_err());
         }
         let volume = Volume::memory(64 << 20).unwrap();
         volume.create_dir("d").unwrap();
@@ -320,7 +368,7 @@ mod tests {
         view.snapshot(view.root(), "one", false, false).unwrap();
         owner(4711);
         let ask = |uid, read_only, number| {
-            let request = request(&Wanted { name: b"a", below: false, others: false }, 0).unwrap();
+            let request = request(&Wanted { name: b"a", below: false, others: false }, 0, 0).unwrap();
             let outcome = answer(&view, view.root(), uid, read_only, (number, &request[..]), |_, _| ());
             outcome.map(|bytes| decode_head(&bytes).unwrap().1.versions).map_err(|e| e.errno().code())
         };
