@@ -1,25 +1,23 @@
-//! A view of the volume's tree, as it is or as it was: operations on inodes and names, one method per file-system call.
+//! A view of the volume's tree, as it is or as it was: operations on inodes and names, one method per file-system call. What is about the
+//! past itself is in [`past`].
 
-use crate::expunge::{self, Remembered};
-use crate::forget::{self, Forgetting};
+mod past;
+
+use crate::forget;
 use crate::history::{self, PastInode};
 use crate::inode::InodeState;
 use crate::ops::{self, InUse, NewFile, Remove};
-use crate::past::{Cut, Seeing};
-use crate::policy::{self, Naming, PolicyInForce};
+use crate::past::Seeing;
+use crate::policy::Naming;
 use crate::store::Store;
-use crate::time::When;
 use crate::{
     file, xattr, Attr, Caller, DirItem, Error, FallocateMode, FileKind, InodeNo, MkfsOptions, MountOptions,
     RenameMode, Result, SeekTo, SetAttr, SetXattrMode, Statfs, VolumeInfo, WriteMode,
 };
 use std::borrow::Cow;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use yore_device::Device;
-use yore_format::{
-    CutKind, CutState, Incarnation, Number, Policy, Superblock, VolumeState, FORMAT_MAJOR, FORMAT_MINOR,
-};
+use yore_format::{Number, Superblock, VolumeState, FORMAT_MAJOR, FORMAT_MINOR};
 use yore_meta::LogStatus;
 
 /// The tree of an open volume, for servers and for programs that think in inodes; see [`crate::Volume`] for paths. It is the
@@ -208,290 +206,12 @@ impl View {
         View { inner: self.inner.clone(), at: Some(cut) }
     }
 
-    /// What a name meant in a directory of this view at a time: a node as of the last cut up to then that has seen the directory, or
-    /// of the inode itself that the name means. `.` is the directory.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`] if there is no such cut, or nothing was there then.
-    pub fn look_back(&self, directory: InodeNo, name: &[u8], when: &When) -> Result<Node> {
-        let (cut, inode) = history::look_back(self.store(), directory, self.at, name, when)?;
-        Ok(self.as_of(cut).past_node(inode))
-    }
-
     /// The view in which a node was found, this one or one of the same volume as of a cut.
     pub fn of(&self, node: &Node) -> Cow<'_, View> {
         match node.cut() {
             same if same == self.at => Cow::Borrowed(self),
             at => Cow::Owned(View { inner: self.inner.clone(), at }),
         }
-    }
-
-    /// Takes a snapshot of a directory with all that is below it, in constant time: from now on it can be seen as of now. With
-    /// `wait` it is durable when this returns, with all that it holds; without, as durable as everything else done now.
-    ///
-    /// ```
-    /// use yore_fs::{Caller, Volume, WriteMode};
-    ///
-    /// # fn main() -> yore_fs::Result<()> {
-    /// let volume = Volume::memory(64 << 20)?;
-    /// volume.write("a", "once")?;
-    /// let view = volume.view();
-    /// let cut = view.snapshot(view.root(), "before", false, false)?;
-    /// volume.write("a", "now")?;
-    ///
-    /// let then = view.as_of(cut.number);
-    /// let mut buf = [0; 8];
-    /// let n = then.lookup(then.root(), b"a")?.read(0, &mut buf)?;
-    /// assert_eq!(&buf[..n], b"once");
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::NotADirectory`]; [`Error::Exists`] for a name that another kept snapshot has; [`Error::Invalid`] for one that
-    /// could be taken for a time; [`Error::NoSpace`], [`Error::ReadOnly`].
-    pub fn snapshot(&self, directory: InodeNo, name: &str, held: bool, wait: bool) -> Result<Cut> {
-        self.take(directory, CutKind::Snapshot, name, held, wait)
-    }
-
-    /// As [`View::snapshot`], but the cut says of itself that it was taken before, or after, something that can be undone
-    /// ([`CutKind::Undo`]).
-    ///
-    /// # Errors
-    /// As [`View::snapshot`].
-    pub fn undo_point(&self, directory: InodeNo, name: &str, held: bool, wait: bool) -> Result<Cut> {
-        self.take(directory, CutKind::Undo, name, held, wait)
-    }
-
-    fn take(&self, directory: InodeNo, kind: CutKind, name: &str, held: bool, wait: bool) -> Result<Cut> {
-        if !name.is_empty() && crate::time::check_snapshot_name(name).is_err() {
-            return Err(Error::Invalid { what: "a snapshot's name must not be one that could be a time" });
-        }
-        self.change(|store| history::snapshot(store, directory, kind, name, held, wait))
-    }
-
-    /// All cuts that are kept, in ascending order.
-    ///
-    /// # Errors
-    /// Damage and device errors.
-    pub fn cuts(&self) -> Result<Vec<Cut>> {
-        history::cuts(self.store())
-    }
-
-    /// The kept cut of this number. O(log cuts).
-    ///
-    /// # Errors
-    /// [`Error::NotFound`] if there is none, or it is forgotten; damage and device errors.
-    pub fn kept_cut(&self, number: Number) -> Result<Cut> {
-        self.store().past.in_state(&self.store().meta, number, CutState::Kept)
-    }
-
-    /// Forgets cuts, or none if one of them cannot be: nobody sees them any more when this returns, and that is durable. A crash
-    /// meanwhile may leave some of them. What they alone have seen is given up by [`View::finish_forgetting`].
-    ///
-    /// ```
-    /// use std::ops::ControlFlow;
-    /// use yore_fs::Volume;
-    ///
-    /// # fn main() -> yore_fs::Result<()> {
-    /// let volume = Volume::memory(64 << 20)?;
-    /// volume.write("a", vec![1; 1_000_000])?;
-    /// let view = volume.view();
-    /// let cut = view.snapshot(view.root(), "", false, false)?;
-    /// volume.remove_file("a")?;
-    ///
-    /// view.forget(&[cut.number])?;
-    /// let done = view.finish_forgetting(&mut |_| ControlFlow::Continue(()))?;
-    /// assert_eq!((done.forgotten, done.blocks), (1, 245));
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::NotFound`] if one is not kept, [`Error::Held`] if one is held, [`Error::Pinned`] if one is pinned;
-    /// [`Error::ReadOnly`].
-    pub fn forget(&self, cuts: &[Number]) -> Result<()> {
-        forget::begin(self.live()?, cuts)
-    }
-
-    /// Gives up what forgotten cuts alone have seen, in small steps, until all is done or `ask` says to stop; it is called every few
-    /// hundred versions. What is left, after a crash too, the next call gives up. Others work meanwhile; a second caller
-    /// waits.
-    ///
-    /// # Errors
-    /// [`Error::ReadOnly`]; damage and device errors.
-    pub fn finish_forgetting(
-        &self,
-        ask: &mut dyn FnMut(&Forgetting) -> ControlFlow<()>,
-    ) -> Result<Forgetting> {
-        forget::finish(self.live()?, ask)
-    }
-
-    /// Gives up all that the history knows of files, each named by inode and incarnation: nobody sees any of it when this
-    /// returns, in whatever cut, and that is durable. What a file is now stays, as if it had been made now. The space is
-    /// given back by [`View::finish_forgetting`]. Other files that were below a directory are not concerned.
-    ///
-    /// ```
-    /// use std::ops::ControlFlow;
-    /// use yore_fs::Volume;
-    ///
-    /// # fn main() -> yore_fs::Result<()> {
-    /// let volume = Volume::memory(64 << 20)?;
-    /// volume.write("secret", vec![1; 1_000_000])?;
-    /// let view = volume.view();
-    /// let cut = view.snapshot(view.root(), "", false, false)?;
-    /// volume.remove_file("secret")?;
-    ///
-    /// let then = view.as_of(cut.number);
-    /// let secret = *then.lookup(then.root(), b"secret")?.attr();
-    /// view.expunge(&[(secret.inode, secret.incarnation)])?;
-    /// assert!(then.lookup(then.root(), b"secret").is_err());
-    /// let done = view.finish_forgetting(&mut |_| ControlFlow::Continue(()))?;
-    /// assert_eq!((done.expunged, done.blocks), (1, 245));
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::Held`] or [`Error::Pinned`] if a cut that is held or pinned has seen one of them: then all is as it was.
-    /// [`Error::Invalid`] for the root directory; [`Error::ReadOnly`].
-    pub fn expunge(&self, files: &[(InodeNo, u32)]) -> Result<()> {
-        let files: Vec<_> = files.iter().map(|(inode, of)| (*inode, Incarnation(*of))).collect();
-        expunge::begin(self.live()?, &files)
-    }
-
-    /// Whether [`View::expunge`] would take these files: fails as that would, and changes nothing. O(versions · cuts that must stay).
-    ///
-    /// # Errors
-    /// [`Error::Held`] or [`Error::Pinned`] with a cut that must stay and has seen one of them; damage and device errors.
-    pub fn check_expunge(&self, files: &[(InodeNo, u32)]) -> Result<()> {
-        let files: Vec<_> = files.iter().map(|(inode, of)| (*inode, Incarnation(*of))).collect();
-        expunge::check_free(self.store(), &files)
-    }
-
-    /// What the history knows of a file. O(versions).
-    ///
-    /// # Errors
-    /// [`Error::NotFound`] if there is and was no such file.
-    pub fn remembered(&self, inode: InodeNo, incarnation: u32) -> Result<Remembered> {
-        expunge::remembered(self.store(), inode, Incarnation(incarnation))
-    }
-
-    /// The same of a directory and of all that was ever named in it, at any time and at any depth, each once.
-    ///
-    /// # Errors
-    /// As [`View::remembered`].
-    pub fn remembered_below(&self, inode: InodeNo, incarnation: u32) -> Result<Vec<Remembered>> {
-        expunge::remembered_below(self.store(), inode, Incarnation(incarnation))
-    }
-
-    /// What the history knows of a name in a directory of this view, which may have a time behind an `@`: of the file that it means; of a
-    /// directory, with all that was ever named in it, if `below`; and also of all other files that it has meant, if `others`. How many
-    /// other files it has meant that are left out.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`]; [`Error::IsADirectory`] for one if not `below`.
-    pub fn history_of(
-        &self,
-        directory: InodeNo,
-        name: &[u8],
-        below: bool,
-        others: bool,
-    ) -> Result<(Vec<Remembered>, usize)> {
-        expunge::history_of(self, directory, name, below, others)
-    }
-
-    /// Holds a cut, so that it is not forgotten, or lets it go. Durable when it returns.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`] if it is not kept; [`Error::ReadOnly`].
-    pub fn hold(&self, cut: Number, held: bool) -> Result<()> {
-        let store = self.live()?;
-        store.check_writable()?;
-        store.past.set_held(store, cut, held)?;
-        store.force()
-    }
-
-    /// Gives a directory (for all that is below it) or a file a policy of its own, or another one; one that says nothing is none: what
-    /// is said above counts. Durable when it returns.
-    ///
-    /// ```
-    /// use yore_fs::{Policy, Versioning, Volume};
-    ///
-    /// # fn main() -> yore_fs::Result<()> {
-    /// let volume = Volume::memory(64 << 20)?;
-    /// let view = volume.view();
-    /// let close = Policy { versioning: Some(Versioning::Close), ..Policy::default() };
-    /// view.set_policy(view.root(), &close)?;
-    /// volume.write("a", "once")?;
-    /// volume.write("a", "twice")?;
-    /// assert_eq!(view.cuts()?.len(), 2);
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for what is neither a directory nor a regular file, and for an interval below a second or a duration that
-    /// cannot be read; [`Error::NotFound`], [`Error::NoSpace`], [`Error::ReadOnly`].
-    pub fn set_policy(&self, inode: InodeNo, policy: &Policy) -> Result<()> {
-        self.change(|store| policy::set(store, inode, policy))
-    }
-
-    /// An inode's own policy; one that says nothing if it has none.
-    ///
-    /// # Errors
-    /// [`Error::Stale`]; damage and device errors.
-    pub fn policy(&self, inode: InodeNo) -> Result<Policy> {
-        policy::own(self.store(), inode)
-    }
-
-    /// What applies to an inode, and whose policy says so. O(depth · log policies).
-    ///
-    /// # Errors
-    /// [`Error::Stale`]; damage and device errors.
-    pub fn policy_in_force(&self, inode: InodeNo) -> Result<PolicyInForce> {
-        policy::in_force(self.store(), inode)
-    }
-
-    /// All policies, by inode number.
-    ///
-    /// # Errors
-    /// Damage and device errors.
-    pub fn policies(&self) -> Result<Vec<(InodeNo, Policy)>> {
-        policy::all(self.store())
-    }
-
-    /// A server's client, or a program, has closed a file that it could write to: if a policy makes a version of it then, and it was
-    /// changed since the last one, there is one when this returns. Constant time.
-    ///
-    /// # Errors
-    /// [`Error::NoSpace`]; damage and device errors.
-    pub fn closed(&self, inode: InodeNo) -> Result<Option<Cut>> {
-        if !self.store().past.has_policies() || self.at.is_some() {
-            return Ok(None);
-        }
-        match self.store().cell(inode) {
-            Ok(cell) => policy::closed(self.store(), &cell),
-            Err(Error::Stale) => Ok(None),
-            Err(e) => Err(e),
-        }
-    }
-
-    /// Forgets now what policies keep no longer, which a thread does every few minutes; how many cuts. What they alone have seen is
-    /// given up in the background, or by [`View::finish_forgetting`].
-    ///
-    /// # Errors
-    /// [`Error::ReadOnly`]; damage and device errors.
-    pub fn retain(&self) -> Result<usize> {
-        policy::retain(self.live()?)
-    }
-
-    /// The cut that a time means in a directory of this view: the last one up to then that has seen it.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`] if there is none.
-    pub fn cut_for(&self, directory: InodeNo, when: &When) -> Result<Number> {
-        history::cut_for(self.store(), directory, self.at, when)
     }
 
     /// What the log that makes fsync cheap is doing.
