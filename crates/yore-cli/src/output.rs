@@ -275,9 +275,11 @@ impl Clock {
         }
     }
 
-    /// The shortest time that names a snapshot of this time behind an `@`, if the next is of that time. Times in UTC say so, since
-    /// they are read as local ones.
+    /// The shortest time that names a snapshot of this time behind an `@`, if the next is of that time, and goes on naming it: without a
+    /// next one, a time that is over. Else one that is taken in the same minute would be meant later, and be forgotten in place of
+    /// this. Times in UTC say so, since they are read as local ones.
     pub fn name(&self, time: Timestamp, next: Option<Timestamp>) -> String {
+        let next = next.or_else(|| Some(now()).filter(|now| *now > time));
         let text = yore_fs::time::print(time, next, &self.zone);
         // Seconds since 1970, for years that have no date, are the same everywhere.
         if self.utc && !text.starts_with('@') {
@@ -444,6 +446,19 @@ mod tests {
         assert!(clock.parse("soon").is_err());
         let far = Timestamp { seconds: i64::MAX, nanos: 0 };
         assert_eq!(clock.text(far, Precision::Minutes), format!("@{}", i64::MAX));
+    }
+
+    /// Promises that what is listed goes on naming the same snapshot. `yore forget` with a time from a list of the same minute forgot
+    /// a version that was saved after the list.
+    #[test]
+    fn names_are_not_taken_over_by_later_ones() {
+        let (clock, time) = (Clock::new(true), now());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let end = match yore_fs::time::parse(&clock.name(time, None), time, &TimeZone::UTC) {
+            Ok(yore_fs::time::When::At(end)) => end,
+            other => panic!("{other:?}"),
+        };
+        assert!(time <= end && end < now(), "{end:?}");
     }
 
     /// Promises that times in UTC are read as such wherever they are read.
