@@ -102,3 +102,39 @@ fn each_save_on_a_mount_is_a_version() {
     // They are no snapshots.
     assert_eq!(ok(["snapshots", &directory]), "");
 }
+
+/// A shell that redirects to a file closes it once before the program has written anything. That made a version without content
+/// of each save.
+#[test]
+fn what_shells_write_is_one_version_each() {
+    let scratch = scratch();
+    ok(["policy", text(&scratch.volume), "version=close"]);
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    let file = mount.directory.join("note");
+    for text in ["one", "two", "three"] {
+        let script = format!("echo {text} > {}", file.display());
+        assert!(std::process::Command::new("sh").args(["-c", &script]).status().unwrap().success());
+        // The last close is told a moment after it.
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let log: serde_json::Value = serde_json::from_str(&ok(["log", "--json", text(&file)])).unwrap();
+    let sizes: Vec<u64> =
+        log.as_array().unwrap().iter().map(|row| row["facts"]["size"].as_u64().unwrap()).collect();
+    assert_eq!(sizes, [6, 4, 4], "{log:#}");
+    // One that is left empty has that as its last version.
+    let script = format!(": > {}", file.display());
+    assert!(std::process::Command::new("sh").args(["-c", &script]).status().unwrap().success());
+    let newest = || -> u64 {
+        let log: serde_json::Value = serde_json::from_str(&ok(["log", "--json", text(&file)])).unwrap();
+        let seen =
+            log.as_array().unwrap().iter().find(|row| row["current"] == false || !row["last"].is_null());
+        seen.and_then(|row| row["facts"]["size"].as_u64()).unwrap()
+    };
+    for _ in 0..100 {
+        if newest() == 0 {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    panic!("the empty file has no version: {}", ok(["log", text(&file)]));
+}

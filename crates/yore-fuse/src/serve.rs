@@ -511,7 +511,12 @@ impl Filesystem for Server {
                 // A program has closed it: perhaps a version is to be made.
                 let _serving = self.serving();
                 let (view, inode) = seen!(self, node, reply);
-                self.done("close", inode, view.closed(inode).map(|_| ()), reply)
+                // A shell that redirects to a file has made it empty, and closes a copy before the program begins to write.
+                let closed = match view.getattr(inode) {
+                    Ok(attr) if attr.size == 0 => Ok(None),
+                    _ => view.closed(inode),
+                };
+                self.done("close", inode, closed.map(|_| ()), reply)
             }
             false => reply.error(Errno::ENOSYS),
         }
