@@ -220,22 +220,34 @@ pub(crate) fn entry_named(
     name: &[u8],
     cut: Number,
 ) -> Result<Option<PastEntry>> {
-    let past = || -> Result<_> {
-        let found = store.past.find_name(store, directory, name, cut)?;
-        Ok(found.filter(|entry| !store.past.expunging.has_entry(entry, cut)))
+    let Some(cell) = directory_in_use(store, directory)? else {
+        return past_entry(store, directory, name, cut);
     };
-    let Some(cell) = directory_in_use(store, directory)? else { return past() };
     let state = cell.state.read();
     if state.check_directory().is_ok() {
-        let is_there = |found: &dir::Found| {
-            found.birth <= cut && !store.past.expunging.has(found.inode, found.incarnation, cut)
-        };
-        let found = dir::find(store, &state, directory, name)?.filter(is_there);
-        if let Some(found) = found {
+        if let Some(found) = live_entry(store, &state, directory, name, cut)? {
             return Ok(Some(PastEntry::in_use(directory, found.cookie, &found.entry(name))));
         }
     }
-    past()
+    past_entry(store, directory, name, cut)
+}
+
+/// The entry in use, if it was there as of a cut.
+fn live_entry(
+    store: &Store,
+    state: &InodeState,
+    directory: InodeNo,
+    name: &[u8],
+    cut: Number,
+) -> Result<Option<dir::Found>> {
+    let found = dir::find(store, state, directory, name)?.filter(|found| found.birth <= cut);
+    Ok(found.filter(|found| !store.past.expunging.has(found.inode, found.incarnation, cut)))
+}
+
+/// The past name, if there is none in use that was there.
+fn past_entry(store: &Store, directory: InodeNo, name: &[u8], cut: Number) -> Result<Option<PastEntry>> {
+    let found = store.past.find_name(store, directory, name, cut)?;
+    Ok(found.filter(|entry| !store.past.expunging.has_entry(entry, cut)))
 }
 
 /// The inode that a name of a directory meant.
@@ -245,19 +257,20 @@ fn entry(
     name: &[u8],
     cut: Number,
 ) -> Result<Option<(InodeNo, Incarnation)>> {
-    // Most directories are as they were, and have most of their entries still.
+    let meant = |entry: PastEntry| (entry.inode, entry.incarnation);
+    // Most directories are as they were: one look is enough.
     if let Ok(cell) = store.cell(directory) {
         let state = cell.state.read();
         if is_as_of(&state, cut) {
             state.check_directory()?;
-            let found = dir::find(store, &state, directory, name)?.filter(|found| found.birth <= cut);
-            if let Some(found) = found {
-                return Ok(Some((found.inode, found.incarnation)));
-            }
+            return match live_entry(store, &state, directory, name, cut)? {
+                Some(found) => Ok(Some((found.inode, found.incarnation))),
+                None => Ok(past_entry(store, directory, name, cut)?.map(meant)),
+            };
         }
     }
     check_directory(store, directory, cut)?;
-    Ok(entry_named(store, directory, name, cut)?.map(|entry| (entry.inode, entry.incarnation)))
+    Ok(entry_named(store, directory, name, cut)?.map(meant))
 }
 
 /// The inode in use under the number of a directory, if it is one.

@@ -13,7 +13,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use yore_device::{DeviceError, FileDevice, OpenOptions};
 use yore_fs::{ListedCut, MountOptions, Statfs};
-use yore_fuse::control::look::{self, usage::HistorySpace};
+use yore_fuse::control::look::{self, usage::HistoryBytes};
 
 /// Space, from whoever knows.
 struct Space {
@@ -23,7 +23,7 @@ struct Space {
     inodes: u64,
     inodes_free: u64,
     /// What only history holds; `None`: the daemon does not say so, to this user.
-    history: Option<HistorySpace>,
+    history: Option<HistoryBytes>,
 }
 
 impl Space {
@@ -61,7 +61,7 @@ impl Space {
             available: found.blocks_free * block,
             inodes: found.inodes + possible,
             inodes_free: found.inodes_free + possible,
-            history: Some(HistorySpace::of(found)),
+            history: Some(HistoryBytes::of(found)),
         }
     }
 

@@ -84,7 +84,11 @@ impl Past {
 
     /// Whether something is to be given up.
     pub(crate) fn is_forgetting(&self) -> bool {
-        !self.dying().is_empty() || self.expunging.count() > 0
+        let is_dying = {
+            let numbers = self.numbers.read();
+            !numbers.dying.is_empty() || !numbers.dead.is_empty()
+        };
+        is_dying || self.expunging.count() > 0
     }
 
     /// The first kept cuts that are neither held nor pinned, at most so many.

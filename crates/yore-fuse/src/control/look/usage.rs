@@ -30,20 +30,20 @@ const NAME: u32 = 3;
 
 /// What only history holds of a volume, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HistorySpace {
+pub struct HistoryBytes {
     /// Of files: data, and metadata.
     pub files: Held,
     /// What says what is kept.
     pub index: u64,
 }
 
-impl HistorySpace {
+impl HistoryBytes {
     /// Of a volume whose space is this.
-    pub fn of(space: &Statfs) -> HistorySpace {
+    pub fn of(space: &Statfs) -> HistoryBytes {
         let bytes = |blocks: u64| blocks.saturating_mul(space.block_size.into());
         let files =
             Held { data: bytes(space.history_data_blocks), metadata: bytes(space.history_metadata_blocks) };
-        HistorySpace { files, index: bytes(space.history_index_blocks) }
+        HistoryBytes { files, index: bytes(space.history_index_blocks) }
     }
 
     /// All of it.
@@ -56,10 +56,10 @@ impl HistorySpace {
 ///
 /// # Errors
 /// ENOTTY if it is no directory of a mount that Yore serves, or its daemon is older; `InvalidData` for an answer that is none.
-pub fn space(dir: &File) -> io::Result<HistorySpace> {
+pub fn space(dir: &File) -> io::Result<HistoryBytes> {
     let answer = ask::<USAGE>(dir, &question(VOLUME, &[])?)?;
     let mut reader = Reader(&answer);
-    let found = reader.held().zip(reader.u64()).map(|(files, index)| HistorySpace { files, index });
+    let found = reader.held().zip(reader.u64()).map(|(files, index)| HistoryBytes { files, index });
     found.ok_or_else(malformed)
 }
 
@@ -120,7 +120,7 @@ impl<'a> Of<'a> {
     pub(super) fn answer(&self, view: &View, inode: InodeNo, writer: &mut Writer) -> yore_fs::Result<()> {
         let totals = match self {
             Of::Volume => {
-                let space = HistorySpace::of(&view.statfs());
+                let space = HistoryBytes::of(&view.statfs());
                 writer.held(space.files);
                 writer.u64(space.index);
                 return Ok(());
