@@ -10,9 +10,10 @@ use crate::tree::{Leaf, Tree, Walk};
 use crate::{CheckError, Finding, Problem};
 use std::collections::BTreeMap;
 use yore_format::{
-    cut_index_by_name, cut_index_by_root, key_parts, name_cookie, name_end_key, shard_of, version_end_key,
-    Block, BlockKind, Corruption, CutKind, CutRow, CutState, DirEntry, Expect, HistoryRoots, HistorySpace,
-    HistoryTree, Incarnation, Inode, InodeNo, MetaAddr, Number, PastName, Timestamp, Version, HISTORY_SHARDS,
+    cut_index_by_name, cut_index_by_root, key_parts, name_cookie, name_end_key, name_shard, version_end_key,
+    version_shard, Block, BlockKind, Corruption, CutKind, CutRow, CutState, DirEntry, Expect, HistoryRoots,
+    HistorySpace, HistoryTree, Incarnation, Inode, InodeNo, MetaAddr, Number, PastName, Timestamp, Version,
+    HISTORY_SHARDS,
 };
 
 /// Cookies that one hash of a name can have.
@@ -312,12 +313,19 @@ impl Checker<'_> {
 
     /// Whether the inode or directory of a change is of this shard; any is, in a tree that has no shards.
     fn is_in_shard(&mut self, key: &[u8], shard: Option<usize>, place: MetaAddr) -> bool {
-        let (Some(shard), Ok([_, inode, _])) = (shard, key_parts(key)) else { return true };
-        self.check_shard(InodeNo(inode), shard, place)
+        let (Some(shard), Ok([_, inode, cookie])) = (shard, key_parts(key)) else { return true };
+        let right = if cookie == 0 { version_shard } else { name_shard };
+        self.check_shard(InodeNo(inode), right, shard, place)
     }
 
-    fn check_shard(&mut self, inode: InodeNo, shard: usize, place: MetaAddr) -> bool {
-        let right = shard_of(inode);
+    fn check_shard(
+        &mut self,
+        inode: InodeNo,
+        right: fn(InodeNo) -> usize,
+        shard: usize,
+        place: MetaAddr,
+    ) -> bool {
+        let right = right(inode);
         if right != shard {
             let (expected, found) = (format!("in shard {right}"), format!("in shard {shard}"));
             self.add(Finding::new(Problem::HistoryShard, expected, found).at(place).of(inode));
@@ -336,7 +344,7 @@ impl Checker<'_> {
                     Ok((inode, version)) => {
                         self.version(inode, &version, shard, leaf.addr);
                         let Version { end, inode: was } = version;
-                        ends.keys[shard_of(inode)].push(version_end_key(end, inode));
+                        ends.keys[version_shard(inode)].push(version_end_key(end, inode));
                         let past = Past { end, inode: was, place: leaf.addr };
                         self.history.versions.entry(inode).or_default().push(past);
                     }
@@ -352,7 +360,7 @@ impl Checker<'_> {
     }
 
     fn version(&mut self, inode: InodeNo, version: &Version, shard: usize, place: MetaAddr) {
-        self.check_shard(inode, shard, place);
+        self.check_shard(inode, version_shard, shard, place);
         self.check_number("end of a version", version.end, place, inode);
         self.check_incarnation(version.inode.incarnation, inode, place);
     }
@@ -388,8 +396,8 @@ impl Checker<'_> {
                 self.counts.past_names += 1;
                 match decode_name(key, value) {
                     Ok((directory, cookie, name)) => {
-                        self.check_shard(directory, shard, leaf.addr);
-                        ends.keys[shard_of(directory)].push(name_end_key(name.death, directory, cookie));
+                        self.check_shard(directory, name_shard, shard, leaf.addr);
+                        ends.keys[name_shard(directory)].push(name_end_key(name.death, directory, cookie));
                         self.past_name(&mut run, leaf.addr, directory, cookie, &name);
                     }
                     Err(c) => {

@@ -10,7 +10,7 @@
 //! | policies | inode (8) | [`crate::PolicyRow`] |
 //!
 //! Keys are big-endian, so that they sort as bytes. Versions, names and changes are in [`HISTORY_SHARDS`] trees each: an inode's versions
-//! and changes and a directory's names are in those of [`shard_of`] it, so that threads at work on different files seldom
+//! and changes and a directory's names are in those of [`version_shard`] and [`name_shard`], so that threads at work on different files seldom
 //! meet. One block ([`HistoryRoots`]), made with the first cut, holds all roots, and how many blocks the past alone
 //! holds ([`HistorySpace`]).
 
@@ -112,9 +112,19 @@ impl HistoryTree {
     }
 }
 
-/// The shard that keeps the past of an inode, and of the names in a directory.
-pub fn shard_of(inode: InodeNo) -> usize {
-    (inode.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize
+/// The shard that keeps the versions of an inode: the same for those of 64 numbers, which are often made and removed together and then
+/// are neighbours in it.
+pub fn version_shard(inode: InodeNo) -> usize {
+    shard(inode.0 / 64)
+}
+
+/// The shard that keeps the past names in a directory.
+pub fn name_shard(directory: InodeNo) -> usize {
+    shard(directory.0)
+}
+
+fn shard(of: u64) -> usize {
+    (of.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]

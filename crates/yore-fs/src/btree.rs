@@ -32,10 +32,12 @@
 
 mod change;
 mod delta;
+mod finger;
 #[cfg(test)]
 pub(crate) mod tests;
 
 pub(crate) use delta::{Placed, TreeDelta};
+pub(crate) use finger::{Fingers, Opening};
 
 use crate::Result;
 use yore_format::{
@@ -174,6 +176,12 @@ impl Path {
     fn set(&mut self, step: Step) {
         let level = usize::from(step.place.level);
         *if level < NEAR { &mut self.near[level] } else { &mut self.far[level - NEAR] } = Some(step);
+    }
+
+    /// Its last step.
+    fn into_leaf(self) -> Option<Step> {
+        let [leaf, ..] = self.near;
+        leaf
     }
 
     fn set_index(&mut self, index: usize) {
@@ -587,12 +595,12 @@ impl Tree {
         Ok(Some((path, seen)))
     }
 
-    /// The way to where a key is to be inserted, for [`Tree::insert_at`]. `None`: the tree is empty. One walk does for looking whether
+    /// The way to where a key is to be inserted, for [`Tree::insert_into`]. `None`: the tree is empty. One walk does for looking whether
     /// it is there, for keeping in memory what changes, and for inserting.
     ///
     /// # Errors
     /// `Corruption` if the key is there; damage and device errors.
-    pub(crate) fn way_to_new(&self, meta: &Meta, key: &[u8]) -> Result<Option<Path>> {
+    fn way_to_new(&self, meta: &Meta, key: &[u8]) -> Result<Option<Path>> {
         if self.is_empty() {
             return Ok(None);
         }

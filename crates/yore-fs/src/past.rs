@@ -39,13 +39,14 @@
 //! the past if a cut of its directory has seen it, or one that covers the inode.
 //!
 //! All roots are in one block, which is made with the first cut or policy and stays in memory. The trees of versions, names and changes are in
-//! sixteen shards by inode; a shard's lock is taken after all states, and held for writing from looking for a place until the Op
+//! sixteen shards by inode and by directory; a shard's lock is taken after all states, and held for writing from looking for a place until the Op
 //! has ended, for reading as long as a tree is walked.
 
 mod cover;
 mod cut;
 mod expunge;
 mod forget;
+mod keep;
 mod look;
 mod policies;
 mod space;
@@ -56,22 +57,24 @@ mod tests;
 pub(crate) use cover::{CoverMemo, Epochs};
 pub(crate) use expunge::{Expunge, Expunging, ROW_BLOCKS};
 pub(crate) use forget::Ended;
+pub(crate) use keep::{Ending, Going, Keep};
+use keep::{Shard, Slot};
 pub(crate) use look::PastEntry;
 
-use crate::btree::{Path, Pins, Tree};
-use crate::inode::{InodeCell, InodeState};
+use crate::btree::Tree;
+use crate::inode::InodeCell;
 use crate::store::Store;
 use crate::{held, Error, InodeNo, Result};
-use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::OnceLock;
 use yore_format::{
-    cut_index_by_name, cut_index_by_root, key_parts, name_end_key, name_key, shard_of, version_end_key,
-    version_key, BlockKind, Corruption, CutKind, CutRow, CutState, DirEntry, Expect, HistoryGrowth,
-    HistoryRoots, HistoryTree, Incarnation, Inode, Number, PastName, Timestamp, Version, HISTORY_SHARDS,
+    cut_index_by_name, cut_index_by_root, key_parts, version_key, version_shard, BlockKind, Corruption,
+    CutKind, CutRow, CutState, Expect, HistoryGrowth, HistoryRoots, HistoryTree, Incarnation, Inode, Number,
+    Timestamp, Version, HISTORY_SHARDS,
 };
-use yore_meta::{Change, Frame, Meta, Op, Reserved};
+use yore_meta::{Frame, Meta, Op, Reserved};
 
 /// Blocks that keeping a version may need: a split on each level of two trees, and a new root for both.
 pub(crate) const VERSION_BLOCKS: u32 = 16;
@@ -96,7 +99,7 @@ pub(crate) struct Past {
     /// read, with none.
     cuts: RwLock<Timestamp>,
     /// Guard the trees of each shard. Lock order: after all states, in ascending order.
-    shards: [RwLock<()>; HISTORY_SHARDS],
+    shards: [RwLock<Shard>; HISTORY_SHARDS],
     /// Counts what changes which cuts cover whom: cuts of directories, and moves of directories.
     epoch: AtomicU64,
     /// The last number taken; 0: nothing was ever cut.
@@ -182,7 +185,7 @@ impl Past {
         let past = Past {
             roots: OnceLock::new(),
             cuts: RwLock::new(Timestamp { seconds: i64::MIN, nanos: 0 }),
-            shards: [const { RwLock::new(()) }; HISTORY_SHARDS],
+            shards: Default::default(),
             epoch: AtomicU64::new(0),
             last: AtomicU64::new(0),
             last_of_directories: AtomicU64::new(0),
@@ -336,16 +339,6 @@ impl Past {
         delta.stored(op, change);
     }
 
-    /// Keeps in memory what inserting `key` touches; fails if that may take more than `most` blocks.
-    fn slot(&self, meta: &Meta, which: HistoryTree, key: &[u8], most: u32) -> Result<Slot> {
-        let tree = self.tree(which);
-        if tree.blocks_for_inserts(1) > most {
-            let expected = format!("at most {}", most - 2);
-            return Err(Corruption::new(which.kind().name(), "level", expected, tree.level).into());
-        }
-        Ok(Slot { which, way: tree.way_to_new(meta, key)?, tree })
-    }
-
     /// The last cut of this directory or file itself with a number up to `most`.
     pub(crate) fn last_of(&self, meta: &Meta, root: InodeNo, most: Number) -> Result<Option<Cut>> {
         let _cuts = self.cuts.read();
@@ -467,7 +460,7 @@ impl Past {
     /// # Errors
     /// Damage and device errors.
     pub(crate) fn version(&self, meta: &Meta, no: InodeNo, most: Number) -> Result<Option<Version>> {
-        let shard = shard_of(no);
+        let shard = version_shard(no);
         let _shard = self.shards[shard].read();
         let key = version_key(no, most);
         let found = self.tree(HistoryTree::Versions(shard)).floor(meta, &key, |cell| {
@@ -490,195 +483,6 @@ impl Past {
         }
         let newest = self.version(meta, no, Number(u64::MAX))?;
         Ok(Number(newest.map_or(0, |version| version.end.0 - 1)))
-    }
-
-    /// Makes ready for keeping, with one number, inodes as they are, whose states are locked for writing and whose data is written back, and
-    /// names that are about to be removed or to mean something else from `number` on, of directories whose states are locked for
-    /// writing: of the names, those that a cut has seen before. One that is taken meanwhile has `number` itself; a name
-    /// that was made with that number ends with it, too, and was never seen.
-    ///
-    /// # Errors
-    /// Damage and device errors.
-    pub(crate) fn prepare(
-        &self,
-        store: &Store,
-        number: Number,
-        versions: Vec<Ending>,
-        going: &[Going<'_>],
-    ) -> Result<Keep<'_>> {
-        let mut keep = Keep { past: self, number, shards: Vec::new(), _pins: Pins::new() };
-        if !self.is_any() {
-            return Ok(keep);
-        }
-        let mut cells = Vec::new();
-        for Ending { no, born, value } in versions {
-            let key = Cell::Version(version_key(no, born), value);
-            cells.push((shard_of(no), key, version_end_key(number, no)));
-        }
-        for Going { directory, inode, cookie, birth, cover } in going {
-            let cover = (*cover).max(self.cover(store, directory, inode)?);
-            if *birth <= cover && *birth < number {
-                let key = Cell::Name(name_key(directory.no, *cookie, *birth));
-                cells.push((shard_of(directory.no), key, name_end_key(number, directory.no, *cookie)));
-            }
-        }
-        cells.sort_by_key(|(shard, ..)| *shard);
-        let mut cells = cells.into_iter().peekable();
-        while let Some((shard, ..)) = cells.peek() {
-            let shard = *shard;
-            let mut of_shard = KeepShard { shard, _guard: self.shards[shard].write(), cells: Vec::new() };
-            while let Some((_, cell, end)) = cells.next_if(|(of, ..)| *of == shard) {
-                let is_first = of_shard.cells.is_empty();
-                let at = self.slot(&store.meta, cell.tree(shard), cell.key(), CELL_BLOCKS)?;
-                let end_at = self.slot(&store.meta, HistoryTree::Changes(shard), &end, CELL_BLOCKS)?;
-                if !is_first || cells.peek().is_some_and(|(of, ..)| *of == shard) {
-                    // What is entered first changes the way for the others.
-                    at.tree.prepare(&store.meta, cell.key(), cell.key(), &mut keep._pins)?;
-                    end_at.tree.prepare(&store.meta, &end, &end, &mut keep._pins)?;
-                }
-                of_shard.cells.push(KeptCell { cell, end, slots: Some((at, end_at)) });
-            }
-            keep.shards.push(of_shard);
-        }
-        Ok(keep)
-    }
-}
-
-/// What a version says of an inode: of directories the entries themselves tell when they were.
-fn as_version(inode: &Inode) -> Inode {
-    let mut kept = inode.clone();
-    if inode.is_directory() {
-        kept.set_inline(&[]);
-    }
-    kept
-}
-
-/// A version of an inode as it is before it changes.
-pub(crate) struct Ending {
-    no: InodeNo,
-    born: Number,
-    value: Vec<u8>,
-}
-
-impl Ending {
-    /// The version that ends at `number`.
-    pub(crate) fn new(no: InodeNo, inode: &Inode, number: Number) -> Ending {
-        let value = Version { end: number, inode: as_version(inode) }.encode();
-        Ending { no, born: inode.born, value }
-    }
-}
-
-/// A name that a directory is about to lose.
-pub(crate) struct Going<'a> {
-    /// The directory.
-    pub directory: &'a InodeCell,
-    /// Its inode.
-    pub inode: &'a Inode,
-    /// The entry's cookie.
-    pub cookie: u64,
-    /// Its birth.
-    pub birth: Number,
-    /// What covers the inode that it means ([`Past::hold_cover`]).
-    pub cover: Number,
-}
-
-/// What is to be entered: of a version all is known, of a name only the key.
-enum Cell {
-    Version([u8; 16], Vec<u8>),
-    Name([u8; 24]),
-}
-
-impl Cell {
-    fn key(&self) -> &[u8] {
-        match self {
-            Cell::Version(key, _) => key,
-            Cell::Name(key) => key,
-        }
-    }
-
-    fn tree(&self, shard: usize) -> HistoryTree {
-        match self {
-            Cell::Version(..) => HistoryTree::Versions(shard),
-            Cell::Name(_) => HistoryTree::Names(shard),
-        }
-    }
-}
-
-/// A cell and the key of its end; where both go, unless that is to be looked for.
-struct KeptCell {
-    cell: Cell,
-    end: [u8; 24],
-    slots: Option<(Slot, Slot)>,
-}
-
-/// The cells of one shard, with where each is to be entered as long as no other was.
-struct KeepShard<'p> {
-    shard: usize,
-    _guard: RwLockWriteGuard<'p, ()>,
-    cells: Vec<KeptCell>,
-}
-
-/// Versions and names, made ready to be kept.
-pub(crate) struct Keep<'p> {
-    past: &'p Past,
-    /// When they end.
-    number: Number,
-    shards: Vec<KeepShard<'p>>,
-    _pins: Pins,
-}
-
-impl Keep<'_> {
-    /// Inside an Op, with no cut of a directory taken since it was prepared: if a version was prepared, the inode as it is becomes that
-    /// version, and is born anew. Who stores it does so after the change that is returned.
-    pub(crate) fn inode(&mut self, op: &mut Op<'_>, no: InodeNo, state: &mut InodeState) -> Option<Change> {
-        let kept = self.enter(op, &version_key(no, state.inode.born), None)?;
-        state.inode.born = self.number;
-        state.set_kept(Number(self.number.0 - 1));
-        Some(kept)
-    }
-
-    /// Inside an Op, before the entry changes: keeps it, if a cut has seen it.
-    pub(crate) fn name(&mut self, op: &mut Op<'_>, directory: InodeNo, cookie: u64, entry: &DirEntry<'_>) {
-        let value = PastName { death: self.number, entry: *entry }.encode();
-        self.enter(op, &name_key(directory, cookie, entry.birth), Some(&value));
-    }
-
-    /// Enters the cell with this key, if it was prepared.
-    fn enter(&mut self, op: &mut Op<'_>, key: &[u8], value: Option<&[u8]>) -> Option<Change> {
-        let (past, number) = (self.past, self.number);
-        let (shard, i) = self.shards.iter_mut().find_map(|shard| {
-            let i = shard.cells.iter().position(|kept| kept.cell.key() == key)?;
-            Some((shard, i))
-        })?;
-        let known = shard.cells[i].slots.take();
-        shard.cells.iter_mut().for_each(|kept| kept.slots = None);
-        let KeptCell { cell, end, .. } = &shard.cells[i];
-        let anew = |which| Slot { which, tree: past.tree(which), way: None };
-        let (at, end_at) =
-            known.unwrap_or_else(|| (anew(cell.tree(shard.shard)), anew(HistoryTree::Changes(shard.shard))));
-        let value = match cell {
-            Cell::Version(_, value) => value,
-            Cell::Name(_) => value.expect("a name's value comes with the name"),
-        };
-        let kept = at.insert(past, op, key, value, number);
-        end_at.insert(past, op, end, &[], number);
-        Some(kept)
-    }
-}
-
-/// Where a cell is to be inserted. What is to be kept is not there yet: only damage can make it so.
-struct Slot {
-    which: HistoryTree,
-    tree: Tree,
-    way: Option<Path>,
-}
-
-impl Slot {
-    /// Inside an Op, with the tree as it was: enters the cell.
-    fn insert(mut self, past: &Past, op: &mut Op<'_>, key: &[u8], value: &[u8], birth: Number) -> Change {
-        let delta = self.tree.insert_at(op, self.way, key, value, birth);
-        past.store(op, self.which, &self.tree, &delta);
-        delta.change
     }
 }
 

@@ -112,23 +112,23 @@ impl Builder {
                 p.policies.iter().map(|(no, row)| (policy_key(InodeNo(*no)).to_vec(), row.encode())).collect()
             }
             HistoryTree::Versions(shard) => {
-                let of = p.versions.iter().filter(|((i, _), _)| shard_of(InodeNo(*i)) == shard);
+                let of = p.versions.iter().filter(|((i, _), _)| version_shard(InodeNo(*i)) == shard);
                 of.map(|((i, born), v)| {
                     (version_key(InodeNo(*i), Number(*born)).to_vec(), v.encode().to_vec())
                 })
                 .collect()
             }
             HistoryTree::Names(shard) => {
-                let of = p.names.iter().filter(|n| shard_of(InodeNo(n.directory)) == shard);
+                let of = p.names.iter().filter(|n| name_shard(InodeNo(n.directory)) == shard);
                 of.map(|n| {
                     (name_key(InodeNo(n.directory), n.cookie, Number(n.birth)).to_vec(), n.value.clone())
                 })
                 .collect()
             }
             HistoryTree::Changes(shard) => {
-                let of = p.versions.iter().filter(|((i, _), _)| shard_of(InodeNo(*i)) == shard);
+                let of = p.versions.iter().filter(|((i, _), _)| version_shard(InodeNo(*i)) == shard);
                 let ends = of.map(|((i, _), v)| (version_end_key(v.end, InodeNo(*i)).to_vec(), vec![]));
-                let names = p.names.iter().filter(|n| shard_of(InodeNo(n.directory)) == shard);
+                let names = p.names.iter().filter(|n| name_shard(InodeNo(n.directory)) == shard);
                 ends.chain(names.map(NameModel::end)).collect()
             }
         };

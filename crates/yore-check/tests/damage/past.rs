@@ -191,7 +191,8 @@ pub(super) const VERSIONS: &[Plant] = &[
     ("a version in another shard", &[HistoryShard], |b| {
         let cells = Rc::new(RefCell::new(vec![]));
         let taken = Rc::clone(&cells);
-        let (from, to) = (versions_of(GONE), other_shard(GONE, HistoryTree::Versions));
+        let (from, to) =
+            (versions_of(GONE), other_shard(version_shard(InodeNo(GONE)), HistoryTree::Versions));
         b.past.on_cells.push((from, Box::new(move |cells| taken.borrow_mut().append(cells))));
         b.past.on_cells.push((to, Box::new(move |other| other.append(&mut cells.borrow_mut()))));
     }),
@@ -260,7 +261,7 @@ pub(super) const VERSIONS: &[Plant] = &[
         })
     }),
     ("an end is among another shard's changes", &[HistoryShard], |b| {
-        let to = other_shard(GONE, HistoryTree::Changes);
+        let to = other_shard(version_shard(InodeNo(GONE)), HistoryTree::Changes);
         on_cells(b, to, |cells| cells.push((version_end_key(Number(4), InodeNo(GONE)).to_vec(), vec![])))
     }),
 ];
@@ -282,12 +283,12 @@ pub(super) const POLICIES: &[Plant] = &[
 pub(super) const PAST_NAMES: &[Plant] = &[
     ("a past name died before it was born", &[CellDamaged], |b| b.past.names[0].value[0] = 1),
     ("a past name in another shard", &[HistoryShard], |b| {
-        let to = other_shard(ROOT, HistoryTree::Names);
+        let to = other_shard(name_shard(InodeNo(ROOT)), HistoryTree::Names);
         let name = past_name(ROOT, "elsewhere", (1, 2), (GONE, 60));
         let key = name_key(InodeNo(ROOT), name.cookie, Number(1)).to_vec();
         let end = name.end();
         b.past.on_cells.push((to, Box::new(move |cells| cells.push((key.clone(), name.value.clone())))));
-        b.past.on_cells.push((changes_of(ROOT), Box::new(move |cells| cells.push(end.clone()))));
+        b.past.on_cells.push((changes_in(ROOT), Box::new(move |cells| cells.push(end.clone()))));
     }),
     ("a past name died in the future", &[FutureNumber], |b| b.past.names[1].value[0] = 10),
     ("a past name of an incarnation not given yet", &[FutureIncarnation], |b| {
@@ -306,24 +307,24 @@ pub(super) const PAST_NAMES: &[Plant] = &[
     ("a name in use is older than the death of the past one", &[PastNameOrder], |b| hard_since(b, 2)),
     ("the end of a name is not among the changes", &[ChangeIndex], |b| {
         let end = b.past.names[0].end();
-        b.past.on_cells.push((changes_of(DIRECTORY), Box::new(move |cells| cells.retain(|c| *c != end))));
+        b.past.on_cells.push((changes_in(DIRECTORY), Box::new(move |cells| cells.retain(|c| *c != end))));
     }),
     ("the end of a name that there is not is among the changes", &[ChangeIndex], |b| {
         let end = past_name(DIRECTORY, "gone", (4, 5), (GONE, 60)).end();
-        b.past.on_cells.push((changes_of(DIRECTORY), Box::new(move |cells| cells.push(end.clone()))));
+        b.past.on_cells.push((changes_in(DIRECTORY), Box::new(move |cells| cells.push(end.clone()))));
     }),
     ("the end of a name is among the changes of another shard", &[HistoryShard], |b| {
-        let (to, end) = (other_shard(ROOT, HistoryTree::Changes), b.past.names[3].end());
+        let (to, end) = (other_shard(name_shard(InodeNo(ROOT)), HistoryTree::Changes), b.past.names[3].end());
         b.past.on_cells.push((to, Box::new(move |cells| cells.push(end.clone()))));
     }),
     ("the end of a name is of another cookie", &[ChangeIndex], |b| {
-        on_cells(b, changes_of(DIRECTORY), |cells| {
+        on_cells(b, changes_in(DIRECTORY), |cells| {
             let name = cells.iter_mut().find(|c| c.0[16..] != [0; 8]).unwrap();
             name.0[23] ^= 1;
         })
     }),
     ("there is something in a cell of the changes", &[CellDamaged], |b| {
-        on_cells(b, changes_of(DIRECTORY), |cells| cells[0].1.push(0))
+        on_cells(b, changes_in(DIRECTORY), |cells| cells[0].1.push(0))
     }),
 ];
 
@@ -462,20 +463,26 @@ fn on_cells(b: &mut Builder, tree: HistoryTree, change: fn(&mut Vec<Cell>)) {
 }
 
 fn versions_of(inode: u64) -> HistoryTree {
-    HistoryTree::Versions(shard_of(InodeNo(inode)))
+    HistoryTree::Versions(version_shard(InodeNo(inode)))
 }
 
 fn names_of(directory: u64) -> HistoryTree {
-    HistoryTree::Names(shard_of(InodeNo(directory)))
+    HistoryTree::Names(name_shard(InodeNo(directory)))
 }
 
+/// Where the ends of an inode's versions are.
 fn changes_of(inode: u64) -> HistoryTree {
-    HistoryTree::Changes(shard_of(InodeNo(inode)))
+    HistoryTree::Changes(version_shard(InodeNo(inode)))
 }
 
-/// The tree of a shard that is not this inode's and is written after it.
-fn other_shard(inode: u64, kind: fn(usize) -> HistoryTree) -> HistoryTree {
+/// Where the ends of names in a directory are.
+fn changes_in(directory: u64) -> HistoryTree {
+    HistoryTree::Changes(name_shard(InodeNo(directory)))
+}
+
+/// The tree of a shard that is not this one and is written after it.
+fn other_shard(than: usize, kind: fn(usize) -> HistoryTree) -> HistoryTree {
     let last = HISTORY_SHARDS - 1;
-    assert_ne!(shard_of(InodeNo(inode)), last, "{inode} is in the last shard");
+    assert_ne!(than, last, "the last shard");
     kind(last)
 }

@@ -28,7 +28,7 @@ const WHOLE_BODY: Range<usize> = HEADER_BYTES..BLOCK_SIZE;
 
 /// How a full node is split.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Fill {
+pub(super) enum Fill {
     /// Into halves; at the right end of the tree, nine to one.
     Halves,
     /// Where the new cell is: more follow it.
@@ -37,11 +37,11 @@ enum Fill {
 
 /// A cell to be put into a node.
 #[derive(Clone, Copy)]
-struct Cell<'a> {
-    key: &'a [u8],
-    value: &'a [u8],
-    birth: Number,
-    fill: Fill,
+pub(super) struct Cell<'a> {
+    pub(super) key: &'a [u8],
+    pub(super) value: &'a [u8],
+    pub(super) birth: Number,
+    pub(super) fill: Fill,
 }
 
 impl Cell<'_> {
@@ -56,7 +56,7 @@ impl Tree {
     /// # Panics
     /// If the key exists, or was not prepared.
     pub(crate) fn insert(&mut self, op: &mut Op<'_>, key: &[u8], value: &[u8], birth: Number) -> TreeDelta {
-        self.insert_cell(op, None, Cell { key, value, birth, fill: Fill::Halves })
+        self.insert_cell(op, None, Cell { key, value, birth, fill: Fill::Halves }).0
     }
 
     /// As [`Tree::insert`], where the way to the key may be known from [`Tree::way`].
@@ -68,7 +68,7 @@ impl Tree {
         value: &[u8],
         birth: Number,
     ) -> TreeDelta {
-        self.insert_cell(op, path, Cell { key, value, birth, fill: Fill::Halves })
+        self.insert_cell(op, path, Cell { key, value, birth, fill: Fill::Halves }).0
     }
 
     /// As [`Tree::insert`], for one of many cells inserted in ascending order with no others between them: packs them
@@ -80,7 +80,7 @@ impl Tree {
         value: &[u8],
         birth: Number,
     ) -> TreeDelta {
-        self.insert_cell(op, None, Cell { key, value, birth, fill: Fill::Run })
+        self.insert_cell(op, None, Cell { key, value, birth, fill: Fill::Run }).0
     }
 
     /// Gives a key another value. A longer one may need as many blocks as an insert.
@@ -198,7 +198,13 @@ impl Tree {
         }
     }
 
-    fn insert_cell(&mut self, op: &mut Op<'_>, path: Option<Path>, cell: Cell<'_>) -> TreeDelta {
+    /// Also returns the way that led there, as it was before, unless the tree was empty.
+    pub(super) fn insert_cell(
+        &mut self,
+        op: &mut Op<'_>,
+        path: Option<Path>,
+        cell: Cell<'_>,
+    ) -> (TreeDelta, Option<Path>) {
         assert!(cell.bytes() <= CELL_BYTES_MAX, "a cell of {} bytes", cell.bytes());
         let mut links = Links::default();
         if self.is_empty() {
@@ -207,12 +213,12 @@ impl Tree {
             });
             (self.root, self.level) = (addr, 0);
             links.add_image(op, change);
-            return links.around(change);
+            return (links.around(change), None);
         }
         let path = self.follow(op, path, cell.key, &mut links);
         assert!(!path.found, "inserting a key that is in the tree: {:02x?}", cell.key);
         let (_, change) = self.put(op, &path, 0, path.at(0).index, cell, &mut links);
-        links.around(change)
+        (links.around(change), Some(path))
     }
 
     /// Puts a cell into the node of `level` on the path, splitting it if need be. Returns where the cell is now.

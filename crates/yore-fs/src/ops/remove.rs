@@ -102,13 +102,13 @@ pub(crate) fn remove(store: &Arc<Store>, directory: InodeNo, name: &[u8], what: 
             directory: &parent,
             inode: &dir.inode,
             cookie: found.cookie,
-            birth: found.birth,
+            entry: found.entry(name),
             cover,
         }];
         let mut keep = store.past.prepare(store, number, version.into_iter().collect(), &going)?;
         let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) else { continue };
         let kept = keep.inode(&mut op, cell.no, &mut state);
-        keep.name(&mut op, directory, found.cookie, &found.entry(name));
+        keep.name(&mut op, directory, found.cookie, found.birth);
         let placed = dir::remove(&mut op, &mut dir, directory, spot);
         let now = crate::store::now();
         dir.change_content(now);

@@ -373,9 +373,9 @@ impl Rename<'_> {
         let kept = keep.inode(&mut op, cell.no, &mut state);
         let other_kept = other_state.as_mut().zip(other.as_ref());
         let other_kept = other_kept.and_then(|(os, o)| keep.inode(&mut op, o.no, os));
-        keep.name(&mut op, from_no, source.cookie, &source.entry(self.name));
+        keep.name(&mut op, from_no, source.cookie, source.birth);
         if let Some(target) = &target {
-            keep.name(&mut op, to_no, target.cookie, &target.entry(self.new_name));
+            keep.name(&mut op, to_no, target.cookie, target.birth);
         }
         let placed = match &target {
             Some(_) => dir::repoint(&mut op, dirs.to(), to_no, goes_to, &entry),
@@ -429,19 +429,26 @@ impl Rename<'_> {
         source: Named<'_>,
         target: Option<Named<'_>>,
     ) -> Result<Keep<'_>> {
-        fn going<'d>(directory: &'d InodeCell, inode: &'d Inode, (found, cover): Named<'_>) -> Going<'d> {
-            Going { directory, inode, cookie: found.cookie, birth: found.birth, cover }
+        fn going<'d>(
+            (directory, name): (&'d InodeCell, &'d [u8]),
+            inode: &'d Inode,
+            (found, cover): Named<'_>,
+        ) -> Going<'d> {
+            Going { directory, inode, cookie: found.cookie, entry: found.entry(name), cover }
         }
         let (from, to) = match dirs {
             Dirs::Same(state) => (&state.inode, &state.inode),
             Dirs::Two { from, to } => (&from.inode, &to.inode),
         };
-        let source = going(&self.from, from, source);
+        let source = going((&self.from, self.name), from, source);
         let past = &self.store.past;
         match target {
-            Some(target) => {
-                past.prepare(self.store, number, versions, &[source, going(&self.to, to, target)])
-            }
+            Some(target) => past.prepare(
+                self.store,
+                number,
+                versions,
+                &[source, going((&self.to, self.new_name), to, target)],
+            ),
             None => past.prepare(self.store, number, versions, &[source]),
         }
     }
@@ -466,8 +473,8 @@ impl Rename<'_> {
         };
         let mut keep = self.keep(dirs, number, Vec::new(), (source, covers.0), Some((target, covers.1)))?;
         let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) else { return Ok(Outcome::Again) };
-        keep.name(&mut op, self.from.no, source.cookie, &source.entry(self.name));
-        keep.name(&mut op, self.to.no, target.cookie, &target.entry(self.new_name));
+        keep.name(&mut op, self.from.no, source.cookie, source.birth);
+        keep.name(&mut op, self.to.no, target.cookie, target.birth);
         let there = entry(cell, source.kind, self.new_name);
         let first = dir::repoint(&mut op, dirs.to(), self.to.no, there_at, &there);
         let here = entry(other, target.kind, self.name);

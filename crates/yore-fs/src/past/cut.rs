@@ -51,7 +51,7 @@ impl Past {
         let index = self.slot(meta, HistoryTree::CutIndex, &by_root, CELL_BLOCKS)?;
         if let Some(key) = &by_name {
             // Entered after the other, which may change the way.
-            index.tree.way_to_new(meta, key)?;
+            index.tree.opening(meta, key)?;
             index.tree.prepare(meta, key, key, &mut pins)?;
         }
         let mut op = match kind.is_of_file() {
@@ -76,8 +76,7 @@ impl Past {
         cuts.insert(self, &mut op, &key, &row.encode(), number);
         index.insert(self, &mut op, &by_root, &[], number);
         if let Some(key) = &by_name {
-            let which = HistoryTree::CutIndex;
-            Slot { which, tree: self.tree(which), way: None }.insert(self, &mut op, key, &[], number);
+            Slot::unknown(self, HistoryTree::CutIndex).insert(self, &mut op, key, &[], number);
         }
         if sees {
             state.inode.own_cut = number;

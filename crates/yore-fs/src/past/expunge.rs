@@ -14,7 +14,7 @@ use hashbrown::HashMap;
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockWriteGuard};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use yore_format::{
-    cut_index_by_root, name_end_key, name_key, shard_of, Corruption, CutKind, CutRow, CutState, DirEntry,
+    cut_index_by_root, name_end_key, name_key, name_shard, Corruption, CutKind, CutRow, CutState, DirEntry,
     GroupNo, HistoryTree, Incarnation, Number, PastName, Timestamp,
 };
 use yore_meta::{Meta, Op};
@@ -174,8 +174,9 @@ impl Past {
         }
         let meta = &store.meta;
         let reserved = store.reserve_freely(store.near(directory), CELL_BLOCKS)?;
-        let shard = shard_of(directory);
-        let _guard = self.shards[shard].write();
+        let shard = name_shard(directory);
+        let mut guard = self.shards[shard].write();
+        guard.is_reduced();
         let which = HistoryTree::Names(shard);
         let (old, new) = (name_key(directory, cookie, birth), name_key(directory, cookie, number));
         check_there(meta, &self.tree(which), &old)?;

@@ -1,15 +1,15 @@
 //! What forgetting changes in the trees of the past ([`crate::forget`] says when): the states of cuts, and versions and names that
 //! are given up, each with the entry that says when it ended.
 
-use super::{Cut, Past, PastEntry, CELL_BLOCKS};
+use super::{Cut, Past, PastEntry, Shard, CELL_BLOCKS};
 use crate::btree::{Pins, Tree};
 use crate::store::Store;
 use crate::{Error, InodeNo, Result};
 use parking_lot::RwLockWriteGuard;
 use std::sync::atomic::Ordering;
 use yore_format::{
-    cut_index_by_name, cut_index_by_root, key_parts, name_end_key, name_key, shard_of, version_end_key,
-    version_key, Corruption, CutRow, CutState, GroupNo, HistoryTree, Number, Version,
+    cut_index_by_name, cut_index_by_root, key_parts, name_end_key, name_key, name_shard, version_end_key,
+    version_key, version_shard, Corruption, CutRow, CutState, GroupNo, HistoryTree, Number, Version,
 };
 use yore_meta::{Change, Meta, Op};
 
@@ -25,6 +25,13 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
+    fn shard(&self) -> usize {
+        match self.cookie {
+            0 => version_shard(self.inode),
+            _ => name_shard(self.inode),
+        }
+    }
+
     fn key(&self) -> [u8; 24] {
         match self.cookie {
             0 => version_end_key(self.end, self.inode),
@@ -214,7 +221,7 @@ impl Past {
     /// Damage and device errors.
     pub(crate) fn remove_name(&self, store: &Store, ended: &Ended, birth: Number) -> Result<()> {
         let reserved = store.reserve_freely(store.near(ended.inode), 0)?;
-        let shard = shard_of(ended.inode);
+        let shard = ended.shard();
         let key = name_key(ended.inode, ended.cookie, birth);
         let removal = self.removal(&store.meta, HistoryTree::Names(shard), &key, ended)?;
         removal.apply(&mut store.meta.begin(reserved));
@@ -233,12 +240,13 @@ impl Past {
     ) -> Result<Removal<'_>> {
         let ended = Ended { end: version.end, inode: no, cookie: 0 };
         let key = version_key(no, version.inode.born);
-        self.removal(&store.meta, HistoryTree::Versions(shard_of(no)), &key, &ended)
+        self.removal(&store.meta, HistoryTree::Versions(version_shard(no)), &key, &ended)
     }
 
     fn removal(&self, meta: &Meta, which: HistoryTree, key: &[u8], ended: &Ended) -> Result<Removal<'_>> {
-        let shard = shard_of(ended.inode);
-        let guard = self.shards[shard].write();
+        let shard = ended.shard();
+        let mut guard = self.shards[shard].write();
+        guard.is_reduced();
         let (tree, ends, end) = (self.tree(which), self.tree(HistoryTree::Changes(shard)), ended.key());
         let mut pins = Pins::new();
         check_there(meta, &tree, key)?;
@@ -254,7 +262,7 @@ impl Past {
     /// # Errors
     /// Damage and device errors.
     pub(crate) fn version_after(&self, meta: &Meta, no: InodeNo, from: Number) -> Result<Option<Version>> {
-        let shard = shard_of(no);
+        let shard = version_shard(no);
         let _shard = self.shards[shard].read();
         let mut found = None;
         self.tree(HistoryTree::Versions(shard)).scan(meta, &version_key(no, from), &mut |key, value| {
@@ -277,7 +285,7 @@ pub(crate) struct Removal<'p> {
     key: Vec<u8>,
     ends: Tree,
     end: [u8; 24],
-    _guard: RwLockWriteGuard<'p, ()>,
+    _guard: RwLockWriteGuard<'p, Shard>,
     _pins: Pins,
 }
 

@@ -4,7 +4,7 @@ use super::{Past, Seeing};
 use crate::store::Store;
 use crate::{Error, InodeNo, Result};
 use yore_format::{
-    key_parts, name_cookie, name_key, shard_of, Corruption, DirEntry, HistoryTree, Incarnation, Number,
+    key_parts, name_cookie, name_key, name_shard, Corruption, DirEntry, HistoryTree, Incarnation, Number,
     PastName,
 };
 use yore_meta::Meta;
@@ -52,7 +52,7 @@ impl Past {
         name: &[u8],
         most: Number,
     ) -> Result<Option<PastEntry>> {
-        let shard = shard_of(directory);
+        let shard = name_shard(directory);
         let _shard = self.shards[shard].read();
         let tree = self.tree(HistoryTree::Names(shard));
         let first = name_cookie(&store.hash_seed, name);
@@ -92,7 +92,7 @@ impl Past {
         each: &mut dyn FnMut(PastEntry) -> Result<bool>,
     ) -> Result<()> {
         let Some(from) = after.checked_add(1) else { return Ok(()) };
-        let shard = shard_of(directory);
+        let shard = name_shard(directory);
         let _shard = self.shards[shard].read();
         let from = name_key(directory, from, Number(0));
         self.tree(HistoryTree::Names(shard)).scan(meta, &from, &mut |key, value| {
@@ -118,7 +118,7 @@ impl Past {
         cookie: u64,
         most: Number,
     ) -> Result<Option<PastEntry>> {
-        let shard = shard_of(directory);
+        let shard = name_shard(directory);
         let _shard = self.shards[shard].read();
         let key = name_key(directory, cookie, most);
         let found = self
@@ -170,7 +170,7 @@ impl Past {
         from: u64,
         each: &mut dyn FnMut(PastEntry) -> Result<bool>,
     ) -> Result<()> {
-        let shard = shard_of(directory);
+        let shard = name_shard(directory);
         let _shard = self.shards[shard].read();
         let from = name_key(directory, from, Number(0));
         self.tree(HistoryTree::Names(shard)).scan(meta, &from, &mut |key, value| {

@@ -1,6 +1,7 @@
 //! What the interfaces cannot bring about: cuts in between.
 
 use super::*;
+use crate::btree::Pins;
 use crate::{dir, Volume};
 
 /// A cut is taken while a name that was just made is about to be removed again. What is made ready before that is seen is thrown away,
@@ -26,10 +27,10 @@ fn a_name_does_not_end_twice_with_one_number() {
         directory: &root,
         inode: &state.inode,
         cookie: found.cookie,
-        birth: found.birth,
+        entry: found.entry(b"a"),
         cover: Number(0),
     };
     assert_eq!(found.birth, number);
     let keep = store.past.prepare(store, number, Vec::new(), &[going]).unwrap();
-    assert!(keep.shards.is_empty(), "nobody has seen it");
+    assert!(keep.is_empty(), "nobody has seen it");
 }

@@ -1,0 +1,159 @@
+//! Leaves into which cells went lately: what comes next often goes beside them, and then finds its leaf without a walk from the root.
+//!
+//! A leaf's address and bounds stay what they are until it is split, merged or removed itself; whatever else is *inserted* changes
+//! neither. So whoever keeps [`Fingers`] beside a tree inserts with [`Tree::insert_into`], which drops a leaf that it splits; and drops all of
+//! them before anything is removed. A leaf remembered was sound (T1) when it was walked to, and stays so.
+//!
+//! They also tell where cells come in ascending order amid the keys that are there, as the names of one directory do among those of
+//! others: if the last one went right before, a full leaf is split behind it and stays full.
+
+use super::change::{Cell, Fill};
+use super::delta::{Links, TreeDelta};
+use super::{Path, Step, Tree};
+use crate::Result;
+use yore_format::{Corruption, NodeMut, NodeRef, Number};
+use yore_meta::{Meta, Op};
+
+/// Leaves that are remembered of one tree: so many runs that take turns are followed.
+const FINGERS: usize = 24;
+
+/// The leaves of one tree into which cells went lately, with the index of the last, the latest at the end. Keeps them in memory.
+#[derive(Default)]
+pub(crate) struct Fingers(Vec<Step>);
+
+impl Fingers {
+    /// Forgets all.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Takes the leaf in whose bounds a key is.
+    fn take(&mut self, key: &[u8]) -> Option<Step> {
+        let at = self.0.iter().rposition(|step| {
+            let place = &step.place;
+            *place.lower <= *key && place.is_below_upper(key)
+        })?;
+        Some(self.0.remove(at))
+    }
+
+    fn put(&mut self, step: Step) {
+        if self.0.len() == FINGERS {
+            self.0.remove(0);
+        }
+        self.0.push(step);
+    }
+}
+
+/// Where a new cell goes.
+pub(crate) struct Opening {
+    home: Home,
+    /// It goes right behind the one that came last.
+    run: bool,
+}
+
+enum Home {
+    /// Into this leaf, which has room for it.
+    Leaf(Step),
+    /// Where the way leads; `None`: that is not known, or the tree is empty.
+    Way(Option<Path>),
+}
+
+impl Opening {
+    /// Somewhere: that is found when the cell is inserted.
+    pub(crate) fn unknown() -> Opening {
+        Opening { home: Home::Way(None), run: false }
+    }
+}
+
+impl Tree {
+    /// Where a cell is to be inserted, for [`Tree::insert_into`], with what that takes kept in memory.
+    ///
+    /// # Errors
+    /// `Corruption` if the key is there; damage and device errors.
+    pub(crate) fn opening(&self, meta: &Meta, key: &[u8]) -> Result<Opening> {
+        Ok(Opening { home: Home::Way(self.way_to_new(meta, key)?), run: false })
+    }
+
+    /// As [`Tree::opening`], for a cell with a value of so many bytes, where others may have gone lately.
+    pub(crate) fn opening_near(
+        &self,
+        meta: &Meta,
+        fingers: &mut Fingers,
+        key: &[u8],
+        value_bytes: usize,
+    ) -> Result<Opening> {
+        let mut run = false;
+        if let Some(mut step) = fingers.take(key) {
+            let (at, room) = {
+                let page = step.frame.read();
+                let node = NodeRef::new(&page);
+                (node.search(key), node.free_bytes())
+            };
+            let Err(index) = at else {
+                let found = format!("{key:02x?}");
+                return Err(Corruption::new(self.kind.name(), "key", "not there yet", found).into());
+            };
+            run = index == step.index + 1;
+            if NodeRef::cell_bytes(key.len(), value_bytes) <= room {
+                step.index = index;
+                return Ok(Opening { home: Home::Leaf(step), run });
+            }
+        }
+        Ok(Opening { home: Home::Way(self.way_to_new(meta, key)?), run })
+    }
+
+    /// Inside an Op: adds a cell where it is to go. The tree is as it was when that was found, or its opening is unknown. A node that
+    /// this needs is born at `birth`. If there are fingers, they are those of all its inserts.
+    pub(crate) fn insert_into(
+        &mut self,
+        op: &mut Op<'_>,
+        fingers: Option<&mut Fingers>,
+        Opening { home, run }: Opening,
+        (key, value): (&[u8], &[u8]),
+        birth: Number,
+    ) -> TreeDelta {
+        match home {
+            Home::Leaf(step) => {
+                debug_assert!(self.leads_to(op, key, &step), "{key:02x?} belongs to another leaf");
+                let ((), change) = op.change(&step.frame, |page| {
+                    page.apply(|b| NodeMut::new(b).insert(step.index, key, value));
+                });
+                if let Some(fingers) = fingers {
+                    fingers.put(step);
+                }
+                Links::default().around(change)
+            }
+            Home::Way(path) => {
+                let fill = if run { Fill::Run } else { Fill::Halves };
+                let (delta, path) = self.insert_cell(op, path, Cell { key, value, birth, fill });
+                if let Some(fingers) = fingers {
+                    // One that was split has other bounds now.
+                    drop(fingers.take(key));
+                    if let Some(step) = path.filter(|_| delta.nodes == 0).and_then(Path::into_leaf) {
+                        fingers.put(step);
+                    }
+                }
+                delta
+            }
+        }
+    }
+
+    /// Whether a walk leads to where a cell is about to go, as far as the nodes on it are in memory.
+    fn leads_to(&self, op: &mut Op<'_>, key: &[u8], to: &Step) -> bool {
+        let mut place = self.root_place(key.len());
+        loop {
+            let Some(frame) = op.cached(place.addr) else { return true };
+            let page = frame.read();
+            let node = NodeRef::new(&page);
+            if place.level == 0 {
+                let same = place.lower[..] == to.place.lower[..]
+                    && place.upper.as_deref() == to.place.upper.as_deref();
+                return same && frame.addr() == to.frame.addr() && node.search(key) == Err(to.index);
+            }
+            match place.child(node, node.child_for(key)) {
+                Ok(next) => place = next,
+                Err(_) => return false,
+            }
+        }
+    }
+}
