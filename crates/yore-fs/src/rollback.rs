@@ -366,9 +366,15 @@ pub(crate) fn finish_all(view: &View) -> Result<()> {
                 return store.force();
             }
         }
-        match one.stopped {
-            true => Ok(()),
-            false => finish(view, one),
+        match view.inside().node(one.directory, Some(one.incarnation.0)) {
+            // It was removed since it was stopped.
+            Err(Error::Stale) if one.stopped => {
+                store.past.end_rollback(store, one)?;
+                store.force()
+            }
+            Err(e) if one.stopped => Err(e),
+            Ok(_) if one.stopped => Ok(()),
+            _ => finish(view, one),
         }
     });
     store.gate.open();

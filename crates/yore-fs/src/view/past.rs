@@ -18,7 +18,7 @@ impl View {
     /// # Errors
     /// [`Error::NotFound`] if there is no such cut, or nothing was there then.
     pub fn look_back(&self, directory: InodeNo, name: &[u8], when: &When) -> Result<Node> {
-        let _passage = self.enter_around(directory)?;
+        let _passage = self.enter(directory)?;
         let (cut, inode) = history::look_back(self.store(), directory, self.at, name, when)?;
         Ok(self.as_of(cut).past_node(inode))
     }
