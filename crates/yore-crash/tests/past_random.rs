@@ -456,6 +456,8 @@ impl Run {
             }
         }
         assert_eq!(view.unfinished_rollbacks().unwrap(), []);
+        // A version that was made just before its file got a name is found under that as long as the name is in use; many go here.
+        self.seen.iter_mut().for_each(|seen| seen.named = None);
     }
 
     fn forget_all(mut self) {

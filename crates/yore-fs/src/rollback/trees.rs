@@ -2,7 +2,7 @@
 //! has believed something else of it.
 
 use super::{Changed, Plan};
-use crate::ops::{self, InUse, NewFile, Remove};
+use crate::ops::{self, InUse, NewFile};
 use crate::store::Store;
 use crate::{
     forget, history, Attr, Caller, Error, FileKind, InodeNo, RenameMode, Result, SeekTo, SetAttr, SetTime,
@@ -136,13 +136,13 @@ impl Trees {
     pub(super) fn remove(&self, path: &[u8]) -> Result<()> {
         self.note(self.inode(path)?);
         let (directory, name) = self.place(path)?;
-        self.change("cannot remove", path, |store| ops::remove(store, directory, name, Remove::File))
+        self.now.unlink(directory, name).map_err(|e| e.on_path("cannot remove", path))
     }
 
     /// Removes an empty directory.
     pub(super) fn remove_directory(&self, path: &[u8]) -> Result<()> {
         let (directory, name) = self.place(path)?;
-        self.change("cannot remove", path, |store| ops::remove(store, directory, name, Remove::Directory))
+        self.now.rmdir(directory, name).map_err(|e| e.on_path("cannot remove", path))
     }
 
     fn create(&self, path: &[u8], new: &NewFile<'_>) -> Result<InodeNo> {
@@ -162,9 +162,8 @@ impl Trees {
     pub(super) fn rename(&self, from: &[u8], to: &[u8]) -> Result<()> {
         self.note(self.inode(from)?);
         let ((old, name), (new, new_name)) = (self.place(from)?, self.place(to)?);
-        self.change("cannot rename", from, |store| {
-            ops::rename(store, old, name, new, new_name, RenameMode::NoReplace)
-        })
+        let done = self.now.rename(old, name, new, new_name, RenameMode::NoReplace);
+        done.map_err(|e| e.on_path("cannot rename", from))
     }
 
     /// Gives a file that has one path another one, which nothing has.
@@ -172,7 +171,7 @@ impl Trees {
         let inode = self.inode(original)?;
         self.note(inode);
         let (directory, name) = self.place(path)?;
-        self.change("cannot link", path, |store| ops::link(store, inode, directory, name)).map(drop)
+        self.now.link(inode, directory, name).map(drop).map_err(|e| e.on_path("cannot link", path))
     }
 
     /// Makes what is no directory as it was, under a path that nothing has. Of what failed nothing stays.
@@ -189,6 +188,8 @@ impl Trees {
             _ => Ok(()),
         };
         let result = filled.and_then(|()| self.make_attributes(&was, made, path, true));
+        // Where a policy makes versions of files that are closed, this is one.
+        let result = result.and_then(|()| self.now.closed(made).map(drop));
         if result.is_err() {
             if let Err(e) = self.remove(path) {
                 tracing::warn!("a file that could not be made again is there in part: {e}");
