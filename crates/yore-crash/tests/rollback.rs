@@ -111,9 +111,10 @@ fn roll(volume: &Volume, dir: InodeNo, target: Number, verb: Verb) {
 
 /// Runs a sequence; how many states there were.
 fn run(seed: u64) -> usize {
+    println!("YORE_SEED={seed}");
     let mut random = Random(Xoshiro256PlusPlus::seed_from_u64(seed));
     let device = Arc::new(SimulatedDevice::new(MemoryDevice::new(SIZE)));
-    let mkfs = MkfsOptions { log_size: (seed % 2 == 0).then_some(0), ..MkfsOptions::default() };
+    let mkfs = MkfsOptions { log_size: (seed.is_multiple_of(2)).then_some(0), ..MkfsOptions::default() };
     Volume::create(device.clone(), &mkfs).unwrap().close().unwrap();
     let volume = Volume::open(device.clone(), &options()).unwrap();
     volume.create_dir_all("d/a/c").unwrap();
@@ -122,7 +123,7 @@ fn run(seed: u64) -> usize {
     let view = volume.view();
     let dir = volume.node("d").unwrap().inode();
     (0..30).for_each(|_| random.step(&volume));
-    let whole = if seed % 3 == 0 { view.root() } else { dir };
+    let whole = if seed.is_multiple_of(3) { view.root() } else { dir };
     let target = view.snapshot(whole, "", false, true).unwrap().number;
     (0..25).for_each(|_| random.step(&volume));
     let verb = [Verb::Rollback, Verb::Undo, Verb::Redo, Verb::Rollback][seed as usize % 4];
@@ -134,7 +135,7 @@ fn run(seed: u64) -> usize {
             roll(&volume, dir, target, Verb::Undo);
         }
     }
-    if seed % 2 == 0 {
+    if seed.is_multiple_of(2) {
         volume.sync().unwrap();
     } else {
         // All that is there is promised, and not yet in a generation.
@@ -157,7 +158,8 @@ fn run(seed: u64) -> usize {
         let medium = Arc::new(case.materialise());
         let report = check(&*medium, &CheckOptions::default()).unwrap();
         assert!(report.is_clean(), "{state}: {report}");
-        let is_begun = report.counts.rollbacks > 0;
+        // Where a generation was complete before, one that has the row is of this rollback, and not of the one that is undone.
+        let is_begun = seed.is_multiple_of(2) && report.counts.rollbacks > 0;
         let again = Volume::open(medium.clone(), &options()).unwrap();
         let found = tree(again.view(), dir);
         let shown = |of: &Tree| {

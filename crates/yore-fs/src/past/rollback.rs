@@ -67,6 +67,13 @@ impl Past {
         intent.needs().for_each(|cut| *pinned.entry(cut).or_default() += 1);
     }
 
+    /// Whether somebody needs a cut to stay who is not rolling back.
+    pub(crate) fn is_mounted(&self, cut: Number) -> bool {
+        let needs = |one: &Unfinished| one.intent.needs().filter(|other| *other == cut).count();
+        let by_rollbacks: usize = self.rollbacks.0.lock().iter().map(needs).sum();
+        self.pinned.lock().get(&cut).is_some_and(|count| *count > by_rollbacks)
+    }
+
     /// From now on a directory is being made what it was. Not durable by itself. The caller has pinned the cuts that are needed.
     ///
     /// # Errors

@@ -117,6 +117,8 @@ pub fn leave_alone(all: &[Difference], others: &[Difference]) -> (Vec<Difference
             }
             paths.extend(then);
             if one.change != Change::Removed {
+                // Where it comes to be if the directory that it is in goes back to its name of then.
+                paths.insert(back.then(&one.path));
                 needed.extend(ancestors(&one.path).skip(1).map(<[u8]>::to_vec));
             }
         }
@@ -158,4 +160,43 @@ pub fn reversed(one: &Difference, back: &Back) -> Difference {
         Change::Modified => one.path = back.then(&one.path),
     }
     one
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Facts, InodeNo, What};
+    use yore_format::{Incarnation, Timestamp};
+
+    fn one(change: Change, kind: FileKind, inode: u64, path: &str, old: Option<&str>) -> Difference {
+        let mtime = Timestamp::default();
+        let facts = Some(Facts { mode: kind.mode(), uid: 0, gid: 0, links: 1, size: 0, mtime });
+        Difference {
+            change,
+            kind,
+            inode: InodeNo(inode),
+            incarnation: Incarnation(1),
+            path: path.into(),
+            old_path: old.map(|old| old.as_bytes().to_vec()),
+            what: What::empty(),
+            before: facts.filter(|_| change != Change::Added),
+            after: facts.filter(|_| change != Change::Removed),
+        }
+    }
+
+    /// A directory goes back to its old name with what others have put into it since: what had been under the path that this comes to
+    /// have then is left alone, too. It was tried to rename it there, which could not be done.
+    #[test]
+    fn what_goes_along_is_in_the_way() {
+        let all = [
+            one(Change::Renamed, FileKind::Directory, 20, "new", Some("old")),
+            one(Change::Added, FileKind::Directory, 21, "new/j", None),
+            one(Change::Renamed, FileKind::Regular, 22, "h", Some("old/j")),
+            one(Change::Renamed, FileKind::Regular, 23, "i", Some("old/k")),
+        ];
+        let (wanted, alone) = leave_alone(&all, &all[1..2]);
+        let inodes: Vec<u64> = wanted.iter().map(|one| one.inode.0).collect();
+        assert_eq!(inodes, [20, 23]);
+        assert_eq!(alone, HashSet::from([b"new/j".to_vec(), b"h".to_vec()]));
+    }
 }
