@@ -196,6 +196,10 @@ problems! {
     CutTime, History, "a cut is not later than the one before it";
     /// Two cuts that are kept have one name.
     CutName, History, "two cuts that are kept have one name";
+    /// A rollback that is not finished needs a cut that is not kept, or was not taken before it.
+    RollbackCut, History, "a rollback that is not finished needs a cut that is not there";
+    /// A rollback that is to be finished is of what is no directory.
+    RollbackRoot, History, "a rollback that is not finished is of no directory";
     /// The index of cuts lacks one, or has one that there is not or that was forgotten.
     CutIndex, History, "the index of cuts is not that of the cuts";
     /// A cell is in the tree of another shard.

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use yore_format::{
     cut_index_by_name, cut_index_by_root, key_parts, name_cookie, name_end_key, name_shard, version_end_key,
     version_shard, Block, BlockKind, Corruption, CutKind, CutRow, CutState, DirEntry, Expect, HistoryRoots,
-    HistorySpace, HistoryTree, Incarnation, Inode, InodeNo, MetaAddr, Number, PastName, Timestamp, Version,
-    HISTORY_SHARDS,
+    HistorySpace, HistoryTree, Incarnation, Inode, InodeNo, MetaAddr, Number, PastName, RollbackIntent,
+    Timestamp, Version, HISTORY_SHARDS,
 };
 
 /// Cookies that one hash of a name can have.
@@ -66,6 +66,20 @@ struct Cuts {
     keys: Vec<[u8; 16]>,
     /// The names by which kept cuts can be found.
     names: BTreeMap<String, Number>,
+    /// Those that are kept, with what was cut.
+    kept: BTreeMap<Number, InodeNo>,
+    rollbacks: Vec<Rollback>,
+}
+
+/// A directory that is being made what it was.
+struct Rollback {
+    number: Number,
+    root: InodeNo,
+    incarnation: Incarnation,
+    /// Given up for now: since then anything may have become of the directory.
+    stopped: bool,
+    intent: RollbackIntent,
+    place: MetaAddr,
 }
 
 /// When a cut was, and where that stands.
@@ -168,6 +182,9 @@ impl Checker<'_> {
         let complete = self.cuts_in(roots, HistoryTree::Cuts, &mut cuts)?;
         self.cuts_in(roots, HistoryTree::Forgotten, &mut cuts)?;
         self.cut_times(cuts.times);
+        if complete {
+            self.rollbacks(&cuts.rollbacks, &cuts.kept);
+        }
         let index = Index {
             keys: cuts.keys,
             complete,
@@ -192,7 +209,7 @@ impl Checker<'_> {
                     _ => self.counts.cuts += 1,
                 }
                 match CutRow::decode(value) {
-                    Ok(cut) => self.cut(tree, leaf.addr, Number(number), cut, cuts),
+                    Ok(cut) => complete &= self.cut(tree, leaf.addr, Number(number), cut, cuts),
                     Err(c) => {
                         self.damaged_cell(c, leaf.addr);
                         complete = false;
@@ -203,15 +220,37 @@ impl Checker<'_> {
         Ok(complete && walk.is_none_or(|walk| walk.complete))
     }
 
-    /// Checks a cut, and keeps what is compared with others. In the index are those of the tree of cuts alone.
-    fn cut(&mut self, tree: HistoryTree, place: MetaAddr, number: Number, cut: CutRow, cuts: &mut Cuts) {
+    /// Checks a cut, and keeps what is compared with others. In the index are those of the tree of cuts alone. Whether all of it could
+    /// be read.
+    fn cut(
+        &mut self,
+        tree: HistoryTree,
+        place: MetaAddr,
+        number: Number,
+        cut: CutRow,
+        cuts: &mut Cuts,
+    ) -> bool {
         self.check_cut(tree, place, number, &cut);
-        let CutRow { time, state, root, name, .. } = cut;
+        let CutRow { time, kind, state, held, root, root_incarnation: incarnation, name } = cut;
         cuts.times.push(Cut { number, time, root, place });
         if tree == HistoryTree::Forgotten {
-            return;
+            return true;
         }
         cuts.keys.push(cut_index_by_root(root, number));
+        if kind == CutKind::Rollback {
+            self.counts.rollbacks += 1;
+            let intent = match RollbackIntent::decode(&name) {
+                Ok(intent) => intent,
+                Err(c) => {
+                    self.damaged_cell(c, place);
+                    return false;
+                }
+            };
+            cuts.rollbacks.push(Rollback { number, root, incarnation, stopped: held, intent, place });
+        }
+        if state == CutState::Kept {
+            cuts.kept.insert(number, root);
+        }
         // The names of dying cuts are free.
         if state != CutState::Dying && !name.is_empty() {
             cuts.keys.push(cut_index_by_name(&self.sb.hash_seed, &name, number));
@@ -219,6 +258,33 @@ impl Checker<'_> {
                 let found = format!("{name:?} of the cuts {other} and {number}");
                 self.add(Finding::new(Problem::CutName, "one cut of a name", found).at(place).of(root));
             }
+        }
+        true
+    }
+
+    /// What is not finished can be: what it needs is kept, and the directory is there.
+    fn rollbacks(&mut self, all: &[Rollback], kept: &BTreeMap<Number, InodeNo>) {
+        for of in all {
+            let Rollback { number, root, incarnation, stopped, intent, place } = of;
+            let is_there = |cut: &Number| cut < number && kept.contains_key(cut);
+            if let Some(missing) = intent.needs().find(|cut| !is_there(cut)) {
+                let finding = Finding::new(Problem::RollbackCut, "a kept cut before it", missing.0);
+                self.add(finding.at(*place).of(*root));
+            } else if kept.get(&intent.before) != Some(root) {
+                let expected = "a cut of the same directory before it";
+                let finding = Finding::new(Problem::RollbackCut, expected, intent.before.0);
+                self.add(finding.at(*place).of(*root));
+            }
+            if *stopped || self.is_hidden(*root) {
+                continue;
+            }
+            let found = match self.known(*root).map(|at| &self.inodes[at]) {
+                Some(known) if known.is_directory() && known.incarnation == *incarnation => continue,
+                Some(known) => format!("{:?} of incarnation {}", known.kind, known.incarnation),
+                None => "no inode in use".to_string(),
+            };
+            let finding = Finding::new(Problem::RollbackRoot, format!("a directory of {incarnation}"), found);
+            self.add(finding.at(*place).of(*root));
         }
     }
 
@@ -231,8 +297,8 @@ impl Checker<'_> {
         }
         let (right, expected) = match (tree, cut.kind) {
             // Seen by nobody from the beginning, and remembered by nothing in the end.
-            (_, CutKind::Expunge) => {
-                (tree == HistoryTree::Cuts && cut.state == CutState::Dying, "dying, of one that expunges")
+            (_, kind) if kind.is_work() => {
+                (tree == HistoryTree::Cuts && cut.state == CutState::Dying, "dying, of work under way")
             }
             (HistoryTree::Forgotten, _) => (cut.state == CutState::Forgotten, "forgotten"),
             _ => (cut.state != CutState::Forgotten, "kept or dying"),

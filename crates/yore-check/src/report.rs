@@ -36,6 +36,8 @@ pub struct Counts {
     pub log_records: u64,
     /// Cuts that are kept or being forgotten.
     pub cuts: u64,
+    /// Rollbacks that are not finished, which are among the cuts.
+    pub rollbacks: u64,
     /// Cuts that were forgotten.
     pub forgotten: u64,
     /// Versions of inodes.
@@ -92,7 +94,7 @@ impl Report {
 }
 
 impl fmt::Display for Report {
-    /// One line for each finding kept, then one that sums up, and one for the past if there is any.
+    /// One line for each finding kept, then one that sums up, one for the past if there is any, and one for rollbacks that are not finished.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for finding in &self.findings {
             writeln!(f, "{finding}")?;
@@ -122,6 +124,14 @@ impl fmt::Display for Report {
             write!(
                 f,
                 "\nof the past: {cuts} cuts, {forgotten} forgotten, {versions} versions, {past_names} names"
+            )?;
+        }
+        if c.rollbacks > 0 {
+            write!(
+                f,
+                "\n{} not finished, which is no damage: mounting the volume finishes what was interrupted; `yore info` \
+                 tells what was given up",
+                if c.rollbacks == 1 { "a rollback is".to_string() } else { format!("{} rollbacks are", c.rollbacks) }
             )?;
         }
         Ok(())

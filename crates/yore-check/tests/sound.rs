@@ -62,6 +62,7 @@ fn a_sound_volume_is_clean() {
         orphans: 3,
         log_records: 0,
         cuts: 0,
+        rollbacks: 0,
         forgotten: 0,
         versions: 0,
         past_names: 0,
@@ -98,6 +99,7 @@ fn a_sound_volume_with_a_past_is_clean() {
         free_blocks: present.free_blocks - data,
         xattrs: present.xattrs + 3,
         cuts: 5,
+        rollbacks: 0,
         forgotten: 2,
         versions: 3 + 2 + 2 + 4,
         past_names: 4,
@@ -133,6 +135,25 @@ fn expunging_may_be_under_way() {
     row.kind = yore_format::CutKind::Expunge;
     let report = check(&b.finish(), &CheckOptions::default()).unwrap();
     assert!(report.is_clean(), "{report}");
+}
+
+/// Promises that a rollback may be under way, or given up, and then its directory gone: that is told, and is no finding.
+#[test]
+fn rolling_back_may_be_under_way() {
+    for stopped in [false, true] {
+        let mut b = past::past();
+        let root = b.past.cuts[&4].root;
+        let incarnation = b.past.cuts[&4].root_incarnation.0 + u32::from(stopped);
+        let mut row = past::cut(99, root.0, incarnation, "4 2");
+        row.kind = yore_format::CutKind::Rollback;
+        row.state = CutState::Dying;
+        row.held = stopped;
+        b.past.cuts.insert(8, row);
+        let report = check(&b.finish(), &CheckOptions::default()).unwrap();
+        assert!(report.is_clean(), "{report}");
+        assert_eq!(report.counts.rollbacks, 1);
+        assert!(report.to_string().contains("a rollback is not finished"), "{report}");
+    }
 }
 
 /// Promises that any versions of a file may be forgotten, from the front, the middle and the end: what they alone had is

@@ -56,8 +56,6 @@ pub trait Side {
     fn hard_link(&self, original: &Path, path: &Path) -> anyhow::Result<()>;
     /// Removes a file, not a directory.
     fn remove(&self, path: &Path) -> anyhow::Result<()>;
-    /// Removes an empty directory.
-    fn remove_directory(&self, path: &Path) -> anyhow::Result<()>;
     /// Gives a file or directory another name, in place of a file that has it if `replace`.
     fn rename(&self, from: &Path, to: &Path, replace: bool) -> anyhow::Result<()>;
     fn remove_xattr(&self, path: &Path, name: &OsStr) -> anyhow::Result<()>;
@@ -168,10 +166,6 @@ impl Side for Host {
 
     fn remove(&self, path: &Path) -> anyhow::Result<()> {
         fs::remove_file(path).with_context(|| Host::cannot("replace", path))
-    }
-
-    fn remove_directory(&self, path: &Path) -> anyhow::Result<()> {
-        fs::remove_dir(path).with_context(|| Host::cannot("remove", path))
     }
 
     fn rename(&self, from: &Path, to: &Path, replace: bool) -> anyhow::Result<()> {
@@ -339,10 +333,6 @@ impl Side for OnVolume {
 
     fn remove(&self, path: &Path) -> anyhow::Result<()> {
         Ok(self.volume.remove_file(path)?)
-    }
-
-    fn remove_directory(&self, path: &Path) -> anyhow::Result<()> {
-        Ok(self.volume.remove_dir(path)?)
     }
 
     fn rename(&self, from: &Path, to: &Path, replace: bool) -> anyhow::Result<()> {

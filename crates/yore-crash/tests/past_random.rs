@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use yore_check::{check, CheckOptions};
 use yore_device::{Device, MemoryDevice};
+use yore_fs::rollback::{Plan, Rights, Verb};
 use yore_fs::{
     time::When, CutKind, DirItem, Error, FallocateMode, FileKind, InodeNo, MkfsOptions, MountOptions, Number,
     OpenOptions, Policy, RenameMode, Result, SetXattrMode, Timestamp, Versioning, View, Volume,
@@ -162,10 +163,14 @@ struct Run {
     forgets: bool,
     /// Gives up all history of some files.
     expunges: bool,
+    /// Makes directories what they were.
+    rolls_back: bool,
     /// Of which versions are made.
     policies: bool,
     /// The last cut known.
     last: Number,
+    /// The last one that rolling back has taken.
+    last_rolled: Number,
 }
 
 fn options() -> MountOptions {
@@ -187,8 +192,10 @@ impl Run {
             only_root: false,
             forgets: false,
             expunges: false,
+            rolls_back: false,
             policies: false,
             last: Number(0),
+            last_rolled: Number(0),
         }
     }
 
@@ -406,6 +413,53 @@ impl Run {
         assert_eq!(copy_all(&self.volume), before, "the present stays");
     }
 
+    /// Makes a directory what it was as of a cut: it is its copy then, and all else is what it is; the cuts before and after are seen,
+    /// too. What expunging took from a cut cannot come back, so both are not tried together.
+    fn roll_back(&mut self) {
+        let view = self.volume.view().clone();
+        let old = self.pick(self.seen.len() as u64) as usize;
+        let Seen { cut, root, .. } = self.seen[old];
+        let same = |at: &View| at.node(root, None).map(|node| node.attr().incarnation).ok();
+        let is_directory =
+            self.seen[old].copy.get(Path::new("")).is_some_and(|of| of.0 == FileKind::Directory);
+        if !is_directory || same(&view).is_none() || same(&view) != same(&view.as_of(cut)) {
+            return;
+        }
+        self.log.push(format!("roll {root} back to {cut}"));
+        let (before, all) = (copy(&view, root), copy_all(&self.volume));
+        let place = view.path_now(root).unwrap();
+        let plan = Plan { verb: Verb::Rollback, of: None, target: cut, others: None };
+        let done = view.rollback(&Rights::All, root, &plan, &mut |_| ()).unwrap();
+        let after = copy(&view, root);
+        let was = &self.seen[old].copy;
+        let differ: Vec<_> =
+            was.keys().chain(after.keys()).filter(|p| was.get(*p) != after.get(*p)).collect();
+        let tail = &self.log[self.log.len().saturating_sub(30)..];
+        assert!(differ.is_empty(), "{differ:?} differ: {tail:#?}");
+        // Files that have names elsewhere, too, may have changed there with their attributes.
+        if let Some(place) = place {
+            let below = place.strip_prefix("/").unwrap().to_path_buf();
+            let others = |of: &Tree| -> Vec<PathBuf> {
+                of.keys().filter(|path| !path.starts_with(&below)).cloned().collect()
+            };
+            assert_eq!(others(&all), others(&copy_all(&self.volume)), "what is elsewhere: {tail:#?}");
+        }
+        for cut in view.cuts().unwrap() {
+            let copy = match cut.row.name.split_once('-') {
+                Some(("before", name)) if name == done.name && cut.row.root == root => before.clone(),
+                Some(("after", name)) if name == done.name && cut.row.root == root => after.clone(),
+                _ => continue,
+            };
+            if cut.number > self.last_rolled {
+                self.last_rolled = cut.number;
+                self.seen.push(Seen { cut: cut.number, root, copy, named: None });
+            }
+        }
+        assert_eq!(view.unfinished_rollbacks().unwrap(), []);
+        // A version that was made just before its file got a name is found under that as long as the name is in use; many go here.
+        self.seen.iter_mut().for_each(|seen| seen.named = None);
+    }
+
     fn forget_all(mut self) {
         while !self.seen.is_empty() {
             self.forget();
@@ -431,6 +485,9 @@ impl Run {
             }
             if self.expunges && self.seen.len() > 2 && self.pick(15) == 0 {
                 self.expunge();
+            }
+            if self.rolls_back && self.seen.len() > 2 && self.pick(12) == 0 {
+                self.roll_back();
             }
             match self.step() {
                 Err(e) if matches!(e.root(), Error::Corruption(_) | Error::NoSpace | Error::Device(_)) => {
@@ -501,6 +558,18 @@ fn what_is_expunged_is_gone_and_nothing_else() {
         println!("YORE_SEED={seed}");
         let run = Run { expunges: true, policies: seed % 2 == 0, ..Run::new(seed) };
         let mut run = Run { forgets: seed % 3 > 0, only_root: seed % 5 == 0, ..run };
+        run.run(500);
+        run.forget_all();
+    }
+}
+
+/// Directories become what they were, and back: exactly, with everything else and every past view as it was.
+#[test]
+fn what_is_rolled_back_is_its_copy() {
+    for seed in seeds() {
+        println!("YORE_SEED={seed}");
+        let run = Run { rolls_back: true, policies: seed % 3 == 0, ..Run::new(seed) };
+        let mut run = Run { forgets: seed % 2 == 0, only_root: seed % 5 == 0, ..run };
         run.run(500);
         run.forget_all();
     }

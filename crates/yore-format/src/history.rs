@@ -272,18 +272,27 @@ pub enum CutKind {
     /// The history of a file, up to this number, is being given up. Nobody sees anything as of it: it is dying from the
     /// beginning, and nothing remembers it when that is done.
     Expunge = 6,
+    /// A directory is being made what it was, and that is not finished. Nobody sees anything as of it: it is dying from the beginning,
+    /// and nothing remembers it when that is done. What is to be done stands where others have their name ([`RollbackIntent`]).
+    Rollback = 7,
 }
 
 impl CutKind {
     /// The kind with this number on the medium.
     pub fn from_u8(kind: u8) -> Option<CutKind> {
         use CutKind::*;
-        [Snapshot, Close, Interval, Undo, Removed, Expunge].into_iter().find(|k| *k as u8 == kind)
+        let all = [Snapshot, Close, Interval, Undo, Removed, Expunge, Rollback];
+        all.into_iter().find(|k| *k as u8 == kind)
     }
 
     /// Whether it is of a single file or directory, and covers nothing below.
     pub fn is_of_file(self) -> bool {
-        matches!(self, CutKind::Close | CutKind::Removed | CutKind::Expunge)
+        matches!(self, CutKind::Close | CutKind::Removed | CutKind::Expunge | CutKind::Rollback)
+    }
+
+    /// Whether it says that something is under way, and is no event that can be looked at: dying from the beginning, and never forgotten.
+    pub fn is_work(self) -> bool {
+        matches!(self, CutKind::Expunge | CutKind::Rollback)
     }
 }
 
@@ -361,7 +370,7 @@ impl CutRow {
             return bad("length", "at least 32 bytes", bytes.len().to_string());
         };
         let Some(kind) = CutKind::from_u8(raw.kind) else {
-            return bad("kind", "1 to 6", raw.kind.to_string());
+            return bad("kind", "1 to 7", raw.kind.to_string());
         };
         let state = match raw.state {
             1 => CutState::Kept,
@@ -400,6 +409,53 @@ impl CutRow {
             root_incarnation: Incarnation(raw.root_incarnation.get()),
             name,
         })
+    }
+}
+
+/// What a cut of kind [`CutKind::Rollback`] says is to be done with its root: that it becomes what it was as of another cut. If it is *held*, it
+/// was given up for now, and is not finished unless somebody asks for that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RollbackIntent {
+    /// The cut taken before anything was changed, whose name says what is being done.
+    pub before: Number,
+    /// What the directory becomes what it was as of.
+    pub target: Number,
+    /// What others changed between these two cuts is left alone.
+    pub others: Option<(Number, Number)>,
+}
+
+impl RollbackIntent {
+    /// The cuts without which it cannot be finished.
+    pub fn needs(&self) -> impl Iterator<Item = Number> {
+        let (from, to) = self.others.unzip();
+        [Some(self.before), Some(self.target), from, to].into_iter().flatten()
+    }
+
+    /// As it stands in place of a name: two numbers, or four, in decimal, with a blank between each two.
+    pub fn encode(&self) -> String {
+        let RollbackIntent { before, target, others } = self;
+        match others {
+            None => format!("{} {}", before.0, target.0),
+            Some((from, to)) => format!("{} {} {} {}", before.0, target.0, from.0, to.0),
+        }
+    }
+
+    /// What a row says is to be done.
+    ///
+    /// # Errors
+    /// [`Corruption`] if there is something else in place of the numbers.
+    pub fn decode(name: &str) -> Result<RollbackIntent, Box<Corruption>> {
+        let number = |text: &str| text.parse().ok().filter(|number| *number > 0).map(Number);
+        let numbers: Option<Vec<Number>> = name.split(' ').map(number).collect();
+        let intent = match numbers.as_deref() {
+            Some([before, target]) => Some((*before, *target, None)),
+            Some([before, target, from, to]) => Some((*before, *target, Some((*from, *to)))),
+            _ => None,
+        };
+        let intent = intent.map(|(before, target, others)| RollbackIntent { before, target, others });
+        // As it is written, and in no other way.
+        let intent = intent.filter(|intent| intent.encode() == name);
+        intent.ok_or_else(|| Corruption::new("cut", "rollback", "two or four numbers", format!("{name:?}")))
     }
 }
 

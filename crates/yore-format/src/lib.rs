@@ -34,8 +34,8 @@ pub use header::{
 pub use history::{
     cut_index_by_name, cut_index_by_root, key_parts, name_end_key, name_key, name_shard, version_end_key,
     version_key, version_shard, CutKind, CutRow, CutState, HistoryGrowth, HistoryRoots, HistorySpace,
-    HistoryTree, PastName, Version, CUT_FIXED_BYTES, CUT_NAME_MAX, HISTORY_ROOTS, HISTORY_SHARDS,
-    VERSION_FIXED_BYTES,
+    HistoryTree, PastName, RollbackIntent, Version, CUT_FIXED_BYTES, CUT_NAME_MAX, HISTORY_ROOTS,
+    HISTORY_SHARDS, VERSION_FIXED_BYTES,
 };
 pub use ids::{BlockNo, Generation, GroupNo, Incarnation, InodeNo, MetaAddr, Number, ZoneNo};
 pub use inode::{ContentKind, Inode, InodeFlags, Timestamp, INLINE_BYTES, INODES_PER_BLOCK, INODE_BYTES};

@@ -68,10 +68,24 @@ pub enum Error {
         cut: u64,
     },
     /// A snapshot that is pinned is not forgotten.
-    #[error("snapshot {cut} is in use: it is mounted; unmount it first")]
+    #[error("snapshot {cut} is in use: it is mounted, and must be unmounted first; or a rollback that is not finished needs it")]
     Pinned {
         /// Its number.
         cut: u64,
+    },
+    /// Rolling back would change, remove or bring back what is not the caller's. Nothing was changed.
+    #[error("{path}: not yours; nothing was changed. Ask root to do it, or put back what is yours with `yore restore`")]
+    NotYours {
+        /// The first such path, from the directory; lossily decoded.
+        path: String,
+    },
+    /// Rolling back came to an end before it was done. What was before is kept by a cut of this name.
+    #[error("{name} did not end ({source}); what was done so far stays")]
+    Unfinished {
+        /// What was done, as in `rollback-3`: the cut before it is `before-rollback-3`.
+        name: String,
+        /// Why.
+        source: Box<Error>,
     },
     /// A rename or a link between files of different times.
     #[error("the two names are of different times: copy the file instead")]

@@ -65,7 +65,7 @@ impl View {
             if covers || inside || directory == self.root() {
                 let next = self.store().past.time_after(&self.store().meta, cut.number)?;
                 let path = place.as_ref().map(|(path, _)| path.clone());
-                let pinned = self.store().past.is_pinned(cut.number);
+                let pinned = self.store().past.is_mounted(cut.number);
                 listed.push(ListedCut { cut, next, covers, own: of == this, pinned, path });
             }
         }
@@ -136,7 +136,7 @@ impl View {
         cuts.truncate(PAGE);
         cuts.retain(|(cut, _)| cut.row.root_incarnation == incarnation && cut.row.kind != CutKind::Removed);
         let listed = cuts.into_iter().map(|(cut, next)| {
-            let pinned = self.store().past.is_pinned(cut.number);
+            let pinned = self.store().past.is_mounted(cut.number);
             ListedCut { cut, next, covers: true, own: true, pinned, path: path.clone() }
         });
         Ok((listed.collect(), beyond))
@@ -153,7 +153,7 @@ impl View {
         let next = self.store().past.time_after(&self.store().meta, number)?;
         let of = (cut.row.root, cut.row.root_incarnation);
         let path = self.path_as(of.0, of.1)?;
-        let (own, pinned) = (of == (inode, incarnation), self.store().past.is_pinned(number));
+        let (own, pinned) = (of == (inode, incarnation), self.store().past.is_mounted(number));
         Ok(Some(ListedCut { cut, next, covers: true, own, pinned, path }))
     }
 

@@ -204,6 +204,7 @@ impl View {
         to: Option<Number>,
         each: Each<'_, Difference>,
     ) -> Result<()> {
+        let _passage = self.enter_around(directory)?;
         diff::diff(self.store(), directory, from.unwrap_or(PRESENT), to.unwrap_or(PRESENT), each)
     }
 
@@ -218,6 +219,7 @@ impl View {
     /// # Errors
     /// [`Error::NotFound`] if no kept cut has seen the name; damage and device errors.
     pub fn log(&self, directory: InodeNo, name: &[u8], each: Each<'_, Logged>) -> Result<()> {
+        let _passage = self.enter_around(directory)?;
         log::log(self.store(), directory, name, self.cut().unwrap_or(PRESENT), each)
     }
 
@@ -228,6 +230,7 @@ impl View {
     /// # Errors
     /// [`Error::NotADirectory`]; [`Error::ReadOnly`] in a view of the past; damage and device errors.
     pub fn deleted(&self, directory: InodeNo, recursive: bool, each: Each<'_, Deleted>) -> Result<()> {
+        let _passage = self.enter_around(directory)?;
         match self.cut() {
             None => deleted::deleted(self, directory, recursive, each),
             Some(_) => {

@@ -49,6 +49,7 @@ mod forget;
 mod keep;
 mod look;
 mod policies;
+mod rollback;
 mod space;
 mod table;
 #[cfg(test)]
@@ -60,6 +61,7 @@ pub(crate) use forget::Ended;
 pub(crate) use keep::{Ending, Going, Keep};
 use keep::{Shard, Slot};
 pub(crate) use look::PastEntry;
+pub(crate) use rollback::{Rollbacks, Unfinished};
 
 use crate::btree::Tree;
 use crate::inode::InodeCell;
@@ -129,6 +131,8 @@ pub(crate) struct Past {
     pub(crate) rooms_made: AtomicU64,
     /// Files whose history is being given up.
     pub(crate) expunging: Expunging,
+    /// Directories that are being made what they were.
+    pub(crate) rollbacks: Rollbacks,
 }
 
 /// The numbers of cuts, by state, each with the file if it is of a single one.
@@ -201,6 +205,7 @@ impl Past {
             making_room: Mutex::new(()),
             rooms_made: AtomicU64::new(0),
             expunging: Expunging::default(),
+            rollbacks: Rollbacks::default(),
         };
         let addr = meta.history_root();
         if addr.is_none() {
@@ -232,6 +237,10 @@ impl Past {
         self.each_cut(meta, Number(0), &mut |cut| {
             if cut.row.kind == CutKind::Expunge {
                 self.expunging.load(&cut)?;
+                return Ok(true);
+            }
+            if cut.row.kind == CutKind::Rollback {
+                self.rollbacks.load(self, &cut)?;
                 return Ok(true);
             }
             if !cut.row.kind.is_of_file() {

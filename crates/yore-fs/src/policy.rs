@@ -21,6 +21,7 @@ use crate::ops::{self, InUse};
 use crate::past::{Cut, Epochs};
 use crate::store::Store;
 use crate::time::nanoseconds;
+use crate::view::is_below;
 use crate::{forget, Error, InodeNo, Result};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
@@ -32,6 +33,8 @@ use yore_format::{
     Corruption, CutKind, CutState, Number, Policy, PolicyRow, Retention, Versioning, WITHIN_MAX,
 };
 
+/// How much later something is cut that cannot be when it is due.
+const POSTPONED: Duration = Duration::from_secs(1);
 /// How often it is looked what is kept.
 const RETAIN_EVERY: Duration = Duration::from_secs(300);
 /// After so many cuts it is looked at once.
@@ -421,6 +424,12 @@ pub(crate) fn cut_due(store: &Arc<Store>) -> Result<()> {
         if !matches!(own.and_then(|own| own.versioning), Some(Versioning::Interval(_))) {
             continue;
         }
+        // What is being made what it was is cut when it is that.
+        let concerns = |at| Ok(is_below(store, no, at)? || is_below(store, at, no)?);
+        let Some(_passage) = store.gate.try_enter(concerns)? else {
+            store.due.note(no, POSTPONED);
+            continue;
+        };
         match forget::with_room(store, |store| store.past.cut(store, &cell, CutKind::Interval, "", false)) {
             Ok(_) | Err(Error::NotFound) => {}
             Err(e) => return Err(e),

@@ -2,6 +2,7 @@
 
 use crate::alloc::Alloc;
 use crate::file::{self, FileCache};
+use crate::gate::Gate;
 use crate::history::Versions;
 use crate::inode::{InodeCell, InodeTable};
 use crate::locks::{OrderedMutex, Rank};
@@ -31,6 +32,8 @@ pub(crate) struct Store {
     pub inodes: InodeTable,
     pub orphans: Orphans,
     pub past: Past,
+    /// Closed where a directory is being made what it was.
+    pub gate: Gate,
     pub due: Due,
     pub versions: Versions,
     /// Taken first by renames between directories: keeps the tree's shape still while ancestors are compared.
@@ -104,12 +107,19 @@ impl Store {
         let reclaimer: Arc<dyn Reclaimer> = alloc.clone();
         meta.set_reclaimer(Arc::downgrade(&reclaimer));
         let hash_seed = meta.found().hash_seed;
+        let past = Past::open(&meta)?;
+        // What a crash has interrupted is finished by [`crate::rollback::finish_all`].
+        let gate = match !options.read_only && !past.rollbacks.all().is_empty() {
+            true => Gate::closed_at(InodeNo::ROOT),
+            false => Gate::default(),
+        };
         let store = Arc::new(Store {
             alloc,
             files: FileCache::new(options.data_cache),
             inodes: InodeTable::new(),
             orphans: Orphans::default(),
-            past: Past::open(&meta)?,
+            past,
+            gate,
             due: Due::default(),
             versions: Versions::default(),
             rename: OrderedMutex::new(Rank::Rename),

@@ -1,7 +1,10 @@
 //! A view of the volume's tree, as it is or as it was: operations on inodes and names, one method per file-system call. What is about the
 //! past itself is in [`past`].
 
+mod pass;
 mod past;
+
+pub(crate) use pass::is_below;
 
 use crate::forget;
 use crate::history::{self, PastInode};
@@ -9,6 +12,7 @@ use crate::inode::InodeState;
 use crate::ops::{self, InUse, NewFile, Remove};
 use crate::past::Seeing;
 use crate::policy::Naming;
+use crate::rollback;
 use crate::store::Store;
 use crate::{
     file, xattr, Attr, Caller, DirItem, Error, FallocateMode, FileKind, InodeNo, MkfsOptions, MountOptions,
@@ -35,6 +39,8 @@ pub struct View {
     inner: Arc<Inner>,
     /// The cut as of which the tree is seen; `None`: the present.
     at: Option<Number>,
+    /// It is of who has closed the gate, and passes it.
+    inside: bool,
 }
 
 struct Inner {
@@ -86,7 +92,10 @@ impl Node {
     /// As [`View::read`].
     pub fn read(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         match &self.0 {
-            Known::Live(live) => ops::read(&live.store, &live.cell, offset, buf),
+            Known::Live(live) => {
+                let _passage = live.store.gate.enter(|at| pass::is_below(&live.store, live.cell.no, at))?;
+                ops::read(&live.store, &live.cell, offset, buf)
+            }
             Known::Past { view, inode: PastInode { version: Some(version), attr } } => {
                 let Some(seen) = view.seen()? else { return Err(Error::Stale) };
                 match history::read_from(view.store(), version, offset, buf) {
@@ -106,6 +115,7 @@ impl Node {
     pub fn write(&self, offset: u64, data: &[u8], mode: WriteMode) -> Result<u64> {
         let Known::Live(live) = &self.0 else { return Err(Error::ReadOnly) };
         live.store.check_writable()?;
+        let _passage = live.store.gate.enter(|at| pass::is_below(&live.store, live.cell.no, at))?;
         forget::with_room(&live.store, |store| ops::write(store, &live.cell, offset, data, mode))
     }
 
@@ -161,7 +171,10 @@ impl View {
     /// [`Error::Refused`] for what is no volume, is truncated, of another version, must be checked first, or cannot be
     /// written; [`Error::Corruption`], [`Error::Device`].
     pub fn open(device: Arc<dyn Device>, options: &MountOptions) -> Result<View> {
-        Ok(View { inner: Arc::new(Inner { store: Store::open(device, options)? }), at: None })
+        let store = Store::open(device, options)?;
+        let view = View { inner: Arc::new(Inner { store }), at: None, inside: false };
+        rollback::finish_all(&view)?;
+        Ok(view)
     }
 
     pub(crate) fn store(&self) -> &Arc<Store> {
@@ -169,7 +182,7 @@ impl View {
     }
 
     /// The store, to change the present.
-    fn live(&self) -> Result<&Arc<Store>> {
+    pub(crate) fn live(&self) -> Result<&Arc<Store>> {
         match self.at {
             None => Ok(self.store()),
             Some(_) => Err(Error::ReadOnly),
@@ -197,20 +210,25 @@ impl View {
 
     /// The same volume's present.
     pub fn present(&self) -> View {
-        View { inner: self.inner.clone(), at: None }
+        View { inner: self.inner.clone(), at: None, inside: false }
+    }
+
+    /// The same volume's present, for who has closed the gate.
+    pub(crate) fn inside(&self) -> View {
+        View { inside: true, ..self.present() }
     }
 
     /// The tree as of a cut. Only below the directory that was cut everything is as it was then. Once the cut is forgotten, calls on
     /// it fail with [`Error::Stale`].
     pub fn as_of(&self, cut: Number) -> View {
-        View { inner: self.inner.clone(), at: Some(cut) }
+        View { inner: self.inner.clone(), at: Some(cut), inside: false }
     }
 
     /// The view in which a node was found, this one or one of the same volume as of a cut.
     pub fn of(&self, node: &Node) -> Cow<'_, View> {
         match node.cut() {
             same if same == self.at => Cow::Borrowed(self),
-            at => Cow::Owned(View { inner: self.inner.clone(), at }),
+            at => Cow::Owned(View { inner: self.inner.clone(), at, inside: false }),
         }
     }
 
@@ -271,6 +289,7 @@ impl View {
     /// # Errors
     /// [`Error::Stale`] if the inode is gone or, where one is given, has another incarnation.
     pub fn node(&self, inode: InodeNo, incarnation: Option<u32>) -> Result<Node> {
+        let _passage = self.enter(inode)?;
         if let Some(seen) = self.seen()? {
             let inode = history::inode(self.store(), inode, seen.cut)?;
             let same = incarnation.is_none_or(|i| i == inode.attr.incarnation);
@@ -303,6 +322,7 @@ impl View {
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::NameTooLong`].
     pub fn lookup(&self, directory: InodeNo, name: &[u8]) -> Result<Node> {
+        let _passage = self.enter_names(&[(directory, name)])?;
         match self.seen()? {
             None => Ok(Node(Known::Live(ops::lookup(self.store(), directory, name)?))),
             Some(seen) => Ok(self.past_node(history::lookup(self.store(), directory, name, seen.cut)?)),
@@ -314,6 +334,7 @@ impl View {
     /// # Errors
     /// [`Error::Stale`].
     pub fn getattr(&self, inode: InodeNo) -> Result<Attr> {
+        let _passage = self.enter(inode)?;
         if let Some(seen) = self.seen()? {
             return history::attr(self.store(), inode, seen.cut);
         }
@@ -328,6 +349,7 @@ impl View {
     /// # Errors
     /// [`Error::IsADirectory`], [`Error::Invalid`] and [`Error::FileTooLarge`] for a size; [`Error::ReadOnly`].
     pub fn setattr(&self, caller: &Caller, inode: InodeNo, set: &SetAttr) -> Result<Attr> {
+        let _passage = self.enter(inode)?;
         self.change(|store| ops::set_attr(store, caller, inode, set))
     }
 
@@ -336,6 +358,7 @@ impl View {
     /// # Errors
     /// [`Error::NotADirectory`], [`Error::Stale`].
     pub fn parent(&self, directory: InodeNo) -> Result<InodeNo> {
+        let _passage = self.enter(directory)?;
         if let Some(seen) = self.seen()? {
             return history::parent(self.store(), directory, seen.cut);
         }
@@ -357,6 +380,7 @@ impl View {
         cookie: u64,
         each: &mut dyn FnMut(DirItem<'_>) -> bool,
     ) -> Result<()> {
+        let _passage = self.enter(directory)?;
         match self.at {
             None => ops::readdir(self.store(), directory, cookie, false, &mut |item, _| each(item)),
             Some(cut) => history::readdir(self.store(), directory, cookie, cut, each),
@@ -373,6 +397,7 @@ impl View {
         cookie: u64,
         each: &mut dyn FnMut(DirItem<'_>, Option<Node>) -> bool,
     ) -> Result<()> {
+        let _passage = self.enter_listing(directory)?;
         let Some(cut) = self.at else {
             let live = |node: Option<InUse>| node.map(|node| Node(Known::Live(node)));
             return ops::readdir(self.store(), directory, cookie, true, &mut |item, n| each(item, live(n)));
@@ -408,6 +433,7 @@ impl View {
         permissions: u32,
         rdev: u32,
     ) -> Result<Node> {
+        let _passage = self.enter(directory)?;
         if matches!(kind, FileKind::Directory | FileKind::Symlink) {
             return Err(Error::Invalid { what: "directories and symbolic links have calls of their own" });
         }
@@ -421,6 +447,7 @@ impl View {
     /// # Errors
     /// As [`View::create`]; [`Error::TooManyLinks`].
     pub fn mkdir(&self, caller: &Caller, directory: InodeNo, name: &[u8], permissions: u32) -> Result<Node> {
+        let _passage = self.enter(directory)?;
         let new = NewFile { kind: FileKind::Directory, permissions, rdev: 0, target: b"" };
         self.change(|store| ops::create(store, caller, directory, name, &new))
             .map(|node| Node(Known::Live(node)))
@@ -431,6 +458,7 @@ impl View {
     /// # Errors
     /// As [`View::create`]; [`Error::NameTooLong`] for a target above 4,095 bytes.
     pub fn symlink(&self, caller: &Caller, directory: InodeNo, name: &[u8], target: &[u8]) -> Result<Node> {
+        let _passage = self.enter(directory)?;
         let new = NewFile { kind: FileKind::Symlink, permissions: 0o777, rdev: 0, target };
         self.change(|store| ops::create(store, caller, directory, name, &new))
             .map(|node| Node(Known::Live(node)))
@@ -441,6 +469,7 @@ impl View {
     /// # Errors
     /// [`Error::Invalid`] for other kinds.
     pub fn readlink(&self, inode: InodeNo) -> Result<Vec<u8>> {
+        let _passage = self.enter(inode)?;
         match self.seen()? {
             None => ops::readlink(self.store(), inode),
             Some(seen) => history::readlink(self.store(), inode, seen.cut),
@@ -452,6 +481,7 @@ impl View {
     /// # Errors
     /// [`Error::NotPermitted`] for directories, [`Error::Exists`], [`Error::TooManyLinks`], [`Error::NoSpace`].
     pub fn link(&self, inode: InodeNo, directory: InodeNo, name: &[u8]) -> Result<Node> {
+        let _passage = self.enter_both(inode, directory)?;
         let node = self.change(|store| ops::link(store, inode, directory, name))?;
         Naming::of_file(self.store(), &node)?.changed(self.store())?;
         Ok(Node(Known::Live(node)))
@@ -462,6 +492,7 @@ impl View {
     /// # Errors
     /// [`Error::NotFound`], [`Error::IsADirectory`].
     pub fn unlink(&self, directory: InodeNo, name: &[u8]) -> Result<()> {
+        let _passage = self.enter_names(&[(directory, name)])?;
         let naming = Naming::of(self.live()?, directory, name)?;
         self.change(|store| ops::remove(store, directory, name, Remove::File))?;
         naming.changed(self.store())
@@ -472,6 +503,7 @@ impl View {
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::NotEmpty`].
     pub fn rmdir(&self, directory: InodeNo, name: &[u8]) -> Result<()> {
+        let _passage = self.enter_names(&[(directory, name)])?;
         self.change(|store| ops::remove(store, directory, name, Remove::Directory))
     }
 
@@ -488,6 +520,7 @@ impl View {
         new_name: &[u8],
         mode: RenameMode,
     ) -> Result<()> {
+        let _passage = self.enter_names(&[(from, name), (to, new_name)])?;
         let store = self.live()?;
         let (moves, replaced) = (Naming::of(store, from, name)?, Naming::of(store, to, new_name)?);
         self.change(|store| ops::rename(store, from, name, to, new_name, mode))?;
@@ -500,6 +533,7 @@ impl View {
     /// # Errors
     /// [`Error::IsADirectory`], [`Error::Invalid`] for other kinds; damage and device errors.
     pub fn read(&self, inode: InodeNo, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let _passage = self.enter(inode)?;
         match self.seen()? {
             None => ops::read(self.store(), &self.store().cell(inode)?, offset, buf),
             Some(seen) => history::read(self.store(), inode, seen.cut, offset, buf),
@@ -512,6 +546,7 @@ impl View {
     /// [`Error::NoSpace`], [`Error::FileTooLarge`]; nothing of `data` is then written if it is at most 4 MiB, or goes to
     /// the end; of more, whole pieces of 4 MiB from the start may be.
     pub fn write(&self, inode: InodeNo, offset: u64, data: &[u8], mode: WriteMode) -> Result<u64> {
+        let _passage = self.enter(inode)?;
         self.live()?.check_writable()?;
         self.change(|store| ops::write(store, &store.cell(inode)?, offset, data, mode))
     }
@@ -522,6 +557,7 @@ impl View {
     /// [`Error::NoSpace`]; [`Error::NeverFits`] for more than an empty volume could hold, which costs no history;
     /// [`Error::FileTooLarge`], [`Error::Invalid`] for an empty range.
     pub fn fallocate(&self, inode: InodeNo, offset: u64, len: u64, mode: FallocateMode) -> Result<()> {
+        let _passage = self.enter(inode)?;
         let store = self.live()?;
         store.check_writable()?;
         let cell = store.cell(inode)?;
@@ -534,6 +570,7 @@ impl View {
     /// # Errors
     /// [`Error::NoDataThere`] beyond the end, or if no data follows.
     pub fn seek(&self, inode: InodeNo, offset: u64, to: SeekTo) -> Result<u64> {
+        let _passage = self.enter(inode)?;
         if let Some(seen) = self.seen()? {
             return history::seek(self.store(), inode, seen.cut, offset, to);
         }
@@ -554,6 +591,7 @@ impl View {
         to_offset: u64,
         len: u64,
     ) -> Result<u64> {
+        let _passage = self.enter_both(from, to)?;
         let store = self.live()?;
         store.check_writable()?;
         let (source, target) = (store.cell(from)?, store.cell(to)?);
@@ -592,6 +630,7 @@ impl View {
     /// # Errors
     /// [`Error::NoAttribute`], [`Error::Unsupported`] for an unknown namespace.
     pub fn getxattr(&self, inode: InodeNo, name: &[u8]) -> Result<Vec<u8>> {
+        let _passage = self.enter(inode)?;
         match self.seen()? {
             None => ops::get_xattr(self.store(), inode, name),
             Some(seen) => history::get_xattr(self.store(), inode, seen.cut, name),
@@ -604,6 +643,7 @@ impl View {
     /// [`Error::Exists`], [`Error::NoAttribute`] by `mode`; [`Error::AttributeTooLarge`], [`Error::Unsupported`],
     /// [`Error::NotPermitted`], [`Error::NoSpace`].
     pub fn setxattr(&self, inode: InodeNo, name: &[u8], value: &[u8], mode: SetXattrMode) -> Result<()> {
+        let _passage = self.enter(inode)?;
         self.change(|store| ops::set_xattr(store, inode, name, value, mode))
     }
 
@@ -612,6 +652,7 @@ impl View {
     /// # Errors
     /// Damage and device errors.
     pub fn listxattr(&self, inode: InodeNo) -> Result<Vec<Vec<u8>>> {
+        let _passage = self.enter(inode)?;
         if let Some(seen) = self.seen()? {
             return history::list_xattrs(self.store(), inode, seen.cut);
         }
@@ -626,6 +667,7 @@ impl View {
     /// # Errors
     /// [`Error::NoAttribute`], [`Error::Unsupported`].
     pub fn removexattr(&self, inode: InodeNo, name: &[u8]) -> Result<()> {
+        let _passage = self.enter(inode)?;
         self.change(|store| ops::remove_xattr(store, inode, name))
     }
 }

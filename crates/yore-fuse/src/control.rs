@@ -84,11 +84,16 @@
 //!
 //! See [`look`], and [`policy`], which regular files answer, too.
 //!
+//! # Expunge: numbers 20 and 21; roll back: 22 and 23
+//!
+//! See [`expunge`] and [`rollback`].
+//!
 //! Any other number, and these on what is no directory, are ENOTTY, as the kernel answers for file systems that have none.
 
 pub mod expunge;
 pub mod look;
 pub mod policy;
+pub mod rollback;
 
 use fuser::Errno;
 use rustix::fs::StatVfsMountFlags;

@@ -55,6 +55,13 @@ fn in_group_or_capable(pid: u32, gid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|status| status_allows(&status, gid))
 }
 
+/// The groups of a thread that waits for our answer; none of one that we do not see.
+pub(crate) fn groups_of(pid: u32) -> Vec<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let groups = status.lines().find_map(|line| line.strip_prefix("Groups:")).unwrap_or_default();
+    groups.split_whitespace().filter_map(|group| group.parse().ok()).collect()
+}
+
 fn status_allows(status: &str, gid: u32) -> bool {
     const CAP_FSETID: u32 = 4;
     status.lines().any(|line| {

@@ -13,6 +13,7 @@
 
 mod gone;
 mod nodes;
+mod rollback;
 mod snapshots;
 mod writers;
 
@@ -740,7 +741,12 @@ impl Filesystem for Server {
         }
         let (view, inode) = seen!(self, node, reply);
         let (uid, read_only) = (request.uid(), self.config.read_only);
-        let answer = if control::policy::is_ours(number) {
+        if number == control::rollback::ROLL_BACK {
+            return self.roll_back(request, (view.into_owned(), inode), data, reply);
+        }
+        let answer = if control::rollback::is_list(number) {
+            self.unfinished(&view, uid, data)
+        } else if control::policy::is_ours(number) {
             let mount = (read_only, self.config.close_events);
             control::policy::answer(&view, inode, uid, mount, number, data)
         } else if control::expunge::is_ours(number) {

@@ -85,6 +85,16 @@ pub(super) const PAST_TREES: &[Plant] = &[
     }),
 ];
 
+/// Puts a rollback that is not finished in place of a cut, or beside them.
+fn rollback(b: &mut Builder, number: u64, root: u64, intent: &str, change: impl FnOnce(&mut CutRow)) {
+    let incarnation = b.inodes[&InodeNo(root)].incarnation.0;
+    let mut row = cut(b.past.cuts.get(&number).map_or(99, |cut| cut.time.seconds), root, incarnation, intent);
+    row.kind = yore_format::CutKind::Rollback;
+    row.state = yore_format::CutState::Dying;
+    change(&mut row);
+    b.past.cuts.insert(number, row);
+}
+
 pub(super) const CUTS: &[Plant] = &[
     ("a cut is of no kind", &[CellDamaged], |b| on_cells(b, HistoryTree::Cuts, |cells| cells[0].1[12] = 9)),
     ("a cut with the number 0", &[CutNumber], |b| {
@@ -155,6 +165,21 @@ pub(super) const CUTS: &[Plant] = &[
     }),
     ("a cut that expunged is remembered", &[CutState], |b| {
         on_cells(b, HistoryTree::Forgotten, |cells| cells[0].1[12] = 6)
+    }),
+    ("a cut that rolls back is kept", &[CutState], |b| {
+        rollback(b, 8, ROOT, "4 2", |row| row.state = yore_format::CutState::Kept)
+    }),
+    ("a rollback says nothing that can be done", &[CellDamaged], |b| rollback(b, 8, ROOT, "4", |_| ())),
+    ("a rollback to a cut that there is not", &[RollbackCut], |b| rollback(b, 8, ROOT, "4 5", |_| ())),
+    ("a rollback to a later cut", &[RollbackCut], |b| rollback(b, 8, ROOT, "4 8", |_| ())),
+    ("a rollback without a cut of the same directory before it", &[RollbackCut], |b| {
+        rollback(b, 8, DIRECTORY, "4 2", |_| ())
+    }),
+    ("a rollback of what is no directory", &[RollbackCut, RollbackRoot], |b| {
+        rollback(b, 8, VERSIONED, "4 2", |_| ())
+    }),
+    ("a rollback of a directory that was before", &[RollbackRoot], |b| {
+        rollback(b, 8, ROOT, "4 2", |row| row.root_incarnation = Incarnation(2))
     }),
     ("a dying cut is among the forgotten ones", &[CutState], |b| {
         on_cells(b, HistoryTree::Forgotten, |cells| cells[1].1[13] = 2)

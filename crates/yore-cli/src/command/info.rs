@@ -12,8 +12,10 @@ use serde_json::{json, Value};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use yore_device::{DeviceError, FileDevice, OpenOptions};
+use yore_fs::rollback::UnfinishedRollback;
 use yore_fs::{ListedCut, MountOptions, Statfs};
 use yore_fuse::control::look::{self, usage::HistoryBytes};
+use yore_fuse::control::rollback;
 
 /// Space, from whoever knows.
 struct Space {
@@ -151,6 +153,12 @@ pub fn info(args: &args::Info) -> Outcome {
             let mut value = of_volume(&args.target, &open);
             let view = open.view();
             value["snapshots"] = json_snapshots(&snapshot::of_directory(view, view.root())?);
+            let mut unfinished = Vec::new();
+            for one in view.unfinished_rollbacks()? {
+                let path = view.path_now(one.directory)?;
+                unfinished.push((one, path));
+            }
+            value["unfinished"] = json_unfinished(&unfinished);
             open.close().with_context(|| format!("cannot close {}", args.target.display()))?;
             value
         }
@@ -210,7 +218,22 @@ fn of_mount(directory: &Path, volume: &Path, daemon: Option<Box<Daemon>>) -> any
         .map_err(anyhow::Error::new)
         .and_then(|dir| snapshot::of_mount(&dir))
         .map_or(Value::Null, |rows| json_snapshots(&rows));
+    value["unfinished"] = File::open(directory)
+        .and_then(|dir| rollback::unfinished_with_paths(&dir))
+        .map_or(Value::Null, |all| json_unfinished(&all));
     Ok(value)
+}
+
+/// Rollbacks that are not finished, with the paths on the volume of their directories.
+fn json_unfinished(all: &[(UnfinishedRollback, Option<PathBuf>)]) -> Value {
+    let one = |(of, path): &(UnfinishedRollback, Option<PathBuf>)| {
+        let mut value = json!({ "name": of.name, "stopped": of.stopped, "path": Value::Null });
+        if let Some(path) = path {
+            json_name(&mut value, "path", bytes_of(path));
+        }
+        value
+    };
+    all.iter().map(one).collect()
 }
 
 /// How many there are, and between which times.
@@ -339,6 +362,17 @@ fn print_text(out: &mut Out, value: &Value, clock: &Clock) -> anyhow::Result<()>
         };
         all.iter().map(one).collect::<Vec<_>>().join(", ")
     });
+    let unfinished = value["unfinished"].as_array().filter(|all| !all.is_empty()).map(|all| {
+        let one = |of: &Value| {
+            let text = |key: &str| crate::output::printable(of[key].as_str().unwrap_or("?").as_bytes());
+            let what = match of["stopped"].as_bool() {
+                Some(true) => "did not end: do it again to finish it, or go back to before it",
+                _ => "was interrupted: mounting finishes it",
+            };
+            format!("{} in {} {what}", text("name"), text("path"))
+        };
+        all.iter().map(one).collect::<Vec<_>>().join("; ")
+    });
     let lines = [
         ("Volume", text("volume")),
         ("Label", text("label")),
@@ -359,6 +393,7 @@ fn print_text(out: &mut Out, value: &Value, clock: &Clock) -> anyhow::Result<()>
         ("Metadata", metadata),
         ("Intent log", intent_log),
         ("Snapshots", snapshots),
+        ("Unfinished", unfinished),
         ("Mounted", others),
         ("Generation", text("generation")),
         ("Mounts", text("mount_id")),

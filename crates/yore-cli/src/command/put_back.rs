@@ -1,11 +1,12 @@
-//! `restore`, `undelete`, `rollback`, `undo` and `redo`: what was is put back, as ordinary operations on files, on top of all that came since.
+//! `restore`, `undelete`, `rollback`, `undo` and `redo`: what was is put back, on top of all that came since. The first two are ordinary
+//! operations on files; the others are one operation of whoever has the volume open ([`yore_fs::rollback`]).
 //!
 //! Each takes a cut before it changes anything and another one when it is done; see [`operation`].
 
 mod ground;
 mod one;
 mod operation;
-mod roll;
+mod paths;
 
 use super::Outcome;
 use crate::args;
@@ -15,13 +16,13 @@ use crate::volume::Access;
 use anyhow::Context as _;
 use ground::{Ground, Where};
 use one::{Done, Putter};
-use operation::Verb;
-use roll::{ancestors, as_of, below, name_of, Back, Roll};
+use paths::{as_of, below, name_of};
 use serde_json::json;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use yore_fs::rollback::{ancestors, leave_alone, next, real, until, Back, Plan, Verb};
 use yore_fs::{Change, Difference, FileKind, Number};
 
 fn access(dry_run: bool) -> Access {
@@ -115,7 +116,7 @@ fn put(
     };
     ground.check_writable(concerned)?;
     ground.check_nothing_mounted_below(concerned)?;
-    operation::run(ground, concerned, (verb, None), || {
+    operation::run(ground, concerned, verb, || {
         putter.directories(then.parent(), parent)?;
         putter.tree(then, now)
     })
@@ -157,7 +158,7 @@ fn restore_directory(
     let mut differs = differs.into_iter();
     wanted.retain(|_| differs.next().unwrap_or(true));
     if is_listed(args.dry_run, args.listing) {
-        roll::print(args.listing, &wanted, &Back::new(&[]))?;
+        paths::print(args.listing, &wanted, &Back::new(&[]))?;
         if args.dry_run {
             return Ok(());
         }
@@ -168,7 +169,7 @@ fn restore_directory(
     }
     ground.check_nothing_mounted_below(now)?;
     ground.check_writable(now)?;
-    operation::run(ground, now, (Verb::Restore, None), || {
+    operation::run(ground, now, Verb::Restore, || {
         let mut directories = Vec::new();
         for one in &wanted {
             let (then, now) = (below(then, &one.path), below(now, &one.path));
@@ -267,42 +268,56 @@ pub fn rollback(args: &args::Rollback) -> Outcome {
             ground.name(&now),
             ground.name(then)
         );
-        let found = ground.diff(&now, was.2, None)?;
-        let all = roll::real(&Putter::new(ground)?, &now, then, &found)?;
-        let none = HashSet::new();
-        let roll = Roll::new(ground, (&now, then), &found, &all, &none)?;
-        finish(
-            ground,
-            roll,
-            (&now, Verb::Rollback, None),
-            &all,
-            (args.dry_run, args.listing),
-            &Back::new(&all),
-        )
+        let target = was.2.with_context(|| format!("{} is of the present", ground.name(then)))?;
+        let wanted = differences(ground, &now, then, target)?;
+        let plan = Plan { verb: Verb::Rollback, of: None, target, others: None };
+        finish(ground, &now, &plan, &wanted, (args.dry_run, args.listing), &Back::new(&wanted))
     })?;
     Ok(status::OK)
 }
 
+/// What differs below a directory from what it was, and is to be seen.
+fn differences(ground: &Ground, now: &Path, then: &Path, target: Number) -> anyhow::Result<Vec<Difference>> {
+    let putter = Putter::new(ground)?;
+    real(&ground.diff(now, Some(target), None)?, |path| {
+        Ok(putter.compare(&below(then, path), &below(now, path))? == Done::Nothing)
+    })
+}
+
 fn finish(
     ground: &Ground,
-    roll: Roll<'_>,
-    (dir, verb, of): (&Path, Verb, Option<u64>),
+    dir: &Path,
+    plan: &Plan,
     wanted: &[Difference],
     (dry_run, listing): (bool, args::Listing),
     back: &Back,
 ) -> anyhow::Result<()> {
     if is_listed(dry_run, listing) {
-        roll::print(listing, wanted, back)?;
+        paths::print(listing, wanted, back)?;
     }
     if dry_run {
         return Ok(());
     }
-    if wanted.is_empty() && of.is_none() {
-        eprintln!("{}: nothing differs", ground.name(dir));
+    ground.check_nothing_mounted_below(dir)?;
+    let shown = ground.name(dir);
+    for one in ground.unfinished(dir)? {
+        eprintln!("{one} in {shown} had not ended; this counts in its place");
+    }
+    let done = ground.rollback(dir, plan)?;
+    if done.name.is_empty() {
+        eprintln!("{shown}: nothing differs");
         return Ok(());
     }
-    roll.check()?;
-    operation::run(ground, dir, (verb, of), || roll.run())
+    let verb = plan.verb;
+    anyhow::ensure!(
+        done.has_end,
+        "{} is done, but cannot be undone by itself: another snapshot is named after-{}",
+        verb.text(),
+        done.name
+    );
+    let again = if verb == Verb::Undo { "redo" } else { "undo" };
+    eprintln!("undo: yore {again} {shown}");
+    Ok(())
 }
 
 /// Undoes the last operation.
@@ -322,7 +337,7 @@ fn back_and_forth(args: &args::Undo, redo: bool) -> Outcome {
         let Some((dir, all)) = operation::find(ground, dir, redo)? else {
             anyhow::bail!("nothing to {} in {name}, or in a directory above", verb.text())
         };
-        let one = operation::next(&all, redo).context("it was found")?;
+        let one = next(&all, redo).context("it was found")?;
         let before = one.before.as_ref().context("an operation that is undone has a beginning")?;
         let shown = ground.name(&dir);
         let until = until(&all, one);
@@ -336,8 +351,7 @@ fn back_and_forth(args: &args::Undo, redo: bool) -> Outcome {
         }
         eprintln!("{}: {} in {shown}", verb.text(), one.name());
         let then = as_of(&dir, &before.row.name);
-        let found = ground.diff(&dir, Some(before.number), None)?;
-        let differences = roll::real(&Putter::new(ground)?, &dir, &then, &found)?;
+        let differences = differences(ground, &dir, &then, before.number)?;
         let (wanted, alone) = match until {
             Some((after, end)) if !args.force => leave_alone(&differences, &ground.diff(&dir, Some(after), end)?),
             _ => (differences.clone(), HashSet::new()),
@@ -347,64 +361,9 @@ fn back_and_forth(args: &args::Undo, redo: bool) -> Outcome {
         for path in told {
             eprintln!("changed since, left alone: {}", crate::output::printable(path));
         }
-        let roll = Roll::new(ground, (&dir, &then), &found, &wanted, &alone)?;
-        let what = (dir.as_path(), verb, Some(one.number));
-        finish(ground, roll, what, &wanted, (args.dry_run, args.listing), &Back::new(&differences))
+        let others = until.filter(|_| !args.force);
+        let plan = Plan { verb, of: Some(one.number), target: before.number, others };
+        finish(ground, &dir, &plan, &wanted, (args.dry_run, args.listing), &Back::new(&differences))
     })?;
     Ok(status::OK)
-}
-
-/// Between which cuts others changed something since an operation: from its end to the present; or to where the first undo of it
-/// that did not end began, for what was done since then is that undo's. `None` if its own end is not known.
-fn until(all: &[operation::Operation], one: &operation::Operation) -> Option<(Number, Option<Number>)> {
-    let broken = all.iter().find(|other| other.of == Some(one.number) && other.after.is_none());
-    let end = broken.and_then(|broken| broken.before.as_ref()).map(|cut| cut.number);
-    Some((one.after.as_ref()?.number, end))
-}
-
-/// What of the differences is to be put back if what others changed is to be left alone, and the paths that are left.
-fn leave_alone(all: &[Difference], others: &[Difference]) -> (Vec<Difference>, HashSet<Vec<u8>>) {
-    let back = Back::new(all);
-    let inodes: HashSet<_> = others.iter().map(|one| (one.inode, one.incarnation)).collect();
-    let mut paths: HashSet<Vec<u8>> =
-        others.iter().flat_map(|one| [Some(one.path.clone()), one.old_path.clone()]).flatten().collect();
-    let mut is_left: Vec<bool> =
-        all.iter().map(|one| inodes.contains(&(one.inode, one.incarnation))).collect();
-    loop {
-        // Directories of then that are not put back: what was below them stays, too.
-        let mut not_back: HashSet<Vec<u8>> = HashSet::new();
-        // Directories of now that are needed for what is left in them.
-        let mut needed: HashSet<Vec<u8>> = HashSet::new();
-        for (one, _) in all.iter().zip(&is_left).filter(|(_, left)| **left) {
-            paths.insert(one.path.clone());
-            let then = back.of(one);
-            if one.kind == FileKind::Directory && matches!(one.change, Change::Removed | Change::Renamed) {
-                not_back.extend(then.clone());
-            }
-            paths.extend(then);
-            if one.change != Change::Removed {
-                needed.extend(ancestors(&one.path).skip(1).map(<[u8]>::to_vec));
-            }
-        }
-        let mut changed = false;
-        for (one, left) in all.iter().zip(&mut is_left).filter(|(_, left)| !**left) {
-            let then = back.of(one);
-            let is_of = |path: &Vec<u8>| paths.contains(path);
-            let has_no_place = then
-                .as_ref()
-                .is_some_and(|then| ancestors(then).skip(1).any(|above| not_back.contains(above)));
-            let is_needed = one.change == Change::Added && needed.contains(&one.path);
-            if is_of(&one.path) || then.as_ref().is_some_and(is_of) || has_no_place || is_needed {
-                *left = true;
-                changed = true;
-            }
-        }
-        if !changed {
-            break;
-        }
-    }
-    let wanted = all.iter().zip(&is_left).filter(|(_, left)| !**left).map(|(one, _)| one.clone()).collect();
-    let alone =
-        all.iter().zip(&is_left).filter(|(_, left)| **left).map(|(one, _)| one.path.clone()).collect();
-    (wanted, alone)
 }

@@ -348,6 +348,7 @@ fn kind_name(kind: CutKind) -> &'static str {
         CutKind::Undo => "undo",
         CutKind::Removed => "removed",
         CutKind::Expunge => "expunge",
+        CutKind::Rollback => "rollback",
     }
 }
 

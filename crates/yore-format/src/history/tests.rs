@@ -113,3 +113,15 @@ proptest! {
         let _ = key_parts::<2>(&bytes);
     }
 }
+
+#[test]
+fn rollbacks_return() {
+    for others in [None, Some((Number(4), Number(u64::MAX)))] {
+        let intent = RollbackIntent { before: Number(7), target: Number(3), others };
+        assert_eq!(RollbackIntent::decode(&intent.encode()), Ok(intent));
+        assert_eq!(intent.needs().count(), if others.is_some() { 4 } else { 2 });
+    }
+    for other in ["", "7", "7 3 4", "7 3 4 5 6", "7  3", "07 3", "+7 3", "0 3", "7 -3", "7 x", "7 3 "] {
+        assert!(RollbackIntent::decode(other).is_err(), "{other:?}");
+    }
+}

@@ -8,7 +8,7 @@ use crate::time::{self, nanoseconds, When};
 use crate::{dir, Error, InodeNo, Result};
 use hashbrown::HashSet;
 use std::sync::Arc;
-use yore_format::{CutKind, CutState, Incarnation, Number, Timestamp};
+use yore_format::{CutState, Incarnation, Number, Timestamp};
 
 /// What a time asks for: one cut, or the last one up to a number, unless that has been forgotten.
 enum Asked {
@@ -27,8 +27,7 @@ impl Asked {
                 let gone = last_until(store.number(), *time, &mut |most| past.floor_forgotten(meta, most))?;
                 let dying = last.clone().filter(|cut| cut.row.state == CutState::Dying);
                 let gone = gone.into_iter().chain(dying);
-                let gone =
-                    gone.filter(|cut| cut.row.kind != CutKind::Expunge && is_named_by(*time, cut.row.time));
+                let gone = gone.filter(|cut| !cut.row.kind.is_work() && is_named_by(*time, cut.row.time));
                 let gone = gone.max_by_key(|cut| cut.number);
                 Ok(last.map(|last| Asked::UpTo(last.number, gone)))
             }

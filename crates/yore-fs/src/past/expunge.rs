@@ -125,7 +125,35 @@ impl Expunging {
 impl Past {
     /// For who enters rows: no cut is taken meanwhile. Before any inode's state.
     pub(crate) fn enter_expunges(&self) -> Entering<'_> {
-        Entering { past: self, last: self.cuts.write() }
+        self.enter_rows(CutKind::Expunge, String::new())
+    }
+
+    /// The same for rows of any kind of work, which say this in place of a name.
+    pub(super) fn enter_rows(&self, kind: CutKind, text: String) -> Entering<'_> {
+        Entering { past: self, last: self.cuts.write(), kind, text }
+    }
+
+    /// Removes the row of work that is done.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(super) fn remove_row(&self, store: &Store, number: Number, root: InodeNo) -> Result<()> {
+        let meta = &store.meta;
+        let _cuts = self.cuts.write();
+        let reserved = store.reserve_freely(GroupNo(0), 0)?;
+        let mut pins = Pins::new();
+        let (key, by_root) = (number.0.to_be_bytes(), cut_index_by_root(root, number));
+        let (mut cuts, mut index) = (self.tree(HistoryTree::Cuts), self.tree(HistoryTree::CutIndex));
+        check_there(meta, &cuts, &key)?;
+        check_there(meta, &index, &by_root)?;
+        cuts.prepare(meta, &key, &key, &mut pins)?;
+        index.prepare(meta, &by_root, &by_root, &mut pins)?;
+        let mut op = meta.begin(reserved);
+        let delta = cuts.remove(&mut op, &key);
+        self.store(&mut op, HistoryTree::Cuts, &cuts, &delta);
+        let delta = index.remove(&mut op, &by_root);
+        self.store(&mut op, HistoryTree::CutIndex, &index, &delta);
+        Ok(())
     }
 
     /// What the file was before is not shown any more, and nobody reads of it when this returns. The caller holds no lock but that
@@ -142,23 +170,7 @@ impl Past {
     /// # Errors
     /// Damage and device errors.
     pub(crate) fn end_expunge(&self, store: &Store, file: &Expunge) -> Result<()> {
-        let meta = &store.meta;
-        {
-            let _cuts = self.cuts.write();
-            let reserved = store.reserve_freely(GroupNo(0), 0)?;
-            let mut pins = Pins::new();
-            let (key, by_root) = (file.number.0.to_be_bytes(), cut_index_by_root(file.inode, file.number));
-            let (mut cuts, mut index) = (self.tree(HistoryTree::Cuts), self.tree(HistoryTree::CutIndex));
-            check_there(meta, &cuts, &key)?;
-            check_there(meta, &index, &by_root)?;
-            cuts.prepare(meta, &key, &key, &mut pins)?;
-            index.prepare(meta, &by_root, &by_root, &mut pins)?;
-            let mut op = meta.begin(reserved);
-            let delta = cuts.remove(&mut op, &key);
-            self.store(&mut op, HistoryTree::Cuts, &cuts, &delta);
-            let delta = index.remove(&mut op, &by_root);
-            self.store(&mut op, HistoryTree::CutIndex, &index, &delta);
-        }
+        self.remove_row(store, file.number, file.inode)?;
         self.expunging.remove(file);
         Ok(())
     }
@@ -223,10 +235,13 @@ impl Past {
     }
 }
 
-/// Who enters the rows of files whose history is given up.
+/// Who enters rows that say that something is under way.
 pub(crate) struct Entering<'p> {
     past: &'p Past,
     last: RwLockWriteGuard<'p, Timestamp>,
+    kind: CutKind,
+    /// What stands in place of a name.
+    text: String,
 }
 
 /// Such a row, made ready.
@@ -252,21 +267,21 @@ impl Entering<'_> {
 
     /// Inside an Op with [`ROW_BLOCKS`]: the row is entered.
     pub(crate) fn apply(&mut self, op: &mut Op<'_>, row: Row) {
-        let Row { file, cuts, index, time } = row;
+        let Row { file: Expunge { number, inode, incarnation }, cuts, index, time } = row;
         let taken = op.take_number_beside_others();
-        assert_eq!(taken, file.number, "a number taken beside the lock of the cuts");
+        assert_eq!(taken, number, "a number taken beside the lock of the cuts");
         let value = CutRow {
             time,
-            kind: CutKind::Expunge,
+            kind: self.kind,
             state: CutState::Dying,
             held: false,
-            root: file.inode,
-            root_incarnation: file.incarnation,
-            name: String::new(),
+            root: inode,
+            root_incarnation: incarnation,
+            name: self.text.clone(),
         };
-        let (past, number) = (self.past, file.number);
+        let past = self.past;
         cuts.insert(past, op, &number.0.to_be_bytes(), &value.encode(), number);
-        index.insert(past, op, &cut_index_by_root(file.inode, number), &[], number);
+        index.insert(past, op, &cut_index_by_root(inode, number), &[], number);
         past.last.store(number.0, Ordering::Release);
         *self.last = time;
     }

@@ -126,7 +126,7 @@ impl Past {
 
     /// Stores a row as long as the one it replaces, and takes a name (if it is not empty) out of the index. Under the lock of
     /// the cuts.
-    fn change_row(&self, store: &Store, number: Number, row: CutRow, name: &str) -> Result<()> {
+    pub(super) fn change_row(&self, store: &Store, number: Number, row: CutRow, name: &str) -> Result<()> {
         let meta = &store.meta;
         let reserved = store.reserve_freely(GroupNo(0), 0)?;
         let mut pins = Pins::new();

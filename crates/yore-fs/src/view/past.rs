@@ -18,6 +18,7 @@ impl View {
     /// # Errors
     /// [`Error::NotFound`] if there is no such cut, or nothing was there then.
     pub fn look_back(&self, directory: InodeNo, name: &[u8], when: &When) -> Result<Node> {
+        let _passage = self.enter(directory)?;
         let (cut, inode) = history::look_back(self.store(), directory, self.at, name, when)?;
         Ok(self.as_of(cut).past_node(inode))
     }
@@ -60,6 +61,7 @@ impl View {
     }
 
     fn take(&self, directory: InodeNo, kind: CutKind, name: &str, held: bool, wait: bool) -> Result<Cut> {
+        let _passage = self.enter_around(directory)?;
         if !name.is_empty() && crate::time::check_snapshot_name(name).is_err() {
             return Err(Error::Invalid { what: "a snapshot's name must not be one that could be a time" });
         }
@@ -230,6 +232,7 @@ impl View {
     /// [`Error::Invalid`] for what is neither a directory nor a regular file, and for an interval below a second or a duration that
     /// cannot be read; [`Error::NotFound`], [`Error::NoSpace`], [`Error::ReadOnly`].
     pub fn set_policy(&self, inode: InodeNo, policy: &Policy) -> Result<()> {
+        let _passage = self.enter(inode)?;
         self.change(|store| policy::set(store, inode, policy))
     }
 
@@ -263,6 +266,7 @@ impl View {
     /// # Errors
     /// [`Error::NoSpace`]; damage and device errors.
     pub fn closed(&self, inode: InodeNo) -> Result<Option<Cut>> {
+        let _passage = self.enter(inode)?;
         if !self.store().past.has_policies() || self.at.is_some() {
             return Ok(None);
         }

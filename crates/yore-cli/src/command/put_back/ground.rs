@@ -14,6 +14,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use yore_fs::rollback::{Plan, Rights, RolledBack};
 use yore_fs::{Deleted, Difference, Error, FileKind, Incarnation, ListedCut, Number, Volume};
 use yore_fuse::control;
 
@@ -212,6 +213,44 @@ impl Ground {
                     .context(format!("cannot take a snapshot of {} to be able to undo it", self.name(dir))))
             }
         }
+    }
+
+    /// Makes a directory what it was, in one operation of whoever has the volume open.
+    pub fn rollback(&self, dir: &Path, plan: &Plan) -> anyhow::Result<RolledBack> {
+        let shown = self.name(dir);
+        let done = match &self.volume {
+            None => {
+                let asked = control::rollback::roll_back(&Ground::open(dir)?, plan);
+                asked.map_err(|error| match error.raw_os_error().map(Errno::from_raw_os_error) {
+                    Some(Errno::NOENT) => not_both(&shown),
+                    _ => library_error(error).context(format!("cannot roll back {shown}")),
+                })?
+            }
+            Some(volume) => {
+                let node = volume.node(dir)?;
+                volume.view().rollback(&Rights::All, node.inode(), plan, &mut |_| ())
+            }
+        };
+        done.map_err(|error| match error {
+            Error::Unfinished { name, source } => anyhow::Error::new(*source).context(format!(
+                "{} did not end; what was done so far stays. Do it again to finish it, or go back with `yore rollback \
+                 {shown}/.@before-{name}`",
+                plan.verb.text()
+            )),
+            Error::NotFound => not_both(&shown),
+            error => anyhow::Error::new(error).context(format!("cannot roll back {shown}")),
+        })
+    }
+
+    /// Rollbacks of a directory that did not end.
+    pub fn unfinished(&self, dir: &Path) -> anyhow::Result<Vec<String>> {
+        let (inode, incarnation, _) = self.identity(dir)?;
+        let all = match &self.volume {
+            None => control::rollback::unfinished(&Ground::open(dir)?).map_err(asked)?,
+            Some(volume) => volume.view().unfinished_rollbacks()?,
+        };
+        let here = all.into_iter().filter(|one| (one.directory, one.incarnation) == (inode, incarnation.0));
+        Ok(here.map(|one| one.name).collect())
     }
 
     /// The directory above on the same mount or volume.

@@ -1,0 +1,41 @@
+//! Paths below what is put back, and lists of what is done there.
+
+use crate::command::look;
+use crate::output::bytes_of;
+use anyhow::Context as _;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use yore_fs::rollback::{reversed, Back};
+use yore_fs::Difference;
+
+/// A path below a directory.
+pub fn below(dir: &Path, path: &[u8]) -> PathBuf {
+    match path {
+        b"" => dir.to_path_buf(),
+        path => dir.join(OsStr::from_bytes(path)),
+    }
+}
+
+/// Prints what is done.
+pub fn print(listing: crate::args::Listing, wanted: &[Difference], back: &Back) -> anyhow::Result<()> {
+    let mut list = crate::output::List::new(listing);
+    let mut done: Vec<Difference> = wanted.iter().map(|one| reversed(one, back)).collect();
+    done.sort_by(|a, b| a.path.cmp(&b.path));
+    for one in &done {
+        look::line(&mut list, one)?;
+    }
+    list.done()
+}
+
+/// The path of a directory as of a snapshot.
+pub fn as_of(dir: &Path, at: &str) -> PathBuf {
+    dir.join(format!(".@{at}"))
+}
+
+/// The name of a path's last component.
+pub fn name_of(path: &Path) -> anyhow::Result<&[u8]> {
+    path.file_name()
+        .map(OsStr::as_bytes)
+        .with_context(|| format!("{} does not end in a name", String::from_utf8_lossy(bytes_of(path))))
+}

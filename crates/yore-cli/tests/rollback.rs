@@ -1,0 +1,190 @@
+//! `rollback` as one operation of whoever has the volume open: the daemon is killed amid it, the volume is full, others wait.
+
+mod common;
+
+use common::{error_text, ok, run, text, Mount, Scratch};
+use rustix::process::{kill_process, Signal};
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+/// Which of two states a directory of many files is in; panics if it is between.
+fn state(root: &Path, files: usize) -> usize {
+    let mut found = [0, 0];
+    for i in 0..files {
+        let path = root.join(format!("many{}", i % 10)).join(format!("f{i}"));
+        match fs::read_to_string(&path) {
+            Ok(content) if content == "one" => found[0] += 1,
+            // A third was changed, a third removed, a third renamed.
+            Ok(content) if content == "two" => found[1] += 1,
+            Err(_) => found[1] += 1,
+            Ok(content) => panic!("{}: {content}", path.display()),
+        }
+    }
+    match found {
+        [n, 0] if n == files => 0,
+        [0, n] if n == files => 1,
+        _ => panic!("between: {found:?}"),
+    }
+}
+
+fn fill(root: &Path, files: usize) {
+    for i in 0..files {
+        let directory = root.join(format!("many{}", i % 10));
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join(format!("f{i}")), "one").unwrap();
+    }
+}
+
+fn change(root: &Path, files: usize) {
+    for i in 0..files {
+        let directory = root.join(format!("many{}", i % 10));
+        let file = directory.join(format!("f{i}"));
+        match i % 3 {
+            0 => fs::write(file, "two").unwrap(),
+            1 => fs::remove_file(file).unwrap(),
+            _ => fs::rename(file, directory.join(format!("moved{i}"))).unwrap(),
+        }
+    }
+}
+
+/// The daemon is killed amid a rollback of 10,000 files: the next mount shows it finished; or, if it had not begun, as before.
+#[test]
+fn a_killed_daemon_leaves_nothing_between() {
+    const FILES: usize = 10_000;
+    let scratch = Scratch::empty();
+    ok(["mkfs", text(&scratch.volume), "--size", "256M"]);
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    let root = mount.directory.join("d");
+    fs::create_dir(&root).unwrap();
+    fill(&root, FILES);
+    ok(["snapshot", text(&root), "-n", "then"]);
+    change(&root, FILES);
+    mount.umount();
+    let saved = scratch.path("saved");
+    fs::copy(&scratch.volume, &saved).unwrap();
+    let then = format!("{}@then", text(&root));
+    mount.again(&[]);
+    let start = Instant::now();
+    ok(["rollback", &then]);
+    let whole = start.elapsed();
+    assert_eq!(state(&root, FILES), 0);
+    mount.umount();
+    let mut seen = [0, 0];
+    for part in 1..8 {
+        fs::copy(&saved, &scratch.volume).unwrap();
+        mount.again(&[]);
+        let pid = mount.pid();
+        let mut child = common::yore().args(["rollback", &then]).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(whole * part / 8);
+        kill_process(pid, Signal::KILL).unwrap();
+        child.wait().unwrap();
+        run(["umount", "--lazy", text(&mount.directory)]);
+        ok(["check", text(&scratch.volume)]);
+        let info: serde_json::Value =
+            serde_json::from_str(&ok(["info", "--json", text(&scratch.volume)])).unwrap();
+        let is_begun = !info["unfinished"].as_array().unwrap().is_empty();
+        assert!(!is_begun || info["unfinished"][0]["stopped"] == false, "{info}");
+        mount.again(&[]);
+        let found = state(&root, FILES);
+        assert!(found == 0 || !is_begun, "what had begun is finished");
+        seen[found] += 1;
+        assert_eq!(mount.info()["unfinished"], serde_json::json!([]));
+        mount.umount();
+        ok(["check", text(&scratch.volume)]);
+    }
+    println!("finished {}, not begun {}", seen[0], seen[1]);
+    assert!(seen[0] > 0, "{seen:?}");
+}
+
+/// Others go on meanwhile; who looks into the directory waits, and sees it as it was before or as it is after.
+#[test]
+fn others_wait_or_go_on() {
+    const FILES: usize = 2_000;
+    let scratch = Scratch::empty();
+    ok(["mkfs", text(&scratch.volume), "--size", "128M"]);
+    // The kernel is to believe nothing, so that each look is one at the daemon.
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    let root = mount.directory.join("d");
+    fs::create_dir(&root).unwrap();
+    fill(&root, FILES);
+    ok(["snapshot", text(&root), "-n", "then"]);
+    change(&root, FILES);
+    fs::write(root.join("new"), "new").unwrap();
+    let mut child = common::yore()
+        .args(["rollback", &format!("{}@then", text(&root))])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut beside, mut looks) = (0, 0);
+    while child.try_wait().unwrap().is_none() {
+        let outside = mount.directory.join(format!("outside{}", beside % 50));
+        fs::write(&outside, "goes on").unwrap();
+        assert_eq!(fs::read_to_string(&outside).unwrap(), "goes on");
+        beside += 1;
+        // A name that nobody has asked for before.
+        let _ = fs::metadata(root.join(format!("never{looks}")));
+        looks += 1;
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", error_text(&output));
+    assert_eq!(state(&root, FILES), 0);
+    assert!(!root.join("new").exists(), "what the kernel knew is not believed any more");
+    assert!(beside > 0 && looks > 0);
+    mount.umount();
+    ok(["check", text(&scratch.volume)]);
+}
+
+/// On a full volume it does not end: that is said, with what to do, by the command, by `info` and by `check`; nothing is lost, and doing
+/// it again when there is room finishes it.
+#[test]
+fn a_full_volume() {
+    let scratch = Scratch::empty();
+    ok(["mkfs", text(&scratch.volume), "--size", "32M"]);
+    let Some(mount) = Mount::new(&scratch, &["-o", "keep_history"]) else { return };
+    let root = mount.directory.join("d");
+    fs::create_dir(&root).unwrap();
+    for i in 0..6 {
+        fs::write(root.join(format!("f{i}")), vec![i; 1 << 20]).unwrap();
+    }
+    ok(["snapshot", text(&root), "-n", "then"]);
+    for i in 0..6 {
+        fs::write(root.join(format!("f{i}")), "small").unwrap();
+    }
+    let fill = |n: usize| mount.directory.join(format!("fill{n}"));
+    let mut filled = 0;
+    while fs::write(fill(filled), vec![1; 1 << 20]).is_ok() && filled < 64 {
+        filled += 1;
+    }
+    for n in 0..3 {
+        fs::remove_file(fill(n)).unwrap();
+    }
+    let then = format!("{}@then", text(&root));
+    let output = run(["rollback", &then]);
+    let told = error_text(&output);
+    assert!(!output.status.success() && told.contains("did not end"), "{told}");
+    assert!(told.contains("no space left") && told.contains("@before-rollback-1"), "{told}");
+    let info = ok(["info", text(&mount.directory)]);
+    assert!(info.contains("rollback-1 in /d did not end"), "{info}");
+    mount.umount();
+    let check = ok(["check", text(&scratch.volume)]);
+    assert!(check.contains("a rollback is not finished, which is no damage"), "{check}");
+    assert!(ok(["info", text(&scratch.volume)]).contains("rollback-1 in /d did not end"));
+    mount.again(&["-o", "keep_history"]);
+    assert_eq!(mount.info()["unfinished"][0]["stopped"], true);
+    for n in 3..filled {
+        fs::remove_file(fill(n)).unwrap();
+    }
+    let output = run(["rollback", &then]);
+    let told = error_text(&output);
+    assert!(output.status.success() && told.contains("rollback-1 in"), "{told}");
+    for i in 0..6u8 {
+        assert_eq!(fs::read(root.join(format!("f{i}"))).unwrap(), vec![i; 1 << 20]);
+    }
+    assert_eq!(mount.info()["unfinished"], serde_json::json!([]));
+    assert_eq!(fs::read_to_string(format!("{}@before-rollback-1/f0", text(&root))).unwrap(), "small");
+    mount.umount();
+    ok(["check", text(&scratch.volume)]);
+}

@@ -1,0 +1,202 @@
+//! What is to be done to make a directory what it was, from the differences between then and now.
+
+use crate::{Change, Difference, FileKind};
+use std::collections::{BTreeMap, HashSet};
+
+/// The path of then of what has a path now, and the other way round, by the directories that were renamed since.
+pub struct Back {
+    to_then: BTreeMap<Vec<u8>, Vec<u8>>,
+    to_now: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+fn follow(renamed: &BTreeMap<Vec<u8>, Vec<u8>>, path: &[u8]) -> Vec<u8> {
+    for above in ancestors(path) {
+        if let Some(other) = renamed.get(above) {
+            return [&other[..], &path[above.len()..]].concat();
+        }
+    }
+    path.to_vec()
+}
+
+impl Back {
+    /// From all differences.
+    pub fn new(differences: &[Difference]) -> Back {
+        let renamed = differences.iter().filter(|one| one.kind == FileKind::Directory);
+        let to_then: BTreeMap<_, _> =
+            renamed.filter_map(|one| Some((one.path.clone(), one.old_path.clone()?))).collect();
+        let to_now = to_then.iter().map(|(now, then)| (then.clone(), now.clone())).collect();
+        Back { to_then, to_now }
+    }
+
+    /// Where this was then, if the name itself is of then.
+    pub fn then(&self, now: &[u8]) -> Vec<u8> {
+        follow(&self.to_then, now)
+    }
+
+    /// Where a directory of then is now, or would be.
+    pub(super) fn now(&self, then: &[u8]) -> Vec<u8> {
+        follow(&self.to_now, then)
+    }
+
+    /// The path of then of a difference; `None` of what was added.
+    pub fn of(&self, one: &Difference) -> Option<Vec<u8>> {
+        match one.change {
+            Change::Added => None,
+            Change::Removed => Some(one.path.clone()),
+            Change::Renamed => one.old_path.clone(),
+            Change::Modified => Some(self.then(&one.path)),
+        }
+    }
+}
+
+/// A path and those above it, the longest first, without the empty one.
+pub fn ancestors(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut next = (!path.is_empty()).then_some(path);
+    std::iter::from_fn(move || {
+        let this = next?;
+        next = this.iter().rposition(|b| *b == b'/').map(|at| &this[..at]);
+        Some(this)
+    })
+}
+
+pub(super) fn depth(path: &[u8]) -> usize {
+    path.iter().filter(|b| **b == b'/').count()
+}
+
+pub(super) fn parent(path: &[u8]) -> &[u8] {
+    ancestors(path).nth(1).unwrap_or_default()
+}
+
+/// The differences without those that are none to look at: where another file took a name that has the same content and
+/// attributes (`is_same` of the path), as after putting it back. Files of several names stay, for which names are one file is not looked at.
+///
+/// # Errors
+/// Those of `is_same`.
+pub fn real<E>(
+    all: &[Difference],
+    mut is_same: impl FnMut(&[u8]) -> Result<bool, E>,
+) -> Result<Vec<Difference>, E> {
+    let back = Back::new(all);
+    let one_name = |one: &Difference| {
+        one.kind == FileKind::Directory || one.before.or(one.after).is_some_and(|facts| facts.links == 1)
+    };
+    let of = |change: Change| {
+        let those = all.iter().filter(move |one| one.change == change && one_name(one));
+        those.map(|one| (one.path.as_slice(), one.kind)).collect::<HashSet<_>>()
+    };
+    let (added, mut same) = (of(Change::Added), HashSet::new());
+    for (path, kind) in of(Change::Removed).intersection(&added) {
+        if back.then(path) == *path && is_same(path)? {
+            same.insert((path.to_vec(), *kind));
+        }
+    }
+    let is_none = |one: &Difference| {
+        matches!(one.change, Change::Added | Change::Removed) && same.contains(&(one.path.clone(), one.kind))
+    };
+    Ok(all.iter().filter(|one| !is_none(one)).cloned().collect())
+}
+
+/// What of the differences is to be put back if what others changed is to be left alone, and the paths that are left.
+pub fn leave_alone(all: &[Difference], others: &[Difference]) -> (Vec<Difference>, HashSet<Vec<u8>>) {
+    let back = Back::new(all);
+    let inodes: HashSet<_> = others.iter().map(|one| (one.inode, one.incarnation)).collect();
+    let mut paths: HashSet<Vec<u8>> =
+        others.iter().flat_map(|one| [Some(one.path.clone()), one.old_path.clone()]).flatten().collect();
+    let mut is_left: Vec<bool> =
+        all.iter().map(|one| inodes.contains(&(one.inode, one.incarnation))).collect();
+    loop {
+        // Directories of then that are not put back: what was below them stays, too.
+        let mut not_back: HashSet<Vec<u8>> = HashSet::new();
+        // Directories of now that are needed for what is left in them.
+        let mut needed: HashSet<Vec<u8>> = HashSet::new();
+        for (one, _) in all.iter().zip(&is_left).filter(|(_, left)| **left) {
+            paths.insert(one.path.clone());
+            let then = back.of(one);
+            if one.kind == FileKind::Directory && matches!(one.change, Change::Removed | Change::Renamed) {
+                not_back.extend(then.clone());
+            }
+            paths.extend(then);
+            if one.change != Change::Removed {
+                // Where it comes to be if the directory that it is in goes back to its name of then.
+                paths.insert(back.then(&one.path));
+                needed.extend(ancestors(&one.path).skip(1).map(<[u8]>::to_vec));
+            }
+        }
+        let mut changed = false;
+        for (one, left) in all.iter().zip(&mut is_left).filter(|(_, left)| !**left) {
+            let then = back.of(one);
+            let is_of = |path: &Vec<u8>| paths.contains(path);
+            let has_no_place = then
+                .as_ref()
+                .is_some_and(|then| ancestors(then).skip(1).any(|above| not_back.contains(above)));
+            let is_needed = one.change == Change::Added && needed.contains(&one.path);
+            if is_of(&one.path) || then.as_ref().is_some_and(is_of) || has_no_place || is_needed {
+                *left = true;
+                changed = true;
+            }
+        }
+        if !changed {
+            break;
+        }
+    }
+    let wanted = all.iter().zip(&is_left).filter(|(_, left)| !**left).map(|(one, _)| one.clone()).collect();
+    let alone =
+        all.iter().zip(&is_left).filter(|(_, left)| **left).map(|(one, _)| one.path.clone()).collect();
+    (wanted, alone)
+}
+
+/// What differs the other way round: what is done to get from now to then.
+pub fn reversed(one: &Difference, back: &Back) -> Difference {
+    let mut one = one.clone();
+    std::mem::swap(&mut one.before, &mut one.after);
+    match one.change {
+        Change::Added => one.change = Change::Removed,
+        Change::Removed => one.change = Change::Added,
+        Change::Renamed => {
+            if let Some(old) = one.old_path.take() {
+                one.old_path = Some(std::mem::replace(&mut one.path, old));
+            }
+        }
+        Change::Modified => one.path = back.then(&one.path),
+    }
+    one
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Facts, InodeNo, What};
+    use yore_format::{Incarnation, Timestamp};
+
+    fn one(change: Change, kind: FileKind, inode: u64, path: &str, old: Option<&str>) -> Difference {
+        let mtime = Timestamp::default();
+        let facts = Some(Facts { mode: kind.mode(), uid: 0, gid: 0, links: 1, size: 0, mtime });
+        Difference {
+            change,
+            kind,
+            inode: InodeNo(inode),
+            incarnation: Incarnation(1),
+            path: path.into(),
+            old_path: old.map(|old| old.as_bytes().to_vec()),
+            what: What::empty(),
+            before: facts.filter(|_| change != Change::Added),
+            after: facts.filter(|_| change != Change::Removed),
+        }
+    }
+
+    /// A directory goes back to its old name with what others have put into it since: what had been under the path that this comes to
+    /// have then is left alone, too. It was tried to rename it there, which could not be done.
+    #[test]
+    fn what_goes_along_is_in_the_way() {
+        let all = [
+            one(Change::Renamed, FileKind::Directory, 20, "new", Some("old")),
+            one(Change::Added, FileKind::Directory, 21, "new/j", None),
+            one(Change::Renamed, FileKind::Regular, 22, "h", Some("old/j")),
+            one(Change::Renamed, FileKind::Regular, 23, "i", Some("old/k")),
+        ];
+        let (wanted, alone) = leave_alone(&all, &all[1..2]);
+        let inodes: Vec<u64> = wanted.iter().map(|one| one.inode.0).collect();
+        assert_eq!(inodes, [20, 23]);
+        assert_eq!(alone, HashSet::from([b"new/j".to_vec(), b"h".to_vec()]));
+    }
+}

@@ -1,0 +1,330 @@
+//! Making a directory as it was, from the differences between then and now.
+//!
+//! **In which order.** What has to go from its place goes first, from the bottom up: what was added is removed, what was renamed is set
+//! aside in a directory of its own, so that no order of renames can be wrong, cycles neither. Then, from the top down, everything gets its
+//! place of then: directories are made again, what was set aside is renamed there, and keeps being the file that it is. Then come files,
+//! and at last the attributes and times of the directories in which something was done.
+//!
+//! **Interrupted**, it is done by doing it again: the differences that are left are asked for anew, and what was set aside is by then only
+//! something else that was renamed.
+
+use super::plan::{depth, parent, Back};
+use super::trees::Trees;
+use super::{Plan, Rights};
+use crate::{Change, Difference, Error, FileKind, InodeNo, Result, View, What};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ops::ControlFlow;
+use yore_format::{Incarnation, Number};
+
+type Of = (InodeNo, Incarnation);
+
+fn of(one: &Difference) -> Of {
+    (one.inode, one.incarnation)
+}
+
+/// A directory that is made as it was.
+pub(super) struct Roll {
+    trees: Trees,
+    /// What is to be put back.
+    wanted: Vec<Difference>,
+    /// Names of now at which nothing is done.
+    alone: HashSet<Vec<u8>>,
+    back: Back,
+    aside: Vec<u8>,
+    /// What was set aside: its number, and the path of then.
+    moved: Vec<(usize, Vec<u8>)>,
+    /// Files that were made again, by what they were.
+    made: HashMap<Of, Vec<u8>>,
+    /// Directories in which names or that themselves were changed, by their path of then.
+    touched: BTreeSet<Vec<u8>>,
+    /// Names of now of files that had several, by their inodes.
+    live: HashMap<InodeNo, Vec<u8>>,
+    /// The paths of then of what is put back.
+    coming: HashSet<Vec<u8>>,
+    /// Numbers that inodes of then had, and others have now.
+    taken: HashSet<InodeNo>,
+}
+
+/// All differences of a directory.
+fn diff(view: &View, directory: InodeNo, from: Number, to: Option<Number>) -> Result<Vec<Difference>> {
+    let mut all = Vec::new();
+    view.diff(directory, Some(from), to, &mut |found| {
+        all.push(found);
+        ControlFlow::Continue(())
+    })?;
+    Ok(all)
+}
+
+impl Roll {
+    /// What is to be done for a plan, in a directory at which the gate is closed.
+    ///
+    /// # Errors
+    /// Those of [`View::diff`]; damage and device errors.
+    pub(super) fn new(view: &View, directory: InodeNo, plan: &Plan) -> Result<Roll> {
+        let (view, trees) = (view.inside(), Trees::new(view, directory, plan));
+        let all = diff(&view, directory, plan.target, None)?;
+        let differences = super::plan::real(&all, |path| trees.is_same(path))?;
+        let (wanted, alone) = match plan.others {
+            None => (differences, HashSet::new()),
+            Some((from, to)) => super::plan::leave_alone(&differences, &diff(&view, directory, from, to)?),
+        };
+        let back = Back::new(&all);
+        let is_there = all.iter().filter(|one| one.change != Change::Removed);
+        let there: HashMap<InodeNo, Incarnation> = is_there.map(of).collect();
+        let other = |one: &&Difference| there.get(&one.inode).is_some_and(|is| *is != one.incarnation);
+        let taken = all.iter().filter(other).map(|one| one.inode).collect();
+        Ok(Roll {
+            aside: trees.free_name()?,
+            coming: wanted.iter().filter_map(|one| back.of(one)).collect(),
+            trees,
+            wanted,
+            alone,
+            back,
+            moved: Vec::new(),
+            made: HashMap::new(),
+            touched: BTreeSet::new(),
+            live: HashMap::new(),
+            taken,
+        })
+    }
+
+    /// Whether there is nothing to do.
+    pub(super) fn is_empty(&self) -> bool {
+        self.wanted.is_empty()
+    }
+
+    /// Refuses to change, remove or bring back what is not the caller's.
+    ///
+    /// # Errors
+    /// [`Error::NotYours`]; damage and device errors.
+    pub(super) fn check(&self, rights: &Rights) -> Result<()> {
+        let Rights::Owner { uid, groups } = rights else { return Ok(()) };
+        let not_yours = |path: &[u8]| Error::NotYours { path: String::from_utf8_lossy(path).into_owned() };
+        let mut directories = BTreeSet::new();
+        for one in &self.wanted {
+            let (is_mine, is_my_group) = (|owner: u32| owner == *uid, |group: &u32| groups.contains(group));
+            if ![one.before, one.after].into_iter().flatten().all(|facts| is_mine(facts.uid)) {
+                return Err(not_yours(&one.path));
+            }
+            if one.change != Change::Modified {
+                directories.insert(parent(&one.path).to_vec());
+            }
+            let (Some(then), Some(before)) = (self.back.of(one), one.before) else { continue };
+            directories.insert(self.back.now(parent(&then)));
+            // What comes back is made with its group, and so is what is written anew; else only another group is set.
+            let is_made = one.change == Change::Removed || one.what.contains(What::CONTENT);
+            let sets_group = is_made || one.after.is_none_or(|after| after.gid != before.gid);
+            if sets_group && !is_my_group(&before.gid) {
+                return Err(not_yours(&one.path));
+            }
+            let is = (one.change != Change::Removed).then_some(one.inode);
+            let was = self.trees.was(&then)?.map_or(one.inode, |was| was.inode);
+            let [was, is] = self.trees.privileged(was, is)?;
+            if was != is {
+                return Err(not_yours(&one.path));
+            }
+        }
+        for path in directories {
+            // What is not there comes back, and was looked at.
+            if self.trees.is(&path)?.is_some_and(|is| is.uid != *uid) {
+                return Err(not_yours(if path.is_empty() { b"." } else { &path }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Does it.
+    ///
+    /// # Errors
+    /// The first thing that cannot be done. What was done stays.
+    pub(super) fn run(&mut self) -> Result<()> {
+        self.clear()?;
+        self.place()?;
+        self.find_live()?;
+        self.change_files()?;
+        self.make_files()?;
+        if !self.moved.is_empty() {
+            self.trees.remove_directory(&self.aside)?;
+        }
+        self.finish()
+    }
+
+    /// What was changed so far, for whoever has believed something else.
+    pub(super) fn into_changed(self) -> super::Changed {
+        self.trees.into_changed()
+    }
+
+    /// Removes what was added and sets aside what was renamed, from the bottom up.
+    fn clear(&mut self) -> Result<()> {
+        let is_going = |one: &&Difference| matches!(one.change, Change::Added | Change::Renamed);
+        let mut going: Vec<Difference> = self.wanted.iter().filter(is_going).cloned().collect();
+        going.sort_by_key(|one| std::cmp::Reverse(depth(&one.path)));
+        for one in going {
+            self.touched.insert(self.back.then(parent(&one.path)));
+            match (one.change, &one.old_path) {
+                (Change::Renamed, Some(old)) => {
+                    if one.kind == FileKind::Directory {
+                        self.keep_what_stays(&one.path, old)?;
+                    }
+                    self.set_aside(&one.path, old.clone())?;
+                }
+                _ if one.kind == FileKind::Directory => {
+                    self.keep_what_was_there(&one.path)?;
+                    self.trees.remove_directory(&one.path)?;
+                }
+                _ => self.trees.remove(&one.path)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn aside(&self, number: usize) -> Vec<u8> {
+        [&self.aside[..], b"/", number.to_string().as_bytes()].concat()
+    }
+
+    fn set_aside(&mut self, path: &[u8], then: Vec<u8>) -> Result<()> {
+        if self.moved.is_empty() {
+            self.trees.make_directory(&self.aside)?;
+            self.touched.insert(Vec::new());
+        }
+        let number = self.moved.len();
+        self.trees.rename(path, &self.aside(number))?;
+        self.moved.push((number, then));
+        Ok(())
+    }
+
+    /// Sets aside what is in a directory that came since, but was under the same path in another one of then: such names do not differ.
+    fn keep_what_was_there(&mut self, dir: &[u8]) -> Result<()> {
+        for name in self.trees.list(dir)? {
+            let path = [dir, b"/", &name].concat();
+            self.set_aside(&path, path.clone())?;
+        }
+        Ok(())
+    }
+
+    /// The same in a directory that came to its path by a rename: such names do not go back with it.
+    fn keep_what_stays(&mut self, dir: &[u8], old: &[u8]) -> Result<()> {
+        if self.trees.was(dir)?.is_none_or(|was| was.kind != FileKind::Directory) {
+            return Ok(());
+        }
+        for name in self.trees.list(dir)? {
+            let [path, with_it] = [dir, old].map(|dir| [dir, b"/", &name].concat());
+            let was_here = self.trees.was(&path)?.is_some();
+            let was_there = self.trees.was(&with_it)?.is_some();
+            if was_here && !self.alone.contains(&path) && (!was_there || self.coming.contains(&with_it)) {
+                self.set_aside(&path, path.clone())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives directories, and all that was set aside, their places of then, from the top down.
+    fn place(&mut self) -> Result<()> {
+        let made =
+            self.wanted.iter().filter(|one| one.change == Change::Removed && one.kind == FileKind::Directory);
+        let mut coming: Vec<(Vec<u8>, Option<usize>)> = made.map(|one| (one.path.clone(), None)).collect();
+        coming.extend(self.moved.iter().map(|(number, then)| (then.clone(), Some(*number))));
+        coming.sort_by_key(|(path, _)| depth(path));
+        for (path, moved) in coming {
+            self.touched.insert(parent(&path).to_vec());
+            match moved {
+                Some(number) => self.trees.rename(&self.aside(number), &path)?,
+                None => {
+                    self.trees.make_directory(&path)?;
+                    self.touched.insert(path);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts back what was changed in files that are still there.
+    fn change_files(&mut self) -> Result<()> {
+        for one in self.wanted.iter().filter(|one| !one.what.is_empty()) {
+            let Some(then) = self.back.of(one) else { continue };
+            if one.kind == FileKind::Directory {
+                self.touched.insert(then);
+                continue;
+            }
+            if one.kind == FileKind::Regular && one.what.contains(What::CONTENT) {
+                self.touched.insert(parent(&then).to_vec());
+                self.trees.remove(&then)?;
+                match self.made.get(&of(one)) {
+                    Some(made) => self.trees.link(made, &then)?,
+                    None => self.trees.copy(&then, &then)?,
+                }
+                self.made.entry(of(one)).or_insert(then);
+            } else {
+                self.trees.attributes(&then, &then, true)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes files again that are gone. Of a file that has other names still, the name only.
+    fn make_files(&mut self) -> Result<()> {
+        let gone = self.wanted.iter();
+        for one in gone.filter(|one| one.change == Change::Removed && one.kind != FileKind::Directory) {
+            self.touched.insert(parent(&one.path).to_vec());
+            let original = match self.made.get(&of(one)) {
+                Some(made) => Some(made.clone()),
+                None if one.before.is_some_and(|before| before.links > 1) => self.alive(one),
+                None => None,
+            };
+            match original {
+                Some(original) => self.trees.link(&original, &one.path)?,
+                None => self.trees.copy(&one.path, &one.path)?,
+            }
+            self.made.entry(of(one)).or_insert_with(|| one.path.clone());
+        }
+        Ok(())
+    }
+
+    /// Finds the names that files of several names have still below the directory. That is before new files are made, which may get the
+    /// numbers of those that are gone.
+    fn find_live(&mut self) -> Result<()> {
+        let gone = self.wanted.iter().filter(|one| one.change == Change::Removed);
+        let several = gone.filter(|one| one.before.is_some_and(|before| before.links > 1));
+        let files = several.filter(|one| one.kind != FileKind::Directory);
+        let sought: HashSet<InodeNo> = files.map(|one| one.inode).collect();
+        let mut left = match sought.is_empty() {
+            true => Vec::new(),
+            false => vec![Vec::new()],
+        };
+        while let Some(dir) = left.pop() {
+            for name in self.trees.list(&dir)? {
+                let path = if dir.is_empty() { name } else { [&dir[..], b"/", &name].concat() };
+                match self.trees.is(&path)? {
+                    Some(is) if is.kind == FileKind::Directory => left.push(path),
+                    Some(is) if sought.contains(&is.inode) => drop(self.live.insert(is.inode, path)),
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Another name that a file has now below the directory.
+    fn alive(&self, one: &Difference) -> Option<Vec<u8>> {
+        // The number may be another file's now, which then came since.
+        match self.taken.contains(&one.inode) {
+            true => None,
+            false => self.live.get(&one.inode).cloned(),
+        }
+    }
+
+    /// Attributes and times of directories.
+    fn finish(&mut self) -> Result<()> {
+        for dir in &self.touched {
+            let (Some(was), Some(is)) = (self.trees.was(dir)?, self.trees.is(dir)?) else { continue };
+            let are_directories = was.kind == FileKind::Directory && is.kind == FileKind::Directory;
+            if !are_directories || self.alone.contains(dir) {
+                continue;
+            }
+            // A time says when names changed last; with those of others among them it is not that of then.
+            let others = self.alone.iter().any(|path| self.back.then(parent(path)) == *dir);
+            self.trees.attributes(dir, dir, !others)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,315 @@
+//! Rolling back in the library: what comes of it, who waits, what a crash or a full volume leaves.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use yore_device::{Device, MemoryDevice};
+use yore_fs::rollback::{Plan, Rights, Verb};
+use yore_fs::{Error, FileKind, InodeNo, MkfsOptions, MountOptions, Number, SetAttr, View, Volume};
+
+fn volume(bytes: u64) -> (Arc<dyn Device>, Volume) {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
+    View::mkfs(&device, &MkfsOptions::default()).unwrap();
+    (device.clone(), Volume::open(device, &MountOptions::default()).unwrap())
+}
+
+fn plan(target: Number) -> Plan {
+    Plan { verb: Verb::Rollback, of: None, target, others: None }
+}
+
+fn back(volume: &Volume, path: &str, target: Number) -> yore_fs::Result<String> {
+    let inode = volume.node(path)?.inode();
+    volume.view().rollback(&Rights::All, inode, &plan(target), &mut |_| ()).map(|done| done.name)
+}
+
+fn cut(volume: &Volume, path: &str) -> Number {
+    let inode = volume.node(path).unwrap().inode();
+    volume.view().snapshot(inode, "", false, false).unwrap().number
+}
+
+/// All that is below a directory, as far as a rollback brings it back.
+fn tree(view: &View, root: InodeNo) -> BTreeMap<String, String> {
+    let (mut all, mut left) = (BTreeMap::new(), vec![(String::new(), root)]);
+    while let Some((path, no)) = left.pop() {
+        let mut entries = Vec::new();
+        view.readdir(no, 0, &mut |item| {
+            if item.name != b"." && item.name != b".." {
+                entries.push((String::from_utf8(item.name.to_vec()).unwrap(), item.inode, item.kind));
+            }
+            true
+        })
+        .unwrap();
+        for (name, no, kind) in entries {
+            let (path, attr) = (format!("{path}/{name}"), view.getattr(no).unwrap());
+            let mut what = format!("{kind:?} {:o} {} {}", attr.permissions & 0o1777, attr.uid, attr.gid);
+            match kind {
+                FileKind::Directory => left.push((path.clone(), no)),
+                FileKind::Regular => {
+                    let mut content = vec![0; attr.size as usize];
+                    view.read(no, 0, &mut content).unwrap();
+                    what += &format!(" {:?} {:?}", attr.mtime, String::from_utf8_lossy(&content));
+                }
+                _ => what += &format!(" {:?}", attr.mtime),
+            }
+            for name in view.listxattr(no).unwrap() {
+                what += &format!(" {name:?}={:?}", view.getxattr(no, &name).unwrap());
+            }
+            all.insert(path, what);
+        }
+    }
+    all
+}
+
+fn change_much(volume: &Volume) {
+    volume.write("d/changed", "two").unwrap();
+    volume.write("d/new", "new").unwrap();
+    volume.rename("d/sub/a", "d/sub/b").unwrap();
+    volume.rename("d/sub", "d/other").unwrap();
+    volume.remove_file("d/gone").unwrap();
+    volume.set_xattr("d/kept", "user.a", "1", yore_fs::SetXattrMode::Any).unwrap();
+    volume.create_dir("d/sub").unwrap();
+    volume.write("d/sub/x", "x").unwrap();
+}
+
+fn fill(volume: &Volume) {
+    volume.create_dir("d").unwrap();
+    volume.create_dir("d/sub").unwrap();
+    for name in ["changed", "gone", "kept", "sub/a", "sub/c"] {
+        volume.write(format!("d/{name}"), "one").unwrap();
+    }
+    volume.hard_link("d/kept", "d/link").unwrap();
+    let set = SetAttr { permissions: Some(0o4755), ..SetAttr::default() };
+    volume.set_symlink_attributes("d/kept", &set).unwrap();
+}
+
+#[test]
+fn a_directory_becomes_what_it_was_and_back() {
+    let (_, volume) = volume(64 << 20);
+    fill(&volume);
+    let then = cut(&volume, "d");
+    let dir = volume.node("d").unwrap().inode();
+    let was = tree(&volume.view().as_of(then), dir);
+    assert_eq!(back(&volume, "d", then).unwrap(), "", "nothing differs");
+    change_much(&volume);
+    let between = tree(volume.view(), dir);
+    assert_eq!(back(&volume, "d", then).unwrap(), "rollback-1");
+    assert_eq!(tree(volume.view(), dir), was);
+    // Set-id bits, which the past does not show, are what they were.
+    assert_eq!(volume.metadata("d/kept").unwrap().attr().permissions, 0o4755);
+    assert_eq!(back(&volume, "d", then).unwrap(), "", "nothing is left that differs");
+    let cuts = volume.view().cuts().unwrap();
+    let names: Vec<&str> = cuts.iter().map(|cut| cut.row.name.as_str()).collect();
+    assert_eq!(names, ["", "before-rollback-1", "after-rollback-1"]);
+    assert_eq!(back(&volume, "d", cuts[1].number).unwrap(), "rollback-2");
+    assert_eq!(tree(volume.view(), dir), between);
+    assert_eq!(volume.view().unfinished_rollbacks().unwrap(), []);
+    for wrong in [99, 3] {
+        assert!(matches!(back(&volume, "d/other", Number(wrong)), Err(Error::NotFound)), "{wrong}");
+    }
+    assert!(matches!(back(&volume, "d/new", then), Err(Error::NotADirectory)));
+}
+
+/// Whoever reads beside it sees what was before or what is after, and never anything between.
+#[test]
+fn nobody_sees_between() {
+    let (_, volume) = volume(256 << 20);
+    volume.create_dir("d").unwrap();
+    let state = |n: usize| {
+        for i in 0..40 {
+            if volume.exists(format!("d/f{i}")).unwrap() {
+                let _ = volume.remove_file(format!("d/f{i}"));
+            }
+            if i % 3 != n {
+                volume.write(format!("d/f{i}"), format!("{n}")).unwrap();
+            }
+        }
+        volume.write("d/all", format!("{n}")).unwrap();
+        cut(&volume, "d")
+    };
+    let cuts = [state(0), state(1)];
+    let dir = volume.node("d").unwrap().inode();
+    let trees = cuts.map(|cut| tree(&volume.view().as_of(cut), dir));
+    let names =
+        |of: &BTreeMap<String, String>| of.keys().map(|name| name[1..].to_string()).collect::<Vec<_>>();
+    let names = trees.each_ref().map(names);
+    let done = AtomicBool::new(false);
+    let (listed, read) = std::thread::scope(|threads| {
+        let lists = threads.spawn(|| {
+            let mut seen = [0; 2];
+            while !done.load(Ordering::Relaxed) {
+                // One call is one look.
+                let mut found = Vec::new();
+                volume
+                    .view()
+                    .readdir(dir, 0, &mut |item| {
+                        found.push(String::from_utf8(item.name.to_vec()).unwrap());
+                        true
+                    })
+                    .unwrap();
+                found.retain(|name| name != "." && name != "..");
+                found.sort();
+                let which = names.iter().position(|names| *names == found);
+                seen[which.unwrap_or_else(|| panic!("between: {found:?}"))] += 1;
+            }
+            seen
+        });
+        let reads = threads.spawn(|| {
+            let mut count = 0;
+            while !done.load(Ordering::Relaxed) {
+                // What is read twice from one time is of that time.
+                let first = volume.read_to_string("d/all").unwrap();
+                let other = volume.read_to_string("d/f5").unwrap();
+                assert!(["0", "1"].contains(&first.as_str()) && ["0", "1"].contains(&other.as_str()));
+                volume.write("outside", "goes on").unwrap();
+                count += 1;
+            }
+            count
+        });
+        for turn in 0..60 {
+            back(&volume, "d", cuts[turn % 2]).unwrap();
+        }
+        done.store(true, Ordering::Relaxed);
+        (lists.join().unwrap(), reads.join().unwrap())
+    });
+    assert!(listed[0] > 0 && listed[1] > 0 && read > 0, "{listed:?} {read}");
+}
+
+/// Writers that go on all the time are before it or behind it: nothing that they did before is lost, for the cut before it has it.
+#[test]
+fn nothing_that_others_write_is_lost() {
+    let (_, volume) = volume(256 << 20);
+    volume.create_dir("d").unwrap();
+    let then = cut(&volume, "d");
+    let done = AtomicBool::new(false);
+    let written = std::thread::scope(|threads| {
+        let writers: Vec<_> = (0..3)
+            .map(|n| {
+                let (volume, done) = (&volume, &done);
+                threads.spawn(move || {
+                    let mut count = 0;
+                    while !done.load(Ordering::Relaxed) {
+                        let name = format!("d/w{n}-{count}");
+                        volume.write(&name, name.as_bytes()).unwrap();
+                        count += 1;
+                    }
+                    count
+                })
+            })
+            .collect();
+        for _ in 0..30 {
+            back(&volume, "d", then).unwrap();
+        }
+        done.store(true, Ordering::Relaxed);
+        writers.into_iter().map(|writer| writer.join().unwrap()).collect::<Vec<usize>>()
+    });
+    back(&volume, "d", then).unwrap();
+    assert_eq!(volume.read_dir("d").unwrap().count(), 0);
+    let mut found = std::collections::HashSet::new();
+    let dir = volume.node("d").unwrap().inode();
+    for cut in volume.view().cuts().unwrap().iter().filter(|cut| cut.row.name.starts_with("before-")) {
+        let view = volume.view().as_of(cut.number);
+        view.readdir(dir, 0, &mut |item| {
+            found.insert(String::from_utf8(item.name.to_vec()).unwrap());
+            true
+        })
+        .unwrap();
+    }
+    // A write of the library is two calls, so a file may be seen empty; but none is missing.
+    for (n, count) in written.into_iter().enumerate() {
+        for i in 0..count {
+            assert!(found.contains(&format!("w{n}-{i}")), "w{n}-{i}");
+        }
+    }
+}
+
+/// What is not the caller's is not touched, and nothing is begun.
+#[test]
+fn only_what_is_yours() {
+    let (_, volume) = volume(64 << 20);
+    fill(&volume);
+    let own = |path: &str, uid| {
+        volume
+            .set_symlink_attributes(path, &SetAttr { uid: Some(uid), gid: Some(7), ..SetAttr::default() })
+            .unwrap();
+    };
+    for path in ["d", "d/sub", "d/changed", "d/gone", "d/kept", "d/sub/a", "d/sub/c"] {
+        own(path, 9);
+    }
+    let then = cut(&volume, "d");
+    volume.write("d/changed", "two").unwrap();
+    let inode = volume.node("d").unwrap().inode();
+    let mine = |uid, groups: &[u32], target| {
+        let rights = Rights::Owner { uid, groups: groups.to_vec() };
+        volume.view().rollback(&rights, inode, &plan(target), &mut |_| ()).map(|done| done.name)
+    };
+    assert!(matches!(mine(8, &[7], then), Err(Error::NotYours { path }) if path == "changed"));
+    assert!(matches!(mine(9, &[6], then), Err(Error::NotYours { path }) if path == "changed"));
+    volume.write("d/by-root", "").unwrap();
+    assert!(matches!(mine(9, &[7], then), Err(Error::NotYours { path }) if path == "by-root"));
+    assert_eq!(volume.view().cuts().unwrap().len(), 1, "nothing was begun");
+    own("d/by-root", 9);
+    assert_eq!(mine(9, &[7], then).unwrap(), "rollback-1");
+    volume.set_xattr("d/sub/c", "trusted.a", "1", yore_fs::SetXattrMode::Any).unwrap();
+    assert!(matches!(mine(9, &[7], then), Err(Error::NotYours { path }) if path == "sub/c"));
+    assert_eq!(back(&volume, "d", then).unwrap(), "rollback-2");
+}
+
+/// A volume that becomes full meanwhile: what was done stays, all that was is kept, it is told, and it can be finished, or gone back from.
+#[test]
+fn a_full_volume_loses_nothing() {
+    for goes_back in [false, true] {
+        let (device, volume) = volume(32 << 20);
+        volume.create_dir("d").unwrap();
+        for i in 0..6 {
+            volume.write(format!("d/f{i}"), vec![i as u8; 1 << 20]).unwrap();
+        }
+        let then = cut(&volume, "d");
+        let dir = volume.node("d").unwrap().inode();
+        let was = tree(&volume.view().as_of(then), dir);
+        for i in 0..6 {
+            volume.write(format!("d/f{i}"), "small").unwrap();
+        }
+        let between = tree(volume.view(), dir);
+        volume.view().hold(then, true).unwrap();
+        let mut filled = 0;
+        while volume.write(format!("fill{filled}"), vec![1; 1 << 20]).is_ok() && filled < 64 {
+            filled += 1;
+        }
+        for n in 0..3 {
+            volume.remove_file(format!("fill{n}")).unwrap();
+        }
+        let failed = back(&volume, "d", then);
+        let Err(Error::Unfinished { name, source }) = failed else { panic!("{failed:?}") };
+        assert!(matches!(source.root(), Error::NoSpace), "{source}");
+        assert_eq!(name, "rollback-1");
+        let told = volume.view().unfinished_rollbacks().unwrap();
+        assert_eq!((told.len(), told[0].stopped, told[0].target), (1, true, then));
+        let before = told[0].before;
+        assert_eq!(tree(&volume.view().as_of(before), dir), between);
+        for cut in [then, before] {
+            assert!(volume.view().forget(&[cut]).is_err(), "what is needed is not forgotten");
+        }
+        volume.write("d/meanwhile", "others").unwrap();
+        volume.close().unwrap();
+        drop(volume);
+        // It is not gone on with by itself: somebody has been there.
+        let volume = Volume::open(device, &MountOptions::default()).unwrap();
+        assert_eq!(volume.read_to_string("d/meanwhile").unwrap(), "others");
+        assert_eq!(volume.view().unfinished_rollbacks().unwrap(), told);
+        let sub = volume.create_dir("d/deeper").and_then(|()| Ok(volume.node("d/deeper")?.inode())).unwrap();
+        let deeper = volume.view().snapshot(sub, "", false, false).unwrap().number;
+        let refused = back(&volume, "d/deeper", deeper).unwrap_err();
+        assert!(refused.to_string().contains("rollback-1 of a directory above"), "{refused}");
+        for n in 3..filled {
+            volume.remove_file(format!("fill{n}")).unwrap();
+        }
+        volume.sync().unwrap();
+        let target = if goes_back { before } else { then };
+        assert_eq!(back(&volume, "d", target).unwrap(), "rollback-2");
+        assert_eq!(tree(volume.view(), dir), if goes_back { between } else { was });
+        assert_eq!(volume.read_to_string("d/.@before-rollback-2/meanwhile").unwrap(), "others");
+        assert_eq!(volume.view().unfinished_rollbacks().unwrap(), []);
+        volume.view().hold(then, false).unwrap();
+        volume.view().forget(&[then]).unwrap();
+    }
+}
