@@ -10,8 +10,8 @@
 //! names are. They are kept until all names are gone: a lookup never finds a name without an inode.
 //!
 //! **X2 Files of several names** remember one at most. If a state says that there were others, all directories as they are now and all
-//! past names are looked through, once for all such files. An entry that is found so has begun with the row; a name that
-//! ended meanwhile, too. An entry escapes only in a directory that is moved behind the walk, so if one was moved, it is done again. Names
+//! past names are looked through, once for all such files. An entry that is found so has begun with the row. So has, at once, one that ends
+//! meanwhile: with it may go what says that there were others. An entry escapes only in a directory that is moved behind the walk, so if one was moved, it is done again. Names
 //! are entries before they are past names, so the past ones come second.
 //!
 //! **X3 What must stay.** Held and pinned cuts lose nothing: if one has seen the file, nothing is given up. No cut comes

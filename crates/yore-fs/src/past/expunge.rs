@@ -92,6 +92,17 @@ impl Expunging {
         self.has(entry.inode, entry.incarnation, cut)
     }
 
+    /// When an entry began that was made at `birth`, without what is given up. Of one whose inode's state is locked it stays so.
+    pub(crate) fn began(&self, inode: InodeNo, incarnation: Incarnation, birth: Number) -> Number {
+        if !self.any.load(Ordering::Acquire) {
+            return birth;
+        }
+        let files = self.files.read();
+        let taken =
+            files.get(&inode).into_iter().flatten().filter(|file| file.takes(inode, incarnation, birth));
+        taken.map(|file| file.number).max().unwrap_or(birth)
+    }
+
     /// All of them, in the order in which they were asked for.
     pub(crate) fn all(&self) -> Vec<Expunge> {
         let mut all: Vec<Expunge> = self.files.read().values().flatten().copied().collect();
@@ -128,12 +139,11 @@ impl Past {
         Entering { past: self, last: self.cuts.write() }
     }
 
-    /// What the file was before is not shown any more, and nobody reads of it when this returns. The caller holds no lock but that
-    /// of [`Expunging::hold_still`].
+    /// What the file was before is not shown any more, since its row was entered; nobody reads of it when this returns. The caller holds
+    /// no lock but that of [`Expunging::hold_still`].
     pub(crate) fn hide(&self, store: &Store, file: Expunge) {
         // Who reads a version reads it to the end first; who comes later does not find it.
         let _reading = self.reading.write();
-        self.expunging.add(file);
         store.versions.forget_all(file.inode);
     }
 
@@ -249,7 +259,7 @@ impl Entering<'_> {
         Ok(Row { file, cuts, index, time: super::cut::after(*self.last, crate::store::now()) })
     }
 
-    /// Inside an Op with [`ROW_BLOCKS`]: the row is entered.
+    /// Inside an Op with [`ROW_BLOCKS`], with the state of the inode in use locked: the row is entered, and what was before is given up.
     pub(crate) fn apply(&mut self, op: &mut Op<'_>, row: Row) {
         let Row { file, cuts, index, time } = row;
         let taken = op.take_number_beside_others();
@@ -267,6 +277,7 @@ impl Entering<'_> {
         cuts.insert(past, op, &number.0.to_be_bytes(), &value.encode(), number);
         index.insert(past, op, &cut_index_by_root(file.inode, number), &[], number);
         past.last.store(number.0, Ordering::Release);
+        past.expunging.add(file);
         *self.last = time;
     }
 }
