@@ -3,11 +3,13 @@
 //!
 //! One volume, whose mount stays for the whole run; the others come and go between the turns, outside of what is timed. All
 //! files of the pool were overwritten once after the snapshot, so that no turn pays for the first change of one.
-//! Each step is made in pieces, in which all take turns: the first goes on for some time, the others do as much.
+//! Each step is made in pieces, in which all take turns, forwards and backwards: the first goes on for some time, the others do as
+//! much. Before each turn as many are mounted as there ever are, and those that are not wanted are taken away again: on which
+//! processors threads come to run after that matters more than what is measured.
 //!
 //! Who reads a mount takes processors, memory bandwidth and the volume's locks, whatever it reads. So a mount of the past being
-//! read is held against none, and against the present being read in the same way, which tells what of it the past adds. No goals
-//! are set for these.
+//! read is held against none, and against the present being read in the same way, which tells what of it the past adds. All that is
+//! read has been read once before the clock starts, so that the kernel has the names of both. No goals are set for these.
 //!
 //! What is read is dropped from the kernel's cache of the file first: from there it would be read without asking the mount. All
 //! mounts are served by threads of this process.
@@ -33,10 +35,12 @@ use yore_fuse::{MountConfig, Session, UnmountHow};
 
 /// Bytes of each file of the pool.
 const BYTES: usize = 4096;
-/// Pieces of each step in a round.
-const PIECES: usize = 4;
+/// Pieces of each step in a round: many, so that a machine that has other work slows all down alike.
+const PIECES: usize = 20;
 /// How many times fewer transactions a piece of PostMark has than in the library in one go.
-const LESS_MAIL: usize = 20;
+const LESS_MAIL: usize = 100;
+/// Files that are read over and over.
+const READ: usize = 1000;
 /// Operations between two looks at the clock.
 const UNWATCHED: usize = 16;
 
@@ -190,7 +194,8 @@ impl Live {
                     let mut until = Until::Time(run.history.step / PIECES as u32);
                     for turn in 0..OTHERS.len() {
                         run.options.check_stop()?;
-                        let now = (round + i + piece + turn) % OTHERS.len();
+                        let along = if piece % 2 == 0 { turn } else { OTHERS.len() - turn };
+                        let now = (round + i + piece / 2 + along) % OTHERS.len();
                         let beside = self.beside(OTHERS[now])?;
                         let done = work.piece(step, until);
                         beside.end()?;
@@ -210,7 +215,7 @@ impl Live {
     /// Mounts what is to be beside it, and begins to read that.
     fn beside(&self, others: Others) -> Result<Beside> {
         let mut beside = Beside { sessions: Vec::new(), reader: None };
-        for place in &self.beside[..others.mounts()] {
+        for place in &self.beside {
             let pin = self.view.pin(self.cut).map_err(BenchError::library("keeping the snapshot"))?;
             let config = MountConfig::new(place, format!("{}@{}", name_of(&self.image), self.cut.0));
             let handle = self.session.handle();
@@ -219,6 +224,7 @@ impl Live {
             let target = SystemTarget::new(place)?;
             target.list(&target.root()?)?;
         }
+        beside.sessions.drain(others.mounts()..).try_for_each(end)?;
         beside.reader = match others {
             Others::Idle(_) => None,
             Others::PastRead => Some(Reader::start(&self.beside[0], &self.pool)?),
@@ -228,8 +234,7 @@ impl Live {
     }
 
     fn end(self) -> Result<()> {
-        self.session.handle().unmount(UnmountHow::Idle)?;
-        self.session.wait()?;
+        end(self.session)?;
         drop(self.view);
         for place in self.beside.iter().chain([&self.mountpoint]) {
             fs::remove_dir(place).map_err(failed("removing a mount point"))?;
@@ -262,41 +267,36 @@ struct Beside {
 impl Beside {
     fn end(self) -> Result<()> {
         let read = self.reader.map_or(Ok(()), Reader::end);
-        for session in self.sessions {
-            session.handle().unmount(UnmountHow::Idle)?;
-            session.wait()?;
-        }
+        self.sessions.into_iter().try_for_each(end)?;
         read
     }
 }
 
-/// Reads all files of the pool below a directory, over and over.
+/// Unmounts.
+fn end(session: Session) -> Result<()> {
+    session.handle().unmount(UnmountHow::Idle)?;
+    session.wait()?;
+    Ok(())
+}
+
+/// Reads files of the pool below a directory, over and over.
 struct Reader {
     thread: Option<JoinHandle<Result<()>>>,
     stop: Arc<AtomicBool>,
 }
 
 impl Reader {
+    /// Reads all once, and goes on in the background.
     fn start(root: &Path, pool: &Pool) -> Result<Reader> {
         let stop = Arc::<AtomicBool>::default();
         let (target, stopped) = (SystemTarget::new(root)?, stop.clone());
-        let (files, directories) = (pool.files, pool.directories);
+        let pool = Pool { files: pool.files.min(READ), directories: pool.directories };
+        read_all(&target, &pool, &stop)?;
         let read = move || -> Result<()> {
-            let pool = Pool { files, directories };
-            let root = target.root()?;
-            let mut buffer = vec![0; BYTES];
-            loop {
-                for d in 0..pool.directories {
-                    let dir = target.open_dir(&root, &Pool::directory(d))?;
-                    target.list(&dir)?;
-                    for i in (d..pool.files).step_by(pool.directories) {
-                        if stopped.load(Ordering::Relaxed) {
-                            return Ok(());
-                        }
-                        read_file(&target, &dir, &pool.file(i).1, &mut buffer)?;
-                    }
-                }
+            while !stopped.load(Ordering::Relaxed) {
+                read_all(&target, &pool, &stopped)?;
             }
+            Ok(())
         };
         let thread = std::thread::Builder::new().name("reader".into()).spawn(read);
         Ok(Reader { thread: Some(thread.map_err(failed("starting a thread"))?), stop })
@@ -321,6 +321,22 @@ impl Drop for Reader {
     fn drop(&mut self) {
         let _ = self.join();
     }
+}
+
+/// Lists the directories of a pool, and reads its files, unless it is to stop.
+fn read_all(target: &SystemTarget, pool: &Pool, stop: &AtomicBool) -> Result<()> {
+    let (root, mut buffer) = (target.root()?, vec![0; BYTES]);
+    for d in 0..pool.directories {
+        let dir = target.open_dir(&root, &Pool::directory(d))?;
+        target.list(&dir)?;
+        for i in (d..pool.files).step_by(pool.directories) {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            read_file(target, &dir, &pool.file(i).1, &mut buffer)?;
+        }
+    }
+    Ok(())
 }
 
 /// Opens a file of the pool for reading, drops what the kernel has of it, and reads it.
