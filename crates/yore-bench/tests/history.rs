@@ -39,7 +39,11 @@ fn every_measure_has_figures() {
     let table = &report.tables[0];
     let names: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
     assert_eq!(names, ["with", "without", "ratio", "goal"]);
-    assert_eq!(table.rows.len(), 3 + 5 + 5 + 2 + 1 + 2 + 1 + 7, "of 30 snapshots, 1 and 10 versions back");
+    assert_eq!(
+        table.rows.len(),
+        3 + 5 + 5 + 2 + 1 + 2 + 1 + 7 + 16,
+        "of 30 snapshots, 1 and 10 versions back"
+    );
     for row in &table.rows {
         let [with, without, ratio, goal] = &row.cells[..] else { panic!("{}", row.target) };
         for cell in [with, without, ratio] {

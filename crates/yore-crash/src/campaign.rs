@@ -43,6 +43,8 @@ pub struct Campaign {
     pub shorten: bool,
     /// What the sequences are drawn for.
     pub profile: Profile,
+    /// Whether all sequences that can expunge files from snapshots.
+    pub expunges: bool,
 }
 
 impl Campaign {
@@ -61,6 +63,7 @@ impl Campaign {
             threads: std::thread::available_parallelism().map_or(1, |count| count.get()),
             shorten: true,
             profile: Profile::Crash,
+            expunges: false,
         }
     }
 
@@ -80,12 +83,14 @@ impl Campaign {
     /// The run of the n-th sequence, and what kind it is. Of eight sequences with crashes three are the next cases of
     /// [`crate::systematic`] and one of its pairs across a sync, one is random, one is mostly fsyncs with a small log, one is
     /// disturbed by another thread, and one is by several threads. About a third takes snapshots, but for those of several
-    /// threads; of some that are not by number each file is closed after each change, and makes a version.
+    /// threads; of some that are not by number each file is closed after each change, and makes a version. Of
+    /// those with snapshots half expunge files from them; with `expunges` all sequences do, but those of several threads.
     fn case(&self, number: u64) -> (Kind, Case) {
         let seed = self.seed.wrapping_add(number);
         let plain = Case { engine: self.engine, ..Case::new(seed, self.ops, self.profile) };
         if self.profile != Profile::Crash {
-            return (Kind::Compared, with_cuts_if(number % 3 == 2, plain));
+            let expunges = self.expunges || number % 6 == 5;
+            return (Kind::Compared, with_past(self.expunges || number % 3 == 2, expunges, plain));
         }
         let (kind, case) = self.case_without_cuts(number, plain);
         let round = number / 8;
@@ -104,7 +109,8 @@ impl Campaign {
             Kind::Disturbed => round % 4 == 3,
             _ => false,
         };
-        (kind, with_cuts_if(cuts, Case { closes, ..case }))
+        let all = self.expunges && kind != Kind::Threads;
+        (kind, with_past(cuts || all, all || round % 2 == 1, Case { closes, ..case }))
     }
 
     fn case_without_cuts(&self, number: u64, plain: Case) -> (Kind, Case) {
@@ -195,11 +201,13 @@ impl Campaign {
     }
 }
 
-fn with_cuts_if(cuts: bool, case: Case) -> Case {
-    if cuts {
-        case.with_cuts()
-    } else {
-        case
+/// With snapshots, if so, and if so with files expunged from them. On a volume that is full nothing is expunged: a call for several files may
+/// have done some of them when it fails.
+fn with_past(cuts: bool, expunges: bool, case: Case) -> Case {
+    match (cuts, expunges && case.profile != Profile::Full) {
+        (true, true) => case.with_expunges(),
+        (true, false) => case.with_cuts(),
+        (false, _) => case,
     }
 }
 

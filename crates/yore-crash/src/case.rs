@@ -11,12 +11,12 @@
 //! (a log of so many blocks; when its data goes home is up to the schedule), `commits` (generations begin by themselves all
 //! the time; the schedule decides when), `held` (syncs are held up halfway: see the module), `profile=across` (case number
 //! `seed` of [`crate::systematic::across`]), `closes` (files are closed after each change, under a policy that makes versions then), `cuts` (snapshots are taken between the operations, [`crate::past`]; they count
-//! as operations).
+//! as operations), `expunges` (and files are expunged from them).
 
 use crate::crash::Trial;
 use crate::generate::{sequence, Profile};
 use crate::op::Op;
-use crate::past::weave;
+use crate::past::{weave, weave_expunges};
 use std::fmt;
 use std::str::FromStr;
 use yore_device::simulated::CrashState;
@@ -47,6 +47,8 @@ pub struct Case {
     pub held: bool,
     /// Whether snapshots are taken.
     pub cuts: bool,
+    /// Whether files are expunged from these.
+    pub expunges: bool,
     /// Whether a policy makes versions of files that are closed, which all are that were changed.
     pub closes: bool,
     /// The crash.
@@ -82,6 +84,11 @@ impl Case {
         case
     }
 
+    /// The same with snapshots from which files are expunged.
+    pub fn with_expunges(self) -> Case {
+        Case { expunges: true, ..self }.with_cuts()
+    }
+
     /// All operations, up to so many.
     fn drawn(&self, count: usize) -> Vec<Op> {
         // Those by number end by themselves.
@@ -90,6 +97,9 @@ impl Case {
             true => weave(ops, self.seed, if self.is_by_number() { 2 } else { 8 }, "cut"),
             false => ops,
         };
+        if self.expunges {
+            ops = weave_expunges(ops, self.seed, if self.is_by_number() { 1 } else { 6 });
+        }
         ops.truncate(count);
         ops
     }
@@ -113,6 +123,7 @@ impl Case {
             commits: false,
             held: false,
             cuts: false,
+            expunges: false,
             closes: false,
             crash: None,
             trial: Trial::default(),
@@ -176,6 +187,9 @@ impl fmt::Display for Case {
         }
         if self.cuts {
             write!(f, " cuts")?;
+        }
+        if self.expunges {
+            write!(f, " expunges")?;
         }
         if let Some(crash) = &self.crash {
             write!(f, " {crash}")?;
@@ -247,6 +261,10 @@ fn parse_word(case: &mut Case, word: &str) -> Option<()> {
         }
         "cuts" => {
             case.cuts = true;
+            return Some(());
+        }
+        "expunges" => {
+            case.expunges = true;
             return Some(());
         }
         "closes" => {

@@ -8,7 +8,7 @@ use crate::case::Case;
 use crate::generate::Profile;
 use crate::model::ROOT;
 use crate::op::{Op, Place, Target};
-use crate::past::{compare_all, Sequence, Taken};
+use crate::past::{compare_all, Sequence};
 use crate::runner::Runner;
 use crate::subject::ViewSubject;
 use crate::volume::{make, must_be_clean, open, Wrong};
@@ -44,25 +44,27 @@ pub fn compare(case: &Case) -> Result<(), Wrong> {
         let failed = runner.full;
         runner.step(op).map_err(result)?;
         if runner.full == failed || matches!(op, Op::Forget { .. }) {
-            let cut = || *runner.subject.taken().last().expect("it was just taken");
-            sequence.note(op, number + 1, &runner.model, cut);
+            let own = runner.subject.snapshots();
+            let cut = || *own.taken().last().expect("it was just taken");
+            let gone = || own.expunged().last().expect("they were just given up").clone();
+            sequence.note(op, number + 1, &runner.model, cut, gone);
         }
         if runner.full > 0 && !full {
             return Err(result(format!("{op}: the volume is full though little is stored")));
         }
         if number % COMPARE_EVERY == COMPARE_EVERY - 1 {
-            tree(&runner, sequence.taken(), &format!("after operation {number}"))?;
+            tree(&runner, &sequence, &format!("after operation {number}"))?;
         }
         if number == ops.len() / 2 {
-            runner = remount(runner, &device, sequence.taken(), "in the middle")?;
+            runner = remount(runner, &device, &sequence, "in the middle")?;
         }
     }
-    tree(&runner, sequence.taken(), "after the last operation")?;
-    let mut runner = remount(runner, &device, sequence.taken(), "at the end")?;
-    if full && sequence.taken().is_empty() {
+    tree(&runner, &sequence, "after the last operation")?;
+    let mut runner = remount(runner, &device, &sequence, "at the end")?;
+    if full && sequence.is_empty() {
         empty(&mut runner)?;
-        tree(&runner, sequence.taken(), "after everything was removed")?;
-        runner = remount(runner, &device, sequence.taken(), "of the empty volume")?;
+        tree(&runner, &sequence, "after everything was removed")?;
+        runner = remount(runner, &device, &sequence, "of the empty volume")?;
         let at_last = runner.subject.view().statfs().blocks_free;
         // Zones may stay, but not what lay in them.
         if at_last < at_first - at_first / 8 {
@@ -96,16 +98,17 @@ fn empty(runner: &mut Runner<ViewSubject>) -> Result<(), Wrong> {
 }
 
 /// Compares the present, and all that snapshots show.
-fn tree(runner: &Runner<ViewSubject>, taken: &[Taken], when: &str) -> Result<(), Wrong> {
+fn tree(runner: &Runner<ViewSubject>, sequence: &Sequence, when: &str) -> Result<(), Wrong> {
     runner.compare().map_err(|error| Wrong::new("tree", format!("{when}: {error}")))?;
-    compare_all(runner.subject.view(), taken).map_err(|error| Wrong::new("past", format!("{when}: {error}")))
+    compare_all(runner.subject.view(), sequence)
+        .map_err(|error| Wrong::new("past", format!("{when}: {error}")))
 }
 
 /// Unmounts, checks, mounts again, compares.
 fn remount(
     runner: Runner<ViewSubject>,
     device: &Arc<dyn Device>,
-    taken: &[Taken],
+    sequence: &Sequence,
     when: &str,
 ) -> Result<Runner<ViewSubject>, Wrong> {
     let Runner { model, mut subject, full } = runner;
@@ -117,6 +120,6 @@ fn remount(
     let view = open(device.clone()).map_err(|error| Wrong::new("mount", format!("{when}: {error}")))?;
     let subject = ViewSubject::new(view).with_snapshots(snapshots);
     let runner = Runner { model: model.without_slots(), subject, full };
-    tree(&runner, taken, &format!("after the unmount {when}"))?;
+    tree(&runner, sequence, &format!("after the unmount {when}"))?;
     Ok(runner)
 }

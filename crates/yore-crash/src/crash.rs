@@ -381,8 +381,12 @@ impl Found {
             change_file(view, InodeNo(number), n).map_err(wrong)?;
         }
         self.must_still_be_seen(view, "after every file was changed")?;
-        view.finish_forgetting(&mut |_| ControlFlow::Continue(()))
+        let done = view
+            .finish_forgetting(&mut |_| ControlFlow::Continue(()))
             .map_err(|error| Wrong::new("use", format!("forgetting what a crash has left of it: {error}")))?;
+        if (done.dying, done.expunging) != (0, 0) {
+            return Err(Wrong::new("use", format!("something is left to be forgotten: {done:?}")));
+        }
         self.must_still_be_seen(view, "after the rest was forgotten")?;
         view.sync().map_err(wrong)?;
         self.must_still_be_seen(view, "after a sync")

@@ -88,6 +88,10 @@ pub enum Op {
     /// `View::forget` of one of the snapshots that this sequence has taken and not forgotten, the first being 0, and so on in a
     /// circle; and `View::finish_forgetting`, unless it is to be `left`. Nothing if there is none.
     Forget { which: usize, left: bool },
+    /// `View::expunge` of what a path from the root means now, or as of the snapshot that `which` means as in a `Forget`, with all that
+    /// was ever named below it; and `View::finish_forgetting`, unless that is to be `left`. Nothing if there is nothing, and none of the
+    /// root directory.
+    Expunge { path: Vec<Name>, which: Option<usize>, left: bool },
     /// Keeps the inode in a slot, in place of what was there.
     Hold { target: Target, slot: usize },
     /// Empties a slot.
@@ -186,6 +190,13 @@ impl fmt::Display for Op {
             }
             Op::Forget { which, left } => {
                 write!(f, "forget snapshot {which}{}", if *left { " and give nothing up" } else { "" })
+            }
+            Op::Expunge { path, which, left } => {
+                write!(f, "expunge {}", Target::Path(path.clone()))?;
+                if let Some(which) = which {
+                    write!(f, " as of snapshot {which}")?;
+                }
+                write!(f, "{}", if *left { " and give nothing up" } else { "" })
             }
             Op::Hold { target, slot } => write!(f, "hold {target} in slot{slot}"),
             Op::Drop { slot } => write!(f, "drop slot{slot}"),

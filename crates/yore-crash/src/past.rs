@@ -5,14 +5,18 @@
 //! snapshots that are there must be those that the moment has that names and attributes of the present are at, the
 //! forgotten ones left out; each shows the names and attributes of its own moment, and contents that a crash at that moment could
 //! have left ([`Judge::judge_past`]). What was found once never changes again, whatever is done to the volume.
+//!
+//! But files may be expunged: then all snapshots from before lose them, as soon as the call has returned. Of a call that a crash has met,
+//! each file is seen by all of these as before, or by none.
 
 use crate::judge::{Bounds, History, Judge, Unit};
-use crate::model::State;
-use crate::op::{Name, Op};
-use crate::subject::observe;
-use crate::tree::Tree;
+use crate::model::{Identity, State};
+use crate::op::{Name, Op, Place, Target};
+use crate::subject::{observe, Own};
+use crate::tree::{Inside, Node, Tree};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use std::collections::HashSet;
 use yore_fs::time::When;
 use yore_fs::{CutKind, Number, Timestamp, View};
 
@@ -46,6 +50,38 @@ pub fn weave(ops: Vec<Op>, seed: u64, one_in: u32, prefix: &str) -> Vec<Op> {
     woven
 }
 
+/// Puts expungings between operations of a sequence that takes snapshots: before one of so many, once there is a snapshot, of what earlier
+/// operations have named, two of three as of a snapshot. Of a third nothing more is given up.
+pub fn weave_expunges(ops: Vec<Op>, seed: u64, one_in: u32) -> Vec<Op> {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x6578_7075_6e67);
+    let (mut woven, mut named, mut taken) = (Vec::new(), Vec::new(), false);
+    for op in ops {
+        if taken && !named.is_empty() && random.random_range(0..one_in) == 0 {
+            let path: &Vec<Name> = &named[random.random_range(0..named.len())];
+            let which = (random.random_range(0..3) > 0).then(|| random.random_range(0..8));
+            woven.push(Op::Expunge { path: path.clone(), which, left: random.random_range(0..3) == 0 });
+        }
+        taken |= matches!(op, Op::Snapshot { .. });
+        named.extend(named_by(&op));
+        woven.push(op);
+    }
+    woven
+}
+
+/// The path under which an operation puts something, if that is one.
+fn named_by(op: &Op) -> Option<Vec<Name>> {
+    let (Op::Create { at, .. }
+    | Op::Mkdir { at, .. }
+    | Op::Symlink { at, .. }
+    | Op::Link { at, .. }
+    | Op::Rename { to: at, .. }) = op
+    else {
+        return None;
+    };
+    let Place { directory: Target::Path(path), name } = at else { return None };
+    Some([&path[..], std::slice::from_ref(name)].concat())
+}
+
 /// Which of the snapshots that are kept is meant, given those that are; it is so no longer. The same rule for the file system and for
 /// who remembers what it did.
 pub(crate) fn forgotten(kept: &mut Vec<usize>, which: usize) -> Option<usize> {
@@ -77,6 +113,41 @@ impl Taken {
     fn is_kept_at(&self, moment: usize) -> bool {
         self.moment <= moment && self.forgotten.is_none_or(|forgotten| forgotten > moment)
     }
+
+    /// The same without these files.
+    fn without(&self, gone: &HashSet<Identity>) -> Taken {
+        Taken { tree: without(&self.tree, gone), ..self.clone() }
+    }
+}
+
+/// Files of which all history was given up.
+#[derive(Clone, Debug)]
+struct Expunged {
+    /// How many operations had been carried out, itself included.
+    moment: usize,
+    files: Vec<Identity>,
+}
+
+/// A tree as it is seen when these files are expunged. What directories say of how much is in them stays.
+fn without(tree: &Tree, gone: &HashSet<Identity>) -> Tree {
+    if gone.is_empty() {
+        return tree.clone();
+    }
+    let mut left = Tree { nodes: Default::default(), ..tree.clone() };
+    let is_gone = |number: &u64| {
+        let node = tree.nodes.get(number);
+        node.is_some_and(|node| gone.contains(&(*number, node.facts.incarnation)))
+    };
+    let mut waiting = vec![tree.root];
+    while let Some(number) = waiting.pop() {
+        let Some(mut node) = tree.nodes.get(&number).cloned() else { continue };
+        if let Inside::Directory { entries, .. } = &mut node.inside {
+            entries.retain(|_, (number, _)| !is_gone(number));
+            waiting.extend(entries.values().map(|(number, _)| *number));
+        }
+        left.nodes.insert(number, node);
+    }
+    left
 }
 
 /// The snapshots of a sequence, as far as it has come.
@@ -84,16 +155,25 @@ impl Taken {
 pub struct Sequence {
     taken: Vec<Taken>,
     kept: Vec<usize>,
+    expunged: Vec<Expunged>,
 }
 
 impl Sequence {
-    /// All that were taken.
-    pub fn taken(&self) -> &[Taken] {
-        &self.taken
+    /// Whether none was taken.
+    pub fn is_empty(&self) -> bool {
+        self.taken.is_empty()
     }
 
-    /// An operation was carried out that led to this moment and state. `number` says which number a snapshot has got.
-    pub fn note(&mut self, op: &Op, moment: usize, state: &State, number: impl FnOnce() -> Number) {
+    /// An operation was carried out that led to this moment and state. `number` says which number a snapshot has got, `gone` which files
+    /// were expunged.
+    pub fn note(
+        &mut self,
+        op: &Op,
+        moment: usize,
+        state: &State,
+        number: impl FnOnce() -> Number,
+        gone: impl FnOnce() -> Vec<Identity>,
+    ) {
         match op {
             Op::Snapshot { name, .. } => {
                 self.kept.push(self.taken.len());
@@ -104,8 +184,32 @@ impl Sequence {
                     self.taken[index].forgotten = Some(moment);
                 }
             }
+            Op::Expunge { .. } => self.expunged.push(Expunged { moment, files: gone() }),
             _ => {}
         }
+    }
+
+    /// Those that are kept at a moment, as they are seen if these expungings had returned, and `pending` is gone, too.
+    fn shown_at(&self, moment: usize, returned: usize, pending: &HashSet<Identity>) -> Vec<Taken> {
+        let kept = self.taken.iter().filter(|taken| taken.is_kept_at(moment));
+        kept.map(|taken| taken.without(&self.gone(taken.moment, returned, pending))).collect()
+    }
+
+    /// What was expunged after a moment by calls that had returned, and `pending`.
+    fn gone(&self, after: usize, returned: usize, pending: &HashSet<Identity>) -> HashSet<Identity> {
+        let later = self.expunged.iter().filter(|one| one.moment > after && one.moment <= returned);
+        later.flat_map(|one| one.files.iter()).chain(pending).copied().collect()
+    }
+
+    /// Of the files that are being expunged by a call that has begun and not returned, those that nobody sees any more.
+    fn pending(&self, seen: &[Seen], bounds: Bounds) -> HashSet<Identity> {
+        let is_under_way = |one: &&Expunged| one.moment > bounds.returned && one.moment <= bounds.begun;
+        let is_seen = |(number, incarnation): &Identity| {
+            let is_it = |node: &Node| node.facts.incarnation == *incarnation;
+            seen.iter().any(|seen| seen.tree.nodes.get(number).is_some_and(is_it))
+        };
+        let files = self.expunged.iter().filter(is_under_way).flat_map(|one| one.files.iter());
+        files.filter(|file| !is_seen(file)).copied().collect()
     }
 }
 
@@ -185,13 +289,13 @@ fn observe_one(view: &View, cut: &yore_fs::Cut) -> Result<Seen, String> {
 ///
 /// # Errors
 /// The first difference, in words.
-pub fn compare_all(view: &View, taken: &[Taken]) -> Result<(), String> {
+pub fn compare_all(view: &View, sequence: &Sequence) -> Result<(), String> {
     let seen = observe_all(view)?;
-    let kept: Vec<&Taken> = taken.iter().filter(|taken| taken.forgotten.is_none()).collect();
+    let kept = sequence.shown_at(usize::MAX, usize::MAX, &HashSet::new());
     if seen.len() != kept.len() {
         return Err(format!("{} snapshots are there, {} are kept", seen.len(), kept.len()));
     }
-    for (seen, taken) in seen.iter().zip(kept) {
+    for (seen, taken) in seen.iter().zip(&kept) {
         check_name(seen, taken)?;
         must_be(seen, &taken.tree)?;
     }
@@ -241,28 +345,30 @@ pub fn must_begin_with(later: &[Seen], before: &[Seen]) -> Result<(), String> {
 #[derive(Default)]
 pub(crate) struct Snapshots {
     before: Vec<Seen>,
-    taken: Vec<Taken>,
+    own: Sequence,
 }
 
 impl Snapshots {
     /// Those of a history that began on a volume that had some.
-    pub(crate) fn new(before: Vec<Seen>, history: &History, numbers: &[Number]) -> Snapshots {
-        let (mut sequence, mut numbers) = (Sequence::default(), numbers.iter());
+    pub(crate) fn new(before: Vec<Seen>, history: &History, of: &Own) -> Snapshots {
+        let (mut own, mut numbers, mut expunged) =
+            (Sequence::default(), of.taken().iter(), of.expunged().iter());
         for (n, op) in history.ops.iter().enumerate() {
             let number = || *numbers.next().expect("each was taken");
-            sequence.note(op, n + 1, &history.states[n + 1], number);
+            let gone = || expunged.next().expect("each was given up").clone();
+            own.note(op, n + 1, &history.states[n + 1], number, gone);
         }
-        Snapshots { before, taken: sequence.taken }
+        Snapshots { before, own }
     }
 
     /// Whether there is none at any moment.
     pub(crate) fn is_none(&self) -> bool {
-        self.before.is_empty() && self.taken.is_empty()
+        self.before.is_empty() && self.own.is_empty()
     }
 
     /// Those that there are at a moment.
     pub(crate) fn numbers_at(&self, moment: usize) -> Vec<Number> {
-        let own = self.taken.iter().filter(|taken| taken.is_kept_at(moment)).map(|taken| taken.number);
+        let own = self.own.taken.iter().filter(|taken| taken.is_kept_at(moment)).map(|taken| taken.number);
         self.before.iter().map(|seen| seen.number).chain(own).collect()
     }
 
@@ -275,11 +381,15 @@ impl Snapshots {
         bounds: Bounds,
         unit: Unit,
     ) -> Result<(), String> {
-        must_begin_with(seen, &self.before)?;
-        let kept = self.taken.iter().filter(|taken| taken.is_kept_at(moment));
+        let pending = self.own.pending(seen, bounds);
+        let gone = self.own.gone(0, bounds.returned, &pending);
+        let before: Vec<Seen> =
+            self.before.iter().map(|one| Seen { tree: without(&one.tree, &gone), ..one.clone() }).collect();
+        must_begin_with(seen, &before)?;
+        let kept = self.own.shown_at(moment, bounds.returned, &pending);
         for (seen, taken) in seen[self.before.len()..].iter().zip(kept) {
-            check_name(seen, taken)?;
-            let wrong = judge.judge_past(&seen.tree, taken, bounds, unit);
+            check_name(seen, &taken)?;
+            let wrong = judge.judge_past(&seen.tree, &taken, bounds, unit);
             wrong.map_err(|error| {
                 format!("snapshot {} of moment {}:\n    {error}", seen.number, taken.moment)
             })?;
@@ -297,14 +407,100 @@ pub(crate) fn taken_of(tree: Tree, number: Number) -> Seen {
 mod tests {
     use super::*;
     use crate::generate::{sequence, Profile};
+    use yore_fs::FileKind;
+
+    /// A tree of the model, in which `a` is 1, `b` and `d/b` are 2, and `d` is 3.
+    fn tree() -> Tree {
+        let entries = |all: &[(&str, u64, FileKind)]| {
+            let entry = |(name, number, kind): &(&str, u64, FileKind)| {
+                (Name::from(name.as_bytes()), (*number, *kind))
+            };
+            Inside::Directory { entries: all.iter().map(entry).collect(), parent: 0 }
+        };
+        let file = || Inside::File { size: 0, blocks: Default::default() };
+        let (f, d) = (FileKind::Regular, FileKind::Directory);
+        let nodes = [
+            (0, entries(&[("a", 1, f), ("b", 2, f), ("d", 3, d)])),
+            (1, file()),
+            (2, file()),
+            (3, entries(&[("b", 2, f)])),
+        ];
+        let facts = crate::subject::facts(&crate::subject::ModelSubject::root());
+        let node = |inside| Node { facts, xattrs: Default::default(), inside };
+        let nodes = nodes.into_iter().map(|(number, inside)| (number, node(inside))).collect();
+        Tree { root: 0, nodes, contradictions: Vec::new() }
+    }
+
+    /// Which numbers a tree has, and under how many names each.
+    fn names(tree: &Tree) -> Vec<(u64, usize)> {
+        let of = |number: u64| {
+            let inside = tree.nodes.values().map(|node| match &node.inside {
+                Inside::Directory { entries, .. } => {
+                    entries.values().filter(|entry| entry.0 == number).count()
+                }
+                _ => 0,
+            });
+            (number, inside.sum())
+        };
+        let mut numbers: Vec<u64> = tree.nodes.keys().copied().collect();
+        numbers.sort_unstable();
+        numbers.into_iter().map(of).collect()
+    }
+
+    /// What is expunged goes under all its names, and a directory with what is only in it; another file that had the number stays.
+    #[test]
+    fn what_is_expunged_is_in_no_tree() {
+        let gone = |files: &[Identity]| names(&without(&tree(), &files.iter().copied().collect()));
+        assert_eq!(gone(&[]), [(0, 0), (1, 1), (2, 2), (3, 1)]);
+        assert_eq!(gone(&[(2, 1)]), [(0, 0), (1, 1), (3, 1)]);
+        assert_eq!(gone(&[(2, 7)]), [(0, 0), (1, 1), (2, 2), (3, 1)]);
+        assert_eq!(gone(&[(3, 1)]), [(0, 0), (1, 1), (2, 1)]);
+        assert_eq!(gone(&[(3, 1), (2, 1)]), [(0, 0), (1, 1)]);
+    }
+
+    /// Until the call has returned, a file that one snapshot shows must be in all that had it; afterwards in none.
+    #[test]
+    fn what_is_being_expunged_is_gone_from_all_or_none() {
+        let taken = |number: u64| Taken {
+            number: Number(number),
+            forgotten: None,
+            moment: number as usize,
+            name: Name::from(&b""[..]),
+            tree: tree(),
+        };
+        let expunged = vec![Expunged { moment: 5, files: vec![(1, 1), (2, 1)] }];
+        let sequence = Sequence { taken: vec![taken(1), taken(2), taken(9)], kept: Vec::new(), expunged };
+        let seen = |number: u64, gone: &[Identity]| Seen {
+            number: Number(number),
+            name: String::new(),
+            tree: without(&tree(), &gone.iter().copied().collect()),
+        };
+        let shown = |seen: &[Seen], returned: usize| -> Vec<Vec<(u64, usize)>> {
+            let pending = sequence.pending(seen, Bounds::new(5, returned));
+            sequence.shown_at(9, returned, &pending).iter().map(|taken| names(&taken.tree)).collect()
+        };
+        let (all, neither) = (names(&tree()), names(&without(&tree(), &HashSet::from([(1, 1), (2, 1)]))));
+        let first_only = names(&without(&tree(), &HashSet::from([(1, 1)])));
+        let (both, none) = ([seen(1, &[]), seen(2, &[])], [(1, 1), (2, 1)]);
+        assert_eq!(shown(&both, 4)[..2], [all.clone(), all.clone()]);
+        assert_eq!(shown(&both, 5), [neither.clone(), neither.clone(), all.clone()], "whatever is seen");
+        assert_eq!(shown(&[seen(1, &none), seen(2, &none)], 4)[..2], [neither.clone(), neither]);
+        // One of the two is gone; the other must be in both though one does not show it.
+        let half = [seen(1, &[(1, 1)]), seen(2, &none)];
+        assert_eq!(shown(&half, 4)[..2], [first_only.clone(), first_only]);
+    }
 
     /// Taking the snapshots out again gives the sequence that it was.
     #[test]
     fn snapshots_lie_between_the_operations() {
         for seed in 0..20 {
             let ops = sequence(seed, 60, Profile::Crash);
-            let mut woven = weave(ops.clone(), seed, 8, "cut");
-            let all = woven.len();
+            let plain = weave(ops.clone(), seed, 8, "cut");
+            let all = plain.len();
+            let mut woven = weave_expunges(plain.clone(), seed, 6);
+            assert!(woven.len() - all < 30, "{} expungings", woven.len() - all);
+            woven.retain(|op| !matches!(op, Op::Expunge { .. }));
+            assert_eq!(woven, plain);
             woven.retain(|op| !matches!(op, Op::Snapshot { .. } | Op::Forget { .. }));
             assert_eq!(woven, ops);
             assert!((1..30).contains(&(all - ops.len())), "{} snapshots", all - ops.len());

@@ -182,7 +182,11 @@ impl<'a> Run<'a> {
         for op in ops {
             let waits = matches!(
                 op,
-                Op::Sync | Op::Fsync { .. } | Op::Snapshot { wait: true, .. } | Op::Forget { .. }
+                Op::Sync
+                    | Op::Fsync { .. }
+                    | Op::Snapshot { wait: true, .. }
+                    | Op::Forget { .. }
+                    | Op::Expunge { .. }
             );
             if waits || self.held.as_ref().is_some_and(|held| held.left == 0) {
                 self.let_go()?;
@@ -224,7 +228,7 @@ impl<'a> Run<'a> {
         must_be_clean(self.device, "after the unmount")?;
         let trace = self.device.trace();
         let bounds = bounds_of(&trace, 0, self.before);
-        let snapshots = Snapshots::new(self.snapshots_before, &self.history, self.runner.subject.taken());
+        let snapshots = Snapshots::new(self.snapshots_before, &self.history, self.runner.subject.snapshots());
         let part = Part { judge: Judge::new(self.history), lens: None, bounds };
         Ok(Recorded { trace, parts: vec![part], snapshots })
     }

@@ -3,7 +3,7 @@
 //! [`ViewSubject`] is the file system; [`ModelSubject`] is the model with a clock of its own, so that generator,
 //! comparison and judge can be tested without a file system, and with one that is wrong on purpose.
 
-use crate::model::{Block, Inode, State, Time, BLOCK, ROOT};
+use crate::model::{Block, Identity, Inode, State, Time, BLOCK, ROOT};
 use crate::op::{payload, Name, Op, Place, Target, SLOTS};
 use crate::outcome::{Expect, Kind, Outcome};
 use crate::past::forgotten;
@@ -51,6 +51,19 @@ pub struct ViewSubject {
 pub struct Own {
     taken: Vec<Number>,
     kept: Vec<usize>,
+    expunged: Vec<Vec<Identity>>,
+}
+
+impl Own {
+    /// The numbers of all that it has taken.
+    pub fn taken(&self) -> &[Number] {
+        &self.taken
+    }
+
+    /// The files of which each expunging has given up the history.
+    pub fn expunged(&self) -> &[Vec<Identity>] {
+        &self.expunged
+    }
 }
 
 impl ViewSubject {
@@ -220,11 +233,6 @@ impl ViewSubject {
         &self.snapshots
     }
 
-    /// The numbers of the snapshots it has taken.
-    pub fn taken(&self) -> &[Number] {
-        &self.snapshots.taken
-    }
-
     fn snapshot(&mut self, name: &[u8], wait: bool) -> Result<Outcome, Error> {
         let name = std::str::from_utf8(name).map_err(|_| Error::Invalid { what: "a snapshot's name" })?;
         let cut = self.view.snapshot(self.root, name, false, wait)?;
@@ -236,6 +244,10 @@ impl ViewSubject {
     fn forget(&mut self, which: usize, left: bool) -> Result<Outcome, Error> {
         let Some(index) = forgotten(&mut self.snapshots.kept, which) else { return Ok(Outcome::Done) };
         self.view.forget(&[self.snapshots.taken[index]])?;
+        self.give_up(left)
+    }
+
+    fn give_up(&self, left: bool) -> Result<Outcome, Error> {
         if !left {
             match self.view.finish_forgetting(&mut |_| ControlFlow::Continue(())) {
                 Err(Error::NoSpace) => {} // The rest is done when there is some.
@@ -243,6 +255,41 @@ impl ViewSubject {
             }
         }
         Ok(Outcome::Done)
+    }
+
+    fn expunge(&mut self, path: &[Name], which: Option<usize>, left: bool) -> Result<Outcome, Error> {
+        let going = self.going(path, which)?;
+        if !going.is_empty() {
+            let files: Vec<_> = going.iter().map(|(no, incarnation)| (InodeNo(*no), *incarnation)).collect();
+            self.view.expunge(&files)?;
+        }
+        self.snapshots.expunged.push(going);
+        self.give_up(left)
+    }
+
+    /// What a path meant, and all that was ever named below it.
+    fn going(&self, path: &[Name], which: Option<usize>) -> Result<Vec<Identity>, Error> {
+        let (kept, taken) = (&self.snapshots.kept, &self.snapshots.taken);
+        let cut = which.filter(|_| !kept.is_empty()).map(|which| taken[kept[which % kept.len()]]);
+        let view = cut.map_or_else(|| self.view.clone(), |cut| self.view.as_of(cut));
+        let (mut at, mut found) = (self.root, None);
+        for name in path {
+            let node = match view.lookup(at, name) {
+                // Nothing has or can have that name.
+                Err(Error::NotFound | Error::NotADirectory | Error::NameTooLong | Error::Invalid { .. }) => {
+                    return Ok(Vec::new())
+                }
+                node => node?,
+            };
+            (at, found) = (node.inode(), Some((node.inode().0, node.attr().incarnation)));
+        }
+        let Some(file) = found.filter(|_| at != self.root) else { return Ok(Vec::new()) };
+        let all = self.view.remembered_below(at, file.1)?;
+        let going: Vec<Identity> = all.iter().map(|one| (one.inode.0, one.incarnation)).collect();
+        match going.contains(&file) {
+            true => Ok(going),
+            false => Err(Error::Invalid { what: "what is remembered below a file is without the file" }),
+        }
     }
 
     /// The file that an operation has changed is closed.
@@ -280,6 +327,7 @@ impl Subject for ViewSubject {
             Op::Sync => self.view.sync().map(|()| Outcome::Done),
             Op::Snapshot { name, wait } => self.snapshot(name, *wait),
             Op::Forget { which, left } => self.forget(*which, *left),
+            Op::Expunge { path, which, left } => self.expunge(path, *which, *left),
             Op::Hold { target, slot } => self.hold(target, *slot),
             Op::Drop { slot } => {
                 self.empty(*slot);

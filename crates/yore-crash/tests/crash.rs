@@ -19,6 +19,15 @@ fn every_crash_leaves_what_was_promised() {
     assert!(summary.states >= 20_000, "only {} states were tried", summary.states);
 }
 
+/// The same where files are expunged from snapshots while the power may fail: nobody sees any of what a call had promised to be gone, of
+/// a call that was under way each file is seen by all snapshots or by none, and everything else in them is what it was.
+#[test]
+fn what_was_expunged_stays_gone() {
+    let summary = Campaign { expunges: true, ..Campaign::crashes(1, 20_000) }.run();
+    summary.must_be_good();
+    assert!(summary.states >= 20_000, "only {} states were tried", summary.states);
+}
+
 /// Recording a sequence twice gives the same events, so that a printed line means the same crash again.
 #[test]
 fn a_recorded_sequence_can_be_replayed() {

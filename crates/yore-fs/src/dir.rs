@@ -50,6 +50,12 @@ impl Found {
         Found { cookie, inode, incarnation, kind, birth }
     }
 
+    /// The same, begun with its file's row if what it meant before that is given up: an entry that ends is kept so, for what says that
+    /// the file had other names may go with it. The state of the inode that it means is locked.
+    pub(crate) fn cut_loose(self, store: &Store) -> Found {
+        Found { birth: store.past.expunging.began(self.inode, self.incarnation, self.birth), ..self }
+    }
+
     /// The entry that was found under a name.
     pub(crate) fn entry<'n>(&self, name: &'n [u8]) -> DirEntry<'n> {
         let Found { inode, incarnation, kind, birth, .. } = *self;

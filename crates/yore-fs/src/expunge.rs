@@ -10,15 +10,18 @@
 //! names are. They are kept until all names are gone: a lookup never finds a name without an inode.
 //!
 //! **X2 Files of several names** remember one at most. If a state says that there were others, all directories as they are now and all
-//! past names are looked through, once for all such files. An entry that is found so has begun with the row; a name that
-//! ended meanwhile, too. An entry escapes only in a directory that is moved behind the walk, so if one was moved, it is done again. Names
-//! are entries before they are past names, so the past ones come second.
+//! past names are looked through, once for all such files. An entry that is found so has begun with the row. So has, at once,
+//! one that ends meanwhile: with it may go what says that there were others. An entry escapes only in a directory that is moved
+//! behind the walk, so if one was moved, it is done again. Names are entries before they are past names, so the past ones come second.
 //!
 //! **X3 What must stay.** Held and pinned cuts lose nothing: if one has seen the file, nothing is given up. No cut comes
 //! to be held or pinned between looking and the row (`past/expunge.rs`).
 //!
 //! **X4 Nobody reads what goes.** The cuts stay, so that their readers are not kept away by P6. Who reads a version holds the lock that the
 //! file needs to become one that is expunged; after that no version of it is found.
+//!
+//! **X5 Cuts of the file itself** have seen nothing else, and are forgotten before the row is there: behind it they would show nothing. One
+//! that is taken between the two is forgotten after it, if need be with what else goes.
 
 mod loose;
 mod remembered;
@@ -72,7 +75,7 @@ fn each_version(
 ///
 /// # Errors
 /// [`Error::Held`] and [`Error::Pinned`] if a cut that must stay has seen one of them: then nothing is given up. `Invalid` for the root
-/// directory. After damage and device errors that of some may be.
+/// directory. After others that of some may be, and cuts of some of them alone.
 pub(crate) fn begin(store: &Arc<Store>, files: &[(InodeNo, Incarnation)]) -> Result<()> {
     store.check_writable()?;
     if files.iter().any(|(no, _)| *no == InodeNo::ROOT) {
@@ -86,26 +89,29 @@ pub(crate) fn begin(store: &Arc<Store>, files: &[(InodeNo, Incarnation)]) -> Res
     let mut files = files.to_vec();
     files.sort_unstable();
     files.dedup();
-    let own = {
+    {
         let _still = store.past.expunging.hold_still();
         check_free(store, &files)?;
-        let mut own = Vec::new();
+        for (no, incarnation) in &files {
+            forget_own(store, *no, *incarnation, Number(u64::MAX))?;
+        }
         for (no, incarnation) in &files {
             let file = loose::expunge(store, *no, *incarnation)?;
-            store.past.each_of(&store.meta, *no, Number(0), &mut |cut| {
-                let row = &cut.row;
-                if row.state == CutState::Kept
-                    && row.root_incarnation == *incarnation
-                    && cut.number < file.number
-                {
-                    own.push(cut.number);
-                }
-                Ok(true)
-            })?;
+            forget_own(store, *no, *incarnation, file.number)?;
         }
-        own
-    };
-    // They have seen nothing else.
+    }
+    store.force()
+}
+
+/// Forgets the cuts of a file or directory itself up to a number (X5).
+fn forget_own(store: &Arc<Store>, no: InodeNo, incarnation: Incarnation, before: Number) -> Result<()> {
+    let mut own = Vec::new();
+    store.past.each_of(&store.meta, no, Number(0), &mut |cut| {
+        let row = &cut.row;
+        let is_it = row.state == CutState::Kept && row.root_incarnation == incarnation;
+        own.extend((is_it && cut.number < before).then_some(cut.number));
+        Ok(true)
+    })?;
     for cut in own {
         match store.past.mark_dying(store, &[cut]) {
             // Forgotten meanwhile; or held or pinned, and sees nothing.
@@ -113,7 +119,7 @@ pub(crate) fn begin(store: &Arc<Store>, files: &[(InodeNo, Incarnation)]) -> Res
             Err(e) => return Err(e),
         }
     }
-    store.force()
+    Ok(())
 }
 
 /// Fails if a cut that must stay has seen one of the files (X3).
@@ -185,6 +191,7 @@ pub(crate) fn go_on(store: &Arc<Store>, so_far: &mut Forgetting, ask: Ask<'_>) -
         if (work.ask)(work.so_far).is_break() || work.versions(file)?.is_break() {
             return Ok(ControlFlow::Break(()));
         }
+        forget_own(store, file.inode, file.incarnation, file.number)?;
         store.past.end_expunge(store, file)?;
         work.so_far.expunged += 1;
         work.so_far.expunging = work.so_far.expunging.saturating_sub(1);

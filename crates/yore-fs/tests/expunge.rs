@@ -329,3 +329,48 @@ fn it_goes_on_where_it_was() {
     assert!(calls > 1);
     assert_eq!(file(&volume, "b"), b);
 }
+
+/// A file of several names remembers one of them. Another one, that ended after the file was expunged and before its names were given up,
+/// was kept with its old birth, and nothing said any more that there had been others: it stayed, and led to an inode that was not
+/// there, so that the directory could not be listed as of the snapshot.
+#[test]
+fn a_name_that_ends_while_its_file_goes_is_given_up() {
+    type Ends = fn(&Volume, &str, &str);
+    let ways: [(&str, Ends); 4] = [
+        ("removed", |volume, a, _| volume.remove_file(a).unwrap()),
+        ("both removed", |volume, a, b| [a, b].iter().for_each(|name| volume.remove_file(name).unwrap())),
+        ("replaced", |volume, a, _| volume.rename("other", a).unwrap()),
+        ("exchanged", |volume, a, b| {
+            volume.rename_with("other", a, RenameMode::Exchange).unwrap();
+            volume.remove_file("other").unwrap();
+            volume.rename(b, "moved").unwrap();
+        }),
+    ];
+    for (how, ends) in ways {
+        for (first, second) in [("a", "b"), ("b", "a")] {
+            for again in [false, true] {
+                let volume = Volume::memory(64 << 20).unwrap();
+                volume.write("a", "content").unwrap();
+                volume.write("other", "other").unwrap();
+                volume.hard_link("a", "b").unwrap();
+                let then = cut(&volume, "/", "then");
+                volume.view().expunge(&[file(&volume, "a")]).unwrap();
+                if again {
+                    cut(&volume, "/", "again");
+                }
+                ends(&volume, first, second);
+                cut(&volume, "/", "later");
+                assert_eq!(names(&volume, ".@then"), ["other"], "{how}: {first}");
+                finish(&volume);
+                assert_eq!(names(&volume, ".@then"), ["other"], "{how}: {first}, given up");
+                if again {
+                    assert_eq!(names(&volume, ".@again"), ["a", "b", "other"], "{how}: {first}");
+                    assert_eq!(volume.read("a@again").unwrap(), b"content");
+                    assert_eq!(volume.read("b@again").unwrap(), b"content");
+                }
+                assert!(is_gone(&volume, "a@then") && is_gone(&volume, "b@then"));
+                assert_eq!(volume.view().cuts().unwrap()[0].number, then);
+            }
+        }
+    }
+}

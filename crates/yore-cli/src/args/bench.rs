@@ -140,7 +140,8 @@ pub enum BenchWhich {
     History {
         #[command(flatten)]
         size: HistorySize,
-        /// Only these rows: take, meanwhile, behind, back, large, forget, postmark, metadata, diff, scattered, mount
+        /// Only these rows: take, meanwhile, behind, back, large, forget, postmark, metadata, diff, scattered, mount,
+        /// beside
         #[arg(long, value_name = "PART", value_delimiter = ',', value_parser = part)]
         parts: Vec<HistoryPart>,
         /// Rounds, each of which makes every measure with and without

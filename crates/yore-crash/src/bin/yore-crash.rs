@@ -11,6 +11,7 @@ use yore_fs::Engine;
 
 const USAGE: &str = "\
 usage: yore-crash run [--states N] [--seed S] [--ops N] [--engine E]   try N crash states (20000)
+       yore-crash expunge [--states N] [--seed S] [--ops N] [--engine E]   the same, with files expunged from snapshots
        yore-crash compare [--sequences N] [--seed S] [--ops N] [--engine E]   compare with the model
        yore-crash full [--sequences N] [--seed S] [--ops N] [--engine E]   the same on volumes that are too small
        yore-crash campaign [--seconds N] [--states N] [--seed S] [--save FILE] [--json FILE] [--engine E]
@@ -39,9 +40,10 @@ fn command(arguments: &[String]) -> Result<bool, String> {
     match name.as_str() {
         "replay" => replay(&rest.join(" ")),
         "show" => show(&rest.join(" ")).map(|()| true),
-        "run" => {
+        "run" | "expunge" => {
             let options = Options::parse(rest)?;
             let campaign = Campaign::crashes(options.seed, options.states.unwrap_or(20_000));
+            let campaign = Campaign { expunges: name == "expunge", ..campaign };
             Ok(report(options.seed, options.apply(campaign).run()))
         }
         "campaign" => campaign(&Options::parse(rest)?),

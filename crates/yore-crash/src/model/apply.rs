@@ -70,6 +70,8 @@ impl State {
             }
             // What is promised of the others does not change.
             Op::Forget { .. } => Expect::Done,
+            // The present stays; of the past the judge knows.
+            Op::Expunge { .. } => Expect::Done,
             Op::Fsync { target, data_only } => {
                 effects.synced = Some((self.resolve(target)?, *data_only));
                 Expect::Done

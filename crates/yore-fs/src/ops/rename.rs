@@ -296,6 +296,7 @@ impl Rename<'_> {
         }
         let goes_to = goes_to.ok_or(dir::FULL)?;
         let (mut state, mut other_state) = lock_children(&cell, other.as_deref());
+        let (source, target) = (source.cut_loose(store), target.map(|target| target.cut_loose(store)));
         if let (RenameMode::Replace, Some(o)) = (self.mode, &other_state) {
             if o.inode.is_directory() && !dir::is_empty(o) {
                 return Err(Error::NotEmpty);

@@ -92,6 +92,17 @@ impl Expunging {
         self.has(entry.inode, entry.incarnation, cut)
     }
 
+    /// When an entry began that was made at `birth`, without what is given up. Of one whose inode's state is locked it stays so.
+    pub(crate) fn began(&self, inode: InodeNo, incarnation: Incarnation, birth: Number) -> Number {
+        if !self.any.load(Ordering::Acquire) {
+            return birth;
+        }
+        let files = self.files.read();
+        let taken =
+            files.get(&inode).into_iter().flatten().filter(|file| file.takes(inode, incarnation, birth));
+        taken.map(|file| file.number).max().unwrap_or(birth)
+    }
+
     /// All of them, in the order in which they were asked for.
     pub(crate) fn all(&self) -> Vec<Expunge> {
         let mut all: Vec<Expunge> = self.files.read().values().flatten().copied().collect();
@@ -156,12 +167,11 @@ impl Past {
         Ok(())
     }
 
-    /// What the file was before is not shown any more, and nobody reads of it when this returns. The caller holds no lock but that
-    /// of [`Expunging::hold_still`].
+    /// What the file was before is not shown any more, since its row was entered; nobody reads of it when this returns. The caller holds
+    /// no lock but that of [`Expunging::hold_still`].
     pub(crate) fn hide(&self, store: &Store, file: Expunge) {
         // Who reads a version reads it to the end first; who comes later does not find it.
         let _reading = self.reading.write();
-        self.expunging.add(file);
         store.versions.forget_all(file.inode);
     }
 
@@ -265,9 +275,11 @@ impl Entering<'_> {
         Ok(Row { file, cuts, index, time: super::cut::after(*self.last, crate::store::now()) })
     }
 
-    /// Inside an Op with [`ROW_BLOCKS`]: the row is entered.
+    /// Inside an Op with [`ROW_BLOCKS`]: the row is entered. One that expunges, with the state of the inode in use locked: what was
+    /// before is given up.
     pub(crate) fn apply(&mut self, op: &mut Op<'_>, row: Row) {
-        let Row { file: Expunge { number, inode, incarnation }, cuts, index, time } = row;
+        let Row { file, cuts, index, time } = row;
+        let Expunge { number, inode, incarnation } = file;
         let taken = op.take_number_beside_others();
         assert_eq!(taken, number, "a number taken beside the lock of the cuts");
         let value = CutRow {
@@ -283,6 +295,9 @@ impl Entering<'_> {
         cuts.insert(past, op, &number.0.to_be_bytes(), &value.encode(), number);
         index.insert(past, op, &cut_index_by_root(inode, number), &[], number);
         past.last.store(number.0, Ordering::Release);
+        if self.kind == CutKind::Expunge {
+            past.expunging.add(file);
+        }
         *self.last = time;
     }
 }

@@ -13,9 +13,9 @@ const EVERY: Duration = Duration::from_secs(1);
 /// Steps between two looks at the clock.
 const UNWATCHED: usize = 16;
 
-/// PostMark in the proportions of its preset.
-fn options(run: &Run<'_>) -> PostMark {
-    let transactions = run.history.transactions.max(1);
+/// PostMark of so many transactions, in the proportions of its preset.
+pub(super) fn options(transactions: usize) -> PostMark {
+    let transactions = transactions.max(1);
     let preset = PostMark::default();
     let share = |of: usize| (of * transactions / preset.transactions).max(1);
     PostMark { transactions, files: share(preset.files), directories: share(preset.directories), ..preset }
@@ -32,7 +32,7 @@ fn with_pool(run: &Run<'_>, options: &PostMark, plan: &Plan, name: &str) -> Resu
 
 /// Transactions a second.
 pub(super) fn speed(run: &Run<'_>) -> Result<Vec<Line>> {
-    let options = options(run);
+    let options = options(run.history.transactions);
     let plan = Plan::new(&options);
     let measure = "PostMark's transactions, a snapshot every second / none";
     let mut line = Line::new(measure, Unit::PerSecond, Goal::Ratio(0.95));

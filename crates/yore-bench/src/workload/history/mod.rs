@@ -15,8 +15,10 @@
 //! - `changes`: what changed is found in the time of what changed, among however many files.
 //! - `scattered`: a file with many versions of random blocks is read in sequence, and so is its first version.
 //! - `mounted`: a snapshot is taken through a mount in little more time than the request takes.
+//! - `beside`: a mount of the present is as fast with mounts of snapshots beside it.
 
 mod back;
+mod beside;
 mod changes;
 mod forget;
 mod large;
@@ -60,11 +62,13 @@ pub enum HistoryPart {
     Scattered,
     /// Taking snapshots through a mount.
     Mount,
+    /// What is done on a mount while snapshots are mounted beside it.
+    Beside,
 }
 
 impl HistoryPart {
     /// All, in the order in which they run.
-    pub const ALL: [HistoryPart; 11] = [
+    pub const ALL: [HistoryPart; 12] = [
         HistoryPart::Take,
         HistoryPart::Meanwhile,
         HistoryPart::Behind,
@@ -76,6 +80,7 @@ impl HistoryPart {
         HistoryPart::Diff,
         HistoryPart::Scattered,
         HistoryPart::Mount,
+        HistoryPart::Beside,
     ];
 
     /// Its name on the command line.
@@ -92,6 +97,7 @@ impl HistoryPart {
             HistoryPart::Diff => "diff",
             HistoryPart::Scattered => "scattered",
             HistoryPart::Mount => "mount",
+            HistoryPart::Beside => "beside",
         }
     }
 
@@ -254,6 +260,10 @@ impl History {
                         Vec::new()
                     }
                 },
+                HistoryPart::Beside => beside::measure(&run)?.unwrap_or_else(|why| {
+                    notes.push(why);
+                    Vec::new()
+                }),
             });
         }
         let ratio = |name: &str| Column::fact(name, Unit::Count);

@@ -4,6 +4,7 @@ use super::ground::Ground;
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use yore_fs::rollback::{name, next, next_number, operations, Operation, Verb};
+use yore_fs::ListedCut;
 
 /// Names tried if others have them.
 const TRIES: u64 = 10_000;
@@ -43,11 +44,16 @@ pub fn run(
     )?;
     let shown = ground.name(dir);
     work().with_context(|| {
-        format!(
-            "{} did not end; what was done so far stays. Do it again to finish it, or go back with `yore rollback {shown}/.@before-{}`",
-            verb.text(),
-            name(verb, number, None)
-        )
+        let begin = format!("before-{}", name(verb, number, None));
+        // A full volume forgets the oldest snapshots, and in the end this one. Who cannot be asked is not known to have it.
+        let is_there = |cuts: Vec<ListedCut>| cuts.iter().any(|listed| listed.own && listed.cut.row.name == begin);
+        let back = match ground.cuts(dir).is_ok_and(is_there) {
+            true => format!("Do it again to finish it, or go back with `yore rollback {shown}/.@{begin}`"),
+            false => format!(
+                "Do it again to finish it. There is no way back: the snapshot {begin} was forgotten to make room, or cannot be read"
+            ),
+        };
+        format!("{} did not end; what was done so far stays. {back}", verb.text())
     })?;
     let end = format!("after-{}", name(verb, number, None));
     anyhow::ensure!(
