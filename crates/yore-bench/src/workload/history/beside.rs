@@ -35,8 +35,8 @@ use yore_fuse::{MountConfig, Session, UnmountHow};
 
 /// Bytes of each file of the pool.
 const BYTES: usize = 4096;
-/// Pieces of each step in a round: many, so that a machine that has other work slows all down alike.
-const PIECES: usize = 20;
+/// How long a piece of a step lasts: short, so that a machine that has other work slows all down alike.
+const PIECE: Duration = Duration::from_millis(200);
 /// How many times fewer transactions a piece of PostMark has than in the library in one go.
 const LESS_MAIL: usize = 100;
 /// Files that are read over and over.
@@ -186,16 +186,17 @@ impl Live {
         let mut work = Work::new(run, &self.mountpoint, &self.pool)?;
         // What the kernel has of the pool's names is then the same for all.
         work.piece(Step::Read, Until::Count(self.pool.files))?;
+        let pieces = run.history.step.div_duration_f64(PIECE).ceil().max(1.0) as u32;
         for round in run.rounds() {
             let round = round?;
             for (i, (step, samples)) in STEPS.into_iter().zip(&mut samples).enumerate() {
                 let mut all = [(0usize, 0f64); OTHERS.len()];
-                for piece in 0..PIECES {
-                    let mut until = Until::Time(run.history.step / PIECES as u32);
+                for piece in 0..pieces {
+                    let mut until = Until::Time(run.history.step / pieces);
                     for turn in 0..OTHERS.len() {
                         run.options.check_stop()?;
                         let along = if piece % 2 == 0 { turn } else { OTHERS.len() - turn };
-                        let now = (round + i + piece / 2 + along) % OTHERS.len();
+                        let now = (round + i + piece as usize / 2 + along) % OTHERS.len();
                         let beside = self.beside(OTHERS[now])?;
                         let done = work.piece(step, until);
                         beside.end()?;
