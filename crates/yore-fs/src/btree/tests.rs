@@ -3,7 +3,7 @@
 //! the test's body with that seed alone.
 
 use super::*;
-use std::collections::BTreeMap;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
 use std::time::Duration;
 use yore_device::{Device, MemoryDevice};
@@ -500,13 +500,15 @@ fn fingers_lead_where_a_walk_does() {
             if random.below(50) == 0 {
                 if let Some(gone) = expected.range(at..).next().map(|(k, _)| *k) {
                     fingers.clear();
-                    ground.change(&mut tree, (gone, gone), 0, |tree, op| drop(tree.remove(op, &key(gone))));
+                    ground.change(&mut tree, (gone, gone), 0, |tree, op| {
+                        let _ = tree.remove(op, &key(gone));
+                    });
                     expected.remove(&gone);
                 }
-            } else if !expected.contains_key(&at) {
+            } else if let Entry::Vacant(vacant) = expected.entry(at) {
                 let value = vec![step as u8; random.below(200) as usize];
                 insert_near(&mut ground, &mut tree, &mut fingers, at, &value);
-                expected.insert(at, value);
+                vacant.insert(value);
             }
         }
         verify(&ground.meta, &tree, &expected);
