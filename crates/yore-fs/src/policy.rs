@@ -267,10 +267,26 @@ fn check(policy: &Policy) -> Result<()> {
     Ok(())
 }
 
-/// Whether a file was changed since the last cut that covers it.
-fn is_changed(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> {
+/// Since when a change of a file counts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Since {
+    /// The last cut of its own. That a directory's has seen it does not do: that may be forgotten before what the policy of the file keeps.
+    OwnCut,
+    /// The last cut that covers it.
+    AnyCut,
+}
+
+/// Whether a file was changed.
+fn is_changed(store: &Store, cell: &Arc<InodeCell>, since: Since) -> Result<bool> {
     let state = cell.state.read();
-    Ok(!state.gone && state.inode.links > 0 && !store.past.must_keep(store, cell, &state.inode)?)
+    let inode = &state.inode;
+    if state.gone || inode.links == 0 {
+        return Ok(false);
+    }
+    match since {
+        Since::OwnCut => Ok(inode.born > store.past.round_own(cell.no, inode.own_cut)),
+        Since::AnyCut => Ok(!store.past.must_keep(store, cell, inode)?),
+    }
 }
 
 fn is_versioned_at_close(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> {
@@ -284,7 +300,11 @@ fn is_versioned_at_close(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> {
 /// # Errors
 /// `NoSpace`; damage and device errors.
 pub(crate) fn closed(store: &Arc<Store>, cell: &Arc<InodeCell>) -> Result<Option<Cut>> {
-    if store.read_only || !is_versioned_at_close(store, cell)? || !is_changed(store, cell)? {
+    cut_if_changed(store, cell, Since::OwnCut)
+}
+
+fn cut_if_changed(store: &Arc<Store>, cell: &Arc<InodeCell>, since: Since) -> Result<Option<Cut>> {
+    if store.read_only || !is_versioned_at_close(store, cell)? || !is_changed(store, cell, since)? {
         return Ok(None);
     }
     match forget::with_room(store, |store| store.past.cut(store, cell, CutKind::Close, "", false)) {
@@ -324,7 +344,8 @@ impl Naming {
         if !is_versioned_at_close(store, &file.cell)? {
             return Ok(Naming(None));
         }
-        closed(store, &file.cell)?;
+        // What it had when it was closed is a version already.
+        cut_if_changed(store, &file.cell, Since::AnyCut)?;
         Ok(Naming(Some(InUse::new(store, file.cell.clone(), file.attr))))
     }
 

@@ -49,6 +49,29 @@ fn then(view: &View, directory: InodeNo, name: &str, time: Timestamp) -> Result<
     Ok(String::from_utf8(bytes[..n].to_vec()).unwrap())
 }
 
+/// What is closed is a version also if a directory was cut between the write and the close. It counted as kept by that cut, and was gone
+/// when that was forgotten, whatever the policy of the file said.
+#[test]
+fn a_snapshot_before_the_close_does_not_stand_in_for_it() {
+    let view = open(&device());
+    let root = view.root();
+    view.set_policy(root, &rule(Versioning::Close)).unwrap();
+    let file = create(&view, root, "a");
+    save(&view, file, "first").expect("a version");
+    write(&view, file, "second");
+    let snapshot = view.snapshot(root, "", false, false).unwrap().number;
+    let saved = view.closed(file).unwrap().expect("a version, seen by the snapshot or not").row.time;
+    assert_eq!(view.closed(file).unwrap(), None, "nothing was changed since");
+    save(&view, file, "third").expect("a version");
+    view.forget(&[snapshot]).unwrap();
+    view.finish_forgetting(&mut |_| std::ops::ControlFlow::Continue(())).unwrap();
+    assert_eq!(then(&view, root, "a", saved).unwrap(), "second");
+    // What only a snapshot was taken of is no change of the file.
+    view.snapshot(root, "", false, false).unwrap();
+    assert_eq!(view.closed(file).unwrap(), None, "nothing was changed since");
+    view.close().unwrap();
+}
+
 /// Promises a version for each close that changed something, and none for others; each is there for ever, also after the volume
 /// was closed.
 #[test]

@@ -126,7 +126,7 @@ impl Past {
     }
 
     /// The same of a cut of the inode itself: one of a directory, which it took along when it was moved, or one of its own.
-    fn round_own(&self, no: InodeNo, cut: Number) -> Number {
+    pub(crate) fn round_own(&self, no: InodeNo, cut: Number) -> Number {
         let numbers = self.numbers.read();
         let of_directory = numbers.directories.range(..=cut).next_back().copied();
         let own = numbers.files.range((no, Number(0))..=(no, cut)).next_back().map(|(_, cut)| *cut);
