@@ -124,6 +124,8 @@ pub(crate) struct Past {
     pinned: Mutex<BTreeMap<Number, usize>>,
     /// Held for reading while something is read as of a cut; for writing while a cut becomes invisible, with no other lock.
     reading: RwLock<()>,
+    /// Kept cuts as of which was read lately, each at its number modulo the length. Emptied while a cut becomes invisible.
+    lately: [AtomicU64; 16],
     /// Held by who gives up what dying cuts have seen; before all but `making_room`.
     pub(crate) forgetting: Mutex<()>,
     /// Held by who forgets to make room; first of all. How often that was done.
@@ -201,6 +203,7 @@ impl Past {
             numbers: RwLock::default(),
             pinned: Mutex::default(),
             reading: RwLock::new(()),
+            lately: Default::default(),
             forgetting: Mutex::new(()),
             making_room: Mutex::new(()),
             rooms_made: AtomicU64::new(0),
@@ -286,10 +289,14 @@ impl Past {
     pub(crate) fn see(&self, cut: Number) -> Result<Seeing<'_>> {
         // One call each: a second one by who holds the first would wait for a cut that waits for both.
         let reading = self.reading.read();
-        match self.numbers.read().kept.contains_key(&cut) {
-            true => Ok(Seeing { cut, _reading: reading }),
-            false => Err(Error::Stale),
+        let lately = &self.lately[cut.0 as usize % self.lately.len()];
+        if cut == Number(0) || lately.load(Ordering::Relaxed) != cut.0 {
+            if !self.numbers.read().kept.contains_key(&cut) {
+                return Err(Error::Stale);
+            }
+            lately.store(cut.0, Ordering::Relaxed);
         }
+        Ok(Seeing { cut, _reading: reading })
     }
 
     /// Cuts that are to be forgotten, in ascending order.

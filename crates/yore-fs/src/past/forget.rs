@@ -69,6 +69,7 @@ impl Past {
             })
         };
         let _reading = self.reading.write();
+        self.lately.iter().for_each(|cut| cut.store(0, Ordering::Relaxed));
         let mut all = self.numbers.write();
         for number in &numbers[..marked] {
             let file = all.kept.remove(number).flatten();
