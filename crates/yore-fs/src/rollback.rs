@@ -1,14 +1,14 @@
 //! Rolling back: a directory becomes what it was as of a cut, with all that is below it, in one operation.
 //!
-//! **B1 Nobody sees it half done.** Calls that concern the directory wait at the gate ([`crate::gate`]) from before the first change until all is
+//! **B1 Nobody sees it half done.** Calls that concern the directory wait at the gate (`gate.rs`) from before the first change until all is
 //! done and durable.
 //!
-//! **B2 It can be undone.** A cut is taken before ([`CutKind::Undo`]), and one at the end; their names say what it was ([`operation`]).
+//! **B2 It can be undone.** A cut is taken before ([`CutKind::Undo`]), and one at the end; their names say what it was (`rollback/operation.rs`).
 //!
 //! **B3 It is finished.** Before the first change it is durable what is to be done (`past/rollback.rs`): the directory, and the cut it
 //! becomes as of. What is to be done in detail is written nowhere. It is what differs, which is asked for anew by whoever goes on, and
-//! with each Op there is less of it ([`roll`]). So after a crash whoever opens the volume for writing finishes it, before anybody else
-//! sees the directory ([`finish_all`]). The row that says so goes when all data is written and the second cut is there.
+//! with each Op there is less of it (`rollback/roll.rs`). So after a crash whoever opens the volume for writing finishes it, before anybody else
+//! sees the directory (`finish_all`). The row that says so goes when all data is written and the second cut is there.
 //!
 //! **B4 Nothing is lost.** If it cannot be finished, the volume being full, it is *stopped*: that is made durable, and only then the gate
 //! opens. What was done stays. The cut before it has all that was, the target all that was to come, and both stay as
