@@ -373,6 +373,11 @@ impl Failure {
     }
 }
 
+/// Whether a user may do what is anybody's: root and the daemon's user.
+fn may_all(uid: u32) -> bool {
+    uid == 0 || uid == rustix::process::geteuid().as_raw()
+}
+
 /// Whether a user may take snapshots of a directory: root, the daemon's user, its owner. With an incarnation, of that one
 /// only, and not of what is gone.
 fn may_snapshot(
@@ -381,7 +386,7 @@ fn may_snapshot(
     incarnation: Option<Incarnation>,
     uid: u32,
 ) -> Result<bool, Failure> {
-    if uid == 0 || uid == rustix::process::geteuid().as_raw() {
+    if may_all(uid) {
         return Ok(true);
     }
     match view.getattr(inode) {

@@ -57,22 +57,19 @@ fn in_group_or_capable(pid: u32, gid: u32) -> bool {
 
 /// The groups of a thread that waits for our answer; none of one that we do not see.
 pub(crate) fn groups_of(pid: u32) -> Vec<u32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    groups_in(&fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default()).collect()
+}
+
+fn groups_in(status: &str) -> impl Iterator<Item = u32> + '_ {
     let groups = status.lines().find_map(|line| line.strip_prefix("Groups:")).unwrap_or_default();
-    groups.split_whitespace().filter_map(|group| group.parse().ok()).collect()
+    groups.split_whitespace().filter_map(|group| group.parse().ok())
 }
 
 fn status_allows(status: &str, gid: u32) -> bool {
     const CAP_FSETID: u32 = 4;
-    status.lines().any(|line| {
-        if let Some(groups) = line.strip_prefix("Groups:") {
-            groups.split_whitespace().any(|g| g.parse() == Ok(gid))
-        } else if let Some(capabilities) = line.strip_prefix("CapEff:") {
-            u64::from_str_radix(capabilities.trim(), 16).is_ok_and(|c| c >> CAP_FSETID & 1 != 0)
-        } else {
-            false
-        }
-    })
+    let capabilities = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap_or_default();
+    let is_capable = u64::from_str_radix(capabilities.trim(), 16).is_ok_and(|all| all >> CAP_FSETID & 1 != 0);
+    is_capable || groups_in(status).any(|group| group == gid)
 }
 
 #[cfg(test)]

@@ -745,7 +745,7 @@ impl Filesystem for Server {
             return self.roll_back(request, (view.into_owned(), inode), data, reply);
         }
         let answer = if control::rollback::is_list(number) {
-            self.unfinished(&view, uid, data)
+            control::rollback::list(&view, uid, data)
         } else if control::policy::is_ours(number) {
             let mount = (read_only, self.config.close_events);
             control::policy::answer(&view, inode, uid, mount, number, data)

@@ -32,7 +32,7 @@
 //! EISDIR: a directory without flag 1. EBUSY: a snapshot that is held or mounted has seen one of them, and nothing is given
 //! up. EINVAL: the root directory. Each part of the list is made anew.
 
-use super::{call, check_writable, malformed, put, u32_at, u64_at, Failure};
+use super::{call, check_writable, malformed, may_all, put, u32_at, u64_at, Failure};
 use fuser::Errno;
 use rustix::ioctl::{opcode, Opcode};
 use std::fs::File;
@@ -181,7 +181,7 @@ pub(crate) fn answer(
     }
     let (files, others) = view.history_of(directory, wanted.name, wanted.below, wanted.others)?;
     let is_owner = |file: &Remembered| file.owners == [uid];
-    if uid != 0 && uid != rustix::process::geteuid().as_raw() && !files.iter().all(is_owner) {
+    if !may_all(uid) && !files.iter().all(is_owner) {
         return Err(Failure::Number(Errno::EPERM));
     }
     let known = Known::of(&files, others);

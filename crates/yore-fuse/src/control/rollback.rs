@@ -38,7 +38,7 @@
 //!
 //! For root and the daemon's user all of them; for others those of their own directories.
 
-use super::{call, check_writable, malformed, put, u32_at, u64_at, Failure};
+use super::{call, check_writable, malformed, may_all, put, u32_at, u64_at, Failure};
 use fuser::Errno;
 use rustix::ioctl::{opcode, Opcode};
 use std::ffi::OsString;
@@ -131,10 +131,6 @@ pub(crate) fn answer(
     }
     let outcome = view.rollback(&rights, directory, &plan, changed);
     encode_outcome(outcome)
-}
-
-fn may_all(uid: u32) -> bool {
-    uid == 0 || uid == rustix::process::geteuid().as_raw()
 }
 
 /// The daemon's half of the list.

@@ -73,9 +73,4 @@ impl Server {
             tracing::error!(%error, "cannot start a thread to roll back");
         }
     }
-
-    /// The rollbacks that are not finished.
-    pub(super) fn unfinished(&self, view: &View, uid: u32, data: &[u8]) -> Result<Vec<u8>, Failure> {
-        rollback::list(view, uid, data)
-    }
 }
