@@ -63,8 +63,16 @@ pub(super) fn depth(path: &[u8]) -> usize {
     path.iter().filter(|b| **b == b'/').count()
 }
 
+/// The directory above, and the name in it.
+pub(super) fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|b| *b == b'/') {
+        Some(at) => (&path[..at], &path[at + 1..]),
+        None => (b"", path),
+    }
+}
+
 pub(super) fn parent(path: &[u8]) -> &[u8] {
-    ancestors(path).nth(1).unwrap_or_default()
+    split(path).0
 }
 
 /// The differences without those that are none to look at: where another file took a name that has the same content and

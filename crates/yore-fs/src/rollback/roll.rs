@@ -315,15 +315,16 @@ impl Roll {
 
     /// Attributes and times of directories.
     fn finish(&mut self) -> Result<()> {
+        // A time says when names changed last; with those of others among them it is not that of then.
+        let of_others: HashSet<Vec<u8>> =
+            self.alone.iter().map(|path| self.back.then(parent(path))).collect();
         for dir in &self.touched {
             let (Some(was), Some(is)) = (self.trees.was(dir)?, self.trees.is(dir)?) else { continue };
             let are_directories = was.kind == FileKind::Directory && is.kind == FileKind::Directory;
             if !are_directories || self.alone.contains(dir) {
                 continue;
             }
-            // A time says when names changed last; with those of others among them it is not that of then.
-            let others = self.alone.iter().any(|path| self.back.then(parent(path)) == *dir);
-            self.trees.attributes(dir, dir, !others)?;
+            self.trees.attributes(dir, dir, !of_others.contains(dir))?;
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! The directory as it is and as it was, by paths from it: looking at both, and changing the one. What is changed is noted, for whoever
 //! has believed something else of it.
 
+use super::plan::split;
 use super::{Changed, Plan};
 use crate::ops::{self, InUse, NewFile};
 use crate::store::Store;
@@ -26,14 +27,6 @@ pub(super) struct Trees {
     cut: Number,
     root: InodeNo,
     changed: RefCell<Changed>,
-}
-
-/// A directory above, and the name in it.
-fn split(path: &[u8]) -> (&[u8], &[u8]) {
-    match path.iter().rposition(|b| *b == b'/') {
-        Some(at) => (&path[..at], &path[at + 1..]),
-        None => (b"", path),
-    }
 }
 
 impl Trees {
