@@ -46,7 +46,10 @@ struct Closed {
 }
 
 /// Held by who may close the gate.
-pub(crate) struct Turn<'g>(&'g Gate, #[allow(dead_code)] MutexGuard<'g, ()>);
+pub(crate) struct Turn<'g> {
+    gate: &'g Gate,
+    _turn: MutexGuard<'g, ()>,
+}
 
 /// The gate is closed as long as this lives.
 pub(crate) struct Closing<'g>(&'g Gate);
@@ -76,7 +79,7 @@ impl Gate {
 
     /// Waits until nobody else rolls back.
     pub(crate) fn turn(&self) -> Turn<'_> {
-        Turn(self, self.turn.lock())
+        Turn { gate: self, _turn: self.turn.lock() }
     }
 
     /// Enters, unless the gate is closed and `concerns` the directory where it is: then waits first.
@@ -131,7 +134,7 @@ impl Gate {
 impl<'g> Turn<'g> {
     /// Closes the gate at a directory, and waits until all others who have entered before are done.
     pub(crate) fn close(&self, directory: InodeNo) -> Closing<'g> {
-        let gate = self.0;
+        let gate = self.gate;
         let time = gate.times.fetch_add(1, Ordering::Relaxed) + 1;
         let mut closed = gate.closed.lock();
         *closed = Some(Closed { directory, time, waiting: true });

@@ -45,23 +45,19 @@ impl Fingers {
 }
 
 /// Where a new cell goes.
-pub(crate) struct Opening {
-    home: Home,
-    /// It goes right behind the one that came last.
-    run: bool,
-}
+pub(crate) struct Opening(Home);
 
 enum Home {
     /// Into this leaf, which has room for it.
     Leaf(Step),
-    /// Where the way leads; `None`: that is not known, or the tree is empty.
-    Way(Option<Path>),
+    /// Where the way leads; `None`: that is not known, or the tree is empty. How to split the leaf if it is full.
+    Way(Option<Path>, Fill),
 }
 
 impl Opening {
     /// Somewhere: that is found when the cell is inserted.
     pub(crate) fn unknown() -> Opening {
-        Opening { home: Home::Way(None), run: false }
+        Opening(Home::Way(None, Fill::Halves))
     }
 }
 
@@ -71,7 +67,7 @@ impl Tree {
     /// # Errors
     /// `Corruption` if the key is there; damage and device errors.
     pub(crate) fn opening(&self, meta: &Meta, key: &[u8]) -> Result<Opening> {
-        Ok(Opening { home: Home::Way(self.way_to_new(meta, key)?), run: false })
+        Ok(Opening(Home::Way(self.way_to_new(meta, key)?, Fill::Halves)))
     }
 
     /// As [`Tree::opening`], for a cell with a value of so many bytes, where others may have gone lately.
@@ -82,7 +78,7 @@ impl Tree {
         key: &[u8],
         value_bytes: usize,
     ) -> Result<Opening> {
-        let mut run = false;
+        let mut fill = Fill::Halves;
         if let Some(mut step) = fingers.take(key) {
             let (at, room) = {
                 let page = step.frame.read();
@@ -93,13 +89,16 @@ impl Tree {
                 let found = format!("{key:02x?}");
                 return Err(Corruption::new(self.kind.name(), "key", "not there yet", found).into());
             };
-            run = index == step.index + 1;
+            if index == step.index + 1 {
+                // Right behind the one that came last.
+                fill = Fill::Run;
+            }
             if NodeRef::cell_bytes(key.len(), value_bytes) <= room {
                 step.index = index;
-                return Ok(Opening { home: Home::Leaf(step), run });
+                return Ok(Opening(Home::Leaf(step)));
             }
         }
-        Ok(Opening { home: Home::Way(self.way_to_new(meta, key)?), run })
+        Ok(Opening(Home::Way(self.way_to_new(meta, key)?, fill)))
     }
 
     /// Inside an Op: adds a cell where it is to go. The tree is as it was when that was found, or its opening is unknown. A node that
@@ -108,7 +107,7 @@ impl Tree {
         &mut self,
         op: &mut Op<'_>,
         fingers: Option<&mut Fingers>,
-        Opening { home, run }: Opening,
+        Opening(home): Opening,
         (key, value): (&[u8], &[u8]),
         birth: Number,
     ) -> TreeDelta {
@@ -123,8 +122,7 @@ impl Tree {
                 }
                 Links::default().around(change)
             }
-            Home::Way(path) => {
-                let fill = if run { Fill::Run } else { Fill::Halves };
+            Home::Way(path, fill) => {
                 let (delta, path) = self.insert_cell(op, path, Cell { key, value, birth, fill });
                 if let Some(fingers) = fingers {
                     // One that was split has other bounds now.
