@@ -5,7 +5,7 @@ mod common;
 use common::{error_text, ok, run, text, Mount, Scratch};
 use rustix::process::{kill_process, Signal};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -49,18 +49,24 @@ fn change(root: &Path, files: usize) {
     }
 }
 
+/// A mounted volume of a size with a directory that was filled, snapshotted as `then`, and changed; and the directory.
+fn changed_since<'s>(scratch: &'s Scratch, size: &str, files: usize) -> Option<(Mount<'s>, PathBuf)> {
+    ok(["mkfs", text(&scratch.volume), "--size", size]);
+    let mount = Mount::new(scratch, &[])?;
+    let root = mount.directory.join("d");
+    fs::create_dir(&root).unwrap();
+    fill(&root, files);
+    ok(["snapshot", text(&root), "-n", "then"]);
+    change(&root, files);
+    Some((mount, root))
+}
+
 /// The daemon is killed amid a rollback of 10,000 files: the next mount shows it finished; or, if it had not begun, as before.
 #[test]
 fn a_killed_daemon_leaves_nothing_between() {
     const FILES: usize = 10_000;
     let scratch = Scratch::empty();
-    ok(["mkfs", text(&scratch.volume), "--size", "256M"]);
-    let Some(mount) = Mount::new(&scratch, &[]) else { return };
-    let root = mount.directory.join("d");
-    fs::create_dir(&root).unwrap();
-    fill(&root, FILES);
-    ok(["snapshot", text(&root), "-n", "then"]);
-    change(&root, FILES);
+    let Some((mount, root)) = changed_since(&scratch, "256M", FILES) else { return };
     mount.umount();
     let saved = scratch.path("saved");
     fs::copy(&scratch.volume, &saved).unwrap();
@@ -103,14 +109,7 @@ fn a_killed_daemon_leaves_nothing_between() {
 fn others_wait_or_go_on() {
     const FILES: usize = 2_000;
     let scratch = Scratch::empty();
-    ok(["mkfs", text(&scratch.volume), "--size", "128M"]);
-    // The kernel is to believe nothing, so that each look is one at the daemon.
-    let Some(mount) = Mount::new(&scratch, &[]) else { return };
-    let root = mount.directory.join("d");
-    fs::create_dir(&root).unwrap();
-    fill(&root, FILES);
-    ok(["snapshot", text(&root), "-n", "then"]);
-    change(&root, FILES);
+    let Some((mount, root)) = changed_since(&scratch, "128M", FILES) else { return };
     fs::write(root.join("new"), "new").unwrap();
     let mut child = common::yore()
         .args(["rollback", &format!("{}@then", text(&root))])

@@ -192,24 +192,15 @@ fn tree_of_then(view: &View, dir: InodeNo, cut: Number) -> Tree {
     tree(&view.as_of(cut), dir)
 }
 
-fn rounds(usual: u64) {
+/// `YORE_ROUNDS` and `YORE_SEED` say how many others, and from which on.
+#[test]
+fn a_crash_leaves_before_or_after() {
     let number = |name: &str, usual| std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(usual);
     let first: u64 = number("YORE_SEED", 1);
     let mut states = 0;
-    for seed in first..first + number("YORE_ROUNDS", usual) {
+    for seed in first..first + number("YORE_ROUNDS", 6) {
         states += run(seed);
     }
     println!("{states} states");
     assert!(states > 20, "{states}");
-}
-
-#[test]
-fn a_crash_leaves_before_or_after() {
-    rounds(6);
-}
-
-#[test]
-#[ignore = "long"]
-fn a_crash_leaves_before_or_after_for_long() {
-    rounds(400);
 }
