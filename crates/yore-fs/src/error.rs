@@ -68,7 +68,7 @@ pub enum Error {
         cut: u64,
     },
     /// A snapshot that is pinned is not forgotten.
-    #[error("snapshot {cut} is in use: it is mounted, and must be unmounted first; or a rollback that is not finished needs it")]
+    #[error("snapshot {cut} is in use: it is mounted, and must be unmounted first; or a restore at work, or a rollback that is not finished, needs it")]
     Pinned {
         /// Its number.
         cut: u64,

@@ -47,7 +47,7 @@ pub use history::split_time;
 pub use listing::ListedCut;
 pub use look::{Change, Deleted, Difference, Facts, Logged, SeenBy, What};
 pub use past::Cut;
-pub use pin::Pin;
+pub use pin::{Pin, PinnedBy};
 pub use policy::PolicyInForce;
 pub use types::{
     Attr, Caller, DirItem, FallocateMode, MkfsOptions, MountOptions, RenameMode, SeekTo, SetAttr, SetTime,

@@ -31,6 +31,8 @@ pub struct ListedCut {
     pub own: bool,
     /// It is pinned, and so not forgotten.
     pub pinned: bool,
+    /// It is mounted by itself, which pins it.
+    pub mounted: bool,
     /// Where what was cut is now, from the root; `None` if it is gone. In the list of a directory also of what is none.
     pub path: Option<PathBuf>,
 }
@@ -65,8 +67,8 @@ impl View {
             if covers || inside || directory == self.root() {
                 let next = self.store().past.time_after(&self.store().meta, cut.number)?;
                 let path = place.as_ref().map(|(path, _)| path.clone());
-                let pinned = self.store().past.is_mounted(cut.number);
-                listed.push(ListedCut { cut, next, covers, own: of == this, pinned, path });
+                let (pinned, mounted) = self.uses(cut.number);
+                listed.push(ListedCut { cut, next, covers, own: of == this, pinned, mounted, path });
             }
         }
         Ok((listed, beyond))
@@ -136,8 +138,8 @@ impl View {
         cuts.truncate(PAGE);
         cuts.retain(|(cut, _)| cut.row.root_incarnation == incarnation && cut.row.kind != CutKind::Removed);
         let listed = cuts.into_iter().map(|(cut, next)| {
-            let pinned = self.store().past.is_mounted(cut.number);
-            ListedCut { cut, next, covers: true, own: true, pinned, path: path.clone() }
+            let (pinned, mounted) = self.uses(cut.number);
+            ListedCut { cut, next, covers: true, own: true, pinned, mounted, path: path.clone() }
         });
         Ok((listed.collect(), beyond))
     }
@@ -153,8 +155,14 @@ impl View {
         let next = self.store().past.time_after(&self.store().meta, number)?;
         let of = (cut.row.root, cut.row.root_incarnation);
         let path = self.path_as(of.0, of.1)?;
-        let (own, pinned) = (of == (inode, incarnation), self.store().past.is_mounted(number));
-        Ok(Some(ListedCut { cut, next, covers: true, own, pinned, path }))
+        let (own, (pinned, mounted)) = (of == (inode, incarnation), self.uses(number));
+        Ok(Some(ListedCut { cut, next, covers: true, own, pinned, mounted, path }))
+    }
+
+    /// Whether a cut is pinned, and whether it is mounted.
+    fn uses(&self, cut: Number) -> (bool, bool) {
+        let past = &self.store().past;
+        (past.is_pinned(cut), past.is_mounted(cut))
     }
 
     /// What a name means in a directory of this view, and as of which cut (`None`: the present).

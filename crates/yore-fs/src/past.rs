@@ -62,6 +62,7 @@ pub(crate) use keep::{Ending, Going, Keep};
 use keep::{Shard, Slot};
 pub(crate) use look::PastEntry;
 pub(crate) use rollback::{Rollbacks, Unfinished};
+use table::Pinned;
 
 use crate::btree::Tree;
 use crate::inode::InodeCell;
@@ -121,7 +122,7 @@ pub(crate) struct Past {
     /// The numbers in the table of cuts. Lock order: after all others.
     numbers: RwLock<Numbers>,
     /// Kept cuts that somebody needs to stay, and how many do. Lock order: after `cuts`, before all others.
-    pinned: Mutex<BTreeMap<Number, usize>>,
+    pinned: Mutex<BTreeMap<Number, Pinned>>,
     /// Held for reading while something is read as of a cut; for writing while a cut becomes invisible, with no other lock.
     reading: RwLock<()>,
     /// Kept cuts as of which was read lately, each at its number modulo the length. Emptied while a cut becomes invisible.

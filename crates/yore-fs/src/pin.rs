@@ -1,13 +1,23 @@
-//! Cuts that somebody needs to stay: those that are mounted by themselves.
+//! Cuts that somebody needs to stay: those that are mounted by themselves, and those that something under way may have to go back to.
 
 use crate::{Result, View};
 use yore_format::Number;
+
+/// What a cut is pinned for. It stays whatever it is; lists show which ones are mounted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PinnedBy {
+    /// It is mounted by itself.
+    Mount,
+    /// Something under way needs it.
+    Work,
+}
 
 /// A cut that is not forgotten as long as this lives.
 #[must_use]
 pub struct Pin {
     view: View,
     cut: Number,
+    by: PinnedBy,
 }
 
 impl Pin {
@@ -24,7 +34,7 @@ impl Pin {
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        self.view.store().past.unpin(self.cut);
+        self.view.store().past.unpin(self.cut, self.by);
     }
 }
 
@@ -33,13 +43,13 @@ impl View {
     /// that opens the volume later knows nothing of it. O(log cuts).
     ///
     /// ```
-    /// use yore_fs::{Error, Volume};
+    /// use yore_fs::{Error, PinnedBy, Volume};
     ///
     /// # fn main() -> yore_fs::Result<()> {
     /// let volume = Volume::memory(64 << 20)?;
     /// let view = volume.view();
     /// let cut = view.snapshot(view.root(), "", false, false)?.number;
-    /// let pin = view.pin(cut)?;
+    /// let pin = view.pin(cut, PinnedBy::Work)?;
     /// assert!(matches!(view.forget(&[cut]), Err(Error::Pinned { .. })));
     /// drop(pin);
     /// view.forget(&[cut])
@@ -48,8 +58,8 @@ impl View {
     ///
     /// # Errors
     /// [`crate::Error::NotFound`] if it is not kept; damage and device errors.
-    pub fn pin(&self, cut: Number) -> Result<Pin> {
-        self.store().past.pin(&self.store().meta, cut)?;
-        Ok(Pin { view: self.as_of(cut), cut })
+    pub fn pin(&self, cut: Number, by: PinnedBy) -> Result<Pin> {
+        self.store().past.pin(&self.store().meta, cut, by)?;
+        Ok(Pin { view: self.as_of(cut), cut, by })
     }
 }

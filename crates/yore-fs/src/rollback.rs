@@ -26,6 +26,7 @@ pub use operation::{name, next, next_number, operations, until, Operation, Verb}
 pub use plan::{ancestors, leave_alone, real, reversed, Back};
 
 use crate::past::{Cut, Unfinished};
+use crate::pin::PinnedBy;
 use crate::store::Store;
 use crate::view::is_below;
 use crate::{file, forget, Error, InodeNo, Result, View};
@@ -199,7 +200,7 @@ impl<'s> Pins<'s> {
     }
 
     fn add(&mut self, cut: Number) -> Result<()> {
-        self.store.past.pin(&self.store.meta, cut)?;
+        self.store.past.pin(&self.store.meta, cut, PinnedBy::Work)?;
         self.cuts.push(cut);
         Ok(())
     }
@@ -207,7 +208,7 @@ impl<'s> Pins<'s> {
 
 impl Drop for Pins<'_> {
     fn drop(&mut self) {
-        self.cuts.iter().for_each(|cut| self.store.past.unpin(*cut));
+        self.cuts.iter().for_each(|cut| self.store.past.unpin(*cut, PinnedBy::Work));
     }
 }
 

@@ -2,7 +2,7 @@
 //! file is now stays, and so does everything else; what is held or pinned loses nothing.
 
 use std::ops::ControlFlow;
-use yore_fs::{Error, Forgetting, InodeNo, Number, OpenOptions, RenameMode, Volume};
+use yore_fs::{Error, Forgetting, InodeNo, Number, OpenOptions, PinnedBy, RenameMode, Volume};
 
 fn cut(volume: &Volume, directory: &str, name: &str) -> Number {
     let node = volume.node(directory).unwrap();
@@ -220,7 +220,7 @@ fn held_and_pinned_cuts_lose_nothing() {
     assert!(matches!(refused, Err(Error::Held { cut }) if cut == one.0), "{refused:?}");
     assert_eq!(volume.read("b@two").unwrap(), b"1");
     view.hold(one, false).unwrap();
-    let pin = view.pin(two).unwrap();
+    let pin = view.pin(two, PinnedBy::Work).unwrap();
     let refused = view.expunge(&[b, a]);
     assert!(matches!(refused, Err(Error::Pinned { cut }) if cut == two.0), "{refused:?}");
     drop(pin);

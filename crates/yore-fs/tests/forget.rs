@@ -7,7 +7,8 @@ use std::sync::Arc;
 use yore_device::{Device, MemoryDevice};
 use yore_fs::time::{self, TimeZone};
 use yore_fs::{
-    Error, FallocateMode, Forgetting, MkfsOptions, MountOptions, Number, OpenOptions, Timestamp, Volume,
+    Error, FallocateMode, Forgetting, MkfsOptions, MountOptions, Number, OpenOptions, PinnedBy, Timestamp,
+    Volume,
 };
 
 fn cut(volume: &Volume, directory: &str, name: &str) -> Number {
@@ -291,8 +292,8 @@ fn what_is_pinned_stays() {
     volume.write("large", vec![7; 2 << 20]).unwrap();
     let pinned = cut(&volume, "/", "pinned");
     let view = volume.view();
-    let pins = [view.pin(pinned).unwrap(), view.pin(pinned).unwrap()];
-    assert!(matches!(view.pin(Number(99)), Err(Error::NotFound)));
+    let pins = [view.pin(pinned, PinnedBy::Mount).unwrap(), view.pin(pinned, PinnedBy::Mount).unwrap()];
+    assert!(matches!(view.pin(Number(99), PinnedBy::Mount), Err(Error::NotFound)));
     let other = cut(&volume, "/", "");
     let listed = || -> Vec<bool> {
         let (rows, _) = view.list_cuts(view.root(), Number(0)).unwrap();

@@ -9,7 +9,7 @@
 //!
 //! | bytes | of the request |
 //! |---|---|
-//! | 0..4 | flags: 1 hold it, 2 be durable when it returns, 4 it is taken before (or after) something that can be undone: of kind 4 |
+//! | 0..4 | flags: 1 hold it, 2 be durable when it returns, 4 it is taken before (or after) something that can be undone: of kind 4; 8 it is not forgotten as long as the process that asks lives |
 //! | 4..8 | length of the name, 0 to 255 |
 //! | 8..263 | the name, UTF-8; then zeros |
 //!
@@ -20,7 +20,8 @@
 //! | 16..20 | and nanoseconds |
 //!
 //! For root, the daemon's user and the directory's owner; EPERM for others. EEXIST: a kept snapshot has the name. EINVAL: the name
-//! is none. EROFS, ENOSPC, EIO as elsewhere.
+//! is none. EROFS, ENOSPC, EIO as elsewhere. EAGAIN: too many processes want a snapshot to stay; none was taken. A process that the
+//! daemon cannot see, in another namespace of processes, takes one that can be forgotten like others.
 //!
 //! # List snapshots: `_IOWR('Y', 2, 16376 bytes)`
 //!
@@ -42,7 +43,7 @@
 //! | 0..8 | number |
 //! | 8..16, 16..20 | time, as above |
 //! | 20 | kind: 1 snapshot, 2 close, 3 interval, 4 undo, 5 removed |
-//! | 21 | flags: 1 held, 2 the directory asked can be seen as of it, 4 has a path, 8 has a next one, 16 of that very directory, 32 mounted by itself |
+//! | 21 | flags: 1 held, 2 the directory asked can be seen as of it, 4 has a path, 8 has a next one, 16 of that very directory, 32 mounted by itself, 64 pinned (mounted, or something under way needs it) |
 //! | 22..24 | length of the name |
 //! | 24..32, 32..36 | inode and incarnation of what was cut |
 //! | 36..40 | length of the path |
@@ -95,6 +96,7 @@ pub mod look;
 pub mod policy;
 pub mod rollback;
 
+use crate::keeper::Keeper;
 use fuser::Errno;
 use rustix::fs::StatVfsMountFlags;
 use rustix::ioctl::{ioctl, opcode, Opcode, Updater};
@@ -105,7 +107,8 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use yore_fs::{
-    Cut, CutKind, CutRow, CutState, FileKind, Incarnation, InodeNo, ListedCut, Number, Timestamp, View,
+    Cut, CutKind, CutRow, CutState, FileKind, Incarnation, InodeNo, ListedCut, Number, PinnedBy, Timestamp,
+    View,
 };
 
 /// Bytes of the first request.
@@ -127,6 +130,7 @@ pub const FORGET_MAX: usize = 256;
 const TAKE_HELD: u32 = 1;
 const WAIT: u32 = 2;
 const UNDO: u32 = 4;
+const WHILE_ASKER_LIVES: u32 = 8;
 const SEEN: u32 = 1;
 const OF_FILE: u32 = 2;
 const FILE_AT: usize = 16;
@@ -141,7 +145,8 @@ const COVERS: u8 = 2;
 const PATH: u8 = 4;
 const NEXT: u8 = 8;
 const OWN: u8 = 16;
-const PINNED: u8 = 32;
+const MOUNTED: u8 = 32;
+const PINNED: u8 = 64;
 
 /// Takes a snapshot of an open directory of a mount, with all that is below it and all that was written to the mount before. If
 /// `wait`, it is durable when this returns.
@@ -152,12 +157,13 @@ pub fn snapshot(dir: &File, name: &str, held: bool, wait: bool) -> io::Result<(N
     take_on(dir, name, if held { TAKE_HELD } else { 0 } | if wait { WAIT } else { 0 })
 }
 
-/// As [`snapshot`], of the kind that is taken before, or after, something that can be undone. Durable when it returns.
+/// As [`snapshot`], of the kind that is taken before, or after, something that can be undone. Durable when it returns. If
+/// `while_asker_lives`, it is not forgotten before this process ends, not even for want of room.
 ///
 /// # Errors
-/// As [`snapshot`]; EINVAL from a daemon that knows no such kind.
-pub fn undo_point(dir: &File, name: &str) -> io::Result<(Number, Timestamp)> {
-    take_on(dir, name, WAIT | UNDO)
+/// As [`snapshot`]; EINVAL from a daemon that knows no such kind; EAGAIN if too many processes want one to stay.
+pub fn undo_point(dir: &File, name: &str, while_asker_lives: bool) -> io::Result<(Number, Timestamp)> {
+    take_on(dir, name, WAIT | UNDO | if while_asker_lives { WHILE_ASKER_LIVES } else { 0 })
 }
 
 fn take_on(dir: &File, name: &str, flags: u32) -> io::Result<(Number, Timestamp)> {
@@ -276,16 +282,27 @@ fn malformed() -> io::Error {
     )
 }
 
-/// The daemon's half: the answer to a request of this number on an inode, asked for by a user of a mount that may be
-/// read-only.
+/// Who asks, of what kind of mount.
+pub(crate) struct Asker<'a> {
+    /// The user.
+    pub uid: u32,
+    /// The thread that waits for the answer.
+    pub thread: u32,
+    /// Nothing can be changed on the mount.
+    pub read_only: bool,
+    /// What is kept for processes.
+    pub keeper: &'a Keeper,
+}
+
+/// The daemon's half: the answer to a request of this number on an inode.
 pub(crate) fn answer(
     view: &View,
     inode: InodeNo,
-    uid: u32,
-    read_only: bool,
+    asker: &Asker<'_>,
     number: Opcode,
     request: &[u8],
 ) -> Result<Vec<u8>, Failure> {
+    let Asker { uid, read_only, .. } = *asker;
     let known = [SNAPSHOT, LIST, FORGET, HOLD].contains(&number);
     if !known || view.getattr(inode)?.kind != FileKind::Directory {
         return Err(Failure::Number(Errno::ENOTTY));
@@ -304,27 +321,28 @@ pub(crate) fn answer(
             changing(view, uid, read_only, &[number])?.hold(number, held)?;
             Ok(vec![0; HOLD_BYTES])
         }
-        _ => take(view, inode, uid, read_only, Asked::decode(request).ok_or(refused)?),
+        _ => take(view, inode, asker, Asked::decode(request).ok_or(refused)?),
     }
 }
 
-fn take(
-    view: &View,
-    inode: InodeNo,
-    uid: u32,
-    read_only: bool,
-    asked: Asked<'_>,
-) -> Result<Vec<u8>, Failure> {
-    if !may_snapshot(view, inode, None, uid)? {
+fn take(view: &View, inode: InodeNo, asker: &Asker<'_>, asked: Asked<'_>) -> Result<Vec<u8>, Failure> {
+    if !may_snapshot(view, inode, None, asker.uid)? {
         return Err(Failure::Number(Errno::EPERM));
     }
-    if read_only {
+    if asker.read_only {
         return Err(yore_fs::Error::ReadOnly.into());
     }
+    let place = match asked.while_asker_lives {
+        true => Some(asker.keeper.place(asker.thread).map_err(Failure::Number)?),
+        false => None,
+    };
     let cut = match asked.undo {
         false => view.snapshot(inode, asked.name, asked.held, asked.wait)?,
         true => view.undo_point(inode, asked.name, asked.held, asked.wait)?,
     };
+    if let Some(place) = place {
+        place.keep(view.pin(cut.number, PinnedBy::Work)?).map_err(Failure::Number)?;
+    }
     let mut bytes = vec![0; SNAPSHOT_BYTES];
     put(&mut bytes, 0, &cut.number.0.to_le_bytes());
     put_time(&mut bytes, 8, cut.row.time);
@@ -438,6 +456,7 @@ struct Asked<'a> {
     held: bool,
     wait: bool,
     undo: bool,
+    while_asker_lives: bool,
 }
 
 impl Asked<'_> {
@@ -446,10 +465,16 @@ impl Asked<'_> {
         let len = usize::try_from(u32_at(bytes, 4)?).ok().filter(|len| *len <= NAME_MAX)?;
         let name = std::str::from_utf8(bytes.get(NAME_AT..NAME_AT + len)?).ok()?;
         let rest = bytes.get(NAME_AT + len..)?;
-        let known = flags & !(TAKE_HELD | WAIT | UNDO) == 0;
+        let known = flags & !(TAKE_HELD | WAIT | UNDO | WHILE_ASKER_LIVES) == 0;
         let clear = bytes.len() == SNAPSHOT_BYTES && known && rest.iter().all(|b| *b == 0);
         let is = |flag: u32| flags & flag != 0;
-        clear.then_some(Asked { name, held: is(TAKE_HELD), wait: is(WAIT), undo: is(UNDO) })
+        clear.then_some(Asked {
+            name,
+            held: is(TAKE_HELD),
+            wait: is(WAIT),
+            undo: is(UNDO),
+            while_asker_lives: is(WHILE_ASKER_LIVES),
+        })
     }
 }
 
@@ -534,7 +559,8 @@ fn encode_record(listed: &ListedCut) -> Vec<u8> {
         | flag(path.is_some(), PATH)
         | flag(listed.next.is_some(), NEXT)
         | flag(listed.own, OWN)
-        | flag(listed.pinned, PINNED);
+        | flag(listed.pinned, PINNED)
+        | flag(listed.mounted, MOUNTED);
     put(&mut bytes, 22, &(row.name.len() as u16).to_le_bytes());
     put(&mut bytes, 24, &row.root.0.to_le_bytes());
     put(&mut bytes, 32, &row.root_incarnation.0.to_le_bytes());
@@ -580,6 +606,7 @@ fn decode_record(bytes: &[u8]) -> Option<(ListedCut, usize)> {
         covers: flags & COVERS != 0,
         own: flags & OWN != 0,
         pinned: flags & PINNED != 0,
+        mounted: flags & MOUNTED != 0,
         path: (flags & PATH != 0).then(|| PathBuf::from(OsString::from_vec(path.to_vec()))),
     };
     Some((listed, end.next_multiple_of(8)))

@@ -45,6 +45,7 @@ pub mod control;
 mod convert;
 mod errno;
 mod error;
+mod keeper;
 mod mountpoint;
 mod notices;
 mod past;

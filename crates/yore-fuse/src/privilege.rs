@@ -60,6 +60,12 @@ pub(crate) fn groups_of(pid: u32) -> Vec<u32> {
     groups_in(&fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default()).collect()
 }
 
+/// The process of a thread that waits for our answer; `None` of one that we do not see.
+pub(crate) fn process_of(thread: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
+}
+
 fn groups_in(status: &str) -> impl Iterator<Item = u32> + '_ {
     let groups = status.lines().find_map(|line| line.strip_prefix("Groups:")).unwrap_or_default();
     groups.split_whitespace().filter_map(|group| group.parse().ok())

@@ -18,9 +18,10 @@ mod snapshots;
 mod writers;
 
 use crate::config::Granted;
-use crate::control;
+use crate::control::{self, Asker};
 use crate::convert::{no_attr, set_time};
 use crate::errno::{errno, worth_logging};
+use crate::keeper::Keeper;
 use crate::notices::{set_serving, Notices};
 use crate::past::PastNodes;
 use crate::privilege;
@@ -74,6 +75,7 @@ pub(crate) struct Server {
     past: PastNodes,
     writers: Writers,
     answers: control::look::Answers,
+    keeper: Keeper,
     snapdir: Option<SnapDir>,
     /// To tell the kernel what it must not believe any more; there once the session is.
     notices: Arc<OnceLock<Notices>>,
@@ -118,6 +120,7 @@ impl Server {
             writers: Writers::default(),
             past: PastNodes::default(),
             answers: control::look::Answers::default(),
+            keeper: Keeper::default(),
             snapdir: config.snapdir.as_ref().map(|name| SnapDir::new(name.as_bytes().to_vec())),
             notices,
         }
@@ -755,7 +758,8 @@ impl Filesystem for Server {
         } else if control::look::is_known(number) {
             self.answers.answer(&view, inode, uid, number, data)
         } else {
-            control::answer(&view, inode, uid, read_only, number, data)
+            let asker = Asker { uid, thread: request.pid(), read_only, keeper: &self.keeper };
+            control::answer(&view, inode, &asker, number, data)
         };
         match answer {
             Ok(answer) => reply.ioctl(0, &answer),

@@ -452,7 +452,7 @@ fn run<F: Filesystem>(
 mod tests {
     use super::*;
     use yore_device::{Device, MemoryDevice};
-    use yore_fs::{MkfsOptions, MountOptions};
+    use yore_fs::{MkfsOptions, MountOptions, PinnedBy};
 
     /// A contradiction that one session finds ends all of the volume's, and the volume is not closed; no other is begun.
     #[test]
@@ -470,7 +470,9 @@ mod tests {
         let config = |i: usize| MountConfig::new(dirs[i].path(), "memory");
         let present = mount(view.clone(), &config(0)).unwrap();
         let handle = present.handle();
-        let beside = |i| mount_snapshot(view.pin(cut).unwrap(), view.root(), &config(i), Some(&handle));
+        let beside = |i| {
+            mount_snapshot(view.pin(cut, PinnedBy::Mount).unwrap(), view.root(), &config(i), Some(&handle))
+        };
         let snapshot = beside(1).unwrap();
         snapshot.handle().shared.note_panic();
         assert!(matches!(snapshot.wait(), Err(SessionError::Panicked { .. })));

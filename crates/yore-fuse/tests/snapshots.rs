@@ -9,7 +9,7 @@ use std::io::Read as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use yore_fs::{Error, Number};
+use yore_fs::{Error, Number, PinnedBy};
 use yore_fuse::{mount_snapshot, End, MountConfig, PastAccess, Session, UnmountHow};
 
 fn ok(directory: &Path, command: &str) -> String {
@@ -35,7 +35,7 @@ impl Beside {
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let mut config = MountConfig::new(dir.path(), "memory@then");
         change(&mut config);
-        let pin = mounted.view.pin(cut).unwrap();
+        let pin = mounted.view.pin(cut, PinnedBy::Mount).unwrap();
         let handle = mounted.session().handle();
         let session = mount_snapshot(pin, mounted.view.root(), &config, Some(&handle)).unwrap();
         Beside { session, dir }

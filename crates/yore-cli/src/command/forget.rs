@@ -430,7 +430,7 @@ fn check_free(row: ListedCut, name: &str, opened: &Opened<'_>) -> anyhow::Result
         !row.cut.row.held,
         "cannot forget {name}: it is held; release it first (yore release {name})"
     );
-    anyhow::ensure!(!row.pinned, "cannot forget {name}: {}", mounted_on(&row, &opened.target.place));
+    anyhow::ensure!(!row.mounted, "cannot forget {name}: {}", mounted_on(&row, &opened.target.place));
     Ok(Judged { row, reasons: Vec::new() })
 }
 

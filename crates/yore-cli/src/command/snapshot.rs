@@ -359,7 +359,7 @@ fn json_row(listed: &ListedCut, clock: &Clock) -> Value {
         "time": json_time(row.time),
         "at": clock.name(row.time, listed.next),
         "kind": kind_name(row.kind),
-        "mounted": listed.pinned,
+        "mounted": listed.mounted,
         "name": if row.name.is_empty() { Value::Null } else { json!(row.name) },
         "held": row.held,
         "covers": listed.covers,

@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use yore_fs::time::{parse, TimeZone, When};
-use yore_fs::{Error, FileKind, InodeNo, Number, Pin, Timestamp, View, Volume};
+use yore_fs::{Error, FileKind, InodeNo, Number, Pin, PinnedBy, Timestamp, View, Volume};
 
 /// A directory of a volume as of a time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -90,7 +90,7 @@ impl At {
             self.text
         );
         let number = node.cut().unwrap_or_default();
-        let pin = view.pin(number).map_err(|error| match error {
+        let pin = view.pin(number, PinnedBy::Mount).map_err(|error| match error {
             Error::NotFound => self.absent(&volume),
             error => error.into(),
         })?;

@@ -3,6 +3,7 @@
 //! needed to go on are pinned as long as it is there.
 
 use super::{Cut, Past, ROW_BLOCKS};
+use crate::pin::PinnedBy;
 use crate::store::Store;
 use crate::{InodeNo, Result};
 use parking_lot::Mutex;
@@ -63,15 +64,7 @@ impl Rollbacks {
 
 impl Past {
     fn hold_for(&self, intent: &RollbackIntent) {
-        let mut pinned = self.pinned.lock();
-        intent.needs().for_each(|cut| *pinned.entry(cut).or_default() += 1);
-    }
-
-    /// Whether somebody needs a cut to stay who is not rolling back.
-    pub(crate) fn is_mounted(&self, cut: Number) -> bool {
-        let needs = |one: &Unfinished| one.intent.needs().filter(|other| *other == cut).count();
-        let by_rollbacks: usize = self.rollbacks.0.lock().iter().map(needs).sum();
-        self.pinned.lock().get(&cut).is_some_and(|count| *count > by_rollbacks)
+        intent.needs().for_each(|cut| self.pin_for(cut, PinnedBy::Work));
     }
 
     /// From now on a directory is being made what it was. Not durable by itself. The caller has pinned the cuts that are needed.
@@ -119,7 +112,7 @@ impl Past {
     pub(crate) fn end_rollback(&self, store: &Store, of: &Unfinished) -> Result<()> {
         self.remove_row(store, of.number, of.directory)?;
         self.rollbacks.0.lock().retain(|one| one.number != of.number);
-        of.intent.needs().for_each(|cut| self.unpin(cut));
+        of.intent.needs().for_each(|cut| self.unpin(cut, PinnedBy::Work));
         Ok(())
     }
 }

@@ -1,30 +1,52 @@
 //! What is asked of the table of cuts beside changing it: lists, and who needs a cut to stay.
 
 use super::{decode_cut, Cut, Past};
+use crate::pin::PinnedBy;
 use crate::{InodeNo, Result};
 use std::sync::atomic::Ordering;
 use yore_format::{cut_index_by_root, key_parts, CutState, HistoryTree, Number, Timestamp};
 use yore_meta::Meta;
+
+/// How many need a cut to stay.
+#[derive(Default)]
+pub(super) struct Pinned {
+    mounts: usize,
+    work: usize,
+}
+
+impl Pinned {
+    fn by(&mut self, by: PinnedBy) -> &mut usize {
+        match by {
+            PinnedBy::Mount => &mut self.mounts,
+            PinnedBy::Work => &mut self.work,
+        }
+    }
+}
 
 impl Past {
     /// Keeps a cut from being forgotten, until as many [`Past::unpin`].
     ///
     /// # Errors
     /// `NotFound` if it is not kept; damage and device errors.
-    pub(crate) fn pin(&self, meta: &Meta, cut: Number) -> Result<()> {
+    pub(crate) fn pin(&self, meta: &Meta, cut: Number, by: PinnedBy) -> Result<()> {
         let _still = self.expunging.hold_still();
         let _cuts = self.cuts.read();
         self.in_state_locked(meta, cut, CutState::Kept)?;
-        *self.pinned.lock().entry(cut).or_default() += 1;
+        self.pin_for(cut, by);
         Ok(())
     }
 
+    /// As [`Past::pin`], a cut that is known to be kept.
+    pub(super) fn pin_for(&self, cut: Number, by: PinnedBy) {
+        *self.pinned.lock().entry(cut).or_default().by(by) += 1;
+    }
+
     /// Takes one pin back.
-    pub(crate) fn unpin(&self, cut: Number) {
+    pub(crate) fn unpin(&self, cut: Number, by: PinnedBy) {
         let mut pinned = self.pinned.lock();
-        let count = pinned.get_mut(&cut).expect("who unpins has pinned");
-        *count -= 1;
-        if *count == 0 {
+        let of_cut = pinned.get_mut(&cut).expect("who unpins has pinned");
+        *of_cut.by(by) -= 1;
+        if of_cut.mounts + of_cut.work == 0 {
             pinned.remove(&cut);
         }
     }
@@ -32,6 +54,11 @@ impl Past {
     /// Whether somebody needs a cut to stay.
     pub(crate) fn is_pinned(&self, cut: Number) -> bool {
         self.pinned.lock().contains_key(&cut)
+    }
+
+    /// Whether a cut is mounted by itself.
+    pub(crate) fn is_mounted(&self, cut: Number) -> bool {
+        self.pinned.lock().get(&cut).is_some_and(|pinned| pinned.mounts > 0)
     }
 
     /// Calls `each` with the cuts of a directory itself from this number on, kept or dying, in ascending order, until it returns false.

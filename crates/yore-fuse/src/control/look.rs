@@ -434,8 +434,15 @@ impl Writer {
 
     fn seen_by(&mut self, seen: &SeenBy) {
         let SeenBy { cut, next } = seen.clone();
-        let record =
-            encode_record(&ListedCut { cut, next, covers: true, own: false, pinned: false, path: None });
+        let record = encode_record(&ListedCut {
+            cut,
+            next,
+            covers: true,
+            own: false,
+            pinned: false,
+            mounted: false,
+            path: None,
+        });
         self.bytes.extend_from_slice(&record);
     }
 

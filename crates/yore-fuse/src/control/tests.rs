@@ -13,6 +13,19 @@ fn view() -> View {
     View::open(device, &MountOptions::default()).unwrap()
 }
 
+/// As [`super::answer`], for nobody in particular of that user.
+fn answer(
+    view: &View,
+    inode: InodeNo,
+    uid: u32,
+    read_only: bool,
+    number: Opcode,
+    request: &[u8],
+) -> Result<Vec<u8>, Failure> {
+    let keeper = Keeper::default();
+    super::answer(view, inode, &Asker { uid, thread: 0, read_only, keeper: &keeper }, number, request)
+}
+
 fn request(flags: u32, name: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; SNAPSHOT_BYTES];
     put(&mut bytes, 0, &flags.to_le_bytes());
@@ -74,6 +87,7 @@ fn records_return() {
             covers: path.is_none(),
             own: path.is_some(),
             pinned: name.is_empty(),
+            mounted: name.len() > 1,
             path: path.map(PathBuf::from),
         };
         let bytes = encode_record(&listed);
@@ -97,7 +111,7 @@ fn nonsense_is_refused() {
     assert_eq!(refused(file.inode(), SNAPSHOT, &request(0, b"")), libc::ENOTTY);
     let root = view.root();
     for bad in [
-        request(8, b"name"),
+        request(16, b"name"),
         request(0, b"\xff"),
         request(0, b"yesterday"),
         request(0, b"a/b"),

@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use yore_fs::{InodeNo, Number, View};
+use yore_fs::{InodeNo, Number, PinnedBy, View};
 use yore_fuse::{MountConfig, Session, UnmountHow};
 
 /// Bytes of each file of the pool.
@@ -217,7 +217,10 @@ impl Live {
     fn beside(&self, others: Others) -> Result<Beside> {
         let mut beside = Beside { sessions: Vec::new(), reader: None };
         for place in &self.beside {
-            let pin = self.view.pin(self.cut).map_err(BenchError::library("keeping the snapshot"))?;
+            let pin = self
+                .view
+                .pin(self.cut, PinnedBy::Mount)
+                .map_err(BenchError::library("keeping the snapshot"))?;
             let config = MountConfig::new(place, format!("{}@{}", name_of(&self.image), self.cut.0));
             let handle = self.session.handle();
             beside.sessions.push(yore_fuse::mount_snapshot(pin, self.root, &config, Some(&handle))?);

@@ -15,7 +15,7 @@ use std::fs::{self, File};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use yore_fs::rollback::{Plan, Rights, RolledBack};
-use yore_fs::{Deleted, Difference, Error, FileKind, Incarnation, ListedCut, Number, Volume};
+use yore_fs::{Deleted, Difference, Error, FileKind, Incarnation, ListedCut, Number, Pin, PinnedBy, Volume};
 use yore_fuse::control;
 
 /// A mount, or a volume that this process has opened.
@@ -23,6 +23,10 @@ pub struct Ground {
     side: Box<dyn Side>,
     volume: Option<Volume>,
 }
+
+/// A cut that can be gone back to.
+#[must_use]
+pub struct UndoPoint(#[expect(dead_code, reason = "it is kept as long as it lives")] Option<Pin>);
 
 /// Where an operand leads: of a volume that is not mounted its file, and the path there.
 pub enum Where {
@@ -191,20 +195,25 @@ impl Ground {
         }
     }
 
-    /// Takes a cut of kind undo of a directory, durable when this returns; `None` if another one has the name.
-    pub fn undo_point(&self, dir: &Path, name: &str) -> anyhow::Result<Option<Number>> {
-        let taken: anyhow::Result<Number> = match &self.volume {
-            None => control::undo_point(&Ground::open(dir)?, name)
-                .map(|(number, _)| number)
+    /// Takes a cut of kind undo of a directory, durable when this returns; `None` if another one has the name. If it stays, it is not
+    /// forgotten as long as the answer lives, and on a mount as long as this process does.
+    pub fn undo_point(&self, dir: &Path, name: &str, stays: bool) -> anyhow::Result<Option<UndoPoint>> {
+        let taken: anyhow::Result<UndoPoint> = match &self.volume {
+            None => control::undo_point(&Ground::open(dir)?, name, stays)
+                .map(|_| UndoPoint(None))
                 .map_err(library_error),
             Some(volume) => {
-                let node = volume.node(dir)?;
-                let taken = volume.view().undo_point(node.inode(), name, false, true);
-                taken.map(|cut| cut.number).map_err(anyhow::Error::from)
+                let (view, directory) = (volume.view(), volume.node(dir)?.inode());
+                let taken = view.undo_point(directory, name, false, true);
+                let pinned = taken.and_then(|cut| match stays {
+                    true => view.pin(cut.number, PinnedBy::Work).map(Some),
+                    false => Ok(None),
+                });
+                pinned.map(UndoPoint).map_err(anyhow::Error::from)
             }
         };
         match taken {
-            Ok(number) => Ok(Some(number)),
+            Ok(point) => Ok(Some(point)),
             Err(error) if matches!(error.downcast_ref::<Error>().map(Error::root), Some(Error::Exists)) => {
                 Ok(None)
             }

@@ -34,12 +34,13 @@ pub fn run(
     let first = next_number(cuts.iter().map(|listed| &listed.cut));
     let mut taken = None;
     for number in first..first + TRIES {
-        if ground.undo_point(dir, &format!("before-{}", name(verb, number, None)))?.is_some() {
-            taken = Some(number);
+        let point = ground.undo_point(dir, &format!("before-{}", name(verb, number, None)), true)?;
+        taken = point.map(|point| (number, point));
+        if taken.is_some() {
             break;
         }
     }
-    let number = taken.context(
+    let (number, _stays) = taken.context(
         "all names for what can be undone are taken; forget some (`yore snapshots`, `yore forget`)",
     )?;
     let shown = ground.name(dir);
@@ -57,7 +58,7 @@ pub fn run(
     })?;
     let end = format!("after-{}", name(verb, number, None));
     anyhow::ensure!(
-        ground.undo_point(dir, &end)?.is_some(),
+        ground.undo_point(dir, &end, false)?.is_some(),
         "it is done, but cannot be undone by itself: another snapshot is named {end}"
     );
     eprintln!("undo: yore undo {shown}");

@@ -1,0 +1,133 @@
+//! Snapshots that stay as long as a process lives. What `restore` may have to go back to must not be forgotten for want of the room that
+//! it takes itself. No daemon is told that a directory was closed, for opening one is not asked of it; so the process is watched, by a
+//! thread that waits for its end.
+
+use crate::privilege::process_of;
+use fuser::Errno;
+use rustix::event::{poll, PollFd, PollFlags};
+use rustix::process::{pidfd_open, Pid, PidfdFlags};
+use std::io::{pipe, PipeReader, PipeWriter};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, OnceLock};
+use yore_fs::Pin;
+
+/// Most snapshots kept at a time, each of which takes a thread: whoever may take one could want any number.
+const MOST: usize = 64;
+
+/// Keeps snapshots. They stay no longer than this does.
+#[derive(Default)]
+pub(crate) struct Keeper {
+    /// What each thread holds a clone of.
+    count: Arc<()>,
+    /// The reading end hangs up when the writing end is gone, with the keeper.
+    end: OnceLock<(PipeReader, PipeWriter)>,
+}
+
+/// Room to keep one snapshot as long as a process lives.
+pub(crate) struct Place {
+    /// The process; `None` of one that cannot be seen, and not be watched.
+    process: Option<OwnedFd>,
+    end: PipeReader,
+    count: Arc<()>,
+}
+
+impl Keeper {
+    /// Room for one more, for the process of this thread, which waits for the answer. EAGAIN if there is none.
+    pub(crate) fn place(&self, thread: u32) -> Result<Place, Errno> {
+        let count = self.count.clone();
+        if Arc::strong_count(&count) > MOST + 1 {
+            return Err(Errno::EAGAIN);
+        }
+        let end = match self.end.get() {
+            Some((end, _)) => end,
+            None => {
+                let new = pipe().map_err(|_| Errno::EAGAIN)?;
+                &self.end.get_or_init(|| new).0
+            }
+        };
+        let process = process_of(thread).and_then(|process| Pid::from_raw(process as i32));
+        let process = process.and_then(|process| pidfd_open(process, PidfdFlags::empty()).ok());
+        Ok(Place { process, end: end.try_clone().map_err(|_| Errno::EAGAIN)?, count })
+    }
+}
+
+impl Place {
+    /// Keeps it. EAGAIN if the thread that this takes is not to be had.
+    pub(crate) fn keep(self, pin: Pin) -> Result<(), Errno> {
+        let Place { process: Some(process), end, count } = self else { return Ok(()) };
+        let work = move || {
+            let mut ends = [PollFd::new(&process, PollFlags::IN), PollFd::new(&end, PollFlags::empty())];
+            while let Err(rustix::io::Errno::INTR) = poll(&mut ends, None) {}
+            drop((pin, count));
+        };
+        match std::thread::Builder::new().name("yore-keep".into()).spawn(work) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Errno::EAGAIN),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command};
+    use std::time::{Duration, Instant};
+    use yore_fs::{Error, Number, PinnedBy, View, Volume};
+
+    fn sleeper() -> Child {
+        Command::new("sleep").arg("600").spawn().unwrap()
+    }
+
+    fn kept(keeper: &Keeper, view: &View, by: &Child) -> Number {
+        let cut = view.snapshot(view.root(), "", false, false).unwrap().number;
+        keeper.place(by.id()).unwrap().keep(view.pin(cut, PinnedBy::Work).unwrap()).unwrap();
+        assert!(matches!(view.forget(&[cut]), Err(Error::Pinned { .. })));
+        cut
+    }
+
+    #[track_caller]
+    fn is_forgotten_soon(view: &View, cut: Number) {
+        let start = Instant::now();
+        while let Err(error) = view.forget(&[cut]) {
+            assert!(matches!(error, Error::Pinned { .. }), "{error}");
+            assert!(start.elapsed() < Duration::from_secs(20), "it is still pinned");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// It is kept as long as the process lives, or the keeper, and there is an end to how many are.
+    #[test]
+    fn what_a_process_wants_stays_until_it_ends() {
+        let volume = Volume::memory(64 << 20).unwrap();
+        let (view, keeper) = (volume.view(), Keeper::default());
+        let mut process = sleeper();
+        let cut = kept(&keeper, view, &process);
+        process.kill().unwrap();
+        process.wait().unwrap();
+        is_forgotten_soon(view, cut);
+
+        let mut process = sleeper();
+        let cut = kept(&keeper, view, &process);
+        drop(keeper);
+        is_forgotten_soon(view, cut);
+
+        let keeper = Keeper::default();
+        let places: Vec<Place> = (0..MOST).map(|_| keeper.place(process.id()).unwrap()).collect();
+        assert_eq!(keeper.place(process.id()).err().map(|e| e.code()), Some(libc::EAGAIN));
+        drop(places);
+        assert!(keeper.place(process.id()).is_ok());
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
+
+    /// Who is not to be seen is not waited for.
+    #[test]
+    fn what_nobody_to_be_seen_wants_does_not_stay() {
+        let volume = Volume::memory(64 << 20).unwrap();
+        let view = volume.view();
+        let cut = view.snapshot(view.root(), "", false, false).unwrap().number;
+        let keeper = Keeper::default();
+        keeper.place(0).unwrap().keep(view.pin(cut, PinnedBy::Work).unwrap()).unwrap();
+        view.forget(&[cut]).unwrap();
+    }
+}
