@@ -43,8 +43,10 @@ pub enum Error {
     /// The volume is full (blocks or room for metadata).
     #[error("no space left on the volume: delete files, or copy them to a larger volume")]
     NoSpace,
-    /// More than the volume could hold if nothing else were on it.
-    #[error("the whole volume has no room for that: take a larger one")]
+    /// More than the volume has room for, even if all of its history were forgotten.
+    #[error(
+        "the volume has no room for that, not even without its history: delete files, or take a larger one"
+    )]
     NeverFits,
     /// A directory takes 256 names with the same hash, and a file 256 attributes.
     #[error("there are too many {what} with the same hash: choose another name")]

@@ -554,7 +554,7 @@ impl View {
     /// Allocates, frees or zeroes a range.
     ///
     /// # Errors
-    /// [`Error::NoSpace`]; [`Error::NeverFits`] for more than an empty volume could hold, which costs no history;
+    /// [`Error::NoSpace`]; [`Error::NeverFits`] for more than there would be room for without any history, which then stays;
     /// [`Error::FileTooLarge`], [`Error::Invalid`] for an empty range.
     pub fn fallocate(&self, inode: InodeNo, offset: u64, len: u64, mode: FallocateMode) -> Result<()> {
         let _passage = self.enter(inode)?;

@@ -17,12 +17,13 @@ use crate::{Error, FallocateMode, Result};
 use std::ops::Range;
 use std::sync::Arc;
 use yore_format::layout::FILE_SIZE_MAX;
+use yore_format::layout::ZONE_BLOCKS;
 use yore_format::{BlockNo, ContentKind, BITS_PER_GROUP};
 
 /// Allocates, punches or zeroes a range of bytes.
 ///
 /// # Errors
-/// `Invalid` for an empty range, `FileTooLarge`, `NoSpace`, `ReadOnly`, `Stale`; damage and device errors.
+/// `Invalid` for an empty range, `FileTooLarge`, `NoSpace`, `NeverFits`, `ReadOnly`, `Stale`; damage and device errors.
 pub(crate) fn fallocate(
     store: &Store,
     cell: &Arc<InodeCell>,
@@ -90,7 +91,11 @@ fn allocate(store: &Store, cell: &Arc<InodeCell>, offset: u64, end: u64) -> Resu
         })?;
     }
     let near = store.near(cell.no);
-    let mut promise = store.alloc.promise(&store.meta, near, holes)?;
+    let mut promise = match store.alloc.promise(&store.meta, near, holes) {
+        // Here all that is wanted is known, so the past is not given up for what it could not make room for.
+        Err(Error::NoSpace) if !could_fit(store, holes) => return Err(Error::NeverFits),
+        promise => promise?,
+    };
     let mut goal = store.meta.geometry().data_start(near);
     let mut at = first;
     while at < end {
@@ -116,6 +121,14 @@ fn allocate(store: &Store, cell: &Arc<InodeCell>, offset: u64, end: u64) -> Resu
         goal = BlockNo(run.end());
     }
     Ok(())
+}
+
+/// Whether so many blocks may be had once all of the past is forgotten. What is held of it is counted, too.
+fn could_fit(store: &Store, blocks: u64) -> bool {
+    let past = store.past.space();
+    // A zone has two slots for each block, and one that is emptied becomes data blocks as a whole.
+    let zones = 2 * (past.nodes + past.trees) + ZONE_BLOCKS;
+    !store.alloc.is_short_of(blocks.saturating_sub(past.data + zones))
 }
 
 fn enter_unwritten(store: &Store, cell: &InodeCell, at: u64, run: Run) -> Result<()> {
