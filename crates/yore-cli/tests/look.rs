@@ -91,6 +91,44 @@ fn differences_on_a_mount_and_on_a_volume() {
     assert!(message.contains("take one"), "{message}");
 }
 
+/// What is nowhere to be seen is said to be so, and a file of a mount is never taken for a volume; the mount point has times in front of
+/// paths, too.
+#[test]
+fn times_that_nothing_has() {
+    let scratch = scratch();
+    ok(["snapshot", &scratch.on("/"), "-n", "then"]);
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    let root = text(&mount.directory).to_string();
+    let file = format!("{root}/d/file");
+    for command in ["diff", "restore", "rollback", "deleted"] {
+        for path in [format!("{file}@3days"), format!("{root}@3days"), format!("{root}@3days/d")] {
+            let message = fails(3, [command, &path]);
+            assert!(!message.contains("mkfs") && !message.contains("mounted volume"), "{command}: {message}");
+            assert!(message.contains("no snapshot") && !message.contains("3days/\""), "{command}: {message}");
+        }
+    }
+    fs::write(&file, "other").unwrap();
+    ok(["restore", &format!("{root}@then/d/file")]);
+    assert_eq!(fs::read(&file).unwrap(), b"one");
+    assert!(fails(2, ["expunge", "-n", "-r", &root]).contains("yore forget"));
+}
+
+/// Whatever is asked of a mount whose daemon is dead says so.
+#[test]
+fn a_dead_daemon() {
+    let scratch = scratch();
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    rustix::process::kill_process(mount.pid(), rustix::process::Signal::KILL).unwrap();
+    let began = std::time::Instant::now();
+    while rustix::fs::statvfs(&mount.directory).is_ok() && began.elapsed().as_secs() < 20 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    for command in ["snapshot", "snapshots", "status", "log", "deleted", "policy", "undo", "info"] {
+        let message = fails(3, [command, text(&mount.directory)]);
+        assert!(message.contains("is dead") && message.contains("yore umount"), "{command}: {message}");
+    }
+}
+
 /// Logs follow renames and editors' saves, by whatever way they are asked for.
 #[test]
 fn logs() {
