@@ -91,6 +91,92 @@ fn differences_on_a_mount_and_on_a_volume() {
     assert!(message.contains("take one"), "{message}");
 }
 
+/// A file that was saved by putting another in its place, or restored, is compared with what had its name; one that is the same is none.
+#[test]
+fn a_file_in_the_place_of_another_is_one_line() {
+    let scratch = scratch();
+    put(&scratch, "/d/same", "same");
+    put(&scratch, "/d/saved", "one\ntwo\n");
+    ok(["snapshot", &scratch.on("/d"), "-n", "then"]);
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    let directory = mount.directory.join("d");
+    fs::write(directory.join("tmp"), "one\n2\n").unwrap();
+    fs::rename(directory.join("tmp"), directory.join("saved")).unwrap();
+    fs::write(directory.join("same"), "changed").unwrap();
+    let now = text(&directory).to_string();
+    ok(["restore", &format!("{now}@then/same")]);
+    // A directory in its place is no other state of it.
+    fs::remove_file(directory.join("file")).unwrap();
+    fs::create_dir(directory.join("file")).unwrap();
+    let check = |then: &str, now: &str| {
+        let forth = "-  file\n+  file/\nM  saved\n";
+        let sorted = |text: String| {
+            let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
+            lines.sort();
+            lines
+        };
+        assert_eq!(sorted(ok(["diff", then])), sorted(forth.to_string()));
+        assert_eq!(sorted(ok(["diff", now, then])), sorted("+  file\n-  file/\nM  saved\n".to_string()));
+        let patch = ok(["diff", "-p", then]);
+        assert!(patch.contains("--- a/saved\n+++ b/saved\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n"), "{patch}");
+        assert_eq!(
+            ok(["diff", "--stat", then]).split(';').next(),
+            Some("1 added, 1 removed, 1 modified, 0 renamed")
+        );
+        let rows = json(&["diff", then]);
+        let saved = rows.iter().find(|row| row["path"] == "saved").unwrap();
+        assert_eq!((&saved["before"]["size"], &saved["after"]["size"]), (&8.into(), &6.into()));
+    };
+    check(&format!("{now}@then"), &now);
+    ok(["snapshot", &now, "-n", "later"]);
+    fs::write(directory.join("tmp"), "three\n").unwrap();
+    fs::rename(directory.join("tmp"), directory.join("saved")).unwrap();
+    let status = ok(["status", &now]);
+    assert!(status.ends_with("(later)\nM  saved\n"), "{status}");
+    ok(["rollback", &format!("{now}@later")]);
+    assert_eq!(run(["diff", "--exit-code", &format!("{now}@later")]).status.code(), Some(0));
+    mount.umount();
+    check(&scratch.on("/d@then"), &scratch.on("/d"));
+}
+
+/// What is nowhere to be seen is said to be so, and a file of a mount is never taken for a volume; the mount point has times in front of
+/// paths, too.
+#[test]
+fn times_that_nothing_has() {
+    let scratch = scratch();
+    ok(["snapshot", &scratch.on("/"), "-n", "then"]);
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    let root = text(&mount.directory).to_string();
+    let file = format!("{root}/d/file");
+    for command in ["diff", "restore", "rollback", "deleted"] {
+        for path in [format!("{file}@3days"), format!("{root}@3days"), format!("{root}@3days/d")] {
+            let message = fails(3, [command, &path]);
+            assert!(!message.contains("mkfs") && !message.contains("mounted volume"), "{command}: {message}");
+            assert!(message.contains("no snapshot") && !message.contains("3days/\""), "{command}: {message}");
+        }
+    }
+    fs::write(&file, "other").unwrap();
+    ok(["restore", &format!("{root}@then/d/file")]);
+    assert_eq!(fs::read(&file).unwrap(), b"one");
+    assert!(fails(2, ["expunge", "-n", "-r", &root]).contains("yore forget"));
+}
+
+/// Whatever is asked of a mount whose daemon is dead says so.
+#[test]
+fn a_dead_daemon() {
+    let scratch = scratch();
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    rustix::process::kill_process(mount.pid(), rustix::process::Signal::KILL).unwrap();
+    let began = std::time::Instant::now();
+    while rustix::fs::statvfs(&mount.directory).is_ok() && began.elapsed().as_secs() < 20 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    for command in ["snapshot", "snapshots", "status", "log", "deleted", "policy", "undo", "info"] {
+        let message = fails(3, [command, text(&mount.directory)]);
+        assert!(message.contains("is dead") && message.contains("yore umount"), "{command}: {message}");
+    }
+}
+
 /// Logs follow renames and editors' saves, by whatever way they are asked for.
 #[test]
 fn logs() {

@@ -286,7 +286,7 @@ pub fn instant(time: Timestamp) -> Option<jiff::Timestamp> {
 pub fn check_snapshot_name(name: &str) -> Result<(), TimeError> {
     let rule = name_rule(name).or_else(|| begins_like_a_time(name).then_some(
         "it could be taken for a time. Names begin with none of 0-9 - + . and not with `gmt-`, `now`, `today`, \
-         `yesterday`, a day of the week or `last.`, and do not end in `ago`",
+         `yesterday`, `tomorrow`, `noon`, `midnight`, a day of the week or `last.`, and do not end in `ago`",
     ));
     rule.map_or(Ok(()), |rule| Err(TimeError { text: name.to_owned(), why: Why::BadName { rule } }))
 }

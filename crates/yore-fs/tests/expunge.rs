@@ -97,6 +97,43 @@ fn nothing_is_left_of_a_file() {
     assert_eq!(volume.view().finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap().looked_at, 0);
 }
 
+/// From the beginning what is gone is listed without it, and with what its name meant before.
+#[test]
+fn what_is_gone_is_listed_without_it() {
+    let volume = Volume::memory(64 << 20).unwrap();
+    let deleted = |directory: &str, recursive: bool| {
+        let mut paths = Vec::new();
+        let directory = volume.node(directory).unwrap().inode();
+        let mut each = |gone: yore_fs::Deleted| {
+            paths.push((String::from_utf8(gone.path).unwrap(), gone.facts.size));
+            ControlFlow::Continue(())
+        };
+        volume.view().deleted(directory, recursive, &mut each).unwrap();
+        paths.sort();
+        paths
+    };
+    let path = |path: &str, size| (path.to_string(), size);
+    volume.create_dir("d").unwrap();
+    volume.write("d/other", "other").unwrap();
+    volume.write("d/secret", "earlier").unwrap();
+    cut(&volume, "d", "one");
+    volume.remove_file("d/secret").unwrap();
+    volume.write("d/secret", "of another").unwrap();
+    cut(&volume, "d", "two");
+    volume.remove_file("d/secret").unwrap();
+    volume.remove_file("d/other").unwrap();
+    assert_eq!(deleted("d", false), [path("other", 5), path("secret", 10)]);
+
+    volume.view().expunge(&[file(&volume, "d@two/secret")]).unwrap();
+    for finished in [false, true] {
+        if finished {
+            finish(&volume);
+        }
+        assert_eq!(deleted("d", false), [path("other", 5), path("secret", 7)], "{finished}");
+        assert_eq!(deleted("/", true), [path("d/other", 5), path("d/secret", 7)], "{finished}");
+    }
+}
+
 /// All names of a file go, those that it does not remember too; and one that a link was before keeps what it is.
 #[test]
 fn all_names_of_a_file_go() {

@@ -38,7 +38,8 @@ impl Operand {
         let shown = operand.to_string_lossy().into_owned();
         let on = OnVolume::split(operand).filter(|_| fs::symlink_metadata(operand).is_err());
         let path = on.as_ref().map_or(Path::new(operand), |on| &on.path);
-        let Some(name) = path.file_name() else {
+        let is_root = on.is_none() && path.canonicalize().is_ok_and(|path| live::is_mounted(&path));
+        let Some(name) = path.file_name().filter(|_| !is_root) else {
             return Err(status::usage(format!(
                 "{shown}: which file? The history of a whole volume is its snapshots: `yore forget` gives those up"
             )));
@@ -125,6 +126,10 @@ impl Operand {
         let shown = &self.shown;
         let root = error.chain().find_map(|cause| cause.downcast_ref::<Error>()).map(Error::root);
         match root {
+            Some(Error::NotFound) if yore_fs::split_time(self.name.as_bytes()).is_some() => anyhow::anyhow!(
+                "cannot expunge {shown}: no such file at that time; `yore log` tells when one can be seen, and `yore deleted` what \
+                 is gone"
+            ),
             Some(Error::NotFound) => anyhow::anyhow!(
                 "cannot expunge {shown}: no such file; one that is gone is named with a time, as NAME@yesterday (`yore deleted` \
                  lists what is gone)"

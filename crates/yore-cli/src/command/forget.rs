@@ -26,7 +26,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
 use std::ops::ControlFlow;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -55,15 +55,23 @@ pub fn find(operand: &OsStr) -> anyhow::Result<Place> {
     }
 }
 
-/// `mnt@TIME` as the mount point and `.@TIME`, and the same of the file of a volume.
+/// `mnt@TIME` as the mount point and `.@TIME`, with what stands behind it, and `volume.yore@TIME` as the file of a volume and that.
 pub(super) fn split_root(path: &Path) -> Option<(PathBuf, OsString)> {
-    let name = path.file_name()?.as_bytes();
-    let (of, _) = yore_fs::split_time(name)?;
-    let root = path.with_file_name(OsStr::from_bytes(of));
-    let found = fs::metadata(&root).ok()?;
-    let is_root = !found.is_dir() || root.canonicalize().is_ok_and(|root| live::is_mounted(&root));
-    let past = [b".", &name[of.len()..]].concat();
-    is_root.then(|| (root, OsString::from_vec(past)))
+    path.ancestors().find_map(|named| {
+        let name = named.file_name()?.as_bytes();
+        let (of, _) = yore_fs::split_time(name)?;
+        let root = named.with_file_name(OsStr::from_bytes(of));
+        let below = path.strip_prefix(named).ok()?;
+        let found = fs::metadata(&root).ok()?;
+        let is_root = match found.is_dir() {
+            true => root.canonicalize().is_ok_and(|root| live::is_mounted(&root)),
+            // A file of a mount has times of its own.
+            false => below.as_os_str().is_empty() && !is_file_on_mount(&root),
+        };
+        let past = PathBuf::from(OsStr::from_bytes(&[b".", &name[of.len()..]].concat()));
+        let past = if below.as_os_str().is_empty() { past } else { past.join(below) };
+        is_root.then(|| (root, past.into_os_string()))
+    })
 }
 
 /// What an operand names.

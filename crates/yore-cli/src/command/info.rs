@@ -483,6 +483,7 @@ fn print_rows(out: &mut Out, inodes: bool, rows: &[Row]) -> anyhow::Result<()> {
     };
     let heads: Vec<String> = heads.iter().map(|head| head.to_string()).collect();
     out.line(columns("Volume", &heads, "Use%", "Mounted on"))?;
+    let unknown = || "-".to_string();
     for row in rows {
         let space = &row.space;
         let (used, available, cells) = match inodes {
@@ -492,7 +493,6 @@ fn print_rows(out: &mut Out, inodes: bool, rows: &[Row]) -> anyhow::Result<()> {
                 (used, space.inodes_free, cells.to_vec())
             }
             false => {
-                let unknown = || "-".to_string();
                 let live = space.live().map_or_else(unknown, human);
                 let history = space.history.map_or_else(unknown, |history| human(history.bytes()));
                 (
@@ -502,9 +502,13 @@ fn print_rows(out: &mut Out, inodes: bool, rows: &[Row]) -> anyhow::Result<()> {
                 )
             }
         };
+        // What others do not let be looked at is all zero.
+        let told = space.size > 0;
+        let cells = if told { cells } else { cells.iter().map(|_| unknown()).collect() };
         // As df(1): of what can be used, rounded up.
         let usable = used.saturating_add(available).max(1);
-        let percent = format!("{}%", (u128::from(used) * 100).div_ceil(u128::from(usable)));
+        let percent = (u128::from(used) * 100).div_ceil(u128::from(usable));
+        let percent = if told { format!("{percent}%") } else { unknown() };
         let directory =
             row.directory.as_ref().map_or(String::new(), |d| crate::output::printable(bytes_of(d)));
         let volume = crate::output::printable(bytes_of(&row.volume));

@@ -121,6 +121,16 @@ impl Compared<'_> {
         Ok((found.inode, found.incarnation, found.cut))
     }
 
+    /// How what is in it is read.
+    fn side(&self) -> Box<dyn Side> {
+        match (self.volume, self.place) {
+            (Some(volume), Place::Free(on)) => {
+                Box::new(side::OnVolume { volume: volume.clone(), name: on.volume.clone() })
+            }
+            _ => Box::new(side::Host),
+        }
+    }
+
     /// Its path on its side.
     fn path(&self) -> &Path {
         match self.place {
@@ -263,16 +273,12 @@ fn directories(args: &args::Diff, a: &Compared<'_>, b: Option<&Compared<'_>>) ->
         None if of.2.is_none() => return Err(no_time(&a.name())),
         None => (None, a.present(&of)),
     };
-    let found = a.differences(&of, to)?;
-    let on_volume;
-    let side: &dyn Side = match (a.volume, a.place) {
-        (Some(volume), Place::Free(on)) => {
-            on_volume = side::OnVolume { volume: volume.clone(), name: on.volume.clone() };
-            &on_volume
-        }
-        _ => &side::Host,
-    };
-    print(args, &found, side, &|patch, difference| {
+    let mut found = a.differences(&of, to)?;
+    let side = a.side();
+    if let Some(to) = &to_path {
+        found = files::join_replaced(found, &*side, a.path(), to)?;
+    }
+    print(args, &found, &*side, &|patch, difference| {
         let to = to_path.as_deref().with_context(|| {
             format!(
                 "{}: its content now is not under that name; give the new one as the second operand",
@@ -468,12 +474,14 @@ fn since_last(
         anyhow::bail!("no snapshot has seen {name}; take one with `yore snapshot {name}`")
     };
     let found = compared.differences(&(inode, incarnation, Some(cut.number)), None)?;
+    let time = Clock::new(args.listing.utc).name(cut.row.time, next);
+    let then = compared.path().join(format!(".@{time}"));
+    let found = files::join_replaced(found, &*compared.side(), &then, compared.path())?;
     let mut list = List::new(args.listing);
     let named = match cut.row.name.as_str() {
         "" => String::new(),
         name => format!(" ({name})"),
     };
-    let time = Clock::new(args.listing.utc).name(cut.row.time, next);
     list.heading(format!("since {time}{named}").as_bytes())?;
     for difference in &found {
         line(&mut list, difference)?;

@@ -87,7 +87,9 @@ fn retention(value: &str) -> Result<Option<Retention>, String> {
     }
     let mut rules = KeepRules::default();
     for rule in value.split(',') {
-        let (name, value) = rule.split_once(':').ok_or_else(|| format!("`{rule}` is no rule"))?;
+        let (name, value) = rule
+            .split_once(':')
+            .ok_or_else(|| format!("`{rule}` is no rule: each has a name, `:` and how many or how long"))?;
         let count = match name {
             "within" => {
                 parse_ago(value, now(), &TimeZone::system()).map_err(|error| error.to_string())?;
@@ -171,7 +173,10 @@ pub fn run(args: &args::Policy) -> Outcome {
     let here = match find(&args.path)? {
         Place::Mounted { dir: file, .. } => {
             if changes {
-                let own = policy_of(&file).map_err(library_error)?.own;
+                let own = policy_of(&file)
+                    .map_err(library_error)
+                    .with_context(|| format!("cannot set the policy of {shown}"))?
+                    .own;
                 set_policy(&file, &change.apply(own))
                     .map_err(library_error)
                     .with_context(|| format!("cannot set the policy of {shown}"))?;

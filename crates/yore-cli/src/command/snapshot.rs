@@ -56,6 +56,7 @@ impl Place {
     /// What a directory of a mount is.
     pub fn of_mount(path: &Path) -> anyhow::Result<Place> {
         let name = path.display();
+        fs::metadata(path).map_err(|error| not_there(path, error))?;
         anyhow::ensure!(
             live::mount_at(path).is_some(),
             "{name} is not on a mounted volume; name a directory that is, or a volume (volume.yore, volume.yore:/letters)"
@@ -105,6 +106,11 @@ pub fn library_error(error: io::Error) -> anyhow::Error {
             what: "snapshots of a directory are taken, held and forgotten by its owner, by root, or by the user who mounted \
                    the volume",
         },
+        Some(Errno::NOTCONN | Errno::CONNABORTED) => {
+            return anyhow::anyhow!(
+                "the daemon that served this mount is dead; mount the volume again, or unmount it (yore umount)"
+            )
+        }
         Some(Errno::NOTTY) => {
             return anyhow::anyhow!(
                 "the daemon of this mount is of a version that knows no snapshots; unmount it and mount it again"

@@ -80,8 +80,13 @@ fn in_directory(
     for (name, mut meanings) in by_name {
         meanings.sort_by_key(|entry| std::cmp::Reverse(entry.birth));
         for entry in meanings {
-            let span = kept.of_directory((directory, incarnation), entry.birth, entry.death)?;
-            let own = kept.own((entry.inode, entry.incarnation), entry.birth, entry.death);
+            // What is being expunged was never there, though its names are until the background has come to them.
+            let birth = store.past.expunging.began(entry.inode, entry.incarnation, entry.birth);
+            if birth >= entry.death {
+                continue;
+            }
+            let span = kept.of_directory((directory, incarnation), birth, entry.death)?;
+            let own = kept.own((entry.inode, entry.incarnation), birth, entry.death);
             let Some((_, last)) = join_spans(span, own) else { continue };
             if !lived_on(view, &entry)? {
                 if let Some(deleted) = describe(view, kept, &entry, last, join(path, &name))? {
@@ -104,7 +109,7 @@ fn lived_on(view: &View, entry: &PastEntry) -> Result<bool> {
     Ok(lived_on)
 }
 
-/// `None` if the cut was forgotten meanwhile.
+/// `None` if the cut was forgotten meanwhile, or the file expunged.
 fn describe(
     view: &View,
     kept: &KeptCuts<'_>,
@@ -118,7 +123,10 @@ fn describe(
             Err(Error::Stale) => return Ok(None),
             seeing => seeing?,
         };
-        with(store, entry.inode, last, |_, state| Ok(Facts::of(&state.inode)))?
+        match with(store, entry.inode, last, |_, state| Ok(Facts::of(&state.inode))) {
+            Err(Error::NotFound) => return Ok(None),
+            facts => facts?,
+        }
     };
     let PastEntry { kind, inode, incarnation, .. } = *entry;
     Ok(Some(Deleted { path, last: kept.seen_by(last)?, kind, inode, incarnation, facts }))

@@ -6,6 +6,10 @@ use crate::command::Outcome;
 use crate::output::bytes_of;
 use crate::side::{Facts, Side, Source};
 use anyhow::Context as _;
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use yore_fs::{Change, Difference, FileKind, Incarnation, InodeNo, What};
 
@@ -22,18 +26,7 @@ pub fn diff(args: &args::Diff, side: &dyn Side, first: &Path, second: &Path) -> 
         side.name(first),
         side.name(second)
     );
-    let mut what = What::empty();
-    what.set(What::CONTENT, was.size != is.size || !same_content(side, was.kind, first, second)?);
-    let metadata = |facts: &Facts| (facts.permissions & 0o1777, facts.uid, facts.gid, facts.rdev);
-    what.set(What::METADATA, metadata(&was) != metadata(&is));
-    let xattrs = |path| {
-        side.xattrs(path).map(|mut xattrs| {
-            xattrs.sort();
-            xattrs
-        })
-    };
-    what.set(What::XATTRS, xattrs(first)? != xattrs(second)?);
-    what.set(What::TIME, was.mtime != is.mtime);
+    let what = what_differs(side, (first, &was), (second, &is))?;
     let found = Difference {
         change: Change::Modified,
         kind: is.kind,
@@ -53,6 +46,68 @@ pub fn diff(args: &args::Diff, side: &dyn Side, first: &Path, second: &Path) -> 
             Some((bytes_of(second), second.to_path_buf(), is.size)),
         )
     })
+}
+
+/// What of a file differs between two states of it, or from another one of its type.
+fn what_differs(
+    side: &dyn Side,
+    (first, was): (&Path, &Facts),
+    (second, is): (&Path, &Facts),
+) -> anyhow::Result<What> {
+    let mut what = What::empty();
+    what.set(What::CONTENT, was.size != is.size || !same_content(side, was.kind, first, second)?);
+    let metadata = |facts: &Facts| (facts.permissions & 0o1777, facts.uid, facts.gid, facts.rdev);
+    what.set(What::METADATA, metadata(was) != metadata(is));
+    let xattrs = |path| {
+        side.xattrs(path).map(|mut xattrs| {
+            xattrs.sort();
+            xattrs
+        })
+    };
+    what.set(What::XATTRS, xattrs(first)? != xattrs(second)?);
+    what.set(What::TIME, was.mtime != is.mtime);
+    Ok(what)
+}
+
+/// Makes one difference, or none, of a file that is gone and another one that has its name now: so programs save, and so is restored.
+/// What differs between the two is read. Where that is not allowed they stay what the history says, one gone and one new.
+pub fn join_replaced(
+    found: Vec<Difference>,
+    side: &dyn Side,
+    from: &Path,
+    to: &Path,
+) -> anyhow::Result<Vec<Difference>> {
+    let has_content = |one: &Difference| matches!(one.kind, FileKind::Regular | FileKind::Symlink);
+    let gone = found.iter().filter(|one| one.change == Change::Removed && has_content(one));
+    let gone: HashMap<&[u8], &Difference> = gone.map(|one| (&one.path[..], one)).collect();
+    let mut joined = HashMap::new();
+    for new in found.iter().filter(|one| one.change == Change::Added) {
+        let Some(old) = gone.get(&new.path[..]).filter(|old| old.kind == new.kind) else { continue };
+        let path = OsStr::from_bytes(&new.path);
+        let (first, second) = (from.join(path), to.join(path));
+        // Nothing, or of another type: it was changed meanwhile.
+        let (Some(was), Some(is)) = (side.facts(&first)?, side.facts(&second)?) else { continue };
+        if (was.kind, is.kind) != (old.kind, new.kind) {
+            continue;
+        }
+        let what = match what_differs(side, (&first, &was), (&second, &is)) {
+            Err(error) if is_denied(&error) => continue,
+            what => what?,
+        };
+        let one = Difference { change: Change::Modified, what, before: old.before, ..new.clone() };
+        joined.insert(new.path.clone(), (!what.is_empty()).then_some(one));
+    }
+    let of = |one: Difference| match (one.change, joined.get_mut(&one.path)) {
+        (Change::Added, Some(joined)) => joined.take(),
+        (Change::Removed, Some(_)) => None,
+        _ => Some(one),
+    };
+    Ok(found.into_iter().filter_map(of).collect())
+}
+
+fn is_denied(error: &anyhow::Error) -> bool {
+    let io = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>());
+    io.is_some_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
 fn facts(side: &dyn Side, path: &Path) -> anyhow::Result<Facts> {

@@ -89,8 +89,9 @@ pub fn log(args: &args::Log) -> Outcome {
     };
     let clock = Clock::new(args.listing.utc);
     let mut list = List::new(args.listing);
+    let width = found.iter().map(|logged| log_time(logged, &clock).len()).max().unwrap_or(0);
     for logged in &found {
-        log_line(&mut list, logged, &clock)?;
+        log_line(&mut list, logged, &clock, width)?;
     }
     list.done()?;
     Ok(status::OK)
@@ -131,7 +132,7 @@ pub(super) fn log_time(logged: &Logged, clock: &Clock) -> String {
     }
 }
 
-fn log_line(list: &mut List, logged: &Logged, clock: &Clock) -> anyhow::Result<()> {
+fn log_line(list: &mut List, logged: &Logged, clock: &Clock, width: usize) -> anyhow::Result<()> {
     let time = log_time(logged, clock);
     let path = logged.path.as_deref().unwrap_or(&logged.name);
     let first = match (&logged.first, &logged.last) {
@@ -139,8 +140,14 @@ fn log_line(list: &mut List, logged: &Logged, clock: &Clock) -> anyhow::Result<(
         _ => String::new(),
     };
     let mode = logged.facts.mode & 0o7777;
-    let after =
-        format!("  {:<3} {mode:04o} {:>10}  {}{first}", letters(logged), logged.facts.size, printable(path));
+    let after = format!(
+        "{:pad$}  {:<3} {mode:04o} {:>10}  {}{first}",
+        "",
+        letters(logged),
+        logged.facts.size,
+        printable(path),
+        pad = width.saturating_sub(time.len())
+    );
     list.entry("", time.as_bytes(), &after, || json_logged(logged, clock))
 }
 
