@@ -487,7 +487,7 @@ pub struct Policy {
     after_help = "Either snapshots are named, each as PATH@TIME of the very directory that it was taken of, or of the very file \
                   if it is a version that a policy made (`yore log` lists those); or options choose among those of a directory or file. Of each hour, day and so on the last snapshot is kept, for the N latest of them that \
                   have one; days and weeks are local, and weeks begin on Monday. What one option keeps is kept, whatever others say. \
-                  Those that are held are kept always, those with a name unless --names is given. Nothing brings back what was \
+                  Those that are held are kept always; unless --names is given those with a name, and for 30 days those that something can be undone by, too. Nothing brings back what was \
                   forgotten: look first with --dry-run."
 )]
 pub struct Forget {

@@ -8,12 +8,16 @@
 //! **Periods are local**, and weeks begin on Monday (ISO 8601). The hour that comes twice when clocks are put back is two hours.
 //!
 //! Snapshots that somebody gave a name, holds or has mounted are kept whatever the rules say, but names only unless the contrary is asked for.
-//! They count in their periods as all others do.
+//! They count in their periods as all others do. Nobody gave those their names that were taken for [`crate::rollback`]: these are kept for
+//! [`UNDO_DAYS`], so that what was done can be undone, and are then like those without.
 
 use crate::time::{instant, parse_ago, TimeError};
 use crate::Cut;
 use jiff::tz::TimeZone;
-use yore_format::{KeepRules, Number, Timestamp};
+use yore_format::{CutKind, CutRow, KeepRules, Number, Timestamp};
+
+/// For how many days, back from the last snapshot, those are kept that something can be undone by.
+pub const UNDO_DAYS: u32 = 30;
 
 /// What the rules know of a snapshot.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +28,8 @@ pub struct Taken<'a> {
     pub time: Timestamp,
     /// Empty: it has none.
     pub name: &'a str,
+    /// Whether it was taken before or after something that can be undone, and named for that.
+    pub undo: bool,
     /// Whether somebody holds it.
     pub held: bool,
     /// Whether it is mounted by itself.
@@ -33,7 +39,8 @@ pub struct Taken<'a> {
 impl<'a> Taken<'a> {
     /// Of a cut, which may be mounted.
     pub fn of(cut: &'a Cut, mounted: bool) -> Taken<'a> {
-        Taken { number: cut.number, time: cut.row.time, name: &cut.row.name, held: cut.row.held, mounted }
+        let CutRow { time, name, held, kind, .. } = &cut.row;
+        Taken { number: cut.number, time: *time, name, undo: *kind == CutKind::Undo, held: *held, mounted }
     }
 }
 
@@ -54,8 +61,10 @@ pub enum Reason {
     Yearly,
     /// It is not older than asked for.
     Within,
-    /// It has a name.
+    /// It has a name that somebody gave it.
     Named,
+    /// Something that was done lately can be undone by it.
+    Undo,
     /// Somebody holds it.
     Held,
     /// It is mounted by itself.
@@ -74,6 +83,7 @@ impl Reason {
             Reason::Yearly => "yearly",
             Reason::Within => "within",
             Reason::Named => "named",
+            Reason::Undo => "undo",
             Reason::Held => "held",
             Reason::Mounted => "mounted",
         }
@@ -81,7 +91,7 @@ impl Reason {
 }
 
 /// For each snapshot why it is kept; no reason: it is to be forgotten. They are in ascending order, as are the answers. With `names`
-/// those that have a name, too, are kept only if a rule says so. O(snapshots).
+/// those that have a name, or that something can be undone by, are kept only if a rule says so, too. O(snapshots).
 ///
 /// # Errors
 /// The duration cannot be read, or is too long.
@@ -120,8 +130,13 @@ pub fn reasons(
             reasons.push(Reason::Within);
         }
     }
+    let undo_since = match taken.last() {
+        Some(last) => last.time.seconds.saturating_sub(i64::from(UNDO_DAYS) * 86_400),
+        None => 0,
+    };
     for (reasons, of) in reasons.iter_mut().zip(taken) {
-        reasons.extend((!of.name.is_empty() && !names).then_some(Reason::Named));
+        reasons.extend((!of.name.is_empty() && !of.undo && !names).then_some(Reason::Named));
+        reasons.extend((of.undo && of.time.seconds >= undo_since && !names).then_some(Reason::Undo));
         reasons.extend(of.held.then_some(Reason::Held));
         reasons.extend(of.mounted.then_some(Reason::Mounted));
     }
@@ -151,6 +166,7 @@ mod tests {
                 number: Number(i as u64 + 1),
                 time: Timestamp { seconds: time.as_second(), nanos: time.subsec_nanosecond() as u32 },
                 name: if more == "held" { "" } else { more },
+                undo: more.starts_with("before-") || more.starts_with("after-"),
                 held: more == "held",
                 mounted: false,
             }
@@ -272,6 +288,23 @@ mod tests {
                 &["-", "held"],
             ),
             (
+                "what something can be undone by, for a month",
+                (KeepRules { last: 1, ..rules() }, false),
+                &[
+                    "2026-10-21T09:59:59Z before-rollback-1",
+                    "2026-10-21T10:00Z after-rollback-1",
+                    "2026-10-21T10:00Z release",
+                    "2026-11-20T10:00Z",
+                ],
+                &["-", "undo", "named", "last"],
+            ),
+            (
+                "that is no reason either if it is asked for",
+                (rules(), true),
+                &["2026-11-20T10:00Z before-rollback-1"],
+                &["-"],
+            ),
+            (
                 "those kept anyway count in their periods",
                 (KeepRules { daily: 1, ..rules() }, false),
                 &["2026-11-20T09:00Z", "2026-11-20T10:00Z release"],
@@ -309,6 +342,7 @@ mod tests {
             number: Number(number),
             time: Timestamp { seconds, nanos: 0 },
             name: "",
+            undo: false,
             held: false,
             mounted: false,
         };

@@ -19,15 +19,19 @@ OPTIONS, separated by commas:
   data_cache=SIZE    memory for file data (an eighth of the machine's, at most 1G)
   log=FILE           where the daemon logs; default: the system's log
   noatime            do not record when files were read (default: relatime)
-  keep_history       when space runs out, refuse; default: forget the oldest snapshots that are not held
-  closes             be told when files are closed, for policies that are set later; a volume that has such a policy is mounted so
+  keep_history       when space runs out, refuse; default: forget the oldest snapshots that are not
+                     held
+  closes             be told when files are closed, for policies that are set later; a volume
+                     that has such a policy is mounted so
   dev, suid          honour device files and set-id bits; root only
-  snapdir=NAME       a hidden directory in the root that holds all snapshots of it, for Samba and others
+  snapdir=NAME       a hidden directory in the root that holds all snapshots of it, for
+                     Samba and others
   past=as-was|owner  who may read what was: who might then (as-was), or only its owner of then
   noexec             run no programs from the volume
   auto_unmount       unmount when the daemon dies
   remount,ro|rw      change a mount that is there
-Options of fstab (defaults, noauto, user, nofail, _netdev, x-…) are accepted and mean what they mean to mount(8).
+Options of fstab (defaults, noauto, user, nofail, _netdev, x-…) are accepted and mean what they mean
+to mount(8).
 
 In fstab:  /srv/volume.yore  /srv/data  fuse.yore  defaults,allow_other  0  0";
 
