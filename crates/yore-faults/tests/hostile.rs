@@ -13,8 +13,15 @@ use yore_faults::{damage, exercise, mend, sample, survey, Chance};
 static ALLOCATOR: Counting = Counting;
 
 /// The kinds of blocks that keep the past.
-const PAST: [&str; 6] =
-    ["cuts node", "cut index node", "version node", "past name node", "change node", "roots of the history"];
+const PAST: [&str; 7] = [
+    "cuts node",
+    "cut index node",
+    "version node",
+    "past name node",
+    "change node",
+    "policy node",
+    "roots of the history",
+];
 
 /// What one case may take: the least caches are 4 MiB and 1 MiB, and the device is memory too.
 const MEMORY: usize = 96 << 20;

@@ -194,7 +194,7 @@ impl View {
             }
         }
         let seen = match state.first.as_ref().zip(state.last.as_ref()) {
-            Some((first, last)) => versions(first.cut.number, Number(last.cut.number.0 + 1))?,
+            Some((first, last)) => versions(first.cut.number, Number(last.cut.number.0.saturating_add(1)))?,
             None => Vec::new(),
         };
         // States that differ in nothing a log shows are one: what one of them has, and none outside.
