@@ -105,6 +105,12 @@ fn fields_of_fixed_structures() {
     every_field(&sample::small().unwrap(), 250, &kinds);
 }
 
+/// Every field of a superblock behind which the log has records.
+#[test]
+fn fields_of_a_superblock_with_a_log() {
+    every_field(&sample::with_intents().unwrap(), 8, &["superblock"]);
+}
+
 /// Every field of nodes of trees.
 #[test]
 fn fields_of_trees() {

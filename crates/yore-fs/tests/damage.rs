@@ -10,8 +10,8 @@ use yore_device::{Device, MemoryDevice};
 use yore_format::layout::{Geometry, GROUP_BLOCKS};
 use yore_format::{
     seal, verify_checksum, BitmapMut, BitmapRef, Block, BlockHeader, BlockKind, BlockNo, ContentKind,
-    Corruption, DirEntry, ExtentValue, Generation, GroupNo, Inode, InodeNo, MetaAddr, NodeMut, NodeRef,
-    ZoneNo, BLOCK_SIZE,
+    Corruption, CutRow, DirEntry, ExtentValue, Generation, GroupNo, HistoryRoots, HistoryTree, Inode,
+    InodeNo, MetaAddr, NodeMut, NodeRef, Number, Timestamp, ZoneNo, BLOCK_SIZE,
 };
 use yore_fs::{Error, FallocateMode, File, MkfsOptions, MountOptions, OpenOptions, SetXattrMode, Volume};
 
@@ -408,6 +408,41 @@ fn extents_in_zones_and_the_log() {
             assert_eq!(value.unwrap().unwrap(), vec![n; 65_536], "{what}");
         }
     }
+}
+
+/// The table of cuts and the superblock may contradict each other, so that the number that would be taken next is that of a cut, or no
+/// number at all; and a cut may have a time that none can follow. Who writes would make it worse; who reads needs neither.
+#[test]
+fn the_next_number_and_time_come_after_all_cuts() {
+    let device = Arc::new(volume());
+    let volume = Volume::open(device.clone(), &MountOptions::default()).unwrap();
+    let view = volume.view();
+    let cut = view.snapshot(view.root(), "s", false, true).unwrap().number;
+    volume.close().unwrap();
+    let refused = |damaged: &MemoryDevice, what: &str| {
+        let c = corruption(open(damaged.snapshot()).unwrap_err());
+        assert!(c.field.contains(what), "{c}");
+        assert_eq!(open_read_only(damaged.snapshot()).read_to_string("a").unwrap().len(), 3 * BLOCK_SIZE);
+    };
+    for next in [0, cut.0] {
+        let damaged = device.snapshot();
+        let mut superblock = chain_superblock(&damaged);
+        superblock.next_number = Number(next);
+        for slot in 0..2 {
+            let at = u64::from(slot) * BLOCK_SIZE as u64;
+            damaged.write_at(at, &superblock.encode(slot)[..]).unwrap();
+        }
+        refused(&damaged, "number");
+    }
+    let damaged = device.snapshot();
+    let (_, roots) = find(&damaged, chain_superblock(&damaged).history_root, BlockKind::HistoryRoots);
+    let (root, _) = HistoryRoots::get(&roots, HistoryTree::Cuts);
+    plant(&damaged, root, BlockKind::Cuts, |block| {
+        let row = CutRow::decode(NodeRef::new(block).value(0)).unwrap();
+        let time = Timestamp { seconds: i64::MAX, nanos: 999_999_999 };
+        NodeMut::new(block).replace(0, &CutRow { time, ..row }.encode());
+    });
+    refused(&damaged, "time");
 }
 
 fn chain_superblock(device: &MemoryDevice) -> yore_format::Superblock {
