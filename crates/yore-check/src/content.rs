@@ -67,6 +67,9 @@ impl Checker<'_> {
         let (number, inode, place) = (state.number, state.inode, state.place);
         self.check_number("the number since which the inode is as it is", inode.born, place, number);
         self.check_number("the inode's own cut", inode.own_cut, place, number);
+        if at.is_some() && inode.links > 0 {
+            self.check_expunged((number, inode.incarnation), inode.born, "an inode", place);
+        }
         let is_device = matches!(kind, FileKind::CharDevice | FileKind::BlockDevice);
         if inode.rdev != 0 && !is_device {
             self.add(Finding::new(Problem::DeviceNumber, 0u64, inode.rdev).at(place).of(number));

@@ -114,7 +114,7 @@ impl Checker<'_> {
             listing.names.push(entry.name.to_vec());
         }
         self.check_number("birth of an entry", entry.birth, place, directory);
-        self.check_past_names(directory, place, entry);
+        self.check_past_names(directory, place, cookie, entry);
         let Some(target) = self.known(entry.inode) else {
             if !self.is_hidden(entry.inode) {
                 let found = format!("inode {} for {name:?}", entry.inode);
@@ -125,8 +125,12 @@ impl Checker<'_> {
         };
         let known = &mut self.inodes[target];
         let (incarnation, kind) = (known.incarnation, known.kind);
+        let is_remembered = (known.parent, known.parent_cookie) == (directory, cookie);
         known.names += 1;
         (known.named_in, known.named_at) = (directory, cookie);
+        if is_remembered {
+            self.check_expunged((entry.inode, entry.incarnation), entry.birth, "an entry", place);
+        }
         if kind == yore_format::FileKind::Directory {
             self.inodes[listing.at].subdirectories += 1;
         }

@@ -120,6 +120,8 @@ problems! {
     TreeBounds, Tree, "a tree node holds keys outside its bounds";
     /// A leaf that is not a root is empty.
     TreeEmptyLeaf, Tree, "a leaf below a branch is empty";
+    /// A root of a level that no tree of its kind comes to.
+    TreeLevel, Tree, "a tree has too many levels";
     /// A cell's value cannot be decoded.
     CellDamaged, Tree, "a cell of a tree cannot be decoded";
     /// An incarnation not given yet.
@@ -196,6 +198,8 @@ problems! {
     CutTime, History, "a cut is not later than the one before it";
     /// Two cuts that are kept have one name.
     CutName, History, "two cuts that are kept have one name";
+    /// What is in use of a file whose history is being given up began before that.
+    Expunged, History, "what is being expunged is still in use";
     /// A rollback that is not finished needs a cut that is not kept, or was not taken before it.
     RollbackCut, History, "a rollback that is not finished needs a cut that is not there";
     /// A rollback that is to be finished is of what is no directory.
@@ -215,7 +219,7 @@ problems! {
     /// The tree of changes lacks the end of a version or of a past name, or has one that there is not.
     ChangeIndex, History, "the changes are not the ends of versions and past names";
     /// Past names of one directory and name, or of one directory and cookie, overlap, or one reaches into the life of
-    /// the entry in use.
+    /// the entry in use under that name or cookie.
     PastNameOrder, History, "lives of a name in a directory overlap";
     /// An inode has a policy and does not say so, or says so and has none.
     Policy, History, "an inode and the tree of policies disagree";

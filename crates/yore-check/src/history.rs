@@ -32,7 +32,9 @@ pub(crate) struct History {
     /// The versions of each inode that has any, from the oldest to the newest.
     versions: BTreeMap<InodeNo, Vec<Past>>,
     /// Of each directory: when the names that are not meant any more ended last.
-    deaths: BTreeMap<InodeNo, BTreeMap<Vec<u8>, Number>>,
+    deaths: BTreeMap<InodeNo, Deaths>,
+    /// Files whose history is being given up, and the number up to which.
+    expunged: BTreeMap<(InodeNo, Incarnation), Number>,
     /// How many blocks only the past holds, as its roots say.
     pub(crate) space: HistorySpace,
 }
@@ -47,6 +49,13 @@ impl History {
     pub(crate) fn first_inode(&self) -> Option<InodeNo> {
         self.versions.keys().next().copied()
     }
+}
+
+/// When past names ended last.
+#[derive(Default)]
+struct Deaths {
+    by_name: BTreeMap<Vec<u8>, Number>,
+    by_cookie: BTreeMap<u64, Number>,
 }
 
 /// A tree whose cells are keys alone, as it should be.
@@ -66,8 +75,8 @@ struct Cuts {
     keys: Vec<[u8; 16]>,
     /// The names by which kept cuts can be found.
     names: BTreeMap<String, Number>,
-    /// Those that are kept, with what was cut.
-    kept: BTreeMap<Number, InodeNo>,
+    /// Those that are kept, with what was cut, and why.
+    kept: BTreeMap<Number, (InodeNo, CutKind)>,
     rollbacks: Vec<Rollback>,
 }
 
@@ -119,7 +128,12 @@ struct Life {
 impl Checker<'_> {
     /// Walks the trees of the past.
     pub(crate) fn history(&mut self) -> Result<(), CheckError> {
-        let Some(roots) = self.history_roots()? else { return Ok(()) };
+        let Some(roots) = self.history_roots()? else {
+            if self.sb.history_root.is_none() {
+                self.policies_of_inodes(&BTreeMap::new(), true);
+            }
+            return Ok(());
+        };
         self.cuts(&roots)?;
         let mut ends = Ends { keys: vec![Vec::new(); HISTORY_SHARDS], complete: true };
         for shard in 0..HISTORY_SHARDS {
@@ -248,8 +262,12 @@ impl Checker<'_> {
             };
             cuts.rollbacks.push(Rollback { number, root, incarnation, stopped: held, intent, place });
         }
+        if kind == CutKind::Expunge {
+            let last = self.history.expunged.entry((root, incarnation)).or_default();
+            *last = number.max(*last);
+        }
         if state == CutState::Kept {
-            cuts.kept.insert(number, root);
+            cuts.kept.insert(number, (root, kind));
         }
         // The names of dying cuts are free.
         if state != CutState::Dying && !name.is_empty() {
@@ -263,15 +281,15 @@ impl Checker<'_> {
     }
 
     /// What is not finished can be: what it needs is kept, and the directory is there.
-    fn rollbacks(&mut self, all: &[Rollback], kept: &BTreeMap<Number, InodeNo>) {
+    fn rollbacks(&mut self, all: &[Rollback], kept: &BTreeMap<Number, (InodeNo, CutKind)>) {
         for of in all {
             let Rollback { number, root, incarnation, stopped, intent, place } = of;
             let is_there = |cut: &Number| cut < number && kept.contains_key(cut);
             if let Some(missing) = intent.needs().find(|cut| !is_there(cut)) {
                 let finding = Finding::new(Problem::RollbackCut, "a kept cut before it", missing.0);
                 self.add(finding.at(*place).of(*root));
-            } else if kept.get(&intent.before) != Some(root) {
-                let expected = "a cut of the same directory before it";
+            } else if kept.get(&intent.before) != Some(&(*root, CutKind::Undo)) {
+                let expected = "a cut of the same directory, to undo it, before it";
                 let finding = Finding::new(Problem::RollbackCut, expected, intent.before.0);
                 self.add(finding.at(*place).of(*root));
             }
@@ -531,16 +549,41 @@ impl Checker<'_> {
                 self.add(finding.at(place).of(run.directory));
             }
             let deaths = self.history.deaths.entry(run.directory).or_default();
-            let last = deaths.entry(name.clone()).or_default();
-            *last = death.max(*last);
+            let by_cookie = deaths.by_cookie.entry(cookie).or_default();
+            *by_cookie = death.max(*by_cookie);
+            let by_name = deaths.by_name.entry(name.clone()).or_default();
+            *by_name = death.max(*by_name);
             before = Some((name, cookie, death));
         }
     }
 
-    /// An entry in use begins when the names before it have ended.
-    pub(crate) fn check_past_names(&mut self, directory: InodeNo, place: MetaAddr, entry: &DirEntry<'_>) {
+    /// What is in use of a file whose history is being given up has begun with that.
+    pub(crate) fn check_expunged(
+        &mut self,
+        of: (InodeNo, Incarnation),
+        birth: Number,
+        what: &str,
+        place: MetaAddr,
+    ) {
+        let since = self.history.expunged.get(&of).copied();
+        if let Some(since) = since.filter(|since| birth < *since) {
+            let expected = format!("{what} born at {since} or later");
+            self.add(Finding::new(Problem::Expunged, expected, birth.0).at(place).of(of.0));
+        }
+    }
+
+    /// An entry in use begins when the names before it, and what its cookie stood for, have ended.
+    pub(crate) fn check_past_names(
+        &mut self,
+        directory: InodeNo,
+        place: MetaAddr,
+        cookie: u64,
+        entry: &DirEntry<'_>,
+    ) {
         let deaths = self.history.deaths.get(&directory);
-        let death = deaths.and_then(|deaths| deaths.get(entry.name)).copied();
+        let death = deaths.and_then(|deaths| {
+            deaths.by_name.get(entry.name).copied().max(deaths.by_cookie.get(&cookie).copied())
+        });
         if let Some(death) = death.filter(|death| *death > entry.birth) {
             let shown = String::from_utf8_lossy(entry.name);
             let expected = format!("{shown:?} born at {death} or later");

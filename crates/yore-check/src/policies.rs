@@ -26,6 +26,16 @@ impl Checker<'_> {
             }
         }
         complete &= walk.is_none_or(|walk| walk.complete);
+        self.policies_of_inodes(&rows, complete);
+        Ok(())
+    }
+
+    /// Compares what inodes say with the policies that there are: all of them, if they are `complete`.
+    pub(crate) fn policies_of_inodes(
+        &mut self,
+        rows: &BTreeMap<InodeNo, (Incarnation, MetaAddr)>,
+        complete: bool,
+    ) {
         let mut findings = Vec::new();
         for known in &self.inodes {
             let row = rows.get(&known.number).filter(|(incarnation, _)| *incarnation == known.incarnation);
@@ -45,6 +55,5 @@ impl Checker<'_> {
         for finding in findings {
             self.add(finding);
         }
-        Ok(())
     }
 }

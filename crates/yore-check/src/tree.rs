@@ -9,6 +9,10 @@ use crate::checker::Checker;
 use crate::{CheckError, Finding, Problem};
 use yore_format::{Block, BlockKind, Expect, Incarnation, InodeNo, MetaAddr, NodeRef};
 
+/// The highest level of a root: of any tree, of the trees of the past, and of the orphans.
+const LEVEL_MAX: u8 = 12;
+const LEVEL_MAX_PAST: u8 = 6;
+const LEVEL_MAX_ORPHANS: u8 = 2;
 /// Bytes of the longest keys.
 const KEY_BYTES: usize = 24;
 /// Bytes of the keys of all trees but those of the past.
@@ -99,6 +103,16 @@ impl Tree {
             let finding = Finding::new(Problem::TreeKeyWidth, self.key_width as u64, node.key_width() as u64);
             checker.add_incomplete(finding.at(step.addr).of(self.owner));
             return false;
+        }
+        let most = match self.owner {
+            InodeNo::ORPHANS => LEVEL_MAX_ORPHANS,
+            InodeNo::CUTS | InodeNo::HISTORY => LEVEL_MAX_PAST,
+            _ => LEVEL_MAX,
+        };
+        if step.parent.is_none() && node.level() > most {
+            let expected = format!("at most {most}");
+            let finding = Finding::new(Problem::TreeLevel, expected, u64::from(node.level()));
+            checker.add(finding.at(step.addr).of(self.owner));
         }
         if node.count() > 0 {
             // The keys ascend, as the verifier saw, so the first and the last stand for all.

@@ -73,6 +73,10 @@ impl Checker<'_> {
     /// Reads the table blocks in root zone `n` and the headers of the zones that they name.
     fn load_root(&mut self, n: u32, header: &ZoneHeader) -> Result<(), CheckError> {
         let root = ZoneNo::root(n);
+        if header.extras.iter().any(|e| *e != 0) {
+            let finding = Finding::new(Problem::ZoneExtras, "no list in a root zone", "further zones");
+            self.add(finding.at(ZoneHeader::addr(root)));
+        }
         for index in 0..ZONE_INDEXES as u16 {
             let addr = MetaAddr::new(root, index);
             if header.inode_free[usize::from(index)] != NOT_INODES {
@@ -199,13 +203,15 @@ impl Checker<'_> {
         if header.zone != number {
             wrong("zone number", number.to_string(), header.zone.to_string());
         }
-        let groups = self.geometry.groups();
+        let (groups, here) = (self.geometry.groups(), self.geometry.group_of(place));
         if number.is_primary() {
             if header.group.0 != number.0 / 2 {
                 wrong("group", (number.0 / 2).to_string(), header.group.to_string());
             }
         } else if header.group.0 >= groups {
             wrong("group", format!("below {groups}"), header.group.to_string());
+        } else if !number.is_root() && header.group != here {
+            wrong("group", format!("{here}, where it lies,"), header.group.to_string());
         }
         header.place == place && header.zone == number
     }

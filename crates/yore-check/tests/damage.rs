@@ -176,11 +176,17 @@ const SUPERBLOCKS_AND_ZONES: &[Plant] = &[
         &[ZoneHeaderField, ZoneExtras, ZoneListing],
         |b| header(b, 1, |h| h.group = GroupNo(77)),
     ),
+    ("a further zone does not lie in its group", &[ZoneHeaderField], |b| {
+        header(b, 0, |h| h.extras = [0; 31]);
+        header(b, 1, |h| h.group = GroupNo(1));
+        header(b, 2, |h| h.extras[0] = 1);
+    }),
     ("a further zone is not listed", &[ZoneListing], |b| header(b, 0, |h| h.extras = [0; 31])),
     ("a further zone is listed twice", &[ZoneListing], |b| header(b, 0, |h| h.extras[9] = 1)),
     ("a further zone is listed by another group too", &[ZoneExtras], |b| header(b, 2, |h| h.extras[0] = 1)),
     ("a zone that does not exist is listed", &[ZoneExtras], |b| header(b, 0, |h| h.extras[1] = 3)),
     ("a first zone is listed", &[ZoneExtras], |b| header(b, 0, |h| h.extras[1] = 2)),
+    ("a root zone lists one", &[ZoneExtras], |b| header(b, root0(), |h| h.extras[0] = 1)),
     ("a further zone lists one", &[ZoneExtras], |b| header(b, 1, |h| h.extras[1] = 1)),
     ("two further zones in one place", &[ZoneHeaderDamaged], |b| {
         // The entry is a copy: the header there is that of zone 1.
@@ -375,6 +381,16 @@ const BLOCKS_AND_TREES: &[Plant] = &[
             NodeMut::new(n).replace(1, &[]);
         })
     }),
+    ("the tree of orphans has too many levels", &[TreeLevel], |b| {
+        let mut root = b.sb.orphan_root;
+        for level in 1..=3 {
+            let branch = b.address(0);
+            let node = block(BlockKind::Orphans, level, branch, InodeNo::ORPHANS, 0);
+            b.node(branch, node, &[(0, root.0.to_le_bytes().to_vec())]);
+            root = branch;
+        }
+        (b.sb.orphan_root, b.sb.orphan_level) = (root, 3);
+    }),
     ("an orphan's cell is long", &[CellDamaged], |b| new_orphans(b, |cells| cells[0].1.push(0))),
     ("an extent in an inode has no length", &[CellDamaged], |b| {
         b.on_inode_slot.push((InodeNo(EXTENTS), Box::new(|slot| slot[144 + 12..144 + 16].fill(0))))
@@ -383,6 +399,9 @@ const BLOCKS_AND_TREES: &[Plant] = &[
 
 const INODES: &[Plant] = &[
     ("an incarnation not given yet", &[FutureIncarnation], |b| b.sb.next_incarnation = 50),
+    ("an inode says that it has a policy, where nothing was ever cut", &[Policy], |b| {
+        b.inode(BIG).has_policy = true
+    }),
     ("an inode changed in the future", &[FutureNumber], |b| b.inode(FIFO).born = Number(6)),
     ("an inode's own cut is in the future", &[FutureNumber], |b| b.inode(FIFO).own_cut = Number(6)),
     ("an extent born in the future", &[FutureNumber], |b| {

@@ -113,6 +113,16 @@ fn a_sound_volume_with_a_past_is_clean() {
     assert_eq!(text.lines().last(), Some("of the past: 5 cuts, 2 forgotten, 11 versions, 4 names"), "{text}");
 }
 
+/// Promises that a file of which all is given up may be gone.
+#[test]
+fn what_is_being_expunged_may_be_gone() {
+    let mut b = past::past();
+    let row = past::cut(50, past::GONE, 60, "");
+    b.past.cuts.insert(8, CutRow { kind: CutKind::Expunge, state: CutState::Dying, ..row });
+    let report = check(&b.finish(), &CheckOptions::default()).unwrap();
+    assert!(report.is_clean(), "{report}");
+}
+
 /// Promises that what no kept cut has seen may still be there: forgetting takes it away later, and step by step.
 #[test]
 fn the_past_may_outlast_its_cuts() {
@@ -126,13 +136,15 @@ fn the_past_may_outlast_its_cuts() {
     }
 }
 
-/// Promises that the history of a file may be half given up: a cut that says so is dying, and any versions and names are gone.
+/// Promises that the history of a file may be half given up: a cut that says so is dying, and any versions and names are gone. The file
+/// in use and its name began then.
 #[test]
 fn expunging_may_be_under_way() {
     let mut b = past::past();
     let row = b.past.cuts.get_mut(&6).unwrap();
     assert_eq!(row.state, CutState::Dying);
     row.kind = yore_format::CutKind::Expunge;
+    past::big_since(&mut b, 6);
     let report = check(&b.finish(), &CheckOptions::default()).unwrap();
     assert!(report.is_clean(), "{report}");
 }
@@ -148,6 +160,7 @@ fn rolling_back_may_be_under_way() {
         row.kind = yore_format::CutKind::Rollback;
         row.state = CutState::Dying;
         row.held = stopped;
+        b.past.cuts.get_mut(&4).unwrap().kind = CutKind::Undo;
         b.past.cuts.insert(8, row);
         let report = check(&b.finish(), &CheckOptions::default()).unwrap();
         assert!(report.is_clean(), "{report}");

@@ -13,8 +13,15 @@ use yore_faults::{damage, exercise, mend, sample, survey, Chance};
 static ALLOCATOR: Counting = Counting;
 
 /// The kinds of blocks that keep the past.
-const PAST: [&str; 6] =
-    ["cuts node", "cut index node", "version node", "past name node", "change node", "roots of the history"];
+const PAST: [&str; 7] = [
+    "cuts node",
+    "cut index node",
+    "version node",
+    "past name node",
+    "change node",
+    "policy node",
+    "roots of the history",
+];
 
 /// What one case may take: the least caches are 4 MiB and 1 MiB, and the device is memory too.
 const MEMORY: usize = 96 << 20;
@@ -96,6 +103,12 @@ fn every_field(sound: &MemoryDevice, usual: usize, kinds: &[&str]) {
 fn fields_of_fixed_structures() {
     let kinds = ["superblock", "zone header", "zone table block", "bitmap", "inode block"];
     every_field(&sample::small().unwrap(), 250, &kinds);
+}
+
+/// Every field of a superblock behind which the log has records.
+#[test]
+fn fields_of_a_superblock_with_a_log() {
+    every_field(&sample::with_intents().unwrap(), 8, &["superblock"]);
 }
 
 /// Every field of nodes of trees.

@@ -11,7 +11,7 @@
 //!
 //! Keys are big-endian, so that they sort as bytes. Versions, names and changes are in [`HISTORY_SHARDS`] trees each: an inode's versions
 //! and changes and a directory's names are in those of [`version_shard`] and [`name_shard`], so that threads at work on different files seldom
-//! meet. One block ([`HistoryRoots`]), made with the first cut, holds all roots, and how many blocks the past alone
+//! meet. One block ([`HistoryRoots`]), made with the first cut or policy, holds all roots, and how many blocks the past alone
 //! holds ([`HistorySpace`]).
 
 use crate::{

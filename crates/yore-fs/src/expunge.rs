@@ -144,8 +144,12 @@ pub(crate) fn check_free(store: &Arc<Store>, files: &[(InodeNo, Incarnation)]) -
             Ok(())
         })?;
         let in_use = in_use_as(store, *no, *incarnation)?.filter(|inode| inode.links > 0);
-        states
-            .extend(in_use.map(|inode| Version { end: store.number().max(Number(inode.born.0 + 1)), inode }));
+        states.extend(
+            in_use.map(|inode| Version {
+                end: store.number().max(Number(inode.born.0.saturating_add(1))),
+                inode,
+            }),
+        );
         for state in states {
             if !needed.version(*no, &state)? {
                 continue;

@@ -224,6 +224,9 @@ impl Past {
         let _ = past.roots.set(meta.read(addr, &expect)?);
         for tree in [HistoryTree::Cuts, HistoryTree::Forgotten] {
             if let Some(last) = past.floor_in(meta, tree, Number(u64::MAX))? {
+                if !meta.read_only() {
+                    check_last(&last, meta.number())?;
+                }
                 past.last.fetch_max(last.number.0, Ordering::Relaxed);
                 let mut time = past.cuts.write();
                 *time = last.row.time.max(*time);
@@ -500,6 +503,19 @@ impl Past {
         }
         let newest = self.version(meta, no, Number(u64::MAX))?;
         Ok(Number(newest.map_or(0, |version| version.end.0 - 1)))
+    }
+}
+
+/// What is taken next has a greater number, and a later time.
+fn check_last(last: &Cut, next: Number) -> std::result::Result<(), Box<Corruption>> {
+    if last.number >= next {
+        return Err(Corruption::new("cut", "number", format!("below {next}, the next one"), last.number));
+    }
+    match last.row.time.seconds {
+        i64::MAX => {
+            Err(Corruption::new("cut", "time", "one that others can follow", "the last that there is"))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -91,7 +91,7 @@ impl View {
     /// What each kept cut that has seen a directory holds of what was below it, in ascending order, and the sums.
     ///
     /// O(cuts · depth), O(versions on the volume · log) and what the versions below the directory differ in from the next states, and
-    /// O(entries below the directory) for what is in use. Memory: a few numbers for each cut, and one for each file of several names.
+    /// O(entries below the directory) for what is in use. Memory: a few numbers for each cut, and one for each directory and each file of several names.
     ///
     /// ```
     /// use std::ops::ControlFlow;
@@ -194,7 +194,7 @@ impl View {
             }
         }
         let seen = match state.first.as_ref().zip(state.last.as_ref()) {
-            Some((first, last)) => versions(first.cut.number, Number(last.cut.number.0 + 1))?,
+            Some((first, last)) => versions(first.cut.number, Number(last.cut.number.0.saturating_add(1)))?,
             None => Vec::new(),
         };
         // States that differ in nothing a log shows are one: what one of them has, and none outside.
@@ -385,7 +385,7 @@ impl<'s> Walk<'s> {
 /// Bytes of all that is in use at and below a directory, each file once.
 fn live_below(view: &View, directory: InodeNo) -> Result<u64> {
     let view = view.present();
-    let (mut left, mut several) = (vec![directory], HashSet::new());
+    let (mut left, mut met, mut several) = (vec![directory], HashSet::new(), HashSet::new());
     let bytes = |blocks_512: u64| blocks_512.saturating_mul(512);
     let mut live = match view.getattr(directory) {
         Ok(attr) => bytes(attr.blocks_512),
@@ -393,6 +393,10 @@ fn live_below(view: &View, directory: InodeNo) -> Result<u64> {
         Err(e) => return Err(e),
     };
     while let Some(directory) = left.pop() {
+        // Also where damage makes a circle.
+        if !met.insert(directory) {
+            continue;
+        }
         let mut add = |item: DirItem<'_>, node: Option<Node>| {
             let Some(attr) = node.as_ref().map(Node::attr).filter(|_| !matches!(item.name, b"." | b".."))
             else {

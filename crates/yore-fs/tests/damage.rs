@@ -5,14 +5,17 @@
 #[path = "../../yore-check/tests/common/chain.rs"]
 mod chain;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use yore_device::{Device, MemoryDevice};
 use yore_format::layout::{Geometry, GROUP_BLOCKS};
 use yore_format::{
     seal, verify_checksum, BitmapMut, BitmapRef, Block, BlockHeader, BlockKind, BlockNo, ContentKind,
-    Corruption, DirEntry, ExtentValue, Generation, GroupNo, Inode, InodeNo, MetaAddr, NodeMut, NodeRef,
-    ZoneNo, BLOCK_SIZE,
+    Corruption, CutRow, DirEntry, ExtentValue, Generation, GroupNo, HistoryRoots, HistoryTree, Inode,
+    InodeNo, MetaAddr, NodeMut, NodeRef, Number, Timestamp, ZoneNo, BLOCK_SIZE,
 };
+use yore_fs::rollback::{Plan, Rights, Verb};
+use yore_fs::time::When;
 use yore_fs::{Error, FallocateMode, File, MkfsOptions, MountOptions, OpenOptions, SetXattrMode, Volume};
 
 const SIZE: u64 = 32 << 20;
@@ -110,11 +113,17 @@ fn plant_free_block(device: &MemoryDevice, bit: u32) {
 
 /// A volume with directories `a/b/c` and files `a/b/c/deep` and `a/high`, in which `c` is `a` once more.
 fn circle() -> MemoryDevice {
+    circle_of(|_| ())
+}
+
+/// The same after something else was done.
+fn circle_of(fill: impl FnOnce(&Volume)) -> MemoryDevice {
     let device = Arc::new(MemoryDevice::new(SIZE));
     let volume = Volume::create(device.clone(), &MkfsOptions::default()).unwrap();
     volume.create_dir_all("a/b/c").unwrap();
     volume.write("a/b/c/deep", "deep").unwrap();
     volume.write("a/high", "high").unwrap();
+    fill(&volume);
     volume.close().unwrap();
     let a = inode_of(&device, "a");
     let incarnation = read_inode(&device, a).incarnation;
@@ -155,6 +164,28 @@ fn a_walk_in_a_circle_ends() {
     assert!(error.to_string().contains("a/b/c"), "{error}");
     assert_eq!(corruption(error).owner, Some(InodeNo(volume.metadata("a/b").unwrap().ino())));
     volume.close().unwrap();
+}
+
+/// Adding up what is below a directory, and looking for other names of a file that a rollback brings back, went round a circle for ever.
+#[test]
+fn the_past_of_a_circle_is_looked_through_once() {
+    let device = circle_of(|volume| {
+        volume.write("a/one", "of two names").unwrap();
+        volume.hard_link("a/one", "a/two").unwrap();
+        let view = volume.view();
+        view.snapshot(view.root(), "then", false, true).unwrap();
+        volume.remove_file("a/one").unwrap();
+        volume.remove_file("a/two").unwrap();
+    });
+    let volume = open(device).unwrap();
+    let view = volume.view();
+    let a = volume.node("a").unwrap().inode();
+    let totals = view.usage(a, &mut |_| ControlFlow::Continue(())).unwrap();
+    assert!(totals.live < SIZE, "{totals:?}");
+    let target = view.cut_for(a, &When::Named("then".into())).unwrap();
+    let plan = Plan { verb: Verb::Rollback, of: None, target, others: None };
+    // Whatever comes of it.
+    let _ = view.rollback(&Rights::All, a, &plan, &mut |_| ());
 }
 
 /// An extent whose blocks the bitmap has as free cannot be freed. Other files in the group can.
@@ -408,6 +439,41 @@ fn extents_in_zones_and_the_log() {
             assert_eq!(value.unwrap().unwrap(), vec![n; 65_536], "{what}");
         }
     }
+}
+
+/// The table of cuts and the superblock may contradict each other, so that the number that would be taken next is that of a cut, or no
+/// number at all; and a cut may have a time that none can follow. Who writes would make it worse; who reads needs neither.
+#[test]
+fn the_next_number_and_time_come_after_all_cuts() {
+    let device = Arc::new(volume());
+    let volume = Volume::open(device.clone(), &MountOptions::default()).unwrap();
+    let view = volume.view();
+    let cut = view.snapshot(view.root(), "s", false, true).unwrap().number;
+    volume.close().unwrap();
+    let refused = |damaged: &MemoryDevice, what: &str| {
+        let c = corruption(open(damaged.snapshot()).unwrap_err());
+        assert!(c.field.contains(what), "{c}");
+        assert_eq!(open_read_only(damaged.snapshot()).read_to_string("a").unwrap().len(), 3 * BLOCK_SIZE);
+    };
+    for next in [0, cut.0] {
+        let damaged = device.snapshot();
+        let mut superblock = chain_superblock(&damaged);
+        superblock.next_number = Number(next);
+        for slot in 0..2 {
+            let at = u64::from(slot) * BLOCK_SIZE as u64;
+            damaged.write_at(at, &superblock.encode(slot)[..]).unwrap();
+        }
+        refused(&damaged, "number");
+    }
+    let damaged = device.snapshot();
+    let (_, roots) = find(&damaged, chain_superblock(&damaged).history_root, BlockKind::HistoryRoots);
+    let (root, _) = HistoryRoots::get(&roots, HistoryTree::Cuts);
+    plant(&damaged, root, BlockKind::Cuts, |block| {
+        let row = CutRow::decode(NodeRef::new(block).value(0)).unwrap();
+        let time = Timestamp { seconds: i64::MAX, nanos: 999_999_999 };
+        NodeMut::new(block).replace(0, &CutRow { time, ..row }.encode());
+    });
+    refused(&damaged, "time");
 }
 
 fn chain_superblock(device: &MemoryDevice) -> yore_format::Superblock {

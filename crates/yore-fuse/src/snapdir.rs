@@ -90,7 +90,7 @@ pub(crate) fn list(view: &View, cookie: u64, each: &mut dyn FnMut(Entry<'_>) -> 
             }
         }
         match cuts.last() {
-            Some((last, _)) if cuts.len() == BATCH => from = Number(last.number.0 + 1),
+            Some((last, _)) if cuts.len() == BATCH => from = Number(last.number.0.saturating_add(1)),
             _ => return Ok(()),
         }
         done = None;

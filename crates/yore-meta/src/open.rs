@@ -54,7 +54,9 @@ impl Meta {
         let (found, slot, newest) = read_superblock(&*device)?;
         let engine = check_openable(&*device, &found, &options)?;
         if !options.read_only {
-            check_limits(&found, newest)?;
+            check_limit("generation", LEFT, newest.0)?;
+            check_limit("mount_id", LEFT, found.mount_id)?;
+            check_counts(&found)?;
         }
         let meta = Arc::new(Meta::assemble(device, options, engine, found, slot, newest));
         meta.load_roots()?;
@@ -252,26 +254,33 @@ fn read_superblock(device: &dyn Device) -> Result<(Superblock, u32, Generation)>
     Ok(decode_slots(blocks)?)
 }
 
+/// How far counts that go on growing may have come: enough is left for a mount each nanosecond, for centuries.
+const LEFT: u64 = 1 << 62;
+
+fn check_limit(field: &'static str, limit: u64, value: u64) -> Result<()> {
+    match value <= limit {
+        true => Ok(()),
+        false => Err(Corruption::new("superblock", field, format!("at most {limit}"), value).into()),
+    }
+}
+
 /// Counts and limits that go on growing must have room to, and those that loops run up to must be possible. Wrong ones that
-/// are possible are for the checker to find.
-fn check_limits(found: &Superblock, newest: Generation) -> Result<()> {
-    // Enough for a mount each nanosecond, for centuries.
-    const LEFT: u64 = 1 << 62;
+/// are possible are for the checker to find. The log's records say some of them anew.
+pub(crate) fn check_counts(found: &Superblock) -> Result<()> {
+    if found.next_number.0 == 0 {
+        return Err(Corruption::new("superblock", "next_number", "at least 1", 0).into());
+    }
     let zones_max = found.root_zones.len() as u64
         * u64::from(ZONE_INDEXES)
         * yore_format::layout::ZONE_TABLE_ENTRIES as u64;
     for (field, limit, value) in [
-        ("generation", LEFT, newest.0),
-        ("mount_id", LEFT, found.mount_id),
         ("next_number", LEFT, found.next_number.0),
         ("zone_number_limit", zones_max, u64::from(found.zone_number_limit)),
         ("zones", zones_max + found.root_zones.len() as u64, u64::from(found.zones)),
         ("free_blocks", found.volume_blocks, found.free_blocks),
         ("metadata_blocks", found.volume_blocks, found.metadata_blocks),
     ] {
-        if value > limit {
-            return Err(Corruption::new("superblock", field, format!("at most {limit}"), value).into());
-        }
+        check_limit(field, limit, value)?;
     }
     Ok(())
 }

@@ -22,6 +22,7 @@ use crate::error::{MetaError, Result};
 use crate::intent::{position_of, region_of};
 use crate::meta::Meta;
 use crate::noted::{NotedFile, NotedFiles};
+use crate::open::check_counts;
 use crate::zone::Zone;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -78,7 +79,7 @@ fn decode<'r>(superblock: &Superblock, record: &'r [u8]) -> Result<Option<Intent
     if intent.head.generation == running {
         return Ok(Some(intent));
     }
-    if intent.head.generation.0 == running.0 + 1 {
+    if Some(intent.head.generation.0) == running.0.checked_add(1) {
         return Ok(None);
     }
     let c = Corruption::new("intent record", "generation", running, intent.head.generation);
@@ -91,9 +92,10 @@ fn decode<'r>(superblock: &Superblock, record: &'r [u8]) -> Result<Option<Intent
 /// # Errors
 /// Damage of the log or a record; errors of the device.
 pub fn check_log(device: &dyn Device, superblock: &Superblock) -> Result<u64> {
-    let mut count = 0;
+    let (mut count, mut is_over) = (0, false);
     read_records(device, superblock, &mut |record| {
-        count += u64::from(decode(superblock, &record)?.is_some());
+        is_over = is_over || decode(superblock, &record)?.is_none();
+        count += u64::from(!is_over);
         Ok(())
     })?;
     Ok(count)
@@ -173,6 +175,15 @@ impl Meta {
     fn install(&self, mut staged: Staged) -> Result<Recovered> {
         let generation = Generation(*self.gate.read());
         let head = staged.head.expect("at least one record");
+        if !self.read_only {
+            check_counts(&Superblock {
+                next_number: head.next_number,
+                zone_number_limit: head.zone_number_limit,
+                free_blocks: head.free_blocks,
+                metadata_blocks: head.metadata_blocks,
+                ..self.found.clone()
+            })?;
+        }
         for (no, exists) in &staged.zones {
             let missing = || Corruption::new("intent record", "zone", "one that exists", no);
             let zone = self.zones.get(self, *no)?.ok_or_else(missing)?;

@@ -408,7 +408,15 @@ fn names(b: &mut Builder) {
         past_name(ROOT, "reused", (1, 3), (REUSED, 61)),
     ];
     hard_since(b, 3);
+    big_since(b, 1);
+}
+
+/// Makes the name `big` in the root directory be of that birth.
+pub fn big_since(b: &mut Builder, birth: u64) {
     let mut cells = root_cells(b);
+    let big = b.entry("big", BIG);
+    cells.retain(|(cookie, _)| *cookie != big.0);
+    cells.push(since(big, birth));
     cells.push(since(b.entry("versioned", VERSIONED), 1));
     cells.push(since(b.entry("reused", REUSED), 6));
     cells.sort();

@@ -89,10 +89,17 @@ pub(super) const PAST_TREES: &[Plant] = &[
 fn rollback(b: &mut Builder, number: u64, root: u64, intent: &str, change: impl FnOnce(&mut CutRow)) {
     let incarnation = b.inodes[&InodeNo(root)].incarnation.0;
     let mut row = cut(b.past.cuts.get(&number).map_or(99, |cut| cut.time.seconds), root, incarnation, intent);
-    row.kind = yore_format::CutKind::Rollback;
+    row.kind = CutKind::Rollback;
     row.state = yore_format::CutState::Dying;
     change(&mut row);
     b.past.cuts.insert(number, row);
+    b.past.cuts.get_mut(&4).unwrap().kind = CutKind::Undo;
+}
+
+/// Says that the history of a file is being given up, in place of the forgotten cut 8.
+fn expunge(b: &mut Builder, inode: u64) {
+    let row = cut(50, inode, b.inodes[&InodeNo(inode)].incarnation.0, "");
+    b.past.cuts.insert(8, CutRow { kind: CutKind::Expunge, state: yore_format::CutState::Dying, ..row });
 }
 
 pub(super) const CUTS: &[Plant] = &[
@@ -175,6 +182,11 @@ pub(super) const CUTS: &[Plant] = &[
     ("a rollback without a cut of the same directory before it", &[RollbackCut], |b| {
         rollback(b, 8, DIRECTORY, "4 2", |_| ())
     }),
+    ("a rollback without a cut before it that can be undone", &[RollbackCut], |b| {
+        rollback(b, 8, ROOT, "2 4", |_| ())
+    }),
+    ("an inode and its entry are older than what expunges it", &[Expunged], |b| expunge(b, REUSED)),
+    ("an entry is older than what expunges its inode", &[Expunged], |b| expunge(b, VERSIONED)),
     ("a rollback of what is no directory", &[RollbackCut, RollbackRoot], |b| {
         rollback(b, 8, VERSIONED, "4 2", |_| ())
     }),
@@ -330,6 +342,10 @@ pub(super) const PAST_NAMES: &[Plant] = &[
         b.past.names[0] = NameModel { cookie: hard, ..past_name(DIRECTORY, "gone", (2, 3), (GONE, 60)) };
     }),
     ("a name in use is older than the death of the past one", &[PastNameOrder], |b| hard_since(b, 2)),
+    ("a cookie in use is older than the death of what it stood for", &[EntryKey, PastNameOrder], |b| {
+        let hard = b.past.names[2].cookie;
+        b.past.names[0] = NameModel { cookie: hard, ..past_name(DIRECTORY, "gone", (3, 4), (GONE, 60)) };
+    }),
     ("the end of a name is not among the changes", &[ChangeIndex], |b| {
         let end = b.past.names[0].end();
         b.past.on_cells.push((changes_in(DIRECTORY), Box::new(move |cells| cells.retain(|c| *c != end))));

@@ -127,7 +127,7 @@ pub(crate) fn age_access_time(store: &Arc<Store>, cell: &Arc<InodeCell>) {
     let stale = {
         let s = cell.state.read();
         let i = &s.inode;
-        i.atime <= i.mtime || i.atime <= i.ctime || now.seconds - i.atime.seconds > 86_400
+        i.atime <= i.mtime || i.atime <= i.ctime || now.seconds.saturating_sub(i.atime.seconds) > 86_400
     };
     if stale {
         let mut s = cell.state.write();

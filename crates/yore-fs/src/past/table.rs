@@ -88,8 +88,9 @@ impl Past {
     pub(crate) fn time_after(&self, meta: &Meta, number: Number) -> Result<Option<Timestamp>> {
         let _cuts = self.cuts.read();
         let mut first: Option<Cut> = None;
+        let Some(next) = number.0.checked_add(1) else { return Ok(None) };
         for tree in [HistoryTree::Cuts, HistoryTree::Forgotten] {
-            self.tree(tree).scan(meta, &(number.0 + 1).to_be_bytes(), &mut |key, value| {
+            self.tree(tree).scan(meta, &next.to_be_bytes(), &mut |key, value| {
                 let cut = decode_cut(key, value)?;
                 if first.as_ref().is_none_or(|first| cut.number < first.number) {
                     first = Some(cut);

@@ -291,11 +291,15 @@ impl Roll {
             true => Vec::new(),
             false => vec![Vec::new()],
         };
+        // Also where damage makes a circle.
+        let mut met = HashSet::new();
         while let Some(dir) = left.pop() {
             for name in self.trees.list(&dir)? {
                 let path = if dir.is_empty() { name } else { [&dir[..], b"/", &name].concat() };
                 match self.trees.is(&path)? {
-                    Some(is) if is.kind == FileKind::Directory => left.push(path),
+                    Some(is) if is.kind == FileKind::Directory => {
+                        left.extend(met.insert(is.inode).then_some(path))
+                    }
                     Some(is) if sought.contains(&is.inode) => drop(self.live.insert(is.inode, path)),
                     _ => {}
                 }
