@@ -184,7 +184,8 @@ pub(crate) struct Seeing<'p> {
 }
 
 impl Past {
-    /// The past of a volume as it was opened.
+    /// The past of a volume as it was opened. If what lists it cannot be read, a volume that is opened for reading only has as much of it as
+    /// could be, for the present is whole without it.
     ///
     /// # Errors
     /// Damage and device errors.
@@ -211,37 +212,53 @@ impl Past {
             expunging: Expunging::default(),
             rollbacks: Rollbacks::default(),
         };
-        let addr = meta.history_root();
-        if addr.is_none() {
+        if meta.history_root().is_none() {
             return Ok(past);
         }
+        match past.load(meta) {
+            Err(error) if meta.read_only() => {
+                tracing::error!(%error, "a part of the history cannot be read: snapshots are missing");
+            }
+            loaded => loaded?,
+        }
+        Ok(past)
+    }
+
+    fn load(&self, meta: &Meta) -> Result<()> {
         let expect = Expect {
             kind: BlockKind::HistoryRoots,
             owner: InodeNo::HISTORY,
             incarnation: Incarnation(0),
             level: Some(0),
         };
-        let _ = past.roots.set(meta.read(addr, &expect)?);
+        let _ = self.roots.set(meta.read(meta.history_root(), &expect)?);
+        self.any_policy.store(!self.tree(HistoryTree::Policies).is_empty(), Ordering::Relaxed);
+        // As much as can be.
+        let last = self.load_last(meta);
+        let numbers = self.load_numbers(meta);
+        let root = self.last_of(meta, InodeNo::ROOT, Number(u64::MAX));
+        let root = root.map(|cut| self.root_cut.store(cut.map_or(0, |cut| cut.number.0), Ordering::Relaxed));
+        last.and(numbers).and(root)
+    }
+
+    fn load_last(&self, meta: &Meta) -> Result<()> {
         for tree in [HistoryTree::Cuts, HistoryTree::Forgotten] {
-            if let Some(last) = past.floor_in(meta, tree, Number(u64::MAX))? {
+            if let Some(last) = self.floor_in(meta, tree, Number(u64::MAX))? {
                 if !meta.read_only() {
                     check_last(&last, meta.number())?;
                 }
-                past.last.fetch_max(last.number.0, Ordering::Relaxed);
-                let mut time = past.cuts.write();
+                self.last.fetch_max(last.number.0, Ordering::Relaxed);
+                let mut time = self.cuts.write();
                 *time = last.row.time.max(*time);
             }
         }
-        past.load_numbers(meta)?;
-        let root = past.last_of(meta, InodeNo::ROOT, Number(u64::MAX))?;
-        past.root_cut.store(root.map_or(0, |cut| cut.number.0), Ordering::Relaxed);
-        past.any_policy.store(!past.tree(HistoryTree::Policies).is_empty(), Ordering::Relaxed);
-        Ok(past)
+        Ok(())
     }
 
     fn load_numbers(&self, meta: &Meta) -> Result<()> {
         let mut numbers = Numbers::default();
-        self.each_cut(meta, Number(0), &mut |cut| {
+        let loaded = self.each_cut(meta, Number(0), &mut |cut| {
+            self.last.fetch_max(cut.number.0, Ordering::Relaxed);
             if cut.row.kind == CutKind::Expunge {
                 self.expunging.load(&cut)?;
                 return Ok(true);
@@ -264,9 +281,9 @@ impl Past {
                 }
             }
             Ok(true)
-        })?;
+        });
         *self.numbers.write() = numbers;
-        Ok(())
+        loaded
     }
 
     /// Whether a version or a name has ended behind this cut. O(log history).

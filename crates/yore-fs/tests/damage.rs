@@ -476,6 +476,46 @@ fn the_next_number_and_time_come_after_all_cuts() {
     refused(&damaged, "time");
 }
 
+/// What lists the snapshots cannot be read: it is a row, a node, or the block of roots. That used to be the end of the present, too.
+#[test]
+fn the_present_is_read_without_the_list_of_snapshots() {
+    let device = Arc::new(volume());
+    let volume = Volume::open(device.clone(), &MountOptions::default()).unwrap();
+    let view = volume.view();
+    let cuts =
+        ["one", "two", "three"].map(|name| view.snapshot(view.root(), name, false, true).unwrap().number);
+    volume.write("a", "later").unwrap();
+    volume.close().unwrap();
+    let roots_at = chain_superblock(&device).history_root;
+    let (_, roots) = find(&device, roots_at, BlockKind::HistoryRoots);
+    let (cuts_at, _) = HistoryRoots::get(&roots, HistoryTree::Cuts);
+    let opened = |damaged: &MemoryDevice, readable: &[Number]| {
+        corruption(open(damaged.snapshot()).unwrap_err());
+        let volume = open_read_only(damaged.snapshot());
+        assert_eq!(volume.read("a").unwrap(), b"later");
+        for cut in cuts {
+            let then = Volume::from_view(volume.view().as_of(cut));
+            assert_eq!(then.read("a").is_ok(), readable.contains(&cut), "{cut}");
+        }
+        for name in ["a@one", "b@three", "a@1min"] {
+            drop(volume.read(name));
+        }
+        drop(volume.view().cuts());
+    };
+    // The second row only: what comes before it is there.
+    let damaged = device.snapshot();
+    plant(&damaged, cuts_at, BlockKind::Cuts, |block| {
+        NodeMut::new(block).replace(1, &[0; 32]);
+    });
+    opened(&damaged, &cuts[..1]);
+    for (addr, kind) in [(cuts_at, BlockKind::Cuts), (roots_at, BlockKind::HistoryRoots)] {
+        let damaged = device.snapshot();
+        let (at, _) = find(&damaged, addr, kind);
+        damaged.write_at(at, &[0xa5; BLOCK_SIZE]).unwrap();
+        opened(&damaged, &[]);
+    }
+}
+
 fn chain_superblock(device: &MemoryDevice) -> yore_format::Superblock {
     let mut slots = [[0; BLOCK_SIZE]; 2];
     for (n, slot) in slots.iter_mut().enumerate() {

@@ -313,3 +313,35 @@ fn a_full_volume_loses_nothing() {
         volume.view().forget(&[then]).unwrap();
     }
 }
+
+/// A file of terabytes that is nearly all hole, in the place of another one: both are compared while others wait, by their data, in no time.
+#[test]
+fn holes_are_not_compared() {
+    let (_, volume) = volume(64 << 20);
+    volume.create_dir("d").unwrap();
+    let (view, end) = (volume.view(), 8 << 40);
+    let mut mtime = None;
+    // The same again, of the same time.
+    let mut make = |more: Option<u64>| {
+        volume.write("d/new", "data").unwrap();
+        let no = volume.node("d/new").unwrap().inode();
+        for at in [Some(end), more].into_iter().flatten() {
+            let mode = yore_fs::WriteMode { append: false, kill_set_id: false };
+            view.write(no, at, b"data", mode).unwrap();
+        }
+        let time = *mtime.get_or_insert(view.getattr(no).unwrap().mtime);
+        let set = SetAttr { mtime: Some(yore_fs::SetTime::To(time)), ..SetAttr::default() };
+        volume.set_symlink_attributes("d/new", &set).unwrap();
+        volume.rename("d/new", "d/sparse").unwrap();
+    };
+    make(None);
+    let then = cut(&volume, "d");
+    make(None);
+    assert_eq!(back(&volume, "d", then).unwrap(), "", "it is what it was");
+    // Where there was a hole is data now.
+    make(Some(end / 2));
+    assert_eq!(back(&volume, "d", then).unwrap(), "rollback-1");
+    let mut bytes = [7; 4];
+    view.read(volume.node("d/sparse").unwrap().inode(), end / 2, &mut bytes).unwrap();
+    assert_eq!(bytes, [0; 4]);
+}

@@ -291,10 +291,19 @@ impl Trees {
         }
     }
 
+    /// Takes time for the data of both, not for holes.
     fn is_same_content(&self, was: &Attr, is: InodeNo) -> Result<bool> {
         let most = CHUNK.min(was.size as usize);
         let (mut a, mut b, mut at) = (vec![0; most], vec![0; most], 0);
+        let data = |view: &View, inode, at| match view.seek(inode, at, SeekTo::Data) {
+            Err(Error::NoDataThere) => Ok(was.size),
+            found => found,
+        };
         while at < was.size {
+            at = data(&self.then, was.inode, at)?.min(data(&self.now, is, at)?);
+            if at >= was.size {
+                break;
+            }
             let n = self.then.read(was.inode, at, &mut a)?;
             let m = self.now.read(is, at, &mut b)?;
             if n == 0 || a[..n] != b[..m] {
