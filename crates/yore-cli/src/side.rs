@@ -15,6 +15,9 @@ use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, Open
 use std::path::{Path, PathBuf};
 use yore_fs::{FileKind, RenameMode, SetAttr, SetTime, SetXattrMode, Timestamp, Volume};
 
+/// Bytes compared at a time.
+const COMPARED: usize = 1 << 20;
+
 /// The attributes of a file that a copy preserves.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
@@ -71,6 +74,48 @@ pub trait Source {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
     /// The next stretch of data at or after `offset`, holes left out.
     fn data_from(&self, offset: u64) -> io::Result<Option<Range<u64>>>;
+}
+
+/// Reads until the buffer is full or the file ends; how much.
+pub fn fill(source: &dyn Source, buffer: &mut [u8], at: u64) -> std::io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match source.read_at(&mut buffer[filled..], at + filled as u64)? {
+            0 => break,
+            count => filled += count,
+        }
+    }
+    Ok(filled)
+}
+
+/// Whether two files of one size have the same in them. Takes time for the data of both, not for holes.
+pub fn same_content(side: &dyn Side, first: &Path, second: &Path) -> anyhow::Result<bool> {
+    let files = [(side.open(first)?, first), (side.open(second)?, second)];
+    let mut buffers = [vec![0; COMPARED], vec![0; COMPARED]];
+    let (mut at, mut data) = (0, [0..0, 0..0]);
+    loop {
+        let mut counts = [0; 2];
+        for ((file, path), stretch) in files.iter().zip(&mut data) {
+            if stretch.end <= at {
+                let found = file.data_from(at).with_context(|| format!("cannot read {}", side.name(path)))?;
+                *stretch = found.unwrap_or(u64::MAX..u64::MAX);
+            }
+        }
+        at = at.max(data[0].start.min(data[1].start));
+        if at == u64::MAX {
+            return Ok(true);
+        }
+        for (((file, path), buffer), count) in files.iter().zip(&mut buffers).zip(&mut counts) {
+            *count = fill(&**file, buffer, at).with_context(|| format!("cannot read {}", side.name(path)))?;
+        }
+        if buffers[0][..counts[0]] != buffers[1][..counts[1]] {
+            return Ok(false);
+        }
+        if counts[0] < COMPARED {
+            return Ok(true);
+        }
+        at += counts[0] as u64;
+    }
 }
 
 /// A file to write.

@@ -139,6 +139,31 @@ fn a_file_in_the_place_of_another_is_one_line() {
     check(&scratch.on("/d@then"), &scratch.on("/d"));
 }
 
+/// Files that are nearly all hole are compared by their data.
+#[test]
+fn holes_are_not_read() {
+    let scratch = Scratch::new();
+    ok(["mkdir", &scratch.on("/d")]);
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    let directory = mount.directory.join("d");
+    let make = |name: &str, more: &[u64]| {
+        let file = fs::File::create(directory.join(name)).unwrap();
+        for at in [&[0, 8 << 40], more].concat() {
+            std::os::unix::fs::FileExt::write_all_at(&file, b"data", at).unwrap();
+        }
+        fs::rename(directory.join(name), directory.join("sparse")).unwrap();
+    };
+    make("first", &[]);
+    ok(["snapshot", text(&directory), "-n", "then"]);
+    let then = format!("{}@then", text(&directory));
+    make("second", &[]);
+    assert_eq!(ok(["diff", &then]), "M  sparse  (time)\n");
+    make("third", &[4 << 40]);
+    assert_eq!(ok(["diff", &then]), "M  sparse\n");
+    ok(["restore", &then]);
+    assert_eq!(ok(["diff", &then]), "");
+}
+
 /// What is nowhere to be seen is said to be so, and a file of a mount is never taken for a volume; the mount point has times in front of
 /// paths, too.
 #[test]

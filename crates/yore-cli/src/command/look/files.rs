@@ -4,7 +4,7 @@ use super::print;
 use crate::args;
 use crate::command::Outcome;
 use crate::output::bytes_of;
-use crate::side::{Facts, Side, Source};
+use crate::side::{same_content, Facts, Side};
 use anyhow::Context as _;
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -12,9 +12,6 @@ use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use yore_fs::{Change, Difference, FileKind, Incarnation, InodeNo, What};
-
-/// Bytes read at a time.
-const CHUNK: usize = 1 << 20;
 
 /// Prints in what two files differ: two states of one, or one that took the other's name. Set-id bits, which the past does not show, and
 /// times of access do not count.
@@ -55,7 +52,7 @@ fn what_differs(
     (second, is): (&Path, &Facts),
 ) -> anyhow::Result<What> {
     let mut what = What::empty();
-    what.set(What::CONTENT, was.size != is.size || !same_content(side, was.kind, first, second)?);
+    what.set(What::CONTENT, was.size != is.size || !same(side, was.kind, first, second)?);
     let metadata = |facts: &Facts| (facts.permissions & 0o1777, facts.uid, facts.gid, facts.rdev);
     what.set(What::METADATA, metadata(was) != metadata(is));
     let xattrs = |path| {
@@ -121,36 +118,10 @@ fn told(facts: &Facts) -> yore_fs::Facts {
     yore_fs::Facts { mode: kind.mode() | permissions, uid, gid, links, size, mtime }
 }
 
-fn same_content(side: &dyn Side, kind: FileKind, first: &Path, second: &Path) -> anyhow::Result<bool> {
+fn same(side: &dyn Side, kind: FileKind, first: &Path, second: &Path) -> anyhow::Result<bool> {
     match kind {
-        FileKind::Symlink => return Ok(side.read_link(first)? == side.read_link(second)?),
-        FileKind::Regular => {}
-        _ => return Ok(true),
+        FileKind::Symlink => Ok(side.read_link(first)? == side.read_link(second)?),
+        FileKind::Regular => same_content(side, first, second),
+        _ => Ok(true),
     }
-    let (a, b) = (side.open(first)?, side.open(second)?);
-    let (mut left, mut right, mut at) = (vec![0; CHUNK], vec![0; CHUNK], 0);
-    loop {
-        let count = fill(&*a, &mut left, at).with_context(|| format!("cannot read {}", side.name(first)))?;
-        let other =
-            fill(&*b, &mut right, at).with_context(|| format!("cannot read {}", side.name(second)))?;
-        if left[..count] != right[..other] {
-            return Ok(false);
-        }
-        if count < CHUNK {
-            return Ok(true);
-        }
-        at += count as u64;
-    }
-}
-
-/// Reads until the buffer is full or the file ends; how much.
-pub fn fill(source: &dyn Source, buffer: &mut [u8], at: u64) -> std::io::Result<usize> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match source.read_at(&mut buffer[filled..], at + filled as u64)? {
-            0 => break,
-            count => filled += count,
-        }
-    }
-    Ok(filled)
 }

@@ -1,8 +1,7 @@
 //! Differences as a unified diff of what is text.
 
-use super::files::fill;
 use crate::output::{printable, Out};
-use crate::side::Side;
+use crate::side::{fill, Side};
 use anyhow::Context as _;
 use similar::TextDiff;
 use std::ffi::OsStr;

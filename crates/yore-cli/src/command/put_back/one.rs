@@ -5,15 +5,12 @@
 
 use super::ground::Ground;
 use crate::command::copy::Copy;
-use crate::side::{Facts, Side};
+use crate::side::{same_content, Facts, Side};
 use anyhow::Context as _;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use yore_fs::FileKind;
-
-/// Bytes compared at a time.
-const CHUNK: usize = 1 << 20;
 
 /// Puts files back.
 pub struct Putter<'g> {
@@ -79,38 +76,9 @@ impl<'g> Putter<'g> {
             return Ok(false);
         }
         match facts.kind {
-            FileKind::Regular => self.same_content(then, now),
+            FileKind::Regular => same_content(self.side(), then, now),
             FileKind::Symlink => Ok(self.side().read_link(then)? == self.side().read_link(now)?),
             _ => Ok(true),
-        }
-    }
-
-    fn same_content(&self, then: &Path, now: &Path) -> anyhow::Result<bool> {
-        let (a, b) = (self.side().open(then)?, self.side().open(now)?);
-        let (mut of_a, mut of_b, mut at) = (vec![0; CHUNK], vec![0; CHUNK], 0);
-        loop {
-            let read = |file: &dyn crate::side::Source, buffer: &mut [u8], path: &Path| {
-                let mut done = 0;
-                while done < buffer.len() {
-                    match file.read_at(&mut buffer[done..], at + done as u64) {
-                        Ok(0) => break,
-                        Ok(count) => done += count,
-                        Err(error) => {
-                            let name = self.side().name(path);
-                            return Err(anyhow::Error::new(error).context(format!("cannot read {name}")));
-                        }
-                    }
-                }
-                Ok(done)
-            };
-            let (n, m) = (read(a.as_ref(), &mut of_a, then)?, read(b.as_ref(), &mut of_b, now)?);
-            if of_a[..n] != of_b[..m] {
-                return Ok(false);
-            }
-            if n == 0 {
-                return Ok(true);
-            }
-            at += n as u64;
         }
     }
 
