@@ -139,7 +139,7 @@ impl Checker<'_> {
 
     /// Reports an incarnation beyond those given.
     pub(crate) fn check_incarnation(&mut self, incarnation: Incarnation, inode: InodeNo, addr: MetaAddr) {
-        if incarnation.0 != 0 && incarnation.0 >= self.sb.next_incarnation {
+        if u64::from(incarnation.0) >= self.sb.next_incarnation && incarnation.0 != 0 {
             let expected = format!("below {}", self.sb.next_incarnation);
             let finding = Finding::new(Problem::FutureIncarnation, expected, incarnation.0);
             self.add(finding.at(addr).of(inode));

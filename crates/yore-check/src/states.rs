@@ -98,7 +98,8 @@ impl Checker<'_> {
     fn check_succession(&mut self, number: InodeNo, older: &One<'_>, newer: &One<'_>) {
         let end = older.end.unwrap_or_default();
         let was = older.incarnation();
-        if end > newer.inode.born || was > newer.incarnation() {
+        let in_order = was <= newer.incarnation() || self.sb.incarnations_began_anew();
+        if end > newer.inode.born || !in_order {
             let expected = format!("incarnation {was} or later, born at {end} or later");
             let found = format!("incarnation {}, born at {}", newer.incarnation(), newer.inode.born);
             let finding = Finding::new(Problem::VersionOrder, expected, found);

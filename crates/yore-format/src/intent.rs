@@ -15,10 +15,11 @@
 //! The log's own frame (number, chain, checksum) is not part of this; see the log's crate.
 
 use crate::layout::ZONE_INDEXES;
+use crate::superblock::rounds_and_next;
 use crate::{
     Block, Corruption, Generation, Incarnation, InodeNo, MetaAddr, Number, ZoneNo, CHUNK_BYTES, HEADER_BYTES,
 };
-use zerocopy::little_endian::{U32, U64};
+use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 const MAGIC: [u8; 8] = *b"YOREint1";
@@ -40,7 +41,8 @@ struct RawIntentHead {
     next_incarnation: U32,
     zone_number_limit: U32,
     orphan_level: u8,
-    reserved: [u8; 3],
+    reserved: u8,
+    incarnation_rounds: U16,
     zones: U32,
     blocks: U32,
     notes: U32,
@@ -91,8 +93,8 @@ pub struct IntentHead {
     pub metadata_blocks: u64,
     /// The next number to give.
     pub next_number: Number,
-    /// The next incarnation to give.
-    pub next_incarnation: u32,
+    /// The next incarnation to give, and how often all have been given, as in the superblock.
+    pub next_incarnation: u64,
     /// Above every zone number ever used.
     pub zone_number_limit: u32,
 }
@@ -241,10 +243,11 @@ impl IntentWriter {
             inodes: head.inodes.into(),
             metadata_blocks: head.metadata_blocks.into(),
             next_number: head.next_number.0.into(),
-            next_incarnation: head.next_incarnation.into(),
+            next_incarnation: (head.next_incarnation as u32).into(),
             zone_number_limit: head.zone_number_limit.into(),
             orphan_level: head.orphan_level,
-            reserved: [0; 3],
+            reserved: 0,
+            incarnation_rounds: ((head.next_incarnation >> 32) as u16).into(),
             zones: self.zones.into(),
             blocks: self.blocks.into(),
             notes: self.notes.into(),
@@ -337,7 +340,7 @@ impl<'a> Intent<'a> {
         if raw.magic != MAGIC {
             return bad("magic", format!("{MAGIC:02x?}"), format!("{:02x?}", raw.magic));
         }
-        if raw.reserved != [0; 3] {
+        if raw.reserved != 0 {
             return bad("reserved bytes", "zero", "something else");
         }
         let orphan_root = MetaAddr(raw.orphan_root.get());
@@ -352,7 +355,7 @@ impl<'a> Intent<'a> {
             inodes: raw.inodes.get(),
             metadata_blocks: raw.metadata_blocks.get(),
             next_number: Number(raw.next_number.get()),
-            next_incarnation: raw.next_incarnation.get(),
+            next_incarnation: rounds_and_next(raw.incarnation_rounds, raw.next_incarnation),
             zone_number_limit: raw.zone_number_limit.get(),
         };
         let zones = (0..raw.zones.get()).map(|_| decode_zone(&mut rest)).collect::<Result<_, _>>()?;
@@ -427,7 +430,7 @@ fn decode_note<'a>(rest: &mut &'a [u8]) -> Result<IntentNote<'a>, Box<Corruption
 /// The layouts of a record's structures.
 pub(crate) fn layouts() -> [crate::StructLayout; 4] {
     [
-        crate::tables::layout!("Intent record", RawIntentHead: magic, generation, orphan_root, free_blocks, inodes, metadata_blocks, next_number, next_incarnation, zone_number_limit, orphan_level, reserved, zones, blocks, notes),
+        crate::tables::layout!("Intent record", RawIntentHead: magic, generation, orphan_root, free_blocks, inodes, metadata_blocks, next_number, next_incarnation, zone_number_limit, orphan_level, reserved, incarnation_rounds, zones, blocks, notes),
         crate::tables::layout!("Intent zone", RawIntentZone: zone, reserved, exists),
         crate::tables::layout!("Intent block", RawIntentBlock: addr, chunks, body_crc, reserved),
         crate::tables::layout!("Intent note", RawIntentNote: kind, incarnation, inode, size, page, length),

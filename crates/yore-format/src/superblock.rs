@@ -7,7 +7,7 @@
 
 use crate::layout::{Geometry, VOLUME_BLOCKS_MAX, VOLUME_BLOCKS_MIN};
 use crate::{checksum_except, Block, BlockNo, Corruption, Generation, InodeNo, MetaAddr, Number, ZERO_BLOCK};
-use zerocopy::little_endian::{U32, U64};
+use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// First half of the version: a change that no older program understands.
@@ -109,7 +109,7 @@ struct RawSuperblock {
     mount_id: U64,
     engine: u8,
     state: u8,
-    reserved0: [u8; 2],
+    incarnation_rounds: U16,
     next_incarnation: U32,
     next_number: U64,
     hash_seed: [u8; 16],
@@ -184,8 +184,9 @@ pub struct Superblock {
     pub engine: Engine,
     /// Clean, in use, …
     pub state: VolumeState,
-    /// The next incarnation to give.
-    pub next_incarnation: u32,
+    /// The next incarnation to give, in the lower 32 bits; above, how often all of them have been given. Their order says
+    /// when something was made in the first round only.
+    pub next_incarnation: u64,
     /// The next number to give (VERSIONING).
     pub next_number: Number,
     /// Key of the hash of names in directories.
@@ -249,7 +250,17 @@ pub enum SlotState {
     Foreign,
 }
 
+/// What two fields say of incarnations ([`Superblock::next_incarnation`]).
+pub(crate) fn rounds_and_next(rounds: U16, next: U32) -> u64 {
+    u64::from(rounds.get()) << 32 | u64::from(next.get())
+}
+
 impl Superblock {
+    /// Whether incarnations say no more what was made before what.
+    pub fn incarnations_began_anew(&self) -> bool {
+        self.next_incarnation >> 32 != 0
+    }
+
     /// The volume's geometry.
     pub fn geometry(&self) -> Geometry {
         Geometry::new(self.volume_blocks)
@@ -297,8 +308,8 @@ impl Superblock {
             mount_id: self.mount_id.into(),
             engine: self.engine as u8,
             state: self.state as u8,
-            reserved0: [0; 2],
-            next_incarnation: self.next_incarnation.into(),
+            incarnation_rounds: ((self.next_incarnation >> 32) as u16).into(),
+            next_incarnation: (self.next_incarnation as u32).into(),
             next_number: self.next_number.0.into(),
             hash_seed: self.hash_seed,
             created_seconds: self.created_seconds.into(),
@@ -376,7 +387,7 @@ impl Superblock {
 
 /// The layout of a slot's first sector.
 pub(crate) fn layout() -> crate::StructLayout {
-    crate::tables::layout!("Superblock", RawSuperblock: magic, major, minor, crc, slot, uuid, features, features_read_only, volume_blocks, mount_id, engine, state, reserved0, next_incarnation, next_number, hash_seed, created_seconds, written_seconds, root_directory, orphan_root, cuts_root, history_root, free_blocks, inodes, metadata_blocks, zones, zone_number_limit, root_zone_count, orphan_level, reserved1, log_start, log_blocks, log_id, log_position, label, log_number, log_chain, log_sequence, log_generation, reserved2)
+    crate::tables::layout!("Superblock", RawSuperblock: magic, major, minor, crc, slot, uuid, features, features_read_only, volume_blocks, mount_id, engine, state, incarnation_rounds, next_incarnation, next_number, hash_seed, created_seconds, written_seconds, root_directory, orphan_root, cuts_root, history_root, free_blocks, inodes, metadata_blocks, zones, zone_number_limit, root_zone_count, orphan_level, reserved1, log_start, log_blocks, log_id, log_position, label, log_number, log_chain, log_sequence, log_generation, reserved2)
 }
 
 /// The layout of a root zone's entry.
@@ -434,7 +445,7 @@ fn decode_complete(block: &Block, slot: u32, generation: Generation) -> Result<S
         4 => VolumeState::LeaksPending,
         n => return bad("state", "1 to 4", n),
     };
-    if raw.reserved0 != [0; 2] || raw.reserved1 != [0; 3] || raw.reserved2 != [0; 184] {
+    if raw.reserved1 != [0; 3] || raw.reserved2 != [0; 184] {
         return bad("reserved bytes", "zero", "something else");
     }
     let blocks = raw.volume_blocks.get();
@@ -468,7 +479,7 @@ fn decode_complete(block: &Block, slot: u32, generation: Generation) -> Result<S
         mount_id: raw.mount_id.get(),
         engine,
         state,
-        next_incarnation: raw.next_incarnation.get(),
+        next_incarnation: rounds_and_next(raw.incarnation_rounds, raw.next_incarnation),
         next_number: Number(raw.next_number.get()),
         hash_seed: raw.hash_seed,
         created_seconds: raw.created_seconds.get(),

@@ -117,7 +117,7 @@ pub struct Meta {
     pub(crate) orphan_root: Mutex<(MetaAddr, u8)>,
     /// The block with the roots of the history; 0: there is none yet.
     pub(crate) history_root: AtomicU64,
-    pub(crate) next_incarnation: AtomicU32,
+    pub(crate) next_incarnation: AtomicU64,
     pub(crate) next_number: AtomicU64,
     pub(crate) zone_number_limit: AtomicU32,
     pub(crate) block_hints: Hints,
@@ -211,7 +211,7 @@ impl Meta {
     /// A fresh incarnation.
     pub fn next_incarnation(&self) -> Incarnation {
         loop {
-            let n = self.next_incarnation.fetch_add(1, Ordering::Relaxed);
+            let n = self.next_incarnation.fetch_add(1, Ordering::Relaxed) as u32;
             if n != 0 {
                 return Incarnation(n);
             }

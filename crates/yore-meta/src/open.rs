@@ -154,7 +154,7 @@ impl Meta {
             freed: Mutex::default(),
             orphan_root: Mutex::new((found.orphan_root, found.orphan_level)),
             history_root: AtomicU64::new(found.history_root.0),
-            next_incarnation: AtomicU32::new(found.next_incarnation),
+            next_incarnation: AtomicU64::new(found.next_incarnation),
             next_number: AtomicU64::new(found.next_number.0),
             zone_number_limit: AtomicU32::new(found.zone_number_limit),
             block_hints: Hints::new(),

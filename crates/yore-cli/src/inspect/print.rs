@@ -70,7 +70,13 @@ fn superblock_fields(out: &mut Out, found: &Superblock) -> anyhow::Result<()> {
         ("inodes", found.inodes.to_string()),
         ("metadata blocks", found.metadata_blocks.to_string()),
         ("zones", format!("{}, numbers below {}", found.zones, found.zone_number_limit)),
-        ("next incarnation", found.next_incarnation.to_string()),
+        (
+            "next incarnation",
+            match found.next_incarnation >> 32 {
+                0 => found.next_incarnation.to_string(),
+                rounds => format!("{}, {rounds} times begun anew", found.next_incarnation as u32),
+            },
+        ),
         ("next number", found.next_number.to_string()),
         (
             "log",

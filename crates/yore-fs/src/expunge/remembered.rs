@@ -151,15 +151,23 @@ fn others_named(
 /// All entries that a directory has and had.
 fn ever_named(store: &Arc<Store>, no: InodeNo, incarnation: Incarnation) -> Result<Vec<PastEntry>> {
     // The names of other directories that had the number, before and after, are not of this one.
-    let (mut from, mut to) = (Number(0), PRESENT);
+    let (mut states, mut since) = (Vec::new(), None);
     each_state(store, no, Number(0), PRESENT, &mut |inode, born, end| {
-        if inode.incarnation > incarnation {
-            to = to.min(born);
-        } else if inode.incarnation < incarnation {
-            from = from.max(end);
+        match inode.incarnation == incarnation {
+            true => since = Some(since.map_or(born, |since: Number| since.min(born))),
+            false => states.push((inode.incarnation, born, end)),
         }
         true
     })?;
+    let (mut from, mut to) = (Number(0), PRESENT);
+    for (other, born, end) in states {
+        // Where nothing is left of this one, the order of incarnations has to tell, and does unless they began anew.
+        let is_later = since.map_or(other > incarnation, |since| born > since);
+        match is_later {
+            true => to = to.min(born),
+            false => from = from.max(end),
+        }
+    }
     let mut all = match in_use_as(store, no, incarnation)?.is_some() {
         true => history::entries(store, no, PRESENT)?,
         false => Vec::new(),
