@@ -5,10 +5,11 @@
 //! The image is never made anew: a program that cannot read it reads another format. It was made by
 //! `cargo test -p yore-fs --test golden -- --ignored make_the_image`, which needs an empty file there. Times that [`wanted`]
 //! does not set, and whatever else a volume takes from the moment, are in it as they were.
-//!
-//! The file has only the blocks that are not zero. Numbers are little-endian: eight bytes `YoreBlks`, the volume's length in
-//! blocks (u64), how many blocks follow (u64), and then each with its number (u64) and its 4,096 bytes.
 
+#[path = "golden/blocks.rs"]
+mod blocks;
+
+use blocks::{pack, unpack};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +21,6 @@ use yore_fs::{
 };
 
 const IMAGE: &[u8] = include_bytes!("golden/volume-2.0.blocks");
-const MAGIC: &[u8; 8] = b"YoreBlks";
 const BLOCK: usize = 4096;
 const BLOCKS: u64 = (32 << 20) / BLOCK as u64;
 const UUID: [u8; 16] = *b"the golden image";
@@ -299,31 +299,6 @@ fn put(view: &View, caller: &Caller, wanted: &Wanted) {
         (set.atime, set.mtime) = (Some(SetTime::To(accessed)), Some(SetTime::To(changed)));
     }
     view.setattr(caller, no, &set).unwrap();
-}
-
-fn pack(device: &MemoryDevice) -> Vec<u8> {
-    let bytes = device.to_bytes();
-    let blocks: Vec<(usize, &[u8])> =
-        bytes.chunks(BLOCK).enumerate().filter(|(_, block)| block.iter().any(|b| *b != 0)).collect();
-    let mut out = MAGIC.to_vec();
-    out.extend_from_slice(&BLOCKS.to_le_bytes());
-    out.extend_from_slice(&(blocks.len() as u64).to_le_bytes());
-    for (no, block) in blocks {
-        out.extend_from_slice(&(no as u64).to_le_bytes());
-        out.extend_from_slice(block);
-    }
-    out
-}
-
-fn unpack(packed: &[u8]) -> MemoryDevice {
-    let number = |at: usize| u64::from_le_bytes(packed[at..at + 8].try_into().unwrap());
-    assert_eq!((&packed[..8], packed.len()), (&MAGIC[..], 24 + number(16) as usize * (8 + BLOCK)));
-    let device = MemoryDevice::new(number(8) * BLOCK as u64);
-    for record in 0..number(16) as usize {
-        let at = 24 + record * (8 + BLOCK);
-        device.write_at(number(at) * BLOCK as u64, &packed[at + 8..at + 8 + BLOCK]).unwrap();
-    }
-    device
 }
 
 #[test]

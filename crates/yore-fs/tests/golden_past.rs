@@ -1,0 +1,346 @@
+//! Promise: the past that format 2.1 wrote is read for ever. `golden/volume-2.1.blocks` is a volume of 32 MiB as a program of that format
+//! left it, cut off without being closed: snapshots and versions of files of many kinds, policies, something that was rolled back,
+//! something forgotten, something of which the forgetting and something of which the expunging had only begun, and changes that are in the
+//! log alone. `golden/volume-2.1.txt` says all that is seen of it. Both are read as they are, then the volume is taken on and changed,
+//! and its past stays what it was.
+//!
+//! Neither is ever made anew: a program that cannot read them reads another format. They were made by
+//! `cargo test -p yore-fs --test golden_past -- --ignored make_the_image`, which needs empty files there.
+
+#[path = "golden/blocks.rs"]
+mod blocks;
+
+use blocks::{pack, unpack};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use yore_device::MemoryDevice;
+use yore_format::{verify_checksum, Block, BlockHeader, BlockKind, CutRow, CutState, NodeRef, BLOCK_SIZE};
+use yore_fs::rollback::{Plan, Rights, Verb};
+use yore_fs::{
+    CutKind, FallocateMode, FileKind, InodeNo, KeepRules, MkfsOptions, MountOptions, Number, Policy,
+    RenameMode, Retention, SetAttr, SetXattrMode, Versioning, View, Volume, WriteMode,
+};
+
+const IMAGE: &[u8] = include_bytes!("golden/volume-2.1.blocks");
+const SEEN: &str = include_str!("golden/volume-2.1.txt");
+
+fn options() -> MountOptions {
+    let commit_interval = Duration::from_secs(3600);
+    MountOptions { commit_interval, access_times: false, ..MountOptions::default() }
+}
+
+// ---- making it ----
+
+fn no(volume: &Volume, path: &str) -> InodeNo {
+    volume.node(path).unwrap().inode()
+}
+
+fn cut(volume: &Volume, path: &str, name: &str, held: bool) -> Number {
+    volume.view().snapshot(no(volume, path), name, held, false).unwrap().number
+}
+
+fn write(volume: &Volume, path: &str, offset: u64, bytes: &[u8]) {
+    let mode = WriteMode { append: false, kill_set_id: false };
+    volume.view().write(no(volume, path), offset, bytes, mode).unwrap();
+}
+
+/// Text that is another at each place.
+fn text(seed: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|i| b'a' + ((i * 7 + i / 251 + seed * 13) % 26) as u8).collect()
+}
+
+fn make() -> MemoryDevice {
+    let device = Arc::new(MemoryDevice::new(32 << 20));
+    let mkfs = MkfsOptions { uuid: *b"the golden past.", label: "Yore 2.1".into(), ..MkfsOptions::default() };
+    Volume::create(device.clone(), &mkfs).unwrap().close().unwrap();
+    let volume = Volume::open(device.clone(), &options()).unwrap();
+    let view = volume.view();
+    for path in ["d", "d/sub", "saved", "timed", "many", "gone"] {
+        volume.create_dir(path).unwrap();
+    }
+    volume.write("d/small", "small, at first").unwrap();
+    volume.write("d/block", text(1, 4096)).unwrap();
+    volume.write("d/large", text(2, 30_000)).unwrap();
+    volume.write("d/replaced", "the one").unwrap();
+    volume.write("d/sub/moved", "moved").unwrap();
+    volume.symlink("small", "d/link").unwrap();
+    volume.symlink("l".repeat(3000), "d/long link").unwrap();
+    volume.hard_link("d/block", "many/second name").unwrap();
+    write(&volume, "d/large", 3 << 20, b"behind a hole");
+    for i in 0..12 {
+        // A tree of extents.
+        write(&volume, "d/large", (4 << 20) + i * 16_384, &text(i as usize, 100));
+    }
+    for i in 0..150 {
+        volume.write(format!("many/file {i}"), format!("content {i}")).unwrap();
+    }
+    volume.write("gone/plain", "stays").unwrap();
+    view.setxattr(no(&volume, "d/small"), b"user.a", b"first", SetXattrMode::Any).unwrap();
+    view.setxattr(no(&volume, "d/block"), b"user.long", &text(3, 5000), SetXattrMode::Any).unwrap();
+    view.sync().unwrap();
+
+    cut(&volume, "/", "first", true);
+    volume.write("gone/secret", "to be expunged").unwrap();
+    volume.write("d/small", "small, changed").unwrap();
+    write(&volume, "d/block", 1000, b"overwritten");
+    write(&volume, "d/large", 10_000, &text(4, 8_000));
+    view.fallocate(no(&volume, "d/large"), 4 << 20, 100_000, FallocateMode::PunchHole).unwrap();
+    volume.rename("d/sub/moved", "d/moved").unwrap();
+    volume.remove_dir("d/sub").unwrap();
+    volume.write("d/other", "the other").unwrap();
+    view.rename(no(&volume, "d"), b"other", no(&volume, "d"), b"replaced", RenameMode::Replace).unwrap();
+    view.setxattr(no(&volume, "d/small"), b"user.a", b"second", SetXattrMode::Any).unwrap();
+    view.removexattr(no(&volume, "d/block"), b"user.long").unwrap();
+    let set = SetAttr { permissions: Some(0o4750), uid: Some(7), gid: Some(8), ..SetAttr::default() };
+    volume.set_symlink_attributes("d/small", &set).unwrap();
+    cut(&volume, "/d", "of one directory", false);
+    for i in (0..150).step_by(2) {
+        volume.remove_file(format!("many/file {i}")).unwrap();
+    }
+    volume.truncate("d/large", 2 << 20).unwrap();
+    volume.remove_file("d/link").unwrap();
+    volume.remove_file("d/long link").unwrap();
+    cut(&volume, "/", "", false);
+    for i in 0..20 {
+        volume.write(format!("many/file {i}"), format!("again {i}")).unwrap();
+    }
+
+    let keep = KeepRules { last: 10, daily: 7, within: "2weeks".into(), ..KeepRules::default() };
+    let policy = |versioning, retention| Policy { versioning, retention };
+    let close = policy(Some(Versioning::Close), Some(Retention::Rules(keep)));
+    view.set_policy(no(&volume, "saved"), &close).unwrap();
+    view.set_policy(no(&volume, "timed"), &policy(Some(Versioning::Interval(3_600_000_000_000)), None))
+        .unwrap();
+    view.set_policy(no(&volume, "d/block"), &policy(None, Some(Retention::Everything))).unwrap();
+    for i in 0..4 {
+        volume.write("saved/letter", format!("saved {i}")).unwrap();
+        view.closed(no(&volume, "saved/letter")).unwrap();
+    }
+    volume.rename("saved/letter", "saved/sent").unwrap();
+    volume.write("saved/gone", "with versions").unwrap();
+    view.closed(no(&volume, "saved/gone")).unwrap();
+    volume.remove_file("saved/gone").unwrap();
+
+    // Something forgotten, something rolled back.
+    let forgotten = cut(&volume, "/", "forgotten", false);
+    volume.write("d/small", "small, seen by nobody").unwrap();
+    let then = cut(&volume, "/d", "", false);
+    volume.write("d/small", "small, a mistake").unwrap();
+    volume.write("d/mistake", "a mistake").unwrap();
+    view.forget(&[forgotten]).unwrap();
+    view.finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap();
+    let plan = Plan { verb: Verb::Rollback, of: None, target: then, others: None };
+    view.rollback(&Rights::All, no(&volume, "d"), &plan, &mut |_| ()).unwrap();
+
+    // Begun, and no more.
+    let dying = cut(&volume, "/many", "dying", false);
+    for i in (1..150).step_by(2) {
+        volume.remove_file(format!("many/file {i}")).unwrap();
+    }
+    cut(&volume, "/", "last", false);
+    let secret = volume.node("gone/secret").unwrap();
+    let secret = (secret.inode(), secret.attr().incarnation);
+    view.forget(&[dying]).unwrap();
+    view.expunge(&[secret]).unwrap();
+    view.sync().unwrap();
+    volume.write("d/small", "in the log").unwrap();
+    volume.write("logged", "in the log alone").unwrap();
+    view.fsync(no(&volume, "logged"), false).unwrap();
+    let left = device.snapshot();
+    volume.close().unwrap();
+    left
+}
+
+#[test]
+#[ignore = "makes the image where there is none"]
+fn make_the_image() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    assert!(IMAGE.is_empty() && SEEN.is_empty(), "they are there, and never made anew");
+    // It is ended in the background, too.
+    let device = (0..100).map(|_| make()).find(|device| begun(device).len() == 2).unwrap();
+    std::fs::write(directory.join("volume-2.1.txt"), seen(&read_only(&device))).unwrap();
+    std::fs::write(directory.join("volume-2.1.blocks"), pack(&device)).unwrap();
+}
+
+// ---- what is seen ----
+
+fn read_only(device: &MemoryDevice) -> View {
+    let options = MountOptions { read_only: true, ..options() };
+    View::open(Arc::new(device.snapshot()), &options).unwrap()
+}
+
+/// Cuts, what each has seen, and policies.
+fn past(view: &View) -> String {
+    let mut out = String::new();
+    for cut in view.cuts().unwrap() {
+        let row = &cut.row;
+        let time = (row.time.seconds, row.time.nanos);
+        let held = if row.held { ", held" } else { "" };
+        writeln!(out, "cut {} {:?} {:?} of {} at {time:?}{held}", cut.number, row.kind, row.name, row.root)
+            .unwrap();
+        let then = view.as_of(cut.number);
+        match then.getattr(row.root) {
+            Ok(_) => tree(&then, row.root, "", &mut out),
+            Err(error) => writeln!(out, "  {error:?}").unwrap(),
+        }
+    }
+    for (inode, policy) in view.policies().unwrap() {
+        writeln!(out, "policy of {inode}: {policy:?}").unwrap();
+    }
+    out
+}
+
+fn seen(view: &View) -> String {
+    let mut out = past(view);
+    out += "present\n";
+    tree(view, view.root(), "", &mut out);
+    out
+}
+
+/// All that is to be seen of something, and of what is below it.
+fn tree(view: &View, no: InodeNo, path: &str, out: &mut String) {
+    let attr = view.getattr(no).unwrap();
+    let times = [attr.mtime, attr.ctime].map(|time| (time.seconds, time.nanos));
+    write!(
+        out,
+        "  {path:?} {no} {:?} {:o} {}:{} {} links, {} bytes, {times:?}",
+        attr.kind, attr.permissions, attr.uid, attr.gid, attr.links, attr.size
+    )
+    .unwrap();
+    for name in view.listxattr(no).unwrap() {
+        let value = view.getxattr(no, &name).unwrap();
+        write!(out, ", {} = {}", String::from_utf8_lossy(&name), short(&value)).unwrap();
+    }
+    match attr.kind {
+        FileKind::Regular => {
+            let mut content = vec![0; attr.size as usize];
+            assert_eq!(view.read(no, 0, &mut content).unwrap(), content.len());
+            writeln!(out, ": {}", short(&content)).unwrap();
+        }
+        FileKind::Symlink => writeln!(out, " -> {}", short(&view.readlink(no).unwrap())).unwrap(),
+        FileKind::Directory => {
+            writeln!(out).unwrap();
+            let mut entries = Vec::new();
+            view.readdir(no, 0, &mut |item| {
+                if item.name != b"." && item.name != b".." {
+                    entries.push((String::from_utf8(item.name.to_vec()).unwrap(), item.inode));
+                }
+                true
+            })
+            .unwrap();
+            entries.sort();
+            for (name, no) in entries {
+                tree(view, no, &format!("{path}/{name}"), out);
+            }
+        }
+        _ => writeln!(out).unwrap(),
+    }
+}
+
+/// Bytes as text if they are few, else a sum of them (FNV-1a).
+fn short(bytes: &[u8]) -> String {
+    if bytes.len() <= 40 {
+        return format!("{:?}", String::from_utf8_lossy(bytes));
+    }
+    let sum = bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325u64, |sum, b| (sum ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3));
+    format!("{} bytes, {sum:016x}", bytes.len())
+}
+
+#[track_caller]
+fn same(found: &str, expected: &str) {
+    for (found, expected) in found.lines().zip(expected.lines()) {
+        assert_eq!(found, expected);
+    }
+    assert_eq!(found.lines().count(), expected.lines().count());
+}
+
+/// The past that the text tells of.
+fn past_of_the_text() -> &'static str {
+    &SEEN[..SEEN.find("present\n").unwrap()]
+}
+
+/// What is being given up, by the newest rows of the table of cuts on the medium.
+fn begun(device: &MemoryDevice) -> Vec<CutKind> {
+    let mut newest: BTreeMap<u64, (u64, Block)> = BTreeMap::new();
+    for block in device.to_bytes().chunks_exact(BLOCK_SIZE) {
+        let block: &Block = block.try_into().unwrap();
+        let header = BlockHeader::of(block);
+        if header.kind != BlockKind::Cuts as u8 || verify_checksum(block).is_err() {
+            continue;
+        }
+        let (addr, generation) = (header.addr.get(), header.generation.get());
+        if newest.get(&addr).is_none_or(|(other, _)| *other < generation) {
+            newest.insert(addr, (generation, *block));
+        }
+    }
+    let mut kinds = Vec::new();
+    for (_, block) in newest.values() {
+        let node = NodeRef::new(block);
+        for i in 0..node.count() {
+            let row = CutRow::decode(node.value(i)).unwrap();
+            if row.state == CutState::Dying {
+                kinds.push(row.kind);
+            }
+        }
+    }
+    kinds
+}
+
+#[test]
+fn the_past_is_read() {
+    let device = unpack(IMAGE);
+    assert_eq!(begun(&device), [CutKind::Snapshot, CutKind::Expunge]);
+    let view = read_only(&device);
+    assert_eq!(view.info().format, (2, 1));
+    same(&seen(&view), SEEN);
+}
+
+/// It is taken on where it was left: what was begun is ended, all is seen as before, also after changes and another opening; and it can
+/// be forgotten, all of it.
+#[test]
+fn the_past_is_taken_on() {
+    let device = Arc::new(unpack(IMAGE));
+    let view = View::open(device.clone(), &options()).unwrap();
+    same(&seen(&view), SEEN);
+    view.finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap();
+    same(&seen(&view), SEEN);
+    view.close().unwrap();
+    let volume = Volume::open(device.clone(), &options()).unwrap();
+    write(&volume, "d/large", 1 << 20, &text(9, 20_000));
+    volume.remove_dir_all("many").unwrap();
+    volume.rename("gone", "d/gone").unwrap();
+    volume.write("new", "new").unwrap();
+    volume.view().set_policy(no(&volume, "new"), &Policy::default()).unwrap();
+    same(&past(volume.view()), past_of_the_text());
+    volume.close().unwrap();
+    same(&past(&read_only(&device)), past_of_the_text());
+
+    let view = View::open(device, &options()).unwrap();
+    let cuts = view.cuts().unwrap();
+    for cut in cuts.iter().filter(|cut| cut.row.held) {
+        view.hold(cut.number, false).unwrap();
+    }
+    let numbers: Vec<Number> = cuts.iter().map(|cut| cut.number).collect();
+    view.forget(&numbers).unwrap();
+    view.finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap();
+    let left = view.statfs().history_data_blocks + view.statfs().history_metadata_blocks;
+    assert_eq!((view.cuts().unwrap().len(), left), (0, 0));
+    view.close().unwrap();
+}
+
+/// What made it still makes a volume of which as much is seen.
+#[test]
+fn a_past_made_today_is_as_rich() {
+    let kinds = |text: &str| {
+        let of = |line: &str| line.split(' ').take(3).map(str::to_string).collect::<Vec<_>>();
+        text.lines().filter(|line| line.starts_with("cut")).map(of).collect::<Vec<_>>()
+    };
+    let found = seen(&read_only(&make()));
+    assert_eq!((kinds(&found), found.lines().count()), (kinds(SEEN), SEEN.lines().count()));
+}
