@@ -2,13 +2,12 @@
 
 use crate::live;
 use crate::status;
-use anyhow::Context as _;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use yore_device::{Device, DeviceError, FileDevice, OpenOptions};
-use yore_fs::{MountOptions, Volume};
+use yore_fs::{Error, MountOptions, Volume};
 
 /// What an operand of a copy names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,7 +125,16 @@ pub fn open(volume: &Path, access: Access) -> anyhow::Result<Volume> {
 /// Why it cannot be used.
 pub fn open_on(volume: &Path, device: Arc<dyn Device>, options: &MountOptions) -> anyhow::Result<Volume> {
     crate::inspect::superblock::usable(volume, device.as_ref())?;
-    Volume::open(device, options).with_context(|| format!("cannot open the volume {}", volume.display()))
+    Volume::open(device, options).map_err(|error| {
+        let name = volume.display();
+        let what = match error.root() {
+            Error::Corruption(_) if !options.read_only => format!(
+                "cannot open {name} for writing; much of it may be read all the same, with `yore mount -o ro` or `yore get`"
+            ),
+            _ => format!("cannot open the volume {name}"),
+        };
+        anyhow::Error::new(error).context(what)
+    })
 }
 
 /// Adds what this program knows about who holds a volume.
