@@ -9,7 +9,8 @@
 //! after; a file without names is cut no more, but that it was removed is noted.
 //!
 //! **At intervals** ([`Due`]). The first change after a cut must keep a version; there it is noted that the directory (or file) whose
-//! policy covers it is to be cut so much later. A thread does so. What was not cut before the volume was closed
+//! policy covers it is to be cut so much later: the nearest that says anything but *at each close*, for that is of single files, and
+//! leaves it to the directories above whether they are cut. A thread does so. What was not cut before the volume was closed
 //! is cut when it is opened again, before anything changes, if its time has come.
 //!
 //! **How long** ([`retain`]). The cuts of each directory and file that a policy with rules covers are looked at every few minutes, and forgotten
@@ -42,13 +43,13 @@ const RETAIN_AFTER: u64 = 4096;
 /// Cuts forgotten at a time.
 const FORGET_AT_A_TIME: usize = 1024;
 
-/// When versions are made of an inode, and who says so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// When versions are made of an inode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ruled {
-    /// Whose policy it is; the root directory's where nothing is said.
-    pub by: InodeNo,
-    /// When.
-    pub versioning: Versioning,
+    /// When it is closed.
+    at_close: bool,
+    /// The directory or file that is cut so many nanoseconds after it has changed.
+    interval: Option<(InodeNo, u64)>,
 }
 
 /// What applies to an inode, and whose policy says so.
@@ -133,7 +134,7 @@ fn upwards(store: &Store, cell: &Arc<InodeCell>, each: &mut Each<'_>) -> Result<
 /// # Errors
 /// Damage and device errors.
 pub(crate) fn versioning(store: &Store, cell: &Arc<InodeCell>) -> Result<Ruled> {
-    let mut ruled = Ruled { by: InodeNo::ROOT, versioning: Versioning::Snapshots };
+    let mut ruled = Ruled::default();
     if !store.past.has_policies() {
         return Ok(ruled);
     }
@@ -145,15 +146,23 @@ pub(crate) fn versioning(store: &Store, cell: &Arc<InodeCell>) -> Result<Ruled> 
     let mut way = Vec::new();
     upwards(store, cell, &mut |at, own| {
         if let Some(known) = known(at) {
-            ruled = known;
+            ruled = Ruled { at_close: ruled.at_close || known.at_close, ..known };
             return Ok(false);
         }
-        way.push(at.clone());
-        if let Some(versioning) = own.and_then(|own| own.versioning) {
-            ruled = Ruled { by: at.no, versioning };
-            return Ok(false);
+        // What is above one that says "at each close" is ruled otherwise.
+        if !ruled.at_close {
+            way.push(at.clone());
         }
-        Ok(true)
+        match own.and_then(|own| own.versioning) {
+            None => return Ok(true),
+            Some(Versioning::Close) => {
+                ruled.at_close = true;
+                return Ok(true);
+            }
+            Some(Versioning::Snapshots) => {}
+            Some(Versioning::Interval(nanos)) => ruled.interval = Some((at.no, nanos)),
+        }
+        Ok(false)
     })?;
     for cell in way {
         *cell.cover.versioning.lock() = Some((epochs, ruled));
@@ -290,9 +299,7 @@ fn is_changed(store: &Store, cell: &Arc<InodeCell>, since: Since) -> Result<bool
 }
 
 fn is_versioned_at_close(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> {
-    Ok(store.past.has_policies()
-        && cell.state.read().inode.is_regular()
-        && versioning(store, cell)?.versioning == Versioning::Close)
+    Ok(store.past.has_policies() && cell.state.read().inode.is_regular() && versioning(store, cell)?.at_close)
 }
 
 /// A file was closed by somebody who could write to it. If that is to make a version, and it was changed since the last one, it is cut.
@@ -391,10 +398,8 @@ pub(crate) fn interval_of(store: &Store, cell: &Arc<InodeCell>) -> Result<Option
     if !store.past.has_policies() {
         return Ok(None);
     }
-    Ok(match versioning(store, cell)? {
-        Ruled { by, versioning: Versioning::Interval(nanos) } => Some((by, Duration::from_nanos(nanos))),
-        _ => None,
-    })
+    let interval = versioning(store, cell)?.interval;
+    Ok(interval.map(|(by, nanos)| (by, Duration::from_nanos(nanos))))
 }
 
 /// Something that an interval waits for was changed.

@@ -320,6 +320,49 @@ fn intervals_cut_what_changes() {
     view.close().unwrap();
 }
 
+/// Promises that a directory with an interval is cut for what changes where versions are made at each close, too: that used to be the end
+/// of its snapshots. Who says "at snapshots only" starts none.
+#[test]
+fn intervals_go_on_above_closes() {
+    let view = open(&device());
+    let root = view.root();
+    let directory = |parent, name: &[u8], versioning| {
+        let no = view.mkdir(&ME, parent, name, 0o755).unwrap().inode();
+        view.set_policy(no, &rule(versioning)).unwrap();
+        no
+    };
+    let timed = directory(root, b"timed", Versioning::Interval(1_000_000_000));
+    let saved = directory(timed, b"saved", Versioning::Close);
+    let within = directory(saved, b"within", Versioning::Close);
+    let quiet = directory(saved, b"quiet", Versioning::Snapshots);
+    let of_timed = || view.cuts().unwrap().iter().filter(|cut| cut.row.root == timed).count();
+    let files = [within, saved, timed].map(|directory| create(&view, directory, "file"));
+    let begun = Instant::now();
+    while of_timed() < 2 {
+        assert!(begun.elapsed() < Duration::from_secs(30), "they were made there");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let versions = || view.cuts().unwrap().iter().filter(|cut| cut.row.kind == CutKind::Close).count();
+    for (n, file) in files.into_iter().enumerate() {
+        let (before, saved) = (of_timed(), versions());
+        save(&view, file, "saved");
+        assert_eq!(versions() - saved, usize::from(n < 2), "a version where closes make them");
+        let begun = Instant::now();
+        while of_timed() == before {
+            assert!(begun.elapsed() < Duration::from_secs(30), "nothing is cut for {n}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    let file = create(&view, quiet, "file");
+    // What was due for the directory it was made in is over.
+    std::thread::sleep(Duration::from_millis(1500));
+    let before = view.cuts().unwrap().len();
+    assert_eq!(save(&view, file, "quiet"), None);
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!(view.cuts().unwrap().len(), before);
+    view.close().unwrap();
+}
+
 /// Promises that what cannot be is refused, and changes nothing.
 #[test]
 fn what_is_refused() {
