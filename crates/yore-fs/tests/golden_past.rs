@@ -28,6 +28,10 @@ use yore_fs::{
 const IMAGE: &[u8] = include_bytes!("golden/volume-2.1.blocks");
 const SEEN: &str = include_str!("golden/volume-2.1.txt");
 
+/// The last cut of the image, and the directory with an interval.
+const LAST: Number = Number(18);
+const TIMED: InodeNo = InodeNo(20);
+
 fn options() -> MountOptions {
     let commit_interval = Duration::from_secs(3600);
     MountOptions { commit_interval, access_times: false, ..MountOptions::default() }
@@ -173,11 +177,16 @@ fn read_only(device: &MemoryDevice) -> View {
     View::open(Arc::new(device.snapshot()), &options).unwrap()
 }
 
-/// Cuts, what each has seen, and policies.
+/// Cuts, what each has seen, and policies. An interval of the image is over an hour after it was made: who opens it for writing then makes
+/// up for that, with one cut more.
 fn past(view: &View) -> String {
     let mut out = String::new();
     for cut in view.cuts().unwrap() {
         let row = &cut.row;
+        if cut.number > LAST {
+            assert_eq!((row.kind, row.root), (CutKind::Interval, TIMED));
+            continue;
+        }
         let time = (row.time.seconds, row.time.nanos);
         let held = if row.held { ", held" } else { "" };
         writeln!(out, "cut {} {:?} {:?} of {} at {time:?}{held}", cut.number, row.kind, row.name, row.root)
