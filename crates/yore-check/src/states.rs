@@ -98,7 +98,7 @@ impl Checker<'_> {
     fn check_succession(&mut self, number: InodeNo, older: &One<'_>, newer: &One<'_>) {
         let end = older.end.unwrap_or_default();
         let was = older.incarnation();
-        let in_order = was <= newer.incarnation() || self.sb.incarnations_began_anew();
+        let in_order = was <= newer.incarnation() || self.sb.incarnation_rounds() > 0;
         if end > newer.inode.born || !in_order {
             let expected = format!("incarnation {was} or later, born at {end} or later");
             let found = format!("incarnation {}, born at {}", newer.incarnation(), newer.inode.born);

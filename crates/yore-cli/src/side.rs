@@ -77,7 +77,7 @@ pub trait Source {
 }
 
 /// Reads until the buffer is full or the file ends; how much.
-pub fn fill(source: &dyn Source, buffer: &mut [u8], at: u64) -> std::io::Result<usize> {
+pub fn fill(source: &dyn Source, buffer: &mut [u8], at: u64) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
         match source.read_at(&mut buffer[filled..], at + filled as u64)? {
@@ -88,8 +88,23 @@ pub fn fill(source: &dyn Source, buffer: &mut [u8], at: u64) -> std::io::Result<
     Ok(filled)
 }
 
-/// Whether two files of one size have the same in them. Takes time for the data of both, not for holes.
-pub fn same_content(side: &dyn Side, first: &Path, second: &Path) -> anyhow::Result<bool> {
+/// The extended attributes of a file, by their names.
+pub fn sorted_xattrs(side: &dyn Side, path: &Path) -> anyhow::Result<Vec<(OsString, Vec<u8>)>> {
+    let mut all = side.xattrs(path)?;
+    all.sort();
+    Ok(all)
+}
+
+/// Whether two files of one type and size have the same in them, or lead to the same. Takes time for the data of both, not for holes.
+pub fn same_content(side: &dyn Side, kind: FileKind, first: &Path, second: &Path) -> anyhow::Result<bool> {
+    match kind {
+        FileKind::Symlink => Ok(side.read_link(first)? == side.read_link(second)?),
+        FileKind::Regular => same_data(side, first, second),
+        _ => Ok(true),
+    }
+}
+
+fn same_data(side: &dyn Side, first: &Path, second: &Path) -> anyhow::Result<bool> {
     let files = [(side.open(first)?, first), (side.open(second)?, second)];
     let mut buffers = [vec![0; COMPARED], vec![0; COMPARED]];
     let (mut at, mut data) = (0, [0..0, 0..0]);

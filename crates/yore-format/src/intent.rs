@@ -15,7 +15,7 @@
 //! The log's own frame (number, chain, checksum) is not part of this; see the log's crate.
 
 use crate::layout::ZONE_INDEXES;
-use crate::superblock::rounds_and_next;
+use crate::superblock::{of_rounds_and_next, rounds_and_next};
 use crate::{
     Block, Corruption, Generation, Incarnation, InodeNo, MetaAddr, Number, ZoneNo, CHUNK_BYTES, HEADER_BYTES,
 };
@@ -235,6 +235,7 @@ impl IntentWriter {
 
     /// Ends the record and gives its bytes.
     pub fn end(&mut self, head: &IntentHead) -> &[u8] {
+        let (incarnation_rounds, next_incarnation) = of_rounds_and_next(head.next_incarnation);
         let raw = RawIntentHead {
             magic: MAGIC,
             generation: head.generation.0.into(),
@@ -243,11 +244,11 @@ impl IntentWriter {
             inodes: head.inodes.into(),
             metadata_blocks: head.metadata_blocks.into(),
             next_number: head.next_number.0.into(),
-            next_incarnation: (head.next_incarnation as u32).into(),
+            next_incarnation,
             zone_number_limit: head.zone_number_limit.into(),
             orphan_level: head.orphan_level,
             reserved: 0,
-            incarnation_rounds: ((head.next_incarnation >> 32) as u16).into(),
+            incarnation_rounds,
             zones: self.zones.into(),
             blocks: self.blocks.into(),
             notes: self.notes.into(),

@@ -255,10 +255,15 @@ pub(crate) fn rounds_and_next(rounds: U16, next: U32) -> u64 {
     u64::from(rounds.get()) << 32 | u64::from(next.get())
 }
 
+/// The two fields.
+pub(crate) fn of_rounds_and_next(both: u64) -> (U16, U32) {
+    (((both >> 32) as u16).into(), (both as u32).into())
+}
+
 impl Superblock {
-    /// Whether incarnations say no more what was made before what.
-    pub fn incarnations_began_anew(&self) -> bool {
-        self.next_incarnation >> 32 != 0
+    /// How often all incarnations have been given. If ever, they say no more what was made before what.
+    pub fn incarnation_rounds(&self) -> u16 {
+        of_rounds_and_next(self.next_incarnation).0.get()
     }
 
     /// The volume's geometry.
@@ -295,6 +300,7 @@ impl Superblock {
         let mut block = Box::new(ZERO_BLOCK);
         let mut label = [0; 64];
         label[..self.label.len()].copy_from_slice(self.label.as_bytes());
+        let (incarnation_rounds, next_incarnation) = of_rounds_and_next(self.next_incarnation);
         let raw = RawSuperblock {
             magic: MAGIC,
             major: FORMAT_MAJOR.into(),
@@ -308,8 +314,8 @@ impl Superblock {
             mount_id: self.mount_id.into(),
             engine: self.engine as u8,
             state: self.state as u8,
-            incarnation_rounds: ((self.next_incarnation >> 32) as u16).into(),
-            next_incarnation: (self.next_incarnation as u32).into(),
+            incarnation_rounds,
+            next_incarnation,
             next_number: self.next_number.0.into(),
             hash_seed: self.hash_seed,
             created_seconds: self.created_seconds.into(),

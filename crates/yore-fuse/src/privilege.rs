@@ -52,18 +52,22 @@ fn set_permissions(view: &View, caller: &Caller, inode: InodeNo, old: u32, new: 
 /// Whether thread `pid` has `gid` among its groups, or CAP_FSETID. It waits for our answer, so it is there, unless
 /// it lives in a namespace of processes that we do not see; then the cautious answer is no.
 fn in_group_or_capable(pid: u32, gid: u32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|status| status_allows(&status, gid))
+    status_of(pid).is_some_and(|status| status_allows(&status, gid))
+}
+
+/// What the kernel tells of a thread, if we see it.
+fn status_of(thread: u32) -> Option<String> {
+    fs::read_to_string(format!("/proc/{thread}/status")).ok()
 }
 
 /// The groups of a thread that waits for our answer; none of one that we do not see.
 pub(crate) fn groups_of(pid: u32) -> Vec<u32> {
-    groups_in(&fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default()).collect()
+    groups_in(&status_of(pid).unwrap_or_default()).collect()
 }
 
 /// The process of a thread that waits for our answer; `None` of one that we do not see.
 pub(crate) fn process_of(thread: u32) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
-    status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
+    status_of(thread)?.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
 }
 
 fn groups_in(status: &str) -> impl Iterator<Item = u32> + '_ {

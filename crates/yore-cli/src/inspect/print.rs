@@ -72,7 +72,7 @@ fn superblock_fields(out: &mut Out, found: &Superblock) -> anyhow::Result<()> {
         ("zones", format!("{}, numbers below {}", found.zones, found.zone_number_limit)),
         (
             "next incarnation",
-            match found.next_incarnation >> 32 {
+            match found.incarnation_rounds() {
                 0 => found.next_incarnation.to_string(),
                 rounds => format!("{}, {rounds} times begun anew", found.next_incarnation as u32),
             },

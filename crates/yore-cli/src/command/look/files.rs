@@ -4,7 +4,7 @@ use super::print;
 use crate::args;
 use crate::command::Outcome;
 use crate::output::bytes_of;
-use crate::side::{same_content, Facts, Side};
+use crate::side::{same_content, sorted_xattrs, Facts, Side};
 use anyhow::Context as _;
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -52,16 +52,10 @@ fn what_differs(
     (second, is): (&Path, &Facts),
 ) -> anyhow::Result<What> {
     let mut what = What::empty();
-    what.set(What::CONTENT, was.size != is.size || !same(side, was.kind, first, second)?);
+    what.set(What::CONTENT, was.size != is.size || !same_content(side, was.kind, first, second)?);
     let metadata = |facts: &Facts| (facts.permissions & 0o1777, facts.uid, facts.gid, facts.rdev);
     what.set(What::METADATA, metadata(was) != metadata(is));
-    let xattrs = |path| {
-        side.xattrs(path).map(|mut xattrs| {
-            xattrs.sort();
-            xattrs
-        })
-    };
-    what.set(What::XATTRS, xattrs(first)? != xattrs(second)?);
+    what.set(What::XATTRS, sorted_xattrs(side, first)? != sorted_xattrs(side, second)?);
     what.set(What::TIME, was.mtime != is.mtime);
     Ok(what)
 }
@@ -116,12 +110,4 @@ fn told(facts: &Facts) -> yore_fs::Facts {
     let Facts { kind, permissions, uid, gid, size, links, mtime, .. } = *facts;
     let links = u32::try_from(links).unwrap_or(u32::MAX);
     yore_fs::Facts { mode: kind.mode() | permissions, uid, gid, links, size, mtime }
-}
-
-fn same(side: &dyn Side, kind: FileKind, first: &Path, second: &Path) -> anyhow::Result<bool> {
-    match kind {
-        FileKind::Symlink => Ok(side.read_link(first)? == side.read_link(second)?),
-        FileKind::Regular => same_content(side, first, second),
-        _ => Ok(true),
-    }
 }

@@ -5,10 +5,9 @@
 
 use super::ground::Ground;
 use crate::command::copy::Copy;
-use crate::side::{same_content, Facts, Side};
+use crate::side::{same_content, sorted_xattrs, Facts, Side};
 use anyhow::Context as _;
 use std::collections::HashMap;
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use yore_fs::FileKind;
 
@@ -67,19 +66,10 @@ impl<'g> Putter<'g> {
         if of(facts) != of(found) {
             return Ok(false);
         }
-        let sorted = |path: &Path| -> anyhow::Result<Vec<(OsString, Vec<u8>)>> {
-            let mut all = self.side().xattrs(path)?;
-            all.sort();
-            Ok(all)
-        };
-        if sorted(then)? != sorted(now)? {
+        if sorted_xattrs(self.side(), then)? != sorted_xattrs(self.side(), now)? {
             return Ok(false);
         }
-        match facts.kind {
-            FileKind::Regular => same_content(self.side(), then, now),
-            FileKind::Symlink => Ok(self.side().read_link(then)? == self.side().read_link(now)?),
-            _ => Ok(true),
-        }
+        same_content(self.side(), facts.kind, then, now)
     }
 
     /// A name beside this one that nothing has.
