@@ -223,6 +223,8 @@ problems! {
     PastNameOrder, History, "lives of a name in a directory overlap";
     /// An inode has a policy and does not say so, or says so and has none.
     Policy, History, "an inode and the tree of policies disagree";
+    /// Something is there that a program which does not know a feature takes for damage, and the superblock does not name the feature.
+    Feature, History, "there is something that needs a feature the superblock does not have";
     /// What the past alone holds.
     HistorySpace, History, "the count of blocks that only the past holds is wrong";
     /// Free data blocks.

@@ -13,7 +13,7 @@ use yore_format::{
     cut_index_by_name, cut_index_by_root, key_parts, name_cookie, name_end_key, name_shard, version_end_key,
     version_shard, Block, BlockKind, Corruption, CutKind, CutRow, CutState, DirEntry, Expect, HistoryRoots,
     HistorySpace, HistoryTree, Incarnation, Inode, InodeNo, MetaAddr, Number, PastName, RollbackIntent,
-    Timestamp, Version, HISTORY_SHARDS,
+    Timestamp, Version, WriteFeatures, HISTORY_SHARDS,
 };
 
 /// Cookies that one hash of a name can have.
@@ -73,8 +73,8 @@ struct Cuts {
     times: Vec<Cut>,
     /// The keys that their index should have.
     keys: Vec<[u8; 16]>,
-    /// The names by which kept cuts can be found.
-    names: BTreeMap<String, Number>,
+    /// The names by which kept cuts can be found, each with what was cut; the same for all where names are the volume's.
+    names: BTreeMap<(Option<InodeNo>, String), Number>,
     /// Those that are kept, with what was cut, and why.
     kept: BTreeMap<Number, (InodeNo, CutKind)>,
     rollbacks: Vec<Rollback>,
@@ -144,7 +144,8 @@ impl Checker<'_> {
             versions.sort_by_key(|version| version.inode.born);
         }
         self.changes(&roots, ends)?;
-        self.policies(&roots)
+        self.policies(&roots)?;
+        self.operations(&roots)
     }
 
     /// The block of their roots, if the volume has a past.
@@ -245,7 +246,10 @@ impl Checker<'_> {
         cuts: &mut Cuts,
     ) -> bool {
         self.check_cut(tree, place, number, &cut);
-        let CutRow { time, kind, state, held, root, root_incarnation: incarnation, name } = cut;
+        let CutRow { time, kind, state, held, root, root_incarnation: incarnation, name, more } = cut;
+        if !more.is_empty() {
+            self.needs(WriteFeatures::EXTENDED_PAST, "a cut with further fields", place, root);
+        }
         cuts.times.push(Cut { number, time, root, place });
         if tree == HistoryTree::Forgotten {
             return true;
@@ -272,7 +276,8 @@ impl Checker<'_> {
         // The names of dying cuts are free.
         if state != CutState::Dying && !name.is_empty() {
             cuts.keys.push(cut_index_by_name(&self.sb.hash_seed, &name, number));
-            if let Some(other) = cuts.names.insert(name.clone(), number) {
+            let of = self.sb.features.contains(WriteFeatures::EXTENDED_PAST).then_some(root);
+            if let Some(other) = cuts.names.insert((of, name.clone()), number) {
                 let found = format!("{name:?} of the cuts {other} and {number}");
                 self.add(Finding::new(Problem::CutName, "one cut of a name", found).at(place).of(root));
             }

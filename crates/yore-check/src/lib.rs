@@ -36,6 +36,7 @@ mod finding;
 mod history;
 mod inodes;
 mod links;
+mod operations;
 mod policies;
 mod report;
 mod space;

@@ -3,7 +3,7 @@
 use crate::checker::Checker;
 use crate::{CheckError, Finding, Problem};
 use std::collections::BTreeMap;
-use yore_format::{Block, HistoryTree, Incarnation, InodeNo, MetaAddr, PolicyRow};
+use yore_format::{Block, HistoryTree, Incarnation, InodeNo, MetaAddr, PolicyRow, WriteFeatures};
 
 impl Checker<'_> {
     /// Walks the tree. A policy under the number of an inode that is gone means nothing, and is swept out some time.
@@ -16,6 +16,10 @@ impl Checker<'_> {
                 let (number, value) = leaf.cell(i);
                 match PolicyRow::decode(value) {
                     Ok(row) => {
+                        if row.policy.is_extended() {
+                            let what = "a policy with further fields";
+                            self.needs(WriteFeatures::EXTENDED_PAST, what, leaf.addr, InodeNo(number));
+                        }
                         rows.insert(InodeNo(number), (row.incarnation, leaf.addr));
                     }
                     Err(c) => {

@@ -7,7 +7,7 @@ mod common;
 mod past_damage;
 
 use common::*;
-use past_damage::{CUTS, PAST_NAMES, PAST_TREES, POLICIES, SHARING, VERSIONS};
+use past_damage::{CUTS, EXTENDED, PAST_NAMES, PAST_TREES, POLICIES, SHARING, VERSIONS};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -677,7 +677,7 @@ type Plants = (fn() -> Builder, Vec<&'static Plant>);
 /// Damages of the sound volume, and of the one with a past.
 fn volumes() -> [Plants; 2] {
     let present = [SUPERBLOCKS_AND_ZONES, BLOCKS_AND_TREES, INODES, NAMES, SPACE];
-    let past = [PAST_TREES, CUTS, VERSIONS, PAST_NAMES, POLICIES, SHARING];
+    let past = [PAST_TREES, CUTS, VERSIONS, PAST_NAMES, POLICIES, EXTENDED, SHARING];
     [
         (sound, present.into_iter().flatten().collect()),
         (common::past::past, past.into_iter().flatten().collect()),

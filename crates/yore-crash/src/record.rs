@@ -78,7 +78,7 @@ pub fn record_between(case: &Case, between: Between<'_>) -> Result<Recorded, Wro
     };
     let view = opened.map_err(|error| Wrong::new("open", error))?;
     if case.closes {
-        let close = Policy { versioning: Some(Versioning::Close), retention: None };
+        let close = Policy { versioning: Some(Versioning::Close), ..Policy::default() };
         view.set_policy(view.root(), &close).map_err(|error| Wrong::new("open", error))?;
     }
     if case.threads > 1 {

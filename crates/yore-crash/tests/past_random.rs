@@ -306,7 +306,7 @@ impl Run {
         };
         self.log.push(format!("policy {} {versioning:?}", path.display()));
         let inode = self.volume.node(path)?.inode();
-        self.volume.view().set_policy(inode, &Policy { versioning, retention: None })
+        self.volume.view().set_policy(inode, &Policy { versioning, ..Policy::default() })
     }
 
     /// Remembers the versions that policies have made.
@@ -803,7 +803,7 @@ fn versions_are_made_beside_other_changes() {
     let volume = Volume::create(device.clone(), &MkfsOptions::default()).unwrap();
     let view = volume.view().clone();
     let root = view.root();
-    view.set_policy(root, &Policy { versioning: Some(Versioning::Close), retention: None }).unwrap();
+    view.set_policy(root, &Policy { versioning: Some(Versioning::Close), ..Policy::default() }).unwrap();
     let saved: Vec<Vec<(String, Timestamp)>> = std::thread::scope(|scope| {
         let work = |t: usize| {
             let volume = &volume;

@@ -113,12 +113,16 @@ pub fn with_past() -> Result<MemoryDevice> {
         }
     }
     let rules = KeepRules { last: 1000, within: "9y".into(), ..KeepRules::default() };
-    let close = Policy { versioning: Some(Versioning::Close), retention: Some(Retention::Rules(rules)) };
+    let close = Policy {
+        versioning: Some(Versioning::Close),
+        retention: Some(Retention::Rules(rules)),
+        ..Policy::default()
+    };
     view.set_policy(few, &close)?;
     for text in ["once", "twice"] {
         volume.write("few/saved", text)?;
     }
-    let hourly = Policy { versioning: Some(Versioning::Interval(3_600_000_000_000)), retention: None };
+    let hourly = Policy { versioning: Some(Versioning::Interval(3_600_000_000_000)), ..Policy::default() };
     view.set_policy(volume.node("many")?.inode(), &hourly)?;
     let named = |name: &str| view.cut_for(view.root(), &When::Named(name.into()));
     view.forget(&[named("s0")?])?;

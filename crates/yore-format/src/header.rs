@@ -48,6 +48,8 @@ pub enum BlockKind {
     Policies = 15,
     /// The roots of the trees of the past.
     HistoryRoots = 16,
+    /// A node of the tree of operations.
+    Operations = 17,
 }
 
 impl BlockKind {
@@ -71,13 +73,15 @@ impl BlockKind {
             14 => Changes,
             15 => Policies,
             16 => HistoryRoots,
+            17 => Operations,
             _ => return None,
         })
     }
 
     /// Whether blocks of this kind are nodes of B+trees.
     pub fn is_tree(self) -> bool {
-        (BlockKind::Directory as u8..BlockKind::HistoryRoots as u8).contains(&(self as u8))
+        let is_in_row = (BlockKind::Directory as u8..BlockKind::HistoryRoots as u8).contains(&(self as u8));
+        is_in_row || self == BlockKind::Operations
     }
 
     /// The name used in messages.
@@ -99,6 +103,7 @@ impl BlockKind {
             BlockKind::Changes => "change node",
             BlockKind::Policies => "policy node",
             BlockKind::HistoryRoots => "roots of the history",
+            BlockKind::Operations => "operation node",
         }
     }
 }

@@ -8,6 +8,7 @@
 //! | names | directory, cookie, birth (8, 8, 8) | [`PastName`] |
 //! | changes | number, inode, 0; or number, directory, cookie (8, 8, 8) | nothing |
 //! | policies | inode (8) | [`crate::PolicyRow`] |
+//! | operations | class, sequence (8, 8) | [`crate::OperationRow`] |
 //!
 //! Keys are big-endian, so that they sort as bytes. Versions, names and changes are in [`HISTORY_SHARDS`] trees each: an inode's versions
 //! and changes and a directory's names are in those of [`version_shard`] and [`name_shard`], so that threads at work on different files seldom
@@ -18,13 +19,24 @@ use crate::{
     Block, BlockHeader, Corruption, DirEntry, Incarnation, Inode, InodeNo, MetaAddr, Number, Timestamp,
     Touched, BLOCK_SIZE, HEADER_BYTES, INODE_BYTES, NAME_MAX,
 };
-use zerocopy::little_endian::{I64, U32, U64};
+mod more;
+mod operations;
+
+pub use more::{CutMore, ForgottenFor, DESCRIPTION_MAX, HOLD_REASON_MAX};
+pub use operations::{
+    operation_key, OperationKind, OperationRow, RowClass, OPERATION_NOTE_MAX, OPERATION_PATH_MAX,
+};
+use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Trees of versions, of names, and of changes.
 pub const HISTORY_SHARDS: usize = 16;
 /// Roots in the block of roots.
-pub const HISTORY_ROOTS: usize = 4 + 3 * HISTORY_SHARDS;
+pub const HISTORY_ROOTS: usize = FIRST_ROOTS + LATER_ROOTS;
+/// Those in front of the counts of blocks.
+const FIRST_ROOTS: usize = 4 + 3 * HISTORY_SHARDS;
+/// Those behind them, which format 2.2 added.
+const LATER_ROOTS: usize = 1;
 /// Bytes of a version before the words of its inode.
 pub const VERSION_FIXED_BYTES: usize = 16;
 /// Bytes of a cut's row before its name.
@@ -51,6 +63,8 @@ pub enum HistoryTree {
     Forgotten,
     /// How often versions are made of what, and how long they are kept, by inode.
     Policies,
+    /// Who did what to the past, and what a full volume gave up.
+    Operations,
 }
 
 impl HistoryTree {
@@ -69,8 +83,9 @@ impl HistoryTree {
             HistoryTree::Versions(s) => 2 + shard(s),
             HistoryTree::Names(s) => 3 + shard(s),
             HistoryTree::Changes(s) => 4 + shard(s),
-            HistoryTree::Forgotten => HISTORY_ROOTS - 2,
-            HistoryTree::Policies => HISTORY_ROOTS - 1,
+            HistoryTree::Forgotten => FIRST_ROOTS - 2,
+            HistoryTree::Policies => FIRST_ROOTS - 1,
+            HistoryTree::Operations => FIRST_ROOTS,
         }
     }
 
@@ -79,7 +94,8 @@ impl HistoryTree {
         let shards = (0..HISTORY_SHARDS)
             .flat_map(|s| [HistoryTree::Versions(s), HistoryTree::Names(s), HistoryTree::Changes(s)]);
         let first = [HistoryTree::Cuts, HistoryTree::CutIndex];
-        first.into_iter().chain(shards).chain([HistoryTree::Forgotten, HistoryTree::Policies])
+        let last = [HistoryTree::Forgotten, HistoryTree::Policies, HistoryTree::Operations];
+        first.into_iter().chain(shards).chain(last)
     }
 
     /// What its nodes are.
@@ -91,6 +107,7 @@ impl HistoryTree {
             HistoryTree::Names(_) => crate::BlockKind::Names,
             HistoryTree::Changes(_) => crate::BlockKind::Changes,
             HistoryTree::Policies => crate::BlockKind::Policies,
+            HistoryTree::Operations => crate::BlockKind::Operations,
         }
     }
 
@@ -107,7 +124,7 @@ impl HistoryTree {
         match self {
             HistoryTree::Cuts | HistoryTree::Forgotten | HistoryTree::Policies => 8,
             HistoryTree::Names(_) | HistoryTree::Changes(_) => 24,
-            HistoryTree::CutIndex | HistoryTree::Versions(_) => 16,
+            HistoryTree::CutIndex | HistoryTree::Versions(_) | HistoryTree::Operations => 16,
         }
     }
 }
@@ -144,8 +161,17 @@ struct RawSpace {
 }
 
 const ROOT_BYTES: usize = size_of::<RawRoot>();
-const ROOTS_END: usize = ROOTS_AT + HISTORY_ROOTS * ROOT_BYTES;
+const ROOTS_END: usize = ROOTS_AT + FIRST_ROOTS * ROOT_BYTES;
 const SPACE_END: usize = ROOTS_END + size_of::<RawSpace>();
+const LATER_END: usize = SPACE_END + LATER_ROOTS * ROOT_BYTES;
+
+/// Where the root of this index stands in the block of roots.
+fn root_at(index: usize) -> usize {
+    match index.checked_sub(FIRST_ROOTS) {
+        None => ROOTS_AT + index * ROOT_BYTES,
+        Some(later) => SPACE_END + later * ROOT_BYTES,
+    }
+}
 
 /// Blocks that would be free if there were no past.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -195,7 +221,7 @@ impl HistoryRoots {
 
     /// Changes a root.
     pub fn set(block: &mut Block, tree: HistoryTree, root: MetaAddr, level: u8) -> Touched {
-        let at = ROOTS_AT + tree.index() * ROOT_BYTES;
+        let at = root_at(tree.index());
         let raw = RawRoot { root: root.0.into(), level, reserved: [0; 7] };
         block[at..at + ROOT_BYTES].copy_from_slice(raw.as_bytes());
         (at..at + ROOT_BYTES).into()
@@ -220,7 +246,7 @@ impl HistoryRoots {
     }
 
     fn raw(block: &Block, index: usize) -> &RawRoot {
-        let at = ROOTS_AT + index * ROOT_BYTES;
+        let at = root_at(index);
         RawRoot::ref_from_bytes(&block[at..at + ROOT_BYTES]).expect("the sizes are equal")
     }
 
@@ -245,7 +271,7 @@ impl HistoryRoots {
                 return bad("reserved bytes", "zero", "something else".into());
             }
         }
-        if block[SPACE_END..BLOCK_SIZE].iter().any(|b| *b != 0) {
+        if block[LATER_END..BLOCK_SIZE].iter().any(|b| *b != 0) {
             return bad("rest", "zeros", "something else".into());
         }
         if BlockHeader::of(block).owner.get() != InodeNo::HISTORY.0 {
@@ -319,7 +345,8 @@ struct RawCut {
     name_length: u8,
     root: U64,
     root_incarnation: U32,
-    reserved: U32,
+    more_length: U16,
+    reserved: U16,
 }
 
 const _: () = assert!(size_of::<RawCut>() == CUT_FIXED_BYTES);
@@ -341,11 +368,17 @@ pub struct CutRow {
     pub root_incarnation: Incarnation,
     /// Its name, or nothing.
     pub name: String,
+    /// What only some have.
+    pub more: CutMore,
 }
 
 impl CutRow {
     /// The row as a value.
+    ///
+    /// # Panics
+    /// For texts that are too long ([`CutMore`]).
     pub fn encode(&self) -> Vec<u8> {
+        let more = self.more.encode();
         let raw = RawCut {
             seconds: self.time.seconds.into(),
             nanos: self.time.nanos.into(),
@@ -355,9 +388,10 @@ impl CutRow {
             name_length: self.name.len() as u8,
             root: self.root.0.into(),
             root_incarnation: self.root_incarnation.0.into(),
+            more_length: (more.len() as u16).into(),
             reserved: 0.into(),
         };
-        [raw.as_bytes(), self.name.as_bytes()].concat()
+        [raw.as_bytes(), self.name.as_bytes(), &more].concat()
     }
 
     /// Decodes a row.
@@ -366,7 +400,7 @@ impl CutRow {
     /// [`Corruption`] for an impossible value.
     pub fn decode(bytes: &[u8]) -> Result<CutRow, Box<Corruption>> {
         let bad = |field, expected: &str, found: String| Err(Corruption::new("cut", field, expected, found));
-        let Ok((raw, name)) = RawCut::ref_from_prefix(bytes) else {
+        let Ok((raw, rest)) = RawCut::ref_from_prefix(bytes) else {
             return bad("length", "at least 32 bytes", bytes.len().to_string());
         };
         let Some(kind) = CutKind::from_u8(raw.kind) else {
@@ -391,9 +425,11 @@ impl CutRow {
         if !root.is_file() {
             return bad("root", "a file's number", root.to_string());
         }
-        if name.len() != usize::from(raw.name_length) {
-            return bad("name length", "the rest of the row", raw.name_length.to_string());
+        let name_length = usize::from(raw.name_length);
+        if rest.len() != name_length + usize::from(raw.more_length.get()) {
+            return bad("lengths", "the rest of the row", format!("{name_length} and {}", raw.more_length));
         }
+        let (name, more) = rest.split_at(name_length);
         let name = match std::str::from_utf8(name) {
             Ok(name) if !name.contains(['/', '\0', '@']) => name.to_string(),
             _ => {
@@ -408,6 +444,7 @@ impl CutRow {
             root,
             root_incarnation: Incarnation(raw.root_incarnation.get()),
             name,
+            more: CutMore::decode(more)?,
         })
     }
 }
@@ -644,7 +681,8 @@ pub(crate) fn layouts() -> Vec<crate::StructLayout> {
     vec![
         crate::tables::layout!("History root", RawRoot: root, level, reserved),
         crate::tables::layout!("History space", RawSpace: data, nodes, trees),
-        crate::tables::layout!("Cut", RawCut: seconds, nanos, kind, state, held, name_length, root, root_incarnation, reserved),
+        operations::layout(),
+        crate::tables::layout!("Cut", RawCut: seconds, nanos, kind, state, held, name_length, root, root_incarnation, more_length, reserved),
     ]
 }
 

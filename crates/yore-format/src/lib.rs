@@ -18,6 +18,7 @@ mod node;
 mod policy;
 mod superblock;
 mod tables;
+mod tagged;
 mod touched;
 mod zone;
 
@@ -32,10 +33,11 @@ pub use header::{
     seal, verify_checksum, verify_header, verify_version, BlockHeader, BlockKind, Expect, HEADER_BYTES,
 };
 pub use history::{
-    cut_index_by_name, cut_index_by_root, key_parts, name_end_key, name_key, name_shard, version_end_key,
-    version_key, version_shard, CutKind, CutRow, CutState, HistoryGrowth, HistoryRoots, HistorySpace,
-    HistoryTree, PastName, RollbackIntent, Version, CUT_FIXED_BYTES, CUT_NAME_MAX, HISTORY_ROOTS,
-    HISTORY_SHARDS, VERSION_FIXED_BYTES,
+    cut_index_by_name, cut_index_by_root, key_parts, name_end_key, name_key, name_shard, operation_key,
+    version_end_key, version_key, version_shard, CutKind, CutMore, CutRow, CutState, ForgottenFor,
+    HistoryGrowth, HistoryRoots, HistorySpace, HistoryTree, OperationKind, OperationRow, PastName,
+    RollbackIntent, RowClass, Version, CUT_FIXED_BYTES, CUT_NAME_MAX, DESCRIPTION_MAX, HISTORY_ROOTS,
+    HISTORY_SHARDS, HOLD_REASON_MAX, OPERATION_NOTE_MAX, OPERATION_PATH_MAX, VERSION_FIXED_BYTES,
 };
 pub use ids::{BlockNo, Generation, GroupNo, Incarnation, InodeNo, MetaAddr, Number, ZoneNo};
 pub use inode::{ContentKind, Inode, InodeFlags, Timestamp, INLINE_BYTES, INODES_PER_BLOCK, INODE_BYTES};
@@ -44,12 +46,15 @@ pub use intent::{
     INTENT_DATA_MAX,
 };
 pub use node::{NodeMut, NodeRef, NODE_HEADER_BYTES, NODE_PAYLOAD_BYTES};
-pub use policy::{policy_key, KeepRules, Policy, PolicyRow, Retention, Versioning, INTERVAL_MIN, WITHIN_MAX};
+pub use policy::{
+    policy_key, KeepRules, Policy, PolicyRow, Retention, Versioning, EXCLUDE_MAX, INTERVAL_MIN, WITHIN_MAX,
+};
 pub use superblock::{
-    decode_slots, Engine, Features, RootZone, SlotState, Superblock, VolumeState, WriteFeatures,
+    decode_slots, Engine, Features, RootZone, SlotState, SpaceRules, Superblock, VolumeState, WriteFeatures,
     FORMAT_MAJOR, FORMAT_MINOR, ROOT_ZONES_MAX,
 };
 pub use tables::{layout_tables, FieldLayout, StructLayout};
+pub use tagged::is_storable_text;
 pub use touched::{chunks_of, Touched, CHUNK_BYTES};
 pub use zone::{ZoneHeader, ZoneTableEntry, ZoneTableMut, ZoneTableRef, NOT_INODES};
 

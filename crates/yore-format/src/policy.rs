@@ -2,7 +2,7 @@
 //!
 //! An inode that has one says so in itself; what it is stands in a tree of the past, by the inode's number.
 
-use crate::{Corruption, Incarnation, InodeNo};
+use crate::{tagged, Corruption, Incarnation, InodeNo};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -55,6 +55,10 @@ pub struct Policy {
     pub versioning: Option<Versioning>,
     /// How long they are kept.
     pub retention: Option<Retention>,
+    /// Patterns of what neither intervals nor closes make versions of; an empty list: nothing is excluded.
+    pub exclude: Option<Vec<String>>,
+    /// How long nobody but root gives up what is taken under the policy, in nanoseconds; 0: not at all.
+    pub hold: Option<u64>,
 }
 
 /// A policy with whose it is.
@@ -73,7 +77,7 @@ struct RawPolicy {
     versioning: u8,
     retention: u8,
     within_length: u8,
-    reserved: u8,
+    fields: u8,
     interval: U64,
     last: U32,
     hourly: U32,
@@ -85,6 +89,11 @@ struct RawPolicy {
 
 /// The longest duration of a rule, in bytes.
 pub const WITHIN_MAX: usize = 64;
+
+/// The longest list of patterns, in bytes, with an end of line behind each.
+pub const EXCLUDE_MAX: usize = 1024;
+const EXCLUDE: u8 = 1;
+const HOLD: u8 = 2;
 
 /// The key of an inode's policy.
 pub fn policy_key(inode: InodeNo) -> [u8; 8] {
@@ -103,6 +112,7 @@ impl PolicyRow {
             Some(Versioning::Close) => (2, 0),
             Some(Versioning::Interval(nanos)) => (3, nanos),
         };
+        let more = self.policy.encode_more();
         let none = KeepRules::default();
         let (retention, rules) = match &self.policy.retention {
             None => (0, &none),
@@ -115,7 +125,7 @@ impl PolicyRow {
             versioning,
             retention,
             within_length: rules.within.len() as u8,
-            reserved: 0,
+            fields: self.policy.fields(),
             interval: interval.into(),
             last: rules.last.into(),
             hourly: rules.hourly.into(),
@@ -124,7 +134,7 @@ impl PolicyRow {
             monthly: rules.monthly.into(),
             yearly: rules.yearly.into(),
         };
-        [raw.as_bytes(), rules.within.as_bytes()].concat()
+        [raw.as_bytes(), rules.within.as_bytes(), &more].concat()
     }
 
     /// Decodes a row.
@@ -134,12 +144,9 @@ impl PolicyRow {
     pub fn decode(bytes: &[u8]) -> Result<PolicyRow, Box<Corruption>> {
         let bad =
             |field, expected: &str, found: String| Err(Corruption::new("policy", field, expected, found));
-        let Ok((raw, within)) = RawPolicy::ref_from_prefix(bytes) else {
+        let Ok((raw, rest)) = RawPolicy::ref_from_prefix(bytes) else {
             return bad("length", "at least 40 bytes", bytes.len().to_string());
         };
-        if raw.reserved != 0 {
-            return bad("reserved byte", "zero", raw.reserved.to_string());
-        }
         let interval = raw.interval.get();
         let versioning = match (raw.versioning, interval) {
             (0, 0) => None,
@@ -149,7 +156,9 @@ impl PolicyRow {
             (0..=3, _) => return bad("interval", "0, or of kind 3 at least 1 s", interval.to_string()),
             (kind, _) => return bad("versioning", "0 to 3", kind.to_string()),
         };
-        if within.len() != usize::from(raw.within_length) || within.len() > WITHIN_MAX {
+        let within_length = usize::from(raw.within_length);
+        let (within, more) = rest.split_at(within_length.min(rest.len()));
+        if within.len() != within_length || within.len() > WITHIN_MAX {
             return bad("length of a duration", "the rest of the row", raw.within_length.to_string());
         }
         let Some(within) = std::str::from_utf8(within).ok().filter(|text| !text.contains(char::is_control))
@@ -174,15 +183,65 @@ impl PolicyRow {
             1 => Some(Retention::Everything),
             kind => return bad("retention", "0 to 2", kind.to_string()),
         };
-        let policy = Policy { versioning, retention };
+        let mut policy = Policy { versioning, retention, ..Policy::default() };
+        policy.decode_more(more)?;
+        if raw.fields != policy.fields() {
+            return bad("further fields", "how many there are", raw.fields.to_string());
+        }
         Ok(PolicyRow { incarnation: Incarnation(raw.incarnation.get()), policy })
+    }
+}
+
+impl Policy {
+    /// Whether the row needs [`crate::WriteFeatures::EXTENDED_PAST`].
+    pub fn is_extended(&self) -> bool {
+        self.exclude.is_some() || self.hold.is_some()
+    }
+
+    /// How many tagged fields it takes.
+    fn fields(&self) -> u8 {
+        u8::from(self.exclude.is_some()) + u8::from(self.hold.is_some())
+    }
+
+    fn encode_more(&self) -> Vec<u8> {
+        let mut fields = tagged::Writer::default();
+        if let Some(patterns) = &self.exclude {
+            let fits = patterns.iter().all(|pattern| !pattern.is_empty() && !pattern.contains('\n'));
+            // An empty list is one line without a pattern.
+            let text = patterns.join("\n") + "\n";
+            assert!(fits && tagged::is_storable_text(&text, EXCLUDE_MAX), "patterns: {patterns:?}");
+            fields.add(EXCLUDE, text.as_bytes());
+        }
+        fields.add(HOLD, self.hold.map(u64::to_le_bytes).as_ref().map_or(&[], |b| &b[..]));
+        fields.finish()
+    }
+
+    fn decode_more(&mut self, bytes: &[u8]) -> Result<(), Box<Corruption>> {
+        const WHAT: &str = "policy";
+        tagged::read(WHAT, bytes, |tag, field| {
+            match tag {
+                EXCLUDE => {
+                    let text = tagged::text(WHAT, "patterns", EXCLUDE_MAX, field)?;
+                    let lines: Option<Vec<String>> = match &text[..] {
+                        "\n" => Some(Vec::new()),
+                        text => text.strip_suffix('\n').map(|t| t.split('\n').map(String::from).collect()),
+                    };
+                    let lines = lines.filter(|lines| lines.iter().all(|line| !line.is_empty()));
+                    let wrong = || Corruption::new(WHAT, "patterns", "lines, none of them empty", &text);
+                    self.exclude = Some(lines.ok_or_else(wrong)?);
+                }
+                HOLD => self.hold = Some(u64::from_le_bytes(tagged::number(WHAT, "hold", field)?)),
+                unknown => return Err(Corruption::new(WHAT, "tag", "1 or 2", unknown)),
+            }
+            Ok(())
+        })
     }
 }
 
 /// The layouts of what has a fixed size.
 pub(crate) fn layouts() -> Vec<crate::StructLayout> {
     vec![
-        crate::tables::layout!("Policy", RawPolicy: incarnation, versioning, retention, within_length, reserved, interval, last, hourly, daily, weekly, monthly, yearly),
+        crate::tables::layout!("Policy", RawPolicy: incarnation, versioning, retention, within_length, fields, interval, last, hourly, daily, weekly, monthly, yearly),
     ]
 }
 
@@ -213,8 +272,15 @@ mod tests {
         let mut rows = Vec::new();
         for retention in &retentions {
             for versioning in versionings {
-                let policy = Policy { versioning, retention: retention.clone() };
-                rows.push(PolicyRow { incarnation: Incarnation(7), policy });
+                let retention = retention.clone();
+                let policy = Policy { versioning, retention, ..Policy::default() };
+                rows.push(PolicyRow { incarnation: Incarnation(7), policy: policy.clone() });
+                let exclude = Some(vec!["*.swp".to_string(), "target/".to_string()]);
+                let hold = Some(86_400_000_000_000);
+                let both = Policy { exclude, hold, ..policy.clone() };
+                rows.push(PolicyRow { incarnation: Incarnation(7), policy: both });
+                let none = Policy { exclude: Some(Vec::new()), ..policy };
+                rows.push(PolicyRow { incarnation: Incarnation(7), policy: none });
             }
         }
         rows

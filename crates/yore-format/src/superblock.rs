@@ -13,7 +13,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// First half of the version: a change that no older program understands.
 pub const FORMAT_MAJOR: u32 = 2;
 /// Second half of the version.
-pub const FORMAT_MINOR: u32 = 1;
+pub const FORMAT_MINOR: u32 = 2;
 /// Root zones that a superblock can name.
 pub const ROOT_ZONES_MAX: usize = 32;
 const MAGIC: [u8; 8] = *b"YORE\x89V\r\n";
@@ -91,7 +91,30 @@ bitflags::bitflags! {
     pub struct WriteFeatures: u64 {
         /// It has a past: blocks that the present does not name are in use, and some that it names are not its own.
         const HISTORY = 1;
+        /// Rows of the past may have further fields, snapshots of different directories may have the same name, and there
+        /// may be a tree of operations.
+        const EXTENDED_PAST = 2;
+        /// Inodes may have the flags that `chattr` sets.
+        const INODE_FLAGS = 4;
+        /// The superblock says how much history a full volume keeps ([`SpaceRules`]).
+        const SPACE_RULES = 8;
     }
+}
+
+impl WriteFeatures {
+    /// Those that are a bit of the superblock and nothing else; the others follow from its fields.
+    pub fn stored(self) -> WriteFeatures {
+        self & (WriteFeatures::EXTENDED_PAST | WriteFeatures::INODE_FLAGS)
+    }
+}
+
+/// How much history a full volume keeps before it refuses to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpaceRules {
+    /// History younger than so many seconds is kept, as long as all history takes no more than its share.
+    pub floor_seconds: u64,
+    /// The share of the volume that history may take, in percent, up to 100.
+    pub share_percent: u8,
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -136,7 +159,9 @@ struct RawSuperblock {
     log_chain: U64,
     log_sequence: U64,
     log_generation: U64,
-    reserved2: [u8; 184],
+    history_floor: U64,
+    history_share: u8,
+    reserved2: [u8; 175],
 }
 
 const _: () = assert!(size_of::<RawSuperblock>() == STAMP);
@@ -233,6 +258,10 @@ pub struct Superblock {
     pub log_generation: Generation,
     /// A name for people, UTF-8, at most 64 bytes.
     pub label: String,
+    /// The features that a program must know to write, of those that only a bit tells ([`WriteFeatures::stored`]).
+    pub features: WriteFeatures,
+    /// How much history a full volume keeps; `None`: as the program does by default.
+    pub space_rules: Option<SpaceRules>,
     /// Root zones; `None` for those not made yet.
     pub root_zones: Vec<Option<RootZone>>,
 }
@@ -278,11 +307,10 @@ impl Superblock {
 
     /// What a program must know to write to the volume.
     pub fn write_features(&self) -> WriteFeatures {
-        if self.history_root.is_none() {
-            WriteFeatures::empty()
-        } else {
-            WriteFeatures::HISTORY
-        }
+        let mut features = self.features.stored();
+        features.set(WriteFeatures::HISTORY, !self.history_root.is_none());
+        features.set(WriteFeatures::SPACE_RULES, self.space_rules.is_some());
+        features
     }
 
     /// The bytes for slot 0 or 1.
@@ -301,6 +329,7 @@ impl Superblock {
         let mut label = [0; 64];
         label[..self.label.len()].copy_from_slice(self.label.as_bytes());
         let (incarnation_rounds, next_incarnation) = of_rounds_and_next(self.next_incarnation);
+        let rules = self.space_rules.unwrap_or(SpaceRules { floor_seconds: 0, share_percent: 0 });
         let raw = RawSuperblock {
             magic: MAGIC,
             major: FORMAT_MAJOR.into(),
@@ -341,7 +370,9 @@ impl Superblock {
             log_chain: self.log_chain.into(),
             log_sequence: self.log_sequence.into(),
             log_generation: self.log_generation.0.into(),
-            reserved2: [0; 184],
+            history_floor: rules.floor_seconds.into(),
+            history_share: rules.share_percent,
+            reserved2: [0; 175],
         };
         block[..STAMP].copy_from_slice(raw.as_bytes());
         for (i, root) in self.root_zones.iter().enumerate() {
@@ -393,7 +424,7 @@ impl Superblock {
 
 /// The layout of a slot's first sector.
 pub(crate) fn layout() -> crate::StructLayout {
-    crate::tables::layout!("Superblock", RawSuperblock: magic, major, minor, crc, slot, uuid, features, features_read_only, volume_blocks, mount_id, engine, state, incarnation_rounds, next_incarnation, next_number, hash_seed, created_seconds, written_seconds, root_directory, orphan_root, cuts_root, history_root, free_blocks, inodes, metadata_blocks, zones, zone_number_limit, root_zone_count, orphan_level, reserved1, log_start, log_blocks, log_id, log_position, label, log_number, log_chain, log_sequence, log_generation, reserved2)
+    crate::tables::layout!("Superblock", RawSuperblock: magic, major, minor, crc, slot, uuid, features, features_read_only, volume_blocks, mount_id, engine, state, incarnation_rounds, next_incarnation, next_number, hash_seed, created_seconds, written_seconds, root_directory, orphan_root, cuts_root, history_root, free_blocks, inodes, metadata_blocks, zones, zone_number_limit, root_zone_count, orphan_level, reserved1, log_start, log_blocks, log_id, log_position, label, log_number, log_chain, log_sequence, log_generation, history_floor, history_share, reserved2)
 }
 
 /// The layout of a root zone's entry.
@@ -451,7 +482,7 @@ fn decode_complete(block: &Block, slot: u32, generation: Generation) -> Result<S
         4 => VolumeState::LeaksPending,
         n => return bad("state", "1 to 4", n),
     };
-    if raw.reserved1 != [0; 3] || raw.reserved2 != [0; 184] {
+    if raw.reserved1 != [0; 3] || raw.reserved2 != [0; 175] {
         return bad("reserved bytes", "zero", "something else");
     }
     let blocks = raw.volume_blocks.get();
@@ -509,6 +540,8 @@ fn decode_complete(block: &Block, slot: u32, generation: Generation) -> Result<S
         log_sequence: raw.log_sequence.get(),
         log_generation: Generation(raw.log_generation.get()),
         label: label.to_string(),
+        features: write_features.stored(),
+        space_rules: decode_space_rules(raw, write_features)?,
         root_zones: decode_root_zones(block, count, Geometry::new(blocks))?,
     };
     // Everything that means nothing is zero: encoding gives the same bytes. Only the minor version, and with it
@@ -520,6 +553,22 @@ fn decode_complete(block: &Block, slot: u32, generation: Generation) -> Result<S
         return bad("reserved bytes", "zero", "something else");
     }
     Ok(superblock)
+}
+
+fn decode_space_rules(
+    raw: &RawSuperblock,
+    features: WriteFeatures,
+) -> Result<Option<SpaceRules>, Box<Corruption>> {
+    if !features.contains(WriteFeatures::SPACE_RULES) {
+        // Bytes that mean nothing are compared with zeros later.
+        return Ok(None);
+    }
+    match raw.history_share {
+        share_percent @ 0..=100 => {
+            Ok(Some(SpaceRules { floor_seconds: raw.history_floor.get(), share_percent }))
+        }
+        share => bad("share of the history", "0 to 100 percent", share),
+    }
 }
 
 fn decode_root_zones(

@@ -206,6 +206,8 @@ fn superblock() -> Superblock {
         log_chain: 9,
         log_generation: Generation(10),
         label: "x".into(),
+        features: WriteFeatures::empty(),
+        space_rules: None,
         root_zones: vec![
             Some(RootZone { place: BlockNo(0), generation: Generation(3), crc: 1, header_slot: 0 }),
             None,

@@ -144,6 +144,8 @@ prop_compose! {
             log_chain: 9,
             log_generation: Generation(10),
             label,
+            features: WriteFeatures::EXTENDED_PAST,
+            space_rules: Some(SpaceRules { floor_seconds: 86_400, share_percent: 50 }),
             root_zones: root_zones
                 .into_iter()
                 .map(|root| {

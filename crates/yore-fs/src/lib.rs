@@ -57,8 +57,9 @@ pub use usage::{CutUsage, Held, StateUsage, UsageTotals};
 pub use view::{Node, View};
 pub use volume::{DirEntry, File, FileType, Metadata, OpenOptions, ReadDir, Volume, Walk, WalkEntry};
 pub use yore_format::{
-    CutKind, CutRow, CutState, Engine, FileKind, Incarnation, InodeNo, KeepRules, Number, Policy, PolicyRow,
-    Retention, Timestamp, Versioning,
+    CutKind, CutMore, CutRow, CutState, Engine, FileKind, ForgottenFor, Incarnation, InodeNo, KeepRules,
+    Number, OperationKind, OperationRow, Policy, PolicyRow, Retention, RowClass, SpaceRules, Timestamp,
+    Versioning,
 };
 #[cfg(feature = "mutations")]
 pub use yore_meta::mutation;

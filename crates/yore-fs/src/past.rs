@@ -48,6 +48,7 @@ mod expunge;
 mod forget;
 mod keep;
 mod look;
+mod operations;
 mod policies;
 mod rollback;
 mod space;
@@ -119,6 +120,8 @@ pub(crate) struct Past {
     any_policy: AtomicBool,
     /// Counts what is changed of them.
     policy_epoch: AtomicU64,
+    /// Guards the tree of operations. Lock order: after `cuts`, before any inode's state.
+    operations: RwLock<()>,
     /// The numbers in the table of cuts. Lock order: after all others.
     numbers: RwLock<Numbers>,
     /// Kept cuts that somebody needs to stay, and how many do. Lock order: after `cuts`, before all others.
@@ -202,6 +205,7 @@ impl Past {
             policies: RwLock::new(()),
             any_policy: AtomicBool::new(false),
             policy_epoch: AtomicU64::new(0),
+            operations: RwLock::new(()),
             numbers: RwLock::default(),
             pinned: Mutex::default(),
             reading: RwLock::new(()),

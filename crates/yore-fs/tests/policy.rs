@@ -22,7 +22,7 @@ fn open(device: &Arc<dyn Device>) -> View {
 }
 
 fn rule(versioning: Versioning) -> Policy {
-    Policy { versioning: Some(versioning), retention: None }
+    Policy { versioning: Some(versioning), ..Policy::default() }
 }
 
 fn create(view: &View, directory: InodeNo, name: &str) -> InodeNo {
@@ -237,7 +237,11 @@ fn rules_let_go_what_they_do_not_keep() {
     let view = open(&device);
     let root = view.root();
     let rules = KeepRules { last: 3, ..KeepRules::default() };
-    let policy = Policy { versioning: Some(Versioning::Close), retention: Some(Retention::Rules(rules)) };
+    let policy = Policy {
+        versioning: Some(Versioning::Close),
+        retention: Some(Retention::Rules(rules)),
+        ..Policy::default()
+    };
     view.set_policy(root, &policy).unwrap();
     let (a, b) = (create(&view, root, "a"), create(&view, root, "b"));
     let mut times = Vec::new();
@@ -372,8 +376,8 @@ fn what_is_refused() {
     let invalid = |policy: Policy| matches!(view.set_policy(root, &policy), Err(Error::Invalid { .. }));
     assert!(invalid(rule(Versioning::Interval(1))));
     let within = |text: &str| Policy {
-        versioning: None,
         retention: Some(Retention::Rules(KeepRules { within: text.into(), ..KeepRules::default() })),
+        ..Policy::default()
     };
     assert!(invalid(within("soon")) && invalid(within("5m")) && invalid(within(&"9".repeat(100))));
     let link = view.symlink(&ME, root, b"link", b"a").unwrap();

@@ -599,6 +599,7 @@ fn decode_record(bytes: &[u8]) -> Option<(ListedCut, usize)> {
         root: InodeNo(u64_at(bytes, 24)?),
         root_incarnation: Incarnation(u32_at(bytes, 32)?),
         name: std::str::from_utf8(bytes.get(RECORD_BYTES..path_at)?).ok()?.to_owned(),
+        more: Default::default(),
     };
     let listed = ListedCut {
         cut: Cut { number: Number(u64_at(bytes, 0)?), row },

@@ -164,6 +164,8 @@ fn freeze(meta: &Meta, last: &Superblock, state: VolumeState, leader: &mut Leade
         orphan_root,
         orphan_level,
         history_root: meta.history_root(),
+        features: meta.extensions.wanted(),
+        space_rules: meta.extensions.space_rules(),
         free_blocks: meta.totals.free_blocks.get(),
         inodes: meta.totals.inodes.get(),
         metadata_blocks: meta.totals.metadata_blocks.get(),

@@ -16,6 +16,7 @@
 mod cache;
 mod commit;
 mod error;
+mod extensions;
 mod intent;
 mod meta;
 mod mkfs;

@@ -8,6 +8,7 @@
 
 use crate::cache::{new_frame, Cache, Frame};
 use crate::error::{MetaError, Result};
+use crate::extensions::Extensions;
 use crate::intent::Intent;
 use crate::op::{EmptyZone, Op};
 use crate::open::MetaOptions;
@@ -117,6 +118,8 @@ pub struct Meta {
     pub(crate) orphan_root: Mutex<(MetaAddr, u8)>,
     /// The block with the roots of the history; 0: there is none yet.
     pub(crate) history_root: AtomicU64,
+    /// Features and rules that the next superblock says.
+    pub(crate) extensions: Extensions,
     pub(crate) next_incarnation: AtomicU64,
     pub(crate) next_number: AtomicU64,
     pub(crate) zone_number_limit: AtomicU32,

@@ -12,7 +12,8 @@ use yore_format::layout::{
 use yore_format::{
     seal, BitmapMut, Block, BlockHeader, BlockKind, BlockNo, ContentKind, Engine, Generation, GroupNo,
     Incarnation, Inode, InodeFlags, InodeNo, MetaAddr, Number, RootZone, Superblock, Timestamp, VolumeState,
-    ZoneHeader, ZoneNo, ZoneTableEntry, ZoneTableMut, BLOCK_SIZE, INLINE_BYTES, INODES_PER_BLOCK, ZERO_BLOCK,
+    WriteFeatures, ZoneHeader, ZoneNo, ZoneTableEntry, ZoneTableMut, BLOCK_SIZE, INLINE_BYTES,
+    INODES_PER_BLOCK, ZERO_BLOCK,
 };
 use yore_log::{LogId, Position, Region, REGION_BLOCKS_MIN};
 
@@ -198,6 +199,8 @@ impl Maker<'_> {
             log_chain: 0,
             log_generation: Generation(0),
             label: self.options.label.clone(),
+            features: WriteFeatures::empty(),
+            space_rules: None,
             root_zones: vec![Some(root)],
         }
     }

@@ -15,6 +15,7 @@
 
 use crate::cache::Cache;
 use crate::error::{MetaError, Result};
+use crate::extensions::Extensions;
 use crate::intent::{position_of, region_of, set_position, Intent};
 use crate::meta::{now_seconds, Meta, Progress, RootState, Totals};
 use crate::replay::Recovered;
@@ -154,6 +155,7 @@ impl Meta {
             freed: Mutex::default(),
             orphan_root: Mutex::new((found.orphan_root, found.orphan_level)),
             history_root: AtomicU64::new(found.history_root.0),
+            extensions: Extensions::new(&found),
             next_incarnation: AtomicU64::new(found.next_incarnation),
             next_number: AtomicU64::new(found.next_number.0),
             zone_number_limit: AtomicU32::new(found.zone_number_limit),

@@ -123,6 +123,8 @@ impl Builder {
             log_chain: 0,
             log_generation: Generation(0),
             label: "built by hand".into(),
+            features: WriteFeatures::empty(),
+            space_rules: None,
             root_zones: vec![None],
         };
         Builder {

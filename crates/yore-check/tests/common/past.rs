@@ -108,6 +108,8 @@ impl Builder {
             HistoryTree::Cuts => cuts(false).map(|(n, cut)| cut_cell(*n, cut)).collect(),
             HistoryTree::Forgotten => cuts(true).map(|(n, cut)| cut_cell(*n, cut)).collect(),
             HistoryTree::CutIndex => cuts(false).flat_map(|(n, cut)| cut_keys(*n, cut)).collect(),
+            // None, unless damage adds some.
+            HistoryTree::Operations => Vec::new(),
             HistoryTree::Policies => {
                 p.policies.iter().map(|(no, row)| (policy_key(InodeNo(*no)).to_vec(), row.encode())).collect()
             }
@@ -229,6 +231,7 @@ pub fn cut(second: i64, root: u64, incarnation: u32, name: &str) -> CutRow {
         root: InodeNo(root),
         root_incarnation: Incarnation(incarnation),
         name: name.into(),
+        more: Default::default(),
     }
 }
 
@@ -258,13 +261,14 @@ pub fn past() -> Builder {
 fn policies(b: &mut Builder) {
     let rules = KeepRules { last: 3, within: "2d".into(), ..KeepRules::default() };
     let policies = [
-        (DIRECTORY, Policy { versioning: Some(Versioning::Close), retention: None }),
-        (BIG, Policy { versioning: None, retention: Some(Retention::Rules(rules)) }),
+        (DIRECTORY, Policy { versioning: Some(Versioning::Close), ..Policy::default() }),
+        (BIG, Policy { retention: Some(Retention::Rules(rules)), ..Policy::default() }),
         (
             REUSED,
             Policy {
                 versioning: Some(Versioning::Interval(1 << 40)),
                 retention: Some(Retention::Everything),
+                ..Policy::default()
             },
         ),
     ];

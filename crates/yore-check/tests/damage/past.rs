@@ -317,6 +317,50 @@ pub(super) const POLICIES: &[Plant] = &[
     }),
 ];
 
+fn operation() -> (Vec<u8>, Vec<u8>) {
+    let row = OperationRow {
+        time: Timestamp { seconds: 5, nanos: 0 },
+        kind: OperationKind::Snapshot,
+        uid: 0,
+        first: Number(2),
+        last: Number(2),
+        count: 1,
+        bytes: 0,
+        path: b"letters".to_vec(),
+        note: String::new(),
+    };
+    (operation_key(RowClass::Done, 1).to_vec(), row.encode())
+}
+
+/// Of what came with format 2.2.
+pub(super) const EXTENDED: &[Plant] = &[
+    ("there are operations without the feature", &[Feature], |b| {
+        on_cells(b, HistoryTree::Operations, |cells| cells.push(operation()))
+    }),
+    ("a cut has a description without the feature", &[Feature], |b| {
+        b.past.cuts.get_mut(&2).unwrap().more.description = "before the upgrade".into()
+    }),
+    ("a policy excludes something without the feature", &[Feature], |b| {
+        b.past.policies.get_mut(&DIRECTORY).unwrap().policy.exclude = Some(vec!["*.swp".into()])
+    }),
+    ("an operation cannot be", &[CellDamaged], |b| {
+        b.sb.features = WriteFeatures::EXTENDED_PAST;
+        on_cells(b, HistoryTree::Operations, |cells| {
+            let (key, mut value) = operation();
+            value[48] = 99;
+            cells.push((key, value));
+        })
+    }),
+    ("an operation is of no class", &[CellDamaged], |b| {
+        b.sb.features = WriteFeatures::EXTENDED_PAST;
+        on_cells(b, HistoryTree::Operations, |cells| {
+            let (mut key, value) = operation();
+            key[7] = 9;
+            cells.push((key, value));
+        })
+    }),
+];
+
 pub(super) const PAST_NAMES: &[Plant] = &[
     ("a past name died before it was born", &[CellDamaged], |b| b.past.names[0].value[0] = 1),
     ("a past name in another shard", &[HistoryShard], |b| {

@@ -56,6 +56,7 @@ impl Change {
         Policy {
             versioning: self.versioning.unwrap_or(to.versioning),
             retention: self.retention.unwrap_or(to.retention),
+            ..to
         }
     }
 }
@@ -203,6 +204,7 @@ pub fn run(args: &args::Policy) -> Outcome {
                     in_force: Policy {
                         versioning: Some(in_force.versioning),
                         retention: Some(in_force.retention),
+                        ..Policy::default()
                     },
                     sees_closes: true,
                 })

@@ -4,7 +4,7 @@ use super::print::{entry_text, extent_text, root_text};
 use crate::output::{kind_name, printable, Clock, Precision};
 use yore_format::{
     key_parts, Block, BlockKind, ContentKind, Corruption, CutRow, ExtentValue, FileKind, HistoryRoots,
-    HistorySpace, HistoryTree, Inode, InodeNo, Number, PastName, PolicyRow, Version,
+    HistorySpace, HistoryTree, Inode, InodeNo, Number, OperationRow, PastName, PolicyRow, Version,
 };
 
 /// The first bit of keys by name in the index of cuts.
@@ -21,6 +21,7 @@ pub fn roots(block: &Block) -> Vec<(String, String)> {
             HistoryTree::Changes(shard) => format!("changes {shard}"),
             HistoryTree::Forgotten => "forgotten cuts".to_string(),
             HistoryTree::Policies => "policies".to_string(),
+            HistoryTree::Operations => "operations".to_string(),
         };
         (name, HistoryRoots::get(block, tree))
     });
@@ -44,8 +45,23 @@ pub fn cell(kind: BlockKind, key: &[u8], value: &[u8]) -> Option<Result<String, 
         BlockKind::Names => name(key, value),
         BlockKind::Changes => change(key, value),
         BlockKind::Policies => policy(key, value),
+        BlockKind::Operations => operation(key, value),
         _ => return None,
     })
+}
+
+fn operation(key: &[u8], value: &[u8]) -> Result<String, Box<Corruption>> {
+    let [class, sequence] = key_parts(key)?;
+    let OperationRow { time, kind, uid, first, last, count, bytes, path, note } =
+        OperationRow::decode(value)?;
+    let time = Clock::new(false).text(time, Precision::Nanoseconds);
+    let (path, note) = (printable(&path), printable(note.as_bytes()));
+    Ok(format!(
+        "class {class}, {sequence}: {} by user {uid} at {time}, cuts {} to {}, {count}, {bytes} bytes, {path} {note}",
+        kind.name(),
+        first.0,
+        last.0
+    ))
 }
 
 fn cut(key: &[u8], value: &[u8]) -> Result<String, Box<Corruption>> {
@@ -161,6 +177,7 @@ mod tests {
             root: InodeNo::ROOT,
             root_incarnation: Incarnation(1),
             name: "before".into(),
+            more: Default::default(),
         };
         let cut = text(BlockKind::Cuts, &7u64.to_be_bytes(), &row.encode());
         for part in ["cut 7 \"before\" at 2023-11-", "Snapshot, Dying, held", "inode 16 incarnation 1"] {

@@ -13,6 +13,7 @@ fn row(name: &str) -> CutRow {
         root: InodeNo(77),
         root_incarnation: Incarnation(9),
         name: name.into(),
+        more: CutMore::default(),
     }
 }
 
@@ -24,6 +25,66 @@ fn a_cut_is_decoded_as_it_was_encoded() {
     for wrong in ["a/b", "a@b", "a\0b"] {
         assert!(CutRow::decode(&row(wrong).encode()).is_err(), "{wrong:?}");
     }
+}
+
+fn full() -> CutMore {
+    CutMore {
+        by: Some(1000),
+        description: "before the upgrade,\nby hand".into(),
+        hold_reason: "audit".into(),
+        held_by: Some(0),
+        held_until: Some(-1),
+        forgotten_for: Some(ForgottenFor::Space),
+    }
+}
+
+fn operation() -> OperationRow {
+    OperationRow {
+        time: Timestamp { seconds: 7, nanos: 8 },
+        kind: OperationKind::Rollback,
+        uid: u32::MAX,
+        first: Number(3),
+        last: Number(4),
+        count: 2,
+        bytes: 1 << 40,
+        path: vec![b'x'; OPERATION_PATH_MAX],
+        note: "of an hour ago".into(),
+    }
+}
+
+/// A row has one encoding, and one of format 2.1 is one of 2.2: no byte can be changed into something that is encoded otherwise.
+#[test]
+fn tagged_fields_have_one_encoding() {
+    for more in [CutMore::default(), CutMore { held_until: Some(5), ..CutMore::default() }, full()] {
+        let row = CutRow { more, ..row("a name") };
+        let bytes = row.encode();
+        assert_eq!(CutRow::decode(&bytes).unwrap(), row);
+        for at in 0..bytes.len() {
+            for flip in [1u8, 2, 0x80, 0xff] {
+                let mut other = bytes.clone();
+                other[at] ^= flip;
+                if let Ok(read) = CutRow::decode(&other) {
+                    assert_eq!(read.encode(), other, "byte {at}");
+                }
+            }
+        }
+        for length in 0..bytes.len() {
+            assert!(CutRow::decode(&bytes[..length]).is_err(), "{length} bytes of {row:?}");
+        }
+    }
+    assert_eq!(row("x").encode().len(), CUT_FIXED_BYTES + 1);
+}
+
+#[test]
+fn an_operation_is_decoded_as_it_was_encoded() {
+    let bytes = operation().encode();
+    assert_eq!(OperationRow::decode(&bytes).unwrap(), operation());
+    for length in 0..bytes.len() {
+        assert!(OperationRow::decode(&bytes[..length]).is_err(), "{length} bytes");
+    }
+    let mut other = bytes.clone();
+    other[48] = 0;
+    assert!(OperationRow::decode(&other).is_err(), "of no kind");
 }
 
 #[test]
@@ -108,6 +169,7 @@ proptest! {
     #[test]
     fn any_bytes_are_decoded_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..400), number in 0..9u64) {
         let _ = CutRow::decode(&bytes);
+        let _ = OperationRow::decode(&bytes);
         let _ = Version::decode(InodeNo(16), Number(number), &bytes);
         let _ = PastName::decode(Number(number), &bytes);
         let _ = key_parts::<2>(&bytes);

@@ -7,8 +7,8 @@ use crate::store::Store;
 use crate::{held, Error, InodeNo, Result};
 use std::sync::atomic::Ordering;
 use yore_format::{
-    cut_index_by_name, cut_index_by_root, BlockKind, CutKind, CutRow, CutState, GroupNo, HistoryGrowth,
-    HistoryTree, Incarnation, Number, Timestamp,
+    cut_index_by_name, cut_index_by_root, BlockKind, CutKind, CutMore, CutRow, CutState, GroupNo,
+    HistoryGrowth, HistoryTree, Incarnation, Number, Timestamp,
 };
 use yore_meta::{NewBlock, Op};
 
@@ -72,6 +72,7 @@ impl Past {
             root: cell.no,
             root_incarnation: cell.incarnation,
             name: name.to_string(),
+            more: CutMore::default(),
         };
         cuts.insert(self, &mut op, &key, &row.encode(), number);
         index.insert(self, &mut op, &by_root, &[], number);

@@ -290,6 +290,7 @@ impl Entering<'_> {
             root: inode,
             root_incarnation: incarnation,
             name: self.text.clone(),
+            more: Default::default(),
         };
         let past = self.past;
         cuts.insert(past, op, &number.0.to_be_bytes(), &value.encode(), number);

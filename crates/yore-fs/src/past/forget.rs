@@ -125,13 +125,15 @@ impl Past {
         self.change_row(store, number, CutRow { held, ..cut.row }, "")
     }
 
-    /// Stores a row as long as the one it replaces, and takes a name (if it is not empty) out of the index. Under the lock of
-    /// the cuts.
+    /// Stores a row in place of the one of this number, and takes a name (if it is not empty) out of the index. Under the lock of the
+    /// cuts. Fields that the row did not have need [`yore_format::WriteFeatures::EXTENDED_PAST`].
     pub(super) fn change_row(&self, store: &Store, number: Number, row: CutRow, name: &str) -> Result<()> {
         let meta = &store.meta;
-        let reserved = store.reserve_freely(GroupNo(0), 0)?;
+        let (key, row) = (number.0.to_be_bytes(), row.encode());
+        let was = self.tree(HistoryTree::Cuts).get(meta, &key, |value| value.map_or(0, <[u8]>::len))?;
+        // A longer row may split nodes.
+        let reserved = store.reserve_freely(GroupNo(0), if row.len() > was { CELL_BLOCKS } else { 0 })?;
         let mut pins = Pins::new();
-        let key = number.0.to_be_bytes();
         let (mut cuts, mut index) = (self.tree(HistoryTree::Cuts), self.tree(HistoryTree::CutIndex));
         cuts.prepare(meta, &key, &key, &mut pins)?;
         let by_name = (!name.is_empty()).then(|| cut_index_by_name(&store.hash_seed, name, number));
@@ -140,7 +142,7 @@ impl Past {
             index.prepare(meta, key, key, &mut pins)?;
         }
         let mut op = meta.begin(reserved);
-        let delta = cuts.replace(&mut op, &key, &row.encode());
+        let delta = cuts.replace(&mut op, &key, &row);
         self.store(&mut op, HistoryTree::Cuts, &cuts, &delta);
         if let Some(key) = &by_name {
             let delta = index.remove(&mut op, key);

@@ -34,6 +34,7 @@ impl Unfinished {
             root: self.directory,
             root_incarnation: self.incarnation,
             name: self.intent.encode(),
+            more: Default::default(),
         }
     }
 }

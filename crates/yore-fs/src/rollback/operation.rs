@@ -151,6 +151,7 @@ mod tests {
             root: InodeNo(1),
             root_incarnation: Incarnation(0),
             name: String::new(),
+            more: Default::default(),
         };
         Some(Cut { number: Number(1), row })
     }

@@ -9,7 +9,7 @@ use crate::policy::{self, PolicyInForce};
 use crate::time::When;
 use crate::{Error, InodeNo, Result};
 use std::ops::ControlFlow;
-use yore_format::{CutKind, CutState, Incarnation, Number, Policy};
+use yore_format::{CutKind, CutState, Incarnation, Number, OperationRow, Policy, RowClass};
 
 impl View {
     /// What a name meant in a directory of this view at a time: a node as of the last cut up to then that has seen the directory, or
@@ -284,6 +284,23 @@ impl View {
     /// [`Error::ReadOnly`]; damage and device errors.
     pub fn retain(&self) -> Result<usize> {
         policy::retain(self.live()?)
+    }
+
+    /// Records who did what to the past, for people ([`View::operations`]). Not durable by itself. O(log rows).
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`], [`Error::NoSpace`]; damage and device errors.
+    pub fn note_operation(&self, class: RowClass, row: &OperationRow) -> Result<()> {
+        let store = self.live()?;
+        store.past.note_operation(store, class, row)
+    }
+
+    /// The last rows of a class (a few thousand at most), each with its place in the order of all, the oldest first.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub fn operations(&self, class: RowClass) -> Result<Vec<(u64, OperationRow)>> {
+        self.store().past.operations(&self.store().meta, class)
     }
 
     /// The cut that a time means in a directory of this view: the last one up to then that has seen it.

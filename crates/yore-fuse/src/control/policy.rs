@@ -129,8 +129,11 @@ pub(crate) fn answer(
     let mut bytes = vec![0; GET_BYTES];
     put(&mut bytes, 0, &flags.to_le_bytes());
     encode_row(&mut bytes[OWN_AT..], &view.policy(inode)?);
-    let applies =
-        Policy { versioning: Some(in_force.versioning), retention: Some(in_force.retention.clone()) };
+    let applies = Policy {
+        versioning: Some(in_force.versioning),
+        retention: Some(in_force.retention.clone()),
+        ..Policy::default()
+    };
     encode_row(&mut bytes[IN_FORCE_AT..], &applies);
     for (at, by) in [(VERSIONING_AT, in_force.versioning_by), (RETENTION_AT, in_force.retention_by)] {
         let path = by.map(|by| view.path_now(by)).transpose()?.flatten();
@@ -173,7 +176,8 @@ mod tests {
         assert_eq!((GET, SET), (0xd0f0_5908, 0xc070_5909));
         let rules = KeepRules { last: 1, within: "1".repeat(64), ..KeepRules::default() };
         for retention in [None, Some(Retention::Everything), Some(Retention::Rules(rules))] {
-            let policy = Policy { versioning: Some(Versioning::Interval(u64::MAX)), retention };
+            let policy =
+                Policy { versioning: Some(Versioning::Interval(u64::MAX)), retention, ..Policy::default() };
             let mut bytes = [0; ROW_BYTES];
             encode_row(&mut bytes, &policy);
             assert_eq!(decode_row(&bytes), Some(policy));

@@ -81,6 +81,7 @@ fn records_return() {
                     root: InodeNo(77),
                     root_incarnation: Incarnation(3),
                     name: name.to_string(),
+                    more: Default::default(),
                 },
             },
             next: path.as_ref().map(|_| Timestamp { seconds: 9, nanos: 1 }),
