@@ -39,8 +39,6 @@ pub struct MountConfig {
     /// Be told of every open and close. Off, the kernel opens files and directories without asking, which saves
     /// two or three requests per file; what has to happen on close (a version per open/close session) needs it on.
     pub close_events: bool,
-    /// Let the kernel collect small writes. It then owns size and times of open files.
-    pub writeback_cache: bool,
     /// Largest write request in bytes; 4 KiB to 16 MiB, above 1 MiB only where `fs.fuse.max_pages_limit` was raised.
     pub max_write: u32,
     /// Requests the kernel keeps in flight for read-ahead and write-back.
@@ -64,7 +62,7 @@ pub enum PastAccess {
 const SYNCS_AFTER_WRITE: (u32, u32) = (7, 45);
 
 impl MountConfig {
-    /// The defaults: writable, for the mounting user only, without close events and write-back.
+    /// The defaults: writable, for the mounting user only, without close events.
     pub fn new(mountpoint: impl Into<PathBuf>, fs_name: impl Into<String>) -> MountConfig {
         let processors = std::thread::available_parallelism().map_or(2, |n| n.get());
         MountConfig {
@@ -82,7 +80,6 @@ impl MountConfig {
             timeout: Duration::from_secs(24 * 3600),
             negative_timeout: Duration::from_secs(24 * 3600),
             close_events: false,
-            writeback_cache: false,
             max_write: 1 << 20,
             max_background: 64,
             read_ahead: 1 << 20,
@@ -98,6 +95,9 @@ impl MountConfig {
     /// - `SETXATTR_EXT`: fuser 0.18 does not read the longer request. The kernel then cannot say that setting an ACL
     ///   must drop set-group-id; see `serve`.
     /// - `AUTO_INVAL_DATA`: pages stay true as long as only this daemon changes the volume.
+    /// - `WRITEBACK_CACHE`: a snapshot must have what programs wrote before it. The kernel marks files of such a mount as having
+    ///   no data integrity, so syncfs(2) only begins to write their pages and the snapshot can overtake them. Nothing that a
+    ///   daemon can ask for makes the kernel wait, and the daemon knows neither sizes nor times until then.
     /// - `FLOCK_LOCKS`, `POSIX_LOCKS`: one daemon, one kernel, so the kernel's own locks are right.
     pub fn negotiate(&self, kernel: &mut KernelConfig) -> Granted {
         let offered = kernel.capabilities();
@@ -120,7 +120,6 @@ impl MountConfig {
         let granted = Granted {
             posix_acl: ask(InitFlags::FUSE_POSIX_ACL),
             kill_set_id: ask(InitFlags::FUSE_HANDLE_KILLPRIV_V2),
-            writeback: self.writeback_cache && ask(InitFlags::FUSE_WRITEBACK_CACHE),
             no_open: !self.close_events && ask(InitFlags::FUSE_NO_OPEN_SUPPORT),
             // A listing has nothing to do on close: directories are always opened without asking.
             no_opendir: ask(InitFlags::FUSE_NO_OPENDIR_SUPPORT),
@@ -148,8 +147,6 @@ pub struct Granted {
     pub posix_acl: bool,
     /// The kernel leaves dropping set-id bits to the daemon, and says with each write whether to.
     pub kill_set_id: bool,
-    /// The kernel collects writes and owns size and times.
-    pub writeback: bool,
     /// Files are opened without a request.
     pub no_open: bool,
     /// Directories are opened without a request.

@@ -480,23 +480,6 @@ fn read_only() {
     m.end();
 }
 
-/// The writeback cache changes who keeps sizes and times, not what programs see.
-#[test]
-fn writeback_cache() {
-    let Some(m) = Mounted::with(|c| c.writeback_cache = true) else { return };
-    let mut file = OpenOptions::new().read(true).append(true).create(true).open(m.path("w")).unwrap();
-    for i in 0..1000 {
-        file.write_all(format!("{i:04}\n").as_bytes()).unwrap();
-    }
-    assert_eq!(file.metadata().unwrap().len(), 5000);
-    drop(file);
-    let m = Mounted::on(m.end(), |_| {});
-    let text = fs::read_to_string(m.path("w")).unwrap();
-    assert_eq!(text.len(), 5000);
-    assert!(text.lines().enumerate().all(|(i, l)| l == format!("{i:04}")));
-    m.end();
-}
-
 /// A handle of a file (as an NFS server keeps it) finds the file again, and nothing once it is gone.
 #[test]
 fn handles() {

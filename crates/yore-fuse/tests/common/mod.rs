@@ -138,3 +138,16 @@ pub fn shell_as(uid: u32, command: &str) -> (bool, String) {
     let said = [output.stdout, output.stderr].concat();
     (output.status.success(), String::from_utf8_lossy(&said).into_owned())
 }
+
+/// Runs something as another user, on a thread of its own.
+pub fn as_user<R: Send>(uid: u32, work: impl FnOnce() -> R + Send) -> R {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            let id = rustix::fs::Uid::from_raw(uid);
+            // The ids of this thread alone, which ends with `work`.
+            rustix::thread::set_thread_res_uid(id, id, id).expect("another user");
+            work()
+        });
+        thread.join().expect("no panic")
+    })
+}
