@@ -344,6 +344,27 @@ impl View {
         Ok(state.attr(inode))
     }
 
+    /// Notes a read that somebody else has served from a cache of his own: the time of access changes as it does with
+    /// [`View::read`].
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn note_read(&self, inode: InodeNo) -> Result<()> {
+        if !self.notes_reads() {
+            return Ok(());
+        }
+        let _passage = self.enter(inode)?;
+        let cell = self.store().cell(inode)?;
+        cell.state.read().check_alive()?;
+        ops::age_access_time(self.store(), &cell);
+        Ok(())
+    }
+
+    /// Whether reads change times of access.
+    pub fn notes_reads(&self) -> bool {
+        self.at.is_none() && self.store().access_times
+    }
+
     /// Changes attributes; returns all of them.
     ///
     /// # Errors

@@ -95,6 +95,9 @@ impl MountConfig {
     /// - `SETXATTR_EXT`: fuser 0.18 does not read the longer request. The kernel then cannot say that setting an ACL
     ///   must drop set-group-id; see `serve`.
     /// - `AUTO_INVAL_DATA`: pages stay true as long as only this daemon changes the volume.
+    /// - `ASYNC_DIO`: when an asynchronous direct write ends, the kernel does not drop the pages that a reader has brought into its
+    ///   cache meanwhile, and readers would see the old bytes for ever. Without it such a write is carried out before the
+    ///   call that submits it returns, and the kernel drops the pages.
     /// - `WRITEBACK_CACHE`: a snapshot must have what programs wrote before it. The kernel marks files of such a mount as having
     ///   no data integrity, so syncfs(2) only begins to write their pages and the snapshot can overtake them. Nothing that a
     ///   daemon can ask for makes the kernel wait, and the daemon knows neither sizes nor times until then.
@@ -104,7 +107,6 @@ impl MountConfig {
         let mut ask = |wanted: InitFlags| offered.contains(wanted) && kernel.add_capabilities(wanted).is_ok();
         for wanted in [
             InitFlags::FUSE_BIG_WRITES,
-            InitFlags::FUSE_ASYNC_DIO,
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_CACHE_SYMLINKS,
             InitFlags::FUSE_EXPORT_SUPPORT,

@@ -3,7 +3,7 @@
 //! The kernel believes names and attributes for hours, so whatever changes the volume without a request (a restore,
 //! a switch of branch, a name of the past whose meaning moves on) must say so here. Never while serving a request:
 //! the kernel may hold the directory's lock until the request is answered, and the notice waits for that lock. The threads
-//! that serve are marked, and a notice from one is refused instead of hanging.
+//! that serve are marked, and a notice from one is refused instead of hanging. A notice of attributes alone waits for nothing.
 
 use crate::convert::node_of;
 use crate::NoticeError;
@@ -39,6 +39,14 @@ impl Notices {
     pub fn inode_changed(&self, inode: InodeNo) -> Result<(), NoticeError> {
         let node = node_of(inode, self.root);
         self.send(|| self.notifier.inval_inode(node, 0, 0))
+    }
+
+    /// The inode's attributes are no longer true; its content is. Of all notices this one alone may be sent while a request is
+    /// served: the kernel marks the attributes and waits for no lock.
+    pub(crate) fn attributes_changed(&self, inode: InodeNo) -> Result<(), NoticeError> {
+        let node = node_of(inode, self.root);
+        // A negative offset means: no content.
+        self.notifier.inval_inode(node, -1, 0).map_err(|source| NoticeError::Refused { source })
     }
 
     /// The same of a node of the past, by its number.

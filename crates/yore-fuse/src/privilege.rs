@@ -9,11 +9,13 @@
 //! - *open with O_TRUNC*: arrives as truncate, ATOMIC_O_TRUNC not being asked for;
 //! - *fallocate, copy_file_range*: the protocol has no flag; again for every user but root;
 //! - *change of owner*: the view drops them always;
+//! - *the kernel's own copy of the mode*: it does not expect the daemon to change it and asks for it again at the next `stat` of
+//!   all attributes only, so that a program just written to would still start with its set-user-id bit. So it is told;
 //! - *setting an access ACL* drops set-group-id if the caller is not in the file's group. The flag for it needs
 //!   SETXATTR_EXT, which fuser cannot read, so the caller's groups are looked up, as below.
 
 use std::fs;
-use yore_fs::{Caller, FileKind, InodeNo, Result, SetAttr, View};
+use yore_fs::{Attr, Caller, FileKind, InodeNo, Result, SetAttr, View};
 
 const SET_UID: u32 = 0o4000;
 const SET_GID: u32 = 0o2000;
@@ -21,16 +23,23 @@ const GROUP_EXECUTE: u32 = 0o010;
 
 /// Drops the bits that a change of content by an ordinary user drops: set-user-id, and set-group-id if the group may execute
 /// (without that it once meant mandatory locking, not privilege).
-pub(crate) fn drop_set_id(view: &View, caller: &Caller, inode: InodeNo) -> Result<()> {
+/// Tells whether there was one to drop.
+pub(crate) fn drop_set_id(view: &View, caller: &Caller, inode: InodeNo) -> Result<bool> {
     let attr = view.getattr(inode)?;
-    if attr.kind != FileKind::Regular {
-        return Ok(());
+    if attr.kind != FileKind::Regular || !has_set_id(&attr) {
+        return Ok(false);
     }
     let mut kept = attr.permissions & !SET_UID;
     if kept & GROUP_EXECUTE != 0 {
         kept &= !SET_GID;
     }
-    set_permissions(view, caller, inode, attr.permissions, kept)
+    set_permissions(view, caller, inode, attr.permissions, kept)?;
+    Ok(kept != attr.permissions)
+}
+
+/// Whether a file has a bit that may have to be dropped.
+pub(crate) fn has_set_id(attr: &Attr) -> bool {
+    attr.permissions & (SET_UID | SET_GID) != 0
 }
 
 /// After an access ACL was set by the thread `pid`: drops set-group-id unless that caller may keep it.

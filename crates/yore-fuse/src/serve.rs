@@ -11,6 +11,7 @@
 //! The caller's right to set-group-id bits is never asked here: the kernel has taken them from modes where they are not
 //! allowed, before the request is sent, so callers `keep` them ([`Caller::keeps_set_id`]).
 
+mod attributes;
 mod gone;
 mod nodes;
 mod rollback;
@@ -151,14 +152,6 @@ impl Server {
         }
     }
 
-    /// See `privilege`: requests that change content and cannot say whether set-id bits are to fall.
-    fn drop_set_id_for(&self, request: &Request, inode: InodeNo) -> yore_fs::Result<()> {
-        if self.granted.kill_set_id && request.uid() != 0 {
-            privilege::drop_set_id(&self.view, &self.caller(request, 0), inode)?;
-        }
-        Ok(())
-    }
-
     fn fallocate_mode(mode: i32) -> Option<FallocateMode> {
         let keep_size = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
         match mode & !libc::FALLOC_FL_KEEP_SIZE {
@@ -215,7 +208,7 @@ impl Filesystem for Server {
         }
     }
 
-    fn getattr(&self, _: &Request, node: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+    fn getattr(&self, _: &Request, node: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
         let _serving = self.serving();
         if node == snapdir::NODE {
             return match self.snapdir_attr() {
@@ -224,8 +217,8 @@ impl Filesystem for Server {
             };
         }
         let (view, inode) = seen!(self, node, reply);
-        match view.getattr(inode) {
-            Ok(attr) => reply.attr(&self.config.timeout, &self.shown(node, &attr)),
+        match self.attributes(&view, inode, handle.is_some()) {
+            Ok((attr, timeout)) => reply.attr(&timeout, &self.shown(node, &attr)),
             Err(error) => reply.error(self.number("getattr", inode, error)),
         }
     }
@@ -494,7 +487,11 @@ impl Filesystem for Server {
         let (view, inode) = seen!(self, node, reply);
         // The offset of an O_APPEND write is the kernel's, taken under its lock of the inode: all writers are behind that lock.
         let kill_set_id = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        let falls = kill_set_id && attributes::has_set_id(&view, inode);
         let mut outcome = view.write(inode, offset, data, WriteMode { append: false, kill_set_id });
+        if falls {
+            self.tell_mode(inode);
+        }
         // O_SYNC is both bits of which O_DSYNC is one; writing back cached pages is followed by its own FSYNC.
         let cached = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         if outcome.is_ok() && !self.granted.syncs_after_write && !cached && flags.0 & libc::O_DSYNC != 0 {
@@ -802,8 +799,9 @@ impl Filesystem for Server {
         let Some(mode) = Server::fallocate_mode(mode) else {
             return reply.error(Errno::EOPNOTSUPP);
         };
-        let outcome =
-            view.fallocate(inode, offset, len, mode).and_then(|()| self.drop_set_id_for(request, inode));
+        let outcome = view
+            .fallocate(inode, offset, len, mode)
+            .and_then(|()| self.drop_set_id_for(request, &view, inode));
         self.done("fallocate", inode, outcome, reply);
     }
 
@@ -848,7 +846,7 @@ impl Filesystem for Server {
         }
         let copied = view
             .copy_file_range(from, from_offset, to, to_offset, len.min(COPY_MAX))
-            .and_then(|count| self.drop_set_id_for(request, to).map(|()| count));
+            .and_then(|count| self.drop_set_id_for(request, &view, to).map(|()| count));
         match copied {
             Ok(count) => reply.written(count as u32),
             Err(error) => reply.error(self.number("copy_file_range", to, error)),

@@ -480,6 +480,33 @@ fn read_only() {
     m.end();
 }
 
+/// `relatime`: the first read after a change sets the time of access, also of a file that was read before, so that its pages are in
+/// the kernel's cache and nobody but the kernel sees the read; a read after that leaves it. A mailbox that had been read and got new
+/// mail stayed new for ever.
+#[test]
+fn times_of_access() {
+    both(|m| {
+        let path = m.path("mailbox");
+        // A size of whole pages, which are all in the cache when they are written; one that is not.
+        for (size, looks) in [(4096, false), (4096, true), (5000, false), (5000, true), (100_000, true)] {
+            fs::write(&path, vec![b'm'; size]).unwrap();
+            let read = || fs::metadata(&path).map(|at| (at.atime(), at.atime_nsec())).unwrap();
+            let changed = || fs::metadata(&path).map(|at| (at.mtime(), at.mtime_nsec())).unwrap();
+            for round in 0..3 {
+                if looks {
+                    assert!(read() <= changed(), "{size} bytes, round {round}");
+                }
+                let text = fs::read(&path).unwrap();
+                let first = read();
+                assert!(first > changed(), "{size} bytes, looked at {looks}, round {round}");
+                assert!(fs::read(&path).unwrap() == text && read() == first);
+                OpenOptions::new().append(true).open(&path).unwrap().write_all(b"new mail").unwrap();
+            }
+            fs::remove_file(&path).unwrap();
+        }
+    });
+}
+
 /// A handle of a file (as an NFS server keeps it) finds the file again, and nothing once it is gone.
 #[test]
 fn handles() {

@@ -1,0 +1,77 @@
+//! Attributes that change without a request to change them: the time of access, and set-id bits that fall.
+//!
+//! # Reads that the daemon does not see
+//! The kernel serves reads from its cache and tells nobody, and pages that a program has written are in that cache. So a file that is
+//! written and then read has a time of access before its change, as if nobody had read it since. The kernel gives one sign. A
+//! read that reaches the end of the file makes it ask for the size, if it does not believe what it has, and that request carries the
+//! open file, which no `stat` does. After each write it does not believe what it has. So GETATTR with a handle is a read, and
+//! costs nothing that was not sent before. (A seek to the end looks the same, and counts as a read.)
+//!
+//! A `stat` between the write and the read would hide the read: then the kernel believes what it has. So the answer to a `stat` is
+//! believed for no time if the next read is to be noted and might be served from the cache, that is, if the file has been read
+//! since it was made, or consists of whole pages. Each further `stat` of such a file is then a round trip until somebody reads it.
+//! Files just made, which a build or a checkout looks at again and again, are none of these.
+//!
+//! Missed are reads of pages in the cache that stop before the end of the file, and stores and loads through mappings.
+
+use super::Server;
+use crate::privilege;
+use fuser::Request;
+use std::time::Duration;
+use yore_fs::{Attr, FileKind, InodeNo, View};
+
+/// The unit of the kernel's cache.
+const PAGE: u64 = 4096;
+
+/// Whether an inode has a bit that may fall.
+pub(super) fn has_set_id(view: &View, inode: InodeNo) -> bool {
+    view.getattr(inode).is_ok_and(|attr| privilege::has_set_id(&attr))
+}
+
+/// Whether the next read is to be noted, and the kernel might serve it without a request.
+fn read_may_hide(attr: &Attr) -> bool {
+    let unread = attr.atime <= attr.mtime || attr.atime <= attr.ctime;
+    let cached = attr.atime > attr.btime || (attr.size > 0 && attr.size.is_multiple_of(PAGE));
+    attr.kind == FileKind::Regular && unread && cached
+}
+
+impl Server {
+    /// An inode's attributes, and how long the kernel may believe them. `by_read`: it asks because of a read.
+    pub(super) fn attributes(
+        &self,
+        view: &View,
+        inode: InodeNo,
+        by_read: bool,
+    ) -> yore_fs::Result<(Attr, Duration)> {
+        if by_read {
+            view.note_read(inode)?;
+        }
+        let attr = view.getattr(inode)?;
+        let hides = view.notes_reads() && read_may_hide(&attr);
+        Ok((attr, if hides { Duration::ZERO } else { self.config.timeout }))
+    }
+
+    /// See `privilege`: requests that change content and cannot say whether set-id bits are to fall.
+    pub(super) fn drop_set_id_for(
+        &self,
+        request: &Request,
+        view: &View,
+        inode: InodeNo,
+    ) -> yore_fs::Result<()> {
+        if self.granted.kill_set_id
+            && request.uid() != 0
+            && privilege::drop_set_id(view, &self.caller(request, 0), inode)?
+        {
+            self.tell_mode(inode);
+        }
+        Ok(())
+    }
+
+    /// Tells the kernel that an inode's mode has changed though nobody asked for that.
+    pub(super) fn tell_mode(&self, inode: InodeNo) {
+        let Some(notices) = self.notices.get() else { return };
+        if let Err(error) = notices.attributes_changed(inode) {
+            tracing::error!(inode = inode.0, %error, "the kernel may still know set-id bits that have fallen");
+        }
+    }
+}
