@@ -8,7 +8,7 @@ set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 2
 export BACKEND=${BACKEND:-yore} PROFILE=${PROFILE:-debug} SEED=${SEED:-$RANDOM} TEST_TMP=${TEST_TMP:-/var/tmp}
 LIMIT=${LIMIT:-300}
-ALL=(commands refusals daemon corners pjdfstest fsx stress full git build sqlite postgres past history samba kill)
+ALL=(commands refusals daemon corners pjdfstest fsx stress full git build sqlite postgres past history samba syscalls kill)
 names=("$@")
 [ ${#names[@]} -gt 0 ] || names=("${ALL[@]}")
 

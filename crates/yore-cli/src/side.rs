@@ -191,7 +191,8 @@ impl Side for Host {
     }
 
     fn open(&self, path: &Path) -> anyhow::Result<Box<dyn Source>> {
-        let flags = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
+        // Not waiting for the other end of a pipe that came to be in its place.
+        let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits() as i32;
         let file = fs::File::options().read(true).custom_flags(flags).open(path);
         Ok(Box::new(file.with_context(|| Host::cannot("read", path))?))
     }

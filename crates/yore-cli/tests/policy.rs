@@ -138,3 +138,30 @@ fn what_shells_write_is_one_version_each() {
     }
     panic!("the empty file has no version: {}", ok(["log", text(&file)]));
 }
+
+/// A pipe in the place of a directory kept `snapshot`, `policy`, `undo` and `rollback` waiting for somebody to write to it; who owns the
+/// directory above can put one there.
+#[test]
+fn pipes_keep_nobody_waiting() {
+    let scratch = scratch();
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    let pipe = mount.directory.join("d/pipe");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    let pipe = text(&pipe);
+    for command in [
+        vec!["snapshot", pipe],
+        vec!["policy", pipe, "version=close"],
+        vec!["status", pipe],
+        vec!["undo", pipe],
+        vec!["redo", pipe],
+        vec!["forget", pipe, "--keep-last", "1"],
+    ] {
+        // One that waits is ended, and has no status then.
+        let output = std::process::Command::new("timeout")
+            .args(["-s", "KILL", "60", env!("CARGO_BIN_EXE_yore")])
+            .args(&command)
+            .output()
+            .unwrap();
+        assert!(matches!(output.status.code(), Some(2 | 3)), "{command:?}: {output:?}");
+    }
+}

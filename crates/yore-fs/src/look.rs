@@ -6,7 +6,7 @@
 
 mod changes;
 mod deleted;
-mod diff;
+pub(crate) mod diff;
 mod kept;
 mod log;
 mod tree;

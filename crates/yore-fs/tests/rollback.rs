@@ -345,3 +345,31 @@ fn holes_are_not_compared() {
     view.read(volume.node("d/sparse").unwrap().inode(), end / 2, &mut bytes).unwrap();
     assert_eq!(bytes, [0; 4]);
 }
+
+/// Two directories changed their names with each other, and each has a file `f` that is where it was: one stayed by its path, the other one
+/// by its directory. It was believed of the one that was changed, too, that it went along with its directory; so a rollback
+/// looked for it where it was not, and did not end.
+#[test]
+fn what_moved_to_where_its_path_is_the_same() {
+    let (_, volume) = volume(64 << 20);
+    for path in ["d", "d/a", "d/b"] {
+        volume.create_dir(path).unwrap();
+    }
+    for path in ["a/f", "b/f", "a/g", "b/h"] {
+        volume.write(format!("d/{path}"), path).unwrap();
+    }
+    let dir = volume.node("d").unwrap().inode();
+    let then = cut(&volume, "d");
+    volume.rename_with("d/a", "d/b", yore_fs::RenameMode::Exchange).unwrap();
+    // The file that was a/f is a/f again, in the other directory; and it is changed.
+    volume.rename_with("d/a/f", "d/b/f", yore_fs::RenameMode::Exchange).unwrap();
+    volume.set_permissions("d/a/f", 0o600).unwrap();
+    let (now, was) = (tree(volume.view(), dir), tree(&volume.view().as_of(then), dir));
+    assert_eq!(back(&volume, "d", then).unwrap(), "rollback-1");
+    assert_eq!(tree(volume.view(), dir), was);
+    let undone =
+        volume.view().cuts().unwrap().iter().find(|cut| cut.row.name == "before-rollback-1").unwrap().number;
+    assert_eq!(back(&volume, "d", undone).unwrap(), "rollback-2");
+    assert_eq!(tree(volume.view(), dir), now);
+    assert_eq!(back(&volume, "d", undone).unwrap(), "");
+}

@@ -17,6 +17,7 @@ use super::forget::find;
 use super::snapshot::{is_file_on_mount, library_error, of_mount, Place};
 use super::Outcome;
 use crate::args;
+use crate::opened;
 use crate::output::{bytes_of, human, json_name, json_time, kind_name, printable, Clock, List, Out};
 use crate::side::{self, Side};
 use crate::status;
@@ -26,7 +27,7 @@ use patch::Patch;
 use rustix::io::Errno;
 use serde_json::{json, Value};
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt as _;
@@ -116,7 +117,8 @@ impl Compared<'_> {
             );
             return Ok((node.inode(), yore_fs::Incarnation(node.attr().incarnation), node.cut()));
         }
-        let dir = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+        let dir =
+            opened::file_or_directory(path).with_context(|| format!("cannot open {}", path.display()))?;
         let found = control::look::identity(&dir).map_err(asked)?;
         Ok((found.inode, found.incarnation, found.cut))
     }

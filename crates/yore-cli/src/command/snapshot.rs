@@ -8,6 +8,7 @@ use super::files::on_volume;
 use super::Outcome;
 use crate::args;
 use crate::live;
+use crate::opened;
 use crate::output::{bytes_of, json_name, json_time, printable, Clock, List, Out};
 use crate::status;
 use crate::volume::{Access, OnVolume};
@@ -61,7 +62,7 @@ impl Place {
             live::mount_at(path).is_some(),
             "{name} is not on a mounted volume; name a directory that is, or a volume (volume.yore, volume.yore:/letters)"
         );
-        let dir = File::open(path).with_context(|| format!("cannot open the directory {name}"))?;
+        let dir = opened::file_or_directory(path).with_context(|| format!("cannot open {name}"))?;
         Ok(Place::Mounted { dir, path: path.into() })
     }
 

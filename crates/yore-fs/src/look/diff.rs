@@ -36,22 +36,46 @@ pub(super) fn diff(
     to: Number,
     each: Each<'_, Difference>,
 ) -> Result<()> {
-    let mut diff = Diff::new(store, directory, from, to)?;
-    if from == to {
-        return Ok(());
-    }
-    for no in diff.changed()? {
-        skip_gone(diff.look_at(no))?;
-    }
-    diff.follow_names()?;
-    let mut found = diff.finish()?;
-    found.sort_by_cached_key(|difference| (order(&difference.path), difference.change as u8));
-    for difference in found {
+    for difference in find(store, directory, from, to, false)? {
         if each(difference).is_break() {
             break;
         }
     }
     Ok(())
+}
+
+/// The differences in the order of paths, and among them what has its path of then in another directory of that path. Nobody needs to see
+/// that it moved, but whoever moves the directories must know. Such a difference is a rename whose old path is the new one.
+///
+/// # Errors
+/// As [`crate::View::diff`].
+pub(crate) fn with_moved(
+    store: &Arc<Store>,
+    directory: InodeNo,
+    from: Number,
+    to: Number,
+) -> Result<Vec<Difference>> {
+    find(store, directory, from, to, true)
+}
+
+fn find(
+    store: &Arc<Store>,
+    directory: InodeNo,
+    from: Number,
+    to: Number,
+    with_moved: bool,
+) -> Result<Vec<Difference>> {
+    let mut diff = Diff::new(store, directory, from, to)?;
+    if from == to {
+        return Ok(Vec::new());
+    }
+    for no in diff.changed()? {
+        skip_gone(diff.look_at(no))?;
+    }
+    diff.follow_names()?;
+    let mut found = diff.finish(with_moved)?;
+    found.sort_by_cached_key(|difference| (order(&difference.path), difference.change as u8));
+    Ok(found)
 }
 
 /// What is not there any more when it is looked at is left out.
@@ -242,8 +266,8 @@ impl<'s> Diff<'s> {
         Ok(())
     }
 
-    /// All differences.
-    fn finish(&mut self) -> Result<Vec<Difference>> {
+    /// All differences; and what moved to where its path is the same, if that is asked for.
+    fn finish(&mut self, with_moved: bool) -> Result<Vec<Difference>> {
         let (mut found, mut new_paths) = (Vec::new(), HashMap::new());
         for (of, mut names) in self.names_by_inode()? {
             names.lost.sort_unstable();
@@ -253,8 +277,13 @@ impl<'s> Diff<'s> {
                 names.lost.iter().filter(|path| names.gained.binary_search(path).is_ok()).cloned().collect();
             names.lost.retain(|path| !kept.contains(path));
             names.gained.retain(|path| !kept.contains(path));
+            let moved: Vec<Vec<u8>> = if with_moved { kept.into_iter().collect() } else { Vec::new() };
             if self.modified.contains_key(&of) {
-                new_paths.insert(of, names.gained.iter().cloned().collect());
+                new_paths.insert(of, names.gained.iter().chain(&moved).cloned().collect());
+            }
+            for path in moved {
+                let old = Some(path.clone());
+                found.extend(self.difference(Change::Renamed, of, names.kind, path, old)?);
             }
             let (mut lost, mut gained) = (names.lost.into_iter(), names.gained.into_iter());
             loop {

@@ -71,6 +71,14 @@ pub(super) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
+/// The path of a name in a directory.
+pub(super) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    match directory.is_empty() {
+        true => name.to_vec(),
+        false => [directory, b"/", name].concat(),
+    }
+}
+
 pub(super) fn parent(path: &[u8]) -> &[u8] {
     split(path).0
 }
@@ -104,6 +112,26 @@ pub fn real<E>(
     Ok(all.iter().filter(|one| !is_none(one)).cloned().collect())
 }
 
+/// What moved to another directory of the same path counts only if that directory is to go from its place; else it is where it was, and at
+/// most modified.
+pub(super) fn without_still(all: Vec<Difference>) -> Vec<Difference> {
+    let is_moved = |one: &Difference| one.old_path.as_ref() == Some(&one.path);
+    let goes = |one: &&Difference| match one.change {
+        Change::Added => one.kind == FileKind::Directory,
+        Change::Renamed => one.kind == FileKind::Directory && !is_moved(one),
+        Change::Removed | Change::Modified => false,
+    };
+    let going: HashSet<Vec<u8>> = all.iter().filter(goes).map(|one| one.path.clone()).collect();
+    let still = |mut one: Difference| {
+        if is_moved(&one) && !going.contains(parent(&one.path)) {
+            (one.change, one.old_path) = (Change::Modified, None);
+            return (!one.what.is_empty()).then_some(one);
+        }
+        Some(one)
+    };
+    all.into_iter().filter_map(still).collect()
+}
+
 /// What of the differences is to be put back if what others changed is to be left alone, and the paths that are left.
 pub fn leave_alone(all: &[Difference], others: &[Difference]) -> (Vec<Difference>, HashSet<Vec<u8>>) {
     let back = Back::new(all);
@@ -127,6 +155,8 @@ pub fn leave_alone(all: &[Difference], others: &[Difference]) -> (Vec<Difference
             if one.change != Change::Removed {
                 // Where it comes to be if the directory that it is in goes back to its name of then.
                 paths.insert(back.then(&one.path));
+                let (above, name) = split(&one.path);
+                paths.insert(join(&back.then(above), name));
                 needed.extend(ancestors(&one.path).skip(1).map(<[u8]>::to_vec));
             }
         }

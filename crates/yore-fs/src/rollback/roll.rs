@@ -11,9 +11,9 @@
 use super::plan::{depth, parent, Back};
 use super::trees::Trees;
 use super::{Plan, Rights};
-use crate::{Change, Difference, Error, FileKind, InodeNo, Result, View, What};
+use crate::history::PRESENT;
+use crate::{look, Change, Difference, Error, FileKind, InodeNo, Result, View, What};
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::ops::ControlFlow;
 use yore_format::{Incarnation, Number};
 
 type Of = (InodeNo, Incarnation);
@@ -39,20 +39,13 @@ pub(super) struct Roll {
     touched: BTreeSet<Vec<u8>>,
     /// Names of now of files that had several, by their inodes.
     live: HashMap<InodeNo, Vec<u8>>,
-    /// The paths of then of what is put back.
-    coming: HashSet<Vec<u8>>,
     /// Numbers that inodes of then had, and others have now.
     taken: HashSet<InodeNo>,
 }
 
-/// All differences of a directory.
+/// All differences of a directory, with what moved to where its path is the same.
 fn diff(view: &View, directory: InodeNo, from: Number, to: Option<Number>) -> Result<Vec<Difference>> {
-    let mut all = Vec::new();
-    view.diff(directory, Some(from), to, &mut |found| {
-        all.push(found);
-        ControlFlow::Continue(())
-    })?;
-    Ok(all)
+    look::diff::with_moved(view.store(), directory, from, to.unwrap_or(PRESENT))
 }
 
 impl Roll {
@@ -63,7 +56,7 @@ impl Roll {
     pub(super) fn new(view: &View, directory: InodeNo, plan: &Plan) -> Result<Roll> {
         let (view, trees) = (view.inside(), Trees::new(view, directory, plan));
         let all = diff(&view, directory, plan.target, None)?;
-        let differences = super::plan::real(&all, |path| trees.is_same(path))?;
+        let differences = super::plan::without_still(super::plan::real(&all, |path| trees.is_same(path))?);
         let (wanted, alone) = match plan.others {
             None => (differences, HashSet::new()),
             Some((from, to)) => super::plan::leave_alone(&differences, &diff(&view, directory, from, to)?),
@@ -75,7 +68,6 @@ impl Roll {
         let taken = all.iter().filter(other).map(|one| one.inode).collect();
         Ok(Roll {
             aside: trees.free_name()?,
-            coming: wanted.iter().filter_map(|one| back.of(one)).collect(),
             trees,
             wanted,
             alone,
@@ -163,9 +155,6 @@ impl Roll {
             self.touched.insert(self.back.then(parent(&one.path)));
             match (one.change, &one.old_path) {
                 (Change::Renamed, Some(old)) => {
-                    if one.kind == FileKind::Directory {
-                        self.keep_what_stays(&one.path, old)?;
-                    }
                     self.set_aside(&one.path, old.clone())?;
                 }
                 _ if one.kind == FileKind::Directory => {
@@ -193,27 +182,12 @@ impl Roll {
         Ok(())
     }
 
-    /// Sets aside what is in a directory that came since, but was under the same path in another one of then: such names do not differ.
+    /// Sets aside what is still in a directory that came since: it has what was under the same path in another one of then, file by file
+    /// the same to look at.
     fn keep_what_was_there(&mut self, dir: &[u8]) -> Result<()> {
         for name in self.trees.list(dir)? {
             let path = [dir, b"/", &name].concat();
             self.set_aside(&path, path.clone())?;
-        }
-        Ok(())
-    }
-
-    /// The same in a directory that came to its path by a rename: such names do not go back with it.
-    fn keep_what_stays(&mut self, dir: &[u8], old: &[u8]) -> Result<()> {
-        if self.trees.was(dir)?.is_none_or(|was| was.kind != FileKind::Directory) {
-            return Ok(());
-        }
-        for name in self.trees.list(dir)? {
-            let [path, with_it] = [dir, old].map(|dir| [dir, b"/", &name].concat());
-            let was_here = self.trees.was(&path)?.is_some();
-            let was_there = self.trees.was(&with_it)?.is_some();
-            if was_here && !self.alone.contains(&path) && (!was_there || self.coming.contains(&with_it)) {
-                self.set_aside(&path, path.clone())?;
-            }
         }
         Ok(())
     }

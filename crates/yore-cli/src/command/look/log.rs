@@ -7,6 +7,7 @@ use crate::command::forget::find;
 use crate::command::snapshot::Place;
 use crate::command::Outcome;
 use crate::live;
+use crate::opened;
 use crate::output::{bytes_of, json_name, json_time, kind_name, printable, Clock, List};
 use crate::status;
 use crate::volume::{Access, OnVolume};
@@ -48,8 +49,8 @@ pub(super) fn named(operand: &std::ffi::OsStr) -> anyhow::Result<Named> {
     let is_root = path.canonicalize().is_ok_and(|path| live::is_mounted(&path));
     let (above, name) = split(path);
     if !is_root && live::mount_at(&above).is_some() {
-        let dir =
-            File::open(&above).with_context(|| format!("cannot open the directory {}", above.display()))?;
+        let dir = opened::file_or_directory(&above)
+            .with_context(|| format!("cannot open the directory {}", above.display()))?;
         return Ok(Named::Mounted { dir, name });
     }
     match find(operand)? {

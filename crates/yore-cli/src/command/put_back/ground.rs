@@ -5,6 +5,7 @@ use crate::command::forget::split_root;
 use crate::command::look::{asked, is_past_on, is_past_on_mount, not_both, without_times, Identity};
 use crate::command::snapshot::{all_pages, library_error, of_mount};
 use crate::live;
+use crate::opened;
 use crate::output::bytes_of;
 use crate::side::{Host, OnVolume as VolumeSide, Side};
 use crate::volume::{self, Access, OnVolume};
@@ -125,7 +126,7 @@ impl Ground {
     }
 
     fn open(path: &Path) -> anyhow::Result<File> {
-        File::open(path).with_context(|| format!("cannot open the directory {}", path.display()))
+        opened::file_or_directory(path).with_context(|| format!("cannot open {}", path.display()))
     }
 
     /// Which directory a path leads to.

@@ -1,0 +1,21 @@
+//! Opening what people name, of which it is not known yet what it is.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+/// Opens a directory or a regular file to ask about it. Anything else is refused. A pipe would keep the caller waiting until somebody
+/// writes to it, and who owns a directory can put one into it at any time.
+///
+/// # Errors
+/// What open(2) says; and that it is no directory and no regular file.
+pub fn file_or_directory(path: &Path) -> io::Result<File> {
+    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+    let file = File::options().read(true).custom_flags(flags.bits() as i32).open(path)?;
+    let kind = file.metadata()?.file_type();
+    match kind.is_dir() || kind.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("it is neither a directory nor a regular file")),
+    }
+}

@@ -1,0 +1,212 @@
+//! Promise: whatever an owner asks to be made what it was, it ends, or is refused before anything is changed. Directories are
+//! changed at random, and rolled back as of any cut, with any two cuts said to be between what others changed, as a program that speaks to
+//! a mount may ask; meanwhile files are open, have names elsewhere, and come and go in the directory that is rolled back.
+//! What was asked without others is exactly what it was then; and what was undone can be undone.
+//!
+//! `YORE_SEED=n` begins with another sequence, `YORE_ROUNDS=n` runs so many.
+
+use rand::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use yore_check::{check, CheckOptions};
+use yore_device::MemoryDevice;
+use yore_fs::rollback::{next, operations, until, Plan, Rights, Verb};
+use yore_fs::{
+    Error, File, FileKind, InodeNo, MkfsOptions, MountOptions, Number, RenameMode, SetXattrMode, View, Volume,
+};
+
+const SIZE: u64 = 64 << 20;
+/// Directories that are cut and rolled back.
+const ROOTS: [&str; 4] = ["/", "d", "d/a", "d/b"];
+
+/// What is below a directory: of each path kind, permissions, time and content.
+fn tree(view: &View, root: InodeNo) -> BTreeMap<PathBuf, String> {
+    let (mut all, mut left) = (BTreeMap::new(), vec![(PathBuf::new(), root)]);
+    while let Some((path, no)) = left.pop() {
+        let attr = view.getattr(no).unwrap();
+        let mut what = format!("{:?} {:o} {} {}", attr.kind, attr.permissions & 0o1777, attr.uid, attr.gid);
+        match attr.kind {
+            FileKind::Directory => {
+                view.readdir(no, 0, &mut |item| {
+                    if item.name != b"." && item.name != b".." {
+                        left.push((path.join(String::from_utf8_lossy(item.name).as_ref()), item.inode));
+                    }
+                    true
+                })
+                .unwrap();
+            }
+            FileKind::Regular => {
+                let mut bytes = vec![0; attr.size as usize];
+                assert_eq!(view.read(no, 0, &mut bytes).unwrap(), bytes.len());
+                let sum = bytes.iter().fold(0u64, |sum, b| sum.wrapping_mul(31).wrapping_add(u64::from(*b)));
+                what += &format!(" {:?} {} {sum}", attr.mtime, attr.size);
+            }
+            FileKind::Symlink => {
+                what += &format!(" {:?}", String::from_utf8_lossy(&view.readlink(no).unwrap()))
+            }
+            _ => what += &format!(" {:?} {}", attr.mtime, attr.rdev),
+        }
+        for name in view.listxattr(no).unwrap() {
+            what += &format!(" {name:?}={:?}", view.getxattr(no, &name).unwrap());
+        }
+        all.insert(path, what);
+    }
+    all
+}
+
+struct Owner {
+    random: Xoshiro256PlusPlus,
+    volume: Volume,
+    open: Vec<File>,
+    log: Vec<String>,
+}
+
+impl Owner {
+    fn below(&mut self, n: usize) -> usize {
+        self.random.random_range(0..n)
+    }
+
+    fn path(&mut self) -> String {
+        let directory = ["d/", "d/", "d/a/", "d/b/", "d/a/c/", "d/b/e/", "beside/"][self.below(7)];
+        let name = ["f", "g", "h", "a", "b", "c", "e", ".yore-rollback-0", "0"][self.below(9)];
+        format!("{directory}{name}")
+    }
+
+    /// Changes something; what cannot be done is not done.
+    fn step(&mut self) {
+        let (path, other, n, what) = (self.path(), self.path(), self.below(60_000), self.below(24));
+        let volume = &self.volume;
+        let done = match what {
+            0..=4 => volume.write(&path, vec![n as u8; if n % 3 == 0 { n } else { n % 120 }]),
+            5 | 6 => volume.create_dir(&path),
+            7 => volume.create_dir_all(["d/a/c", "d/b/e"][n % 2]),
+            8 => volume.remove_file(&path),
+            9 => volume.remove_dir(&path),
+            10 if n % 3 == 0 => volume.remove_dir_all(&path),
+            11..=14 => {
+                let mode = [RenameMode::Replace, RenameMode::Exchange, RenameMode::NoReplace][n % 3];
+                volume.rename_with(&path, &other, mode)
+            }
+            15 | 16 => volume.hard_link(&path, &other),
+            17 => volume.set_permissions(&path, n as u32 % 0o10000),
+            18 => volume.set_xattr(&path, "user.a", n.to_string(), SetXattrMode::Any),
+            19 => volume.symlink("t".repeat(n % 2000 + 1), &path),
+            20 => volume.create_special(&path, [FileKind::Fifo, FileKind::Socket][n % 2], 0o600, 0),
+            21 => volume.truncate(&path, n as u64 * 7),
+            22 => File::open(volume, &path).map(|file| self.open.push(file)),
+            _ => {
+                self.open.clear();
+                Ok(())
+            }
+        };
+        if done.is_ok() {
+            self.log.push(format!("{what} {path} {other} {n}"));
+        }
+    }
+
+    fn cuts(&self, dir: InodeNo) -> Vec<Number> {
+        let view = self.volume.view();
+        let sees = |number: &Number| view.as_of(*number).getattr(dir).is_ok();
+        view.cuts().unwrap().iter().map(|cut| cut.number).filter(sees).collect()
+    }
+
+    /// What is asked for: as the commands do, or anything.
+    fn plan(&mut self, dir: InodeNo, numbers: &[Number]) -> Option<Plan> {
+        let any = numbers[self.below(numbers.len())];
+        match self.below(6) {
+            0 => Some(Plan { verb: Verb::Rollback, of: None, target: any, others: None }),
+            1 | 2 => {
+                let verb = [Verb::Undo, Verb::Redo][self.below(2)];
+                let cuts = self.volume.view().cuts().unwrap();
+                let all = operations(cuts.iter().filter(|cut| cut.row.root == dir));
+                let one = next(&all, verb == Verb::Redo)?;
+                let target = one.before.as_ref()?.number;
+                let others = if self.below(3) == 0 { None } else { until(&all, one) };
+                Some(Plan { verb, of: Some(one.number), target, others })
+            }
+            _ => {
+                let verb = [Verb::Rollback, Verb::Undo, Verb::Redo][self.below(3)];
+                let from = numbers[self.below(numbers.len())];
+                let to = (self.below(2) == 0).then(|| numbers[self.below(numbers.len())]);
+                let of = (self.below(2) == 0).then(|| self.below(20) as u64);
+                Some(Plan { verb, of, target: any, others: Some((from, to)) })
+            }
+        }
+    }
+
+    fn roll(&mut self) {
+        let path = ROOTS[self.below(ROOTS.len())];
+        let Ok(dir) = self.volume.node(path).map(|node| node.inode()) else { return };
+        if self.volume.view().getattr(dir).unwrap().kind != FileKind::Directory {
+            return;
+        }
+        let numbers = self.cuts(dir);
+        if numbers.is_empty() {
+            return;
+        }
+        let Some(plan) = self.plan(dir, &numbers) else { return };
+        self.log.push(format!("{plan:?} of {path}"));
+        let view = self.volume.view().clone();
+        let tail = self.log.len().saturating_sub(60);
+        match view.rollback(&Rights::All, dir, &plan, &mut |_| ()) {
+            Ok(_) if plan.others.is_none() => {
+                let (is, was) = (tree(&view, dir), tree(&view.as_of(plan.target), dir));
+                let differ: Vec<_> =
+                    is.keys().chain(was.keys()).filter(|p| is.get(*p) != was.get(*p)).collect();
+                let one =
+                    |path: &&PathBuf| format!("{path:?}: {:?}, was {:?}", is.get(*path), was.get(*path));
+                let differ: Vec<_> = differ.iter().map(one).collect();
+                assert!(differ.is_empty(), "{differ:#?} after {:#?}", &self.log[tail..]);
+            }
+            Ok(_) | Err(Error::Refused(_) | Error::NotFound | Error::NotADirectory | Error::Stale) => {}
+            Err(e) => panic!("{e} ({e:?}) after {:#?}", &self.log[tail..]),
+        }
+        assert_eq!(view.unfinished_rollbacks().unwrap(), []);
+    }
+
+    fn run(&mut self, steps: usize) {
+        for _ in 0..steps {
+            match self.below(20) {
+                0 => {
+                    let path = ROOTS[self.below(ROOTS.len())];
+                    let view = self.volume.view();
+                    let Ok(node) = self.volume.node(path) else { continue };
+                    if view.snapshot(node.inode(), "", false, false).is_ok() {
+                        self.log.push(format!("cut {path}"));
+                    }
+                }
+                1 => self.roll(),
+                _ => self.step(),
+            }
+        }
+    }
+}
+
+fn run(seed: u64) {
+    println!("YORE_SEED={seed}");
+    let device = Arc::new(MemoryDevice::new(SIZE));
+    Volume::create(device.clone(), &MkfsOptions::default()).unwrap().close().unwrap();
+    let volume = Volume::open(device.clone(), &MountOptions::default()).unwrap();
+    volume.create_dir_all("d/a/c").unwrap();
+    volume.create_dir_all("d/b/e").unwrap();
+    volume.create_dir("beside").unwrap();
+    let random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut owner = Owner { random, volume, open: Vec::new(), log: Vec::new() };
+    owner.run(600);
+    owner.open.clear();
+    owner.volume.close().unwrap();
+    let report = check(&*device, &CheckOptions::default()).unwrap();
+    assert!(report.is_clean(), "YORE_SEED={seed}: {report}");
+}
+
+/// `YORE_ROUNDS` and `YORE_SEED` say how many others, and from which on.
+#[test]
+fn every_rollback_ends_or_is_refused() {
+    let number = |name: &str, usual| std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(usual);
+    let first: u64 = number("YORE_SEED", 1);
+    for seed in first..first + number("YORE_ROUNDS", 8) {
+        run(seed);
+    }
+}
