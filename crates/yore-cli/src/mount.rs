@@ -241,7 +241,7 @@ fn check_volume(volume: &Path) -> anyhow::Result<()> {
     match live::daemon_of_volume(volume) {
         None => Ok(()),
         // It is closing the volume, or serves those who still use what was unmounted lazily. Opening waits for it.
-        Some(daemon) if !live::is_mounted(&daemon.directory) => Ok(()),
+        Some(daemon) if !daemon.is_mounted() => Ok(()),
         Some(daemon) if !daemon.has_present => anyhow::bail!(
             "{} is in use by process {}, which has snapshots of it mounted; unmount them first (yore umount {})",
             volume.display(),

@@ -144,13 +144,13 @@ pub fn explain(volume: &Path, access: Access, error: DeviceError) -> anyhow::Err
         DeviceError::Busy { holder, .. } => {
             let who = holder.as_ref().map_or("another process".to_string(), |holder| holder.to_string());
             let daemon = live::daemon_of_volume(volume).filter(|daemon| !daemon.has_present);
-            if let Some(daemon) = daemon.filter(|daemon| live::is_mounted(&daemon.directory)) {
+            if let Some(daemon) = daemon.filter(live::Daemon::is_mounted) {
                 return anyhow::anyhow!(
                     "{name} is in use by {who}, which has snapshots of it mounted; unmount them first (yore umount {})",
                     daemon.snapshot_directories()
                 );
             }
-            match live::mount_of(volume).filter(|mount| live::is_mounted(&mount.directory)) {
+            match live::mount_of(volume) {
                 Some(mount) => anyhow::anyhow!(
                     "{name} is in use by {who}, which has it mounted on {dir}; use {dir} instead, or unmount it first \
                      (yore umount {dir})",

@@ -93,8 +93,8 @@ impl Space {
 
 /// What a target turned out to be.
 enum Target {
-    /// A mount, and its daemon if that can be seen.
-    Mounted { directory: PathBuf, volume: PathBuf, daemon: Option<Box<Daemon>> },
+    /// A mount, and its daemon if that can be seen; whether what the table of mounts has for the volume can be believed.
+    Mounted { directory: PathBuf, volume: PathBuf, daemon: Option<Box<Daemon>>, is_trusted: bool },
     /// A volume that another process holds without having it mounted where we can see it.
     Held { pid: Option<u32>, command: String },
     /// A volume that nobody writes to.
@@ -107,7 +107,12 @@ impl Target {
         if path.is_dir() || path.symlink_metadata().is_err() {
             if let Some(mount) = live::mount_at(path) {
                 let daemon = live::daemon_at(&mount.directory).map(Box::new);
-                return Ok(Target::Mounted { directory: mount.directory, volume: mount.volume, daemon });
+                return Ok(Target::Mounted {
+                    is_trusted: mount.is_trusted(),
+                    directory: mount.directory,
+                    volume: mount.volume,
+                    daemon,
+                });
             }
             anyhow::ensure!(
                 !path.is_dir(),
@@ -116,9 +121,10 @@ impl Target {
             );
         }
         live::wait_until_closed(path);
-        if let Some(daemon) = live::daemon_of_volume(path).filter(|d| live::is_mounted(&d.directory)) {
+        if let Some(daemon) = live::daemon_of_volume(path).filter(Daemon::is_mounted) {
             let directory = daemon.directory.clone();
             return Ok(Target::Mounted {
+                is_trusted: true,
                 directory,
                 volume: daemon.volume.clone(),
                 daemon: Some(Box::new(daemon)),
@@ -142,7 +148,9 @@ impl Target {
 /// Facts about a volume.
 pub fn info(args: &args::Info) -> Outcome {
     let value = match Target::find(&args.target)? {
-        Target::Mounted { directory, volume, daemon } => of_mount(&directory, &volume, daemon)?,
+        Target::Mounted { directory, volume, daemon, is_trusted } => {
+            of_mount(&directory, &volume, daemon, is_trusted)?
+        }
         Target::Held { pid, command } => {
             let mut value = of_superblock(&args.target)?;
             value["pid"] = json!(pid);
@@ -173,7 +181,12 @@ pub fn info(args: &args::Info) -> Outcome {
 }
 
 /// Of a volume that is mounted: the daemon knows what it is, the kernel how full.
-fn of_mount(directory: &Path, volume: &Path, daemon: Option<Box<Daemon>>) -> anyhow::Result<Value> {
+fn of_mount(
+    directory: &Path,
+    volume: &Path,
+    daemon: Option<Box<Daemon>>,
+    is_trusted: bool,
+) -> anyhow::Result<Value> {
     let space = Space::of_mount(directory)?;
     let snapshot = daemon.as_ref().and_then(|daemon| daemon.snapshot_at(directory));
     // The table of mounts has the time of a snapshot behind the volume's name.
@@ -191,14 +204,16 @@ fn of_mount(directory: &Path, volume: &Path, daemon: Option<Box<Daemon>>) -> any
             "mount_id": daemon.mount_id,
             "state": daemon.state_found,
             "mounted_at": json_seconds(daemon.mounted_seconds),
-            "intent_log": of_superblock(volume).map_or(Value::Null, |found| found["intent_log"].clone()),
+            "intent_log": { "size": daemon.intent_log },
         }),
-        // Another user's mount: what the medium says, and who holds it.
-        None => {
+        // Another's daemon: what the medium says, and who holds it.
+        None if is_trusted => {
             let mut value = of_superblock(volume).unwrap_or_else(|_| json!({}));
             value["pid"] = json!(holder(volume));
             value
         }
+        // Whoever mounted it chose what stands in the table: nothing of that name is opened.
+        None => json!({ "pid": Value::Null }),
     };
     json_name(&mut value, "volume", bytes_of(volume));
     json_name(&mut value, "directory", bytes_of(directory));

@@ -48,7 +48,7 @@ impl Place {
             return Place::of_mount(path);
         }
         live::wait_until_closed(path);
-        match live::mount_of(path).filter(|mount| live::is_mounted(&mount.directory)) {
+        match live::mount_of(path) {
             Some(mount) => Place::of_mount(&mount.directory),
             None => Ok(Place::Free(OnVolume { volume: path.into(), path: "/".into() })),
         }

@@ -34,7 +34,7 @@ impl Destination {
         });
         match socket {
             Ok(socket) => Ok(Destination::System(socket)),
-            Err(_) => Destination::file(crate::live::own_log(&crate::live::runtime_directory()?)),
+            Err(_) => Destination::file(crate::live::own_log(crate::live::runtime_directory()?)),
         }
     }
 

@@ -68,7 +68,7 @@ impl Listener {
     /// # Errors
     /// The socket cannot be made.
     pub fn start(sessions: &Arc<Sessions>) -> anyhow::Result<Listener> {
-        let path = live::own_socket(&live::runtime_directory()?);
+        let path = live::own_socket(live::runtime_directory()?);
         // Of an earlier process with this number.
         let _ = fs::remove_file(&path);
         let cannot = || format!("cannot listen on {}", path.display());
@@ -198,7 +198,7 @@ fn ends(pid: u32) -> anyhow::Result<bool> {
 /// Why it does not.
 pub fn mount_beside(plan: &Plan, at: &At) -> anyhow::Result<bool> {
     let Some(daemon) = live::daemon_of_volume(&plan.volume) else { return Ok(false) };
-    if !live::is_mounted(&daemon.directory) {
+    if !daemon.is_mounted() {
         return Ok(false);
     }
     let directory = bytes_of(&plan.directory);

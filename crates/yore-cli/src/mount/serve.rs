@@ -190,6 +190,8 @@ fn describe(
         state_found: info.state.to_string(),
         format: info.format,
         mount_id: info.mount_id,
+        intent_log: info.log_size,
+        known: live::Known::default(),
     })
 }
 
@@ -218,11 +220,13 @@ impl Mounted {
                 tracing::info!("the volume is closed");
                 live::remove_own_log();
                 sessions.withdraw();
+                live::leave_directory();
                 Ok(status::OK)
             }
             Err(message) => {
-                live::leave_word(&message);
+                sessions.leave_word(&message);
                 sessions.withdraw();
+                live::leave_directory();
                 Err(Ended { message, status: status::NOT_CLOSED }.into())
             }
         }

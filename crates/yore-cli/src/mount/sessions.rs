@@ -167,6 +167,13 @@ impl Sessions {
         state.failed.take().map_or(Ok(()), Err)
     }
 
+    /// Tells whoever waits for the daemon's end that it is a bad one.
+    pub fn leave_word(&self, message: &str) {
+        if let Some((_, announcement)) = &mut self.lock().announced {
+            announcement.leave_word(message);
+        }
+    }
+
     /// Nobody shall find this daemon any more.
     pub fn withdraw(&self) {
         self.lock().announced = None;

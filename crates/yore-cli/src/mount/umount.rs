@@ -49,6 +49,8 @@ fn one(target: &Path, lazy: bool) -> anyhow::Result<()> {
         None => None,
         Some(pid) => live::Process::hold(pid).with_context(|| format!("cannot wait for process {pid}"))?,
     };
+    // Before the unmounting: afterwards the daemon serves nothing here, and may be gone.
+    let words = served.as_ref().map(|(daemon, _)| daemon.clone());
     unmount(&directory, lazy).map_err(|error| match error {
         UnmountError::Busy { mountpoint } => {
             let name = mountpoint.display();
@@ -68,7 +70,7 @@ fn one(target: &Path, lazy: bool) -> anyhow::Result<()> {
         }
     }
     process.wait(None).with_context(|| format!("cannot wait for process {pid}"))?;
-    match live::take_word(pid) {
+    match words.and_then(|daemon| daemon.last_words()) {
         None => Ok(()),
         Some(message) => Err(Ended { message, status: status::NOT_CLOSED }.into()),
     }
@@ -107,10 +109,12 @@ fn find(target: &Path) -> anyhow::Result<(std::path::PathBuf, Option<u32>)> {
             None => anyhow::bail!("no volume is mounted on {name}; `yore df` lists what is mounted"),
         },
     };
-    // A daemon's own word first. Without it, whoever holds the volume; that may be a stranger if the mount is dead.
+    // A daemon's own word first. Without it, whoever holds the volume, if that is who mounted it; the mount may be dead, and the
+    // name that stands for the volume in the table of mounts may be another's.
     let daemon = live::daemon_at(&directory).map(|daemon| daemon.pid).or_else(|| {
-        let mount = live::mount_at(&directory)?;
-        std::fs::metadata(&directory).ok().and_then(|_| crate::command::holder(&mount.volume))
+        let mount = live::mount_at(&directory).filter(live::Mount::is_trusted)?;
+        std::fs::metadata(&directory).ok()?;
+        crate::command::holder(&mount.volume).filter(|pid| live::user_of(*pid) == Some(mount.user))
     });
     Ok((directory, daemon))
 }

@@ -25,7 +25,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::fs::FlockOperation;
+use rustix::fs::{makedev, AtFlags, FileType, FlockOperation, Statx, StatxFlags, CWD};
 use rustix::io::Errno;
 
 use crate::{DeviceError, Holder};
@@ -75,10 +75,11 @@ pub(super) fn claimed(path: &str, device: &Metadata) -> DeviceError {
 }
 
 /// Whether two files are the same file, or two names of the same block device.
-fn same_device(a: &Metadata, b: &Metadata) -> bool {
-    match (a.file_type().is_block_device(), b.file_type().is_block_device()) {
-        (true, true) => a.rdev() == b.rdev(),
-        (false, false) => (a.dev(), a.ino()) == (b.dev(), b.ino()),
+fn same_device(a: &Statx, b: &Metadata) -> bool {
+    let kind = FileType::from_raw_mode(a.stx_mode.into());
+    match (kind == FileType::BlockDevice, b.file_type().is_block_device()) {
+        (true, true) => makedev(a.stx_rdev_major, a.stx_rdev_minor) == b.rdev(),
+        (false, false) => (makedev(a.stx_dev_major, a.stx_dev_minor), a.stx_ino) == (b.dev(), b.ino()),
         _ => false,
     }
 }
@@ -106,14 +107,18 @@ fn lock_holders(device: &Metadata) -> Vec<u32> {
     pids
 }
 
+/// What a stranger has open may be on a file system that never answers. So the host is asked first what it knows itself,
+/// and then for attributes as it remembers them.
 fn holds_lock(pid: u32, device: &Metadata) -> bool {
-    let descriptors = fs::read_dir(format!("/proc/{pid}/fd"));
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fdinfo"));
     descriptors.into_iter().flatten().flatten().any(|entry| {
-        let same = fs::metadata(entry.path()).is_ok_and(|found| same_device(&found, device));
-        same && entry.file_name().to_str().is_some_and(|number| {
-            let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{number}"));
-            info.is_ok_and(|text| text.lines().any(is_lock_line))
-        })
+        let info = fs::read_to_string(entry.path());
+        info.is_ok_and(|text| text.lines().any(is_lock_line))
+            && entry.file_name().to_str().is_some_and(|number| {
+                let file = format!("/proc/{pid}/fd/{number}");
+                let (flags, all) = (AtFlags::STATX_DONT_SYNC, StatxFlags::BASIC_STATS);
+                rustix::fs::statx(CWD, file, flags, all).is_ok_and(|found| same_device(&found, device))
+            })
     })
 }
 

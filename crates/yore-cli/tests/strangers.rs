@@ -1,0 +1,266 @@
+//! Root's commands and users' mounts beside somebody who means harm: what he leaves in directories that everybody may
+//! write to, what he holds open, what he says of himself. Needs root and FUSE; says so where it has not got them.
+
+mod common;
+
+use common::{can_mount, error_text, is_mounted, ok, text, yore, Mount, Scratch};
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::process::{pidfd_open, Pid, PidfdFlags};
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::{chown, PermissionsExt as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+/// The stranger.
+const NOBODY: u32 = 65534;
+/// A user with a mount of his own, unknown to everybody else.
+const SOMEBODY: u32 = 61_234;
+
+/// Whether others can be played here.
+fn can_play() -> bool {
+    let can = rustix::process::geteuid().is_root() && can_mount();
+    let started = yore().arg("--version").uid(NOBODY).current_dir("/").output();
+    let can = can && started.is_ok_and(|output| output.status.success());
+    if !can {
+        eprintln!("SKIPPED: needs root, FUSE, and a program that others can start");
+        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"));
+    }
+    can
+}
+
+/// Runs a command that must not hang. It is killed if it does, so that the test ends.
+#[track_caller]
+fn ends(mut command: Command) -> Output {
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).unwrap();
+    let limit = Timespec { tv_sec: 120, tv_nsec: 0 };
+    if poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&limit)).unwrap() == 0 {
+        rustix::process::pidfd_send_signal(&process, rustix::process::Signal::KILL).unwrap();
+        panic!("{command:?} hangs: {}", error_text(&child.wait_with_output().unwrap()));
+    }
+    child.wait_with_output().unwrap()
+}
+
+#[track_caller]
+fn root_does(args: &[&str]) -> String {
+    let mut command = yore();
+    command.args(args);
+    let output = ends(command);
+    assert!(output.status.success(), "yore {args:?}: {}", error_text(&output));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn may_pass(scratch: &Scratch) {
+    fs::set_permissions(scratch.path(""), fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// A directory of the stranger's where daemons' files were looked for, gone at the end.
+struct Lair(PathBuf);
+
+impl Lair {
+    fn new(name: &str) -> Lair {
+        let path = PathBuf::from(format!("/tmp/yore-{name}-{}", std::process::id()));
+        fs::create_dir(&path).unwrap();
+        chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();
+        Lair(path)
+    }
+}
+
+impl Drop for Lair {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A program of the stranger's, killed at the end.
+struct Stranger(Child);
+
+impl Stranger {
+    /// Runs Python; `None` where there is none. It is waited for until it prints a line.
+    fn runs(script: &str, args: &[&str]) -> Option<Stranger> {
+        let python = Command::new("python3")
+            .args(["-c", script])
+            .args(args)
+            .uid(NOBODY)
+            .gid(NOBODY)
+            .current_dir("/")
+            .stdout(Stdio::piped())
+            .spawn();
+        let Ok(mut child) = python else {
+            eprintln!("SKIPPED: needs python3");
+            assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"));
+            return None;
+        };
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        Some(Stranger(child))
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A stranger leaves pipes in the temporary directory, where root's commands looked for daemons: `info`, `df` and `umount` waited
+/// for ever for somebody to write to them. They never open them now.
+#[test]
+fn pipes_in_the_temporary_directory() {
+    if !can_play() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mount = Mount::new(&scratch, &[]).unwrap();
+    let lair = Lair::new("pipes");
+    let mode = rustix::fs::Mode::from_raw_mode(0o666);
+    for name in ["1.json".to_string(), format!("{}.failed", mount.pid().as_raw_pid())] {
+        rustix::fs::mknodat(rustix::fs::CWD, lair.0.join(name), rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    }
+    std::os::unix::fs::symlink("/dev/zero", lair.0.join("2.json")).unwrap();
+    root_does(&["info", text(&mount.directory)]);
+    root_does(&["info", text(&scratch.volume)]);
+    root_does(&["df", text(&mount.directory)]);
+    root_does(&["umount", text(&mount.directory)]);
+    assert!(!is_mounted(&mount.directory));
+    root_does(&["info", text(&scratch.volume)]);
+}
+
+/// What a stranger does to be taken for the daemon of `argv[1]`, mounted on `argv[2]`: takes its lock if told to, says so in
+/// a file in `argv[3]` and in one in memory, and answers requests.
+const PRETENDER: &str = r#"
+import fcntl, json, os, socket, sys, time
+volume, directory, lair, lock = sys.argv[1:]
+file = open(volume, "rb")
+if lock: fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+found, pid = os.stat(volume), os.getpid()
+path = f"{lair}/{pid}.sock"
+listener = socket.socket(socket.AF_UNIX); listener.bind(path); listener.listen()
+text = json.dumps(dict(
+    pid=pid, process_start=int(open("/proc/self/stat").read().rsplit(")")[1].split()[19]), volume=volume,
+    identity=[found.st_dev, found.st_ino], directory=directory, has_present=True, snapshots=[], socket=path,
+    engine="snapshot", read_only=False, uuid="", label="", options="", log="", mounted_seconds=0,
+    state_found="", format=[2, 1], mount_id=1)).encode()
+open(f"{lair}/{pid}.json", "wb").write(text)
+memory = os.memfd_create("yore-mounted"); os.write(memory, text)
+print("ready", flush=True)
+while True:
+    stream, _ = listener.accept()
+    stream.recv(65536); stream.sendall(b'"Mounted"\n'); stream.close()
+"#;
+
+/// A stranger's process says that it serves root's volume, and names the mount of another volume. `snapshot`, `info`, `mount
+/// --at` and `umount` of the volume went there, or were answered by that process, which is older than the daemon. They go to
+/// the daemon, also where the stranger may share the lock of a volume that is only read.
+#[test]
+fn forged_entries() {
+    if !can_play() {
+        return;
+    }
+    let (scratch, other) = (Scratch::new(), Scratch::new());
+    may_pass(&scratch);
+    fs::set_permissions(&scratch.volume, fs::Permissions::from_mode(0o644)).unwrap();
+    let volume = text(&scratch.volume);
+    let elsewhere = Mount::new(&other, &[]).unwrap();
+    ok(["snapshot", volume, "-n", "before"]);
+    let at = scratch.path("at");
+    fs::create_dir(&at).unwrap();
+    for (lock, options) in [("", &[][..]), ("lock", &["-o", "ro"])] {
+        let lair = Lair::new("forged");
+        let args = [volume, text(&elsewhere.directory), text(&lair.0), lock];
+        let Some(_stranger) = Stranger::runs(PRETENDER, &args) else { return };
+        let mount = Mount::new(&scratch, options).unwrap();
+        let info: serde_json::Value = serde_json::from_str(&root_does(&["info", "--json", volume])).unwrap();
+        assert_eq!(info["directory"], text(&mount.directory));
+        if lock.is_empty() {
+            root_does(&["snapshot", volume, "-n", "during"]);
+            assert!(root_does(&["snapshots", text(&mount.directory)]).contains("during"));
+        }
+        root_does(&["mount", "--at", "before", volume, text(&at)]);
+        assert!(is_mounted(&at));
+        root_does(&["umount", text(&at)]);
+        root_does(&["umount", volume]);
+        assert!(!is_mounted(&mount.directory) && is_mounted(&elsewhere.directory));
+    }
+    elsewhere.umount();
+}
+
+/// From here on this thread, and what it starts, sees a `/dev/fuse` that everybody may open, and a user [`SOMEBODY`].
+fn have_a_user_who_mounts(scratch: &Scratch) {
+    use rustix::mount::{mount, mount_bind, mount_change, MountFlags, MountPropagationFlags};
+    // SAFETY: the thread gets a copy of the tree of mounts; it shares nothing through it that it relied on.
+    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) }.unwrap();
+    mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE).unwrap();
+    let (devices, none) = (scratch.path("dev"), None::<&std::ffi::CStr>);
+    fs::create_dir(&devices).unwrap();
+    mount("none", &devices, "tmpfs", MountFlags::empty(), none).unwrap();
+    let (node, kind) = (devices.join("fuse"), rustix::fs::FileType::CharacterDevice);
+    let (mode, number) = (rustix::fs::Mode::from_raw_mode(0o666), rustix::fs::makedev(10, 229));
+    rustix::fs::mknodat(rustix::fs::CWD, &node, kind, mode, number).unwrap();
+    fs::set_permissions(&node, fs::Permissions::from_mode(0o666)).unwrap();
+    mount_bind(&node, "/dev/fuse").unwrap();
+    // fusermount3 wants a name for whoever mounts.
+    let users = fs::read_to_string("/etc/passwd").unwrap();
+    let users = users + &format!("yore-tests-somebody:x:{SOMEBODY}:{SOMEBODY}::/:/bin/false\n");
+    mount_bind(scratch.file("passwd", users), "/etc/passwd").unwrap();
+}
+
+/// Whether something is mounted there, as this thread sees it.
+fn is_mounted_here(directory: &Path) -> bool {
+    let table = fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
+    table.lines().any(|line| line.split(' ').nth(4) == Some(text(directory)))
+}
+
+fn as_somebody(args: &[&str]) -> Command {
+    let mut command = yore();
+    command.args(args).uid(SOMEBODY).gid(SOMEBODY).current_dir("/");
+    command.env_remove("XDG_RUNTIME_DIR");
+    command
+}
+
+/// A stranger takes the name `/tmp/yore-UID` of the directory that a user's daemon needs: the user's mounts failed, or others knew
+/// nothing of them. They go elsewhere, and root's commands find them there.
+#[test]
+fn a_directory_that_is_taken() {
+    if !can_play() {
+        return;
+    }
+    if Command::new("fusermount3").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: users mount by fusermount3, which is not installed");
+        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"));
+        return;
+    }
+    let taken = Path::new("/tmp").join(format!("yore-{SOMEBODY}"));
+    fs::create_dir(&taken).unwrap();
+    let lair = Lair(taken);
+    chown(&lair.0, Some(NOBODY), Some(NOBODY)).unwrap();
+    let scratch = Scratch::new();
+    have_a_user_who_mounts(&scratch);
+    let directory = scratch.path("mnt");
+    fs::create_dir(&directory).unwrap();
+    for path in [scratch.path(""), scratch.volume.clone(), directory.clone()] {
+        chown(path, Some(SOMEBODY), Some(SOMEBODY)).unwrap();
+    }
+    let output = ends(as_somebody(&["mount", text(&scratch.volume), text(&directory)]));
+    assert!(output.status.success(), "{}", error_text(&output));
+    let at = scratch.path("at");
+    fs::create_dir(&at).unwrap();
+    chown(&at, Some(SOMEBODY), Some(SOMEBODY)).unwrap();
+    let output = ends(as_somebody(&["snapshot", text(&directory), "-n", "one"]));
+    assert!(output.status.success(), "{}", error_text(&output));
+    let output = ends(as_somebody(&["mount", "--at", "one", text(&scratch.volume), text(&at)]));
+    assert!(output.status.success(), "{}", error_text(&output));
+    let of_user = ends(as_somebody(&["info", "--json", text(&scratch.volume)]));
+    let of_user: serde_json::Value = serde_json::from_slice(&of_user.stdout).unwrap();
+    assert_eq!(of_user["mounted_snapshots"][0]["directory"], text(&at));
+    let of_root: serde_json::Value =
+        serde_json::from_str(&root_does(&["info", "--json", text(&scratch.volume)])).unwrap();
+    assert_eq!(of_root["pid"], of_user["pid"]);
+    root_does(&["umount", text(&at), text(&directory)]);
+    assert!(!is_mounted_here(&directory) && !is_mounted_here(&at));
+    ok(["check", text(&scratch.volume)]);
+}
