@@ -158,8 +158,12 @@ impl Daemon {
 
     /// Whether it is mounted where it says it is, by its own user.
     pub fn is_mounted(&self) -> bool {
+        self.mount().is_some()
+    }
+
+    fn mount(&self) -> Option<Mount> {
         let ours = |mount: &Mount| mount.directory == self.directory && mount.user == self.known.user;
-        mounts().iter().any(ours)
+        mounts().into_iter().find(ours)
     }
 
     /// What it had to say at its end, if that was bad; asked after it has ended.
@@ -217,12 +221,8 @@ pub fn daemon_at(directory: &Path) -> Option<Daemon> {
 /// Where a volume is mounted, by the daemon's word or the kernel's.
 pub fn mount_of(volume: &Path) -> Option<Mount> {
     if let Some(daemon) = daemon_of_volume(volume) {
-        let user = daemon.known.user;
-        return daemon.is_mounted().then(|| Mount {
-            directory: daemon.directory.clone(),
-            volume: daemon.volume.clone(),
-            user,
-        });
+        let mount = daemon.mount()?;
+        return Some(Mount { volume: daemon.volume, ..mount });
     }
     // Its daemon may not be looked at. Whoever mounts chooses what stands in the table for the volume.
     let (_, owner) = identity_and_owner(volume).ok()?;

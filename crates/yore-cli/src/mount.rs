@@ -18,6 +18,7 @@
 pub mod helper;
 mod log;
 pub mod options;
+mod patience;
 mod remount;
 mod requests;
 mod serve;

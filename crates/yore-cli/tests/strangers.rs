@@ -189,12 +189,64 @@ fn forged_entries() {
     elsewhere.umount();
 }
 
+/// What keeps the mount on `$1` in a namespace of its own, and looks at the file there when told to.
+const KEEPER: &str = r#"
+while read -r _ _ _ _ place rest; do case "$rest" in *" - fuse.yore "*) [ "$place" = "$1" ] || umount -l "$place";; esac
+done </proc/self/mountinfo
+echo ready; read line; cat "$1/file" 2>&1"#;
+
+/// Somebody has a copy of the tree of mounts: `umount` waited for ever, and so did a daemon that was sent SIGTERM. Now `umount`
+/// says who keeps the mount. A daemon that is told to end closes the volume and ends the connection.
+#[test]
+fn a_mount_kept_in_another_namespace() {
+    if !can_play() {
+        return;
+    }
+    let scratch = Scratch::new();
+    may_pass(&scratch);
+    let mount = Mount::new(&scratch, &["-o", "allow_other"]).unwrap();
+    fs::write(mount.directory.join("file"), "kept").unwrap();
+    let pid = mount.pid();
+    let daemon = pidfd_open(pid, PidfdFlags::empty()).unwrap();
+    // Everybody can make such a namespace together with one of users, out of which single mounts cannot be taken. This one lets
+    // go of all others, so that it is in nobody else's way.
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", KEEPER, "sh", text(&mount.directory)]).current_dir("/");
+    let mut keeper = Stranger(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
+    let mut said = BufReader::new(keeper.0.stdout.take().unwrap()).lines();
+    assert_eq!(said.next().unwrap().unwrap(), "ready");
+
+    let mut umount = yore();
+    umount.args(["umount", text(&mount.directory)]);
+    let output = ends(umount);
+    let message = error_text(&output);
+    assert!(!output.status.success() && !is_mounted(&mount.directory), "{message}");
+    assert!(message.contains("another namespace of mounts"), "{message}");
+    assert!(message.contains(&format!("{} (sh)", keeper.0.id())), "{message}");
+    assert!(message.contains(&format!("kill {}", pid.as_raw_pid())), "{message}");
+
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let limit = Timespec { tv_sec: 120, tv_nsec: 0 };
+    assert_eq!(poll(&mut [PollFd::new(&daemon, PollFlags::IN)], Some(&limit)).unwrap(), 1, "it does not end");
+    assert_eq!(ok(["cat", &scratch.on("/file")]), "kept");
+    ok(["check", text(&scratch.volume)]);
+    drop(keeper.0.stdin.take());
+    assert!(said.next().unwrap().unwrap().contains("not connected"));
+}
+
 /// From here on this thread, and what it starts, sees a `/dev/fuse` that everybody may open, and a user [`SOMEBODY`].
 fn have_a_user_who_mounts(scratch: &Scratch) {
     use rustix::mount::{mount, mount_bind, mount_change, MountFlags, MountPropagationFlags};
     // SAFETY: the thread gets a copy of the tree of mounts; it shares nothing through it that it relied on.
     unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) }.unwrap();
     mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE).unwrap();
+    // Others' mounts are to end when others end them.
+    for line in fs::read_to_string("/proc/thread-self/mountinfo").unwrap().lines() {
+        if line.contains(" - fuse.yore ") {
+            let place = line.split(' ').nth(4).unwrap();
+            rustix::mount::unmount(place, rustix::mount::UnmountFlags::DETACH).unwrap();
+        }
+    }
     let (devices, none) = (scratch.path("dev"), None::<&std::ffi::CStr>);
     fs::create_dir(&devices).unwrap();
     mount("none", &devices, "tmpfs", MountFlags::empty(), none).unwrap();

@@ -4,10 +4,12 @@
 //! `stat` of a mount that this very process serves would wait for itself, and one of a dead mount says ENOTCONN.
 
 use crate::{MountError, UnmountError};
+use rustix::fs::{Mode, OFlags};
 use rustix::mount::UnmountFlags;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -211,9 +213,8 @@ pub(crate) fn detach(path: &Path) -> Result<(), String> {
 /// Ends the connection of the mount at `path` at once: who uses it gets errors. Root can always; others where the control
 /// file system of FUSE is mounted.
 pub(crate) fn abort(path: &Path, device: (u32, u32)) -> Result<(), String> {
-    // The connection's directory is named by the minor number alone, FUSE mounts having no major number.
-    let control = format!("/sys/fs/fuse/connections/{}/abort", device.1);
-    if fs::write(&control, b"1").is_ok() {
+    // A connection is named by the minor number alone, FUSE mounts having no major number.
+    if abort_connection(device.1) == Ok(true) {
         return detach(path);
     }
     match rustix::mount::unmount(path, UnmountFlags::FORCE | UnmountFlags::DETACH) {
@@ -221,6 +222,36 @@ pub(crate) fn abort(path: &Path, device: (u32, u32)) -> Result<(), String> {
         Err(rustix::io::Errno::PERM) => helper_unmount(path, true),
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// Ends a connection by its number, wherever it is mounted: in the tree, out of it, in another namespace of mounts. Whether
+/// there was such a connection.
+pub(crate) fn abort_connection(number: u32) -> Result<bool, String> {
+    const CONTROL: &str = "/sys/fs/fuse/connections";
+    // The control file system has a directory for each connection, and is empty where it is not mounted.
+    let is_mounted = fs::read_dir(CONTROL).is_ok_and(|mut all| all.next().is_some());
+    let written = match is_mounted {
+        true => fs::write(format!("{CONTROL}/{number}/abort"), b"1"),
+        // Root has one of his own, which nobody sees.
+        false => control_files().and_then(|control| {
+            let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+            let abort = rustix::fs::openat(&control, format!("{number}/abort"), flags, Mode::empty())?;
+            Ok(rustix::io::write(&abort, b"1").map(drop)?)
+        }),
+    };
+    match written {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(format!("connection {number} cannot be aborted: {error}")),
+    }
+}
+
+/// The control file system of FUSE, mounted nowhere.
+fn control_files() -> io::Result<OwnedFd> {
+    use rustix::mount::{fsconfig_create, fsmount, fsopen, FsMountFlags, FsOpenFlags, MountAttrFlags};
+    let context = fsopen("fusectl", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_create(&context)?;
+    Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?)
 }
 
 fn helper_unmount(path: &Path, lazy: bool) -> Result<(), String> {

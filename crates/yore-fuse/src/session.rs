@@ -214,29 +214,36 @@ impl SessionHandle {
         }
     }
 
-    /// Aborts a connection whose mount is out of the tree: only the control file system reaches it there.
+    /// Aborts a connection whose mount is out of the tree.
     fn abort_detached(&self) -> Result<(), String> {
-        if self.shared.ended.load(Ordering::SeqCst) {
+        if self.has_ended() {
             return Ok(());
         }
-        let control = format!("/sys/fs/fuse/connections/{}/abort", self.shared.device.1);
-        match std::fs::write(&control, b"1") {
-            Ok(()) => {
-                self.shared.aborted.store(true, Ordering::SeqCst);
-                Ok(())
-            }
-            Err(error)
-                if error.kind() == io::ErrorKind::NotFound
-                    && Path::new("/sys/fs/fuse/connections").exists() =>
-            {
-                match std::fs::read_dir("/sys/fs/fuse/connections").map(|mut d| d.next().is_some()) {
-                    // The control file system is there and knows no such connection: it has ended.
-                    Ok(true) => Ok(()),
-                    _ => Err(format!("{control}: {error}; end the programs that use the mount")),
-                }
-            }
-            Err(error) => Err(format!("{control}: {error}; end the programs that use the mount")),
+        let there = mountpoint::abort_connection(self.shared.device.1)
+            .map_err(|reason| format!("{reason}; end the programs that use the mount"))?;
+        if there {
+            self.shared.aborted.store(true, Ordering::SeqCst);
         }
+        Ok(())
+    }
+
+    /// Whether the connection is over: nobody can use the mount any more, in whatever namespace. The view may still be
+    /// being closed.
+    pub fn has_ended(&self) -> bool {
+        self.shared.ended.load(Ordering::SeqCst)
+    }
+
+    /// Hands over what programs have written and the kernel still keeps to itself. This waits for the threads that serve the
+    /// mount, so none of them may call it. If somebody else is mounted there by now, nothing is done.
+    ///
+    /// # Errors
+    /// The kernel could not hand over all of it.
+    pub fn sync(&self) -> io::Result<()> {
+        if !self.shared.ours()? {
+            return Ok(());
+        }
+        let root = std::fs::File::open(&self.shared.mountpoint)?;
+        Ok(rustix::fs::syncfs(&root)?)
     }
 }
 

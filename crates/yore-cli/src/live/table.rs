@@ -19,6 +19,8 @@ pub struct Mount {
     pub volume: PathBuf,
     /// Who mounted it.
     pub user: u32,
+    /// The number of its connection, which tells it from what is mounted there before and after.
+    pub connection: u32,
 }
 
 impl Mount {
@@ -51,6 +53,7 @@ fn of_line(line: &[u8]) -> Option<Mount> {
         directory: unescape(fields.get(4)?),
         volume: unescape(fields.get(dash + 2)?),
         user: std::str::from_utf8(user).ok()?.parse().ok()?,
+        connection: std::str::from_utf8(fields.get(2)?).ok()?.strip_prefix("0:")?.parse().ok()?,
     })
 }
 
@@ -119,7 +122,8 @@ mod tests {
         assert_eq!(unescape(br"/a\04"), Path::new(r"/a\04"));
         let line =
             br"36 35 0:57 / /m\040x rw,nosuid shared:5 - fuse.yore /v,user_id=7 rw,user_id=12,group_id=0";
-        let wanted = Mount { directory: "/m x".into(), volume: "/v,user_id=7".into(), user: 12 };
+        let wanted =
+            Mount { directory: "/m x".into(), volume: "/v,user_id=7".into(), user: 12, connection: 57 };
         assert_eq!(of_line(line), Some(wanted));
         assert_eq!(of_line(b"36 35 0:57 / /m rw - ext4 /dev/a rw"), None);
         assert_eq!(of_line(b""), None);

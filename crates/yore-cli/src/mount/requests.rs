@@ -6,12 +6,14 @@
 //! with its own rights, so it can also unmount again.
 
 use super::options::Options;
+use super::patience::{Patience, SLICE};
 use super::sessions::{Refused, Sessions};
 use super::snapshot::At;
 use super::Plan;
 use crate::live::{self, Daemon};
 use crate::status::{self, Ended};
 use anyhow::Context as _;
+use rustix::event::{poll, PollFd, PollFlags};
 use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -21,12 +23,14 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Most bytes of a line; paths are shorter by far.
 const LINE_MAX: u64 = 64 << 10;
 /// How long the daemon waits for a request that somebody has begun to make.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a daemon may take to mount a snapshot.
+const MOUNTING: Duration = Duration::from_secs(120);
 
 #[derive(Debug, Serialize, Deserialize)]
 enum Request {
@@ -149,8 +153,12 @@ fn bytes_of(path: &Path) -> Vec<u8> {
     OsStr::as_bytes(path.as_os_str()).to_vec()
 }
 
-/// Asks a daemon; `None` if it ended before it answered.
-fn ask(daemon: &Daemon, request: &Request) -> anyhow::Result<Option<Answer>> {
+/// Asks a daemon; `None` if it ended before it answered. `wait_on` is called once in a while, and says when enough is enough.
+fn ask(
+    daemon: &Daemon,
+    request: &Request,
+    wait_on: &mut dyn FnMut() -> anyhow::Result<()>,
+) -> anyhow::Result<Option<Answer>> {
     let pid = daemon.pid;
     let Some(socket) = &daemon.socket else {
         anyhow::bail!(
@@ -173,14 +181,30 @@ fn ask(daemon: &Daemon, request: &Request) -> anyhow::Result<Option<Answer>> {
     let mut line = serde_json::to_string(request)?;
     line.push('\n');
     let mut reply = String::new();
-    let spoken = stream
-        .write_all(line.as_bytes())
-        .and_then(|()| BufReader::new((&stream).take(LINE_MAX)).read_line(&mut reply));
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut spoken = stream.write_all(line.as_bytes()).map(|()| 0);
+    if spoken.is_ok() {
+        while !has_answered(&stream)? {
+            wait_on()?;
+        }
+        spoken = BufReader::new((&stream).take(LINE_MAX)).read_line(&mut reply);
+    }
     match spoken {
         Ok(0) | Err(_) if ends(pid)? => Ok(None),
         Ok(0) => anyhow::bail!("process {pid} refused to answer; its log says why"),
         Ok(_) => Ok(Some(serde_json::from_str(&reply).context("the daemon's answer is not understood")?)),
         Err(error) => Err(error).with_context(|| format!("cannot ask process {pid}")),
+    }
+}
+
+/// Whether there is anything to read, or nobody any more who could write, after a moment.
+fn has_answered(stream: &UnixStream) -> anyhow::Result<bool> {
+    let moment = rustix::event::Timespec { tv_sec: 0, tv_nsec: SLICE.subsec_nanos().into() };
+    match poll(&mut [PollFd::new(stream, PollFlags::IN)], Some(&moment)) {
+        Ok(ready) => Ok(ready > 0),
+        Err(rustix::io::Errno::INTR) => Ok(false),
+        Err(error) => Err(error).context("cannot wait for an answer"),
     }
 }
 
@@ -203,7 +227,17 @@ pub fn mount_beside(plan: &Plan, at: &At) -> anyhow::Result<bool> {
     }
     let directory = bytes_of(&plan.directory);
     let request = Request::Mount { at: at.clone(), directory, options: plan.options.text.clone() };
-    match ask(&daemon, &request)? {
+    let begun = Instant::now();
+    let mut wait_on = || {
+        let (pid, volume) = (daemon.pid, daemon.volume.display());
+        let goes_on = begun.elapsed() < MOUNTING;
+        anyhow::ensure!(
+            goes_on,
+            "process {pid}, which has {volume} mounted, does not answer; its log may say why"
+        );
+        Ok(())
+    };
+    match ask(&daemon, &request, &mut wait_on)? {
         Some(Answer::Mounted) => Ok(true),
         Some(Answer::Failed { message, status }) => Err(Ended { message, status }.into()),
         Some(Answer::Ending) | None => Ok(false),
@@ -214,9 +248,9 @@ pub fn mount_beside(plan: &Plan, at: &At) -> anyhow::Result<bool> {
 /// Waits until a daemon's mount on a directory has ended; whether the daemon ends with it.
 ///
 /// # Errors
-/// It cannot be asked.
-pub fn wait_for(daemon: &Daemon, directory: &Path) -> anyhow::Result<bool> {
-    match ask(daemon, &Request::WaitFor { directory: bytes_of(directory) })? {
+/// It cannot be asked; it has lasted too long.
+pub fn wait_for(daemon: &Daemon, directory: &Path, patience: &mut Patience<'_>) -> anyhow::Result<bool> {
+    match ask(daemon, &Request::WaitFor { directory: bytes_of(directory) }, &mut || patience.wait_on())? {
         Some(Answer::Over { last }) => Ok(last),
         Some(Answer::Failed { message, status }) => Err(Ended { message, status }.into()),
         Some(Answer::Mounted | Answer::Ending) | None => Ok(true),

@@ -8,6 +8,7 @@ use super::snapshot::At;
 use crate::live::{Announcement, Daemon, MountedSnapshot};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 use yore_fs::View;
 use yore_fuse::{MountConfig, Session, SessionHandle, UnmountError, UnmountHow};
 
@@ -30,6 +31,8 @@ struct State {
     numbered: u64,
     /// The last one has ended.
     over: bool,
+    /// Connections stay that nobody can end; the volume is closed, and the end of the process ends them.
+    abandoned: bool,
     /// What a session that ended badly said.
     failed: Option<String>,
     announced: Option<(Daemon, Announcement)>,
@@ -160,7 +163,7 @@ impl Sessions {
     /// What a mount that ended badly said.
     pub fn wait(&self) -> Result<(), String> {
         let mut state = self.lock();
-        while !state.open.is_empty() || state.coming > 0 {
+        while (!state.open.is_empty() || state.coming > 0) && !state.abandoned {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.over = true;
@@ -179,13 +182,18 @@ impl Sessions {
         self.lock().announced = None;
     }
 
-    /// Unmounts all; programs that still use a mount get errors from here on, since whoever sends signals wants an end.
+    /// Ends all mounts; programs that still use one get errors from here on, since whoever sends signals wants an end.
+    ///
+    /// A mount that is gone here may live on in another namespace of mounts, where nobody here can unmount it. Its connection
+    /// is aborted. Where even that is not allowed, the volume is closed and the process ends, and the connection with it.
     pub fn end(&self) {
         // Those of the past first: the volume is closed with the present.
         let mut open: Vec<_> =
             self.lock().open.iter().map(|open| (open.snapshot.is_none(), open.handle.clone())).collect();
         open.sort_by_key(|(is_present, _)| *is_present);
-        for (_, handle) in open {
+        let open: Vec<SessionHandle> = open.into_iter().map(|(_, handle)| handle).collect();
+        sync_all(&open);
+        for handle in &open {
             let unmounted = match handle.unmount(UnmountHow::Idle) {
                 Err(UnmountError::Busy { .. }) => {
                     let directory = handle.mountpoint().display();
@@ -198,6 +206,78 @@ impl Sessions {
                 tracing::error!("{error}");
             }
         }
+        for handle in self.lasting() {
+            let directory = handle.mountpoint().display();
+            tracing::warn!(
+                %directory,
+                "the mount is gone, and somebody keeps it in a namespace of his own: whoever uses it gets errors from here on"
+            );
+            if let Err(error) = handle.unmount(UnmountHow::Abort) {
+                tracing::error!("{error}");
+            }
+        }
+        if !self.lasting().is_empty() {
+            self.abandon();
+        }
+    }
+
+    /// The sessions whose connections do not end soon by themselves.
+    fn lasting(&self) -> Vec<SessionHandle> {
+        let end = Instant::now() + LASTING;
+        let mut state = self.lock();
+        loop {
+            let lasting: Vec<SessionHandle> = state
+                .open
+                .iter()
+                .map(|open| open.handle.clone())
+                .filter(|handle| !handle.has_ended())
+                .collect();
+            let left = end.saturating_duration_since(Instant::now());
+            if lasting.is_empty() || left.is_zero() {
+                return lasting;
+            }
+            // What has ended tells nobody before its volume is closed, so it is looked for in between.
+            let left = left.min(Duration::from_millis(50));
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Closes the volume under connections that cannot be ended.
+    fn abandon(&self) {
+        tracing::warn!("the volume is closed under mounts that cannot be ended; they end with this process");
+        let closed = self.view.close();
+        let mut state = self.lock();
+        if let Err(error) = closed {
+            state.failed.get_or_insert(format!("cannot close {}: {error}", self.volume.display()));
+        }
+        state.abandoned = true;
+        self.changed.notify_all();
+    }
+}
+
+/// How long a connection whose mount was taken away may last before it is ended by force.
+const LASTING: Duration = Duration::from_secs(3);
+/// How long to wait for what the kernel still has of the files on the mounts.
+const SYNCING: Duration = Duration::from_secs(60);
+
+/// Has the kernel hand over what programs had written. It may wait for something that never comes, so it is waited for in
+/// a thread of its own.
+fn sync_all(handles: &[SessionHandle]) {
+    let handles = handles.to_vec();
+    let (done, is_done) = std::sync::mpsc::channel();
+    let sync = move || {
+        for handle in handles {
+            if let Err(error) = handle.sync() {
+                tracing::warn!(directory = %handle.mountpoint().display(), %error, "not all files could be synced");
+            }
+        }
+        let _ = done.send(());
+    };
+    let started = std::thread::Builder::new().name("yore-sync".into()).spawn(sync);
+    if let Err(error) = started.map(drop) {
+        tracing::warn!(%error, "files are not synced before the end");
+    } else if is_done.recv_timeout(SYNCING).is_err() {
+        tracing::warn!("files are still being synced; the end does not wait for it any longer");
     }
 }
 

@@ -1,5 +1,7 @@
-//! `umount`: takes the mount away and waits until the daemon has closed the volume, so that the next command can open it.
+//! `umount`: takes the mount away and waits until the daemon has closed the volume, so that the next command can open it;
+//! not for ever (`patience.rs`).
 
+use super::patience::{Patience, SLICE};
 use super::requests;
 use crate::args;
 use crate::command::Outcome;
@@ -51,6 +53,7 @@ fn one(target: &Path, lazy: bool) -> anyhow::Result<()> {
     };
     // Before the unmounting: afterwards the daemon serves nothing here, and may be gone.
     let words = served.as_ref().map(|(daemon, _)| daemon.clone());
+    let mount = live::mounts().into_iter().find(|mount| mount.directory == directory);
     unmount(&directory, lazy).map_err(|error| match error {
         UnmountError::Busy { mountpoint } => {
             let name = mountpoint.display();
@@ -61,15 +64,18 @@ fn one(target: &Path, lazy: bool) -> anyhow::Result<()> {
         }
         error => error.into(),
     })?;
-    let (Some(process), Some(pid), false) = (held, daemon, lazy) else { return Ok(()) };
+    let (Some(process), Some(pid), Some(mount), false) = (held, daemon, mount, lazy) else { return Ok(()) };
+    let mut patience = Patience::new(&mount, pid);
     if let Some((daemon, _)) =
         served.filter(|(daemon, _)| daemon.snapshots.len() + usize::from(daemon.has_present) > 1)
     {
-        if !requests::wait_for(&daemon, &directory)? {
+        if !requests::wait_for(&daemon, &directory, &mut patience)? {
             return Ok(());
         }
     }
-    process.wait(None).with_context(|| format!("cannot wait for process {pid}"))?;
+    while !process.wait(Some(SLICE)).with_context(|| format!("cannot wait for process {pid}"))? {
+        patience.wait_on()?;
+    }
     match words.and_then(|daemon| daemon.last_words()) {
         None => Ok(()),
         Some(message) => Err(Ended { message, status: status::NOT_CLOSED }.into()),
