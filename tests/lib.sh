@@ -232,7 +232,10 @@ volume_new() {
     case $BACKEND in
         yore)
             VOL=$WORK/volume.yore
-            "$YORE" mkfs "$VOL" --size "$1" >"$WORK/mkfs.out" 2>&1 || { cat "$WORK/mkfs.out"; abort "yore mkfs $1"; }
+            # POLICY=usual: as people get it. Most campaigns take their snapshots themselves, or compare what is free.
+            local policy=(--policy none)
+            [ "${POLICY:-none}" = usual ] && policy=()
+            "$YORE" mkfs "$VOL" --size "$1" "${policy[@]}" >"$WORK/mkfs.out" 2>&1 || { cat "$WORK/mkfs.out"; abort "yore mkfs $1"; }
             ;;
         ext4)
             VOL=$WORK/volume.ext4

@@ -17,6 +17,7 @@ steps_reached() { [ "$(steps)" -ge "$1" ] || ! alive; }
 alive() { local pid; for pid in "${writers[@]}"; do kill -0 "$pid" 2>/dev/null || return 1; done; }
 
 total=0
+POLICY=usual
 volume_new 1G
 for ((round = 1; round <= ROUNDS || SECONDS < deadline; round++)); do
     writers=()

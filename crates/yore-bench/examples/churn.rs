@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use yore_device::{Device, MemoryDevice};
-use yore_fs::{Caller, Engine, FileKind, MkfsOptions, MountOptions, View, WriteMode};
+use yore_fs::{Caller, Engine, FileKind, MkfsOptions, MountOptions, Policy, View, WriteMode};
 
 fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
@@ -20,6 +20,7 @@ fn main() -> anyhow::Result<()> {
         owner: (0, 0),
         permissions: 0o755,
         log_size: None,
+        policy: Policy::default(),
         force: false,
     };
     View::mkfs(&device, &options)?;

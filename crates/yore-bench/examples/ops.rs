@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use yore_device::{CreateOptions, Device, FileDevice, MemoryDevice};
 use yore_fs::{
-    Caller, Engine, FileKind, InodeNo, MkfsOptions, MountOptions, Node, RenameMode, View, WriteMode,
+    Caller, Engine, FileKind, InodeNo, MkfsOptions, MountOptions, Node, Policy, RenameMode, View, WriteMode,
 };
 
 type Done = anyhow::Result<()>;
@@ -64,6 +64,7 @@ impl Library {
             owner: (0, 0),
             permissions: 0o755,
             log_size: None,
+            policy: Policy::default(),
             force: true,
         };
         View::mkfs(&device, &options)?;

@@ -109,8 +109,15 @@ impl Campaign {
             Kind::Disturbed => round % 4 == 3,
             _ => false,
         };
+        // What is recorded with other policies has its own beginning.
+        let usual = match kind {
+            Kind::Random => !closes && round.is_multiple_of(4),
+            Kind::Fsyncs | Kind::Disturbed => !closes && round.is_multiple_of(3),
+            Kind::Systematic | Kind::Across => round % 5 == 4,
+            Kind::Threads | Kind::Compared => false,
+        };
         let all = self.expunges && kind != Kind::Threads;
-        (kind, with_past(cuts || all, all || round % 2 == 1, Case { closes, ..case }))
+        (kind, with_past(cuts || all, all || round % 2 == 1, Case { closes, usual, ..case }))
     }
 
     fn case_without_cuts(&self, number: u64, plain: Case) -> (Kind, Case) {

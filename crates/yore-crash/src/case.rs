@@ -10,7 +10,8 @@
 //! threads, see [`crate::together`]; the schedule decides here too), `profile=fsync` (mostly small writes with an fsync), `log=16`
 //! (a log of so many blocks; when its data goes home is up to the schedule), `commits` (generations begin by themselves all
 //! the time; the schedule decides when), `held` (syncs are held up halfway: see the module), `profile=across` (case number
-//! `seed` of [`crate::systematic::across`]), `closes` (files are closed after each change, under a policy that makes versions then), `cuts` (snapshots are taken between the operations, [`crate::past`]; they count
+//! `seed` of [`crate::systematic::across`]), `closes` (files are closed after each change, under a policy that makes versions then),
+//! `usual` (the volume has the policy of volumes that `yore mkfs` makes, and with it a snapshot from before the first operation), `cuts` (snapshots are taken between the operations, [`crate::past`]; they count
 //! as operations), `expunges` (and files are expunged from them).
 
 use crate::crash::Trial;
@@ -51,6 +52,8 @@ pub struct Case {
     pub expunges: bool,
     /// Whether a policy makes versions of files that are closed, which all are that were changed.
     pub closes: bool,
+    /// Whether the volume is made with the usual policy: a snapshot from before the first operation, and another each minute.
+    pub usual: bool,
     /// The crash.
     pub crash: Option<CrashState>,
     /// What is done with the state that the crash left.
@@ -125,6 +128,7 @@ impl Case {
             cuts: false,
             expunges: false,
             closes: false,
+            usual: false,
             crash: None,
             trial: Trial::default(),
         }
@@ -184,6 +188,9 @@ impl fmt::Display for Case {
         }
         if self.closes {
             write!(f, " closes")?;
+        }
+        if self.usual {
+            write!(f, " usual")?;
         }
         if self.cuts {
             write!(f, " cuts")?;
@@ -269,6 +276,10 @@ fn parse_word(case: &mut Case, word: &str) -> Option<()> {
         }
         "closes" => {
             case.closes = true;
+            return Some(());
+        }
+        "usual" => {
+            case.usual = true;
             return Some(());
         }
         "use" => {

@@ -17,14 +17,14 @@ use crate::subject::ViewSubject;
 use crate::systematic;
 use crate::together::{self, Lens};
 use crate::tree::Tree;
-use crate::volume::{make, make_with_log, must_be_clean, open, open_committing, used_device, Wrong};
+use crate::volume::{make, make_with, must_be_clean, open, open_committing, used_device, Wrong};
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 use yore_device::simulated::{Event, SimulatedDevice, Trace};
 use yore_device::Device;
-use yore_fs::{Engine, Policy, Versioning, View};
+use yore_fs::{Engine, MkfsOptions, Policy, Versioning, View};
 
 /// What was recorded: the events of the device, and what each part of the tree may be after each of them.
 pub struct Recorded {
@@ -65,7 +65,11 @@ pub fn record(case: &Case) -> Result<Recorded, Wrong> {
 pub fn record_between(case: &Case, between: Between<'_>) -> Result<Recorded, Wrong> {
     let device = Arc::new(SimulatedDevice::new(used_device()));
     let raw: Arc<dyn Device> = device.clone();
-    make_with_log(&raw, case.engine, case.seed, case.log)?;
+    let policy = match case.usual {
+        true => MkfsOptions::usual_policy(),
+        false => Policy::default(),
+    };
+    make_with(&raw, case.engine, case.seed, case.log, policy)?;
     device.restart_trace();
     let gate = case.held.then(|| Arc::new(Gate::new(between(device.clone()))));
     let used: Arc<dyn Device> = match &gate {

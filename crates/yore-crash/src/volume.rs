@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use yore_check::{check, CheckOptions, Report};
 use yore_device::{Device, MemoryDevice, BLOCK_SIZE};
-use yore_fs::{Engine, MkfsOptions, MountOptions, View};
+use yore_fs::{Engine, MkfsOptions, MountOptions, Policy, View};
 
 /// Bytes of a volume in crash tests.
 pub const VOLUME_SIZE: u64 = 32 << 20;
@@ -53,18 +53,19 @@ pub fn used_device() -> MemoryDevice {
 /// # Errors
 /// If it cannot be made.
 pub fn make(device: &Arc<dyn Device>, engine: Engine, seed: u64) -> Result<(), Wrong> {
-    make_with_log(device, engine, seed, None)
+    make_with(device, engine, seed, None, Policy::default())
 }
 
-/// The same with a log of so many blocks.
+/// The same with a log of so many blocks, and a policy from the beginning.
 ///
 /// # Errors
 /// As [`make`].
-pub fn make_with_log(
+pub fn make_with(
     device: &Arc<dyn Device>,
     engine: Engine,
     seed: u64,
     log: Option<u64>,
+    policy: Policy,
 ) -> Result<(), Wrong> {
     let mut key = [0; 16];
     key[..8].copy_from_slice(&seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
@@ -77,6 +78,7 @@ pub fn make_with_log(
         owner: (0, 0),
         permissions: 0o755,
         log_size: log.map(|blocks| blocks * BLOCK_SIZE as u64),
+        policy,
         force: false,
     };
     View::mkfs(device, &options).map(|_| ()).map_err(|error| Wrong::new("mkfs", error))

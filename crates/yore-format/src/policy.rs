@@ -39,6 +39,11 @@ pub struct KeepRules {
     pub within: String,
 }
 
+impl KeepRules {
+    /// The number of a rule that keeps one of each of its periods, however many there are.
+    pub const ALL: u32 = u32::MAX;
+}
+
 /// How long what was is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Retention {

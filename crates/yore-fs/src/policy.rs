@@ -298,7 +298,11 @@ fn is_changed(store: &Store, cell: &Arc<InodeCell>, since: Since) -> Result<bool
     }
 }
 
-fn is_versioned_at_close(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> {
+/// Whether a version is made of a file when it is closed. Constant time.
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn is_versioned_at_close(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> {
     Ok(store.past.has_policies() && cell.state.read().inode.is_regular() && versioning(store, cell)?.at_close)
 }
 

@@ -1,7 +1,7 @@
 //! The values that calls take and return.
 
 use std::time::Duration;
-use yore_format::{Engine, FileKind, InodeNo, Timestamp};
+use yore_format::{Engine, FileKind, InodeNo, Policy, Timestamp};
 
 /// What a call needs to know of who makes it: the owner of what it creates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -246,6 +246,10 @@ pub struct MkfsOptions {
     /// Bytes of the log that makes fsync cheap, rounded up to whole blocks; 0 for none. By default a 128th of the volume, at
     /// least 256 KiB and at most 32 MiB.
     pub log_size: Option<u64>,
+    /// The policy of the root directory from the beginning; one that says nothing is none. By default none: a program that keeps
+    /// its own files on a volume decides itself what is worth versions. What `yore mkfs` gives the volumes of people is
+    /// [`MkfsOptions::usual_policy`].
+    pub policy: Policy,
     /// Make it even where a volume already is.
     pub force: bool,
 }

@@ -21,7 +21,7 @@ use crate::{
 use std::borrow::Cow;
 use std::sync::Arc;
 use yore_device::Device;
-use yore_format::{Number, Superblock, VolumeState, FORMAT_MAJOR, FORMAT_MINOR};
+use yore_format::{Number, Policy, Superblock, VolumeState, FORMAT_MAJOR, FORMAT_MINOR};
 use yore_meta::LogStatus;
 
 /// The tree of an open volume, for servers and for programs that think in inodes; see [`crate::Volume`] for paths. It is the
@@ -133,7 +133,8 @@ impl Node {
 }
 
 impl View {
-    /// Makes a volume on `device`, over all of it, in constant time.
+    /// Makes a volume on `device`, over all of it, in constant time. A policy with an interval begins with a snapshot of the root
+    /// directory, so whatever changes from then on is seen by a snapshot.
     ///
     /// # Errors
     /// [`Error::Refused`] if a volume is there and `force` is not given, if the device is too small (16 MiB), too large
@@ -161,7 +162,14 @@ impl View {
                 ),
             },
         )?;
-        Ok(info_of(&superblock))
+        if options.policy == Policy::default() {
+            return Ok(info_of(&superblock));
+        }
+        let view = View::open(device.clone(), &MountOptions::default())?;
+        let set = view.set_policy(view.root(), &options.policy);
+        let info = view.info();
+        let closed = view.close();
+        set.and(closed).map(|()| info)
     }
 
     /// Opens the volume on `device`. Under the default engine nothing is repaired and nothing scanned, whatever the

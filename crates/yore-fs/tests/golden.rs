@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use yore_device::{Device, MemoryDevice};
 use yore_fs::{
-    Attr, Caller, Engine, Error, FallocateMode, FileKind, InodeNo, MkfsOptions, MountOptions, SeekTo,
+    Attr, Caller, Engine, Error, FallocateMode, FileKind, InodeNo, MkfsOptions, MountOptions, Policy, SeekTo,
     SetAttr, SetTime, SetXattrMode, Timestamp, View, Volume, WriteMode,
 };
 
@@ -227,6 +227,7 @@ fn mkfs() -> MkfsOptions {
         owner: (0, 0),
         permissions: 0o755,
         log_size: None,
+        policy: Policy::default(),
         force: false,
     }
 }

@@ -438,3 +438,26 @@ fn single_versions_are_forgotten() {
         view.finish_forgetting(&mut |_| std::ops::ControlFlow::Continue(())).unwrap();
     }
 }
+
+/// A volume can be made with a policy: it is there, and a snapshot with it, before the first change. The library makes none of itself.
+#[test]
+fn a_policy_from_the_beginning() {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
+    let policy = MkfsOptions::usual_policy();
+    View::mkfs(&device, &MkfsOptions { policy: policy.clone(), ..MkfsOptions::default() }).unwrap();
+    let view = open(&device);
+    let root = view.root();
+    assert_eq!(view.policies().unwrap(), [(root, policy)]);
+    let cuts = view.cuts().unwrap();
+    assert_eq!(cuts.len(), 1);
+    assert_eq!((cuts[0].row.kind, cuts[0].row.root), (CutKind::Interval, root));
+    let file = create(&view, root, "file");
+    write(&view, file, "one");
+    assert!(matches!(then(&view, root, "file", cuts[0].row.time), Err(Error::NotFound)));
+    view.close().unwrap();
+
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
+    View::mkfs(&device, &MkfsOptions::default()).unwrap();
+    let view = open(&device);
+    assert!(view.policies().unwrap().is_empty() && view.cuts().unwrap().is_empty());
+}

@@ -260,6 +260,14 @@ impl View {
         policy::all(self.store())
     }
 
+    /// Whether a policy makes a version of this file when it is closed. For servers that find out when that is. Constant time.
+    ///
+    /// # Errors
+    /// [`Error::Stale`]; damage and device errors.
+    pub fn makes_versions_at_close(&self, inode: InodeNo) -> Result<bool> {
+        Ok(self.at.is_none() && policy::is_versioned_at_close(self.store(), &self.store().cell(inode)?)?)
+    }
+
     /// A server's client, or a program, has closed a file that it could write to: if a policy makes a version of it then, and it was
     /// changed since the last one, there is one when this returns. Constant time.
     ///

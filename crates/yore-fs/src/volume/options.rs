@@ -2,7 +2,7 @@
 
 use crate::{Caller, MkfsOptions};
 use std::sync::OnceLock;
-use yore_format::Engine;
+use yore_format::{Engine, KeepRules, Policy, Retention, Versioning};
 
 impl Default for MkfsOptions {
     /// Random identity and hash key, no label, the `snapshot` engine, a root directory of the process's effective user with
@@ -17,7 +17,29 @@ impl Default for MkfsOptions {
             owner: (caller.uid, caller.gid),
             permissions: 0o755,
             log_size: None,
+            policy: Policy::default(),
             force: false,
+        }
+    }
+}
+
+impl MkfsOptions {
+    /// The policy for volumes on which people work: a snapshot of everything a minute after the first change since the last one.
+    /// All of them stay for two hours, then one for each hour of two days, for each day of a month, for each week of a
+    /// quarter, and for each month.
+    pub fn usual_policy() -> Policy {
+        let rules = KeepRules {
+            hourly: 48,
+            daily: 30,
+            weekly: 13,
+            monthly: KeepRules::ALL,
+            within: "2h".into(),
+            ..KeepRules::default()
+        };
+        Policy {
+            versioning: Some(Versioning::Interval(60 * 1_000_000_000)),
+            retention: Some(Retention::Rules(rules)),
+            ..Policy::default()
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Attributes through the calls of a view, on a volume that is closed and opened again.
 
 use crate::{
-    Caller, Engine, Error, FileKind, InodeNo, MkfsOptions, MountOptions, SetAttr, SetXattrMode, View,
+    Caller, Engine, Error, FileKind, InodeNo, MkfsOptions, MountOptions, Policy, SetAttr, SetXattrMode, View,
 };
 use std::sync::Arc;
 use yore_device::{Device, MemoryDevice};
@@ -20,6 +20,7 @@ fn volume() -> (Arc<dyn Device>, View) {
         owner: (0, 0),
         permissions: 0o755,
         log_size: None,
+        policy: Policy::default(),
         force: false,
     };
     View::mkfs(&device, &options).unwrap();

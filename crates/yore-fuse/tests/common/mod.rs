@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use yore_device::{Device, MemoryDevice};
-use yore_fs::{Engine, MkfsOptions, MountOptions, View};
+use yore_fs::{Engine, MkfsOptions, MountOptions, Policy, View};
 use yore_fuse::{mount, End, MountConfig, Session, UnmountHow};
 
 /// A user with no rights anywhere.
@@ -44,6 +44,7 @@ pub fn mkfs_options() -> MkfsOptions {
         owner: (0, 0),
         permissions: 0o755,
         log_size: None,
+        policy: Policy::default(),
         force: false,
     }
 }
