@@ -158,6 +158,11 @@ pub struct Mkfs {
     /// replay after a crash. Default: a 128th of the volume, at least 256K, at most 32M
     #[arg(long, value_parser = crate::output::parse_size)]
     pub log_size: Option<u64>,
+    /// When versions are made and how long they are kept, as the settings of `yore policy`: "version=1h keep=daily:30", or none.
+    /// Default: a snapshot a minute after something has changed; all of two hours stay, then one for each hour of two days,
+    /// each day of a month, each week of a quarter, and each month
+    #[arg(long, value_name = "SETTINGS")]
+    pub policy: Option<String>,
     /// Overwrite what is there
     #[arg(long, short)]
     pub force: bool,

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{fails, ok, put, run, scratch, text, Mount};
+use common::{fails, ok, put, run, scratch, text, Mount, Scratch};
 use std::fs;
 use std::io::Write as _;
 use std::time::Duration;
@@ -57,9 +57,8 @@ fn each_save_on_a_mount_is_a_version() {
     let scratch = scratch();
     let Some(mount) = Mount::new(&scratch, &[]) else { return };
     let directory = text(&mount.directory).to_string();
-    // The mount is made anew: the kernel says only then when files are closed.
-    let said = run(["policy", &directory, "version=close"]);
-    assert!(said.status.success() && common::error_text(&said).contains("mount it again"), "{said:?}");
+    ok(["policy", &directory, "version=close"]);
+    // The mount is made anew: from then on the kernel says when files are closed.
     mount.umount();
     mount.again(&[]);
     let said = run(["policy", &directory]);
@@ -164,4 +163,117 @@ fn pipes_keep_nobody_waiting() {
             .unwrap();
         assert!(matches!(output.status.code(), Some(2 | 3)), "{command:?}: {output:?}");
     }
+}
+
+/// Since when there are volumes, a new one kept nothing until somebody took a snapshot: a file that was written and removed before was
+/// lost. Now it has a policy, and a first snapshot, when `mkfs` returns.
+#[test]
+fn a_new_volume_has_history() {
+    let usual =
+        "version=1min  (set here); keep=hourly:48,daily:30,weekly:13,monthly:all,within:2h  (set here)";
+    let scratch = Scratch::with_policy(None);
+    assert_eq!(shown(text(&scratch.volume)), usual);
+    let listed = ok(["snapshots", text(&scratch.volume)]);
+    assert!(listed.lines().count() == 1 && listed.contains("interval"), "{listed}");
+    ok(["check", text(&scratch.volume)]);
+
+    let hourly = Scratch::with_policy(Some("version=1h keep=daily:30"));
+    assert_eq!(shown(text(&hourly.volume)), "version=1h  (set here); keep=daily:30  (set here)");
+    let none = Scratch::with_policy(Some("none"));
+    assert_eq!(shown(text(&none.volume)), "version=snapshot  (nothing is said); keep=all  (nothing is said)");
+    assert_eq!(ok(["snapshots", text(&none.volume)]), "");
+
+    let refused = Scratch::empty();
+    for settings in ["often", "version=5m", ""] {
+        let message = fails(2, ["mkfs", text(&refused.volume), "--size", "64M", "--policy", settings]);
+        assert!(message.contains("version=DURATION"), "{message}");
+        assert!(!refused.volume.exists());
+    }
+}
+
+/// A plan is written, and removed after the interval of the volume's policy: it is put back, and nobody had to do anything before.
+#[test]
+fn what_was_written_a_while_ago_is_undeletable() {
+    let scratch = Scratch::with_policy(Some("version=1s keep=within:2h"));
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    let plan = mount.directory.join("plan.md");
+    fs::write(&plan, "important\n").unwrap();
+    let seen = || {
+        let list: serde_json::Value =
+            serde_json::from_str(&ok(["snapshots", "--json", text(&mount.directory)])).unwrap();
+        list.as_array().unwrap().iter().any(|row| {
+            let at = format!("{}@{}", plan.display(), row["at"].as_str().unwrap());
+            fs::exists(at).unwrap_or(false)
+        })
+    };
+    for tries in 0.. {
+        if seen() {
+            break;
+        }
+        assert!(tries < 300, "no snapshot was taken: {}", ok(["snapshots", text(&mount.directory)]));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    fs::remove_file(&plan).unwrap();
+    let deleted = ok(["deleted", text(&mount.directory)]);
+    assert!(deleted.contains("plan.md@"), "{deleted}");
+    ok(["undelete", text(&plan)]);
+    assert_eq!(fs::read_to_string(&plan).unwrap(), "important\n");
+}
+
+/// A mount of a volume without such a policy is not told of closes. `version=close` did nothing there but print that the volume was to
+/// be mounted again; what was saved and removed before somebody did was lost. Now closes are found out.
+#[test]
+fn closes_are_noticed_on_a_mount_that_is_there() {
+    let scratch = scratch();
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    let directory = text(&mount.directory).to_string();
+    let said = run(["policy", &directory, "version=close"]);
+    assert!(said.status.success() && said.stderr.is_empty(), "{said:?}");
+    let (doc, swap) = (mount.directory.join("doc"), mount.directory.join(".doc.swp"));
+    let texts = ["one", "second", "the third", "the fourth one", "number five"];
+    for (i, text) in texts.iter().enumerate() {
+        match i {
+            0..3 => fs::write(&doc, text).unwrap(),
+            3 => {
+                fs::write(&swap, text).unwrap();
+                fs::rename(&swap, &doc).unwrap();
+            }
+            _ => {
+                let script = format!("printf '{text}' > '{}'", doc.display());
+                assert!(std::process::Command::new("sh").args(["-c", &script]).status().unwrap().success());
+            }
+        }
+    }
+    // What is known of it as soon as somebody asks.
+    let sizes = |path: &std::path::Path| -> Vec<u64> {
+        let log: serde_json::Value =
+            serde_json::from_str(&ok(["log", "--json", common::text(path)])).unwrap();
+        let rows = log.as_array().unwrap().iter().filter(|row| !row["last"].is_null());
+        let mut sizes: Vec<u64> = rows.map(|row| row["facts"]["size"].as_u64().unwrap()).collect();
+        // A rename is a state of its own.
+        sizes.dedup();
+        sizes
+    };
+    let expected: Vec<u64> = texts.iter().rev().map(|text| text.len() as u64).collect();
+    assert_eq!(sizes(&doc), expected, "{}", ok(["log", text(&doc)]));
+
+    // What stays open is no version before it is closed.
+    let open = mount.directory.join("open");
+    let mut file = fs::File::create(&open).unwrap();
+    file.write_all(b"begun").unwrap();
+    assert!(sizes(&open).is_empty());
+    file.write_all(b" and done").unwrap();
+    drop(file);
+    assert_eq!(sizes(&open), [14]);
+
+    fs::remove_file(&doc).unwrap();
+    let deleted = ok(["deleted", &directory]);
+    let last = deleted.lines().find_map(|line| line.split_whitespace().find(|word| word.starts_with("doc@")));
+    assert_eq!(fs::read_to_string(mount.directory.join(last.unwrap())).unwrap(), texts[4]);
+    // The end of the mount is a close, too.
+    fs::write(&doc, "at last").unwrap();
+    mount.umount();
+    let log = ok(["log", &scratch.on("/doc")]);
+    assert!(log.lines().filter(|line| line.contains(" 7 ")).count() >= 1, "{log}");
+    ok(["check", text(&scratch.volume)]);
 }

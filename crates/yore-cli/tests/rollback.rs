@@ -51,7 +51,7 @@ fn change(root: &Path, files: usize) {
 
 /// A mounted volume of a size with a directory that was filled, snapshotted as `then`, and changed; and the directory.
 fn changed_since<'s>(scratch: &'s Scratch, size: &str, files: usize) -> Option<(Mount<'s>, PathBuf)> {
-    ok(["mkfs", text(&scratch.volume), "--size", size]);
+    ok(["mkfs", text(&scratch.volume), "--size", size, "--policy", "none"]);
     let mount = Mount::new(scratch, &[])?;
     let root = mount.directory.join("d");
     fs::create_dir(&root).unwrap();
@@ -141,7 +141,7 @@ fn others_wait_or_go_on() {
 #[test]
 fn a_full_volume() {
     let scratch = Scratch::empty();
-    ok(["mkfs", text(&scratch.volume), "--size", "32M"]);
+    ok(["mkfs", text(&scratch.volume), "--size", "32M", "--policy", "none"]);
     let Some(mount) = Mount::new(&scratch, &["-o", "keep_history"]) else { return };
     let root = mount.directory.join("d");
     fs::create_dir(&root).unwrap();

@@ -15,6 +15,7 @@ mod attributes;
 mod gone;
 mod nodes;
 mod rollback;
+mod saves;
 mod snapshots;
 mod writers;
 
@@ -31,6 +32,7 @@ use crate::snapdir::{self, SnapDir};
 use crate::MountConfig;
 use fuser::*;
 use nodes::listed_number;
+use saves::Saves;
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -75,6 +77,7 @@ pub(crate) struct Server {
     shared: Arc<Shared>,
     past: PastNodes,
     writers: Writers,
+    saves: Saves,
     answers: control::look::Answers,
     keeper: Keeper,
     snapdir: Option<SnapDir>,
@@ -112,6 +115,7 @@ impl Server {
         shared: Arc<Shared>,
         notices: Arc<OnceLock<Notices>>,
     ) -> Server {
+        let saves = Saves::new(view.clone(), shared.clone());
         Server {
             view,
             root,
@@ -119,6 +123,7 @@ impl Server {
             granted: Granted::default(),
             shared,
             writers: Writers::default(),
+            saves,
             past: PastNodes::default(),
             answers: control::look::Answers::default(),
             keeper: Keeper::default(),
@@ -253,8 +258,16 @@ impl Filesystem for Server {
             ctime: ctime.map(|t| set_time(TimeOrNow::SpecificTime(t))),
             kill_set_id: size.is_some() && self.granted.kill_set_id && request.uid() != 0,
         };
+        if size.is_some() {
+            self.before_change(&view, inode, request.pid(), size == Some(0));
+        }
         match view.setattr(&self.caller(request, 0), inode, &set) {
-            Ok(attr) => reply.attr(&self.config.timeout, &self.shown(node, &attr)),
+            Ok(attr) => {
+                if size.is_some() {
+                    self.saves.changed(inode, request.pid());
+                }
+                reply.attr(&self.config.timeout, &self.shown(node, &attr))
+            }
             Err(error) => reply.error(self.number("setattr", inode, error)),
         }
     }
@@ -289,6 +302,9 @@ impl Filesystem for Server {
         };
         let caller = self.caller(request, umask);
         let made = view.create(&caller, directory, name.as_bytes(), kind, mode & 0o7777, rdev);
+        if let Ok(made) = &made {
+            self.saves.changed(made.inode(), request.pid());
+        }
         self.entry("mknod", directory, made, reply);
     }
 
@@ -473,7 +489,7 @@ impl Filesystem for Server {
 
     fn write(
         &self,
-        _: &Request,
+        request: &Request,
         node: INodeNo,
         _: FileHandle,
         offset: u64,
@@ -488,7 +504,11 @@ impl Filesystem for Server {
         // The offset of an O_APPEND write is the kernel's, taken under its lock of the inode: all writers are behind that lock.
         let kill_set_id = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let falls = kill_set_id && attributes::has_set_id(&view, inode);
+        self.before_change(&view, inode, request.pid(), false);
         let mut outcome = view.write(inode, offset, data, WriteMode { append: false, kill_set_id });
+        if outcome.is_ok() {
+            self.saves.changed(inode, request.pid());
+        }
         if falls {
             self.tell_mode(inode);
         }
@@ -741,14 +761,18 @@ impl Filesystem for Server {
         }
         let (view, inode) = seen!(self, node, reply);
         let (uid, read_only) = (request.uid(), self.config.read_only);
+        self.saves.settle();
         if number == control::rollback::ROLL_BACK {
             return self.roll_back(request, (view.into_owned(), inode), data, reply);
         }
         let answer = if control::rollback::is_list(number) {
             control::rollback::list(&view, uid, data)
         } else if control::policy::is_ours(number) {
-            let mount = (read_only, self.config.close_events);
-            control::policy::answer(&view, inode, uid, mount, number, data)
+            let want_closes = || match self.config.close_events {
+                true => Ok(()),
+                false => self.saves.want(),
+            };
+            control::policy::answer(&view, inode, (uid, read_only), &want_closes, number, data)
         } else if control::expunge::is_ours(number) {
             let gone = |files: &[Remembered], cuts: &[Number]| self.tell_gone(files, cuts);
             control::expunge::answer(&view, inode, uid, read_only, (number, data), gone)
@@ -799,9 +823,13 @@ impl Filesystem for Server {
         let Some(mode) = Server::fallocate_mode(mode) else {
             return reply.error(Errno::EOPNOTSUPP);
         };
+        self.before_change(&view, inode, request.pid(), false);
         let outcome = view
             .fallocate(inode, offset, len, mode)
             .and_then(|()| self.drop_set_id_for(request, &view, inode));
+        if outcome.is_ok() {
+            self.saves.changed(inode, request.pid());
+        }
         self.done("fallocate", inode, outcome, reply);
     }
 
@@ -844,11 +872,15 @@ impl Filesystem for Server {
             // The kernel goes on with reading and writing.
             return reply.error(Errno::EXDEV);
         }
+        self.before_change(&view, to, request.pid(), false);
         let copied = view
             .copy_file_range(from, from_offset, to, to_offset, len.min(COPY_MAX))
             .and_then(|count| self.drop_set_id_for(request, &view, to).map(|()| count));
         match copied {
-            Ok(count) => reply.written(count as u32),
+            Ok(count) => {
+                self.saves.changed(to, request.pid());
+                reply.written(count as u32)
+            }
             Err(error) => reply.error(self.number("copy_file_range", to, error)),
         }
     }

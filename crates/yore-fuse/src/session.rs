@@ -115,6 +115,11 @@ impl Shared {
         }
     }
 
+    /// Whether what is in memory is in doubt: nothing may be written any more.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.siblings.have_panicked()
+    }
+
     fn abort_connection(&self) {
         self.aborted.store(true, Ordering::SeqCst);
         if let Err(reason) = self.abort_if_ours() {

@@ -3,7 +3,7 @@
 //! Everything that can be refused is refused before anything is changed: the size, what is there, who holds it. An image
 //! file that did not exist and could not be made into a volume is removed again.
 
-use super::Outcome;
+use super::{policy, Outcome};
 use crate::args;
 use crate::live;
 use crate::output::{human, Out};
@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 use yore_device::{CreateOptions, Device, DeviceError, FileDevice, OpenOptions};
 use yore_format::layout::{VOLUME_BLOCKS_MAX, VOLUME_BLOCKS_MIN};
-use yore_fs::{MkfsOptions, View};
+use yore_fs::{MkfsOptions, Policy, View};
 
 const BLOCK: u64 = yore_device::BLOCK_SIZE as u64;
 /// How much of the start of a file is looked at.
@@ -46,6 +46,10 @@ pub fn run(args: &args::Mkfs) -> Outcome {
             args.label.len()
         )));
     }
+    let policy = match args.policy.as_deref() {
+        None => MkfsOptions::usual_policy(),
+        Some(settings) => policy::of_new_volume(settings)?,
+    };
     let is_new = matches!(ground, Ground::Nothing);
     live::wait_until_closed(&args.volume);
     let device: Arc<dyn Device> = device(args, &ground, size)?;
@@ -55,6 +59,7 @@ pub fn run(args: &args::Mkfs) -> Outcome {
         label: args.label.clone(),
         engine: args.engine.into(),
         log_size: args.log_size,
+        policy: policy.clone(),
         // What is there was looked at above, and may be overwritten.
         force: true,
         ..defaults
@@ -79,6 +84,10 @@ pub fn run(args: &args::Mkfs) -> Outcome {
         info.engine.name(),
         uuid::Uuid::from_bytes(info.uuid)
     ))?;
+    match policy == Policy::default() {
+        true => out.line("history: only the snapshots that somebody takes")?,
+        false => out.line(format_args!("history:{}", policy::settings_text(&policy)))?,
+    }
     out.done()?;
     Ok(status::OK)
 }

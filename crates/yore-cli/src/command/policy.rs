@@ -18,7 +18,7 @@ use yore_fuse::control::policy::{policy as policy_of, set_policy, PolicyHere};
 
 /// What can be written.
 const ACCEPTED: &str = "version=snapshot, version=close, version=DURATION (as 10min) or version=inherit; keep=all, keep=inherit, or \
-                        keep=RULES, of last:N hourly:N daily:N weekly:N monthly:N yearly:N within:DURATION with commas between";
+                        keep=RULES, of last:N hourly:N daily:N weekly:N monthly:N yearly:N within:DURATION with commas between (N may be all)";
 
 /// What a setting changes; what is not said stays.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -105,7 +105,10 @@ fn retention(value: &str) -> Result<Option<Retention>, String> {
             "yearly" => &mut rules.yearly,
             _ => return Err(format!("`{name}` is no rule")),
         };
-        *count = value.parse().map_err(|_| format!("`{value}` is no number"))?;
+        *count = match value {
+            "all" => KeepRules::ALL,
+            value => value.parse().map_err(|_| format!("`{value}` is neither a number nor all"))?,
+        };
     }
     if rules == KeepRules::default() {
         return Err("that would keep nothing".into());
@@ -147,9 +150,34 @@ fn retention_text(retention: &Retention) -> String {
         ("monthly", rules.monthly),
         ("yearly", rules.yearly),
     ];
-    let counts = counts.into_iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!("{name}:{n}"));
+    let counts = counts.into_iter().filter(|(_, n)| *n > 0).map(|(name, n)| match n {
+        KeepRules::ALL => format!("{name}:all"),
+        n => format!("{name}:{n}"),
+    });
     let within = (!rules.within.is_empty()).then(|| format!("within:{}", rules.within));
     counts.chain(within).collect::<Vec<_>>().join(",")
+}
+
+/// What a policy says, each setting behind a blank.
+pub fn settings_text(policy: &Policy) -> String {
+    let version = policy.versioning.map(|v| format!(" version={}", versioning_text(v)));
+    let keep = policy.retention.as_ref().map(|r| format!(" keep={}", retention_text(r)));
+    version.into_iter().chain(keep).collect()
+}
+
+/// The policy of a new volume's root directory: settings with blanks between them, or `none`.
+///
+/// # Errors
+/// Usage errors that name the setting.
+pub fn of_new_volume(settings: &str) -> anyhow::Result<Policy> {
+    if settings.trim() == "none" {
+        return Ok(Policy::default());
+    }
+    let settings: Vec<String> = settings.split_whitespace().map(str::to_string).collect();
+    if settings.is_empty() {
+        return Err(status::usage(format!("--policy: nothing is said; say none, or {ACCEPTED}")));
+    }
+    Ok(Change::parse(&settings)?.apply(Policy::default()))
 }
 
 /// Where the operand leads; unlike others, policies are of files, too.
@@ -206,17 +234,11 @@ pub fn run(args: &args::Policy) -> Outcome {
                         retention: Some(in_force.retention),
                         ..Policy::default()
                     },
-                    sees_closes: true,
                 })
             })?
         }
     };
     show(args, &shown, &here)?;
-    if !here.sees_closes && here.in_force.versioning == Some(Versioning::Close) {
-        eprintln!(
-            "yore: this mount is not told when files are closed; unmount the volume and mount it again, and from then on versions are made"
-        );
-    }
     Ok(status::OK)
 }
 
@@ -273,9 +295,8 @@ fn all(args: &args::Policy) -> Outcome {
         false => {
             for (path, policy) in &rows {
                 let path = path.as_deref().map_or("?".into(), |path| printable(bytes_of(path)));
-                let version = policy.versioning.map(|v| format!("  version={}", versioning_text(v)));
-                let keep = policy.retention.as_ref().map(|r| format!("  keep={}", retention_text(r)));
-                out.line(format!("{path}{}{}", version.unwrap_or_default(), keep.unwrap_or_default()))?;
+                let settings = settings_text(policy).replace(' ', "  ");
+                out.line(format!("{path}{settings}"))?;
             }
         }
     }
@@ -312,7 +333,7 @@ mod tests {
         for text in ["snapshot", "close", "10min", "1h30min", "1s", "2d"] {
             assert_eq!(versioning_text(versioning(text).unwrap().unwrap()), text);
         }
-        for text in ["all", "last:3", "hourly:24,daily:7,within:2y", "yearly:1"] {
+        for text in ["all", "last:3", "hourly:24,daily:7,within:2y", "monthly:all", "yearly:1"] {
             assert_eq!(retention_text(&retention(text).unwrap().unwrap()), text);
         }
         assert_eq!((versioning("inherit").unwrap(), retention("inherit").unwrap()), (None, None));

@@ -21,8 +21,8 @@ OPTIONS, separated by commas:
   noatime            do not record when files were read (default: relatime)
   keep_history       when space runs out, refuse; default: forget the oldest snapshots that are not
                      held
-  closes             be told when files are closed, for policies that are set later; a volume
-                     that has such a policy is mounted so
+  closes             be told when files are closed, for policies with version=close that are set
+                     later: exact at once, but slower for all; a volume that has one is mounted so
   dev, suid          honour device files and set-id bits; root only
   snapdir=NAME       a hidden directory in the root that holds all snapshots of it, for
                      Samba and others

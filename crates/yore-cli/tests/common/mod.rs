@@ -63,11 +63,19 @@ impl Scratch {
         Scratch { dir, volume }
     }
 
-    /// With a volume of 64 MiB.
+    /// With a volume of 64 MiB, of which snapshots are taken only when a test does.
     #[track_caller]
     pub fn new() -> Scratch {
+        Scratch::with_policy(Some("none"))
+    }
+
+    /// With a volume of 64 MiB and this policy; `None`: the one that all volumes get.
+    #[track_caller]
+    pub fn with_policy(policy: Option<&str>) -> Scratch {
         let scratch = Scratch::empty();
-        ok([OsStr::new("mkfs"), scratch.volume.as_os_str(), "--size".as_ref(), "64M".as_ref()]);
+        let policy = policy.map(|policy| format!("--policy={policy}"));
+        let fixed = ["mkfs", text(&scratch.volume), "--size", "64M"];
+        ok(fixed.into_iter().chain(policy.as_deref()));
         scratch
     }
 

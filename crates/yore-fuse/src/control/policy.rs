@@ -6,7 +6,7 @@
 //!
 //! | bytes | of the answer |
 //! |---|---|
-//! | 0..4 | flags: 1 this mount is told of closes |
+//! | 0..4 | flags: 1, closes make versions on this mount |
 //! | 8..120 | the policy of its own: 4 bytes of length, then a policy as it is on the medium (`FORMAT.md`), with incarnation 0 |
 //! | 120..232 | in the same form what applies |
 //! | 232..2284 | 4 bytes of length, then the path on the volume of the directory or file that says when versions are made; no bytes: nobody says anything |
@@ -17,7 +17,8 @@
 //! # Give another one: `_IOWR('Y', 9, 112 bytes)`
 //!
 //! The request is the policy, in the same form; the answer begins with the flags. Durable when it returns. For root, the daemon's user,
-//! and the owner; EPERM for others. EINVAL: it cannot be. EROFS, ENOSPC, EIO as elsewhere.
+//! and the owner; EPERM for others. EINVAL: it cannot be. EAGAIN: the daemon cannot
+//! start the thread that finds out when files are closed. EROFS, ENOSPC, EIO as elsewhere.
 
 use super::{call, check_writable, malformed, may_snapshot, put, u32_at, Failure};
 use fuser::Errno;
@@ -27,7 +28,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
-use yore_fs::{FileKind, Incarnation, InodeNo, Policy, PolicyRow, View};
+use yore_fs::{FileKind, Incarnation, InodeNo, Policy, PolicyRow, Versioning, View};
 
 const ROW_BYTES: usize = 112;
 const PATH_BYTES: usize = 2052;
@@ -39,6 +40,7 @@ const GET_BYTES: usize = RETENTION_AT + PATH_BYTES;
 const GET: Opcode = opcode::read_write::<[u8; GET_BYTES]>(b'Y', 8);
 const SET: Opcode = opcode::read_write::<[u8; ROW_BYTES]>(b'Y', 9);
 
+/// Said by all mounts; those of before found out nothing of closes that they were not told of.
 const CLOSES: u32 = 1;
 
 /// What a mount says of an open directory or file.
@@ -52,8 +54,6 @@ pub struct PolicyHere {
     pub versioning_by: Option<PathBuf>,
     /// Who says how long they are kept.
     pub retention_by: Option<PathBuf>,
-    /// Whether the mount is told of closes, without which none makes a version.
-    pub sees_closes: bool,
 }
 
 /// What applies to an open directory or file of a mount.
@@ -70,22 +70,21 @@ pub fn policy(of: &File) -> io::Result<PolicyHere> {
             in_force: row(IN_FORCE_AT)?,
             versioning_by: decode_path(&buffer[VERSIONING_AT..RETENTION_AT])?,
             retention_by: decode_path(&buffer[RETENTION_AT..])?,
-            sees_closes: u32_at(&*buffer, 0)? & CLOSES != 0,
         })
     };
     decoded().ok_or_else(malformed)
 }
 
-/// Gives an open directory or file of a mount a policy, or with one that says nothing none; whether the mount is told of closes.
+/// Gives an open directory or file of a mount a policy, or with one that says nothing none.
 ///
 /// # Errors
 /// As the text above; ENOTTY if Yore does not serve it.
-pub fn set_policy(of: &File, policy: &Policy) -> io::Result<bool> {
+pub fn set_policy(of: &File, policy: &Policy) -> io::Result<()> {
     check_writable(of)?;
     let mut buffer = [0; ROW_BYTES];
     encode_row(&mut buffer, policy);
     call::<SET, ROW_BYTES>(of, &mut buffer)?;
-    Ok(u32_at(&buffer, 0).ok_or_else(malformed)? & CLOSES != 0)
+    Ok(())
 }
 
 /// Whether a request is one of these.
@@ -97,8 +96,8 @@ pub(crate) fn is_ours(number: Opcode) -> bool {
 pub(crate) fn answer(
     view: &View,
     inode: InodeNo,
-    uid: u32,
-    (read_only, sees_closes): (bool, bool),
+    (uid, read_only): (u32, bool),
+    want_closes: &dyn Fn() -> io::Result<()>,
     number: Opcode,
     request: &[u8],
 ) -> Result<Vec<u8>, Failure> {
@@ -108,7 +107,6 @@ pub(crate) fn answer(
     if !matches!(view.getattr(inode)?.kind, FileKind::Directory | FileKind::Regular) {
         return Err(Failure::Number(Errno::ENOTTY));
     }
-    let flags = if sees_closes { CLOSES } else { 0 };
     if number == SET {
         let policy = decode_row(request).ok_or(Failure::Number(Errno::EINVAL))?;
         if !may_snapshot(view, inode, None, uid)? {
@@ -117,9 +115,12 @@ pub(crate) fn answer(
         if read_only {
             return Err(yore_fs::Error::ReadOnly.into());
         }
+        if policy.versioning == Some(Versioning::Close) {
+            want_closes().map_err(|_| Failure::Number(Errno::EAGAIN))?;
+        }
         view.set_policy(inode, &policy)?;
         let mut bytes = vec![0; ROW_BYTES];
-        put(&mut bytes, 0, &flags.to_le_bytes());
+        put(&mut bytes, 0, &CLOSES.to_le_bytes());
         return Ok(bytes);
     }
     if request.len() != GET_BYTES || request.iter().any(|b| *b != 0) {
@@ -127,7 +128,7 @@ pub(crate) fn answer(
     }
     let in_force = view.policy_in_force(inode)?;
     let mut bytes = vec![0; GET_BYTES];
-    put(&mut bytes, 0, &flags.to_le_bytes());
+    put(&mut bytes, 0, &CLOSES.to_le_bytes());
     encode_row(&mut bytes[OWN_AT..], &view.policy(inode)?);
     let applies = Policy {
         versioning: Some(in_force.versioning),
@@ -168,7 +169,7 @@ fn decode_path(bytes: &[u8]) -> Option<Option<PathBuf>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use yore_fs::{KeepRules, Retention, Versioning};
+    use yore_fs::{KeepRules, Retention};
 
     /// The numbers are those that other programs were told, and the rows fit.
     #[test]

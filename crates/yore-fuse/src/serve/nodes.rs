@@ -124,7 +124,11 @@ impl Server {
         name: &[u8],
         reply: ReplyEntry,
     ) {
-        match yore_fs::split_time(name).map(|(of, when)| view.look_back(directory, of, &when)) {
+        let look_back = |(of, when): (&[u8], _)| {
+            self.saves.settle();
+            view.look_back(directory, of, &when)
+        };
+        match yore_fs::split_time(name).map(look_back) {
             Some(Ok(node)) => {
                 let (attr, timeout) = self.past_entry(parent, Some(name), &node);
                 reply.entry(&timeout, &attr, Generation(u64::from(node.attr().incarnation)));

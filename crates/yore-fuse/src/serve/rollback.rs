@@ -13,7 +13,7 @@ use yore_fs::rollback::Changed;
 use yore_fs::{InodeNo, View};
 
 /// A contradiction in memory ends all sessions, wherever it is found.
-struct Watched(Arc<Shared>);
+pub(super) struct Watched(pub(super) Arc<Shared>);
 
 impl Drop for Watched {
     fn drop(&mut self) {

@@ -1,0 +1,258 @@
+//! Versions at each close on a mount that is not told of closes.
+//!
+//! The kernel asks once in the life of a connection whether it is to tell of opens and closes; being told costs every program two or three
+//! requests for each file, for good. So a mount of a volume without a policy that makes versions at closes is not told. When
+//! such a policy is set there later, closes are found out otherwise, and only then: nothing of this is done before.
+//!
+//! **Closes.** Each change of a file says which process made it. A moment after the last one ([`QUIET`]) a thread looks
+//! whether that process still has the file open for writing (`/proc/PID/fdinfo`). If not, or if the process is gone, or may not
+//! be looked at, the file was closed, and its version is made; else the thread looks again later.
+//!
+//! **Saves that follow at once.** A file that is made empty, and whose last change has no version yet, has been saved before: the
+//! version is made first. So is one that is changed by another process when the one before is gone. Names that change make their
+//! versions themselves ([`yore_fs::View::rename`] and others).
+//!
+//! **Whoever asks for the past** finds what is closed by then: what has been waiting is looked at first.
+//!
+//! What this does not tell apart: a program that adds to a file, or writes in its middle, and closes it, and does so again within
+//! [`QUIET`]. Both are one version.
+
+use super::Server;
+use crate::privilege::process_of;
+use crate::session::Shared;
+use parking_lot::{Condvar, Mutex};
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use yore_fs::{InodeNo, View};
+
+/// How long nothing changes before it is looked whether a file is closed.
+const QUIET: Duration = Duration::from_millis(100);
+/// The longest time between two looks at a file that stays open.
+const SELDOM: Duration = Duration::from_secs(5);
+
+/// A file with changes of which there is no version yet.
+struct Changed {
+    /// The process that made the last change; 0: one that is not to be seen, or the kernel itself.
+    by: u32,
+    /// The thread of it.
+    thread: u32,
+    /// When it is looked at next, and how much later again.
+    next: Instant,
+    wait: Duration,
+}
+
+#[derive(Default)]
+struct Waiting {
+    files: HashMap<InodeNo, Changed>,
+    ended: bool,
+}
+
+/// What the thread shares with those that serve.
+struct Inner {
+    view: View,
+    shared: Arc<Shared>,
+    waiting: Mutex<Waiting>,
+    woken: Condvar,
+}
+
+/// Finds out when files are closed, once somebody wants to know.
+pub(super) struct Saves {
+    inner: Arc<Inner>,
+    wanted: AtomicBool,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Whether a process has a file open for writing, which the kernel knows by the number that it has here. Nothing is asked of the
+/// mount for it. What may not be seen is not open.
+fn has_open(process: u32, inode: InodeNo) -> bool {
+    let Ok(entries) = fs::read_dir(format!("/proc/{process}/fdinfo")) else { return false };
+    let texts = entries.flatten().filter_map(|entry| fs::read_to_string(entry.path()).ok());
+    texts.into_iter().any(|text| is_writer(&text, inode.0))
+}
+
+/// Whether what fdinfo says is of an open file of this number that can be written to.
+fn is_writer(text: &str, node: u64) -> bool {
+    let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
+    let flags = value("flags:").and_then(|flags| i32::from_str_radix(flags, 8).ok());
+    value("ino:").and_then(|no| no.parse().ok()) == Some(node)
+        && flags.is_some_and(|flags| flags & libc::O_ACCMODE != libc::O_RDONLY)
+}
+
+fn is_gone(process: u32) -> bool {
+    process != 0 && !Path::new(&format!("/proc/{process}")).exists()
+}
+
+impl Inner {
+    /// The file was closed: its version is made.
+    fn closed(&self, inode: InodeNo) {
+        if let Err(error) = self.view.closed(inode) {
+            tracing::error!(call = "close", inode = inode.0, %error, "no version was made of a file that was closed");
+        }
+    }
+
+    /// Makes versions of those among `files` that are closed; the others wait again, so much longer.
+    fn look_at(&self, files: Vec<(InodeNo, Changed)>) {
+        for (inode, mut file) in files {
+            if file.by == 0 || !has_open(file.by, inode) {
+                self.closed(inode);
+                continue;
+            }
+            file.wait = (file.wait * 2).min(SELDOM);
+            file.next = Instant::now() + file.wait;
+            // Who has changed it meanwhile knows better.
+            self.waiting.lock().files.entry(inode).or_insert(file);
+        }
+    }
+
+    /// What the thread does: looks at what is due, until the end.
+    fn attend(&self) {
+        let mut waiting = self.waiting.lock();
+        while !waiting.ended {
+            let now = Instant::now();
+            let due: Vec<InodeNo> =
+                waiting.files.iter().filter(|(_, file)| file.next <= now).map(|(no, _)| *no).collect();
+            let due: Vec<_> =
+                due.into_iter().filter_map(|no| Some((no, waiting.files.remove(&no)?))).collect();
+            if !due.is_empty() {
+                parking_lot::MutexGuard::unlocked(&mut waiting, || self.look_at(due));
+                continue;
+            }
+            match waiting.files.values().map(|file| file.next).min() {
+                Some(next) => drop(self.woken.wait_until(&mut waiting, next)),
+                None => self.woken.wait(&mut waiting),
+            }
+        }
+    }
+}
+
+impl Saves {
+    pub(super) fn new(view: View, shared: Arc<Shared>) -> Saves {
+        let inner = Inner { view, shared, waiting: Mutex::default(), woken: Condvar::new() };
+        Saves { inner: Arc::new(inner), wanted: AtomicBool::new(false), thread: Mutex::new(None) }
+    }
+
+    /// There is a policy now that makes versions at closes.
+    ///
+    /// # Errors
+    /// The thread that this takes is not to be had.
+    pub(super) fn want(&self) -> std::io::Result<()> {
+        let mut thread = self.thread.lock();
+        if thread.is_none() {
+            let inner = self.inner.clone();
+            let work = move || {
+                let shared = inner.shared.clone();
+                let _watched = super::rollback::Watched(shared);
+                inner.attend();
+            };
+            *thread = Some(std::thread::Builder::new().name("yore-saves".into()).spawn(work)?);
+        }
+        self.wanted.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    fn are_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Acquire)
+    }
+
+    /// What has been waiting and is closed gets its versions now: somebody asks for the past.
+    pub(super) fn settle(&self) {
+        if self.are_wanted() {
+            let files = std::mem::take(&mut self.inner.waiting.lock().files);
+            self.inner.look_at(files.into_iter().collect());
+        }
+    }
+
+    /// A file is about to be changed, by this thread; `is_emptied`: all that it holds goes.
+    pub(super) fn before(&self, inode: InodeNo, thread: u32, is_emptied: bool) {
+        if !self.are_wanted() {
+            return;
+        }
+        let is_saved = {
+            let mut waiting = self.inner.waiting.lock();
+            let Some(file) = waiting.files.get(&inode) else { return };
+            let is_saved = is_emptied || file.thread != thread && is_gone(file.by);
+            if is_saved {
+                waiting.files.remove(&inode);
+            }
+            is_saved
+        };
+        if is_saved {
+            self.inner.closed(inode);
+        }
+    }
+
+    /// A file was changed by this thread.
+    pub(super) fn changed(&self, inode: InodeNo, thread: u32) {
+        if !self.are_wanted() || !self.inner.view.makes_versions_at_close(inode).unwrap_or(false) {
+            return;
+        }
+        let mut waiting = self.inner.waiting.lock();
+        let next = Instant::now() + QUIET;
+        if let Some(file) = waiting.files.get_mut(&inode).filter(|file| file.thread == thread) {
+            (file.next, file.wait) = (next, QUIET);
+            return;
+        }
+        drop(waiting);
+        let by = process_of(thread).unwrap_or(0);
+        let mut waiting = self.inner.waiting.lock();
+        waiting.files.insert(inode, Changed { by, thread, next, wait: QUIET });
+        // It may be asleep until much later.
+        self.inner.woken.notify_one();
+    }
+}
+
+impl Drop for Saves {
+    /// The mount has ended, so everything is closed.
+    fn drop(&mut self) {
+        self.inner.waiting.lock().ended = true;
+        self.inner.woken.notify_one();
+        if let Some(thread) = self.thread.lock().take() {
+            if thread.join().is_err() {
+                tracing::error!("the thread that looks for files that were closed panicked");
+            }
+        }
+        let files = std::mem::take(&mut self.inner.waiting.lock().files);
+        if !self.inner.shared.is_in_doubt() && !std::thread::panicking() {
+            files.into_keys().for_each(|inode| self.inner.closed(inode));
+        }
+    }
+}
+
+impl Server {
+    /// As [`Saves::before`], for a node.
+    pub(super) fn before_change(&self, view: &View, inode: InodeNo, thread: u32, is_emptied: bool) {
+        if view.cut().is_none() {
+            self.saves.before(inode, thread, is_emptied);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt as _;
+
+    /// A file that this process has open is found as that, by how it is open, and no longer when it is closed.
+    #[test]
+    fn who_writes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let file = fs::File::create(&path).unwrap();
+        let number = InodeNo(file.metadata().unwrap().ino());
+        assert!(has_open(std::process::id(), number));
+        drop(file);
+        assert!(!has_open(std::process::id(), number));
+        let reader = fs::File::open(&path).unwrap();
+        assert!(!has_open(std::process::id(), number), "to read only");
+        drop(reader);
+        assert!(!has_open(u32::MAX, number) && is_gone(u32::MAX) && !is_gone(std::process::id()));
+        assert!(is_writer("pos:\t0\nflags:\t0100002\nmnt_id:\t29\nino:\t17\n", 17));
+        assert!(!is_writer("pos:\t0\nflags:\t0100002\nino:\t170\n", 17));
+        assert!(!is_writer("", 0));
+    }
+}
