@@ -209,7 +209,7 @@ pub struct Mount {
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
     /// Mount the snapshot as of then, by itself and read-only; also while the volume is mounted
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
     pub at: Option<String>,
     /// Options, separated by commas (see below)
     #[arg(short = 'o', value_name = "OPTIONS")]
@@ -378,7 +378,7 @@ pub struct Find {
     #[arg(long, value_name = "/PATH")]
     pub newer: Option<OsString>,
     /// Content changed after this time, as 2026-11-20 or 2026-11-20T14:05
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
     pub newermt: Option<String>,
     /// Go no deeper than this
     #[arg(long, value_name = "N")]
@@ -505,11 +505,11 @@ pub struct Forget {
     pub numbers: Vec<u64>,
     /// Only those taken before this time (before the day begins, if it is a day), or before the snapshot of this name; without
     /// other options, all of them
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
     pub before: Option<String>,
     /// Only those taken from this time on (that day too, if it is a day), or after the snapshot of this name; with `--before` and
     /// `--keep-last 1` those between two times become one
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
     pub after: Option<String>,
     /// The same for each directory below that snapshots were taken of, each by itself; of a whole volume also for those that are gone
     #[arg(long)]

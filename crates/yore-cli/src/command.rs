@@ -16,7 +16,7 @@ mod put_back;
 mod snapshot;
 
 pub use info::holder;
-pub use snapshot::of_directory as all_snapshots;
+pub use snapshot::{names_on_mount as snapshot_names, of_directory as all_snapshots};
 
 use crate::args::{Arguments, Command};
 use crate::output::Out;

@@ -14,6 +14,7 @@ mod glob;
 mod inspect;
 mod live;
 mod mount;
+mod nearest;
 mod opened;
 mod output;
 mod progress;

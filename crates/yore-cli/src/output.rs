@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::io::{self, BufWriter, IsTerminal as _, StdoutLock, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use yore_fs::time::instant;
+use yore_fs::time::{instant, When};
 use yore_fs::{FileKind, Metadata, Timestamp};
 
 /// Standard output. A reader who went away ends the command quietly, as SIGPIPE would.
@@ -299,20 +299,18 @@ impl Clock {
         }
     }
 
-    /// A time that a person wrote: ISO 8601, with or without zone and time of day; `@SECONDS`.
+    /// Where a time begins that a person wrote, in the grammar of all times.
+    ///
+    /// # Errors
+    /// A message for people: what cannot be read, and what is no time but a snapshot.
     pub fn parse(&self, text: &str) -> Result<Timestamp, String> {
-        let instant = if let Some(seconds) = text.strip_prefix('@') {
-            seconds.parse().ok().and_then(|s| jiff::Timestamp::from_second(s).ok())
-        } else if let Ok(instant) = text.parse::<jiff::Timestamp>() {
-            Some(instant)
-        } else {
-            let local = text.parse::<jiff::civil::DateTime>().ok();
-            local.and_then(|local| local.to_zoned(self.zone.clone()).ok()).map(|zoned| zoned.timestamp())
-        };
-        let instant = instant.ok_or_else(|| {
-            format!("{text:?} is no time; write 2026-11-20, 2026-11-20T14:05, or @ and seconds since 1970")
-        })?;
-        Ok(timestamp(instant))
+        match yore_fs::time::parse_begin(text, now(), &self.zone) {
+            Ok(When::At(time)) => Ok(time),
+            Ok(When::Last(_) | When::Named(_)) => {
+                Err(format!("{text:?} is no time but a snapshot; here a time is wanted, as 2026-11-20 or 2026-11-20_14.05"))
+            }
+            Err(error) => Err(error.to_string()),
+        }
     }
 }
 
@@ -443,7 +441,9 @@ mod tests {
         assert_eq!(time("1970-01-02"), Timestamp { seconds: 86400, nanos: 0 });
         assert_eq!(time("1970-01-01T00:00:00.5+00"), Timestamp { seconds: 0, nanos: 500_000_000 });
         assert_eq!(time("1969-12-31T23:59:59.25Z"), Timestamp { seconds: -1, nanos: 250_000_000 });
-        assert!(clock.parse("soon").is_err());
+        assert!(clock.parse("soon").unwrap_err().contains("a time is wanted"));
+        assert!(clock.parse("last").is_err());
+        assert!(clock.parse("5m").unwrap_err().contains("5min or 5mon"));
         let far = Timestamp { seconds: i64::MAX, nanos: 0 };
         assert_eq!(clock.text(far, Precision::Minutes), format!("@{}", i64::MAX));
     }
@@ -455,7 +455,7 @@ mod tests {
         let (clock, time) = (Clock::new(true), now());
         std::thread::sleep(std::time::Duration::from_millis(20));
         let end = match yore_fs::time::parse(&clock.name(time, None), time, &TimeZone::UTC) {
-            Ok(yore_fs::time::When::At(end)) => end,
+            Ok(When::At(end)) => end,
             other => panic!("{other:?}"),
         };
         assert!(time <= end && end < now(), "{end:?}");
@@ -477,7 +477,7 @@ mod tests {
             for zone in ["Europe/Berlin", "America/New_York"] {
                 let zone = TimeZone::get(zone).unwrap();
                 let end = match yore_fs::time::parse(text, time, &zone) {
-                    Ok(yore_fs::time::When::At(end)) => end,
+                    Ok(When::At(end)) => end,
                     other => panic!("{text}: {other:?}"),
                 };
                 assert!(end >= time && next.is_none_or(|next| end < next), "{text} is {end:?}");

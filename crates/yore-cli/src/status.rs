@@ -1,7 +1,10 @@
 //! How a command ends: exit codes, and the messages of those that failed.
 
+use crate::nearest::{self, Known};
 use std::fmt;
 use std::io;
+use std::path::Path;
+use yore_fs::time::{parse, TimeError, TimeZone, When};
 
 /// Done.
 pub const OK: u8 = 0;
@@ -22,7 +25,7 @@ pub const OUTPUT_CLOSED: u8 = 141;
 pub const TABLE: &str = "\
 0    done
 1    `check` found something wrong with the volume; `diff --exit-code` found differences
-2    the command line makes no sense; nothing was done
+2    the command line makes no sense, or a time in it cannot be read; nothing was done
 3    the operation failed or was refused; the message says why and what to do
 4    the volume is damaged: what was read is not what was written; run `yore check`
 5    a mount ended badly (`mount --foreground`): not everything written may be on the medium
@@ -100,7 +103,10 @@ pub fn of(error: &anyhow::Error) -> u8 {
             }
         }
     }
-    FAILED
+    match absent_in(error) {
+        Some(Absent::Unreadable(_)) => USAGE,
+        _ => FAILED,
+    }
 }
 
 /// The message of an error: its causes joined, without repeating what a cause already says.
@@ -120,15 +126,35 @@ pub fn message(error: &anyhow::Error) -> String {
 
 /// What to say below the message of an error about a path with an `@` in it.
 fn hint(error: &anyhow::Error) -> Option<String> {
+    if let Some(absent) = absent_in(error) {
+        let known = error.downcast_ref::<Known>();
+        return Some(absent.hint(path_in(error)?.0, known));
+    }
+    match path_in(error)? {
+        (path, yore_fs::Error::ReadOnly) if times_in(path).next().is_some() => Some(
+            "the past cannot be changed: copy what was to a name without a time, and change that".to_string(),
+        ),
+        _ => None,
+    }
+}
+
+/// The path that an error is about, and what is wrong with it.
+fn path_in(error: &anyhow::Error) -> Option<(&str, &yore_fs::Error)> {
     let found = error.chain().find_map(|cause| {
         let inner = cause.downcast_ref::<io::Error>().and_then(|e| e.get_ref());
         cause.downcast_ref::<yore_fs::Error>().or(inner.and_then(|e| e.downcast_ref()))
     })?;
-    match (path_of(found)?, found.root()) {
-        (path, yore_fs::Error::NotFound) => hint_for_absent(path),
-        (path, yore_fs::Error::ReadOnly) if times_in(path).next().is_some() => Some(
-            "the past cannot be changed: copy what was to a name without a time, and change that".to_string(),
-        ),
+    Some((path_of(found)?, found.root()))
+}
+
+/// Whether an error says that there is no snapshot of a name.
+pub fn is_about_a_name(error: &anyhow::Error) -> bool {
+    matches!(absent_in(error), Some(Absent::Named(_)))
+}
+
+fn absent_in(error: &anyhow::Error) -> Option<Absent> {
+    match path_in(error)? {
+        (path, yore_fs::Error::NotFound) => Absent::of(path),
         _ => None,
     }
 }
@@ -149,19 +175,66 @@ fn times_in(path: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// For a path that leads nowhere: which `@` cannot be read as a time, or what was looked for.
-fn hint_for_absent(path: &str) -> Option<String> {
-    use yore_fs::time::{parse, TimeZone, When};
-    let now = crate::output::now();
-    let mut hint = None;
-    for text in times_in(path) {
-        match parse(text, now, &TimeZone::system()) {
-            Err(error) => return Some(error.to_string()),
-            Ok(When::At(_)) => hint = Some(format!("no snapshot up to `{text}` has it")),
-            Ok(When::Named(_)) => hint = Some(format!("no snapshot named `{text}` has it")),
+/// Why a path with a time in it leads nowhere.
+enum Absent {
+    /// What stands behind the `@` is none.
+    Unreadable(TimeError),
+    /// There is no such snapshot, or nothing was there then: what was written.
+    At(String),
+    /// The same, of a count from the last one.
+    Last(u32),
+    /// The same, of a name.
+    Named(String),
+}
+
+impl Absent {
+    /// `None` for a path without times. Of several the first that cannot be read counts, else the last one.
+    fn of(path: &str) -> Option<Absent> {
+        let now = crate::output::now();
+        let mut absent = None;
+        for text in times_in(path) {
+            absent = Some(match parse(text, now, &TimeZone::system()) {
+                Err(error) => return Some(Absent::Unreadable(error)),
+                Ok(When::At(_)) => Absent::At(text.to_string()),
+                Ok(When::Last(count)) => Absent::Last(count.get()),
+                Ok(When::Named(name)) => Absent::Named(name),
+            });
         }
+        absent
     }
-    hint.map(|hint| format!("{hint}; `yore snapshots` lists those that there are"))
+
+    /// What to say, and to do.
+    fn hint(&self, path: &str, known: Option<&Known>) -> String {
+        let what = match self {
+            Absent::Unreadable(error) => return error.to_string(),
+            Absent::At(text) => format!("no snapshot up to `{text}` has it"),
+            Absent::Last(1) => "the last snapshot does not have it, or there is none".to_string(),
+            Absent::Last(count) => {
+                format!(
+                    "the snapshot that is {count} from the last does not have it, or there are not so many"
+                )
+            }
+            Absent::Named(name) => {
+                let near = match known {
+                    Some(known) => known.nearest(name).map(str::to_string),
+                    None => nearest::on_mount(Path::new(path), name),
+                };
+                match near.filter(|near| near != name) {
+                    Some(near) => format!("no snapshot named `{name}` has it; did you mean `{near}`?"),
+                    None => format!("no snapshot named `{name}` has it"),
+                }
+            }
+        };
+        format!("{what}; `yore snapshots` lists those that there are").replace("?;", "?")
+    }
+}
+
+/// The error that a path leads nowhere: because of what stands behind an `@`, or as `otherwise` says.
+pub fn absent(path: &str, otherwise: impl FnOnce() -> anyhow::Error) -> anyhow::Error {
+    match Absent::of(path) {
+        None | Some(Absent::At(_)) => otherwise(),
+        Some(_) => yore_fs::Error::NotFound.on_path("cannot find", path.as_bytes()).into(),
+    }
 }
 
 /// Writes the message of a failure, and gives the status to end with.
@@ -197,6 +270,37 @@ mod tests {
         hint(&anyhow::Error::new(error.on_path("cannot open", path.as_bytes())).context("more"))
     }
 
+    /// Promises that a time that cannot be read is a mistake on the command line in a path as it is in an option (it was a failed
+    /// operation), and that what is merely not there is not.
+    #[test]
+    fn times_that_cannot_be_read_are_usage() {
+        let status = |path: &str| {
+            of(&anyhow::Error::new(Error::NotFound.on_path("cannot open", path.as_bytes())).context("more"))
+        };
+        assert_eq!(status("/a@5m/b"), USAGE);
+        assert_eq!(status("/a@yesterday/b@2026"), USAGE);
+        assert_eq!(status("/a@yesterday/b"), FAILED);
+        assert_eq!(status("/a@befroe"), FAILED);
+        assert_eq!(status("/a"), FAILED);
+    }
+
+    /// Promises that a mistyped name gets the nearest one, without another word in the message itself.
+    #[test]
+    fn mistyped_names_get_the_nearest() {
+        let volume = yore_fs::Volume::memory(64 << 20).unwrap();
+        let view = volume.view();
+        view.snapshot(view.root(), "before-upgrade", false, false).unwrap();
+        let error = Error::NotFound.on_path("cannot open", b"/a@befor-upgrade");
+        let error = nearest::with_names(error.into(), &volume);
+        assert!(hint(&error).unwrap().contains("did you mean `before-upgrade`? `yore snapshots`"));
+        assert_eq!(
+            message(&error),
+            message(&Error::NotFound.on_path("cannot open", b"/a@befor-upgrade").into())
+        );
+        let error = nearest::with_names(Error::NotFound.on_path("cannot open", b"/a@other").into(), &volume);
+        assert!(!hint(&error).unwrap().contains("did you mean"));
+    }
+
     /// Promises that a time that cannot be read is told from one at which nothing was there, and that other paths and other
     /// errors get no such advice.
     #[test]
@@ -208,6 +312,8 @@ mod tests {
         assert!(absent("/a@before-upgrade").unwrap().contains("no snapshot named `before-upgrade`"));
         assert!(absent("/a@2026").unwrap().contains("seconds since 1970"));
         assert!(absent("/a@@2026").unwrap().contains("no snapshot up to"));
+        assert!(absent("/a@last").unwrap().contains("the last snapshot does not have it"));
+        assert!(absent("/a@-3/b").unwrap().contains("3 from the last"));
         assert_eq!(absent("/a/b"), None);
         assert_eq!(absent("/@5m/b@"), None);
         assert!(hint_of(Error::ReadOnly, "/a@yesterday/b").unwrap().contains("past"));

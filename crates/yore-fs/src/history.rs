@@ -11,6 +11,7 @@
 //!
 //! Versions are kept in memory as cells of their own ([`Versions`]), with their data in the same cache as all data.
 
+mod count;
 mod when;
 
 pub use when::split_time;

@@ -17,6 +17,9 @@
 //! that of the later one. When they are put forward, some times name nothing and are refused; of a stretch that exists
 //! in part, the end is where the gap begins (`point.rs`). [`print()`] writes the offset where local time is ambiguous.
 //!
+//! **What counts snapshots is no time.** `last`, `-1` and `-2` mean the last snapshot and the one before it, of those that show
+//! what is asked for. Which these are only a volume knows.
+//!
 //! This module knows nothing of volumes, and no clock: the present and the time zone are arguments. `point.rs` reads
 //! dates and numbers, `back.rs` what counts back from the present, `print.rs` writes. A form is added in one of the
 //! two readers, in `FORMS` or `WORDS`, in docs/TIME.md, and in the table of `tests.rs`.
@@ -30,6 +33,7 @@ mod tests;
 pub use jiff::tz::TimeZone;
 pub use print::{print, print_gmt};
 
+use std::num::NonZeroU32;
 use yore_format::Timestamp;
 
 /// Most bytes of a snapshot's name.
@@ -38,7 +42,11 @@ pub const SNAPSHOT_NAME_MAX: usize = yore_format::CUT_NAME_MAX;
 /// What is accepted, as error messages say it.
 const FORMS: &str =
     "2026-11-20, 2026-11-20_14.05, 2026-11-20T14:05:30+01:00, 1057845484 (seconds since 1970), \
-     2h30min, 3days, 2.days.ago, yesterday, monday, now, GMT-2026.11.20-14.05.00, or the name of a snapshot";
+     2h30min, 3days, 2.days.ago, yesterday, monday, now, last (the last snapshot, as -1), -2 (the one before), \
+     GMT-2026.11.20-14.05.00, or the name of a snapshot";
+
+/// The furthest back that snapshots are counted. Finding one takes time for each snapshot that is counted, and everybody may ask.
+const COUNT_MAX: u32 = 9999;
 
 const NANOS_PER_SECOND: i128 = 1_000_000_000;
 
@@ -48,6 +56,9 @@ pub enum When {
     /// The last nanosecond of what was named: a time written with less precision means the end of what it names.
     /// May lie in the future, which means the last snapshot of all.
     At(Timestamp),
+    /// No time: the last snapshot (1), the one before it (2), and so on, of those that show what is asked for. Points that
+    /// something can be undone by are not counted.
+    Last(NonZeroU32),
     /// No time: the name of a snapshot, one that [`check_snapshot_name`] allows.
     Named(String),
 }
@@ -77,6 +88,16 @@ pub enum Why {
     /// Seconds beyond the year 9999 that were not marked as seconds.
     #[error("as seconds since 1970 that is beyond the year 9999: are these milliseconds, or a date without separators?")]
     TooManySeconds,
+    /// More than [`COUNT_MAX`] snapshots back.
+    #[error(
+        "snapshots are counted back to -{COUNT_MAX}: name an earlier one by its time; \
+         seconds before 1970 are written with a second @, as name@@-{}",
+        shown(digits)
+    )]
+    TooFarBack {
+        /// What was written, without the sign.
+        digits: String,
+    },
     /// Beyond what can be computed with: the years -9999 to 9999, or a 64-bit number.
     #[error("that is further away than times can be written (the years 0000 to 9999)")]
     OutOfRange,
@@ -181,6 +202,8 @@ fn shown(text: &str) -> String {
 /// assert_eq!(at("2026-11-20T15:05+01:00"), end_of(1_795_183_559));
 /// assert_eq!(at("yesterday"), end_of(1_795_132_799));
 /// assert_eq!(at("2h30min"), Ok(When::At(Timestamp { seconds: 1_795_183_530 - 9000, nanos: 0 })));
+/// assert_eq!(at("last"), at("-1"));
+/// assert!(matches!(at("-2"), Ok(When::Last(n)) if n.get() == 2));
 /// assert_eq!(at("before-upgrade"), Ok(When::Named("before-upgrade".into())));
 /// assert!(at("5m").unwrap_err().to_string().contains("5min or 5mon"));
 /// ```
@@ -256,9 +279,31 @@ fn read(
         };
     }
     let lower = text.to_ascii_lowercase();
+    if let Some(count) = read_count(&lower) {
+        return count.map(When::Last).map_err(refused);
+    }
     let read =
         if point::is_point(&lower) { point::read(&lower, zone) } else { back::read(&lower, now, zone) };
     read.map(|stretch| When::At(meant(stretch))).map_err(refused)
+}
+
+/// `last`, `-1`, `-2`: a snapshot, counted from the last one. `None`: it is no such text.
+fn read_count(text: &str) -> Option<Result<NonZeroU32, Why>> {
+    if text == "last" {
+        return Some(Ok(NonZeroU32::MIN));
+    }
+    let digits = text.strip_prefix('-').filter(|digits| !digits.is_empty())?;
+    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let significant = digits.trim_start_matches('0');
+    if significant.is_empty() {
+        return Some(Err(Why::NoTime {
+            hint: "snapshots are counted from -1, the last one; the present has no @",
+        }));
+    }
+    let count = significant.parse().ok().filter(|count: &NonZeroU32| count.get() <= COUNT_MAX);
+    Some(count.ok_or(Why::TooFarBack { digits: digits.to_owned() }))
 }
 
 /// A time of the volume as `jiff` has it; `None` outside the years −9999 to 9999.
@@ -286,7 +331,7 @@ pub fn instant(time: Timestamp) -> Option<jiff::Timestamp> {
 pub fn check_snapshot_name(name: &str) -> Result<(), TimeError> {
     let rule = name_rule(name).or_else(|| begins_like_a_time(name).then_some(
         "it could be taken for a time. Names begin with none of 0-9 - + . and not with `gmt-`, `now`, `today`, \
-         `yesterday`, `tomorrow`, `noon`, `midnight`, a day of the week or `last.`, and do not end in `ago`",
+         `yesterday`, `tomorrow`, `noon`, `midnight`, a day of the week or `last`, and do not end in `ago`",
     ));
     rule.map_or(Ok(()), |rule| Err(TimeError { text: name.to_owned(), why: Why::BadName { rule } }))
 }

@@ -5,6 +5,7 @@
 
 use super::Outcome;
 use crate::args;
+use crate::nearest;
 use crate::output::bytes_of;
 use crate::progress::Progress;
 use crate::side::{Facts, Host, OnVolume as VolumeSide, Side, Source, Target};
@@ -43,6 +44,9 @@ pub fn run(which: Which, args: &args::Cp) -> Outcome {
     let mut copy = Copy::new(args, &from, &to)?;
     let result = copy.all(&from, &to);
     // What was copied before an error stays, and stays for good.
+    let result = result.map_err(|error| {
+        copy.volumes.values().fold(error, |error, side| nearest::with_names(error, &side.volume))
+    });
     let closed = copy.close();
     copy.progress.finish();
     result.and(closed)?;

@@ -126,14 +126,18 @@ impl Operand {
         let shown = &self.shown;
         let root = error.chain().find_map(|cause| cause.downcast_ref::<Error>()).map(Error::root);
         match root {
-            Some(Error::NotFound) if yore_fs::split_time(self.name.as_bytes()).is_some() => anyhow::anyhow!(
-                "cannot expunge {shown}: no such file at that time; `yore log` tells when one can be seen, and `yore deleted` what \
-                 is gone"
-            ),
-            Some(Error::NotFound) => anyhow::anyhow!(
-                "cannot expunge {shown}: no such file; one that is gone is named with a time, as NAME@yesterday (`yore deleted` \
-                 lists what is gone)"
-            ),
+            Some(Error::NotFound) => status::absent(shown, || {
+                match yore_fs::split_time(self.name.as_bytes()).is_some() {
+                    true => anyhow::anyhow!(
+                        "cannot expunge {shown}: no such file at that time; `yore log` tells when one can be seen, and `yore \
+                         deleted` what is gone"
+                    ),
+                    false => anyhow::anyhow!(
+                        "cannot expunge {shown}: no such file; one that is gone is named with a time, as NAME@yesterday \
+                         (`yore deleted` lists what is gone)"
+                    ),
+                }
+            }),
             Some(Error::IsADirectory) => status::usage(format!(
                 "cannot expunge {shown}: it is a directory; with -r it goes with the history of all that was ever in it \
                  (--dry-run lists what that is)"

@@ -2,6 +2,7 @@
 
 use super::{copy, Outcome};
 use crate::args;
+use crate::nearest;
 use crate::output::{bytes_of, Out};
 use crate::status;
 use crate::volume::{self, Access, OnVolume};
@@ -16,7 +17,7 @@ pub fn on_volume<T>(
     work: impl FnOnce(&Volume) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     let volume = volume::open(name, access)?;
-    let done = work(&volume);
+    let done = work(&volume).map_err(|error| nearest::with_names(error, &volume));
     let closed = volume.close().with_context(|| format!("cannot close {}", name.display()));
     match (done, closed) {
         (Ok(value), Ok(())) => Ok(value),

@@ -61,7 +61,11 @@ impl<'a> Tests<'a> {
         let kinds = args.kind.as_deref().map(kinds).transpose()?;
         let size = args.size.as_deref().map(size).transpose()?;
         let mut newer = match &args.newermt {
-            Some(time) => Some(Clock::new(args.listing.utc).parse(time).map_err(status::usage)?),
+            Some(time) => Some(
+                Clock::new(args.listing.utc)
+                    .parse(time)
+                    .map_err(|why| status::usage(format!("--newermt: {why}")))?,
+            ),
             None => None,
         };
         if let Some(reference) = &args.newer {

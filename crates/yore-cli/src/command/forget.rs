@@ -14,6 +14,7 @@ use super::snapshot::{all_pages, is_file_on_mount, library_error, print_rows, Li
 use super::Outcome;
 use crate::args;
 use crate::live;
+use crate::nearest::nearest;
 use crate::output::{bytes_of, human, now, Clock, Out};
 use crate::progress::{stop_wanted, Progress};
 use crate::status::{self, Ended};
@@ -32,7 +33,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use yore_fs::keep::{reasons, Reason, Taken};
 use yore_fs::time::{parse_ago, parse_begin, When};
-use yore_fs::{FileKind, Forgetting, KeepRules, ListedCut, Number, Volume};
+use yore_fs::{CutKind, FileKind, Forgetting, KeepRules, ListedCut, Number, Volume};
 use yore_fuse::control;
 
 /// What to write for a choice among the snapshots of a directory, or the versions of a file.
@@ -59,7 +60,11 @@ pub fn find(operand: &OsStr) -> anyhow::Result<Place> {
 pub(super) fn split_root(path: &Path) -> Option<(PathBuf, OsString)> {
     path.ancestors().find_map(|named| {
         let name = named.file_name()?.as_bytes();
-        let (of, _) = yore_fs::split_time(name)?;
+        // What cannot be read as a time is looked for all the same, and then explained.
+        let of = match yore_fs::split_time(name) {
+            Some((of, _)) => of,
+            None => &name[..name.iter().rposition(|byte| *byte == b'@').filter(|at| *at > 0)?],
+        };
         let root = named.with_file_name(OsStr::from_bytes(of));
         let below = path.strip_prefix(named).ok()?;
         let found = fs::metadata(&root).ok()?;
@@ -399,10 +404,21 @@ impl Choice {
         let find = |option: &str, when: &Option<When>| match when {
             None => Ok(None),
             Some(When::At(time)) => Ok(rows.iter().find(|row| row.cut.row.time >= *time)),
+            Some(When::Last(count)) => {
+                let counted = rows.iter().rev().filter(|row| row.covers && row.cut.row.kind != CutKind::Undo);
+                counted.into_iter().nth(count.get() as usize - 1).map(Some).with_context(|| {
+                    format!("{option}: {name} has not so many snapshots; `yore snapshots` lists those that there are")
+                })
+            }
             Some(When::Named(wanted)) => {
                 let named = rows.iter().find(|row| row.cut.row.name == *wanted);
                 named.map(Some).with_context(|| {
-                    format!("{option}: {name} has no snapshot named `{wanted}`; `yore snapshots` lists those that there are")
+                    let names = rows.iter().map(|row| row.cut.row.name.as_str()).filter(|name| !name.is_empty());
+                    let near = nearest(wanted, names).map(|near| format!("; did you mean `{near}`?"));
+                    format!(
+                        "{option}: {name} has no snapshot named `{wanted}`{} `yore snapshots` lists those that there are",
+                        near.as_deref().unwrap_or(";")
+                    )
                 })
             }
         };
@@ -411,7 +427,7 @@ impl Choice {
         let is_behind = |number: Number| match (&self.after, begin) {
             (None, _) => true,
             (Some(When::At(_)), begin) => begin.is_some_and(|begin| number >= begin),
-            (Some(When::Named(_)), begin) => begin.is_some_and(|begin| number > begin),
+            (Some(When::Last(_) | When::Named(_)), begin) => begin.is_some_and(|begin| number > begin),
         };
         let mut of_each: BTreeMap<_, Vec<ListedCut>> = BTreeMap::new();
         for row in rows {

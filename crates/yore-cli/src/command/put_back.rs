@@ -46,9 +46,11 @@ fn is_directory(ground: &Ground, path: &Path) -> anyhow::Result<bool> {
 fn split(ground: &Ground, then: &Path) -> anyhow::Result<PathBuf> {
     let name = ground.name(then);
     if ground.side().facts(then)?.is_none() {
-        anyhow::bail!(
+        return Err(status::absent(&name, || {
+            anyhow::anyhow!(
             "{name}: no snapshot has that; `yore log` lists what a file was, `yore deleted` what is gone, `yore snapshots` the times"
-        );
+        )
+        }));
     }
     let now = ground.present(then);
     if !ground.is_past(then) || now == then {

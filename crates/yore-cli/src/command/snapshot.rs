@@ -270,6 +270,16 @@ pub fn of_mount(dir: &File) -> anyhow::Result<Vec<ListedCut>> {
     })
 }
 
+/// The names of the snapshots that a directory of a mount lists, each once; `None` if it cannot be asked.
+pub fn names_on_mount(directory: &Path) -> Option<Vec<String>> {
+    let rows = of_mount(&File::open(directory).ok()?).ok()?;
+    let mut names: Vec<String> = rows.into_iter().map(|row| row.cut.row.name).collect();
+    names.retain(|name| !name.is_empty());
+    names.sort_unstable();
+    names.dedup();
+    Some(names)
+}
+
 /// All snapshots that concern a directory of an open volume.
 pub fn of_directory(view: &yore_fs::View, directory: yore_fs::InodeNo) -> yore_fs::Result<Vec<ListedCut>> {
     all_pages(|from| view.list_cuts(directory, from))

@@ -1,11 +1,13 @@
 //! What `mount --at` mounts: a directory as of a time.
 
 use crate::command::all_snapshots;
+use crate::nearest::nearest;
 use crate::output::{now, Clock};
 use crate::status;
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
+use std::num::NonZeroU32;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use yore_fs::time::{parse, TimeZone, When};
@@ -25,6 +27,7 @@ pub struct At {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Moment {
     At { seconds: i64, nanos: u32 },
+    Last(NonZeroU32),
     Named(String),
 }
 
@@ -48,6 +51,7 @@ impl At {
             .map_err(|error| status::usage(format!("--at: {error}")))?;
         let moment = match when {
             When::At(Timestamp { seconds, nanos }) => Moment::At { seconds, nanos },
+            When::Last(count) => Moment::Last(count),
             When::Named(name) => Moment::Named(name),
         };
         Ok(At { path: path.as_os_str().as_bytes().to_vec(), text: text.to_string(), moment })
@@ -61,6 +65,7 @@ impl At {
     fn when(&self) -> When {
         match &self.moment {
             Moment::At { seconds, nanos } => When::At(Timestamp { seconds: *seconds, nanos: *nanos }),
+            Moment::Last(count) => When::Last(*count),
             Moment::Named(name) => When::Named(name.clone()),
         }
     }
@@ -102,7 +107,7 @@ impl At {
     fn name_of(&self, view: &View, number: Number) -> anyhow::Result<String> {
         let time = match &self.moment {
             Moment::Named(name) => name.clone(),
-            Moment::At { .. } => {
+            Moment::At { .. } | Moment::Last(_) => {
                 let root = view.kept_cut(number)?.row.root;
                 let (cut, next) =
                     view.cuts_of(root, number, 1)?.pop().context("the snapshot is in no list")?;
@@ -139,9 +144,14 @@ impl At {
                     "{cannot}: that snapshot is of {}, and does not show {path}; mount that directory (VOL:/PATH)",
                     place(&row.path)
                 ),
-                None => anyhow::anyhow!(
-                    "{cannot}: there is no snapshot of that name; `yore snapshots` lists those that there are"
-                ),
+                None => {
+                    let names = rows.iter().map(|row| row.cut.row.name.as_str()).filter(|name| !name.is_empty());
+                    let near = nearest(name, names).map(|near| format!("; did you mean `{near}`?"));
+                    anyhow::anyhow!(
+                        "{cannot}: there is no snapshot of that name{} `yore snapshots` lists those that there are",
+                        near.as_deref().unwrap_or(";")
+                    )
+                }
             };
         }
         // Of a directory that is there no more, those that showed it cannot be told from others.
@@ -151,6 +161,9 @@ impl At {
         });
         let clock = Clock::new(false);
         match shows.as_deref() {
+            Some(rows) if matches!(self.moment, Moment::Last(_)) && !rows.is_empty() => anyhow::anyhow!(
+                "{cannot}: there are not so many snapshots of it; `yore snapshots` lists those that there are"
+            ),
             Some([]) => anyhow::anyhow!(
                 "{cannot}: no snapshot shows it. Those that there are are of other directories, as {}; mount one of these \
                  (VOL:/PATH)",

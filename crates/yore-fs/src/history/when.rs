@@ -1,5 +1,6 @@
 //! Which cut a time means, of a directory and of a name in it.
 
+use super::count::counted;
 use super::{directory_in_use, entry, inode, lookup, parent, place, PastInode};
 use crate::inode::DEPTH_MAX;
 use crate::past::Cut;
@@ -7,6 +8,7 @@ use crate::store::Store;
 use crate::time::{self, nanoseconds, When};
 use crate::{dir, Error, InodeNo, Result};
 use hashbrown::HashSet;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use yore_format::{CutState, Incarnation, Number, Timestamp};
 
@@ -17,21 +19,27 @@ enum Asked {
 }
 
 impl Asked {
-    /// `None` if nothing that is kept can be meant.
-    fn of(store: &Arc<Store>, when: &When) -> Result<Option<Asked>> {
-        match when {
-            When::Named(name) => Ok(store.past.named(store, name)?.pop().map(Asked::One)),
-            When::At(time) => {
-                let (meta, past) = (&store.meta, &store.past);
-                let last = last_until(store.number(), *time, &mut |most| past.floor(meta, most))?;
-                let gone = last_until(store.number(), *time, &mut |most| past.floor_forgotten(meta, most))?;
-                let dying = last.clone().filter(|cut| cut.row.state == CutState::Dying);
-                let gone = gone.into_iter().chain(dying);
-                let gone = gone.filter(|cut| !cut.row.kind.is_work() && is_named_by(*time, cut.row.time));
-                let gone = gone.max_by_key(|cut| cut.number);
-                Ok(last.map(|last| Asked::UpTo(last.number, gone)))
-            }
-        }
+    /// The cut with this name.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none; damage and device errors.
+    fn named(store: &Arc<Store>, name: &str) -> Result<Asked> {
+        store.past.named(store, name)?.pop().map(Asked::One).ok_or(Error::NotFound)
+    }
+
+    /// The last one up to a time.
+    ///
+    /// # Errors
+    /// `NotFound` if nothing that is kept can be meant; damage and device errors.
+    fn at(store: &Arc<Store>, time: Timestamp) -> Result<Asked> {
+        let (meta, past) = (&store.meta, &store.past);
+        let last = last_until(store.number(), time, &mut |most| past.floor(meta, most))?;
+        let gone = last_until(store.number(), time, &mut |most| past.floor_forgotten(meta, most))?;
+        let dying = last.clone().filter(|cut| cut.row.state == CutState::Dying);
+        let gone = gone.into_iter().chain(dying);
+        let gone = gone.filter(|cut| !cut.row.kind.is_work() && is_named_by(time, cut.row.time));
+        let gone = gone.max_by_key(|cut| cut.number);
+        last.map(|last| Asked::UpTo(last.number, gone)).ok_or(Error::NotFound)
     }
 
     /// The cut that is meant in a directory, which is seen as of `from` itself (`None`: the present): one that covers it.
@@ -94,7 +102,11 @@ pub(crate) fn cut_for(
     from: Option<Number>,
     when: &When,
 ) -> Result<Number> {
-    let asked = Asked::of(store, when)?.ok_or(Error::NotFound)?;
+    let asked = match when {
+        When::Last(count) => return Ok(counted(store, directory, from, None, *count)?.cut.number),
+        When::Named(name) => Asked::named(store, name)?,
+        When::At(time) => Asked::at(store, *time)?,
+    };
     asked.covering(store, directory, from)?.ok_or(Error::NotFound)
 }
 
@@ -110,7 +122,11 @@ pub(crate) fn look_back(
     name: &[u8],
     when: &When,
 ) -> Result<(Number, PastInode)> {
-    let asked = Asked::of(store, when)?.ok_or(Error::NotFound)?;
+    let asked = match when {
+        When::Last(count) => return look_back_counted(store, directory, from, name, *count),
+        When::Named(name) => Asked::named(store, name)?,
+        When::At(time) => Asked::at(store, *time)?,
+    };
     let of_directory = asked.covering(store, directory, from)?;
     if name == b"." {
         let cut = of_directory.ok_or(Error::NotFound)?;
@@ -136,6 +152,25 @@ pub(crate) fn look_back(
             Ok((cut, lookup(store, directory, name, cut)?))
         }
     }
+}
+
+/// As [`look_back`], as of a cut that is counted from the last one.
+fn look_back_counted(
+    store: &Arc<Store>,
+    directory: InodeNo,
+    from: Option<Number>,
+    name: &[u8],
+    count: NonZeroU32,
+) -> Result<(Number, PastInode)> {
+    let name = (name != b".").then_some(name);
+    let shown = counted(store, directory, from, name, count)?;
+    let number = shown.cut.number;
+    let found = match name {
+        Some(_) if shown.own => inode(store, shown.cut.row.root, number),
+        Some(name) => lookup(store, directory, name, number),
+        None => inode(store, directory, number),
+    };
+    Ok((number, found?))
 }
 
 /// What a name meant, by cuts of the very inodes that it has meant.
@@ -194,7 +229,7 @@ fn own_cut_then(
 }
 
 /// What a name means now.
-fn in_use(store: &Arc<Store>, directory: InodeNo, name: &[u8]) -> Result<Option<dir::Found>> {
+pub(super) fn in_use(store: &Arc<Store>, directory: InodeNo, name: &[u8]) -> Result<Option<dir::Found>> {
     let Some(cell) = directory_in_use(store, directory)? else { return Ok(None) };
     let state = cell.state.read();
     if state.check_directory().is_err() {
@@ -244,7 +279,7 @@ fn is_named_by(end: Timestamp, time: Timestamp) -> bool {
 }
 
 /// A directory and those above it as of a number, as far as they are known; then as they are now.
-fn above(store: &Arc<Store>, directory: InodeNo, number: Number) -> Result<HashSet<InodeNo>> {
+pub(super) fn above(store: &Arc<Store>, directory: InodeNo, number: Number) -> Result<HashSet<InodeNo>> {
     let mut all = HashSet::from([directory]);
     for then in [Some(number), None] {
         let mut at = directory;
@@ -265,7 +300,7 @@ fn above(store: &Arc<Store>, directory: InodeNo, number: Number) -> Result<HashS
 }
 
 /// The last kept cut of `root` itself up to `most` that is `wanted`.
-fn last_kept(
+pub(super) fn last_kept(
     store: &Arc<Store>,
     root: InodeNo,
     mut most: Number,
@@ -309,6 +344,7 @@ mod tests {
             let (of, when) = split_time(name.as_bytes())?;
             let text = match when {
                 When::At(time) => time.seconds.to_string(),
+                When::Last(count) => format!("the last but {}", count.get() - 1),
                 When::Named(name) => name,
             };
             Some((String::from_utf8_lossy(of).into_owned(), text))
@@ -321,6 +357,9 @@ mod tests {
         assert_eq!(split("@@@2026"), parts("@", "2026"));
         assert_eq!(split("a@@before"), parts("a@", "before"), "the second one marks seconds only");
         assert_eq!(split("@@before"), parts("@", "before"));
+        assert_eq!(split("a@last"), parts("a", "the last but 0"));
+        assert_eq!(split("a@-2"), parts("a", "the last but 1"));
+        assert_eq!(split("a@@-2"), parts("a", "-2"), "marked seconds");
         for none in ["a", "a@", "@a", "a@2026", "@@2026", "a@5m"] {
             assert_eq!(split(none), None, "{none}");
         }

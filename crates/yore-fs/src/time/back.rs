@@ -19,9 +19,8 @@ const SEPARATORS: [char; 3] = ['.', '_', ' '];
 /// Whether the text begins with a word that only times have, or ends in `ago`.
 pub(super) fn begins_with_word(text: &str) -> bool {
     let first = text.split(SEPARATORS).next().unwrap_or_default();
-    let more = first.len() < text.len();
     let ago = text.rsplit(SEPARATORS).next() == Some("ago");
-    WORDS.contains(&first) || weekday(first).is_some() || first == "last" && more || ago
+    WORDS.contains(&first) || weekday(first).is_some() || first == "last" || ago
 }
 
 /// What the text names: an instant for durations and `now`, else a day.

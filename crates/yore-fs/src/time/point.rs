@@ -9,9 +9,8 @@ use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 use yore_format::Timestamp;
 
-/// The first second after the year 9999, and that of the year 0: unmarked numbers lie between.
+/// The first second after the year 9999: unmarked numbers lie before it. Negative ones are always marked.
 const SECONDS_END: i128 = 253_402_300_800;
-const SECONDS_BEGIN: i128 = -62_167_219_200;
 /// Digits of 2026, 202611, 20261120 and 202611201405. Ten are not among them: those are seconds from 2001 to 2286.
 const DIGITS_OF_DATES: [usize; 4] = [4, 6, 8, 12];
 
@@ -44,7 +43,10 @@ pub(super) fn read(text: &str, zone: &TimeZone) -> Result<Stretch, Why> {
         Some(b'.') if digits.is_empty() => Err(Why::NoTime { hint: "a time does not begin with a point" }),
         Some(b'+') if digits.is_empty() => Err(Why::NoTime { hint: "a time has no sign before it" }),
         Some(b'-') if digits.is_empty() => match split_digits(&rest[1..]).1.bytes().next() {
-            None | Some(b'.' | b',') => read_seconds(text, false),
+            None | Some(b'.' | b',') => Err(Why::NoTime {
+                hint: "behind a `-` stands how many snapshots to count back, a whole number; seconds before 1970 are written \
+                       with a second @, as name@@-86400",
+            }),
             Some(_) => Err(Why::NoTime { hint: "a duration counts back as it is, without a sign" }),
         },
         Some(b':') => Err(Why::NoTime { hint: "a time of day stands behind its date" }),
@@ -58,7 +60,7 @@ fn split_digits(text: &str) -> (&str, &str) {
     text.split_at(text.bytes().take_while(u8::is_ascii_digit).count())
 }
 
-/// `[-]1057845484[.25]`: that second, or that fraction of one. A mark says that it is no date.
+/// `1057845484[.25]`: that second, or that fraction of one. A mark says that it is no date; then it may be negative.
 fn read_seconds(text: &str, marked: bool) -> Result<Stretch, Why> {
     let wanted = "digits, seconds since 1970";
     let (negative, number) = text.strip_prefix('-').map_or((false, text), |number| (true, number));
@@ -79,7 +81,7 @@ fn read_seconds(text: &str, marked: bool) -> Result<Stretch, Why> {
     if !marked && DIGITS_OF_DATES.contains(&digits.len()) {
         return Err(Why::DateOrSeconds { digits: text.to_owned() });
     }
-    if !marked && !(SECONDS_BEGIN..SECONDS_END).contains(&first.div_euclid(NANOS_PER_SECOND)) {
+    if !marked && first.div_euclid(NANOS_PER_SECOND) >= SECONDS_END {
         return Err(too_many());
     }
     Ok(Stretch { begin: from_nanoseconds(first)?, end: from_nanoseconds(first + step - 1)? })

@@ -32,7 +32,7 @@ pub fn print(time: Timestamp, next: Option<Timestamp>, zone: &TimeZone) -> Strin
         Ok(When::At(end)) => {
             nanoseconds(end) >= from && before.is_none_or(|before| nanoseconds(end) < before)
         }
-        Ok(When::Named(_)) | Err(_) => false,
+        Ok(When::Last(_) | When::Named(_)) | Err(_) => false,
     };
     let local = Wall::of(time, zone);
     let mut forms = local.iter().flat_map(|wall| (0..PRECISIONS).map(|precision| wall.write(precision)));

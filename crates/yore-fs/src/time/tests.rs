@@ -61,9 +61,9 @@ fn seconds_mean_the_end_of_what_their_digits_name() {
             ("99999", "1970-01-02T03:46:39.999999999Z"),
             ("@2026", "1970-01-01T00:33:46.999999999Z"),
             ("@20261120.5", "1970-08-23T12:05:20.599999999Z"),
-            ("-1", "1969-12-31T23:59:59.999999999Z"),
+            ("@-1", "1969-12-31T23:59:59.999999999Z"),
             // The digits are those of the number, so that of -0.25 comes before that of -0.24.
-            ("-0.25", "1969-12-31T23:59:59.759999999Z"),
+            ("@-0.25", "1969-12-31T23:59:59.759999999Z"),
             ("@-1.000000000", "1969-12-31T23:59:59Z"),
         ],
     );
@@ -91,16 +91,14 @@ fn marked_seconds_go_as_far_as_they_can_be_kept() {
 
 #[test]
 fn milliseconds_are_not_taken_for_seconds() {
-    for text in
-        ["1057845484000", "20261120140530", "1057845484000000000", "99999999999999999999999", "-62167219201"]
-    {
+    for text in ["1057845484000", "20261120140530", "1057845484000000000", "99999999999999999999999"] {
         assert_eq!(why(text), Why::TooManySeconds, "{text}");
     }
 }
 
 #[test]
 fn digits_that_may_be_a_date_are_refused() {
-    for text in ["2026", "1000", "202611", "20261120", "202611201405", "2026.11", "20261120.1405", "-2026"] {
+    for text in ["2026", "1000", "202611", "20261120", "202611201405", "2026.11", "20261120.1405"] {
         assert_eq!(why(text), Why::DateOrSeconds { digits: text.into() });
     }
     let message = read("2026", &TimeZone::UTC).unwrap_err().to_string();
@@ -428,8 +426,40 @@ fn what_begins_like_a_time_but_is_none_is_an_error_and_never_a_name() {
         match read(text, &TimeZone::UTC) {
             // Digits of other scripts are letters here.
             Ok(When::Named(name)) => assert!(["١٢", "２０２６"].contains(&&*name), "{text:?} became a name"),
-            Ok(When::At(time)) => panic!("{text:?} became {time:?}"),
+            Ok(when) => panic!("{text:?} became {when:?}"),
             Err(error) => assert_eq!(error.text, text),
+        }
+    }
+}
+
+/// `last` and `-N` count snapshots, and are never seconds, dates or names. `-1` was the last second before 1970, and `last` a name.
+#[test]
+fn snapshots_are_counted_from_the_last() {
+    let last = |n| Ok(When::Last(std::num::NonZeroU32::new(n).unwrap()));
+    for (text, n) in
+        [("last", 1), ("LAST", 1), ("-1", 1), ("-01", 1), ("-2", 2), ("-2026", 2026), ("-9999", 9999)]
+    {
+        assert_eq!(read(text, &TimeZone::UTC), last(n), "{text}");
+        assert_eq!(parse_begin(text, utc(NOW), &TimeZone::UTC), last(n), "{text}");
+        assert!(parse_ago(text, utc(NOW), &TimeZone::UTC).is_err(), "{text} is no duration");
+    }
+    for (text, hint) in [
+        ("-0", "counted from -1"),
+        ("-000", "counted from -1"),
+        ("-10000", "name@@-10000"),
+        ("-1057845484", "name@@-1057845484"),
+        ("-99999999999999999999999", "counted back to -9999"),
+        ("-1.5", "name@@-86400"),
+        ("-1,5", "name@@-86400"),
+        ("-", "whole number"),
+        ("-1d", "without a sign"),
+        ("last.2", "day of the week"),
+        ("last_", "day of the week"),
+        ("last-", ""),
+    ] {
+        match read(text, &TimeZone::UTC) {
+            Err(error) => assert!(error.to_string().contains(hint), "{text}: {error}"),
+            Ok(when) => assert_eq!((text, when), ("last-", When::Named("last-".into()))),
         }
     }
 }
@@ -442,7 +472,7 @@ fn anything_else_is_the_name_of_a_snapshot() {
         "v1.0",
         "mondays",
         "nowhere",
-        "last",
+        "lasting",
         "last-good",
         "friday-release",
         "Größe",
@@ -475,7 +505,9 @@ fn names_of_snapshots_that_could_be_times_are_refused_with_the_rule() {
         ("YESTERDAY", "taken for a time"),
         ("sun", "taken for a time"),
         ("monday_release", "taken for a time"),
+        ("last", "taken for a time"),
         ("last.good", "taken for a time"),
+        ("-1", "taken for a time"),
         ("GMT-zone", "taken for a time"),
         ("years.ago", "taken for a time"),
     ] {
@@ -705,6 +737,9 @@ proptest! {
             Ok(When::At(time)) => {
                 prop_assert!(time.nanos < 1_000_000_000);
                 prop_assert!(check_snapshot_name(&text).is_err(), "a time may be a name: {}", text);
+            }
+            Ok(When::Last(_)) => {
+                prop_assert!(check_snapshot_name(&text).is_err(), "a count may be a name: {}", text);
             }
             Ok(When::Named(name)) => {
                 prop_assert_eq!(&name, &text);

@@ -99,10 +99,12 @@ pub fn log(args: &args::Log) -> Outcome {
 }
 
 pub(super) fn never_seen(name: &str) -> anyhow::Error {
-    anyhow::anyhow!(
-        "{name} is not there, and no snapshot has seen it under that name; `yore snapshots` lists those that there are, and \
-         `yore deleted` what is gone"
-    )
+    crate::status::absent(name, || {
+        anyhow::anyhow!(
+            "{name} is not there, and no snapshot has seen it under that name; `yore snapshots` lists those that there are, and \
+             `yore deleted` what is gone"
+        )
+    })
 }
 
 /// What tells a state from the one before, in letters: `+` there is none before, `N` a new file took the name, `R` renamed or

@@ -5,6 +5,7 @@ use crate::command::forget::split_root;
 use crate::command::look::{asked, is_past_on, is_past_on_mount, not_both, without_times, Identity};
 use crate::command::snapshot::{all_pages, library_error, of_mount};
 use crate::live;
+use crate::nearest;
 use crate::opened;
 use crate::output::bytes_of;
 use crate::side::{Host, OnVolume as VolumeSide, Side};
@@ -73,7 +74,8 @@ impl Where {
             Where::Free(on) => {
                 let volume = volume::open(&on.volume, access)?;
                 let side = VolumeSide { volume: volume.clone(), name: on.volume.clone() };
-                let done = work(&Ground { side: Box::new(side), volume: Some(volume.clone()) }, &on.path);
+                let done = work(&Ground { side: Box::new(side), volume: Some(volume.clone()) }, &on.path)
+                    .map_err(|error| nearest::with_names(error, &volume));
                 let closed = volume.close().with_context(|| format!("cannot close {}", on.volume.display()));
                 done.and_then(|value| closed.map(|()| value))
             }
