@@ -39,7 +39,7 @@ EDGES = {
 FREE_TESTS = NEVER_USED = {"yore-bench", "yore-crash", "yore-faults", "yore-cli"}
 
 MODULES = [
-    {"usage"}, {"ops", "look"}, {"history"}, {"dir", "file"}, {"inode", "past"}, {"extent", "alloc", "pages"}, {"btree", "locks"}, {"held"}, {"time"},
+    {"usage"}, {"ops", "look"}, {"access"}, {"history"}, {"dir", "file"}, {"inode", "past"}, {"extent", "alloc", "pages"}, {"btree", "locks"}, {"held"}, {"time"},
 ]
 LEVEL = {name: len(MODULES) - n for n, names in enumerate(MODULES) for name in names}
 

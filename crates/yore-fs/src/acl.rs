@@ -8,6 +8,7 @@
 //! A file made in a directory with a default ACL gets that as its access ACL, cut down to the mode asked for; the umask plays
 //! no part then. A directory gets it as its own default ACL, too.
 
+use crate::access::Asking;
 use crate::inode::InodeState;
 use crate::store::Store;
 use crate::xattr::{self, Inherited};
@@ -134,6 +135,29 @@ impl Acl {
         }
     }
 
+    /// Whether it gives a user who is not the owner these permissions, as the kernel decides it.
+    fn permits(&self, group: u32, asking: &Asking, want: u32) -> bool {
+        let masked = |entry: &Entry| {
+            let mask = self.0.iter().find(|e| e.tag == Tag::Mask).map_or(7, |e| e.permissions);
+            entry.permissions & mask & want == want
+        };
+        if let Some(user) = self.0.iter().find(|e| e.tag == Tag::User && e.id == asking.uid) {
+            return masked(user);
+        }
+        let of_group = |e: &&Entry| match e.tag {
+            Tag::Group => Some(group),
+            Tag::NamedGroup => Some(e.id),
+            _ => None,
+        };
+        let mut groups = self.0.iter().filter(|e| of_group(e).is_some());
+        let is_mine = |e: &&Entry| of_group(e).is_some_and(|group| asking.groups.contains(&group));
+        if groups.clone().any(|e| is_mine(&e)) {
+            return groups.any(|e| is_mine(&e) && masked(e));
+        }
+        let others = self.class(Tag::Others) & want == want;
+        others && (asking.knows_groups || groups.all(masked))
+    }
+
     fn class(&self, tag: Tag) -> u32 {
         self.0.iter().find(|e| e.tag == tag).map_or(0, |e| e.permissions)
     }
@@ -185,6 +209,34 @@ impl Entry {
 fn stored(store: &Store, state: &InodeState, no: InodeNo, name: &[u8]) -> Result<Option<Acl>> {
     let Some(value) = xattr::get_acl(store, state, no, name)? else { return Ok(None) };
     Acl::decode(&value).map_err(|e| Corruption::new("POSIX ACL", "value", "a valid ACL", e).of(no).into())
+}
+
+/// Whether an inode's mode and access ACL give a user these permissions (read 4, write 2, execute or search 1), as the kernel decides
+/// it: an ACL whose mask allows nothing is not asked.
+///
+/// # Errors
+/// Corruption; the device.
+pub(crate) fn permits(
+    store: &Store,
+    state: &InodeState,
+    no: InodeNo,
+    asking: &Asking,
+    want: u32,
+) -> Result<bool> {
+    let inode = &state.inode;
+    let class = |shift: u32| inode.mode >> shift & want == want;
+    if asking.uid == inode.uid {
+        return Ok(class(6));
+    }
+    if inode.mode & 0o070 != 0 {
+        if let Some(acl) = stored(store, state, no, xattr::ACCESS)? {
+            return Ok(acl.permits(inode.gid, asking, want));
+        }
+    }
+    Ok(match asking.groups.contains(&inode.gid) {
+        true => class(3),
+        false => class(0) && (asking.knows_groups || class(3)),
+    })
 }
 
 /// What a file made in a directory gets of permissions and ACLs. `permissions` are the 12 bits asked for.

@@ -7,6 +7,7 @@
 //!
 //! Beside them [`keep`], the rules by which snapshots are kept, and [`time`], which reads and writes the TIME of `name@TIME` for whoever meets one.
 
+mod access;
 mod acl;
 mod alloc;
 mod btree;
@@ -40,6 +41,7 @@ mod view;
 mod volume;
 mod xattr;
 
+pub use access::{Access, Asking};
 pub use error::{Error, Result};
 pub use expunge::Remembered;
 pub use forget::Forgetting;

@@ -14,12 +14,16 @@
 //! - *setting an access ACL* drops set-group-id if the caller is not in the file's group. The flag for it needs
 //!   SETXATTR_EXT, which fuser cannot read, so the caller's groups are looked up, as below.
 
+use fuser::Request;
 use std::fs;
-use yore_fs::{Attr, Caller, FileKind, InodeNo, Result, SetAttr, View};
+use yore_fs::{Asking, Attr, Caller, FileKind, InodeNo, Result, SetAttr, View};
 
 const SET_UID: u32 = 0o4000;
 const SET_GID: u32 = 0o2000;
 const GROUP_EXECUTE: u32 = 0o010;
+
+/// Where the user whom file systems know stands among those of a thread: real, effective, saved, file system.
+const FS_UID_AT: usize = 3;
 
 /// Drops the bits that a change of content by an ordinary user drops: set-user-id, and set-group-id if the group may execute
 /// (without that it once meant mandatory locking, not privilege).
@@ -69,6 +73,25 @@ fn status_of(thread: u32) -> Option<String> {
     fs::read_to_string(format!("/proc/{thread}/status")).ok()
 }
 
+/// Who has sent a request, with the groups of the thread that waits for its answer, as far as they can be seen.
+pub(crate) fn asking(request: &Request) -> Asking {
+    let (uid, gid) = (request.uid(), request.gid());
+    // Root's do not matter, and looking costs a system call or two.
+    let status = if uid == 0 { None } else { status_of(request.pid()) };
+    asking_of(uid, gid, status.as_deref())
+}
+
+/// A thread of another user than the one that asks cannot be the one that waits: its number was used again.
+fn asking_of(uid: u32, gid: u32, status: Option<&str>) -> Asking {
+    let is_asking = |status: &&str| {
+        let ids = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
+        ids.split_whitespace().nth(FS_UID_AT).and_then(|id| id.parse().ok()) == Some(uid)
+    };
+    let status = status.filter(is_asking);
+    let groups = std::iter::once(gid).chain(groups_in(status.unwrap_or_default())).collect();
+    Asking { uid, groups, knows_groups: uid == 0 || status.is_some() }
+}
+
 /// The groups of a thread that waits for our answer; none of one that we do not see.
 pub(crate) fn groups_of(pid: u32) -> Vec<u32> {
     groups_in(&status_of(pid).unwrap_or_default()).collect()
@@ -103,5 +126,16 @@ mod tests {
         assert!(!status_allows(status, 2));
         assert!(status_allows("Groups:\t\nCapEff:\t0000000000000010\n", 2));
         assert!(!status_allows("", 0));
+    }
+
+    /// Groups are those of the thread that asks, or unknown.
+    #[test]
+    fn who_asks() {
+        let status = "Name:\tx\nUid:\t0\t0\t0\t1000\nGroups:\t4 24 \n";
+        let known = Asking { uid: 1000, groups: vec![1000, 4, 24], knows_groups: true };
+        assert_eq!(asking_of(1000, 1000, Some(status)), known);
+        let unknown = Asking { groups: vec![1000], knows_groups: false, ..known };
+        assert_eq!(asking_of(1000, 1000, None), unknown);
+        assert_eq!(asking_of(1001, 1000, Some(status)), Asking { uid: 1001, ..unknown });
     }
 }

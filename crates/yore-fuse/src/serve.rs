@@ -186,17 +186,19 @@ impl Filesystem for Server {
         Ok(())
     }
 
-    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let _serving = self.serving();
         let name = name.as_bytes();
         if parent == snapdir::NODE {
-            return self.lookup_snapshot(name, reply);
+            return self.lookup_snapshot(request, name, reply);
         }
         let (view, directory) = seen!(self, parent, reply);
         match self.find(parent, &view, directory, name) {
             Err(Error::NotFound) if self.is_snapdir(parent, name) => self.snapdir_entry(reply),
-            Err(Error::NotFound) => self.look_back(parent, &view, directory, name, reply),
-            Ok(node) if PastNodes::is_past(parent.0) => self.past_lookup(parent, name, &node, reply),
+            Err(Error::NotFound) => self.look_back(request, (parent, &view, directory), name, reply),
+            Ok(node) if PastNodes::is_past(parent.0) => {
+                self.past_lookup(request, (parent, directory), name, &node, reply)
+            }
             found => self.entry("lookup", directory, found, reply),
         }
     }

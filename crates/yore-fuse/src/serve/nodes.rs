@@ -5,13 +5,15 @@ use crate::config::PastAccess;
 use crate::convert::{file_attr, inode_of, no_attr, node_of};
 use crate::errno::errno;
 use crate::past::{Key, PastNodes};
+use crate::privilege;
 use crate::snapdir;
-use fuser::{Errno, FileAttr, FileType, Generation, INodeNo, ReplyEntry};
+use fuser::{Errno, FileAttr, FileType, Generation, INodeNo, ReplyEntry, Request};
 use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::time::Duration;
-use yore_fs::{Attr, DirItem, Error, FileKind, InodeNo, Node, View};
+use yore_fs::time::When;
+use yore_fs::{Access, Attr, DirItem, Error, FileKind, InodeNo, Node, View};
 
 impl Server {
     /// The inode of a node that is of the mount's own time.
@@ -100,12 +102,25 @@ impl Server {
         (self.told(INodeNo(node), &attr), timeout)
     }
 
-    /// A name in a node of the past, or the node itself for a handle.
-    pub(super) fn past_lookup(&self, parent: INodeNo, name: &[u8], found: &Node, reply: ReplyEntry) {
+    /// A name in a node of the past, or the node itself for a handle. By names, users have come from one that [`Server::look_back_for`] has
+    /// let them pass, and the kernel checks the rest; by a handle nobody has checked anything.
+    pub(super) fn past_lookup(
+        &self,
+        request: &Request,
+        (parent, inode): (INodeNo, InodeNo),
+        name: &[u8],
+        found: &Node,
+        reply: ReplyEntry,
+    ) {
         let generation = Generation(u64::from(found.attr().incarnation));
         if name != b"." {
             let (attr, timeout) = self.past_entry(parent, None, found);
             return reply.entry(&timeout, &attr, generation);
+        }
+        match self.access(request).reaches_inode(inode, None, found.cut()) {
+            Ok(true) => {}
+            Ok(false) => return reply.error(Errno::EACCES),
+            Err(error) => return reply.error(self.number("lookup", inode, error)),
         }
         // No directory has a number that says what it is: this handle was made up.
         let is_directory = found.attr().kind == FileKind::Directory;
@@ -115,21 +130,55 @@ impl Server {
         }
     }
 
-    /// Looks for a name that is not there as one with a time.
-    pub(super) fn look_back(
+    /// What who sent a request may come to.
+    pub(super) fn access(&self, request: &Request) -> Access {
+        self.view.access(Some(privilege::asking(request)), self.root)
+    }
+
+    /// What a name meant in a directory at a time, if who asks may come to it: all directories on the way to it then, as they were then,
+    /// let him pass. The kernel has checked the way as it is now, and checks from there on what was. `None`: he may not, and may not
+    /// know whether there was such a name either.
+    pub(super) fn look_back_for(
         &self,
-        parent: INodeNo,
+        request: &Request,
         view: &View,
         directory: InodeNo,
         name: &[u8],
+        when: &When,
+    ) -> yore_fs::Result<Option<Node>> {
+        self.saves.settle();
+        let access = self.access(request);
+        let found = match view.look_back(directory, name, when) {
+            Ok(node) => {
+                if access.reaches_inode(node.inode(), Some(directory), node.cut())? {
+                    return Ok(Some(node));
+                }
+                Error::NotFound
+            }
+            Err(error @ Error::NotFound) => error,
+            Err(error) => return Err(error),
+        };
+        // Without a name that he may see, the answer is the same whether there was one or not.
+        match view.cut_for(directory, when) {
+            Ok(_) if name == b"." => Ok(None),
+            Ok(cut) if !access.reaches(directory, Some(cut))? => Ok(None),
+            Ok(_) | Err(Error::NotFound) => Err(found),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Looks for a name that is not there as one with a time.
+    pub(super) fn look_back(
+        &self,
+        request: &Request,
+        (parent, view, directory): (INodeNo, &View, InodeNo),
+        name: &[u8],
         reply: ReplyEntry,
     ) {
-        let look_back = |(of, when): (&[u8], _)| {
-            self.saves.settle();
-            view.look_back(directory, of, &when)
-        };
-        match yore_fs::split_time(name).map(look_back) {
-            Some(Ok(node)) => {
+        let split = yore_fs::split_time(name);
+        match split.map(|(of, when)| self.look_back_for(request, view, directory, of, &when)) {
+            Some(Ok(None)) => reply.error(Errno::EACCES),
+            Some(Ok(Some(node))) => {
                 let (attr, timeout) = self.past_entry(parent, Some(name), &node);
                 reply.entry(&timeout, &attr, Generation(u64::from(node.attr().incarnation)));
             }

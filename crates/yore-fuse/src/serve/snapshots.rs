@@ -3,7 +3,9 @@
 use super::Server;
 use crate::past::{Key, PastNodes};
 use crate::snapdir::{self, DOT, DOT_DOT};
-use fuser::{Errno, FileAttr, FileType, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus, ReplyEntry};
+use fuser::{
+    Errno, FileAttr, FileType, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus, ReplyEntry, Request,
+};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
@@ -43,15 +45,17 @@ impl Server {
     }
 
     /// A name in it.
-    pub(super) fn lookup_snapshot(&self, name: &[u8], reply: ReplyEntry) {
+    pub(super) fn lookup_snapshot(&self, request: &Request, name: &[u8], reply: ReplyEntry) {
         match name {
             b"." => return self.snapdir_entry(reply),
             b".." => return self.entry("lookup", self.root, self.view.node(self.root, None), reply),
             _ => {}
         }
         let found = snapdir::when(name).ok_or(Error::NotFound);
-        match found.and_then(|when| self.view.look_back(self.root, b".", &when)) {
-            Ok(node) => {
+        let found = found.and_then(|when| self.look_back_for(request, &self.view, self.root, b".", &when));
+        match found {
+            Ok(None) => reply.error(Errno::EACCES),
+            Ok(Some(node)) => {
                 let (attr, timeout) = self.past_entry(snapdir::NODE, Some(name), &node);
                 reply.entry(&timeout, &attr, Generation(u64::from(node.attr().incarnation)));
             }
