@@ -107,8 +107,12 @@ pub enum Command {
         /// bash, zsh or fish
         shell: clap_complete::Shell,
     },
-    /// Print the man page
-    Man,
+    /// Print the man page, or write a page for each command
+    Man {
+        /// Write the pages of all commands into this directory
+        #[arg(long, value_name = "DIR")]
+        directory: Option<PathBuf>,
+    },
     /// What the exit codes mean
     #[command(name = "exit-codes", long_about = crate::status::TABLE)]
     ExitCodes,

@@ -1,7 +1,7 @@
 //! What the commands do. Each returns the exit status, or an error that says what happened to what.
 
 pub mod bench;
-mod check;
+pub mod check;
 mod copy;
 mod expunge;
 mod files;
@@ -10,6 +10,7 @@ mod forget;
 mod info;
 mod list;
 mod look;
+mod man;
 mod mkfs;
 mod policy;
 mod put_back;
@@ -64,7 +65,8 @@ pub fn run(arguments: Arguments) -> Outcome {
         Command::Check(args) => check::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Completions { shell } => completions(shell),
-        Command::Man => man(),
+        Command::Man { directory: None } => man::print(),
+        Command::Man { directory: Some(directory) } => man::write_all(&directory),
         Command::ExitCodes => {
             let mut out = Out::new();
             out.line(status::TABLE)?;
@@ -79,45 +81,6 @@ fn completions(shell: clap_complete::Shell) -> Outcome {
     clap_complete::generate(shell, &mut Arguments::command(), "yore", &mut script);
     let mut out = Out::new();
     out.bytes(&script)?;
-    out.done()?;
-    Ok(status::OK)
-}
-
-/// One page for everything: the commands are few and refer to each other.
-fn man() -> Outcome {
-    let mut command = Arguments::command();
-    command.build();
-    let mut page = Vec::new();
-    let main = clap_mangen::Man::new(command.clone());
-    main.render_title(&mut page)?;
-    main.render_name_section(&mut page)?;
-    main.render_synopsis_section(&mut page)?;
-    main.render_description_section(&mut page)?;
-    page.extend_from_slice(b".SH COMMANDS\n");
-    for sub in command.get_subcommands().filter(|s| !s.is_hide_set() && s.get_name() != "help") {
-        let one = clap_mangen::Man::new(sub.clone());
-        let name = sub.get_name();
-        page.extend_from_slice(format!(".SS yore {name}\n").as_bytes());
-        let mut body = Vec::new();
-        one.render_description_section(&mut body)?;
-        one.render_synopsis_section(&mut body)?;
-        one.render_options_section(&mut body)?;
-        one.render_extra_section(&mut body)?;
-        // Sections of the command become paragraphs of its part of the page.
-        for line in String::from_utf8_lossy(&body).lines() {
-            match line.strip_prefix(".SH ") {
-                Some(_) => page.extend_from_slice(b".PP\n"),
-                None => page.extend_from_slice(format!("{line}\n").as_bytes()),
-            }
-        }
-    }
-    page.extend_from_slice(b".SH \"EXIT STATUS\"\n.nf\n");
-    page.extend_from_slice(status::TABLE.as_bytes());
-    page.extend_from_slice(b"\n.fi\n");
-    // Characters beyond ASCII are not the same on every system that formats man pages.
-    let page = String::from_utf8_lossy(&page).replace('•', "\\(bu").replace('…', "...");
-    let mut out = Out::new();
-    out.bytes(page.as_bytes())?;
     out.done()?;
     Ok(status::OK)
 }

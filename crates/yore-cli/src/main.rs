@@ -5,11 +5,13 @@
 //! that returns an exit status or an error; messages are written in one place, [`status::report`].
 //!
 //! The binary also answers to the way mount(8) calls helpers: as `mount.yore` or `mount.fuse.yore`, and as
-//! `yore VOL DIR -o …`, which is what `mount.fuse3` makes of `mount -t fuse.yore` (see `mount::helper`).
+//! `yore VOL DIR -o …`, which is what `mount.fuse3` makes of `mount -t fuse.yore` (see `mount::helper`); and as `fsck.yore` to
+//! fsck(8) (see `fsck`).
 
 mod allocator;
 mod args;
 mod command;
+mod fsck;
 mod glob;
 mod inspect;
 mod live;
@@ -28,6 +30,9 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let argv: Vec<OsString> = std::env::args_os().collect();
+    if argv.first().is_some_and(|name| fsck::is_called_by(name)) {
+        return ExitCode::from(fsck::run(&argv[1..]));
+    }
     let argv = mount::helper::rewrite(argv);
     let argv = args::single_dash_find(argv);
     let outcome = match args::Arguments::try_parse_from(argv) {

@@ -3,9 +3,13 @@
 //! `mount -t fuse.yore VOL DIR -o …` runs the first of these that exists:
 //! - `/sbin/mount.fuse.yore VOL DIR [-sfnv] -o …`, a link to this program;
 //! - `/sbin/mount.fuse VOL DIR [-sfnv] -o … -t fuse.yore`, which comes with libfuse, drops what only mount(8) needs
-//!   (`noauto`, `nofail`, `user`, `_netdev`, `x-…`), adds `dev,suid` for root, and runs `yore VOL DIR -o …` by a shell.
+//!   (`noauto`, `nofail`, `user`, `_netdev`, `x-…`), adds `dev,suid`, and runs `yore VOL DIR -o …` by a shell.
 //!
 //! So neither names a command. Both are turned into `yore mount …` before anything is parsed.
+//!
+//! What the second one adds nobody asked for: it would let a volume from anywhere bring its device files and set-id programs.
+//! It appends `dev` unless it was given `nodev`, then `suid` unless it was given `nosuid`, always at the end and whatever stood
+//! there. So one of each is taken off the end; what the administrator wrote stands before them.
 
 use crate::args::Arguments;
 use clap::CommandFactory as _;
@@ -19,8 +23,24 @@ pub fn rewrite(argv: Vec<OsString>) -> Vec<OsString> {
         return argv;
     }
     let mut rewritten = argv;
+    if !helper {
+        take_back_what_libfuse_adds(&mut rewritten);
+    }
     rewritten.insert(1, "mount".into());
     rewritten
+}
+
+/// Takes `dev` and `suid` off the end of the last list of options.
+fn take_back_what_libfuse_adds(argv: &mut [OsString]) {
+    let Some(at) = argv.iter().rposition(|arg| arg == "-o").filter(|at| at + 1 < argv.len()) else { return };
+    let Some(list) = argv[at + 1].to_str() else { return };
+    let mut options: Vec<&str> = list.split(',').collect();
+    for added in ["suid", "dev"] {
+        if options.last() == Some(&added) {
+            options.pop();
+        }
+    }
+    argv[at + 1] = options.join(",").into();
 }
 
 /// Whether the program was called by a name that mount(8) looks for.
@@ -61,6 +81,16 @@ mod tests {
             ["mount", "/v", "/m"]
         );
         assert_eq!(rewritten(&["mount.yore", "/v", "/m"])[1], "mount");
+        for (given, kept) in [
+            ("rw,dev,suid", "rw"),
+            ("rw,suid,dev,dev,suid", "rw,suid,dev"),
+            ("rw,nosuid,dev", "rw,nosuid"),
+            ("rw,nodev,noatime,suid", "rw,nodev,noatime"),
+            ("dev,suid", ""),
+        ] {
+            assert_eq!(rewritten(&["yore", "/v", "/m", "-o", given])[5], kept);
+            assert_eq!(rewritten(&["mount.fuse.yore", "/v", "/m", "-o", given])[5], given);
+        }
         for unchanged in [
             &["yore", "ls", "v:/", "-l"][..],
             &["yore", "help", "mount"],

@@ -33,6 +33,9 @@ OPTIONS, separated by commas:
 Options of fstab (defaults, noauto, user, nofail, _netdev, x-…) are accepted and mean what they mean
 to mount(8).
 
+Without dev and suid, neither is honoured. That mount(8) finds mount.fuse.yore (`make install`) is best;
+of what libfuse's mount.fuse adds, dev and suid are taken back.
+
 In fstab:  /srv/volume.yore  /srv/data  fuse.yore  defaults,allow_other  0  0";
 
 /// What the options say.

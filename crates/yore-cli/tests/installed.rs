@@ -1,0 +1,137 @@
+//! Yore as it is installed: called by mount(8) and by fsck(8).
+
+mod common;
+
+use common::{can_mount, error_text, ok, text, Scratch};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The program under another name.
+fn called(scratch: &Scratch, name: &str) -> PathBuf {
+    let link = scratch.path(name);
+    if !link.exists() {
+        symlink(env!("CARGO_BIN_EXE_yore"), &link).unwrap();
+    }
+    link
+}
+
+/// The options that the table of mounts has for a directory, as this thread sees it.
+#[track_caller]
+fn options_of(directory: &Path) -> Vec<String> {
+    let table = fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
+    let line = table.lines().find(|line| line.split(' ').nth(4) == Some(text(directory)));
+    line.expect("it is mounted").split(' ').nth(5).unwrap().split(',').map(String::from).collect()
+}
+
+#[track_caller]
+fn succeeds(output: &Output) {
+    assert!(output.status.success(), "{}: {}", output.status, error_text(output));
+}
+
+/// Whether volumes are mounted here as root does it.
+fn is_root() -> bool {
+    let is = rustix::process::geteuid().is_root() && can_mount();
+    if !is {
+        eprintln!("SKIPPED: needs root and FUSE");
+        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"));
+    }
+    is
+}
+
+/// Of whatever way mount(8) takes to call, a volume's device files and set-id programs are honoured only if the administrator
+/// wrote so; libfuse's helper adds `dev,suid` to what he wrote, so that root's `mount -t fuse.yore` of a foreign image did.
+#[test]
+fn only_what_the_administrator_wrote() {
+    if !is_root() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let directory = scratch.path("mnt");
+    fs::create_dir(&directory).unwrap();
+    let own = called(&scratch, "mount.fuse.yore");
+    let generic = PathBuf::from(env!("CARGO_BIN_EXE_yore"));
+    for (program, options, honoured) in [
+        (&own, "rw", false),
+        (&own, "rw,noatime,user,x-any", false),
+        (&own, "rw,dev,suid", true),
+        // As libfuse's helper calls.
+        (&generic, "rw,dev,suid", false),
+        (&generic, "rw,dev,suid,dev,suid", true),
+    ] {
+        let (volume, log) = (text(&scratch.volume), format!("log={},", text(&scratch.path("log"))));
+        let mut command = Command::new(program);
+        command.args([volume, text(&directory), "-o", &(log + options)]);
+        succeeds(&command.output().unwrap());
+        let found = options_of(&directory);
+        for option in ["nosuid", "nodev"] {
+            assert_eq!(!found.iter().any(|found| found == option), honoured, "{options}: {found:?}");
+        }
+        ok(["umount", text(&directory)]);
+    }
+}
+
+/// `mount -t fuse.yore` itself runs `mount.fuse.yore`, and honours nothing that was not written.
+#[test]
+fn by_mount_itself() {
+    use rustix::mount::{mount_bind, mount_change, MountPropagationFlags};
+    if !is_root() {
+        return;
+    }
+    // A tree of mounts of this thread's own, in which the directory where mount(8) looks has just our helper.
+    // SAFETY: the thread gets a copy of the tree; it shares nothing through it that it relied on.
+    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) }.unwrap();
+    mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE).unwrap();
+    for line in fs::read_to_string("/proc/thread-self/mountinfo").unwrap().lines() {
+        // Others' mounts are to end when others end them.
+        if line.contains(" - fuse.yore ") {
+            let place = line.split(' ').nth(4).unwrap();
+            rustix::mount::unmount(place, rustix::mount::UnmountFlags::DETACH).unwrap();
+        }
+    }
+    let scratch = Scratch::new();
+    let (directory, helpers) = (scratch.path("mnt"), scratch.path("sbin"));
+    fs::create_dir(&directory).unwrap();
+    fs::create_dir(&helpers).unwrap();
+    symlink(env!("CARGO_BIN_EXE_yore"), helpers.join("mount.fuse.yore")).unwrap();
+    mount_bind(&helpers, fs::canonicalize("/sbin").unwrap()).unwrap();
+    let log = format!("noatime,log={}", text(&scratch.path("log")));
+    let mut mount = Command::new("mount");
+    mount.args(["-t", "fuse.yore", "-o", &log, text(&scratch.volume), text(&directory)]);
+    succeeds(&mount.output().unwrap());
+    let found = options_of(&directory);
+    assert!(["nosuid", "nodev"].iter().all(|wanted| found.iter().any(|found| found == wanted)), "{found:?}");
+    ok(["umount", text(&directory)]);
+}
+
+/// fsck(8) gets the exit codes that it knows: 0, 4 for damage, 8 for what cannot be checked, 16 for a wrong command line.
+#[test]
+fn called_by_fsck() {
+    let scratch = Scratch::new();
+    let fsck = called(&scratch, "fsck.yore");
+    let run = |args: &[&str]| {
+        let output = Command::new(&fsck).args(args).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned() + &error_text(&output);
+        (output.status.code().unwrap(), said)
+    };
+    let volume = text(&scratch.volume);
+    assert_eq!(run(&["-a", "-C0", volume]), (0, format!("{volume}: clean\n")));
+    for options in [&["-f", "-p"][..], &["-n"], &["-y", "-v"], &[]] {
+        let (status, said) = run(&[options, &[volume]].concat());
+        assert!(status == 0 && !said.is_empty(), "{options:?}: {said}");
+    }
+    assert_eq!(run(&["-x", volume]).0, 16);
+    assert_eq!(run(&["-a"]).0, 16);
+    assert_eq!(run(&["-a", text(&scratch.path("absent"))]).0, 8);
+    let no_volume = scratch.file("none", vec![b'x'; 1 << 20]);
+    assert_eq!(run(&["-a", text(&no_volume)]).0, 8);
+
+    // Most of the metadata is gone; the superblock is not.
+    let mut image = fs::read(&scratch.volume).unwrap();
+    let from = 64 << 10;
+    image[from..32 << 20].fill(0xa5);
+    fs::write(&scratch.volume, image).unwrap();
+    let (status, said) = run(&["-f", volume]);
+    assert_eq!(status, 4, "{said}");
+}
