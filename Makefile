@@ -1,6 +1,8 @@
 # make demo        what Yore does, shown on a real source tree, with a crash in the middle
 # make test        everything that can be tested here, in under 40 minutes on two cores
 # make campaign-X  one system campaign (tests/system/X.sh), going on for BUDGET seconds where it can
+# make install     after `make`: program, helpers of mount(8) and fsck(8), man pages, completions, systemd units
+# make deb         a Debian package of all that
 #
 # BACKEND=ext4 runs a campaign on ext4 instead, which proves the campaign. SEED=n replays one.
 
@@ -12,15 +14,20 @@ export RUSTDOCFLAGS ?= -D warnings
 
 CAMPAIGNS := $(patsubst tests/system/%.sh,%,$(filter-out tests/system/run.sh,$(wildcard tests/system/*.sh)))
 
-.PHONY: all demo test deps layers format lint unit crash mutations doc system clean campaign-fuzz $(CAMPAIGNS:%=campaign-%)
+.PHONY: all demo test deps layers format lint unit crash mutations doc system package clean campaign-fuzz symbols \
+	install uninstall deb $(CAMPAIGNS:%=campaign-%)
 
 all:
 	$(CARGO) build --release --locked
 
+# The same with symbols, for perf and backtraces: target/release-with-symbols/yore.
+symbols:
+	$(CARGO) build --profile release-with-symbols --locked
+
 demo:
 	scripts/demo.sh
 
-test: deps layers format lint unit crash mutations doc system
+test: deps layers format lint unit crash mutations doc system package
 
 deps:
 	scripts/install-deps.sh test
@@ -39,8 +46,10 @@ lint:
 unit:
 	$(CARGO) test --workspace --locked
 
-# Link-time optimisation costs the tests more time than it saves them.
+# Link-time optimisation costs the tests more time than it saves them; what fails shows a backtrace.
 crash mutations: export CARGO_PROFILE_RELEASE_LTO = false
+crash mutations: export CARGO_PROFILE_RELEASE_STRIP = none
+crash mutations: export CARGO_PROFILE_RELEASE_DEBUG = line-tables-only
 
 # States that crashes could leave. A failure prints the line that replays it (docs/TESTING.md).
 CRASH_STATES ?= 200000
@@ -69,6 +78,13 @@ system:
 		echo 'SKIPPED: the system tests, for there is no /dev/fuse to open here; but for the library commands:'; \
 		PROFILE=debug tests/system/run.sh commands; \
 	fi
+
+# The Debian package, made of the debug binary that the other tests have built, unpacked, installed and removed below a
+# directory of its own.
+package:
+	tests/package.sh
+
+include packaging/install.mk
 
 # libFuzzer on each target for a third of BUDGET, from the committed corpus; what it finds is kept in fuzz/found, and
 # inputs that fail in fuzz/artifacts. The stable compiler instruments when told that it may; no sanitizer is used.
