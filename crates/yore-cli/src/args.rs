@@ -263,6 +263,10 @@ pub struct Info {
 
 /// `df`
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Live is all that is used and not history: files, and what the volume needs for itself. `yore info` counts the same; \
+                  `yore du --history` counts files alone, as du(1) does."
+)]
 pub struct Df {
     /// Volumes, or directories where one is mounted; all mounted ones by default
     #[arg(value_name = "VOL|DIR")]
@@ -448,6 +452,9 @@ pub struct Snapshots {
     /// A directory on a mount; or a volume, or VOL:/PATH, that is not mounted
     #[arg(value_name = "PATH", default_value = ".")]
     pub path: OsString,
+    /// Also those that restore, undelete, rollback, undo and redo have taken (kind undo)
+    #[arg(short, long)]
+    pub all: bool,
     #[command(flatten)]
     pub listing: Listing,
 }

@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io::{IsTerminal as _, Write as _};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -59,6 +60,14 @@ impl Progress {
         Progress::styled(wanted, "{wide_msg} {binary_bytes} after {elapsed}", None)
     }
 
+    /// As the command line says, of looking at history: in no unit.
+    ///
+    /// # Errors
+    /// As [`Progress::new`].
+    pub fn of_looking(wanted: args::Progress) -> anyhow::Result<Progress> {
+        Progress::styled(wanted, "{wide_msg} {bar:24} {percent}%, {eta} left", Some(0))
+    }
+
     fn styled(wanted: args::Progress, style: &str, total: Option<u64>) -> anyhow::Result<Progress> {
         let lines = match wanted.progress_fd {
             None => None,
@@ -92,6 +101,13 @@ impl Progress {
         if let Some(bar) = &self.bar {
             bar.set_length(total);
         }
+    }
+
+    /// So much of so much is done.
+    pub fn set(&mut self, done: u64, total: u64) {
+        self.set_total(total);
+        let more = done.saturating_sub(self.done);
+        self.add(more);
     }
 
     /// What is being done now.
@@ -138,4 +154,34 @@ impl Progress {
             bar.finish_and_clear();
         }
     }
+}
+
+/// Does something that tells how far it is, and shows that meanwhile.
+///
+/// # Errors
+/// Those of the progress, as [`Progress::new`], and of the work.
+pub fn while_looking<T>(
+    wanted: args::Progress,
+    what: &str,
+    work: impl FnOnce(&yore_fs::Progress) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let mut shown = Progress::of_looking(wanted)?;
+    let progress = yore_fs::Progress::default();
+    if !shown.is_shown() {
+        return work(&progress);
+    }
+    shown.now(what);
+    let (progress, (end, ended)) = (&progress, mpsc::channel::<()>());
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(EVERY) {
+                let (done, total) = progress.get();
+                shown.set(done, total);
+            }
+            shown.finish();
+        });
+        let done = work(progress);
+        drop(end);
+        done
+    })
 }

@@ -241,7 +241,8 @@ fn logs() {
     check(text(&directory.join("sub/named")));
     // A name that is gone from here has the log of what it meant.
     let gone = ok(["log", text(&directory.join("file"))]);
-    assert_eq!(gone.lines().count(), 2, "{gone}");
+    assert_eq!(gone.lines().count(), 3, "{gone}");
+    assert!(gone.starts_with("moved "), "another file took the place that it was moved to: {gone}");
     assert_eq!(json(&["log", &format!("{}@b/file", text(&directory))]).len(), 2);
     assert!(!ok(["log", text(&mount.directory)]).is_empty());
     let message = fails(3, ["log", text(&directory.join("never"))]);

@@ -101,7 +101,8 @@ fn a_file_is_restored_and_the_restore_undone() {
         assert!(told.contains(&format!("undo: yore undo {}", on("/d"))), "{told}");
         assert_eq!(read(scratch, "/d/file"), "one");
         assert!(says(["restore", &then]).contains("already"));
-        let kinds: Vec<Value> = serde_json::from_str(&ok(["snapshots", "--json", &on("/d")])).unwrap();
+        let kinds: Vec<Value> =
+            serde_json::from_str(&ok(["snapshots", "--all", "--json", &on("/d")])).unwrap();
         let kinds: Vec<&str> = kinds.iter().map(|row| row["kind"].as_str().unwrap()).collect();
         assert_eq!(kinds, ["snapshot", "undo", "undo"], "what changes nothing takes none");
         let told = says(["undo", &on("/d")]);
@@ -226,7 +227,8 @@ fn undo_leaves_what_others_changed() {
         assert_eq!(all, ["by others", "later", "later", "by others"]);
         // An operation whose end was forgotten is not guessed at.
         ok(["rollback", &on("/d@first")]);
-        let rows: Vec<Value> = serde_json::from_str(&ok(["snapshots", "--json", &on("/d")])).unwrap();
+        let rows: Vec<Value> =
+            serde_json::from_str(&ok(["snapshots", "--all", "--json", &on("/d")])).unwrap();
         let end = rows.last().unwrap()["name"].as_str().unwrap().to_string();
         assert!(end.starts_with("after-rollback-"), "{end}");
         ok(["forget", &on(&format!("/d@{end}"))]);

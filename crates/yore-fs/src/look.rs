@@ -8,8 +8,12 @@ mod changes;
 mod deleted;
 pub(crate) mod diff;
 mod kept;
+mod last;
 mod log;
+mod replaced;
 mod tree;
+
+pub use replaced::Progress;
 
 use crate::history::{self, PRESENT};
 use crate::past::Cut;
@@ -108,7 +112,7 @@ pub struct Difference {
 pub struct SeenBy {
     /// The cut.
     pub cut: Cut,
-    /// When the next kept cut was taken, of whatever directory: a text that names this one must end before.
+    /// When the next cut was taken, of whatever directory, kept or forgotten since: a text that names this one must end before.
     pub next: Option<Timestamp>,
 }
 
@@ -142,6 +146,20 @@ pub struct Logged {
     pub replaced: bool,
     /// There is no state before.
     pub oldest: bool,
+    /// Of the first state of a log, if the name means nothing any more: what is known of that.
+    pub gone: Option<Gone>,
+}
+
+/// A name that means nothing any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gone {
+    /// The first kept cut that has seen the directory without the name, or notes that the file was removed. `None`: only the present
+    /// tells.
+    pub by: Option<SeenBy>,
+    /// The file had another name when this one went: it was renamed, whatever has become of it since.
+    pub moved: bool,
+    /// The path on the volume that it has now, if it was moved.
+    pub path: Option<Vec<u8>>,
 }
 
 /// A name that kept cuts have seen in a directory, and that is gone.
@@ -159,6 +177,15 @@ pub struct Deleted {
     pub incarnation: Incarnation,
     /// What it was.
     pub facts: Facts,
+}
+
+/// Calls `each` with one after another until it breaks.
+fn tell<T>(found: Vec<T>, each: Each<'_, T>) {
+    for one in found {
+        if each(one).is_break() {
+            break;
+        }
+    }
 }
 
 /// Called with one result after another until it breaks.
@@ -205,7 +232,32 @@ impl View {
         each: Each<'_, Difference>,
     ) -> Result<()> {
         let _passage = self.enter_around(directory)?;
-        diff::diff(self.store(), directory, from.unwrap_or(PRESENT), to.unwrap_or(PRESENT), each)
+        let (from, to) = (from.unwrap_or(PRESENT), to.unwrap_or(PRESENT));
+        tell(diff::diff(self.store(), directory, from, to, &Progress::default())?, each);
+        Ok(())
+    }
+
+    /// As [`View::diff`], but what took the place of another one of the same name and type is compared with it, as if both were states
+    /// of one: so programs save a file, and so is what was put back. It is one difference, with what the new one differs in, or none. The
+    /// times of directories do not count.
+    ///
+    /// Takes time beside that for the data of such files, where size and attributes are the same.
+    ///
+    /// # Errors
+    /// As [`View::diff`].
+    pub fn compare(
+        &self,
+        directory: InodeNo,
+        from: Option<Number>,
+        to: Option<Number>,
+        progress: &Progress,
+        each: Each<'_, Difference>,
+    ) -> Result<()> {
+        let _passage = self.enter_around(directory)?;
+        let (from, to) = (from.unwrap_or(PRESENT), to.unwrap_or(PRESENT));
+        let found = diff::diff(self.store(), directory, from, to, progress)?;
+        tell(replaced::join(self.store(), (from, to), found, progress)?, each);
+        Ok(())
     }
 
     /// What a name of a directory of this view meant over time, latest first: each state that a kept cut has seen, and that of this view.
@@ -219,8 +271,24 @@ impl View {
     /// # Errors
     /// [`Error::NotFound`] if no kept cut has seen the name; damage and device errors.
     pub fn log(&self, directory: InodeNo, name: &[u8], each: Each<'_, Logged>) -> Result<()> {
+        self.log_below(directory, name, &mut |_| Ok(()), each)
+    }
+
+    /// As [`View::log`], of a path from the directory, whose parts are names without times. A directory on the way may be gone: then it
+    /// is the one that the name meant last, as far as a kept cut has seen it. `pass` is asked with the facts of each directory on the
+    /// way, and may refuse.
+    ///
+    /// # Errors
+    /// As [`View::log`]; those of `pass`.
+    pub fn log_below(
+        &self,
+        directory: InodeNo,
+        path: &[u8],
+        pass: &mut dyn FnMut(&Facts) -> Result<()>,
+        each: Each<'_, Logged>,
+    ) -> Result<()> {
         let _passage = self.enter_around(directory)?;
-        log::log(self.store(), directory, name, self.cut().unwrap_or(PRESENT), each)
+        log::log(self.store(), directory, path, self.cut().unwrap_or(PRESENT), pass, each)
     }
 
     /// Names that kept cuts have seen in a directory, that are not there any more, and that were the last of their files as far as cuts have
@@ -230,9 +298,23 @@ impl View {
     /// # Errors
     /// [`Error::NotADirectory`]; [`Error::ReadOnly`] in a view of the past; damage and device errors.
     pub fn deleted(&self, directory: InodeNo, recursive: bool, each: Each<'_, Deleted>) -> Result<()> {
+        self.deleted_in_steps(directory, recursive, &Progress::default(), each)
+    }
+
+    /// As [`View::deleted`], and says how far it has come.
+    ///
+    /// # Errors
+    /// As [`View::deleted`].
+    pub fn deleted_in_steps(
+        &self,
+        directory: InodeNo,
+        recursive: bool,
+        progress: &Progress,
+        each: Each<'_, Deleted>,
+    ) -> Result<()> {
         let _passage = self.enter_around(directory)?;
         match self.cut() {
-            None => deleted::deleted(self, directory, recursive, each),
+            None => deleted::deleted(self, directory, recursive, progress, each),
             Some(_) => {
                 Err(Error::Invalid { what: "what is gone is gone from the present: name it without a time" })
             }

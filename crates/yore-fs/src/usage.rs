@@ -60,6 +60,8 @@ pub struct CutUsage {
     pub seen: SeenBy,
     /// What forgetting this one alone would free.
     pub exclusive: Held,
+    /// What forgetting this one and all before it of those that have seen the directory would free: at least so much.
+    pub with_older: Held,
     /// What the versions that it sees have beside that, in bytes, as stat(2) counts them: other cuts or the present have it, too. What has
     /// not changed since is not among it.
     pub shared: u64,
@@ -72,7 +74,9 @@ pub struct StateUsage {
     pub state: Logged,
     /// What forgetting all that have seen this state, and nothing else, would free.
     pub exclusive: Held,
-    /// What it has beside that, in bytes.
+    /// What forgetting all that have seen this state or an older one, and no later one, would free.
+    pub with_older: Held,
+    /// What it has beside what is exclusive, in bytes.
     pub shared: u64,
 }
 
@@ -127,9 +131,10 @@ impl View {
         for shard in 0..HISTORY_SHARDS {
             walk.shard(shard, &mut totals.history)?;
         }
-        let mut shared = 0i64;
+        let (mut shared, mut with_older) = (0i64, Held::default());
         for (i, cut) in walk.cuts.into_iter().enumerate() {
-            let Sum { exclusive, begins } = walk.sums[i];
+            let Sum { exclusive, goes, begins } = walk.sums[i];
+            with_older.add(goes);
             totals.exclusive.add(exclusive);
             shared = shared.saturating_add(begins);
             let mut held = Held::default();
@@ -137,7 +142,8 @@ impl View {
             let all = u64::try_from(shared).unwrap_or(0).saturating_mul(BLOCK_SIZE as u64);
             let next = self.store().past.time_after(&self.store().meta, cut.number)?;
             let seen = SeenBy { cut, next };
-            if each(CutUsage { seen, exclusive: held, shared: all.saturating_sub(held.bytes()) }).is_break() {
+            let shared = all.saturating_sub(held.bytes());
+            if each(CutUsage { seen, exclusive: held, with_older, shared }).is_break() {
                 break;
             }
         }
@@ -161,12 +167,18 @@ impl View {
             ControlFlow::Continue(())
         })?;
         let mut totals = UsageTotals::default();
-        let mut counted = HashSet::new();
-        for state in states {
-            let (usage, live) = self.usage_of_state(state, &mut counted, &mut totals.history)?;
+        let mut counted = HashMap::new();
+        let (mut all, mut with_older) = (Vec::with_capacity(states.len()), Held::default());
+        // From the oldest on, so that what goes with older ones is known.
+        for state in states.into_iter().rev() {
+            let (usage, live) =
+                self.usage_of_state(state, &mut counted, &mut with_older, &mut totals.history)?;
             totals.live = totals.live.max(live);
             totals.exclusive.data = totals.exclusive.data.saturating_add(usage.exclusive.data);
             totals.exclusive.metadata = totals.exclusive.metadata.saturating_add(usage.exclusive.metadata);
+            all.push(usage);
+        }
+        for usage in all.into_iter().rev() {
             if each(usage).is_break() {
                 break;
             }
@@ -174,11 +186,13 @@ impl View {
         Ok(totals)
     }
 
-    /// A state, and the bytes of what is in use if that is this state. All versions of an inode go to `history` when it is met first.
+    /// A state, and the bytes of what is in use if that is this state. All versions of an inode go to `history` when it is met first; then
+    /// it is noted what is older than all of its states. What goes with the state and older ones is added to `with_older`.
     fn usage_of_state(
         &self,
         state: Logged,
-        counted: &mut HashSet<(InodeNo, Incarnation)>,
+        counted: &mut HashMap<(InodeNo, Incarnation), Number>,
+        with_older: &mut Held,
         history: &mut Held,
     ) -> Result<(StateUsage, u64)> {
         let (store, no, incarnation) = (self.store(), state.inode, state.incarnation);
@@ -188,7 +202,7 @@ impl View {
             found.retain(|version| version.inode.incarnation == incarnation);
             Ok(found)
         };
-        if counted.insert((no, incarnation)) {
+        if !counted.contains_key(&(no, incarnation)) {
             for version in versions(Number(0), PRESENT)? {
                 history.add(let_go(store, no, &version, Some(Number(0)))?);
             }
@@ -206,7 +220,10 @@ impl View {
             };
             since = Some(from);
             exclusive.add(let_go(store, no, version, Some(from))?);
+            let oldest = *counted.entry((no, incarnation)).or_insert(from);
+            with_older.add(let_go(store, no, version, Some(oldest))?);
         }
+        counted.entry((no, incarnation)).or_insert(Number(0));
         let in_use = match store.cell(no) {
             Ok(cell) if cell.incarnation == incarnation => cell.state.read().inode.blocks,
             Ok(_) | Err(Error::Stale) => 0,
@@ -220,7 +237,7 @@ impl View {
         let bytes = |blocks: u64| blocks.saturating_mul(BLOCK_SIZE as u64);
         let shared = bytes(blocks).saturating_sub(exclusive.bytes());
         let live = if is_present { bytes(in_use) } else { 0 };
-        Ok((StateUsage { state, exclusive, shared }, live))
+        Ok((StateUsage { state, exclusive, with_older: *with_older, shared }, live))
     }
 }
 
@@ -254,6 +271,8 @@ fn let_go(store: &Arc<Store>, no: InodeNo, version: &Version, from: Option<Numbe
 struct Sum {
     /// Data blocks and nodes of versions that go with it.
     exclusive: (u64, u64),
+    /// Data blocks and nodes that go when it and all before it are forgotten, and not before.
+    goes: (u64, u64),
     /// Blocks of versions that it is the first to see, without those that the cut before is the last to see.
     begins: i64,
 }
@@ -266,6 +285,10 @@ struct Walk<'s> {
     store: &'s Arc<Store>,
     root: (InodeNo, Incarnation),
     needed: Needed<'s>,
+    /// By others than those that have seen the directory.
+    needed_elsewhere: Needed<'s>,
+    /// The last version met that is needed elsewhere: what it has stays.
+    stays: Option<(InodeNo, Incarnation, Number)>,
     /// Kept cuts that have seen the directory, in ascending order.
     cuts: Vec<Cut>,
     /// Of each of them, and one more.
@@ -283,7 +306,10 @@ impl<'s> Walk<'s> {
             }
         }
         let sums = vec![Sum::default(); cuts.len() + 1];
-        Ok(Walk { store, root, needed: Needed::load(store)?, cuts, sums, places: HashMap::new() })
+        let is_here = |cut: &Cut| cuts.binary_search_by_key(&cut.number, |here| here.number).is_ok();
+        let needed_elsewhere = Needed::of(store, |cut| !is_here(cut))?;
+        let needed = Needed::load(store)?;
+        Ok(Walk { store, root, needed, needed_elsewhere, stays: None, cuts, sums, places: HashMap::new() })
     }
 
     /// Looks at the versions of a shard.
@@ -307,7 +333,9 @@ impl<'s> Walk<'s> {
         if spans.is_empty() {
             return Ok(());
         }
-        history.add(let_go(self.store, no, version, Some(Number(0)))?);
+        let held = let_go(self.store, no, version, Some(Number(0)))?;
+        history.add(held);
+        self.with_older(no, version, held)?;
         let blocks = i64::try_from(version.inode.blocks).unwrap_or(i64::MAX);
         let mut seen_by = Vec::new();
         for (from, to) in spans {
@@ -326,6 +354,29 @@ impl<'s> Walk<'s> {
                 *sum = (sum.0.saturating_add(data), sum.1.saturating_add(nodes));
             }
         }
+        Ok(())
+    }
+
+    /// Notes with which cut a version goes when they are forgotten from the oldest on: the last that may have seen it. What it holds, and
+    /// what it has of versions before it, which have gone by then, is free then. The versions of an inode come in ascending order.
+    fn with_older(&mut self, no: InodeNo, version: &Version, held: (u64, u64)) -> Result<()> {
+        let (born, incarnation) = (version.inode.born, version.inode.incarnation);
+        if self.needed_elsewhere.version(no, version)? {
+            self.stays = Some((no, incarnation, version.end));
+            return Ok(());
+        }
+        let end = self.cuts.partition_point(|cut| cut.number < version.end);
+        let Some(last) = end.checked_sub(1).filter(|last| self.cuts[*last].number >= born) else {
+            return Ok(());
+        };
+        let freed = match self.stays {
+            Some((of, its, until)) if (of, its) == (no, incarnation) => {
+                let_go(self.store, no, version, Some(until))?
+            }
+            _ => held,
+        };
+        let sum = &mut self.sums[last].goes;
+        *sum = (sum.0.saturating_add(freed.0), sum.1.saturating_add(freed.1));
         Ok(())
     }
 

@@ -132,6 +132,8 @@ fn states_of_a_file() {
     assert_eq!(of, [(0, 10), (1, 9), (1, 9), (3, 7)], "{states:#?}");
     assert_eq!(totals.live, 10 * BLOCK);
     assert_eq!(totals.history, counted(&volume));
+    let with_older: Vec<u64> = states.iter().map(|state| state.with_older.data / BLOCK).collect();
+    assert_eq!(with_older, [9, 9, 6, 3], "each time three were overwritten");
     let (below, totals_below) = usage(&volume, "d");
     assert_eq!(below.iter().map(|cut| cut.seen.cut.number).collect::<Vec<_>>(), cuts);
     let same: Vec<u64> = below.iter().rev().map(|cut| cut.exclusive.data / BLOCK).collect();
@@ -227,6 +229,17 @@ fn forgetting_frees_what_was_said() {
                 volume.close().unwrap();
                 volume = open(&device);
             }
+        }
+        volume.sync().unwrap();
+        // Every other time the oldest go first: each with all that was said to go with it and those before.
+        let (rows, _) = usage(&volume, "/");
+        let before = counted(&volume);
+        for row in rows.iter().filter(|_| seed % 2 == 0) {
+            forget(&volume, row.seen.cut.number);
+            cuts.retain(|cut| *cut != row.seen.cut.number);
+            let after = counted(&volume);
+            let freed = Held { data: before.data - after.data, metadata: before.metadata - after.metadata };
+            assert_eq!(freed, row.with_older, "cut {} and older ones", row.seen.cut.number);
         }
         while !cuts.is_empty() {
             volume.sync().unwrap();

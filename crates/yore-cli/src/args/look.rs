@@ -1,6 +1,6 @@
 //! The arguments of what looks at history.
 
-use super::Listing;
+use super::{Listing, Progress};
 use clap::Args;
 use std::ffi::OsString;
 
@@ -29,6 +29,8 @@ pub struct Diff {
     pub exit_code: bool,
     #[command(flatten)]
     pub listing: Listing,
+    #[command(flatten)]
+    pub progress: Progress,
 }
 
 /// `status`
@@ -40,6 +42,8 @@ pub struct Status {
     pub path: OsString,
     #[command(flatten)]
     pub listing: Listing,
+    #[command(flatten)]
+    pub progress: Progress,
 }
 
 /// `log`
@@ -47,7 +51,8 @@ pub struct Status {
 #[command(
     after_help = "Each state that a snapshot has seen, and the present one: the time of the last snapshot that has it, what differs from \
                   the state before (M content, A permissions, owner, attributes or times, R renamed, N a new file took the name, + nothing \
-                  before), permissions, size, path, and the first snapshot that has it. Renames are followed."
+                  before), permissions, size, path, and the first snapshot that has it. Renames are followed. Of a name that means nothing any more the \
+                  first line says that it is gone or moved, and by when."
 )]
 pub struct Log {
     /// A file or directory, also one that is gone, on a mount; or VOL:/PATH on a volume that is not mounted
@@ -75,15 +80,17 @@ pub struct Deleted {
     pub recursive: bool,
     #[command(flatten)]
     pub listing: Listing,
+    #[command(flatten)]
+    pub progress: Progress,
 }
 
 /// `du`
 #[derive(Debug, Args)]
 #[command(
     after_help = "Of a directory one line for each snapshot that has seen it: what forgetting this one alone would free of what was below \
-                  it, and what other snapshots or the present have, too. Of a file the same for each state that `yore log` lists. What has \
+                  it, what forgetting it and all before it would, and what other snapshots or the present have, too. Of a file the same for each state that `yore log` lists. What has \
                   not changed since takes nothing. What programs have written counts once it has been written back, at the latest \
-                  after sync(1)."
+                  after sync(1). Live is what files below have, as du(1) counts it, without what the volume needs for itself."
 )]
 pub struct Du {
     /// Directories or files, on a mount; or volumes, or VOL:/PATH, that are not mounted

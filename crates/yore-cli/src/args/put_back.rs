@@ -1,6 +1,6 @@
 //! The arguments of what puts the past back.
 
-use super::Listing;
+use super::{Listing, Progress};
 use clap::Args;
 use std::ffi::OsString;
 
@@ -13,7 +13,7 @@ pub struct Restore {
     /// Files or directories as of a time, on a mount or on a volume that is not mounted (VOL:/PATH@TIME)
     #[arg(value_name = "PATH@TIME", required = true)]
     pub paths: Vec<OsString>,
-    /// Put a copy there instead: a name that nothing has, or a directory to put it into
+    /// Put a copy there instead, on this volume or elsewhere: a name that nothing has, or a directory to put it into
     #[arg(long, value_name = "DEST")]
     pub to: Option<OsString>,
     /// Only print what would be done, in the letters of `yore diff`
@@ -21,6 +21,8 @@ pub struct Restore {
     pub dry_run: bool,
     #[command(flatten)]
     pub listing: Listing,
+    #[command(flatten)]
+    pub progress: Progress,
 }
 
 /// `undelete`
@@ -30,6 +32,8 @@ pub struct Undelete {
     /// Names that are gone, on a mount or on a volume that is not mounted (VOL:/PATH)
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<OsString>,
+    #[command(flatten)]
+    pub progress: Progress,
 }
 
 /// `rollback`

@@ -113,16 +113,36 @@ impl Copy {
     }
 
     /// To copy on one side what was there before, with owners if they can be set.
-    pub(super) fn of_the_past(owners: bool) -> anyhow::Result<Copy> {
-        let quiet = args::Progress { quiet: true, ..args::Progress::default() };
+    pub(super) fn of_the_past(owners: bool, progress: args::Progress) -> anyhow::Result<Copy> {
         Ok(Copy {
             recursive: true,
             owners,
             volumes: BTreeMap::new(),
-            progress: Progress::new(quiet)?,
+            progress: Progress::new(progress)?,
             buffer: vec![0; CHUNK],
             linked: HashMap::new(),
         })
+    }
+
+    /// What is going to be copied, for the progress.
+    pub(super) fn expect(&mut self, source: &dyn Side, paths: &[&Path]) -> anyhow::Result<()> {
+        if self.progress.is_shown() {
+            let sizes = paths.iter().map(|path| size_of_tree(source, path));
+            self.progress.set_total(sizes.sum::<anyhow::Result<u64>>()?);
+        }
+        Ok(())
+    }
+
+    /// A file need not be copied.
+    pub(super) fn skip(&mut self, facts: &Facts) {
+        if facts.kind == FileKind::Regular {
+            self.progress.add(facts.size);
+        }
+    }
+
+    /// The end of the progress.
+    pub(super) fn finish(self) {
+        self.progress.finish();
     }
 
     fn side(&self, operand: &Operand) -> anyhow::Result<(Rc<dyn Side>, PathBuf)> {

@@ -1,15 +1,15 @@
 //! `diff` and `status`; `log`, `deleted` and `du` are below. Of a mount by asking its daemon, of a volume that is not mounted by opening it.
 //!
-//! **What is compared.** Directories are compared as the same inode at two times: the file system knows what changed in between, and
-//! reads nothing else. What is compared must therefore be one directory, under whatever names. Files are compared by reading them, since
-//! programs that save a file often put another one in its place.
+//! **What is compared.** Directories are compared as the same inode at two times: the file system knows what changed in between, and reads
+//! only what took the place of something else. What is compared must therefore be one directory, under whatever names. Files are compared
+//! by reading them, since programs that save a file often put another one in its place.
 
 mod files;
 mod log;
 mod patch;
 mod usage;
 
-pub use log::{deleted, log};
+pub use log::{deleted, from_what_is_there, log};
 pub use usage::du;
 
 use super::files::on_volume;
@@ -19,6 +19,7 @@ use super::Outcome;
 use crate::args;
 use crate::opened;
 use crate::output::{bytes_of, human, json_name, json_time, kind_name, printable, Clock, List, Out};
+use crate::progress::{while_looking, Progress};
 use crate::side::{self, Side};
 use crate::status;
 use crate::volume::{Access, OnVolume};
@@ -36,6 +37,9 @@ use std::path::{Path, PathBuf};
 use yore_fs::{Change, Difference, Facts, FileKind, Number, Volume, What};
 use yore_fuse::control;
 
+/// What is done while one waits for differences.
+const COMPARING: &str = "comparing";
+
 /// Set in the numbers that a mount shows for files of the past.
 const PAST: u64 = 1 << 63;
 
@@ -49,6 +53,9 @@ pub(super) fn asked(error: io::Error) -> anyhow::Error {
         Some(Errno::STALE) => {
             anyhow::anyhow!("somebody forgot the snapshot meanwhile; look again with `yore snapshots`")
         }
+        Some(Errno::INVAL) => anyhow::anyhow!(
+            "the daemon of this mount is of another version, which does not know that question; unmount the volume and mount it again"
+        ),
         Some(Errno::OVERFLOW) => anyhow::anyhow!(
             "that is more than a mount tells at once (64 MiB); ask for a directory below, or unmount the volume and ask that"
         ),
@@ -155,10 +162,19 @@ impl Compared<'_> {
         (found == (of.0, of.1, None)).then_some(path)
     }
 
-    fn differences(&self, of: &Identity, to: Option<Number>) -> anyhow::Result<Vec<Difference>> {
+    fn differences(
+        &self,
+        of: &Identity,
+        to: Option<Number>,
+        wanted: args::Progress,
+    ) -> anyhow::Result<Vec<Difference>> {
         match (self.place, self.volume) {
             (Place::Mounted { dir, .. }, _) => {
-                let found = control::look::diff(dir, of.2, to);
+                let mut progress = Progress::of_looking(wanted)?;
+                progress.now(COMPARING);
+                let found =
+                    control::look::compare(dir, of.2, to, &mut |done, total| progress.set(done, total));
+                progress.finish();
                 found.map_err(|error| match error.raw_os_error().map(Errno::from_raw_os_error) {
                     Some(Errno::NOENT) => not_both(&self.name()),
                     _ => asked(error).context(format!("cannot compare {}", self.name())),
@@ -166,16 +182,18 @@ impl Compared<'_> {
             }
             (Place::Free(_), volume) => {
                 let volume = volume.context("the volume is not open")?;
-                let mut all = Vec::new();
-                let done = volume.view().diff(of.0, of.2, to, &mut |found| {
-                    all.push(found);
-                    ControlFlow::Continue(())
-                });
-                match done {
-                    Ok(()) => Ok(all),
-                    Err(yore_fs::Error::NotFound) => Err(not_both(&self.name())),
-                    Err(error) => Err(error.on_path("cannot compare", bytes_of(self.path())).into()),
-                }
+                while_looking(wanted, COMPARING, |progress| {
+                    let mut all = Vec::new();
+                    let done = volume.view().compare(of.0, of.2, to, progress, &mut |found| {
+                        all.push(found);
+                        ControlFlow::Continue(())
+                    });
+                    match done {
+                        Ok(()) => Ok(all),
+                        Err(yore_fs::Error::NotFound) => Err(not_both(&self.name())),
+                        Err(error) => Err(error.on_path("cannot compare", bytes_of(self.path())).into()),
+                    }
+                })
             }
         }
     }
@@ -275,11 +293,8 @@ fn directories(args: &args::Diff, a: &Compared<'_>, b: Option<&Compared<'_>>) ->
         None if of.2.is_none() => return Err(no_time(&a.name())),
         None => (None, a.present(&of)),
     };
-    let mut found = a.differences(&of, to)?;
+    let found = a.differences(&of, to, args.progress)?;
     let side = a.side();
-    if let Some(to) = &to_path {
-        found = files::join_replaced(found, &*side, a.path(), to)?;
-    }
     print(args, &found, &*side, &|patch, difference| {
         let to = to_path.as_deref().with_context(|| {
             format!(
@@ -475,10 +490,8 @@ fn since_last(
     let Some((cut, next)) = last else {
         anyhow::bail!("no snapshot has seen {name}; take one with `yore snapshot {name}`")
     };
-    let found = compared.differences(&(inode, incarnation, Some(cut.number)), None)?;
+    let found = compared.differences(&(inode, incarnation, Some(cut.number)), None, args.progress)?;
     let time = Clock::new(args.listing.utc).name(cut.row.time, next);
-    let then = compared.path().join(format!(".@{time}"));
-    let found = files::join_replaced(found, &*compared.side(), &then, compared.path())?;
     let mut list = List::new(args.listing);
     let named = match cut.row.name.as_str() {
         "" => String::new(),

@@ -3,20 +3,23 @@
 //!
 //! Each takes a cut before it changes anything and another one when it is done; see [`operation`].
 
+mod elsewhere;
 mod ground;
 mod one;
 mod operation;
 mod paths;
 
+use super::look::from_what_is_there;
 use super::Outcome;
 use crate::args;
-use crate::output::{bytes_of, json_name, List};
+use crate::output::{bytes_of, json_name, printable, List};
+use crate::side::Side;
 use crate::status;
 use crate::volume::Access;
 use anyhow::Context as _;
-use ground::{Ground, Where};
+use ground::{is_same_mount, Ground, Where};
 use one::{Done, Putter};
-use paths::{as_of, below, name_of};
+use paths::{as_of, below, name_of, with_time};
 use serde_json::json;
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -81,7 +84,31 @@ fn restore_one(ground: &Ground, then: &Path, args: &args::Restore) -> anyhow::Re
             return restore_directory(ground, then, &now, was.2, args);
         }
     }
-    put(ground, Verb::Restore, then, &now, (args.dry_run, args.listing))
+    put(ground, Verb::Restore, then, &now, &How::of(args))
+}
+
+/// How something is put back.
+struct How {
+    dry_run: bool,
+    listing: args::Listing,
+    progress: args::Progress,
+}
+
+impl How {
+    fn of(args: &args::Restore) -> How {
+        How { dry_run: args.dry_run, listing: args.listing, progress: args.progress }
+    }
+}
+
+/// Tells the one change that is made.
+fn tell(listing: args::Listing, letters: &str, change: &str, path: &[u8]) -> anyhow::Result<()> {
+    let mut list = List::new(listing);
+    list.entry(letters, path, "", || {
+        let mut value = json!({ "change": change });
+        json_name(&mut value, "path", path);
+        value
+    })?;
+    list.done()
 }
 
 /// Puts one name back, with all that was below it.
@@ -90,9 +117,9 @@ fn put(
     verb: Verb,
     then: &Path,
     now: &Path,
-    (dry_run, listing): (bool, args::Listing),
+    &How { dry_run, listing, progress }: &How,
 ) -> anyhow::Result<()> {
-    let mut putter = Putter::new(ground)?;
+    let mut putter = Putter::new(ground, progress)?;
     let done = putter.compare(then, now)?;
     if done == Done::Nothing && !is_directory(ground, then)? {
         eprintln!("{} is already as it was then", ground.name(now));
@@ -100,13 +127,7 @@ fn put(
     }
     if is_listed(dry_run, listing) {
         let (letters, change) = if done == Done::Made { ("+  ", "added") } else { ("M  ", "modified") };
-        let mut list = List::new(listing);
-        list.entry(letters, bytes_of(now), "", || {
-            let mut value = json!({ "change": change });
-            json_name(&mut value, "path", bytes_of(now));
-            value
-        })?;
-        list.done()?;
+        tell(listing, letters, change, bytes_of(now))?;
         if dry_run {
             return Ok(());
         }
@@ -119,8 +140,11 @@ fn put(
     ground.check_writable(concerned)?;
     ground.check_nothing_mounted_below(concerned)?;
     operation::run(ground, concerned, verb, || {
+        putter.expect(&[then])?;
         putter.directories(then.parent(), parent)?;
-        putter.tree(then, now)
+        putter.tree(then, now)?;
+        putter.finish();
+        Ok(())
     })
 }
 
@@ -151,7 +175,7 @@ fn restore_directory(
     }
     wanted.retain(|one| !ancestors(&one.path).skip(1).any(|above| whole.contains(above)));
     wanted.sort_by(|a, b| a.path.split(|b| *b == b'/').cmp(b.path.split(|b| *b == b'/')));
-    let mut putter = Putter::new(ground)?;
+    let mut putter = Putter::new(ground, args.progress)?;
     let mut differs = Vec::new();
     for one in &wanted {
         let done = putter.compare(&below(then, &one.path), &below(now, &one.path))?;
@@ -172,6 +196,9 @@ fn restore_directory(
     ground.check_nothing_mounted_below(now)?;
     ground.check_writable(now)?;
     operation::run(ground, now, Verb::Restore, || {
+        let is_put = |one: &&Difference| one.kind != FileKind::Directory || whole.contains(&one.path);
+        let those: Vec<PathBuf> = wanted.iter().filter(is_put).map(|one| below(then, &one.path)).collect();
+        putter.expect(&those.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
         let mut directories = Vec::new();
         for one in &wanted {
             let (then, now) = (below(then, &one.path), below(now, &one.path));
@@ -188,74 +215,86 @@ fn restore_directory(
         for (then, now) in directories.iter().rev() {
             putter.attributes(then, now, true)?;
         }
+        putter.finish();
         Ok(())
     })
 }
 
-/// Puts a copy elsewhere on the same mount or volume.
+/// Puts a copy elsewhere.
 fn restore_to(ground: &Ground, then: &Path, to: &OsStr, args: &args::Restore) -> anyhow::Result<()> {
     let now = split(ground, then)?;
-    let (place, elsewhere) = (Where::find(&args.paths[0])?, Where::find(to));
-    let dest = match (place, elsewhere) {
-        (Where::Mounted(_), Ok(Where::Mounted(dest))) => dest,
+    let here = match (Where::find(&args.paths[0])?, Where::find(to)) {
+        (Where::Mounted(place), Ok(Where::Mounted(dest))) if is_same_mount(&place, &dest) => dest,
         (Where::Free(on), Ok(Where::Free(dest))) if on.volume == dest.volume => dest.path,
-        _ => {
-            return Err(status::usage(format!(
-                "{}: not on the same mount or volume; copy it there with cp, or `yore get`",
-                to.to_string_lossy()
-            )))
-        }
+        _ => return elsewhere::put(ground, then, name_of(&now)?, to, args),
     };
-    let dest = match ground.side().is_directory(&dest) {
-        true => dest.join(OsStr::from_bytes(name_of(&now)?)),
-        false => dest,
+    let dest = free_name(ground.side(), here, name_of(&now)?)?;
+    put(ground, Verb::Restore, then, &dest, &How::of(args))
+}
+
+/// The name of a copy: the one that is wanted, or in the directory that is.
+fn free_name(side: &dyn Side, wanted: PathBuf, name: &[u8]) -> anyhow::Result<PathBuf> {
+    let dest = match side.is_directory(&wanted) {
+        true => wanted.join(OsStr::from_bytes(name)),
+        false => wanted,
     };
     anyhow::ensure!(
-        ground.side().facts(&dest)?.is_none(),
+        side.facts(&dest)?.is_none(),
         "{} is there already; name what is not, or a directory to put it into",
-        ground.name(&dest)
+        side.name(&dest)
     );
-    let above = dest.parent().unwrap_or(Path::new("/"));
-    anyhow::ensure!(
-        ground.side().is_directory(above),
-        "{} is not a directory; make it first",
-        ground.name(above)
-    );
-    put(ground, Verb::Restore, then, &dest, (args.dry_run, args.listing))
+    let above = dest.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    anyhow::ensure!(side.is_directory(above), "{} is not a directory; make it first", side.name(above));
+    Ok(dest)
 }
 
 /// Brings back what is gone.
 pub fn undelete(args: &args::Undelete) -> Outcome {
     for operand in &args.paths {
-        Where::find(operand)?.with(Access::Write, undelete_one)?;
+        Where::find(operand)?
+            .with(Access::Write, |ground, path| undelete_one(ground, path, args.progress))?;
     }
     Ok(status::OK)
 }
 
-fn undelete_one(ground: &Ground, path: &Path) -> anyhow::Result<()> {
+fn undelete_one(ground: &Ground, path: &Path, progress: args::Progress) -> anyhow::Result<()> {
     let name = ground.name(path);
     if ground.side().facts(path)?.is_some() {
         anyhow::bail!(
             "{name} is there; for what it was before see `yore log {name}` and `yore restore {name}@TIME`"
         );
     }
-    let there = path.ancestors().skip(1).find(|dir| ground.side().is_directory(dir));
-    let there = there.with_context(|| format!("{name}: no such directory"))?;
-    let rest = path.strip_prefix(there)?;
-    let first = rest.iter().next().with_context(|| format!("{name} does not end in a name"))?;
-    let deleted = ground.deleted(there)?.into_iter().find(|one| one.path == first.as_bytes());
-    let then = deleted.map(|one| {
-        let time = one.last.cut.row.time;
-        as_of(there, &format!("@{}.{:09}", time.seconds, time.nanos)).join(rest)
-    });
-    let then = match then {
-        Some(then) if ground.side().facts(&then)?.is_some() => then,
-        _ => anyhow::bail!(
-            "no snapshot has {name}; what is gone from there and can be brought back lists `yore deleted {}`",
-            ground.name(there)
-        ),
+    let (there, rest) = from_what_is_there(path, |dir| ground.side().is_directory(dir));
+    anyhow::ensure!(!rest.is_empty(), "{name} does not end in a name");
+    anyhow::ensure!(ground.side().is_directory(&there), "{name}: no such directory");
+    let nobody_has = || {
+        anyhow::anyhow!(
+            "no snapshot or version has {name}; what is gone from there and can be brought back lists `yore deleted {}`",
+            ground.name(&there)
+        )
     };
-    put(ground, Verb::Undelete, &then, path, (false, args::Listing::default()))
+    let mut then = there.clone();
+    let ends = rest.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
+    for end in ends.chain([rest.len()]) {
+        // What `log` names first is what is brought back, each name as of when it was seen last.
+        let newest = ground.newest(&there, &rest[..end])?.ok_or_else(nobody_has)?;
+        if let Some(gone) = newest.gone.as_ref().filter(|gone| gone.moved && end == rest.len()) {
+            let now = gone.path.as_deref().map(|path| format!("; it is {} now", printable(path)));
+            anyhow::bail!(
+                "{name} is not gone, but was renamed{}; `yore log {name}` lists the times at which it can be seen under this name, and \
+                 `yore restore {name}@TIME` puts a copy back",
+                now.unwrap_or_default()
+            );
+        }
+        let time = newest.last.ok_or_else(nobody_has)?.cut.row.time;
+        let of = rest[..end].rsplit(|b| *b == b'/').next().unwrap_or(&rest[..end]);
+        then = with_time(&then, of, &format!("@{}.{:09}", time.seconds, time.nanos));
+    }
+    if ground.side().facts(&then)?.is_none() {
+        return Err(nobody_has());
+    }
+    let how = How { dry_run: false, listing: args::Listing::default(), progress };
+    put(ground, Verb::Undelete, &then, path, &how)
 }
 
 /// Makes a directory as it was.
@@ -280,7 +319,7 @@ pub fn rollback(args: &args::Rollback) -> Outcome {
 
 /// What differs below a directory from what it was, and is to be seen.
 fn differences(ground: &Ground, now: &Path, then: &Path, target: Number) -> anyhow::Result<Vec<Difference>> {
-    let putter = Putter::new(ground)?;
+    let putter = Putter::only_looking(ground)?;
     real(&ground.diff(now, Some(target), None)?, |path| {
         Ok(putter.compare(&below(then, path), &below(now, path))? == Done::Nothing)
     })

@@ -256,7 +256,9 @@ pub fn snapshots(args: &args::Snapshots) -> Outcome {
             }
         })?,
     };
-    let lines: Vec<Line<'_>> = rows.iter().map(|row| Line { row, kept: None }).collect();
+    // What can be undone is of interest to who undoes, and `undo` finds it by itself.
+    let is_listed = |row: &&ListedCut| args.all || row.cut.row.kind != CutKind::Undo;
+    let lines: Vec<Line<'_>> = rows.iter().filter(is_listed).map(|row| Line { row, kept: None }).collect();
     print_rows(args.listing, &Clock::new(args.listing.utc), &lines)?;
     Ok(status::OK)
 }

@@ -132,14 +132,19 @@ pub(crate) fn look_back(
         let cut = of_directory.ok_or(Error::NotFound)?;
         return Ok((cut, inode(store, directory, cut)?));
     }
-    match own_cut_then(store, &asked, directory, name, of_directory)? {
+    // Under the number of a directory that is gone another one may live.
+    let live = match from {
+        Some(from) if !is_alive(store, directory, from)? => None,
+        _ => in_use(store, directory, name)?,
+    };
+    match own_cut_then(store, &asked, (directory, name), live.as_ref(), of_directory)? {
         Some(Meant::At(own)) => return Ok((own.number, inode(store, own.row.root, own.number)?)),
         Some(Meant::Nothing) => return Err(Error::NotFound),
         None => {}
     }
     let meant = match from {
         Some(from) => entry(store, directory, name, from)?,
-        None => in_use(store, directory, name)?.map(|found| (found.inode, found.incarnation)),
+        None => live.as_ref().map(|found| (found.inode, found.incarnation)),
     };
     let mut own = None;
     if let Some((no, incarnation)) = meant {
@@ -186,17 +191,16 @@ enum Meant {
 fn own_cut_then(
     store: &Arc<Store>,
     asked: &Asked,
-    directory: InodeNo,
-    name: &[u8],
+    (directory, name): (InodeNo, &[u8]),
+    live: Option<&dir::Found>,
     of_directory: Option<Number>,
 ) -> Result<Option<Meant>> {
     let mut most = match asked {
         Asked::One(cut) => cut.number,
         Asked::UpTo(most, _) => *most,
     };
-    let live = in_use(store, directory, name)?;
     loop {
-        let (inode, incarnation, birth, death) = match &live {
+        let (inode, incarnation, birth, death) = match live {
             Some(found) if found.birth <= most => {
                 (found.inode, found.incarnation, found.birth, Number(u64::MAX))
             }
@@ -225,6 +229,16 @@ fn own_cut_then(
             Some(before) if of_directory.is_none_or(|cut| before > cut.0) => most = Number(before),
             _ => return Ok(None),
         }
+    }
+}
+
+/// Whether the directory of a number as of a cut is the one that has the number now.
+fn is_alive(store: &Arc<Store>, directory: InodeNo, cut: Number) -> Result<bool> {
+    let then = super::with(store, directory, cut, |_, state| Ok(state.inode.incarnation));
+    match (directory_in_use(store, directory)?, then) {
+        (Some(cell), Ok(then)) => Ok(cell.incarnation == then),
+        (None, _) | (_, Err(Error::NotFound)) => Ok(false),
+        (_, Err(e)) => Err(e),
     }
 }
 

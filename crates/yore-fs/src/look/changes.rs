@@ -53,7 +53,10 @@ pub(super) fn in_inodes(was: &Inode, is: &Inode) -> What {
 }
 
 /// All extended attributes, by name.
-fn xattrs(store: &Arc<Store>, no: InodeNo, cut: Number) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+///
+/// # Errors
+/// `NotFound`; damage and device errors.
+pub(super) fn xattrs(store: &Arc<Store>, no: InodeNo, cut: Number) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let mut names = history::list_xattrs(store, no, cut)?;
     names.sort_unstable();
     let mut all = Vec::with_capacity(names.len());

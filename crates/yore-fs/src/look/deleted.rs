@@ -1,6 +1,8 @@
 //! Names that are gone from directories.
 
-use super::kept::{join_spans, KeptCuts};
+use super::kept::KeptCuts;
+use super::last::{is_temporary, lived_on};
+use super::replaced::Progress;
 use super::tree::{join, order};
 use super::{Deleted, Each, Facts};
 use crate::history::{self, with, PRESENT};
@@ -17,33 +19,25 @@ pub(super) fn deleted(
     view: &View,
     directory: InodeNo,
     recursive: bool,
+    progress: &Progress,
     each: Each<'_, Deleted>,
 ) -> Result<()> {
     if view.getattr(directory)?.kind != FileKind::Directory {
         return Err(Error::NotADirectory);
     }
     let kept = KeptCuts::load(view.store())?;
-    let (mut left, mut met, mut found) = (vec![(directory, Vec::new())], HashSet::new(), Vec::new());
-    while let Some((directory, path)) = left.pop() {
-        if !met.insert(directory) {
-            continue;
-        }
+    let directories = match recursive {
+        true => directories_below(view, directory)?,
+        false => vec![(directory, Vec::new())],
+    };
+    progress.expect(directories.len() as u64);
+    let mut found = Vec::new();
+    for (directory, path) in directories {
         match in_directory(view, &kept, directory, &path, &mut found) {
-            Err(Error::NotFound | Error::NotADirectory) if !path.is_empty() => continue, // Gone just now.
+            Err(Error::NotFound | Error::NotADirectory) if !path.is_empty() => {} // Gone just now.
             result => result?,
         }
-        if recursive {
-            view.readdir(directory, 0, &mut |item| {
-                if item.kind == FileKind::Directory && !matches!(item.name, b"." | b"..") {
-                    left.push((item.inode, join(&path, item.name)));
-                }
-                true
-            })
-            .or_else(|e| match e {
-                Error::NotFound | Error::NotADirectory | Error::Stale => Ok(()),
-                e => Err(e),
-            })?;
-        }
+        progress.add(1);
     }
     found.sort_by_cached_key(|(death, deleted): &(Number, Deleted)| {
         (std::cmp::Reverse(*death), order(&deleted.path))
@@ -54,6 +48,28 @@ pub(super) fn deleted(
         }
     }
     Ok(())
+}
+
+/// A directory and all below it as they are now, with their paths.
+fn directories_below(view: &View, directory: InodeNo) -> Result<Vec<(InodeNo, Vec<u8>)>> {
+    let mut met: HashSet<InodeNo> = HashSet::from_iter([directory]);
+    let (mut all, mut next) = (vec![(directory, Vec::new())], 0);
+    while let Some((directory, path)) = all.get(next).cloned() {
+        next += 1;
+        let listed = view.readdir(directory, 0, &mut |item| {
+            let is_below = item.kind == FileKind::Directory && !matches!(item.name, b"." | b"..");
+            // In the present one may be moved while others are listed, and be met again.
+            if is_below && met.insert(item.inode) {
+                all.push((item.inode, join(&path, item.name)));
+            }
+            true
+        });
+        match listed {
+            Err(Error::NotFound | Error::NotADirectory | Error::Stale) if !path.is_empty() => {}
+            listed => listed?,
+        }
+    }
+    Ok(all)
 }
 
 /// Adds the names that are gone from one directory, each as what it meant last, with when it went.
@@ -68,7 +84,9 @@ fn in_directory(
     let incarnation = with(store, directory, PRESENT, |_, state| Ok(state.inode.incarnation))?;
     let mut by_name: HashMap<Vec<u8>, Vec<PastEntry>> = HashMap::new();
     store.past.each_past_name(&store.meta, directory, 0, &mut |entry| {
-        by_name.entry(entry.name.clone()).or_default().push(entry);
+        if !is_temporary(&entry.name) {
+            by_name.entry(entry.name.clone()).or_default().push(entry);
+        }
         Ok(true)
     })?;
     if by_name.is_empty() {
@@ -79,34 +97,15 @@ fn in_directory(
     }
     for (name, mut meanings) in by_name {
         meanings.sort_by_key(|entry| std::cmp::Reverse(entry.birth));
-        for entry in meanings {
-            // What is being expunged was never there, though its names are until the background has come to them.
-            let birth = store.past.expunging.began(entry.inode, entry.incarnation, entry.birth);
-            if birth >= entry.death {
-                continue;
+        let last = kept.last_seen((directory, incarnation), meanings.into_iter().map(Ok))?;
+        let Some(last) = last else { continue };
+        if !lived_on(store, &last.entry)? {
+            if let Some(deleted) = describe(view, kept, &last.entry, last.cut, join(path, &name))? {
+                found.push((last.entry.death, deleted));
             }
-            let span = kept.of_directory((directory, incarnation), birth, entry.death)?;
-            let own = kept.own((entry.inode, entry.incarnation), birth, entry.death);
-            let Some((_, last)) = join_spans(span, own) else { continue };
-            if !lived_on(view, &entry)? {
-                if let Some(deleted) = describe(view, kept, &entry, last, join(path, &name))? {
-                    found.push((entry.death, deleted));
-                }
-            }
-            break;
         }
     }
     Ok(())
-}
-
-/// Whether what a name meant had another one when that was gone: then it was renamed, whatever has become of it since.
-fn lived_on(view: &View, entry: &PastEntry) -> Result<bool> {
-    let mut lived_on = false;
-    history::each_state(view.store(), entry.inode, entry.death, PRESENT, &mut |inode, _, _| {
-        lived_on = inode.incarnation == entry.incarnation && inode.links > 0;
-        !lived_on
-    })?;
-    Ok(lived_on)
 }
 
 /// `None` if the cut was forgotten meanwhile, or the file expunged.

@@ -9,8 +9,9 @@
 //! What is left of the inodes that changed kept their names.
 
 use super::changes::changes;
+use super::replaced::Progress;
 use super::tree::{order, Tree};
-use super::{Change, Difference, Each, Facts, What};
+use super::{Change, Difference, Facts, What};
 use crate::history::{self, with, PRESENT};
 use crate::past::{Ended, PastEntry};
 use crate::store::Store;
@@ -20,12 +21,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use yore_format::{CutState, Incarnation, Number, HISTORY_SHARDS};
 
+/// What looking at one inode counts.
+const LOOK: u64 = 4096;
 /// Ends of versions looked up at a time.
 const BATCH: usize = 256;
 
 type Identity = (InodeNo, Incarnation);
 
-/// Calls `each` with the differences in the order of paths.
+/// The differences in the order of paths.
 ///
 /// # Errors
 /// As [`crate::View::diff`].
@@ -34,14 +37,9 @@ pub(super) fn diff(
     directory: InodeNo,
     from: Number,
     to: Number,
-    each: Each<'_, Difference>,
-) -> Result<()> {
-    for difference in find(store, directory, from, to, false)? {
-        if each(difference).is_break() {
-            break;
-        }
-    }
-    Ok(())
+    progress: &Progress,
+) -> Result<Vec<Difference>> {
+    find(store, directory, from, to, false, progress)
 }
 
 /// The differences in the order of paths, and among them what has its path of then in another directory of that path. Nobody needs to see
@@ -55,7 +53,7 @@ pub(crate) fn with_moved(
     from: Number,
     to: Number,
 ) -> Result<Vec<Difference>> {
-    find(store, directory, from, to, true)
+    find(store, directory, from, to, true, &Progress::default())
 }
 
 fn find(
@@ -64,13 +62,17 @@ fn find(
     from: Number,
     to: Number,
     with_moved: bool,
+    progress: &Progress,
 ) -> Result<Vec<Difference>> {
     let mut diff = Diff::new(store, directory, from, to)?;
     if from == to {
         return Ok(Vec::new());
     }
-    for no in diff.changed()? {
+    let changed = diff.changed()?;
+    progress.expect(changed.len() as u64 * LOOK);
+    for no in changed {
         skip_gone(diff.look_at(no))?;
+        progress.add(LOOK);
     }
     diff.follow_names()?;
     let mut found = diff.finish(with_moved)?;

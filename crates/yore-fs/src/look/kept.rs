@@ -15,7 +15,7 @@ use yore_format::{Incarnation, Number};
 
 /// The kept cuts, as they were when they were loaded.
 pub(super) struct KeptCuts<'s> {
-    store: &'s Arc<Store>,
+    pub(super) store: &'s Arc<Store>,
     /// In ascending order.
     cuts: Vec<Cut>,
     /// The numbers of those of each root; in ascending order.
@@ -136,13 +136,13 @@ impl<'s> KeptCuts<'s> {
         Ok(())
     }
 
-    /// A kept cut, with when the next was taken.
+    /// A kept cut, with when the next was taken, which may have been forgotten: its time must not name that one. O(log cuts).
     ///
     /// # Errors
-    /// `Stale` if it is not one of these.
+    /// `Stale` if it is not one of these; damage and device errors.
     pub(super) fn seen_by(&self, number: Number) -> Result<SeenBy> {
         let at = self.cuts.binary_search_by_key(&number, |cut| cut.number).map_err(|_| Error::Stale)?;
-        let next = self.cuts.get(at + 1).map(|next| next.row.time);
+        let next = self.store.past.time_after(&self.store.meta, number)?;
         Ok(SeenBy { cut: self.cuts[at].clone(), next })
     }
 }

@@ -6,8 +6,9 @@
 //! In a stretch each version of the inode is a state, if a kept cut has seen the directory while it was so.
 
 use super::changes::changes;
-use super::kept::{KeptCuts, Span};
-use super::{Each, Facts, Logged, What};
+use super::kept::{join_spans, KeptCuts, Span};
+use super::last::{self, is_temporary};
+use super::{Each, Facts, Gone, Logged, What};
 use crate::history::{self, with, PRESENT};
 use crate::inode::DEPTH_MAX;
 use crate::past::{Cut, PastEntry, Seeing};
@@ -32,27 +33,41 @@ struct State {
     current: bool,
 }
 
-/// Calls `each` with the states of what a name means in a directory as of `cut`, latest first.
+/// Calls `each` with the states of what a path means from a directory as of `cut`, latest first.
 ///
 /// # Errors
-/// As [`crate::View::log`].
+/// As [`crate::View::log_below`].
 pub(super) fn log(
     store: &Arc<Store>,
     directory: InodeNo,
-    name: &[u8],
+    path: &[u8],
     cut: Number,
+    pass: Pass<'_>,
     each: Each<'_, Logged>,
 ) -> Result<()> {
     let kept = KeptCuts::load(store)?;
-    let (first, at) = begin(store, directory, name, cut)?;
-    let mut log = Log { store, kept, at, waiting: None, is_any: false, each };
-    let mut gone_through: Vec<PastEntry> = Vec::new();
-    let mut next = Some((first, false));
+    let (above, name) = match path.iter().rposition(|b| *b == b'/') {
+        Some(at) => (&path[..at], &path[at + 1..]),
+        None => (&b""[..], path),
+    };
+    let end = if cut == PRESENT { PRESENT } else { Number(cut.0 + 1) };
+    let found = directory_of(&kept, directory, above, end, pass)?;
+    let begin = match found.gone {
+        true => begin_gone(&kept, &found, name)?,
+        false => begin(&kept, &found, name)?,
+    };
+    let mut log =
+        Log { store, kept, at: begin.current, gone: begin.gone, waiting: None, is_any: false, each };
+    let mut gone_through: Vec<(PastEntry, Incarnation)> = Vec::new();
+    let mut next = Some((begin.first, false));
+    let mut is_first = true;
     while let Some((stretch, replaced)) = next {
-        if log.stretch(&stretch, replaced)? {
+        // What is put back has a name of ours for a moment.
+        if (is_first || !is_temporary(&stretch.entry.name)) && log.stretch(&stretch, replaced)? {
             return Ok(());
         }
-        gone_through.push(stretch.entry.clone());
+        is_first = false;
+        gone_through.push((stretch.entry.clone(), stretch.directory_incarnation));
         next = match earlier_name(store, &stretch.entry)? {
             Some(earlier) => Some((earlier, false)),
             None => {
@@ -68,47 +83,139 @@ pub(super) fn log(
     }
 }
 
-/// Where the log begins: the first stretch, and the number as of which the first state is current.
-fn begin(
-    store: &Arc<Store>,
+/// A directory that a path leads to.
+struct Found {
+    inode: InodeNo,
+    incarnation: Incarnation,
+    /// Up to when it was that.
+    end: Number,
+    /// The path leads there no more.
+    gone: bool,
+}
+
+/// The directory that a path leads to from another one: where one on the way is gone, the last that can be seen under its name.
+fn directory_of(
+    kept: &KeptCuts<'_>,
     directory: InodeNo,
-    name: &[u8],
-    cut: Number,
-) -> Result<(Stretch, Option<Number>)> {
+    path: &[u8],
+    end: Number,
+    pass: Pass<'_>,
+) -> Result<Found> {
+    let store = kept.store;
+    let incarnation = with(store, directory, before(end), |_, state| Ok(state.inode.incarnation))?;
+    let mut found = Found { inode: directory, incarnation, end, gone: false };
+    for name in path.split(|b| *b == b'/').filter(|name| !name.is_empty() && *name != b".") {
+        let in_use = match found.gone {
+            false => history::entry_named(store, found.inode, name, before(found.end))?,
+            true => None,
+        };
+        let (entry, seen) = match in_use {
+            Some(entry) => (entry, before(found.end)),
+            None => {
+                found.gone = true;
+                let last = last_of(kept, &found, name)?.ok_or(Error::NotFound)?;
+                (last.entry, last.cut)
+            }
+        };
+        if entry.kind != FileKind::Directory {
+            return Err(Error::NotADirectory);
+        }
+        let end = found.end.min(entry.death);
+        found = Found { inode: entry.inode, incarnation: entry.incarnation, end, gone: found.gone };
+        pass(&with(store, entry.inode, seen, |_, state| Ok(Facts::of(&state.inode)))?)?;
+    }
+    Ok(found)
+}
+
+/// The last number before an end.
+fn before(end: Number) -> Number {
+    if end == PRESENT {
+        PRESENT
+    } else {
+        Number(end.0.saturating_sub(1))
+    }
+}
+
+/// What a name meant last of what can be seen, up to an end: what it meant in a directory that is gone, or means no more.
+fn last_of(kept: &KeptCuts<'_>, directory: &Found, name: &[u8]) -> Result<Option<last::Last>> {
+    let (store, no, end) = (kept.store, directory.inode, directory.end);
+    // What the directory had when it went has no end of its own, or a later one.
+    let at_the_end = history::entry_named(store, no, name, before(end))?;
+    let at_the_end = at_the_end.map(|entry| PastEntry { death: entry.death.min(end), ..entry });
+    let earlier = last::meanings(store, no, name, at_the_end.as_ref().map_or(end, |entry| entry.birth));
+    kept.last_seen((no, directory.incarnation), at_the_end.map(Ok).into_iter().chain(earlier))
+}
+
+/// Where a log begins.
+struct Begin {
+    first: Stretch,
+    /// The number as of which the first state is current.
+    current: Option<Number>,
+    gone: Option<Gone>,
+}
+
+fn begin(kept: &KeptCuts<'_>, above: &Found, name: &[u8]) -> Result<Begin> {
+    let (store, directory, end, cut) = (kept.store, above.inode, above.end, before(above.end));
     if name.is_empty() || name == b"." {
-        return of_itself(store, directory, cut).map(|stretch| (stretch, Some(cut)));
+        return of_itself(store, directory, cut);
     }
     if name == b".." || name.len() > yore_format::NAME_MAX {
         return Err(Error::NotFound);
     }
-    let end = |entry: &PastEntry| if cut == PRESENT { PRESENT } else { Number(cut.0 + 1).min(entry.death) };
     if let Some(entry) = history::entry_named(store, directory, name, cut)? {
-        let end = end(&entry);
-        return Ok((stretch(store, entry, end)?, Some(cut)));
+        let first = stretch(store, entry.clone(), end.min(entry.death))?;
+        return Ok(Begin { first, current: Some(cut), gone: None });
     }
     if let Some((of, when)) = history::split_time(name) {
         let from = (cut != PRESENT).then_some(cut);
         match history::look_back(store, directory, from, of, &when) {
-            Ok((cut, _)) if of == b"." => return of_itself(store, directory, cut).map(|s| (s, Some(cut))),
+            Ok((cut, _)) if of == b"." => return of_itself(store, directory, cut),
             Ok((cut, _)) => {
                 let entry = history::entry_named(store, directory, of, cut)?.ok_or(Error::NotFound)?;
-                let end = Number(cut.0 + 1).min(entry.death);
-                return Ok((stretch(store, entry, end)?, Some(cut)));
+                let first = stretch(store, entry.clone(), Number(cut.0 + 1).min(entry.death))?;
+                return Ok(Begin { first, current: Some(cut), gone: None });
             }
             Err(Error::NotFound) => {}
             Err(e) => return Err(e),
         }
     }
-    // What is gone.
-    let entry = store.past.name_before(store, directory, name, cut)?.ok_or(Error::NotFound)?;
-    let end = entry.death;
-    Ok((stretch(store, entry, end)?, None))
+    begin_gone(kept, above, name)
 }
 
-fn of_itself(store: &Arc<Store>, directory: InodeNo, cut: Number) -> Result<Stretch> {
+fn begin_gone(kept: &KeptCuts<'_>, above: &Found, name: &[u8]) -> Result<Begin> {
+    let entry = last_of(kept, above, name)?.ok_or(Error::NotFound)?.entry;
+    let end = entry.death;
+    let first = Stretch { entry, directory_incarnation: above.incarnation, end };
+    let gone = what_went(kept, &first)?;
+    Ok(Begin { first, current: None, gone: Some(gone) })
+}
+
+/// What is known of how a name went, of which this was the last stretch.
+fn what_went(kept: &KeptCuts<'_>, last: &Stretch) -> Result<Gone> {
+    let entry = &last.entry;
+    let directory = (entry.directory, last.directory_incarnation);
+    let without = join_spans(
+        kept.of_directory(directory, entry.death, PRESENT)?,
+        kept.own((entry.inode, entry.incarnation), entry.death, PRESENT),
+    );
+    let by = without.map(|(first, _)| kept.seen_by(first)).transpose()?;
+    let moved = last::lived_on(kept.store, entry)?;
+    let path = match moved {
+        true => {
+            let place = history::place(kept.store, entry.inode, PRESENT)?;
+            let place = place.filter(|place| place.incarnation == entry.incarnation);
+            place.map(|place| path_of(kept.store, &place, None)).transpose()?.flatten()
+        }
+        false => None,
+    };
+    Ok(Gone { by, moved, path })
+}
+
+fn of_itself(store: &Arc<Store>, directory: InodeNo, cut: Number) -> Result<Begin> {
     let end = if cut == PRESENT { PRESENT } else { Number(cut.0 + 1) };
+    let begin = |first| Begin { first, current: Some(cut), gone: None };
     if let Some(entry) = history::place(store, directory, cut)? {
-        return stretch(store, entry, end);
+        return stretch(store, entry, end).map(begin);
     }
     // The root directory, or the one that was cut.
     let (incarnation, kind) = with(store, directory, cut, |_, state| {
@@ -124,7 +231,7 @@ fn of_itself(store: &Arc<Store>, directory: InodeNo, cut: Number) -> Result<Stre
         kind,
         name: Vec::new(),
     };
-    Ok(Stretch { entry, directory_incarnation: incarnation, end })
+    Ok(begin(Stretch { entry, directory_incarnation: incarnation, end }))
 }
 
 /// A stretch up to `end` under an entry.
@@ -144,12 +251,12 @@ fn earlier_name(store: &Arc<Store>, entry: &PastEntry) -> Result<Option<Stretch>
 
 /// What the first of these names meant before, or the first after it under which the inode took another one's place at once: of names that
 /// were free in between, as temporary ones are, nobody knows that they belong together.
-fn earlier_meaning(store: &Arc<Store>, names: &[PastEntry]) -> Result<Option<Stretch>> {
-    for (i, entry) in names.iter().enumerate().filter(|(_, entry)| !entry.name.is_empty()) {
+fn earlier_meaning(store: &Arc<Store>, names: &[(PastEntry, Incarnation)]) -> Result<Option<Stretch>> {
+    for (i, (entry, of)) in names.iter().enumerate().filter(|(_, (entry, _))| !entry.name.is_empty()) {
         let before = store.past.name_before(store, entry.directory, &entry.name, entry.birth)?;
         if let Some(before) = before.filter(|before| i == 0 || before.death == entry.birth) {
             let end = before.death;
-            return stretch(store, before, end).map(Some).or_else(unknown);
+            return Ok(Some(Stretch { entry: before, directory_incarnation: *of, end }));
         }
     }
     Ok(None)
@@ -163,11 +270,16 @@ fn unknown<T>(error: Error) -> Result<Option<T>> {
     }
 }
 
+/// Asked with each directory on the way.
+type Pass<'p> = &'p mut dyn FnMut(&Facts) -> Result<()>;
+
 struct Log<'s, 'e> {
     store: &'s Arc<Store>,
     kept: KeptCuts<'s>,
     /// As of which the state is current that has it.
     at: Option<Number>,
+    /// How the name went whose log it is, for the first state.
+    gone: Option<Gone>,
     /// The last state found, which waits for the one before it; with the number of who has seen it, and the directory.
     waiting: Option<(Logged, Number, InodeNo)>,
     is_any: bool,
@@ -192,11 +304,9 @@ impl Log<'_, '_> {
             let directory = (entry.directory, stretch.directory_incarnation);
             let own = self.kept.own((entry.inode, entry.incarnation), state.from, state.to);
             let of_directory = self.kept.of_directory(directory, state.from, state.to)?;
-            state.span = match (own, of_directory) {
-                (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
-                (own, of_directory) => own.or(of_directory),
-            };
-            let Some(logged) = self.describe(entry, &state)? else { continue };
+            state.span = join_spans(own, of_directory);
+            let Some(mut logged) = self.describe(entry, &state)? else { continue };
+            logged.gone = self.gone.take();
             let seen = (state.span.map_or(PRESENT, |span| span.0), entry.directory);
             if self.add(logged, seen, is_new)? {
                 return Ok(true);
@@ -220,7 +330,7 @@ impl Log<'_, '_> {
         let Some(facts) = found.map(Some).or_else(unknown)? else { return Ok(None) };
         let cut = last.as_ref().filter(|_| at != PRESENT).map(|last| &last.cut);
         Ok(Some(Logged {
-            path: self.path(entry, cut)?,
+            path: path_of(self.store, entry, cut)?,
             first,
             last,
             current: state.current,
@@ -233,6 +343,7 @@ impl Log<'_, '_> {
             renamed: false,
             replaced: false,
             oldest: true,
+            gone: None,
         }))
     }
 
@@ -260,8 +371,8 @@ impl Log<'_, '_> {
         let is_same = !replaced && !newer.renamed && (newer.what - What::LINKS).is_empty();
         if is_same {
             let last = newer.last.or_else(|| older.last.clone());
-            let (path, facts) = (newer.path, newer.facts);
-            let merged = Logged { last, current: newer.current, path, facts, ..older };
+            let (path, facts, gone) = (newer.path, newer.facts, newer.gone);
+            let merged = Logged { last, current: newer.current, path, facts, gone, ..older };
             self.waiting = Some((merged, at, directory));
             return Ok(false);
         }
@@ -277,31 +388,31 @@ impl Log<'_, '_> {
         }
         Ok(self.is_any)
     }
+}
 
-    /// The path that a name had: as of the cut from what was cut downwards, above as it is now. `None` if that is gone.
-    fn path(&self, entry: &PastEntry, cut: Option<&Cut>) -> Result<Option<Vec<u8>>> {
-        let mut names = vec![entry.name.clone()];
-        let (mut at, mut cut) = (entry.directory, cut);
-        if cut.is_some_and(|cut| cut.row.root == entry.inode) {
+/// The path that a name had: as of the cut from what was cut downwards, above as it is now. `None` if that is gone.
+fn path_of(store: &Arc<Store>, entry: &PastEntry, cut: Option<&Cut>) -> Result<Option<Vec<u8>>> {
+    let mut names = vec![entry.name.clone()];
+    let (mut at, mut cut) = (entry.directory, cut);
+    if cut.is_some_and(|cut| cut.row.root == entry.inode) {
+        cut = None;
+    }
+    for _ in 0..DEPTH_MAX {
+        if cut.is_some_and(|cut| cut.row.root == at) {
             cut = None;
         }
-        for _ in 0..DEPTH_MAX {
-            if cut.is_some_and(|cut| cut.row.root == at) {
-                cut = None;
-            }
-            if at == InodeNo::ROOT {
-                names.reverse();
-                names.retain(|name| !name.is_empty());
-                return Ok(Some([b"/".as_slice(), &names.join(&b"/"[..])].concat()));
-            }
-            match history::place(self.store, at, cut.map_or(PRESENT, |cut| cut.number))? {
-                Some(place) => {
-                    names.push(place.name);
-                    at = place.directory;
-                }
-                None => return Ok(None),
-            }
+        if at == InodeNo::ROOT {
+            names.reverse();
+            names.retain(|name| !name.is_empty());
+            return Ok(Some([b"/".as_slice(), &names.join(&b"/"[..])].concat()));
         }
-        Ok(None)
+        match history::place(store, at, cut.map_or(PRESENT, |cut| cut.number))? {
+            Some(place) => {
+                names.push(place.name);
+                at = place.directory;
+            }
+            None => return Ok(None),
+        }
     }
+    Ok(None)
 }

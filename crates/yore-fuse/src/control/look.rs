@@ -5,12 +5,14 @@
 //! 64 MiB in all, and those that nobody asked for in a minute only until somebody asks anything of this kind: ESTALE if
 //! an answer is not there any more, and one asks anew. No answer is longer: EOVERFLOW.
 //!
+//! How far the daemon is with one that takes long is asked beside it: see [`progress`].
+//!
 //! # The parts: `_IOWR('Y', 5 | 6 | 7 | 10, 16376 bytes)`
 //!
 //! | bytes | of the request |
 //! |---|---|
 //! | 0..8 | the key; 0 to ask |
-//! | 8..16 | where to go on in the answer; 0 to ask |
+//! | 8..16 | where to go on in the answer; to ask a name for the question, or 0 |
 //! | 16.. | the question if the key is 0, as below; then zeros |
 //!
 //! | bytes | of the answer |
@@ -24,7 +26,7 @@
 //! | bytes | of the question |
 //! |---|---|
 //! | 0..8, 8..16 | the snapshots between which the directory differs, 0 for the present |
-//! | 16..20 | flags: 1 only which directory is asked |
+//! | 16..20 | flags: 1 only which directory is asked; 2 what took the place of another of its name and type is compared with that |
 //!
 //! The answer has the inode (8 bytes) and incarnation (4) of the directory and the snapshot as of which it was asked (8, 0 for the present); then
 //! the differences, each of
@@ -47,19 +49,20 @@
 //! |---|---|
 //! | 0..4 | length of the name |
 //! | 4..8 | the most states that are wanted, 0 for all |
-//! | 8.. | the name in the directory asked; of length 0 for the directory itself |
+//! | 8.. | the name in the directory asked; of length 0 for the directory itself. Or a path from there, by directories that may be gone |
 //!
 //! The answer has the states, latest first, each of
 //!
 //! | bytes | |
 //! |---|---|
 //! | 2 | type |
-//! | 2 | flags: 1 first and last snapshot follow, 2 current, 4 has a path, 8 renamed, 16 replaced, 32 oldest |
+//! | 2 | flags: 1 first and last snapshot follow, 2 current, 4 has a path, 8 renamed, 16 replaced, 32 oldest, 64 the name is gone, 128 a first snapshot without it follows, 256 it was moved, 512 its path now follows |
 //! | 4 | what changed |
 //! | 8, 4 | inode, incarnation |
 //! | 4, … | the name; and its path, if it has one, likewise |
 //! | 36 | facts |
-//! | … | the first and the last snapshot, if they follow: as in the list of snapshots, without a path |
+//! | … | the first and the last snapshot, if they follow: as in the list of snapshots, without a path; so the first without the name |
+//! | 4, … | the path that what was moved has now |
 //!
 //! # What is gone: number 7
 //!
@@ -73,9 +76,12 @@
 //! For root, the daemon's user, and the owner of the directory, of differences at both times; EPERM for others. ENOENT: a
 //! snapshot has not seen the directory, or the name is unknown. Which directory is asked, everybody may ask.
 
+pub mod progress;
 pub mod usage;
 
-use super::{call, decode_record, encode_record, malformed, may_snapshot, put, u64_at, Failure};
+use progress::{watched, Running, Watch, PROGRESS};
+
+use super::{call, decode_record, encode_record, malformed, may_all, may_snapshot, put, u64_at, Failure};
 use fuser::Errno;
 use parking_lot::Mutex;
 use rustix::ioctl::{opcode, Opcode};
@@ -84,8 +90,8 @@ use std::io;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 use yore_fs::{
-    Change, Deleted, Difference, Facts, FileKind, Incarnation, InodeNo, ListedCut, Logged, Number, SeenBy,
-    Timestamp, View, What,
+    Change, Deleted, Difference, Facts, FileKind, Gone, Incarnation, InodeNo, ListedCut, Logged, Number,
+    Progress, SeenBy, Timestamp, View, What,
 };
 
 /// Bytes of each of the requests.
@@ -108,6 +114,7 @@ const KEPT_FOR: Duration = Duration::from_secs(60);
 const TRIES: usize = 5;
 
 const IDENTITY: u32 = 1;
+const COMPARED: u32 = 2;
 const RECURSIVE: u32 = 1;
 
 const OLD_PATH: u8 = 1;
@@ -120,6 +127,10 @@ const PATH: u16 = 4;
 const RENAMED: u16 = 8;
 const REPLACED: u16 = 16;
 const OLDEST: u16 = 32;
+const GONE: u16 = 64;
+const GONE_BY: u16 = 128;
+const MOVED: u16 = 256;
+const MOVED_TO: u16 = 512;
 
 /// Which directory a handle is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,7 +150,7 @@ pub struct Identity {
 pub fn identity(dir: &File) -> io::Result<Identity> {
     let mut question = vec![0; 20];
     put(&mut question, 16, &IDENTITY.to_le_bytes());
-    let answer = ask::<DIFF>(dir, &question)?;
+    let answer = ask::<DIFF>(dir, &question, 0)?;
     Reader(&answer).identity().ok_or_else(malformed)
 }
 
@@ -148,9 +159,29 @@ pub fn identity(dir: &File) -> io::Result<Identity> {
 /// # Errors
 /// As [`identity`], and the table above.
 pub fn diff(dir: &File, from: Option<Number>, to: Option<Number>) -> io::Result<Vec<Difference>> {
+    differences(ask::<DIFF>(dir, &between(from, to, 0), 0)?)
+}
+
+/// The same as [`View::compare`] tells it.
+///
+/// # Errors
+/// As [`diff`]; EINVAL if the daemon is of an older version.
+pub fn compare(
+    dir: &File,
+    from: Option<Number>,
+    to: Option<Number>,
+    watch: Watch<'_>,
+) -> io::Result<Vec<Difference>> {
+    let question = between(from, to, COMPARED);
+    differences(watched(dir, watch, |name| ask::<DIFF>(dir, &question, name))?)
+}
+
+fn between(from: Option<Number>, to: Option<Number>, flags: u32) -> Vec<u8> {
     let number = |side: Option<Number>| side.unwrap_or_default().0.to_le_bytes();
-    let question = [&number(from)[..], &number(to), &[0; 4]].concat();
-    let answer = ask::<DIFF>(dir, &question)?;
+    [&number(from)[..], &number(to), &flags.to_le_bytes()].concat()
+}
+
+fn differences(answer: Vec<u8>) -> io::Result<Vec<Difference>> {
     let mut reader = Reader(&answer);
     reader.identity().ok_or_else(malformed)?;
     reader.all(Reader::difference)
@@ -164,24 +195,25 @@ pub fn log(dir: &File, name: &[u8], most: Option<u32>) -> io::Result<Vec<Logged>
     let len = u32::try_from(name.len()).ok().filter(|len| *len as usize <= NAME_MOST);
     let len = len.ok_or(rustix::io::Errno::NAMETOOLONG)?;
     let question = [&len.to_le_bytes()[..], &most.unwrap_or(0).to_le_bytes(), name].concat();
-    Reader(&ask::<LOG>(dir, &question)?).all(Reader::logged)
+    Reader(&ask::<LOG>(dir, &question, 0)?).all(Reader::logged)
 }
 
 /// What is gone from an open directory of a mount, the latest first; as [`View::deleted`].
 ///
 /// # Errors
 /// As [`diff`].
-pub fn deleted(dir: &File, recursive: bool) -> io::Result<Vec<Deleted>> {
+pub fn deleted(dir: &File, recursive: bool, watch: Watch<'_>) -> io::Result<Vec<Deleted>> {
     let flags = if recursive { RECURSIVE } else { 0 };
-    Reader(&ask::<DELETED>(dir, &flags.to_le_bytes())?).all(Reader::deleted)
+    let answer = watched(dir, watch, |name| ask::<DELETED>(dir, &flags.to_le_bytes(), name))?;
+    Reader(&answer).all(Reader::deleted)
 }
 
-/// Asks until the whole answer is there.
-fn ask<const OPCODE: Opcode>(dir: &File, question: &[u8]) -> io::Result<Vec<u8>> {
+/// Asks until the whole answer is there, under a name, or 0.
+fn ask<const OPCODE: Opcode>(dir: &File, question: &[u8], name: u64) -> io::Result<Vec<u8>> {
     let mut tries = 0;
     loop {
         tries += 1;
-        match ask_once::<OPCODE>(dir, question) {
+        match ask_once::<OPCODE>(dir, question, name) {
             // Others asked so much meanwhile that the answer was pushed out.
             Err(error) if error.raw_os_error() == Some(libc::ESTALE) && tries < TRIES => {}
             answer => return answer,
@@ -189,8 +221,9 @@ fn ask<const OPCODE: Opcode>(dir: &File, question: &[u8]) -> io::Result<Vec<u8>>
     }
 }
 
-fn ask_once<const OPCODE: Opcode>(dir: &File, question: &[u8]) -> io::Result<Vec<u8>> {
+fn ask_once<const OPCODE: Opcode>(dir: &File, question: &[u8], name: u64) -> io::Result<Vec<u8>> {
     let mut buffer = Box::new([0; PART_BYTES]);
+    put(&mut *buffer, 8, &name.to_le_bytes());
     put(&mut *buffer, BODY_AT, question);
     let mut answer = Vec::new();
     loop {
@@ -214,7 +247,7 @@ fn ask_once<const OPCODE: Opcode>(dir: &File, question: &[u8]) -> io::Result<Vec
 
 /// Whether a number is one of these.
 pub(crate) fn is_known(number: Opcode) -> bool {
-    [DIFF, LOG, DELETED, usage::USAGE].contains(&number)
+    [DIFF, LOG, DELETED, usage::USAGE, PROGRESS].contains(&number)
 }
 
 struct Kept {
@@ -227,7 +260,7 @@ struct Kept {
 
 /// Answers of which parts are still to be read.
 #[derive(Default)]
-pub(crate) struct Answers(Mutex<(u64, Vec<Kept>)>);
+pub(crate) struct Answers(Mutex<(u64, Vec<Kept>)>, Running);
 
 impl Answers {
     /// The daemon's half: the next part of the answer to a request of this number on an inode.
@@ -242,6 +275,9 @@ impl Answers {
         if !is_known(number) || view.getattr(inode)?.kind != FileKind::Directory {
             return Err(Failure::Number(Errno::ENOTTY));
         }
+        if number == PROGRESS {
+            return self.1.answer(uid, request);
+        }
         let refused = Failure::Number(Errno::EINVAL);
         let head = u64_at(request, 0).zip(u64_at(request, 8)).filter(|_| request.len() == PART_BYTES);
         let Some((key, at)) = head else { return Err(refused) };
@@ -252,8 +288,10 @@ impl Answers {
                 false => Err(refused),
             };
         }
-        let question = (at == 0).then(|| Question::decode(number, question)).flatten().ok_or(refused)?;
-        let bytes = question.answer(view, inode, uid)?;
+        let question = Question::decode(number, question).ok_or(refused)?;
+        let watched = self.1.begin(uid, at);
+        let bytes = question.answer(view, inode, uid, &watched.progress)?;
+        drop(watched);
         let part = part_of(&bytes, 0);
         if bytes.len() <= part.len() {
             return Ok(encode_part(0, bytes.len(), part));
@@ -306,7 +344,7 @@ fn encode_part(key: u64, len: usize, part: &[u8]) -> Vec<u8> {
 #[derive(Debug, PartialEq, Eq)]
 enum Question<'a> {
     Identity,
-    Diff { from: Option<Number>, to: Option<Number> },
+    Diff { from: Option<Number>, to: Option<Number>, compared: bool },
     Log { name: &'a [u8], most: Option<u32> },
     Deleted { recursive: bool },
     Usage(usage::Of<'a>),
@@ -320,7 +358,7 @@ impl Question<'_> {
                 let mut side = || Some(Some(Number(reader.u64()?)).filter(|number| number.0 != 0));
                 let (from, to) = (side()?, side()?);
                 match (reader.u32()?, from, to) {
-                    (0, ..) => Question::Diff { from, to },
+                    (flags @ (0 | COMPARED), ..) => Question::Diff { from, to, compared: flags == COMPARED },
                     (IDENTITY, None, None) => Question::Identity,
                     _ => return None,
                 }
@@ -338,7 +376,7 @@ impl Question<'_> {
         reader.0.iter().all(|b| *b == 0).then_some(question)
     }
 
-    fn answer(&self, view: &View, inode: InodeNo, uid: u32) -> Result<Vec<u8>, Failure> {
+    fn answer(&self, view: &View, inode: InodeNo, uid: u32, progress: &Progress) -> Result<Vec<u8>, Failure> {
         let mut writer = Writer { bytes: Vec::new(), is_full: false };
         if matches!(self, Question::Identity | Question::Diff { .. }) {
             writer.u64(inode.0);
@@ -351,16 +389,25 @@ impl Question<'_> {
         };
         match self {
             Question::Identity => {}
-            Question::Diff { from, to } => {
+            Question::Diff { from, to, compared } => {
                 for side in [from, to] {
                     check(&side.map_or(view.present(), |cut| view.as_of(cut)))?;
                 }
-                view.diff(inode, *from, *to, &mut |found| writer.record(|w| w.difference(&found)))?;
+                let each = &mut |found: Difference| writer.record(|w| w.difference(&found));
+                match compared {
+                    true => view.compare(inode, *from, *to, progress, each)?,
+                    false => view.diff(inode, *from, *to, each)?,
+                }
             }
             Question::Log { name, most } => {
                 check(view)?;
                 let mut left = most.unwrap_or(u32::MAX);
-                view.log(inode, name, &mut |found| {
+                // Who is gone cannot be asked for permissions any more: below the directories of others nothing is told.
+                let mut pass = |above: &Facts| match may_all(uid) || above.uid == uid {
+                    true => Ok(()),
+                    false => Err(yore_fs::Error::NotPermitted { what: "the directory was somebody else's" }),
+                };
+                view.log_below(inode, name, &mut pass, &mut |found| {
                     left -= 1;
                     match writer.record(|w| w.logged(&found)) {
                         ControlFlow::Continue(()) if left > 0 => ControlFlow::Continue(()),
@@ -376,7 +423,8 @@ impl Question<'_> {
             }
             Question::Deleted { recursive } => {
                 check(view)?;
-                view.deleted(inode, *recursive, &mut |found| writer.record(|w| w.deleted(&found)))?;
+                let each = &mut |found: Deleted| writer.record(|w| w.deleted(&found));
+                view.deleted_in_steps(inode, *recursive, progress, each)?;
             }
         }
         match writer.is_full {
@@ -462,7 +510,7 @@ impl Writer {
     }
 
     fn logged(&mut self, found: &Logged) {
-        let seen = found.first.as_ref().zip(found.last.as_ref());
+        let (seen, gone) = (found.first.as_ref().zip(found.last.as_ref()), found.gone.as_ref());
         let flag = |is: bool, flag: u16| if is { flag } else { 0 };
         self.kind(found.kind);
         self.u16(
@@ -471,7 +519,11 @@ impl Writer {
                 | flag(found.path.is_some(), PATH)
                 | flag(found.renamed, RENAMED)
                 | flag(found.replaced, REPLACED)
-                | flag(found.oldest, OLDEST),
+                | flag(found.oldest, OLDEST)
+                | flag(gone.is_some(), GONE)
+                | flag(gone.is_some_and(|gone| gone.by.is_some()), GONE_BY)
+                | flag(gone.is_some_and(|gone| gone.moved), MOVED)
+                | flag(gone.is_some_and(|gone| gone.path.is_some()), MOVED_TO),
         );
         self.u32(found.what.bits());
         self.u64(found.inode.0);
@@ -482,6 +534,10 @@ impl Writer {
         if let Some((first, last)) = seen {
             self.seen_by(first);
             self.seen_by(last);
+        }
+        if let Some(gone) = gone {
+            gone.by.iter().for_each(|by| self.seen_by(by));
+            gone.path.iter().for_each(|path| self.text(path));
         }
     }
 
@@ -577,6 +633,9 @@ impl<'a> Reader<'a> {
         let facts = self.facts()?;
         let mut seen = || if flags & SEEN != 0 { self.seen_by().map(Some) } else { Some(None) };
         let (first, last) = (seen()?, seen()?);
+        let by = if flags & GONE_BY != 0 { Some(self.seen_by()?) } else { None };
+        let moved_to = if flags & MOVED_TO != 0 { Some(self.text()?) } else { None };
+        let gone = (flags & GONE != 0).then_some(Gone { by, moved: flags & MOVED != 0, path: moved_to });
         Some(Logged {
             first,
             last,
@@ -591,6 +650,7 @@ impl<'a> Reader<'a> {
             renamed: flags & RENAMED != 0,
             replaced: flags & REPLACED != 0,
             oldest: flags & OLDEST != 0,
+            gone,
         })
     }
 

@@ -6,12 +6,8 @@ use crate::command::Outcome;
 use crate::output::bytes_of;
 use crate::side::{same_content, sorted_xattrs, Facts, Side};
 use anyhow::Context as _;
-use std::collections::HashMap;
-use std::ffi::OsStr;
-use std::io;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use yore_fs::{Change, Difference, FileKind, Incarnation, InodeNo, What};
+use yore_fs::{Change, Difference, Incarnation, InodeNo, What};
 
 /// Prints in what two files differ: two states of one, or one that took the other's name. Set-id bits, which the past does not show, and
 /// times of access do not count.
@@ -58,47 +54,6 @@ fn what_differs(
     what.set(What::XATTRS, sorted_xattrs(side, first)? != sorted_xattrs(side, second)?);
     what.set(What::TIME, was.mtime != is.mtime);
     Ok(what)
-}
-
-/// Makes one difference, or none, of a file that is gone and another one that has its name now: so programs save, and so is restored.
-/// What differs between the two is read. Where that is not allowed they stay what the history says, one gone and one new.
-pub fn join_replaced(
-    found: Vec<Difference>,
-    side: &dyn Side,
-    from: &Path,
-    to: &Path,
-) -> anyhow::Result<Vec<Difference>> {
-    let has_content = |one: &Difference| matches!(one.kind, FileKind::Regular | FileKind::Symlink);
-    let gone = found.iter().filter(|one| one.change == Change::Removed && has_content(one));
-    let gone: HashMap<&[u8], &Difference> = gone.map(|one| (&one.path[..], one)).collect();
-    let mut joined = HashMap::new();
-    for new in found.iter().filter(|one| one.change == Change::Added) {
-        let Some(old) = gone.get(&new.path[..]).filter(|old| old.kind == new.kind) else { continue };
-        let path = OsStr::from_bytes(&new.path);
-        let (first, second) = (from.join(path), to.join(path));
-        // Nothing, or of another type: it was changed meanwhile.
-        let (Some(was), Some(is)) = (side.facts(&first)?, side.facts(&second)?) else { continue };
-        if (was.kind, is.kind) != (old.kind, new.kind) {
-            continue;
-        }
-        let what = match what_differs(side, (&first, &was), (&second, &is)) {
-            Err(error) if is_denied(&error) => continue,
-            what => what?,
-        };
-        let one = Difference { change: Change::Modified, what, before: old.before, ..new.clone() };
-        joined.insert(new.path.clone(), (!what.is_empty()).then_some(one));
-    }
-    let of = |one: Difference| match (one.change, joined.get_mut(&one.path)) {
-        (Change::Added, Some(joined)) => joined.take(),
-        (Change::Removed, Some(_)) => None,
-        _ => Some(one),
-    };
-    Ok(found.into_iter().filter_map(of).collect())
-}
-
-fn is_denied(error: &anyhow::Error) -> bool {
-    let io = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>());
-    io.is_some_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
 fn facts(side: &dyn Side, path: &Path) -> anyhow::Result<Facts> {

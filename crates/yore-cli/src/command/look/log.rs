@@ -9,6 +9,7 @@ use crate::command::Outcome;
 use crate::live;
 use crate::opened;
 use crate::output::{bytes_of, json_name, json_time, kind_name, printable, Clock, List};
+use crate::progress::{while_looking, Progress};
 use crate::status;
 use crate::volume::{Access, OnVolume};
 use anyhow::Context as _;
@@ -17,8 +18,11 @@ use serde_json::{json, Value};
 use std::fs::{self, File};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use yore_fs::{Deleted, Logged, SeenBy, What};
+use yore_fs::{Deleted, Gone, Logged, SeenBy, What};
 use yore_fuse::control;
+
+/// What is done while one waits for what is gone.
+const LOOKING: &str = "looking for what is gone";
 
 /// A name whose log is asked for.
 pub(super) enum Named {
@@ -39,6 +43,20 @@ pub(super) fn split(path: &Path) -> (PathBuf, Vec<u8>) {
     }
 }
 
+/// The nearest directory above a path's end, itself not counted, that is there; and the names from there to the end, parted by
+/// slashes.
+pub fn from_what_is_there(path: &Path, is_directory: impl Fn(&Path) -> bool) -> (PathBuf, Vec<u8>) {
+    let (mut above, mut name) = split(path);
+    while !name.is_empty() && !is_directory(&above) {
+        let (higher, before) = split(&above);
+        if before.is_empty() {
+            break;
+        }
+        (above, name) = (higher, [&before[..], b"/", &name].concat());
+    }
+    (above, name)
+}
+
 pub(super) fn named(operand: &std::ffi::OsStr) -> anyhow::Result<Named> {
     let path = Path::new(operand);
     if fs::symlink_metadata(path).is_err() {
@@ -47,7 +65,7 @@ pub(super) fn named(operand: &std::ffi::OsStr) -> anyhow::Result<Named> {
         }
     }
     let is_root = path.canonicalize().is_ok_and(|path| live::is_mounted(&path));
-    let (above, name) = split(path);
+    let (above, name) = from_what_is_there(path, Path::is_dir);
     if !is_root && live::mount_at(&above).is_some() {
         let dir = opened::file_or_directory(&above)
             .with_context(|| format!("cannot open the directory {}", above.display()))?;
@@ -70,7 +88,8 @@ pub fn log(args: &args::Log) -> Outcome {
             }
         })?,
         Named::Free(on) => on_volume(&on.volume, Access::Read, |volume| {
-            let (above, name) = split(&on.path);
+            let is_directory = |path: &Path| volume.metadata(path).is_ok_and(|found| found.is_dir());
+            let (above, name) = from_what_is_there(&on.path, is_directory);
             let node = volume.node(&above)?;
             let (mut all, most) = (Vec::new(), args.most.map_or(usize::MAX, |most| most as usize));
             let done = volume.view().of(&node).log(node.inode(), &name, &mut |logged| {
@@ -92,6 +111,9 @@ pub fn log(args: &args::Log) -> Outcome {
     let mut list = List::new(args.listing);
     let width = found.iter().map(|logged| log_time(logged, &clock).len()).max().unwrap_or(0);
     for logged in &found {
+        if let Some(gone) = &logged.gone {
+            list.heading(gone_line(gone, logged, &clock, width).as_bytes())?;
+        }
         log_line(&mut list, logged, &clock, width)?;
     }
     list.done()?;
@@ -133,6 +155,15 @@ pub(super) fn log_time(logged: &Logged, clock: &Clock) -> String {
         Some(last) => at(last, clock),
         None => "now".to_string(),
     }
+}
+
+/// That a name means nothing any more, in the columns of the states below.
+fn gone_line(gone: &Gone, logged: &Logged, clock: &Clock, width: usize) -> String {
+    let what = if gone.moved { "moved" } else { "gone" };
+    let path = logged.path.as_deref().unwrap_or(&logged.name);
+    let to = gone.path.as_ref().map(|path| format!(" -> {}", printable(path))).unwrap_or_default();
+    let by = gone.by.as_ref().map(|by| format!("  by {}", at(by, clock))).unwrap_or_default();
+    format!("{what:<width$}  -   {:4} {:>10}  {}{to}{by}", "", "", printable(path))
 }
 
 fn log_line(list: &mut List, logged: &Logged, clock: &Clock, width: usize) -> anyhow::Result<()> {
@@ -179,9 +210,19 @@ pub(super) fn json_logged(logged: &Logged, clock: &Clock) -> Value {
         "renamed": logged.renamed,
         "replaced": logged.replaced,
         "oldest": logged.oldest,
+        "gone": logged.gone.as_ref().map(|gone| json_gone(gone, clock)),
     });
     json_name(&mut value, "name", &logged.name);
     match &logged.path {
+        Some(path) => json_name(&mut value, "path", path),
+        None => value["path"] = Value::Null,
+    }
+    value
+}
+
+fn json_gone(gone: &Gone, clock: &Clock) -> Value {
+    let mut value = json!({ "by": json_seen(gone.by.as_ref(), clock), "moved": gone.moved });
+    match &gone.path {
         Some(path) => json_name(&mut value, "path", path),
         None => value["path"] = Value::Null,
     }
@@ -202,7 +243,11 @@ pub fn deleted(args: &args::Deleted) -> Outcome {
             if control::look::identity(dir).map_err(asked)?.cut.is_some() {
                 return Err(of_the_past());
             }
-            let found = control::look::deleted(dir, args.recursive).map_err(asked);
+            let mut progress = Progress::of_looking(args.progress)?;
+            progress.now(LOOKING);
+            let mut watch = |done, total| progress.set(done, total);
+            let found = control::look::deleted(dir, args.recursive, &mut watch).map_err(asked);
+            progress.finish();
             found.with_context(|| format!("cannot list what is gone from {name}"))?
         }
         Place::Free(on) => on_volume(&on.volume, Access::Read, |volume| {
@@ -210,13 +255,16 @@ pub fn deleted(args: &args::Deleted) -> Outcome {
             if node.cut().is_some() {
                 return Err(of_the_past());
             }
-            let mut all = Vec::new();
-            let done = volume.view().deleted(node.inode(), args.recursive, &mut |deleted| {
-                all.push(deleted);
-                ControlFlow::Continue(())
-            });
-            done.map_err(|error| error.on_path("cannot list what is gone from", bytes_of(&on.path)))?;
-            Ok(all)
+            while_looking(args.progress, LOOKING, |progress| {
+                let mut all = Vec::new();
+                let each = &mut |deleted| {
+                    all.push(deleted);
+                    ControlFlow::Continue(())
+                };
+                let done = volume.view().deleted_in_steps(node.inode(), args.recursive, progress, each);
+                done.map_err(|error| error.on_path("cannot list what is gone from", bytes_of(&on.path)))?;
+                Ok(all)
+            })
         })?,
     };
     let clock = Clock::new(args.listing.utc);

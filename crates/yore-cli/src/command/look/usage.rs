@@ -124,6 +124,7 @@ fn json(path: &OsStr, found: &Found, clock: &Clock) -> Value {
             let one = |cut: &CutUsage| {
                 let mut value = json_seen(Some(&cut.seen), clock);
                 value["exclusive"] = json_held(&cut.exclusive);
+                value["with_older"] = json_held(&cut.with_older);
                 value["shared"] = json!(cut.shared);
                 value
             };
@@ -133,6 +134,7 @@ fn json(path: &OsStr, found: &Found, clock: &Clock) -> Value {
             let one = |found: &StateUsage| {
                 let mut value = json_logged(&found.state, clock);
                 value["exclusive"] = json_held(&found.exclusive);
+                value["with_older"] = json_held(&found.with_older);
                 value["shared"] = json!(found.shared);
                 value
             };
@@ -143,9 +145,11 @@ fn json(path: &OsStr, found: &Found, clock: &Clock) -> Value {
 }
 
 fn print(list: &mut List, path: &OsStr, found: &Found, clock: &Clock) -> anyhow::Result<()> {
-    list.heading(format!("{:>10} {:>10}  seen at", "exclusive", "shared").as_bytes())?;
-    let sizes =
-        |exclusive: &Held, shared: u64| format!("{:>10} {:>10}  ", human(exclusive.bytes()), human(shared));
+    list.heading(format!("{:>10} {:>10} {:>10}  seen at", "exclusive", "with older", "shared").as_bytes())?;
+    let sizes = |exclusive: &Held, with_older: &Held, shared: u64| {
+        let [alone, older] = [exclusive, with_older].map(|held| human(held.bytes()));
+        format!("{alone:>10} {older:>10} {:>10}  ", human(shared))
+    };
     let totals = match found {
         Found::Directory(totals, cuts) => {
             for cut in cuts {
@@ -153,7 +157,7 @@ fn print(list: &mut List, path: &OsStr, found: &Found, clock: &Clock) -> anyhow:
                     "" => String::new(),
                     name => format!("  {name}"),
                 };
-                let before = sizes(&cut.exclusive, cut.shared);
+                let before = sizes(&cut.exclusive, &cut.with_older, cut.shared);
                 // JSON is printed elsewhere, as one value for each path.
                 list.entry(&before, at(&cut.seen, clock).as_bytes(), &name, || Value::Null)?;
             }
@@ -162,7 +166,7 @@ fn print(list: &mut List, path: &OsStr, found: &Found, clock: &Clock) -> anyhow:
         Found::File(totals, states) => {
             for found in states {
                 let path = found.state.path.as_deref().unwrap_or(&found.state.name);
-                let before = sizes(&found.exclusive, found.shared);
+                let before = sizes(&found.exclusive, &found.with_older, found.shared);
                 let after = format!("  {}", printable(path));
                 list.entry(&before, log_time(&found.state, clock).as_bytes(), &after, || Value::Null)?;
             }

@@ -1,5 +1,6 @@
 //! The mount or volume on which the past is put back: its files as a [`Side`], and what only it can tell of history.
 
+use crate::args;
 use crate::command::copy::Copy;
 use crate::command::forget::split_root;
 use crate::command::look::{asked, is_past_on, is_past_on_mount, not_both, without_times, Identity};
@@ -14,10 +15,11 @@ use anyhow::Context as _;
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use yore_fs::rollback::{Plan, Rights, RolledBack};
-use yore_fs::{Deleted, Difference, Error, FileKind, Incarnation, ListedCut, Number, Pin, PinnedBy, Volume};
+use yore_fs::{Difference, Error, FileKind, Incarnation, ListedCut, Logged, Number, Pin, PinnedBy, Volume};
 use yore_fuse::control;
 
 /// A mount, or a volume that this process has opened.
@@ -90,6 +92,15 @@ fn is_on_mount(path: &Path) -> bool {
     there.and_then(live::mount_at).is_some()
 }
 
+/// Whether two paths, or the nearest above them that are there, are on one mount.
+pub fn is_same_mount(a: &Path, b: &Path) -> bool {
+    let mount = |path: &Path| {
+        let there = path.ancestors().find(|above| above.is_dir());
+        there.and_then(live::mount_at).map(|mount| mount.directory)
+    };
+    mount(a).is_some_and(|of| mount(b) == Some(of))
+}
+
 impl Ground {
     /// Its files.
     pub fn side(&self) -> &dyn Side {
@@ -102,8 +113,8 @@ impl Ground {
     }
 
     /// Makes copies here.
-    pub fn copy(&self) -> anyhow::Result<Copy> {
-        Copy::of_the_past(self.sets_owners())
+    pub fn copy(&self, progress: args::Progress) -> anyhow::Result<Copy> {
+        Copy::of_the_past(self.sets_owners(), progress)
     }
 
     /// Whether owners can be set: by root, and by whoever may write to the file of a volume.
@@ -173,18 +184,27 @@ impl Ground {
         }
     }
 
-    /// The names that are gone from a directory.
-    pub fn deleted(&self, dir: &Path) -> anyhow::Result<Vec<Deleted>> {
+    /// What a path from a directory meant last, as `yore log` lists it first; `None` if no snapshot has seen it.
+    pub fn newest(&self, dir: &Path, path: &[u8]) -> anyhow::Result<Option<Logged>> {
         let Some(volume) = &self.volume else {
-            return control::look::deleted(&Ground::open(dir)?, false).map_err(asked);
+            return match control::look::log(&Ground::open(dir)?, path, Some(1)) {
+                Ok(found) => Ok(found.into_iter().next()),
+                Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+                Err(error) => {
+                    Err(asked(error).context(format!("cannot find out what {} was", dir.display())))
+                }
+            };
         };
-        let (node, mut all) = (volume.node(dir)?, Vec::new());
-        let done = volume.view().deleted(node.inode(), false, &mut |deleted| {
-            all.push(deleted);
-            ControlFlow::Continue(())
+        let (node, mut newest) = (volume.node(dir)?, None);
+        let done = volume.view().log_below(node.inode(), path, &mut |_| Ok(()), &mut |logged| {
+            newest = Some(logged);
+            ControlFlow::Break(())
         });
-        done.map_err(|error| error.on_path("cannot list what is gone from", bytes_of(dir)))?;
-        Ok(all)
+        match done {
+            Ok(()) => Ok(newest),
+            Err(Error::NotFound) => Ok(None),
+            Err(error) => Err(error.on_path("cannot find out what was", path).into()),
+        }
     }
 
     /// All snapshots that concern a directory.

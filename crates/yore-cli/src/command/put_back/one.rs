@@ -4,6 +4,7 @@
 //! other. A directory keeps being the directory that it is.
 
 use super::ground::Ground;
+use crate::args;
 use crate::command::copy::Copy;
 use crate::side::{same_content, sorted_xattrs, Facts, Side};
 use anyhow::Context as _;
@@ -29,8 +30,23 @@ pub enum Done {
 
 impl<'g> Putter<'g> {
     /// That has put nothing back.
-    pub fn new(ground: &'g Ground) -> anyhow::Result<Putter<'g>> {
-        Ok(Putter { ground, copy: ground.copy()?, linked: HashMap::new() })
+    pub fn new(ground: &'g Ground, progress: args::Progress) -> anyhow::Result<Putter<'g>> {
+        Ok(Putter { ground, copy: ground.copy(progress)?, linked: HashMap::new() })
+    }
+
+    /// That looks, and puts nothing back.
+    pub fn only_looking(ground: &'g Ground) -> anyhow::Result<Putter<'g>> {
+        Putter::new(ground, args::Progress { quiet: true, progress_fd: None })
+    }
+
+    /// What is going to be put back, for the progress.
+    pub fn expect(&mut self, then: &[&Path]) -> anyhow::Result<()> {
+        self.copy.expect(self.ground.side(), then)
+    }
+
+    /// The end of the progress.
+    pub fn finish(self) {
+        self.copy.finish();
     }
 
     fn side(&self) -> &'g dyn Side {
@@ -134,6 +150,7 @@ impl<'g> Putter<'g> {
                         continue;
                     }
                     if done == Done::Nothing {
+                        self.copy.skip(&facts);
                         if facts.links > 1 {
                             self.linked.entry(facts.identity).or_insert(now);
                         }

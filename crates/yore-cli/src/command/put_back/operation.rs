@@ -41,7 +41,7 @@ pub fn run(
         }
     }
     let (number, _stays) = taken.context(
-        "all names for what can be undone are taken; forget some (`yore snapshots`, `yore forget`)",
+        "all names for what can be undone are taken; forget some (`yore snapshots --all`, `yore forget`)",
     )?;
     let shown = ground.name(dir);
     work().with_context(|| {

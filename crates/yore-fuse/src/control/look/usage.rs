@@ -10,8 +10,8 @@
 //!
 //! The answer, all in bytes (8 each): for 1 what only history holds, of data, of files' metadata, and of its own trees. For 2 and 3 first
 //! what is in use, what only history holds (data, metadata), and the sum of what single snapshots or states hold alone (data, metadata); then for
-//! each snapshot or state what it holds alone (data, metadata) and what it shares, and the snapshot (as in a log) or the state (a
-//! record of the log).
+//! each snapshot or state what it holds alone (data, metadata), what goes with it and all older ones (data, metadata), what it shares, and the
+//! snapshot (as in a log) or the state (a record of the log).
 //!
 //! Of the volume for everybody, as statfs(2); of a directory as the log.
 
@@ -57,7 +57,7 @@ impl HistoryBytes {
 /// # Errors
 /// ENOTTY if it is no directory of a mount that Yore serves, or its daemon is older; `InvalidData` for an answer that is none.
 pub fn space(dir: &File) -> io::Result<HistoryBytes> {
-    let answer = ask::<USAGE>(dir, &question(VOLUME, &[])?)?;
+    let answer = ask::<USAGE>(dir, &question(VOLUME, &[])?, 0)?;
     let mut reader = Reader(&answer);
     let found = reader.held().zip(reader.u64()).map(|(files, index)| HistoryBytes { files, index });
     found.ok_or_else(malformed)
@@ -68,12 +68,12 @@ pub fn space(dir: &File) -> io::Result<HistoryBytes> {
 /// # Errors
 /// As [`super::log`].
 pub fn usage(dir: &File) -> io::Result<(UsageTotals, Vec<CutUsage>)> {
-    let answer = ask::<USAGE>(dir, &question(DIRECTORY, &[])?)?;
+    let answer = ask::<USAGE>(dir, &question(DIRECTORY, &[])?, 0)?;
     let mut reader = Reader(&answer);
     let totals = reader.totals().ok_or_else(malformed)?;
     let all = reader.all(|reader| {
-        let (exclusive, shared) = (reader.held()?, reader.u64()?);
-        Some(CutUsage { exclusive, shared, seen: reader.seen_by()? })
+        let (exclusive, with_older, shared) = (reader.held()?, reader.held()?, reader.u64()?);
+        Some(CutUsage { exclusive, with_older, shared, seen: reader.seen_by()? })
     })?;
     Ok((totals, all))
 }
@@ -83,12 +83,12 @@ pub fn usage(dir: &File) -> io::Result<(UsageTotals, Vec<CutUsage>)> {
 /// # Errors
 /// As [`super::log`].
 pub fn usage_of(dir: &File, name: &[u8]) -> io::Result<(UsageTotals, Vec<StateUsage>)> {
-    let answer = ask::<USAGE>(dir, &question(NAME, name)?)?;
+    let answer = ask::<USAGE>(dir, &question(NAME, name)?, 0)?;
     let mut reader = Reader(&answer);
     let totals = reader.totals().ok_or_else(malformed)?;
     let all = reader.all(|reader| {
-        let (exclusive, shared) = (reader.held()?, reader.u64()?);
-        Some(StateUsage { exclusive, shared, state: reader.logged()? })
+        let (exclusive, with_older, shared) = (reader.held()?, reader.held()?, reader.u64()?);
+        Some(StateUsage { exclusive, with_older, shared, state: reader.logged()? })
     })?;
     Ok((totals, all))
 }
@@ -128,6 +128,7 @@ impl<'a> Of<'a> {
             Of::Directory => view.usage(inode, &mut |found| {
                 writer.record(|w| {
                     w.held(found.exclusive);
+                    w.held(found.with_older);
                     w.u64(found.shared);
                     w.seen_by(&found.seen);
                 })
@@ -135,6 +136,7 @@ impl<'a> Of<'a> {
             Of::Name(name) => view.usage_of(inode, name, &mut |found| {
                 writer.record(|w| {
                     w.held(found.exclusive);
+                    w.held(found.with_older);
                     w.u64(found.shared);
                     w.logged(&found.state);
                 })

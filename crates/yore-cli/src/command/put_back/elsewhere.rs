@@ -1,0 +1,60 @@
+//! A copy of what was, outside of the mount or volume: on the host, on another mount, on another volume.
+//!
+//! Nothing changes where the past is, so there is nothing to undo there.
+
+use super::ground::Ground;
+use super::{free_name, is_listed, tell};
+use crate::args;
+use crate::command::copy::Copy;
+use crate::output::bytes_of;
+use crate::side::{Host, OnVolume as VolumeSide, Side};
+use crate::volume::{self, Access, OnVolume};
+use anyhow::Context as _;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Copies what was to a name that nothing has, or into a directory.
+pub fn put(
+    ground: &Ground,
+    then: &Path,
+    name: &[u8],
+    to: &OsStr,
+    args: &args::Restore,
+) -> anyhow::Result<()> {
+    // A name that is there is what it says, whatever is in it.
+    let other = OnVolume::split(to).filter(|_| fs::symlink_metadata(to).is_err());
+    let Some(other) = other else {
+        let owners = rustix::process::geteuid().is_root();
+        return copy(ground, then, (&Host, free_name(&Host, PathBuf::from(to), name)?), owners, args);
+    };
+    let access = if args.dry_run { Access::Read } else { Access::Write };
+    let side = VolumeSide { volume: volume::open(&other.volume, access)?, name: other.volume.clone() };
+    let done =
+        free_name(&side, other.path, name).and_then(|dest| copy(ground, then, (&side, dest), true, args));
+    let closed = side.volume.close().with_context(|| format!("cannot close {}", other.volume.display()));
+    done.and(closed)
+}
+
+fn copy(
+    ground: &Ground,
+    then: &Path,
+    (target, dest): (&dyn Side, PathBuf),
+    owners: bool,
+    args: &args::Restore,
+) -> anyhow::Result<()> {
+    if is_listed(args.dry_run, args.listing) {
+        tell(args.listing, "+  ", "added", bytes_of(&dest))?;
+    }
+    if args.dry_run {
+        return Ok(());
+    }
+    let mut copy = Copy::of_the_past(owners, args.progress)?;
+    copy.expect(ground.side(), &[then])?;
+    let shown = target.name(&dest);
+    let done = copy.tree(ground.side(), then.to_path_buf(), target, dest);
+    copy.finish();
+    done.with_context(|| {
+        format!("{} could not be copied; what was copied so far stays in {shown}", ground.name(then))
+    })
+}

@@ -1,0 +1,120 @@
+//! The last version of a name that can be seen. What is listed as gone, where the log of a name begins that means nothing any more, and so
+//! what is brought back: all of them ask here, and agree.
+//!
+//! A name has meant one inode after another. A meaning can be seen if a kept cut has seen the directory while it lasted, or if one is of
+//! the very inode, as a version of a single file is. The last meaning that can be seen is the one that counts; what the name meant after
+//! that, and nobody has seen, does not hide it.
+
+use super::kept::{join_spans, KeptCuts, Span};
+use crate::history::{self, PRESENT};
+use crate::past::PastEntry;
+use crate::store::Store;
+use crate::{InodeNo, Result};
+use std::sync::Arc;
+use yore_format::{Incarnation, Number};
+
+/// What a name meant last of what can be seen.
+pub(super) struct Last {
+    pub(super) entry: PastEntry,
+    /// The last cut that has seen it so.
+    pub(super) cut: Number,
+}
+
+impl KeptCuts<'_> {
+    /// The last meaning that can be seen of the meanings of one name in a directory, which come latest first.
+    ///
+    /// # Errors
+    /// Damage and device errors; those of the iterator.
+    pub(super) fn last_seen(
+        &self,
+        directory: (InodeNo, Incarnation),
+        meanings: impl IntoIterator<Item = Result<PastEntry>>,
+    ) -> Result<Option<Last>> {
+        for entry in meanings {
+            let entry = entry?;
+            if let Some((_, cut)) = self.of_meaning(directory, &entry)? {
+                return Ok(Some(Last { entry, cut }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first and last cut that have seen a name with this meaning, up to its end.
+    fn of_meaning(&self, directory: (InodeNo, Incarnation), entry: &PastEntry) -> Result<Span> {
+        // What is being expunged was never there, though its names are until the background has come to them.
+        let birth = self.store.past.expunging.began(entry.inode, entry.incarnation, entry.birth);
+        if birth >= entry.death {
+            return Ok(None);
+        }
+        let of_directory = self.of_directory(directory, birth, entry.death)?;
+        Ok(join_spans(of_directory, self.own((entry.inode, entry.incarnation), birth, entry.death)))
+    }
+}
+
+/// The meanings that a name had in a directory before a number and has no longer, the latest first.
+pub(super) fn meanings<'a>(
+    store: &'a Arc<Store>,
+    directory: InodeNo,
+    name: &'a [u8],
+    before: Number,
+) -> impl Iterator<Item = Result<PastEntry>> + 'a {
+    let mut before = Some(before);
+    std::iter::from_fn(move || {
+        let found = store.past.name_before(store, directory, name, before?).transpose();
+        before = match &found {
+            Some(Ok(entry)) => Some(entry.birth),
+            _ => None,
+        };
+        found
+    })
+}
+
+/// Whether what a name meant had another one when that was gone: then it was renamed, whatever has become of it since.
+///
+/// # Errors
+/// Damage and device errors.
+pub(super) fn lived_on(store: &Arc<Store>, entry: &PastEntry) -> Result<bool> {
+    let mut lived_on = false;
+    history::each_state(store, entry.inode, entry.death, PRESENT, &mut |inode, _, _| {
+        lived_on = inode.incarnation == entry.incarnation && inode.links > 0;
+        !lived_on
+    })?;
+    Ok(lived_on)
+}
+
+/// Whether a name is one that this program gives to what is not finished: a file that is put back, before it is renamed to where it
+/// belongs. Nobody looks for these.
+pub(super) fn is_temporary(name: &[u8]) -> bool {
+    let is_number = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
+    let Some(rest) = name.strip_prefix(b".yore-") else { return false };
+    let mut parts = rest.splitn(2, |b| *b == b'-');
+    match (parts.next(), parts.next()) {
+        (Some(first), Some(number)) => (is_number(first) || first == b"rollback") && is_number(number),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_temporary;
+
+    /// Names that look alike, and are somebody's, are not left out.
+    #[test]
+    fn temporary_names_are_told_from_others() {
+        for name in [".yore-1234-0", ".yore-rollback-17"] {
+            assert!(is_temporary(name.as_bytes()), "{name}");
+        }
+        for name in [
+            ".yore",
+            ".yore-",
+            ".yore-1234",
+            ".yore-notes-1",
+            ".yore-1-a",
+            ".yore-1-",
+            "yore-1-0",
+            ".yore-1-0-",
+        ] {
+            assert!(!is_temporary(name.as_bytes()), "{name}");
+        }
+    }
+}
