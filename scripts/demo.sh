@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The demo: a real source tree is unpacked and built on a Yore volume; in the middle of the compilation the
-# file system's process is killed; it comes back with everything that was synced, and the build is finished.
+# file system's process is killed; it comes back with everything that was synced, and the build is finished. Then a
+# part of the tree is destroyed, looked at as of before, put back, and that is undone and done again.
 # Works as root and as an ordinary user. Where there is no FUSE, the library commands show the same.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -69,6 +70,33 @@ good "LuaJIT, $(wc -l <"$work/host.sums") files, with a checksum of each on the 
 step 'A volume'
 run "$yore" mkfs "$vol" --size 1G
 
+# the_past TREE GET: the tree at TREE, as commands call it; `GET PATH DIRECTORY` copies it out.
+the_past() {
+    local tree=$1 get=$2
+    step 'A snapshot, and then a mistake: the sources are gone'
+    run "$yore" snapshot "$tree" -n before
+    "$yore" rm -r "$tree/dynasm" 2>/dev/null || rm -r "$tree/dynasm"
+    run "$yore" diff --stat "$tree@before"
+    "$get" "$tree@before/dynasm" "$work/then"
+    diff -r "$work/host/dynasm" "$work/then" || stop 'the past is not what was'
+    good 'as of before they are all there'
+
+    step 'Putting the tree back, undoing that, doing it again'
+    run "$yore" rollback "$tree@before"
+    "$get" "$tree/dynasm" "$work/now"
+    diff -r "$work/host/dynasm" "$work/now" || stop 'the rollback is not what was'
+    good 'the tree is what it was'
+    run "$yore" undo "$tree"
+    if "$get" "$tree/dynasm" "$work/undone" 2>/dev/null; then stop 'undo left the sources where they were'; fi
+    good 'the sources are gone again'
+    run "$yore" redo "$tree"
+    "$get" "$tree/dynasm" "$work/again"
+    diff -r "$work/host/dynasm" "$work/again" || stop 'redo is not what was'
+    good 'and back'
+}
+copy_mounted() { cp -r "$1" "$2"; }
+copy_by_command() { "$yore" get -r "$1" "$2"; }
+
 demo_by_mount() {
     step 'Mounting it, unpacking the source tree on it'
     mkdir "$dir"
@@ -109,6 +137,8 @@ demo_by_mount() {
     scripts/build-package.sh "$sources" "$dir/luajit" >"$work/make.out" 2>&1 || stop "the build fails: $(tail -n 3 "$work/make.out")"
     good "built to the end, and what was built runs on the volume: $("$dir/luajit/src/luajit" -e 'print(jit.version)')"
 
+    the_past "$dir/luajit" copy_mounted
+
     step 'Unmounting and checking'
     run "$yore" umount "$dir"
     run "$yore" check "$vol"
@@ -145,6 +175,9 @@ demo_by_commands() {
     run "$yore" put -r "$work/host" "$vol:/second"
     run "$yore" check "$vol"
     good 'the second copy went through the second time'
+    the_past "$vol:/luajit" copy_by_command
+    run "$yore" check "$vol"
+    good 'the checker finds nothing'
 }
 
 if [ "$fuse" = yes ]; then demo_by_mount; else demo_by_commands; fi

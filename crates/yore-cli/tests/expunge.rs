@@ -109,19 +109,15 @@ fn files_of_a_mount() {
     assert!(said.contains("in the background"), "{said}");
     // The kernel, which has all of it in memory, is told by a thread of the daemon, a moment later.
     let mut left = Vec::new();
-    for _ in 0..100 {
+    common::until("the kernel has forgotten it", || {
         let mut byte = [0];
         let is_read = std::os::unix::fs::FileExt::read_at(&open, &mut byte, 50_000).is_ok();
         left = pasts.iter().filter(|past| fs::read(at(past)).is_ok()).map(|past| past.to_string()).collect();
         left.extend(is_read.then(|| "the open file".to_string()));
         let listed = fs::read_dir(at("d@one")).unwrap().count();
         left.extend((listed != 2).then(|| format!("{listed} entries")));
-        if left.is_empty() {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
-    assert!(left.is_empty(), "still there: {left:?}");
+        left.is_empty()
+    });
     assert_eq!(fs::read(at("d/secret")).unwrap(), b"changed");
     assert_eq!(fs::read(at("other")).unwrap(), b"changed");
     take(text(&mount.directory), "three");

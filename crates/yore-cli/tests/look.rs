@@ -192,10 +192,7 @@ fn a_dead_daemon() {
     let scratch = scratch();
     let Some(mount) = Mount::new(&scratch, &[]) else { return };
     rustix::process::kill_process(mount.pid(), rustix::process::Signal::KILL).unwrap();
-    let began = std::time::Instant::now();
-    while rustix::fs::statvfs(&mount.directory).is_ok() && began.elapsed().as_secs() < 20 {
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    common::until("the mount is dead", || rustix::fs::statvfs(&mount.directory).is_err());
     for command in ["snapshot", "snapshots", "status", "log", "deleted", "policy", "undo", "info"] {
         let message = fails(3, [command, text(&mount.directory)]);
         assert!(message.contains("is dead") && message.contains("yore umount"), "{command}: {message}");

@@ -149,10 +149,12 @@ fn must_be(found: &Tree, expected: &Tree) {
     assert!(differ.is_empty(), "{differ:?}");
 }
 
-/// Runs a restore until `is_time` says so, and then sends what Ctrl-C sends.
+/// Runs a restore until `is_time` says so, and then sends what Ctrl-C sends. The restore yields to everybody else, so that the test, which
+/// watches it, does not come too late on a busy machine.
 fn interrupt(operand: &str, mut is_time: impl FnMut() -> bool) -> (ExitStatus, String) {
     let mut child: Child = yore().args(["restore", operand]).stderr(Stdio::piped()).spawn().unwrap();
     let pid = Pid::from_child(&child);
+    rustix::process::setpriority_process(Some(pid), 19).unwrap();
     while child.try_wait().unwrap().is_none() && !is_time() {
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -220,14 +222,21 @@ fn it_is_interrupted_on_a_volume() {
     fs::copy(&scratch.volume, &saved).unwrap();
     let start = Instant::now();
     ok(["restore", &scratch.on("/d@then")]);
-    let (whole, mut interrupted) = (start.elapsed(), 0);
-    for part in 0..6 {
+    let (mut whole, mut interrupted) = (start.elapsed(), 0);
+    // Those that end before their time has come make the others' time come earlier.
+    for (round, part) in (0..6).cycle().take(30).enumerate() {
+        if round >= 6 && interrupted > 2 {
+            break;
+        }
         fs::copy(&saved, &scratch.volume).unwrap();
         let start = Instant::now();
         let (status, said) = interrupt(&scratch.on("/d@then"), || start.elapsed() >= whole * part / 6);
-        if !status.success() {
-            must_be_interrupted(status, &said);
-            interrupted += 1;
+        match status.success() {
+            true => whole /= 2,
+            false => {
+                must_be_interrupted(status, &said);
+                interrupted += 1;
+            }
         }
         ok(["check", text(&scratch.volume)]);
         mount.again(&[]);

@@ -9,6 +9,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 /// The command.
 pub fn yore() -> Command {
@@ -94,6 +95,17 @@ impl Scratch {
         let path = self.path(name);
         std::fs::write(&path, content).expect("a file can be written");
         path
+    }
+}
+
+/// Waits until something has happened that another process does in its own time; `what` names it. The limit is for a test that hangs, not
+/// a promise: a busy machine may take long.
+#[track_caller]
+pub fn until(what: &str, mut has_happened: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(120);
+    while !has_happened() {
+        assert!(Instant::now() < end, "still not: {what}");
+        std::thread::sleep(Duration::from_millis(2));
     }
 }
 
