@@ -250,8 +250,8 @@ pub struct Umount {
 /// `info`
 #[derive(Debug, Args)]
 pub struct Info {
-    /// A volume, or a directory where one is mounted
-    #[arg(value_name = "VOL|DIR")]
+    /// A volume, or a directory of a mounted one
+    #[arg(value_name = "VOL|DIR", default_value = ".")]
     pub target: PathBuf,
     /// Print JSON
     #[arg(long)]
@@ -422,7 +422,7 @@ pub struct Stat {
 )]
 pub struct Snapshot {
     /// A directory on a mount; or a volume, or VOL:/PATH, that is not mounted
-    #[arg(value_name = "PATH")]
+    #[arg(value_name = "PATH", default_value = ".")]
     pub path: OsString,
     /// A name for it, of which the volume has one; not one that could be a time
     #[arg(short, long, value_name = "NAME")]
@@ -472,7 +472,7 @@ pub struct Held {
 }
 
 /// `policy`
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(after_help = "Settings:\n  \
                   version=snapshot  only when somebody takes a snapshot\n  \
                   version=close     when a file that was changed is closed, renamed or removed\n  \
@@ -483,7 +483,8 @@ pub struct Held {
                   version=inherit, keep=inherit  as the directory above says\n\
                   Without settings, what applies is shown.")]
 pub struct Policy {
-    /// A directory or file on a mount, or a volume or VOL:/PATH that is not mounted
+    /// A directory or file on a mount, or a volume or VOL:/PATH that is not mounted; where the first word is a setting, the directory one
+    /// is in
     #[arg(value_name = "PATH", default_value = ".")]
     pub path: OsString,
     /// What to set

@@ -35,12 +35,17 @@ fn main() -> ExitCode {
     }
     let argv = mount::helper::rewrite(argv);
     let argv = args::single_dash_find(argv);
+    status::set_form(&argv);
     let outcome = match args::Arguments::try_parse_from(argv) {
         Ok(arguments) => command::run(arguments),
         Err(error) => {
             // Help and versions go to standard output with status 0, the rest to standard error with status 2. That
             // nobody reads it is no news to anybody.
-            let _ = error.print();
+            if error.use_stderr() && status::is_json() {
+                status::fail(&error.render().to_string(), None, status::USAGE);
+            } else {
+                let _ = error.print();
+            }
             return ExitCode::from(if error.use_stderr() { status::USAGE } else { status::OK });
         }
     };

@@ -1,14 +1,16 @@
 //! How a command ends: exit codes, and the messages of those that failed.
 
 use crate::nearest::{self, Known};
+use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use yore_fs::time::{parse, TimeError, TimeZone, When};
 
 /// Done.
 pub const OK: u8 = 0;
-/// Done, and something was found (`check`, `diff --exit-code`), or nothing (`find` has no such status).
+/// Done, and something was found (`check`, `diff --exit-code`, `status --exit-code`), or nothing (`find` has no such status).
 pub const FINDINGS: u8 = 1;
 /// The command line makes no sense.
 pub const USAGE: u8 = 2;
@@ -24,13 +26,17 @@ pub const OUTPUT_CLOSED: u8 = 141;
 /// The table of exit codes for people.
 pub const TABLE: &str = "\
 0    done
-1    `check` found something wrong with the volume; `diff --exit-code` found differences
+1    `check` found something wrong with the volume; `diff --exit-code` or `status --exit-code` found differences
 2    the command line makes no sense, or a time in it cannot be read; nothing was done
 3    the operation failed or was refused; the message says why and what to do
 4    the volume is damaged: what was read is not what was written; run `yore check`
 5    a mount ended badly (`mount --foreground`): not everything written may be on the medium
 101  a bug in yore: please report the message
-141  whoever read the output (a pipe) stopped reading";
+141  whoever read the output (a pipe) stopped reading
+
+\
+With --json a failure is one line of JSON on standard error, an object with the keys error (the message), hint (what to do,
+or null) and status (the exit code); each warning before it is an object with the key warning.";
 
 /// A mistake on the command line that the parser could not see.
 #[derive(Debug)]
@@ -245,20 +251,52 @@ pub fn report(outcome: anyhow::Result<u8>) -> u8 {
             let status = of(&error);
             let message = message(&error);
             if status != OUTPUT_CLOSED && !message.is_empty() {
-                warn(&message);
-                if let Some(hint) = hint(&error) {
-                    warn(&hint);
-                }
+                fail(&message, hint(&error).as_deref(), status);
             }
             status
         }
     }
 }
 
-/// A line on standard error. That it cannot be written is the one error nobody can be told of.
+/// Whether messages are lines of JSON. Said once, before the first of them.
+static JSON: AtomicBool = AtomicBool::new(false);
+
+/// From now on messages are lines of JSON if the command line says so.
+pub fn set_form(argv: &[OsString]) {
+    let is_asked = argv.iter().skip(1).take_while(|arg| *arg != "--").any(|arg| arg == "--json");
+    // `bench --json FILE` takes a file.
+    let is_asked = is_asked && argv.get(1).is_none_or(|command| command != "bench");
+    JSON.store(is_asked, Ordering::Relaxed);
+}
+
+/// Whether messages are lines of JSON.
+pub fn is_json() -> bool {
+    JSON.load(Ordering::Relaxed)
+}
+
+/// The message of a failure, with what to do about it.
+pub fn fail(message: &str, hint: Option<&str>, status: u8) {
+    if is_json() {
+        return tell(&serde_json::json!({ "error": message, "hint": hint, "status": status }).to_string());
+    }
+    warn(message);
+    if let Some(hint) = hint {
+        warn(hint);
+    }
+}
+
+/// Something to know beside the result, for people.
 pub fn warn(message: &str) {
+    match is_json() {
+        true => tell(&serde_json::json!({ "warning": message }).to_string()),
+        false => tell(&format!("yore: {message}")),
+    }
+}
+
+/// A line on standard error. That it cannot be written is the one error nobody can be told of.
+fn tell(line: &str) {
     use io::Write as _;
-    let _ = writeln!(io::stderr(), "yore: {message}");
+    let _ = writeln!(io::stderr(), "{line}");
 }
 
 #[cfg(test)]

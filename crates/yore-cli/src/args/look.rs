@@ -40,6 +40,9 @@ pub struct Status {
     /// A directory on a mount; or a volume, or VOL:/PATH, that is not mounted
     #[arg(value_name = "PATH", default_value = ".")]
     pub path: OsString,
+    /// Exit with 1 if something changed
+    #[arg(long)]
+    pub exit_code: bool,
     #[command(flatten)]
     pub listing: Listing,
     #[command(flatten)]
@@ -56,7 +59,7 @@ pub struct Status {
 )]
 pub struct Log {
     /// A file or directory, also one that is gone, on a mount; or VOL:/PATH on a volume that is not mounted
-    #[arg(value_name = "PATH")]
+    #[arg(value_name = "PATH", default_value = ".")]
     pub path: OsString,
     /// The latest N only
     #[arg(short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -94,7 +97,7 @@ pub struct Deleted {
 )]
 pub struct Du {
     /// Directories or files, on a mount; or volumes, or VOL:/PATH, that are not mounted
-    #[arg(value_name = "PATH", required = true)]
+    #[arg(value_name = "PATH", default_value = ".")]
     pub paths: Vec<OsString>,
     /// What history holds (what is in use is for du(1) to tell)
     #[arg(long)]

@@ -10,6 +10,7 @@ use crate::volume::{self, Access};
 use anyhow::Context as _;
 use serde_json::{json, Value};
 use std::fs::File;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use yore_device::{DeviceError, FileDevice, OpenOptions};
 use yore_fs::rollback::UnfinishedRollback;
@@ -91,6 +92,18 @@ impl Space {
     }
 }
 
+/// The mount on a directory, or the one that the directory lies in.
+fn mount_above(path: &Path) -> Option<live::Mount> {
+    // A dead mount cannot be looked at, so the path as it was written comes first.
+    live::mount_at(path).or_else(|| {
+        let path = path.canonicalize().ok()?;
+        let device = path.metadata().ok()?.dev();
+        // Another file system may be mounted in between.
+        let same = |above: &&Path| above.metadata().is_ok_and(|found| found.dev() == device);
+        path.ancestors().skip(1).take_while(same).find_map(live::mount_at)
+    })
+}
+
 /// What a target turned out to be.
 enum Target {
     /// A mount, and its daemon if that can be seen; whether what the table of mounts has for the volume can be believed.
@@ -105,7 +118,7 @@ impl Target {
     fn find(path: &Path) -> anyhow::Result<Target> {
         // A dead mount cannot be looked at, but the table of mounts knows it.
         if path.is_dir() || path.symlink_metadata().is_err() {
-            if let Some(mount) = live::mount_at(path) {
+            if let Some(mount) = mount_above(path) {
                 let daemon = live::daemon_at(&mount.directory).map(Box::new);
                 return Ok(Target::Mounted {
                     is_trusted: mount.is_trusted(),
@@ -116,7 +129,7 @@ impl Target {
             }
             anyhow::ensure!(
                 !path.is_dir(),
-                "{} is a directory where no volume is mounted; name a volume, or mount one there",
+                "{} is a directory on which, and above which, no volume is mounted; name a volume or a mount",
                 path.display()
             );
         }

@@ -502,5 +502,5 @@ fn since_last(
         line(&mut list, difference)?;
     }
     list.done()?;
-    Ok(status::OK)
+    Ok(if args.exit_code && !found.is_empty() { status::FINDINGS } else { status::OK })
 }

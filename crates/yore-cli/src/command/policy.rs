@@ -188,8 +188,20 @@ fn find(operand: &OsStr) -> anyhow::Result<Place> {
     }
 }
 
+/// The first operand may be a setting; then the path is the directory one is in.
+fn with_default_path(args: &args::Policy) -> args::Policy {
+    let mut args = args.clone();
+    let text = args.path.to_str().filter(|text| text.contains('=') && !text.contains('/'));
+    if let Some(setting) = text.filter(|text| !Path::new(text).exists()) {
+        args.settings.insert(0, setting.to_string());
+        args.path = ".".into();
+    }
+    args
+}
+
 /// Shows what applies, after setting it if that is asked for.
 pub fn run(args: &args::Policy) -> Outcome {
+    let args = &with_default_path(args);
     let change = Change::parse(&args.settings)?;
     let changes = change != Change::default();
     if args.all {
