@@ -104,8 +104,9 @@ fn masked(word: &str) -> String {
     }
 }
 
-/// Of a whole line. How many generations came to be depends on how long commands took; the day of the month and the month stand alone.
+/// Of a whole line. What a mount says whose daemon dies just now is what it says afterwards. How many generations came to be depends on how long commands took; the day of the month and the month stand alone.
 fn words(line: &str) -> Vec<String> {
+    let line = line.replace("Software caused connection abort", "Transport endpoint is not connected");
     let mut words: Vec<String> = line.split_whitespace().map(masked).collect();
     for i in 1..words.len() {
         let is_day = i + 1 < words.len() && words[i + 1] == "TIME" && words[i].parse::<u8>().is_ok();

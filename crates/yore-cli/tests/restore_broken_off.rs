@@ -154,7 +154,7 @@ fn must_be(found: &Tree, expected: &Tree) {
 fn interrupt(operand: &str, mut is_time: impl FnMut() -> bool) -> (ExitStatus, String) {
     let mut child: Child = yore().args(["restore", operand]).stderr(Stdio::piped()).spawn().unwrap();
     let pid = Pid::from_child(&child);
-    rustix::process::setpriority_process(Some(pid), 19).unwrap();
+    rustix::process::setpriority_process(Some(pid), 5).unwrap();
     while child.try_wait().unwrap().is_none() && !is_time() {
         std::thread::sleep(Duration::from_millis(1));
     }

@@ -60,6 +60,11 @@ fn operand(which: Which, text: &OsString, last: bool) -> anyhow::Result<Operand>
     let on_volume = matches!((which, last), (Which::Put, true) | (Which::Get, false));
     match &parsed {
         // `put` takes from the host and `get` gives to it, whatever the name looks like.
+        Operand::On(_) if on_host && !last && Path::new(text).symlink_metadata().is_err() => {
+            Err(status::usage(format!(
+                "{shown}: put copies files of this system, and here is none of that name; from volume to volume copies `yore cp`"
+            )))
+        }
         Operand::On(_) if on_host => Ok(Operand::Host(PathBuf::from(text))),
         Operand::Host(_) | Operand::Standard if on_volume => Err(status::usage(format!(
             "{shown}: {} needs a path on a volume here, written VOL:/PATH",

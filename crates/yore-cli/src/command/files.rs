@@ -44,7 +44,7 @@ pub fn mkdir(args: &args::Mkdir) -> Outcome {
             if args.parents {
                 volume.create_dir_all(path)?;
             } else {
-                volume.create_dir(path)?;
+                volume.create_dir(path).map_err(with_parents)?;
             }
             if let Some(mode) = args.mode.filter(|_| !existed) {
                 volume.set_permissions(path, mode)?;
@@ -53,6 +53,16 @@ pub fn mkdir(args: &args::Mkdir) -> Outcome {
         Ok(())
     })?;
     Ok(status::OK)
+}
+
+/// Says how directories above that are missing are made.
+fn with_parents(error: Error) -> anyhow::Error {
+    let is_missing = matches!(error.root(), Error::NotFound);
+    let error = anyhow::Error::from(error);
+    match is_missing {
+        true => anyhow::anyhow!("{}; -p makes those above, too", status::message(&error)),
+        false => error,
+    }
 }
 
 /// Removes files.
