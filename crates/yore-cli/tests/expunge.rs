@@ -158,11 +158,17 @@ fn refusals_name_the_snapshot() {
     ok(["check", text(&scratch.volume)]);
 }
 
-/// Who owned all of it may, and nobody else but root and who mounted the volume.
+/// Who owned all of it may, and nobody else but root and who mounted the volume; in snapshots that others took only where the mount says so.
 #[test]
 fn who_may() {
+    for options in ["allow_other", "allow_other,expunge_others"] {
+        who_may_with(options);
+    }
+}
+
+fn who_may_with(options: &str) {
     let scratch = scratch();
-    let Some(mount) = Mount::new(&scratch, &["-o", "allow_other"]) else { return };
+    let Some(mount) = Mount::new(&scratch, &["-o", options]) else { return };
     let world = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(scratch.path(""), world).unwrap();
     let (mine, was_not) = (mount.directory.join("d/file"), mount.directory.join("d/other"));
@@ -183,6 +189,14 @@ fn who_may() {
     assert_eq!(output.status.code(), Some(3), "{}", error_text(&output));
     assert!(error_text(&output).contains("in every version"), "{}", error_text(&output));
     let output = as_nobody(&mine);
+    if !options.contains("expunge_others") {
+        let message = error_text(&output);
+        assert_eq!(output.status.code(), Some(3), "{message}");
+        assert!(message.contains("@one") && message.contains("expunge_others"), "{message}");
+        assert!(fs::read(mount.directory.join("d@one/file")).is_ok());
+        mount.umount();
+        return;
+    }
     assert!(output.status.success(), "{}", error_text(&output));
     assert!(fs::read(mount.directory.join("d@one/file")).is_err());
     assert_eq!(fs::read(mount.directory.join("d@one/other")).unwrap(), b"root's");

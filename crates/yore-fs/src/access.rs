@@ -6,18 +6,18 @@
 //! so the same is asked there, for each name that is told.
 //!
 //! **What nobody has seen.** A cut of a directory keeps what is below it, and not what is above; a version of a single file keeps no
-//! directory at all. Where no version says what a directory was at a number, the states that are known next before and next
-//! after it must both allow it. Where nothing is known of a directory, the way ends: whoever came by the present was
-//! checked there.
+//! directory at all. A state that a directory has had since before such a number may have changed without leaving a version. So where the
+//! cut does not cover a directory, the states that are known next before and next after it must both allow it. Where nothing is known
+//! of a directory, the way ends: whoever came by the present was checked there.
 
-use crate::history::{with, PRESENT};
+use crate::history::{covers, with, PRESENT};
 use crate::inode::DEPTH_MAX;
 use crate::store::Store;
 use crate::{acl, Error, InodeNo, Result, View};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use yore_format::{Incarnation, Number};
+use yore_format::{CutState, Incarnation, Number};
 
 /// The right to look a name up in a directory, and to open what it means.
 const SEARCH: u32 = 1;
@@ -51,6 +51,19 @@ struct Known {
     allows: bool,
     /// What was above.
     parent: (InodeNo, Incarnation),
+    /// Since when it was so, or may have been.
+    born: Number,
+}
+
+/// How a number sees directories.
+#[derive(Clone, Copy)]
+enum Sight {
+    /// All as they were.
+    All,
+    /// Those below a directory, with that itself.
+    Below(InodeNo),
+    /// None.
+    Nothing,
 }
 
 impl View {
@@ -79,12 +92,35 @@ impl Access {
         self.lists_at(directory, cut.unwrap_or(PRESENT))
     }
 
+    /// Whether it is told everything.
+    pub fn is_all(&self) -> bool {
+        self.asking.is_none()
+    }
+
     /// Whether the way to what is now, or was then, an inode may be gone: that is all directories above it. A file that
     /// has, or had, several names was found in the directory `found_in`; of one that was found by its number alone nobody knows.
     ///
     /// # Errors
     /// As [`Access::reaches`].
     pub fn reaches_inode(&self, no: InodeNo, found_in: Option<InodeNo>, cut: Option<Number>) -> Result<bool> {
+        self.above(no, found_in, cut, &|above, at| self.reaches_at(above, at))
+    }
+
+    /// Whether the name of such an inode could be learned: the directory that it is in, or was in then, may also be listed.
+    ///
+    /// # Errors
+    /// As [`Access::reaches`].
+    pub fn lists_inode(&self, no: InodeNo, found_in: Option<InodeNo>, cut: Option<Number>) -> Result<bool> {
+        self.above(no, found_in, cut, &|above, at| self.lists_at(above, at))
+    }
+
+    fn above(
+        &self,
+        no: InodeNo,
+        found_in: Option<InodeNo>,
+        cut: Option<Number>,
+        allows: &dyn Fn(InodeNo, Number) -> Result<bool>,
+    ) -> Result<bool> {
         if self.asking.is_none() || no == self.top {
             return Ok(true);
         }
@@ -96,7 +132,7 @@ impl Access {
                 parent => parent.map(|parent| Some(Some(parent))),
             })?;
         match above {
-            Some(Some(above)) => self.reaches_at(above, at),
+            Some(Some(above)) => allows(above, at),
             Some(None) => Ok(false),
             None => Ok(true),
         }
@@ -104,19 +140,25 @@ impl Access {
 
     pub(crate) fn lists_at(&self, directory: InodeNo, at: Number) -> Result<bool> {
         let Some(asking) = &self.asking else { return Ok(true) };
-        let known = self.during(at, || self.known(asking, directory, at, SEARCH | READ, None))?;
+        let sight = self.sight(directory, at)?;
+        let want = SEARCH | READ;
+        let known = self.during(at, || self.known(asking, (directory, None), (at, sight), want))?;
         Ok(known.is_none_or(|known| known.allows) && self.reaches_at(directory, at)?)
     }
 
     fn reaches_at(&self, directory: InodeNo, at: Number) -> Result<bool> {
         let Some(asking) = &self.asking else { return Ok(true) };
         let (mut way, mut no, mut of) = (Vec::new(), directory, None);
+        let mut sight = self.sight(directory, at)?;
         let reached = loop {
             if let Some(known) = self.reached.lock().get(&(no, at)) {
                 break *known;
             }
             way.push(no);
-            let known = self.during(at, || self.known(asking, no, at, SEARCH, of))?;
+            let known = self.during(at, || self.known(asking, (no, of), (at, sight), SEARCH))?;
+            if matches!(sight, Sight::Below(root) if root == no) {
+                sight = Sight::Nothing;
+            }
             match known {
                 Some(Known { allows: false, .. }) => break false,
                 // Nobody knows more, or there is no more; or damage made a circle, which others will tell.
@@ -139,14 +181,32 @@ impl Access {
         look()
     }
 
+    /// What is sure to be known, of a directory and those above it, as of a cut. Not for who keeps the cut from being forgotten: it waits for who
+    /// changes the list of cuts, who may wait for that.
+    fn sight(&self, directory: InodeNo, at: Number) -> Result<Sight> {
+        if at == PRESENT {
+            return Ok(Sight::All);
+        }
+        let (past, meta) = (&self.store.past, &self.store.meta);
+        let cut = past.in_state(meta, at, CutState::Kept).map_err(|error| match error {
+            Error::NotFound => Error::Stale,
+            error => error,
+        })?;
+        Ok(match cut.row.root {
+            _ if cut.row.kind.is_of_file() => Sight::Nothing,
+            InodeNo::ROOT => Sight::All,
+            root if covers(&self.store, &cut, directory)? => Sight::Below(root),
+            _ => Sight::Nothing,
+        })
+    }
+
     /// What is known of a directory at a number; `None` if nothing is.
     fn known(
         &self,
         asking: &Asking,
-        no: InodeNo,
-        at: Number,
+        (no, of): (InodeNo, Option<Incarnation>),
+        (at, sight): (Number, Sight),
         want: u32,
-        of: Option<Incarnation>,
     ) -> Result<Option<Known>> {
         let state = |at: Number| {
             let found = with(&self.store, no, at, |_, state| {
@@ -155,21 +215,29 @@ impl Access {
                     return Ok(None);
                 }
                 let allows = acl::permits(&self.store, state, no, asking, want)?;
-                Ok(Some(Known { allows, parent: (inode.parent, inode.parent_incarnation) }))
+                let parent = (inode.parent, inode.parent_incarnation);
+                Ok(Some(Known { allows, parent, born: inode.born }))
             });
             match found {
                 Err(Error::NotFound) => Ok(None),
                 found => found,
             }
         };
-        if let Some(exact) = state(at)? {
-            return Ok(Some(exact));
+        let found = state(at)?;
+        if !matches!(sight, Sight::Nothing) && found.is_some() {
+            return Ok(found);
         }
         let (past, meta) = (&self.store.past, &self.store.meta);
-        let before = past.version(meta, no, at)?.map(|version| version.inode.born);
-        let after = past.version_after(meta, no, at)?.map_or(PRESENT, |version| version.inode.born);
-        let before = before.map(state).transpose()?.flatten();
-        Ok(match (before, state(after)?) {
+        let (until, after) = match found {
+            Some(found) => (found.born.0.checked_sub(1), Some(found)),
+            None => {
+                let after = past.version_after(meta, no, at)?.map_or(PRESENT, |version| version.inode.born);
+                (Some(at.0), state(after)?)
+            }
+        };
+        let before = until.map(|until| past.version(meta, no, Number(until))).transpose()?.flatten();
+        let before = before.map(|version| state(version.inode.born)).transpose()?.flatten();
+        Ok(match (before, after) {
             (Some(before), Some(after)) => Some(Known { allows: before.allows && after.allows, ..after }),
             (before, after) => after.or(before),
         })

@@ -75,6 +75,14 @@ pub enum Error {
         /// Its number.
         cut: u64,
     },
+    /// A cut that somebody else took has seen what was to be expunged.
+    #[error(
+        "snapshot {cut} has seen it, and somebody else took that; ask root, or mount with -o expunge_others"
+    )]
+    TakenByOthers {
+        /// The number of one such cut.
+        cut: u64,
+    },
     /// Rolling back would change, remove or bring back what is not the caller's. Nothing was changed.
     #[error("{path}: not yours; nothing was changed. Ask root to do it, or put back what is yours with `yore restore`")]
     NotYours {

@@ -36,7 +36,7 @@ use crate::{dir, Error, FileKind, InodeNo, Result};
 use hashbrown::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use yore_format::{CutState, Incarnation, Inode, Number, Version, HISTORY_SHARDS};
+use yore_format::{CutKind, CutState, Incarnation, Inode, Number, Version, HISTORY_SHARDS};
 
 /// Entries and names looked at between two questions whether to go on.
 const BATCH: usize = 256;
@@ -132,11 +132,49 @@ pub(crate) fn check_free(store: &Arc<Store>, files: &[(InodeNo, Incarnation)]) -
         }
         Ok(true)
     })?;
-    if stay.is_empty() {
-        return Ok(());
+    match one_that_sees(store, files, &stay)? {
+        Some(cut) if held.contains(&cut) => Err(Error::Held { cut: cut.0 }),
+        Some(cut) => Err(Error::Pinned { cut: cut.0 }),
+        None => Ok(()),
     }
-    let all: HashSet<Number> = stay.iter().copied().collect();
-    let needed = Needed::of(store, |cut| all.contains(&cut.number))?;
+}
+
+/// Fails if a cut that somebody else took has seen one of the files.
+pub(crate) fn check_taken_by(store: &Arc<Store>, files: &[(InodeNo, Incarnation)], uid: u32) -> Result<()> {
+    let mut others = Vec::new();
+    for cut in crate::history::cuts(store)? {
+        let row = &cut.row;
+        let of = (row.root, row.root_incarnation);
+        let is_his = match row.more.by {
+            Some(by) => by == uid,
+            None if files.contains(&of) => true,
+            None => {
+                row.kind != CutKind::Snapshot
+                    && in_use_as(store, of.0, of.1)?.is_some_and(|inode| inode.uid == uid)
+            }
+        };
+        others.extend((!is_his).then_some(cut.number));
+    }
+    match one_that_sees(store, files, &others)? {
+        Some(cut) => Err(Error::TakenByOthers { cut: cut.0 }),
+        None => Ok(()),
+    }
+}
+
+/// One of some cuts that has seen one of the files.
+fn one_that_sees(
+    store: &Arc<Store>,
+    files: &[(InodeNo, Incarnation)],
+    cuts: &[Number],
+) -> Result<Option<Number>> {
+    if cuts.is_empty() {
+        return Ok(None);
+    }
+    let of = |cuts: &[Number]| {
+        let cuts: HashSet<Number> = cuts.iter().copied().collect();
+        Needed::of(store, |cut| cuts.contains(&cut.number))
+    };
+    let needed = of(cuts)?;
     for (no, incarnation) in files {
         let mut states = Vec::new();
         each_version(store, *no, *incarnation, &mut |version| {
@@ -154,17 +192,16 @@ pub(crate) fn check_free(store: &Arc<Store>, files: &[(InodeNo, Incarnation)]) -
             if !needed.version(*no, &state)? {
                 continue;
             }
-            for cut in &stay {
-                if Needed::of(store, |one| one.number == *cut)?.version(*no, &state)? {
-                    return Err(match held.contains(cut) {
-                        true => Error::Held { cut: cut.0 },
-                        false => Error::Pinned { cut: cut.0 },
-                    });
-                }
+            // One of all of them has; halves tell which.
+            let mut among = cuts;
+            while among.len() > 1 {
+                let (first, rest) = among.split_at(among.len() / 2);
+                among = if of(first)?.version(*no, &state)? { first } else { rest };
             }
+            return Ok(among.first().copied());
         }
     }
-    Ok(())
+    Ok(None)
 }
 
 /// Gives up what is left of the files that [`begin`] was asked for, until nothing is or `ask` breaks. The caller holds

@@ -27,6 +27,8 @@ pub struct MountConfig {
     pub no_exec: bool,
     /// Who may read what was.
     pub past: PastAccess,
+    /// Let owners expunge their files from snapshots that others took, too. Root and the mounting user may in any case.
+    pub expunge_others: bool,
     /// A name in the root directory behind which all its snapshots are. Only for mounts of the present.
     pub snapdir: Option<OsString>,
     /// Threads that read requests, each with a descriptor of its own; at least 1. More than there are processors, for those
@@ -75,6 +77,7 @@ impl MountConfig {
             suid: false,
             no_exec: false,
             past: PastAccess::default(),
+            expunge_others: false,
             snapdir: None,
             threads: processors.clamp(8, 16),
             timeout: Duration::from_secs(24 * 3600),

@@ -107,8 +107,8 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use yore_fs::{
-    Cut, CutKind, CutRow, CutState, FileKind, Incarnation, InodeNo, ListedCut, Number, PinnedBy, Timestamp,
-    View,
+    Access, Cut, CutKind, CutRow, CutState, FileKind, Incarnation, InodeNo, ListedCut, Number, PinnedBy,
+    Timestamp, View,
 };
 
 /// Bytes of the first request.
@@ -286,6 +286,8 @@ fn malformed() -> io::Error {
 pub(crate) struct Asker<'a> {
     /// The user.
     pub uid: u32,
+    /// What of the history he may be told.
+    pub access: &'a Access,
     /// The thread that waits for the answer.
     pub thread: u32,
     /// Nothing can be changed on the mount.
@@ -309,7 +311,7 @@ pub(crate) fn answer(
     }
     let refused = Failure::Number(Errno::EINVAL);
     match number {
-        LIST => list(view, inode, uid, Wanted::decode(request).ok_or(refused)?),
+        LIST => list(view, inode, asker, Wanted::decode(request).ok_or(refused)?),
         FORGET => {
             let numbers = decode_forget(request).ok_or(refused)?;
             let view = changing(view, uid, read_only, &numbers)?;
@@ -392,7 +394,7 @@ impl Failure {
 }
 
 /// Whether a user may do what is anybody's: root and the daemon's user.
-fn may_all(uid: u32) -> bool {
+pub(crate) fn may_all(uid: u32) -> bool {
     uid == 0 || uid == rustix::process::geteuid().as_raw()
 }
 
@@ -414,9 +416,40 @@ fn may_snapshot(
     }
 }
 
+/// Leaves those rows of a file's list that a user may be told: all if he may look the name up, else those as of which he might have. Without
+/// any it is as if there never was such a name.
+fn leave_reachable(
+    view: &View,
+    directory: InodeNo,
+    access: &Access,
+    name: &[u8],
+    listed: &mut Vec<ListedCut>,
+) -> Result<(), Failure> {
+    if access.is_all() {
+        return Ok(());
+    }
+    match view.lookup(directory, name) {
+        Ok(_) if access.reaches(directory, view.cut())? => return Ok(()),
+        Ok(_) | Err(yore_fs::Error::NotFound) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let mut told = Vec::new();
+    for row in listed.drain(..) {
+        if access.reaches(directory, Some(row.cut.number))? {
+            told.push(row);
+        }
+    }
+    *listed = told;
+    match listed.is_empty() {
+        true => Err(yore_fs::Error::NotFound.into()),
+        false => Ok(()),
+    }
+}
+
 /// A page of the list.
-fn list(view: &View, directory: InodeNo, uid: u32, wanted: Wanted<'_>) -> Result<Vec<u8>, Failure> {
-    let (listed, mut next) = match (wanted, view.cut()) {
+fn list(view: &View, directory: InodeNo, asker: &Asker<'_>, wanted: Wanted<'_>) -> Result<Vec<u8>, Failure> {
+    let uid = asker.uid;
+    let (mut listed, mut next) = match (wanted, view.cut()) {
         (Wanted::From(from), _) => view.list_cuts(directory, from)?,
         (Wanted::OfFile(name, from), _) => view.list_versions(directory, name, from)?,
         (Wanted::FileSeen(name), _) => (view.version_seen(directory, name)?.into_iter().collect(), None),
@@ -427,6 +460,9 @@ fn list(view: &View, directory: InodeNo, uid: u32, wanted: Wanted<'_>) -> Result
         }
         (Wanted::Seen, None) => (Vec::new(), None),
     };
+    if let Wanted::OfFile(name, _) | Wanted::FileSeen(name) = wanted {
+        leave_reachable(view, directory, asker.access, name, &mut listed)?;
+    }
     let present = view.present();
     let mut bytes = vec![0; RECORDS_AT];
     let mut count = 0u32;

@@ -763,6 +763,7 @@ impl Filesystem for Server {
         }
         let (view, inode) = seen!(self, node, reply);
         let (uid, read_only) = (request.uid(), self.config.read_only);
+        let access = self.access_to_history(request);
         self.saves.settle();
         if number == control::rollback::ROLL_BACK {
             return self.roll_back(request, (view.into_owned(), inode), data, reply);
@@ -777,11 +778,14 @@ impl Filesystem for Server {
             control::policy::answer(&view, inode, (uid, read_only), &want_closes, number, data)
         } else if control::expunge::is_ours(number) {
             let gone = |files: &[Remembered], cuts: &[Number]| self.tell_gone(files, cuts);
-            control::expunge::answer(&view, inode, uid, read_only, (number, data), gone)
+            let from_others = self.config.expunge_others;
+            let by = control::expunge::By { uid, access: &access, read_only, from_others };
+            control::expunge::answer(&view, inode, &by, (number, data), gone)
         } else if control::look::is_known(number) {
-            self.answers.answer(&view, inode, uid, number, data)
+            self.answers.answer_for(&view, inode, (uid, &access), number, data)
         } else {
-            let asker = Asker { uid, thread: request.pid(), read_only, keeper: &self.keeper };
+            let asker =
+                Asker { uid, access: &access, thread: request.pid(), read_only, keeper: &self.keeper };
             control::answer(&view, inode, &asker, number, data)
         };
         match answer {

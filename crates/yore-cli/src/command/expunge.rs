@@ -76,8 +76,9 @@ impl Operand {
         let done = match &self.place {
             Place::Mounted { dir, .. } => control::expunge(dir, &wanted).map(|_| None).map_err(|error| {
                 // The number of an error says nothing of who is to blame.
-                let busy = error.raw_os_error() == Some(Errno::BUSY.raw_os_error());
-                let forbidden = if busy { control::forbidden(dir, &wanted).ok().flatten() } else { None };
+                let number = error.raw_os_error().map(Errno::from_raw_os_error);
+                let may_say = matches!(number, Some(Errno::BUSY | Errno::PERM));
+                let forbidden = if may_say { control::forbidden(dir, &wanted).ok().flatten() } else { None };
                 forbidden.map_or_else(|| refused(error), Into::into)
             }),
             Place::Free(on) => {
@@ -160,6 +161,11 @@ impl Operand {
                     "cannot expunge {shown}: snapshot {cut} is mounted and has seen it; unmount that first"
                 ),
             },
+            Some(Error::TakenByOthers { cut }) => anyhow::anyhow!(
+                "cannot expunge {shown}: the snapshot {} has seen it, and somebody else took that; ask root to do it, or to mount the \
+                 volume with -o expunge_others",
+                self.name_of(*cut).1.unwrap_or_else(|| format!("number {cut}"))
+            ),
             Some(Error::Invalid { .. }) => anyhow::anyhow!(
                 "cannot expunge {shown}: it is the root directory; forget the volume's snapshots instead (yore forget)"
             ),

@@ -27,6 +27,8 @@ OPTIONS, separated by commas:
   snapdir=NAME       a hidden directory in the root that holds all snapshots of it, for
                      Samba and others
   past=as-was|owner  who may read what was: who might then (as-was), or only its owner of then
+  expunge_others     let owners expunge their files from snapshots that others took (yore expunge);
+                     root and who mounts may always
   noexec             run no programs from the volume
   auto_unmount       unmount when the daemon dies
   remount,ro|rw      change a mount that is there
@@ -58,6 +60,7 @@ pub struct Options {
     pub no_exec: bool,
     pub snapdir: Option<OsString>,
     pub past: PastAccess,
+    pub expunge_others: bool,
     /// As given, for people.
     pub text: String,
 }
@@ -86,6 +89,7 @@ impl Options {
             no_exec: false,
             snapdir: None,
             past: PastAccess::default(),
+            expunge_others: false,
             text: String::new(),
         };
         let mut texts = Vec::new();
@@ -122,6 +126,7 @@ impl Options {
             "noatime" => self.access_times = false,
             "atime" | "relatime" => self.access_times = true,
             "keep_history" => self.keep_history = true,
+            "expunge_others" => self.expunge_others = true,
             "closes" => self.close_events = true,
             "dev" => self.dev = true,
             "nodev" => self.dev = false,
@@ -216,6 +221,7 @@ impl Options {
             no_exec: self.no_exec,
             snapdir: self.snapdir.clone(),
             past: self.past,
+            expunge_others: self.expunge_others,
             ..MountConfig::new(directory, name)
         }
     }

@@ -167,6 +167,27 @@ impl View {
         expunge::check_free(self.store(), &files)
     }
 
+    /// Whether only cuts that a user took have seen these files: those of which it is known that he did; those of one of the files itself; and, of
+    /// directories that are his, those that nobody took: policies did, or what can be undone. O(versions · cuts).
+    ///
+    /// # Errors
+    /// [`Error::TakenByOthers`] with another cut that has seen one of them; damage and device errors.
+    pub fn check_taken_by(&self, files: &[(InodeNo, u32)], uid: u32) -> Result<()> {
+        let files: Vec<_> = files.iter().map(|(inode, of)| (*inode, Incarnation(*of))).collect();
+        expunge::check_taken_by(self.store(), &files, uid)
+    }
+
+    /// What a name means in a directory of this view, or, if nothing has it and it has a time, what it meant then.
+    ///
+    /// # Errors
+    /// As [`View::lookup`] and [`View::look_back`].
+    pub fn named(&self, directory: InodeNo, name: &[u8]) -> Result<Node> {
+        match (self.lookup(directory, name), history::split_time(name)) {
+            (Err(Error::NotFound), Some((of, when))) => self.look_back(directory, of, &when),
+            (found, _) => found,
+        }
+    }
+
     /// What the history knows of a file. O(versions).
     ///
     /// # Errors

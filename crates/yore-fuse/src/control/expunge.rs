@@ -17,7 +17,7 @@
 //! | 32..40 | how many other files the name has meant, which are not among them |
 //! | 40..44 | records that follow; none in number 21 |
 //! | 48..56 | with flag 4, the number of a snapshot that has seen one of them and must stay, or 0 |
-//! | 56..60 | why: 1 it is held, 2 it is mounted by itself |
+//! | 56..60 | why: 1 it is held, 2 it is mounted by itself, 3 somebody else took it |
 //! | 64.. | the records |
 //!
 //! | bytes | of a record |
@@ -28,7 +28,8 @@
 //! | 32..36 | length of the path |
 //! | 36.. | the path, from the file that was named; none for itself |
 //!
-//! For root, the daemon's user, and who owns all of them, now and in every version; EPERM for others. ENOENT: the name means nothing.
+//! For root, the daemon's user, and who owns all of them, now and in every version; EPERM for others, who learn nothing of names in
+//! directories that are not theirs. Who owns them gives them up in snapshots that others took only on a mount that allows it: EPERM. ENOENT: the name means nothing.
 //! EISDIR: a directory without flag 1. EBUSY: a snapshot that is held or mounted has seen one of them, and nothing is given
 //! up. EINVAL: the root directory. Each part of the list is made anew.
 
@@ -37,7 +38,7 @@ use fuser::Errno;
 use rustix::ioctl::{opcode, Opcode};
 use std::fs::File;
 use std::io;
-use yore_fs::{Error, FileKind, InodeNo, Number, Remembered, View};
+use yore_fs::{Access, Error, FileKind, InodeNo, Number, Remembered, View};
 
 const BYTES: usize = 16_376;
 const LOOK: Opcode = opcode::read_write::<[u8; BYTES]>(b'Y', 20);
@@ -47,6 +48,7 @@ const OTHERS: u32 = 2;
 const FORBIDDEN: u32 = 4;
 const IS_HELD: u32 = 1;
 const IS_PINNED: u32 = 2;
+const IS_OTHERS: u32 = 3;
 const NAME_AT: usize = 16;
 const NAME_MAX: usize = 255;
 const FORBIDDEN_AT: usize = 48;
@@ -137,7 +139,7 @@ pub fn look(dir: &File, wanted: &Wanted<'_>) -> io::Result<(Known, Vec<Entry>)> 
     }
 }
 
-/// What forbids to give it up: [`Error::Held`] or [`Error::Pinned`] with a snapshot that has seen some of it.
+/// What forbids to give it up: [`Error::Held`], [`Error::Pinned`] or [`Error::TakenByOthers`] with a snapshot that has seen some of it.
 ///
 /// # Errors
 /// As [`look`]; EINVAL from a daemon that cannot say.
@@ -163,12 +165,56 @@ pub(crate) fn is_ours(number: Opcode) -> bool {
     [LOOK, EXPUNGE].contains(&number)
 }
 
+/// Who asks.
+pub(crate) struct By<'a> {
+    /// The user.
+    pub uid: u32,
+    /// What of the history he may be told.
+    pub access: &'a Access,
+    /// Nothing can be changed on the mount.
+    pub read_only: bool,
+    /// Owners may give up what others' snapshots have seen, too.
+    pub from_others: bool,
+}
+
+/// What the history knows of a name, if the user may give it up. To others it is told of no name whether it was there, unless the directory is
+/// theirs and they may look into it; and of what is not theirs nothing is looked for below it.
+fn of_owner(
+    view: &View,
+    directory: InodeNo,
+    by: &By<'_>,
+    wanted: &Wanted<'_>,
+) -> Result<(Vec<Remembered>, usize), Failure> {
+    let look = |below| view.history_of(directory, wanted.name, below, wanted.others);
+    if may_all(by.uid) {
+        return Ok(look(wanted.below)?);
+    }
+    let refused = Failure::Number(Errno::EPERM);
+    let is_owner = |found: &(Vec<Remembered>, usize)| found.0.iter().all(|file| file.owners == [by.uid]);
+    let is_mine = |node: &yore_fs::Node| node.attr().uid == by.uid;
+    let found = match (wanted.below, view.named(directory, wanted.name)) {
+        (true, Ok(node)) if !is_mine(&node) => return Err(refused),
+        (_, Ok(_)) => look(wanted.below),
+        (_, Err(error)) => Err(error),
+    };
+    match found {
+        Ok(found) if is_owner(&found) => Ok(found),
+        Ok(_) => Err(refused),
+        Err(error) => {
+            let is_theirs = view.getattr(directory)?.uid == by.uid;
+            match is_theirs && by.access.lists(directory, view.cut())? {
+                true => Err(error.into()),
+                false => Err(refused),
+            }
+        }
+    }
+}
+
 /// The daemon's half. `gone` is told of what was given up, and of the cuts that there were.
 pub(crate) fn answer(
     view: &View,
     directory: InodeNo,
-    uid: u32,
-    read_only: bool,
+    by: &By<'_>,
     (number, request): (Opcode, &[u8]),
     gone: impl FnOnce(&[Remembered], &[Number]),
 ) -> Result<Vec<u8>, Failure> {
@@ -179,23 +225,24 @@ pub(crate) fn answer(
     if asks && number != LOOK {
         return Err(Failure::Number(Errno::EINVAL));
     }
-    let (files, others) = view.history_of(directory, wanted.name, wanted.below, wanted.others)?;
-    let is_owner = |file: &Remembered| file.owners == [uid];
-    if !may_all(uid) && !files.iter().all(is_owner) {
-        return Err(Failure::Number(Errno::EPERM));
-    }
+    let (files, others) = of_owner(view, directory, by, &wanted)?;
     let known = Known::of(&files, others);
     let numbers: Vec<_> = files.iter().map(|file| (file.inode, file.incarnation)).collect();
+    let check_others = || match by.from_others || may_all(by.uid) {
+        true => Ok(()),
+        false => view.check_taken_by(&numbers, by.uid),
+    };
     if number == LOOK {
         let mut bytes = encode(&known, &files, from);
         if asks {
-            put_forbidden(&mut bytes, view.check_expunge(&numbers))?;
+            put_forbidden(&mut bytes, view.check_expunge(&numbers).and_then(|()| check_others()))?;
         }
         return Ok(bytes);
     }
-    if read_only {
+    if by.read_only {
         return Err(Error::ReadOnly.into());
     }
+    check_others()?;
     let view = view.present();
     let cuts: Vec<Number> = view.cuts()?.iter().map(|cut| cut.number).collect();
     view.expunge(&numbers)?;
@@ -208,6 +255,7 @@ fn put_forbidden(bytes: &mut [u8], outcome: yore_fs::Result<()>) -> yore_fs::Res
         Ok(()) => (0, 0),
         Err(Error::Held { cut }) => (cut, IS_HELD),
         Err(Error::Pinned { cut }) => (cut, IS_PINNED),
+        Err(Error::TakenByOthers { cut }) => (cut, IS_OTHERS),
         Err(e) => return Err(e),
     };
     put(bytes, FORBIDDEN_AT, &cut.to_le_bytes());
@@ -221,6 +269,7 @@ fn decode_forbidden(bytes: &[u8]) -> Option<Option<Error>> {
         0 => Some(None),
         IS_HELD => Some(Some(Error::Held { cut })),
         IS_PINNED => Some(Some(Error::Pinned { cut })),
+        IS_OTHERS => Some(Some(Error::TakenByOthers { cut })),
         _ => None,
     }
 }
@@ -369,7 +418,9 @@ mod tests {
         owner(4711);
         let ask = |uid, read_only, number| {
             let request = request(&Wanted { name: b"a", below: false, others: false }, 0, 0).unwrap();
-            let outcome = answer(&view, view.root(), uid, read_only, (number, &request[..]), |_, _| ());
+            let access = view.access(None, view.root());
+            let by = By { uid, access: &access, read_only, from_others: false };
+            let outcome = answer(&view, view.root(), &by, (number, &request[..]), |_, _| ());
             outcome.map(|bytes| decode_head(&bytes).unwrap().1.versions).map_err(|e| e.errno().code())
         };
         for uid in [9, 4711] {

@@ -73,13 +73,17 @@
 //! The answer has the names, each of: type (2 bytes) and two zero bytes, inode (8), incarnation (4), path (4, …), facts (36), the last
 //! snapshot that has it.
 //!
-//! For root, the daemon's user, and the owner of the directory, of differences at both times; EPERM for others. ENOENT: a
+//! For root, the daemon's user, and the owner of the directory, of differences at both times; EPERM for others. An owner is told
+//! names only that he could have learned: of directories that he may list as of when they were there, and what is gone of such that he may
+//! list now, too. ENOENT: a
 //! snapshot has not seen the directory, or the name is unknown. Which directory is asked, everybody may ask.
 
 pub mod progress;
+pub(super) mod told;
 pub mod usage;
 
 use progress::{watched, Running, Watch, PROGRESS};
+use told::Told;
 
 use super::{call, decode_record, encode_record, malformed, may_all, may_snapshot, put, u64_at, Failure};
 use fuser::Errno;
@@ -90,8 +94,8 @@ use std::io;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 use yore_fs::{
-    Change, Deleted, Difference, Facts, FileKind, Gone, Incarnation, InodeNo, ListedCut, Logged, Number,
-    Progress, SeenBy, Timestamp, View, What,
+    Access, Change, Deleted, Difference, Facts, FileKind, Gone, Incarnation, InodeNo, ListedCut, Logged,
+    Number, Progress, SeenBy, Timestamp, View, What,
 };
 
 /// Bytes of each of the requests.
@@ -263,12 +267,25 @@ struct Kept {
 pub(crate) struct Answers(Mutex<(u64, Vec<Kept>)>, Running);
 
 impl Answers {
-    /// The daemon's half: the next part of the answer to a request of this number on an inode.
+    /// As [`Answers::answer_for`], for who may come everywhere.
+    #[cfg(test)]
     pub(crate) fn answer(
         &self,
         view: &View,
         inode: InodeNo,
         uid: u32,
+        number: Opcode,
+        request: &[u8],
+    ) -> Result<Vec<u8>, Failure> {
+        self.answer_for(view, inode, (uid, &view.access(None, view.root())), number, request)
+    }
+
+    /// The daemon's half: the next part of the answer to a request of this number on an inode, with what a user may come to.
+    pub(crate) fn answer_for(
+        &self,
+        view: &View,
+        inode: InodeNo,
+        (uid, access): (u32, &Access),
         number: Opcode,
         request: &[u8],
     ) -> Result<Vec<u8>, Failure> {
@@ -290,7 +307,7 @@ impl Answers {
         }
         let question = Question::decode(number, question).ok_or(refused)?;
         let watched = self.1.begin(uid, at);
-        let bytes = question.answer(view, inode, uid, &watched.progress)?;
+        let bytes = question.answer(view, inode, (uid, access), &watched.progress)?;
         drop(watched);
         let part = part_of(&bytes, 0);
         if bytes.len() <= part.len() {
@@ -376,7 +393,13 @@ impl Question<'_> {
         reader.0.iter().all(|b| *b == 0).then_some(question)
     }
 
-    fn answer(&self, view: &View, inode: InodeNo, uid: u32, progress: &Progress) -> Result<Vec<u8>, Failure> {
+    fn answer(
+        &self,
+        view: &View,
+        inode: InodeNo,
+        (uid, access): (u32, &Access),
+        progress: &Progress,
+    ) -> Result<Vec<u8>, Failure> {
         let mut writer = Writer { bytes: Vec::new(), is_full: false };
         if matches!(self, Question::Identity | Question::Diff { .. }) {
             writer.u64(inode.0);
@@ -387,44 +410,76 @@ impl Question<'_> {
             true => Ok(()),
             false => Err(Failure::Number(Errno::EPERM)),
         };
+        let mut told = Told::new(view, access, inode);
         match self {
             Question::Identity => {}
             Question::Diff { from, to, compared } => {
                 for side in [from, to] {
                     check(&side.map_or(view.present(), |cut| view.as_of(cut)))?;
                 }
-                let each = &mut |found: Difference| writer.record(|w| w.difference(&found));
+                let mut all = Vec::new();
+                let each = &mut |found: Difference| {
+                    all.push(found);
+                    ControlFlow::Continue(())
+                };
                 match compared {
                     true => view.compare(inode, *from, *to, progress, each)?,
                     false => view.diff(inode, *from, *to, each)?,
                 }
+                for found in all {
+                    if let Some(found) = told.difference(found, (*from, *to))? {
+                        if writer.record(|w| w.difference(&found)).is_break() {
+                            break;
+                        }
+                    }
+                }
             }
             Question::Log { name, most } => {
                 check(view)?;
-                let mut left = most.unwrap_or(u32::MAX);
+                let (mut left, mut failed) = (most.unwrap_or(u32::MAX), None);
                 // Who is gone cannot be asked for permissions any more: below the directories of others nothing is told.
                 let mut pass = |above: &Facts| match may_all(uid) || above.uid == uid {
                     true => Ok(()),
                     false => Err(yore_fs::Error::NotPermitted { what: "the directory was somebody else's" }),
                 };
                 view.log_below(inode, name, &mut pass, &mut |found| {
+                    let found = match told.logged(found, name) {
+                        Ok(Some(found)) => found,
+                        Ok(None) => return ControlFlow::Continue(()),
+                        Err(error) => {
+                            failed = Some(error);
+                            return ControlFlow::Break(());
+                        }
+                    };
                     left -= 1;
                     match writer.record(|w| w.logged(&found)) {
                         ControlFlow::Continue(()) if left > 0 => ControlFlow::Continue(()),
                         _ => ControlFlow::Break(()),
                     }
                 })?;
+                failed.map_or(Ok(()), Err)?;
+                if writer.bytes.is_empty() {
+                    return Err(yore_fs::Error::NotFound.into());
+                }
             }
             Question::Usage(of) => {
                 if *of != usage::Of::Volume {
                     check(view)?;
                 }
-                of.answer(view, inode, &mut writer)?;
+                of.answer(view, inode, &told, &mut writer)?;
             }
             Question::Deleted { recursive } => {
                 check(view)?;
-                let each = &mut |found: Deleted| writer.record(|w| w.deleted(&found));
-                view.deleted_in_steps(inode, *recursive, progress, each)?;
+                let mut all = Vec::new();
+                view.deleted_in_steps(inode, *recursive, progress, &mut |found| {
+                    all.push(found);
+                    ControlFlow::Continue(())
+                })?;
+                for found in all {
+                    if told.deleted(&found)? && writer.record(|w| w.deleted(&found)).is_break() {
+                        break;
+                    }
+                }
             }
         }
         match writer.is_full {

@@ -38,6 +38,7 @@
 //!
 //! For root and the daemon's user all of them; for others those of their own directories.
 
+use super::look::told::visible_part;
 use super::{call, check_writable, malformed, may_all, put, u32_at, u64_at, Failure};
 use fuser::Errno;
 use rustix::ioctl::{opcode, Opcode};
@@ -47,7 +48,7 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 use yore_fs::rollback::{Changed, Plan, Rights, RolledBack, UnfinishedRollback, Verb};
-use yore_fs::{Error, FileKind, InodeNo, Number, View};
+use yore_fs::{Access, Error, FileKind, InodeNo, Number, View};
 
 const BYTES: usize = 4_608;
 const LIST_BYTES: usize = 16_376;
@@ -111,7 +112,7 @@ pub(crate) fn is_list(number: Opcode) -> bool {
 pub(crate) fn answer(
     view: &View,
     directory: InodeNo,
-    (uid, groups): (u32, &[u32]),
+    (uid, groups, access): (u32, &[u32], &Access),
     read_only: bool,
     request: &[u8],
     changed: &mut dyn FnMut(Changed),
@@ -129,7 +130,13 @@ pub(crate) fn answer(
     if read_only || view.cut().is_some() {
         return Err(Error::ReadOnly.into());
     }
-    let outcome = view.rollback(&rights, directory, &plan, changed);
+    let outcome = match view.rollback(&rights, directory, &plan, changed) {
+        // What is not the caller's may be where he may not look.
+        Err(Error::NotYours { path }) => {
+            Err(Error::NotYours { path: visible_part(view, access, directory, plan.target, &path)? })
+        }
+        outcome => outcome,
+    };
     encode_outcome(outcome)
 }
 
@@ -344,7 +351,8 @@ mod tests {
         let plan = Plan { verb: Verb::Rollback, of: None, target: then, others: None };
         let request = encode(&plan).unwrap();
         let ask = |uid, read_only| {
-            let outcome = answer(&view, dir, (uid, &[uid]), read_only, &request, &mut |_| ());
+            let access = view.access(None, view.root());
+            let outcome = answer(&view, dir, (uid, &[uid], &access), read_only, &request, &mut |_| ());
             outcome.map(|bytes| u32_at(&bytes, 0).unwrap()).map_err(|e| e.errno().code())
         };
         volume.write("d/a", "2").unwrap();

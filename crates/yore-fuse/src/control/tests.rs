@@ -23,7 +23,9 @@ fn answer(
     request: &[u8],
 ) -> Result<Vec<u8>, Failure> {
     let keeper = Keeper::default();
-    super::answer(view, inode, &Asker { uid, thread: 0, read_only, keeper: &keeper }, number, request)
+    let access = view.access(None, view.root());
+    let asker = Asker { uid, access: &access, thread: 0, read_only, keeper: &keeper };
+    super::answer(view, inode, &asker, number, request)
 }
 
 fn request(flags: u32, name: &[u8]) -> Vec<u8> {

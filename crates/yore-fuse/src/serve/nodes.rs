@@ -2,6 +2,7 @@
 
 use super::Server;
 use crate::config::PastAccess;
+use crate::control;
 use crate::convert::{file_attr, inode_of, no_attr, node_of};
 use crate::errno::errno;
 use crate::past::{Key, PastNodes};
@@ -133,6 +134,12 @@ impl Server {
     /// What who sent a request may come to.
     pub(super) fn access(&self, request: &Request) -> Access {
         self.view.access(Some(privilege::asking(request)), self.root)
+    }
+
+    /// What of the history who sent a request may be told. The user whose daemon it is may all.
+    pub(super) fn access_to_history(&self, request: &Request) -> Access {
+        let asking = privilege::asking(request);
+        self.view.access(Some(asking).filter(|asking| !control::may_all(asking.uid)), self.root)
     }
 
     /// What a name meant in a directory at a time, if who asks may come to it: all directories on the way to it then, as they were then,

@@ -51,12 +51,13 @@ impl Server {
         let (uid, gid, pid) = (request.uid(), request.gid(), request.pid());
         let mut groups = groups_of(pid);
         groups.push(gid);
+        let access = self.access_to_history(request);
         let (data, read_only) = (data.to_vec(), self.config.read_only);
         let (shared, notices) = (self.shared.clone(), self.notices.get().cloned());
         let work = move || {
             let _watched = Watched(shared);
             let mut changed = |changed: Changed| tell(notices.as_ref(), &changed);
-            let caller = (uid, &groups[..]);
+            let caller = (uid, &groups[..], &access);
             match rollback::answer(&view, inode, caller, read_only, &data, &mut changed) {
                 Ok(answer) => reply.ioctl(0, &answer),
                 Err(Failure::Number(number)) => reply.error(number),

@@ -15,11 +15,13 @@
 //!
 //! Of the volume for everybody, as statfs(2); of a directory as the log.
 
+use super::told::Told;
 use super::{ask, Reader, Writer, PART_BYTES};
 use crate::control::{malformed, put};
 use rustix::ioctl::{opcode, Opcode};
 use std::fs::File;
 use std::io;
+use std::ops::ControlFlow;
 use yore_fs::{CutUsage, Held, InodeNo, StateUsage, Statfs, UsageTotals, View};
 
 pub(super) const USAGE: Opcode = opcode::read_write::<[u8; PART_BYTES]>(b'Y', 10);
@@ -117,7 +119,13 @@ impl<'a> Of<'a> {
         }
     }
 
-    pub(super) fn answer(&self, view: &View, inode: InodeNo, writer: &mut Writer) -> yore_fs::Result<()> {
+    pub(super) fn answer(
+        &self,
+        view: &View,
+        inode: InodeNo,
+        told: &Told<'_>,
+        writer: &mut Writer,
+    ) -> yore_fs::Result<()> {
         let totals = match self {
             Of::Volume => {
                 let space = HistoryBytes::of(&view.statfs());
@@ -133,14 +141,31 @@ impl<'a> Of<'a> {
                     w.seen_by(&found.seen);
                 })
             })?,
-            Of::Name(name) => view.usage_of(inode, name, &mut |found| {
-                writer.record(|w| {
-                    w.held(found.exclusive);
-                    w.held(found.with_older);
-                    w.u64(found.shared);
-                    w.logged(&found.state);
-                })
-            })?,
+            Of::Name(name) => {
+                let mut all = Vec::new();
+                let totals = view.usage_of(inode, name, &mut |found| {
+                    all.push(found);
+                    ControlFlow::Continue(())
+                })?;
+                let (had, mut is_any) = (!all.is_empty(), false);
+                for found in all {
+                    let Some(state) = told.logged(found.state, name)? else { continue };
+                    let write = |w: &mut Writer| {
+                        w.held(found.exclusive);
+                        w.held(found.with_older);
+                        w.u64(found.shared);
+                        w.logged(&state);
+                    };
+                    is_any = true;
+                    if writer.record(write).is_break() {
+                        break;
+                    }
+                }
+                if had && !is_any {
+                    return Err(yore_fs::Error::NotFound);
+                }
+                totals
+            }
         };
         // Known last, and told first.
         let UsageTotals { live, history, exclusive } = totals;

@@ -1,0 +1,205 @@
+//! Promises: commands about history tell a directory's owner no name that he may not or could not learn by looking, whoever else has
+//! directories below; others learn nothing; and owners give up what only they remember.
+
+mod common;
+
+use common::{as_user, Mounted, NOBODY};
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::unix::fs::{chown, PermissionsExt};
+use yore_fs::rollback::{Plan, Verb};
+use yore_fs::{Error, InodeNo, Number};
+use yore_fuse::control::expunge::{expunge, forbidden, look, Wanted};
+use yore_fuse::control::look::{deleted, diff, log};
+use yore_fuse::control::rollback::roll_back;
+use yore_fuse::control::{version_seen, versions};
+
+/// Who keeps something below a directory of NOBODY's.
+const OTHER: u32 = 1000;
+
+fn mounted() -> Option<Mounted> {
+    Mounted::with(|config| config.allow_other = true)
+}
+
+fn make(m: &Mounted, name: &str, content: Option<&str>, owner: u32, mode: u32) {
+    let path = m.path(name);
+    match content {
+        Some(content) => fs::write(&path, content).unwrap(),
+        None => fs::create_dir(&path).unwrap(),
+    }
+    chown(&path, Some(owner), Some(owner)).unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+}
+
+fn inode(m: &Mounted, path: &str) -> InodeNo {
+    path.split('/').fold(m.view.root(), |at, name| m.view.lookup(at, name.as_bytes()).unwrap().inode())
+}
+
+fn snapshot(m: &Mounted, path: Option<&str>, name: &str) -> Number {
+    let of = path.map_or(m.view.root(), |path| inode(m, path));
+    m.view.snapshot(of, name, false, false).unwrap().number
+}
+
+fn number<T: std::fmt::Debug>(outcome: io::Result<T>) -> i32 {
+    outcome.expect_err("an error").raw_os_error().unwrap()
+}
+
+/// `share` is NOBODY's, `share/hers` another's: closed, with a file that goes and one that changes. As of the first snapshot `share/was` was
+/// closed, too, and is NOBODY's now.
+fn share() -> Option<(Mounted, Number)> {
+    let m = mounted()?;
+    make(&m, "share", None, NOBODY, 0o777);
+    make(&m, "share/mine", Some("1"), NOBODY, 0o644);
+    for dir in ["share/hers", "share/was"] {
+        make(&m, dir, None, OTHER, 0o700);
+        for name in ["goes", "stays", "moves"] {
+            make(&m, &format!("{dir}/{name}"), Some("1"), OTHER, 0o644);
+        }
+    }
+    let then = snapshot(&m, None, "then");
+    for dir in ["share/hers", "share/was"] {
+        fs::remove_file(m.path(&format!("{dir}/goes"))).unwrap();
+        fs::write(m.path(&format!("{dir}/stays")), "22").unwrap();
+    }
+    fs::rename(m.path("share/hers/moves"), m.path("share/came")).unwrap();
+    fs::remove_file(m.path("share/mine")).unwrap();
+    chown(m.path("share/was"), Some(NOBODY), Some(NOBODY)).unwrap();
+    chown(m.path("share/came"), Some(NOBODY), Some(NOBODY)).unwrap();
+    Some((m, then))
+}
+
+fn text(path: &[u8]) -> String {
+    String::from_utf8_lossy(path).into_owned()
+}
+
+/// The owner of a directory asked `deleted -r`, `diff` and `log`, and was told the names in directories of others below, and of what he
+/// had been given since.
+#[test]
+fn lists_have_no_names_of_closed_directories() {
+    let Some((m, then)) = share() else { return };
+    let dir = File::open(m.path("share")).unwrap();
+    let gone = |uid| -> Vec<String> {
+        let mut names: Vec<_> =
+            as_user(uid, || deleted(&dir, true)).unwrap().iter().map(|one| text(&one.path)).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(gone(0), ["hers/goes", "mine", "was/goes"]);
+    assert_eq!(gone(NOBODY), ["mine"]);
+    let differs = |uid| -> Vec<String> {
+        let found = as_user(uid, || diff(&dir, Some(then), None)).unwrap();
+        found
+            .iter()
+            .flat_map(|one| [Some(&one.path), one.old_path.as_ref()])
+            .flatten()
+            .map(|p| text(p))
+            .collect()
+    };
+    let all = differs(0);
+    for name in ["hers/goes", "hers/stays", "hers/moves", "was/goes", "was/stays"] {
+        assert!(all.iter().any(|path| path == name), "{name}: {all:?}");
+    }
+    let told = differs(NOBODY);
+    assert!(told.iter().any(|path| path == "mine") && told.iter().any(|path| path == "came"), "{told:?}");
+    assert!(!told.iter().any(|path| path.contains('/')), "{told:?}");
+    // A log follows renames, but not to where one could not look.
+    let states = |uid| as_user(uid, || log(&dir, b"came", None)).unwrap();
+    assert!(states(0).iter().any(|state| state.name == b"moves"));
+    assert!(states(NOBODY).iter().all(|state| state.name == b"came"));
+    let was = File::open(m.path("share/was")).unwrap();
+    assert_eq!(number(as_user(NOBODY, || log(&was, b"goes", None))), libc::ENOENT);
+    assert_eq!(as_user(0, || log(&was, b"goes", None)).unwrap().len(), 1);
+    // Others are refused, whether there is something or not.
+    for name in ["goes", "nothing"] {
+        assert_eq!(number(as_user(4711, || log(&was, name.as_bytes(), None))), libc::EPERM, "{name}");
+    }
+    drop((dir, was));
+    m.end();
+}
+
+/// A rollback that is refused named what was somebody else's, wherever it was.
+#[test]
+fn a_refusal_names_nothing_in_closed_directories() {
+    let Some((m, then)) = share() else { return };
+    let dir = File::open(m.path("share")).unwrap();
+    let plan = Plan { verb: Verb::Rollback, of: None, target: then, others: None };
+    match as_user(NOBODY, || roll_back(&dir, &plan)).unwrap() {
+        Err(Error::NotYours { path }) => assert!(!path.contains('/'), "{path}"),
+        other => panic!("{other:?}"),
+    }
+    drop(dir);
+    m.end();
+}
+
+/// Versions of a file, and what a name with a time means, were listed for everybody who could open the directory.
+#[test]
+fn lists_of_a_name_are_for_who_might_look_it_up() {
+    let Some(m) = mounted() else { return };
+    make(&m, "proj", None, OTHER, 0o700);
+    make(&m, "proj/gone", Some("1"), OTHER, 0o644);
+    let close =
+        yore_fs::Policy { versioning: Some(yore_fs::Versioning::Close), ..yore_fs::Policy::default() };
+    m.view.set_policy(inode(&m, "proj"), &close).unwrap();
+    m.view.closed(inode(&m, "proj/gone")).unwrap();
+    snapshot(&m, None, "closed");
+    fs::remove_file(m.path("proj/gone")).unwrap();
+    fs::set_permissions(m.path("proj"), Permissions::from_mode(0o755)).unwrap();
+    snapshot(&m, None, "opened");
+    let dir = File::open(m.path("proj")).unwrap();
+    for name in ["gone", "gone@closed", "nothing", "nothing@closed"] {
+        let name = name.as_bytes();
+        assert_eq!(
+            number(as_user(NOBODY, || versions(&dir, name, Number(0)))),
+            libc::ENOENT,
+            "{}",
+            text(name)
+        );
+        assert_eq!(number(as_user(NOBODY, || version_seen(&dir, name))), libc::ENOENT, "{}", text(name));
+        let wanted = Wanted { name, below: false, others: false };
+        assert_eq!(number(as_user(NOBODY, || look(&dir, &wanted))), libc::EPERM, "{}", text(name));
+    }
+    assert!(as_user(OTHER, || version_seen(&dir, b"gone@closed")).unwrap().is_some());
+    drop(dir);
+    m.end();
+}
+
+/// Programs with the owner's rights took files out of the snapshots that root had taken against exactly that. Now only where the mount allows
+/// it; what the file's own policy kept is the owner's.
+#[test]
+fn owners_give_up_what_only_they_remember() {
+    for allowed in [false, true] {
+        let m = Mounted::with(|config| {
+            config.allow_other = true;
+            config.expunge_others = allowed;
+        });
+        let Some(m) = m else { return };
+        make(&m, "home", None, OTHER, 0o755);
+        make(&m, "home/kept", Some("1"), OTHER, 0o644);
+        let close =
+            yore_fs::Policy { versioning: Some(yore_fs::Versioning::Close), ..yore_fs::Policy::default() };
+        m.view.set_policy(inode(&m, "home"), &close).unwrap();
+        m.view.closed(inode(&m, "home/kept")).unwrap();
+        snapshot(&m, None, "roots");
+        fs::write(m.path("home/kept"), "2").unwrap();
+        // One that came after the snapshot.
+        make(&m, "home/new", Some("1"), OTHER, 0o644);
+        m.view.closed(inode(&m, "home/new")).unwrap();
+        let dir = File::open(m.path("home")).unwrap();
+        let wanted = |name| Wanted { name, below: false, others: false };
+        let done = |uid, name: &'static [u8]| as_user(uid, || expunge(&dir, &wanted(name)));
+        assert!(done(OTHER, b"new").is_ok());
+        let outcome = done(OTHER, b"kept");
+        if allowed {
+            assert!(outcome.is_ok(), "{outcome:?}");
+        } else {
+            assert_eq!(number(outcome), libc::EPERM);
+            let why = as_user(OTHER, || forbidden(&dir, &wanted(b"kept"))).unwrap();
+            assert!(matches!(why, Some(Error::TakenByOthers { .. })), "{why:?}");
+            assert_eq!(fs::read(m.path(".@roots/home/kept")).unwrap(), b"1");
+            assert!(done(0, b"kept").is_ok(), "root may");
+        }
+        assert!(fs::read(m.path(".@roots/home/kept")).is_err());
+        drop(dir);
+        m.end();
+    }
+}
