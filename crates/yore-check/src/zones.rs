@@ -6,10 +6,13 @@
 
 use crate::checker::{Checker, Place, GROUP_WORDS};
 use crate::{CheckError, Finding, Problem};
-use yore_format::layout::{GROUP_BLOCKS, HEADER_SLOTS, ZONE_BLOCKS, ZONE_INDEXES, ZONE_TABLE_ENTRIES};
+use yore_format::layout::{
+    GROUP_BLOCKS, HEADER_SLOTS, VOLUME_BLOCKS_MAX, VOLUME_BLOCKS_MIN, ZONE_BLOCKS, ZONE_INDEXES,
+    ZONE_TABLE_ENTRIES,
+};
 use yore_format::{
-    BlockHeader, BlockKind, BlockNo, Expect, Generation, GroupNo, MetaAddr, ZoneHeader, ZoneNo,
-    ZoneTableEntry, ZoneTableRef, NOT_INODES,
+    BlockHeader, BlockKind, BlockNo, Expect, Generation, GroupNo, MetaAddr, WriteFeatures, ZoneHeader,
+    ZoneNo, ZoneTableEntry, ZoneTableRef, NOT_INODES,
 };
 use yore_meta::MetaError;
 
@@ -194,7 +197,11 @@ impl Checker<'_> {
         if header.uuid != self.sb.uuid {
             wrong("volume", format!("{:02x?}", self.sb.uuid), format!("{:02x?}", header.uuid));
         }
-        if header.volume_blocks != self.sb.volume_blocks {
+        let resized = self.sb.features.contains(WriteFeatures::RESIZED);
+        let lengths = VOLUME_BLOCKS_MIN..=VOLUME_BLOCKS_MAX;
+        if header.volume_blocks != self.sb.volume_blocks
+            && !(resized && lengths.contains(&header.volume_blocks))
+        {
             wrong("volume size", self.sb.volume_blocks.to_string(), header.volume_blocks.to_string());
         }
         if header.place != place {

@@ -37,6 +37,8 @@ pub enum Command {
     /// Unmount a volume and wait until it is closed
     #[command(visible_alias = "unmount")]
     Umount(Umount),
+    /// Make a volume longer, mounted or not, or shorter, if it is not mounted
+    Resize(Resize),
     /// Facts about a volume or a mount
     Info(Info),
     /// Space on volumes
@@ -173,6 +175,22 @@ pub struct Mkfs {
     /// The volume's identity; random by default
     #[arg(long)]
     pub uuid: Option<uuid::Uuid>,
+}
+
+/// `resize`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "An image file gets the same length. A block device is as long as it is: lengthen it before, and shorten it afterwards. \
+                        Nothing on the volume moves: it can be made as short as what lies on it allows, which a refusal says. Programs \
+                        before Yore's format 2.2 cannot use a volume that was resized."
+)]
+pub struct Resize {
+    /// The volume, or the directory that it is mounted on
+    #[arg(value_name = "VOL")]
+    pub volume: PathBuf,
+    /// How long it shall be, as 10G, 512M, 1.5T or bytes. Default: all of its file or device
+    #[arg(value_parser = crate::output::parse_size)]
+    pub size: Option<u64>,
 }
 
 /// The engines by name.

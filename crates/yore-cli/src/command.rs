@@ -14,6 +14,7 @@ mod man;
 mod mkfs;
 mod policy;
 mod put_back;
+pub mod resize;
 mod snapshot;
 
 pub use info::holder;
@@ -33,6 +34,7 @@ pub fn run(arguments: Arguments) -> Outcome {
         Command::Mkfs(args) => mkfs::run(&args),
         Command::Mount(args) => mount::run(&args),
         Command::Umount(args) => mount::umount::run(&args),
+        Command::Resize(args) => resize::run(&args),
         Command::Info(args) => info::info(&args),
         Command::Df(args) => info::df(&args),
         Command::Ls(args) => list::ls(&args),

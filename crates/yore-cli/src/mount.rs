@@ -27,7 +27,7 @@ mod snapshot;
 pub mod umount;
 
 use crate::args;
-use crate::command::Outcome;
+use crate::command::{resize, Outcome};
 use crate::live;
 use crate::status::{self, Ended};
 use crate::volume::OnVolume;
@@ -297,6 +297,11 @@ fn start(plan: &Plan, args: &args::Mount) -> Outcome {
         Ok(Word::Ready { warning }) => {
             if let Some(warning) = warning {
                 status::warn(&warning);
+            }
+            if plan.at.is_none() && !plan.options.read_only {
+                if let Ok(found) = rustix::fs::statvfs(&plan.directory) {
+                    resize::tell_room(&plan.volume, found.f_blocks * found.f_frsize);
+                }
             }
             Ok(status::OK)
         }

@@ -1,6 +1,6 @@
 //! Block devices for Yore: files, memory, and a simulated device that records and replays crashes.
 //!
-//! A [`Device`] is a fixed number of 4096-byte blocks. Everything above this crate reaches its medium
+//! A [`Device`] is a number of 4096-byte blocks. Everything above this crate reaches its medium
 //! through that one trait, so that the same file system runs on a disk, on an image file, in memory, and on
 //! a device that lies, fails and loses power on demand.
 //!
@@ -70,8 +70,21 @@ pub struct WriteRequest<'a> {
 /// A fixed number of 4096-byte blocks that can be read, written and flushed. See the crate's documentation
 /// for the rules that every implementation keeps and every caller may rely on.
 pub trait Device: Send + Sync + fmt::Debug {
-    /// The size in bytes: whole blocks, constant as long as the device is open.
+    /// The size in bytes: whole blocks. It changes by [`Device::grow`], and else only if who has the device says so.
     fn size(&self) -> u64;
+
+    /// Makes the device `size` bytes long, if it is shorter and the host can do that, durably; and takes notice if the host has made it
+    /// longer meanwhile. Returns its size now, which is less than `size` where that cannot be had. Most devices are as they are.
+    ///
+    /// # Errors
+    /// [`DeviceError::ReadOnly`], [`DeviceError::NoSpace`] and [`DeviceError::Io`]; the device is then as it was.
+    ///
+    /// # Panics
+    /// If `size` is not a multiple of [`BLOCK_SIZE`].
+    fn grow(&self, size: u64) -> Result<u64, DeviceError> {
+        assert!(size.is_multiple_of(BLOCK_SIZE as u64), "{size} bytes are not whole blocks");
+        Ok(self.size())
+    }
 
     /// Whether every write, flush of writes and discard is refused with [`DeviceError::ReadOnly`].
     fn read_only(&self) -> bool;
@@ -246,6 +259,9 @@ macro_rules! forward_device {
         impl<T: Device + ?Sized> Device for $pointer {
             fn size(&self) -> u64 {
                 (**self).size()
+            }
+            fn grow(&self, size: u64) -> Result<u64, DeviceError> {
+                (**self).grow(size)
             }
             fn read_only(&self) -> bool {
                 (**self).read_only()

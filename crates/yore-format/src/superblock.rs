@@ -80,9 +80,12 @@ pub enum VolumeState {
 }
 
 bitflags::bitflags! {
-    /// Features that a program must know to use the volume; none is defined yet.
+    /// Features that a program must know to use the volume.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-    pub struct Features: u64 {}
+    pub struct Features: u64 {
+        /// The volume was resized: `volume_blocks` in the headers of zones may be other lengths, and the superblock's counts.
+        const RESIZED = 1;
+    }
 }
 
 bitflags::bitflags! {
@@ -98,13 +101,23 @@ bitflags::bitflags! {
         const INODE_FLAGS = 4;
         /// The superblock says how much history a full volume keeps ([`SpaceRules`]).
         const SPACE_RULES = 8;
+        /// [`Features::RESIZED`]. A volume gets it as it gets the others, so it is among them in memory; on the medium it is a bit of
+        /// the other field, for who only reads must know it, too.
+        const RESIZED = 1 << 63;
     }
 }
 
 impl WriteFeatures {
     /// Those that are a bit of the superblock and nothing else; the others follow from its fields.
     pub fn stored(self) -> WriteFeatures {
-        self & (WriteFeatures::EXTENDED_PAST | WriteFeatures::INODE_FLAGS)
+        self & (WriteFeatures::EXTENDED_PAST | WriteFeatures::INODE_FLAGS | WriteFeatures::RESIZED)
+    }
+
+    /// As the two fields of the superblock have them.
+    fn split(self) -> (Features, WriteFeatures) {
+        let mut features = Features::empty();
+        features.set(Features::RESIZED, self.contains(WriteFeatures::RESIZED));
+        (features, self - WriteFeatures::RESIZED)
     }
 }
 
@@ -330,6 +343,7 @@ impl Superblock {
         label[..self.label.len()].copy_from_slice(self.label.as_bytes());
         let (incarnation_rounds, next_incarnation) = of_rounds_and_next(self.next_incarnation);
         let rules = self.space_rules.unwrap_or(SpaceRules { floor_seconds: 0, share_percent: 0 });
+        let (features, write_features) = self.write_features().split();
         let raw = RawSuperblock {
             magic: MAGIC,
             major: FORMAT_MAJOR.into(),
@@ -337,8 +351,8 @@ impl Superblock {
             crc: 0.into(),
             slot: slot.into(),
             uuid: self.uuid,
-            features: 0.into(),
-            features_read_only: self.write_features().bits().into(),
+            features: features.bits().into(),
+            features_read_only: write_features.bits().into(),
             volume_blocks: self.volume_blocks.into(),
             mount_id: self.mount_id.into(),
             engine: self.engine as u8,
@@ -458,14 +472,18 @@ fn decode_complete(block: &Block, slot: u32, generation: Generation) -> Result<S
     if unknown != 0 {
         return bad("features", "features this program knows", format!("unknown feature bits {unknown:#x}"));
     }
-    let Some(write_features) = WriteFeatures::from_bits(raw.features_read_only.get()) else {
-        let unknown = raw.features_read_only.get() & !WriteFeatures::all().bits();
+    let known = WriteFeatures::all() - WriteFeatures::RESIZED;
+    let unknown = raw.features_read_only.get() & !known.bits();
+    if unknown != 0 {
         return bad(
             "features",
             "features this program knows",
             format!("unknown write-feature bits {unknown:#x}"),
         );
-    };
+    }
+    let mut write_features = WriteFeatures::from_bits_truncate(raw.features_read_only.get());
+    let resized = Features::from_bits_truncate(raw.features.get()).contains(Features::RESIZED);
+    write_features.set(WriteFeatures::RESIZED, resized);
     if write_features.contains(WriteFeatures::HISTORY) == (raw.history_root.get() == 0) {
         return bad("history root", "one if the feature bit says so, else none", raw.history_root);
     }

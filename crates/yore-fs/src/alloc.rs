@@ -25,7 +25,9 @@
 //! held for moments, never across the device.
 
 mod groups;
+mod resize;
 mod runs;
+mod segments;
 
 #[cfg(test)]
 mod tests;
@@ -36,15 +38,18 @@ use crate::{Error, Result};
 use groups::{bitmap, check_bits, mark, Group};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
+use segments::Segments;
 use std::sync::atomic::{AtomicI64, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
-use yore_format::layout::{Geometry, ZONE_BLOCKS, ZONE_INDEXES};
+use yore_format::layout::{Geometry, GROUP_BLOCKS, VOLUME_BLOCKS_MAX, ZONE_BLOCKS, ZONE_INDEXES};
 use yore_format::{BlockNo, Corruption, GroupNo, BITS_PER_GROUP};
 use yore_meta::{Change, Meta, MetaError, Op, Reserved, Room};
 
 /// Groups that one region hint covers.
 const REGION: u32 = 64;
 const SHARDS: usize = 16;
+/// Groups of the largest volume.
+const GROUPS_MAX: u32 = (VOLUME_BLOCKS_MAX / GROUP_BLOCKS) as u32;
 /// Data blocks for which one node of an extent tree is promised: leaves hold 118 extents and are half full at worst.
 const BLOCKS_PER_NODE: i64 = 50;
 /// Metadata blocks that promises and ordinary Ops leave over.
@@ -117,14 +122,15 @@ struct Region {
 
 /// The space for data of an open volume.
 pub(crate) struct Alloc {
-    geometry: Geometry,
+    /// The length of the volume.
+    volume_blocks: AtomicU64,
     unpromised: AtomicI64,
     promised: AtomicI64,
     pending: AtomicI64,
     shards: [Mutex<HashMap<u32, Arc<Group>>>; SHARDS],
     /// Available blocks of each group plus one; 0: unknown.
-    known: Vec<AtomicU16>,
-    regions: Vec<Region>,
+    known: Segments<AtomicU16>,
+    regions: Segments<Region>,
     /// Counts how often groups were dropped from memory.
     drops: AtomicU64,
     /// Where the next search with no goal in a full group starts.
@@ -139,21 +145,23 @@ pub(crate) struct Alloc {
 impl Alloc {
     /// The space of a volume just opened.
     pub(crate) fn new(meta: &Meta) -> Alloc {
-        let geometry = meta.geometry();
-        let groups = geometry.groups();
         Alloc {
-            geometry,
+            volume_blocks: AtomicU64::new(meta.geometry().blocks),
             unpromised: AtomicI64::new(meta.totals.free_blocks.get() as i64),
             promised: AtomicI64::new(0),
             pending: AtomicI64::new(0),
             shards: std::array::from_fn(|_| Mutex::default()),
-            known: (0..groups).map(|_| AtomicU16::new(0)).collect(),
-            regions: (0..groups.div_ceil(REGION)).map(|_| Region::default()).collect(),
+            known: Segments::new(GROUPS_MAX),
+            regions: Segments::new(GROUPS_MAX / REGION),
             drops: AtomicU64::new(0),
             spill: AtomicU32::new(0),
             grown: AtomicU32::new(0),
             grow: Mutex::new(()),
         }
+    }
+
+    fn geometry(&self) -> Geometry {
+        Geometry { blocks: self.volume_blocks.load(Ordering::Acquire) }
     }
 
     // ---- promises ----
@@ -163,7 +171,7 @@ impl Alloc {
     /// # Errors
     /// `NoSpace` if not all of them can be promised; `NeverFits` if an empty volume could not either.
     pub(crate) fn promise(&self, meta: &Meta, near: GroupNo, blocks: u64) -> Result<Promise<'_>> {
-        if blocks > self.geometry.blocks - u64::from(self.geometry.groups()) * ZONE_BLOCKS {
+        if blocks > self.geometry().blocks - u64::from(self.geometry().groups()) * ZONE_BLOCKS {
             return Err(Error::NeverFits);
         }
         loop {
@@ -347,7 +355,7 @@ impl Alloc {
     /// How many groups were never used, at least: every zone there is may be a group's first.
     fn unused_groups(&self, meta: &Meta) -> i64 {
         let zones = meta.totals.zones.get() as i64 - i64::from(meta.root_zone_count());
-        (i64::from(self.geometry.groups()) - zones).max(0)
+        (i64::from(self.geometry().groups()) - zones).max(0)
     }
 
     /// A few groups near, then all from where the last zone was made.
@@ -357,7 +365,7 @@ impl Alloc {
     }
 
     fn groups_from(&self, near: GroupNo) -> impl Iterator<Item = GroupNo> {
-        let groups = self.geometry.groups();
+        let groups = self.geometry().groups();
         (0..groups).map(move |i| GroupNo(((u64::from(near.0) + u64::from(i)) % u64::from(groups)) as u32))
     }
 
@@ -385,15 +393,15 @@ impl Alloc {
             return Ok(false);
         };
         self.note_available(group, &loaded);
-        if let Err(e) = check_bits(&self.geometry, group, &frame, bit, ZONE_BLOCKS as u32, false) {
+        if let Err(e) = check_bits(&self.geometry(), group, &frame, bit, ZONE_BLOCKS as u32, false) {
             self.unpromised.fetch_add(blocks, Ordering::Relaxed);
-            self.make_available(Run { start: self.geometry.block_of(group, bit), len: ZONE_BLOCKS as u32 });
+            self.make_available(Run { start: self.geometry().block_of(group, bit), len: ZONE_BLOCKS as u32 });
             return Err(e.into());
         }
         let mut op = meta.begin(Reserved::none());
         mark(&mut op, &frame, bit, ZONE_BLOCKS as u32, true);
         op.count_free_blocks(group, -blocks);
-        op.create_zone(group, self.geometry.block_of(group, bit));
+        op.create_zone(group, self.geometry().block_of(group, bit));
         loaded.state.lock().settle(ZONE_BLOCKS as u32);
         Ok(true)
     }
@@ -441,8 +449,8 @@ impl Alloc {
     }
 
     fn search(&self, meta: &Meta, goal: BlockNo, want: u32, withheld: bool) -> Result<Option<Run>> {
-        let groups = self.geometry.groups();
-        let goal_group = self.geometry.group_of(goal).0.min(groups - 1);
+        let groups = self.geometry().groups();
+        let goal_group = self.geometry().group_of(goal).0.min(groups - 1);
         let first = if self.known_available(GroupNo(goal_group)) == Some(0) {
             self.spill.load(Ordering::Relaxed).min(groups - 1)
         } else {
@@ -452,7 +460,7 @@ impl Alloc {
         let mut at = 0;
         while at < groups {
             let no = (first + at) % groups;
-            let region = &self.regions[(no / REGION) as usize];
+            let region = self.regions.get(no / REGION);
             let reclaimed = region.reclaimed.load(Ordering::Acquire);
             let end = (no / REGION + 1) * REGION;
             let span = end.min(groups) - no;
@@ -463,7 +471,7 @@ impl Alloc {
             }
             let mut found = false;
             for no in no..no + span {
-                let bit = match self.geometry.bit_of(goal) {
+                let bit = match self.geometry().bit_of(goal) {
                     Some((group, bit)) if group.0 == no => Some(bit),
                     _ => None,
                 };
@@ -521,11 +529,11 @@ impl Alloc {
         let (group, _) = self.load(meta, no)?;
         let found = group.state.lock().find(goal, want, withheld);
         self.note_available(no, &group);
-        Ok(found.map(|(bit, len)| Run { start: self.geometry.block_of(no, bit), len }))
+        Ok(found.map(|(bit, len)| Run { start: self.geometry().block_of(no, bit), len }))
     }
 
     fn claim(&self, meta: &Meta, run: Run, want: u32, withheld: bool) -> Result<Option<Run>> {
-        let (no, bit) = self.geometry.bit_of(run.start).expect("a group's run is in its data area");
+        let (no, bit) = self.geometry().bit_of(run.start).expect("a group's run is in its data area");
         let (group, _) = self.load(meta, no)?;
         let taken = group.state.lock().take(bit, run.len.min(want), withheld);
         self.note_available(no, &group);
@@ -567,7 +575,7 @@ impl Alloc {
     /// # Errors
     /// `Corruption` if it is not wholly in the data area of one group.
     pub(crate) fn place(&self, run: Run) -> Result<(GroupNo, u32)> {
-        match (self.geometry.bit_of(run.start), self.geometry.bit_of(BlockNo(run.end() - 1))) {
+        match (self.geometry().bit_of(run.start), self.geometry().bit_of(BlockNo(run.end() - 1))) {
             (Some((first, bit)), Some((last, _))) if first == last => Ok((first, bit)),
             _ => Err(Corruption::new(
                 "extent",

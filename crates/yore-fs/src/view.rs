@@ -258,11 +258,50 @@ impl View {
         self.store().read_only || self.at.is_some()
     }
 
+    /// Makes the volume so many bytes long, or as long as its groups allow, while it is used; its device with it, if that can be
+    /// made longer. Durable when this returns. Returns whether it was shorter.
+    ///
+    /// ```
+    /// # fn main() -> yore_fs::Result<()> {
+    /// let volume = yore_fs::Volume::memory(64 << 20)?;
+    /// assert!(!volume.view().lengthen(32 << 20)?);
+    /// // Memory is as long as it is.
+    /// assert!(volume.view().lengthen(128 << 20).is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if the device cannot be made as long, or the volume would be too long; [`Error::ReadOnly`]; damage and device
+    /// errors.
+    pub fn lengthen(&self, bytes: u64) -> Result<bool> {
+        let store = self.live()?;
+        store.alloc.lengthen(&store.meta, bytes)
+    }
+
+    /// Makes the volume so many bytes long, if nothing lies beyond; the device stays as it is. For who alone uses the volume, and closes it
+    /// behind this: only then it is durable in both superblocks, and the device may be shortened. Returns whether it was longer.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if something lies beyond: then nothing was changed; [`Error::ReadOnly`]; damage and device errors.
+    pub fn shorten(&self, bytes: u64) -> Result<bool> {
+        let store = self.live()?;
+        store.sync()?;
+        store.alloc.shorten(&store.meta, bytes)
+    }
+
+    /// Bytes of the device underneath, which may be more than the volume uses.
+    pub fn device_size(&self) -> u64 {
+        self.store().meta.device().size()
+    }
+
     /// Facts about the volume, as of now.
     pub fn info(&self) -> VolumeInfo {
         self.store().settle_set_aside();
         let meta = &self.store().meta;
         let mut info = info_of(meta.found());
+        let geometry = meta.geometry();
+        (info.size, info.groups) = (geometry.blocks * yore_format::BLOCK_SIZE as u64, geometry.groups());
         info.engine = meta.engine();
         info.zones = meta.totals.zones.get() as u32;
         info.metadata_blocks = meta.totals.metadata_blocks.get();

@@ -89,11 +89,16 @@
 //!
 //! See [`expunge`] and [`rollback`].
 //!
+//! # Make the volume longer: number 60
+//!
+//! See [`resize`].
+//!
 //! Any other number, and these on what is no directory, are ENOTTY, as the kernel answers for file systems that have none.
 
 pub mod expunge;
 pub mod look;
 pub mod policy;
+pub mod resize;
 pub mod rollback;
 
 use crate::keeper::Keeper;

@@ -776,6 +776,8 @@ impl Filesystem for Server {
                 false => self.saves.want(),
             };
             control::policy::answer(&view, inode, (uid, read_only), &want_closes, number, data)
+        } else if control::resize::is_ours(number) {
+            control::resize::answer(&view, uid, read_only, data)
         } else if control::expunge::is_ours(number) {
             let gone = |files: &[Remembered], cuts: &[Number]| self.tell_gone(files, cuts);
             let from_others = self.config.expunge_others;

@@ -166,6 +166,7 @@ fn freeze(meta: &Meta, last: &Superblock, state: VolumeState, leader: &mut Leade
         history_root: meta.history_root(),
         features: meta.extensions.wanted(),
         space_rules: meta.extensions.space_rules(),
+        volume_blocks: meta.geometry().blocks,
         free_blocks: meta.totals.free_blocks.get(),
         inodes: meta.totals.inodes.get(),
         metadata_blocks: meta.totals.metadata_blocks.get(),
@@ -329,7 +330,7 @@ fn write_zone(
     }
     let header = ZoneHeader {
         uuid: meta.uuid,
-        volume_blocks: meta.geometry.blocks,
+        volume_blocks: meta.geometry().blocks,
         place: z.zone.place,
         zone: z.zone.no,
         group: z.zone.group,
@@ -387,7 +388,7 @@ fn write_table(
 ) -> Result<Vec<Option<RootZone>>> {
     let mut changed: BTreeMap<u32, Vec<(usize, ZoneTableEntry)>> = BTreeMap::new();
     for (no, entry) in entries {
-        let (t, i) = meta.geometry.table_position(*no);
+        let (t, i) = meta.geometry().table_position(*no);
         meta.table_entry(*no)?; // Brings the table block into memory.
         changed.entry(t).or_default().push((i, *entry));
     }
@@ -406,7 +407,7 @@ fn write_table(
             }
             block.clone()
         };
-        let (r, index) = meta.geometry.table_home(t);
+        let (r, index) = meta.geometry().table_home(t);
         let root = roots[r as usize].as_mut().expect("an Op that makes a zone sees to its root zone");
         let used = root_used.entry(r).or_insert_with(|| used_slots(root));
         let at = usize::from(index);
@@ -447,8 +448,8 @@ fn new_root_header(
     generation: Generation,
 ) -> (BlockNo, Box<Block>) {
     let no = ZoneNo::root(r);
-    let group = meta.geometry.group_of(root.place);
-    let mut header = ZoneHeader::empty(meta.uuid, meta.geometry.blocks, root.place, no, group);
+    let group = meta.geometry().group_of(root.place);
+    let mut header = ZoneHeader::empty(meta.uuid, meta.geometry().blocks, root.place, no, group);
     header.exists = root.exists;
     header.map = root.map.clone();
     header.checks = root.checks.clone();

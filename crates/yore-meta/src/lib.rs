@@ -26,6 +26,7 @@ mod noted;
 mod op;
 mod open;
 mod replay;
+mod resize;
 mod space;
 mod zone;
 

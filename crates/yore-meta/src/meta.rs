@@ -99,7 +99,8 @@ pub(crate) struct Progress {
 /// The metadata of an open volume.
 pub struct Meta {
     pub(crate) device: Arc<dyn Device>,
-    pub(crate) geometry: Geometry,
+    /// The length of the volume. Changed in an Op that is alone (`resize.rs`).
+    pub(crate) volume_blocks: AtomicU64,
     pub(crate) volume_tag: u32,
     pub(crate) uuid: [u8; 16],
     pub(crate) engine: Engine,
@@ -181,9 +182,9 @@ impl Meta {
         assert!(self.reclaimer.set(reclaimer).is_ok(), "the reclaimer is set once");
     }
 
-    /// The volume's geometry.
+    /// The volume's geometry. It changes when the volume is resized; an Op sees one and the same.
     pub fn geometry(&self) -> Geometry {
-        self.geometry
+        Geometry { blocks: self.volume_blocks.load(Ordering::Acquire) }
     }
 
     /// The device underneath, for file data.
@@ -366,11 +367,11 @@ impl Meta {
 
     /// What the zone table says of a zone, as of the last commit.
     pub(crate) fn table_entry(&self, no: ZoneNo) -> Result<ZoneTableEntry> {
-        let (t, i) = self.geometry.table_position(no);
+        let (t, i) = self.geometry().table_position(no);
         if let Some(block) = self.table.lock().get(&t) {
             return Ok(ZoneTableRef::new(block).entry(i));
         }
-        let (r, index) = self.geometry.table_home(t);
+        let (r, index) = self.geometry().table_home(t);
         let copy = {
             let roots = self.roots.lock();
             match roots.get(r as usize) {
@@ -420,8 +421,8 @@ impl Meta {
 
     /// Makes a root zone at `place` if the table entry of `zone` has no home. In an Op.
     pub(crate) fn make_root_zone_for(&self, zone: ZoneNo, place: BlockNo) -> bool {
-        let (t, _) = self.geometry.table_position(zone);
-        let (r, _) = self.geometry.table_home(t);
+        let (t, _) = self.geometry().table_position(zone);
+        let (r, _) = self.geometry().table_home(t);
         let mut roots = self.roots.lock();
         if roots.get(r as usize).is_some_and(Option::is_some) {
             return false;
@@ -443,8 +444,8 @@ impl Meta {
     /// Reading the zone table may fail; [`MetaError::NeedZone`] if the superblock can name no further root zone.
     pub fn prepare_group(&self, group: GroupNo) -> Result<()> {
         let no = ZoneNo::primary(group);
-        let (t, _) = self.geometry.table_position(no);
-        if self.geometry.table_home(t).0 as usize >= ROOT_ZONES_MAX {
+        let (t, _) = self.geometry().table_position(no);
+        if self.geometry().table_home(t).0 as usize >= ROOT_ZONES_MAX {
             return Err(MetaError::NeedZone { near: group });
         }
         self.table_entry(no).map(|_| ())

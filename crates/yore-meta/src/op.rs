@@ -239,7 +239,7 @@ impl<'m> Op<'m> {
     /// place is set aside. A group whose table entries have no home yet also gets a root zone, in the first 1,024
     /// blocks of its data area, which its bitmap then shows as used. Call [`Meta::prepare_group`] before the Op.
     pub fn create_primary_zone(&mut self, group: GroupNo) -> Frame {
-        let place = self.meta.geometry.primary_zone_place(group);
+        let place = self.meta.geometry().primary_zone_place(group);
         let zone = self.meta.zones.create(self.meta, ZoneNo::primary(group), place, group);
         let index = zone.allocate_index(self.meta, self.generation);
         assert_eq!(index, 0, "a new zone's first block is its bitmap");
@@ -251,8 +251,8 @@ impl<'m> Op<'m> {
             birth: Number(0),
         };
         let frame = self.install(&zone, 0, new);
-        let usable = self.meta.geometry.data_blocks(group) as u32;
-        let root = self.meta.make_root_zone_for(zone.no, self.meta.geometry.data_start(group));
+        let usable = self.meta.geometry().data_blocks(group) as u32;
+        let root = self.meta.make_root_zone_for(zone.no, self.meta.geometry().data_start(group));
         let taken = if root { yore_format::layout::ZONE_BLOCKS as u32 } else { 0 };
         self.change(&frame, |page| {
             page.apply(|b| {
@@ -318,8 +318,14 @@ impl<'m> Op<'m> {
     /// # Panics
     /// If other Ops may be open.
     pub fn take_number(&mut self) -> Number {
-        assert!(matches!(self.gate, GateGuard::Alone { .. }), "a number taken beside other Ops");
+        self.assert_alone();
         self.take_number_beside_others()
+    }
+
+    /// # Panics
+    /// If other Ops may be open.
+    pub(crate) fn assert_alone(&self) {
+        assert!(matches!(self.gate, GateGuard::Alone { .. }), "an Op that is not alone");
     }
 
     /// Takes the next number while other Ops may be open, to which it makes no difference.

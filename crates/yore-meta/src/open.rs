@@ -139,7 +139,7 @@ impl Meta {
         totals.metadata_blocks.set(found.metadata_blocks);
         totals.zones.set(u64::from(found.zones));
         Meta {
-            geometry: found.geometry(),
+            volume_blocks: AtomicU64::new(found.volume_blocks),
             volume_tag: found.volume_tag(),
             uuid: found.uuid,
             engine,

@@ -273,7 +273,7 @@ fn summary(meta: &Meta, zone: &Zone, block: &Block) -> Counted {
             Counted { inode_free: free as u8, free_blocks: None }
         }
         Some(BlockKind::Bitmap) => {
-            let usable = meta.geometry.data_blocks(zone.group) as u32;
+            let usable = meta.geometry().data_blocks(zone.group) as u32;
             let used = BitmapRef::new(block).used().saturating_sub(BITS_PER_GROUP - usable);
             Counted { inode_free: NOT_INODES, free_blocks: Some(usable.saturating_sub(used)) }
         }

@@ -217,7 +217,7 @@ impl Meta {
         Ok(None)
     }
 
-    fn extra_zones(&self, primary: &Arc<Zone>) -> Result<Vec<Arc<Zone>>> {
+    pub(crate) fn extra_zones(&self, primary: &Arc<Zone>) -> Result<Vec<Arc<Zone>>> {
         let extras = primary.state.lock().extras;
         let mut zones = Vec::new();
         for no in extras.into_iter().filter(|e| *e != 0) {
@@ -235,7 +235,7 @@ impl Meta {
         let meets = |from: u64, blocks: u64| {
             (start.0 < from.saturating_add(blocks) && from < end).then(|| BlockNo(from.max(start.0)))
         };
-        let first = self.geometry.primary_zone_place(group);
+        let first = self.geometry().primary_zone_place(group);
         let fixed =
             meets(first.0, ZONE_BLOCKS).or_else(|| meets(self.found.log_start.0, self.found.log_blocks));
         if fixed.is_some() {
@@ -334,7 +334,7 @@ impl Meta {
         if entry.is_present() {
             return Ok(GroupSummary { initialised: true, free_blocks: u32::from(entry.free_blocks.get()) });
         }
-        Ok(GroupSummary { initialised: false, free_blocks: self.geometry.data_blocks(group) as u32 })
+        Ok(GroupSummary { initialised: false, free_blocks: self.geometry().data_blocks(group) as u32 })
     }
 }
 

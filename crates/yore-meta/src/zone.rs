@@ -132,6 +132,17 @@ impl ZoneState {
         }
     }
 
+    /// If nothing exists but the bitmap, and perhaps a block of free inodes: the index of that.
+    pub(crate) fn only_bitmap(&self) -> Option<Option<u16>> {
+        match ZONE_INDEXES - self.free_indexes {
+            1 if self.has(0) => Some(None),
+            2 if self.has(0) && self.free_inodes == INODES_PER_BLOCK as u32 && self.taken.is_empty() => {
+                (1..ZONE_INDEXES as u16).find(|index| self.has(*index)).map(Some)
+            }
+            _ => None,
+        }
+    }
+
     fn free_inode_count(&self, index: usize) -> u32 {
         match self.inode_free[index] {
             NOT_INODES => 0,
@@ -325,7 +336,7 @@ impl Zones {
     }
 
     pub(crate) fn create(&self, meta: &Meta, no: ZoneNo, place: BlockNo, group: GroupNo) -> Arc<Zone> {
-        let header = ZoneHeader::empty(meta.uuid, meta.geometry.blocks, place, no, group);
+        let header = ZoneHeader::empty(meta.uuid, meta.geometry().blocks, place, no, group);
         let zone = Zone::new(&header, 0, 1);
         meta.totals.zones.add(1);
         meta.intent.lose();
@@ -365,6 +376,9 @@ impl Zones {
     /// Forgets a removed zone once its removal is committed; its number may be used again.
     pub(crate) fn forget(&self, no: ZoneNo) {
         self.map.write().remove(&no);
+        if no.is_primary() {
+            return;
+        }
         let mut next = self.next_number.lock();
         *next = (*next).min(no.0);
     }
@@ -425,7 +439,7 @@ pub(crate) fn read_header(meta: &Meta, no: ZoneNo, entry: &ZoneTableEntry) -> Re
     let wrong = |field, expected: String, found: String| {
         Corruption::new("zone table", field, expected, found).at(ZoneHeader::addr(no))
     };
-    let place_ok = meta.geometry.is_zone_place(place) || (no == ZoneNo::root(0) && place.0 == 0);
+    let place_ok = meta.geometry().is_zone_place(place) || (no == ZoneNo::root(0) && place.0 == 0);
     if !place_ok || entry.header_slot > 1 {
         return Err(wrong("place", "a zone's place".into(), place.to_string()).into());
     }
@@ -446,9 +460,9 @@ pub(crate) fn read_header(meta: &Meta, no: ZoneNo, entry: &ZoneTableEntry) -> Re
     }
     if header.place != place
         || header.zone != no
-        || (!no.is_root() && header.group != meta.geometry.group_of(place))
-        || (no.is_primary() && place != meta.geometry.primary_zone_place(GroupNo(no.0 / 2)))
-        || header.volume_blocks != meta.geometry.blocks
+        || (!no.is_root() && header.group != meta.geometry().group_of(place))
+        || (no.is_primary() && place != meta.geometry().primary_zone_place(GroupNo(no.0 / 2)))
+        || !meta.may_have_been_long(header.volume_blocks)
         || header.uuid != meta.uuid
     {
         return Err(wrong(

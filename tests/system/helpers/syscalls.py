@@ -143,15 +143,26 @@ class Caller:
             os.close(self.open.pop())
 
     def map(self):
+        """Writes through a mapping, in a process of its own: the file may be cut, or the volume be full, which is SIGBUS."""
+
         def do(fd):
-            size = os.fstat(fd).st_size
+            size = min(os.fstat(fd).st_size, 1 << 16)
             if size == 0:
-                os.ftruncate(fd, 4096)
-                size = 4096
-            with mmap.mmap(fd, min(size, 1 << 16), mmap.MAP_SHARED, mmap.PROT_READ) as found:
-                # Writing to it would be SIGBUS when another process cuts the file, or the volume is full; so is reading beyond the end.
-                if os.fstat(fd).st_size >= size and not self.full and self.rng.random() < 0.1:
-                    found.madvise(mmap.MADV_WILLNEED)
+                os.ftruncate(fd, 8192)
+                size = 8192
+            child = os.fork()
+            if child == 0:
+                try:
+                    with mmap.mmap(fd, size) as memory:
+                        for at in range(0, size, 4096):
+                            memory[at] = 7
+                        if self.rng.random() < 0.5:
+                            memory.flush()
+                finally:
+                    os._exit(0)
+            os.waitpid(child, 0)
+            if self.rng.random() < 0.5:
+                os.fsync(fd)
 
         self.with_file(os.O_RDWR, do)
 

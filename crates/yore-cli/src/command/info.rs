@@ -240,6 +240,7 @@ fn of_mount(
         };
         daemon.snapshots.iter().map(one).collect()
     });
+    value["could_be"] = json_room(volume, Some(space.size));
     value["space"] = space.json();
     // Who may not read the mount point is told the rest.
     value["snapshots"] = File::open(directory)
@@ -262,6 +263,13 @@ fn json_unfinished(all: &[(UnfinishedRollback, Option<PathBuf>)]) -> Value {
         value
     };
     all.iter().map(one).collect()
+}
+
+/// How long a volume could be, if its file or device is longer than it; `null` if not, or if that cannot be seen.
+fn json_room(volume: &Path, size: Option<u64>) -> Value {
+    let length = super::resize::length(volume).ok();
+    let room = length.zip(size).and_then(|(length, size)| super::resize::room_beyond(length, size));
+    room.map_or(Value::Null, |room| json!(room))
 }
 
 /// How many there are, and between which times.
@@ -321,6 +329,7 @@ fn of_volume(name: &Path, volume: &yore_fs::Volume) -> Value {
         "written": json_seconds(info.written_seconds),
         "space": Space::of_volume(&volume.statfs()).json(),
     });
+    value["could_be"] = json_room(name, Some(info.size));
     json_name(&mut value, "volume", bytes_of(name));
     value
 }
@@ -338,6 +347,9 @@ fn print_text(out: &mut Out, value: &Value, clock: &Clock) -> anyhow::Result<()>
         Some(clock.seconds(u64::try_from(instant.as_second()).ok()?))
     };
     let time = |key: &str| seconds(&value[key]);
+    let room = value["could_be"].as_u64().map(|size| {
+        format!("{}: the file or device is longer than the volume, `yore resize` uses all of it", human(size))
+    });
     let snapshots = value["snapshots"]["count"].as_u64().map(|count| {
         let times = (seconds(&value["snapshots"]["oldest"]), seconds(&value["snapshots"]["newest"]));
         match (count, times) {
@@ -415,6 +427,7 @@ fn print_text(out: &mut Out, value: &Value, clock: &Clock) -> anyhow::Result<()>
         ("Options", text("options")),
         ("Log", text("log")),
         ("Size", bytes(&value["size"])),
+        ("Could be", room),
         ("Space", use_of_space),
         ("History", history),
         ("Inodes", inodes),

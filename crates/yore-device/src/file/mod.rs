@@ -22,7 +22,7 @@ mod ring;
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::OnceLock;
 
 use parking_lot::Mutex;
@@ -44,7 +44,7 @@ pub struct FileDevice {
     file: File,
     path: String,
     /// In bytes, whole blocks.
-    size: u64,
+    size: AtomicU64,
     is_block_device: bool,
     read_only: bool,
     direct_io: bool,
@@ -67,6 +67,25 @@ impl FileDevice {
     /// Whether this is a block device rather than a regular file.
     pub fn is_block_device(&self) -> bool {
         self.is_block_device
+    }
+
+    /// Cuts an image file off behind `size` bytes, durably; a block device stays as it is. What is beyond is lost, so nothing may use it.
+    ///
+    /// # Errors
+    /// [`DeviceError::ReadOnly`] and [`DeviceError::Io`].
+    ///
+    /// # Panics
+    /// If `size` is not a multiple of [`BLOCK_SIZE`].
+    pub fn cut_off(&self, size: u64) -> Result<(), DeviceError> {
+        assert!(size.is_multiple_of(BLOCK_SIZE as u64), "{size} bytes are not whole blocks");
+        self.check_may_write(Operation::Write)?;
+        if self.is_block_device || size >= self.size() {
+            return Ok(());
+        }
+        let done = self.file.set_len(size).and_then(|()| self.file.sync_all());
+        done.map_err(|error| self.error(Operation::Write, size, 0, HostError::from(&error)))?;
+        self.size.store(size, Ordering::Release);
+        Ok(())
     }
 
     /// Refuses writing where it is not allowed, or no longer sensible.
@@ -136,7 +155,26 @@ impl FileDevice {
 
 impl Device for FileDevice {
     fn size(&self) -> u64 {
-        self.size
+        self.size.load(Ordering::Acquire)
+    }
+
+    fn grow(&self, size: u64) -> Result<u64, DeviceError> {
+        assert!(size.is_multiple_of(BLOCK_SIZE as u64), "{size} bytes are not whole blocks");
+        self.check_may_write(Operation::Write)?;
+        let failed = |error: io::Error| {
+            let source = HostError::from(&error);
+            DeviceError::from_host(Operation::Write, self.size(), 0, &self.path, source)
+        };
+        let mut found = match self.is_block_device {
+            true => host::block_device_size(&self.file).map_err(|errno| failed(errno.into()))?,
+            false => self.file.metadata().map_err(failed)?.len(),
+        };
+        if !self.is_block_device && found < size {
+            self.file.set_len(size).and_then(|()| self.file.sync_all()).map_err(failed)?;
+            found = size;
+        }
+        self.size.fetch_max(found - found % BLOCK_SIZE as u64, Ordering::AcqRel);
+        Ok(self.size())
     }
 
     fn read_only(&self) -> bool {
@@ -244,7 +282,7 @@ impl Device for FileDevice {
             }
             Some(directory) => self.sync_created(&directory),
         };
-        result.map_err(|error| self.error(Operation::Flush, 0, self.size, HostError::from(&error)))
+        result.map_err(|error| self.error(Operation::Flush, 0, self.size(), HostError::from(&error)))
     }
 
     fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {

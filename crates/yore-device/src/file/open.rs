@@ -8,7 +8,7 @@ use std::fs::{File, FileType, Metadata};
 use std::io::{self, IoSliceMut};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::OnceLock;
 
 use parking_lot::Mutex;
@@ -157,7 +157,7 @@ impl FileDevice {
         Ok(FileDevice {
             file,
             path,
-            size: size - size % BLOCK_SIZE as u64,
+            size: AtomicU64::new(size - size % BLOCK_SIZE as u64),
             is_block_device,
             read_only,
             direct_io,

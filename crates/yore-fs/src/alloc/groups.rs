@@ -60,7 +60,7 @@ impl Alloc {
     pub(crate) fn prepare_commit(&self, meta: &Meta, run: Run, kept: &mut KeptGroups) -> Result<()> {
         let (no, bit) = self.place(run)?;
         let (_, frame) = self.keep(meta, no, kept)?;
-        Ok(check_bits(&self.geometry, no, &frame, bit, run.len, false)?)
+        Ok(check_bits(&self.geometry(), no, &frame, bit, run.len, false)?)
     }
 
     /// Keeps in memory what freeing a run changes, and claims it.
@@ -73,19 +73,24 @@ impl Alloc {
         let (group, frame) = self.keep(meta, no, kept)?;
         let mut claims = group.claims.lock();
         if let Some((first, _)) = claims.iter().find(|(b, n)| *b < bit + run.len && bit < b + n) {
-            let block = self.geometry.block_of(no, bit.max(*first));
+            let block = self.geometry().block_of(no, bit.max(*first));
             let c =
                 Corruption::new("extent", "blocks", "of one extent only", "blocks that another frees, too");
             return Err(c.at(bitmap(no)).on(block).into());
         }
-        check_bits(&self.geometry, no, &frame, bit, run.len, true)?;
+        check_bits(&self.geometry(), no, &frame, bit, run.len, true)?;
         claims.push((bit, run.len));
         drop(claims);
         kept.claims.push((group, (bit, run.len)));
         Ok(())
     }
 
-    fn keep(&self, meta: &Meta, no: GroupNo, kept: &mut KeptGroups) -> Result<(Arc<Group>, Frame)> {
+    pub(super) fn keep(
+        &self,
+        meta: &Meta,
+        no: GroupNo,
+        kept: &mut KeptGroups,
+    ) -> Result<(Arc<Group>, Frame)> {
         if let Some((_, group, frame)) = kept.groups.iter().find(|(kept, _, _)| *kept == no) {
             return Ok((group.clone(), frame.clone()));
         }
@@ -95,7 +100,7 @@ impl Alloc {
     }
 
     pub(super) fn known_available(&self, group: GroupNo) -> Option<u32> {
-        match self.known[group.0 as usize].load(Ordering::Relaxed) {
+        match self.known.get(group.0).load(Ordering::Relaxed) {
             0 => None,
             n => Some(u32::from(n) - 1),
         }
@@ -103,7 +108,7 @@ impl Alloc {
 
     pub(super) fn note_available(&self, no: GroupNo, group: &Group) {
         let state = group.state.lock();
-        self.known[no.0 as usize].store(state.available() as u16 + 1, Ordering::Relaxed);
+        self.known.get(no.0).store(state.available() as u16 + 1, Ordering::Relaxed);
     }
 
     fn shard(&self, no: GroupNo) -> &Mutex<HashMap<u32, Arc<Group>>> {
@@ -127,7 +132,7 @@ impl Alloc {
             if let Some(group) = shard.get(&no.0) {
                 return Ok((group.clone(), frame));
             }
-            let usable = self.geometry.data_blocks(no) as u32;
+            let usable = self.geometry().data_blocks(no) as u32;
             let (state, used) = {
                 let page = frame.read();
                 let map = BitmapRef::new(&page);
@@ -169,7 +174,7 @@ impl Alloc {
         let mut op = meta.begin(Reserved::none());
         let frame = op.create_primary_zone(no);
         drop(op);
-        let usable = self.geometry.data_blocks(no) as u32;
+        let usable = self.geometry().data_blocks(no) as u32;
         let used = BitmapRef::new(&frame.read()).used() - (BITS_PER_GROUP - usable);
         // A root zone may have come with it.
         self.unpromised.fetch_sub(i64::from(used), Ordering::Relaxed);
@@ -185,7 +190,7 @@ impl Alloc {
             state.settle(run.len);
         }
         self.note_available(no, &group);
-        self.regions[(no.0 / REGION) as usize].reclaimed.fetch_add(1, Ordering::Release);
+        self.regions.get(no.0 / REGION).reclaimed.fetch_add(1, Ordering::Release);
     }
 }
 

@@ -1,0 +1,150 @@
+//! `resize`: a volume gets longer, mounted or not, or shorter, if it is not mounted.
+
+use super::Outcome;
+use crate::args;
+use crate::live;
+use crate::opened;
+use crate::output::human;
+use crate::status;
+use crate::volume::{self, Access};
+use anyhow::Context as _;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::{Path, PathBuf};
+use yore_device::{FileDevice, OpenOptions};
+use yore_format::layout::Geometry;
+use yore_fuse::control::resize::{lengthen, Lengthened};
+
+const BLOCK: u64 = yore_device::BLOCK_SIZE as u64;
+
+/// Makes a volume longer or shorter.
+pub fn run(args: &args::Resize) -> Outcome {
+    let mounted = match args.volume.is_dir() {
+        true => Some(live::mount_at(&args.volume).with_context(|| {
+            format!(
+                "{} is not on a mounted volume; name a volume or the directory that it is mounted on",
+                args.volume.display()
+            )
+        })?),
+        false => live::mount_of(&args.volume).filter(|mount| live::is_mounted(&mount.directory)),
+    };
+    match mounted {
+        Some(mount) => on_mount(args, &mount)?,
+        None => on_volume(args)?,
+    }
+    Ok(status::OK)
+}
+
+/// How long the file or device is now.
+pub fn length(volume: &Path) -> anyhow::Result<u64> {
+    // Without a lock: a daemon has the volume.
+    let options = OpenOptions { read_only: true, lock: false, ..OpenOptions::default() };
+    let device = FileDevice::open(volume, options).map_err(|e| volume::explain(volume, Access::Read, e))?;
+    Ok(yore_device::Device::size(&device))
+}
+
+/// If the file or device has room that the volume does not use: how much it could have. A tail that no group could use does not count.
+pub fn room_beyond(device: u64, volume: u64) -> Option<u64> {
+    let possible = Geometry::new(device / BLOCK).blocks * BLOCK;
+    (possible > volume).then_some(possible)
+}
+
+/// If a volume has more room than it uses: says so.
+pub fn tell_room(volume: &Path, size: u64) {
+    if let Some(possible) = length(volume).ok().and_then(|length| room_beyond(length, size)) {
+        let name = volume.display();
+        eprintln!(
+            "{name} has room for {}, of which the volume uses {}: `yore resize {name}` uses all",
+            human(possible),
+            human(size)
+        );
+    }
+}
+
+fn told(volume: &Path, from: u64, to: u64) {
+    let name = volume.display();
+    match from == to {
+        true => eprintln!("{name}: {} ({to} bytes), as it was", human(to)),
+        false => eprintln!("{name}: {} ({to} bytes), before {}", human(to), human(from)),
+    }
+}
+
+fn on_mount(args: &args::Resize, mount: &live::Mount) -> anyhow::Result<()> {
+    let (directory, volume) = (&mount.directory, &mount.volume);
+    let shown = directory.display();
+    let now = rustix::fs::statvfs(directory).with_context(|| format!("cannot ask {shown}"))?;
+    let now = now.f_blocks * now.f_frsize;
+    let wanted = match args.size {
+        Some(size) => size - size % BLOCK,
+        None => length(volume)?,
+    };
+    anyhow::ensure!(
+        Geometry::new(wanted / BLOCK).blocks * BLOCK >= now,
+        "{} is mounted on {shown}, and has {}; it gets shorter only while it is not mounted (yore umount {shown})",
+        volume.display(),
+        human(now)
+    );
+    let dir = opened::file_or_directory(directory).with_context(|| format!("cannot open {shown}"))?;
+    let done = lengthen(&dir, wanted).with_context(|| format!("cannot resize {}", volume.display()))?;
+    match done {
+        Lengthened::To(size) | Lengthened::Has(size) => told(volume, now, size),
+        Lengthened::Refused(why) => anyhow::bail!("{}: {why}", volume.display()),
+    }
+    Ok(())
+}
+
+fn on_volume(args: &args::Resize) -> anyhow::Result<()> {
+    let path: &PathBuf = &args.volume;
+    let name = path.display();
+    let volume = volume::open(path, Access::Write)?;
+    let view = volume.view();
+    let now = view.info().size;
+    let wanted = match args.size {
+        Some(size) => size - size % BLOCK,
+        None => view.device_size(),
+    };
+    let done = match Geometry::new(wanted / BLOCK).blocks * BLOCK < now {
+        false => view.lengthen(wanted).map(drop),
+        true => view.shorten(wanted).map(drop),
+    };
+    let size = view.info().size;
+    // What was refused has changed nothing, and the volume is closed in any case.
+    let closed = volume.close();
+    done.with_context(|| format!("{name} stays as it is"))?;
+    closed.with_context(|| format!("cannot close {name}"))?;
+    if size < now {
+        cut_off(path, size)?;
+    }
+    told(path, now, size);
+    Ok(())
+}
+
+/// The image file gets as short as the volume on it. A device is its owner's.
+fn cut_off(path: &Path, size: u64) -> anyhow::Result<()> {
+    let name = path.display();
+    if std::fs::metadata(path)?.file_type().is_block_device() {
+        eprintln!("{name}: the device may be made as short as that now");
+        return Ok(());
+    }
+    let device = FileDevice::open(path, OpenOptions::default())
+        .map_err(|error| volume::explain(path, Access::Write, error))?;
+    // Somebody may have been faster, and have made it longer again.
+    let found = crate::inspect::superblock::usable(path, &device)?;
+    if found.volume_blocks * BLOCK == size {
+        device.cut_off(size).with_context(|| format!("cannot shorten the file {name}"))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::room_beyond;
+
+    /// What is too short for a group is no room.
+    #[test]
+    fn room() {
+        let group = 128 << 20;
+        assert_eq!(room_beyond(group, group), None);
+        assert_eq!(room_beyond(group + (1 << 20), group), None);
+        assert_eq!(room_beyond(group + (8 << 20) + 5, group), Some(group + (8 << 20)));
+    }
+}

@@ -1,0 +1,128 @@
+//! Promises of `resize`: an image file gets longer, mounted or not, and a block device that was made longer is used; it gets shorter when it
+//! is not mounted and nothing lies beyond. That there is room is said by `info` and `mount`.
+
+mod common;
+
+use common::{error_text, fails, ok, run, text, Mount, Scratch};
+use serde_json::Value;
+use std::fs;
+use std::process::Command;
+
+const MIB: u64 = 1 << 20;
+
+fn made(size: &str) -> Scratch {
+    let scratch = Scratch::empty();
+    ok(["mkfs", text(&scratch.volume), "--size", size]);
+    scratch
+}
+
+fn info(what: &str) -> Value {
+    serde_json::from_str(&ok(["info", "--json", what])).unwrap()
+}
+
+/// The file gets the length that was asked for, in both directions, and the content stays.
+#[test]
+fn not_mounted() {
+    let scratch = made("32M");
+    let volume = text(&scratch.volume);
+    let file = scratch.file("f", "content ".repeat(100_000));
+    ok(["put", text(&file), &scratch.on("/f")]);
+    ok(["resize", volume, "200M"]);
+    assert_eq!(fs::metadata(volume).unwrap().len(), 200 * MIB);
+    assert_eq!((info(volume)["size"].as_u64(), &info(volume)["could_be"]), (Some(200 * MIB), &Value::Null));
+    ok(["check", volume]);
+    ok(["resize", volume, "100M"]);
+    assert_eq!(fs::metadata(volume).unwrap().len(), 100 * MIB);
+    // Made longer by other means.
+    fs::File::options().write(true).open(volume).unwrap().set_len(150 * MIB).unwrap();
+    assert_eq!(info(volume)["could_be"].as_u64(), Some(136 * MIB + 14 * MIB));
+    assert!(ok(["info", volume]).contains("yore resize"));
+    ok(["resize", volume]);
+    assert_eq!(info(volume)["size"].as_u64(), Some(150 * MIB));
+    assert!(error_text(&run(["resize", volume])).contains("as it was"));
+    ok(["check", volume]);
+    assert_eq!(ok(["cat", &scratch.on("/f")]), "content ".repeat(100_000));
+    assert!(fails(3, ["resize", volume, "1M"]).contains("at least"));
+    fails(2, ["resize", volume, "much"]);
+}
+
+/// What lies beyond is in the way: nothing changes, and the message says how short it can be.
+#[test]
+fn in_the_way() {
+    let scratch = made("64M");
+    let volume = text(&scratch.volume);
+    let file = scratch.file("f", "x".repeat(40 << 20));
+    ok(["put", text(&file), &scratch.on("/f")]);
+    let message = fails(3, ["resize", volume, "20M"]);
+    assert!(message.contains("beyond the new end") && message.contains("stays as it is"), "{message}");
+    assert_eq!(fs::metadata(volume).unwrap().len(), 64 * MIB);
+    let least: u64 =
+        message.split("can be made ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+    assert!((40 * MIB..64 * MIB).contains(&least), "{message}");
+    ok(["check", volume]);
+    ok(["resize", volume, &least.to_string()]);
+    ok(["check", volume]);
+    assert_eq!(ok(["cat", &scratch.on("/f")]).len(), 40 << 20);
+}
+
+/// A mount gets longer while a file on it is open; it does not get shorter.
+#[test]
+fn mounted() {
+    let scratch = made("32M");
+    let volume = text(&scratch.volume);
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    let path = mount.directory.join("f");
+    fs::write(&path, vec![1; 20 << 20]).unwrap();
+    assert!(fs::write(mount.directory.join("large"), vec![2; 60 << 20]).is_err());
+    ok(["resize", volume, "200M"]);
+    assert_eq!(fs::metadata(volume).unwrap().len(), 200 * MIB);
+    fs::write(mount.directory.join("large"), vec![2; 60 << 20]).unwrap();
+    let directory = text(&mount.directory);
+    assert!(fails(3, ["resize", directory, "64M"]).contains("yore umount"));
+    // Made longer by other means: both say so, and either name will do.
+    fs::File::options().write(true).open(volume).unwrap().set_len(256 * MIB).unwrap();
+    assert_eq!(info(directory)["could_be"].as_u64(), Some(256 * MIB));
+    mount.umount();
+    let again = run(["mount", volume, directory]);
+    assert!(error_text(&again).contains("yore resize"), "{}", error_text(&again));
+    ok(["resize", directory]);
+    let space = rustix::fs::statvfs(directory).unwrap();
+    assert_eq!(space.f_blocks * space.f_frsize, 256 * MIB);
+    assert_eq!(fs::read(&path).unwrap(), vec![1; 20 << 20]);
+    ok(["umount", directory]);
+    ok(["check", volume]);
+    assert_eq!(info(volume)["size"].as_u64(), Some(256 * MIB));
+}
+
+/// A block device that became longer under a mount, as by lvextend, is used to its end.
+#[test]
+fn block_devices() {
+    let scratch = Scratch::empty();
+    let backing = scratch.path("backing");
+    fs::File::create(&backing).unwrap().set_len(32 * MIB).unwrap();
+    let losetup =
+        |args: &[&str]| Command::new("losetup").args(args).output().ok().filter(|out| out.status.success());
+    let Some(made) = losetup(&["--find", "--show", text(&backing)]) else {
+        eprintln!("SKIPPED: no loop device can be had here");
+        return;
+    };
+    let device = String::from_utf8_lossy(&made.stdout).trim().to_string();
+    struct Detach(String);
+    impl Drop for Detach {
+        fn drop(&mut self) {
+            let _ = Command::new("losetup").args(["-d", &self.0]).status();
+        }
+    }
+    let _detach = Detach(device.clone());
+    ok(["mkfs", &device]);
+    assert!(fails(3, ["resize", &device, "64M"]).contains("make the device longer first"));
+    fs::File::options().write(true).open(&backing).unwrap().set_len(64 * MIB).unwrap();
+    losetup(&["-c", &device]).expect("the loop device is told");
+    assert_eq!(info(&device)["could_be"].as_u64(), Some(64 * MIB));
+    ok(["resize", &device]);
+    assert_eq!(info(&device)["size"].as_u64(), Some(64 * MIB));
+    let message = error_text(&run(["resize", &device, "48M"]));
+    assert!(message.contains("the device may be made as short"), "{message}");
+    assert_eq!(info(&device)["size"].as_u64(), Some(48 * MIB));
+    ok(["check", &device]);
+}

@@ -1,0 +1,281 @@
+//! Promise: a volume gets longer while it is used, and nothing is lost wherever the power fails: it has the old length or the new one, and
+//! the new one once that was promised. What lies on it is whole, and the checker finds nothing. It gets shorter if nothing lies beyond,
+//! and is as it was if something does.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
+use yore_check::{check, CheckOptions};
+use yore_device::simulated::{CrashPlan, SimulatedDevice};
+use yore_device::{Device, DeviceError, MemoryDevice};
+use yore_fs::{Error, File, MkfsOptions, MountOptions, Volume};
+
+const MIB: u64 = 1 << 20;
+const DONE: u64 = 1;
+
+/// The beginning of a device, which can be made longer up to all of it.
+#[derive(Debug)]
+struct Part {
+    of: Arc<dyn Device>,
+    size: AtomicU64,
+}
+
+impl Part {
+    fn of(of: Arc<dyn Device>, size: u64) -> Arc<Part> {
+        Arc::new(Part { of, size: AtomicU64::new(size) })
+    }
+}
+
+impl Device for Part {
+    fn size(&self) -> u64 {
+        self.size.load(Ordering::Acquire)
+    }
+    fn grow(&self, size: u64) -> Result<u64, DeviceError> {
+        self.size.fetch_max(size.min(self.of.size()), Ordering::AcqRel);
+        Ok(self.size())
+    }
+    fn read_only(&self) -> bool {
+        false
+    }
+    fn describe(&self) -> String {
+        "a part".into()
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
+        assert!(offset + buf.len() as u64 <= self.size());
+        self.of.read_at(offset, buf)
+    }
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
+        assert!(offset + buf.len() as u64 <= self.size());
+        self.of.write_at(offset, buf)
+    }
+    fn flush(&self) -> Result<(), DeviceError> {
+        self.of.flush()
+    }
+    fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        self.of.discard(offset, len)
+    }
+}
+
+fn options() -> MountOptions {
+    MountOptions { commit_interval: Duration::from_secs(3600), ..MountOptions::default() }
+}
+
+fn made(of: Arc<dyn Device>, size: u64) -> Arc<Part> {
+    let device = Part::of(of, size);
+    Volume::create(device.clone(), &MkfsOptions::default()).unwrap().close().unwrap();
+    device
+}
+
+fn content(n: usize) -> Vec<u8> {
+    (0..200_000 + n).map(|i| (i * 7 + n) as u8).collect()
+}
+
+fn sound(device: &dyn Device) {
+    let report = check(device, &CheckOptions::default()).unwrap();
+    assert!(report.is_clean(), "{report}");
+}
+
+fn whole(volume: &Volume, files: usize) {
+    for n in 0..files {
+        assert_eq!(volume.read(format!("f{n}")).unwrap(), content(n), "f{n}");
+    }
+}
+
+/// Fills the volume to the brim; how many bytes there were room for.
+fn fill(volume: &Volume) -> u64 {
+    let (chunk, mut n) = (vec![1; 1 << 20], 0);
+    loop {
+        match volume.write(format!("fill{n}"), &chunk) {
+            Ok(()) => n += 1,
+            Err(e) if matches!(e.root(), Error::NoSpace) => return n * MIB,
+            Err(e) => panic!("{e}"),
+        }
+    }
+}
+
+/// Lengths within the first group, to the group's end, and into others; all of it can be used, and is there the next time.
+#[test]
+fn all_of_a_longer_volume_can_be_used() {
+    for (from, to) in [(20, 40), (20, 128), (40, 128 + 8), (100, 400), (128 + 8, 128 + 100), (256, 300)] {
+        let device = made(Arc::new(MemoryDevice::new(to * MIB)), from * MIB);
+        let volume = Volume::open(device.clone(), &options()).unwrap();
+        (0..8).for_each(|n| volume.write(format!("f{n}"), content(n)).unwrap());
+        let before = fill(&volume);
+        assert!(volume.view().lengthen(to * MIB).unwrap(), "{from} to {to}");
+        assert!(!volume.view().lengthen(to * MIB).unwrap());
+        assert!(!volume.view().lengthen(from * MIB).unwrap());
+        assert_eq!(volume.info().size, to * MIB);
+        volume.write("f", "found room").unwrap();
+        let chunk = vec![2; 1 << 20];
+        let mut more = 0;
+        while volume.write(format!("more{more}"), &chunk).is_ok() {
+            more += 1;
+        }
+        // Each group begins with its first zone, and some metadata comes along.
+        assert!(more * MIB + 16 * MIB > (to - from) * MIB, "{from} to {to}: {before} and {more} MiB");
+        whole(&volume, 8);
+        volume.close().unwrap();
+        sound(&*device);
+        let volume = Volume::open(device.clone(), &options()).unwrap();
+        assert_eq!(volume.info().size, to * MIB);
+        whole(&volume, 8);
+        assert_eq!(volume.read("more0").unwrap(), chunk);
+        for name in volume.read_dir("/").unwrap().map(|entry| entry.unwrap().path()) {
+            volume.remove_file(name).unwrap();
+        }
+        volume.close().unwrap();
+        sound(&*device);
+    }
+}
+
+/// A device that cannot be made longer, a volume that is only read, a length that no volume has: nothing changes.
+#[test]
+fn what_is_refused() {
+    let device = made(Arc::new(MemoryDevice::new(64 * MIB)), 32 * MIB);
+    let volume = Volume::open(device.clone(), &options()).unwrap();
+    for size in [65 * MIB, 200 << 40] {
+        assert!(matches!(volume.view().lengthen(size), Err(Error::Refused(_))), "{size}");
+    }
+    assert!(matches!(volume.view().shorten(MIB), Err(Error::Refused(_))));
+    volume.close().unwrap();
+    let volume = Volume::open(device.clone(), &MountOptions { read_only: true, ..options() }).unwrap();
+    assert!(volume.view().lengthen(64 * MIB).is_err());
+    assert!(volume.view().shorten(16 * MIB).is_err());
+    assert_eq!(volume.info().size, 32 * MIB);
+    sound(&*device);
+}
+
+/// Others write, remove and sync while the volume grows step by step.
+#[test]
+fn others_go_on_meanwhile() {
+    let device = made(Arc::new(MemoryDevice::new(600 * MIB)), 24 * MIB);
+    let volume = Volume::open(device.clone(), &MountOptions::default()).unwrap();
+    let done = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let (volume, done) = (&volume, &done);
+            scope.spawn(move || {
+                let mut n = 0;
+                while done.load(Ordering::Acquire) == 0 || n < 20 {
+                    let name = format!("t{thread}-{}", n % 30);
+                    match volume.write(&name, vec![n as u8; 300_000]) {
+                        Ok(()) => {}
+                        Err(e) => assert!(matches!(e.root(), Error::NoSpace), "{e}"),
+                    }
+                    if n % 7 == 0 {
+                        File::open(volume, &name).unwrap().sync_all().unwrap();
+                    }
+                    n += 1;
+                }
+            });
+        }
+        for size in [25, 60, 127, 128, 136, 250, 256, 257, 600] {
+            volume.view().lengthen(size * MIB).unwrap();
+        }
+        done.store(1, Ordering::Release);
+    });
+    assert_eq!(volume.info().size, 600 * MIB);
+    volume.close().unwrap();
+    sound(&*device);
+}
+
+/// What grew too far shrinks again, also when what was beyond was used and is gone; what lies there is in the way, and stays.
+#[test]
+fn a_shorter_volume() {
+    let device = made(Arc::new(MemoryDevice::new(400 * MIB)), 100 * MIB);
+    let volume = Volume::open(device.clone(), &options()).unwrap();
+    (0..8).for_each(|n| volume.write(format!("f{n}"), content(n)).unwrap());
+    volume.view().lengthen(400 * MIB).unwrap();
+    // Never used beyond 100 MiB.
+    assert!(volume.view().shorten(300 * MIB).unwrap());
+    assert!(!volume.view().shorten(300 * MIB).unwrap());
+    volume.close().unwrap();
+    sound(&*device);
+    let volume = Volume::open(device.clone(), &options()).unwrap();
+    assert_eq!(volume.info().size, 300 * MIB);
+    let before = volume.statfs();
+    fill(&volume);
+    let Err(Error::Refused(why)) = volume.view().shorten(200 * MIB) else { panic!("something is there") };
+    assert!(why.contains("beyond the new end") && why.contains("bytes long"), "{why}");
+    assert_eq!(volume.info().size, 300 * MIB);
+    // After what was refused everything goes on.
+    volume.remove_file("fill0").unwrap();
+    volume.sync().unwrap();
+    volume.write("fill0", vec![3; 500_000]).unwrap();
+    for entry in volume.read_dir("/").unwrap().map(|entry| entry.unwrap()) {
+        if entry.file_name().to_string_lossy().starts_with("fill") {
+            volume.remove_file(entry.path()).unwrap();
+        }
+    }
+    volume.sync().unwrap();
+    assert!(volume.statfs().blocks_free + 4096 > before.blocks_free);
+    assert!(volume.view().shorten(40 * MIB).unwrap());
+    whole(&volume, 8);
+    volume.close().unwrap();
+    sound(&*device);
+    // The rest of the device is not looked at any more.
+    let short = Part::of(device.of.clone(), 40 * MIB);
+    sound(&*short);
+    let volume = Volume::open(short.clone(), &options()).unwrap();
+    assert_eq!(volume.info().size, 40 * MIB);
+    whole(&volume, 8);
+    fill(&volume);
+    volume.close().unwrap();
+    sound(&*short);
+    // And longer again, where zones of before lie.
+    let volume = Volume::open(device.clone(), &options()).unwrap();
+    volume.view().lengthen(400 * MIB).unwrap();
+    fill(&volume);
+    whole(&volume, 8);
+    volume.close().unwrap();
+    sound(&*device);
+}
+
+fn crashes(from: u64, to: u64) -> usize {
+    let simulated = Arc::new(SimulatedDevice::new(MemoryDevice::new(from.max(to) * MIB)));
+    made(simulated.clone(), from * MIB);
+    let volume = Volume::open(simulated.clone(), &options()).unwrap();
+    (0..4).for_each(|n| volume.write(format!("f{n}"), content(n)).unwrap());
+    volume.sync().unwrap();
+    // Something that no generation has yet, but the log.
+    volume.write("logged", "logged").unwrap();
+    File::open(&volume, "logged").unwrap().sync_all().unwrap();
+    simulated.restart_trace();
+    match to > from {
+        true => assert!(volume.view().lengthen(to * MIB).unwrap()),
+        false => assert!(volume.view().shorten(to * MIB).unwrap()),
+    }
+    simulated.mark(DONE);
+    volume.write("behind", vec![9; 700_000]).unwrap();
+    File::open(&volume, "behind").unwrap().sync_all().unwrap();
+    volume.sync().unwrap();
+    let trace = simulated.trace();
+    let mut states = 0;
+    for case in trace.crash_states(&CrashPlan::default()) {
+        let promised = trace.marks_before(case.after_event()).any(|mark| mark == DONE);
+        let state = format!("{from} to {to}: {}", case.state());
+        let medium = Arc::new(case.materialise());
+        let report = check(&*medium, &CheckOptions::default()).unwrap();
+        assert!(report.is_clean(), "{state}: {report}");
+        let again = Volume::open(medium.clone(), &options()).unwrap();
+        let size = again.info().size;
+        assert!(size == to * MIB || (size == from * MIB && !promised), "{state}: {size}");
+        whole(&again, 4);
+        assert_eq!(again.read_to_string("logged").unwrap(), "logged", "{state}");
+        again.write("after", vec![8; 2 << 20]).unwrap();
+        again.close().unwrap();
+        let report = check(&*medium, &CheckOptions::default()).unwrap();
+        assert!(report.is_clean(), "{state}: {report}");
+        states += 1;
+    }
+    states
+}
+
+#[test]
+fn a_crash_leaves_the_old_length_or_the_new() {
+    for (from, to) in [(24, 40), (60, 140), (140, 300), (140, 60), (60, 40)] {
+        let states = crashes(from, to);
+        println!("{from} to {to}: {states} states");
+        assert!(states > 10, "{from} to {to}: {states} states");
+    }
+}
