@@ -274,16 +274,58 @@ fn as_somebody(args: &[&str]) -> Command {
     command
 }
 
+/// Whether users can mount here.
+fn users_can_mount() -> bool {
+    let can = Command::new("fusermount3").arg("--version").output().is_ok();
+    if !can {
+        eprintln!("SKIPPED: users mount by fusermount3, which is not installed");
+        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"));
+    }
+    can
+}
+
+/// A user's daemon cannot abort its connection where the control files of FUSE are not mounted. Told to end while somebody keeps the
+/// mount elsewhere, it waited for ever; now it closes the volume and ends.
+#[test]
+fn a_connection_that_cannot_be_aborted() {
+    if !can_play() || !users_can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    have_a_user_who_mounts(&scratch);
+    // It is not mounted everywhere.
+    let _ = rustix::mount::unmount("/sys/fs/fuse/connections", rustix::mount::UnmountFlags::DETACH);
+    let directory = scratch.path("mnt");
+    fs::create_dir(&directory).unwrap();
+    for path in [scratch.path(""), scratch.volume.clone(), directory.clone()] {
+        chown(path, Some(SOMEBODY), Some(SOMEBODY)).unwrap();
+    }
+    let output = ends(as_somebody(&["mount", text(&scratch.volume), text(&directory)]));
+    assert!(output.status.success(), "{}", error_text(&output));
+    let output = ends(as_somebody(&["snapshot", text(&directory), "-n", "kept"]));
+    assert!(output.status.success(), "{}", error_text(&output));
+    let info = ends(as_somebody(&["info", "--json", text(&directory)]));
+    let info: serde_json::Value = serde_json::from_slice(&info.stdout).unwrap();
+    let pid = Pid::from_raw(i32::try_from(info["pid"].as_i64().unwrap()).unwrap()).unwrap();
+    let daemon = pidfd_open(pid, PidfdFlags::empty()).unwrap();
+    let mut keeper = Command::new("unshare");
+    keeper.args(["--mount", "sh", "-c", KEEPER, "sh", text(&directory)]).current_dir("/");
+    let mut keeper = Stranger(keeper.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
+    let mut said = BufReader::new(keeper.0.stdout.take().unwrap()).lines();
+    assert_eq!(said.next().unwrap().unwrap(), "ready");
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let limit = Timespec { tv_sec: 120, tv_nsec: 0 };
+    assert_eq!(poll(&mut [PollFd::new(&daemon, PollFlags::IN)], Some(&limit)).unwrap(), 1, "it does not end");
+    assert!(!is_mounted_here(&directory));
+    assert!(ok(["snapshots", text(&scratch.volume)]).contains("kept"));
+    assert!(ok(["check", text(&scratch.volume)]).contains("clean"), "it was closed in order");
+}
+
 /// A stranger takes the name `/tmp/yore-UID` of the directory that a user's daemon needs: the user's mounts failed, or others knew
 /// nothing of them. They go elsewhere, and root's commands find them there.
 #[test]
 fn a_directory_that_is_taken() {
-    if !can_play() {
-        return;
-    }
-    if Command::new("fusermount3").arg("--version").output().is_err() {
-        eprintln!("SKIPPED: users mount by fusermount3, which is not installed");
-        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"));
+    if !can_play() || !users_can_mount() {
         return;
     }
     let taken = Path::new("/tmp").join(format!("yore-{SOMEBODY}"));
