@@ -498,7 +498,9 @@ pub struct Held {
                   keep=RULES        last:N hourly:N daily:N weekly:N monthly:N yearly:N within:DURATION, with commas between: what none \
                   keeps is forgotten, but names and holds\n  \
                   keep=all          everything, until somebody forgets it or the volume is full\n  \
-                  version=inherit, keep=inherit  as the directory above says\n\
+                  hold=DURATION     what the policy takes is given up by nobody for so long (as 30d); only root releases it before\n  \
+                  hold=none         nothing is held, whatever the directory above says\n  \
+                  version=inherit, keep=inherit, hold=inherit  as the directory above says\n\
                   Without settings, what applies is shown.")]
 pub struct Policy {
     /// A directory or file on a mount, or a volume or VOL:/PATH that is not mounted; where the first word is a setting, the directory one

@@ -358,3 +358,68 @@ fn a_directory_that_is_taken() {
     assert!(!is_mounted_here(&directory) && !is_mounted_here(&at));
     ok(["check", text(&scratch.volume)]);
 }
+
+/// On root's mount for everybody a user makes no more snapshots than the mount allows him, is told which limit that is, and does
+/// not shorten what root's policy holds, by whatever command.
+#[test]
+fn limits_and_holds_of_policies() {
+    if !can_play() {
+        return;
+    }
+    let scratch = Scratch::new();
+    may_pass(&scratch);
+    let Some(mount) =
+        Mount::new(&scratch, &["-o", "allow_other,user_snapshots=3,user_holds=1,user_policies=1"])
+    else {
+        return;
+    };
+    let mine = mount.directory.join("mine");
+    fs::create_dir(&mine).unwrap();
+    chown(&mine, Some(NOBODY), Some(NOBODY)).unwrap();
+    let path = text(&mine);
+    let nobody = |args: &[&str]| {
+        let mut command = yore();
+        command.args(args).uid(NOBODY).gid(NOBODY).current_dir("/");
+        ends(command)
+    };
+    for name in ["a", "b", "c"] {
+        assert!(nobody(&["snapshot", path, "-n", name]).status.success());
+    }
+    let over = nobody(&["snapshot", path]);
+    assert!(!over.status.success() && error_text(&over).contains("user_snapshots"), "{over:?}");
+    root_does(&["snapshot", path]);
+    assert!(nobody(&["forget", &format!("{path}@a")]).status.success());
+    assert!(nobody(&["snapshot", path, "--hold", "-n", "held"]).status.success());
+    let over = nobody(&["hold", &format!("{path}@b")]);
+    assert!(!over.status.success() && error_text(&over).contains("user_holds"), "{over:?}");
+
+    root_does(&["policy", text(&mount.directory), "version=close", "hold=1h"]);
+    let file = mine.join("file");
+    fs::write(&file, "precious").unwrap();
+    let log = root_does(&["log", "--json", text(&file)]);
+    let log: serde_json::Value = serde_json::from_str(&log).unwrap();
+    let at = log.as_array().unwrap().iter().find_map(|row| row["last"]["at"].as_str()).unwrap().to_string();
+    chown(&file, Some(NOBODY), Some(NOBODY)).unwrap();
+    let version = format!("{}@{at}", file.display());
+    for refused in [
+        &["policy", path, "hold=none"][..],
+        &["policy", path, "hold=2h"],
+        &["policy", text(&mount.directory), "hold=inherit"],
+        &["release", &version],
+        &["forget", &version],
+    ] {
+        let output = nobody(refused);
+        assert!(!output.status.success(), "{refused:?}");
+    }
+    assert!(nobody(&["policy", path, "keep=last:1"]).status.success());
+    let again = mine.join("again");
+    fs::create_dir(&again).unwrap();
+    chown(&again, Some(NOBODY), Some(NOBODY)).unwrap();
+    let over = nobody(&["policy", text(&again), "keep=last:1"]);
+    assert!(!over.status.success() && error_text(&over).contains("user_policies"), "{over:?}");
+    let mut forget = yore();
+    forget.args(["forget", &version]);
+    assert!(!ends(forget).status.success(), "not even root, before it is released");
+    root_does(&["release", &version]);
+    root_does(&["forget", &version]);
+}

@@ -69,6 +69,25 @@ pub enum Error {
         /// Its number.
         cut: u64,
     },
+    /// What a policy holds is not given up before its time.
+    #[error("snapshot {cut} is held by the policy that it was taken under until {until}: it goes then, or when root releases it")]
+    HeldUntil {
+        /// Its number.
+        cut: u64,
+        /// The time, in UTC.
+        until: String,
+    },
+    /// A user has as much of the past as one may.
+    #[error(
+        "you have {most} {what} on this volume, and one user may have no more: forget or release some, or ask root for a mount \
+         with a higher limit (-o user_{what}=N)"
+    )]
+    LimitReached {
+        /// Of what: snapshots, holds or policies.
+        what: &'static str,
+        /// How many.
+        most: u32,
+    },
     /// A snapshot that is pinned is not forgotten.
     #[error("snapshot {cut} is in use: it is mounted, and must be unmounted first; or a restore at work, or a rollback that is not finished, needs it")]
     Pinned {

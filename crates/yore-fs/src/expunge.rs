@@ -30,7 +30,7 @@ pub use remembered::Remembered;
 pub(crate) use remembered::{history_of, remembered, remembered_below};
 
 use crate::forget::{give_up_version, Ask, Forgetting, Needed};
-use crate::past::{Expunge, PastEntry};
+use crate::past::{self, Expunge, PastEntry};
 use crate::store::Store;
 use crate::{dir, Error, FileKind, InodeNo, Result};
 use hashbrown::{HashMap, HashSet};
@@ -115,7 +115,8 @@ fn forget_own(store: &Arc<Store>, no: InodeNo, incarnation: Incarnation, before:
     for cut in own {
         match store.past.mark_dying(store, &[cut]) {
             // Forgotten meanwhile; or held or pinned, and sees nothing.
-            Ok(()) | Err(Error::NotFound | Error::Held { .. } | Error::Pinned { .. }) => {}
+            Ok(())
+            | Err(Error::NotFound | Error::Held { .. } | Error::HeldUntil { .. } | Error::Pinned { .. }) => {}
             Err(e) => return Err(e),
         }
     }
@@ -124,17 +125,17 @@ fn forget_own(store: &Arc<Store>, no: InodeNo, incarnation: Incarnation, before:
 
 /// Fails if a cut that must stay has seen one of the files (X3).
 pub(crate) fn check_free(store: &Arc<Store>, files: &[(InodeNo, Incarnation)]) -> Result<()> {
-    let (mut stay, mut held) = (Vec::new(), HashSet::new());
+    let (mut stay, mut held) = (Vec::new(), HashMap::new());
     store.past.each_cut(&store.meta, Number(0), &mut |cut| {
-        if cut.row.state == CutState::Kept && (cut.row.held || store.past.is_pinned(cut.number)) {
+        let why = past::held(&cut);
+        if cut.row.state == CutState::Kept && (why.is_some() || store.past.is_pinned(cut.number)) {
             stay.push(cut.number);
-            held.extend(cut.row.held.then_some(cut.number));
+            held.extend(why.map(|why| (cut.number, why)));
         }
         Ok(true)
     })?;
     match one_that_sees(store, files, &stay)? {
-        Some(cut) if held.contains(&cut) => Err(Error::Held { cut: cut.0 }),
-        Some(cut) => Err(Error::Pinned { cut: cut.0 }),
+        Some(cut) => Err(held.remove(&cut).unwrap_or(Error::Pinned { cut: cut.0 })),
         None => Ok(()),
     }
 }

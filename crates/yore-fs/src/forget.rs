@@ -168,7 +168,9 @@ fn make_room(store: &Arc<Store>, made_before: u64) -> Result<bool> {
         let freed = match freed {
             Err(Error::NoSpace) => return Ok(false),
             // Since it was looked for somebody held or pinned one, or forgot it himself.
-            Err(Error::Held { .. } | Error::Pinned { .. } | Error::NotFound) => continue,
+            Err(Error::Held { .. } | Error::HeldUntil { .. } | Error::Pinned { .. } | Error::NotFound) => {
+                continue
+            }
             freed => freed?,
         };
         // What was freed can be had when the generation is complete.

@@ -18,13 +18,13 @@ pub use when::split_time;
 pub(crate) use when::{covers, cut_for, look_back};
 
 use crate::inode::{InodeCell, InodeState};
-use crate::past::{Cut, PastEntry};
+use crate::past::{Cut, PastEntry, User};
 use crate::store::Store;
 use crate::{dir, file, symlink, xattr, Attr, DirItem, Error, InodeNo, Result};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use yore_format::{Corruption, CutKind, CutState, Incarnation, Inode, Number};
+use yore_format::{Corruption, CutKind, CutMore, CutState, Incarnation, Inode, Number, WriteFeatures};
 
 /// As of this number everything is as it is now: for who looks at the present and at the past alike.
 pub(crate) const PRESENT: Number = Number(u64::MAX);
@@ -498,19 +498,22 @@ pub(crate) fn list_xattrs(store: &Arc<Store>, no: InodeNo, cut: Number) -> Resul
 /// Takes a cut of a directory with all that is below it: a snapshot, or a point to go back to. Durable when it returns, if `wait`.
 ///
 /// # Errors
-/// `NotADirectory`; `Exists` for a name that a kept snapshot has; `NoSpace`; damage and device errors.
+/// `NotADirectory`; `Exists` for a name that a kept snapshot has; `LimitReached`; `NoSpace`; damage and device errors.
 pub(crate) fn snapshot(
     store: &Arc<Store>,
     directory: InodeNo,
     kind: CutKind,
     name: &str,
-    held: bool,
-    wait: bool,
+    (held, wait): (bool, bool),
+    user: Option<&User>,
 ) -> Result<Cut> {
     store.check_writable()?;
+    if user.is_some() {
+        store.meta.extend(WriteFeatures::EXTENDED_PAST)?;
+    }
     let cell = store.cell(directory)?;
     cell.state.read().check_directory()?;
-    let cut = store.past.cut(store, &cell, kind, name, held)?;
+    let cut = store.past.cut(store, &cell, kind, (name, held), CutMore::default(), user)?;
     #[cfg(feature = "mutations")]
     let wait = wait && !crate::mutation::is(crate::mutation::Mutation::SnapshotNotForced);
     if wait {

@@ -11,6 +11,7 @@
 //! They count in their periods as all others do. Nobody gave those their names that were taken for [`crate::rollback`]: these are kept for
 //! [`UNDO_DAYS`], so that what was done can be undone, and are then like those without.
 
+use crate::past::is_held;
 use crate::time::{instant, parse_ago, TimeError};
 use crate::Cut;
 use jiff::tz::TimeZone;
@@ -30,7 +31,7 @@ pub struct Taken<'a> {
     pub name: &'a str,
     /// Whether it was taken before or after something that can be undone, and named for that.
     pub undo: bool,
-    /// Whether somebody holds it.
+    /// Whether somebody holds it, or the policy that it was taken under.
     pub held: bool,
     /// Whether it is mounted by itself.
     pub mounted: bool,
@@ -39,8 +40,9 @@ pub struct Taken<'a> {
 impl<'a> Taken<'a> {
     /// Of a cut, which may be mounted.
     pub fn of(cut: &'a Cut, mounted: bool) -> Taken<'a> {
-        let CutRow { time, name, held, kind, .. } = &cut.row;
-        Taken { number: cut.number, time: *time, name, undo: *kind == CutKind::Undo, held: *held, mounted }
+        let CutRow { time, name, kind, .. } = &cut.row;
+        let (undo, held) = (*kind == CutKind::Undo, is_held(&cut.row));
+        Taken { number: cut.number, time: *time, name, undo, held, mounted }
     }
 }
 

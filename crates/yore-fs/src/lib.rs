@@ -48,7 +48,7 @@ pub use forget::Forgetting;
 pub use history::split_time;
 pub use listing::ListedCut;
 pub use look::{Change, Deleted, Difference, Facts, Gone, Logged, Progress, SeenBy, What};
-pub use past::Cut;
+pub use past::{Cut, User, UserLimits};
 pub use pin::{Pin, PinnedBy};
 pub use policy::PolicyInForce;
 pub use types::{
@@ -61,7 +61,7 @@ pub use volume::{DirEntry, File, FileType, Metadata, OpenOptions, ReadDir, Volum
 pub use yore_format::{
     CutKind, CutMore, CutRow, CutState, Engine, FileKind, ForgottenFor, Incarnation, InodeNo, KeepRules,
     Number, OperationKind, OperationRow, Policy, PolicyRow, Retention, RowClass, SpaceRules, Timestamp,
-    Versioning, NAME_MAX,
+    Versioning, EXCLUDE_MAX, NAME_MAX,
 };
 #[cfg(feature = "mutations")]
 pub use yore_meta::mutation;

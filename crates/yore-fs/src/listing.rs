@@ -6,7 +6,7 @@
 
 use crate::history::PRESENT;
 use crate::inode::DEPTH_MAX;
-use crate::past::Cut;
+use crate::past::{is_held, Cut};
 use crate::volume::absolute;
 use crate::{history, Error, InodeNo, Result, View};
 use hashbrown::HashMap;
@@ -40,6 +40,12 @@ pub struct ListedCut {
 /// Where a directory is: its path, and itself with all that it is in.
 type Place = Option<(PathBuf, Vec<InodeNo>)>;
 
+/// In lists what a policy holds for a time is held.
+fn shown(mut cut: Cut) -> Cut {
+    cut.row.held = is_held(&cut.row);
+    cut
+}
+
 impl View {
     /// The kept cuts that concern a directory of this view, numbered `from` or above, in ascending order; and the number to go on
     /// from if there may be more. Looks at up to 256 cuts, so it may find none and yet not be at the end. O(depth) for each, and
@@ -68,6 +74,7 @@ impl View {
                 let next = self.store().past.time_after(&self.store().meta, cut.number)?;
                 let path = place.as_ref().map(|(path, _)| path.clone());
                 let (pinned, mounted) = self.uses(cut.number);
+                let cut = shown(cut);
                 listed.push(ListedCut { cut, next, covers, own: of == this, pinned, mounted, path });
             }
         }
@@ -139,6 +146,7 @@ impl View {
         cuts.retain(|(cut, _)| cut.row.root_incarnation == incarnation && cut.row.kind != CutKind::Removed);
         let listed = cuts.into_iter().map(|(cut, next)| {
             let (pinned, mounted) = self.uses(cut.number);
+            let cut = shown(cut);
             ListedCut { cut, next, covers: true, own: true, pinned, mounted, path: path.clone() }
         });
         Ok((listed.collect(), beyond))
@@ -151,7 +159,7 @@ impl View {
     /// As [`View::list_versions`].
     pub fn version_seen(&self, directory: InodeNo, name: &[u8]) -> Result<Option<ListedCut>> {
         let (inode, incarnation, Some(number)) = self.meant(directory, name)? else { return Ok(None) };
-        let cut = self.kept_cut(number)?;
+        let cut = shown(self.kept_cut(number)?);
         let next = self.store().past.time_after(&self.store().meta, number)?;
         let of = (cut.row.root, cut.row.root_incarnation);
         let path = self.path_as(of.0, of.1)?;

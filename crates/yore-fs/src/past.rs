@@ -55,20 +55,23 @@ mod space;
 mod table;
 #[cfg(test)]
 mod tests;
+mod users;
 
 pub(crate) use cover::{CoverMemo, Epochs};
 pub(crate) use expunge::{Expunge, Expunging, ROW_BLOCKS};
-pub(crate) use forget::Ended;
+pub(crate) use forget::{held, is_held, Ended};
 pub(crate) use keep::{Ending, Going, Keep};
 use keep::{Shard, Slot};
 pub(crate) use look::PastEntry;
 pub(crate) use rollback::{Rollbacks, Unfinished};
 use table::Pinned;
+pub(crate) use users::Users;
+pub use users::{User, UserLimits};
 
 use crate::btree::Tree;
 use crate::inode::InodeCell;
 use crate::store::Store;
-use crate::{held, Error, InodeNo, Result};
+use crate::{held as held_count, Error, InodeNo, Result};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -139,6 +142,8 @@ pub(crate) struct Past {
     pub(crate) expunging: Expunging,
     /// Directories that are being made what they were.
     pub(crate) rollbacks: Rollbacks,
+    /// What each user has.
+    pub(crate) users: Users,
 }
 
 /// The numbers of cuts, by state, each with the file if it is of a single one.
@@ -215,6 +220,7 @@ impl Past {
             rooms_made: AtomicU64::new(0),
             expunging: Expunging::default(),
             rollbacks: Rollbacks::default(),
+            users: Users::default(),
         };
         if meta.history_root().is_none() {
             return Ok(past);
@@ -278,7 +284,10 @@ impl Past {
                 }
             }
             match cut.row.state {
-                CutState::Kept => numbers.keep(cut.number, &cut.row),
+                CutState::Kept => {
+                    self.users.add(&cut.row);
+                    numbers.keep(cut.number, &cut.row);
+                }
                 CutState::Dying => drop(numbers.dead.insert(cut.number)),
                 CutState::Forgotten => {
                     return Err(Corruption::new("cut", "state", "kept or dying", "forgotten").into());
@@ -370,7 +379,7 @@ impl Past {
 
     /// Stores a tree's root, if it is another.
     fn store(&self, op: &mut Op<'_>, which: HistoryTree, tree: &Tree, delta: &crate::btree::TreeDelta) {
-        held::count(op, HistoryGrowth { trees: delta.nodes.into(), ..HistoryGrowth::default() });
+        held_count::count(op, HistoryGrowth { trees: delta.nodes.into(), ..HistoryGrowth::default() });
         let frame = self.roots();
         if HistoryRoots::get(&frame.read(), which) == (tree.root, tree.level) {
             return;

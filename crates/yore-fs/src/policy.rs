@@ -13,13 +13,16 @@
 //! leaves it to the directories above whether they are cut. A thread does so. What was not cut before the volume was closed
 //! is cut when it is opened again, before anything changes, if its time has come.
 //!
+//! **Held for a time** ([`take`]). What is taken under a policy with `hold` says until when nobody gives it up; that it says itself, so
+//! another policy changes nothing of it.
+//!
 //! **How long** ([`retain`]). The cuts of each directory and file that a policy with rules covers are looked at every few minutes, and forgotten
 //! if no rule keeps them; those with a name and those held never.
 
 use crate::inode::{InodeCell, DEPTH_MAX};
 use crate::keep::{self, Taken};
 use crate::ops::{self, InUse};
-use crate::past::{Cut, Epochs};
+use crate::past::{is_held, Cut, Epochs, User};
 use crate::store::Store;
 use crate::time::nanoseconds;
 use crate::view::is_below;
@@ -31,11 +34,14 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use yore_format::{
-    Corruption, CutKind, CutState, Number, Policy, PolicyRow, Retention, Versioning, WITHIN_MAX,
+    Corruption, CutKind, CutMore, CutState, Number, Policy, PolicyRow, Retention, Versioning, WriteFeatures,
+    WITHIN_MAX,
 };
 
 /// How much later something is cut that cannot be when it is due.
 const POSTPONED: Duration = Duration::from_secs(1);
+/// The longest hold of a policy, in nanoseconds: about a hundred years.
+const HOLD_MAX: u64 = 36_525 * 86_400 * 1_000_000_000;
 /// How often it is looked what is kept.
 const RETAIN_EVERY: Duration = Duration::from_secs(300);
 /// After so many cuts it is looked at once.
@@ -63,6 +69,10 @@ pub struct PolicyInForce {
     pub retention: Retention,
     /// By whose policy; `None`: nobody says anything.
     pub retention_by: Option<InodeNo>,
+    /// For how long what policies take is held, in nanoseconds; 0: not at all.
+    pub hold: u64,
+    /// By whose policy; `None`: nobody says anything.
+    pub hold_by: Option<InodeNo>,
 }
 
 /// What is to be cut at which time.
@@ -175,24 +185,66 @@ pub(crate) fn versioning(store: &Store, cell: &Arc<InodeCell>) -> Result<Ruled> 
 /// # Errors
 /// `Stale`; damage and device errors.
 pub(crate) fn in_force(store: &Store, no: InodeNo) -> Result<PolicyInForce> {
-    let (mut versioning, mut retention) = (None, None);
+    let (mut versioning, mut retention, mut hold) = (None, None, None);
     upwards(store, &store.cell(no)?, &mut |at, own| {
         if let Some(own) = own {
             versioning = versioning.or(own.versioning.map(|v| (v, at.no)));
             if retention.is_none() {
                 retention = own.retention.map(|r| (r, at.no));
             }
+            hold = hold.or(own.hold.map(|h| (h, at.no)));
         }
-        Ok(versioning.is_none() || retention.is_none())
+        Ok(versioning.is_none() || retention.is_none() || hold.is_none())
     })?;
     let (versioning, versioning_by) = versioning.unzip();
     let (retention, retention_by) = retention.unzip();
+    let (hold, hold_by) = hold.unzip();
     Ok(PolicyInForce {
         versioning: versioning.unwrap_or(Versioning::Snapshots),
         versioning_by,
         retention: retention.unwrap_or(Retention::Everything),
         retention_by,
+        hold: hold.unwrap_or(0),
+        hold_by,
     })
+}
+
+/// For how long what policies take of an inode is held, in nanoseconds, if its own policy is `own`; else by what it is.
+fn hold_of(store: &Store, cell: &Arc<InodeCell>, own: Option<&Policy>) -> Result<u64> {
+    let mut hold = None;
+    upwards(store, cell, &mut |at, found| {
+        let found = match own.filter(|_| at.no == cell.no) {
+            Some(own) => own.hold,
+            None => found.and_then(|found| found.hold),
+        };
+        hold = found;
+        Ok(hold.is_none())
+    })?;
+    Ok(hold.unwrap_or(0))
+}
+
+/// Whether another policy of its own would hold what is taken of an inode for a shorter time than now.
+///
+/// # Errors
+/// `Stale`; damage and device errors.
+pub(crate) fn shortens_hold(store: &Store, no: InodeNo, policy: &Policy) -> Result<bool> {
+    let cell = store.cell(no)?;
+    Ok(hold_of(store, &cell, Some(policy))? < hold_of(store, &cell, None)?)
+}
+
+/// Takes a cut because a policy says so, and holds it for as long as one says.
+///
+/// # Errors
+/// `NotFound`, `NoSpace`; damage and device errors.
+fn take(store: &Arc<Store>, cell: &Arc<InodeCell>, kind: CutKind) -> Result<Cut> {
+    let mut more = CutMore::default();
+    let hold = hold_of(store, cell, None)?;
+    if hold > 0 {
+        // A policy that holds has given the volume what such rows need.
+        let seconds = i64::try_from(hold.div_ceil(1_000_000_000)).unwrap_or(i64::MAX);
+        more.held_until = Some(crate::store::now().seconds.saturating_add(seconds));
+    }
+    store.past.cut(store, cell, kind, ("", false), more, None)
 }
 
 /// An inode's own policy.
@@ -234,13 +286,17 @@ pub(crate) fn all(store: &Store) -> Result<Vec<(InodeNo, Policy)>> {
     Ok(in_use.map(|(no, row, _)| (no, row.policy)).collect())
 }
 
-/// Gives an inode a policy. Durable when it returns. One with an interval begins with a cut.
+/// Gives an inode a policy, on behalf of a user. Durable when it returns. One with an interval begins with a cut.
 ///
 /// # Errors
-/// `Invalid` for what is neither directory nor regular file, and for rules that cannot be; `NotFound`, `NoSpace`, `ReadOnly`.
-pub(crate) fn set(store: &Arc<Store>, no: InodeNo, policy: &Policy) -> Result<()> {
+/// `Invalid` for what is neither directory nor regular file, and for rules that cannot be; `LimitReached`; `NotFound`, `NoSpace`,
+/// `ReadOnly`.
+pub(crate) fn set(store: &Arc<Store>, no: InodeNo, policy: &Policy, user: Option<&User>) -> Result<()> {
     store.check_writable()?;
     check(policy)?;
+    if policy.is_extended() {
+        store.meta.extend(WriteFeatures::EXTENDED_PAST)?;
+    }
     let cell = store.cell(no)?;
     {
         let state = cell.state.read();
@@ -248,9 +304,9 @@ pub(crate) fn set(store: &Arc<Store>, no: InodeNo, policy: &Policy) -> Result<()
             return Err(Error::Invalid { what: "only directories and regular files have policies" });
         }
     }
-    store.past.set_policy(store, &cell, policy)?;
+    store.past.set_policy(store, &cell, policy, user)?;
     if let Some(Versioning::Interval(_)) = policy.versioning {
-        store.past.cut(store, &cell, CutKind::Interval, "", false)?;
+        take(store, &cell, CutKind::Interval)?;
     }
     *store.due.retained.lock() = None;
     store.wake();
@@ -262,6 +318,9 @@ fn check(policy: &Policy) -> Result<()> {
         if nanos < yore_format::INTERVAL_MIN {
             return Err(Error::Invalid { what: "an interval is at least one second" });
         }
+    }
+    if policy.hold.is_some_and(|nanos| nanos > HOLD_MAX) {
+        return Err(Error::Invalid { what: "what a policy takes is held for at most a hundred years" });
     }
     if let Some(Retention::Rules(rules)) = &policy.retention {
         let within = &rules.within;
@@ -318,7 +377,7 @@ fn cut_if_changed(store: &Arc<Store>, cell: &Arc<InodeCell>, since: Since) -> Re
     if store.read_only || !is_versioned_at_close(store, cell)? || !is_changed(store, cell, since)? {
         return Ok(None);
     }
-    match forget::with_room(store, |store| store.past.cut(store, cell, CutKind::Close, "", false)) {
+    match forget::with_room(store, |store| take(store, cell, CutKind::Close)) {
         Ok(cut) => Ok(Some(cut)),
         // Its last name went meanwhile.
         Err(Error::NotFound) => Ok(None),
@@ -384,7 +443,7 @@ impl Naming {
         };
         let noted = match is_gone {
             false => closed(store, &file.cell).map(|_| ()),
-            true => store.past.cut(store, &file.cell, CutKind::Removed, "", false).map(|_| ()),
+            true => take(store, &file.cell, CutKind::Removed).map(|_| ()),
         };
         match noted {
             Err(Error::NoSpace) => Ok(()),
@@ -422,6 +481,7 @@ pub(crate) fn start(store: &Arc<Store>) -> Result<()> {
     if !store.past.has_policies() {
         return Ok(());
     }
+    count(store, &rows(store)?)?;
     for (no, policy) in all(store)? {
         let Some(Versioning::Interval(nanos)) = policy.versioning else { continue };
         let last = store.past.last_of(&store.meta, no, Number(u64::MAX))?;
@@ -460,7 +520,7 @@ pub(crate) fn cut_due(store: &Arc<Store>) -> Result<()> {
             store.due.note(no, POSTPONED);
             continue;
         };
-        match forget::with_room(store, |store| store.past.cut(store, &cell, CutKind::Interval, "", false)) {
+        match forget::with_room(store, |store| take(store, &cell, CutKind::Interval)) {
             Ok(_) | Err(Error::NotFound) => {}
             Err(e) => return Err(e),
         }
@@ -490,9 +550,25 @@ pub(crate) fn retain_in_time(store: &Arc<Store>) -> Result<()> {
     retain(store).map(|_| ())
 }
 
+/// Counts anew whose directories and files have policies: their owners may have changed, or they may be gone.
+fn count(store: &Store, rows: &[(InodeNo, PolicyRow, bool)]) -> Result<()> {
+    let mut owners = Vec::new();
+    for (no, ..) in rows.iter().filter(|(.., in_use)| *in_use) {
+        match store.cell(*no) {
+            Ok(cell) => owners.push(cell.state.read().inode.uid),
+            Err(Error::Stale) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    store.past.users.set_policies(owners.into_iter());
+    Ok(())
+}
+
 /// Gives up the policies of inodes that are gone.
 fn sweep(store: &Arc<Store>) -> Result<()> {
-    let gone = rows(store)?.into_iter().filter(|(.., in_use)| !in_use);
+    let rows = rows(store)?;
+    count(store, &rows)?;
+    let gone = rows.into_iter().filter(|(.., in_use)| !in_use);
     gone.into_iter().try_for_each(|(no, row, _)| store.past.sweep_policy(store, no, row.incarnation))
 }
 
@@ -534,13 +610,14 @@ pub(crate) fn retain(store: &Arc<Store>) -> Result<usize> {
             versions.iter().zip(reasons).filter(|(_, why)| why.is_empty()).map(|(cut, _)| cut.number),
         );
         if going.len() - before == versions.len() {
-            going.extend(removed.iter().filter(|cut| !cut.row.held).map(|cut| cut.number));
+            going.extend(removed.iter().filter(|cut| !is_held(&cut.row)).map(|cut| cut.number));
         }
     }
     for some in going.chunks(FORGET_AT_A_TIME) {
         match forget::begin(store, some) {
             // Somebody held, mounted or forgot one of them meanwhile: next time.
-            Ok(()) | Err(Error::NotFound | Error::Held { .. } | Error::Pinned { .. }) => {}
+            Ok(())
+            | Err(Error::NotFound | Error::Held { .. } | Error::HeldUntil { .. } | Error::Pinned { .. }) => {}
             Err(e) => return Err(e),
         }
     }

@@ -4,6 +4,7 @@ use fuser::{InitFlags, KernelConfig};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
+use yore_fs::UserLimits;
 
 /// How to serve a view on a mount point. Start from [`MountConfig::new`] and change what differs.
 #[derive(Clone, Debug)]
@@ -29,6 +30,8 @@ pub struct MountConfig {
     pub past: PastAccess,
     /// Let owners expunge their files from snapshots that others took, too. Root and the mounting user may in any case.
     pub expunge_others: bool,
+    /// How many snapshots, holds and policies each user may have but root and the one who mounts.
+    pub limits: UserLimits,
     /// A name in the root directory behind which all its snapshots are. Only for mounts of the present.
     pub snapdir: Option<OsString>,
     /// Threads that read requests, each with a descriptor of its own; at least 1. More than there are processors, for those
@@ -78,6 +81,7 @@ impl MountConfig {
             no_exec: false,
             past: PastAccess::default(),
             expunge_others: false,
+            limits: UserLimits::default(),
             snapdir: None,
             threads: processors.clamp(8, 16),
             timeout: Duration::from_secs(24 * 3600),

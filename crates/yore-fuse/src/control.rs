@@ -20,7 +20,7 @@
 //! | 16..20 | and nanoseconds |
 //!
 //! For root, the daemon's user and the directory's owner; EPERM for others. EEXIST: a kept snapshot has the name. EINVAL: the name
-//! is none. EROFS, ENOSPC, EIO as elsewhere. EAGAIN: too many processes want a snapshot to stay; none was taken. A process that the
+//! is none. EDQUOT: the user has as many snapshots, or holds, as one may. EROFS, ENOSPC, EIO as elsewhere. EAGAIN: too many processes want a snapshot to stay; none was taken. A process that the
 //! daemon cannot see, in another namespace of processes, takes one that can be forgotten like others.
 //!
 //! # List snapshots: `_IOWR('Y', 2, 16376 bytes)`
@@ -69,7 +69,7 @@
 //! The answer means nothing.
 //!
 //! Of each, for root, the daemon's user, and the owner of the directory that was cut; if that is gone, not for owners any more.
-//! ENOENT: there is no such snapshot (any more). EPERM: one is somebody else's. EBUSY: one is held, or mounted by itself. EROFS, ENOSPC, EIO as
+//! ENOENT: there is no such snapshot (any more). EPERM: one is somebody else's. EBUSY: one is held, by somebody or by a policy, or mounted by itself. EROFS, ENOSPC, EIO as
 //! elsewhere.
 //!
 //! # Hold a snapshot, or release it: `_IOWR('Y', 4, 16 bytes)`
@@ -113,7 +113,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use yore_fs::{
     Access, Cut, CutKind, CutRow, CutState, FileKind, Incarnation, InodeNo, ListedCut, Number, PinnedBy,
-    Timestamp, View,
+    Timestamp, User, UserLimits, View,
 };
 
 /// Bytes of the first request.
@@ -299,6 +299,13 @@ pub(crate) struct Asker<'a> {
     pub read_only: bool,
     /// What is kept for processes.
     pub keeper: &'a Keeper,
+    /// What each user may have.
+    pub limits: UserLimits,
+}
+
+/// A user, whose limits are these unless he is root or the daemon's user.
+pub(crate) fn user(uid: u32, limits: UserLimits) -> User {
+    User { uid, limits: (!may_all(uid)).then_some(limits) }
 }
 
 /// The daemon's half: the answer to a request of this number on an inode.
@@ -325,7 +332,7 @@ pub(crate) fn answer(
         }
         HOLD => {
             let (number, held) = decode_hold(request).ok_or(refused)?;
-            changing(view, uid, read_only, &[number])?.hold(number, held)?;
+            changing(view, uid, read_only, &[number])?.hold_for(&user(uid, asker.limits), number, held)?;
             Ok(vec![0; HOLD_BYTES])
         }
         _ => take(view, inode, asker, Asked::decode(request).ok_or(refused)?),
@@ -343,10 +350,9 @@ fn take(view: &View, inode: InodeNo, asker: &Asker<'_>, asked: Asked<'_>) -> Res
         true => Some(asker.keeper.place(asker.thread).map_err(Failure::Number)?),
         false => None,
     };
-    let cut = match asked.undo {
-        false => view.snapshot(inode, asked.name, asked.held, asked.wait)?,
-        true => view.undo_point(inode, asked.name, asked.held, asked.wait)?,
-    };
+    let kind = if asked.undo { CutKind::Undo } else { CutKind::Snapshot };
+    let by = user(asker.uid, asker.limits);
+    let cut = view.take_for(&by, inode, kind, asked.name, (asked.held, asked.wait))?;
     if let Some(place) = place {
         place.keep(view.pin(cut.number, PinnedBy::Work)?).map_err(Failure::Number)?;
     }

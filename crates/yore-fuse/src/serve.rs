@@ -775,7 +775,8 @@ impl Filesystem for Server {
                 true => Ok(()),
                 false => self.saves.want(),
             };
-            control::policy::answer(&view, inode, (uid, read_only), &want_closes, number, data)
+            let by = control::user(uid, self.config.limits);
+            control::policy::answer(&view, inode, (by, read_only), &want_closes, number, data)
         } else if control::resize::is_ours(number) {
             control::resize::answer(&view, uid, read_only, data)
         } else if control::expunge::is_ours(number) {
@@ -786,8 +787,8 @@ impl Filesystem for Server {
         } else if control::look::is_known(number) {
             self.answers.answer_for(&view, inode, (uid, &access), number, data)
         } else {
-            let asker =
-                Asker { uid, access: &access, thread: request.pid(), read_only, keeper: &self.keeper };
+            let (keeper, limits) = (&self.keeper, self.config.limits);
+            let asker = Asker { uid, access: &access, thread: request.pid(), read_only, keeper, limits };
             control::answer(&view, inode, &asker, number, data)
         };
         match answer {

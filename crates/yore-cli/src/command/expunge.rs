@@ -143,7 +143,7 @@ impl Operand {
                 "cannot expunge {shown}: it is a directory; with -r it goes with the history of all that was ever in it \
                  (--dry-run lists what that is)"
             )),
-            Some(Error::Held { cut }) => match self.name_of(*cut) {
+            Some(Error::Held { cut } | Error::HeldUntil { cut, .. }) => match self.name_of(*cut) {
                 (_, Some(named)) => anyhow::anyhow!(
                     "cannot expunge {shown}: the snapshot {named} is held and has seen it; release it first (yore release {named})"
                 ),

@@ -212,7 +212,7 @@ impl Opened<'_> {
 
     fn hold(&self, number: Number, held: bool) -> anyhow::Result<()> {
         match (&self.target.place, self.volume) {
-            (Place::Mounted { dir, .. }, _) => control::hold(dir, number, held).map_err(refused),
+            (Place::Mounted { dir, .. }, _) => control::hold(dir, number, held).map_err(not_released),
             (Place::Free(_), volume) => {
                 Ok(volume.context("the volume is not open")?.view().hold(number, held)?)
             }
@@ -277,6 +277,15 @@ fn refused(error: io::Error) -> anyhow::Error {
             anyhow::anyhow!("it is mounted read-only; mount the volume for writing, then try again")
         }
         _ => library_error(error),
+    }
+}
+
+fn not_released(error: io::Error) -> anyhow::Error {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::BUSY) => anyhow::anyhow!(
+            "the policy that it was taken under holds it for a time (`hold=` in `yore policy`); until then only root releases it"
+        ),
+        _ => refused(error),
     }
 }
 

@@ -9,8 +9,10 @@ use crate::status;
 use crate::volume::Access;
 use anyhow::Context as _;
 use jiff::tz::TimeZone;
+use rustix::io::Errno;
 use serde_json::{json, Value};
 use std::ffi::OsStr;
+use std::io;
 use std::path::{Path, PathBuf};
 use yore_fs::time::parse_ago;
 use yore_fs::{InodeNo, KeepRules, Policy, Retention, Versioning, View};
@@ -18,13 +20,14 @@ use yore_fuse::control::policy::{policy as policy_of, set_policy, PolicyHere};
 
 /// What can be written.
 const ACCEPTED: &str = "version=snapshot, version=close, version=DURATION (as 10min) or version=inherit; keep=all, keep=inherit, or \
-                        keep=RULES, of last:N hourly:N daily:N weekly:N monthly:N yearly:N within:DURATION with commas between (N may be all)";
+                        keep=RULES, of last:N hourly:N daily:N weekly:N monthly:N yearly:N within:DURATION with commas between (N may be all); hold=DURATION, hold=none or hold=inherit";
 
 /// What a setting changes; what is not said stays.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Change {
     versioning: Option<Option<Versioning>>,
     retention: Option<Option<Retention>>,
+    hold: Option<Option<u64>>,
 }
 
 impl Change {
@@ -46,6 +49,10 @@ impl Change {
                     twice(change.retention.is_some())?;
                     change.retention = Some(retention(value).map_err(refused)?);
                 }
+                Some(("hold", value)) => {
+                    twice(change.hold.is_some())?;
+                    change.hold = Some(hold(value).map_err(refused)?);
+                }
                 _ => return Err(refused("not a setting".into())),
             }
         }
@@ -56,6 +63,7 @@ impl Change {
         Policy {
             versioning: self.versioning.unwrap_or(to.versioning),
             retention: self.retention.unwrap_or(to.retention),
+            hold: self.hold.unwrap_or(to.hold),
             ..to
         }
     }
@@ -67,16 +75,39 @@ fn versioning(value: &str) -> Result<Option<Versioning>, String> {
         "snapshot" => Versioning::Snapshots,
         "close" => Versioning::Close,
         duration => {
-            let now = now();
-            let then = parse_ago(duration, now, &TimeZone::UTC).map_err(|error| error.to_string())?;
-            let seconds = i128::from(now.seconds) - i128::from(then.seconds);
-            let nanos = seconds * 1_000_000_000 + i128::from(now.nanos) - i128::from(then.nanos);
-            let nanos = u64::try_from(nanos).ok().filter(|nanos| *nanos >= 1_000_000_000);
+            let nanos = nanoseconds(duration)?.filter(|nanos| *nanos >= 1_000_000_000);
             Versioning::Interval(
                 nanos.ok_or("an interval is at least one second, and at most some centuries")?,
             )
         }
     }))
+}
+
+/// How long a duration is; `None`: longer than can be said.
+fn nanoseconds(duration: &str) -> Result<Option<u64>, String> {
+    let now = now();
+    let then = parse_ago(duration, now, &TimeZone::UTC).map_err(|error| error.to_string())?;
+    let seconds = i128::from(now.seconds) - i128::from(then.seconds);
+    let nanos = seconds * 1_000_000_000 + i128::from(now.nanos) - i128::from(then.nanos);
+    Ok(u64::try_from(nanos).ok())
+}
+
+fn hold(value: &str) -> Result<Option<u64>, String> {
+    match value {
+        "inherit" => Ok(None),
+        "none" => Ok(Some(0)),
+        duration => {
+            let nanos = nanoseconds(duration)?.filter(|nanos| *nanos >= 1_000_000_000);
+            Ok(Some(nanos.ok_or("a hold is of at least one second, and at most a hundred years")?))
+        }
+    }
+}
+
+fn hold_text(nanos: u64) -> String {
+    match nanos {
+        0 => "none".into(),
+        nanos => duration_text(nanos),
+    }
 }
 
 fn retention(value: &str) -> Result<Option<Retention>, String> {
@@ -120,24 +151,26 @@ fn versioning_text(versioning: Versioning) -> String {
     match versioning {
         Versioning::Snapshots => "snapshot".into(),
         Versioning::Close => "close".into(),
-        Versioning::Interval(nanos) => {
-            let units = [
-                (86_400_000_000_000, "d"),
-                (3_600_000_000_000, "h"),
-                (60_000_000_000, "min"),
-                (1_000_000_000, "s"),
-                (1, "ns"),
-            ];
-            let (mut left, mut text) = (nanos, String::new());
-            for (unit, name) in units {
-                if left >= unit {
-                    text += &format!("{}{name}", left / unit);
-                    left %= unit;
-                }
-            }
-            text
+        Versioning::Interval(nanos) => duration_text(nanos),
+    }
+}
+
+fn duration_text(nanos: u64) -> String {
+    let units = [
+        (86_400_000_000_000, "d"),
+        (3_600_000_000_000, "h"),
+        (60_000_000_000, "min"),
+        (1_000_000_000, "s"),
+        (1, "ns"),
+    ];
+    let (mut left, mut text) = (nanos, String::new());
+    for (unit, name) in units {
+        if left >= unit {
+            text += &format!("{}{name}", left / unit);
+            left %= unit;
         }
     }
+    text
 }
 
 fn retention_text(retention: &Retention) -> String {
@@ -162,7 +195,8 @@ fn retention_text(retention: &Retention) -> String {
 pub fn settings_text(policy: &Policy) -> String {
     let version = policy.versioning.map(|v| format!(" version={}", versioning_text(v)));
     let keep = policy.retention.as_ref().map(|r| format!(" keep={}", retention_text(r)));
-    version.into_iter().chain(keep).collect()
+    let hold = policy.hold.map(|hold| format!(" hold={}", hold_text(hold)));
+    version.into_iter().chain(keep).chain(hold).collect()
 }
 
 /// The policy of a new volume's root directory: settings with blanks between them, or `none`.
@@ -178,6 +212,17 @@ pub fn of_new_volume(settings: &str) -> anyhow::Result<Policy> {
         return Err(status::usage(format!("--policy: nothing is said; say none, or {ACCEPTED}")));
     }
     Ok(Change::parse(&settings)?.apply(Policy::default()))
+}
+
+/// Why a mount did not set a policy.
+fn refused(error: io::Error) -> anyhow::Error {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::PERM) => anyhow::anyhow!(
+            "policies are set by the owner, by root, and by the user who mounted the volume; what is said of `hold` by root and that \
+             user only, and only root makes it shorter, also by a policy further down"
+        ),
+        _ => library_error(error),
+    }
 }
 
 /// Where the operand leads; unlike others, policies are of files, too.
@@ -219,7 +264,7 @@ pub fn run(args: &args::Policy) -> Outcome {
                     .with_context(|| format!("cannot set the policy of {shown}"))?
                     .own;
                 set_policy(&file, &change.apply(own))
-                    .map_err(library_error)
+                    .map_err(refused)
                     .with_context(|| format!("cannot set the policy of {shown}"))?;
             }
             policy_of(&file)
@@ -241,9 +286,11 @@ pub fn run(args: &args::Policy) -> Outcome {
                     own: view.policy(inode)?,
                     versioning_by: path(view, in_force.versioning_by)?,
                     retention_by: path(view, in_force.retention_by)?,
+                    hold_by: path(view, in_force.hold_by)?,
                     in_force: Policy {
                         versioning: Some(in_force.versioning),
                         retention: Some(in_force.retention),
+                        hold: Some(in_force.hold),
                         ..Policy::default()
                     },
                 })
@@ -257,13 +304,15 @@ pub fn run(args: &args::Policy) -> Outcome {
 fn show(args: &args::Policy, name: &str, here: &PolicyHere) -> anyhow::Result<()> {
     let version = here.in_force.versioning.map(versioning_text).unwrap_or_default();
     let keep = here.in_force.retention.as_ref().map(retention_text).unwrap_or_default();
+    let hold = hold_text(here.in_force.hold.unwrap_or(0));
     let mut out = Out::new();
     if args.json {
-        let mut object = json!({ "version": version, "keep": keep });
+        let mut object = json!({ "version": version, "keep": keep, "hold": hold });
         json_name(&mut object, "path", name.as_bytes());
         for (key, own, by) in [
             ("version_set_on", here.own.versioning.is_some(), &here.versioning_by),
             ("keep_set_on", here.own.retention.is_some(), &here.retention_by),
+            ("hold_set_on", here.own.hold.is_some(), &here.hold_by),
         ] {
             object[format!("{key}_itself")] = Value::Bool(own);
             match by {
@@ -278,6 +327,9 @@ fn show(args: &args::Policy, name: &str, here: &PolicyHere) -> anyhow::Result<()
             whence(here.own.versioning.is_some(), &here.versioning_by)
         ))?;
         out.line(format!("keep={keep}  {}", whence(here.own.retention.is_some(), &here.retention_by)))?;
+        if here.hold_by.is_some() || here.own.hold.is_some() {
+            out.line(format!("hold={hold}  {}", whence(here.own.hold.is_some(), &here.hold_by)))?;
+        }
     }
     out.done()
 }
@@ -327,6 +379,7 @@ fn json_row((path, policy): &Row) -> Value {
     let mut object = json!({
         "version": policy.versioning.map(versioning_text),
         "keep": policy.retention.as_ref().map(retention_text),
+        "hold": policy.hold.map(hold_text),
     });
     match path {
         Some(path) => json_name(&mut object, "path", bytes_of(path)),
@@ -348,6 +401,9 @@ mod tests {
         for text in ["all", "last:3", "hourly:24,daily:7,within:2y", "monthly:all", "yearly:1"] {
             assert_eq!(retention_text(&retention(text).unwrap().unwrap()), text);
         }
+        for text in ["none", "30d", "1s"] {
+            assert_eq!(hold_text(hold(text).unwrap().unwrap()), text);
+        }
         assert_eq!((versioning("inherit").unwrap(), retention("inherit").unwrap()), (None, None));
     }
 
@@ -368,6 +424,9 @@ mod tests {
             "keep=within:soon",
             "keep=last:1,,",
             "keep=minutely:3",
+            "hold=",
+            "hold=0s",
+            "hold=5m",
         ] {
             let error = Change::parse(&[setting.to_string()]).unwrap_err().to_string();
             assert!(error.contains("version=snapshot"), "{setting}: {error}");

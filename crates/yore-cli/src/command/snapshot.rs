@@ -107,6 +107,13 @@ pub fn library_error(error: io::Error) -> anyhow::Error {
             what: "snapshots of a directory are taken, held and forgotten by its owner, by root, or by the user who mounted \
                    the volume",
         },
+        Some(Errno::DQUOT) => {
+            return anyhow::anyhow!(
+                "you have as many snapshots, holds or policies on this volume as one user may; `yore snapshots` lists what can be \
+                 forgotten or released, and root can mount the volume with a higher limit (-o user_snapshots=N, user_holds=N, \
+                 user_policies=N)"
+            )
+        }
         Some(Errno::NOTCONN | Errno::CONNABORTED) => {
             return anyhow::anyhow!(
                 "the daemon that served this mount is dead; mount the volume again, or unmount it (yore umount)"

@@ -5,7 +5,7 @@ use crate::status::usage;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use yore_fs::{Engine, MountOptions};
+use yore_fs::{Engine, MountOptions, UserLimits};
 use yore_fuse::{MountConfig, PastAccess};
 
 /// The options, for the help text.
@@ -26,6 +26,9 @@ OPTIONS, separated by commas:
   dev, suid          honour device files and set-id bits; root only
   snapdir=NAME       a hidden directory in the root that holds all snapshots of it, for
                      Samba and others
+  user_snapshots=N, user_holds=N, user_policies=N
+                     how many each user may have who is neither root nor mounts the volume
+                     (10000, 1000, 1000)
   past=as-was|owner  who may read what was: who might then (as-was), or only its owner of then
   expunge_others     let owners expunge their files from snapshots that others took (yore expunge);
                      root and who mounts may always
@@ -61,6 +64,7 @@ pub struct Options {
     pub snapdir: Option<OsString>,
     pub past: PastAccess,
     pub expunge_others: bool,
+    pub limits: UserLimits,
     /// As given, for people.
     pub text: String,
 }
@@ -90,6 +94,7 @@ impl Options {
             snapdir: None,
             past: PastAccess::default(),
             expunge_others: false,
+            limits: UserLimits::default(),
             text: String::new(),
         };
         let mut texts = Vec::new();
@@ -179,6 +184,9 @@ impl Options {
                 })?;
                 self.engine = Some(engine);
             }
+            "user_snapshots" => self.limits.snapshots = count(name, value)?,
+            "user_holds" => self.limits.holds = count(name, value)?,
+            "user_policies" => self.limits.policies = count(name, value)?,
             "cache" => self.metadata_cache = Some(size()?),
             "data_cache" => self.data_cache = Some(size()?),
             "snapdir" => {
@@ -222,6 +230,7 @@ impl Options {
             snapdir: self.snapdir.clone(),
             past: self.past,
             expunge_others: self.expunge_others,
+            limits: self.limits,
             ..MountConfig::new(directory, name)
         }
     }
@@ -239,6 +248,12 @@ impl Options {
             keep_history: self.keep_history,
         }
     }
+}
+
+fn count(name: &str, value: &str) -> anyhow::Result<u32> {
+    value
+        .parse()
+        .map_err(|_| usage(format!("mount option {name}: {value:?} is not a number up to {}", u32::MAX)))
 }
 
 #[cfg(test)]
@@ -276,6 +291,7 @@ mod tests {
             "snapdir=",
             "snapdir=..",
             "past=me",
+            "user_holds=many",
         ] {
             let message = parse(wrong).unwrap_err().to_string();
             assert!(message.contains(wrong.split('=').next().unwrap()), "{message}");

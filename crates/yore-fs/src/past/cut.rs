@@ -1,10 +1,11 @@
 //! Taking a cut.
 
+use super::users::{Counted, User};
 use super::{Cut, Past, Slot, CELL_BLOCKS};
 use crate::btree::Pins;
 use crate::inode::{store_inode, InodeCell};
 use crate::store::Store;
-use crate::{held, Error, InodeNo, Result};
+use crate::{held as held_count, Error, InodeNo, Result};
 use std::sync::atomic::Ordering;
 use yore_format::{
     cut_index_by_name, cut_index_by_root, BlockKind, CutKind, CutMore, CutRow, CutState, GroupNo,
@@ -17,24 +18,34 @@ const CUT_BLOCKS: u32 = 3 * CELL_BLOCKS + 1;
 
 impl Past {
     /// Cuts a directory or a file: it, and what is below it now, can be seen as of the number returned, whatever is changed
-    /// later. Constant time. Not durable by itself. A file that was removed is not seen as of that number, which says when it was.
+    /// later. Constant time. Not durable by itself. A file that was removed is not seen as of that number, which says when it was. It may be
+    /// taken on behalf of a user, who is noted; that, and what more is said of it, needs
+    /// [`yore_format::WriteFeatures::EXTENDED_PAST`].
     ///
     /// # Errors
-    /// [`Error::Exists`] for a name that another kept cut has; [`Error::NotFound`]; [`Error::NoSpace`]; damage and device errors.
+    /// [`Error::LimitReached`]; [`Error::Exists`] for a name that another kept cut has; [`Error::NotFound`]; [`Error::NoSpace`]; damage and device errors.
     pub(crate) fn cut(
         &self,
         store: &Store,
         cell: &InodeCell,
         kind: CutKind,
-        name: &str,
-        held: bool,
+        (name, held): (&str, bool),
+        mut more: CutMore,
+        user: Option<&User>,
     ) -> Result<Cut> {
         let meta = &store.meta;
-        let _still = held.then(|| self.expunging.hold_still());
+        let must_stay = held || more.held_until.is_some();
+        let _still = must_stay.then(|| self.expunging.hold_still());
         let mut last = self.cuts.write();
         if !name.is_empty() && !self.named_locked(store, name)?.is_empty() {
             return Err(Error::Exists);
         }
+        self.users.check(user, Counted::Snapshots)?;
+        if held {
+            self.users.check(user, Counted::Holds)?;
+        }
+        more.by = user.map(|user| user.uid);
+        more.held_by = more.by.filter(|_| held);
         let reserved = store.reserve(GroupNo(0), CUT_BLOCKS)?;
         let mut state = cell.state.write();
         let sees = kind != CutKind::Removed;
@@ -72,7 +83,7 @@ impl Past {
             root: cell.no,
             root_incarnation: cell.incarnation,
             name: name.to_string(),
-            more: CutMore::default(),
+            more,
         };
         cuts.insert(self, &mut op, &key, &row.encode(), number);
         index.insert(self, &mut op, &by_root, &[], number);
@@ -85,6 +96,7 @@ impl Past {
             cell.cover.follow(&state.inode);
         }
         self.numbers.write().keep(number, &row);
+        self.users.add(&row);
         self.last.store(number.0, Ordering::Release);
         if !kind.is_of_file() {
             self.last_of_directories.store(number.0, Ordering::Release);
@@ -113,7 +125,7 @@ impl Past {
         };
         let (frame, _) = op.allocate(new);
         op.set_history_root(frame.addr());
-        held::count(op, HistoryGrowth { trees: 1, ..HistoryGrowth::default() });
+        held_count::count(op, HistoryGrowth { trees: 1, ..HistoryGrowth::default() });
         assert!(self.roots.set(frame).is_ok(), "the roots are made under the lock of the cuts");
     }
 }

@@ -1,6 +1,7 @@
 //! What forgetting changes in the trees of the past ([`crate::forget`] says when): the states of cuts, and versions and names that
 //! are given up, each with the entry that says when it ended.
 
+use super::users::{Counted, User};
 use super::{Cut, Past, PastEntry, Shard, CELL_BLOCKS};
 use crate::btree::{Pins, Tree};
 use crate::store::Store;
@@ -10,6 +11,7 @@ use std::sync::atomic::Ordering;
 use yore_format::{
     cut_index_by_name, cut_index_by_root, key_parts, name_end_key, name_key, name_shard, version_end_key,
     version_key, version_shard, Corruption, CutRow, CutState, GroupNo, HistoryTree, Number, Version,
+    WriteFeatures,
 };
 use yore_meta::{Change, Meta, Op};
 
@@ -40,6 +42,27 @@ impl Ended {
     }
 }
 
+/// Until when nobody gives a cut up, in seconds since 1970, if that is not over.
+fn held_until(row: &CutRow) -> Option<i64> {
+    row.more.held_until.filter(|until| *until > crate::store::now().seconds)
+}
+
+fn until_text(seconds: i64) -> String {
+    jiff::Timestamp::from_second(seconds).map_or_else(|_| format!("@{seconds}"), |time| time.to_string())
+}
+
+/// Whether a cut is held: by somebody, or for a time by the policy that it was taken under.
+pub(crate) fn is_held(row: &CutRow) -> bool {
+    row.held || held_until(row).is_some()
+}
+
+/// Why a cut is not given up, if it is held.
+pub(crate) fn held(cut: &Cut) -> Option<Error> {
+    let until = held_until(&cut.row);
+    let until = until.map(|until| Error::HeldUntil { cut: cut.number.0, until: until_text(until) });
+    until.or(cut.row.held.then_some(Error::Held { cut: cut.number.0 }))
+}
+
 impl Past {
     /// Makes cuts invisible, each named once. Not durable by itself: a crash may leave some of them.
     ///
@@ -53,8 +76,8 @@ impl Past {
             let mut cuts = Vec::with_capacity(numbers.len());
             for number in numbers {
                 let cut = self.in_state_locked(&store.meta, *number, CutState::Kept)?;
-                if cut.row.held {
-                    return Err(Error::Held { cut: number.0 });
+                if let Some(held) = held(&cut) {
+                    return Err(held);
                 }
                 if self.is_pinned(*number) {
                     return Err(Error::Pinned { cut: number.0 });
@@ -106,7 +129,7 @@ impl Past {
     pub(crate) fn oldest(&self, meta: &Meta, most: usize) -> Result<Vec<Cut>> {
         let mut oldest = Vec::new();
         self.each_cut(meta, Number(0), &mut |cut| {
-            if cut.row.state == CutState::Kept && !cut.row.held && !self.is_pinned(cut.number) {
+            if cut.row.state == CutState::Kept && !is_held(&cut.row) && !self.is_pinned(cut.number) {
                 oldest.push(cut);
             }
             Ok(oldest.len() < most)
@@ -114,23 +137,49 @@ impl Past {
         Ok(oldest)
     }
 
-    /// Holds a kept cut, or no longer. Not durable by itself.
+    /// Holds a kept cut, or no longer; on behalf of a user, who is noted. What a policy holds for a time only root releases, and who
+    /// is nobody's user. Not durable by itself.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if it is not kept; damage and device errors.
-    pub(crate) fn set_held(&self, store: &Store, number: Number, held: bool) -> Result<()> {
+    /// [`Error::NotFound`] if it is not kept; [`Error::HeldUntil`], [`Error::LimitReached`]; damage and device errors.
+    pub(crate) fn set_held(
+        &self,
+        store: &Store,
+        number: Number,
+        held: bool,
+        user: Option<&User>,
+    ) -> Result<()> {
+        if held && user.is_some() {
+            store.meta.extend(WriteFeatures::EXTENDED_PAST)?;
+        }
         let _still = self.expunging.hold_still();
         let _cuts = self.cuts.write();
-        let cut = self.in_state_locked(&store.meta, number, CutState::Kept)?;
-        self.change_row(store, number, CutRow { held, ..cut.row }, "")
+        let Cut { mut row, .. } = self.in_state_locked(&store.meta, number, CutState::Kept)?;
+        if held {
+            if !row.held || row.more.held_by.is_some_and(|by| user.is_none_or(|user| user.uid != by)) {
+                self.users.check(user, Counted::Holds)?;
+                row.more.held_by = user.map(|user| user.uid);
+            }
+        } else {
+            if let Some(until) = held_until(&row).filter(|_| user.is_some_and(|user| user.uid != 0)) {
+                return Err(Error::HeldUntil { cut: number.0, until: until_text(until) });
+            }
+            (row.more.held_by, row.more.held_until) = (None, None);
+            row.more.hold_reason.clear();
+        }
+        self.change_row(store, number, CutRow { held, ..row }, "")
     }
 
     /// Stores a row in place of the one of this number, and takes a name (if it is not empty) out of the index. Under the lock of the
     /// cuts. Fields that the row did not have need [`yore_format::WriteFeatures::EXTENDED_PAST`].
     pub(super) fn change_row(&self, store: &Store, number: Number, row: CutRow, name: &str) -> Result<()> {
         let meta = &store.meta;
-        let (key, row) = (number.0.to_be_bytes(), row.encode());
-        let was = self.tree(HistoryTree::Cuts).get(meta, &key, |value| value.map_or(0, <[u8]>::len))?;
+        let (key, is, row) = (number.0.to_be_bytes(), row.clone(), row.encode());
+        let old = self.tree(HistoryTree::Cuts).get(meta, &key, |value| {
+            value.map(|value| Ok((value.len(), CutRow::decode(value)?))).transpose()
+        });
+        let old: Option<(usize, CutRow)> = old?.map_err(|e: Box<Corruption>| e)?;
+        let was = old.as_ref().map_or(0, |(len, _)| *len);
         // A longer row may split nodes.
         let reserved = store.reserve_freely(GroupNo(0), if row.len() > was { CELL_BLOCKS } else { 0 })?;
         let mut pins = Pins::new();
@@ -147,6 +196,9 @@ impl Past {
         if let Some(key) = &by_name {
             let delta = index.remove(&mut op, key);
             self.store(&mut op, HistoryTree::CutIndex, &index, &delta);
+        }
+        if let Some((_, old)) = &old {
+            self.users.replace(old, &is);
         }
         Ok(())
     }

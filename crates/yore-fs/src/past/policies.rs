@@ -1,5 +1,6 @@
 //! The tree of policies. What they mean is in [`crate::policy`].
 
+use super::users::{Counted, User};
 use super::{Past, CELL_BLOCKS};
 use crate::btree::Pins;
 use crate::inode::{store_inode, InodeCell};
@@ -58,11 +59,18 @@ impl Past {
         })
     }
 
-    /// Gives an inode another policy of its own; one that says nothing is none. Not durable by itself.
+    /// Gives an inode another policy of its own, on behalf of a user; one that says nothing is none. Not durable by itself. What is said may
+    /// need [`yore_format::WriteFeatures::EXTENDED_PAST`].
     ///
     /// # Errors
-    /// [`Error::NotFound`] for an inode that is gone; [`Error::NoSpace`]; damage and device errors.
-    pub(crate) fn set_policy(&self, store: &Store, cell: &InodeCell, policy: &Policy) -> Result<()> {
+    /// [`Error::NotFound`] for an inode that is gone; [`Error::LimitReached`]; [`Error::NoSpace`]; damage and device errors.
+    pub(crate) fn set_policy(
+        &self,
+        store: &Store,
+        cell: &InodeCell,
+        policy: &Policy,
+        user: Option<&User>,
+    ) -> Result<()> {
         let meta = &store.meta;
         let _cuts = self.cuts.write();
         let reserved = store.reserve(GroupNo(0), POLICY_BLOCKS)?;
@@ -81,6 +89,10 @@ impl Past {
         let mut pins = Pins::new();
         tree.prepare(meta, &key, &key, &mut pins)?;
         let is_one = *policy != Policy::default();
+        let owner = User { uid: state.inode.uid, limits: user.and_then(|user| user.limits) };
+        if is_one && !state.inode.has_policy {
+            self.users.check(Some(&owner), Counted::Policies)?;
+        }
         let row = PolicyRow { incarnation: cell.incarnation, policy: policy.clone() }.encode();
         let mut op = meta.begin(reserved);
         self.make_roots(&mut op);
@@ -92,6 +104,9 @@ impl Past {
         };
         if let Some(delta) = delta {
             self.store(&mut op, HistoryTree::Policies, &tree, &delta);
+        }
+        if state.inode.has_policy != is_one {
+            self.users.policy(owner.uid, is_one);
         }
         state.inode.has_policy = is_one;
         store_inode(&mut op, cell, &state);

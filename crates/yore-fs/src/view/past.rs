@@ -4,7 +4,7 @@ use super::{Node, View};
 use crate::expunge::{self, Remembered};
 use crate::forget::{self, Forgetting};
 use crate::history;
-use crate::past::Cut;
+use crate::past::{Cut, User};
 use crate::policy::{self, PolicyInForce};
 use crate::time::When;
 use crate::{Error, InodeNo, Result};
@@ -48,7 +48,7 @@ impl View {
     /// [`Error::NotADirectory`]; [`Error::Exists`] for a name that another kept snapshot has; [`Error::Invalid`] for one that
     /// could be taken for a time; [`Error::NoSpace`], [`Error::ReadOnly`].
     pub fn snapshot(&self, directory: InodeNo, name: &str, held: bool, wait: bool) -> Result<Cut> {
-        self.take(directory, CutKind::Snapshot, name, held, wait)
+        self.take(directory, CutKind::Snapshot, name, (held, wait), None)
     }
 
     /// As [`View::snapshot`], but the cut says of itself that it was taken before, or after, something that can be undone
@@ -57,15 +57,40 @@ impl View {
     /// # Errors
     /// As [`View::snapshot`].
     pub fn undo_point(&self, directory: InodeNo, name: &str, held: bool, wait: bool) -> Result<Cut> {
-        self.take(directory, CutKind::Undo, name, held, wait)
+        self.take(directory, CutKind::Undo, name, (held, wait), None)
     }
 
-    fn take(&self, directory: InodeNo, kind: CutKind, name: &str, held: bool, wait: bool) -> Result<Cut> {
+    /// As [`View::snapshot`], or [`View::undo_point`], on behalf of a user: he is noted, and may have a limit. For servers.
+    ///
+    /// # Errors
+    /// As [`View::snapshot`]; [`Error::LimitReached`].
+    pub fn take_for(
+        &self,
+        user: &User,
+        directory: InodeNo,
+        kind: CutKind,
+        name: &str,
+        (held, wait): (bool, bool),
+    ) -> Result<Cut> {
+        match kind {
+            CutKind::Snapshot | CutKind::Undo => self.take(directory, kind, name, (held, wait), Some(user)),
+            _ => Err(Error::Invalid { what: "users take snapshots, and points to go back to" }),
+        }
+    }
+
+    fn take(
+        &self,
+        directory: InodeNo,
+        kind: CutKind,
+        name: &str,
+        how: (bool, bool),
+        user: Option<&User>,
+    ) -> Result<Cut> {
         let _passage = self.enter_around(directory)?;
         if !name.is_empty() && crate::time::check_snapshot_name(name).is_err() {
             return Err(Error::Invalid { what: "a snapshot's name must not be one that could be a time" });
         }
-        self.change(|store| history::snapshot(store, directory, kind, name, held, wait))
+        self.change(|store| history::snapshot(store, directory, kind, name, how, user))
     }
 
     /// All cuts that are kept, in ascending order.
@@ -225,9 +250,22 @@ impl View {
     /// # Errors
     /// [`Error::NotFound`] if it is not kept; [`Error::ReadOnly`].
     pub fn hold(&self, cut: Number, held: bool) -> Result<()> {
+        self.set_held(cut, held, None)
+    }
+
+    /// As [`View::hold`], on behalf of a user: he is noted, and may have a limit. What the policy holds that it was taken under is
+    /// released by root alone.
+    ///
+    /// # Errors
+    /// As [`View::hold`]; [`Error::HeldUntil`], [`Error::LimitReached`].
+    pub fn hold_for(&self, user: &User, cut: Number, held: bool) -> Result<()> {
+        self.set_held(cut, held, Some(user))
+    }
+
+    fn set_held(&self, cut: Number, held: bool, user: Option<&User>) -> Result<()> {
         let store = self.live()?;
         store.check_writable()?;
-        store.past.set_held(store, cut, held)?;
+        store.past.set_held(store, cut, held, user)?;
         store.force()
     }
 
@@ -254,7 +292,24 @@ impl View {
     /// cannot be read; [`Error::NotFound`], [`Error::NoSpace`], [`Error::ReadOnly`].
     pub fn set_policy(&self, inode: InodeNo, policy: &Policy) -> Result<()> {
         let _passage = self.enter(inode)?;
-        self.change(|store| policy::set(store, inode, policy))
+        self.change(|store| policy::set(store, inode, policy, None))
+    }
+
+    /// As [`View::set_policy`], on behalf of a user, who may have a limit: of the owner of the inode, who has the policy.
+    ///
+    /// # Errors
+    /// As [`View::set_policy`]; [`Error::LimitReached`].
+    pub fn set_policy_for(&self, user: &User, inode: InodeNo, policy: &Policy) -> Result<()> {
+        let _passage = self.enter(inode)?;
+        self.change(|store| policy::set(store, inode, policy, Some(user)))
+    }
+
+    /// Whether with this policy of its own what policies take of an inode, and below it, would be held for a shorter time than now.
+    ///
+    /// # Errors
+    /// [`Error::Stale`]; damage and device errors.
+    pub fn shortens_hold(&self, inode: InodeNo, policy: &Policy) -> Result<bool> {
+        policy::shortens_hold(self.store(), inode, policy)
     }
 
     /// An inode's own policy; one that says nothing if it has none.

@@ -253,7 +253,7 @@ pub(crate) fn answer(
 fn put_forbidden(bytes: &mut [u8], outcome: yore_fs::Result<()>) -> yore_fs::Result<()> {
     let (cut, why) = match outcome {
         Ok(()) => (0, 0),
-        Err(Error::Held { cut }) => (cut, IS_HELD),
+        Err(Error::Held { cut } | Error::HeldUntil { cut, .. }) => (cut, IS_HELD),
         Err(Error::Pinned { cut }) => (cut, IS_PINNED),
         Err(Error::TakenByOthers { cut }) => (cut, IS_OTHERS),
         Err(e) => return Err(e),

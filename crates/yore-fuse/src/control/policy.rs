@@ -1,26 +1,29 @@
 //! Policies by ioctl(2): of any open directory or regular file of a mount. The form of requests is that of [`super`].
 //!
-//! # What applies: `_IOWR('Y', 8, 4336 bytes)`
+//! # What applies: `_IOWR('Y', 8, 8484 bytes)`
 //!
 //! The request is zeros.
 //!
 //! | bytes | of the answer |
 //! |---|---|
 //! | 0..4 | flags: 1, closes make versions on this mount |
-//! | 8..120 | the policy of its own: 4 bytes of length, then a policy as it is on the medium (`FORMAT.md`), with incarnation 0 |
-//! | 120..232 | in the same form what applies |
-//! | 232..2284 | 4 bytes of length, then the path on the volume of the directory or file that says when versions are made; no bytes: nobody says anything |
-//! | 2284..4336 | the same of who says how long they are kept |
+//! | 8..1168 | the policy of its own: 4 bytes of length, then a policy as it is on the medium (`FORMAT.md`), with incarnation 0 |
+//! | 1168..2328 | in the same form what applies |
+//! | 2328..4380 | 4 bytes of length, then the path on the volume of the directory or file that says when versions are made; no bytes: nobody says anything |
+//! | 4380..6432 | the same of who says how long they are kept |
+//! | 6432..8484 | the same of who says for how long what policies take is held |
 //!
 //! For everybody who may open it. The present only: EROFS in the past.
 //!
-//! # Give another one: `_IOWR('Y', 9, 112 bytes)`
+//! # Give another one: `_IOWR('Y', 9, 1160 bytes)`
 //!
 //! The request is the policy, in the same form; the answer begins with the flags. Durable when it returns. For root, the daemon's user,
-//! and the owner; EPERM for others. EINVAL: it cannot be. EAGAIN: the daemon cannot
+//! and the owner; EPERM for others. Only root and the daemon's user may give one that says anything else of holding than
+//! before, and only root one with which what policies take is held for a shorter time: EPERM. EDQUOT: the owner has as many
+//! policies as one user may. EINVAL: it cannot be. EAGAIN: the daemon cannot
 //! start the thread that finds out when files are closed. EROFS, ENOSPC, EIO as elsewhere.
 
-use super::{call, check_writable, malformed, may_snapshot, put, u32_at, Failure};
+use super::{call, check_writable, malformed, may_all, may_snapshot, put, u32_at, Failure};
 use fuser::Errno;
 use rustix::ioctl::{opcode, Opcode};
 use std::ffi::OsString;
@@ -28,15 +31,17 @@ use std::fs::File;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
-use yore_fs::{FileKind, Incarnation, InodeNo, Policy, PolicyRow, Versioning, View};
+use yore_fs::{FileKind, Incarnation, InodeNo, Policy, PolicyRow, User, Versioning, View};
 
-const ROW_BYTES: usize = 112;
+/// A policy, the longest patterns and all.
+const ROW_BYTES: usize = 1160;
 const PATH_BYTES: usize = 2052;
 const OWN_AT: usize = 8;
 const IN_FORCE_AT: usize = OWN_AT + ROW_BYTES;
 const VERSIONING_AT: usize = IN_FORCE_AT + ROW_BYTES;
 const RETENTION_AT: usize = VERSIONING_AT + PATH_BYTES;
-const GET_BYTES: usize = RETENTION_AT + PATH_BYTES;
+const HOLD_AT: usize = RETENTION_AT + PATH_BYTES;
+const GET_BYTES: usize = HOLD_AT + PATH_BYTES;
 const GET: Opcode = opcode::read_write::<[u8; GET_BYTES]>(b'Y', 8);
 const SET: Opcode = opcode::read_write::<[u8; ROW_BYTES]>(b'Y', 9);
 
@@ -54,6 +59,8 @@ pub struct PolicyHere {
     pub versioning_by: Option<PathBuf>,
     /// Who says how long they are kept.
     pub retention_by: Option<PathBuf>,
+    /// Who says for how long they are held.
+    pub hold_by: Option<PathBuf>,
 }
 
 /// What applies to an open directory or file of a mount.
@@ -69,7 +76,8 @@ pub fn policy(of: &File) -> io::Result<PolicyHere> {
             own: row(OWN_AT)?,
             in_force: row(IN_FORCE_AT)?,
             versioning_by: decode_path(&buffer[VERSIONING_AT..RETENTION_AT])?,
-            retention_by: decode_path(&buffer[RETENTION_AT..])?,
+            retention_by: decode_path(&buffer[RETENTION_AT..HOLD_AT])?,
+            hold_by: decode_path(&buffer[HOLD_AT..])?,
         })
     };
     decoded().ok_or_else(malformed)
@@ -96,7 +104,7 @@ pub(crate) fn is_ours(number: Opcode) -> bool {
 pub(crate) fn answer(
     view: &View,
     inode: InodeNo,
-    (uid, read_only): (u32, bool),
+    (user, read_only): (User, bool),
     want_closes: &dyn Fn() -> io::Result<()>,
     number: Opcode,
     request: &[u8],
@@ -109,7 +117,11 @@ pub(crate) fn answer(
     }
     if number == SET {
         let policy = decode_row(request).ok_or(Failure::Number(Errno::EINVAL))?;
-        if !may_snapshot(view, inode, None, uid)? {
+        let holds_otherwise = || Ok::<_, Failure>(policy.hold != view.policy(inode)?.hold);
+        let may = may_snapshot(view, inode, None, user.uid)?
+            && (user.uid == 0 || !view.shortens_hold(inode, &policy)?)
+            && (may_all(user.uid) || !holds_otherwise()?);
+        if !may {
             return Err(Failure::Number(Errno::EPERM));
         }
         if read_only {
@@ -118,7 +130,7 @@ pub(crate) fn answer(
         if policy.versioning == Some(Versioning::Close) {
             want_closes().map_err(|_| Failure::Number(Errno::EAGAIN))?;
         }
-        view.set_policy(inode, &policy)?;
+        view.set_policy_for(&user, inode, &policy)?;
         let mut bytes = vec![0; ROW_BYTES];
         put(&mut bytes, 0, &CLOSES.to_le_bytes());
         return Ok(bytes);
@@ -133,10 +145,16 @@ pub(crate) fn answer(
     let applies = Policy {
         versioning: Some(in_force.versioning),
         retention: Some(in_force.retention.clone()),
+        hold: Some(in_force.hold),
         ..Policy::default()
     };
     encode_row(&mut bytes[IN_FORCE_AT..], &applies);
-    for (at, by) in [(VERSIONING_AT, in_force.versioning_by), (RETENTION_AT, in_force.retention_by)] {
+    let said_by = [
+        (VERSIONING_AT, in_force.versioning_by),
+        (RETENTION_AT, in_force.retention_by),
+        (HOLD_AT, in_force.hold_by),
+    ];
+    for (at, by) in said_by {
         let path = by.map(|by| view.path_now(by)).transpose()?.flatten();
         let path = path.as_deref().map_or(&b""[..], |path| path.as_os_str().as_bytes());
         let path = if path.len() > PATH_BYTES - 4 { b"" } else { path };
@@ -174,11 +192,12 @@ mod tests {
     /// The numbers are those that other programs were told, and the rows fit.
     #[test]
     fn numbers_and_sizes() {
-        assert_eq!((GET, SET), (0xd0f0_5908, 0xc070_5909));
+        assert_eq!((GET, SET), (0xe124_5908, 0xc488_5909));
         let rules = KeepRules { last: 1, within: "1".repeat(64), ..KeepRules::default() };
         for retention in [None, Some(Retention::Everything), Some(Retention::Rules(rules))] {
-            let policy =
-                Policy { versioning: Some(Versioning::Interval(u64::MAX)), retention, ..Policy::default() };
+            let exclude = Some(vec!["x".repeat(yore_fs::EXCLUDE_MAX - 1)]);
+            let versioning = Some(Versioning::Interval(u64::MAX));
+            let policy = Policy { versioning, retention, exclude, hold: Some(u64::MAX) };
             let mut bytes = [0; ROW_BYTES];
             encode_row(&mut bytes, &policy);
             assert_eq!(decode_row(&bytes), Some(policy));

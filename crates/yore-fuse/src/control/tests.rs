@@ -23,8 +23,9 @@ fn answer(
     request: &[u8],
 ) -> Result<Vec<u8>, Failure> {
     let keeper = Keeper::default();
+    let limits = UserLimits { snapshots: 300, holds: 2, policies: 2 };
     let access = view.access(None, view.root());
-    let asker = Asker { uid, access: &access, thread: 0, read_only, keeper: &keeper };
+    let asker = Asker { uid, access: &access, thread: 0, read_only, keeper: &keeper, limits };
     super::answer(view, inode, &asker, number, request)
 }
 

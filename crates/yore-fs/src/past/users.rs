@@ -1,0 +1,131 @@
+//! What each user has taken, held and ruled, and how much of that one may.
+//!
+//! A snapshot costs whoever takes it a request, and everybody else room on the volume, memory of the daemon and time of each
+//! list. So whoever serves others gives each [`User`] limits. The counts are kept in memory, by who is noted in the rows of the cuts, and
+//! are found when the volume is opened. What policies take is nobody's.
+
+use crate::{Error, Result};
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use yore_format::{CutKind, CutRow, CutState};
+
+/// How much of the past one user may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UserLimits {
+    /// Snapshots that he took, those among them that something can be undone by.
+    pub snapshots: u32,
+    /// Snapshots and versions that he holds.
+    pub holds: u32,
+    /// Directories and files of his that have policies.
+    pub policies: u32,
+}
+
+impl Default for UserLimits {
+    fn default() -> UserLimits {
+        UserLimits { snapshots: 10_000, holds: 1_000, policies: 1_000 }
+    }
+}
+
+/// On whose behalf something is done to the past.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct User {
+    /// His number, which is noted.
+    pub uid: u32,
+    /// What he may have; `None`: any number.
+    pub limits: Option<UserLimits>,
+}
+
+/// What is counted.
+#[derive(Clone, Copy)]
+pub(crate) enum Counted {
+    Snapshots = 0,
+    Holds = 1,
+    Policies = 2,
+}
+
+impl Counted {
+    fn limit(self, limits: &UserLimits) -> u32 {
+        match self {
+            Counted::Snapshots => limits.snapshots,
+            Counted::Holds => limits.holds,
+            Counted::Policies => limits.policies,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Counted::Snapshots => "snapshots",
+            Counted::Holds => "holds",
+            Counted::Policies => "policies",
+        }
+    }
+}
+
+/// How many of each every user has. Lock order: after all others.
+#[derive(Default)]
+pub(crate) struct Users(Mutex<HashMap<u32, [u32; 3]>>);
+
+/// Who took a cut, if that counts.
+fn taken_by(row: &CutRow) -> Option<u32> {
+    let is_counted = row.state == CutState::Kept && matches!(row.kind, CutKind::Snapshot | CutKind::Undo);
+    row.more.by.filter(|_| is_counted)
+}
+
+/// Who holds a cut.
+fn held_by(row: &CutRow) -> Option<u32> {
+    row.more.held_by.filter(|_| row.state == CutState::Kept && row.held)
+}
+
+impl Users {
+    fn change(&self, uid: Option<u32>, what: Counted, more: bool) {
+        let Some(uid) = uid else { return };
+        let mut all = self.0.lock();
+        let of = all.entry(uid).or_default();
+        let count = &mut of[what as usize];
+        *count = if more { count.saturating_add(1) } else { count.saturating_sub(1) };
+        if *of == [0; 3] {
+            all.remove(&uid);
+        }
+    }
+
+    /// There is a row.
+    pub(crate) fn add(&self, row: &CutRow) {
+        self.change(taken_by(row), Counted::Snapshots, true);
+        self.change(held_by(row), Counted::Holds, true);
+    }
+
+    /// A row is another one now.
+    pub(crate) fn replace(&self, was: &CutRow, is: &CutRow) {
+        self.change(taken_by(was), Counted::Snapshots, false);
+        self.change(held_by(was), Counted::Holds, false);
+        self.add(is);
+    }
+
+    /// A user's directory or file got a policy, or has none any more.
+    pub(crate) fn policy(&self, uid: u32, more: bool) {
+        self.change(Some(uid), Counted::Policies, more);
+    }
+
+    /// These are all users' policies, by the owners of what they are of.
+    pub(crate) fn set_policies(&self, owners: impl Iterator<Item = u32>) {
+        let mut all = self.0.lock();
+        all.values_mut().for_each(|of| of[Counted::Policies as usize] = 0);
+        for uid in owners {
+            let count = &mut all.entry(uid).or_default()[Counted::Policies as usize];
+            *count = count.saturating_add(1);
+        }
+    }
+
+    /// Whether a user may have one more. Under the lock of what it is counted by.
+    ///
+    /// # Errors
+    /// [`Error::LimitReached`].
+    pub(crate) fn check(&self, user: Option<&User>, what: Counted) -> Result<()> {
+        let Some(User { uid, limits: Some(limits) }) = user else { return Ok(()) };
+        let has = self.0.lock().get(uid).map_or(0, |of| of[what as usize]);
+        match has < what.limit(limits) {
+            true => Ok(()),
+            false => Err(Error::LimitReached { what: what.name(), most: what.limit(limits) }),
+        }
+    }
+}

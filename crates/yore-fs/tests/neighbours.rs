@@ -1,0 +1,200 @@
+//! What keeps the past from those who mean harm with a user's rights: policies that hold what they take, and limits for each user.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use yore_device::{Device, MemoryDevice};
+use yore_fs::{
+    Caller, CutKind, Error, FileKind, InodeNo, KeepRules, MkfsOptions, MountOptions, Number, Policy,
+    Retention, User, UserLimits, Versioning, View, WriteMode,
+};
+
+const ME: Caller = Caller { uid: 7, gid: 7, umask: 0o022, keeps_set_id: false };
+const WRITE: WriteMode = WriteMode { append: false, kill_set_id: false };
+const SECOND: u64 = 1_000_000_000;
+const ROOT: User = User { uid: 0, limits: None };
+
+fn device(bytes: u64) -> Arc<dyn Device> {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
+    View::mkfs(&device, &MkfsOptions::default()).unwrap();
+    device
+}
+
+fn open(device: &Arc<dyn Device>) -> View {
+    View::open(device.clone(), &MountOptions::default()).unwrap()
+}
+
+fn create(view: &View, directory: InodeNo, name: &str) -> InodeNo {
+    view.create(&ME, directory, name.as_bytes(), FileKind::Regular, 0o644, 0).unwrap().inode()
+}
+
+/// Writes and closes; the version.
+fn save(view: &View, file: InodeNo, text: &str) -> Number {
+    view.write(file, 0, text.as_bytes(), WRITE).unwrap();
+    view.closed(file).unwrap().expect("a version").number
+}
+
+fn holding(hold: u64) -> Policy {
+    let last = KeepRules { last: 1, ..KeepRules::default() };
+    Policy {
+        versioning: Some(Versioning::Close),
+        retention: Some(Retention::Rules(last)),
+        hold: Some(hold),
+        ..Policy::default()
+    }
+}
+
+fn is_held<T: std::fmt::Debug>(result: Result<T, Error>) -> bool {
+    matches!(result, Err(Error::HeldUntil { .. }))
+}
+
+/// A program with a user's rights could give up all history of his files. What a policy holds is given up by nobody before its
+/// time: not when asked to, not by rules, not by expunging, not after the policy says something else; root alone releases it.
+#[test]
+fn what_a_policy_holds_stays() {
+    let device = device(64 << 20);
+    let view = open(&device);
+    let root = view.root();
+    view.set_policy(root, &holding(3600 * SECOND)).unwrap();
+    let file = create(&view, root, "file");
+    let versions: Vec<Number> = ["one", "two", "six"].iter().map(|text| save(&view, file, text)).collect();
+    let user = User { uid: 7, limits: None };
+    let check = |view: &View| {
+        for version in &versions {
+            assert!(is_held(view.forget(&[*version])));
+            assert!(is_held(view.hold_for(&user, *version, false)));
+        }
+        assert_eq!(view.retain().unwrap(), 0);
+        let attr = view.getattr(file).unwrap();
+        assert!(is_held(view.expunge(&[(file, attr.incarnation)])));
+        assert_eq!(view.cuts().unwrap().len(), 3);
+    };
+    check(&view);
+    let (rows, _) = view.list_versions(root, b"file", Number(0)).unwrap();
+    assert!(rows.iter().all(|row| row.cut.row.held), "lists say so");
+    // It is in what was taken, not in the policy.
+    view.set_policy(root, &Policy::default()).unwrap();
+    check(&view);
+    view.close().unwrap();
+    let view = open(&device);
+    check(&view);
+    view.hold_for(&ROOT, versions[0], false).unwrap();
+    view.forget(&versions[..1]).unwrap();
+    view.hold(versions[1], false).unwrap();
+    view.forget(&versions[1..2]).unwrap();
+    assert!(is_held(view.forget(&versions[2..])));
+    view.close().unwrap();
+}
+
+/// Whoever fills the volume does not reach what a policy holds.
+#[test]
+fn a_full_volume_does_not_take_it() {
+    let view = open(&device(32 << 20));
+    let root = view.root();
+    view.set_policy(root, &holding(3600 * SECOND)).unwrap();
+    let file = create(&view, root, "file");
+    let kept = save(&view, file, "precious");
+    view.set_policy(root, &Policy::default()).unwrap();
+    view.write(file, 0, b"destroyed", WRITE).unwrap();
+    let flood = create(&view, root, "flood");
+    let full = (0..64).find_map(|i| view.write(flood, i << 20, &vec![7; 1 << 20], WRITE).err());
+    assert!(matches!(full, Some(Error::NoSpace)), "{full:?}");
+    let then = view.as_of(kept);
+    let mut bytes = [0; 8];
+    then.lookup(root, b"file").unwrap().read(0, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"precious");
+}
+
+/// The time ends, and then it is as all other history.
+#[test]
+fn the_time_ends() {
+    let view = open(&device(64 << 20));
+    let root = view.root();
+    view.set_policy(root, &holding(SECOND)).unwrap();
+    let file = create(&view, root, "file");
+    let version = save(&view, file, "one");
+    let begun = Instant::now();
+    loop {
+        match view.forget(&[version]) {
+            Ok(()) => break,
+            Err(Error::HeldUntil { .. }) => assert!(begun.elapsed() < Duration::from_secs(30)),
+            Err(other) => panic!("{other}"),
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A policy shortens the hold by what it says itself, by saying nothing any more, and below a directory that says more.
+#[test]
+fn what_shortens_a_hold() {
+    let view = open(&device(64 << 20));
+    let root = view.root();
+    let below = view.mkdir(&ME, root, b"below", 0o755).unwrap().inode();
+    view.set_policy(root, &holding(100 * SECOND)).unwrap();
+    let shortens = |inode, hold| view.shortens_hold(inode, &Policy { hold, ..Policy::default() }).unwrap();
+    assert!(shortens(root, None) && shortens(root, Some(0)) && shortens(root, Some(99 * SECOND)));
+    assert!(!shortens(root, Some(100 * SECOND)) && !shortens(root, Some(101 * SECOND)));
+    assert!(shortens(below, Some(0)) && !shortens(below, None) && !shortens(below, Some(200 * SECOND)));
+    assert_eq!(view.policy_in_force(below).unwrap().hold, 100 * SECOND);
+    let too_long = Policy { hold: Some(u64::MAX), ..Policy::default() };
+    assert!(matches!(view.set_policy(root, &too_long), Err(Error::Invalid { .. })));
+}
+
+fn limit<T: std::fmt::Debug>(result: Result<T, Error>) -> Option<(&'static str, u32)> {
+    match result {
+        Err(Error::LimitReached { what, most }) => Some((what, most)),
+        other => {
+            other.unwrap();
+            None
+        }
+    }
+}
+
+/// A user took 300,000 snapshots in ten seconds, which filled the volume and the daemon's memory. Each has limits, which concern neither
+/// others nor what policies take, and are known again when the volume is opened.
+#[test]
+fn users_have_limits() {
+    let device = device(64 << 20);
+    let view = open(&device);
+    let root = view.root();
+    let limits = Some(UserLimits { snapshots: 3, holds: 1, policies: 1 });
+    let (user, other) = (User { uid: 7, limits }, User { uid: 8, limits });
+    let take = |view: &View, user: &User, held| {
+        view.take_for(user, root, CutKind::Snapshot, "", (held, false)).map(|cut| cut.number)
+    };
+    let mine: Vec<Number> = (0..3).map(|i| take(&view, &user, i == 0).unwrap()).collect();
+    assert_eq!(limit(take(&view, &user, false)), Some(("snapshots", 3)));
+    let undo = view.take_for(&user, root, CutKind::Undo, "before-x", (false, false));
+    assert_eq!(limit(undo), Some(("snapshots", 3)));
+    assert_eq!(limit(view.hold_for(&user, mine[1], true)), Some(("holds", 1)));
+    assert_eq!(limit(take(&view, &other, false)), None);
+    for _ in 0..5 {
+        take(&view, &ROOT, true).unwrap();
+    }
+    view.close().unwrap();
+
+    let view = open(&device);
+    assert_eq!(limit(take(&view, &user, false)), Some(("snapshots", 3)));
+    view.forget(&mine[2..]).unwrap();
+    take(&view, &user, false).unwrap();
+    assert_eq!(limit(take(&view, &user, false)), Some(("snapshots", 3)));
+    view.hold_for(&user, mine[0], false).unwrap();
+    view.hold_for(&user, mine[1], true).unwrap();
+    view.hold_for(&user, mine[1], true).unwrap();
+    assert_eq!(limit(view.hold_for(&user, mine[0], true)), Some(("holds", 1)));
+
+    let [a, b] = [b"a", b"b"].map(|name| view.mkdir(&ME, root, name, 0o755).unwrap().inode());
+    let close = Policy { versioning: Some(Versioning::Close), ..Policy::default() };
+    view.set_policy_for(&user, a, &close).unwrap();
+    assert_eq!(limit(view.set_policy_for(&user, b, &close)), Some(("policies", 1)));
+    view.set_policy_for(&user, a, &Policy { retention: Some(Retention::Everything), ..close.clone() })
+        .unwrap();
+    let file = create(&view, a, "file");
+    for text in ["1", "2", "3", "4", "5"] {
+        save(&view, file, text);
+    }
+    view.set_policy_for(&user, a, &Policy::default()).unwrap();
+    view.set_policy_for(&user, b, &close).unwrap();
+    view.close().unwrap();
+    let view = open(&device);
+    assert_eq!(limit(view.set_policy_for(&user, a, &close)), Some(("policies", 1)));
+}
