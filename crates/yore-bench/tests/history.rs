@@ -41,7 +41,7 @@ fn every_measure_has_figures() {
     assert_eq!(names, ["with", "without", "ratio", "goal"]);
     assert_eq!(
         table.rows.len(),
-        3 + 5 + 5 + 2 + 1 + 2 + 1 + 7 + 16,
+        3 + 5 + 5 + 2 + 1 + 2 + 1 + 8 + 16 + 3,
         "of 30 snapshots, 1 and 10 versions back"
     );
     for row in &table.rows {

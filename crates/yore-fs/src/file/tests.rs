@@ -620,8 +620,9 @@ fn an_error_not_yet_told_does_not_keep_a_version_from_being_made() {
     let cell = &file.cell;
     write(&store, cell, 0, &[1; 5000], false, &mut touch).unwrap();
     super::flush::note_failed(&store, cell, &crate::Error::NoDataThere);
-    let cut =
-        crate::history::snapshot(&store, InodeNo::ROOT, CutKind::Snapshot, "", false, false).unwrap().number;
+    let cut = crate::history::snapshot(&store, InodeNo::ROOT, CutKind::Snapshot, "", (false, false), None)
+        .unwrap()
+        .number;
     write(&store, cell, 0, &[2; 5000], false, &mut touch).unwrap();
     assert_eq!(contents(&store, cell), [2; 5000]);
     let mut then = [0; 5000];

@@ -16,6 +16,7 @@
 //! - `scattered`: a file with many versions of random blocks is read in sequence, and so is its first version.
 //! - `mounted`: a snapshot is taken through a mount in little more time than the request takes.
 //! - `beside`: a mount of the present is as fast with mounts of snapshots beside it.
+//! - `usual`: what the policy of new volumes costs.
 
 mod back;
 mod beside;
@@ -28,6 +29,7 @@ mod months;
 mod mounted;
 mod scattered;
 mod takes;
+mod usual;
 mod volume;
 
 use crate::report::{Cell, Column, Report, Row, Table, Unit};
@@ -64,11 +66,13 @@ pub enum HistoryPart {
     Mount,
     /// What is done on a mount while snapshots are mounted beside it.
     Beside,
+    /// Work with the policy of new volumes.
+    Usual,
 }
 
 impl HistoryPart {
     /// All, in the order in which they run.
-    pub const ALL: [HistoryPart; 12] = [
+    pub const ALL: [HistoryPart; 13] = [
         HistoryPart::Take,
         HistoryPart::Meanwhile,
         HistoryPart::Behind,
@@ -81,6 +85,7 @@ impl HistoryPart {
         HistoryPart::Scattered,
         HistoryPart::Mount,
         HistoryPart::Beside,
+        HistoryPart::Usual,
     ];
 
     /// Its name on the command line.
@@ -98,6 +103,7 @@ impl HistoryPart {
             HistoryPart::Scattered => "scattered",
             HistoryPart::Mount => "mount",
             HistoryPart::Beside => "beside",
+            HistoryPart::Usual => "usual",
         }
     }
 
@@ -260,6 +266,11 @@ impl History {
                         Vec::new()
                     }
                 },
+                HistoryPart::Usual => {
+                    let (lines, note) = usual::measure(&run)?;
+                    notes.extend(note);
+                    lines
+                }
                 HistoryPart::Beside => beside::measure(&run)?.unwrap_or_else(|why| {
                     notes.push(why);
                     Vec::new()

@@ -7,6 +7,9 @@
 //! are changed, once a day most of them: overwritten, appended to, renamed, removed, by turns. Four are changed again in another minute of
 //! the same hour, and one of the directories is worked in once more hours later.
 //!
+//! With *the policy of new volumes* a snapshot is taken each minute, and at the end of each day those go that the rules of the policy
+//! do not keep: by the trace's own clock, in which each day has 24 hours.
+//!
 //! As an interval policy does it, no snapshot is taken where nothing has changed. A row for each of the 129,600 minutes would weigh more than
 //! all the versions.
 
@@ -14,10 +17,11 @@ use super::volume::Volume;
 use super::{Goal, Line, Run};
 use crate::report::Unit;
 use crate::workload::noise;
-use crate::{Result, Target as _};
+use crate::{BenchError, Result, Target as _};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
-use yore_fs::Node;
+use yore_fs::keep::{reasons, Taken};
+use yore_fs::{MkfsOptions, Node, Number, Retention, Timestamp};
 
 const DAYS: usize = 90;
 /// Directories that come each day, in so many minutes, and files in each.
@@ -33,6 +37,8 @@ const AGAIN: usize = 4;
 /// Bytes of a file, and of what is appended.
 const BYTES: usize = 4096;
 const BLOCK: f64 = 4096.0;
+/// When the trace begins: a Monday at eight, in seconds.
+const BEGIN: i64 = 1_767_600_000;
 
 /// When snapshots are taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -40,11 +46,16 @@ enum Every {
     Never,
     Hour,
     Minute,
+    /// Each minute, thinned as the policy of new volumes says.
+    Usual,
 }
 
 /// Each with how it is called, and how much of the metadata the rest may be: 2 and 3 % more.
-const SNAPSHOTS: [(Every, &str, f64); 2] =
-    [(Every::Hour, "each hour", 1.0 / 1.02), (Every::Minute, "each minute", 1.0 / 1.03)];
+const SNAPSHOTS: [(Every, &str, f64); 3] = [
+    (Every::Hour, "each hour", 1.0 / 1.02),
+    (Every::Minute, "each minute", 1.0 / 1.03),
+    (Every::Usual, "by the policy of new volumes", 1.0 / 1.03),
+];
 
 pub(super) fn measure(run: &Run<'_>) -> Result<Vec<Line>> {
     let measure = |how: &str| format!("metadata after three months of work, a snapshot {how} / none");
@@ -75,6 +86,9 @@ struct Work {
     /// Files and names that have come.
     files: usize,
     changes: usize,
+    /// The trace's time, in seconds, and the snapshots that are kept with theirs.
+    clock: i64,
+    kept: Vec<(Number, i64)>,
 }
 
 impl Work {
@@ -82,10 +96,22 @@ impl Work {
     fn all(run: &Run<'_>, every: Every) -> Result<f64> {
         let volume = Volume::make(run.options, run.dir, "months")?;
         let (random, data) = (StdRng::seed_from_u64(42), noise(BYTES, 1));
-        let mut work = Work { volume, every, random, directories: Vec::new(), data, files: 0, changes: 0 };
-        for _ in 0..DAYS {
+        let mut work = Work {
+            volume,
+            every,
+            random,
+            directories: Vec::new(),
+            data,
+            files: 0,
+            changes: 0,
+            clock: 0,
+            kept: Vec::new(),
+        };
+        for day in 0..DAYS {
             run.options.check_stop()?;
+            work.clock = BEGIN + day as i64 * 86_400;
             work.day()?;
+            work.thin()?;
         }
         work.volume.target.sync()?;
         let blocks = work.volume.target.view().info().metadata_blocks;
@@ -128,19 +154,50 @@ impl Work {
         self.hour_ends()
     }
 
-    fn snapshot_if(&self, every: Every) -> Result<()> {
-        if self.every == every {
+    fn minute_ends(&mut self) -> Result<()> {
+        self.clock += 60;
+        if matches!(self.every, Every::Minute | Every::Usual) {
+            let number = self.volume.snapshot(false)?;
+            self.kept.push((number, self.clock));
+        }
+        Ok(())
+    }
+
+    fn hour_ends(&mut self) -> Result<()> {
+        self.clock += 3600 - self.clock.rem_euclid(3600);
+        if self.every == Every::Hour {
             self.volume.snapshot(false)?;
         }
         Ok(())
     }
 
-    fn minute_ends(&self) -> Result<()> {
-        self.snapshot_if(Every::Minute)
-    }
-
-    fn hour_ends(&self) -> Result<()> {
-        self.snapshot_if(Every::Hour)
+    /// A day is over: what no rule keeps is forgotten.
+    fn thin(&mut self) -> Result<()> {
+        let Some(Retention::Rules(rules)) = MkfsOptions::usual_policy().retention else { return Ok(()) };
+        if self.every != Every::Usual {
+            return Ok(());
+        }
+        let at = |&(number, seconds): &(Number, i64)| Taken {
+            number,
+            time: Timestamp { seconds, nanos: 0 },
+            name: "",
+            undo: false,
+            held: false,
+            mounted: false,
+        };
+        let taken: Vec<Taken<'_>> = self.kept.iter().map(at).collect();
+        let wrong =
+            |error| BenchError::impossible(format!("the rules of the usual policy: {error}"), "report it");
+        let reasons = reasons(&rules, false, &taken, &jiff::tz::TimeZone::UTC).map_err(wrong)?;
+        let judged: Vec<(bool, (Number, i64))> =
+            reasons.iter().map(|why| !why.is_empty()).zip(self.kept.iter().copied()).collect();
+        let going: Vec<Number> =
+            judged.iter().filter(|(stays, _)| !stays).map(|(_, (number, _))| *number).collect();
+        self.kept = judged.into_iter().filter(|(stays, _)| *stays).map(|(_, one)| one).collect();
+        if going.is_empty() {
+            return Ok(());
+        }
+        self.volume.forget(&going)
     }
 
     fn directory(&mut self) -> Result<()> {
