@@ -78,6 +78,8 @@ pub enum Command {
     Expunge(Expunge),
     /// When versions are made, and how long they are kept: show it, or set it
     Policy(Policy),
+    /// How much history a full volume keeps: show it, or set it
+    History(History),
     /// What differs between two times of a directory or file
     Diff(Diff),
     /// What changed in a directory since its last snapshot
@@ -169,6 +171,13 @@ pub struct Mkfs {
     /// each day of a month, each week of a quarter, and each month
     #[arg(long, value_name = "SETTINGS")]
     pub policy: Option<String>,
+    /// History younger than this (as 1d, 12h) is kept when the volume is full, as long as history takes less than its share.
+    /// `yore history` changes it. Default: 1d
+    #[arg(long, value_name = "DURATION")]
+    pub history_floor: Option<String>,
+    /// The share of the volume that history may take before young history is given up, too. Default: 50
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub history_share: Option<u8>,
     /// Overwrite what is there
     #[arg(long, short)]
     pub force: bool,
@@ -473,8 +482,32 @@ pub struct Snapshots {
     /// Also those that restore, undelete, rollback, undo and redo have taken (kind undo)
     #[arg(short, long)]
     pub all: bool,
+    /// List what the volume gave up because it was full: when, what, and for what
+    #[arg(long)]
+    pub forgotten: bool,
     #[command(flatten)]
     pub listing: Listing,
+}
+
+/// `history`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "When the volume is full it gives up the oldest history for what is written: never what is held, named, mounted or being read, \
+                  and what is younger than the floor only while history takes more than its share."
+)]
+pub struct History {
+    /// A directory on a mount, or a volume that is not mounted
+    #[arg(value_name = "VOL|MOUNT", default_value = ".")]
+    pub path: OsString,
+    /// From now on what is younger (as 1d, 12h) stays
+    #[arg(long, value_name = "DURATION")]
+    pub floor: Option<String>,
+    /// As long as history takes less than this part of the volume
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub share: Option<u8>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `hold`, `release`

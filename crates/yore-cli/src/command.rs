@@ -7,6 +7,7 @@ mod expunge;
 mod files;
 mod find;
 mod forget;
+mod history;
 mod info;
 mod list;
 mod look;
@@ -53,6 +54,7 @@ pub fn run(arguments: Arguments) -> Outcome {
         Command::Forget(args) => forget::forget(&args),
         Command::Expunge(args) => expunge::run(&args),
         Command::Policy(args) => policy::run(&args),
+        Command::History(args) => history::run(&args),
         Command::Diff(args) => look::diff(&args),
         Command::Status(args) => look::status(&args),
         Command::Log(args) => look::log(&args),

@@ -45,6 +45,10 @@ pub trait Side {
     fn absent(&self, path: &Path) -> anyhow::Error {
         anyhow::anyhow!("cannot copy {}: no such file or directory", self.name(path))
     }
+    /// How many bytes of data can be written, where that is known exactly.
+    fn room(&self) -> Option<u64> {
+        None
+    }
     /// Whether the path leads to a directory, symbolic links followed.
     fn is_directory(&self, path: &Path) -> bool;
     /// The names in a directory.
@@ -74,6 +78,18 @@ pub trait Source {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
     /// The next stretch of data at or after `offset`, holes left out.
     fn data_from(&self, offset: u64) -> io::Result<Option<Range<u64>>>;
+}
+
+/// Bytes of the blocks that have data.
+pub fn data_bytes(source: &dyn Source) -> io::Result<u64> {
+    const BLOCK: u64 = yore_device::BLOCK_SIZE as u64;
+    let (mut at, mut bytes) = (0, 0u64);
+    while let Some(data) = source.data_from(at)? {
+        let (first, end) = (data.start / BLOCK, data.end.div_ceil(BLOCK));
+        bytes = bytes.saturating_add(end.saturating_sub(first).saturating_mul(BLOCK));
+        at = data.end.max(at.saturating_add(1));
+    }
+    Ok(bytes)
 }
 
 /// Reads until the buffer is full or the file ends; how much.
@@ -349,6 +365,11 @@ impl Side for OnVolume {
             atime: found.atime,
             mtime: found.mtime,
         }))
+    }
+
+    fn room(&self) -> Option<u64> {
+        let found = self.volume.statfs();
+        Some(found.blocks_available.saturating_mul(u64::from(found.block_size)))
     }
 
     fn absent(&self, path: &Path) -> anyhow::Error {

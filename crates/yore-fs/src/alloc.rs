@@ -211,9 +211,10 @@ impl Alloc {
         self.unpromised.fetch_add(blocks as i64, Ordering::Relaxed);
     }
 
-    /// Data blocks that can still be written: what [`Alloc::promise`] would grant now.
-    pub(crate) fn available(&self, meta: &Meta) -> u64 {
-        let blocks = self.unpromised.load(Ordering::Relaxed).max(0);
+    /// Data blocks that can still be written: what [`Alloc::promise`] would grant if so many more were free.
+    pub(crate) fn available(&self, meta: &Meta, more: u64) -> u64 {
+        let more = i64::try_from(more).unwrap_or(i64::MAX);
+        let blocks = self.unpromised.load(Ordering::Relaxed).max(0).saturating_add(more);
         let nodes = nodes_for(self.promised.load(Ordering::Relaxed) + blocks) + NODES_SPARE;
         // The first zones of groups never used cost no data blocks.
         let indexes = i64::from(ZONE_INDEXES);

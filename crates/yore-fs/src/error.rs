@@ -41,11 +41,12 @@ pub enum Error {
         what: &'static str,
     },
     /// The volume is full (blocks or room for metadata).
-    #[error("no space left on the volume: delete files, or copy them to a larger volume")]
+    #[error("no space left on the volume: delete files, forget snapshots (`yore info` says what history takes), or take a larger volume")]
     NoSpace,
-    /// More than the volume has room for, even if all of its history were forgotten.
+    /// More than the volume has room for, even if it gave up all the history that it may give up for this.
     #[error(
-        "the volume has no room for that, not even without its history: delete files, or take a larger one"
+        "no space left on the volume for that, not even without the history that it may give up, which stays: delete files, forget \
+         snapshots (`yore info` says what history takes), or take a larger volume"
     )]
     NeverFits,
     /// A directory takes 256 names with the same hash, and a file 256 attributes.

@@ -38,7 +38,6 @@ use crate::{expunge, held, symlink, xattr, Error, InodeNo, Result};
 use hashbrown::{HashMap, HashSet};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use yore_format::{ContentKind, CutState, HistoryGrowth, Inode, MetaAddr, Number, Version, HISTORY_SHARDS};
 use yore_meta::{Frame, Op};
@@ -121,65 +120,6 @@ pub(crate) fn finish(store: &Arc<Store>, ask: Ask<'_>) -> Result<Forgetting> {
             so_far.forgotten += 1;
             so_far.dying -= 1;
         }
-    }
-}
-
-/// Carries out what changes the present; again when there was no room for it, as long as forgetting makes some (V13). A call that
-/// fails for want of room has changed nothing, or would do the same once more. The caller holds no lock.
-///
-/// # Errors
-/// Those of `change`, and of forgetting.
-pub(crate) fn with_room<R>(store: &Arc<Store>, change: impl Fn(&Arc<Store>) -> Result<R>) -> Result<R> {
-    loop {
-        let made = store.past.rooms_made.load(Ordering::Acquire);
-        match change(store) {
-            Err(Error::NoSpace) if make_room(store, made)? => {}
-            result => return result,
-        }
-    }
-}
-
-/// Forgets the oldest cuts that need not stay, one, then more and more, until that has freed something: for a call that found no
-/// room, and had counted so many times that room was made before it began. False if there is none to forget, or nobody
-/// wants that.
-///
-/// # Errors
-/// Damage and device errors.
-fn make_room(store: &Arc<Store>, made_before: u64) -> Result<bool> {
-    if store.keep_history || !store.past.is_any() {
-        return Ok(false);
-    }
-    let made = &store.past.rooms_made;
-    let _alone = store.past.making_room.lock();
-    if made.load(Ordering::Acquire) != made_before {
-        return Ok(true); // Somebody else did, meanwhile.
-    }
-    let mut count = 1;
-    loop {
-        let oldest = store.past.oldest(&store.meta, count)?;
-        if oldest.is_empty() && !store.past.is_forgetting() {
-            return Ok(false);
-        }
-        for cut in &oldest {
-            tracing::warn!("the volume is full: forgetting snapshot {} of {:?}", cut.number, cut.row.time);
-        }
-        let numbers: Vec<Number> = oldest.iter().map(|cut| cut.number).collect();
-        let freed = begin(store, &numbers).and_then(|()| finish(store, &mut |_| ControlFlow::Continue(())));
-        let freed = match freed {
-            Err(Error::NoSpace) => return Ok(false),
-            // Since it was looked for somebody held or pinned one, or forgot it himself.
-            Err(Error::Held { .. } | Error::HeldUntil { .. } | Error::Pinned { .. } | Error::NotFound) => {
-                continue
-            }
-            freed => freed?,
-        };
-        // What was freed can be had when the generation is complete.
-        store.meta.sync()?;
-        if freed.blocks > 0 {
-            made.fetch_add(1, Ordering::AcqRel);
-            return Ok(true);
-        }
-        count *= 2;
     }
 }
 
@@ -371,22 +311,35 @@ impl<'s> Needed<'s> {
 
     /// Where what these cuts alone have seen may have ended: behind the first number of each span, up to the second (F2, F3).
     fn spans(&self, dying: &[Number]) -> Result<Vec<(Number, Number)>> {
-        let next = |root: InodeNo, cut: Number| {
-            let numbers = self.by_root.get(&root).map_or(&[][..], Vec::as_slice);
-            numbers.get(numbers.partition_point(|number| *number <= cut.0)).copied()
-        };
         let mut spans: Vec<(Number, Number)> = Vec::new();
         for cut in dying {
             let found = self.store.past.in_state(&self.store.meta, *cut, CutState::Dying)?;
-            let own = next(found.row.root, *cut);
-            let last = own.into_iter().chain(next(InodeNo::ROOT, *cut)).min();
-            let last = last.map_or(self.next, |last| Number(last).min(self.next));
+            let last = self.last_of(found.row.root, *cut);
             match spans.last_mut().filter(|(_, end)| *end >= *cut) {
                 Some((_, end)) => *end = last.max(*end),
                 None => spans.push((*cut, last)),
             }
         }
         Ok(spans)
+    }
+
+    /// The next number when the cuts were looked at: what ended later is not for them to say (F2).
+    pub(crate) fn next(&self) -> Number {
+        self.next
+    }
+
+    /// Up to where what a cut alone has seen may have ended: the next of these of the same directory, or of the volume (F3).
+    pub(crate) fn next_of(&self, cut: &Cut) -> Number {
+        self.last_of(cut.row.root, cut.number)
+    }
+
+    fn last_of(&self, root: InodeNo, cut: Number) -> Number {
+        let next = |root: InodeNo| {
+            let numbers = self.by_root.get(&root).map_or(&[][..], Vec::as_slice);
+            numbers.get(numbers.partition_point(|number| *number <= cut.0)).copied()
+        };
+        let last = next(root).into_iter().chain(next(InodeNo::ROOT)).min();
+        last.map_or(self.next, |last| Number(last).min(self.next))
     }
 
     /// Whether this kept cut alone needs a version: it would go with the cut.
@@ -652,6 +605,36 @@ impl<'s> Alone<'s> {
         }
         nodes + data
     }
+}
+
+/// Blocks that a version has and the next state of its inode has not, and that were born at `from` or later (`None`: that the version
+/// before it has not either): of data, and nodes. The caller holds forgetting back.
+pub(crate) fn let_go(
+    store: &Arc<Store>,
+    no: InodeNo,
+    version: &Version,
+    from: Option<Number>,
+) -> Result<(u64, u64)> {
+    let cell = match store.cell(no) {
+        Ok(cell) => Some(cell),
+        Err(Error::Stale) => None,
+        Err(e) => return Err(e),
+    };
+    // With both held neither the content of the inode in use changes, nor does it become a version.
+    let _io = cell.as_ref().map(|cell| cell.io.lock());
+    let state = cell.as_ref().map(|cell| cell.state.read());
+    let incarnation = version.inode.incarnation;
+    let in_use = state.as_ref().filter(|state| state.inode.incarnation == incarnation && !state.gone);
+    let later = store.past.version_after(&store.meta, no, version.end)?;
+    let later = later.filter(|later| later.inode.incarnation == incarnation);
+    let next = later.as_ref().map(|later| &later.inode).or(in_use.map(|state| &state.inode));
+    let mut alone = Alone::new(store, no, version)?;
+    if let Some(from) = from {
+        alone = alone.since(from);
+    }
+    alone.content(next)?;
+    alone.attributes(next)?;
+    Ok(alone.blocks())
 }
 
 /// The blocks of an extent that none of `others` has in the same place.

@@ -32,6 +32,7 @@ mod past;
 mod pin;
 mod policy;
 pub mod rollback;
+mod room;
 mod store;
 mod symlink;
 pub mod time;
@@ -51,9 +52,10 @@ pub use look::{Change, Deleted, Difference, Facts, Gone, Logged, Progress, SeenB
 pub use past::{Cut, User, UserLimits};
 pub use pin::{Pin, PinnedBy};
 pub use policy::PolicyInForce;
+pub use room::{Stays, WouldFree, DEFAULT_RULES};
 pub use types::{
-    Attr, Caller, DirItem, FallocateMode, MkfsOptions, MountOptions, RenameMode, SeekTo, SetAttr, SetTime,
-    SetXattrMode, Statfs, VolumeInfo, WriteMode,
+    Attr, Behalf, Caller, DirItem, FallocateMode, MkfsOptions, MountOptions, RenameMode, SeekTo, SetAttr,
+    SetTime, SetXattrMode, Statfs, VolumeInfo, WriteMode,
 };
 pub use usage::{CutUsage, Held, StateUsage, UsageTotals};
 pub use view::{Node, View};

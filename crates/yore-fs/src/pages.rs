@@ -483,6 +483,14 @@ impl Pages<'_> {
         self.map.promised
     }
 
+    /// How many pages in `from..to` a block is promised for. O(cached pages there).
+    pub(crate) fn promised_in(&self, from: u32, to: u32) -> u64 {
+        match self.map.promised {
+            0 => 0,
+            _ => self.map.pages.range(from..to.max(from)).filter(|(_, page)| page.promised).count() as u64,
+        }
+    }
+
     /// Enters a page read from the medium unless it is there; returns the one that is.
     pub(crate) fn enter(&mut self, index: u32, bytes: Bytes) -> Bytes {
         let shared = self.shared;

@@ -47,6 +47,7 @@ mod cut;
 mod expunge;
 mod forget;
 mod keep;
+mod lately;
 mod look;
 mod operations;
 mod policies;
@@ -62,6 +63,7 @@ pub(crate) use expunge::{Expunge, Expunging, ROW_BLOCKS};
 pub(crate) use forget::{held, is_held, Ended};
 pub(crate) use keep::{Ending, Going, Keep};
 use keep::{Shard, Slot};
+use lately::Lately;
 pub(crate) use look::PastEntry;
 pub(crate) use rollback::{Rollbacks, Unfinished};
 use table::Pinned;
@@ -76,6 +78,7 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::OnceLock;
+use std::time::Duration;
 use yore_format::{
     cut_index_by_name, cut_index_by_root, key_parts, version_key, version_shard, BlockKind, Corruption,
     CutKind, CutRow, CutState, Expect, HistoryGrowth, HistoryRoots, HistoryTree, Incarnation, Inode, Number,
@@ -133,6 +136,10 @@ pub(crate) struct Past {
     reading: RwLock<()>,
     /// Kept cuts as of which was read lately, each at its number modulo the length. Emptied while a cut becomes invisible.
     lately: [AtomicU64; 16],
+    /// What somebody reads as of cuts.
+    pub(crate) being_read: Lately,
+    /// Counts how often a kept cut has come to have to stay, or to go.
+    pub(crate) rule_epoch: AtomicU64,
     /// Held by who gives up what dying cuts have seen; before all but `making_room`.
     pub(crate) forgetting: Mutex<()>,
     /// Held by who forgets to make room; first of all. How often that was done.
@@ -197,7 +204,7 @@ impl Past {
     ///
     /// # Errors
     /// Damage and device errors.
-    pub(crate) fn open(meta: &Meta) -> Result<Past> {
+    pub(crate) fn open(meta: &Meta, reading_lasts: Duration) -> Result<Past> {
         let past = Past {
             roots: OnceLock::new(),
             cuts: RwLock::new(Timestamp { seconds: i64::MIN, nanos: 0 }),
@@ -215,6 +222,8 @@ impl Past {
             pinned: Mutex::default(),
             reading: RwLock::new(()),
             lately: Default::default(),
+            being_read: Lately::new(reading_lasts),
+            rule_epoch: AtomicU64::new(0),
             forgetting: Mutex::new(()),
             making_room: Mutex::new(()),
             rooms_made: AtomicU64::new(0),
@@ -331,6 +340,13 @@ impl Past {
             lately.store(cut.0, Ordering::Relaxed);
         }
         Ok(Seeing { cut, _reading: reading })
+    }
+
+    /// Somebody reads as of a cut: a full volume does not give it up meanwhile.
+    pub(crate) fn note_reading(&self, cut: Number) {
+        if self.being_read.note(cut) {
+            self.rule_epoch.fetch_add(1, Ordering::AcqRel);
+        }
     }
 
     /// Cuts that are to be forgotten, in ascending order.

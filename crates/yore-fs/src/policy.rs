@@ -23,8 +23,10 @@ use crate::inode::{InodeCell, DEPTH_MAX};
 use crate::keep::{self, Taken};
 use crate::ops::{self, InUse};
 use crate::past::{is_held, Cut, Epochs, User};
+use crate::room::{with_room, Want};
 use crate::store::Store;
 use crate::time::nanoseconds;
+use crate::types::Behalf;
 use crate::view::is_below;
 use crate::{forget, Error, InodeNo, Result};
 use hashbrown::HashMap;
@@ -369,15 +371,21 @@ pub(crate) fn is_versioned_at_close(store: &Store, cell: &Arc<InodeCell>) -> Res
 ///
 /// # Errors
 /// `NoSpace`; damage and device errors.
-pub(crate) fn closed(store: &Arc<Store>, cell: &Arc<InodeCell>) -> Result<Option<Cut>> {
-    cut_if_changed(store, cell, Since::OwnCut)
+pub(crate) fn closed(store: &Arc<Store>, cell: &Arc<InodeCell>, behalf: Behalf) -> Result<Option<Cut>> {
+    cut_if_changed(store, cell, Since::OwnCut, behalf)
 }
 
-fn cut_if_changed(store: &Arc<Store>, cell: &Arc<InodeCell>, since: Since) -> Result<Option<Cut>> {
+fn cut_if_changed(
+    store: &Arc<Store>,
+    cell: &Arc<InodeCell>,
+    since: Since,
+    behalf: Behalf,
+) -> Result<Option<Cut>> {
     if store.read_only || !is_versioned_at_close(store, cell)? || !is_changed(store, cell, since)? {
         return Ok(None);
     }
-    match forget::with_room(store, |store| take(store, cell, CutKind::Close)) {
+    let want = Want::little(behalf);
+    match with_room(store, &want, |store| take(store, cell, CutKind::Close)) {
         Ok(cut) => Ok(Some(cut)),
         // Its last name went meanwhile.
         Err(Error::NotFound) => Ok(None),
@@ -385,22 +393,23 @@ fn cut_if_changed(store: &Arc<Store>, cell: &Arc<InodeCell>, since: Since) -> Re
     }
 }
 
-/// A file whose names are about to change, if versions of it are made when it is closed. It stays while this lives.
-pub(crate) struct Naming(Option<InUse>);
+/// A file whose names are about to change, if versions of it are made when it is closed; and whose request that is. It stays while
+/// this lives.
+pub(crate) struct Naming(Option<InUse>, Behalf);
 
 impl Naming {
     /// The file of a name, before something happens to that.
     ///
     /// # Errors
     /// `NoSpace`; damage and device errors. That there is no such name is left to who changes it.
-    pub(crate) fn of(store: &Arc<Store>, directory: InodeNo, name: &[u8]) -> Result<Naming> {
+    pub(crate) fn of(store: &Arc<Store>, directory: InodeNo, name: &[u8], behalf: Behalf) -> Result<Naming> {
         if !store.past.has_policies() {
-            return Ok(Naming(None));
+            return Ok(Naming(None, behalf));
         }
         match ops::lookup(store, directory, name) {
-            Ok(found) => Naming::of_file(store, &found),
+            Ok(found) => Naming::of_file(store, &found, behalf),
             Err(Error::NotFound | Error::NotADirectory | Error::Stale | Error::NameTooLong) => {
-                Ok(Naming(None))
+                Ok(Naming(None, behalf))
             }
             Err(e) => Err(e),
         }
@@ -410,13 +419,13 @@ impl Naming {
     ///
     /// # Errors
     /// As [`Naming::of`].
-    pub(crate) fn of_file(store: &Arc<Store>, file: &InUse) -> Result<Naming> {
+    pub(crate) fn of_file(store: &Arc<Store>, file: &InUse, behalf: Behalf) -> Result<Naming> {
         if !is_versioned_at_close(store, &file.cell)? {
-            return Ok(Naming(None));
+            return Ok(Naming(None, behalf));
         }
         // What it had when it was closed is a version already.
-        cut_if_changed(store, &file.cell, Since::AnyCut)?;
-        Ok(Naming(Some(InUse::new(store, file.cell.clone(), file.attr))))
+        cut_if_changed(store, &file.cell, Since::AnyCut, behalf)?;
+        Ok(Naming(Some(InUse::new(store, file.cell.clone(), file.attr)), behalf))
     }
 
     /// It lost a name to this one, which tells when that was.
@@ -442,7 +451,7 @@ impl Naming {
             state.gone || state.inode.links == 0
         };
         let noted = match is_gone {
-            false => closed(store, &file.cell).map(|_| ()),
+            false => closed(store, &file.cell, self.1).map(|_| ()),
             true => take(store, &file.cell, CutKind::Removed).map(|_| ()),
         };
         match noted {
@@ -520,7 +529,9 @@ pub(crate) fn cut_due(store: &Arc<Store>) -> Result<()> {
             store.due.note(no, POSTPONED);
             continue;
         };
-        match forget::with_room(store, |store| take(store, &cell, CutKind::Interval)) {
+        // Nobody has asked for it, so nothing is given up for it.
+        let nobody = Want::little(Behalf::Nobody);
+        match with_room(store, &nobody, |store| take(store, &cell, CutKind::Interval)) {
             Ok(_) | Err(Error::NotFound) => {}
             Err(e) => return Err(e),
         }

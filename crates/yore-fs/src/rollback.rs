@@ -27,6 +27,7 @@ pub use plan::{ancestors, leave_alone, real, reversed, Back};
 
 use crate::past::{Cut, Unfinished};
 use crate::pin::PinnedBy;
+use crate::room::{with_room, Want};
 use crate::store::Store;
 use crate::view::is_below;
 use crate::{file, forget, Error, InodeNo, Result, View};
@@ -265,7 +266,8 @@ fn begin(
     pins.add(before)?;
     let others = plan.others.map(|(from, to)| (from, to.unwrap_or(before)));
     let intent = RollbackIntent { before, target: plan.target, others };
-    let entered = forget::with_room(store, |store| store.past.begin_rollback(store, directory, intent));
+    let want = Want::little(view.behalf());
+    let entered = with_room(store, &want, |store| store.past.begin_rollback(store, directory, intent));
     drop(pins);
     let unfinished = match entered {
         Ok(unfinished) => unfinished,

@@ -9,6 +9,8 @@ use crate::locks::{OrderedMutex, Rank};
 use crate::orphan::Orphans;
 use crate::past::Past;
 use crate::policy::{self, Due};
+use crate::room::{Estimates, Most, DEFAULT_RULES};
+use crate::types::Behalf;
 use crate::{Error, MountOptions, Result, Statfs};
 use parking_lot::{Condvar, Mutex};
 use std::ops::ControlFlow;
@@ -18,7 +20,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use yore_device::Device;
 use yore_format::layout::GROUP_BLOCKS;
-use yore_format::{GroupNo, Incarnation, InodeNo, Number, Timestamp, BLOCK_SIZE, NAME_MAX};
+use yore_format::{GroupNo, Incarnation, InodeNo, Number, SpaceRules, Timestamp, BLOCK_SIZE, NAME_MAX};
 use yore_meta::{Meta, MetaError, MetaOptions, Reclaimer, Reserved, ReservedInode};
 
 /// How often attributes that only aged in memory are looked after.
@@ -42,6 +44,8 @@ pub(crate) struct Store {
     pub read_only: bool,
     pub access_times: bool,
     pub keep_history: bool,
+    /// What giving up history would free.
+    pub estimates: Estimates,
     /// Cells whose times alone are to be written some time.
     aged: Mutex<Vec<Arc<InodeCell>>>,
     closed: AtomicBool,
@@ -107,7 +111,7 @@ impl Store {
         let reclaimer: Arc<dyn Reclaimer> = alloc.clone();
         meta.set_reclaimer(Arc::downgrade(&reclaimer));
         let hash_seed = meta.found().hash_seed;
-        let past = Past::open(&meta)?;
+        let past = Past::open(&meta, options.reading_lasts)?;
         // What a crash has interrupted is finished by [`crate::rollback::finish_all`].
         let gate = match !options.read_only && !past.rollbacks.all().is_empty() {
             true => Gate::closed_at(InodeNo::ROOT),
@@ -127,6 +131,7 @@ impl Store {
             read_only: options.read_only,
             access_times: options.access_times && !options.read_only,
             keep_history: options.keep_history,
+            estimates: Estimates::default(),
             aged: Mutex::default(),
             closed: AtomicBool::new(false),
             ticker: Mutex::new(None),
@@ -211,6 +216,22 @@ impl Store {
             }
         };
         *forgetter = Some(spawn("yore-forget", run)?);
+        Ok(())
+    }
+
+    /// How much history a full volume keeps.
+    pub(crate) fn space_rules(&self) -> SpaceRules {
+        self.meta.space_rules().unwrap_or(DEFAULT_RULES)
+    }
+
+    /// Says how much history a full volume keeps. Durable when it returns.
+    ///
+    /// # Errors
+    /// `ReadOnly`; device errors.
+    pub(crate) fn set_space_rules(&self, rules: SpaceRules) -> Result<()> {
+        self.check_writable()?;
+        self.meta.set_space_rules(rules)?;
+        self.past.rule_epoch.fetch_add(1, Ordering::AcqRel);
         Ok(())
     }
 
@@ -317,10 +338,18 @@ impl Store {
     }
 
     /// Space, such that what is promised can be written.
-    pub(crate) fn statfs(self: &Arc<Self>) -> Statfs {
+    pub(crate) fn statfs(self: &Arc<Self>, behalf: Behalf) -> Statfs {
         self.settle_set_aside();
         let free = self.alloc.free_blocks();
-        let available = self.alloc.available(&self.meta);
+        let can_go = match self.read_only {
+            true => Ok(Most::default()),
+            false => self.estimates.quick(self, behalf),
+        };
+        let can_go = can_go.unwrap_or_else(|error| {
+            tracing::warn!("what history takes that could be given up is not known: {error}");
+            Most::default()
+        });
+        let available = self.alloc.available(&self.meta, can_go.data);
         let used = self.meta.totals.inodes.get();
         let history = self.past.space();
         // A zone of 4 MiB holds 510 blocks of 16 inodes.
@@ -329,7 +358,7 @@ impl Store {
             block_size: BLOCK_SIZE as u32,
             blocks: self.meta.geometry().blocks,
             blocks_free: free,
-            blocks_available: available.min(free),
+            blocks_available: available.min(free.saturating_add(can_go.data)),
             inodes: used + possible,
             inodes_free: possible,
             name_max: NAME_MAX as u32,

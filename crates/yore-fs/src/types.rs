@@ -24,6 +24,18 @@ impl Caller {
     }
 }
 
+/// Whose request it is, as far as history is concerned that a full volume gives up: only what its user could forget by a command.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Behalf {
+    /// Who may forget all of it: the process that has opened the volume, root, the user who mounted it.
+    #[default]
+    Owner,
+    /// A user who may forget snapshots of his own directories, and versions of his own files.
+    User(u32),
+    /// Nobody who is known: nothing is given up.
+    Nobody,
+}
+
 /// An inode's attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attr {
@@ -270,8 +282,10 @@ pub struct MountOptions {
     pub data_cache: u64,
     /// Update access times as `relatime` does; otherwise not at all.
     pub access_times: bool,
-    /// Refuse what there is no room for, rather than forget the oldest snapshots that are not held.
+    /// Refuse what there is no room for, rather than give up history as the volume's rules allow.
     pub keep_history: bool,
+    /// How long after somebody has read as of a snapshot a full volume does not give it up.
+    pub reading_lasts: Duration,
 }
 
 impl Default for MountOptions {
@@ -284,6 +298,7 @@ impl Default for MountOptions {
             data_cache: crate::volume::default_data_cache(),
             access_times: true,
             keep_history: false,
+            reading_lasts: Duration::from_secs(60),
         }
     }
 }

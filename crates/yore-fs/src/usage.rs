@@ -14,7 +14,7 @@
 //! The versions are read with forgetting held back, a few at a time, and each is compared with the next state under that inode's locks. What
 //! changes meanwhile is counted as it was before or after.
 
-use crate::forget::{has_one_name, Alone, Needed};
+use crate::forget::{has_one_name, let_go, Alone, Needed};
 use crate::history::{self, PRESENT};
 use crate::look::{Each, Logged, SeenBy};
 use crate::past::Cut;
@@ -239,31 +239,6 @@ impl View {
         let live = if is_present { bytes(in_use) } else { 0 };
         Ok((StateUsage { state, exclusive, with_older: *with_older, shared }, live))
     }
-}
-
-/// Blocks that a version has and the next state of its inode has not, and that were born at `from` or later (`None`: that the version
-/// before it has not either): of data, and nodes. The caller holds forgetting back.
-fn let_go(store: &Arc<Store>, no: InodeNo, version: &Version, from: Option<Number>) -> Result<(u64, u64)> {
-    let cell = match store.cell(no) {
-        Ok(cell) => Some(cell),
-        Err(Error::Stale) => None,
-        Err(e) => return Err(e),
-    };
-    // With both held neither the content of the inode in use changes, nor does it become a version.
-    let _io = cell.as_ref().map(|cell| cell.io.lock());
-    let state = cell.as_ref().map(|cell| cell.state.read());
-    let incarnation = version.inode.incarnation;
-    let in_use = state.as_ref().filter(|state| state.inode.incarnation == incarnation && !state.gone);
-    let later = store.past.version_after(&store.meta, no, version.end)?;
-    let later = later.filter(|later| later.inode.incarnation == incarnation);
-    let next = later.as_ref().map(|later| &later.inode).or(in_use.map(|state| &state.inode));
-    let mut alone = Alone::new(store, no, version)?;
-    if let Some(from) = from {
-        alone = alone.since(from);
-    }
-    alone.content(next)?;
-    alone.attributes(next)?;
-    Ok(alone.blocks())
 }
 
 /// What was found of a cut.

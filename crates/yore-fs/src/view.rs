@@ -6,17 +6,17 @@ mod past;
 
 pub(crate) use pass::is_below;
 
-use crate::forget;
 use crate::history::{self, PastInode};
 use crate::inode::InodeState;
 use crate::ops::{self, InUse, NewFile, Remove};
 use crate::past::Seeing;
 use crate::policy::Naming;
 use crate::rollback;
+use crate::room::{with_room, Want};
 use crate::store::Store;
 use crate::{
-    file, xattr, Attr, Caller, DirItem, Error, FallocateMode, FileKind, InodeNo, MkfsOptions, MountOptions,
-    RenameMode, Result, SeekTo, SetAttr, SetXattrMode, Statfs, VolumeInfo, WriteMode,
+    file, xattr, Attr, Behalf, Caller, DirItem, Error, FallocateMode, FileKind, InodeNo, MkfsOptions,
+    MountOptions, RenameMode, Result, SeekTo, SetAttr, SetXattrMode, Statfs, VolumeInfo, WriteMode,
 };
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -41,6 +41,8 @@ pub struct View {
     at: Option<Number>,
     /// It is of who has closed the gate, and passes it.
     inside: bool,
+    /// Whose requests are made with it.
+    behalf: Behalf,
 }
 
 struct Inner {
@@ -116,7 +118,9 @@ impl Node {
         let Known::Live(live) = &self.0 else { return Err(Error::ReadOnly) };
         live.store.check_writable()?;
         let _passage = live.store.gate.enter(|at| pass::is_below(&live.store, live.cell.no, at))?;
-        forget::with_room(&live.store, |store| ops::write(store, &live.cell, offset, data, mode))
+        let blocks = || file::missing(&live.store, &live.cell, offset, data.len() as u64, mode.append);
+        let want = Want { what: "a write", behalf: Behalf::Owner, blocks: &blocks };
+        with_room(&live.store, &want, |store| ops::write(store, &live.cell, offset, data, mode))
     }
 
     /// Keeps the inode beyond this value's life, until as many [`View::release`]: what a FUSE lookup count is. What was needs no
@@ -180,7 +184,7 @@ impl View {
     /// written; [`Error::Corruption`], [`Error::Device`].
     pub fn open(device: Arc<dyn Device>, options: &MountOptions) -> Result<View> {
         let store = Store::open(device, options)?;
-        let view = View { inner: Arc::new(Inner { store }), at: None, inside: false };
+        let view = View { inner: Arc::new(Inner { store }), at: None, inside: false, behalf: Behalf::Owner };
         rollback::finish_all(&view)?;
         Ok(view)
     }
@@ -197,9 +201,19 @@ impl View {
         }
     }
 
-    /// Changes the present.
+    /// Changes the present, for which little room is needed.
     fn change<R>(&self, f: impl Fn(&Arc<Store>) -> Result<R>) -> Result<R> {
-        forget::with_room(self.live()?, f)
+        with_room(self.live()?, &Want::little(self.behalf), f)
+    }
+
+    /// Changes the content of a file, for which so many data blocks are needed in all.
+    fn fill<R>(
+        &self,
+        what: &'static str,
+        blocks: &dyn Fn() -> Result<u64>,
+        f: impl Fn(&Arc<Store>) -> Result<R>,
+    ) -> Result<R> {
+        with_room(self.live()?, &Want { what, behalf: self.behalf, blocks }, f)
     }
 
     fn past_node(&self, inode: PastInode) -> Node {
@@ -211,14 +225,28 @@ impl View {
         self.at
     }
 
-    /// The cut as of which the tree is seen, kept from being forgotten as long as this is held.
+    /// The cut as of which the tree is seen, kept from being forgotten as long as this is held, and from being given up for some
+    /// time.
     fn seen(&self) -> Result<Option<Seeing<'_>>> {
-        self.at.map(|cut| self.store().past.see(cut)).transpose()
+        let Some(cut) = self.at else { return Ok(None) };
+        let seeing = self.store().past.see(cut)?;
+        self.store().past.note_reading(cut);
+        Ok(Some(seeing))
+    }
+
+    /// The same view for requests of somebody else: what history a full volume may give up for them.
+    pub fn on_behalf_of(&self, behalf: Behalf) -> View {
+        View { behalf, ..self.clone() }
+    }
+
+    /// Whose requests are made with this view.
+    pub fn behalf(&self) -> Behalf {
+        self.behalf
     }
 
     /// The same volume's present.
     pub fn present(&self) -> View {
-        View { inner: self.inner.clone(), at: None, inside: false }
+        View { at: None, inside: false, ..self.clone() }
     }
 
     /// The same volume's present, for who has closed the gate.
@@ -229,14 +257,14 @@ impl View {
     /// The tree as of a cut. Only below the directory that was cut everything is as it was then. Once the cut is forgotten, calls on
     /// it fail with [`Error::Stale`].
     pub fn as_of(&self, cut: Number) -> View {
-        View { inner: self.inner.clone(), at: Some(cut), inside: false }
+        View { at: Some(cut), inside: false, ..self.clone() }
     }
 
     /// The view in which a node was found, this one or one of the same volume as of a cut.
     pub fn of(&self, node: &Node) -> Cow<'_, View> {
         match node.cut() {
             same if same == self.at => Cow::Borrowed(self),
-            at => Cow::Owned(View { inner: self.inner.clone(), at, inside: false }),
+            at => Cow::Owned(View { at, inside: false, ..self.clone() }),
         }
     }
 
@@ -313,9 +341,10 @@ impl View {
         info
     }
 
-    /// Space. What `blocks_available` promises can be written as data of one file.
+    /// Space. What `blocks_available` promises can be written as data of one file; for some of it a full volume gives up history, of
+    /// what it may for this view's requests.
     pub fn statfs(&self) -> Statfs {
-        self.store().statfs()
+        self.store().statfs(self.behalf)
     }
 
     /// All that was done before is on the medium when this returns.
@@ -451,7 +480,10 @@ impl View {
         let _passage = self.enter(directory)?;
         match self.at {
             None => ops::readdir(self.store(), directory, cookie, false, &mut |item, _| each(item)),
-            Some(cut) => history::readdir(self.store(), directory, cookie, cut, each),
+            Some(cut) => {
+                self.store().past.note_reading(cut);
+                history::readdir(self.store(), directory, cookie, cut, each)
+            }
         }
     }
 
@@ -470,6 +502,7 @@ impl View {
             let live = |node: Option<InUse>| node.map(|node| Node(Known::Live(node)));
             return ops::readdir(self.store(), directory, cookie, true, &mut |item, n| each(item, live(n)));
         };
+        self.store().past.note_reading(cut);
         let mut failed = None;
         history::readdir(self.store(), directory, cookie, cut, &mut |item| {
             if matches!(item.name, b"." | b"..") {
@@ -551,7 +584,7 @@ impl View {
     pub fn link(&self, inode: InodeNo, directory: InodeNo, name: &[u8]) -> Result<Node> {
         let _passage = self.enter_both(inode, directory)?;
         let node = self.change(|store| ops::link(store, inode, directory, name))?;
-        Naming::of_file(self.store(), &node)?.changed(self.store())?;
+        Naming::of_file(self.store(), &node, self.behalf)?.changed(self.store())?;
         Ok(Node(Known::Live(node)))
     }
 
@@ -561,7 +594,7 @@ impl View {
     /// [`Error::NotFound`], [`Error::IsADirectory`].
     pub fn unlink(&self, directory: InodeNo, name: &[u8]) -> Result<()> {
         let _passage = self.enter_names(&[(directory, name)])?;
-        let naming = Naming::of(self.live()?, directory, name)?;
+        let naming = Naming::of(self.live()?, directory, name, self.behalf)?;
         self.change(|store| ops::remove(store, directory, name, Remove::File))?;
         naming.changed(self.store())
     }
@@ -590,7 +623,8 @@ impl View {
     ) -> Result<()> {
         let _passage = self.enter_names(&[(from, name), (to, new_name)])?;
         let store = self.live()?;
-        let (moves, replaced) = (Naming::of(store, from, name)?, Naming::of(store, to, new_name)?);
+        let moves = Naming::of(store, from, name, self.behalf)?;
+        let replaced = Naming::of(store, to, new_name, self.behalf)?;
         self.change(|store| ops::rename(store, from, name, to, new_name, mode))?;
         replaced.replaced_by(store, &moves)?;
         moves.changed(store)
@@ -615,8 +649,10 @@ impl View {
     /// the end; of more, whole pieces of 4 MiB from the start may be.
     pub fn write(&self, inode: InodeNo, offset: u64, data: &[u8], mode: WriteMode) -> Result<u64> {
         let _passage = self.enter(inode)?;
-        self.live()?.check_writable()?;
-        self.change(|store| ops::write(store, &store.cell(inode)?, offset, data, mode))
+        let store = self.live()?;
+        store.check_writable()?;
+        let blocks = || file::missing(store, &*store.cell(inode)?, offset, data.len() as u64, mode.append);
+        self.fill("a write", &blocks, |store| ops::write(store, &store.cell(inode)?, offset, data, mode))
     }
 
     /// Allocates, frees or zeroes a range.
@@ -630,7 +666,13 @@ impl View {
         store.check_writable()?;
         let cell = store.cell(inode)?;
         ops::regular(&cell)?;
-        self.change(|store| file::fallocate(store, &cell, offset, len, mode, &mut InodeState::touch_mtime))
+        let blocks = || match mode {
+            FallocateMode::PunchHole => Ok(0),
+            _ => file::holes(store, &cell, offset, len),
+        };
+        self.fill("an allocation", &blocks, |store| {
+            file::fallocate(store, &cell, offset, len, mode, &mut InodeState::touch_mtime)
+        })
     }
 
     /// The next data or hole at or after `offset`.
@@ -666,7 +708,11 @@ impl View {
         ops::regular(&source)?;
         ops::regular(&target)?;
         let touch = InodeState::touch_mtime;
-        self.change(|store| {
+        let blocks = || {
+            let len = len.min(source.state.read().inode.size.saturating_sub(from_offset));
+            file::missing(store, &target, to_offset, len, false)
+        };
+        self.fill("a copy", &blocks, |store| {
             file::copy_range(store, &source, from_offset, &target, to_offset, len, &mut { touch })
         })
     }

@@ -274,6 +274,7 @@ impl Volume {
             let error = Error::Invalid { what: "source and destination are the same file" };
             return Err(error.on_path("cannot copy to", bytes_of(to)));
         }
+        self.check_room(&source, to)?;
         let mut options = OpenOptions::new();
         let target =
             options.write(true).create(true).truncate(true).mode(attr.permissions & 0o777).open(self, to)?;
@@ -288,6 +289,19 @@ impl Volume {
     }
 
     /// Copies the stretches of data below `size` and sets the size.
+    /// Refuses a copy for which there is no room, before what is there is cut.
+    fn check_room(&self, source: &File, to: &Path) -> Result<()> {
+        let block = yore_format::BLOCK_SIZE as u64;
+        let wanted = source.metadata()?.attr().blocks_512.saturating_mul(512);
+        // What is replaced makes room, unless a snapshot has it.
+        let replaced = self.metadata(to).map_or(0, |found| found.attr().blocks_512.saturating_mul(512));
+        let room = self.view.statfs().blocks_available.saturating_mul(block);
+        match wanted > room.saturating_add(replaced) {
+            true => Err(Error::NeverFits.on_path("cannot copy to", bytes_of(to))),
+            false => Ok(()),
+        }
+    }
+
     fn copy_content(&self, source: &File, target: &File, size: u64) -> Result<u64> {
         let mut at = 0;
         while let Some(data) = source.data_from(at)? {

@@ -17,6 +17,9 @@ pub struct MountConfig {
     pub read_only: bool,
     /// Let other users in (their permissions are checked). Needs root, or `user_allow_other` in `/etc/fuse.conf`.
     pub allow_other: bool,
+    /// Give up history, as far as the volume's rules allow, for requests of any user. Else only for root and the mounting user, and for
+    /// others what they could forget by a command.
+    pub others_give_up_history: bool,
     /// Let `fusermount3` unmount when this process dies, so that a killed daemon leaves no dead mount point.
     /// Costs a helper process for as long as the mount lives.
     pub auto_unmount: bool,
@@ -75,6 +78,7 @@ impl MountConfig {
             fs_name: fs_name.into(),
             read_only: false,
             allow_other: false,
+            others_give_up_history: false,
             auto_unmount: false,
             dev: false,
             suid: false,

@@ -93,6 +93,10 @@
 //!
 //! See [`resize`].
 //!
+//! # What a full volume keeps: numbers 40 to 43
+//!
+//! See [`space`], which regular files answer, too.
+//!
 //! Any other number, and these on what is no directory, are ENOTTY, as the kernel answers for file systems that have none.
 
 pub mod expunge;
@@ -100,6 +104,7 @@ pub mod look;
 pub mod policy;
 pub mod resize;
 pub mod rollback;
+pub mod space;
 
 use crate::keeper::Keeper;
 use fuser::Errno;

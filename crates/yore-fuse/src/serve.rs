@@ -12,6 +12,7 @@
 //! allowed, before the request is sent, so callers `keep` them ([`Caller::keeps_set_id`]).
 
 mod attributes;
+mod behalf;
 mod gone;
 mod nodes;
 mod rollback;
@@ -33,6 +34,7 @@ use crate::MountConfig;
 use fuser::*;
 use nodes::listed_number;
 use saves::Saves;
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -41,7 +43,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 use writers::Writers;
 use yore_fs::{
-    Caller, Error, FallocateMode, FileKind, InodeNo, Number, Remembered, RenameMode, SeekTo, SetAttr,
+    Behalf, Caller, Error, FallocateMode, FileKind, InodeNo, Number, Remembered, RenameMode, SeekTo, SetAttr,
     SetXattrMode, View, WriteMode,
 };
 
@@ -93,6 +95,11 @@ macro_rules! seen {
             Err(error) => return $reply.error(errno(&error)),
         }
     };
+    // To change something for this request's user.
+    ($server:ident, $node:expr, $reply:ident, $request:ident) => {{
+        let (view, inode) = seen!($server, $node, $reply);
+        ($server.for_request(view, $request), inode)
+    }};
 }
 
 /// Lives while a request is served; see `session` on panics.
@@ -115,7 +122,12 @@ impl Server {
         shared: Arc<Shared>,
         notices: Arc<OnceLock<Notices>>,
     ) -> Server {
-        let saves = Saves::new(view.clone(), shared.clone());
+        // It does not know whose a change was.
+        let of_anybody = match config.allow_other && !config.others_give_up_history {
+            true => view.on_behalf_of(Behalf::Nobody),
+            false => view.clone(),
+        };
+        let saves = Saves::new(of_anybody, shared.clone());
         Server {
             view,
             root,
@@ -249,7 +261,7 @@ impl Filesystem for Server {
         reply: ReplyAttr,
     ) {
         let _serving = self.serving();
-        let (view, inode) = seen!(self, node, reply);
+        let (view, inode) = seen!(self, node, reply, request);
         let set = SetAttr {
             permissions: mode.map(|m| m & 0o7777),
             uid,
@@ -297,7 +309,7 @@ impl Filesystem for Server {
         if let Some(refused) = self.taken(parent, name) {
             return reply.error(refused);
         }
-        let (view, directory) = seen!(self, parent, reply);
+        let (view, directory) = seen!(self, parent, reply, request);
         let Some(kind) = FileKind::from_mode(if mode & libc::S_IFMT == 0 { libc::S_IFREG } else { mode })
         else {
             return reply.error(Errno::EINVAL);
@@ -323,30 +335,30 @@ impl Filesystem for Server {
         if let Some(refused) = self.taken(parent, name) {
             return reply.error(refused);
         }
-        let (view, directory) = seen!(self, parent, reply);
+        let (view, directory) = seen!(self, parent, reply, request);
         let caller = self.caller(request, umask);
         let made = view.mkdir(&caller, directory, name.as_bytes(), mode & 0o7777);
         self.entry("mkdir", directory, made, reply);
     }
 
-    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let _serving = self.serving();
         if self.is_snapdir_there(parent, name) {
             return reply.error(Errno::EROFS);
         }
-        let (view, directory) = seen!(self, parent, reply);
+        let (view, directory) = seen!(self, parent, reply, request);
         if let Some(refused) = self.of_past("unlink", (&view, directory), name, Errno::EROFS) {
             return reply.error(refused);
         }
         self.done("unlink", directory, view.unlink(directory, name.as_bytes()), reply);
     }
 
-    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let _serving = self.serving();
         if self.is_snapdir_there(parent, name) {
             return reply.error(Errno::EROFS);
         }
-        let (view, directory) = seen!(self, parent, reply);
+        let (view, directory) = seen!(self, parent, reply, request);
         if let Some(refused) = self.of_past("rmdir", (&view, directory), name, Errno::EROFS) {
             return reply.error(refused);
         }
@@ -358,7 +370,7 @@ impl Filesystem for Server {
         if let Some(refused) = self.taken(parent, name) {
             return reply.error(refused);
         }
-        let (view, directory) = seen!(self, parent, reply);
+        let (view, directory) = seen!(self, parent, reply, request);
         let caller = self.caller(request, 0);
         let made = view.symlink(&caller, directory, name.as_bytes(), target.as_os_str().as_bytes());
         self.entry("symlink", directory, made, reply);
@@ -366,7 +378,7 @@ impl Filesystem for Server {
 
     fn rename(
         &self,
-        _: &Request,
+        request: &Request,
         parent: INodeNo,
         name: &OsStr,
         new_parent: INodeNo,
@@ -388,7 +400,7 @@ impl Filesystem for Server {
         if self.is_snapdir_there(parent, name) || self.is_snapdir_there(new_parent, new_name) {
             return reply.error(Errno::EROFS);
         }
-        let (view, from) = seen!(self, parent, reply);
+        let (view, from) = seen!(self, parent, reply, request);
         let (other, to) = seen!(self, new_parent, reply);
         if view.cut() != other.cut() {
             return reply.error(Errno::EXDEV);
@@ -402,9 +414,16 @@ impl Filesystem for Server {
         self.done("rename", from, outcome, reply);
     }
 
-    fn link(&self, _: &Request, node: INodeNo, new_parent: INodeNo, new_name: &OsStr, reply: ReplyEntry) {
+    fn link(
+        &self,
+        request: &Request,
+        node: INodeNo,
+        new_parent: INodeNo,
+        new_name: &OsStr,
+        reply: ReplyEntry,
+    ) {
         let _serving = self.serving();
-        let (view, inode) = seen!(self, node, reply);
+        let (view, inode) = seen!(self, node, reply, request);
         let (other, directory) = seen!(self, new_parent, reply);
         if view.cut() != other.cut() {
             return reply.error(Errno::EXDEV);
@@ -503,6 +522,15 @@ impl Filesystem for Server {
     ) {
         let _serving = self.serving();
         let (view, inode) = seen!(self, node, reply);
+        let cached = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
+        let view = match cached {
+            true => self.for_kernel(view, inode),
+            false => Ok(self.for_request(view, request)),
+        };
+        let view = match view {
+            Ok(view) => view,
+            Err(error) => return reply.error(self.number("write", inode, error)),
+        };
         // The offset of an O_APPEND write is the kernel's, taken under its lock of the inode: all writers are behind that lock.
         let kill_set_id = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let falls = kill_set_id && attributes::has_set_id(&view, inode);
@@ -515,7 +543,6 @@ impl Filesystem for Server {
             self.tell_mode(inode);
         }
         // O_SYNC is both bits of which O_DSYNC is one; writing back cached pages is followed by its own FSYNC.
-        let cached = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         if outcome.is_ok() && !self.granted.syncs_after_write && !cached && flags.0 & libc::O_DSYNC != 0 {
             let data_only = flags.0 & libc::O_SYNC != libc::O_SYNC;
             outcome = outcome.and_then(|at| view.fsync(inode, data_only).map(|()| at));
@@ -527,13 +554,13 @@ impl Filesystem for Server {
         }
     }
 
-    fn flush(&self, _: &Request, node: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+    fn flush(&self, request: &Request, node: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
         match self.config.close_events {
             true if handle != WRITES => reply.ok(),
             true => {
                 // A program has closed it: perhaps a version is to be made.
                 let _serving = self.serving();
-                let (view, inode) = seen!(self, node, reply);
+                let (view, inode) = seen!(self, node, reply, request);
                 // A shell that redirects to a file has made it empty, and closes a copy before the program begins to write.
                 let closed = match view.getattr(inode) {
                     Ok(attr) if attr.size == 0 => Ok(None),
@@ -562,7 +589,8 @@ impl Filesystem for Server {
         // It comes some time after the close. What others have begun to write meanwhile is theirs to close.
         let _serving = self.serving();
         let (view, inode) = seen!(self, node, reply);
-        let outcome = self.writers.leave(node, || view.closed(inode));
+        let outcome =
+            self.writers.leave(node, || self.for_kernel(view, inode).and_then(|view| view.closed(inode)));
         self.done("release", inode, outcome.unwrap_or(Ok(None)).map(|_| ()), reply)
     }
 
@@ -661,9 +689,9 @@ impl Filesystem for Server {
         self.done("fsyncdir", inode, synced, reply);
     }
 
-    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
+    fn statfs(&self, request: &Request, _: INodeNo, reply: ReplyStatfs) {
         let _serving = self.serving();
-        let s = self.view.statfs();
+        let s = self.for_request(Cow::Borrowed(&self.view), request).statfs();
         reply.statfs(
             s.blocks,
             s.blocks_free,
@@ -687,7 +715,7 @@ impl Filesystem for Server {
         reply: ReplyEmpty,
     ) {
         let _serving = self.serving();
-        let (view, inode) = seen!(self, node, reply);
+        let (view, inode) = seen!(self, node, reply, request);
         let mode = match flags {
             0 => SetXattrMode::Any,
             libc::XATTR_CREATE => SetXattrMode::Create,
@@ -735,9 +763,9 @@ impl Filesystem for Server {
         }
     }
 
-    fn removexattr(&self, _: &Request, node: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn removexattr(&self, request: &Request, node: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let _serving = self.serving();
-        let (view, inode) = seen!(self, node, reply);
+        let (view, inode) = seen!(self, node, reply, request);
         self.done("removexattr", inode, view.removexattr(inode, name.as_bytes()), reply);
     }
 
@@ -765,6 +793,7 @@ impl Filesystem for Server {
         let (uid, read_only) = (request.uid(), self.config.read_only);
         let access = self.access_to_history(request);
         self.saves.settle();
+        let view = self.for_request(view, request);
         if number == control::rollback::ROLL_BACK {
             return self.roll_back(request, (view.into_owned(), inode), data, reply);
         }
@@ -784,6 +813,9 @@ impl Filesystem for Server {
             let from_others = self.config.expunge_others;
             let by = control::expunge::By { uid, access: &access, read_only, from_others };
             control::expunge::answer(&view, inode, &by, (number, data), gone)
+        } else if control::space::is_ours(number) {
+            let asker = (uid, request.pid());
+            control::space::answer(&view, asker, read_only, &self.keeper, (number, data))
         } else if control::look::is_known(number) {
             self.answers.answer_for(&view, inode, (uid, &access), number, data)
         } else {
@@ -828,7 +860,7 @@ impl Filesystem for Server {
         reply: ReplyEmpty,
     ) {
         let _serving = self.serving();
-        let (view, inode) = seen!(self, node, reply);
+        let (view, inode) = seen!(self, node, reply, request);
         let Some(mode) = Server::fallocate_mode(mode) else {
             return reply.error(Errno::EOPNOTSUPP);
         };
@@ -876,7 +908,7 @@ impl Filesystem for Server {
     ) {
         let _serving = self.serving();
         let (other, from) = seen!(self, from, reply);
-        let (view, to) = seen!(self, to, reply);
+        let (view, to) = seen!(self, to, reply, request);
         if view.cut() != other.cut() {
             // The kernel goes on with reading and writing.
             return reply.error(Errno::EXDEV);

@@ -8,7 +8,7 @@ use crate::args;
 use crate::nearest;
 use crate::output::bytes_of;
 use crate::progress::Progress;
-use crate::side::{Facts, Host, OnVolume as VolumeSide, Side, Source, Target};
+use crate::side::{data_bytes, Facts, Host, OnVolume as VolumeSide, Side, Source, Target};
 use crate::status::{self, OutputClosed};
 use crate::volume::{self, Access, Operand};
 use anyhow::Context as _;
@@ -257,6 +257,9 @@ impl Copy {
             }
             self.linked.insert(facts.identity, to.to_path_buf());
         }
+        if facts.kind == FileKind::Regular {
+            check_room(source, from, target, to, existing.map_or(0, |existing| existing.size))?;
+        }
         // Anything but a regular file is replaced, not written into or through.
         if existing.is_some_and(|e| e.kind != FileKind::Regular || facts.kind != FileKind::Regular) {
             target.remove(to)?;
@@ -387,6 +390,25 @@ pub fn to_output(volume: &yore_fs::Volume, path: &Path, buffer: &mut Vec<u8>) ->
         }
         at += count as u64;
     }
+}
+
+/// Refuses a file for which there is no room, before anything is changed, where the room is known.
+fn check_room(
+    source: &dyn Side,
+    from: &Path,
+    target: &dyn Side,
+    to: &Path,
+    existing: u64,
+) -> anyhow::Result<()> {
+    let Some(room) = target.room() else { return Ok(()) };
+    let wanted = data_bytes(source.open(from)?.as_ref())?;
+    // What is replaced makes room, unless a snapshot has it.
+    if wanted > room.saturating_add(existing) {
+        let missing = wanted - room;
+        return Err(anyhow::Error::new(yore_fs::Error::NeverFits)
+            .context(format!("cannot copy to {}: {missing} bytes are missing", target.name(to))));
+    }
+    Ok(())
 }
 
 /// Copying a directory into itself would not end.

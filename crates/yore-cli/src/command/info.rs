@@ -14,9 +14,9 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use yore_device::{DeviceError, FileDevice, OpenOptions};
 use yore_fs::rollback::UnfinishedRollback;
-use yore_fs::{ListedCut, MountOptions, Statfs};
+use yore_fs::{ListedCut, MountOptions, OperationRow, RowClass, SpaceRules, Statfs, Stays, WouldFree};
 use yore_fuse::control::look::{self, usage::HistoryBytes};
-use yore_fuse::control::rollback;
+use yore_fuse::control::{rollback, space};
 
 /// Space, from whoever knows.
 struct Space {
@@ -180,6 +180,11 @@ pub fn info(args: &args::Info) -> Outcome {
                 unfinished.push((one, path));
             }
             value["unfinished"] = json_unfinished(&unfinished);
+            value["when_full"] = json_when_full(
+                view.space_rules(),
+                Some(view.what_would_free()?),
+                view.operations(RowClass::GivenUp)?.pop().map(|(_, row)| row),
+            );
             open.close().with_context(|| format!("cannot close {}", args.target.display()))?;
             value
         }
@@ -250,6 +255,11 @@ fn of_mount(
     value["unfinished"] = File::open(directory)
         .and_then(|dir| rollback::unfinished_with_paths(&dir))
         .map_or(Value::Null, |all| json_unfinished(&all));
+    let when_full = File::open(directory).and_then(|dir| {
+        let last = space::given_up(&dir)?.pop().map(|(_, row)| row);
+        Ok(json_when_full(space::rules(&dir)?, space::what_would_free(&dir).ok(), last))
+    });
+    value["when_full"] = when_full.unwrap_or(Value::Null);
     Ok(value)
 }
 
@@ -265,11 +275,67 @@ fn json_unfinished(all: &[(UnfinishedRollback, Option<PathBuf>)]) -> Value {
     all.iter().map(one).collect()
 }
 
+<<<<<<< HEAD
 /// How long a volume could be, if its file or device is longer than it; `null` if not, or if that cannot be seen.
 fn json_room(volume: &Path, size: Option<u64>) -> Value {
     let length = super::resize::length(volume).ok();
     let room = length.zip(size).and_then(|(length, size)| super::resize::room_beyond(length, size));
     room.map_or(Value::Null, |room| json!(room))
+=======
+/// What the volume does when it is full, what would free more, and what it gave up last.
+fn json_when_full(rules: SpaceRules, would_free: Option<WouldFree>, last: Option<OperationRow>) -> Value {
+    let bytes = |blocks: u64| blocks.saturating_mul(yore_device::BLOCK_SIZE as u64);
+    let more = would_free.as_ref().map(|found| {
+        let one = |(why, count, blocks): &(Option<Stays>, u64, u64)| json!({ "why": why_text(*why), "count": count, "bytes": bytes(*blocks) });
+        found.more.iter().map(one).collect::<Vec<_>>()
+    });
+    let last = last.map(|row| json!({ "time": json_time(row.time), "bytes": row.bytes, "note": row.note }));
+    json!({
+        "floor_seconds": rules.floor_seconds, "share_percent": rules.share_percent,
+        "gives_up": would_free.as_ref().map(|found| bytes(found.by_itself)), "stays": more, "last": last,
+    })
+}
+
+/// Why history stays.
+fn why_text(why: Option<Stays>) -> &'static str {
+    match why {
+        None => "young",
+        Some(Stays::Held) => "held",
+        Some(Stays::Named) => "named",
+        Some(Stays::Pinned) => "mounted or needed",
+        Some(Stays::Read) => "being read",
+        Some(Stays::Others) => "of others",
+    }
+}
+
+/// The same for people.
+fn when_full_text(of: &Value, clock: &Clock) -> (Option<String>, Option<String>) {
+    let text = of["gives_up"].as_u64().map(|bytes| {
+        let stays: Vec<String> = of["stays"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|one| {
+                let bytes = human(one["bytes"].as_u64().unwrap_or(0));
+                format!("{} {} would free {bytes} more", one["count"], one["why"].as_str().unwrap_or("?"))
+            })
+            .collect();
+        let stays = if stays.is_empty() {
+            String::new()
+        } else {
+            format!("; forgetting the {}", stays.join(", the "))
+        };
+        format!("{} of history may go{stays}", human(bytes))
+    });
+    let last = of["last"].as_object().map(|last| {
+        let time = last["time"].as_str().and_then(|text| text.parse::<jiff::Timestamp>().ok());
+        let time =
+            time.and_then(|time| u64::try_from(time.as_second()).ok()).map(|seconds| clock.seconds(seconds));
+        let note = crate::output::printable(last["note"].as_str().unwrap_or_default().as_bytes());
+        format!("{}, {}: {note}", time.unwrap_or_default(), human(last["bytes"].as_u64().unwrap_or(0)))
+    });
+    (text, last)
+>>>>>>> e829852 (restore, undelete, put and cp know before they begin whether there is room; yore history, snapshots --forgotten and info say what a full volume does)
 }
 
 /// How many there are, and between which times.
@@ -413,6 +479,7 @@ fn print_text(out: &mut Out, value: &Value, clock: &Clock) -> anyhow::Result<()>
         };
         all.iter().map(one).collect::<Vec<_>>().join("; ")
     });
+    let (when_full, given_up) = when_full_text(&value["when_full"], clock);
     let lines = [
         ("Volume", text("volume")),
         ("Label", text("label")),
@@ -430,6 +497,8 @@ fn print_text(out: &mut Out, value: &Value, clock: &Clock) -> anyhow::Result<()>
         ("Could be", room),
         ("Space", use_of_space),
         ("History", history),
+        ("When full", when_full),
+        ("Given up", given_up),
         ("Inodes", inodes),
         ("Metadata", metadata),
         ("Intent log", intent_log),

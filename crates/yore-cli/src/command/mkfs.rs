@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 use yore_device::{CreateOptions, Device, DeviceError, FileDevice, OpenOptions};
 use yore_format::layout::{VOLUME_BLOCKS_MAX, VOLUME_BLOCKS_MIN};
-use yore_fs::{MkfsOptions, Policy, View};
+use yore_fs::{MkfsOptions, MountOptions, Policy, View};
 
 const BLOCK: u64 = yore_device::BLOCK_SIZE as u64;
 /// How much of the start of a file is looked at.
@@ -50,6 +50,8 @@ pub fn run(args: &args::Mkfs) -> Outcome {
         None => MkfsOptions::usual_policy(),
         Some(settings) => policy::of_new_volume(settings)?,
     };
+    let rules =
+        super::history::changed(yore_fs::DEFAULT_RULES, args.history_floor.as_deref(), args.history_share)?;
     let is_new = matches!(ground, Ground::Nothing);
     live::wait_until_closed(&args.volume);
     let device: Arc<dyn Device> = device(args, &ground, size)?;
@@ -64,7 +66,14 @@ pub fn run(args: &args::Mkfs) -> Outcome {
         force: true,
         ..defaults
     };
-    let made = View::mkfs(&device, &options);
+    let made = View::mkfs(&device, &options).and_then(|info| {
+        if let Some(rules) = rules {
+            let view = View::open(device.clone(), &MountOptions::default())?;
+            view.set_space_rules(rules)?;
+            view.close()?;
+        }
+        Ok(info)
+    });
     let info = match made {
         Ok(info) => info,
         Err(error) => {

@@ -139,6 +139,8 @@ fn put(
     };
     ground.check_writable(concerned)?;
     ground.check_nothing_mounted_below(concerned)?;
+    let _source = ground.keep(then)?;
+    ground.check_room(concerned, putter.room(then, now)?)?;
     operation::run(ground, concerned, verb, || {
         putter.expect(&[then])?;
         putter.directories(then.parent(), parent)?;
@@ -195,6 +197,12 @@ fn restore_directory(
     }
     ground.check_nothing_mounted_below(now)?;
     ground.check_writable(now)?;
+    let _source = ground.keep(then)?;
+    let mut room = 0u64;
+    for one in wanted.iter().filter(|one| one.kind != FileKind::Directory || whole.contains(&one.path)) {
+        room = room.saturating_add(putter.room(&below(then, &one.path), &below(now, &one.path))?);
+    }
+    ground.check_room(now, room)?;
     operation::run(ground, now, Verb::Restore, || {
         let is_put = |one: &&Difference| one.kind != FileKind::Directory || whole.contains(&one.path);
         let those: Vec<PathBuf> = wanted.iter().filter(is_put).map(|one| below(then, &one.path)).collect();

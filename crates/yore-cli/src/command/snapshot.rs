@@ -241,6 +241,9 @@ pub fn is_file_on_mount(path: &Path) -> bool {
 /// Lists snapshots.
 pub fn snapshots(args: &args::Snapshots) -> Outcome {
     let place = Place::find(&args.path)?;
+    if args.forgotten {
+        return super::history::forgotten(&place, args.listing);
+    }
     let rows = match &place {
         Place::Mounted { dir, .. } => {
             of_mount(dir).with_context(|| format!("cannot list the snapshots of {}", place.name()))?

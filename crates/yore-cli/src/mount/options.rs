@@ -19,8 +19,11 @@ OPTIONS, separated by commas:
   data_cache=SIZE    memory for file data (an eighth of the machine's, at most 1G)
   log=FILE           where the daemon logs; default: the system's log
   noatime            do not record when files were read (default: relatime)
-  keep_history       when space runs out, refuse; default: forget the oldest snapshots that are not
-                     held
+  keep_history       when space runs out, refuse; default: give up the oldest history, as far as
+                     `yore history` allows
+  others_give_up_history
+                     do that for requests of any user; default: only for root and who mounted it,
+                     and for others what is theirs
   closes             be told when files are closed, for policies with version=close that are set
                      later: exact at once, but slower for all; a volume that has one is mounted so
   dev, suid          honour device files and set-id bits; root only
@@ -56,6 +59,7 @@ pub struct Options {
     pub data_cache: Option<u64>,
     pub log: Option<PathBuf>,
     pub keep_history: bool,
+    pub others_give_up_history: bool,
     pub close_events: bool,
     pub access_times: bool,
     pub dev: bool,
@@ -86,6 +90,7 @@ impl Options {
             data_cache: None,
             log: None,
             keep_history: false,
+            others_give_up_history: false,
             close_events: false,
             access_times: true,
             dev: false,
@@ -132,6 +137,7 @@ impl Options {
             "atime" | "relatime" => self.access_times = true,
             "keep_history" => self.keep_history = true,
             "expunge_others" => self.expunge_others = true,
+            "others_give_up_history" => self.others_give_up_history = true,
             "closes" => self.close_events = true,
             "dev" => self.dev = true,
             "nodev" => self.dev = false,
@@ -223,6 +229,7 @@ impl Options {
         MountConfig {
             read_only: self.read_only,
             allow_other: self.allow_other,
+            others_give_up_history: self.others_give_up_history,
             auto_unmount: self.auto_unmount,
             dev: self.dev,
             suid: self.suid,
@@ -246,6 +253,7 @@ impl Options {
             data_cache: self.data_cache.unwrap_or(defaults.data_cache),
             access_times: self.access_times,
             keep_history: self.keep_history,
+            ..defaults
         }
     }
 }

@@ -50,7 +50,7 @@ fn free(meta: &Meta, alloc: &Alloc, run: Run) {
 #[test]
 fn promises_are_kept() {
     let (meta, alloc) = open(300 << 20);
-    let blocks = alloc.available(&meta);
+    let blocks = alloc.available(&meta, 0);
     assert!(blocks > 70_000);
     let mut promise = alloc.promise(&meta, GroupNo(0), blocks).unwrap();
     assert!(alloc.promise(&meta, GroupNo(0), blocks).is_err());

@@ -17,7 +17,6 @@ use crate::{Error, FallocateMode, Result};
 use std::ops::Range;
 use std::sync::Arc;
 use yore_format::layout::FILE_SIZE_MAX;
-use yore_format::layout::ZONE_BLOCKS;
 use yore_format::{BlockNo, ContentKind, BITS_PER_GROUP};
 
 /// Allocates, punches or zeroes a range of bytes.
@@ -91,11 +90,7 @@ fn allocate(store: &Store, cell: &Arc<InodeCell>, offset: u64, end: u64) -> Resu
         })?;
     }
     let near = store.near(cell.no);
-    let mut promise = match store.alloc.promise(&store.meta, near, holes) {
-        // Here all that is wanted is known, so the past is not given up for what it could not make room for.
-        Err(Error::NoSpace) if !could_fit(store, holes) => return Err(Error::NeverFits),
-        promise => promise?,
-    };
+    let mut promise = store.alloc.promise(&store.meta, near, holes)?;
     let mut goal = store.meta.geometry().data_start(near);
     let mut at = first;
     while at < end {
@@ -121,14 +116,6 @@ fn allocate(store: &Store, cell: &Arc<InodeCell>, offset: u64, end: u64) -> Resu
         goal = BlockNo(run.end());
     }
     Ok(())
-}
-
-/// Whether so many blocks may be had once all of the past is forgotten. What is held of it is counted, too.
-fn could_fit(store: &Store, blocks: u64) -> bool {
-    let past = store.past.space();
-    // A zone has two slots for each block, and one that is emptied becomes data blocks as a whole.
-    let zones = 2 * (past.nodes + past.trees) + ZONE_BLOCKS;
-    !store.alloc.is_short_of(blocks.saturating_sub(past.data + zones))
 }
 
 fn enter_unwritten(store: &Store, cell: &InodeCell, at: u64, run: Run) -> Result<()> {

@@ -122,19 +122,19 @@ impl Past {
         is_dying || self.expunging.count() > 0
     }
 
-    /// The first kept cuts that are neither held nor pinned, at most so many.
+    /// All kept cuts, in ascending order. O(cuts).
     ///
     /// # Errors
     /// Damage and device errors.
-    pub(crate) fn oldest(&self, meta: &Meta, most: usize) -> Result<Vec<Cut>> {
-        let mut oldest = Vec::new();
+    pub(crate) fn kept_cuts(&self, meta: &Meta) -> Result<Vec<Cut>> {
+        let mut kept = Vec::new();
         self.each_cut(meta, Number(0), &mut |cut| {
-            if cut.row.state == CutState::Kept && !is_held(&cut.row) && !self.is_pinned(cut.number) {
-                oldest.push(cut);
+            if cut.row.state == CutState::Kept {
+                kept.push(cut);
             }
-            Ok(oldest.len() < most)
+            Ok(true)
         })?;
-        Ok(oldest)
+        Ok(kept)
     }
 
     /// Holds a kept cut, or no longer; on behalf of a user, who is noted. What a policy holds for a time only root releases, and who
@@ -173,6 +173,7 @@ impl Past {
     /// Stores a row in place of the one of this number, and takes a name (if it is not empty) out of the index. Under the lock of the
     /// cuts. Fields that the row did not have need [`yore_format::WriteFeatures::EXTENDED_PAST`].
     pub(super) fn change_row(&self, store: &Store, number: Number, row: CutRow, name: &str) -> Result<()> {
+        self.rule_epoch.fetch_add(1, Ordering::AcqRel);
         let meta = &store.meta;
         let (key, is, row) = (number.0.to_be_bytes(), row.clone(), row.encode());
         let old = self.tree(HistoryTree::Cuts).get(meta, &key, |value| {

@@ -38,6 +38,7 @@ impl Past {
 
     /// As [`Past::pin`], a cut that is known to be kept.
     pub(super) fn pin_for(&self, cut: Number, by: PinnedBy) {
+        self.rule_epoch.fetch_add(1, Ordering::AcqRel);
         *self.pinned.lock().entry(cut).or_default().by(by) += 1;
     }
 

@@ -4,9 +4,10 @@
 use super::plan::split;
 use super::{Changed, Plan};
 use crate::ops::{self, InUse, NewFile};
+use crate::room::{with_room, Want};
 use crate::store::Store;
 use crate::{
-    forget, history, Attr, Caller, Error, FileKind, InodeNo, RenameMode, Result, SeekTo, SetAttr, SetTime,
+    history, Attr, Caller, Error, FileKind, InodeNo, RenameMode, Result, SeekTo, SetAttr, SetTime,
     SetXattrMode, View, WriteMode,
 };
 use std::cell::RefCell;
@@ -108,7 +109,7 @@ impl Trees {
 
     /// Changes something, for which the oldest snapshots are forgotten if there is no room.
     fn change<R>(&self, what: &'static str, path: &[u8], f: impl Fn(&Arc<Store>) -> Result<R>) -> Result<R> {
-        forget::with_room(&self.store, f).map_err(|e| e.on_path(what, path))
+        with_room(&self.store, &Want::little(self.now.behalf()), f).map_err(|e| e.on_path(what, path))
     }
 
     /// The directory that has, or will have, the last name of a path; it is noted that the name changes.

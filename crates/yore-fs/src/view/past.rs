@@ -6,10 +6,11 @@ use crate::forget::{self, Forgetting};
 use crate::history;
 use crate::past::{Cut, User};
 use crate::policy::{self, PolicyInForce};
+use crate::room::{self, WouldFree};
 use crate::time::When;
 use crate::{Error, InodeNo, Result};
 use std::ops::ControlFlow;
-use yore_format::{CutKind, CutState, Incarnation, Number, OperationRow, Policy, RowClass};
+use yore_format::{CutKind, CutState, Incarnation, Number, OperationRow, Policy, RowClass, SpaceRules};
 
 impl View {
     /// What a name meant in a directory of this view at a time: a node as of the last cut up to then that has seen the directory, or
@@ -355,7 +356,7 @@ impl View {
             return Ok(None);
         }
         match self.store().cell(inode) {
-            Ok(cell) => policy::closed(self.store(), &cell),
+            Ok(cell) => policy::closed(self.store(), &cell, self.behalf),
             Err(Error::Stale) => Ok(None),
             Err(e) => Err(e),
         }
@@ -385,6 +386,30 @@ impl View {
     /// Damage and device errors.
     pub fn operations(&self, class: RowClass) -> Result<Vec<(u64, OperationRow)>> {
         self.store().past.operations(&self.store().meta, class)
+    }
+
+    /// How much history a full volume keeps.
+    pub fn space_rules(&self) -> SpaceRules {
+        self.store().space_rules()
+    }
+
+    /// What a full volume gives up by itself for this view's requests, and what would free more. O(versions).
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub fn what_would_free(&self) -> Result<WouldFree> {
+        room::what_would_free(self.store(), self.behalf)
+    }
+
+    /// Says how much history a full volume keeps. Durable when it returns.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a share above a hundred; [`Error::ReadOnly`]; device errors.
+    pub fn set_space_rules(&self, rules: SpaceRules) -> Result<()> {
+        if rules.share_percent > 100 {
+            return Err(Error::Invalid { what: "a share of the volume is 0 to 100 percent" });
+        }
+        self.live()?.set_space_rules(rules)
     }
 
     /// The cut that a time means in a directory of this view: the last one up to then that has seen it.

@@ -28,6 +28,10 @@ pub struct Ground {
     volume: Option<Volume>,
 }
 
+/// What is read to be put back, kept from being forgotten as long as this lives; on a mount as long as the process does.
+#[must_use]
+pub struct Source(#[expect(dead_code, reason = "it is kept as long as it lives")] Option<Pin>);
+
 /// A cut that can be gone back to.
 #[must_use]
 pub struct UndoPoint(#[expect(dead_code, reason = "it is kept as long as it lives")] Option<Pin>);
@@ -216,6 +220,57 @@ impl Ground {
                 Ok(all_pages(|from| volume.view().list_cuts(node.inode(), from))?)
             }
         }
+    }
+
+    /// Keeps what something in the past is seen as of.
+    pub fn keep(&self, then: &Path) -> anyhow::Result<Source> {
+        let name = || format!("cannot keep the snapshot of {}", self.name(then));
+        let Some(volume) = &self.volume else {
+            // What cannot be opened has no content to be lost, or cannot be put back: that is said later. A daemon that cannot watch
+            // one process more keeps what is read.
+            let opened = rustix::fs::open(
+                then,
+                rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK,
+                rustix::fs::Mode::empty(),
+            );
+            if let Ok(opened) = opened {
+                match control::space::keep(&File::from(opened)) {
+                    Ok(_) => {}
+                    Err(error) if error.raw_os_error() == Some(Errno::AGAIN.raw_os_error()) => {}
+                    Err(error) => return Err(asked(error).context(name())),
+                }
+            }
+            return Ok(Source(None));
+        };
+        // The directory above is seen as of the same time, also for a symbolic link that leads nowhere.
+        let node =
+            volume.node(then).or_else(|_| volume.node(then.parent().unwrap_or(then))).with_context(name)?;
+        let pin =
+            node.cut().map(|cut| volume.view().pin(cut, PinnedBy::Work)).transpose().with_context(name)?;
+        Ok(Source(pin))
+    }
+
+    /// Refuses what takes more room than there is below a directory, before anything is changed.
+    pub fn check_room(&self, dir: &Path, wanted: u64) -> anyhow::Result<()> {
+        let available = match self.side.room() {
+            Some(room) => room,
+            None => {
+                let there = dir.ancestors().find(|above| above.is_dir()).unwrap_or(dir);
+                let found = rustix::fs::statvfs(there)
+                    .with_context(|| format!("cannot ask how much room {} has", self.name(there)))?;
+                found.f_bavail.saturating_mul(found.f_frsize)
+            }
+        };
+        if wanted <= available {
+            return Ok(());
+        }
+        let shown = self.name(dir);
+        Err(anyhow::Error::new(Error::NeverFits).context(format!(
+            "nothing was changed: {wanted} bytes are needed and {available} can be had, so {} bytes are missing. What is deleted makes \
+             room only if no snapshot has it. `yore du --history {shown}` lists what each snapshot holds, `yore forget` gives one up, and \
+             `yore history` says what a full volume gives up by itself",
+            wanted - available
+        )))
     }
 
     /// Takes a cut of kind undo of a directory, durable when this returns; `None` if another one has the name. If it stays, it is not

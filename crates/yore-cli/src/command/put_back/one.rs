@@ -6,11 +6,14 @@
 use super::ground::Ground;
 use crate::args;
 use crate::command::copy::Copy;
-use crate::side::{same_content, sorted_xattrs, Facts, Side};
+use crate::side::{data_bytes, same_content, sorted_xattrs, Facts, Side};
 use anyhow::Context as _;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use yore_fs::FileKind;
+
+/// Names for which a block of metadata is counted: an inode, an entry, and what changes of directories.
+const NAMES_PER_BLOCK: u64 = 8;
 
 /// Puts files back.
 pub struct Putter<'g> {
@@ -123,6 +126,27 @@ impl<'g> Putter<'g> {
             return renamed.and(removed);
         }
         renamed
+    }
+
+    /// Bytes that [`Putter::tree`] will write, about: data, and metadata for it.
+    pub fn room(&self, then: &Path, now: &Path) -> anyhow::Result<u64> {
+        let (mut bytes, mut names, mut met) = (0u64, 0u64, HashSet::new());
+        let mut left = vec![(then.to_path_buf(), now.to_path_buf())];
+        while let Some((then, now)) = left.pop() {
+            let facts = self.facts(&then)?;
+            names += 1;
+            if facts.kind == FileKind::Directory {
+                let below = self.side().list(&then)?.into_iter();
+                left.extend(below.map(|name| (then.join(&name), now.join(&name))));
+                continue;
+            }
+            let is_first = facts.links <= 1 || met.insert(facts.identity);
+            if facts.kind != FileKind::Regular || !is_first || self.compare(&then, &now)? == Done::Nothing {
+                continue;
+            }
+            bytes = bytes.saturating_add(data_bytes(self.side().open(&then)?.as_ref())?);
+        }
+        Ok(bytes.saturating_add((names / NAMES_PER_BLOCK + 1) * yore_device::BLOCK_SIZE as u64))
     }
 
     /// Puts a file, or a directory with all that was below it, back under a name.

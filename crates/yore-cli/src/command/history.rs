@@ -1,0 +1,134 @@
+//! `history`: how much history a full volume keeps, and what it gave up.
+
+use super::files::on_volume;
+use super::snapshot::{library_error, Place};
+use super::Outcome;
+use crate::args::{self, Listing};
+use crate::output::{human, json_time, now, Clock, List, Names, Out};
+use crate::status;
+use crate::volume::Access;
+use anyhow::Context as _;
+use jiff::tz::TimeZone;
+use serde_json::json;
+use yore_fs::time::parse_ago;
+use yore_fs::{OperationRow, RowClass, SpaceRules};
+use yore_fuse::control::space;
+
+/// The rules with what was said of them changed; `None`: nothing was said.
+pub fn changed(
+    rules: SpaceRules,
+    floor: Option<&str>,
+    share: Option<u8>,
+) -> anyhow::Result<Option<SpaceRules>> {
+    let floor_seconds = floor.map(seconds).transpose()?;
+    Ok((floor.is_some() || share.is_some()).then_some(SpaceRules {
+        floor_seconds: floor_seconds.unwrap_or(rules.floor_seconds),
+        share_percent: share.unwrap_or(rules.share_percent),
+    }))
+}
+
+/// A floor as people write it.
+fn seconds(text: &str) -> anyhow::Result<u64> {
+    if text == "0" {
+        return Ok(0);
+    }
+    let refused = |why: String| {
+        status::usage(format!("{text}: {why}; a floor is a duration, as 1d or 12h, or 0 for none"))
+    };
+    let now = now();
+    let then = parse_ago(text, now, &TimeZone::UTC).map_err(|error| refused(error.to_string()))?;
+    u64::try_from(now.seconds.saturating_sub(then.seconds)).map_err(|_| refused("not before now".into()))
+}
+
+/// A floor for people.
+fn floor_text(seconds: u64) -> String {
+    let (mut left, mut text) = (seconds, String::new());
+    for (unit, name) in [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")] {
+        if left >= unit {
+            text += &format!("{}{name}", left / unit);
+            left %= unit;
+        }
+    }
+    if text.is_empty() {
+        "0".into()
+    } else {
+        text
+    }
+}
+
+/// Shows the rules, after changing them if that is asked for.
+pub fn run(args: &args::History) -> Outcome {
+    let place = Place::find(&args.path)?;
+    let cannot = || format!("cannot change how much history {} keeps", place.name());
+    let floor = args.floor.as_deref();
+    let rules = match &place {
+        Place::Mounted { dir, .. } => {
+            let rules = space::rules(dir).map_err(library_error)?;
+            match changed(rules, floor, args.share)? {
+                None => rules,
+                Some(rules) => {
+                    space::set_rules(dir, rules).map_err(library_error).with_context(cannot)?;
+                    rules
+                }
+            }
+        }
+        Place::Free(on) => {
+            let changes = changed(yore_fs::DEFAULT_RULES, floor, args.share)?.is_some();
+            let access = if changes { Access::Write } else { Access::Read };
+            on_volume(&on.volume, access, |volume| {
+                let view = volume.view();
+                if let Some(rules) = changed(view.space_rules(), floor, args.share)? {
+                    view.set_space_rules(rules).with_context(cannot)?;
+                }
+                Ok(view.space_rules())
+            })?
+        }
+    };
+    let (floor, share) = (floor_text(rules.floor_seconds), rules.share_percent);
+    let mut out = Out::new();
+    match args.json {
+        true => out.line(serde_json::to_string_pretty(&json!({
+            "floor_seconds": rules.floor_seconds, "share_percent": share,
+        }))?)?,
+        false => {
+            out.line(format_args!("floor={floor}"))?;
+            out.line(format_args!("share={share}%"))?;
+        }
+    }
+    out.done()?;
+    Ok(status::OK)
+}
+
+/// What the volume gave up because it was full.
+pub fn rows_of(place: &Place) -> anyhow::Result<Vec<OperationRow>> {
+    let rows = match place {
+        Place::Mounted { dir, .. } => space::given_up(dir).map_err(library_error)?,
+        Place::Free(on) => {
+            on_volume(&on.volume, Access::Read, |volume| Ok(volume.view().operations(RowClass::GivenUp)?))?
+        }
+    };
+    Ok(rows.into_iter().map(|(_, row)| row).collect())
+}
+
+/// Lists what the volume gave up.
+pub fn forgotten(place: &Place, listing: Listing) -> Outcome {
+    let rows = rows_of(place).with_context(|| format!("cannot list what {} gave up", place.name()))?;
+    let (clock, names) = (Clock::new(listing.utc), Names::load());
+    let mut list = List::new(listing);
+    for row in &rows {
+        let by = match row.uid {
+            u32::MAX => String::new(),
+            uid => format!(", asked by {}", names.user(uid)),
+        };
+        let when = clock.name(row.time, None);
+        let text = format!("{when}  {:>9}  {}{by}", human(row.bytes), row.note);
+        list.entry("", text.as_bytes(), "", || {
+            json!({
+                "time": json_time(row.time), "first": row.first.0, "last": row.last.0, "count": row.count,
+                "bytes": row.bytes, "uid": (row.uid != u32::MAX).then_some(row.uid), "note": row.note,
+            })
+        })?;
+    }
+    list.done()?;
+    Ok(status::OK)
+}

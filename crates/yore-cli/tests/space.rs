@@ -1,0 +1,212 @@
+//! A full volume as its users meet it: what putting back does where it does not fit, what stays, who makes a volume forget, what is told
+//! of it afterwards, and the rules.
+
+mod common;
+
+use common::{error_text, fails, ok, text, yore, Mount, Scratch};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::{chown, PermissionsExt as _};
+use std::path::Path;
+
+const MIB: usize = 1 << 20;
+const NOBODY: u32 = 65534;
+
+/// A volume of 64 MiB.
+fn volume(mkfs: &[&str]) -> Scratch {
+    let scratch = Scratch::empty();
+    ok(["mkfs", text(&scratch.volume), "--size", "64M", "--policy", "none"].iter().chain(mkfs));
+    scratch
+}
+
+fn thesis() -> Vec<u8> {
+    (0..30 * MIB).map(|i| (i / 4099) as u8).collect()
+}
+
+fn names(path: &Path) -> Vec<String> {
+    let all: Value = serde_json::from_str(&ok(["snapshots", "--json", text(path)])).unwrap();
+    all.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap_or("-").to_string()).collect()
+}
+
+fn free(directory: &Path) -> u64 {
+    let facts = rustix::fs::statvfs(directory).unwrap();
+    facts.f_bavail * facts.f_frsize
+}
+
+/// 64 MiB, a thesis of 30, a snapshot, and it is removed. `undelete`, `restore` and `cp` filled the volume; the oldest snapshot, which had
+/// the only copy, was given up for that, and "do it again" could not work. Now the first two say before they begin how many bytes
+/// are missing, nothing has changed, and the copy is still there. When there is room, they work.
+#[test]
+fn putting_back_never_loses_its_source() {
+    for name in ["keep", ""] {
+        let scratch = volume(&["--history-floor", "0", "--history-share", "0"]);
+        let Some(mount) = Mount::new(&scratch, &[]) else { return };
+        let file = mount.directory.join("thesis");
+        fs::write(&file, thesis()).unwrap();
+        let snapshot = match name {
+            "" => ok(["snapshot", text(&mount.directory)]).trim().to_string(),
+            name => {
+                ok(["snapshot", text(&mount.directory), "-n", name]);
+                name.to_string()
+            }
+        };
+        fs::remove_file(&file).unwrap();
+        let then = format!("{}@{snapshot}", text(&file));
+        for command in [["undelete", text(&file)], ["restore", &then]] {
+            let said = fails(3, command);
+            for words in ["nothing was changed", "bytes are missing", "yore forget"] {
+                assert!(said.contains(words), "{said}");
+            }
+            assert!(!file.exists());
+        }
+        assert_eq!(
+            names(&mount.directory),
+            [if name.is_empty() { "-" } else { name }],
+            "no undo point either"
+        );
+        assert!(fs::copy(&then, &file).is_err(), "cp finds out when the volume is full");
+        assert!(fs::read(&then).unwrap() == thesis(), "the source is what it was");
+        fs::remove_file(&file).unwrap();
+        mount.umount();
+        // The same without a mount, and then with room.
+        let on = scratch.on("/thesis");
+        assert!(fails(3, ["undelete", &on]).contains("bytes are missing"));
+        let large = Scratch::empty();
+        ok(["mkfs", text(&large.volume), "--size", "128M", "--policy", "none"]);
+        let copy = scratch.path("copy");
+        ok(["get", &format!("{on}@{snapshot}"), text(&copy)]);
+        ok(["put", text(&copy), &large.on("/thesis")]);
+        ok(["snapshot", text(&large.volume), "-n", "keep"]);
+        ok(["rm", &large.on("/thesis")]);
+        ok(["undelete", &large.on("/thesis")]);
+        let back = large.path("back");
+        ok(["get", &large.on("/thesis"), text(&back)]);
+        assert!(fs::read(back).unwrap() == thesis());
+    }
+}
+
+/// A write of 500 MiB to that volume failed, as it must, and had first erased every snapshot, named ones too. Neither a stream nor `put`,
+/// which knows what it needs, takes what is young or named.
+#[test]
+fn a_write_that_is_too_large_erases_nothing() {
+    let scratch = volume(&[]);
+    let large = scratch.path("large");
+    fs::File::create(&large).unwrap().set_len(500 << 20).unwrap();
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    let file = mount.directory.join("file");
+    for name in ["one", "two", "three"] {
+        fs::write(&file, name.repeat(100_000)).unwrap();
+        ok(["snapshot", text(&mount.directory), "-n", name]);
+        ok(["snapshot", text(&mount.directory)]);
+    }
+    let before = names(&mount.directory);
+    let stream = mount.directory.join("stream");
+    assert!(fs::write(&stream, vec![7; 100 * MIB]).is_err());
+    fs::remove_file(&stream).unwrap();
+    assert_eq!(names(&mount.directory), before);
+    let info = mount.info();
+    assert_eq!(info["when_full"]["gives_up"], 0, "{info}");
+    let stays = info["when_full"]["stays"].as_array().unwrap();
+    assert!(stays.iter().any(|one| one["why"] == "named" && one["count"] == 3), "{info}");
+    let told = ok(["info", text(&mount.directory)]);
+    assert!(told.contains("forgetting the") && told.contains("named would free"), "{told}");
+    mount.umount();
+    fs::write(&large, vec![7; 100 * MIB]).unwrap();
+    // Of a file whose size is known nothing is written.
+    ok(["history", text(&scratch.volume), "--floor", "0", "--share", "0"]);
+    let said = fails(3, ["put", text(&large), &scratch.on("/large")]);
+    assert!(said.contains("bytes are missing"), "{said}");
+    assert_eq!(names(&scratch.volume), before);
+}
+
+/// What a full volume gives up is recorded, listed, and told in words; the rules are shown and changed.
+#[test]
+fn what_was_given_up_is_told() {
+    let scratch = volume(&["--history-floor", "12h"]);
+    assert_eq!(ok(["history", text(&scratch.volume)]), "floor=12h\nshare=50%\n");
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    assert_eq!(ok(["snapshots", "--forgotten", text(&mount.directory)]), "");
+    let file = mount.directory.join("file");
+    fs::write(&file, vec![1; 20 * MIB]).unwrap();
+    ok(["snapshot", text(&mount.directory)]);
+    fs::write(&file, vec![2; 20 * MIB]).unwrap();
+    assert!(fs::write(mount.directory.join("more"), vec![3; 20 * MIB]).is_err(), "it is young");
+    assert_eq!(names(&mount.directory).len(), 1);
+    assert_eq!(ok(["history", text(&mount.directory), "--floor", "0"]), "floor=0\nshare=50%\n");
+    fs::write(mount.directory.join("more"), vec![3; 20 * MIB]).unwrap();
+    assert!(names(&mount.directory).is_empty());
+    let listed = ok(["snapshots", "--forgotten", text(&mount.directory)]);
+    assert!(listed.contains("the snapshot or version of") && listed.contains("for a write of"), "{listed}");
+    assert!(ok(["info", text(&mount.directory)]).contains("Given up:"));
+    let log = fs::read_to_string(scratch.path("daemon.log")).unwrap();
+    assert!(log.contains("gave up the snapshot or version of 20") && !log.contains("Timestamp"), "{log}");
+    mount.umount();
+    let json = ok(["snapshots", "--forgotten", "--json", text(&scratch.volume)]);
+    let rows: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(rows[0]["count"], 1, "{json}");
+    assert!(ok(["history", text(&scratch.volume), "--json"]).contains("\"floor_seconds\": 0"));
+    assert!(fails(2, ["history", text(&scratch.volume), "--floor", "yesterday"])
+        .contains("a floor is a duration"));
+    assert!(fails(2, ["history", text(&scratch.volume), "--share", "101"]).contains("101"));
+}
+
+/// On root's mount with `allow_other` B allocated all that was free, and all that A and root had kept was gone; in nine milliseconds, and
+/// the file need not stay. Now B is told that there is no room, also by statfs, unless the mount says otherwise. Nor may B change the
+/// rules.
+#[test]
+fn other_users_do_not_make_a_volume_forget() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root mounts for others");
+        return;
+    }
+    let scratch = volume(&["--history-floor", "0", "--history-share", "0"]);
+    for allowed in [false, true] {
+        let options = if allowed { "allow_other,others_give_up_history" } else { "allow_other" };
+        let Some(mount) = Mount::new(&scratch, &["-o", options]) else { return };
+        for path in [scratch.path(""), mount.directory.clone()] {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let (of_a, of_b) = (mount.directory.join("a"), mount.directory.join("b"));
+        if !allowed {
+            fs::create_dir(&of_b).unwrap();
+            chown(&of_b, Some(NOBODY), Some(NOBODY)).unwrap();
+            fs::write(&of_a, vec![1; 20 * MIB]).unwrap();
+            ok(["snapshot", text(&mount.directory)]);
+            fs::write(&of_a, "").unwrap();
+            rustix::fs::syncfs(fs::File::open(&mount.directory).unwrap()).unwrap();
+        }
+        let as_b = |program: &str, args: &[&str]| {
+            use std::os::unix::process::CommandExt as _;
+            std::process::Command::new(program)
+                .args(args)
+                .uid(NOBODY)
+                .gid(NOBODY)
+                .current_dir("/")
+                .output()
+                .unwrap()
+        };
+        let large = of_b.join("large");
+        let size = (free(&mount.directory) - (4 << 20)).to_string();
+        let output = as_b("fallocate", &["-l", &size, text(&large)]);
+        assert_eq!(output.status.success(), allowed, "{output:?}");
+        assert_eq!(names(&mount.directory).is_empty(), allowed);
+        if !allowed {
+            let seen = as_b("df", &["-B1", "--output=avail", text(&mount.directory)]);
+            let seen: u64 = error_or_out(&seen).lines().last().unwrap().trim().parse().unwrap();
+            assert!(seen + (20 << 20) <= free(&mount.directory), "{seen}");
+            let binary = yore();
+            let output = as_b(
+                text(Path::new(binary.get_program())),
+                &["history", text(&mount.directory), "--floor", "0"],
+            );
+            assert!(!output.status.success(), "{output:?}");
+        }
+        drop(fs::remove_file(&large));
+        mount.umount();
+    }
+}
+
+fn error_or_out(output: &std::process::Output) -> String {
+    assert!(output.status.success(), "{}", error_text(output));
+    String::from_utf8(output.stdout.clone()).unwrap()
+}

@@ -1,0 +1,70 @@
+//! How much room a call on a file's content wants in all: asked when the volume is full, before history is given up for it.
+
+use super::preserve::must_keep;
+use super::{pages_for, PAGE};
+use crate::extent::{self, is_own};
+use crate::inode::{InodeCell, InodeState};
+use crate::store::Store;
+use crate::Result;
+use yore_format::layout::FILE_SIZE_MAX;
+use yore_format::{ContentKind, ExtentValue, Inode};
+
+/// Data blocks that writing so many bytes there takes; `append`: at the end. Pages that were promised a block or have one that the
+/// present alone uses need none. O(extents).
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn missing(store: &Store, cell: &InodeCell, offset: u64, len: u64, append: bool) -> Result<u64> {
+    let state = cell.state.read();
+    let offset = if append { state.inode.size } else { offset };
+    let range = span(offset, len);
+    // Once the version is kept, it has all blocks there are.
+    let none_is_own = must_keep(store, cell, &state)?;
+    let kept = state.kept(store, cell.no)?;
+    let has = |value: &ExtentValue| value.unwritten || (!none_is_own && is_own(kept, value));
+    let without = pages_without(store, cell, &state.inode, range, &has)?;
+    Ok(without.saturating_sub(promised(&state, range)))
+}
+
+/// Data blocks that allocating a range takes. O(extents).
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn holes(store: &Store, cell: &InodeCell, offset: u64, len: u64) -> Result<u64> {
+    let state = cell.state.read();
+    let range = span(offset, len);
+    let without = pages_without(store, cell, &state.inode, range, &|_| true)?;
+    Ok(without.saturating_sub(promised(&state, range)))
+}
+
+/// The pages of a range, the last one excluded.
+fn span(offset: u64, len: u64) -> (u64, u64) {
+    let end = offset.saturating_add(len).min(FILE_SIZE_MAX);
+    (offset.min(end) / PAGE, u64::from(pages_for(end)))
+}
+
+/// How many of them a block is promised for.
+fn promised(state: &InodeState, (first, end): (u64, u64)) -> u64 {
+    state.data.cached().map_or(0, |pages| pages.promised_in(first as u32, end as u32))
+}
+
+/// How many of them have no extent of a kind.
+fn pages_without(
+    store: &Store,
+    cell: &InodeCell,
+    inode: &Inode,
+    (first, end): (u64, u64),
+    has: &dyn Fn(&ExtentValue) -> bool,
+) -> Result<u64> {
+    let mut without = end.saturating_sub(first);
+    if !matches!(inode.content_kind, ContentKind::Empty | ContentKind::Inline) {
+        extent::each(&store.meta, cell.no, inode, first, &mut |(key, value)| {
+            if has(&value) {
+                let overlap = (key + u64::from(value.len)).min(end).saturating_sub(key.max(first));
+                without = without.saturating_sub(overlap);
+            }
+            Ok(key < end)
+        })?;
+    }
+    Ok(without)
+}

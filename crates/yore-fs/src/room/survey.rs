@@ -1,0 +1,289 @@
+//! What giving up history would free, before anything is given up: all that may go ([`most`]), and one cut after the other ([`Gone`]).
+//!
+//! **Never too much is promised.** The versions that no remaining cut needs go, and each run of such versions frees what was born since the
+//! version before the run ended and what the next state of the inode does not have ([`let_go`]). Only data blocks are counted, for only
+//! these can be had as data in any case. A walk that is cut short has counted less.
+//!
+//! **It stays true.** The present never gets back what it let go of, and cuts taken later do not see what ended before. So what could
+//! be freed by giving up certain cuts only grows, until one of them has to stay or is gone. Both are counted
+//! ([`crate::past::Past::rule_epoch`]): an answer is good as long as that count is the same, and is asked for anew when history has
+//! grown. That makes `statfs` cheap.
+
+use super::{Rule, Stays, WouldFree, BATCH};
+use crate::forget::{let_go, Needed};
+use crate::past::{Cut, Ended};
+use crate::store::Store;
+use crate::types::Behalf;
+use crate::Result;
+use hashbrown::{HashMap, HashSet};
+use parking_lot::Mutex;
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use yore_format::{Incarnation, InodeNo, Number, Version, HISTORY_SHARDS};
+
+/// Versions that a caller of `statfs` waits for.
+const QUICK: usize = 4096;
+/// Users whose answers are remembered.
+const ANSWERS: usize = 64;
+/// How much of the time asking anew may take: one part of so many.
+const SELDOM: u32 = 20;
+/// Cuts come of age.
+const GOOD_FOR: Duration = Duration::from_secs(60);
+
+/// How long a survey may take.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Budget {
+    /// As long as it takes.
+    All,
+    /// So many versions, and no waiting for who forgets.
+    Versions(usize),
+}
+
+/// What giving up all that may go frees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Most {
+    /// Data blocks, at least.
+    pub data: u64,
+    /// Whether there is a cut that may go.
+    pub any: bool,
+}
+
+/// As much as giving up all that the rule allows frees.
+fn most(store: &Arc<Store>, rule: &Rule<'_>, budget: Budget) -> Result<Most> {
+    let sorted = rule.sort()?;
+    let history = store.past.space().data;
+    // Young cuts go until history has no more than its share, or none is left.
+    let beyond = history.saturating_sub(rule.share);
+    let any = !sorted.old.is_empty() || (beyond > 0 && !sorted.young.is_empty());
+    let numbers = |cuts: &[Cut]| -> HashSet<Number> { cuts.iter().map(|cut| cut.number).collect() };
+    let young = numbers(&sorted.young);
+    let stay: HashSet<Number> = sorted.stay.iter().map(|(cut, _)| cut.number).collect();
+    let data = match (stay.is_empty(), young.is_empty()) {
+        _ if !any => 0,
+        (true, true) => history,
+        (true, false) if sorted.old.is_empty() => beyond,
+        _ => {
+            let of_old = |cut: &Cut| stay.contains(&cut.number) || young.contains(&cut.number);
+            let old = Walk::new(store, Needed::of(store, of_old)?, budget).run()?;
+            let all = match (beyond > old && !young.is_empty(), stay.is_empty()) {
+                (false, _) => old,
+                (true, true) => history,
+                (true, false) => {
+                    let needed = Needed::of(store, |cut| stay.contains(&cut.number))?;
+                    Walk::new(store, needed, budget).run()?
+                }
+            };
+            old.max(all.min(beyond))
+        }
+    };
+    Ok(Most { data, any })
+}
+
+/// What a full volume gives up for this user's requests, and what would free more. O(reasons · versions).
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn what_would_free(store: &Arc<Store>, behalf: Behalf) -> Result<WouldFree> {
+    let rule = Rule::new(store, behalf);
+    let sorted = rule.sort()?;
+    let now = most(store, &rule, Budget::All)?.data;
+    let mut why: HashMap<Number, Option<Stays>> = sorted.young.iter().map(|cut| (cut.number, None)).collect();
+    why.extend(sorted.stay.iter().map(|(cut, why)| (cut.number, Some(*why))));
+    let mut reasons: Vec<Option<Stays>> = why.values().copied().collect();
+    reasons.sort_unstable();
+    reasons.dedup();
+    let mut found = Vec::new();
+    for reason in reasons {
+        let count = why.values().filter(|other| **other == reason).count() as u64;
+        let stays = |cut: &Cut| why.get(&cut.number).is_some_and(|other| *other != reason);
+        let freed = Walk::new(store, Needed::of(store, stays)?, Budget::All).run()?;
+        found.push((reason, count, freed.saturating_sub(now)));
+    }
+    Ok(WouldFree { by_itself: now, more: found })
+}
+
+/// A walk over all versions: what those free that nobody needs.
+struct Walk<'s> {
+    store: &'s Arc<Store>,
+    needed: Needed<'s>,
+    budget: Budget,
+    looked_at: usize,
+    freed: u64,
+    before: Option<Before>,
+}
+
+/// The version that the walk met last.
+#[derive(Clone, Copy)]
+struct Before {
+    of: (InodeNo, Incarnation),
+    end: Number,
+    /// If it goes: what was born since then goes with it.
+    goes_from: Option<Number>,
+}
+
+impl<'s> Walk<'s> {
+    fn new(store: &'s Arc<Store>, needed: Needed<'s>, budget: Budget) -> Walk<'s> {
+        Walk { store, needed, budget, looked_at: 0, freed: 0, before: None }
+    }
+
+    fn run(mut self) -> Result<u64> {
+        for shard in 0..HISTORY_SHARDS {
+            let mut after = None;
+            loop {
+                let past = &self.store.past;
+                let still = match self.budget {
+                    Budget::All => Some(past.forgetting.lock()),
+                    Budget::Versions(most) if self.looked_at >= most => None,
+                    Budget::Versions(_) => past.forgetting.try_lock(),
+                };
+                if still.is_none() {
+                    return Ok(self.freed);
+                }
+                let found = past.versions_behind(&self.store.meta, shard, after, BATCH)?;
+                self.looked_at += found.len();
+                for (no, version) in &found {
+                    self.version(*no, version)?;
+                }
+                match found.last().filter(|_| found.len() == BATCH) {
+                    Some((no, version)) => after = Some((*no, version.inode.born)),
+                    None => break,
+                }
+            }
+        }
+        Ok(self.freed)
+    }
+
+    fn version(&mut self, no: InodeNo, version: &Version) -> Result<()> {
+        let of = (no, version.inode.incarnation);
+        let before = self.before.filter(|before| before.of == of);
+        // What ended since the cuts were looked at is not for them to say.
+        let goes = version.end <= self.needed.next() && !self.needed.version(no, version)?;
+        let from = before.map_or(Number(0), |before| before.goes_from.unwrap_or(before.end));
+        let goes_from = goes.then_some(from);
+        if let Some(from) = goes_from {
+            self.freed += let_go(self.store, no, version, Some(from))?.0;
+        }
+        self.before = Some(Before { of, end: version.end, goes_from });
+        Ok(())
+    }
+}
+
+/// What one cut after the other frees, at most, when those before it are gone.
+pub(super) struct Gone<'s> {
+    store: &'s Arc<Store>,
+    /// What the cuts that stay need.
+    needed: Needed<'s>,
+    /// All that are kept.
+    all: Needed<'s>,
+}
+
+impl<'s> Gone<'s> {
+    /// When only these stay.
+    pub(super) fn new(store: &'s Arc<Store>, stay: &HashSet<Number>) -> Result<Gone<'s>> {
+        let needed = Needed::of(store, |cut| stay.contains(&cut.number))?;
+        Ok(Gone { store, needed, all: Needed::load(store)? })
+    }
+
+    /// Blocks that giving up this cut frees; if they are more than `most`, perhaps not all are counted.
+    pub(super) fn with(&mut self, cut: &Cut, most: u64) -> Result<u64> {
+        let (past, meta) = (&self.store.past, &self.store.meta);
+        if cut.row.kind.is_of_file() {
+            let version = past.version(meta, cut.row.root, cut.number)?;
+            return match version.filter(|version| cut.number < version.end) {
+                Some(version) => self.version(cut.row.root, &version),
+                None => Ok(0),
+            };
+        }
+        let (mut sum, last) = (0u64, self.all.next_of(cut));
+        for shard in 0..HISTORY_SHARDS {
+            let mut at = Ended { end: cut.number, inode: InodeNo(u64::MAX), cookie: u64::MAX };
+            loop {
+                let ended = past.ended(meta, shard, at, last, BATCH)?;
+                for one in ended.iter().filter(|one| one.cookie == 0) {
+                    let version = past.version(meta, one.inode, Number(one.end.0 - 1))?;
+                    if let Some(version) = version.filter(|version| version.end == one.end) {
+                        sum = sum.saturating_add(self.version(one.inode, &version)?);
+                    }
+                    if sum > most {
+                        return Ok(sum);
+                    }
+                }
+                let Some(end) = ended.last().filter(|_| ended.len() == BATCH) else { break };
+                at = *end;
+            }
+        }
+        Ok(sum)
+    }
+
+    fn version(&self, no: InodeNo, version: &Version) -> Result<u64> {
+        if self.needed.version(no, version)? {
+            return Ok(0);
+        }
+        let (data, nodes) = let_go(self.store, no, version, Some(Number(0)))?;
+        Ok(data.saturating_add(nodes))
+    }
+}
+
+/// Answers that are good for some time.
+#[derive(Default)]
+pub(crate) struct Estimates(Mutex<HashMap<Behalf, Answer>>);
+
+#[derive(Clone, Copy)]
+struct Answer {
+    most: Most,
+    is_whole: bool,
+    epoch: u64,
+    history: u64,
+    asked: Instant,
+    took: Duration,
+}
+
+impl Estimates {
+    /// Data blocks that giving up history for this user's request would free, at least. Quick.
+    pub(crate) fn quick(&self, store: &Arc<Store>, behalf: Behalf) -> Result<Most> {
+        let known = self.known(store, behalf);
+        if let Some(answer) = known {
+            let history = store.past.space().data;
+            let grown = history.abs_diff(answer.history);
+            let soon = answer.asked.elapsed() < answer.took * SELDOM;
+            let little = grown < store.meta.geometry().blocks / super::LOW_WATER;
+            if answer.asked.elapsed() < GOOD_FOR && (grown == 0 || (soon && little)) {
+                return Ok(answer.most);
+            }
+        }
+        self.ask(store, behalf, Budget::Versions(QUICK))
+    }
+
+    /// The same, as exactly as it can be known.
+    pub(super) fn whole(&self, store: &Arc<Store>, behalf: Behalf) -> Result<Most> {
+        match self.known(store, behalf) {
+            Some(answer)
+                if answer.is_whole
+                    && answer.asked.elapsed() < GOOD_FOR
+                    && answer.history == store.past.space().data =>
+            {
+                Ok(answer.most)
+            }
+            _ => self.ask(store, behalf, Budget::All),
+        }
+    }
+
+    fn known(&self, store: &Arc<Store>, behalf: Behalf) -> Option<Answer> {
+        let epoch = store.past.rule_epoch.load(Ordering::Acquire);
+        self.0.lock().get(&behalf).copied().filter(|answer| answer.epoch == epoch)
+    }
+
+    fn ask(&self, store: &Arc<Store>, behalf: Behalf, budget: Budget) -> Result<Most> {
+        let (asked, history) = (Instant::now(), store.past.space().data);
+        let epoch = store.past.rule_epoch.load(Ordering::Acquire);
+        let most = most(store, &Rule::new(store, behalf), budget)?;
+        let (is_whole, took) = (budget == Budget::All, asked.elapsed());
+        let mut answers = self.0.lock();
+        if answers.len() >= ANSWERS {
+            answers.clear();
+        }
+        answers.insert(behalf, Answer { most, is_whole, epoch, history, asked, took });
+        Ok(most)
+    }
+}

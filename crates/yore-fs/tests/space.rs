@@ -1,0 +1,375 @@
+//! Promises of a full volume: what it gives up by itself, for what and for whom, that it gives up nothing in vain, and that it says
+//! the truth about what can be had.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use yore_device::{Device, MemoryDevice};
+use yore_fs::{
+    Behalf, Caller, Cut, Error, FallocateMode, MkfsOptions, MountOptions, Number, OpenOptions, OperationKind,
+    Policy, RowClass, SetAttr, SpaceRules, Versioning, Volume, WriteMode,
+};
+
+const MIB: usize = 1 << 20;
+const BLOCK: usize = 4096;
+
+/// A volume on which reading is over at once.
+fn volume(mib: u64) -> Volume {
+    volume_where_reading_lasts(mib, Duration::ZERO)
+}
+
+fn volume_where_reading_lasts(mib: u64, reading_lasts: Duration) -> Volume {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(mib << 20));
+    Volume::create(device.clone(), &MkfsOptions::default()).unwrap().close().unwrap();
+    Volume::open(device, &MountOptions { reading_lasts, ..MountOptions::default() }).unwrap()
+}
+
+fn rules(volume: &Volume, floor_seconds: u64, share_percent: u8) {
+    volume.view().set_space_rules(SpaceRules { floor_seconds, share_percent }).unwrap();
+}
+
+fn cut(volume: &Volume, directory: &str, name: &str) -> Number {
+    let node = volume.node(directory).unwrap();
+    volume.view().snapshot(node.inode(), name, false, true).unwrap().number
+}
+
+fn kept(volume: &Volume) -> Vec<Number> {
+    volume.view().cuts().unwrap().iter().map(|cut| cut.number).collect()
+}
+
+fn is_full<T: std::fmt::Debug>(result: Result<T, Error>) {
+    let error = result.expect_err("there is no room for it");
+    assert!(matches!(error.root(), Error::NoSpace | Error::NeverFits), "{error}");
+}
+
+/// The thesis: 30 MiB on 64 MiB, a snapshot, and it is removed. Writing it anew by copying what was used to fill the volume, which then
+/// gave up the snapshot that was the source. A named one is never given up; the copy is refused before it begins.
+#[test]
+fn a_copy_of_the_past_never_loses_its_source() {
+    for name in ["keep", ""] {
+        let volume = volume_where_reading_lasts(64, Duration::from_secs(3600));
+        rules(&volume, 0, 0);
+        let thesis: Vec<u8> = (0..30 * MIB).map(|i| (i / 4099) as u8).collect();
+        volume.write("thesis", &thesis).unwrap();
+        let keep = cut(&volume, "/", name);
+        volume.remove_file("thesis").unwrap();
+        volume.sync().unwrap();
+        // Unnamed, it is kept because it is read.
+        let then = Volume::from_view(volume.view().as_of(keep));
+        assert!(then.read("thesis").unwrap() == thesis);
+        is_full(volume.write("thesis", &thesis));
+        let mut at = 0;
+        is_full(loop {
+            let mut part = vec![0; MIB];
+            let source = OpenOptions::new().read(true).open(&then, "thesis").unwrap();
+            let n = source.read_at(&mut part, at).unwrap();
+            let node = volume.node("thesis").unwrap();
+            let mode = WriteMode { append: false, kill_set_id: false };
+            match volume.view().write(node.inode(), at, &part[..n], mode) {
+                Ok(_) => at += n as u64,
+                Err(e) => break Err::<(), _>(e),
+            }
+        });
+        assert_eq!(kept(&volume), [keep], "{name:?}");
+        assert!(then.read("thesis").unwrap() == thesis, "{name:?}");
+    }
+}
+
+/// A write of 500 MiB to a volume of 64 failed and had first erased every snapshot.
+#[test]
+fn what_can_never_fit_gives_up_nothing() {
+    let volume = volume(64);
+    rules(&volume, 0, 0);
+    let mut taken = Vec::new();
+    for n in 0..5u8 {
+        volume.write("file", vec![n; MIB]).unwrap();
+        taken.push(cut(&volume, "/", ""));
+    }
+    volume.sync().unwrap();
+    let large = vec![7; 500 * MIB];
+    is_full(volume.write("large", &large));
+    volume.remove_file("large").unwrap();
+    let file = volume.node("file").unwrap().inode();
+    for len in [64 << 20, 500 << 20, 1 << 40] {
+        let allocated = volume.view().fallocate(file, 0, len, FallocateMode::Allocate { keep_size: false });
+        assert!(matches!(allocated, Err(Error::NeverFits)), "{len}: {allocated:?}");
+    }
+    // A copy within the volume: its length is known, too.
+    volume.write("present", vec![1; 28 * MIB]).unwrap();
+    is_full(volume.copy("present", "copy").map(|_| ()));
+    assert_eq!(kept(&volume), taken);
+}
+
+/// What is younger than the floor stays as long as history takes less than its share: then writing fails. What is older goes, and no
+/// more of it than what is written needs.
+#[test]
+fn the_floor_keeps_what_is_young() {
+    let volume = volume(64);
+    let mut taken = Vec::new();
+    for n in 0..6u8 {
+        volume.write("file", vec![n; 2 * MIB]).unwrap();
+        taken.push(cut(&volume, "/", ""));
+    }
+    volume.write("file", "").unwrap();
+    volume.sync().unwrap();
+    // 12 MiB of history are less than half of 64.
+    let mut written = 0usize;
+    let fill = |written: &mut usize| loop {
+        let name = format!("fill{written}");
+        match volume.write(&name, vec![9; MIB / 2]) {
+            Ok(()) => *written += 1,
+            Err(e) => return is_full(Err::<(), _>(e)),
+        }
+    };
+    fill(&mut written);
+    assert_eq!(kept(&volume), taken, "all of it is young");
+    rules(&volume, 0, 50);
+    volume.write("one-more", vec![9; MIB]).unwrap();
+    assert_eq!(kept(&volume), taken[1..], "one was enough");
+    fill(&mut written);
+    assert!(kept(&volume).is_empty(), "all of it is old now: {:?}", kept(&volume));
+}
+
+/// Whoever churns more than half of the volume a day keeps working: above the share, the oldest go though they are young. Held, named and
+/// pinned ones stay.
+#[test]
+fn above_its_share_young_history_goes_oldest_first() {
+    let volume = volume(64);
+    volume.write("small", "held").unwrap();
+    let held = cut(&volume, "/", "");
+    volume.view().hold(held, true).unwrap();
+    let named = cut(&volume, "/", "named");
+    let mut taken = Vec::new();
+    for n in 0..40u8 {
+        volume.write("file", vec![n; 6 * MIB]).unwrap();
+        taken.push(cut(&volume, "/", ""));
+    }
+    let kept = kept(&volume);
+    assert_eq!(kept[..2], [held, named]);
+    assert!(taken.ends_with(&kept[2..]), "the oldest went: {kept:?}");
+    let history = volume.statfs().history_blocks() as usize * BLOCK;
+    assert!(history >= 24 * MIB, "no more than was needed: {history}");
+}
+
+/// What is being read stays for some time, whatever the need.
+#[test]
+fn what_is_read_stays() {
+    let volume = volume_where_reading_lasts(64, Duration::from_secs(3600));
+    rules(&volume, 0, 0);
+    let mut taken = Vec::new();
+    for n in 0..6u8 {
+        volume.write("file", vec![n; 6 * MIB]).unwrap();
+        taken.push(cut(&volume, "/", ""));
+    }
+    let then = Volume::from_view(volume.view().as_of(taken[0]));
+    let mut entries = 0;
+    then.view()
+        .readdir(then.view().root(), 0, &mut |_| {
+            entries += 1;
+            true
+        })
+        .unwrap();
+    for n in 0..10u8 {
+        volume.write("file", vec![n; 6 * MIB]).unwrap();
+        cut(&volume, "/", "");
+    }
+    let kept = kept(&volume);
+    assert!(kept[0] == taken[0] && kept[1] > taken[1], "{kept:?}");
+    assert_eq!(then.read("file").unwrap(), vec![0; 6 * MIB]);
+}
+
+/// B allocated all that was free and dropped what A had kept; in nine milliseconds. For users who could not forget a snapshot by a
+/// command nothing of it is given up, and `statfs` does not promise it to them.
+#[test]
+fn others_do_not_make_a_volume_forget() {
+    let volume = volume(64);
+    rules(&volume, 0, 0);
+    let root = volume.view();
+    for (name, uid) in [("a", 1000), ("b", 1001)] {
+        volume.create_dir(name).unwrap();
+        let set = SetAttr { uid: Some(uid), ..SetAttr::default() };
+        root.setattr(&Caller::superuser(), volume.node(name).unwrap().inode(), &set).unwrap();
+        volume.write(format!("{name}/file"), vec![1; 8 * MIB]).unwrap();
+    }
+    let (of_a, of_b) = (cut(&volume, "a", ""), cut(&volume, "b", ""));
+    for name in ["a", "b"] {
+        volume.write(format!("{name}/file"), vec![2; 8 * MIB]).unwrap();
+    }
+    let of_root = cut(&volume, "/", "");
+    volume.sync().unwrap();
+    let b = root.on_behalf_of(Behalf::User(1001));
+    let nobody = root.on_behalf_of(Behalf::Nobody);
+    let available = |view: &yore_fs::View| view.statfs().blocks_available as usize * BLOCK;
+    assert!(available(&nobody) + 8 * MIB <= available(&b), "his own can go");
+    assert!(available(&b) + 8 * MIB <= available(root), "and that of A cannot");
+    volume.write("b/large", "").unwrap();
+    let large = volume.node("b/large").unwrap().inode();
+    let all = FallocateMode::Allocate { keep_size: false };
+    is_full(nobody.fallocate(large, 0, available(&nobody) as u64 + (1 << 20), all));
+    is_full(b.fallocate(large, 0, available(&b) as u64 + (1 << 20), all));
+    assert_eq!(kept(&volume), [of_a, of_b, of_root]);
+    let mut written = 0;
+    let mode = WriteMode { append: true, kill_set_id: false };
+    while b.write(large, 0, &vec![3; MIB], mode).is_ok() {
+        written += 1;
+    }
+    assert_eq!(kept(&volume), [of_a, of_root], "after {written} MiB");
+    root.write(large, 0, &vec![3; 4 * MIB], mode).unwrap();
+    assert!(!kept(&volume).contains(&of_a), "root may");
+}
+
+/// After deleting everything a program that looks whether there is room must not read that there is none; and what it reads can be had.
+#[test]
+fn what_is_deleted_is_available() {
+    let volume = volume(64);
+    let empty = volume.statfs().blocks_available;
+    for n in 0..13 {
+        volume.write(format!("f{n}"), vec![n; 4 * MIB]).unwrap();
+    }
+    cut(&volume, "/", "");
+    for n in 0..13 {
+        volume.remove_file(format!("f{n}")).unwrap();
+    }
+    volume.sync().unwrap();
+    // History takes 52 MiB, 32 of them may stay.
+    let available = volume.statfs().blocks_available as usize;
+    assert!(available * BLOCK >= 19 * MIB && available < empty as usize, "{available} of {empty}");
+    volume.write("new", vec![1; available * BLOCK]).unwrap();
+}
+
+/// A number that tells contents apart.
+fn sum(content: &[u8]) -> u64 {
+    use std::hash::Hasher as _;
+    let mut hasher = std::hash::DefaultHasher::new();
+    hasher.write(content);
+    hasher.finish()
+}
+
+/// The files of a volume, or of one of its snapshots.
+fn sums(volume: &Volume) -> Vec<(String, u64)> {
+    let names = (0..12).map(|n| format!("f{n}"));
+    names.filter_map(|name| volume.read(&name).ok().map(|content| (name, sum(&content)))).collect()
+}
+
+/// At any time, what `statfs` says is available can be written, whatever is held, named and forgotten. What stays is what it was, and what
+/// has a name or is held stays.
+#[test]
+fn statfs_never_promises_too_much() {
+    let seed = std::env::var("YORE_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(4711u64);
+    for round in 0..8u64 {
+        let mut state = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(round << 33 | 1);
+        let mut random = move |below: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % below
+        };
+        let volume = volume(48);
+        rules(&volume, if random(2) == 0 { 0 } else { 86_400 }, [0, 20, 50][random(3) as usize]);
+        let mut taken: HashMap<Number, Vec<(String, u64)>> = HashMap::new();
+        for step in 0..60u32 {
+            let name = format!("f{}", random(12));
+            match random(10) {
+                0..=3 => drop(volume.write(&name, vec![step as u8; random(3 << 20) as usize])),
+                4 => drop(volume.remove_file(&name)),
+                5 => {
+                    if let Ok(file) = OpenOptions::new().write(true).open(&volume, &name) {
+                        let len = random(1 << 20) as usize;
+                        drop(file.write_at(&vec![step as u8; len], random(1 << 20)));
+                    }
+                }
+                kind @ 6..=8 => {
+                    let name = if kind == 6 { format!("n{step}") } else { String::new() };
+                    if let Ok(cut) = volume.view().snapshot(volume.view().root(), &name, false, false) {
+                        taken.insert(cut.number, sums(&volume));
+                    }
+                }
+                _ => {
+                    let all = kept(&volume);
+                    if !all.is_empty() {
+                        let one = all[random(all.len() as u64) as usize];
+                        let _ = volume.view().hold(one, random(2) == 0);
+                    }
+                }
+            }
+            if random(8) == 0 {
+                let available = volume.statfs().blocks_available as usize;
+                let written = volume.write("probe", vec![7; available * BLOCK]);
+                // The name itself may take a block of metadata, and then the file is not even made.
+                if let Err(e) = &written {
+                    let is_there = volume.metadata("probe").is_ok();
+                    assert!(!is_there, "seed {seed}, round {round}, step {step}: {available} blocks: {e}");
+                }
+                drop(volume.remove_file("probe"));
+            }
+        }
+        let kept: Vec<Cut> = volume.view().cuts().unwrap();
+        for (number, was) in taken {
+            let cut = kept.iter().find(|cut| cut.number == number);
+            if let Some(cut) = cut.filter(|cut| !cut.row.name.is_empty() || cut.row.held || number.0 % 3 == 0)
+            {
+                let then = Volume::from_view(volume.view().as_of(cut.number));
+                assert_eq!(sums(&then), was, "seed {seed}, round {round}: cut {number}");
+            }
+        }
+    }
+}
+
+/// What was given up, when, and for what, is on the volume: also after it was opened anew.
+#[test]
+fn what_was_given_up_is_recorded() {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
+    let volume = Volume::create(device.clone(), &MkfsOptions::default()).unwrap();
+    rules(&volume, 0, 0);
+    volume.write("file", vec![1; 20 * MIB]).unwrap();
+    let gone = cut(&volume, "/", "");
+    volume.write("file", vec![2; 20 * MIB]).unwrap();
+    volume.write("more", vec![3; 20 * MIB]).unwrap();
+    volume.close().unwrap();
+    let volume = Volume::open(device, &MountOptions::default()).unwrap();
+    assert_eq!(volume.view().space_rules(), SpaceRules { floor_seconds: 0, share_percent: 0 });
+    let rows = volume.view().operations(RowClass::GivenUp).unwrap();
+    let [(_, row)] = &rows[..] else { panic!("{rows:?}") };
+    assert_eq!((row.kind, row.first, row.last, row.count), (OperationKind::GaveUp, gone, gone, 1));
+    assert!(row.bytes >= 20 << 20, "{row:?}");
+    assert!(row.note.contains("for a write of"), "{row:?}");
+}
+
+/// Filling and emptying a volume again and again under `version=close` took more than six times what it takes without, because each
+/// little write to the full volume waited for one snapshot to be forgotten. How many generations that takes is counted here:
+/// they are what it waits for, on whatever machine. The ratio is printed.
+#[test]
+fn filling_and_emptying_gives_up_many_at_once() {
+    let work = [(32, None), (32, Some(Versioning::Close)), (1024, Some(Versioning::Close))].map(
+        |(mib, versioning)| {
+            let volume = volume(mib);
+            let policy = Policy { versioning, ..Policy::default() };
+            volume.view().set_policy(volume.view().root(), &policy).unwrap();
+            let (began, before) = (std::time::Instant::now(), volume.info().generation);
+            let mut written = 0;
+            for round in 0..6u8 {
+                let mut n = 0;
+                while n < 100 && volume.write(format!("f{n}"), vec![round; 200_000]).is_ok() {
+                    n += 1;
+                }
+                written += n;
+                for n in 0..n {
+                    volume.remove_file(format!("f{n}")).unwrap();
+                }
+                drop(volume.remove_file(format!("f{n}")));
+                volume.sync().unwrap();
+            }
+            let micros = began.elapsed().as_secs_f64() / f64::from(written) * 1e6;
+            (written, volume.info().generation - before, micros)
+        },
+    );
+    let [without, with, with_room] = work;
+    println!(
+        "files, generations, microseconds a file: without {without:.0?}, with {with:.0?}, with, where it never fills up, {with_room:.0?}; \
+         ratio {:.2}",
+        with.2 / without.2
+    );
+    assert!(with.0 * 3 >= without.0, "at least what is not history's share can be written: {work:?}");
+    // One batch for each 64th of the volume that is written, and as much again for metadata.
+    assert!(with.1 <= u64::try_from(with.0).unwrap() * 200_000 * 64 / (32 << 20) * 2, "{work:?}");
+}

@@ -1,0 +1,50 @@
+//! Whose request it is, for the history that a full volume gives up: root and the user who mounted the volume may fill it at the cost of
+//! all that need not stay, others only at the cost of what they could forget by a command ([`Behalf`]).
+
+use super::Server;
+use fuser::Request;
+use std::borrow::Cow;
+use yore_fs::{Behalf, InodeNo, View};
+
+/// Permission bits by which others than the owner write.
+const OTHERS_WRITE: u32 = 0o022;
+
+impl Server {
+    /// Whether all who can reach the mount may have history given up.
+    fn is_everybodys(&self) -> bool {
+        !self.config.allow_other || self.config.others_give_up_history
+    }
+
+    fn behalf_of(&self, uid: u32) -> Behalf {
+        match self.is_everybodys() || crate::control::may_all(uid) {
+            true => Behalf::Owner,
+            false => Behalf::User(uid),
+        }
+    }
+
+    /// The view for what a request changes.
+    pub(super) fn for_request<'v>(&self, view: Cow<'v, View>, request: &Request) -> Cow<'v, View> {
+        match self.behalf_of(request.uid()) {
+            Behalf::Owner => view,
+            other => Cow::Owned(view.on_behalf_of(other)),
+        }
+    }
+
+    /// The view for what the kernel sends by itself: what it had collected, or stores through mappings. It does not say whose that is. The
+    /// file's owner's, if nobody else can write to it.
+    pub(super) fn for_kernel<'v>(
+        &self,
+        view: Cow<'v, View>,
+        inode: InodeNo,
+    ) -> yore_fs::Result<Cow<'v, View>> {
+        if self.is_everybodys() {
+            return Ok(view);
+        }
+        let attr = view.getattr(inode)?;
+        let behalf = match attr.permissions & OTHERS_WRITE {
+            0 => self.behalf_of(attr.uid),
+            _ => Behalf::Nobody,
+        };
+        Ok(Cow::Owned(view.on_behalf_of(behalf)))
+    }
+}
