@@ -275,13 +275,13 @@ fn json_unfinished(all: &[(UnfinishedRollback, Option<PathBuf>)]) -> Value {
     all.iter().map(one).collect()
 }
 
-<<<<<<< HEAD
 /// How long a volume could be, if its file or device is longer than it; `null` if not, or if that cannot be seen.
 fn json_room(volume: &Path, size: Option<u64>) -> Value {
     let length = super::resize::length(volume).ok();
     let room = length.zip(size).and_then(|(length, size)| super::resize::room_beyond(length, size));
     room.map_or(Value::Null, |room| json!(room))
-=======
+}
+
 /// What the volume does when it is full, what would free more, and what it gave up last.
 fn json_when_full(rules: SpaceRules, would_free: Option<WouldFree>, last: Option<OperationRow>) -> Value {
     let bytes = |blocks: u64| blocks.saturating_mul(yore_device::BLOCK_SIZE as u64);
@@ -335,7 +335,6 @@ fn when_full_text(of: &Value, clock: &Clock) -> (Option<String>, Option<String>)
         format!("{}, {}: {note}", time.unwrap_or_default(), human(last["bytes"].as_u64().unwrap_or(0)))
     });
     (text, last)
->>>>>>> e829852 (restore, undelete, put and cp know before they begin whether there is room; yore history, snapshots --forgotten and info say what a full volume does)
 }
 
 /// How many there are, and between which times.
