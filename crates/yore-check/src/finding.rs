@@ -144,6 +144,8 @@ problems! {
     XattrName, Inode, "an extended attribute's name is impossible or not the only one";
     /// The inode's flags disagree with the attributes that it has.
     XattrFlags, Inode, "the inode's flags disagree with its extended attributes";
+    /// What is neither file nor directory has flags that only those have.
+    ChosenFlags, Inode, "what is neither file nor directory has flags of `chattr`";
     /// The root directory is missing or no directory.
     RootMissing, Directory, "there is no root directory";
     /// Entries in an inode cannot be decoded or are out of order.

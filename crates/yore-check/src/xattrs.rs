@@ -6,7 +6,8 @@ use crate::content::State;
 use crate::tree::{Tree, Walk, KEY_WIDTH};
 use crate::{CheckError, Finding, Problem};
 use yore_format::{
-    xattr_key, BlockKind, InodeFlags, InodeNo, MetaAddr, XattrCell, XattrNamespace, XATTR_CHUNK_BYTES,
+    xattr_key, BlockKind, InodeFlags, InodeNo, MetaAddr, WriteFeatures, XattrCell, XattrNamespace,
+    XATTR_CHUNK_BYTES,
 };
 
 /// The part of a key that is the hash.
@@ -33,6 +34,14 @@ impl Checker<'_> {
     /// Checks an inode's attributes.
     pub(crate) fn xattrs(&mut self, state: &mut State<'_>) -> Result<(), CheckError> {
         let (number, inode) = (state.number, state.inode);
+        let chosen = inode.flags & InodeFlags::CHOSEN;
+        if !chosen.is_empty() {
+            self.needs(WriteFeatures::INODE_FLAGS, "an inode's flags", state.place, number);
+            if !inode.is_regular() && !inode.is_directory() {
+                let finding = Finding::new(Problem::ChosenFlags, 0u32, chosen.bits());
+                self.add(finding.at(state.place).of(number));
+            }
+        }
         // Of what has no name the attributes are freed from the end, if need be over several generations: its flags may say
         // more than is left, and the last one may lack its end.
         let is_going = inode.links == 0;
@@ -44,9 +53,10 @@ impl Checker<'_> {
         state.complete &= found.complete;
         state.blocks += found.nodes;
         let Some(flags) = found.flags else { return Ok(()) };
-        let may_be = is_going && inode.flags.contains(flags);
-        if flags != inode.flags && !may_be {
-            let (expected, found) = (flags.bits(), inode.flags.bits());
+        let has = inode.flags - InodeFlags::CHOSEN;
+        let may_be = is_going && has.contains(flags);
+        if flags != has && !may_be {
+            let (expected, found) = (flags.bits(), has.bits());
             let finding = Finding::new(Problem::XattrFlags, expected, found);
             self.add(finding.at(state.place).of(number));
         }

@@ -476,6 +476,11 @@ const INODES: &[Plant] = &[
     }),
     ("no flag for an ACL", &[XattrFlags], |b| b.inode(ATTRS).flags = InodeFlags::CAPABILITY),
     ("a flag for an ACL that is not there", &[XattrFlags], |b| b.inode(SUB).flags = InodeFlags::DEFAULT_ACL),
+    ("an immutable file without the feature", &[Feature], |b| b.inode(INLINE).flags = InodeFlags::IMMUTABLE),
+    ("an immutable device", &[ChosenFlags], |b| {
+        b.sb.features = WriteFeatures::INODE_FLAGS;
+        b.inode(DEVICE).flags = InodeFlags::IMMUTABLE
+    }),
 ];
 
 const NAMES: &[Plant] = &[

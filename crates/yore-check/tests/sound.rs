@@ -250,6 +250,18 @@ fn what_is_being_freed_has_lost_a_part_of_its_attributes() {
     assert!(!report.is_clean(), "attributes that no flag speaks of are none that are left over");
 }
 
+/// Promises that the flags of `chattr` are none of extended attributes, on files and directories of a volume that has them.
+#[test]
+fn chosen_flags_are_sound() {
+    let mut b = sound();
+    b.sb.features = yore_format::WriteFeatures::INODE_FLAGS;
+    b.inode(INLINE).flags = InodeFlags::CHOSEN;
+    b.inode(DIRECTORY).flags = InodeFlags::APPEND_ONLY;
+    b.inode(ATTRS).flags |= InodeFlags::NO_DUMP;
+    let report = check(&b.finish(), &CheckOptions::default()).unwrap();
+    assert!(report.is_clean(), "{report}");
+}
+
 /// Promises an error, not findings, where there is nothing to check.
 #[test]
 fn what_is_no_volume_is_an_error() {

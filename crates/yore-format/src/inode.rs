@@ -108,6 +108,19 @@ bitflags::bitflags! {
         const DEFAULT_ACL = 2;
         /// It has `security.capability`.
         const CAPABILITY = 4;
+        /// Nothing of it changes (`chattr +i`). Like those below only with [`crate::WriteFeatures::INODE_FLAGS`], and only of files
+        /// and directories.
+        const IMMUTABLE = 8;
+        /// It can only be appended to; a directory only gets names (`chattr +a`).
+        const APPEND_ONLY = 16;
+        /// Reading it does not change its time of access (`chattr +A`).
+        const NO_ACCESS_TIMES = 32;
+        /// Backups are to leave it out (`chattr +d`).
+        const NO_DUMP = 64;
+        /// Those that people choose; the others say what is among its extended attributes.
+        const CHOSEN = 8 | 16 | 32 | 64;
+        /// Those that protect it.
+        const PROTECTED = 8 | 16;
     }
 }
 

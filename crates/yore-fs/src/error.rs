@@ -109,6 +109,12 @@ pub enum Error {
         /// The first such path, from the directory; lossily decoded.
         path: String,
     },
+    /// Rolling back would change what is immutable or can only be appended to. Nothing was changed.
+    #[error("{path}: immutable or append-only (`lsattr` shows it); nothing was changed. Take the flag away first: `chattr -i -a`")]
+    Protected {
+        /// The first such path, from the directory; lossily decoded.
+        path: String,
+    },
     /// Rolling back came to an end before it was done. What was before is kept by a cut of this name.
     #[error("{name} did not end ({source}); what was done so far stays")]
     Unfinished {

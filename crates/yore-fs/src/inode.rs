@@ -24,7 +24,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use yore_format::{
-    BlockKind, ContentKind, Corruption, Expect, Incarnation, Inode, InodeNo, Number, Timestamp,
+    BlockKind, ContentKind, Corruption, Expect, Incarnation, Inode, InodeFlags, InodeNo, Number, Timestamp,
 };
 use yore_meta::{Change, Frame, Op};
 
@@ -146,6 +146,7 @@ impl InodeState {
             mtime: i.mtime,
             ctime: i.ctime,
             btime: i.btime,
+            flags: i.flags & InodeFlags::CHOSEN,
         }
     }
 

@@ -61,9 +61,9 @@ pub use usage::{CutUsage, Held, StateUsage, UsageTotals};
 pub use view::{Node, View};
 pub use volume::{DirEntry, File, FileType, Metadata, OpenOptions, ReadDir, Volume, Walk, WalkEntry};
 pub use yore_format::{
-    CutKind, CutMore, CutRow, CutState, Engine, FileKind, ForgottenFor, Incarnation, InodeNo, KeepRules,
-    Number, OperationKind, OperationRow, Policy, PolicyRow, Retention, RowClass, SpaceRules, Timestamp,
-    Versioning, EXCLUDE_MAX, NAME_MAX,
+    CutKind, CutMore, CutRow, CutState, Engine, FileKind, ForgottenFor, Incarnation, InodeFlags, InodeNo,
+    KeepRules, Number, OperationKind, OperationRow, Policy, PolicyRow, Retention, RowClass, SpaceRules,
+    Timestamp, Versioning, EXCLUDE_MAX, NAME_MAX,
 };
 #[cfg(feature = "mutations")]
 pub use yore_meta::mutation;

@@ -7,12 +7,14 @@
 
 mod attr;
 mod create;
+mod flags;
 mod list;
 mod remove;
 mod rename;
 
 pub(crate) use attr::{get_xattr, read, readlink, regular, remove_xattr, set_attr, set_xattr, write};
 pub(crate) use create::{create, link, NewFile};
+pub(crate) use flags::{check_writes, set_flags};
 pub(crate) use list::{age_access_time, lookup, readdir};
 pub(crate) use remove::{remove, Remove};
 pub(crate) use rename::rename;

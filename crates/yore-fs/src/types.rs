@@ -1,7 +1,7 @@
 //! The values that calls take and return.
 
 use std::time::Duration;
-use yore_format::{Engine, FileKind, InodeNo, Policy, Timestamp};
+use yore_format::{Engine, FileKind, InodeFlags, InodeNo, Policy, Timestamp};
 
 /// What a call needs to know of who makes it: the owner of what it creates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +67,8 @@ pub struct Attr {
     pub ctime: Timestamp,
     /// Creation.
     pub btime: Timestamp,
+    /// The flags that people choose ([`InodeFlags::CHOSEN`]), none else.
+    pub flags: InodeFlags,
 }
 
 /// A time to set.

@@ -21,7 +21,7 @@ use crate::{
 use std::borrow::Cow;
 use std::sync::Arc;
 use yore_device::Device;
-use yore_format::{Number, Policy, Superblock, VolumeState, FORMAT_MAJOR, FORMAT_MINOR};
+use yore_format::{InodeFlags, Number, Policy, Superblock, VolumeState, FORMAT_MAJOR, FORMAT_MINOR};
 use yore_meta::LogStatus;
 
 /// The tree of an open volume, for servers and for programs that think in inodes; see [`crate::Volume`] for paths. It is the
@@ -450,6 +450,18 @@ impl View {
         self.change(|store| ops::set_attr(store, caller, inode, set))
     }
 
+    /// Sets the flags that people choose (`chattr`), of a file or directory; those not given are taken away. What they forbid they
+    /// forbid to every caller. Who may set them is for the caller to decide: on Linux the owner, and for the two that
+    /// protect only root.
+    ///
+    /// # Errors
+    /// [`Error::NotPermitted`] for other kinds, and of what is immutable and stays so; [`Error::Invalid`] for other flags;
+    /// [`Error::ReadOnly`], [`Error::NoSpace`].
+    pub fn set_flags(&self, inode: InodeNo, flags: InodeFlags) -> Result<()> {
+        let _passage = self.enter(inode)?;
+        self.change(|store| ops::set_flags(store, inode, flags))
+    }
+
     /// The directory's parent; the root's is itself.
     ///
     /// # Errors
@@ -665,7 +677,8 @@ impl View {
         let store = self.live()?;
         store.check_writable()?;
         let cell = store.cell(inode)?;
-        ops::regular(&cell)?;
+        let at = if matches!(mode, FallocateMode::Allocate { .. }) { u64::MAX } else { 0 };
+        ops::check_writes(&cell, at)?;
         let blocks = || match mode {
             FallocateMode::PunchHole => Ok(0),
             _ => file::holes(store, &cell, offset, len),
@@ -706,7 +719,7 @@ impl View {
         store.check_writable()?;
         let (source, target) = (store.cell(from)?, store.cell(to)?);
         ops::regular(&source)?;
-        ops::regular(&target)?;
+        ops::check_writes(&target, to_offset)?;
         let touch = InodeState::touch_mtime;
         let blocks = || {
             let len = len.min(source.state.read().inode.size.saturating_sub(from_offset));

@@ -354,7 +354,7 @@ pub(crate) fn free_trees(
         }
     }
     inode.xattr_root = MetaAddr::NONE;
-    inode.flags = InodeFlags::empty();
+    inode.flags &= InodeFlags::CHOSEN;
     if inode.is_symlink() && inode.content_kind == ContentKind::Tree {
         inode.set_inline(&[]);
     }

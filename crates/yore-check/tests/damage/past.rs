@@ -261,6 +261,9 @@ pub(super) const VERSIONS: &[Plant] = &[
         b.was(VERSIONED, 5).blocks += 1
     }),
     ("a version's size", &[InodeSize], |b| b.was(LONG, 1).size += 1),
+    ("an immutable version without the feature", &[Feature], |b| {
+        b.was(VERSIONED, 5).flags = InodeFlags::IMMUTABLE
+    }),
     ("a version's flags", &[XattrFlags], |b| b.was(VERSIONED, 5).flags = InodeFlags::ACCESS_ACL),
     ("the flags of a version with other attributes", &[XattrFlags], |b| {
         b.was(VERSIONED, 3).flags = InodeFlags::CAPABILITY

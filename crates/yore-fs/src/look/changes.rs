@@ -7,7 +7,7 @@ use crate::inode::InodeState;
 use crate::store::Store;
 use crate::{Error, InodeNo, Result};
 use std::sync::Arc;
-use yore_format::{ContentKind, Inode, Number, BLOCK_SIZE};
+use yore_format::{ContentKind, Inode, InodeFlags, Number, BLOCK_SIZE};
 
 /// How the state of an inode as of `newer` differs from that as of `older`: of one incarnation, both seen. What was born at the same
 /// number is the same. Content is not read: blocks that a cut has seen are never written again, so what lies in the same blocks is
@@ -45,7 +45,8 @@ pub(super) fn changes(store: &Arc<Store>, no: InodeNo, older: Number, newer: Num
 /// What two inodes tell by themselves.
 pub(super) fn in_inodes(was: &Inode, is: &Inode) -> What {
     let mut what = What::empty();
-    what.set(What::METADATA, (was.mode, was.uid, was.gid, was.rdev) != (is.mode, is.uid, is.gid, is.rdev));
+    let metadata = |of: &Inode| (of.mode, of.uid, of.gid, of.rdev, of.flags & InodeFlags::CHOSEN);
+    what.set(What::METADATA, metadata(was) != metadata(is));
     what.set(What::TIME, was.mtime != is.mtime);
     what.set(What::CONTENT, was.is_directory() && was.mtime != is.mtime);
     what.set(What::LINKS, was.links != is.links);

@@ -29,6 +29,7 @@ fn without_set_id(mode: u32) -> u32 {
 pub(crate) fn set_attr(store: &Arc<Store>, caller: &Caller, no: InodeNo, set: &SetAttr) -> Result<Attr> {
     store.check_writable()?;
     let cell = store.cell(no)?;
+    cell.state.read().check_may_set(set)?;
     let now = crate::store::now();
     if let Some(size) = set.size {
         set_size(store, &cell, size, set, now)?;
@@ -60,7 +61,7 @@ pub(crate) fn set_attr(store: &Arc<Store>, caller: &Caller, no: InodeNo, set: &S
 }
 
 /// Changes an inode as `also` says, in an Op of its own.
-fn change_inode(store: &Arc<Store>, cell: &Arc<InodeCell>, also: xattr::Also<'_>) -> Result<()> {
+pub(super) fn change_inode(store: &Arc<Store>, cell: &Arc<InodeCell>, also: xattr::Also<'_>) -> Result<()> {
     loop {
         let reserved = store.reserve_freely(store.near(cell.no), 0)?;
         let mut state = cell.state.write();
@@ -197,7 +198,7 @@ pub(crate) fn write(
     data: &[u8],
     mode: WriteMode,
 ) -> Result<u64> {
-    regular(cell)?;
+    super::check_writes(cell, if mode.append { u64::MAX } else { offset })?;
     let now = crate::store::now();
     let at = if mode.append { cell.state.read().inode.size } else { offset };
     let fits = at.checked_add(data.len() as u64).is_some_and(|end| end <= FILE_SIZE_MAX);
@@ -245,7 +246,7 @@ pub(crate) fn set_xattr(
 ) -> Result<()> {
     store.check_writable()?;
     let cell = store.cell(no)?;
-    cell.state.read().check_alive()?;
+    check_xattrs_change(&cell)?;
     xattr::set(store, &cell, name, value, mode)
 }
 
@@ -253,6 +254,12 @@ pub(crate) fn set_xattr(
 pub(crate) fn remove_xattr(store: &Arc<Store>, no: InodeNo, name: &[u8]) -> Result<()> {
     store.check_writable()?;
     let cell = store.cell(no)?;
-    cell.state.read().check_alive()?;
+    check_xattrs_change(&cell)?;
     xattr::remove(store, &cell, name)
+}
+
+fn check_xattrs_change(cell: &InodeCell) -> Result<()> {
+    let state = cell.state.read();
+    state.check_alive()?;
+    state.check_changeable()
 }

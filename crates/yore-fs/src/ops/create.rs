@@ -74,6 +74,7 @@ pub(crate) fn create(
             Looked::Free(spot, blocks) => (spot, blocks),
             Looked::Full => return Err(dir::FULL),
         };
+        dir.check_takes_names()?;
         let is_dir = new.kind == FileKind::Directory;
         if is_dir && dir.inode.links == u32::MAX {
             return Err(Error::TooManyLinks);
@@ -154,7 +155,7 @@ fn new_inode(
         size: if new.kind == FileKind::Symlink { new.target.len() as u64 } else { 0 },
         blocks: 0,
         incarnation: store.next_incarnation(),
-        flags: InodeFlags::empty(),
+        flags: inherited_flags(parent, new.kind),
         atime: now,
         mtime: now,
         ctime: now,
@@ -171,6 +172,16 @@ fn new_inode(
         content_count: 0,
         content_level: 0,
         content: [0; INLINE_BYTES],
+    }
+}
+
+/// What a new file gets of the flags of its directory.
+fn inherited_flags(parent: &Inode, kind: FileKind) -> InodeFlags {
+    match kind {
+        FileKind::Regular | FileKind::Directory => {
+            parent.flags & (InodeFlags::NO_ACCESS_TIMES | InodeFlags::NO_DUMP)
+        }
+        _ => InodeFlags::empty(),
     }
 }
 
@@ -200,8 +211,10 @@ pub(crate) fn link(store: &Arc<Store>, file: InodeNo, directory: InodeNo, name: 
             Looked::Free(spot, blocks) => (spot, blocks),
             Looked::Full => return Err(dir::FULL),
         };
+        dir.check_takes_names()?;
         let mut state = cell.state.write();
         state.check_alive()?;
+        state.check_changeable()?;
         if state.inode.links == 0 {
             return Err(Error::NotFound); // Open, but its last name is gone.
         }

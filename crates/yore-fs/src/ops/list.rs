@@ -5,7 +5,7 @@ use crate::inode::InodeCell;
 use crate::store::Store;
 use crate::{dir, DirItem, Error, FileKind, InodeNo, Result};
 use std::sync::Arc;
-use yore_format::{Incarnation, NAME_MAX};
+use yore_format::{Incarnation, InodeFlags, NAME_MAX};
 
 /// The inode that `name` means in a directory. Also `.` and `..`.
 pub(crate) fn lookup(store: &Arc<Store>, directory: InodeNo, name: &[u8]) -> Result<InUse> {
@@ -127,7 +127,9 @@ pub(crate) fn age_access_time(store: &Arc<Store>, cell: &Arc<InodeCell>) {
     let stale = {
         let s = cell.state.read();
         let i = &s.inode;
-        i.atime <= i.mtime || i.atime <= i.ctime || now.seconds.saturating_sub(i.atime.seconds) > 86_400
+        let is_kept = !i.flags.contains(InodeFlags::NO_ACCESS_TIMES);
+        let is_old = now.seconds.saturating_sub(i.atime.seconds) > 86_400;
+        is_kept && (i.atime <= i.mtime || i.atime <= i.ctime || is_old)
     };
     if stale {
         let mut s = cell.state.write();

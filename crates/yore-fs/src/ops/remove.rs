@@ -79,6 +79,8 @@ pub(crate) fn remove(store: &Arc<Store>, directory: InodeNo, name: &[u8], what: 
         let io = cell.io.try_lock();
         let mut state = cell.state.write();
         let found = found.cut_loose(store);
+        dir.check_changeable()?;
+        state.check_changeable()?;
         check_kind(&state, what)?;
         let number = store.number();
         let (version, waits) = match file::before_change(store, &cell, &state, io.is_some(), number)? {

@@ -243,6 +243,21 @@ impl Rename<'_> {
         Ok(())
     }
 
+    /// Fails if one of the names may not go, or none may come where it goes to.
+    fn check_protection(
+        &self,
+        dirs: &mut Dirs<'_>,
+        state: &InodeState,
+        other: Option<&InodeState>,
+    ) -> Result<()> {
+        dirs.from().check_changeable()?;
+        state.check_changeable()?;
+        match other {
+            Some(other) => dirs.to().check_changeable().and_then(|()| other.check_changeable()),
+            None => dirs.to().check_takes_names(),
+        }
+    }
+
     fn attempt(
         &self,
         reserved: Reserved,
@@ -296,6 +311,7 @@ impl Rename<'_> {
         }
         let goes_to = goes_to.ok_or(dir::FULL)?;
         let (mut state, mut other_state) = lock_children(&cell, other.as_deref());
+        self.check_protection(&mut dirs, &state, other_state.as_deref())?;
         let (source, target) = (source.cut_loose(store), target.map(|target| target.cut_loose(store)));
         if let (RenameMode::Replace, Some(o)) = (self.mode, &other_state) {
             if o.inode.is_directory() && !dir::is_empty(o) {

@@ -14,7 +14,7 @@ use super::{Plan, Rights};
 use crate::history::PRESENT;
 use crate::{look, Change, Difference, Error, FileKind, InodeNo, Result, View, What};
 use std::collections::{BTreeSet, HashMap, HashSet};
-use yore_format::{Incarnation, Number};
+use yore_format::{Incarnation, InodeFlags, Number};
 
 type Of = (InodeNo, Incarnation);
 
@@ -88,9 +88,9 @@ impl Roll {
     /// Refuses to change, remove or bring back what is not the caller's.
     ///
     /// # Errors
-    /// [`Error::NotYours`]; damage and device errors.
+    /// [`Error::NotYours`], [`Error::Protected`]; damage and device errors.
     pub(super) fn check(&self, rights: &Rights) -> Result<()> {
-        let Rights::Owner { uid, groups } = rights else { return Ok(()) };
+        let Rights::Owner { uid, groups } = rights else { return self.check_protection() };
         let not_yours = |path: &[u8]| Error::NotYours { path: String::from_utf8_lossy(path).into_owned() };
         let mut directories = BTreeSet::new();
         for one in &self.wanted {
@@ -112,7 +112,9 @@ impl Roll {
             let is = (one.change != Change::Removed).then_some(one.inode);
             let was = self.trees.was(&then)?.map_or(one.inode, |was| was.inode);
             let [was, is] = self.trees.privileged(was, is)?;
-            if was != is {
+            let was_protected =
+                self.trees.was(&then)?.is_some_and(|was| was.flags.intersects(InodeFlags::PROTECTED));
+            if was != is || was_protected {
                 return Err(not_yours(&one.path));
             }
         }
@@ -120,6 +122,28 @@ impl Roll {
             // What is not there comes back, and was looked at.
             if self.trees.is(&path)?.is_some_and(|is| is.uid != *uid) {
                 return Err(not_yours(if path.is_empty() { b"." } else { &path }));
+            }
+        }
+        self.check_protection()
+    }
+
+    /// Refuses to change what is immutable or can only be appended to.
+    fn check_protection(&self) -> Result<()> {
+        let mut changing = BTreeSet::new();
+        for one in &self.wanted {
+            if one.change != Change::Removed {
+                changing.insert(one.path.clone());
+            }
+            // A file that is written anew is a new one under its name.
+            if one.change != Change::Modified || one.what.contains(What::CONTENT) {
+                changing.insert(parent(&one.path).to_vec());
+                changing.extend(self.back.of(one).map(|then| self.back.now(parent(&then))));
+            }
+        }
+        for path in changing {
+            if self.trees.is(&path)?.is_some_and(|is| is.flags.intersects(InodeFlags::PROTECTED)) {
+                let path = if path.is_empty() { b".".to_vec() } else { path };
+                return Err(Error::Protected { path: String::from_utf8_lossy(&path).into_owned() });
             }
         }
         Ok(())
@@ -304,6 +328,6 @@ impl Roll {
             }
             self.trees.attributes(dir, dir, !of_others.contains(dir))?;
         }
-        Ok(())
+        self.trees.set_flags()
     }
 }

@@ -13,7 +13,7 @@ use crate::{
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use yore_format::Number;
+use yore_format::{InodeFlags, Number};
 
 /// Bytes copied or compared at a time.
 const CHUNK: usize = 1 << 20;
@@ -28,6 +28,8 @@ pub(super) struct Trees {
     cut: Number,
     root: InodeNo,
     changed: RefCell<Changed>,
+    /// Flags to be set when all else is done, for what is protected cannot be changed any more.
+    flags: RefCell<BTreeMap<InodeNo, InodeFlags>>,
 }
 
 impl Trees {
@@ -41,6 +43,7 @@ impl Trees {
             cut,
             root,
             changed: RefCell::default(),
+            flags: RefCell::default(),
         }
     }
 
@@ -253,6 +256,21 @@ impl Trees {
             // Of what was, only the time of change is known.
             set(SetAttr { permissions, atime: mtime, mtime, ..SetAttr::default() })?;
         }
+        if is.flags != was.flags {
+            self.flags.borrow_mut().insert(no, was.flags);
+        }
+        Ok(())
+    }
+
+    /// Makes flags what they were, of all whose attributes were made so.
+    pub(super) fn set_flags(&self) -> Result<()> {
+        for (no, flags) in self.flags.borrow().iter() {
+            match forget::with_room(&self.store, |store| ops::set_flags(store, *no, *flags)) {
+                // It was written anew once more since.
+                Err(Error::Stale) => {}
+                other => other?,
+            }
+        }
         Ok(())
     }
 
@@ -280,7 +298,7 @@ impl Trees {
         let (Some(was), Some(is)) = (self.was(path)?, self.is(path)?) else { return Ok(false) };
         let of = |a: &Attr| {
             let size = if a.kind == FileKind::Directory { 0 } else { a.size };
-            (a.kind as u32, a.permissions, a.uid, a.gid, size, a.rdev, a.mtime)
+            (a.kind as u32, a.permissions, a.uid, a.gid, size, a.rdev, a.mtime, a.flags)
         };
         if of(&was) != of(&is) || self.xattrs(&self.then, was.inode)? != self.xattrs(&self.now, is.inode)? {
             return Ok(false);
