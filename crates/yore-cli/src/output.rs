@@ -9,7 +9,7 @@ use std::io::{self, BufWriter, IsTerminal as _, StdoutLock, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use yore_fs::time::{instant, When};
-use yore_fs::{FileKind, Metadata, Timestamp};
+use yore_fs::{FileKind, InodeFlags, Metadata, Timestamp};
 
 /// Standard output. A reader who went away ends the command quietly, as SIGPIPE would.
 pub struct Out(BufWriter<StdoutLock<'static>>);
@@ -171,7 +171,27 @@ pub fn json_metadata(metadata: &Metadata) -> Value {
         "modified": json_time(attr.mtime),
         "changed": json_time(attr.ctime),
         "created": json_time(attr.btime),
+        "flags": flag_names(attr.flags),
     })
+}
+
+/// The letters by which `chattr` and `lsattr` call flags, and what they say.
+const FLAG_NAMES: [(InodeFlags, &str, &str); 4] = [
+    (InodeFlags::IMMUTABLE, "i", "immutable"),
+    (InodeFlags::APPEND_ONLY, "a", "append only"),
+    (InodeFlags::NO_ACCESS_TIMES, "A", "no access times"),
+    (InodeFlags::NO_DUMP, "d", "no dump"),
+];
+
+/// The letters of flags, as `lsattr` shows them.
+fn flag_names(flags: InodeFlags) -> String {
+    FLAG_NAMES.iter().filter(|(flag, ..)| flags.contains(*flag)).map(|(_, letter, _)| *letter).collect()
+}
+
+/// Flags for people.
+pub fn flags_text(flags: InodeFlags) -> String {
+    let words = FLAG_NAMES.iter().filter(|(flag, ..)| flags.contains(*flag)).map(|(.., word)| *word);
+    format!("{} ({})", flag_names(flags), words.collect::<Vec<_>>().join(", "))
 }
 
 /// What a kind of file is called.
@@ -415,6 +435,14 @@ pub fn bytes_of(path: &Path) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Promises that flags are called what `lsattr` calls them.
+    #[test]
+    fn flags() {
+        assert_eq!(flags_text(InodeFlags::IMMUTABLE | InodeFlags::NO_DUMP), "id (immutable, no dump)");
+        assert_eq!(flag_names(InodeFlags::CHOSEN), "iaAd");
+        assert_eq!(flag_names(InodeFlags::empty()), "");
+    }
 
     /// Promises that sizes are understood as people write them and nonsense is refused.
     #[test]

@@ -30,7 +30,10 @@ pub fn errno(error: &Error) -> Errno {
         Error::NotEmpty => Errno::ENOTEMPTY,
         Error::NameTooLong => Errno::ENAMETOOLONG,
         Error::Invalid { .. } | Error::Refused(_) => Errno::EINVAL,
-        Error::NotPermitted { .. } | Error::NotYours { .. } | Error::TakenByOthers { .. } => Errno::EPERM,
+        Error::NotPermitted { .. }
+        | Error::NotYours { .. }
+        | Error::Protected { .. }
+        | Error::TakenByOthers { .. } => Errno::EPERM,
         Error::Unfinished { source, .. } => errno(source),
         Error::NoSpace | Error::NeverFits | Error::HashFull { .. } => Errno::ENOSPC,
         Error::TooManyLinks => Errno::EMLINK,

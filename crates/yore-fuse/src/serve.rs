@@ -13,6 +13,7 @@
 
 mod attributes;
 mod behalf;
+mod flags;
 mod gone;
 mod nodes;
 mod rollback;
@@ -439,6 +440,9 @@ impl Filesystem for Server {
         if self.granted.no_open {
             return reply.error(Errno::ENOSYS);
         }
+        if let Err(error) = self.check_open(node, flags) {
+            return reply.error(errno(&error));
+        }
         match flags.acc_mode() {
             OpenAccMode::O_RDONLY => {
                 reply.opened(READS, FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH);
@@ -540,12 +544,15 @@ impl Filesystem for Server {
             self.saves.changed(inode, request.pid());
         }
         if falls {
-            self.tell_mode(inode);
+            self.tell_attributes(inode);
         }
         // O_SYNC is both bits of which O_DSYNC is one; writing back cached pages is followed by its own FSYNC.
         if outcome.is_ok() && !self.granted.syncs_after_write && !cached && flags.0 & libc::O_DSYNC != 0 {
             let data_only = flags.0 & libc::O_SYNC != libc::O_SYNC;
             outcome = outcome.and_then(|at| view.fsync(inode, data_only).map(|()| at));
+        }
+        if cached && matches!(outcome, Err(Error::NotPermitted { .. })) {
+            self.drop_refused_pages(inode);
         }
         match outcome {
             // A request's length is 32 bits.
@@ -782,7 +789,7 @@ impl Filesystem for Server {
         _: IoctlFlags,
         number: u32,
         data: &[u8],
-        _: u32,
+        size: u32,
         reply: ReplyIoctl,
     ) {
         let _serving = self.serving();
@@ -794,6 +801,9 @@ impl Filesystem for Server {
         let access = self.access_to_history(request);
         self.saves.settle();
         let view = self.for_request(view, request);
+        if flags::is_ours(number) {
+            return self.flags(request, (view.into_owned(), inode), (number, data, size), reply);
+        }
         if number == control::rollback::ROLL_BACK {
             return self.roll_back(request, (view.into_owned(), inode), data, reply);
         }

@@ -223,6 +223,9 @@ fn stat_text(
     lines
         .push(("Inode", format!("{}, incarnation {}, {} link(s)", attr.inode, attr.incarnation, attr.links)));
     lines.push(("Mode", format!("{:04o} {}", attr.permissions, mode_text(metadata))));
+    if !attr.flags.is_empty() {
+        lines.push(("Flags", crate::output::flags_text(attr.flags)));
+    }
     lines.push((
         "Owner",
         format!("{} ({}), group {} ({})", names.user(attr.uid), attr.uid, names.group(attr.gid), attr.gid),

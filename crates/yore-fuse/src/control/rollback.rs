@@ -63,6 +63,7 @@ const NOTHING: u32 = 2;
 const NOT_YOURS: u32 = 3;
 const REFUSED: u32 = 4;
 const NOT_ENDED: u32 = 5;
+const PROTECTED: u32 = 6;
 const TEXTS_AT: usize = 16;
 const LIST_AT: usize = 8;
 const RECORD_BYTES: usize = 40;
@@ -206,6 +207,7 @@ fn encode_outcome(outcome: Outcome) -> Result<Vec<u8>, Failure> {
         Ok(RolledBack { name, has_end: true }) => (DONE, 0, [name, String::new()]),
         Ok(RolledBack { name, has_end: false }) => (WITHOUT_END, 0, [name, String::new()]),
         Err(Error::NotYours { path }) => (NOT_YOURS, 0, [path, String::new()]),
+        Err(Error::Protected { path }) => (PROTECTED, 0, [path, String::new()]),
         Err(Error::Refused(why)) => (REFUSED, 0, [why, String::new()]),
         Err(Error::Unfinished { name, source }) => {
             tracing::error!(%source, "{name} did not end");
@@ -236,6 +238,7 @@ fn decode_outcome(bytes: &[u8]) -> Option<Outcome> {
         WITHOUT_END => Ok(RolledBack { name: first, has_end: false }),
         NOTHING => Ok(RolledBack::default()),
         NOT_YOURS => Err(Error::NotYours { path: first }),
+        PROTECTED => Err(Error::Protected { path: first }),
         REFUSED => Err(Error::Refused(first)),
         NOT_ENDED => {
             let source = match u32_at(bytes, 4)? as i32 {
@@ -323,6 +326,7 @@ mod tests {
         let long = "ü".repeat(BYTES);
         for error in [
             Error::NotYours { path: "a/b".into() },
+            Error::Protected { path: "a/b".into() },
             Error::Refused(long),
             Error::Unfinished { name: "rollback-1".into(), source: Box::new(Error::NoSpace) },
         ] {

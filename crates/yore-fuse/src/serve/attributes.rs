@@ -16,9 +16,9 @@
 
 use super::Server;
 use crate::privilege;
-use fuser::Request;
+use fuser::{INodeNo, OpenAccMode, OpenFlags, Request};
 use std::time::Duration;
-use yore_fs::{Attr, FileKind, InodeNo, View};
+use yore_fs::{Attr, Error, FileKind, InodeFlags, InodeNo, View};
 
 /// The unit of the kernel's cache.
 const PAGE: u64 = 4096;
@@ -32,7 +32,8 @@ pub(super) fn has_set_id(view: &View, inode: InodeNo) -> bool {
 fn read_may_hide(attr: &Attr) -> bool {
     let unread = attr.atime <= attr.mtime || attr.atime <= attr.ctime;
     let cached = attr.atime > attr.btime || (attr.size > 0 && attr.size.is_multiple_of(PAGE));
-    attr.kind == FileKind::Regular && unread && cached
+    let is_noted = attr.kind == FileKind::Regular && !attr.flags.contains(InodeFlags::NO_ACCESS_TIMES);
+    is_noted && unread && cached
 }
 
 impl Server {
@@ -51,6 +52,21 @@ impl Server {
         Ok((attr, if hides { Duration::ZERO } else { self.config.timeout }))
     }
 
+    /// Where the kernel asks before it opens: what is protected is not opened to write, or only to append. Elsewhere it is the write
+    /// that fails.
+    pub(super) fn check_open(&self, node: INodeNo, flags: OpenFlags) -> yore_fs::Result<()> {
+        if flags.acc_mode() == OpenAccMode::O_RDONLY && flags.0 & libc::O_TRUNC == 0 {
+            return Ok(());
+        }
+        let (view, inode) = self.seen(node)?;
+        let is = view.getattr(inode)?.flags;
+        let appends = flags.0 & libc::O_APPEND != 0 && flags.0 & libc::O_TRUNC == 0;
+        if is.contains(InodeFlags::IMMUTABLE) || (is.contains(InodeFlags::APPEND_ONLY) && !appends) {
+            return Err(Error::NotPermitted { what: "it is immutable, or can only be appended to" });
+        }
+        Ok(())
+    }
+
     /// See `privilege`: requests that change content and cannot say whether set-id bits are to fall.
     pub(super) fn drop_set_id_for(
         &self,
@@ -62,16 +78,16 @@ impl Server {
             && request.uid() != 0
             && privilege::drop_set_id(view, &self.caller(request, 0), inode)?
         {
-            self.tell_mode(inode);
+            self.tell_attributes(inode);
         }
         Ok(())
     }
 
-    /// Tells the kernel that an inode's mode has changed though nobody asked for that.
-    pub(super) fn tell_mode(&self, inode: InodeNo) {
+    /// Tells the kernel that an inode's attributes have changed though nobody asked for that.
+    pub(super) fn tell_attributes(&self, inode: InodeNo) {
         let Some(notices) = self.notices.get() else { return };
         if let Err(error) = notices.attributes_changed(inode) {
-            tracing::error!(inode = inode.0, %error, "the kernel may still know set-id bits that have fallen");
+            tracing::error!(inode = inode.0, %error, "the kernel may still believe attributes that have changed");
         }
     }
 }

@@ -1,0 +1,179 @@
+//! The flags of files that `chattr` sets and `lsattr` shows, as the kernel passes both kinds of its requests on: FS_IOC_GETFLAGS and
+//! FS_IOC_SETFLAGS with 32 bits, FS_IOC_FSGETXATTR and FS_IOC_FSSETXATTR with a `struct fsxattr`.
+//!
+//! Since Linux 5.13 the kernel has checked before who may set which; older ones pass on whatever anybody asks, so it is checked
+//! here, too. The kernel does not know what the flags forbid: the view refuses. It does know the file's pages, among them such as
+//! were stored to through mappings and are not written yet. They are written before a file becomes immutable; what is stored after
+//! that is refused when it is written, and dropped.
+
+use super::Server;
+use crate::control::Failure;
+use crate::errno::errno;
+use fuser::{Errno, ReplyIoctl, Request};
+use rustix::ioctl::{opcode, Opcode};
+use yore_fs::{Attr, Error, FileKind, InodeFlags, InodeNo, View};
+
+/// Bytes of a `struct fsxattr`.
+const FSX_BYTES: usize = 28;
+
+const GET: Opcode = opcode::read::<libc::c_long>(b'f', 1);
+const SET: Opcode = opcode::write::<libc::c_long>(b'f', 2);
+const GET_FSX: Opcode = opcode::read::<[u8; FSX_BYTES]>(b'X', 31);
+const SET_FSX: Opcode = opcode::write::<[u8; FSX_BYTES]>(b'X', 32);
+
+/// Each flag, as it is called in the first kind of requests, and in the second.
+const FLAGS: [(InodeFlags, u32, u32); 4] = [
+    (InodeFlags::IMMUTABLE, 0x10, 0x08),
+    (InodeFlags::APPEND_ONLY, 0x20, 0x10),
+    (InodeFlags::NO_DUMP, 0x40, 0x80),
+    (InodeFlags::NO_ACCESS_TIMES, 0x80, 0x40),
+];
+
+/// Whether a request is one of these.
+pub(super) fn is_ours(number: u32) -> bool {
+    [GET, SET, GET_FSX, SET_FSX].contains(&number)
+}
+
+fn told(flags: InodeFlags, fsx: bool) -> u32 {
+    let set = FLAGS.iter().filter(|(flag, ..)| flags.contains(*flag));
+    set.fold(0, |bits, (_, first, second)| bits | if fsx { *second } else { *first })
+}
+
+/// `None` if there are others among them.
+fn understood(bits: u32, fsx: bool) -> Option<InodeFlags> {
+    let all = FLAGS.iter().filter(|(_, first, second)| bits & if fsx { *second } else { *first } != 0);
+    let flags = all.fold(InodeFlags::empty(), |flags, (flag, ..)| flags | *flag);
+    (told(flags, fsx) == bits).then_some(flags)
+}
+
+/// What a request asks to be set.
+fn asked(fsx: bool, data: &[u8]) -> Result<InodeFlags, Errno> {
+    let bits = data.first_chunk().map(|bits| u32::from_le_bytes(*bits)).ok_or(Errno::EINVAL)?;
+    // Sizes of extents and projects, which there are none of.
+    if fsx && data.iter().skip(4).any(|byte| *byte != 0) {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    understood(bits, fsx).ok_or(Errno::EOPNOTSUPP)
+}
+
+/// As many bytes as are wanted.
+fn encode(flags: InodeFlags, fsx: bool, size: u32) -> Vec<u8> {
+    let mut bytes = told(flags, fsx).to_le_bytes().to_vec();
+    bytes.resize((size as usize).min(FSX_BYTES), 0);
+    bytes
+}
+
+fn check_caller(uid: u32, attr: &Attr, wanted: InodeFlags) -> Result<(), Errno> {
+    let protects = (attr.flags ^ wanted).intersects(InodeFlags::PROTECTED);
+    match uid == 0 || (uid == attr.uid && !protects) {
+        true => Ok(()),
+        false => Err(Errno::EPERM),
+    }
+}
+
+impl Server {
+    /// Answers such a request.
+    pub(super) fn flags(
+        &self,
+        request: &Request,
+        (view, inode): (View, InodeNo),
+        (number, data, size): (u32, &[u8], u32),
+        reply: ReplyIoctl,
+    ) {
+        let attr = match view.getattr(inode) {
+            Ok(attr) if matches!(attr.kind, FileKind::Regular | FileKind::Directory) => attr,
+            Ok(_) => return reply.error(Errno::ENOTTY),
+            Err(error) => return reply.error(self.number("ioctl", inode, error)),
+        };
+        let fsx = matches!(number, GET_FSX | SET_FSX);
+        if matches!(number, GET | GET_FSX) {
+            return reply.ioctl(0, &encode(attr.flags, fsx, size));
+        }
+        let wanted = match asked(fsx, data).and_then(|flags| {
+            check_caller(request.uid(), &attr, flags)?;
+            Ok(flags)
+        }) {
+            Ok(flags) => flags,
+            Err(number) => return reply.error(number),
+        };
+        if self.config.read_only {
+            return reply.error(errno(&Error::ReadOnly));
+        }
+        let protects = (wanted - attr.flags).intersects(InodeFlags::PROTECTED);
+        if protects && attr.kind == FileKind::Regular && view.cut().is_none() {
+            return self.protect(view, inode, wanted, reply);
+        }
+        match self.set_flags(&view, inode, wanted) {
+            Ok(()) => reply.ioctl(0, &[]),
+            Err(Failure::Number(number)) => reply.error(number),
+            Err(Failure::View(error)) => reply.error(self.number("ioctl", inode, error)),
+        }
+    }
+
+    fn set_flags(&self, view: &View, inode: InodeNo, flags: InodeFlags) -> Result<(), Failure> {
+        view.set_flags(inode, flags)?;
+        self.tell_attributes(inode);
+        Ok(())
+    }
+
+    /// Sets flags that protect a file when all has been written that the kernel has of it: in a thread of its own, for it may have to
+    /// wait for threads that serve.
+    fn protect(&self, view: View, inode: InodeNo, flags: InodeFlags, reply: ReplyIoctl) {
+        let notices = self.notices.get().cloned();
+        let work = move || {
+            if let Some(Err(error)) = notices.map(|notices| notices.inode_changed(inode)) {
+                tracing::debug!(inode = inode.0, %error, "a notice was not taken");
+            }
+            match view.set_flags(inode, flags) {
+                Ok(()) => reply.ioctl(0, &[]),
+                Err(error) => {
+                    if crate::errno::worth_logging(&error) {
+                        tracing::error!(call = "ioctl", inode = inode.0, %error, "a request failed");
+                    }
+                    reply.error(errno(&error))
+                }
+            }
+        };
+        self.in_background("yore-flags", work);
+    }
+
+    /// The kernel has pages that the view has refused to take: it is to believe them no more.
+    pub(super) fn drop_refused_pages(&self, inode: InodeNo) {
+        let Some(notices) = self.notices.get().cloned() else { return };
+        self.in_background("yore-notices", move || {
+            if let Err(error) = notices.inode_changed(inode) {
+                tracing::debug!(inode = inode.0, %error, "a notice was not taken");
+            }
+        });
+    }
+
+    /// Does what no thread that serves may do.
+    fn in_background(&self, name: &str, work: impl FnOnce() + Send + 'static) {
+        if let Err(error) = std::thread::Builder::new().name(name.into()).spawn(work) {
+            tracing::error!(%error, name, "cannot start a thread");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The flags are those of <linux/fs.h>; others are refused, and so is what a project or an extent's size would say.
+    #[test]
+    fn flags_and_bits() {
+        for fsx in [false, true] {
+            for flags in (0..16u32).map(|n| InodeFlags::from_bits_truncate(n << 3)) {
+                assert_eq!(understood(told(flags, fsx), fsx), Some(flags));
+                let bytes = encode(flags, fsx, if fsx { 28 } else { 4 });
+                assert_eq!(asked(fsx, &bytes), Ok(flags));
+            }
+        }
+        assert_eq!(told(InodeFlags::IMMUTABLE | InodeFlags::NO_DUMP, false), 0x50);
+        assert_eq!(told(InodeFlags::APPEND_ONLY | InodeFlags::NO_ACCESS_TIMES, true), 0x50);
+        assert_eq!(understood(0x8_0000, false), None);
+        assert!(asked(true, &[&[0; 12][..], &[1], &[0; 15]].concat()).is_err());
+        assert!(asked(false, &[0; 3]).is_err());
+        assert_eq!(encode(InodeFlags::IMMUTABLE, false, 8), [0x10, 0, 0, 0, 0, 0, 0, 0]);
+    }
+}
