@@ -576,6 +576,7 @@ impl ModelSubject {
             mtime: time,
             ctime: time,
             btime: time,
+            flags: yore_fs::InodeFlags::empty(),
         }
     }
 
@@ -612,6 +613,7 @@ fn attr_of(inode: &Inode, now: Timestamp) -> Attr {
         mtime: time(inode.mtime),
         ctime: time(inode.ctime),
         btime: time(inode.btime),
+        flags: yore_fs::InodeFlags::empty(),
     }
 }
 
