@@ -185,8 +185,8 @@ fn take_on(dir: &File, name: &str, flags: u32) -> io::Result<(Number, Timestamp)
         return Err(rustix::io::Errno::INVAL.into());
     }
     put(&mut buffer, NAME_AT, name.as_bytes());
-    // What programs wrote and the kernel still has (through mappings, or collected) goes to the daemon first. Its own mounts are
-    // not told of syncfs, so that nothing is made durable here.
+    // What was stored through mappings goes to the daemon first, which sees to it for the processes that it can see; with a kernel
+    // that waits here it does so for all. The daemon is not told of syncfs, so that nothing is made durable.
     rustix::fs::syncfs(dir)?;
     call::<SNAPSHOT, SNAPSHOT_BYTES>(dir, &mut buffer)?;
     let (number, time) = (u64_at(&buffer, 0), time_at(&buffer, 8));
@@ -342,6 +342,16 @@ pub(crate) fn answer(
         }
         _ => take(view, inode, asker, Asked::decode(request).ok_or(refused)?),
     }
+}
+
+/// Whether a request takes a snapshot.
+pub(crate) fn takes_snapshot(number: Opcode) -> bool {
+    number == SNAPSHOT
+}
+
+/// Whether a user may take one of this directory.
+pub(crate) fn may_take(view: &View, inode: InodeNo, uid: u32) -> bool {
+    matches!(may_snapshot(view, inode, None, uid), Ok(true))
 }
 
 fn take(view: &View, inode: InodeNo, asker: &Asker<'_>, asked: Asked<'_>) -> Result<Vec<u8>, Failure> {

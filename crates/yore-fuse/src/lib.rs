@@ -46,6 +46,7 @@ mod convert;
 mod errno;
 mod error;
 mod keeper;
+mod mapped;
 mod mountpoint;
 mod notices;
 mod past;

@@ -12,6 +12,7 @@
 //! allowed, before the request is sent, so callers `keep` them ([`Caller::keeps_set_id`]).
 
 mod attributes;
+mod background;
 mod behalf;
 mod flags;
 mod gone;
@@ -82,7 +83,7 @@ pub(crate) struct Server {
     writers: Writers,
     saves: Saves,
     answers: control::look::Answers,
-    keeper: Keeper,
+    keeper: Arc<Keeper>,
     snapdir: Option<SnapDir>,
     /// To tell the kernel what it must not believe any more; there once the session is.
     notices: Arc<OnceLock<Notices>>,
@@ -139,7 +140,7 @@ impl Server {
             saves,
             past: PastNodes::default(),
             answers: control::look::Answers::default(),
-            keeper: Keeper::default(),
+            keeper: Arc::default(),
             snapdir: config.snapdir.as_ref().map(|name| SnapDir::new(name.as_bytes().to_vec())),
             notices,
         }
@@ -803,6 +804,9 @@ impl Filesystem for Server {
         let view = self.for_request(view, request);
         if flags::is_ours(number) {
             return self.flags(request, (view.into_owned(), inode), (number, data, size), reply);
+        }
+        if control::takes_snapshot(number) {
+            return self.take_snapshot(request, (view.into_owned(), inode), (number, data), reply);
         }
         if number == control::rollback::ROLL_BACK {
             return self.roll_back(request, (view.into_owned(), inode), data, reply);

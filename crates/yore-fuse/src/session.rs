@@ -105,6 +105,11 @@ impl Siblings {
 }
 
 impl Shared {
+    /// The mount's device number, major and minor.
+    pub(crate) fn device(&self) -> (u32, u32) {
+        self.device
+    }
+
     /// A thread that serves is unwinding.
     pub(crate) fn note_panic(&self) {
         self.siblings.panicked.store(true, Ordering::SeqCst);

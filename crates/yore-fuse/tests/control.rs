@@ -57,6 +57,48 @@ fn taken_and_listed() {
     }
 }
 
+/// Snapshots hold what was stored through mappings before. Kernels of today do not wait in syncfs for pages of FUSE, so that one
+/// snapshot in ten lacked such stores on a busy machine.
+#[test]
+fn stores_through_mappings() {
+    use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
+    let Some(mounted) = Mounted::new() else { return };
+    let mut mapped: Vec<&mut [u8]> = Vec::new();
+    for i in 0..4 {
+        let path = mounted.path(&format!("f{i}"));
+        let file = File::options().create_new(true).read(true).write(true).open(path).unwrap();
+        file.set_len(4096).unwrap();
+        // SAFETY: a new mapping at an address of the kernel's choice, of a file that nobody truncates meanwhile.
+        mapped.push(unsafe {
+            let rights = ProtFlags::READ | ProtFlags::WRITE;
+            let at = mmap(std::ptr::null_mut(), 4096, rights, MapFlags::SHARED, &file, 0).unwrap();
+            std::slice::from_raw_parts_mut(at.cast(), 4096)
+        });
+    }
+    let root = File::open(mounted.root()).unwrap();
+    let taken: Vec<(Number, u8)> = (1..=20u8)
+        .map(|round| {
+            mapped.iter_mut().for_each(|bytes| bytes[7] = round);
+            (snapshot(&root, "", false, false).unwrap().0, round)
+        })
+        .collect();
+    for (cut, round) in taken {
+        let then = mounted.view.as_of(cut);
+        for i in 0..4 {
+            let node = then.lookup(mounted.view.root(), format!("f{i}").as_bytes()).unwrap();
+            let mut byte = [0];
+            assert_eq!(node.read(7, &mut byte).unwrap(), 1);
+            assert_eq!(byte[0], round, "f{i}");
+        }
+    }
+    for bytes in mapped {
+        // SAFETY: a mapping made above, which nobody uses any more.
+        unsafe { munmap(bytes.as_mut_ptr().cast(), 4096) }.unwrap();
+    }
+    drop(root);
+    mounted.end();
+}
+
 /// Root and the owner of a directory take snapshots of it, others do not; everybody who may open a directory sees those that show
 /// it, and of those below only his own.
 #[test]

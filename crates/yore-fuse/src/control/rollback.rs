@@ -136,6 +136,9 @@ pub(crate) fn answer(
         Err(Error::NotYours { path }) => {
             Err(Error::NotYours { path: visible_part(view, access, directory, plan.target, &path)? })
         }
+        Err(Error::Protected { path }) => {
+            Err(Error::Protected { path: visible_part(view, access, directory, plan.target, &path)? })
+        }
         outcome => outcome,
     };
     encode_outcome(outcome)

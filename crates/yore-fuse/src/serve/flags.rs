@@ -6,6 +6,7 @@
 //! were stored to through mappings and are not written yet. They are written before a file becomes immutable; what is stored after
 //! that is refused when it is written, and dropped.
 
+use super::background::{answer, Watched};
 use super::Server;
 use crate::control::Failure;
 use crate::errno::errno;
@@ -119,20 +120,14 @@ impl Server {
     /// Sets flags that protect a file when all has been written that the kernel has of it: in a thread of its own, for it may have to
     /// wait for threads that serve.
     fn protect(&self, view: View, inode: InodeNo, flags: InodeFlags, reply: ReplyIoctl) {
-        let notices = self.notices.get().cloned();
+        let (shared, notices) = (self.shared.clone(), self.notices.get().cloned());
         let work = move || {
+            let _watched = Watched(shared);
             if let Some(Err(error)) = notices.map(|notices| notices.inode_changed(inode)) {
                 tracing::debug!(inode = inode.0, %error, "a notice was not taken");
             }
-            match view.set_flags(inode, flags) {
-                Ok(()) => reply.ioctl(0, &[]),
-                Err(error) => {
-                    if crate::errno::worth_logging(&error) {
-                        tracing::error!(call = "ioctl", inode = inode.0, %error, "a request failed");
-                    }
-                    reply.error(errno(&error))
-                }
-            }
+            let set = view.set_flags(inode, flags).map(|()| Vec::new());
+            answer(inode, set.map_err(Failure::from), reply);
         };
         self.in_background("yore-flags", work);
     }
@@ -145,13 +140,6 @@ impl Server {
                 tracing::debug!(inode = inode.0, %error, "a notice was not taken");
             }
         });
-    }
-
-    /// Does what no thread that serves may do.
-    fn in_background(&self, name: &str, work: impl FnOnce() + Send + 'static) {
-        if let Err(error) = std::thread::Builder::new().name(name.into()).spawn(work) {
-            tracing::error!(%error, name, "cannot start a thread");
-        }
     }
 }
 

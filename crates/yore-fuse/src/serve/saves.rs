@@ -146,7 +146,7 @@ impl Saves {
             let inner = self.inner.clone();
             let work = move || {
                 let shared = inner.shared.clone();
-                let _watched = super::rollback::Watched(shared);
+                let _watched = super::background::Watched(shared);
                 inner.attend();
             };
             *thread = Some(std::thread::Builder::new().name("yore-saves".into()).spawn(work)?);

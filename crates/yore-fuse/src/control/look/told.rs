@@ -172,7 +172,7 @@ pub(crate) fn visible_part(
         let to = next.find('/').map_or(path.len(), |len| from + len);
         let (mut listed, mut is_there) = (from < to, false);
         for time in [None, Some(cut)] {
-            if let Some(above) = told.find(path[..end].as_bytes(), time)? {
+            if let Some(above) = told.find(&path.as_bytes()[..end], time)? {
                 is_there = true;
                 listed &= told.listed(above, time)?;
             }
