@@ -66,14 +66,15 @@ impl Server {
         let (uid, thread, data, read_only) =
             (request.uid(), request.pid(), data.to_vec(), self.config.read_only);
         let (shared, notices) = (self.shared.clone(), self.notices.get().cloned());
-        let (keeper, access) = (self.keeper.clone(), self.access_to_history(request));
+        let (keeper, limits, access) =
+            (self.keeper.clone(), self.config.limits, self.access_to_history(request));
         self.in_background("yore-snapshot", move || {
             let _watched = Watched(shared.clone());
             // Who may not is told so without anybody being disturbed.
             if !read_only && control::may_take(&view, inode, uid) {
                 write_stores(&shared, notices.as_ref());
             }
-            let asker = Asker { uid, access: &access, thread, read_only, keeper: &keeper };
+            let asker = Asker { uid, access: &access, thread, read_only, keeper: &keeper, limits };
             answer(inode, control::answer(&view, inode, &asker, number, &data), reply);
         });
     }
