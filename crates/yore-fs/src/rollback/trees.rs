@@ -265,7 +265,8 @@ impl Trees {
     /// Makes flags what they were, of all whose attributes were made so.
     pub(super) fn set_flags(&self) -> Result<()> {
         for (no, flags) in self.flags.borrow().iter() {
-            match forget::with_room(&self.store, |store| ops::set_flags(store, *no, *flags)) {
+            let want = Want::little(self.now.behalf());
+            match with_room(&self.store, &want, |store| ops::set_flags(store, *no, *flags)) {
                 // It was written anew once more since.
                 Err(Error::Stale) => {}
                 other => other?,
