@@ -13,6 +13,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use yore_fuse::control::look::progress::forgetting;
 
 /// How often a line goes to the file descriptor.
 const EVERY: Duration = Duration::from_millis(200);
@@ -106,8 +107,11 @@ impl Progress {
     /// So much of so much is done.
     pub fn set(&mut self, done: u64, total: u64) {
         self.set_total(total);
-        let more = done.saturating_sub(self.done);
-        self.add(more);
+        self.done = done;
+        if let Some(bar) = &self.bar {
+            bar.set_position(done);
+        }
+        self.line();
     }
 
     /// What is being done now.
@@ -154,6 +158,24 @@ impl Progress {
             bar.finish_and_clear();
         }
     }
+}
+
+/// Shows how far the daemon of a mount is with giving back space, until that is done: for who is interested. It goes on without.
+///
+/// # Errors
+/// As [`Progress::new`].
+pub fn while_given_back(dir: &File, wanted: args::Progress) -> anyhow::Result<()> {
+    let mut shown = Progress::of_looking(wanted)?;
+    if shown.is_shown() {
+        shown.now("giving back space (Ctrl-C leaves that to the daemon)");
+        // That it cannot be asked does not matter: it is done all the same.
+        while let Ok(Some((done, total))) = forgetting(dir) {
+            shown.set(done, total);
+            std::thread::sleep(EVERY);
+        }
+        shown.finish();
+    }
+    Ok(())
 }
 
 /// Does something that tells how far it is, and shows that meanwhile.

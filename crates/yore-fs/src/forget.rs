@@ -132,16 +132,23 @@ struct Work<'s> {
 impl Work<'_> {
     fn give_up(&mut self, dying: &[Number], ask: Ask<'_>) -> Result<ControlFlow<()>> {
         let mut others = Vec::new();
+        let progress = &self.store.giving_up;
+        progress.restart(dying.len() as u64);
         for (i, cut) in dying.iter().enumerate() {
             let found = self.store.past.in_state(&self.store.meta, *cut, CutState::Dying)?;
             if !found.row.kind.is_of_file() || !self.seen_by(found.row.root, *cut)? {
                 others.push(*cut);
             }
+            progress.add(1);
             if i % BATCH == BATCH - 1 && ask(&self.so_far).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
-        for (after, last) in self.needed.spans(&others)? {
+        let spans = self.needed.spans(&others)?;
+        // What ended is spread over the numbers.
+        let numbers = |(after, last): &(Number, Number)| last.0.saturating_sub(after.0);
+        progress.expect(spans.iter().map(numbers).sum::<u64>().saturating_mul(HISTORY_SHARDS as u64));
+        for (after, last) in spans {
             for shard in 0..HISTORY_SHARDS {
                 let mut at = Ended { end: after, inode: InodeNo(u64::MAX), cookie: u64::MAX };
                 loop {
@@ -150,7 +157,11 @@ impl Work<'_> {
                         self.look_at(one)?;
                         self.so_far.looked_at += 1;
                     }
-                    let Some(end) = ended.last().filter(|_| ended.len() == BATCH) else { break };
+                    let Some(end) = ended.last().filter(|_| ended.len() == BATCH) else {
+                        progress.add(last.0.saturating_sub(at.end.0));
+                        break;
+                    };
+                    progress.add(end.end.0.saturating_sub(at.end.0));
                     at = *end;
                     if ask(&self.so_far).is_break() {
                         return Ok(ControlFlow::Break(()));

@@ -31,6 +31,7 @@ mod pages;
 mod past;
 mod pin;
 mod policy;
+mod progress;
 pub mod rollback;
 mod room;
 mod store;
@@ -48,10 +49,11 @@ pub use expunge::Remembered;
 pub use forget::Forgetting;
 pub use history::split_time;
 pub use listing::ListedCut;
-pub use look::{Change, Deleted, Difference, Facts, Gone, Logged, Progress, SeenBy, What};
+pub use look::{Change, Deleted, Difference, Facts, Gone, Logged, SeenBy, What};
 pub use past::{Cut, User, UserLimits};
 pub use pin::{Pin, PinnedBy};
 pub use policy::PolicyInForce;
+pub use progress::Progress;
 pub use room::{Stays, WouldFree, DEFAULT_RULES};
 pub use types::{
     Attr, Behalf, Caller, DirItem, FallocateMode, MkfsOptions, MountOptions, RenameMode, SeekTo, SetAttr,

@@ -13,10 +13,9 @@ mod log;
 mod replaced;
 mod tree;
 
-pub use replaced::Progress;
-
 use crate::history::{self, PRESENT};
 use crate::past::Cut;
+use crate::progress::Progress;
 use crate::{Error, FileKind, InodeNo, Result, View};
 use std::ops::ControlFlow;
 use yore_format::{Incarnation, Inode, Number, Timestamp};

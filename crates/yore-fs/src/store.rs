@@ -9,6 +9,7 @@ use crate::locks::{OrderedMutex, Rank};
 use crate::orphan::Orphans;
 use crate::past::Past;
 use crate::policy::{self, Due};
+use crate::progress::Progress;
 use crate::room::{Estimates, Most, DEFAULT_RULES};
 use crate::types::Behalf;
 use crate::{Error, MountOptions, Result, Statfs};
@@ -37,6 +38,8 @@ pub(crate) struct Store {
     /// Closed where a directory is being made what it was.
     pub gate: Gate,
     pub due: Due,
+    /// How far giving up is of what forgotten cuts have seen.
+    pub giving_up: Progress,
     pub versions: Versions,
     /// Taken first by renames between directories: keeps the tree's shape still while ancestors are compared.
     pub rename: OrderedMutex,
@@ -125,6 +128,7 @@ impl Store {
             past,
             gate,
             due: Due::default(),
+            giving_up: Progress::default(),
             versions: Versions::default(),
             rename: OrderedMutex::new(Rank::Rename),
             hash_seed,

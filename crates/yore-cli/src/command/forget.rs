@@ -16,7 +16,7 @@ use crate::args;
 use crate::live;
 use crate::nearest::nearest;
 use crate::output::{bytes_of, human, now, Clock, Out};
-use crate::progress::{stop_wanted, Progress};
+use crate::progress::{stop_wanted, while_given_back, Progress};
 use crate::status::{self, Ended};
 use crate::volume::{Access, OnVolume};
 use anyhow::Context as _;
@@ -532,6 +532,13 @@ pub fn forget(args: &args::Forget) -> Outcome {
         printed?;
         if !forgotten.is_empty() && !args.json {
             say_freed(freed)?;
+        }
+        if let Some(Place::Mounted { path, .. }) = opened.first().map(|first| &first.target.place) {
+            // What was named with a time is not there any more, and nobody can ask there.
+            let there = path.ancestors().find(|above| above.is_dir()).and_then(live::mount_at);
+            if let Some(root) = there.and_then(|mount| File::open(mount.directory).ok()) {
+                while_given_back(&root, args.progress)?;
+            }
         }
         Ok(())
     })?;

@@ -2,11 +2,11 @@
 
 use super::kept::KeptCuts;
 use super::last::{is_temporary, lived_on};
-use super::replaced::Progress;
 use super::tree::{join, order};
 use super::{Deleted, Each, Facts};
 use crate::history::{self, with, PRESENT};
 use crate::past::PastEntry;
+use crate::progress::Progress;
 use crate::{Error, FileKind, InodeNo, Result, View};
 use hashbrown::{HashMap, HashSet};
 use yore_format::Number;

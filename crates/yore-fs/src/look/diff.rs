@@ -9,11 +9,11 @@
 //! What is left of the inodes that changed kept their names.
 
 use super::changes::changes;
-use super::replaced::Progress;
 use super::tree::{order, Tree};
 use super::{Change, Difference, Facts, What};
 use crate::history::{self, with, PRESENT};
 use crate::past::{Ended, PastEntry};
+use crate::progress::Progress;
 use crate::store::Store;
 use crate::{Error, FileKind, InodeNo, Result};
 use hashbrown::{HashMap, HashSet};

@@ -9,11 +9,12 @@
 use super::changes::xattrs;
 use super::{Change, Difference, What};
 use crate::history::{self, with, PRESENT};
+use crate::progress::Progress;
 use crate::store::Store;
 use crate::{Error, FileKind, Result, SeekTo};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use yore_format::{Inode, InodeNo, MetaAddr, Number};
 
@@ -23,29 +24,6 @@ const CHUNK: usize = 256 << 10;
 const READERS: usize = 8;
 /// What looking at one file without reading it counts in [`Progress`].
 const LOOK: u64 = 4096;
-
-/// How far a long look at history has come. Whoever waits reads it from another thread.
-#[derive(Debug, Default)]
-pub struct Progress {
-    done: AtomicU64,
-    total: AtomicU64,
-}
-
-impl Progress {
-    /// What is done, and all that there is to do as far as that is known: in no unit, but in proportion to time. The second number may
-    /// grow.
-    pub fn get(&self) -> (u64, u64) {
-        (self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed))
-    }
-
-    pub(super) fn expect(&self, more: u64) {
-        self.total.fetch_add(more, Ordering::Relaxed);
-    }
-
-    pub(super) fn add(&self, done: u64) {
-        self.done.fetch_add(done, Ordering::Relaxed);
-    }
-}
 
 /// A name that meant one inode and means another of the same type.
 struct Pair<'d> {

@@ -151,6 +151,12 @@ impl View {
         forget::finish(self.live()?, ask)
     }
 
+    /// How far that is, in the background or by another caller: what is done, and how much there is to do. `None`: nothing is left.
+    pub fn forgetting(&self) -> Option<(u64, u64)> {
+        let store = self.store();
+        store.past.is_forgetting().then(|| store.giving_up.get())
+    }
+
     /// Gives up all that the history knows of files, each named by inode and incarnation: nobody sees any of it when this
     /// returns, in whatever cut, and that is durable. What a file is now stays, as if it had been made now. The space is
     /// given back by [`View::finish_forgetting`]. Other files that were below a directory are not concerned.

@@ -293,7 +293,7 @@ impl Answers {
             return Err(Failure::Number(Errno::ENOTTY));
         }
         if number == PROGRESS {
-            return self.1.answer(uid, request);
+            return self.1.answer(view, uid, request);
         }
         let refused = Failure::Number(Errno::EINVAL);
         let head = u64_at(request, 0).zip(u64_at(request, 8)).filter(|_| request.len() == PART_BYTES);

@@ -11,7 +11,8 @@
 //! | 8..16 | of the answer: what is done |
 //! | 16..24 | of the answer: all that there is to do, as far as that is known |
 //!
-//! In no unit, but in proportion to time. ENOENT: nobody asks such a question now.
+//! In no unit, but in proportion to time. ENOENT: nobody asks such a question now. The name 0 is how far the daemon is with giving up what
+//! forgotten snapshots have held, whoever has forgotten them; ENOENT: nothing is left.
 
 use super::{call, put, u64_at, Failure};
 use crate::control::malformed;
@@ -24,7 +25,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use yore_fs::Progress;
+use yore_fs::{Progress, View};
 
 const BYTES: usize = 24;
 pub(super) const PROGRESS: Opcode = opcode::read_write::<[u8; BYTES]>(b'Y', 40);
@@ -54,12 +55,18 @@ impl Running {
         Watched { running: self, progress }
     }
 
-    pub(super) fn answer(&self, uid: u32, request: &[u8]) -> Result<Vec<u8>, Failure> {
+    pub(super) fn answer(&self, view: &View, uid: u32, request: &[u8]) -> Result<Vec<u8>, Failure> {
         let name = u64_at(request, 0).filter(|_| request.len() == BYTES);
         let name = name.ok_or(Failure::Number(Errno::EINVAL))?;
-        let running = self.0.lock();
-        let found = running.iter().find(|(of, named, _)| (*of, *named) == (uid, name));
-        let (done, total) = found.ok_or(Failure::Number(Errno::ENOENT))?.2.get();
+        let found = match name {
+            0 => view.forgetting(),
+            _ => {
+                let running = self.0.lock();
+                let found = running.iter().find(|(of, named, _)| (*of, *named) == (uid, name));
+                found.map(|(_, _, progress)| progress.get())
+            }
+        };
+        let (done, total) = found.ok_or(Failure::Number(Errno::ENOENT))?;
         let mut bytes = request.to_vec();
         put(&mut bytes, 8, &done.to_le_bytes());
         put(&mut bytes, 16, &total.to_le_bytes());
@@ -70,6 +77,20 @@ impl Running {
 impl Drop for Watched<'_> {
     fn drop(&mut self) {
         self.running.0.lock().retain(|(_, _, progress)| !Arc::ptr_eq(progress, &self.progress));
+    }
+}
+
+/// How far the daemon of an open directory of a mount is with giving back the space of what was forgotten: what is done, and how much
+/// there is to do. `None`: nothing is left.
+///
+/// # Errors
+/// ENOTTY if it is no directory of a mount that Yore serves, or its daemon is older.
+pub fn forgetting(dir: &File) -> io::Result<Option<(u64, u64)>> {
+    let mut buffer = [0; BYTES];
+    match call::<PROGRESS, BYTES>(dir, &mut buffer) {
+        Ok(()) => u64_at(&buffer, 8).zip(u64_at(&buffer, 16)).ok_or_else(malformed).map(Some),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
