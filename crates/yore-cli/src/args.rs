@@ -615,6 +615,11 @@ pub struct Expunge {
     /// Also all other files that the name has meant, as of programs that save a file by putting another in its place
     #[arg(long)]
     pub all_under_name: bool,
+    /// Then also erase from the image or device what the files leave there: overwrite free blocks, older copies of metadata and
+    /// names in it, and the log, wherever on the volume and whatever they were of. On a mount for root and the user who
+    /// mounted
+    #[arg(long, conflicts_with = "dry_run")]
+    pub shred: bool,
     /// Do not ask
     #[arg(short, long)]
     pub yes: bool,

@@ -202,3 +202,48 @@ fn who_may_with(options: &str) {
     assert_eq!(fs::read(mount.directory.join("d@one/other")).unwrap(), b"root's");
     mount.umount();
 }
+
+/// How often texts are in the image.
+fn in_image(volume: &str, texts: &[&str]) -> usize {
+    let image = fs::read(volume).unwrap();
+    let count = |text: &&str| image.windows(text.len()).filter(|window| *window == text.as_bytes()).count();
+    texts.iter().map(count).sum()
+}
+
+/// Expunging left content, names and targets of links in the image, where everybody who has it finds them; `--shred` leaves nothing, on a
+/// volume and on a mount.
+#[test]
+fn shredded() {
+    let scratch = scratch();
+    let volume = text(&scratch.volume);
+    let all = ["SECRET-CONTENT", "SECRET-SHORT", "SECRET-NAME", "SECRET-TARGET"];
+    put(&scratch, "/d/SECRET-NAME-1", "SECRET-CONTENT ".repeat(10_000));
+    put(&scratch, "/d/SECRET-NAME-2", "SECRET-SHORT");
+    take(volume, "one");
+    ok(["rm", &scratch.on("/d/SECRET-NAME-1"), &scratch.on("/d/SECRET-NAME-2")]);
+    let [first, second] = [1, 2].map(|n| scratch.on(&format!("/d/SECRET-NAME-{n}@one")));
+    ok(["expunge", "-y", &first]);
+    assert!(in_image(volume, &all[..3]) > 0, "nothing is there that could be erased");
+    ok(["expunge", "-y", "--shred", &second]);
+    assert_eq!(in_image(volume, &all), 0);
+    ok(["check", volume]);
+    fails(2, ["expunge", "-n", "--shred", &scratch.on("/d/file")]);
+
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    let path = |name: &str| text(&mount.directory.join("d").join(name)).to_string();
+    fs::write(path("SECRET-NAME-1"), "SECRET-CONTENT ".repeat(10_000)).unwrap();
+    fs::write(path("SECRET-NAME-2"), "SECRET-SHORT").unwrap();
+    std::os::unix::fs::symlink("SECRET-TARGET".repeat(50), path("SECRET-NAME-3")).unwrap();
+    take(text(&mount.directory), "two");
+    for n in 1..4 {
+        fs::remove_file(path(&format!("SECRET-NAME-{n}"))).unwrap();
+    }
+    let then: Vec<String> = (1..4).map(|n| path(&format!("SECRET-NAME-{n}@two"))).collect();
+    let command = ["expunge", "-y", "--shred"].into_iter().chain(then.iter().map(String::as_str));
+    ok(command);
+    assert_eq!(in_image(volume, &all), 0);
+    assert_eq!(fs::read_to_string(path("file")).unwrap(), fs::read_to_string(path("file@two")).unwrap());
+    mount.umount();
+    assert_eq!(in_image(volume, &all), 0);
+    ok(["check", volume]);
+}

@@ -194,6 +194,19 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// may then be believed durable, even if a later flush succeeds.
     fn flush(&self) -> Result<(), DeviceError>;
 
+    /// Overwrites what the device has in a range with zeros, and gives the room back where that is possible. Durable after a
+    /// [`Device::flush`]. What was in the range is then not on the device any more; what the host, or the medium, keeps
+    /// below it of older contents is beyond reach.
+    ///
+    /// # Errors
+    /// As [`Device::write_at`].
+    ///
+    /// # Panics
+    /// If `offset` or `len` is not a multiple of [`BLOCK_SIZE`].
+    fn erase(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        write_zeros(self, offset, len)
+    }
+
     /// Tells the device that the contents of a range no longer matter. This is advice: afterwards the contents
     /// are unspecified, commonly zeros or what was there before, and a crash may change them again.
     ///
@@ -204,6 +217,22 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// # Panics
     /// If `offset` or `len` is not a multiple of [`BLOCK_SIZE`].
     fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError>;
+}
+
+/// Blocks of zeros written at a time.
+const ZEROS: usize = 256;
+
+/// Writes zeros over a range.
+fn write_zeros<D: Device + ?Sized>(device: &D, offset: u64, len: u64) -> Result<(), DeviceError> {
+    check_range(device, Operation::Write, offset, len)?;
+    let zeros = AlignedBuf::zeroed(ZEROS.min((len / BLOCK_SIZE as u64).max(1) as usize));
+    let (mut at, end) = (offset, offset + len);
+    while at < end {
+        let n = (zeros.len() as u64).min(end - at);
+        device.write_at(at, &zeros[..n as usize])?;
+        at += n;
+    }
+    Ok(())
 }
 
 /// The length of a buffer as the device counts it.
@@ -289,6 +318,9 @@ macro_rules! forward_device {
             }
             fn flush(&self) -> Result<(), DeviceError> {
                 (**self).flush()
+            }
+            fn erase(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+                (**self).erase(offset, len)
             }
             fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
                 (**self).discard(offset, len)

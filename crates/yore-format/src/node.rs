@@ -382,6 +382,38 @@ impl<'a> NodeMut<'a> {
         set16(self.block, DEAD, 0);
     }
 
+    /// Whether bytes of cells that were removed are still there.
+    pub fn has_remains(node: NodeRef<'_>) -> bool {
+        let block = node.block;
+        if block[NODE_HEADER_BYTES + 2 * node.count()..get16(block, HEAP_START)].iter().any(|b| *b != 0) {
+            return true;
+        }
+        let mut at = get16(block, HEAP_START);
+        while at < BLOCK_SIZE {
+            let size = get16(block, at);
+            if block[at + 2] & LIVE == 0 && block[at + CELL_HEADER..at + size].iter().any(|b| *b != 0) {
+                return true;
+            }
+            at += size;
+        }
+        false
+    }
+
+    /// Overwrites with zeros what is left of cells that were removed. They stay dead cells of the same size.
+    pub fn wipe(&mut self) -> Touched {
+        let (count, start) = (self.as_ref().count(), get16(self.block, HEAP_START));
+        self.block[NODE_HEADER_BYTES + 2 * count..start].fill(0);
+        let mut at = start;
+        while at < BLOCK_SIZE {
+            let size = get16(self.block, at);
+            if self.block[at + 2] & LIVE == 0 {
+                self.block[at + CELL_HEADER..at + size].fill(0);
+            }
+            at += size;
+        }
+        Touched::whole(NODE_HEADER_BYTES..BLOCK_SIZE)
+    }
+
     /// Moves cells `from..` to the end of the empty or preceding node `right`.
     pub fn move_tail(&mut self, from: usize, right: &mut NodeMut<'_>) {
         let count = self.as_ref().count();

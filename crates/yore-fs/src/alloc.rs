@@ -28,6 +28,7 @@ mod groups;
 mod resize;
 mod runs;
 mod segments;
+mod shred;
 
 #[cfg(test)]
 mod tests;

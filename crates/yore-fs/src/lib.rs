@@ -34,6 +34,7 @@ mod policy;
 mod progress;
 pub mod rollback;
 mod room;
+mod shred;
 mod store;
 mod symlink;
 pub mod time;
@@ -55,6 +56,7 @@ pub use pin::{Pin, PinnedBy};
 pub use policy::PolicyInForce;
 pub use progress::Progress;
 pub use room::{Stays, WouldFree, DEFAULT_RULES};
+pub use shred::Shredded;
 pub use types::{
     Attr, Behalf, Caller, DirItem, FallocateMode, MkfsOptions, MountOptions, RenameMode, SeekTo, SetAttr,
     SetTime, SetXattrMode, Statfs, VolumeInfo, WriteMode,

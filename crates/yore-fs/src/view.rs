@@ -318,6 +318,19 @@ impl View {
         store.alloc.shorten(&store.meta, bytes)
     }
 
+    /// Erases what is left on the medium of all that is gone: history that was given up, files that were removed, blocks, names and targets of
+    /// links that something else has replaced. Finishes what is being given up before. `ask` is asked now and then whether to go on. What the present or a
+    /// kept snapshot has stays. Takes time for all that is free and in use as metadata; durable when this returns.
+    ///
+    /// What lies below the device is beyond reach: copies that a host's file system or a solid-state disk keeps, and
+    /// backups.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`]; damage and device errors.
+    pub fn shred(&self, ask: &mut dyn FnMut() -> std::ops::ControlFlow<()>) -> Result<crate::Shredded> {
+        crate::shred::shred(self.live()?, ask)
+    }
+
     /// Bytes of the device underneath, which may be more than the volume uses.
     pub fn device_size(&self) -> u64 {
         self.store().meta.device().size()

@@ -89,9 +89,9 @@
 //!
 //! See [`expunge`] and [`rollback`].
 //!
-//! # Make the volume longer: number 60
+//! # Make the volume longer: number 60; erase what nothing names: 61
 //!
-//! See [`resize`].
+//! See [`resize`] and [`shred`].
 //!
 //! # What a full volume keeps: numbers 40 to 43
 //!
@@ -104,6 +104,7 @@ pub mod look;
 pub mod policy;
 pub mod resize;
 pub mod rollback;
+pub mod shred;
 pub mod space;
 
 use crate::keeper::Keeper;

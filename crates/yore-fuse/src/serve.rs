@@ -801,6 +801,9 @@ impl Filesystem for Server {
         let (uid, read_only) = (request.uid(), self.config.read_only);
         let access = self.access_to_history(request);
         self.saves.settle();
+        if control::shred::is_ours(number) {
+            return self.shred((view.into_owned(), inode), (uid, read_only), data, reply);
+        }
         let view = self.for_request(view, request);
         if flags::is_ours(number) {
             return self.flags(request, (view.into_owned(), inode), (number, data, size), reply);

@@ -125,6 +125,11 @@ impl Shared {
         self.siblings.have_panicked()
     }
 
+    /// Whether it has ended, or is told to.
+    pub(crate) fn is_over(&self) -> bool {
+        self.aborted.load(Ordering::SeqCst) || self.ended.load(Ordering::SeqCst)
+    }
+
     fn abort_connection(&self) {
         self.aborted.store(true, Ordering::SeqCst);
         if let Err(reason) = self.abort_if_ours() {

@@ -446,6 +446,33 @@ impl Log {
         Ok(())
     }
 
+    /// Overwrites with zeros the blocks that no recovery needs any more. Durable after a flush of the device. Others may append
+    /// meanwhile; what they force is written afterwards.
+    ///
+    /// # Errors
+    /// [`LogError::Device`] if this or an earlier write failed.
+    pub fn erase_released(&self) -> Result<(), LogError> {
+        let mut state = self.state.lock();
+        while state.writing {
+            self.written.wait(&mut state);
+        }
+        if let Some(error) = &state.failed {
+            return Err(error.clone());
+        }
+        let taken = state.gathered.blocks();
+        let (from, count) =
+            (self.ring.after(state.at.block, taken), self.ring.blocks().saturating_sub(state.kept + taken));
+        state.writing = true;
+        let writing = Writing { state: &mut state, written: &self.written };
+        let result = MutexGuard::unlocked(writing.state, || self.ring.erase(from, count));
+        if let Err(error) = result {
+            let error = LogError::from(error);
+            writing.state.failed = Some(error.clone());
+            return Err(error);
+        }
+        Ok(())
+    }
+
     /// Blocks that are free: neither kept nor taken by records that were appended.
     pub fn free_blocks(&self) -> u64 {
         self.state.lock().free_blocks(&self.ring)

@@ -88,6 +88,19 @@ impl<D: Device> Ring<D> {
         self.device.read_batch(&mut [first, ReadRequest { offset: self.offset(0), buf: second }])
     }
 
+    /// Writes zeros over `count` blocks from `block` on, around the end.
+    pub fn erase(&self, block: u64, count: u64) -> Result<(), DeviceError> {
+        let zeros = AlignedBuf::zeroed(WINDOW_BLOCKS.min(count.max(1)) as usize);
+        let mut done = 0;
+        while done < count {
+            let at = self.after(block, done);
+            let n = WINDOW_BLOCKS.min(count - done).min(self.region.blocks - at);
+            self.device.write_at(self.offset(at), &zeros[..n as usize * BLOCK_SIZE])?;
+            done += n;
+        }
+        Ok(())
+    }
+
     /// Writes zeros over the whole ring and flushes. A host then has room for all of it, and later flushes of a log
     /// in a host's file have no metadata of that file to write.
     pub fn clear(&self) -> Result<(), DeviceError> {

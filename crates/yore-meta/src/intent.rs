@@ -198,6 +198,14 @@ impl Intent {
         self.log.get().and_then(Option::as_ref)
     }
 
+    /// Overwrites the records that no replay needs any more.
+    pub(crate) fn erase_released(&self) -> Result<()> {
+        match self.log() {
+            Some(log) => Ok(log.erase_released()?),
+            None => Ok(()),
+        }
+    }
+
     /// The writer is about to freeze: nobody appends until the guard goes. Callers with smaller numbers than the one given
     /// are served by the generation.
     pub(crate) fn lead(&self) -> (MutexGuard<'_, Leader>, u64) {

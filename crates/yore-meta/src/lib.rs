@@ -27,6 +27,7 @@ mod op;
 mod open;
 mod replay;
 mod resize;
+mod shred;
 mod space;
 mod zone;
 
@@ -39,4 +40,5 @@ pub use noted::NotedFile;
 pub use op::{Change, EmptyZone, NewBlock, Op, Page};
 pub use open::{holds_volume, MetaOptions};
 pub use replay::{check_log, Recovered};
+pub use shred::AskZone;
 pub use space::{GroupSummary, Reserved, ReservedInode, Room};

@@ -17,6 +17,7 @@ use crate::volume::{Access, OnVolume};
 use anyhow::Context as _;
 use rustix::io::Errno;
 use serde_json::json;
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
@@ -24,7 +25,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use yore_fs::{Error, FileKind, ListedCut, Number, Volume};
 use yore_fuse::control::expunge::{self as control, Entry, Known, Wanted};
-use yore_fuse::control::{snapshots, versions};
+use yore_fuse::control::{shred, snapshots, versions};
 
 /// An operand: the directory that has the name, and the name, which may have a time.
 struct Operand {
@@ -92,6 +93,30 @@ impl Operand {
             }
         };
         done.map_err(|error| self.explain(error))
+    }
+
+    /// Erases what is left on its volume of all that is gone; how many free blocks were left out.
+    fn shred(&self) -> anyhow::Result<u64> {
+        let done = match &self.place {
+            Place::Mounted { dir, .. } => {
+                shred::shred(dir).map_err(|error| match error.raw_os_error().map(Errno::from_raw_os_error) {
+                    Some(Errno::PERM) => {
+                        anyhow::anyhow!("only root and the user who mounted the volume may do that")
+                    }
+                    Some(Errno::INTR) => anyhow::anyhow!("the mount ended before it was done"),
+                    _ => anyhow::Error::new(error),
+                })
+            }
+            Place::Free(on) => on_volume(&on.volume, Access::Write, |volume| {
+                Ok(volume.view().shred(&mut || std::ops::ControlFlow::Continue(()))?.blocks_left_out)
+            }),
+        };
+        done.with_context(|| {
+            format!(
+                "{}: its history is given up, but not erased; --shred does that also later, of any file",
+                self.shown
+            )
+        })
     }
 
     /// A snapshot of the volume, or a version of the file, and how it is named; as far as it can be found.
@@ -209,7 +234,7 @@ pub fn run(args: &args::Expunge) -> Outcome {
         print(args, &operands, &found)?;
         return Ok(status::OK);
     }
-    if !args.yes && !confirmed(&operands, &found)? {
+    if !args.yes && !confirmed(&operands, &found, args.shred)? {
         eprintln!("nothing was changed");
         return Ok(status::FAILED);
     }
@@ -217,6 +242,9 @@ pub fn run(args: &args::Expunge) -> Outcome {
     for operand in &operands {
         let of_this = operand.expunge(args)?;
         freed = freed.zip(of_this).map(|(all, one)| all + one);
+    }
+    if args.shred {
+        shred_all(&operands)?;
     }
     print(args, &operands, &found)?;
     if !args.listing.json && !args.listing.null {
@@ -233,8 +261,32 @@ pub fn run(args: &args::Expunge) -> Outcome {
     Ok(status::OK)
 }
 
+/// Erases on each volume of the operands, once.
+fn shred_all(operands: &[Operand]) -> anyhow::Result<()> {
+    let mut volumes = HashSet::new();
+    for operand in operands {
+        let volume = match &operand.place {
+            Place::Mounted { path, .. } => live::mount_at(path).map_or(path.clone(), |mount| mount.directory),
+            Place::Free(on) => on.volume.clone(),
+        };
+        if volumes.insert(volume) {
+            let left = operand.shred()?;
+            anyhow::ensure!(
+                left == 0,
+                "{}: {left} free blocks could not be erased, for the volume is nearly full and busy; do it again later",
+                operand.shown
+            );
+        }
+    }
+    Ok(())
+}
+
+/// What expunging does not do.
+const REMAINS: &str = "Parts of what is given up stay readable in the image or device until something else takes their place: contents, names, \
+                       targets of links. --shred erases them, too.";
+
 /// Asks a person.
-fn confirmed(operands: &[Operand], found: &[(Known, Vec<Entry>)]) -> anyhow::Result<bool> {
+fn confirmed(operands: &[Operand], found: &[(Known, Vec<Entry>)], shred: bool) -> anyhow::Result<bool> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Err(status::usage(
             "expunging cannot be undone: look with --dry-run, then say --yes (there is no terminal to ask on)",
@@ -243,6 +295,9 @@ fn confirmed(operands: &[Operand], found: &[(Known, Vec<Entry>)]) -> anyhow::Res
     let mut error = io::stderr();
     for (operand, (known, _)) in operands.iter().zip(found) {
         writeln!(error, "{}: {}", operand.shown, amount(known))?;
+    }
+    if !shred {
+        writeln!(error, "{REMAINS}")?;
     }
     write!(error, "Give up all of this history? Nothing brings it back. [y/N] ")?;
     error.flush()?;

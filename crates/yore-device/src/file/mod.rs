@@ -285,6 +285,30 @@ impl Device for FileDevice {
         result.map_err(|error| self.error(Operation::Flush, 0, self.size(), HostError::from(&error)))
     }
 
+    /// Of an image file only what the host has there, so that holes stay holes; then it becomes one.
+    fn erase(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        self.check_may_write(Operation::Write)?;
+        check_range(self, Operation::Write, offset, len)?;
+        if self.is_block_device {
+            return crate::write_zeros(self, offset, len);
+        }
+        let (mut at, end) = (offset, offset + len);
+        while at < end {
+            let data = match rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Data(at)) {
+                Ok(data) if data < end => data.max(at),
+                Ok(_) | Err(Errno::NXIO) => break,
+                // A host that cannot tell has data everywhere.
+                Err(_) => at,
+            };
+            let hole = rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Hole(data)).unwrap_or(end);
+            let block = BLOCK_SIZE as u64;
+            let (from, to) = (data - data % block, hole.next_multiple_of(block).min(end));
+            crate::write_zeros(self, from, to - from)?;
+            at = to;
+        }
+        self.discard(offset, len)
+    }
+
     fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
         self.check_may_write(Operation::Discard)?;
         check_range(self, Operation::Discard, offset, len)?;

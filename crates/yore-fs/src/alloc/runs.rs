@@ -84,6 +84,13 @@ impl Availability {
         best
     }
 
+    /// The first run of available blocks at or after `from`, at most `most` of them.
+    pub(super) fn next_run(&self, from: u32, most: u32) -> Option<(u32, u32)> {
+        let bit = self.next(from, BITS_PER_GROUP, true)?;
+        let end = BITS_PER_GROUP.min(bit.saturating_add(most));
+        Some((bit, self.next(bit, end, false).unwrap_or(end) - bit))
+    }
+
     /// Takes what is available of the `len` blocks at `bit`, up to the first that is not.
     pub(super) fn take(&mut self, bit: u32, len: u32, withheld: bool) -> u32 {
         let len = self.run_at(bit, len, withheld);
