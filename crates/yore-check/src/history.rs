@@ -74,7 +74,7 @@ struct Cuts {
     /// The keys that their index should have.
     keys: Vec<[u8; 16]>,
     /// The names by which kept cuts can be found, each with what was cut; the same for all where names are the volume's.
-    names: BTreeMap<(Option<InodeNo>, String), Number>,
+    names: BTreeMap<(Option<(InodeNo, Incarnation)>, String), Number>,
     /// Those that are kept, with what was cut, and why.
     kept: BTreeMap<Number, (InodeNo, CutKind)>,
     rollbacks: Vec<Rollback>,
@@ -276,7 +276,7 @@ impl Checker<'_> {
         // The names of dying cuts are free.
         if state != CutState::Dying && !name.is_empty() {
             cuts.keys.push(cut_index_by_name(&self.sb.hash_seed, &name, number));
-            let of = self.sb.features.contains(WriteFeatures::EXTENDED_PAST).then_some(root);
+            let of = self.sb.features.contains(WriteFeatures::EXTENDED_PAST).then_some((root, incarnation));
             if let Some(other) = cuts.names.insert((of, name.clone()), number) {
                 let found = format!("{name:?} of the cuts {other} and {number}");
                 self.add(Finding::new(Problem::CutName, "one cut of a name", found).at(place).of(root));

@@ -72,6 +72,10 @@ pub enum Command {
     Hold(Held),
     /// Release a snapshot that is held
     Release(Held),
+    /// Give a snapshot another name, or say what it is
+    Describe(Describe),
+    /// Who did what to the past, and what undoes it
+    Operations(Operations),
     /// Forget snapshots, and give back the space that they alone hold
     Forget(Forget),
     /// Give up all history of a file, in every snapshot; what it is now stays
@@ -451,12 +455,22 @@ pub struct Snapshot {
     /// A directory on a mount; or a volume, or VOL:/PATH, that is not mounted
     #[arg(value_name = "PATH", default_value = ".")]
     pub path: OsString,
-    /// A name for it, of which the volume has one; not one that could be a time
+    /// A name for it, of which the directory has one; not one that could be a time
     #[arg(short, long, value_name = "NAME")]
     pub name: Option<String>,
+    /// What it is, for who lists it
+    #[arg(short, long, value_name = "TEXT")]
+    pub message: Option<String>,
     /// Keep it until it is released, whatever else is forgotten
     #[arg(long)]
     pub hold: bool,
+    /// Why it is held
+    #[arg(long, value_name = "TEXT", requires = "hold")]
+    pub reason: Option<String>,
+    /// When it was taken, for who imports snapshots: of the whole volume alone, later than the last one, and not in the future. The
+    /// volume should be made with `mkfs --policy none`, so that none is taken by itself
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
+    pub time: Option<String>,
     /// Return before it is durable; it will be with everything else that was done before
     #[arg(long)]
     pub no_wait: bool,
@@ -520,6 +534,45 @@ pub struct Held {
     /// gone
     #[arg(long, value_name = "N")]
     pub number: Option<u64>,
+    /// Why it is held
+    #[arg(short, long, visible_alias = "reason", value_name = "TEXT")]
+    pub message: Option<String>,
+}
+
+/// `describe`
+#[derive(Debug, Args)]
+#[command(after_help = "What is not given stays. An empty NAME or TEXT takes away what there is.")]
+pub struct Describe {
+    /// A directory as of a snapshot that was taken of it, on a mount or on a volume that is not mounted (VOL:/PATH@TIME)
+    #[arg(value_name = "PATH@TIME")]
+    pub path: OsString,
+    /// The snapshot of this number in the list of PATH (`yore snapshots --json`), which then has no time: also of a directory that is
+    /// gone
+    #[arg(long, value_name = "N")]
+    pub number: Option<u64>,
+    /// The name that it gets, of which the directory has one; not one that could be a time
+    #[arg(short, long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// What it is, for who lists it
+    #[arg(short, long, value_name = "TEXT")]
+    pub message: Option<String>,
+}
+
+/// `operations`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Of each: when, who, what, where, and the command that undoes it, if one does. Of a mount, root and the user who mounted the \
+                  volume see all, others what they did and what concerns their directories. The last 4096 are kept."
+)]
+pub struct Operations {
+    /// A directory or mount point; or a volume, or VOL:/PATH, that is not mounted: what was done there and below
+    #[arg(value_name = "PATH", default_value = ".")]
+    pub path: OsString,
+    /// The latest N only
+    #[arg(short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub most: Option<u32>,
+    #[command(flatten)]
+    pub listing: Listing,
 }
 
 /// `policy`

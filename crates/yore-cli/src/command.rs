@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod check;
 mod copy;
+mod describe;
 mod expunge;
 mod files;
 mod find;
@@ -13,6 +14,7 @@ mod list;
 mod look;
 mod man;
 mod mkfs;
+mod operations;
 mod policy;
 mod put_back;
 pub mod resize;
@@ -25,6 +27,11 @@ use crate::args::{Arguments, Command};
 use crate::output::Out;
 use crate::{inspect, mount, status};
 use clap::CommandFactory as _;
+
+/// Who works on a volume that this process has open, to record what is done.
+pub fn doing(view: &yore_fs::View) -> yore_fs::Doing<'_> {
+    yore_fs::Doing { view, uid: rustix::process::getuid().as_raw() }
+}
 
 /// How a command ends.
 pub type Outcome = anyhow::Result<u8>;
@@ -51,6 +58,8 @@ pub fn run(arguments: Arguments) -> Outcome {
         Command::Snapshots(args) => snapshot::snapshots(&args),
         Command::Hold(args) => forget::hold(&args, true),
         Command::Release(args) => forget::hold(&args, false),
+        Command::Describe(args) => describe::run(&args),
+        Command::Operations(args) => operations::run(&args),
         Command::Forget(args) => forget::forget(&args),
         Command::Expunge(args) => expunge::run(&args),
         Command::Policy(args) => policy::run(&args),

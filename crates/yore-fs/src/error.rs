@@ -64,6 +64,12 @@ pub enum Error {
     /// The volume or view is read-only.
     #[error("the volume is mounted read-only, or the file is of the past")]
     ReadOnly,
+    /// A snapshot with a time of its own that is not behind that of the last snapshot or version, or that is in the future.
+    #[error("that time is not behind the last snapshot's, or in the future: times ascend")]
+    OutOfOrder {
+        /// When the last one was taken.
+        last: yore_format::Timestamp,
+    },
     /// A snapshot that is held is not forgotten.
     #[error("snapshot {cut} is held: release it first")]
     Held {

@@ -12,13 +12,14 @@
 //! Versions are kept in memory as cells of their own ([`Versions`]), with their data in the same cache as all data.
 
 mod count;
+mod named;
 mod when;
 
 pub use when::split_time;
 pub(crate) use when::{covers, cut_for, look_back};
 
 use crate::inode::{InodeCell, InodeState};
-use crate::past::{Cut, PastEntry, User};
+use crate::past::{Cut, PastEntry, Taking, User};
 use crate::store::Store;
 use crate::{dir, file, symlink, xattr, Attr, DirItem, Error, InodeNo, Result};
 use hashbrown::HashMap;
@@ -498,7 +499,7 @@ pub(crate) fn list_xattrs(store: &Arc<Store>, no: InodeNo, cut: Number) -> Resul
 /// Takes a cut of a directory with all that is below it: a snapshot, or a point to go back to. Durable when it returns, if `wait`.
 ///
 /// # Errors
-/// `NotADirectory`; `Exists` for a name that a kept snapshot has; `LimitReached`; `NoSpace`; damage and device errors.
+/// `NotADirectory`; `Exists` for a name that a kept snapshot of the directory has; `LimitReached`; `NoSpace`; damage and device errors.
 pub(crate) fn snapshot(
     store: &Arc<Store>,
     directory: InodeNo,
@@ -507,13 +508,26 @@ pub(crate) fn snapshot(
     (held, wait): (bool, bool),
     user: Option<&User>,
 ) -> Result<Cut> {
+    let taking = Taking { kind, name, held, more: CutMore::default(), time: None, user };
+    take(store, directory, taking, wait)
+}
+
+/// As [`snapshot`], with what else there is to say of it.
+///
+/// # Errors
+/// As [`snapshot`]; `OutOfOrder`; `Invalid` for a time of another directory than the root.
+pub(crate) fn take(store: &Arc<Store>, directory: InodeNo, taking: Taking<'_>, wait: bool) -> Result<Cut> {
     store.check_writable()?;
-    if user.is_some() {
+    if taking.time.is_some() && directory != InodeNo::ROOT {
+        return Err(Error::Invalid { what: "only a snapshot of the whole volume has a time that is given" });
+    }
+    if taking.user.is_some() {
         store.meta.extend(WriteFeatures::EXTENDED_PAST)?;
     }
     let cell = store.cell(directory)?;
     cell.state.read().check_directory()?;
-    let cut = store.past.cut(store, &cell, kind, (name, held), CutMore::default(), user)?;
+    store.past.extend_for(store, taking.name, &taking.more)?;
+    let cut = store.past.take(store, &cell, taking)?;
     #[cfg(feature = "mutations")]
     let wait = wait && !crate::mutation::is(crate::mutation::Mutation::SnapshotNotForced);
     if wait {

@@ -12,6 +12,7 @@ mod acl;
 mod alloc;
 mod btree;
 mod dir;
+mod done;
 mod error;
 mod expunge;
 mod extent;
@@ -45,6 +46,7 @@ mod volume;
 mod xattr;
 
 pub use access::{Access, Asking};
+pub use done::Doing;
 pub use error::{Error, Result};
 pub use expunge::Remembered;
 pub use forget::Forgetting;
@@ -62,7 +64,7 @@ pub use types::{
     SetTime, SetXattrMode, Statfs, VolumeInfo, WriteMode,
 };
 pub use usage::{CutUsage, Held, StateUsage, UsageTotals};
-pub use view::{Node, View};
+pub use view::{NewSnapshot, Node, View};
 pub use volume::{DirEntry, File, FileType, Metadata, OpenOptions, ReadDir, Volume, Walk, WalkEntry};
 pub use yore_format::{
     CutKind, CutMore, CutRow, CutState, Engine, FileKind, ForgottenFor, Incarnation, InodeFlags, InodeNo,

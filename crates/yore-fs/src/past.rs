@@ -49,6 +49,7 @@ mod forget;
 mod keep;
 mod lately;
 mod look;
+mod names;
 mod operations;
 mod policies;
 mod rollback;
@@ -59,6 +60,7 @@ mod tests;
 mod users;
 
 pub(crate) use cover::{CoverMemo, Epochs};
+pub(crate) use cut::Taking;
 pub(crate) use expunge::{Expunge, Expunging, ROW_BLOCKS};
 pub(crate) use forget::{held, is_held, Ended};
 pub(crate) use keep::{Ending, Going, Keep};
@@ -80,9 +82,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::OnceLock;
 use std::time::Duration;
 use yore_format::{
-    cut_index_by_name, cut_index_by_root, key_parts, version_key, version_shard, BlockKind, Corruption,
-    CutKind, CutRow, CutState, Expect, HistoryGrowth, HistoryRoots, HistoryTree, Incarnation, Inode, Number,
-    Timestamp, Version, HISTORY_SHARDS,
+    cut_index_by_root, key_parts, version_key, version_shard, BlockKind, Corruption, CutKind, CutRow,
+    CutState, Expect, HistoryGrowth, HistoryRoots, HistoryTree, Incarnation, Inode, Number, Timestamp,
+    Version, HISTORY_SHARDS,
 };
 use yore_meta::{Frame, Meta, Op, Reserved};
 
@@ -449,26 +451,6 @@ impl Past {
         let _cuts = self.cuts.read();
         let from = from.0.to_be_bytes();
         self.tree(HistoryTree::Cuts).scan(meta, &from, &mut |key, value| each(decode_cut(key, value)?))
-    }
-
-    /// The kept cuts with this name: one, unless there is damage. In ascending order.
-    pub(crate) fn named(&self, store: &Store, name: &str) -> Result<Vec<Cut>> {
-        let _cuts = self.cuts.read();
-        self.named_locked(store, name)
-    }
-
-    fn named_locked(&self, store: &Store, name: &str) -> Result<Vec<Cut>> {
-        let first = cut_index_by_name(&store.hash_seed, name, Number(0));
-        let mut numbers = Vec::new();
-        self.tree(HistoryTree::CutIndex).scan(&store.meta, &first, &mut |key, _| {
-            let same = key[..8] == first[..8];
-            if same {
-                numbers.push(Number(key_parts::<2>(key)?[1]));
-            }
-            Ok(same)
-        })?;
-        let cuts = numbers.into_iter().map(|number| self.indexed(&store.meta, number));
-        cuts.filter(|cut| cut.as_ref().map_or(true, |cut| cut.row.name == name)).collect()
     }
 
     /// The cut of this number and in this state.

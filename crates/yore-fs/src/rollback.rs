@@ -22,6 +22,7 @@ mod plan;
 mod roll;
 mod trees;
 
+pub(crate) use operation::begun;
 pub use operation::{name, next, next_number, operations, until, Operation, Verb};
 pub use plan::{ancestors, leave_alone, real, reversed, Back};
 

@@ -4,6 +4,8 @@
 mod pass;
 mod past;
 
+pub use past::NewSnapshot;
+
 pub(crate) use pass::is_below;
 
 use crate::history::{self, PastInode};

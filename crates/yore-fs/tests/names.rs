@@ -1,7 +1,7 @@
 //! What `name@last`, `name@-N` and `name@NAME` mean.
 
 use yore_fs::time::{parse, TimeZone, When};
-use yore_fs::{Error, Number, Policy, Timestamp, Versioning, View, Volume};
+use yore_fs::{Error, NewSnapshot, Number, Policy, Timestamp, User, Versioning, View, Volume};
 
 fn volume() -> Volume {
     Volume::memory(64 << 20).unwrap()
@@ -83,4 +83,110 @@ fn versions_of_a_file_are_counted_with_snapshots() {
     volume.remove_file("d/letter").unwrap();
     assert_eq!(then("last").unwrap(), "four", "that it was removed is no version");
     assert!(then("-99").is_err());
+}
+
+/// Two directories may each have a `step-1`, and behind a path the nearest directory above is meant that was cut so. Names were the
+/// volume's, so that the second one was refused.
+#[test]
+fn each_directory_has_names_of_its_own() {
+    let volume = volume();
+    for agent in ["agent1", "agent2"] {
+        volume.create_dir_all(format!("{agent}/deep")).unwrap();
+        volume.write(format!("{agent}/deep/file"), format!("{agent} at step 1")).unwrap();
+        cut(&volume, agent, "step-1");
+        volume.write(format!("{agent}/deep/file"), "later").unwrap();
+    }
+    let read = |path: &str| String::from_utf8(volume.read(path).unwrap()).unwrap();
+    for agent in ["agent1", "agent2"] {
+        let then = format!("{agent} at step 1");
+        assert_eq!(read(&format!("{agent}@step-1/deep/file")), then);
+        assert_eq!(read(&format!("{agent}/deep@step-1/file")), then);
+        assert_eq!(read(&format!("{agent}/deep/file@step-1")), then);
+        assert_eq!(read(&format!("{agent}/.@step-1/deep/file")), then);
+    }
+    let view = volume.view();
+    assert!(matches!(meant(view, &volume, "/", "step-1"), Err(Error::NotFound)), "none is of the root");
+    let again = view.snapshot(inode(&volume, "agent1"), "step-1", false, false);
+    assert!(matches!(again, Err(Error::Exists)), "{again:?}");
+    // One above has it, too: below agent1 its own one goes on being meant, and elsewhere that one.
+    let all = cut(&volume, "/", "step-1");
+    volume.write("agent1/deep/file", "last").unwrap();
+    assert_eq!(read("agent1/deep/file@step-1"), "agent1 at step 1");
+    assert_eq!(read("agent1@step-1/deep/file"), "agent1 at step 1");
+    assert_eq!(read(".@step-1/agent1/deep/file"), "later");
+    assert_eq!(meant(view, &volume, "/", "step-1").unwrap(), all);
+    // When it is forgotten, the one above is meant.
+    let own = meant(view, &volume, "agent1", "step-1").unwrap();
+    view.forget(&[own]).unwrap();
+    assert_eq!(meant(view, &volume, "agent1", "step-1").unwrap(), all);
+    // What was moved since is found in the snapshot of where it was.
+    volume.rename("agent2/deep", "moved").unwrap();
+    view.forget(&[all]).unwrap();
+    assert_eq!(read("moved/file@step-1"), "agent2 at step 1");
+    // A directory that takes the place of one that is gone has names of its own.
+    volume.remove_dir_all("agent1").unwrap();
+    volume.create_dir("agent1").unwrap();
+    cut(&volume, "agent1", "step-1");
+    volume.close().unwrap();
+}
+
+/// A snapshot can be renamed and described later; the old name is free then, and means nothing.
+#[test]
+fn a_snapshot_is_renamed() {
+    let volume = volume();
+    volume.write("file", "then").unwrap();
+    let number = cut(&volume, "/", "old");
+    let other = cut(&volume, "/", "other");
+    volume.write("file", "now").unwrap();
+    let view = volume.view();
+    let row = view.describe(number, Some("new"), Some("what went out")).unwrap().row;
+    assert_eq!((row.name.as_str(), row.more.description.as_str()), ("new", "what went out"));
+    assert_eq!(volume.read("file@new").unwrap(), b"then");
+    assert!(volume.read("file@old").is_err());
+    assert!(matches!(view.describe(number, Some("other"), None), Err(Error::Exists)));
+    assert!(matches!(view.describe(number, Some("monday"), None), Err(Error::Invalid { .. })));
+    assert_eq!(view.describe(number, None, Some("")).unwrap().row.more.description, "");
+    cut(&volume, "/", "old");
+    assert_eq!(view.describe(other, Some(""), None).unwrap().row.name, "");
+    assert!(matches!(meant(view, &volume, "/", "other"), Err(Error::NotFound)));
+    // Names can be exchanged by way of a third one, any number of times.
+    for i in 0..200 {
+        view.describe(number, Some(&format!("name {i}")), None).unwrap();
+    }
+    assert_eq!(meant(view, &volume, "/", "name 199").unwrap(), number);
+    let undo = view.undo_point(view.root(), "before-rollback-9", false, false).unwrap().number;
+    assert!(view.describe(undo, Some("mine"), None).is_err(), "its name says what can be undone");
+    let user = User { uid: 7, limits: None };
+    view.hold_because(Some(&user), number, true, "for the audit").unwrap();
+    let row = view.kept_cut(number).unwrap().row;
+    assert_eq!((row.held, row.more.hold_reason.as_str(), row.more.held_by), (true, "for the audit", Some(7)));
+    view.hold(number, false).unwrap();
+    let row = view.kept_cut(number).unwrap().row;
+    assert_eq!((row.held, row.more.hold_reason.as_str(), row.more.held_by), (false, "", None));
+}
+
+/// Snapshots that are imported have the dates of when they were taken, in their order, and are of the volume.
+#[test]
+fn imported_snapshots_have_their_dates() {
+    let volume = volume();
+    volume.create_dir("d").unwrap();
+    let view = volume.view();
+    let at = |seconds| Some(Timestamp { seconds, nanos: 0 });
+    let take = |path: &str, time| {
+        let new = NewSnapshot { time, ..NewSnapshot::default() };
+        view.take_snapshot(inode(&volume, path), &new)
+    };
+    for (seconds, content) in [(1_000_000_000, "first"), (1_100_000_000, "second")] {
+        volume.write("file", content).unwrap();
+        assert_eq!(take("/", at(seconds)).unwrap().row.time, at(seconds).unwrap());
+    }
+    assert!(matches!(take("/", at(1_100_000_000)), Err(Error::OutOfOrder { .. })));
+    assert!(matches!(take("/", at(1_050_000_000)), Err(Error::OutOfOrder { .. })));
+    assert!(matches!(take("/", at(i64::MAX)), Err(Error::OutOfOrder { .. })));
+    assert!(matches!(take("d", at(1_200_000_000)), Err(Error::Invalid { .. })));
+    volume.write("file", "now").unwrap();
+    assert_eq!(volume.read("file@2001-12-31").unwrap(), b"first");
+    assert_eq!(volume.read("file@2005").map_err(|_| ()), Err(()), "not a time");
+    assert_eq!(volume.read("file@2005-12-31").unwrap(), b"second");
+    assert!(take("/", None).unwrap().row.time > at(1_700_000_000).unwrap());
 }

@@ -28,7 +28,7 @@
 //! | bytes | of the request |
 //! |---|---|
 //! | 0..8 | the least number to list |
-//! | 8..12 | flags: 1 only that snapshot as of which the directory asked is seen, none in the present; then the number is 0; 2 of a file in it |
+//! | 8..12 | flags: 1 only that snapshot as of which the directory asked is seen, none in the present; then the number is 0; 2 of a file in it; 4 with what people say of it |
 //! | 12..16 | with flag 2, length of the file's name, 1 to 255 |
 //! | 16..271 | and the name, which may have a time; then zeros |
 //!
@@ -48,7 +48,15 @@
 //! | 24..32, 32..36 | inode and incarnation of what was cut |
 //! | 36..40 | length of the path |
 //! | 40..48, 48..52 | time of the next one on the volume, whatever it is of |
-//! | 56.. | the name, and behind it the path on the volume as it is now, from `/` |
+//! | 52..56 | with flag 4 of the request: how many bytes say more |
+//! | 56.. | the name, behind it the path on the volume as it is now, from `/`, and behind that what says more |
+//!
+//! | bytes | of what says more |
+//! |---|---|
+//! | 0..4, 4..8 | the users who took it and who hold it, or all ones |
+//! | 8..16 | until when it is held, seconds since 1970, or the least number that there is |
+//! | 16..18, 18..20 | lengths of the description and of the reason for which it is held |
+//! | 24.. | both |
 //!
 //! For everybody who may open the directory. It has those snapshots in which the directory can be seen, and those of
 //! directories below of which the caller could take one himself: of what is above or beside nobody learns anything that
@@ -85,9 +93,9 @@
 //!
 //! See [`look`], and [`policy`], which regular files answer, too.
 //!
-//! # Expunge: numbers 20 and 21; roll back: 22 and 23
+//! # Expunge: numbers 20 and 21; roll back: 22 and 23; say more of snapshots: 32 and 33; who did what: 34
 //!
-//! See [`expunge`] and [`rollback`].
+//! See [`expunge`], [`rollback`], [`names`] and [`operations`].
 //!
 //! # Make the volume longer: number 60; erase what nothing names: 61
 //!
@@ -101,6 +109,8 @@
 
 pub mod expunge;
 pub mod look;
+pub mod names;
+pub mod operations;
 pub mod policy;
 pub mod resize;
 pub mod rollback;
@@ -118,8 +128,8 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use yore_fs::{
-    Access, Cut, CutKind, CutRow, CutState, FileKind, Incarnation, InodeNo, ListedCut, Number, PinnedBy,
-    Timestamp, User, UserLimits, View,
+    Access, Cut, CutKind, CutMore, CutRow, CutState, Doing, FileKind, Incarnation, InodeNo, ListedCut,
+    NewSnapshot, Number, PinnedBy, Timestamp, User, UserLimits, View,
 };
 
 /// Bytes of the first request.
@@ -144,6 +154,12 @@ const UNDO: u32 = 4;
 const WHILE_ASKER_LIVES: u32 = 8;
 const SEEN: u32 = 1;
 const OF_FILE: u32 = 2;
+const MORE: u32 = 4;
+const MORE_BYTES: usize = 24;
+/// Nobody, where a user is named.
+const NOBODY: u32 = u32::MAX;
+/// Never, where a second is.
+const NEVER: i64 = i64::MIN;
 const FILE_AT: usize = 16;
 const FILE_MAX: usize = 255;
 const NAME_AT: usize = 8;
@@ -202,7 +218,21 @@ fn take_on(dir: &File, name: &str, flags: u32) -> io::Result<(Number, Timestamp)
 pub fn snapshots(dir: &File, from: Number) -> io::Result<(Vec<ListedCut>, Option<Number>)> {
     let mut buffer = Box::new([0; LIST_BYTES]);
     put(&mut *buffer, 0, &from.0.to_le_bytes());
-    call::<LIST, LIST_BYTES>(dir, &mut buffer)?;
+    ask_list(dir, buffer)
+}
+
+/// Asks for a list with all that is said of each; of a daemon that does not know what that is, for one without.
+fn ask_list(dir: &File, mut buffer: Box<[u8; LIST_BYTES]>) -> io::Result<(Vec<ListedCut>, Option<Number>)> {
+    let without = buffer.clone();
+    let flags = u32_at(&*buffer, 8).unwrap_or_default();
+    put(&mut *buffer, 8, &(flags | MORE).to_le_bytes());
+    match call::<LIST, LIST_BYTES>(dir, &mut buffer) {
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error()) => {
+            buffer = without;
+            call::<LIST, LIST_BYTES>(dir, &mut buffer)?;
+        }
+        other => other?,
+    }
     decode_list(&*buffer).ok_or_else(malformed)
 }
 
@@ -213,8 +243,7 @@ pub fn snapshots(dir: &File, from: Number) -> io::Result<(Vec<ListedCut>, Option
 pub fn versions(dir: &File, name: &[u8], from: Number) -> io::Result<(Vec<ListedCut>, Option<Number>)> {
     let mut buffer = of_file(name, 0)?;
     put(&mut *buffer, 0, &from.0.to_le_bytes());
-    call::<LIST, LIST_BYTES>(dir, &mut buffer)?;
-    decode_list(&*buffer).ok_or_else(malformed)
+    ask_list(dir, buffer)
 }
 
 /// The snapshot or version as of which a file is seen under a name in an open directory; `None` if it is one of the present.
@@ -246,9 +275,8 @@ pub fn seen(dir: &File) -> io::Result<Option<ListedCut>> {
     ask_seen(dir, buffer)
 }
 
-fn ask_seen(dir: &File, mut buffer: Box<[u8; LIST_BYTES]>) -> io::Result<Option<ListedCut>> {
-    call::<LIST, LIST_BYTES>(dir, &mut buffer)?;
-    let (listed, _) = decode_list(&*buffer).ok_or_else(malformed)?;
+fn ask_seen(dir: &File, buffer: Box<[u8; LIST_BYTES]>) -> io::Result<Option<ListedCut>> {
+    let (listed, _) = ask_list(dir, buffer)?;
     Ok(listed.into_iter().next())
 }
 
@@ -323,31 +351,63 @@ pub(crate) fn answer(
     request: &[u8],
 ) -> Result<Vec<u8>, Failure> {
     let Asker { uid, read_only, .. } = *asker;
-    let known = [SNAPSHOT, LIST, FORGET, HOLD].contains(&number);
+    let known =
+        [SNAPSHOT, LIST, FORGET, HOLD, names::TAKE, names::DESCRIBE, operations::LIST].contains(&number);
     if !known || view.getattr(inode)?.kind != FileKind::Directory {
         return Err(Failure::Number(Errno::ENOTTY));
     }
     let refused = Failure::Number(Errno::EINVAL);
     match number {
-        LIST => list(view, inode, asker, Wanted::decode(request).ok_or(refused)?),
+        LIST => {
+            let (wanted, more) = Wanted::decode(request).ok_or(refused)?;
+            list(view, inode, asker, wanted, more)
+        }
         FORGET => {
             let numbers = decode_forget(request).ok_or(refused)?;
             let view = changing(view, uid, read_only, &numbers)?;
+            let doing = Doing { view: &view, uid };
+            let rows = doing.forgetting(&numbers)?;
             view.forget(&numbers)?;
+            doing.note(rows);
             Ok(vec![0; FORGET_BYTES])
         }
         HOLD => {
             let (number, held) = decode_hold(request).ok_or(refused)?;
-            changing(view, uid, read_only, &[number])?.hold_for(&user(uid, asker.limits), number, held)?;
+            let hold = Some(held.then_some(""));
+            describe(view, asker, number, &names::Saying { hold, ..Default::default() })?;
             Ok(vec![0; HOLD_BYTES])
         }
-        _ => take(view, inode, asker, Asked::decode(request).ok_or(refused)?),
+        names::TAKE => {
+            let new = names::decode_take(request).ok_or(refused)?;
+            let cut = take(view, inode, asker, &new, false)?;
+            Ok(names::answer_of(cut.number, cut.row.time))
+        }
+        names::DESCRIBE => {
+            let (number, saying) = names::decode_describe(request).ok_or(refused)?;
+            describe(view, asker, number, &saying)?;
+            Ok(names::answer_of(number, Timestamp { seconds: 0, nanos: 0 }))
+        }
+        operations::LIST => {
+            let wanted = operations::decode_request(request).ok_or(refused)?;
+            let seen_by = (!may_all(uid)).then_some(uid);
+            operations::list(&view.present(), seen_by, wanted)
+        }
+        _ => {
+            let Asked { name, held, wait, undo, while_asker_lives } =
+                Asked::decode(request).ok_or(refused)?;
+            let new = NewSnapshot { name, held, wait, undo, ..NewSnapshot::default() };
+            let cut = take(view, inode, asker, &new, while_asker_lives)?;
+            let mut bytes = vec![0; SNAPSHOT_BYTES];
+            put(&mut bytes, 0, &cut.number.0.to_le_bytes());
+            put_time(&mut bytes, 8, cut.row.time);
+            Ok(bytes)
+        }
     }
 }
 
 /// Whether a request takes a snapshot.
 pub(crate) fn takes_snapshot(number: Opcode) -> bool {
-    number == SNAPSHOT
+    number == SNAPSHOT || number == names::TAKE
 }
 
 /// Whether a user may take one of this directory.
@@ -355,27 +415,53 @@ pub(crate) fn may_take(view: &View, inode: InodeNo, uid: u32) -> bool {
     matches!(may_snapshot(view, inode, None, uid), Ok(true))
 }
 
-fn take(view: &View, inode: InodeNo, asker: &Asker<'_>, asked: Asked<'_>) -> Result<Vec<u8>, Failure> {
+/// Changes what is said of a snapshot, and records who did it.
+fn describe(
+    view: &View,
+    asker: &Asker<'_>,
+    number: Number,
+    saying: &names::Saying<'_>,
+) -> Result<(), Failure> {
+    let view = changing(view, asker.uid, asker.read_only, &[number])?;
+    let was = view.kept_cut(number)?;
+    let doing = Doing { view: &view, uid: asker.uid };
+    if saying.name.is_some() || saying.description.is_some() {
+        view.describe(number, saying.name, saying.description)?;
+        doing.note([doing.renaming(&was, saying.name)?]);
+    }
+    if let Some(hold) = saying.hold {
+        let by = user(asker.uid, asker.limits);
+        view.hold_because(Some(&by), number, hold.is_some(), hold.unwrap_or_default())?;
+        doing.note([doing.holding(&was, hold)?]);
+    }
+    Ok(())
+}
+
+fn take(
+    view: &View,
+    inode: InodeNo,
+    asker: &Asker<'_>,
+    new: &NewSnapshot<'_>,
+    while_asker_lives: bool,
+) -> Result<Cut, Failure> {
     if !may_snapshot(view, inode, None, asker.uid)? {
         return Err(Failure::Number(Errno::EPERM));
     }
     if asker.read_only {
         return Err(yore_fs::Error::ReadOnly.into());
     }
-    let place = match asked.while_asker_lives {
+    let place = match while_asker_lives {
         true => Some(asker.keeper.place(asker.thread).map_err(Failure::Number)?),
         false => None,
     };
-    let kind = if asked.undo { CutKind::Undo } else { CutKind::Snapshot };
     let by = user(asker.uid, asker.limits);
-    let cut = view.take_for(&by, inode, kind, asked.name, (asked.held, asked.wait))?;
+    let cut = view.take_snapshot(inode, &NewSnapshot { user: Some(&by), ..*new })?;
     if let Some(place) = place {
         place.keep(view.pin(cut.number, PinnedBy::Work)?).map_err(Failure::Number)?;
     }
-    let mut bytes = vec![0; SNAPSHOT_BYTES];
-    put(&mut bytes, 0, &cut.number.0.to_le_bytes());
-    put_time(&mut bytes, 8, cut.row.time);
-    Ok(bytes)
+    let doing = Doing { view, uid: asker.uid };
+    doing.note(doing.taking(&cut)?);
+    Ok(cut)
 }
 
 /// The view to change these snapshots with, if the user may. Whoever could take a snapshot may hold and forget it.
@@ -474,7 +560,13 @@ fn leave_reachable(
 }
 
 /// A page of the list.
-fn list(view: &View, directory: InodeNo, asker: &Asker<'_>, wanted: Wanted<'_>) -> Result<Vec<u8>, Failure> {
+fn list(
+    view: &View,
+    directory: InodeNo,
+    asker: &Asker<'_>,
+    wanted: Wanted<'_>,
+    more: bool,
+) -> Result<Vec<u8>, Failure> {
     let uid = asker.uid;
     let (mut listed, mut next) = match (wanted, view.cut()) {
         (Wanted::From(from), _) => view.list_cuts(directory, from)?,
@@ -498,7 +590,7 @@ fn list(view: &View, directory: InodeNo, asker: &Asker<'_>, wanted: Wanted<'_>) 
         if !row.covers && !may_snapshot(&present, root, Some(root_incarnation), uid)? {
             continue;
         }
-        let record = encode_record(row);
+        let record = encode_record(row, more);
         if bytes.len() + record.len() > LIST_BYTES {
             next = Some(row.cut.number);
             break;
@@ -555,8 +647,10 @@ enum Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    fn decode(bytes: &[u8]) -> Option<Wanted<'_>> {
+    /// And whether what people say of them is wanted, too.
+    fn decode(bytes: &[u8]) -> Option<(Wanted<'_>, bool)> {
         let (from, flags) = (u64_at(bytes, 0)?, u32_at(bytes, 8)?);
+        let (flags, more) = (flags & !MORE, flags & MORE != 0);
         let len = usize::try_from(u32_at(bytes, 12)?).ok().filter(|len| *len <= FILE_MAX)?;
         let name = bytes.get(FILE_AT..FILE_AT + len)?;
         let is_name =
@@ -569,7 +663,7 @@ impl Wanted<'_> {
             (0, flags) if flags == OF_FILE | SEEN => Wanted::FileSeen(name),
             _ => return None,
         };
-        clear.then_some(wanted)
+        clear.then_some((wanted, more))
     }
 }
 
@@ -606,10 +700,10 @@ fn decode_hold(bytes: &[u8]) -> Option<(Number, bool)> {
     clear.then_some((Number(u64_at(bytes, 0)?), held == 1))
 }
 
-fn encode_record(listed: &ListedCut) -> Vec<u8> {
+fn encode_record(listed: &ListedCut, more: bool) -> Vec<u8> {
     let row = &listed.cut.row;
     // A path that would not fit into any answer, four times as long as any that a call takes, is left out.
-    let most = LIST_BYTES - RECORDS_AT - RECORD_BYTES - NAME_MAX - 8;
+    let most = LIST_BYTES - RECORDS_AT - RECORD_BYTES - NAME_MAX - MORE_BYTES - 1024 - 8;
     let path =
         listed.path.as_deref().map(|path| path.as_os_str().as_bytes()).filter(|path| path.len() <= most);
     let flag = |is: bool, flag: u8| if is { flag } else { 0 };
@@ -631,8 +725,43 @@ fn encode_record(listed: &ListedCut) -> Vec<u8> {
     put_time(&mut bytes, 40, listed.next.unwrap_or(Timestamp { seconds: 0, nanos: 0 }));
     bytes.extend_from_slice(row.name.as_bytes());
     bytes.extend_from_slice(path.unwrap_or_default());
+    if more && !row.more.is_empty() {
+        let more = encode_more(&row.more);
+        put(&mut bytes, 52, &(more.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&more);
+    }
     bytes.resize(bytes.len().next_multiple_of(8), 0);
     bytes
+}
+
+fn encode_more(more: &CutMore) -> Vec<u8> {
+    let mut bytes = vec![0; MORE_BYTES];
+    put(&mut bytes, 0, &more.by.unwrap_or(NOBODY).to_le_bytes());
+    put(&mut bytes, 4, &more.held_by.unwrap_or(NOBODY).to_le_bytes());
+    put(&mut bytes, 8, &more.held_until.unwrap_or(NEVER).to_le_bytes());
+    put(&mut bytes, 16, &(more.description.len() as u16).to_le_bytes());
+    put(&mut bytes, 18, &(more.hold_reason.len() as u16).to_le_bytes());
+    bytes.extend_from_slice(more.description.as_bytes());
+    bytes.extend_from_slice(more.hold_reason.as_bytes());
+    bytes
+}
+
+fn decode_more(bytes: &[u8]) -> Option<CutMore> {
+    if bytes.is_empty() {
+        return Some(CutMore::default());
+    }
+    let length = |at: usize| Some(usize::from(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?)));
+    let reason_at = MORE_BYTES + length(16)?;
+    let text = |from: usize, to: usize| Some(std::str::from_utf8(bytes.get(from..to)?).ok()?.to_string());
+    let until = i64::from_le_bytes(bytes.get(8..16)?.try_into().ok()?);
+    Some(CutMore {
+        by: Some(u32_at(bytes, 0)?).filter(|by| *by != NOBODY),
+        description: text(MORE_BYTES, reason_at)?,
+        hold_reason: text(reason_at, reason_at + length(18)?)?,
+        held_by: Some(u32_at(bytes, 4)?).filter(|by| *by != NOBODY),
+        held_until: Some(until).filter(|until| *until != NEVER),
+        ..CutMore::default()
+    })
 }
 
 fn decode_list(bytes: &[u8]) -> Option<(Vec<ListedCut>, Option<Number>)> {
@@ -654,6 +783,7 @@ fn decode_record(bytes: &[u8]) -> Option<(ListedCut, usize)> {
     let path_at = RECORD_BYTES + name_len;
     let end = path_at.checked_add(usize::try_from(u32_at(bytes, 36)?).ok()?)?;
     let path = bytes.get(path_at..end)?;
+    let more_end = end.checked_add(usize::try_from(u32_at(bytes, 52)?).ok()?)?;
     let row = CutRow {
         time: time_at(bytes, 8)?,
         kind: CutKind::from_u8(*bytes.get(20)?)?,
@@ -662,7 +792,7 @@ fn decode_record(bytes: &[u8]) -> Option<(ListedCut, usize)> {
         root: InodeNo(u64_at(bytes, 24)?),
         root_incarnation: Incarnation(u32_at(bytes, 32)?),
         name: std::str::from_utf8(bytes.get(RECORD_BYTES..path_at)?).ok()?.to_owned(),
-        more: Default::default(),
+        more: decode_more(bytes.get(end..more_end)?)?,
     };
     let listed = ListedCut {
         cut: Cut { number: Number(u64_at(bytes, 0)?), row },
@@ -673,7 +803,7 @@ fn decode_record(bytes: &[u8]) -> Option<(ListedCut, usize)> {
         mounted: flags & MOUNTED != 0,
         path: (flags & PATH != 0).then(|| PathBuf::from(OsString::from_vec(path.to_vec()))),
     };
-    Some((listed, end.next_multiple_of(8)))
+    Some((listed, more_end.next_multiple_of(8)))
 }
 
 fn put(bytes: &mut [u8], at: usize, value: &[u8]) {

@@ -19,6 +19,7 @@ fn euclean() -> Errno {
 ///   buffer's size is known.)
 /// - `NoAttribute` is ENODATA, Linux's name for ENOATTR.
 /// - `Unsupported` is EOPNOTSUPP, never ENOSYS: the kernel remembers ENOSYS for the whole connection.
+/// - `OutOfOrder` is ERANGE, which nothing else that takes snapshots answers.
 /// - `Refused` is an answer to opening a volume; should a call on an open one give it, EINVAL.
 /// - `Path` is the error it wraps.
 pub fn errno(error: &Error) -> Errno {
@@ -36,6 +37,7 @@ pub fn errno(error: &Error) -> Errno {
         | Error::TakenByOthers { .. } => Errno::EPERM,
         Error::Unfinished { source, .. } => errno(source),
         Error::NoSpace | Error::NeverFits | Error::HashFull { .. } => Errno::ENOSPC,
+        Error::OutOfOrder { .. } => Errno::ERANGE,
         Error::TooManyLinks => Errno::EMLINK,
         Error::FileTooLarge => Errno::EFBIG,
         Error::ReadOnly => Errno::EROFS,

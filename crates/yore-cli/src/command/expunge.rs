@@ -4,6 +4,7 @@
 //! person is asked, or `--yes` says it; then one operand after the other is given up, each as a whole. What cannot be
 //! brought back must not be done by a wrong letter.
 
+use super::doing;
 use super::files::on_volume;
 use super::forget::{give_back, mounted_on, named, say_freed};
 use super::snapshot::{library_error, Place};
@@ -88,6 +89,8 @@ impl Operand {
                     let (files, _) = of_volume(volume, on, &wanted)?;
                     let files: Vec<_> = files.iter().map(|file| (file.inode, file.incarnation)).collect();
                     volume.view().expunge(&files)?;
+                    let doing = doing(volume.view());
+                    doing.note([doing.expunging(volume.node(&on.path)?.inode(), files.len())?]);
                     Ok(Some(give_back(volume, progress)?))
                 })
             }

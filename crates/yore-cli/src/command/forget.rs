@@ -9,6 +9,7 @@
 //! held is given back, in small steps; a mount's daemon does that in the background. What a signal or a crash leaves, the
 //! next mount or the next `forget` does.
 
+use super::doing;
 use super::files::on_volume;
 use super::snapshot::{all_pages, is_file_on_mount, library_error, print_rows, Line, Place};
 use super::Outcome;
@@ -33,8 +34,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use yore_fs::keep::{reasons, Reason, Taken};
 use yore_fs::time::{parse_ago, parse_begin, When};
-use yore_fs::{CutKind, FileKind, Forgetting, KeepRules, ListedCut, Number, Volume};
+use yore_fs::{Cut, CutKind, FileKind, Forgetting, KeepRules, ListedCut, Number, User, Volume};
 use yore_fuse::control;
+use yore_fuse::control::names::Saying;
 
 /// What to write for a choice among the snapshots of a directory, or the versions of a file.
 const CHOICES: &str =
@@ -80,7 +82,7 @@ pub(super) fn split_root(path: &Path) -> Option<(PathBuf, OsString)> {
 }
 
 /// What an operand names.
-struct Target {
+pub(super) struct Target {
     place: Place,
     /// On a mount, a file in that directory. What a path of a volume is, is seen when that is opened.
     file: Option<OsString>,
@@ -121,14 +123,14 @@ fn file_on_mount(operand: &OsStr) -> Option<(PathBuf, OsString)> {
 }
 
 /// A place that can be asked for snapshots.
-struct Opened<'a> {
+pub(super) struct Opened<'a> {
     target: &'a Target,
     /// If it is not mounted.
     volume: Option<&'a Volume>,
 }
 
 impl Opened<'_> {
-    fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         self.target.name()
     }
 
@@ -205,22 +207,44 @@ impl Opened<'_> {
                 .try_for_each(|some| control::forget(dir, some))
                 .map_err(refused),
             (Place::Free(_), volume) => {
-                Ok(volume.context("the volume is not open")?.view().forget(numbers)?)
+                let doing = doing(volume.context("the volume is not open")?.view());
+                let rows = doing.forgetting(numbers)?;
+                doing.view.forget(numbers)?;
+                doing.note(rows);
+                Ok(())
             }
         }
     }
 
-    fn hold(&self, number: Number, held: bool) -> anyhow::Result<()> {
+    /// Changes what is said of a snapshot, or whether it is held.
+    pub(super) fn describe(&self, cut: &Cut, saying: &Saying<'_>) -> anyhow::Result<()> {
+        let number = cut.number;
         match (&self.target.place, self.volume) {
-            (Place::Mounted { dir, .. }, _) => control::hold(dir, number, held).map_err(not_released),
+            // A daemon of an earlier version knows no reasons.
+            (Place::Mounted { dir, .. }, _) => match saying {
+                Saying { name: None, description: None, hold: Some(None | Some("")) } => {
+                    control::hold(dir, number, saying.hold != Some(None)).map_err(not_released)
+                }
+                _ => control::names::describe(dir, number, saying).map_err(not_released),
+            },
             (Place::Free(_), volume) => {
-                Ok(volume.context("the volume is not open")?.view().hold(number, held)?)
+                let doing = doing(volume.context("the volume is not open")?.view());
+                if saying.name.is_some() || saying.description.is_some() {
+                    doing.view.describe(number, saying.name, saying.description)?;
+                    doing.note([doing.renaming(cut, saying.name)?]);
+                }
+                if let Some(hold) = saying.hold {
+                    let user = User { uid: doing.uid, limits: None };
+                    doing.view.hold_because(Some(&user), number, hold.is_some(), hold.unwrap_or_default())?;
+                    doing.note([doing.holding(cut, hold)?]);
+                }
+                Ok(())
             }
         }
     }
 
     /// A snapshot of the directory's list, by its number.
-    fn numbered(&self, verb: &str, number: u64) -> anyhow::Result<ListedCut> {
+    pub(super) fn numbered(&self, verb: &str, number: u64) -> anyhow::Result<ListedCut> {
         let (page, _) = self.page(Some(Number(number)))?;
         let row = page.into_iter().find(|row| row.cut.number.0 == number);
         row.with_context(|| {
@@ -230,7 +254,7 @@ impl Opened<'_> {
     }
 
     /// The snapshot that the operand names, if it is one of that very directory. `verb` is what is to be done to it.
-    fn snapshot(&self, verb: &str, clock: &Clock) -> anyhow::Result<ListedCut> {
+    pub(super) fn snapshot(&self, verb: &str, clock: &Clock) -> anyhow::Result<ListedCut> {
         let name = self.name();
         let Some(row) = self.seen()? else {
             return Err(no_time(verb, &name));
@@ -290,7 +314,7 @@ fn not_released(error: io::Error) -> anyhow::Error {
 }
 
 /// Opens what was found, all of it on one volume or mount, for some work.
-fn with_opened<T>(
+pub(super) fn with_opened<T>(
     places: &[Target],
     access: Access,
     work: impl FnOnce(&[Opened<'_>]) -> anyhow::Result<T>,
@@ -308,7 +332,7 @@ fn with_opened<T>(
 }
 
 /// All operands, which must be on one volume: it is forgotten what was named, or nothing.
-fn find_all(operands: &[OsString]) -> anyhow::Result<Vec<Target>> {
+pub(super) fn find_all(operands: &[OsString]) -> anyhow::Result<Vec<Target>> {
     let places = operands.iter().map(|operand| Target::find(operand)).collect::<anyhow::Result<Vec<_>>>()?;
     for pair in places.windows(2) {
         let same = match (&pair[0].place, &pair[1].place) {
@@ -334,6 +358,9 @@ fn device(dir: &File) -> anyhow::Result<u64> {
 /// Holds a snapshot, or releases it.
 pub fn hold(args: &args::Held, held: bool) -> Outcome {
     let verb = if held { "hold" } else { "release" };
+    if !held && args.message.is_some() {
+        return Err(status::usage("what is released has no reason; -m is for `yore hold`"));
+    }
     let places = find_all(std::slice::from_ref(&args.path))?;
     // Opening a volume for writing changes it, so what can be known to fail fails before.
     let clock = Clock::new(false);
@@ -342,7 +369,9 @@ pub fn hold(args: &args::Held, held: bool) -> Outcome {
         None => opened[0].snapshot(verb, &clock),
     })?;
     with_opened(&places, Access::Write, |opened| {
-        opened[0].hold(row.cut.number, held).with_context(|| format!("cannot {verb} {}", opened[0].name()))
+        let saying =
+            Saying { hold: Some(held.then(|| args.message.as_deref().unwrap_or(""))), ..Saying::default() };
+        opened[0].describe(&row.cut, &saying).with_context(|| format!("cannot {verb} {}", opened[0].name()))
     })?;
     Ok(status::OK)
 }
@@ -420,7 +449,11 @@ impl Choice {
                 })
             }
             Some(When::Named(wanted)) => {
-                let named = rows.iter().find(|row| row.cut.row.name == *wanted);
+                // Its own, or the nearest above, before one of a directory below.
+                let named = rows.iter().filter(|row| row.cut.row.name == *wanted);
+                let named = named.max_by_key(|row| {
+                    (row.own, row.covers, row.path.as_ref().map(|path| path.as_os_str().len()))
+                });
                 named.map(Some).with_context(|| {
                     let names = rows.iter().map(|row| row.cut.row.name.as_str()).filter(|name| !name.is_empty());
                     let near = nearest(wanted, names).map(|near| format!("; did you mean `{near}`?"));

@@ -1,5 +1,6 @@
 //! `policy`: shows and sets when versions are made and how long they are kept.
 
+use super::doing;
 use super::files::on_volume;
 use super::snapshot::{is_file_on_mount, library_error, Place};
 use super::Outcome;
@@ -278,8 +279,11 @@ pub fn run(args: &args::Policy) -> Outcome {
                 anyhow::ensure!(node.cut().is_none(), "{shown} is of the past, which has no policies");
                 let (view, inode) = (volume.view(), node.inode());
                 if changes {
+                    let doing = doing(view);
+                    let row = doing.setting(inode)?;
                     let set = view.set_policy(inode, &change.apply(view.policy(inode)?));
                     set.map_err(|error| error.on_path("cannot set the policy of", bytes_of(&on.path)))?;
+                    doing.note([row]);
                 }
                 let in_force = view.policy_in_force(inode)?;
                 Ok(PolicyHere {

@@ -4,6 +4,7 @@
 //! the end of what it names: the next one in the same minute would take `14.05` over. So the time is printed as one that ends within
 //! [`REACH`] of the snapshot, the command waits until that has passed, and then asks whether another came meanwhile.
 
+use super::doing;
 use super::files::on_volume;
 use super::Outcome;
 use crate::args;
@@ -20,7 +21,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use yore_fs::time::check_snapshot_name;
-use yore_fs::{Cut, CutKind, Error, ListedCut, Number, Timestamp};
+use yore_fs::{Cut, CutKind, Error, ListedCut, NewSnapshot, Number, Timestamp};
 use yore_fuse::control;
 
 /// How long after a snapshot the time printed for it may end. So much precision tells apart all but what is taken at once, and
@@ -101,6 +102,7 @@ pub fn library_error(error: io::Error) -> anyhow::Error {
     use rustix::io::Errno;
     let known = match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::EXIST) => Error::Exists,
+        Some(Errno::RANGE) => Error::OutOfOrder { last: Timestamp { seconds: 0, nanos: 0 } },
         Some(Errno::ROFS) => Error::ReadOnly,
         Some(Errno::NOSPC) => Error::NoSpace,
         Some(Errno::PERM) => Error::NotPermitted {
@@ -135,10 +137,21 @@ pub fn snapshot(args: &args::Snapshot) -> Outcome {
     if args.name.is_some() {
         check_snapshot_name(name).map_err(|error| status::usage(error.to_string()))?;
     }
+    let time = args.time.as_deref().map(|text| Clock::new(args.utc).parse(text));
+    let time = time.transpose().map_err(|why| status::usage(format!("--time: {why}")))?;
+    let new = NewSnapshot {
+        name,
+        description: args.message.as_deref().unwrap_or(""),
+        held: args.hold,
+        hold_reason: args.reason.as_deref().unwrap_or(""),
+        time,
+        wait: !args.no_wait,
+        ..NewSnapshot::default()
+    };
     let place = Place::find(&args.path)?;
     let listed = match &place {
-        Place::Mounted { dir, .. } => on_mount(dir, name, args),
-        Place::Free(on) => on_free(on, name, args),
+        Place::Mounted { dir, .. } => on_mount(dir, &new),
+        Place::Free(on) => on_free(on, &new),
     }
     .map_err(|error| explain(error, &place, name))?;
     let clock = Clock::new(args.utc);
@@ -151,22 +164,32 @@ pub fn snapshot(args: &args::Snapshot) -> Outcome {
     Ok(status::OK)
 }
 
-fn on_mount(dir: &File, name: &str, args: &args::Snapshot) -> anyhow::Result<ListedCut> {
-    let (number, time) = control::snapshot(dir, name, args.hold, !args.no_wait).map_err(library_error)?;
+fn on_mount(dir: &File, new: &NewSnapshot<'_>) -> anyhow::Result<ListedCut> {
+    // A daemon of an earlier version takes snapshots of which nothing else is said.
+    let plain = new.description.is_empty() && new.hold_reason.is_empty() && new.time.is_none();
+    let taken = match plain {
+        true => control::snapshot(dir, new.name, new.held, new.wait),
+        false => control::names::take(dir, new),
+    };
+    let (number, time) = taken.map_err(library_error)?;
     let started = Instant::now();
     wait_until_past(time, started);
     let (rows, _) = control::snapshots(dir, number).map_err(library_error)?;
     named_for_ever(rows, number)
 }
 
-fn on_free(on: &OnVolume, name: &str, args: &args::Snapshot) -> anyhow::Result<ListedCut> {
+fn on_free(on: &OnVolume, new: &NewSnapshot<'_>) -> anyhow::Result<ListedCut> {
     on_volume(&on.volume, Access::Write, |volume| {
         let node = volume.node(&on.path)?;
+        let doing = doing(volume.view());
+        let user = yore_fs::User { uid: doing.uid, limits: None };
+        let new = NewSnapshot { user: Some(&user), ..*new };
         let cut: Cut = volume
             .view()
             .of(&node)
-            .snapshot(node.inode(), name, args.hold, !args.no_wait)
+            .take_snapshot(node.inode(), &new)
             .map_err(|error| error.on_path("cannot take a snapshot of", bytes_of(&on.path)))?;
+        doing.note(doing.taking(&cut)?);
         wait_until_past(cut.row.time, Instant::now());
         let (rows, _) = volume.view().list_cuts(node.inode(), cut.number)?;
         named_for_ever(rows, cut.number)
@@ -209,8 +232,13 @@ fn explain(error: anyhow::Error, place: &Place, name: &str) -> anyhow::Error {
     let root = error.chain().find_map(|cause| cause.downcast_ref::<Error>()).map(Error::root);
     match (root, place) {
         (Some(Error::Exists), _) => anyhow::anyhow!(
-            "cannot take a snapshot of {shown}: the volume has a snapshot named `{name}`; choose another name \
+            "cannot take a snapshot of {shown}: it has a snapshot named `{name}`; choose another name \
              (`yore snapshots` lists those that are taken)"
+        ),
+        (Some(Error::OutOfOrder { .. }), _) => anyhow::anyhow!(
+            "cannot take a snapshot of {shown}: its time must be later than that of the last snapshot or version, and not in the \
+             future. To import snapshots, make the volume with `yore mkfs --policy none`, so that none is taken by itself, and take \
+             the oldest first"
         ),
         (Some(Error::NotADirectory), _) => {
             anyhow::anyhow!("cannot take a snapshot of {shown}: not a directory; name the one that it is in")
@@ -338,7 +366,7 @@ pub fn print_rows(listing: args::Listing, clock: &Clock, lines: &[Line<'_>]) -> 
             "",
             kind_name(row.cut.row.kind),
             shown_name(row),
-            directory(row),
+            directory(row) + &said(row),
             pad = time_width - time.len()
         );
         list.entry(before, time.as_bytes(), &after, || {
@@ -359,6 +387,16 @@ fn shown_name(row: &ListedCut) -> String {
         name if name.is_empty() => "-".to_string(),
         name => printable(name.as_bytes()),
     }
+}
+
+/// What people say of it, behind all else.
+fn said(row: &ListedCut) -> String {
+    let more = &row.cut.row.more;
+    let reason = Some(&more.hold_reason).filter(|reason| !reason.is_empty());
+    let reason = reason.map(|reason| format!("  (held: {})", printable(reason.as_bytes())));
+    let description = Some(&more.description).filter(|text| !text.is_empty());
+    let description = description.map(|text| format!("  {}", printable(text.as_bytes())));
+    format!("{}{}", description.unwrap_or_default(), reason.unwrap_or_default())
 }
 
 /// What was cut: where it is now, or which inode it was.
@@ -390,7 +428,12 @@ fn json_row(listed: &ListedCut, clock: &Clock) -> Value {
         "kind": kind_name(row.kind),
         "mounted": listed.mounted,
         "name": if row.name.is_empty() { Value::Null } else { json!(row.name) },
+        "description": Some(&row.more.description).filter(|text| !text.is_empty()),
+        "by": row.more.by,
         "held": row.held,
+        "hold_reason": Some(&row.more.hold_reason).filter(|text| !text.is_empty()),
+        "held_by": row.more.held_by,
+        "held_until": row.more.held_until,
         "covers": listed.covers,
         "inode": row.root.0,
         "incarnation": row.root_incarnation.0,

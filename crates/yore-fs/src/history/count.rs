@@ -4,7 +4,7 @@
 //! asked for, and what says that a file was removed, which shows nothing. A name is shown by what covers its directory, and by cuts
 //! of the very file or directory that it meant at that time.
 
-use super::when::{above, covers, in_use, last_kept};
+use super::when::{above, covers, last_kept, live};
 use super::{Error, PRESENT};
 use crate::past::Cut;
 use crate::store::Store;
@@ -40,7 +40,7 @@ pub(super) fn counted(
     count: NonZeroU32,
 ) -> Result<Shown> {
     let live = match name {
-        Some(name) => in_use(store, directory, name)?,
+        Some(name) => live(store, directory, from, name)?,
         None => None,
     };
     let mut most = from.unwrap_or(PRESENT);

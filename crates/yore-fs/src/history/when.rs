@@ -1,6 +1,7 @@
 //! Which cut a time means, of a directory and of a name in it.
 
 use super::count::counted;
+use super::named;
 use super::{directory_in_use, entry, inode, lookup, parent, place, PastInode};
 use crate::inode::DEPTH_MAX;
 use crate::past::Cut;
@@ -12,21 +13,13 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use yore_format::{CutState, Incarnation, Number, Timestamp};
 
-/// What a time asks for: one cut, or the last one up to a number, unless that has been forgotten.
-enum Asked {
-    One(Cut),
-    UpTo(Number, Option<Cut>),
+/// What a time asks for: the last cut up to a number, unless the one that is named so has been forgotten.
+struct Asked {
+    most: Number,
+    gone: Option<Cut>,
 }
 
 impl Asked {
-    /// The cut with this name.
-    ///
-    /// # Errors
-    /// `NotFound` if there is none; damage and device errors.
-    fn named(store: &Arc<Store>, name: &str) -> Result<Asked> {
-        store.past.named(store, name)?.pop().map(Asked::One).ok_or(Error::NotFound)
-    }
-
     /// The last one up to a time.
     ///
     /// # Errors
@@ -39,7 +32,7 @@ impl Asked {
         let gone = gone.into_iter().chain(dying);
         let gone = gone.filter(|cut| !cut.row.kind.is_work() && is_named_by(time, cut.row.time));
         let gone = gone.max_by_key(|cut| cut.number);
-        last.map(|last| Asked::UpTo(last.number, gone)).ok_or(Error::NotFound)
+        last.map(|last| Asked { most: last.number, gone }).ok_or(Error::NotFound)
     }
 
     /// The cut that is meant in a directory, which is seen as of `from` itself (`None`: the present): one that covers it.
@@ -50,10 +43,8 @@ impl Asked {
         directory: InodeNo,
         from: Option<Number>,
     ) -> Result<Option<Number>> {
-        let (most, gone) = match self {
-            Asked::One(cut) => return Ok(covers(store, cut, directory)?.then_some(cut.number)),
-            Asked::UpTo(most, gone) => (*most, gone),
-        };
+        let Asked { most, gone } = self;
+        let most = *most;
         let mut found = None;
         let roots = above(store, directory, from.map_or(most, |from| from.min(most)))?;
         for root in &roots {
@@ -68,26 +59,16 @@ impl Asked {
 
     /// The number of the very cut that was named, if it was one of this inode itself and is not there any more.
     fn gone_of(&self, no: InodeNo, incarnation: Incarnation) -> Option<Number> {
-        match self {
-            Asked::UpTo(_, Some(gone)) if (gone.row.root, gone.row.root_incarnation) == (no, incarnation) => {
-                Some(gone.number)
-            }
-            _ => None,
-        }
+        let gone = self.gone.as_ref()?;
+        ((gone.row.root, gone.row.root_incarnation) == (no, incarnation)).then_some(gone.number)
     }
 
     /// The cut that is meant of those of one inode itself.
     fn of_inode(&self, store: &Arc<Store>, no: InodeNo) -> Result<Option<Cut>> {
-        match self {
-            Asked::One(cut) => Ok(Some(cut.clone()).filter(|cut| cut.row.root == no)),
-            Asked::UpTo(most, gone) => {
-                let found = last_kept(store, no, *most, &mut |_| Ok(true))?;
-                let is_later = |gone: &Cut| {
-                    gone.row.root == no && found.as_ref().is_none_or(|found| gone.number > found.number)
-                };
-                Ok(if gone.as_ref().is_some_and(is_later) { None } else { found })
-            }
-        }
+        let found = last_kept(store, no, self.most, &mut |_| Ok(true))?;
+        let is_later =
+            |gone: &Cut| gone.row.root == no && found.as_ref().is_none_or(|found| gone.number > found.number);
+        Ok(if self.gone.as_ref().is_some_and(is_later) { None } else { found })
     }
 }
 
@@ -104,7 +85,7 @@ pub(crate) fn cut_for(
 ) -> Result<Number> {
     let asked = match when {
         When::Last(count) => return Ok(counted(store, directory, from, None, *count)?.cut.number),
-        When::Named(name) => Asked::named(store, name)?,
+        When::Named(name) => return Ok(named::covering(store, directory, from, name)?.number),
         When::At(time) => Asked::at(store, *time)?,
     };
     asked.covering(store, directory, from)?.ok_or(Error::NotFound)
@@ -124,7 +105,7 @@ pub(crate) fn look_back(
 ) -> Result<(Number, PastInode)> {
     let asked = match when {
         When::Last(count) => return look_back_counted(store, directory, from, name, *count),
-        When::Named(name) => Asked::named(store, name)?,
+        When::Named(cut_name) => return look_back_named(store, directory, from, name, cut_name),
         When::At(time) => Asked::at(store, *time)?,
     };
     let of_directory = asked.covering(store, directory, from)?;
@@ -132,11 +113,7 @@ pub(crate) fn look_back(
         let cut = of_directory.ok_or(Error::NotFound)?;
         return Ok((cut, inode(store, directory, cut)?));
     }
-    // Under the number of a directory that is gone another one may live.
-    let live = match from {
-        Some(from) if !is_alive(store, directory, from)? => None,
-        _ => in_use(store, directory, name)?,
-    };
+    let live = live(store, directory, from, name)?;
     match own_cut_then(store, &asked, (directory, name), live.as_ref(), of_directory)? {
         Some(Meant::At(own)) => return Ok((own.number, inode(store, own.row.root, own.number)?)),
         Some(Meant::Nothing) => return Err(Error::NotFound),
@@ -178,6 +155,25 @@ fn look_back_counted(
     Ok((number, found?))
 }
 
+/// As [`look_back`], as of a cut that has a name: of what is named itself, or else of the nearest directory above.
+fn look_back_named(
+    store: &Arc<Store>,
+    directory: InodeNo,
+    from: Option<Number>,
+    name: &[u8],
+    cut_name: &str,
+) -> Result<(Number, PastInode)> {
+    if name == b"." {
+        let number = named::covering(store, directory, from, cut_name)?.number;
+        return Ok((number, inode(store, directory, number)?));
+    }
+    if let Some(own) = named::own(store, (directory, name), from, cut_name)? {
+        return Ok((own.number, inode(store, own.row.root, own.number)?));
+    }
+    let number = named::covering(store, directory, from, cut_name)?.number;
+    Ok((number, lookup(store, directory, name, number)?))
+}
+
 /// What a name meant, by cuts of the very inodes that it has meant.
 enum Meant {
     /// That which was cut there.
@@ -195,10 +191,7 @@ fn own_cut_then(
     live: Option<&dir::Found>,
     of_directory: Option<Number>,
 ) -> Result<Option<Meant>> {
-    let mut most = match asked {
-        Asked::One(cut) => cut.number,
-        Asked::UpTo(most, _) => *most,
-    };
+    let mut most = asked.most;
     loop {
         let (inode, incarnation, birth, death) = match live {
             Some(found) if found.birth <= most => {
@@ -242,8 +235,21 @@ fn is_alive(store: &Arc<Store>, directory: InodeNo, cut: Number) -> Result<bool>
     }
 }
 
+/// What a name means now in a directory that is seen as of `from`: under the number of one that is gone another one may live.
+pub(super) fn live(
+    store: &Arc<Store>,
+    directory: InodeNo,
+    from: Option<Number>,
+    name: &[u8],
+) -> Result<Option<dir::Found>> {
+    match from {
+        Some(from) if !is_alive(store, directory, from)? => Ok(None),
+        _ => in_use(store, directory, name),
+    }
+}
+
 /// What a name means now.
-pub(super) fn in_use(store: &Arc<Store>, directory: InodeNo, name: &[u8]) -> Result<Option<dir::Found>> {
+fn in_use(store: &Arc<Store>, directory: InodeNo, name: &[u8]) -> Result<Option<dir::Found>> {
     let Some(cell) = directory_in_use(store, directory)? else { return Ok(None) };
     let state = cell.state.read();
     if state.check_directory().is_err() {

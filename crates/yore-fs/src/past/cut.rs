@@ -16,29 +16,53 @@ use yore_meta::{NewBlock, Op};
 /// Blocks that a cut may need: a row, two entries of the index, and once the block of roots.
 const CUT_BLOCKS: u32 = 3 * CELL_BLOCKS + 1;
 
+/// What a cut is to be.
+#[derive(Clone, Debug)]
+pub(crate) struct Taking<'a> {
+    pub kind: CutKind,
+    /// Empty: it has none.
+    pub name: &'a str,
+    pub held: bool,
+    /// Anything but the default needs [`Past::extend_for`].
+    pub more: CutMore,
+    /// When it says it was taken, of the root directory alone; `None`: now.
+    pub time: Option<Timestamp>,
+    /// On whose behalf: he is noted, which needs [`yore_format::WriteFeatures::EXTENDED_PAST`], and may have a limit.
+    pub user: Option<&'a User>,
+}
+
 impl Past {
-    /// Cuts a directory or a file: it, and what is below it now, can be seen as of the number returned, whatever is changed
-    /// later. Constant time. Not durable by itself. A file that was removed is not seen as of that number, which says when it was. It may be
-    /// taken on behalf of a user, who is noted; that, and what more is said of it, needs
-    /// [`yore_format::WriteFeatures::EXTENDED_PAST`].
+    /// As [`Past::take`], with no time of its own.
     ///
     /// # Errors
-    /// [`Error::LimitReached`]; [`Error::Exists`] for a name that another kept cut has; [`Error::NotFound`]; [`Error::NoSpace`]; damage and device errors.
+    /// As [`Past::take`].
     pub(crate) fn cut(
         &self,
         store: &Store,
         cell: &InodeCell,
         kind: CutKind,
         (name, held): (&str, bool),
-        mut more: CutMore,
+        more: CutMore,
         user: Option<&User>,
     ) -> Result<Cut> {
+        self.take(store, cell, Taking { kind, name, held, more, time: None, user })
+    }
+
+    /// Cuts a directory or a file: it, and what is below it now, can be seen as of the number returned, whatever is changed
+    /// later. Constant time. Not durable by itself. A file that was removed is not seen as of that number, which says when it was.
+    ///
+    /// # Errors
+    /// [`Error::LimitReached`]; [`Error::Exists`] for a name that another kept cut of it has; [`Error::OutOfOrder`] for a time that is not behind that of the last
+    /// cut, or in the future; [`Error::NotFound`]; [`Error::NoSpace`]; damage and device errors.
+    pub(crate) fn take(&self, store: &Store, cell: &InodeCell, taking: Taking<'_>) -> Result<Cut> {
+        let Taking { kind, name, held, mut more, time, user } = taking;
         let meta = &store.meta;
         let must_stay = held || more.held_until.is_some();
         let _still = must_stay.then(|| self.expunging.hold_still());
         let mut last = self.cuts.write();
-        if !name.is_empty() && !self.named_locked(store, name)?.is_empty() {
-            return Err(Error::Exists);
+        self.check_name_locked(store, (cell.no, cell.incarnation), name)?;
+        if time.is_some_and(|time| time <= *last || time > crate::store::now()) {
+            return Err(Error::OutOfOrder { last: *last });
         }
         self.users.check(user, Counted::Snapshots)?;
         if held {
@@ -76,7 +100,7 @@ impl Past {
         };
         assert_eq!(taken, number, "a number taken beside the lock of the cuts");
         let row = CutRow {
-            time: after(*last, crate::store::now()),
+            time: time.unwrap_or_else(|| after(*last, crate::store::now())),
             kind,
             state: CutState::Kept,
             held,

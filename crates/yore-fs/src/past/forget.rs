@@ -137,7 +137,7 @@ impl Past {
         Ok(kept)
     }
 
-    /// Holds a kept cut, or no longer; on behalf of a user, who is noted. What a policy holds for a time only root releases, and who
+    /// Holds a kept cut, or no longer; on behalf of a user, who is noted, and for a reason (an empty one leaves what there is). What a policy holds for a time only root releases, and who
     /// is nobody's user. Not durable by itself.
     ///
     /// # Errors
@@ -148,8 +148,9 @@ impl Past {
         number: Number,
         held: bool,
         user: Option<&User>,
+        reason: &str,
     ) -> Result<()> {
-        if held && user.is_some() {
+        if held && (user.is_some() || !reason.is_empty()) {
             store.meta.extend(WriteFeatures::EXTENDED_PAST)?;
         }
         let _still = self.expunging.hold_still();
@@ -159,6 +160,9 @@ impl Past {
             if !row.held || row.more.held_by.is_some_and(|by| user.is_none_or(|user| user.uid != by)) {
                 self.users.check(user, Counted::Holds)?;
                 row.more.held_by = user.map(|user| user.uid);
+            }
+            if !reason.is_empty() {
+                row.more.hold_reason = reason.to_string();
             }
         } else {
             if let Some(until) = held_until(&row).filter(|_| user.is_some_and(|user| user.uid != 0)) {

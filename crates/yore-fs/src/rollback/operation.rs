@@ -6,7 +6,7 @@
 
 use crate::Cut;
 use std::collections::{BTreeMap, HashSet};
-use yore_format::{CutKind, Number};
+use yore_format::{CutKind, Number, OperationKind};
 
 /// What was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +66,19 @@ pub fn name(verb: Verb, number: u64, of: Option<u64>) -> String {
     format!("{}-{number}{of}", verb.text())
 }
 
+/// What begins with the cut of this name, and what it is called; `None` if nothing does.
+pub(crate) fn begun(name: &str) -> Option<(OperationKind, &str)> {
+    let (is_end, verb, ..) = parse(name)?;
+    let kind = match verb {
+        Verb::Restore => OperationKind::Restore,
+        Verb::Undelete => OperationKind::Undelete,
+        Verb::Rollback => OperationKind::Rollback,
+        Verb::Undo => OperationKind::Undo,
+        Verb::Redo => OperationKind::Redo,
+    };
+    name.strip_prefix("before-").filter(|_| !is_end).map(|name| (kind, name))
+}
+
 /// Whether it is the end, what was done, the number, and the number of what was undone.
 pub(super) fn parse(name: &str) -> Option<(bool, Verb, u64, Option<u64>)> {
     let mut parts = name.split('-');
@@ -97,8 +110,8 @@ pub fn operations<'c>(own: impl IntoIterator<Item = &'c Cut>) -> Vec<Operation> 
     found.into_values().collect()
 }
 
-/// The number of the next operation on a directory, if nothing else has its name. Cuts that only see the directory count, too, for names
-/// are the volume's.
+/// The number of the next operation on a directory, if nothing else has its name. Cuts that only see the directory count, too, so that a
+/// name means one thing on the way up.
 pub fn next_number<'c>(cuts: impl IntoIterator<Item = &'c Cut>) -> u64 {
     let numbers = cuts.into_iter().filter_map(|cut| parse(&cut.row.name));
     numbers.map(|(_, _, number, _)| number).max().unwrap_or(0).saturating_add(1)

@@ -4,13 +4,16 @@ use super::{Node, View};
 use crate::expunge::{self, Remembered};
 use crate::forget::{self, Forgetting};
 use crate::history;
-use crate::past::{Cut, User};
+use crate::past::{Cut, Taking, User};
 use crate::policy::{self, PolicyInForce};
 use crate::room::{self, WouldFree};
 use crate::time::When;
 use crate::{Error, InodeNo, Result};
 use std::ops::ControlFlow;
-use yore_format::{CutKind, CutState, Incarnation, Number, OperationRow, Policy, RowClass, SpaceRules};
+use yore_format::{
+    CutKind, CutMore, CutState, Incarnation, Number, OperationRow, Policy, RowClass, SpaceRules, Timestamp,
+    DESCRIPTION_MAX, HOLD_REASON_MAX,
+};
 
 impl View {
     /// What a name meant in a directory of this view at a time: a node as of the last cut up to then that has seen the directory, or
@@ -88,10 +91,78 @@ impl View {
         user: Option<&User>,
     ) -> Result<Cut> {
         let _passage = self.enter_around(directory)?;
-        if !name.is_empty() && crate::time::check_snapshot_name(name).is_err() {
-            return Err(Error::Invalid { what: "a snapshot's name must not be one that could be a time" });
-        }
+        check_name(name)?;
         self.change(|store| history::snapshot(store, directory, kind, name, how, user))
+    }
+
+    /// As [`View::snapshot`], with all that can be said of one.
+    ///
+    /// ```
+    /// use yore_fs::{NewSnapshot, Volume};
+    ///
+    /// # fn main() -> yore_fs::Result<()> {
+    /// let volume = Volume::memory(64 << 20)?;
+    /// let view = volume.view();
+    /// let new = NewSnapshot { name: "v1", description: "what went out", ..NewSnapshot::default() };
+    /// let cut = view.take_snapshot(view.root(), &new)?;
+    /// assert_eq!(cut.row.more.description, "what went out");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`View::snapshot`]; [`Error::OutOfOrder`] for a time that is not behind that of the last snapshot or version, or in the future;
+    /// [`Error::Invalid`] for a time of another directory than the root, and for texts that cannot be stored.
+    pub fn take_snapshot(&self, directory: InodeNo, new: &NewSnapshot<'_>) -> Result<Cut> {
+        let _passage = self.enter_around(directory)?;
+        check_name(new.name)?;
+        check_text(new.description, DESCRIPTION_MAX)?;
+        check_text(new.hold_reason, HOLD_REASON_MAX)?;
+        let more = CutMore {
+            description: new.description.to_string(),
+            hold_reason: if new.held { new.hold_reason.to_string() } else { String::new() },
+            ..CutMore::default()
+        };
+        let kind = if new.undo { CutKind::Undo } else { CutKind::Snapshot };
+        self.change(|store| {
+            let taking = Taking {
+                kind,
+                name: new.name,
+                held: new.held,
+                more: more.clone(),
+                time: new.time,
+                user: new.user,
+            };
+            history::take(store, directory, taking, new.wait)
+        })
+    }
+
+    /// Gives a kept cut another name (an empty one: none) or description; what is not given stays. Durable when it returns. The cut as it
+    /// is then.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if it is not kept; [`Error::Exists`] for a name that another kept cut of the directory has;
+    /// [`Error::Invalid`] for a name that could be taken for a time, or a text that cannot be stored; [`Error::ReadOnly`].
+    pub fn describe(&self, cut: Number, name: Option<&str>, description: Option<&str>) -> Result<Cut> {
+        check_name(name.unwrap_or_default())?;
+        check_text(description.unwrap_or_default(), DESCRIPTION_MAX)?;
+        let store = self.live()?;
+        store.check_writable()?;
+        if name.is_some() && self.kept_cut(cut)?.row.kind == CutKind::Undo {
+            return Err(Error::Invalid {
+                what: "the name of what can be undone says what it was, and stays",
+            });
+        }
+        let (_, row) = store.past.describe(store, cut, |row| {
+            if let Some(name) = name {
+                row.name = name.to_string();
+            }
+            if let Some(description) = description {
+                row.more.description = description.to_string();
+            }
+        })?;
+        store.force()?;
+        Ok(Cut { number: cut, row })
     }
 
     /// All cuts that are kept, in ascending order.
@@ -257,7 +328,7 @@ impl View {
     /// # Errors
     /// [`Error::NotFound`] if it is not kept; [`Error::ReadOnly`].
     pub fn hold(&self, cut: Number, held: bool) -> Result<()> {
-        self.set_held(cut, held, None)
+        self.set_held(cut, held, None, "")
     }
 
     /// As [`View::hold`], on behalf of a user: he is noted, and may have a limit. What the policy holds that it was taken under is
@@ -266,13 +337,22 @@ impl View {
     /// # Errors
     /// As [`View::hold`]; [`Error::HeldUntil`], [`Error::LimitReached`].
     pub fn hold_for(&self, user: &User, cut: Number, held: bool) -> Result<()> {
-        self.set_held(cut, held, Some(user))
+        self.set_held(cut, held, Some(user), "")
     }
 
-    fn set_held(&self, cut: Number, held: bool, user: Option<&User>) -> Result<()> {
+    /// As [`View::hold_for`], and says why; an empty reason leaves what there is. Who releases takes it away.
+    ///
+    /// # Errors
+    /// As [`View::hold_for`]; [`Error::Invalid`] for a reason that cannot be stored.
+    pub fn hold_because(&self, user: Option<&User>, cut: Number, held: bool, reason: &str) -> Result<()> {
+        check_text(reason, HOLD_REASON_MAX)?;
+        self.set_held(cut, held, user, reason)
+    }
+
+    fn set_held(&self, cut: Number, held: bool, user: Option<&User>, reason: &str) -> Result<()> {
         let store = self.live()?;
         store.check_writable()?;
-        store.past.set_held(store, cut, held, user)?;
+        store.past.set_held(store, cut, held, user, reason)?;
         store.force()
     }
 
@@ -424,5 +504,42 @@ impl View {
     /// [`Error::NotFound`] if there is none.
     pub fn cut_for(&self, directory: InodeNo, when: &When) -> Result<Number> {
         history::cut_for(self.store(), directory, self.at, when)
+    }
+}
+
+/// What a snapshot that is taken is to be; see [`View::take_snapshot`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NewSnapshot<'a> {
+    /// Its name; empty: it has none.
+    pub name: &'a str,
+    /// What is said of it, at most 512 bytes without control characters.
+    pub description: &'a str,
+    /// It is held.
+    pub held: bool,
+    /// Why, at most 255 bytes without control characters.
+    pub hold_reason: &'a str,
+    /// On whose behalf it is taken: he is noted, and may have a limit.
+    pub user: Option<&'a User>,
+    /// When it says it was taken, of the root directory alone: for who imports snapshots that were taken elsewhere. `None`: now.
+    pub time: Option<Timestamp>,
+    /// It is taken before, or after, something that can be undone.
+    pub undo: bool,
+    /// It is durable when the call returns.
+    pub wait: bool,
+}
+
+fn check_name(name: &str) -> Result<()> {
+    match !name.is_empty() && crate::time::check_snapshot_name(name).is_err() {
+        true => Err(Error::Invalid { what: "a snapshot's name must not be one that could be a time" }),
+        false => Ok(()),
+    }
+}
+
+fn check_text(text: &str, most: usize) -> Result<()> {
+    match text.len() <= most && !text.contains(char::is_control) {
+        true => Ok(()),
+        false => Err(Error::Invalid {
+            what: "a description has at most 512 bytes, a reason 255, and neither has control characters",
+        }),
     }
 }

@@ -38,7 +38,7 @@ use fuser::Errno;
 use rustix::ioctl::{opcode, Opcode};
 use std::fs::File;
 use std::io;
-use yore_fs::{Access, Error, FileKind, InodeNo, Number, Remembered, View};
+use yore_fs::{Access, Doing, Error, FileKind, InodeNo, Number, Remembered, View};
 
 const BYTES: usize = 16_376;
 const LOOK: Opcode = opcode::read_write::<[u8; BYTES]>(b'Y', 20);
@@ -246,6 +246,8 @@ pub(crate) fn answer(
     let view = view.present();
     let cuts: Vec<Number> = view.cuts()?.iter().map(|cut| cut.number).collect();
     view.expunge(&numbers)?;
+    let doing = Doing { view: &view, uid: by.uid };
+    doing.note([doing.expunging(directory, numbers.len())?]);
     gone(&files, &cuts);
     Ok(encode(&known, &[], 0))
 }

@@ -537,15 +537,9 @@ impl Writer {
 
     fn seen_by(&mut self, seen: &SeenBy) {
         let SeenBy { cut, next } = seen.clone();
-        let record = encode_record(&ListedCut {
-            cut,
-            next,
-            covers: true,
-            own: false,
-            pinned: false,
-            mounted: false,
-            path: None,
-        });
+        let listed =
+            ListedCut { cut, next, covers: true, own: false, pinned: false, mounted: false, path: None };
+        let record = encode_record(&listed, false);
         self.bytes.extend_from_slice(&record);
     }
 

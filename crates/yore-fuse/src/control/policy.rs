@@ -31,7 +31,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
-use yore_fs::{FileKind, Incarnation, InodeNo, Policy, PolicyRow, User, Versioning, View};
+use yore_fs::{Doing, FileKind, Incarnation, InodeNo, Policy, PolicyRow, User, Versioning, View};
 
 /// A policy, the longest patterns and all.
 const ROW_BYTES: usize = 1160;
@@ -130,7 +130,10 @@ pub(crate) fn answer(
         if policy.versioning == Some(Versioning::Close) {
             want_closes().map_err(|_| Failure::Number(Errno::EAGAIN))?;
         }
+        let doing = Doing { view, uid: user.uid };
+        let row = doing.setting(inode)?;
         view.set_policy_for(&user, inode, &policy)?;
+        doing.note([row]);
         let mut bytes = vec![0; ROW_BYTES];
         put(&mut bytes, 0, &CLOSES.to_le_bytes());
         return Ok(bytes);

@@ -48,7 +48,7 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 use yore_fs::rollback::{Changed, Plan, Rights, RolledBack, UnfinishedRollback, Verb};
-use yore_fs::{Access, Error, FileKind, InodeNo, Number, View};
+use yore_fs::{Access, Doing, Error, FileKind, InodeNo, Number, View};
 
 const BYTES: usize = 4_608;
 const LIST_BYTES: usize = 16_376;
@@ -141,6 +141,13 @@ pub(crate) fn answer(
         }
         outcome => outcome,
     };
+    let name = match &outcome {
+        Ok(done) => &done.name,
+        Err(Error::Unfinished { name, .. }) => name,
+        Err(_) => "",
+    };
+    let doing = Doing { view, uid };
+    doing.note(doing.rolling(directory, name)?);
     encode_outcome(outcome)
 }
 

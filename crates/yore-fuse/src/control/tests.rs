@@ -94,8 +94,19 @@ fn records_return() {
             mounted: name.len() > 1,
             path: path.map(PathBuf::from),
         };
-        let bytes = encode_record(&listed);
-        assert_eq!(decode_record(&bytes), Some((listed, bytes.len())));
+        let bytes = encode_record(&listed, false);
+        assert_eq!(decode_record(&bytes), Some((listed.clone(), bytes.len())));
+        let mut said = listed;
+        said.cut.row.more = CutMore {
+            by: Some(1000),
+            description: "what it is".into(),
+            hold_reason: "because".into(),
+            held_until: Some(-1),
+            ..CutMore::default()
+        };
+        let more = encode_record(&said, true);
+        assert_eq!(decode_record(&more), Some((said, more.len())));
+        assert!((bytes.len()..more.len() - 8).all(|len| decode_record(&more[..len]).is_none()));
         for len in 0..bytes.len().min(RECORD_BYTES + name.len()) {
             assert_eq!(decode_record(&bytes[..len]), None, "cut short to {len}");
         }

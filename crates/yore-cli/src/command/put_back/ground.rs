@@ -2,6 +2,7 @@
 
 use crate::args;
 use crate::command::copy::Copy;
+use crate::command::doing;
 use crate::command::forget::split_root;
 use crate::command::look::{asked, is_past_on, is_past_on_mount, not_both, without_times, Identity};
 use crate::command::snapshot::{all_pages, library_error, of_mount};
@@ -19,7 +20,9 @@ use std::io::ErrorKind;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use yore_fs::rollback::{Plan, Rights, RolledBack};
-use yore_fs::{Difference, Error, FileKind, Incarnation, ListedCut, Logged, Number, Pin, PinnedBy, Volume};
+use yore_fs::{
+    Difference, Error, FileKind, Incarnation, ListedCut, Logged, NewSnapshot, Number, Pin, PinnedBy, Volume,
+};
 use yore_fuse::control;
 
 /// A mount, or a volume that this process has opened.
@@ -282,7 +285,14 @@ impl Ground {
                 .map_err(library_error),
             Some(volume) => {
                 let (view, directory) = (volume.view(), volume.node(dir)?.inode());
-                let taken = view.undo_point(directory, name, false, true);
+                let doing = doing(view);
+                let user = yore_fs::User { uid: doing.uid, limits: None };
+                let new =
+                    NewSnapshot { name, user: Some(&user), undo: true, wait: true, ..NewSnapshot::default() };
+                let taken = view.take_snapshot(directory, &new);
+                if let Ok(cut) = &taken {
+                    doing.note(doing.taking(cut)?);
+                }
                 let pinned = taken.and_then(|cut| match stays {
                     true => view.pin(cut.number, PinnedBy::Work).map(Some),
                     false => Ok(None),
@@ -315,7 +325,15 @@ impl Ground {
             }
             Some(volume) => {
                 let node = volume.node(dir)?;
-                volume.view().rollback(&Rights::All, node.inode(), plan, &mut |_| ())
+                let done = volume.view().rollback(&Rights::All, node.inode(), plan, &mut |_| ());
+                let name = match &done {
+                    Ok(done) => &done.name,
+                    Err(Error::Unfinished { name, .. }) => name,
+                    Err(_) => "",
+                };
+                let doing = doing(volume.view());
+                doing.note(doing.rolling(node.inode(), name)?);
+                done
             }
         };
         done.map_err(|error| match error {

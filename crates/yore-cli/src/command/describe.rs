@@ -1,0 +1,47 @@
+//! `describe`: another name for a snapshot, or what it is.
+
+use super::forget::{find_all, with_opened};
+use super::Outcome;
+use crate::args;
+use crate::output::Clock;
+use crate::status;
+use crate::volume::Access;
+use anyhow::Context as _;
+use yore_fs::time::check_snapshot_name;
+use yore_fs::Error;
+use yore_fuse::control::names::Saying;
+
+/// Gives a snapshot a name or a description, or takes them away.
+pub fn run(args: &args::Describe) -> Outcome {
+    if let Some(name) = args.name.as_deref().filter(|name| !name.is_empty()) {
+        check_snapshot_name(name).map_err(|error| status::usage(error.to_string()))?;
+    }
+    if args.name.is_none() && args.message.is_none() {
+        return Err(status::usage(
+            "what is to be said of it? Give it a name (-n NAME) or a description (-m TEXT)",
+        ));
+    }
+    let places = find_all(std::slice::from_ref(&args.path))?;
+    // Opening a volume for writing changes it, so what can be known to fail fails before.
+    let row = with_opened(&places, Access::Read, |opened| match args.number {
+        Some(number) => opened[0].numbered("describe", number),
+        None => opened[0].snapshot("describe", &Clock::new(false)),
+    })?;
+    let saying =
+        Saying { name: args.name.as_deref(), description: args.message.as_deref(), ..Saying::default() };
+    with_opened(&places, Access::Write, |opened| {
+        let shown = opened[0].name();
+        opened[0].describe(&row.cut, &saying).map_err(|error| {
+            let root = error.chain().find_map(|cause| cause.downcast_ref::<Error>()).map(Error::root);
+            match (root, &args.name) {
+                (Some(Error::Exists), Some(name)) => anyhow::anyhow!(
+                    "cannot describe {shown}: another snapshot of that directory is named `{name}`; choose another name \
+                     (`yore snapshots` lists those that are taken)"
+                ),
+                _ => error,
+            }
+        })
+        .with_context(|| format!("cannot describe {shown}"))
+    })?;
+    Ok(status::OK)
+}

@@ -1,0 +1,205 @@
+//! `operations`: who did what to the past, and what undoes it.
+
+use super::files::on_volume;
+use super::snapshot::{all_pages, library_error, of_mount, Place};
+use super::Outcome;
+use crate::args;
+use crate::live;
+use crate::output::{json_name, json_time, printable, Clock, List, Names};
+use crate::status;
+use crate::volume::Access;
+use serde_json::json;
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use yore_fs::{CutRow, OperationKind, OperationRow};
+use yore_fuse::control;
+
+/// What was asked for, and what is needed to say what undoes it.
+struct Found {
+    rows: Vec<(u64, OperationRow)>,
+    /// The snapshots that there are, by their numbers.
+    kept: BTreeMap<u64, CutRow>,
+    /// What stands in front of a path of the volume.
+    front: String,
+    /// The path on the volume that was asked for.
+    below: PathBuf,
+}
+
+/// Lists them, the latest first.
+pub fn run(args: &args::Operations) -> Outcome {
+    let place = Place::find(&args.path)?;
+    let found = match &place {
+        Place::Mounted { dir, path } => {
+            let asked = control::operations::operations(dir, usize::MAX).map_err(library_error)?;
+            let (front, below) = on_mount(path)?;
+            let kept = of_mount(dir)?.into_iter().map(|row| (row.cut.number.0, row.cut.row)).collect();
+            Found { rows: asked, kept, front, below }
+        }
+        Place::Free(on) => on_volume(&on.volume, Access::Read, |volume| {
+            let (view, node) = (volume.view(), volume.node(&on.path)?);
+            let kept = all_pages(|from| view.list_cuts(view.root(), from))?;
+            let kept = kept.into_iter().map(|row| (row.cut.number.0, row.cut.row)).collect();
+            let below = view.path_now(node.inode())?.unwrap_or_else(|| on.path.clone());
+            Ok(Found { rows: view.done(None)?, kept, front: format!("{}:", on.volume.display()), below })
+        })?,
+    };
+    let lines = found.lines(args.most.map_or(usize::MAX, |most| most as usize));
+    print(args.listing, &lines)?;
+    Ok(status::OK)
+}
+
+/// The mount point, and the path on the volume.
+fn on_mount(path: &Path) -> anyhow::Result<(String, PathBuf)> {
+    let path = path.canonicalize()?;
+    let root = live::mount_at(&path).map(|mount| mount.directory);
+    let root = path.ancestors().find(|above| root.as_deref() == Some(*above) || live::is_mounted(above));
+    let below = root.and_then(|root| path.strip_prefix(root).ok()).unwrap_or(Path::new(""));
+    Ok((root.map(|root| root.display().to_string()).unwrap_or_default(), Path::new("/").join(below)))
+}
+
+/// One of them.
+struct Line {
+    row: OperationRow,
+    /// Where, as commands name it.
+    place: String,
+    undo: Option<String>,
+}
+
+impl Found {
+    fn lines(self, most: usize) -> Vec<Line> {
+        let Found { rows, kept, front, below } = self;
+        // Of those that put something back, the last one of each directory is what `undo` or `redo` means.
+        let mut put_back = HashSet::new();
+        let mut lines = Vec::new();
+        for (_, row) in rows {
+            let path = PathBuf::from(OsStr::from_bytes(&row.path));
+            let place = match front.ends_with(':') || row.path != b"/" {
+                true => format!("{front}{}", path.display()),
+                false => front.clone(),
+            };
+            let is_last = is_put_back(row.kind) && put_back.insert(row.path.clone());
+            if path.starts_with(&below) || (row.path.is_empty() && below == Path::new("/")) {
+                let undo = if row.path.is_empty() { None } else { undo(&row, &place, &kept, is_last) };
+                lines.push(Line { row, place, undo });
+            }
+            if lines.len() == most {
+                break;
+            }
+        }
+        lines
+    }
+}
+
+fn is_put_back(kind: OperationKind) -> bool {
+    use OperationKind::{Redo, Restore, Rollback, Undelete, Undo};
+    matches!(kind, Restore | Undelete | Rollback | Undo | Redo)
+}
+
+/// The command that undoes it, if one does.
+fn undo(row: &OperationRow, place: &str, kept: &BTreeMap<u64, CutRow>, is_last: bool) -> Option<String> {
+    let (shown, number) = (quoted(place), row.first.0);
+    let cut = kept.get(&number);
+    match row.kind {
+        OperationKind::Snapshot => cut.map(|_| format!("yore forget --number {number} {shown}")),
+        OperationKind::Hold => {
+            cut.filter(|cut| cut.held).map(|_| format!("yore release --number {number} {shown}"))
+        }
+        OperationKind::Release => {
+            cut.filter(|cut| !cut.held).map(|_| format!("yore hold --number {number} {shown}"))
+        }
+        OperationKind::Rename => {
+            let (old, new) = row.note.split_once('/')?;
+            let renamed = cut.is_some_and(|cut| cut.name == new && old != new);
+            renamed.then(|| format!("yore describe --number {number} -n {} {shown}", quoted(old)))
+        }
+        OperationKind::Policy if !row.note.is_empty() => Some(format!("yore policy {shown} {}", row.note)),
+        OperationKind::Undo if is_last => Some(format!("yore redo {shown}")),
+        kind if is_put_back(kind) && is_last => Some(format!("yore undo {shown}")),
+        kind if is_put_back(kind) => {
+            let directory = if place.ends_with('/') { place.to_string() } else { format!("{place}/") };
+            cut.map(|_| format!("yore rollback {}", quoted(&format!("{directory}.@before-{}", row.note))))
+        }
+        _ => None,
+    }
+}
+
+/// A word as a shell reads it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@,+=".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_string(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+/// What people read of a note.
+fn note(row: &OperationRow) -> String {
+    match row.kind {
+        OperationKind::Rename => match row.note.split_once('/') {
+            Some((old, new)) if old == new => "described anew".to_string(),
+            Some((old, new)) => format!("{} -> {}", or_none(old), or_none(new)),
+            None => row.note.clone(),
+        },
+        OperationKind::Policy if !row.note.is_empty() => format!("was {}", row.note),
+        OperationKind::Forget if row.count > 1 => format!("{} of them", row.count),
+        OperationKind::Expunge => format!("{} files", row.count),
+        _ => row.note.clone(),
+    }
+}
+
+fn or_none(name: &str) -> &str {
+    if name.is_empty() {
+        "-"
+    } else {
+        name
+    }
+}
+
+fn print(listing: args::Listing, lines: &[Line]) -> anyhow::Result<()> {
+    let (clock, names) = (Clock::new(listing.utc), Names::load());
+    let user = |row: &OperationRow| match row.uid {
+        u32::MAX => "yore".to_string(),
+        uid => names.user(uid),
+    };
+    let width = lines.iter().map(|line| user(&line.row).chars().count()).max().unwrap_or(0);
+    let mut list = List::new(listing);
+    for line in lines {
+        let row = &line.row;
+        let time = clock.text(row.time, crate::output::Precision::Minutes);
+        let before = format!("{time}  {:<width$}  {:<8}  ", user(row), row.kind.name());
+        let note = Some(note(row)).filter(|note| !note.is_empty());
+        let note = note.map(|note| format!("  {}", printable(note.as_bytes()))).unwrap_or_default();
+        let undo = line.undo.as_ref().map(|undo| format!("  undo: {undo}")).unwrap_or_default();
+        list.entry(&before, line.place.as_bytes(), &format!("{note}{undo}"), || {
+            let mut value = json!({
+                "time": json_time(row.time),
+                "uid": if row.uid == u32::MAX { serde_json::Value::Null } else { json!(row.uid) },
+                "user": user(row),
+                "operation": row.kind.name(),
+                "number": if row.first.0 == 0 { serde_json::Value::Null } else { json!(row.first.0) },
+                "count": row.count,
+                "note": row.note,
+                "undo": line.undo,
+            });
+            json_name(&mut value, "path", &row.path);
+            value
+        })?;
+    }
+    list.done()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promises that a command that is shown can be copied into a shell.
+    #[test]
+    fn words_are_quoted() {
+        assert_eq!(quoted("/mnt/a-b.c"), "/mnt/a-b.c");
+        assert_eq!(quoted("/mnt/it's here"), r"'/mnt/it'\''s here'");
+        assert_eq!(quoted(""), "''");
+        assert_eq!(quoted("$(x)"), "'$(x)'");
+    }
+}
