@@ -115,6 +115,13 @@ pub enum Command {
         /// bash, zsh or fish
         shell: clap_complete::Shell,
     },
+    /// Internal: what can follow these words, of which the last one is being written
+    #[command(hide = true)]
+    Complete {
+        /// The words behind `yore`, up to the cursor
+        #[arg(last = true)]
+        words: Vec<OsString>,
+    },
     /// Print the man page, or write a page for each command
     Man {
         /// Write the pages of all commands into this directory

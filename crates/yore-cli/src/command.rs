@@ -20,8 +20,9 @@ mod put_back;
 pub mod resize;
 mod snapshot;
 
+pub use files::on_volume;
 pub use info::holder;
-pub use snapshot::{names_on_mount as snapshot_names, of_directory as all_snapshots};
+pub use snapshot::{names_and_times, names_on_mount as snapshot_names, of_directory as all_snapshots};
 
 use crate::args::{Arguments, Command};
 use crate::output::Out;
@@ -78,6 +79,7 @@ pub fn run(arguments: Arguments) -> Outcome {
         Command::Check(args) => check::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Completions { shell } => completions(shell),
+        Command::Complete { words } => crate::complete::run(&words),
         Command::Man { directory: None } => man::print(),
         Command::Man { directory: Some(directory) } => man::write_all(&directory),
         Command::ExitCodes => {
@@ -91,7 +93,10 @@ pub fn run(arguments: Arguments) -> Outcome {
 
 fn completions(shell: clap_complete::Shell) -> Outcome {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Arguments::command(), "yore", &mut script);
+    match crate::complete::script(shell) {
+        Some(known) => script.extend_from_slice(known.as_bytes()),
+        None => clap_complete::generate(shell, &mut Arguments::command(), "yore", &mut script),
+    }
     let mut out = Out::new();
     out.bytes(&script)?;
     out.done()?;

@@ -11,6 +11,7 @@
 mod allocator;
 mod args;
 mod command;
+mod complete;
 mod fsck;
 mod glob;
 mod inspect;

@@ -242,7 +242,7 @@ fn inspect() {
 #[test]
 fn documentation() {
     for shell in ["bash", "zsh", "fish"] {
-        assert!(ok(["completions", shell]).contains("inspect"), "{shell}");
+        assert!(ok(["completions", shell]).contains("yore"), "{shell}");
     }
     let man = ok(["man"]);
     assert!(man.contains(".SH") && man.contains("yore mount") && man.contains("141"));

@@ -320,6 +320,44 @@ pub fn names_on_mount(directory: &Path) -> Option<Vec<String>> {
     Some(names)
 }
 
+/// The names and then the times, the latest first, of the snapshots that show a place; of a file also of its versions.
+pub fn names_and_times(operand: &OsStr) -> anyhow::Result<Vec<String>> {
+    let path = Path::new(operand);
+    let mut rows = match is_file_on_mount(path) {
+        true => {
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            let dir = File::open(parent.unwrap_or(Path::new(".")))?;
+            let name = bytes_of(Path::new(path.file_name().unwrap_or_default()));
+            let mut rows = of_mount(&dir)?;
+            rows.extend(all_pages(|from| control::versions(&dir, name, from))?);
+            rows
+        }
+        false => match Place::find(operand)? {
+            Place::Mounted { dir, .. } => of_mount(&dir)?,
+            Place::Free(on) => on_volume(&on.volume, Access::Read, |volume| of_path(volume, &on.path))?,
+        },
+    };
+    rows.retain(|row| row.covers);
+    rows.sort_by_key(|row| std::cmp::Reverse(row.cut.number));
+    let clock = Clock::new(false);
+    let names = rows.iter().map(|row| row.cut.row.name.clone()).filter(|name| !name.is_empty());
+    let times = rows.iter().map(|row| clock.name(row.cut.row.time, row.next));
+    Ok(names.chain(times).collect())
+}
+
+/// The snapshots of a directory of an open volume, or of the one that a file is in, with the file's own versions.
+fn of_path(volume: &yore_fs::Volume, path: &Path) -> anyhow::Result<Vec<ListedCut>> {
+    let node = volume.node(path)?;
+    if node.attr().kind == yore_fs::FileKind::Directory {
+        return Ok(of_directory(&volume.view().of(&node), node.inode())?);
+    }
+    let above = volume.node(path.parent().unwrap_or(Path::new("/")))?;
+    let (view, name) = (volume.view().of(&above), bytes_of(Path::new(path.file_name().unwrap_or_default())));
+    let mut rows = of_directory(&view, above.inode())?;
+    rows.extend(all_pages(|from| view.list_versions(above.inode(), name, from))?);
+    Ok(rows)
+}
+
 /// All snapshots that concern a directory of an open volume.
 pub fn of_directory(view: &yore_fs::View, directory: yore_fs::InodeNo) -> yore_fs::Result<Vec<ListedCut>> {
     all_pages(|from| view.list_cuts(directory, from))
