@@ -321,6 +321,10 @@ fn check(policy: &Policy) -> Result<()> {
             return Err(Error::Invalid { what: "an interval is at least one second" });
         }
     }
+    // The format has them; what nobody obeys is not taken from anybody.
+    if policy.exclude.is_some() {
+        return Err(Error::Invalid { what: "patterns of what makes no versions are not supported yet" });
+    }
     if policy.hold.is_some_and(|nanos| nanos > HOLD_MAX) {
         return Err(Error::Invalid { what: "what a policy takes is held for at most a hundred years" });
     }
