@@ -241,7 +241,25 @@ pub fn observe_all(view: &View) -> Result<Vec<Seen>, String> {
     let cuts = view.cuts().map_err(|error| format!("the list of snapshots: {error}"))?;
     let (of_files, others): (Vec<_>, Vec<_>) = cuts.iter().partition(|cut| cut.row.kind.is_of_file());
     of_files.iter().try_for_each(|cut| read_version(view, cut))?;
+    let (intervals, others): (Vec<_>, Vec<_>) =
+        others.into_iter().partition(|cut| cut.row.kind == CutKind::Interval);
+    intervals.into_iter().try_for_each(|cut| list_interval(view, cut))?;
     others.into_iter().map(|cut| observe_one(view, cut)).collect()
+}
+
+/// A snapshot that the policy of new volumes has taken can be listed. The first one is from before the first operation.
+fn list_interval(view: &View, cut: &yore_fs::Cut) -> Result<(), String> {
+    let then = view.as_of(cut.number);
+    let mut entries = 0;
+    let listed = then.readdir(then.root(), 0, &mut |item| {
+        entries += usize::from(!matches!(item.name, b"." | b".."));
+        true
+    });
+    listed.map_err(|error| format!("snapshot {} of the policy: {error}", cut.number))?;
+    match cut.number == Number(1) && entries > 0 {
+        true => Err(format!("the snapshot from before the first operation shows {entries} names")),
+        false => Ok(()),
+    }
 }
 
 /// A version of a single file, which a policy has made, must be there and readable.
