@@ -185,6 +185,7 @@ fn names_on(on: &OnVolume, current: &str) -> Vec<String> {
                 names.push(format!("{front}{name}{slash}"));
             }
         }
+        names.sort_unstable();
         Ok(names)
     });
     beginning(current, list.unwrap_or_default().into_iter())
