@@ -99,7 +99,7 @@ fn in_directory(
         meanings.sort_by_key(|entry| std::cmp::Reverse(entry.birth));
         let last = kept.last_seen((directory, incarnation), meanings.into_iter().map(Ok))?;
         let Some(last) = last else { continue };
-        if !lived_on(store, &last.entry)? {
+        if !lived_on(kept, &last.entry)? {
             if let Some(deleted) = describe(view, kept, &last.entry, last.cut, join(path, &name))? {
                 found.push((last.entry.death, deleted));
             }

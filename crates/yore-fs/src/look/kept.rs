@@ -47,7 +47,7 @@ impl<'s> KeptCuts<'s> {
     }
 
     /// The first and last of all in `from..to`.
-    fn any(&self, from: Number, to: Number) -> Span {
+    pub(super) fn any(&self, from: Number, to: Number) -> Span {
         let first = self.cuts.partition_point(|cut| cut.number < from);
         let end = self.cuts.partition_point(|cut| cut.number < to);
         (first < end).then(|| (self.cuts[first].number, self.cuts[end - 1].number))

@@ -69,17 +69,36 @@ pub(super) fn meanings<'a>(
     })
 }
 
-/// Whether what a name meant had another one when that was gone: then it was renamed, whatever has become of it since.
+/// Whether what a name meant had another one when that was gone, and it is in use still, or a kept cut has seen it so: then it was renamed,
+/// whatever has become of it since. What nobody has seen does not count, though its versions may be there until the background has come to
+/// them.
 ///
 /// # Errors
 /// Damage and device errors.
-pub(super) fn lived_on(store: &Arc<Store>, entry: &PastEntry) -> Result<bool> {
-    let mut lived_on = false;
-    history::each_state(store, entry.inode, entry.death, PRESENT, &mut |inode, _, _| {
-        lived_on = inode.incarnation == entry.incarnation && inode.links > 0;
-        !lived_on
+pub(super) fn lived_on(kept: &KeptCuts<'_>, entry: &PastEntry) -> Result<bool> {
+    let mut states = Vec::new();
+    history::each_state(kept.store, entry.inode, entry.death, PRESENT, &mut |inode, from, to| {
+        let is_it = inode.incarnation == entry.incarnation && inode.links > 0;
+        if is_it {
+            states.push(((inode.parent, inode.parent_incarnation), from, to));
+        }
+        // The inode in use comes first, and is enough.
+        !(is_it && to == PRESENT)
     })?;
-    Ok(lived_on)
+    for (above, from, to) in states {
+        if to == PRESENT || kept.own((entry.inode, entry.incarnation), from, to).is_some() {
+            return Ok(true);
+        }
+        let seen = match above.0 {
+            // Of several names it remembers none: whoever has seen anything may have seen it.
+            InodeNo::NONE => kept.any(from, to),
+            _ => kept.of_directory(above, from, to)?,
+        };
+        if seen.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Whether a name is one that this program gives to what is not finished: a file that is put back, before it is renamed to where it

@@ -199,7 +199,7 @@ fn what_went(kept: &KeptCuts<'_>, last: &Stretch) -> Result<Gone> {
         kept.own((entry.inode, entry.incarnation), entry.death, PRESENT),
     );
     let by = without.map(|(first, _)| kept.seen_by(first)).transpose()?;
-    let moved = last::lived_on(kept.store, entry)?;
+    let moved = last::lived_on(kept, entry)?;
     let path = match moved {
         true => {
             let place = history::place(kept.store, entry.inode, PRESENT)?;
