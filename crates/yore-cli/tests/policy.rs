@@ -161,7 +161,8 @@ fn pipes_keep_nobody_waiting() {
             .args(&command)
             .output()
             .unwrap();
-        assert!(matches!(output.status.code(), Some(2 | 3)), "{command:?}: {output:?}");
+        // `forget` has nothing to choose from there.
+        assert!(matches!(output.status.code(), Some(0 | 2 | 3)), "{command:?}: {output:?}");
     }
 }
 

@@ -111,6 +111,8 @@ fn on_volume(args: &args::Resize) -> anyhow::Result<()> {
     let closed = volume.close();
     done.with_context(|| format!("{name} stays as it is"))?;
     closed.with_context(|| format!("cannot close {name}"))?;
+    // With it goes the lock on the file.
+    drop(volume);
     if size < now {
         cut_off(path, size)?;
     }
