@@ -235,6 +235,14 @@ impl Absent {
     }
 }
 
+/// The error that a path leads nowhere: because what stands behind an `@` cannot be read, or as `otherwise` says.
+pub fn unreadable(path: &str, otherwise: impl FnOnce() -> anyhow::Error) -> anyhow::Error {
+    match Absent::of(path) {
+        Some(Absent::Unreadable(_)) => absent(path, otherwise),
+        _ => otherwise(),
+    }
+}
+
 /// The error that a path leads nowhere: because of what stands behind an `@`, or as `otherwise` says.
 pub fn absent(path: &str, otherwise: impl FnOnce() -> anyhow::Error) -> anyhow::Error {
     match Absent::of(path) {

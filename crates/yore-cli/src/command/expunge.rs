@@ -155,7 +155,7 @@ impl Operand {
         let shown = &self.shown;
         let root = error.chain().find_map(|cause| cause.downcast_ref::<Error>()).map(Error::root);
         match root {
-            Some(Error::NotFound) => status::absent(shown, || {
+            Some(Error::NotFound) => status::unreadable(shown, || {
                 match yore_fs::split_time(self.name.as_bytes()).is_some() {
                     true => anyhow::anyhow!(
                         "cannot expunge {shown}: no such file at that time; `yore log` tells when one can be seen, and `yore \

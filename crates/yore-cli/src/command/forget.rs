@@ -500,7 +500,7 @@ fn check_free(row: ListedCut, name: &str, opened: &Opened<'_>) -> anyhow::Result
     Ok(Judged { row, reasons: Vec::new() })
 }
 
-/// How a snapshot of the volume of a place is named: the directory or file that was cut, as of its time. `None` if that is gone.
+/// How a snapshot of the volume of a place is named: the directory or file that was cut, as of its name or time. `None` if that is gone.
 pub(super) fn named(place: &Place, row: &ListedCut, clock: &Clock) -> Option<String> {
     let path = row.path.as_deref()?;
     let root = match place {
@@ -508,7 +508,12 @@ pub(super) fn named(place: &Place, row: &ListedCut, clock: &Clock) -> Option<Str
         Place::Free(on) => format!("{}:", on.volume.display()),
     };
     let path = if path == Path::new("/") { "/.".into() } else { path.display().to_string() };
-    Some(format!("{root}{path}@{}", clock.name(row.cut.row.time, row.next)))
+    // A name that its own directory has means this one whatever is taken later.
+    let time = match row.cut.row.name.as_str() {
+        "" => clock.name(row.cut.row.time, row.next),
+        name => name.to_string(),
+    };
+    Some(format!("{root}{path}@{time}"))
 }
 
 /// Where a snapshot is mounted by itself, and what to do.
