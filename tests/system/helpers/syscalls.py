@@ -3,7 +3,7 @@
 Two processes make any call there is for files: create, write, map, rename (exchange, no replace), link, remove, attributes,
 allocate, punch, cut, change permissions, pipes and sockets, files that are open and have no name, fsync. A third one takes snapshots,
 sets policies, puts back, rolls back, undoes, does again, forgets. Calls may be refused for what a program may
-expect. EIO, ESTALE and damage are none of these, nor is ENOSPC unless the volume may be full. A command ends with a
+expect. EIO and damage are none of these, nor is ENOSPC unless the volume may be full. A command ends with a
 message that says why, or does what it was told; a rollback ends unless the volume is full.
 
 Prints `ok - NAME` and `not ok - NAME: REASON` lines. Processes that call are killed when the time is over and they do not end.
@@ -24,6 +24,8 @@ NAMES = ["a", "b", "c", "d", "e", "f", "g", "h", ".yore-rollback-0", "0", "n" * 
 REFUSALS = {
     "ENOENT", "EEXIST", "ENOTDIR", "EISDIR", "ENOTEMPTY", "EINVAL", "EPERM", "EACCES", "ELOOP", "ENAMETOOLONG", "EMLINK", "ENODATA",
     "EFBIG", "ENXIO", "EOPNOTSUPP", "EBUSY", "E2BIG", "ENOTSUP", "ETXTBSY", "EXDEV", "EADDRINUSE", "ESPIPE", "EAGAIN",
+    # What a rollback took away while a call was waiting for it.
+    "ESTALE",
 }  # fmt: skip
 PUNCH, KEEP, ZERO = 2, 1, 16
 libc = ctypes.CDLL(None, use_errno=True)
