@@ -33,7 +33,7 @@ load() {
     volume_end
 }
 
-load room 1G '' '^$'
-load policies 512M closes '^$'
+load room 16G '' '^$'
+load policies 16G closes '^$'
 load full 64M '' 'did not end|could not be finished|the volume is full|forgot|no space' full
 finish
