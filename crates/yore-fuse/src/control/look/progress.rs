@@ -1,6 +1,6 @@
 //! How far a long look at history has come, for whoever waits for it.
 //!
-//! # Number 40
+//! # Number 44
 //!
 //! Who asks one of the questions of [`super`] may give it a name: a number that is not 0, in the place where one would go on (bytes 8..16
 //! with the key 0). As long as the daemon looks for the answer, another request tells how far it is:
@@ -28,7 +28,7 @@ use std::time::{Duration, SystemTime};
 use yore_fs::{Progress, View};
 
 const BYTES: usize = 24;
-pub(super) const PROGRESS: Opcode = opcode::read_write::<[u8; BYTES]>(b'Y', 40);
+pub(super) const PROGRESS: Opcode = opcode::read_write::<[u8; BYTES]>(b'Y', 44);
 /// How often it is asked.
 const EVERY: Duration = Duration::from_millis(200);
 
