@@ -112,7 +112,8 @@ fn file_on_mount(operand: &OsStr) -> Option<(PathBuf, OsString)> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     live::mount_at(parent)?;
     match fs::metadata(path) {
-        Ok(found) if found.is_dir() => return None,
+        // Of other kinds there are no versions of their own; what they are is said where they are refused.
+        Ok(found) if !found.is_file() => return None,
         Ok(_) => {}
         Err(_) if OnVolume::split(operand).is_some() => return None,
         // What is gone may be known under its name without a time. A mount point with a time is a directory.
