@@ -164,7 +164,7 @@ fn who_may_what() {
         assert_eq!(ask(0, usage::USAGE, &bad), Err(libc::EINVAL));
     }
     for bad in [
-        [&both[..], &2u32.to_le_bytes()].concat(),
+        [&both[..], &4u32.to_le_bytes()].concat(),
         [&both[..], &IDENTITY.to_le_bytes()].concat(),
         [&both[..], &[0; 4], &[1]].concat(),
     ] {
