@@ -512,10 +512,10 @@ pub(crate) fn start(store: &Arc<Store>) -> Result<()> {
     cut_due(store)
 }
 
-/// Cuts what is due.
+/// Cuts what is due. What a full volume has no room for is due again soon.
 ///
 /// # Errors
-/// Damage and device errors; `NoSpace`.
+/// Damage and device errors.
 pub(crate) fn cut_due(store: &Arc<Store>) -> Result<()> {
     for no in store.due.take(Instant::now()) {
         let cell = match store.cell(no) {
@@ -537,6 +537,11 @@ pub(crate) fn cut_due(store: &Arc<Store>) -> Result<()> {
         let nobody = Want::little(Behalf::Nobody);
         match with_room(store, &nobody, |store| take(store, &cell, CutKind::Interval)) {
             Ok(_) | Err(Error::NotFound) => {}
+            // A full volume can be opened all the same, and emptied; the cut is made when there is room.
+            Err(e) if matches!(e.root(), Error::NoSpace | Error::NeverFits) => {
+                store.due.note(no, POSTPONED);
+                tracing::warn!("no version was made at an interval of inode {no}, for now: {e}");
+            }
             Err(e) => return Err(e),
         }
     }

@@ -461,3 +461,33 @@ fn a_policy_from_the_beginning() {
     let view = open(&device);
     assert!(view.policies().unwrap().is_empty() && view.cuts().unwrap().is_empty());
 }
+
+/// A volume that was full when an interval was due could not be opened for writing any more: the cut that was to be made first found no room,
+/// and nothing is given up for it. It is opened, and can be emptied.
+#[test]
+fn a_full_volume_with_an_interval_due_is_opened() {
+    let device = device();
+    let view = open(&device);
+    let root = view.root();
+    // So long that none is made while it is open; never made, it is due at once when the volume is opened again.
+    view.set_policy(root, &rule(Versioning::Interval(3_600_000_000_000))).unwrap();
+    let volume = Volume::from_view(view);
+    // Large ones first, then what takes the last room for metadata, too.
+    let mut names = 0u32;
+    for size in [1 << 20, 64 << 10, 4 << 10, 0] {
+        loop {
+            match volume.write(format!("f{names:0200}"), vec![1; size]) {
+                Ok(()) => names += 1,
+                Err(e) if matches!(e.root(), Error::NoSpace | Error::NeverFits) => break,
+                Err(e) => panic!("{e}"),
+            }
+        }
+    }
+    volume.close().unwrap();
+    let volume = Volume::open(device, &MountOptions::default()).unwrap();
+    for n in 0..names {
+        volume.remove_file(format!("f{n:0200}")).unwrap();
+    }
+    volume.write("again", "there is room").unwrap();
+    volume.close().unwrap();
+}
