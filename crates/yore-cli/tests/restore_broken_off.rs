@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{error_text, ok, run, text, yore, Mount, Scratch};
+use common::{error_text, ok, run, text, Mount, Scratch};
 use rustix::process::{kill_process, Pid, Signal};
 use std::collections::BTreeMap;
 use std::fs;
@@ -146,7 +146,13 @@ fn must_be(found: &Tree, expected: &Tree) {
 /// Runs a restore until `is_time` says so, and then sends what Ctrl-C sends. The restore yields to everybody else, so that the test, which
 /// watches it, does not come too late on a busy machine.
 fn interrupt(operand: &str, mut is_time: impl FnMut() -> bool) -> (ExitStatus, String) {
-    let mut child: Child = yore().args(["restore", operand]).stderr(Stdio::piped()).spawn().unwrap();
+    // What a shell has started in the background ignores Ctrl-C, and so would all that it starts.
+    let mut child: Child = std::process::Command::new("env")
+        .args(["--default-signal=INT", env!("CARGO_BIN_EXE_yore"), "restore", operand])
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let pid = Pid::from_child(&child);
     rustix::process::setpriority_process(Some(pid), 5).unwrap();
     while child.try_wait().unwrap().is_none() && !is_time() {
