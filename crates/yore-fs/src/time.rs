@@ -88,7 +88,7 @@ pub enum Why {
     /// Seconds beyond the year 9999 that were not marked as seconds.
     #[error("as seconds since 1970 that is beyond the year 9999: are these milliseconds, or a date without separators?")]
     TooManySeconds,
-    /// More than [`COUNT_MAX`] snapshots back.
+    /// More than 9,999 snapshots back.
     #[error(
         "snapshots are counted back to -{COUNT_MAX}: name an earlier one by its time; \
          seconds before 1970 are written with a second @, as name@@-{}",
