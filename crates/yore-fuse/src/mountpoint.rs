@@ -215,7 +215,9 @@ pub(crate) fn detach(path: &Path) -> Result<(), String> {
 pub(crate) fn abort(path: &Path, device: (u32, u32)) -> Result<(), String> {
     // A connection is named by the minor number alone, FUSE mounts having no major number.
     if abort_connection(device.1) == Ok(true) {
-        return detach(path);
+        // The daemon takes its dead mount away, too, and may be the first to do so.
+        let is_gone = || mounted_at(path).is_ok_and(|found| found.is_none_or(|there| there.device != device));
+        return detach(path).or_else(|reason| if is_gone() { Ok(()) } else { Err(reason) });
     }
     match rustix::mount::unmount(path, UnmountFlags::FORCE | UnmountFlags::DETACH) {
         Ok(()) => Ok(()),
