@@ -465,7 +465,7 @@ pub struct Snapshot {
     /// A name for it, of which the directory has one; not one that could be a time
     #[arg(short, long, value_name = "NAME")]
     pub name: Option<String>,
-    /// What it is, for who lists it
+    /// A description, which lists show
     #[arg(short, long, value_name = "TEXT")]
     pub message: Option<String>,
     /// Keep it until it is released, whatever else is forgotten
@@ -474,7 +474,7 @@ pub struct Snapshot {
     /// Why it is held
     #[arg(long, value_name = "TEXT", requires = "hold")]
     pub reason: Option<String>,
-    /// When it was taken, for who imports snapshots: of the whole volume alone, later than the last one, and not in the future. The
+    /// When an imported snapshot was taken: of the whole volume alone, later than the last one, and not in the future. The
     /// volume should be made with `mkfs --policy none`, so that none is taken by itself
     #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
     pub time: Option<String>,
@@ -560,7 +560,7 @@ pub struct Describe {
     /// The name that it gets, of which the directory has one; not one that could be a time
     #[arg(short, long, value_name = "NAME")]
     pub name: Option<String>,
-    /// What it is, for who lists it
+    /// A description, which lists show
     #[arg(short, long, value_name = "TEXT")]
     pub message: Option<String>,
 }

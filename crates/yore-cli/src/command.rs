@@ -29,7 +29,7 @@ use crate::output::Out;
 use crate::{inspect, mount, status};
 use clap::CommandFactory as _;
 
-/// Who works on a volume that this process has open, to record what is done.
+/// The user at work on a volume that this process has open; used to record what is done.
 pub fn doing(view: &yore_fs::View) -> yore_fs::Doing<'_> {
     yore_fs::Doing { view, uid: rustix::process::getuid().as_raw() }
 }

@@ -160,7 +160,7 @@ impl Progress {
     }
 }
 
-/// Shows how far the daemon of a mount is with giving back space, until that is done: for who is interested. It goes on without.
+/// Shows how far the daemon of a mount is with giving back space, until that is done. The daemon goes on whether or not anybody watches.
 ///
 /// # Errors
 /// As [`Progress::new`].

@@ -113,7 +113,7 @@ fn nothing_differs_after_a_rollback() {
         assert_eq!(ok(["diff", "--exit-code", &on("/d@base")]), "");
         let again = run(["rollback", &on("/d@base")]);
         assert!(error_text(&again).contains("nothing differs"), "{}", error_text(&again));
-        // What it can be undone by is listed for who asks for that.
+        // Undo points are listed on request only.
         assert_eq!(ok(["snapshots", &on("/d")]).lines().count(), 1);
         assert_eq!(ok(["snapshots", "--all", &on("/d")]).lines().count(), 3);
         // Another directory of that name with something else in it is told by what differs.

@@ -57,7 +57,7 @@ fn status_says_by_its_exit_status_whether_something_changed() {
     assert_eq!(run(["status", volume]).status.code(), Some(0));
 }
 
-/// Who asks for JSON got a sentence when something went wrong.
+/// A command with `--json` printed a sentence when something went wrong.
 #[test]
 fn failures_are_json_where_json_is_asked_for() {
     let scratch = scratch();

@@ -135,7 +135,7 @@ fn snapshots_are_counted_from_the_last() {
     assert!(fails(3, ["mount", volume, text(&then.directory), "--at", "-2"]).contains("not so many"));
 }
 
-/// Of a name that no snapshot has the nearest that there is is suggested.
+/// A name that no snapshot has is answered with the nearest one.
 #[test]
 fn a_mistyped_name_gets_the_nearest() {
     let scratch = scratch();

@@ -294,7 +294,7 @@ pub fn snapshots(args: &args::Snapshots) -> Outcome {
             }
         })?,
     };
-    // What can be undone is of interest to who undoes, and `undo` finds it by itself.
+    // Undo points matter to `undo` alone, which finds them by itself.
     let is_listed = |row: &&ListedCut| args.all || row.cut.row.kind != CutKind::Undo;
     let lines: Vec<Line<'_>> = rows.iter().filter(is_listed).map(|row| Line { row, kept: None }).collect();
     print_rows(args.listing, &Clock::new(args.listing.utc), &lines)?;

@@ -11,7 +11,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How often it is looked what is going on.
+/// The time between two looks at what is going on.
 pub const SLICE: Duration = Duration::from_millis(250);
 /// How long a connection may last whose mount is gone.
 const CONNECTION: Duration = Duration::from_secs(5);

@@ -236,7 +236,7 @@ impl Sessions {
             if lasting.is_empty() || left.is_zero() {
                 return lasting;
             }
-            // What has ended tells nobody before its volume is closed, so it is looked for in between.
+            // A session that has ended says so only when its volume is closed, so this thread looks in between.
             let left = left.min(Duration::from_millis(50));
             state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }

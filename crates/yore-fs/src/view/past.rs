@@ -520,7 +520,7 @@ pub struct NewSnapshot<'a> {
     pub hold_reason: &'a str,
     /// On whose behalf it is taken: he is noted, and may have a limit.
     pub user: Option<&'a User>,
-    /// When it says it was taken, of the root directory alone: for who imports snapshots that were taken elsewhere. `None`: now.
+    /// When it says it was taken, of the root directory alone: for snapshots that are imported from elsewhere. `None`: now.
     pub time: Option<Timestamp>,
     /// It is taken before, or after, something that can be undone.
     pub undo: bool,
