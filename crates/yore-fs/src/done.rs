@@ -46,7 +46,7 @@ impl Doing<'_> {
         let path = path[path.len().saturating_sub(OPERATION_PATH_MAX)..].to_vec();
         let end = (0..=note.len().min(OPERATION_NOTE_MAX)).rev().find(|at| note.is_char_boundary(*at));
         let note = note[..end.unwrap_or(0)].replace(char::is_control, "?");
-        let (time, uid, (first, last, count)) = (crate::store::now(), self.uid, cuts);
+        let (time, uid, (first, last, count)) = (crate::clock::now(), self.uid, cuts);
         Ok(OperationRow { time, kind, uid, first, last, count, bytes: 0, path, note })
     }
 

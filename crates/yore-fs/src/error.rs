@@ -2,6 +2,7 @@
 
 use yore_device::DeviceError;
 use yore_format::Corruption;
+use yore_meta::MetaError;
 
 /// The result of file-system calls.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -194,5 +195,18 @@ impl Error {
     /// The error, with what was attempted on which path.
     pub fn on_path(self, operation: &'static str, path: &[u8]) -> Error {
         Error::Path { operation, path: String::from_utf8_lossy(path).into_owned(), source: Box::new(self) }
+    }
+}
+
+impl From<MetaError> for Error {
+    fn from(e: MetaError) -> Error {
+        match e {
+            MetaError::Corruption(c) => Error::Corruption(c),
+            MetaError::Device(e) => Error::Device(e),
+            MetaError::NeedZone { .. } => Error::NoSpace,
+            MetaError::ReadOnly => Error::ReadOnly,
+            MetaError::Stopped { first } => Error::Stopped { first: Box::new((*first).into()) },
+            other => Error::Refused(other.to_string()),
+        }
     }
 }

@@ -35,7 +35,6 @@
 //! holds it, so that blocks do not change their meaning under the reader.
 
 mod ahead;
-mod cache;
 mod flush;
 mod group;
 mod hole;
@@ -46,11 +45,11 @@ mod read;
 mod seek;
 mod truncate;
 mod write;
+mod writeback;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use cache::FileCache;
 pub(crate) use flush::flush_file;
 pub(crate) use group::flush_all;
 pub(crate) use hole::fallocate;

@@ -16,7 +16,6 @@
 use crate::locks::{OrderedMutex, OrderedRwLock, Rank};
 use crate::pages::FileData;
 use crate::past::CoverMemo;
-use crate::store::Store;
 use crate::{Attr, Error, FileKind, Result};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
@@ -26,7 +25,7 @@ use std::sync::{Arc, OnceLock};
 use yore_format::{
     BlockKind, ContentKind, Corruption, Expect, Incarnation, Inode, InodeFlags, InodeNo, Number, Timestamp,
 };
-use yore_meta::{Change, Frame, Op};
+use yore_meta::{Change, Frame, Meta, Op};
 
 /// Deeper than any tree that paths can reach, so that a damaged one does not keep a walk upwards for ever.
 pub(crate) const DEPTH_MAX: usize = 1 << 20;
@@ -49,7 +48,7 @@ pub(crate) struct InodeCell {
     pub io: OrderedMutex,
     /// Everything else.
     pub state: OrderedRwLock<InodeState>,
-    /// What covers it; for [`crate::past`].
+    /// What covers it; for `crate::past`.
     pub cover: CoverMemo,
     /// Its inode block, kept in memory so that an Op can always write it. A version has none.
     frame: Option<Frame>,
@@ -150,16 +149,14 @@ impl InodeState {
         }
     }
 
-    /// What of its content was born at this number or before belongs to the past, too, and is neither overwritten nor freed.
-    ///
-    /// # Errors
-    /// Damage and device errors.
-    pub(crate) fn kept(&self, store: &Store, no: InodeNo) -> Result<Number> {
-        if let Some(kept) = self.kept.get() {
-            return Ok(*kept);
-        }
-        let kept = store.past.kept(&store.meta, no)?;
-        Ok(*self.kept.get_or_init(|| kept))
+    /// Up to which number its content belongs to the past, too, if that is known.
+    pub(crate) fn known_kept(&self) -> Option<Number> {
+        self.kept.get().copied()
+    }
+
+    /// Remembers the answer, unless somebody was faster.
+    pub(crate) fn learn_kept(&self, kept: Number) -> Number {
+        *self.kept.get_or_init(|| kept)
     }
 
     /// A version was kept.
@@ -174,12 +171,12 @@ impl InodeState {
 
     /// Content and inode change now.
     pub(crate) fn touch_mtime(&mut self) {
-        self.change_content(crate::store::now());
+        self.change_content(crate::clock::now());
     }
 
     /// The inode changes now.
     pub(crate) fn touch_ctime(&mut self) {
-        self.inode.ctime = crate::store::now();
+        self.inode.ctime = crate::clock::now();
     }
 
     /// Content and inode change at `now`: one call has one time, for all inodes that it changes.
@@ -296,7 +293,7 @@ impl InodeTable {
     ///
     /// # Errors
     /// `Stale` if the number names no inode; damage and device errors.
-    pub(crate) fn get(&self, store: &Store, no: InodeNo) -> Result<Arc<InodeCell>> {
+    pub(crate) fn get(&self, meta: &Meta, no: InodeNo) -> Result<Arc<InodeCell>> {
         loop {
             let removals = {
                 let shard = self.shard(no).lock();
@@ -308,7 +305,7 @@ impl InodeTable {
                 }
                 shard.removals
             };
-            let cell = Arc::new(load(store, no)?);
+            let cell = Arc::new(load(meta, no)?);
             let mut shard = self.shard(no).lock();
             if shard.removals == removals && !shard.cells.contains_key(&no) {
                 enter(&mut shard, &cell);
@@ -323,7 +320,7 @@ impl InodeTable {
     /// Also a `Corruption` if the inode is another one.
     pub(crate) fn get_entry(
         &self,
-        store: &Store,
+        meta: &Meta,
         no: InodeNo,
         incarnation: Incarnation,
     ) -> Result<Arc<InodeCell>> {
@@ -333,7 +330,7 @@ impl InodeTable {
                     .of(no),
             )
         };
-        match self.get(store, no) {
+        match self.get(meta, no) {
             Ok(cell) if cell.incarnation == incarnation => Ok(cell),
             Ok(cell) => Err(dangling(format!("incarnation {}", cell.incarnation))),
             Err(Error::Stale) => Err(dangling("a free inode".into())),
@@ -425,11 +422,11 @@ fn enter(shard: &mut Shard, cell: &Arc<InodeCell>) {
     }
 }
 
-fn load(store: &Store, no: InodeNo) -> Result<InodeCell> {
+fn load(meta: &Meta, no: InodeNo) -> Result<InodeCell> {
     if !no.is_file() {
         return Err(Error::Stale);
     }
-    let frame = match store.meta.read(no.addr(), &Expect::volume(BlockKind::Inodes)) {
+    let frame = match meta.read(no.addr(), &Expect::volume(BlockKind::Inodes)) {
         Ok(frame) => frame,
         // No such block, or one that is something else now: the number is of an inode that is gone.
         Err(yore_meta::MetaError::Corruption(c))

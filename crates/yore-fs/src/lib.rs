@@ -11,6 +11,9 @@ mod access;
 mod acl;
 mod alloc;
 mod btree;
+mod clock;
+mod core;
+mod datacache;
 mod dir;
 mod done;
 mod error;
@@ -26,6 +29,7 @@ pub mod keep;
 mod listing;
 mod locks;
 mod look;
+mod machine;
 mod ops;
 mod orphan;
 mod pages;
@@ -33,6 +37,7 @@ mod past;
 mod pin;
 mod policy;
 mod progress;
+mod reap;
 pub mod rollback;
 mod room;
 mod shred;
@@ -54,14 +59,14 @@ pub use history::split_time;
 pub use listing::ListedCut;
 pub use look::{Change, Deleted, Difference, Facts, Gone, Logged, SeenBy, What};
 pub use past::{Cut, User, UserLimits};
-pub use pin::{Pin, PinnedBy};
+pub use pin::Pin;
 pub use policy::PolicyInForce;
 pub use progress::Progress;
 pub use room::{Stays, WouldFree, DEFAULT_RULES};
 pub use shred::Shredded;
 pub use types::{
-    Attr, Behalf, Caller, DirItem, FallocateMode, MkfsOptions, MountOptions, RenameMode, SeekTo, SetAttr,
-    SetTime, SetXattrMode, Statfs, VolumeInfo, WriteMode,
+    Attr, Behalf, Caller, DirItem, FallocateMode, MkfsOptions, MountOptions, PinnedBy, RenameMode, SeekTo,
+    SetAttr, SetTime, SetXattrMode, Statfs, VolumeInfo, WriteMode,
 };
 pub use usage::{CutUsage, Held, StateUsage, UsageTotals};
 pub use view::{NewSnapshot, Node, View};

@@ -73,8 +73,8 @@ pub(crate) use users::Users;
 pub use users::{User, UserLimits};
 
 use crate::btree::Tree;
+use crate::core::Core;
 use crate::inode::InodeCell;
-use crate::store::Store;
 use crate::{held as held_count, Error, InodeNo, Result};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use std::collections::{BTreeMap, BTreeSet};
@@ -499,7 +499,7 @@ impl Past {
     ///
     /// # Errors
     /// As [`Past::cover`].
-    pub(crate) fn must_keep(&self, store: &Store, cell: &InodeCell, inode: &Inode) -> Result<bool> {
+    pub(crate) fn must_keep(&self, store: &Core, cell: &InodeCell, inode: &Inode) -> Result<bool> {
         Ok(self.is_any() && inode.born <= self.cover(store, cell, inode)?)
     }
 

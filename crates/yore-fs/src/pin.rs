@@ -1,16 +1,8 @@
 //! Cuts that somebody needs to stay: those that are mounted by themselves, and those that something under way may have to go back to.
 
+use crate::types::PinnedBy;
 use crate::{Result, View};
 use yore_format::Number;
-
-/// What a cut is pinned for. It stays whatever it is; lists show which ones are mounted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PinnedBy {
-    /// It is mounted by itself.
-    Mount,
-    /// Something under way needs it.
-    Work,
-}
 
 /// A cut that is not forgotten as long as this lives.
 #[must_use]

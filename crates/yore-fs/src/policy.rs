@@ -244,7 +244,7 @@ fn take(store: &Arc<Store>, cell: &Arc<InodeCell>, kind: CutKind) -> Result<Cut>
     if hold > 0 {
         // A policy that holds has given the volume what such rows need.
         let seconds = i64::try_from(hold.div_ceil(1_000_000_000)).unwrap_or(i64::MAX);
-        more.held_until = Some(crate::store::now().seconds.saturating_add(seconds));
+        more.held_until = Some(crate::clock::now().seconds.saturating_add(seconds));
     }
     store.past.cut(store, cell, kind, ("", false), more, None)
 }
@@ -333,7 +333,7 @@ fn check(policy: &Policy) -> Result<()> {
         let zone = jiff::tz::TimeZone::UTC;
         if !within.is_empty()
             && (within.len() > WITHIN_MAX
-                || crate::time::parse_ago(within, crate::store::now(), &zone).is_err())
+                || crate::time::parse_ago(within, crate::clock::now(), &zone).is_err())
         {
             return Err(Error::Invalid { what: "not a duration, or too long a one" });
         }
@@ -504,7 +504,7 @@ pub(crate) fn start(store: &Arc<Store>) -> Result<()> {
         }
         let left = last.map_or(0, |cut| {
             let due = nanoseconds(cut.row.time) + i128::from(nanos);
-            (due - nanoseconds(crate::store::now())).clamp(0, nanos.into()) as u64
+            (due - nanoseconds(crate::clock::now())).clamp(0, nanos.into()) as u64
         });
         let left = Duration::from_nanos(left);
         store.due.at.lock().insert(no, Instant::now() + left);

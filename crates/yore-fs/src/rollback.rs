@@ -27,9 +27,9 @@ pub use operation::{name, next, next_number, operations, until, Operation, Verb}
 pub use plan::{ancestors, leave_alone, real, reversed, Back};
 
 use crate::past::{Cut, Unfinished};
-use crate::pin::PinnedBy;
 use crate::room::{with_room, Want};
 use crate::store::Store;
+use crate::types::PinnedBy;
 use crate::view::is_below;
 use crate::{file, forget, Error, InodeNo, Result, View};
 use hashbrown::HashSet;

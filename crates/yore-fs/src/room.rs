@@ -21,9 +21,10 @@ mod survey;
 
 pub(crate) use survey::{what_would_free, Estimates, Most};
 
+use crate::clock::now;
 use crate::forget;
 use crate::past::{is_held, Cut};
-use crate::store::{now, Store};
+use crate::store::Store;
 use crate::time::{print, TimeZone};
 use crate::types::Behalf;
 use crate::{Error, Result};

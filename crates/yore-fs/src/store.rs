@@ -1,12 +1,11 @@
 //! The store: what all operations on one open volume share.
 
-use crate::alloc::Alloc;
-use crate::file::{self, FileCache};
+use crate::core::Core;
+use crate::datacache::{FileCache, WriteBack};
+use crate::file;
 use crate::gate::Gate;
 use crate::history::Versions;
-use crate::inode::{InodeCell, InodeTable};
-use crate::locks::{OrderedMutex, Rank};
-use crate::orphan::Orphans;
+use crate::inode::{InodeCell, InodeState};
 use crate::past::Past;
 use crate::policy::{self, Due};
 use crate::progress::Progress;
@@ -14,26 +13,22 @@ use crate::room::{Estimates, Most, DEFAULT_RULES};
 use crate::types::Behalf;
 use crate::{Error, MountOptions, Result, Statfs};
 use parking_lot::{Condvar, Mutex};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Deref};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use yore_device::Device;
-use yore_format::layout::GROUP_BLOCKS;
-use yore_format::{GroupNo, Incarnation, InodeNo, Number, SpaceRules, Timestamp, BLOCK_SIZE, NAME_MAX};
-use yore_meta::{Meta, MetaError, MetaOptions, Reclaimer, Reserved, ReservedInode};
+use yore_format::{InodeNo, Number, SpaceRules, BLOCK_SIZE, NAME_MAX};
+use yore_meta::{Meta, MetaError, MetaOptions};
 
 /// How often attributes that only aged in memory are looked after.
 const TICK: Duration = Duration::from_secs(5);
 
 /// An open volume.
 pub(crate) struct Store {
-    pub meta: Arc<Meta>,
-    pub alloc: Arc<Alloc>,
+    core: Core,
     pub files: FileCache,
-    pub inodes: InodeTable,
-    pub orphans: Orphans,
     pub past: Past,
     /// Closed where a directory is being made what it was.
     pub gate: Gate,
@@ -41,16 +36,9 @@ pub(crate) struct Store {
     /// How far giving up is of what forgotten cuts have seen.
     pub giving_up: Progress,
     pub versions: Versions,
-    /// Taken first by renames between directories: keeps the tree's shape still while ancestors are compared.
-    pub rename: OrderedMutex,
-    pub hash_seed: [u8; 16],
-    pub read_only: bool,
-    pub access_times: bool,
     pub keep_history: bool,
     /// What giving up history would free.
     pub estimates: Estimates,
-    /// Cells whose times alone are to be written some time.
-    aged: Mutex<Vec<Arc<InodeCell>>>,
     closed: AtomicBool,
     ticker: Mutex<Option<JoinHandle<()>>>,
     /// Gives up what dying cuts have seen, while there are some.
@@ -58,38 +46,17 @@ pub(crate) struct Store {
     tick: Arc<(Mutex<bool>, Condvar)>,
 }
 
+impl Deref for Store {
+    type Target = Core;
+
+    fn deref(&self) -> &Core {
+        &self.core
+    }
+}
+
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
     let thread = std::thread::Builder::new().name(name.into()).spawn(run);
     thread.map_err(|e| Error::Refused(format!("cannot start a thread: {e}")))
-}
-
-/// The present, to the nanosecond.
-pub(crate) fn now() -> Timestamp {
-    match SystemTime::now().duration_since(UNIX_EPOCH) {
-        Ok(d) => Timestamp { seconds: d.as_secs() as i64, nanos: d.subsec_nanos() },
-        Err(e) => {
-            // Before 1970: seconds round down, nanoseconds count up.
-            let d = e.duration();
-            let (s, n) = (d.as_secs() as i64, d.subsec_nanos());
-            match n {
-                0 => Timestamp { seconds: -s, nanos: 0 },
-                n => Timestamp { seconds: -s - 1, nanos: 1_000_000_000 - n },
-            }
-        }
-    }
-}
-
-impl From<MetaError> for Error {
-    fn from(e: MetaError) -> Error {
-        match e {
-            MetaError::Corruption(c) => Error::Corruption(c),
-            MetaError::Device(e) => Error::Device(e),
-            MetaError::NeedZone { .. } => Error::NoSpace,
-            MetaError::ReadOnly => Error::ReadOnly,
-            MetaError::Stopped { first } => Error::Stopped { first: Box::new((*first).into()) },
-            other => Error::Refused(other.to_string()),
-        }
-    }
 }
 
 impl Store {
@@ -110,38 +77,27 @@ impl Store {
             }
             other => other?,
         };
-        let alloc = Arc::new(Alloc::new(&meta));
-        let reclaimer: Arc<dyn Reclaimer> = alloc.clone();
-        meta.set_reclaimer(Arc::downgrade(&reclaimer));
-        let hash_seed = meta.found().hash_seed;
-        let past = Past::open(&meta, options.reading_lasts)?;
+        let core = Core::new(meta, options);
+        let past = Past::open(&core.meta, options.reading_lasts)?;
         // What a crash has interrupted is finished by [`crate::rollback::finish_all`].
         let gate = match !options.read_only && !past.rollbacks.all().is_empty() {
             true => Gate::closed_at(InodeNo::ROOT),
             false => Gate::default(),
         };
         let store = Arc::new(Store {
-            alloc,
+            core,
             files: FileCache::new(options.data_cache),
-            inodes: InodeTable::new(),
-            orphans: Orphans::default(),
             past,
             gate,
             due: Due::default(),
             giving_up: Progress::default(),
             versions: Versions::default(),
-            rename: OrderedMutex::new(Rank::Rename),
-            hash_seed,
-            read_only: options.read_only,
-            access_times: options.access_times && !options.read_only,
             keep_history: options.keep_history,
             estimates: Estimates::default(),
-            aged: Mutex::default(),
             closed: AtomicBool::new(false),
             ticker: Mutex::new(None),
             forgetter: Mutex::new(None),
             tick: Arc::default(),
-            meta,
         });
         if let Some(recovered) = store.meta.take_recovered() {
             file::restore(&store, &recovered.files)?;
@@ -151,17 +107,14 @@ impl Store {
             }
         }
         if !store.read_only {
-            crate::orphan::reclaim_all(&store)?;
-            store.files.start(&store)?;
+            crate::reap::reclaim_all(&store)?;
+            let weak: Weak<Store> = Arc::downgrade(&store);
+            let weak: Weak<dyn WriteBack> = weak;
+            store.files.start(weak)?;
             policy::start(&store)?;
             store.start_ticker()?;
         }
         Ok(store)
-    }
-
-    /// Everything done before to the volume's metadata, and data noted or written, is durable when this returns.
-    pub(crate) fn force(&self) -> Result<()> {
-        Ok(self.meta.force()?)
     }
 
     fn start_ticker(self: &Arc<Self>) -> Result<()> {
@@ -182,7 +135,7 @@ impl Store {
             let Some(store) = Weak::upgrade(&weak) else { return };
             let kept = policy::cut_due(&store)
                 .and_then(|()| policy::retain_in_time(&store))
-                .and_then(|()| crate::orphan::free_set_aside(&store))
+                .and_then(|()| crate::reap::free_set_aside(&store))
                 .and_then(|()| store.flush_aged())
                 .and_then(|()| store.alloc.give_back_zones(&store.meta))
                 .and_then(|()| store.forget_in_background());
@@ -239,74 +192,15 @@ impl Store {
         Ok(())
     }
 
-    /// Fails on a read-only or closed volume, and after a write error.
-    pub(crate) fn check_writable(&self) -> Result<()> {
-        Ok(self.meta.check_writable()?)
-    }
-
-    /// The number at which what is made now is born.
-    pub(crate) fn number(&self) -> Number {
-        self.meta.number()
-    }
-
-    /// The group whose zones and blocks are nearest to an inode.
-    pub(crate) fn near(&self, no: InodeNo) -> GroupNo {
-        let zone = no.addr().zone();
-        let group = if zone.is_primary() { GroupNo(zone.0 / 2) } else { self.meta.zone_group(zone) };
-        debug_assert!(u64::from(group.0) * GROUP_BLOCKS < self.meta.geometry().blocks);
-        group
-    }
-
-    /// Reserves metadata blocks for an Op, making zones if need be; keeps off what deletes and delayed data need.
-    pub(crate) fn reserve(&self, near: GroupNo, blocks: u32) -> Result<Reserved> {
-        self.alloc.reserve(&self.meta, near, blocks, false)
-    }
-
-    /// As [`Store::reserve`], for what must go on when the volume is full: flushing, truncating, deleting.
-    pub(crate) fn reserve_freely(&self, near: GroupNo, blocks: u32) -> Result<Reserved> {
-        self.alloc.reserve(&self.meta, near, blocks, true)
-    }
-
-    /// Reserves a free inode, making an inode block if need be.
-    pub(crate) fn reserve_inode(&self, near: GroupNo) -> Result<ReservedInode> {
-        loop {
-            if let Some(inode) = self.meta.reserve_inode(near)? {
-                return Ok(inode);
-            }
-            let reserved = self.reserve(near, 1)?;
-            self.meta.begin(reserved).add_inode_block();
+    /// What of an inode's content was born at this number or before belongs to the past, too, and is neither overwritten nor freed.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn kept(&self, state: &InodeState, no: InodeNo) -> Result<Number> {
+        match state.known_kept() {
+            Some(kept) => Ok(kept),
+            None => Ok(state.learn_kept(self.past.kept(&self.meta, no)?)),
         }
-    }
-
-    /// The inode's cell.
-    pub(crate) fn cell(&self, no: InodeNo) -> Result<Arc<InodeCell>> {
-        self.inodes.get(self, no)
-    }
-
-    /// A cell's times have aged in memory; they are written some time. Called once per cell until then.
-    pub(crate) fn note_aged(&self, cell: &Arc<InodeCell>) {
-        self.aged.lock().push(cell.clone());
-    }
-
-    /// Writes the inodes whose times have aged.
-    pub(crate) fn flush_aged(&self) -> Result<()> {
-        let aged = std::mem::take(&mut *self.aged.lock());
-        for cell in aged {
-            self.store_if_dirty(&cell)?;
-        }
-        Ok(())
-    }
-
-    /// Writes the inode if times or size differ from its block.
-    pub(crate) fn store_if_dirty(&self, cell: &InodeCell) -> Result<()> {
-        let reserved = self.meta.reserve(GroupNo(0), 0)?;
-        let mut state = cell.state.write();
-        if state.dirty && !state.gone {
-            let mut op = self.meta.begin(reserved);
-            crate::inode::store_inode(&mut op, cell, &state);
-            state.dirty = false;
-        }
-        Ok(())
     }
 
     /// Everything done before is on the medium when this returns.
@@ -316,7 +210,7 @@ impl Store {
         }
         file::flush_all(self)?;
         self.flush_aged()?;
-        crate::orphan::free_set_aside(self)?;
+        crate::reap::free_set_aside(self)?;
         Ok(self.meta.sync()?)
     }
 
@@ -324,7 +218,7 @@ impl Store {
     /// inode among the orphans.
     pub(crate) fn let_go(self: &Arc<Self>, cell: &Arc<InodeCell>) {
         if cell.unlinked.load(Ordering::Acquire) && !self.read_only && !self.inodes.in_use(cell) {
-            if let Err(e) = crate::orphan::let_go(self, cell) {
+            if let Err(e) = crate::reap::let_go(self, cell) {
                 tracing::warn!("inode {} and others are freed at the next mount: {e}", cell.no);
             }
         }
@@ -336,7 +230,7 @@ impl Store {
         if self.read_only {
             return;
         }
-        if let Err(e) = crate::orphan::free_set_aside(self) {
+        if let Err(e) = crate::reap::free_set_aside(self) {
             tracing::warn!("some inodes are freed at the next mount: {e}");
         }
     }
@@ -392,9 +286,9 @@ impl Store {
         }
         self.files.stop();
         // What can be written is, also if some file could not be freed or written.
-        let mut freed = crate::orphan::free_set_aside(self);
+        let mut freed = crate::reap::free_set_aside(self);
         for cell in self.inodes.select(|c| c.unlinked.load(Ordering::Acquire)) {
-            freed = freed.and(crate::orphan::reclaim(self, &cell));
+            freed = freed.and(crate::reap::reclaim(self, &cell));
         }
         let flushed = file::flush_all(self)
             .and_then(|()| self.flush_aged())
@@ -402,10 +296,5 @@ impl Store {
         let closed = self.meta.close();
         freed.and(flushed)?;
         Ok(closed?)
-    }
-
-    /// A fresh incarnation.
-    pub(crate) fn next_incarnation(&self) -> Incarnation {
-        self.meta.next_incarnation()
     }
 }

@@ -297,10 +297,19 @@ impl Default for MountOptions {
             engine: None,
             commit_interval: Duration::from_secs(5),
             metadata_cache: 192 << 20,
-            data_cache: crate::volume::default_data_cache(),
+            data_cache: crate::machine::default_data_cache(),
             access_times: true,
             keep_history: false,
             reading_lasts: Duration::from_secs(60),
         }
     }
+}
+
+/// What a cut is pinned for. It stays whatever it is; lists show which ones are mounted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PinnedBy {
+    /// It is mounted by itself.
+    Mount,
+    /// Something under way needs it.
+    Work,
 }

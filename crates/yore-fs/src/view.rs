@@ -161,7 +161,7 @@ impl View {
                 engine: options.engine,
                 owner: options.owner,
                 permissions: options.permissions,
-                now: crate::store::now(),
+                now: crate::clock::now(),
                 log_blocks: options.log_size.map_or_else(
                     || yore_meta::default_log_blocks(device.size() / yore_format::BLOCK_SIZE as u64),
                     |bytes| bytes.div_ceil(yore_format::BLOCK_SIZE as u64),

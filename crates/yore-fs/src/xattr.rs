@@ -236,7 +236,7 @@ impl file::GoesWithCut for CapabilityGoes<'_> {
             return Ok(0);
         }
         let mut pins = Pins::new();
-        let kept = state.kept(self.store, self.no)?;
+        let kept = self.store.kept(state, self.no)?;
         let place = Place { kept, ..place(self.store, state, self.no) };
         let plan = place.plan(CAPABILITY, None, SetXattrMode::Any, &mut pins)?;
         let blocks = plan.blocks;
@@ -317,7 +317,7 @@ pub(crate) fn prepare_free_trees(
     let mut trees: Vec<Tree> = std::iter::once(attributes).chain(symlink::tree(&state.inode, no)).collect();
     for tree in &mut trees {
         if !tree.is_empty() {
-            *tree = tree.keeping(state.kept(store, no)?);
+            *tree = tree.keeping(store.kept(state, no)?);
         }
         tree.prepare_last(&store.meta, usize::MAX, pins)?;
     }
@@ -369,7 +369,7 @@ pub(crate) fn free_step(store: &Arc<Store>, cell: &Arc<InodeCell>) -> Result<boo
         return Ok(true);
     }
     let mut pins = Pins::new();
-    let kept = state.kept(store, cell.no)?;
+    let kept = store.kept(&state, cell.no)?;
     let mut tree = tree(&store.meta, &state.inode, cell.no)?.keeping(kept);
     tree.prepare_last(&store.meta, LEAVES_PER_STEP, &mut pins)?;
     let mut op = store.meta.begin(reserved);
@@ -430,7 +430,7 @@ fn change_also(
             return Err(Error::NotPermitted { what: "this kind of file cannot have such an attribute" });
         }
         let mut pins = Pins::new();
-        let kept = state.kept(store, cell.no)?;
+        let kept = store.kept(&state, cell.no)?;
         let place = Place { kept, ..place(store, &state, cell.no) };
         let plan = place.plan(name, wish.value.as_deref(), wish.mode, &mut pins)?;
         if plan.blocks > blocks {

@@ -21,7 +21,7 @@ pub(super) fn expunge(store: &Store, inode: InodeNo, incarnation: Incarnation) -
         Err(e) => return Err(e),
     };
     let file = enter(store, cell.as_deref(), inode, incarnation)?;
-    store.past.hide(store, file);
+    store.past.hide(|| store.versions.forget_all(file.inode));
     Ok(file)
 }
 

@@ -2,7 +2,7 @@
 //! it has.
 //!
 //! How far ahead is learned from the accesses ([`crate::pages::ReadAhead`]). A small window is read together with what is wanted, by the
-//! reader; from [`WINDOW_ASYNC`] on, the window is kept full by [`Readers`]: whoever reads sequentially hands over what is
+//! reader; from [`WINDOW_ASYNC`] on, the window is kept full by threads ([`crate::datacache`]): whoever reads sequentially hands over what is
 //! missing in it before it goes to its own pages.
 //!
 //! **Why a reader never sees what is stale.** A stretch that is being read is entered in the file's map of pages
@@ -19,133 +19,16 @@
 //!
 //! Threads are started when there is something to read for the first time, and end before the volume is closed.
 
-use super::read::read_run;
 use super::{map_block, pages_for, TRANSFER};
+use crate::datacache::Job;
 use crate::inode::{InodeCell, InodeState};
-use crate::pages::{Arriving, PageCache};
 use crate::store::Store;
-use parking_lot::{Condvar, Mutex};
-use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
-use std::sync::Arc;
-use std::thread::JoinHandle;
-use yore_device::Device;
-use yore_format::BlockNo;
 
 /// The window, in pages, from which on other threads read it.
 const WINDOW_ASYNC: u32 = 64;
 /// The largest window: 4 MiB.
 const WINDOW_MOST: u32 = 1024;
-/// Threads that read: while one waits for the device, the other enters what it has.
-const THREADS: usize = 2;
-/// Stretches that may wait to be read. Beyond that, readers read for themselves.
-const QUEUE_MOST: usize = 64;
-
-/// A stretch of a file to be read.
-struct Job {
-    to: Arriving,
-    start: BlockNo,
-    /// Up to where the medium had the file's bytes.
-    valid: u64,
-    cache: Arc<PageCache>,
-    device: Arc<dyn Device>,
-}
-
-impl Job {
-    fn run(self) {
-        let range = self.to.range();
-        self.cache.make_room(range.len());
-        match read_run(&*self.device, self.start, range.start, range.len() as u32, self.valid) {
-            Ok(pages) => self.to.arrive(pages),
-            Err(error) => tracing::debug!(%error, "reading ahead"),
-        }
-    }
-}
-
-#[derive(Default)]
-struct Queue {
-    jobs: VecDeque<Job>,
-    /// Threads that wait for something to do.
-    idle: usize,
-    threads: Vec<JoinHandle<()>>,
-    stopped: bool,
-}
-
-#[derive(Default)]
-struct Shared {
-    queue: Mutex<Queue>,
-    wake: Condvar,
-}
-
-/// The threads that read ahead.
-#[derive(Default)]
-pub(super) struct Readers {
-    shared: Arc<Shared>,
-}
-
-impl Readers {
-    /// Hands over a stretch. False if nobody can read it now.
-    fn take(&self, job: Job) -> bool {
-        let mut queue = self.shared.queue.lock();
-        if queue.stopped || queue.jobs.len() >= QUEUE_MOST {
-            drop(queue);
-            return false; // The job ends here, and with it the stretch.
-        }
-        if queue.idle <= queue.jobs.len() && queue.threads.len() < THREADS {
-            let shared = self.shared.clone();
-            let started =
-                std::thread::Builder::new().name("yore-readahead".into()).spawn(move || serve(&shared));
-            match started {
-                Ok(thread) => queue.threads.push(thread),
-                Err(_) if queue.threads.is_empty() => {
-                    drop(queue);
-                    return false;
-                }
-                Err(_) => {}
-            }
-        }
-        queue.jobs.push_back(job);
-        drop(queue);
-        self.shared.wake.notify_one();
-        true
-    }
-
-    /// Ends the threads; what was not read yet will be read by who wants it. Nothing is taken afterwards.
-    pub(super) fn stop(&self) {
-        let (jobs, threads) = {
-            let mut queue = self.shared.queue.lock();
-            queue.stopped = true;
-            (std::mem::take(&mut queue.jobs), std::mem::take(&mut queue.threads))
-        };
-        self.shared.wake.notify_all();
-        drop(jobs);
-        for thread in threads {
-            if thread.join().is_err() {
-                tracing::error!("a thread that reads ahead panicked");
-            }
-        }
-    }
-}
-
-fn serve(shared: &Shared) {
-    loop {
-        let job = {
-            let mut queue = shared.queue.lock();
-            loop {
-                if queue.stopped {
-                    return;
-                }
-                if let Some(job) = queue.jobs.pop_front() {
-                    break job;
-                }
-                queue.idle += 1;
-                shared.wake.wait(&mut queue);
-                queue.idle -= 1;
-            }
-        };
-        job.run();
-    }
-}
 
 /// Before the pages `first..end` of a file are read: sees to those behind them. Returns how many of these the caller is to
 /// read together with its own.

@@ -305,7 +305,7 @@ impl Segment {
 pub(super) fn ways(store: &Store, cell: &InodeCell, state: &InodeState, pages: &[u32]) -> Result<Vec<Way>> {
     let mut known: Option<(u64, crate::extent::Mapping)> = None;
     let mut ways = Vec::with_capacity(pages.len());
-    let kept = state.kept(store, cell.no)?;
+    let kept = store.kept(state, cell.no)?;
     for block in pages.iter().map(|p| u64::from(*p)) {
         if known.is_none_or(|(first, m)| block - first >= m.len) {
             known = Some((block, map_block(store, cell.no, state, block)?));
@@ -567,8 +567,14 @@ fn note_on_medium(state: &mut InodeState, batch: &Batch) {
 fn plan(store: &Store, cell: &InodeCell, pieces: &mut Vec<Piece>) -> Result<(Edit, usize)> {
     let last = pieces[..pieces.len().min(PIECES)].last().expect("there is one").end();
     let state = cell.state.read();
-    let mut edit =
-        Edit::load(&store.meta, cell.no, &state.inode, state.kept(store, cell.no)?, pieces[0].first(), last)?;
+    let mut edit = Edit::load(
+        &store.meta,
+        cell.no,
+        &state.inode,
+        store.kept(&state, cell.no)?,
+        pieces[0].first(),
+        last,
+    )?;
     drop(state);
     // A window that one piece alone fills: many short extents that could be one, which nobody has merged.
     if let Some(rest) = pieces[0].split_off(edit.limit()) {

@@ -10,14 +10,13 @@ use super::flush::{
     collect, finish_pass, flush_locked, flush_small, flush_to, note_failed, write_parts, Part, Pass, BATCH,
 };
 use super::pages_for;
+use crate::datacache::FILES;
 use crate::inode::InodeCell;
 use crate::locks::Locked;
 use crate::store::Store;
 use crate::Result;
 use std::sync::Arc;
 
-/// Files in a group at most.
-pub(super) const FILES: usize = 256;
 /// Files that are written back with one that somebody waits for.
 const AMONG: usize = 64;
 

@@ -125,7 +125,7 @@ fn enter_unwritten(store: &Store, cell: &InodeCell, at: u64, run: Run) -> Result
             &store.meta,
             cell.no,
             &state.inode,
-            state.kept(store, cell.no)?,
+            store.kept(&state, cell.no)?,
             at,
             at + u64::from(run.len),
         )?
@@ -274,7 +274,7 @@ fn make_unwritten(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
     while at < range.end {
         let mut edit = {
             let state = cell.state.read();
-            Edit::load(&store.meta, cell.no, &state.inode, state.kept(store, cell.no)?, at, range.end)?
+            Edit::load(&store.meta, cell.no, &state.inode, store.kept(&state, cell.no)?, at, range.end)?
         };
         let limit = edit.limit();
         edit.set_unwritten(at, limit);

@@ -20,7 +20,7 @@ pub(crate) fn missing(store: &Store, cell: &InodeCell, offset: u64, len: u64, ap
     let range = span(offset, len);
     // Once the version is kept, it has all blocks there are.
     let none_is_own = must_keep(store, cell, &state)?;
-    let kept = state.kept(store, cell.no)?;
+    let kept = store.kept(&state, cell.no)?;
     let has = |value: &ExtentValue| value.unwritten || (!none_is_own && is_own(kept, value));
     let without = pages_without(store, cell, &state.inode, range, &has)?;
     Ok(without.saturating_sub(promised(&state, range)))

@@ -2,13 +2,13 @@
 
 use super::ahead::look_ahead;
 use super::{check_alive, map_block, page_of, pages_for, PAGE, TRANSFER};
+use crate::datacache::read_run;
 use crate::inode::{InodeCell, InodeState};
 use crate::pages::Bytes;
 use crate::store::Store;
 use crate::Result;
-use std::io::IoSliceMut;
-use yore_device::{AlignedBuf, Device};
-use yore_format::{BlockNo, ContentKind};
+use yore_device::AlignedBuf;
+use yore_format::ContentKind;
 
 /// Bytes read under one hold of the state lock.
 const CHUNK: usize = 1 << 20;
@@ -161,27 +161,6 @@ pub(super) fn inline_page(state: &InodeState, index: u32) -> Option<AlignedBuf> 
     let content = state.inode.inline();
     page[..content.len()].copy_from_slice(content);
     Some(page)
-}
-
-/// Reads `count` pages, of which `first` is the file's page at `start`; zeros what lies beyond `valid` bytes (F1).
-pub(super) fn read_run(
-    device: &dyn Device,
-    start: BlockNo,
-    first: u32,
-    count: u32,
-    valid: u64,
-) -> Result<Vec<AlignedBuf>> {
-    let mut pages: Vec<AlignedBuf> = (0..count).map(|_| AlignedBuf::zeroed(1)).collect();
-    let mut slices: Vec<IoSliceMut<'_>> = pages.iter_mut().map(|p| IoSliceMut::new(p)).collect();
-    device.read_vectored_at(start.0 * PAGE, &mut slices)?;
-    for (i, page) in pages.iter_mut().enumerate().rev() {
-        let at = (u64::from(first) + i as u64) * PAGE;
-        if at + PAGE <= valid {
-            break;
-        }
-        page[valid.saturating_sub(at) as usize..].fill(0);
-    }
-    Ok(pages)
 }
 
 /// A page's present content, read if it is not cached; `None` if there is nothing on the medium and so all is zero.

@@ -173,7 +173,7 @@ fn shrink(
     let mut edit = {
         let state = cell.state.read();
         check_alive(&state)?;
-        Edit::load(&store.meta, cell.no, &state.inode, state.kept(store, cell.no)?, from, BLOCKS_END)?
+        Edit::load(&store.meta, cell.no, &state.inode, store.kept(&state, cell.no)?, from, BLOCKS_END)?
     };
     let limit = edit.limit();
     edit.remove(from, limit);
@@ -187,7 +187,7 @@ fn shrink(
     let mut way = None;
     if let Some(orphans) = listing {
         let more;
-        (way, more) = orphans.prepare_add(store, cell.no, &mut pins)?;
+        (way, more) = orphans.prepare_add(&store.meta, cell.no, &mut pins)?;
         blocks += more;
     }
     let reserved = store.reserve_freely(store.near(cell.no), blocks + spare)?;
@@ -206,7 +206,7 @@ fn shrink(
     super::logged::cut(&mut op, cell, state, size);
     let listed = listing.map(|orphans| {
         state.data.listed = true;
-        orphans.add(&mut op, store, way, cell.no, cell.incarnation)
+        orphans.add(&mut op, &store.meta, way, cell.no, cell.incarnation)
     });
     let applied = edit.apply(&mut op, &store.alloc, &mut state.inode);
     let gone = goes.apply(&mut op, state);
@@ -261,7 +261,7 @@ pub(super) fn finish_doomed(store: &Store, cell: &Arc<InodeCell>) -> Result<()> 
 fn remove_step(store: &Store, cell: &InodeCell, range: Range<u64>) -> Result<bool> {
     let mut edit = {
         let state = cell.state.read();
-        Edit::load(&store.meta, cell.no, &state.inode, state.kept(store, cell.no)?, range.start, range.end)?
+        Edit::load(&store.meta, cell.no, &state.inode, store.kept(&state, cell.no)?, range.start, range.end)?
     };
     let limit = edit.limit();
     edit.remove(range.start, limit);
@@ -270,8 +270,10 @@ fn remove_step(store: &Store, cell: &InodeCell, range: Range<u64>) -> Result<boo
     let orphans = unlist.then(|| store.orphans.lock());
     let (mut pins, mut kept) = (Pins::new(), KeptGroups::default());
     edit.prepare(&store.meta, &store.alloc, &mut pins, &mut kept)?;
-    let way =
-        orphans.as_ref().map(|orphans| orphans.prepare_remove(store, cell.no, &mut pins)).transpose()?;
+    let way = orphans
+        .as_ref()
+        .map(|orphans| orphans.prepare_remove(&store.meta, cell.no, &mut pins))
+        .transpose()?;
     let reserved = store.reserve_freely(store.near(cell.no), edit.blocks())?;
     let mut guard = cell.state.write();
     let state = &mut *guard;
@@ -282,7 +284,7 @@ fn remove_step(store: &Store, cell: &InodeCell, range: Range<u64>) -> Result<boo
     if let Some((orphans, way)) = orphans.as_ref().zip(way) {
         // Whoever took the last name meanwhile counts on the list.
         if state.inode.links > 0 {
-            let unlisted = orphans.remove(&mut op, store, way, cell.no);
+            let unlisted = orphans.remove(&mut op, &store.meta, way, cell.no);
             op.before(stored, unlisted);
         }
         state.data.listed = false;

@@ -53,7 +53,7 @@ fn write_chunk(
 ) -> Result<u64> {
     let room = data.len() / PAGE as usize + 3;
     loop {
-        store.files.throttle(store)?;
+        super::writeback::throttle(store)?;
         store.files.pages.make_room(room);
         let mut state = cell.state.write();
         check_alive(&state)?;
@@ -240,7 +240,7 @@ fn prepare_growth(
             let mapping = map_block(store, cell.no, state, u64::from(last))?;
             if mapping.is_written() {
                 make_dirty(store, cell, state, last, plan)?;
-                let kept = state.kept(store, cell.no)?;
+                let kept = store.kept(state, cell.no)?;
                 if !mapping.extent.is_some_and(|e| is_own(kept, &e)) {
                     plan.promise.push(last);
                 }
@@ -324,7 +324,7 @@ fn prepare_page(
             mapping
         }
     };
-    let kept = state.kept(store, cell.no)?;
+    let kept = store.kept(state, cell.no)?;
     let has_block = mapping.extent.is_some_and(|e| is_own(kept, &e));
     // What growth made dirty lies before the pages written, which come here in order: none is in the plan yet.
     debug_assert!(!plan.promise.contains(&index) && !plan.load.iter().any(|(i, _)| *i == index));

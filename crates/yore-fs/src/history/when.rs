@@ -265,7 +265,7 @@ pub fn split_time(name: &[u8]) -> Option<(&[u8], When)> {
     let marked = (last > 1 && name[last - 1] == b'@').then(|| last - 1);
     let split = |at: usize| {
         let text = std::str::from_utf8(&name[at + 1..]).ok().filter(|text| !text.is_empty())?;
-        let when = time::parse(text, crate::store::now(), &jiff::tz::TimeZone::system()).ok()?;
+        let when = time::parse(text, crate::clock::now(), &jiff::tz::TimeZone::system()).ok()?;
         Some((&name[..at], when))
     };
     marked.and_then(split).or_else(|| split(last).filter(|_| last > 0))

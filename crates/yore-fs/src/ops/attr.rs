@@ -30,7 +30,7 @@ pub(crate) fn set_attr(store: &Arc<Store>, caller: &Caller, no: InodeNo, set: &S
     store.check_writable()?;
     let cell = store.cell(no)?;
     cell.state.read().check_may_set(set)?;
-    let now = crate::store::now();
+    let now = crate::clock::now();
     if let Some(size) = set.size {
         set_size(store, &cell, size, set, now)?;
     }
@@ -199,7 +199,7 @@ pub(crate) fn write(
     mode: WriteMode,
 ) -> Result<u64> {
     super::check_writes(cell, if mode.append { u64::MAX } else { offset })?;
-    let now = crate::store::now();
+    let now = crate::clock::now();
     let at = if mode.append { cell.state.read().inode.size } else { offset };
     let fits = at.checked_add(data.len() as u64).is_some_and(|end| end <= FILE_SIZE_MAX);
     if mode.kill_set_id && !data.is_empty() && fits {

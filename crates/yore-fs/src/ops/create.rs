@@ -145,7 +145,7 @@ fn new_inode(
     if is_dir && inherits_group {
         permissions |= SET_GROUP_ID;
     }
-    let now = crate::store::now();
+    let now = crate::clock::now();
     let number = store.number();
     Inode {
         mode: new.kind.mode() | permissions,
@@ -236,7 +236,7 @@ pub(crate) fn link(store: &Arc<Store>, file: InodeNo, directory: InodeNo, name: 
         let entry =
             DirEntry { inode: file, incarnation: cell.incarnation, birth: store.number(), kind, name };
         let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) else { continue };
-        let now = crate::store::now();
+        let now = crate::clock::now();
         state.inode.links += 1;
         state.inode.ctime = now;
         name_at(&mut state.inode, directory, dir.inode.incarnation, spot.cookie());

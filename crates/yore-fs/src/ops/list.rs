@@ -24,7 +24,7 @@ pub(crate) fn lookup(store: &Arc<Store>, directory: InodeNo, name: &[u8]) -> Res
     }
     let found = dir::find(store, &dir_state, directory, name)?.ok_or(Error::NotFound)?;
     // While the directory is locked the entry keeps its inode alive; from then on our node does.
-    let cell = store.inodes.get_entry(store, found.inode, found.incarnation)?;
+    let cell = store.inodes.get_entry(&store.meta, found.inode, found.incarnation)?;
     cell.add_node();
     drop(dir_state);
     let attr = cell.state.read().attr(found.inode);
@@ -111,7 +111,7 @@ fn node_of(store: &Arc<Store>, parent: &InodeCell, entry: &Copied) -> Result<Opt
         Some(f) if f.inode == entry.inode && f.incarnation == entry.incarnation => {}
         _ => return Ok(None),
     }
-    let cell = store.inodes.get_entry(store, entry.inode, entry.incarnation)?;
+    let cell = store.inodes.get_entry(&store.meta, entry.inode, entry.incarnation)?;
     cell.add_node();
     drop(state);
     let attr = cell.state.read().attr(entry.inode);
@@ -123,7 +123,7 @@ pub(crate) fn age_access_time(store: &Arc<Store>, cell: &Arc<InodeCell>) {
     if !store.access_times {
         return;
     }
-    let now = crate::store::now();
+    let now = crate::clock::now();
     let stale = {
         let s = cell.state.read();
         let i = &s.inode;

@@ -75,7 +75,7 @@ pub(crate) fn remove(store: &Arc<Store>, directory: InodeNo, name: &[u8], what: 
         let Looked::Taken(found, spot) = dir::look(store, &dir, directory, name, &mut pins)? else {
             return Err(Error::NotFound);
         };
-        let cell = store.inodes.get_entry(store, found.inode, found.incarnation)?;
+        let cell = store.inodes.get_entry(&store.meta, found.inode, found.incarnation)?;
         let io = cell.io.try_lock();
         let mut state = cell.state.write();
         let found = found.cut_loose(store);
@@ -113,7 +113,7 @@ pub(crate) fn remove(store: &Arc<Store>, directory: InodeNo, name: &[u8], what: 
         let kept = keep.inode(&mut op, cell.no, &mut state);
         keep.name(&mut op, directory, found.cookie, found.birth);
         let placed = dir::remove(&mut op, &mut dir, directory, spot);
-        let now = crate::store::now();
+        let now = crate::clock::now();
         dir.change_content(now);
         if is_dir {
             dir.inode.links -= 1;
@@ -204,7 +204,7 @@ pub(crate) fn prepare_fate<'a>(
         // A long truncation under way has listed it already, and leaves it there.
         if !state.data.listed {
             let blocks;
-            (ready.way, blocks) = orphans.prepare_add(store, cell.no, pins)?;
+            (ready.way, blocks) = orphans.prepare_add(&store.meta, cell.no, pins)?;
             if blocks > ORPHAN_BLOCKS {
                 let (expected, found) = (format!("at most {}", ORPHAN_BLOCKS - 2), "more");
                 return Err(Corruption::new("list of orphans", "level", expected, found).into());
@@ -222,7 +222,7 @@ fn prepare_extents(
 ) -> Result<(Edit, KeptGroups)> {
     let kept = match kept {
         Some(kept) => kept,
-        None => state.kept(store, cell.no)?,
+        None => store.kept(state, cell.no)?,
     };
     let mut groups = KeptGroups::default();
     let mut edit = Edit::load(&store.meta, cell.no, &state.inode, kept, 0, u64::MAX)?;
@@ -271,7 +271,7 @@ pub(crate) fn lose_name(
             let stored = store_inode(op, cell, state);
             if !state.data.listed {
                 let orphans = orphans.expect("prepared with the orphans lock");
-                let listed = orphans.add(op, store, ready.way, cell.no, cell.incarnation);
+                let listed = orphans.add(op, &store.meta, ready.way, cell.no, cell.incarnation);
                 op.before(listed, gone);
             }
             stored

@@ -298,9 +298,9 @@ impl Rename<'_> {
             return Ok(Outcome::Done(None)); // Two names of one file: nothing to do.
         }
         self.check_shape(&source, target.as_ref())?;
-        let cell = store.inodes.get_entry(store, source.inode, source.incarnation)?;
+        let cell = store.inodes.get_entry(&store.meta, source.inode, source.incarnation)?;
         let other = match &target {
-            Some(t) => Some(store.inodes.get_entry(store, t.inode, t.incarnation)?),
+            Some(t) => Some(store.inodes.get_entry(&store.meta, t.inode, t.incarnation)?),
             None => None,
         };
         let replaces = self.mode == RenameMode::Replace && target.is_some();
@@ -399,7 +399,7 @@ impl Rename<'_> {
             None => dir::insert(&mut op, store, dirs.to(), to_no, goes_to, &entry),
         };
         let removed = dir::remove(&mut op, dirs.from(), from_no, gone_from);
-        let now = crate::store::now();
+        let now = crate::clock::now();
         dirs.to().change_content(now);
         dirs.from().change_content(now);
         dirs.to().inode.links += u32::from(moves_dir);
@@ -510,7 +510,7 @@ impl Rename<'_> {
         if !self.same_dir() {
             store.past.note_moved();
         }
-        let now = crate::store::now();
+        let now = crate::clock::now();
         state.inode.ctime = now;
         other_state.inode.ctime = now;
         store_inode(&mut op, cell, state);

@@ -1,9 +1,9 @@
 //! Which cuts cover whom: P1 and P5 of [`super`], and what is remembered of the answers. Also of which policy, which directories above say, too.
 
 use super::Past;
+use crate::core::Core;
 use crate::inode::{InodeCell, DEPTH_MAX};
 use crate::policy::Ruled;
-use crate::store::Store;
 use crate::{Error, InodeNo, Result};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -53,7 +53,7 @@ impl Past {
     ///
     /// # Errors
     /// Reading what is above it may fail.
-    pub(crate) fn cover(&self, store: &Store, cell: &InodeCell, inode: &Inode) -> Result<Number> {
+    pub(crate) fn cover(&self, store: &Core, cell: &InodeCell, inode: &Inode) -> Result<Number> {
         let last = Number(self.last.load(Ordering::Acquire));
         if last.0 == 0 {
             return Ok(last);
@@ -79,7 +79,7 @@ impl Past {
     }
 
     /// The cover of a directory, without its lock; who asks may hold one that comes later.
-    fn cover_of_directory(&self, store: &Store, no: InodeNo, epoch: u64) -> Result<Number> {
+    fn cover_of_directory(&self, store: &Core, no: InodeNo, epoch: u64) -> Result<Number> {
         let (mut way, mut at) = (Vec::new(), no);
         let mut cut = loop {
             let cell = match store.cell(at) {
@@ -113,7 +113,7 @@ impl Past {
     ///
     /// # Errors
     /// As [`Past::cover`].
-    pub(crate) fn hold_cover(&self, store: &Store, cell: &InodeCell, inode: &mut Inode) -> Result<Number> {
+    pub(crate) fn hold_cover(&self, store: &Core, cell: &InodeCell, inode: &mut Inode) -> Result<Number> {
         if self.is_any() {
             inode.own_cut = self.cover(store, cell, inode)?;
         }

@@ -3,8 +3,8 @@
 use super::users::{Counted, User};
 use super::{Cut, Past, Slot, CELL_BLOCKS};
 use crate::btree::Pins;
+use crate::core::Core;
 use crate::inode::{store_inode, InodeCell};
-use crate::store::Store;
 use crate::{held as held_count, Error, InodeNo, Result};
 use std::sync::atomic::Ordering;
 use yore_format::{
@@ -38,7 +38,7 @@ impl Past {
     /// As [`Past::take`].
     pub(crate) fn cut(
         &self,
-        store: &Store,
+        store: &Core,
         cell: &InodeCell,
         kind: CutKind,
         (name, held): (&str, bool),
@@ -54,14 +54,14 @@ impl Past {
     /// # Errors
     /// [`Error::LimitReached`]; [`Error::Exists`] for a name that another kept cut of it has; [`Error::OutOfOrder`] for a time that is not behind that of the last
     /// cut, or in the future; [`Error::NotFound`]; [`Error::NoSpace`]; damage and device errors.
-    pub(crate) fn take(&self, store: &Store, cell: &InodeCell, taking: Taking<'_>) -> Result<Cut> {
+    pub(crate) fn take(&self, store: &Core, cell: &InodeCell, taking: Taking<'_>) -> Result<Cut> {
         let Taking { kind, name, held, mut more, time, user } = taking;
         let meta = &store.meta;
         let must_stay = held || more.held_until.is_some();
         let _still = must_stay.then(|| self.expunging.hold_still());
         let mut last = self.cuts.write();
         self.check_name_locked(store, (cell.no, cell.incarnation), name)?;
-        if time.is_some_and(|time| time <= *last || time > crate::store::now()) {
+        if time.is_some_and(|time| time <= *last || time > crate::clock::now()) {
             return Err(Error::OutOfOrder { last: *last });
         }
         self.users.check(user, Counted::Snapshots)?;
@@ -100,7 +100,7 @@ impl Past {
         };
         assert_eq!(taken, number, "a number taken beside the lock of the cuts");
         let row = CutRow {
-            time: time.unwrap_or_else(|| after(*last, crate::store::now())),
+            time: time.unwrap_or_else(|| after(*last, crate::clock::now())),
             kind,
             state: CutState::Kept,
             held,

@@ -8,7 +8,7 @@
 use super::forget::check_there;
 use super::{Cut, Ended, Past, PastEntry, Slot, CELL_BLOCKS};
 use crate::btree::Pins;
-use crate::store::Store;
+use crate::core::Core;
 use crate::{InodeNo, Result};
 use hashbrown::HashMap;
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockWriteGuard};
@@ -148,7 +148,7 @@ impl Past {
     ///
     /// # Errors
     /// Damage and device errors.
-    pub(super) fn remove_row(&self, store: &Store, number: Number, root: InodeNo) -> Result<()> {
+    pub(super) fn remove_row(&self, store: &Core, number: Number, root: InodeNo) -> Result<()> {
         let meta = &store.meta;
         let _cuts = self.cuts.write();
         let reserved = store.reserve_freely(GroupNo(0), 0)?;
@@ -167,19 +167,19 @@ impl Past {
         Ok(())
     }
 
-    /// What the file was before is not shown any more, since its row was entered; nobody reads of it when this returns. The caller holds
-    /// no lock but that of [`Expunging::hold_still`].
-    pub(crate) fn hide(&self, store: &Store, file: Expunge) {
+    /// What the file was before is not shown any more, since its row was entered: `forget` drops what is in memory of it. Nobody reads of
+    /// it when this returns. The caller holds no lock but that of [`Expunging::hold_still`].
+    pub(crate) fn hide(&self, forget: impl FnOnce()) {
         // Who reads a version reads it to the end first; who comes later does not find it.
         let _reading = self.reading.write();
-        store.versions.forget_all(file.inode);
+        forget();
     }
 
     /// All of a file's history is given up: nothing remembers it.
     ///
     /// # Errors
     /// Damage and device errors.
-    pub(crate) fn end_expunge(&self, store: &Store, file: &Expunge) -> Result<()> {
+    pub(crate) fn end_expunge(&self, store: &Core, file: &Expunge) -> Result<()> {
         self.remove_row(store, file.number, file.inode)?;
         self.expunging.remove(file);
         Ok(())
@@ -189,7 +189,7 @@ impl Past {
     ///
     /// # Errors
     /// Damage and device errors; `NoSpace`.
-    pub(crate) fn expunge_name(&self, store: &Store, name: &PastEntry, number: Number) -> Result<()> {
+    pub(crate) fn expunge_name(&self, store: &Core, name: &PastEntry, number: Number) -> Result<()> {
         let PastEntry { directory, cookie, birth, death, inode, incarnation, kind, .. } = *name;
         if death <= number {
             return self.remove_name(store, &Ended { end: death, inode: directory, cookie }, birth);
@@ -272,7 +272,7 @@ impl Entering<'_> {
         let (key, by_root) = (file.number.0.to_be_bytes(), cut_index_by_root(inode, file.number));
         let cuts = self.past.slot(meta, HistoryTree::Cuts, &key, CELL_BLOCKS)?;
         let index = self.past.slot(meta, HistoryTree::CutIndex, &by_root, CELL_BLOCKS)?;
-        Ok(Row { file, cuts, index, time: super::cut::after(*self.last, crate::store::now()) })
+        Ok(Row { file, cuts, index, time: super::cut::after(*self.last, crate::clock::now()) })
     }
 
     /// Inside an Op with [`ROW_BLOCKS`]: the row is entered. One that expunges, with the state of the inode in use locked: what was

@@ -4,7 +4,7 @@
 use super::users::{Counted, User};
 use super::{Cut, Past, PastEntry, Shard, CELL_BLOCKS};
 use crate::btree::{Pins, Tree};
-use crate::store::Store;
+use crate::core::Core;
 use crate::{Error, InodeNo, Result};
 use parking_lot::RwLockWriteGuard;
 use std::sync::atomic::Ordering;
@@ -44,7 +44,7 @@ impl Ended {
 
 /// Until when nobody gives a cut up, in seconds since 1970, if that is not over.
 fn held_until(row: &CutRow) -> Option<i64> {
-    row.more.held_until.filter(|until| *until > crate::store::now().seconds)
+    row.more.held_until.filter(|until| *until > crate::clock::now().seconds)
 }
 
 fn until_text(seconds: i64) -> String {
@@ -69,7 +69,7 @@ impl Past {
     /// # Errors
     /// [`Error::NotFound`] if one is not kept, [`Error::Held`] or [`Error::Pinned`] if one must stay: then all are as they
     /// were. After damage and device errors those that come before are dying.
-    pub(crate) fn mark_dying(&self, store: &Store, numbers: &[Number]) -> Result<()> {
+    pub(crate) fn mark_dying(&self, store: &Core, numbers: &[Number]) -> Result<()> {
         let mut marked = 0;
         let result = {
             let _cuts = self.cuts.write();
@@ -144,7 +144,7 @@ impl Past {
     /// [`Error::NotFound`] if it is not kept; [`Error::HeldUntil`], [`Error::LimitReached`]; damage and device errors.
     pub(crate) fn set_held(
         &self,
-        store: &Store,
+        store: &Core,
         number: Number,
         held: bool,
         user: Option<&User>,
@@ -176,7 +176,7 @@ impl Past {
 
     /// Stores a row in place of the one of this number, and takes a name (if it is not empty) out of the index. Under the lock of the
     /// cuts. Fields that the row did not have need [`yore_format::WriteFeatures::EXTENDED_PAST`].
-    pub(super) fn change_row(&self, store: &Store, number: Number, row: CutRow, name: &str) -> Result<()> {
+    pub(super) fn change_row(&self, store: &Core, number: Number, row: CutRow, name: &str) -> Result<()> {
         self.rule_epoch.fetch_add(1, Ordering::AcqRel);
         let meta = &store.meta;
         let (key, is, row) = (number.0.to_be_bytes(), row.clone(), row.encode());
@@ -212,7 +212,7 @@ impl Past {
     ///
     /// # Errors
     /// Damage and device errors; `NoSpace`.
-    pub(crate) fn mark_forgotten(&self, store: &Store, number: Number) -> Result<()> {
+    pub(crate) fn mark_forgotten(&self, store: &Core, number: Number) -> Result<()> {
         let meta = &store.meta;
         {
             let _cuts = self.cuts.write();
@@ -279,7 +279,7 @@ impl Past {
     ///
     /// # Errors
     /// Damage and device errors.
-    pub(crate) fn remove_name(&self, store: &Store, ended: &Ended, birth: Number) -> Result<()> {
+    pub(crate) fn remove_name(&self, store: &Core, ended: &Ended, birth: Number) -> Result<()> {
         let reserved = store.reserve_freely(store.near(ended.inode), 0)?;
         let shard = ended.shard();
         let key = name_key(ended.inode, ended.cookie, birth);
@@ -294,7 +294,7 @@ impl Past {
     /// Damage and device errors.
     pub(crate) fn prepare_removal(
         &self,
-        store: &Store,
+        store: &Core,
         no: InodeNo,
         version: &Version,
     ) -> Result<Removal<'_>> {

@@ -6,8 +6,8 @@
 
 use super::{Past, CELL_BLOCKS};
 use crate::btree::{Fingers, Opening, Pins, Tree};
+use crate::core::Core;
 use crate::inode::{InodeCell, InodeState};
-use crate::store::Store;
 use crate::{InodeNo, Result};
 use parking_lot::RwLockWriteGuard;
 use yore_format::{
@@ -43,7 +43,7 @@ impl Past {
     /// Damage and device errors.
     pub(crate) fn prepare(
         &self,
-        store: &Store,
+        store: &Core,
         number: Number,
         versions: Vec<Ending>,
         going: &[Going<'_>],

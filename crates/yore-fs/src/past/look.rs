@@ -1,7 +1,7 @@
 //! Names of the past: what is kept of those that were removed or came to mean something else, and how it is found.
 
 use super::{Past, Seeing};
-use crate::store::Store;
+use crate::core::Core;
 use crate::{Error, InodeNo, Result};
 use yore_format::{
     key_parts, name_cookie, name_key, name_shard, Corruption, DirEntry, HistoryTree, Incarnation, Number,
@@ -32,7 +32,7 @@ impl Past {
     /// Damage and device errors.
     pub(crate) fn find_name(
         &self,
-        store: &Store,
+        store: &Core,
         directory: InodeNo,
         name: &[u8],
         cut: Number,
@@ -47,7 +47,7 @@ impl Past {
     /// Damage and device errors.
     pub(crate) fn last_meaning(
         &self,
-        store: &Store,
+        store: &Core,
         directory: InodeNo,
         name: &[u8],
         most: Number,
@@ -147,7 +147,7 @@ impl Past {
     /// Damage and device errors.
     pub(crate) fn name_before(
         &self,
-        store: &Store,
+        store: &Core,
         directory: InodeNo,
         name: &[u8],
         before: Number,

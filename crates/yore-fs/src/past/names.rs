@@ -10,7 +10,7 @@
 
 use super::{Cut, Past, CELL_BLOCKS};
 use crate::btree::Pins;
-use crate::store::Store;
+use crate::core::Core;
 use crate::{Error, InodeNo, Result};
 use yore_format::{
     cut_index_by_name, cut_index_by_root, key_parts, CutMore, CutRow, CutState, GroupNo, HistoryTree,
@@ -24,14 +24,14 @@ impl Past {
     ///
     /// # Errors
     /// Damage and device errors.
-    pub(crate) fn span_of_name(&self, store: &Store, name: &str) -> Result<Option<(Number, Number)>> {
+    pub(crate) fn span_of_name(&self, store: &Core, name: &str) -> Result<Option<(Number, Number)>> {
         let _cuts = self.cuts.read();
         let numbers = self.numbers_named_locked(store, name)?;
         Ok(numbers.first().copied().zip(numbers.last().copied()))
     }
 
     /// The kept cuts that may have this name, in ascending order: those whose names have the same hash.
-    fn numbers_named_locked(&self, store: &Store, name: &str) -> Result<Vec<Number>> {
+    fn numbers_named_locked(&self, store: &Core, name: &str) -> Result<Vec<Number>> {
         let first = cut_index_by_name(&store.hash_seed, name, Number(0));
         let mut numbers = Vec::new();
         self.tree(HistoryTree::CutIndex).scan(&store.meta, &first, &mut |key, _| {
@@ -48,7 +48,7 @@ impl Past {
     ///
     /// # Errors
     /// Damage and device errors.
-    pub(crate) fn named(&self, store: &Store, name: &str) -> Result<Vec<Cut>> {
+    pub(crate) fn named(&self, store: &Core, name: &str) -> Result<Vec<Cut>> {
         let _cuts = self.cuts.read();
         let numbers = self.numbers_named_locked(store, name)?;
         let cuts = numbers.into_iter().map(|number| self.indexed(&store.meta, number));
@@ -59,12 +59,12 @@ impl Past {
     ///
     /// # Errors
     /// Damage and device errors.
-    pub(crate) fn named_of(&self, store: &Store, root: InodeNo, name: &str) -> Result<Vec<Cut>> {
+    pub(crate) fn named_of(&self, store: &Core, root: InodeNo, name: &str) -> Result<Vec<Cut>> {
         let _cuts = self.cuts.read();
         self.named_of_locked(store, root, name)
     }
 
-    fn named_of_locked(&self, store: &Store, root: InodeNo, name: &str) -> Result<Vec<Cut>> {
+    fn named_of_locked(&self, store: &Core, root: InodeNo, name: &str) -> Result<Vec<Cut>> {
         let (mut found, mut from) = (Vec::new(), Number(0));
         loop {
             let by_name = cut_index_by_name(&store.hash_seed, name, from);
@@ -118,7 +118,7 @@ impl Past {
     /// errors.
     pub(super) fn check_name_locked(
         &self,
-        store: &Store,
+        store: &Core,
         (root, incarnation): (InodeNo, Incarnation),
         name: &str,
     ) -> Result<()> {
@@ -140,7 +140,7 @@ impl Past {
     ///
     /// # Errors
     /// [`Error::ReadOnly`]; those of writing a generation.
-    pub(crate) fn extend_for(&self, store: &Store, name: &str, more: &CutMore) -> Result<()> {
+    pub(crate) fn extend_for(&self, store: &Core, name: &str, more: &CutMore) -> Result<()> {
         if !more.is_empty() || (!name.is_empty() && self.span_of_name(store, name)?.is_some()) {
             store.meta.extend(WriteFeatures::EXTENDED_PAST)?;
         }
@@ -155,7 +155,7 @@ impl Past {
     /// damage and device errors.
     pub(crate) fn describe(
         &self,
-        store: &Store,
+        store: &Core,
         number: Number,
         change: impl Fn(&mut CutRow),
     ) -> Result<(CutRow, CutRow)> {
@@ -181,7 +181,7 @@ impl Past {
     }
 
     /// Stores a row that has another name than the one of this number, in one Op with the index.
-    fn change_name_locked(&self, store: &Store, number: Number, was: &str, row: &CutRow) -> Result<()> {
+    fn change_name_locked(&self, store: &Core, number: Number, was: &str, row: &CutRow) -> Result<()> {
         let meta = &store.meta;
         let reserved = store.reserve_freely(GroupNo(0), 2 * CELL_BLOCKS)?;
         let mut pins = Pins::new();

@@ -6,7 +6,7 @@
 
 use super::{Past, CELL_BLOCKS};
 use crate::btree::Pins;
-use crate::store::Store;
+use crate::core::Core;
 use crate::Result;
 use yore_format::{
     key_parts, operation_key, Corruption, GroupNo, HistoryTree, Number, OperationRow, RowClass, WriteFeatures,
@@ -24,7 +24,7 @@ impl Past {
     ///
     /// # Errors
     /// `ReadOnly`, `NoSpace`; damage and device errors.
-    pub(crate) fn note_operation(&self, store: &Store, class: RowClass, row: &OperationRow) -> Result<()> {
+    pub(crate) fn note_operation(&self, store: &Core, class: RowClass, row: &OperationRow) -> Result<()> {
         let meta = &store.meta;
         meta.extend(WriteFeatures::EXTENDED_PAST)?;
         let _cuts = self.cuts.write();
@@ -63,7 +63,7 @@ impl Past {
     }
 
     /// Removes the first row of a class if one with the sequence `next` would be too many.
-    fn drop_oldest_operation(&self, store: &Store, class: RowClass, next: u64) -> Result<()> {
+    fn drop_oldest_operation(&self, store: &Core, class: RowClass, next: u64) -> Result<()> {
         let meta = &store.meta;
         let mut first = None;
         self.scan_operations(meta, class, &mut |sequence, _| {

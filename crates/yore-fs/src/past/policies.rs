@@ -3,8 +3,8 @@
 use super::users::{Counted, User};
 use super::{Past, CELL_BLOCKS};
 use crate::btree::Pins;
+use crate::core::Core;
 use crate::inode::{store_inode, InodeCell};
-use crate::store::Store;
 use crate::{Error, InodeNo, Result};
 use std::sync::atomic::Ordering;
 use yore_format::{
@@ -66,7 +66,7 @@ impl Past {
     /// [`Error::NotFound`] for an inode that is gone; [`Error::LimitReached`]; [`Error::NoSpace`]; damage and device errors.
     pub(crate) fn set_policy(
         &self,
-        store: &Store,
+        store: &Core,
         cell: &InodeCell,
         policy: &Policy,
         user: Option<&User>,
@@ -121,7 +121,7 @@ impl Past {
     ///
     /// # Errors
     /// Damage and device errors.
-    pub(crate) fn sweep_policy(&self, store: &Store, no: InodeNo, incarnation: Incarnation) -> Result<()> {
+    pub(crate) fn sweep_policy(&self, store: &Core, no: InodeNo, incarnation: Incarnation) -> Result<()> {
         let meta = &store.meta;
         let reserved = store.reserve_freely(GroupNo(0), 0)?;
         let _policies = self.policies.write();

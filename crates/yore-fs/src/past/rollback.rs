@@ -3,8 +3,8 @@
 //! needed to go on are pinned as long as it is there.
 
 use super::{Cut, Past, ROW_BLOCKS};
-use crate::pin::PinnedBy;
-use crate::store::Store;
+use crate::core::Core;
+use crate::types::PinnedBy;
 use crate::{InodeNo, Result};
 use parking_lot::Mutex;
 use yore_format::{Corruption, CutKind, CutRow, CutState, GroupNo, Incarnation, Number, RollbackIntent};
@@ -74,7 +74,7 @@ impl Past {
     /// Damage and device errors; `NoSpace`.
     pub(crate) fn begin_rollback(
         &self,
-        store: &Store,
+        store: &Core,
         (directory, incarnation): (InodeNo, Incarnation),
         intent: RollbackIntent,
     ) -> Result<Unfinished> {
@@ -94,7 +94,7 @@ impl Past {
     ///
     /// # Errors
     /// Damage and device errors.
-    pub(crate) fn stop_rollback(&self, store: &Store, of: &Unfinished) -> Result<()> {
+    pub(crate) fn stop_rollback(&self, store: &Core, of: &Unfinished) -> Result<()> {
         {
             let _cuts = self.cuts.write();
             let cut = self.in_state_locked(&store.meta, of.number, CutState::Dying)?;
@@ -110,7 +110,7 @@ impl Past {
     ///
     /// # Errors
     /// Damage and device errors.
-    pub(crate) fn end_rollback(&self, store: &Store, of: &Unfinished) -> Result<()> {
+    pub(crate) fn end_rollback(&self, store: &Core, of: &Unfinished) -> Result<()> {
         self.remove_row(store, of.number, of.directory)?;
         self.rollbacks.0.lock().retain(|one| one.number != of.number);
         of.intent.needs().for_each(|cut| self.unpin(cut, PinnedBy::Work));

@@ -1,7 +1,7 @@
 //! What is asked of the table of cuts beside changing it: lists, and who needs a cut to stay.
 
 use super::{decode_cut, Cut, Past};
-use crate::pin::PinnedBy;
+use crate::types::PinnedBy;
 use crate::{InodeNo, Result};
 use std::sync::atomic::Ordering;
 use yore_format::{cut_index_by_root, key_parts, CutState, HistoryTree, Number, Timestamp};

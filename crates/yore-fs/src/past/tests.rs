@@ -17,7 +17,7 @@ fn a_name_does_not_end_twice_with_one_number() {
     volume.rename("b", "a").unwrap();
     let store = view.store();
     let number = store.number();
-    let root = store.inodes.get(store, InodeNo::ROOT).unwrap();
+    let root = store.cell(InodeNo::ROOT).unwrap();
     assert_eq!(cut(&volume), number, "what comes between");
     let state = root.state.write();
     let mut pins = Pins::new();

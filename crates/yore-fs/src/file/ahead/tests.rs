@@ -5,8 +5,10 @@ use super::super::tests::{contents, evict, make, new_file, open, touch, truncate
 use super::super::{fallocate, read, write, PAGE};
 use super::*;
 use crate::ops::InUse;
+use crate::pages::Arriving;
 use crate::FallocateMode;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::Arc;
 use yore_device::AlignedBuf;
 
 const PAGES: u32 = 64;

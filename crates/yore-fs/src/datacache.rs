@@ -1,4 +1,4 @@
-//! Which files are dirty, and who writes them back: a thread in the background, or writers who are too fast.
+//! The cache of file data of a volume: its pages, which files are dirty or logged, and the threads that write back and read ahead.
 //!
 //! **Dirty data** is limited to a part of the cache of pages ([`PageCache`]). Above a quarter the write-back thread writes back
 //! the oldest files, many at a time, until it is less again; above half, writers wait for it. What has been dirty for five
@@ -6,27 +6,40 @@
 //!
 //! The thread works in *rounds*, each of which looks once at the files that were dirty when it began. A writer who waits has
 //! waited long enough when a round that began after it came is over: if that made no room, its error is the writer's, too.
-//! Where no thread runs (while a volume is opened or closed) writers write back files themselves.
+//! Where no thread runs (while a volume is opened or closed) writers write back files themselves. How files are written back is
+//! above ([`WriteBack`]).
 //!
 //! Locks: `dirty_files`, `logged` and `turn` are leaves.
 
-use super::ahead::Readers;
-use super::group::{self, Busy};
+mod readers;
+
+pub(crate) use readers::{read_run, Job};
+
 use crate::inode::InodeCell;
 use crate::pages::PageCache;
-use crate::store::Store;
 use crate::{Error, Result};
 use hashbrown::HashMap;
 use parking_lot::{Condvar, Mutex};
+use readers::Readers;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use yore_format::InodeNo;
 
-/// How long data may stay dirty, and how often that is looked at.
-const DIRTY_AGE: Duration = Duration::from_secs(5);
+/// How often the write-back thread looks for what is old.
 const WAKE: Duration = Duration::from_secs(1);
+/// Most files that are written back together.
+pub(crate) const FILES: usize = 256;
+
+/// Writes back files: what the write-back thread does.
+pub(crate) trait WriteBack: Send + Sync {
+    /// Looks once at each file that is dirty now, unless it is told to stop.
+    ///
+    /// # Errors
+    /// Those of writing back. What failed stays dirty.
+    fn round(&self, stop: &dyn Fn() -> bool) -> Result<()>;
+}
 
 /// The files with data to be written, in the order in which they came here or were looked at last. Each step costs
 /// O(log n), however many there are: they are taken one by one. A file knows its own turn ([`InodeCell::turn`]).
@@ -63,7 +76,7 @@ impl DirtyFiles {
     /// The first files with this turn or a later one, and before `end`, that have been dirty since `before`.
     fn some(&self, turn: u64, end: u64, before: Instant) -> Vec<(u64, Arc<InodeCell>)> {
         let files = self.by_turn.range(turn..end.max(turn)).take_while(|(_, file)| file.since <= before);
-        files.take(group::FILES).map(|(turn, file)| (*turn, file.cell.clone())).collect()
+        files.take(FILES).map(|(turn, file)| (*turn, file.cell.clone())).collect()
     }
 }
 
@@ -92,13 +105,13 @@ struct Turns {
 
 /// The cache of file data of a volume.
 pub(crate) struct FileCache {
-    pub(super) pages: Arc<PageCache>,
+    pub(crate) pages: Arc<PageCache>,
     dirty_files: Mutex<DirtyFiles>,
     /// Files of which the log may have data that is not at home.
     logged: Mutex<HashMap<InodeNo, Arc<InodeCell>>>,
     turns: Arc<Turns>,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
-    pub(super) readers: Readers,
+    pub(crate) readers: Readers,
 }
 
 impl FileCache {
@@ -114,27 +127,8 @@ impl FileCache {
         }
     }
 
-    /// Slows a writer down while too much is dirty. Hold nothing.
-    ///
-    /// # Errors
-    /// Those of writing back, if it makes no room.
-    pub(super) fn throttle(&self, store: &Store) -> Result<()> {
-        if !self.pages.wants_write_back() {
-            return Ok(());
-        }
-        self.wake_write_back();
-        while self.pages.is_over() {
-            match self.wait_for_room() {
-                None => return self.make_room(store),
-                Some(Err(e)) if self.pages.is_over() => return Err(e),
-                Some(_) => {}
-            }
-        }
-        Ok(())
-    }
-
     /// Waits until there is room, or a whole round is over; then its error. `None`: no thread runs.
-    fn wait_for_room(&self) -> Option<Result<()>> {
+    pub(crate) fn wait_for_room(&self) -> Option<Result<()>> {
         let mut turn = self.turns.turn.lock();
         let enough = turn.begun + 1;
         while turn.alive && turn.over < enough {
@@ -148,24 +142,8 @@ impl FileCache {
         turn.alive.then(|| turn.failed.clone().map_or(Ok(()), Err))
     }
 
-    /// Writes back the oldest files until there is room, as long as that succeeds.
-    fn make_room(&self, store: &Store) -> Result<()> {
-        while self.pages.is_over() {
-            let cells = self.oldest_dirty(group::FILES);
-            if cells.is_empty() {
-                break;
-            }
-            // What fails here is remembered for that file's fsync; it is the writer's trouble only if nothing helps.
-            let result = group::write_back_many(store, &cells, Busy::Wait);
-            if self.pages.is_over() {
-                result?;
-            }
-        }
-        Ok(())
-    }
-
     /// Some pages are no longer dirty: writers who wait look again.
-    pub(super) fn note_progress(&self) {
+    pub(crate) fn note_progress(&self) {
         if !self.pages.is_over() {
             // With the lock, so that nobody is between looking and waiting.
             drop(self.turns.turn.lock());
@@ -174,12 +152,12 @@ impl FileCache {
     }
 
     /// The file has data to be written.
-    pub(super) fn note_dirty(&self, cell: &Arc<InodeCell>) {
+    pub(crate) fn note_dirty(&self, cell: &Arc<InodeCell>) {
         self.dirty_files.lock().add(cell);
     }
 
     /// The file has been looked at now; `clean`: it has nothing to be written any more.
-    pub(super) fn note_flushed(&self, cell: &InodeCell, clean: bool) {
+    pub(crate) fn note_flushed(&self, cell: &InodeCell, clean: bool) {
         let mut files = self.dirty_files.lock();
         let gone = files.remove(cell);
         if let (Some(file), false) = (&gone, clean) {
@@ -190,7 +168,7 @@ impl FileCache {
     }
 
     /// The write-back thread has something to do.
-    pub(super) fn wake_write_back(&self) {
+    pub(crate) fn wake_write_back(&self) {
         let mut turn = self.turns.turn.lock();
         if !std::mem::replace(&mut turn.wanted, true) {
             self.turns.wake.notify_one();
@@ -198,33 +176,44 @@ impl FileCache {
     }
 
     /// The log may have data of the file that is not at home.
-    pub(super) fn note_logged(&self, cell: &Arc<InodeCell>) {
+    pub(crate) fn note_logged(&self, cell: &Arc<InodeCell>) {
         self.logged.lock().insert(cell.no, cell.clone());
     }
 
     /// The files of which the log may have such data, by number; they are no longer noted.
-    pub(super) fn take_logged(&self) -> Vec<Arc<InodeCell>> {
+    pub(crate) fn take_logged(&self) -> Vec<Arc<InodeCell>> {
         let mut cells: Vec<Arc<InodeCell>> = std::mem::take(&mut *self.logged.lock()).into_values().collect();
         cells.sort_unstable_by_key(|c| c.no);
         cells
     }
 
     /// At most so many files with data to be written, those first that have had it for longest.
-    pub(super) fn oldest_dirty(&self, most: usize) -> Vec<Arc<InodeCell>> {
+    pub(crate) fn oldest_dirty(&self, most: usize) -> Vec<Arc<InodeCell>> {
         let files = self.dirty_files.lock();
         files.by_turn.values().take(most).map(|file| file.cell.clone()).collect()
+    }
+
+    /// Files with data to be written that have been dirty since `before`, in the order of their turns: those that come after the turn
+    /// `after`, and before `end`.
+    pub(crate) fn dirty_since(&self, before: Instant, after: u64, end: u64) -> Vec<(u64, Arc<InodeCell>)> {
+        self.dirty_files.lock().some(after + 1, end, before)
+    }
+
+    /// The turn that the next dirty file will get.
+    pub(crate) fn next_turn(&self) -> u64 {
+        self.dirty_files.lock().last_turn + 1
     }
 
     /// Starts the thread that writes back.
     ///
     /// # Errors
     /// `Refused` if the system gives no thread.
-    pub(crate) fn start(&self, store: &Arc<Store>) -> Result<()> {
-        let (store, turns) = (Arc::downgrade(store), self.turns.clone());
+    pub(crate) fn start(&self, by: Weak<dyn WriteBack>) -> Result<()> {
+        let turns = self.turns.clone();
         self.turns.turn.lock().alive = true;
         let started = std::thread::Builder::new().name("yore-writeback".into()).spawn(move || {
             let _alive = Alive(&turns);
-            run(&store, &turns);
+            run(&by, &turns);
         });
         match started {
             Ok(thread) => *self.thread.lock() = Some(thread),
@@ -236,7 +225,7 @@ impl FileCache {
         Ok(())
     }
 
-    /// Stops the threads. What is dirty stays so; see [`super::flush_all`].
+    /// Stops the threads. What is dirty stays so; who wants it written does that before.
     pub(crate) fn stop(&self) {
         self.readers.stop();
         self.turns.turn.lock().stop = true;
@@ -266,8 +255,8 @@ impl Drop for FileCache {
     }
 }
 
-/// The write-back thread. It holds the store only while it works.
-fn run(store: &Weak<Store>, turns: &Turns) {
+/// The write-back thread. It holds the volume only while it works.
+fn run(by: &Weak<dyn WriteBack>, turns: &Turns) {
     loop {
         {
             let mut turn = turns.turn.lock();
@@ -280,8 +269,8 @@ fn run(store: &Weak<Store>, turns: &Turns) {
             turn.wanted = false;
             turn.begun += 1;
         }
-        let Some(store) = store.upgrade() else { return };
-        let result = round(&store, turns);
+        let Some(by) = by.upgrade() else { return };
+        let result = by.round(&|| turns.turn.lock().stop);
         if let Err(e) = &result {
             tracing::warn!("writing back: {e}");
         }
@@ -290,31 +279,5 @@ fn run(store: &Weak<Store>, turns: &Turns) {
         turn.failed = result.err();
         drop(turn);
         turns.progress.notify_all();
-    }
-}
-
-/// Each file that is here now once, as far as it is old or there is too much; those that stay dirty come again next time.
-fn round(store: &Store, turns: &Turns) -> Result<()> {
-    let mut result = Ok(());
-    if store.meta.notes_press() {
-        result = super::logged::bring_home(store);
-    }
-    let (mut turn, end) = (0, store.files.dirty_files.lock().last_turn + 1);
-    loop {
-        let now = Instant::now();
-        let before = match store.files.pages.wants_write_back() {
-            true => now,
-            false => now.checked_sub(DIRTY_AGE).unwrap_or(now),
-        };
-        let files = store.files.dirty_files.lock().some(turn, end, before);
-        let Some((last, _)) = files.last() else { return result };
-        if turns.turn.lock().stop {
-            return result;
-        }
-        turn = last + 1;
-        let cells: Vec<_> = files.into_iter().map(|(_, cell)| cell).collect();
-        // Somebody else is at work on the files that are busy; only if writers wait, they must be waited for.
-        let busy = if store.files.pages.is_over() { Busy::Wait } else { Busy::Skip };
-        result = result.and(group::write_back_many(store, &cells, busy));
     }
 }

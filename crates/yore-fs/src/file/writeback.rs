@@ -1,0 +1,75 @@
+//! Writing back: what the write-back thread does in a round, and writers who are too fast ([`crate::datacache`]).
+
+use super::group::{self, Busy};
+use crate::datacache::{WriteBack, FILES};
+use crate::store::Store;
+use crate::Result;
+use std::time::{Duration, Instant};
+
+/// How long data may stay dirty.
+const DIRTY_AGE: Duration = Duration::from_secs(5);
+
+/// Slows a writer down while too much is dirty. Hold nothing.
+///
+/// # Errors
+/// Those of writing back, if it makes no room.
+pub(super) fn throttle(store: &Store) -> Result<()> {
+    let files = &store.files;
+    if !files.pages.wants_write_back() {
+        return Ok(());
+    }
+    files.wake_write_back();
+    while files.pages.is_over() {
+        match files.wait_for_room() {
+            None => return make_room(store),
+            Some(Err(e)) if files.pages.is_over() => return Err(e),
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Writes back the oldest files until there is room, as long as that succeeds.
+fn make_room(store: &Store) -> Result<()> {
+    let files = &store.files;
+    while files.pages.is_over() {
+        let cells = files.oldest_dirty(FILES);
+        if cells.is_empty() {
+            break;
+        }
+        // What fails here is remembered for that file's fsync; it is the writer's trouble only if nothing helps.
+        let result = group::write_back_many(store, &cells, Busy::Wait);
+        if files.pages.is_over() {
+            result?;
+        }
+    }
+    Ok(())
+}
+
+impl WriteBack for Store {
+    /// Each file that is dirty now once, as far as it is old or there is too much; those that stay dirty come again next time.
+    fn round(&self, stop: &dyn Fn() -> bool) -> Result<()> {
+        let mut result = Ok(());
+        if self.meta.notes_press() {
+            result = super::logged::bring_home(self);
+        }
+        let (mut turn, end) = (0, self.files.next_turn());
+        loop {
+            let now = Instant::now();
+            let before = match self.files.pages.wants_write_back() {
+                true => now,
+                false => now.checked_sub(DIRTY_AGE).unwrap_or(now),
+            };
+            let files = self.files.dirty_since(before, turn, end);
+            let Some((last, _)) = files.last() else { return result };
+            if stop() {
+                return result;
+            }
+            turn = *last;
+            let cells: Vec<_> = files.into_iter().map(|(_, cell)| cell).collect();
+            // Somebody else is at work on the files that are busy; only if writers wait, they must be waited for.
+            let busy = if self.files.pages.is_over() { Busy::Wait } else { Busy::Skip };
+            result = result.and(group::write_back_many(self, &cells, busy));
+        }
+    }
+}
