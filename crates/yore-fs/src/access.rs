@@ -13,6 +13,7 @@
 use crate::history::{covers, with, PRESENT};
 use crate::inode::DEPTH_MAX;
 use crate::store::Store;
+use crate::types::Asking;
 use crate::{acl, Error, InodeNo, Result, View};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
@@ -23,17 +24,6 @@ use yore_format::{CutState, Incarnation, Number};
 const SEARCH: u32 = 1;
 /// The right to learn what names there are.
 const READ: u32 = 4;
-
-/// Who asks for something.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asking {
-    /// The user; 0 may all.
-    pub uid: u32,
-    /// The group and the supplementary groups.
-    pub groups: Vec<u32>,
-    /// These are all of them. If not, only what he may in every group, and in none, counts.
-    pub knows_groups: bool,
-}
 
 /// What one user may come to. Remembers what it has found, so it is for one question and not to be kept.
 pub struct Access {

@@ -8,9 +8,9 @@
 //! A file made in a directory with a default ACL gets that as its access ACL, cut down to the mode asked for; the umask plays
 //! no part then. A directory gets it as its own default ACL, too.
 
-use crate::access::Asking;
 use crate::inode::InodeState;
 use crate::store::Store;
+use crate::types::Asking;
 use crate::xattr::{self, Inherited};
 use crate::{Caller, Error, FileKind, Result};
 use yore_format::{Corruption, InodeFlags, InodeNo};

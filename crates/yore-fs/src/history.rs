@@ -9,7 +9,7 @@
 //! Whoever does so looks again afterwards, or under the same lock, whether the inode is still as it was then; if not, it
 //! has become a version meanwhile, and that is read. What has once been a version never changes.
 //!
-//! Versions are kept in memory as cells of their own ([`Versions`]), with their data in the same cache as all data.
+//! Versions are kept in memory as cells of their own ([`crate::past::Versions`]), with their data in the same cache as all data.
 
 mod count;
 mod named;
@@ -22,97 +22,14 @@ use crate::inode::{InodeCell, InodeState};
 use crate::past::{Cut, PastEntry, Taking, User};
 use crate::store::Store;
 use crate::{dir, file, symlink, xattr, Attr, DirItem, Error, InodeNo, Result};
-use hashbrown::HashMap;
-use parking_lot::Mutex;
 use std::sync::Arc;
 use yore_format::{Corruption, CutKind, CutMore, CutState, Incarnation, Inode, Number, WriteFeatures};
 
 /// As of this number everything is as it is now: for who looks at the present and at the past alike.
 pub(crate) const PRESENT: Number = Number(u64::MAX);
 
-/// Versions kept in memory per shard, unless more are in use.
-const CELLS_PER_SHARD: usize = 256;
-const SHARDS: usize = 16;
 /// Entries copied at a time.
 const BATCH: usize = 128;
-
-/// Versions in memory.
-#[derive(Default)]
-pub(crate) struct Versions {
-    shards: [Mutex<VersionShard>; SHARDS],
-}
-
-#[derive(Default)]
-struct VersionShard {
-    /// By inode and birth.
-    cells: HashMap<(InodeNo, Number), Arc<InodeCell>>,
-    /// By inode and a cut that has seen it so, which spares the walk of a tree. What a version was as of a cut it will always have
-    /// been; that the cut is kept is looked at by who reads ([`crate::past`], P6).
-    seen: HashMap<(InodeNo, Number), Arc<InodeCell>>,
-}
-
-impl VersionShard {
-    /// Lets go of half of those that nobody uses: seldom, and then many at once.
-    fn make_room(&mut self) {
-        if self.seen.len() < CELLS_PER_SHARD && self.cells.len() < CELLS_PER_SHARD {
-            return;
-        }
-        self.seen.clear();
-        if self.cells.len() >= CELLS_PER_SHARD {
-            let mut every_other = false;
-            self.cells.retain(|_, cell| {
-                every_other = !every_other;
-                Arc::strong_count(cell) > 1 || every_other
-            });
-        }
-    }
-}
-
-impl Versions {
-    fn shard(&self, no: InodeNo) -> &Mutex<VersionShard> {
-        &self.shards[no.0 as usize % SHARDS]
-    }
-
-    /// The same as [`Versions::get`], if it was asked for before.
-    fn known(&self, no: InodeNo, cut: Number) -> Option<Arc<InodeCell>> {
-        self.shard(no).lock().seen.get(&(no, cut)).cloned()
-    }
-
-    /// The cell of the version that an inode was as of a kept cut; `None` if there is none.
-    fn get(&self, store: &Store, no: InodeNo, cut: Number) -> Result<Option<Arc<InodeCell>>> {
-        let is_there = |inode: &Inode| !store.past.expunging.has(no, inode.incarnation, cut);
-        let version = store.past.version(&store.meta, no, cut)?;
-        let Some(version) = version.filter(|v| cut < v.end && is_there(&v.inode)) else {
-            return Ok(None);
-        };
-        let key = (no, version.inode.born);
-        let mut shard = self.shard(no).lock();
-        shard.make_room();
-        let new = || Arc::new(InodeCell::of_version(no, version.inode));
-        let cell = shard.cells.entry(key).or_insert_with(new).clone();
-        shard.seen.insert((no, cut), cell.clone());
-        Ok(Some(cell))
-    }
-
-    /// All versions of an inode number are to be looked for anew, also by who has one in hand. Nobody reads of them meanwhile.
-    pub(crate) fn forget_all(&self, no: InodeNo) {
-        let mut shard = self.shard(no).lock();
-        shard.seen.retain(|(of, _), _| *of != no);
-        let gone: Vec<_> = shard.cells.extract_if(|(of, _), _| *of == no).collect();
-        drop(shard);
-        for (_, cell) in gone {
-            cell.state.write().gone = true;
-        }
-    }
-
-    /// The version with this birth was given up: nobody looks for it any more.
-    pub(crate) fn forget(&self, no: InodeNo, born: Number) {
-        let mut shard = self.shard(no).lock();
-        if let Some(cell) = shard.cells.remove(&(no, born)) {
-            shard.seen.retain(|_, seen| !Arc::ptr_eq(seen, &cell));
-        }
-    }
-}
 
 /// What `f` makes of an inode as of a cut, with its state locked for reading. `f` may run twice.
 ///
@@ -138,7 +55,7 @@ pub(crate) fn with<R>(
         Err(Error::Stale) => {}
         Err(e) => return Err(e),
     }
-    let cell = store.versions.get(store, no, cut)?.ok_or(Error::NotFound)?;
+    let cell = store.versions.get(store, &store.past, no, cut)?.ok_or(Error::NotFound)?;
     let state = cell.state.read();
     f(&cell, &state)
 }

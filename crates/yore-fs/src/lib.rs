@@ -30,6 +30,7 @@ mod listing;
 mod locks;
 mod look;
 mod machine;
+mod opened;
 mod ops;
 mod orphan;
 mod pages;
@@ -50,7 +51,7 @@ mod view;
 mod volume;
 mod xattr;
 
-pub use access::{Access, Asking};
+pub use access::Access;
 pub use done::Doing;
 pub use error::{Error, Result};
 pub use expunge::Remembered;
@@ -62,11 +63,11 @@ pub use past::{Cut, User, UserLimits};
 pub use pin::Pin;
 pub use policy::PolicyInForce;
 pub use progress::Progress;
-pub use room::{Stays, WouldFree, DEFAULT_RULES};
+pub use room::{Stays, WouldFree};
 pub use shred::Shredded;
 pub use types::{
-    Attr, Behalf, Caller, DirItem, FallocateMode, MkfsOptions, MountOptions, PinnedBy, RenameMode, SeekTo,
-    SetAttr, SetTime, SetXattrMode, Statfs, VolumeInfo, WriteMode,
+    Asking, Attr, Behalf, Caller, DirItem, FallocateMode, MkfsOptions, MountOptions, PinnedBy, RenameMode,
+    SeekTo, SetAttr, SetTime, SetXattrMode, Statfs, VolumeInfo, WriteMode, DEFAULT_RULES,
 };
 pub use usage::{CutUsage, Held, StateUsage, UsageTotals};
 pub use view::{NewSnapshot, Node, View};

@@ -44,6 +44,8 @@
 
 mod cover;
 mod cut;
+mod due;
+mod estimates;
 mod expunge;
 mod forget;
 mod keep;
@@ -58,9 +60,12 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod users;
+mod versions;
 
 pub(crate) use cover::{CoverMemo, Epochs};
 pub(crate) use cut::Taking;
+pub(crate) use due::Due;
+pub(crate) use estimates::{Answer, Estimates, Most};
 pub(crate) use expunge::{Expunge, Expunging, ROW_BLOCKS};
 pub(crate) use forget::{held, is_held, Ended};
 pub(crate) use keep::{Ending, Going, Keep};
@@ -71,6 +76,7 @@ pub(crate) use rollback::{Rollbacks, Unfinished};
 use table::Pinned;
 pub(crate) use users::Users;
 pub use users::{User, UserLimits};
+pub(crate) use versions::Versions;
 
 use crate::btree::Tree;
 use crate::core::Core;

@@ -29,8 +29,6 @@ use crate::time::nanoseconds;
 use crate::types::Behalf;
 use crate::view::is_below;
 use crate::{forget, Error, InodeNo, Result};
-use hashbrown::HashMap;
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -75,41 +73,6 @@ pub struct PolicyInForce {
     pub hold: u64,
     /// By whose policy; `None`: nobody says anything.
     pub hold_by: Option<InodeNo>,
-}
-
-/// What is to be cut at which time.
-#[derive(Default)]
-pub(crate) struct Due {
-    at: Mutex<HashMap<InodeNo, Instant>>,
-    /// When it was last looked what is kept, and the next number then.
-    retained: Mutex<Option<(Instant, Number)>>,
-}
-
-impl Due {
-    /// Something below a directory with an interval has changed. True if it was not known that it is to be cut.
-    fn note(&self, no: InodeNo, interval: Duration) -> bool {
-        let mut at = self.at.lock();
-        if at.contains_key(&no) {
-            return false;
-        }
-        at.insert(no, Instant::now() + interval);
-        true
-    }
-
-    /// How long until the next one.
-    pub(crate) fn next(&self) -> Option<Duration> {
-        let next = self.at.lock().values().min().copied()?;
-        Some(next.saturating_duration_since(Instant::now()))
-    }
-
-    fn take(&self, now: Instant) -> Vec<InodeNo> {
-        let mut at = self.at.lock();
-        let due: Vec<InodeNo> = at.iter().filter(|(_, time)| **time <= now).map(|(no, _)| *no).collect();
-        for no in &due {
-            at.remove(no);
-        }
-        due
-    }
 }
 
 /// Called with an inode on the way upwards, and the policy of its own.
@@ -507,7 +470,7 @@ pub(crate) fn start(store: &Arc<Store>) -> Result<()> {
             (due - nanoseconds(crate::clock::now())).clamp(0, nanos.into()) as u64
         });
         let left = Duration::from_nanos(left);
-        store.due.at.lock().insert(no, Instant::now() + left);
+        store.due.put(no, left);
     }
     cut_due(store)
 }

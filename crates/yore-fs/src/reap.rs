@@ -171,3 +171,37 @@ fn reclaim_listed(store: &Arc<Store>, no: InodeNo, incarnation: Incarnation) -> 
     orphans.remove(&mut op, &store.meta, way, no);
     Ok(())
 }
+
+impl Store {
+    /// Frees an inode without names that nobody uses any more. Errors are left to the next mount, which finds the
+    /// inode among the orphans.
+    pub(crate) fn let_go(self: &Arc<Self>, cell: &Arc<InodeCell>) {
+        if cell.unlinked.load(Ordering::Acquire) && !self.read_only && !self.inodes.in_use(cell) {
+            if let Err(e) = let_go(self, cell) {
+                tracing::warn!("inode {} and others are freed at the next mount: {e}", cell.no);
+            }
+        }
+    }
+
+    /// Frees what is set aside, so that the counts of inodes and blocks are those that users expect. Nobody waits for its
+    /// success: what cannot be freed now is at the next mount.
+    pub(crate) fn settle_set_aside(self: &Arc<Self>) {
+        if self.read_only {
+            return;
+        }
+        if let Err(e) = free_set_aside(self) {
+            tracing::warn!("some inodes are freed at the next mount: {e}");
+        }
+    }
+
+    /// Everything done before is on the medium when this returns.
+    pub(crate) fn sync(self: &Arc<Self>) -> Result<()> {
+        if self.read_only {
+            return Ok(());
+        }
+        file::flush_all(self)?;
+        self.flush_aged()?;
+        free_set_aside(self)?;
+        Ok(self.meta.sync()?)
+    }
+}

@@ -19,7 +19,7 @@
 
 mod survey;
 
-pub(crate) use survey::{what_would_free, Estimates, Most};
+pub(crate) use survey::{quick, what_would_free};
 
 use crate::clock::now;
 use crate::forget;
@@ -33,7 +33,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use survey::Gone;
-use yore_format::{CutKind, Number, OperationKind, OperationRow, RowClass, SpaceRules, BLOCK_SIZE};
+use yore_format::{CutKind, Number, OperationKind, OperationRow, RowClass, BLOCK_SIZE};
 
 /// The part of the volume that a batch may free though less is wanted: one of so many.
 const LOW_WATER: u64 = 64;
@@ -43,9 +43,6 @@ const CUTS: usize = 256;
 const TREES: u64 = 64;
 /// Ends of versions looked at together.
 const BATCH: usize = 256;
-
-/// The rules of a volume of which nobody has said any: a day, and half of the volume.
-pub const DEFAULT_RULES: SpaceRules = SpaceRules { floor_seconds: 24 * 60 * 60, share_percent: 50 };
 
 /// What somebody wants room for.
 pub(crate) struct Want<'w> {
@@ -227,7 +224,7 @@ fn what_is_dying(store: &Arc<Store>) -> Result<u64> {
 fn give_up(store: &Arc<Store>, want: &Want<'_>) -> Result<u64> {
     let blocks = (want.blocks)()?;
     // H1.
-    let most = store.estimates.whole(store, want.behalf)?;
+    let most = survey::whole(store, want.behalf)?;
     if blocks > 0 && store.alloc.available(&store.meta, most.data) < blocks {
         return Err(Error::NeverFits);
     }

@@ -1,29 +1,21 @@
 //! The store: what all operations on one open volume share.
 
 use crate::core::Core;
-use crate::datacache::{FileCache, WriteBack};
-use crate::file;
+use crate::datacache::FileCache;
 use crate::gate::Gate;
-use crate::history::Versions;
-use crate::inode::{InodeCell, InodeState};
-use crate::past::Past;
-use crate::policy::{self, Due};
+use crate::inode::InodeState;
+use crate::past::{Due, Estimates, Past, Versions};
 use crate::progress::Progress;
-use crate::room::{Estimates, Most, DEFAULT_RULES};
-use crate::types::Behalf;
-use crate::{Error, MountOptions, Result, Statfs};
+use crate::types::DEFAULT_RULES;
+use crate::{MountOptions, Result};
 use parking_lot::{Condvar, Mutex};
-use std::ops::{ControlFlow, Deref};
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
 use yore_device::Device;
-use yore_format::{InodeNo, Number, SpaceRules, BLOCK_SIZE, NAME_MAX};
-use yore_meta::{Meta, MetaError, MetaOptions};
-
-/// How often attributes that only aged in memory are looked after.
-const TICK: Duration = Duration::from_secs(5);
+use yore_format::{InodeNo, Number, SpaceRules};
+use yore_meta::Meta;
 
 /// An open volume.
 pub(crate) struct Store {
@@ -39,11 +31,11 @@ pub(crate) struct Store {
     pub keep_history: bool,
     /// What giving up history would free.
     pub estimates: Estimates,
-    closed: AtomicBool,
-    ticker: Mutex<Option<JoinHandle<()>>>,
+    pub(crate) closed: AtomicBool,
+    pub(crate) ticker: Mutex<Option<JoinHandle<()>>>,
     /// Gives up what dying cuts have seen, while there are some.
-    forgetter: Mutex<Option<JoinHandle<()>>>,
-    tick: Arc<(Mutex<bool>, Condvar)>,
+    pub(crate) forgetter: Mutex<Option<JoinHandle<()>>>,
+    pub(crate) tick: Arc<(Mutex<bool>, Condvar)>,
 }
 
 impl Deref for Store {
@@ -54,29 +46,12 @@ impl Deref for Store {
     }
 }
 
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
-    let thread = std::thread::Builder::new().name(name.into()).spawn(run);
-    thread.map_err(|e| Error::Refused(format!("cannot start a thread: {e}")))
-}
-
 impl Store {
-    /// Opens the volume on `device`, frees what a crash left half-freed, and starts the background threads.
-    pub(crate) fn open(device: Arc<dyn Device>, options: &MountOptions) -> Result<Arc<Store>> {
-        let meta_options = MetaOptions {
-            read_only: options.read_only,
-            engine: options.engine,
-            cache_bytes: options.metadata_cache,
-            commit_interval: options.commit_interval,
-        };
-        let meta = match Meta::open(device.clone(), meta_options.clone()) {
-            Err(MetaError::RecoverFirst { recorded }) => {
-                // Under its own engine (R5); then the one asked for finds nothing to recover.
-                let own = MountOptions { engine: Some(recorded), ..options.clone() };
-                Store::open(device.clone(), &own)?.close()?;
-                Meta::open(device, meta_options)?
-            }
-            other => other?,
-        };
+    /// The store of a volume whose metadata was opened, before anything is done with it.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn of(meta: Arc<Meta>, options: &MountOptions) -> Result<Store> {
         let core = Core::new(meta, options);
         let past = Past::open(&core.meta, options.reading_lasts)?;
         // What a crash has interrupted is finished by [`crate::rollback::finish_all`].
@@ -84,7 +59,7 @@ impl Store {
             true => Gate::closed_at(InodeNo::ROOT),
             false => Gate::default(),
         };
-        let store = Arc::new(Store {
+        Ok(Store {
             core,
             files: FileCache::new(options.data_cache),
             past,
@@ -98,53 +73,7 @@ impl Store {
             ticker: Mutex::new(None),
             forgetter: Mutex::new(None),
             tick: Arc::default(),
-        });
-        if let Some(recovered) = store.meta.take_recovered() {
-            file::restore(&store, &recovered.files)?;
-            if !store.read_only {
-                file::flush_all(&store)?;
-                store.meta.finish_recovery()?;
-            }
-        }
-        if !store.read_only {
-            crate::reap::reclaim_all(&store)?;
-            let weak: Weak<Store> = Arc::downgrade(&store);
-            let weak: Weak<dyn WriteBack> = weak;
-            store.files.start(weak)?;
-            policy::start(&store)?;
-            store.start_ticker()?;
-        }
-        Ok(store)
-    }
-
-    fn start_ticker(self: &Arc<Self>) -> Result<()> {
-        let (weak, tick) = (Arc::downgrade(self), self.tick.clone());
-        let run = move || loop {
-            let wait = match Weak::upgrade(&weak) {
-                Some(store) => store.due.next().map_or(TICK, |next| next.min(TICK)),
-                None => return,
-            };
-            let mut stop = tick.0.lock();
-            if !*stop {
-                tick.1.wait_for(&mut stop, wait);
-            }
-            if *stop {
-                return;
-            }
-            drop(stop);
-            let Some(store) = Weak::upgrade(&weak) else { return };
-            let kept = policy::cut_due(&store)
-                .and_then(|()| policy::retain_in_time(&store))
-                .and_then(|()| crate::reap::free_set_aside(&store))
-                .and_then(|()| store.flush_aged())
-                .and_then(|()| store.alloc.give_back_zones(&store.meta))
-                .and_then(|()| store.forget_in_background());
-            if let Err(e) = kept {
-                tracing::warn!("housekeeping: {e}");
-            }
-        };
-        *self.ticker.lock() = Some(spawn("yore-tick", run)?);
-        Ok(())
+        })
     }
 
     /// What is to be done next is to be done earlier than it was.
@@ -152,28 +81,6 @@ impl Store {
         // Under the lock, so that whoever is about to wait has not looked yet, or waits already.
         let _stop = self.tick.0.lock();
         self.tick.1.notify_all();
-    }
-
-    /// Goes on with forgetting, if there is any to do and nobody at it.
-    fn forget_in_background(self: &Arc<Self>) -> Result<()> {
-        let mut forgetter = self.forgetter.lock();
-        let at_it = forgetter.as_ref().is_some_and(|thread| !thread.is_finished());
-        if at_it || !self.past.is_forgetting() {
-            return Ok(());
-        }
-        let (weak, tick) = (Arc::downgrade(self), self.tick.clone());
-        let run = move || {
-            let Some(store) = Weak::upgrade(&weak) else { return };
-            let ask = &mut |_: &_| match *tick.0.lock() {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            };
-            if let Err(e) = crate::forget::finish(&store, ask) {
-                tracing::warn!("forgetting stopped, and goes on later: {e}");
-            }
-        };
-        *forgetter = Some(spawn("yore-forget", run)?);
-        Ok(())
     }
 
     /// How much history a full volume keeps.
@@ -201,100 +108,5 @@ impl Store {
             Some(kept) => Ok(kept),
             None => Ok(state.learn_kept(self.past.kept(&self.meta, no)?)),
         }
-    }
-
-    /// Everything done before is on the medium when this returns.
-    pub(crate) fn sync(self: &Arc<Self>) -> Result<()> {
-        if self.read_only {
-            return Ok(());
-        }
-        file::flush_all(self)?;
-        self.flush_aged()?;
-        crate::reap::free_set_aside(self)?;
-        Ok(self.meta.sync()?)
-    }
-
-    /// Frees an inode without names that nobody uses any more. Errors are left to the next mount, which finds the
-    /// inode among the orphans.
-    pub(crate) fn let_go(self: &Arc<Self>, cell: &Arc<InodeCell>) {
-        if cell.unlinked.load(Ordering::Acquire) && !self.read_only && !self.inodes.in_use(cell) {
-            if let Err(e) = crate::reap::let_go(self, cell) {
-                tracing::warn!("inode {} and others are freed at the next mount: {e}", cell.no);
-            }
-        }
-    }
-
-    /// Frees what is set aside, so that the counts of inodes and blocks are those that users expect. Nobody waits for its
-    /// success: what cannot be freed now is at the next mount.
-    pub(crate) fn settle_set_aside(self: &Arc<Self>) {
-        if self.read_only {
-            return;
-        }
-        if let Err(e) = crate::reap::free_set_aside(self) {
-            tracing::warn!("some inodes are freed at the next mount: {e}");
-        }
-    }
-
-    /// Space, such that what is promised can be written.
-    pub(crate) fn statfs(self: &Arc<Self>, behalf: Behalf) -> Statfs {
-        self.settle_set_aside();
-        let free = self.alloc.free_blocks();
-        let can_go = match self.read_only {
-            true => Ok(Most::default()),
-            false => self.estimates.quick(self, behalf),
-        };
-        let can_go = can_go.unwrap_or_else(|error| {
-            tracing::warn!("what history takes that could be given up is not known: {error}");
-            Most::default()
-        });
-        let available = self.alloc.available(&self.meta, can_go.data);
-        let used = self.meta.totals.inodes.get();
-        let history = self.past.space();
-        // A zone of 4 MiB holds 510 blocks of 16 inodes.
-        let possible = available / 1024 * 510 * 16 + self.meta.free_index_estimate() * 16;
-        Statfs {
-            block_size: BLOCK_SIZE as u32,
-            blocks: self.meta.geometry().blocks,
-            blocks_free: free,
-            blocks_available: available.min(free.saturating_add(can_go.data)),
-            inodes: used + possible,
-            inodes_free: possible,
-            name_max: NAME_MAX as u32,
-            history_data_blocks: history.data,
-            history_metadata_blocks: history.nodes,
-            history_index_blocks: history.trees,
-        }
-    }
-
-    /// Writes everything, frees what has no name, marks the volume clean. Later calls do nothing.
-    pub(crate) fn close(self: &Arc<Self>) -> Result<()> {
-        if self.closed.swap(true, Ordering::AcqRel) {
-            return Ok(());
-        }
-        *self.tick.0.lock() = true;
-        self.tick.1.notify_all();
-        for (thread, what) in [(&self.ticker, "housekeeping"), (&self.forgetter, "forgetting")] {
-            let thread = thread.lock().take();
-            if let Some(thread) = thread.filter(|t| t.thread().id() != std::thread::current().id()) {
-                if thread.join().is_err() {
-                    tracing::error!("the {what} thread panicked");
-                }
-            }
-        }
-        if self.read_only {
-            return Ok(());
-        }
-        self.files.stop();
-        // What can be written is, also if some file could not be freed or written.
-        let mut freed = crate::reap::free_set_aside(self);
-        for cell in self.inodes.select(|c| c.unlinked.load(Ordering::Acquire)) {
-            freed = freed.and(crate::reap::reclaim(self, &cell));
-        }
-        let flushed = file::flush_all(self)
-            .and_then(|()| self.flush_aged())
-            .and_then(|()| self.alloc.give_back_zones(&self.meta));
-        let closed = self.meta.close();
-        freed.and(flushed)?;
-        Ok(closed?)
     }
 }

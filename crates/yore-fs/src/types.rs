@@ -1,7 +1,7 @@
 //! The values that calls take and return.
 
 use std::time::Duration;
-use yore_format::{Engine, FileKind, InodeFlags, InodeNo, Policy, Timestamp};
+use yore_format::{Engine, FileKind, InodeFlags, InodeNo, Policy, SpaceRules, Timestamp};
 
 /// What a call needs to know of who makes it: the owner of what it creates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -312,4 +312,18 @@ pub enum PinnedBy {
     Mount,
     /// Something under way needs it.
     Work,
+}
+
+/// The rules of a volume of which nobody has said any: a day, and half of the volume.
+pub const DEFAULT_RULES: SpaceRules = SpaceRules { floor_seconds: 24 * 60 * 60, share_percent: 50 };
+
+/// Who asks for something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asking {
+    /// The user; 0 may all.
+    pub uid: u32,
+    /// The group and the supplementary groups.
+    pub groups: Vec<u32>,
+    /// These are all of them. If not, only what he may in every group, and in none, counts.
+    pub knows_groups: bool,
 }

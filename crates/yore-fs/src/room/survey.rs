@@ -11,12 +11,11 @@
 
 use super::{Rule, Stays, WouldFree, BATCH};
 use crate::forget::{let_go, Needed};
-use crate::past::{Cut, Ended};
+use crate::past::{Answer, Cut, Ended, Most};
 use crate::store::Store;
 use crate::types::Behalf;
 use crate::Result;
 use hashbrown::{HashMap, HashSet};
-use parking_lot::Mutex;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,8 +23,6 @@ use yore_format::{Incarnation, InodeNo, Number, Version, HISTORY_SHARDS};
 
 /// Versions that a caller of `statfs` waits for.
 const QUICK: usize = 4096;
-/// Users whose answers are remembered.
-const ANSWERS: usize = 64;
 /// How much of the time asking anew may take: one part of so many.
 const SELDOM: u32 = 20;
 /// Cuts come of age.
@@ -38,15 +35,6 @@ pub(super) enum Budget {
     All,
     /// So many versions, and no waiting for who forgets.
     Versions(usize),
-}
-
-/// What giving up all that may go frees.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Most {
-    /// Data blocks, at least.
-    pub data: u64,
-    /// Whether there is a cut that may go.
-    pub any: bool,
 }
 
 /// As much as giving up all that the rule allows frees.
@@ -225,65 +213,49 @@ impl<'s> Gone<'s> {
     }
 }
 
-/// Answers that are good for some time.
-#[derive(Default)]
-pub(crate) struct Estimates(Mutex<HashMap<Behalf, Answer>>);
-
-#[derive(Clone, Copy)]
-struct Answer {
-    most: Most,
-    is_whole: bool,
-    epoch: u64,
-    history: u64,
-    asked: Instant,
-    took: Duration,
+/// Data blocks that giving up history for this user's request would free, at least. Quick.
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn quick(store: &Arc<Store>, behalf: Behalf) -> Result<Most> {
+    if let Some(answer) = known(store, behalf) {
+        let history = store.past.space().data;
+        let grown = history.abs_diff(answer.history);
+        let soon = answer.asked.elapsed() < answer.took * SELDOM;
+        let little = grown < store.meta.geometry().blocks / super::LOW_WATER;
+        if answer.asked.elapsed() < GOOD_FOR && (grown == 0 || (soon && little)) {
+            return Ok(answer.most);
+        }
+    }
+    ask(store, behalf, Budget::Versions(QUICK))
 }
 
-impl Estimates {
-    /// Data blocks that giving up history for this user's request would free, at least. Quick.
-    pub(crate) fn quick(&self, store: &Arc<Store>, behalf: Behalf) -> Result<Most> {
-        let known = self.known(store, behalf);
-        if let Some(answer) = known {
-            let history = store.past.space().data;
-            let grown = history.abs_diff(answer.history);
-            let soon = answer.asked.elapsed() < answer.took * SELDOM;
-            let little = grown < store.meta.geometry().blocks / super::LOW_WATER;
-            if answer.asked.elapsed() < GOOD_FOR && (grown == 0 || (soon && little)) {
-                return Ok(answer.most);
-            }
+/// The same, as exactly as it can be known.
+///
+/// # Errors
+/// Damage and device errors.
+pub(super) fn whole(store: &Arc<Store>, behalf: Behalf) -> Result<Most> {
+    match known(store, behalf) {
+        Some(answer)
+            if answer.is_whole
+                && answer.asked.elapsed() < GOOD_FOR
+                && answer.history == store.past.space().data =>
+        {
+            Ok(answer.most)
         }
-        self.ask(store, behalf, Budget::Versions(QUICK))
+        _ => ask(store, behalf, Budget::All),
     }
+}
 
-    /// The same, as exactly as it can be known.
-    pub(super) fn whole(&self, store: &Arc<Store>, behalf: Behalf) -> Result<Most> {
-        match self.known(store, behalf) {
-            Some(answer)
-                if answer.is_whole
-                    && answer.asked.elapsed() < GOOD_FOR
-                    && answer.history == store.past.space().data =>
-            {
-                Ok(answer.most)
-            }
-            _ => self.ask(store, behalf, Budget::All),
-        }
-    }
+fn known(store: &Arc<Store>, behalf: Behalf) -> Option<Answer> {
+    store.estimates.known(behalf, store.past.rule_epoch.load(Ordering::Acquire))
+}
 
-    fn known(&self, store: &Arc<Store>, behalf: Behalf) -> Option<Answer> {
-        let epoch = store.past.rule_epoch.load(Ordering::Acquire);
-        self.0.lock().get(&behalf).copied().filter(|answer| answer.epoch == epoch)
-    }
-
-    fn ask(&self, store: &Arc<Store>, behalf: Behalf, budget: Budget) -> Result<Most> {
-        let (asked, history) = (Instant::now(), store.past.space().data);
-        let epoch = store.past.rule_epoch.load(Ordering::Acquire);
-        let most = most(store, &Rule::new(store, behalf), budget)?;
-        let (is_whole, took) = (budget == Budget::All, asked.elapsed());
-        let mut answers = self.0.lock();
-        if answers.len() >= ANSWERS {
-            answers.clear();
-        }
-        answers.insert(behalf, Answer { most, is_whole, epoch, history, asked, took });
-        Ok(most)
-    }
+fn ask(store: &Arc<Store>, behalf: Behalf, budget: Budget) -> Result<Most> {
+    let (asked, history) = (Instant::now(), store.past.space().data);
+    let epoch = store.past.rule_epoch.load(Ordering::Acquire);
+    let most = most(store, &Rule::new(store, behalf), budget)?;
+    let (is_whole, took) = (budget == Budget::All, asked.elapsed());
+    store.estimates.put(behalf, Answer { most, is_whole, epoch, history, asked, took });
+    Ok(most)
 }
