@@ -14,7 +14,7 @@ use crate::history::{covers, with, PRESENT};
 use crate::inode::DEPTH_MAX;
 use crate::store::Store;
 use crate::types::Asking;
-use crate::{acl, Error, InodeNo, Result, View};
+use crate::{xattr, Error, InodeNo, Result, View};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -204,7 +204,7 @@ impl Access {
                 if !inode.is_directory() || of.is_some_and(|of| of != inode.incarnation) {
                     return Ok(None);
                 }
-                let allows = acl::permits(&self.store, state, no, asking, want)?;
+                let allows = xattr::permits(&self.store, state, no, asking, want)?;
                 let parent = (inode.parent, inode.parent_incarnation);
                 Ok(Some(Known { allows, parent, born: inode.born }))
             });

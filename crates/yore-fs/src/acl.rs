@@ -8,12 +8,8 @@
 //! A file made in a directory with a default ACL gets that as its access ACL, cut down to the mode asked for; the umask plays
 //! no part then. A directory gets it as its own default ACL, too.
 
-use crate::inode::InodeState;
-use crate::store::Store;
 use crate::types::Asking;
-use crate::xattr::{self, Inherited};
-use crate::{Caller, Error, FileKind, Result};
-use yore_format::{Corruption, InodeFlags, InodeNo};
+use crate::{Error, FileKind, Result};
 
 const VERSION: u32 = 2;
 const HEADER_BYTES: usize = 4;
@@ -136,7 +132,7 @@ impl Acl {
     }
 
     /// Whether it gives a user who is not the owner these permissions, as the kernel decides it.
-    fn permits(&self, group: u32, asking: &Asking, want: u32) -> bool {
+    pub(crate) fn permits(&self, group: u32, asking: &Asking, want: u32) -> bool {
         let masked = |entry: &Entry| {
             let mask = self.0.iter().find(|e| e.tag == Tag::Mask).map_or(7, |e| e.permissions);
             entry.permissions & mask & want == want
@@ -177,7 +173,7 @@ impl Acl {
     }
 
     /// After a change of the mode to `mode`.
-    fn chmod(&mut self, mode: u32) {
+    pub(crate) fn chmod(&mut self, mode: u32) {
         self.map_classes(|_, bits| bits, mode);
     }
 
@@ -205,63 +201,19 @@ impl Entry {
     }
 }
 
-/// An ACL that the inode keeps.
-fn stored(store: &Store, state: &InodeState, no: InodeNo, name: &[u8]) -> Result<Option<Acl>> {
-    let Some(value) = xattr::get_acl(store, state, no, name)? else { return Ok(None) };
-    Acl::decode(&value).map_err(|e| Corruption::new("POSIX ACL", "value", "a valid ACL", e).of(no).into())
+/// What a new inode gets from its directory's default ACL.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Inherited {
+    /// Permissions, and set-id and sticky bits as asked for.
+    pub mode: u32,
+    /// Its access ACL, encoded, if that says more than the mode.
+    pub access: Option<Vec<u8>>,
+    /// A directory's default ACL, encoded.
+    pub default: Option<Vec<u8>>,
 }
 
-/// Whether an inode's mode and access ACL give a user these permissions (read 4, write 2, execute or search 1), as the kernel decides
-/// it: an ACL whose mask allows nothing is not asked.
-///
-/// # Errors
-/// Corruption; the device.
-pub(crate) fn permits(
-    store: &Store,
-    state: &InodeState,
-    no: InodeNo,
-    asking: &Asking,
-    want: u32,
-) -> Result<bool> {
-    let inode = &state.inode;
-    let class = |shift: u32| inode.mode >> shift & want == want;
-    if asking.uid == inode.uid {
-        return Ok(class(6));
-    }
-    if inode.mode & 0o070 != 0 {
-        if let Some(acl) = stored(store, state, no, xattr::ACCESS)? {
-            return Ok(acl.permits(inode.gid, asking, want));
-        }
-    }
-    Ok(match asking.groups.contains(&inode.gid) {
-        true => class(3),
-        false => class(0) && (asking.knows_groups || class(3)),
-    })
-}
-
-/// What a file made in a directory gets of permissions and ACLs. `permissions` are the 12 bits asked for.
-///
-/// # Errors
-/// Corruption; the device.
-pub(crate) fn inherit(
-    store: &Store,
-    dir: &InodeState,
-    dir_no: InodeNo,
-    caller: &Caller,
-    kind: FileKind,
-    permissions: u32,
-) -> Result<Inherited> {
-    if kind == FileKind::Symlink {
-        return Ok(Inherited { mode: 0o777, ..Inherited::default() });
-    }
-    let default = match dir.inode.flags.contains(InodeFlags::DEFAULT_ACL) {
-        true => stored(store, dir, dir_no, xattr::DEFAULT)?,
-        false => None,
-    };
-    Ok(inherit_from(default, caller.umask, kind, permissions))
-}
-
-fn inherit_from(default: Option<Acl>, umask: u32, kind: FileKind, permissions: u32) -> Inherited {
+/// What a file gets in a directory with this default ACL, if `permissions` are the 12 bits asked for.
+pub(crate) fn inherit_from(default: Option<Acl>, umask: u32, kind: FileKind, permissions: u32) -> Inherited {
     let Some(default) = default else {
         return Inherited { mode: permissions & 0o7777 & !(umask & 0o777), ..Inherited::default() };
     };
@@ -272,23 +224,6 @@ fn inherit_from(default: Option<Acl>, umask: u32, kind: FileKind, permissions: u
         access: (!access.is_minimal()).then(|| access.encode()),
         default: (kind == FileKind::Directory).then(|| default.encode()),
     }
-}
-
-/// The access ACL to keep once the mode's permissions are `permissions`; `None` if the inode has none.
-///
-/// # Errors
-/// Corruption; the device.
-pub(crate) fn chmod(
-    store: &Store,
-    state: &InodeState,
-    no: InodeNo,
-    permissions: u32,
-) -> Result<Option<Vec<u8>>> {
-    let mut acl = stored(store, state, no, xattr::ACCESS)?;
-    if let Some(acl) = &mut acl {
-        acl.chmod(permissions);
-    }
-    Ok(acl.as_ref().map(Acl::encode))
 }
 
 #[cfg(test)]

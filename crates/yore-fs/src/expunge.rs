@@ -29,8 +29,9 @@ mod remembered;
 pub use remembered::Remembered;
 pub(crate) use remembered::{history_of, remembered, remembered_below};
 
-use crate::forget::{give_up_version, Ask, Forgetting, Needed};
-use crate::past::{self, Expunge, PastEntry};
+use crate::alone::give_up_version;
+use crate::needed::Needed;
+use crate::past::{self, Ask, Expunge, Forgetting, PastEntry};
 use crate::store::Store;
 use crate::{dir, Error, FileKind, InodeNo, Result};
 use hashbrown::{HashMap, HashSet};
@@ -71,7 +72,7 @@ fn each_version(
     Ok(())
 }
 
-/// Gives up the history of files: all of it is out of sight when this returns, and that is durable. [`crate::forget::finish`] does the rest.
+/// Gives up the history of files: all of it is out of sight when this returns, and that is durable. `forget::finish` does the rest.
 ///
 /// # Errors
 /// [`Error::Held`] and [`Error::Pinned`] if a cut that must stay has seen one of them: then nothing is given up. `Invalid` for the root

@@ -10,7 +10,9 @@
 mod access;
 mod acl;
 mod alloc;
+mod alone;
 mod btree;
+mod calls;
 mod clock;
 mod core;
 mod datacache;
@@ -30,6 +32,7 @@ mod listing;
 mod locks;
 mod look;
 mod machine;
+mod needed;
 mod opened;
 mod ops;
 mod orphan;
@@ -52,14 +55,14 @@ mod volume;
 mod xattr;
 
 pub use access::Access;
+pub use calls::NewSnapshot;
 pub use done::Doing;
 pub use error::{Error, Result};
 pub use expunge::Remembered;
-pub use forget::Forgetting;
 pub use history::split_time;
 pub use listing::ListedCut;
 pub use look::{Change, Deleted, Difference, Facts, Gone, Logged, SeenBy, What};
-pub use past::{Cut, User, UserLimits};
+pub use past::{Cut, Forgetting, User, UserLimits};
 pub use pin::Pin;
 pub use policy::PolicyInForce;
 pub use progress::Progress;
@@ -70,7 +73,7 @@ pub use types::{
     SeekTo, SetAttr, SetTime, SetXattrMode, Statfs, VolumeInfo, WriteMode, DEFAULT_RULES,
 };
 pub use usage::{CutUsage, Held, StateUsage, UsageTotals};
-pub use view::{NewSnapshot, Node, View};
+pub use view::{Node, View};
 pub use volume::{DirEntry, File, FileType, Metadata, OpenOptions, ReadDir, Volume, Walk, WalkEntry};
 pub use yore_format::{
     CutKind, CutMore, CutRow, CutState, Engine, FileKind, ForgottenFor, Incarnation, InodeFlags, InodeNo,

@@ -13,7 +13,6 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use yore_device::Device;
 use yore_format::{InodeNo, Number, SpaceRules};
 use yore_meta::Meta;
 

@@ -14,9 +14,10 @@
 //! The versions are read with forgetting held back, a few at a time, and each is compared with the next state under that inode's locks. What
 //! changes meanwhile is counted as it was before or after.
 
-use crate::forget::{has_one_name, let_go, Alone, Needed};
+use crate::alone::{let_go, Alone};
 use crate::history::{self, PRESENT};
 use crate::look::{Each, Logged, SeenBy};
+use crate::needed::{has_one_name, Needed};
 use crate::past::Cut;
 use crate::store::Store;
 use crate::{DirItem, Error, FileKind, InodeNo, Node, Result, View};

@@ -1,30 +1,18 @@
-//! A view of the volume's tree, as it is or as it was: operations on inodes and names, one method per file-system call. What is about the
-//! past itself is in [`past`].
+//! A view of the volume's tree, as it is or as it was, and what reads of it: one method per file-system call on inodes and names. What changes
+//! the present, and what is about the past itself, is above, in [`crate::calls`].
 
 mod pass;
-mod past;
-
-pub use past::NewSnapshot;
 
 pub(crate) use pass::is_below;
 
 use crate::history::{self, PastInode};
-use crate::inode::InodeState;
-use crate::ops::{self, InUse, NewFile, Remove};
+use crate::ops::{self, InUse};
 use crate::past::Seeing;
-use crate::policy::Naming;
-use crate::rollback;
-use crate::room::{with_room, Want};
 use crate::store::Store;
-use crate::{
-    file, xattr, Attr, Behalf, Caller, DirItem, Error, FallocateMode, FileKind, InodeNo, MkfsOptions,
-    MountOptions, RenameMode, Result, SeekTo, SetAttr, SetXattrMode, Statfs, VolumeInfo, WriteMode,
-};
+use crate::{file, xattr, Attr, Behalf, DirItem, Error, InodeNo, Result, SeekTo};
 use std::borrow::Cow;
 use std::sync::Arc;
-use yore_device::Device;
-use yore_format::{InodeFlags, Number, Policy, Superblock, VolumeState, FORMAT_MAJOR, FORMAT_MINOR};
-use yore_meta::LogStatus;
+use yore_format::Number;
 
 /// The tree of an open volume, for servers and for programs that think in inodes; see [`crate::Volume`] for paths. It is the
 /// present, which can be changed, or, from [`View::as_of`], what a cut has seen, which cannot: whatever would change it fails with
@@ -49,11 +37,13 @@ pub struct View {
 
 struct Inner {
     store: Arc<Store>,
+    /// Closes the volume. What that takes stands above.
+    close: fn(&Arc<Store>) -> Result<()>,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if let Err(e) = self.store.close() {
+        if let Err(e) = (self.close)(&self.store) {
             tracing::error!("closing the volume: {e}");
         }
     }
@@ -112,19 +102,6 @@ impl Node {
         }
     }
 
-    /// As [`View::write`], without looking the inode up.
-    ///
-    /// # Errors
-    /// As [`View::write`].
-    pub fn write(&self, offset: u64, data: &[u8], mode: WriteMode) -> Result<u64> {
-        let Known::Live(live) = &self.0 else { return Err(Error::ReadOnly) };
-        live.store.check_writable()?;
-        let _passage = live.store.gate.enter(|at| pass::is_below(&live.store, live.cell.no, at))?;
-        let blocks = || file::missing(&live.store, &live.cell, offset, data.len() as u64, mode.append);
-        let want = Want { what: "a write", behalf: Behalf::Owner, blocks: &blocks };
-        with_room(&live.store, &want, |store| ops::write(store, &live.cell, offset, data, mode))
-    }
-
     /// Keeps the inode beyond this value's life, until as many [`View::release`]: what a FUSE lookup count is. What was needs no
     /// such thing.
     pub fn into_held(self) -> Attr {
@@ -136,59 +113,29 @@ impl Node {
             Known::Past { inode, .. } => inode.attr,
         }
     }
+
+    /// The inode of the present.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`] for one of the past.
+    pub(crate) fn live(&self) -> Result<&InUse> {
+        match &self.0 {
+            Known::Live(live) => Ok(live),
+            Known::Past { .. } => Err(Error::ReadOnly),
+        }
+    }
+}
+
+impl From<InUse> for Node {
+    fn from(live: InUse) -> Node {
+        Node(Known::Live(live))
+    }
 }
 
 impl View {
-    /// Makes a volume on `device`, over all of it, in constant time. A policy with an interval begins with a snapshot of the root
-    /// directory, so whatever changes from then on is seen by a snapshot.
-    ///
-    /// # Errors
-    /// [`Error::Refused`] if a volume is there and `force` is not given, if the device is too small (16 MiB), too large
-    /// (128 TiB) or read-only; [`Error::Device`].
-    pub fn mkfs(device: &Arc<dyn Device>, options: &MkfsOptions) -> Result<VolumeInfo> {
-        if !options.force && yore_meta::holds_volume(&**device)? {
-            return Err(Error::Refused(format!(
-                "{} already holds a Yore volume; making another one destroys it: use --force if that is meant",
-                device.describe()
-            )));
-        }
-        let superblock = yore_meta::mkfs(
-            &**device,
-            &yore_meta::MkfsOptions {
-                uuid: options.uuid,
-                hash_seed: options.hash_seed,
-                label: options.label.clone(),
-                engine: options.engine,
-                owner: options.owner,
-                permissions: options.permissions,
-                now: crate::clock::now(),
-                log_blocks: options.log_size.map_or_else(
-                    || yore_meta::default_log_blocks(device.size() / yore_format::BLOCK_SIZE as u64),
-                    |bytes| bytes.div_ceil(yore_format::BLOCK_SIZE as u64),
-                ),
-            },
-        )?;
-        if options.policy == Policy::default() {
-            return Ok(info_of(&superblock));
-        }
-        let view = View::open(device.clone(), &MountOptions::default())?;
-        let set = view.set_policy(view.root(), &options.policy);
-        let info = view.info();
-        let closed = view.close();
-        set.and(closed).map(|()| info)
-    }
-
-    /// Opens the volume on `device`. Under the default engine nothing is repaired and nothing scanned, whatever the
-    /// size and however it was left.
-    ///
-    /// # Errors
-    /// [`Error::Refused`] for what is no volume, is truncated, of another version, must be checked first, or cannot be
-    /// written; [`Error::Corruption`], [`Error::Device`].
-    pub fn open(device: Arc<dyn Device>, options: &MountOptions) -> Result<View> {
-        let store = Store::open(device, options)?;
-        let view = View { inner: Arc::new(Inner { store }), at: None, inside: false, behalf: Behalf::Owner };
-        rollback::finish_all(&view)?;
-        Ok(view)
+    /// The present of an open volume, which `close` closes when the last view of it goes.
+    pub(crate) fn new(store: Arc<Store>, close: fn(&Arc<Store>) -> Result<()>) -> View {
+        View { inner: Arc::new(Inner { store, close }), at: None, inside: false, behalf: Behalf::Owner }
     }
 
     pub(crate) fn store(&self) -> &Arc<Store> {
@@ -203,22 +150,7 @@ impl View {
         }
     }
 
-    /// Changes the present, for which little room is needed.
-    fn change<R>(&self, f: impl Fn(&Arc<Store>) -> Result<R>) -> Result<R> {
-        with_room(self.live()?, &Want::little(self.behalf), f)
-    }
-
-    /// Changes the content of a file, for which so many data blocks are needed in all.
-    fn fill<R>(
-        &self,
-        what: &'static str,
-        blocks: &dyn Fn() -> Result<u64>,
-        f: impl Fn(&Arc<Store>) -> Result<R>,
-    ) -> Result<R> {
-        with_room(self.live()?, &Want { what, behalf: self.behalf, blocks }, f)
-    }
-
-    fn past_node(&self, inode: PastInode) -> Node {
+    pub(crate) fn past_node(&self, inode: PastInode) -> Node {
         Node(Known::Past { view: self.clone(), inode })
     }
 
@@ -270,104 +202,9 @@ impl View {
         }
     }
 
-    /// What the log that makes fsync cheap is doing.
-    pub fn log_status(&self) -> LogStatus {
-        self.store().meta.log_status()
-    }
-
-    /// Writes everything, marks the volume clean, and stops. Later changes are refused; closing again does nothing.
-    ///
-    /// # Errors
-    /// What could not be written is said; the volume is then as its last complete generation left it.
-    pub fn close(&self) -> Result<()> {
-        self.store().close()
-    }
-
     /// Whether the volume was opened read-only.
     pub fn read_only(&self) -> bool {
         self.store().read_only || self.at.is_some()
-    }
-
-    /// Makes the volume so many bytes long, or as long as its groups allow, while it is used; its device with it, if that can be
-    /// made longer. Durable when this returns. Returns whether it was shorter.
-    ///
-    /// ```
-    /// # fn main() -> yore_fs::Result<()> {
-    /// let volume = yore_fs::Volume::memory(64 << 20)?;
-    /// assert!(!volume.view().lengthen(32 << 20)?);
-    /// // Memory is as long as it is.
-    /// assert!(volume.view().lengthen(128 << 20).is_err());
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::Refused`] if the device cannot be made as long, or the volume would be too long; [`Error::ReadOnly`]; damage and device
-    /// errors.
-    pub fn lengthen(&self, bytes: u64) -> Result<bool> {
-        let store = self.live()?;
-        store.alloc.lengthen(&store.meta, bytes)
-    }
-
-    /// Makes the volume so many bytes long, if nothing lies beyond; the device stays as it is. For who alone uses the volume, and closes it
-    /// behind this: only then it is durable in both superblocks, and the device may be shortened. Returns whether it was longer.
-    ///
-    /// # Errors
-    /// [`Error::Refused`] if something lies beyond: then nothing was changed; [`Error::ReadOnly`]; damage and device errors.
-    pub fn shorten(&self, bytes: u64) -> Result<bool> {
-        let store = self.live()?;
-        store.sync()?;
-        store.alloc.shorten(&store.meta, bytes)
-    }
-
-    /// Erases what is left on the medium of all that is gone: history that was given up, files that were removed, blocks, names and targets of
-    /// links that something else has replaced. Finishes what is being given up before. `ask` is asked now and then whether to go on. What the present or a
-    /// kept snapshot has stays. Takes time for all that is free and in use as metadata; durable when this returns.
-    ///
-    /// What lies below the device is beyond reach: copies that a host's file system or a solid-state disk keeps, and
-    /// backups.
-    ///
-    /// # Errors
-    /// [`Error::ReadOnly`]; damage and device errors.
-    pub fn shred(&self, ask: &mut dyn FnMut() -> std::ops::ControlFlow<()>) -> Result<crate::Shredded> {
-        crate::shred::shred(self.live()?, ask)
-    }
-
-    /// Bytes of the device underneath, which may be more than the volume uses.
-    pub fn device_size(&self) -> u64 {
-        self.store().meta.device().size()
-    }
-
-    /// Facts about the volume, as of now.
-    pub fn info(&self) -> VolumeInfo {
-        self.store().settle_set_aside();
-        let meta = &self.store().meta;
-        let mut info = info_of(meta.found());
-        let geometry = meta.geometry();
-        (info.size, info.groups) = (geometry.blocks * yore_format::BLOCK_SIZE as u64, geometry.groups());
-        info.engine = meta.engine();
-        info.zones = meta.totals.zones.get() as u32;
-        info.metadata_blocks = meta.totals.metadata_blocks.get();
-        info.inodes = meta.totals.inodes.get();
-        info.free_blocks = meta.totals.free_blocks.get();
-        if !self.store().read_only {
-            info.generation = meta.completed_generation();
-        }
-        info
-    }
-
-    /// Space. What `blocks_available` promises can be written as data of one file; for some of it a full volume gives up history, of
-    /// what it may for this view's requests.
-    pub fn statfs(&self) -> Statfs {
-        self.store().statfs(self.behalf)
-    }
-
-    /// All that was done before is on the medium when this returns.
-    ///
-    /// # Errors
-    /// [`Error::Device`], [`Error::Stopped`]; never [`Error::NoSpace`] for data that was accepted.
-    pub fn sync(&self) -> Result<()> {
-        self.store().sync()
     }
 
     /// The root directory's number.
@@ -456,27 +293,6 @@ impl View {
         self.at.is_none() && self.store().access_times
     }
 
-    /// Changes attributes; returns all of them.
-    ///
-    /// # Errors
-    /// [`Error::IsADirectory`], [`Error::Invalid`] and [`Error::FileTooLarge`] for a size; [`Error::ReadOnly`].
-    pub fn setattr(&self, caller: &Caller, inode: InodeNo, set: &SetAttr) -> Result<Attr> {
-        let _passage = self.enter(inode)?;
-        self.change(|store| ops::set_attr(store, caller, inode, set))
-    }
-
-    /// Sets the flags that people choose (`chattr`), of a file or directory; those not given are taken away. What they forbid they
-    /// forbid to every caller. Who may set them is for the caller to decide: on Linux the owner, and for the two that
-    /// protect only root.
-    ///
-    /// # Errors
-    /// [`Error::NotPermitted`] for other kinds, and of what is immutable and stays so; [`Error::Invalid`] for other flags;
-    /// [`Error::ReadOnly`], [`Error::NoSpace`].
-    pub fn set_flags(&self, inode: InodeNo, flags: InodeFlags) -> Result<()> {
-        let _passage = self.enter(inode)?;
-        self.change(|store| ops::set_flags(store, inode, flags))
-    }
-
     /// The directory's parent; the root's is itself.
     ///
     /// # Errors
@@ -546,52 +362,6 @@ impl View {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Creates a file of any kind but directory and symbolic link. `permissions` before umask and default ACL; `rdev` is
-    /// the number of a device.
-    ///
-    /// # Errors
-    /// [`Error::Exists`], [`Error::NotFound`] (the directory is gone), [`Error::NoSpace`], [`Error::NameTooLong`],
-    /// [`Error::ReadOnly`].
-    pub fn create(
-        &self,
-        caller: &Caller,
-        directory: InodeNo,
-        name: &[u8],
-        kind: FileKind,
-        permissions: u32,
-        rdev: u32,
-    ) -> Result<Node> {
-        let _passage = self.enter(directory)?;
-        if matches!(kind, FileKind::Directory | FileKind::Symlink) {
-            return Err(Error::Invalid { what: "directories and symbolic links have calls of their own" });
-        }
-        let new = NewFile { kind, permissions, rdev, target: b"" };
-        self.change(|store| ops::create(store, caller, directory, name, &new))
-            .map(|node| Node(Known::Live(node)))
-    }
-
-    /// Creates a directory.
-    ///
-    /// # Errors
-    /// As [`View::create`]; [`Error::TooManyLinks`].
-    pub fn mkdir(&self, caller: &Caller, directory: InodeNo, name: &[u8], permissions: u32) -> Result<Node> {
-        let _passage = self.enter(directory)?;
-        let new = NewFile { kind: FileKind::Directory, permissions, rdev: 0, target: b"" };
-        self.change(|store| ops::create(store, caller, directory, name, &new))
-            .map(|node| Node(Known::Live(node)))
-    }
-
-    /// Creates a symbolic link.
-    ///
-    /// # Errors
-    /// As [`View::create`]; [`Error::NameTooLong`] for a target above 4,095 bytes.
-    pub fn symlink(&self, caller: &Caller, directory: InodeNo, name: &[u8], target: &[u8]) -> Result<Node> {
-        let _passage = self.enter(directory)?;
-        let new = NewFile { kind: FileKind::Symlink, permissions: 0o777, rdev: 0, target };
-        self.change(|store| ops::create(store, caller, directory, name, &new))
-            .map(|node| Node(Known::Live(node)))
-    }
-
     /// A symbolic link's target.
     ///
     /// # Errors
@@ -604,59 +374,6 @@ impl View {
         }
     }
 
-    /// Gives a file another name.
-    ///
-    /// # Errors
-    /// [`Error::NotPermitted`] for directories, [`Error::Exists`], [`Error::TooManyLinks`], [`Error::NoSpace`].
-    pub fn link(&self, inode: InodeNo, directory: InodeNo, name: &[u8]) -> Result<Node> {
-        let _passage = self.enter_both(inode, directory)?;
-        let node = self.change(|store| ops::link(store, inode, directory, name))?;
-        Naming::of_file(self.store(), &node, self.behalf)?.changed(self.store())?;
-        Ok(Node(Known::Live(node)))
-    }
-
-    /// Removes a name of anything but a directory.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`], [`Error::IsADirectory`].
-    pub fn unlink(&self, directory: InodeNo, name: &[u8]) -> Result<()> {
-        let _passage = self.enter_names(&[(directory, name)])?;
-        let naming = Naming::of(self.live()?, directory, name, self.behalf)?;
-        self.change(|store| ops::remove(store, directory, name, Remove::File))?;
-        naming.changed(self.store())
-    }
-
-    /// Removes an empty directory.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::NotEmpty`].
-    pub fn rmdir(&self, directory: InodeNo, name: &[u8]) -> Result<()> {
-        let _passage = self.enter_names(&[(directory, name)])?;
-        self.change(|store| ops::remove(store, directory, name, Remove::Directory))
-    }
-
-    /// Renames, atomically.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`], [`Error::Exists`] (`NoReplace`), [`Error::NotEmpty`], [`Error::IsADirectory`],
-    /// [`Error::NotADirectory`], [`Error::Invalid`] (a directory into itself), [`Error::NoSpace`].
-    pub fn rename(
-        &self,
-        from: InodeNo,
-        name: &[u8],
-        to: InodeNo,
-        new_name: &[u8],
-        mode: RenameMode,
-    ) -> Result<()> {
-        let _passage = self.enter_names(&[(from, name), (to, new_name)])?;
-        let store = self.live()?;
-        let moves = Naming::of(store, from, name, self.behalf)?;
-        let replaced = Naming::of(store, to, new_name, self.behalf)?;
-        self.change(|store| ops::rename(store, from, name, to, new_name, mode))?;
-        replaced.replaced_by(store, &moves)?;
-        moves.changed(store)
-    }
-
     /// Fills `buf` from `offset`; returns the count, less than asked only at the end of the file.
     ///
     /// # Errors
@@ -667,40 +384,6 @@ impl View {
             None => ops::read(self.store(), &self.store().cell(inode)?, offset, buf),
             Some(seen) => history::read(self.store(), inode, seen.cut, offset, buf),
         }
-    }
-
-    /// Writes all of `data`; returns the offset it went to.
-    ///
-    /// # Errors
-    /// [`Error::NoSpace`], [`Error::FileTooLarge`]; nothing of `data` is then written if it is at most 4 MiB, or goes to
-    /// the end; of more, whole pieces of 4 MiB from the start may be.
-    pub fn write(&self, inode: InodeNo, offset: u64, data: &[u8], mode: WriteMode) -> Result<u64> {
-        let _passage = self.enter(inode)?;
-        let store = self.live()?;
-        store.check_writable()?;
-        let blocks = || file::missing(store, &*store.cell(inode)?, offset, data.len() as u64, mode.append);
-        self.fill("a write", &blocks, |store| ops::write(store, &store.cell(inode)?, offset, data, mode))
-    }
-
-    /// Allocates, frees or zeroes a range.
-    ///
-    /// # Errors
-    /// [`Error::NoSpace`]; [`Error::NeverFits`] for more than there would be room for without any history, which then stays;
-    /// [`Error::FileTooLarge`], [`Error::Invalid`] for an empty range.
-    pub fn fallocate(&self, inode: InodeNo, offset: u64, len: u64, mode: FallocateMode) -> Result<()> {
-        let _passage = self.enter(inode)?;
-        let store = self.live()?;
-        store.check_writable()?;
-        let cell = store.cell(inode)?;
-        let at = if matches!(mode, FallocateMode::Allocate { .. }) { u64::MAX } else { 0 };
-        ops::check_writes(&cell, at)?;
-        let blocks = || match mode {
-            FallocateMode::PunchHole => Ok(0),
-            _ => file::holes(store, &cell, offset, len),
-        };
-        self.fill("an allocation", &blocks, |store| {
-            file::fallocate(store, &cell, offset, len, mode, &mut InodeState::touch_mtime)
-        })
     }
 
     /// The next data or hole at or after `offset`.
@@ -717,56 +400,6 @@ impl View {
         file::seek(self.store(), &cell, offset, to)
     }
 
-    /// Copies within the volume; returns the bytes copied, fewer at the source's end.
-    ///
-    /// # Errors
-    /// As [`View::write`]; [`Error::Invalid`] if the ranges overlap in one file.
-    pub fn copy_file_range(
-        &self,
-        from: InodeNo,
-        from_offset: u64,
-        to: InodeNo,
-        to_offset: u64,
-        len: u64,
-    ) -> Result<u64> {
-        let _passage = self.enter_both(from, to)?;
-        let store = self.live()?;
-        store.check_writable()?;
-        let (source, target) = (store.cell(from)?, store.cell(to)?);
-        ops::regular(&source)?;
-        ops::check_writes(&target, to_offset)?;
-        let touch = InodeState::touch_mtime;
-        let blocks = || {
-            let len = len.min(source.state.read().inode.size.saturating_sub(from_offset));
-            file::missing(store, &target, to_offset, len, false)
-        };
-        self.fill("a copy", &blocks, |store| {
-            file::copy_range(store, &source, from_offset, &target, to_offset, len, &mut { touch })
-        })
-    }
-
-    /// Durable when it returns: content and size, all attributes unless `data_only`, and the names the file has.
-    /// All that was done before to names and attributes is durable then, too. Costs one write and one flush if the volume
-    /// has a log, and concurrent callers share them; else a generation.
-    ///
-    /// # Errors
-    /// [`Error::Device`], [`Error::Stopped`], and errors of earlier write-back of this file.
-    pub fn fsync(&self, inode: InodeNo, data_only: bool) -> Result<()> {
-        let store = self.store();
-        if self.read_only() {
-            return Ok(());
-        }
-        let cell = store.cell(inode)?;
-        let regular = cell.state.read().inode.is_regular();
-        if regular {
-            file::make_ready(store, &cell)?;
-        }
-        if !data_only {
-            store.store_if_dirty(&cell)?;
-        }
-        store.force()
-    }
-
     /// The value of an extended attribute.
     ///
     /// # Errors
@@ -777,16 +410,6 @@ impl View {
             None => ops::get_xattr(self.store(), inode, name),
             Some(seen) => history::get_xattr(self.store(), inode, seen.cut, name),
         }
-    }
-
-    /// Sets an extended attribute.
-    ///
-    /// # Errors
-    /// [`Error::Exists`], [`Error::NoAttribute`] by `mode`; [`Error::AttributeTooLarge`], [`Error::Unsupported`],
-    /// [`Error::NotPermitted`], [`Error::NoSpace`].
-    pub fn setxattr(&self, inode: InodeNo, name: &[u8], value: &[u8], mode: SetXattrMode) -> Result<()> {
-        let _passage = self.enter(inode)?;
-        self.change(|store| ops::set_xattr(store, inode, name, value, mode))
     }
 
     /// The names of all extended attributes.
@@ -802,40 +425,5 @@ impl View {
         let state = cell.state.read();
         state.check_alive()?;
         xattr::list(self.store(), &state, inode)
-    }
-
-    /// Removes an extended attribute.
-    ///
-    /// # Errors
-    /// [`Error::NoAttribute`], [`Error::Unsupported`].
-    pub fn removexattr(&self, inode: InodeNo, name: &[u8]) -> Result<()> {
-        let _passage = self.enter(inode)?;
-        self.change(|store| ops::remove_xattr(store, inode, name))
-    }
-}
-
-fn info_of(superblock: &Superblock) -> VolumeInfo {
-    VolumeInfo {
-        uuid: superblock.uuid,
-        label: superblock.label.clone(),
-        format: (FORMAT_MAJOR, FORMAT_MINOR),
-        engine: superblock.engine,
-        size: superblock.volume_blocks * yore_format::BLOCK_SIZE as u64,
-        groups: superblock.geometry().groups(),
-        zones: superblock.zones,
-        metadata_blocks: superblock.metadata_blocks,
-        inodes: superblock.inodes,
-        free_blocks: superblock.free_blocks,
-        generation: superblock.generation.0,
-        mount_id: superblock.mount_id,
-        state: match superblock.state {
-            VolumeState::Clean => "clean",
-            VolumeState::InUse => "in use",
-            VolumeState::MustBeChecked => "must be checked",
-            VolumeState::LeaksPending => "leaks pending",
-        },
-        created_seconds: superblock.created_seconds,
-        written_seconds: superblock.written_seconds,
-        log_size: superblock.log_blocks * yore_format::BLOCK_SIZE as u64,
     }
 }

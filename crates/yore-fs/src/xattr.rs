@@ -10,7 +10,11 @@
 //! all, and it is for the server to decide who sees them; of `system.` there are the two POSIX ACLs (`acl.rs`),
 //! which are not kept as given but as they are meant.
 
-use crate::acl::{self, Acl};
+mod acls;
+
+pub(crate) use acls::{inherit, permits};
+
+use crate::acl::{Acl, Inherited};
 use crate::btree::{Pins, Placed, Tree, TreeDelta};
 use crate::extent::birth;
 use crate::file::{self, Room};
@@ -94,17 +98,6 @@ impl<'a> Name<'a> {
     fn key(&self, seed: &[u8; 16]) -> u64 {
         xattr_key(seed, self.namespace, self.name)
     }
-}
-
-/// What a new inode gets from its directory's default ACL.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Inherited {
-    /// Permissions, and set-id and sticky bits as asked for.
-    pub mode: u32,
-    /// Its access ACL, encoded, if that says more than the mode.
-    pub access: Option<Vec<u8>>,
-    /// A directory's default ACL, encoded.
-    pub default: Option<Vec<u8>>,
 }
 
 impl Inherited {
@@ -195,7 +188,7 @@ pub(crate) fn change_mode(
 ) -> Result<()> {
     let name = Name { namespace: XattrNamespace::System, name: ACCESS };
     let wish = &mut |state: &InodeState| {
-        let value = acl::chmod(store, state, cell.no, permissions)?;
+        let value = acls::chmod(store, state, cell.no, permissions)?;
         Ok(Wish { value, mode: SetXattrMode::Any, permissions: Some(permissions) })
     };
     change_also(store, cell, name, 0, wish, Some(also))

@@ -6,7 +6,7 @@ use crate::dir::Looked;
 use crate::file::{self, Room};
 use crate::inode::{store_inode, InodeCell};
 use crate::store::Store;
-use crate::{acl, dir, symlink, xattr, Caller, Error, FileKind, InodeNo, Result};
+use crate::{dir, symlink, xattr, Caller, Error, FileKind, InodeNo, Result};
 use std::sync::Arc;
 use yore_format::{
     ContentKind, DirEntry, Incarnation, Inode, InodeFlags, MetaAddr, Number, INLINE_BYTES, SYMLINK_MAX,
@@ -79,7 +79,7 @@ pub(crate) fn create(
         if is_dir && dir.inode.links == u32::MAX {
             return Err(Error::TooManyLinks);
         }
-        let inherited = acl::inherit(store, &dir, directory, caller, new.kind, new.permissions)?;
+        let inherited = xattr::inherit(store, &dir, directory, caller, new.kind, new.permissions)?;
         let for_inode = for_target + xattr::blocks_for_inherited(&inherited);
         if for_entry + for_inode > blocks {
             blocks = for_entry + for_inode;

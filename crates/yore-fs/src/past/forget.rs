@@ -7,6 +7,7 @@ use crate::btree::{Pins, Tree};
 use crate::core::Core;
 use crate::{Error, InodeNo, Result};
 use parking_lot::RwLockWriteGuard;
+use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use yore_format::{
     cut_index_by_name, cut_index_by_root, key_parts, name_end_key, name_key, name_shard, version_end_key,
@@ -367,3 +368,26 @@ pub(super) fn check_there(meta: &Meta, tree: &Tree, key: &[u8]) -> Result<()> {
         false => Err(Corruption::new(tree.kind.name(), "key", format!("{key:02x?}"), "not there").into()),
     }
 }
+
+/// How far forgetting has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Forgetting {
+    /// Versions and names looked at.
+    pub looked_at: u64,
+    /// Versions and names given up.
+    pub given_up: u64,
+    /// Blocks freed, of data and of metadata.
+    pub blocks: u64,
+    /// Cuts forgotten.
+    pub forgotten: u64,
+    /// Cuts still dying.
+    pub dying: u64,
+    /// Files whose history is given up, all of it.
+    pub expunged: u64,
+    /// And of which some is left.
+    pub expunging: u64,
+}
+
+/// What asks how far it has come, and whether to go on.
+pub(crate) type Ask<'a> = &'a mut dyn FnMut(&Forgetting) -> ControlFlow<()>;

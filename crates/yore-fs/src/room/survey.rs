@@ -10,7 +10,8 @@
 //! grown. That makes `statfs` cheap.
 
 use super::{Rule, Stays, WouldFree, BATCH};
-use crate::forget::{let_go, Needed};
+use crate::alone::let_go;
+use crate::needed::Needed;
 use crate::past::{Answer, Cut, Ended, Most};
 use crate::store::Store;
 use crate::types::Behalf;

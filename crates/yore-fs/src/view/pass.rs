@@ -59,19 +59,19 @@ impl View {
 
     /// For a call on an inode: waits while that is being made what it was.
     #[inline]
-    pub(super) fn enter(&self, no: InodeNo) -> Result<Option<Passage>> {
+    pub(crate) fn enter(&self, no: InodeNo) -> Result<Option<Passage>> {
         self.pass(|store, directory| is_below(store, no, directory))
     }
 
     /// For a call on two.
     #[inline]
-    pub(super) fn enter_both(&self, a: InodeNo, b: InodeNo) -> Result<Option<Passage>> {
+    pub(crate) fn enter_both(&self, a: InodeNo, b: InodeNo) -> Result<Option<Passage>> {
         self.pass(|store, directory| Ok(is_below(store, a, directory)? || is_below(store, b, directory)?))
     }
 
     /// For a call on names: also on what they mean.
     #[inline]
-    pub(super) fn enter_names(&self, names: &[(InodeNo, &[u8])]) -> Result<Option<Passage>> {
+    pub(crate) fn enter_names(&self, names: &[(InodeNo, &[u8])]) -> Result<Option<Passage>> {
         self.pass(|store, directory| {
             for (no, name) in names {
                 if is_below(store, *no, directory)? {
@@ -89,7 +89,7 @@ impl View {
 
     /// For a call on the names of a directory and all that they mean.
     #[inline]
-    pub(super) fn enter_listing(&self, no: InodeNo) -> Result<Option<Passage>> {
+    pub(crate) fn enter_listing(&self, no: InodeNo) -> Result<Option<Passage>> {
         self.pass(|store, directory| {
             // What has several names may be in any directory; that what is listed here may change is all that can be said of it.
             Ok(is_below(store, no, directory)? || store.cell(directory)?.state.read().inode.parent == no)

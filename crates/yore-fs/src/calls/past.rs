@@ -1,13 +1,13 @@
 //! The calls of a view that are about the past: taking cuts, looking back at them, forgetting, holding, expunging, and policies.
 
-use super::{Node, View};
 use crate::expunge::{self, Remembered};
-use crate::forget::{self, Forgetting};
+use crate::forget;
 use crate::history;
-use crate::past::{Cut, Taking, User};
+use crate::past::{Cut, Forgetting, Taking, User};
 use crate::policy::{self, PolicyInForce};
 use crate::room::{self, WouldFree};
 use crate::time::When;
+use crate::view::{Node, View};
 use crate::{Error, InodeNo, Result};
 use std::ops::ControlFlow;
 use yore_format::{
@@ -23,7 +23,7 @@ impl View {
     /// [`Error::NotFound`] if there is no such cut, or nothing was there then.
     pub fn look_back(&self, directory: InodeNo, name: &[u8], when: &When) -> Result<Node> {
         let _passage = self.enter(directory)?;
-        let (cut, inode) = history::look_back(self.store(), directory, self.at, name, when)?;
+        let (cut, inode) = history::look_back(self.store(), directory, self.cut(), name, when)?;
         Ok(self.as_of(cut).past_node(inode))
     }
 
@@ -428,7 +428,7 @@ impl View {
     /// # Errors
     /// [`Error::Stale`]; damage and device errors.
     pub fn makes_versions_at_close(&self, inode: InodeNo) -> Result<bool> {
-        Ok(self.at.is_none() && policy::is_versioned_at_close(self.store(), &self.store().cell(inode)?)?)
+        Ok(self.cut().is_none() && policy::is_versioned_at_close(self.store(), &self.store().cell(inode)?)?)
     }
 
     /// A server's client, or a program, has closed a file that it could write to: if a policy makes a version of it then, and it was
@@ -438,11 +438,11 @@ impl View {
     /// [`Error::NoSpace`]; damage and device errors.
     pub fn closed(&self, inode: InodeNo) -> Result<Option<Cut>> {
         let _passage = self.enter(inode)?;
-        if !self.store().past.has_policies() || self.at.is_some() {
+        if !self.store().past.has_policies() || self.cut().is_some() {
             return Ok(None);
         }
         match self.store().cell(inode) {
-            Ok(cell) => policy::closed(self.store(), &cell, self.behalf),
+            Ok(cell) => policy::closed(self.store(), &cell, self.behalf()),
             Err(Error::Stale) => Ok(None),
             Err(e) => Err(e),
         }
@@ -484,7 +484,7 @@ impl View {
     /// # Errors
     /// Damage and device errors.
     pub fn what_would_free(&self) -> Result<WouldFree> {
-        room::what_would_free(self.store(), self.behalf)
+        room::what_would_free(self.store(), self.behalf())
     }
 
     /// Says how much history a full volume keeps. Durable when it returns.
@@ -503,7 +503,7 @@ impl View {
     /// # Errors
     /// [`Error::NotFound`] if there is none.
     pub fn cut_for(&self, directory: InodeNo, when: &When) -> Result<Number> {
-        history::cut_for(self.store(), directory, self.at, when)
+        history::cut_for(self.store(), directory, self.cut(), when)
     }
 }
 

@@ -1,0 +1,81 @@
+//! The ACLs that inodes keep, and what they allow ([`crate::acl`] has their form).
+
+use crate::acl::{self, Acl, Inherited};
+use crate::inode::InodeState;
+use crate::store::Store;
+use crate::types::Asking;
+use crate::{Caller, FileKind, Result};
+use yore_format::{Corruption, InodeFlags, InodeNo};
+
+/// An ACL that the inode keeps.
+fn stored(store: &Store, state: &InodeState, no: InodeNo, name: &[u8]) -> Result<Option<Acl>> {
+    let Some(value) = super::get_acl(store, state, no, name)? else { return Ok(None) };
+    Acl::decode(&value).map_err(|e| Corruption::new("POSIX ACL", "value", "a valid ACL", e).of(no).into())
+}
+
+/// Whether an inode's mode and access ACL give a user these permissions (read 4, write 2, execute or search 1), as the kernel decides
+/// it: an ACL whose mask allows nothing is not asked.
+///
+/// # Errors
+/// Corruption; the device.
+pub(crate) fn permits(
+    store: &Store,
+    state: &InodeState,
+    no: InodeNo,
+    asking: &Asking,
+    want: u32,
+) -> Result<bool> {
+    let inode = &state.inode;
+    let class = |shift: u32| inode.mode >> shift & want == want;
+    if asking.uid == inode.uid {
+        return Ok(class(6));
+    }
+    if inode.mode & 0o070 != 0 {
+        if let Some(acl) = stored(store, state, no, super::ACCESS)? {
+            return Ok(acl.permits(inode.gid, asking, want));
+        }
+    }
+    Ok(match asking.groups.contains(&inode.gid) {
+        true => class(3),
+        false => class(0) && (asking.knows_groups || class(3)),
+    })
+}
+
+/// What a file made in a directory gets of permissions and ACLs. `permissions` are the 12 bits asked for.
+///
+/// # Errors
+/// Corruption; the device.
+pub(crate) fn inherit(
+    store: &Store,
+    dir: &InodeState,
+    dir_no: InodeNo,
+    caller: &Caller,
+    kind: FileKind,
+    permissions: u32,
+) -> Result<Inherited> {
+    if kind == FileKind::Symlink {
+        return Ok(Inherited { mode: 0o777, ..Inherited::default() });
+    }
+    let default = match dir.inode.flags.contains(InodeFlags::DEFAULT_ACL) {
+        true => stored(store, dir, dir_no, super::DEFAULT)?,
+        false => None,
+    };
+    Ok(acl::inherit_from(default, caller.umask, kind, permissions))
+}
+
+/// The access ACL to keep once the mode's permissions are `permissions`; `None` if the inode has none.
+///
+/// # Errors
+/// Corruption; the device.
+pub(crate) fn chmod(
+    store: &Store,
+    state: &InodeState,
+    no: InodeNo,
+    permissions: u32,
+) -> Result<Option<Vec<u8>>> {
+    let mut acl = stored(store, state, no, super::ACCESS)?;
+    if let Some(acl) = &mut acl {
+        acl.chmod(permissions);
+    }
+    Ok(acl.as_ref().map(Acl::encode))
+}
