@@ -58,6 +58,7 @@ fn bash_completes() {
     assert!(found.status.success());
     let scratch = Scratch::new();
     ok(["snapshot", text(&scratch.volume), "-n", "before-upgrade"]);
+    ok(["snapshot", text(&scratch.volume), "-n", "two words"]);
     let script = scratch.file("completion", ok(["completions", "bash"]));
     let yore = env!("CARGO_BIN_EXE_yore");
     let complete = |words: &[&str]| -> Vec<String> {
@@ -87,6 +88,13 @@ fn bash_completes() {
         ["/.@before-upgrade".replace("/.@", "")]
     );
     assert_eq!(complete(&[yore, " ", "forget", " ", volume, " ", "--bef"]), ["--before"]);
+    // A blank in a name gets a backslash, without which there were two words; a name that has one already goes on.
+    assert_eq!(complete(&[yore, " ", "ls", " ", volume, "@", "two"]), [r"two\ words"]);
+    assert_eq!(complete(&[yore, " ", "ls", " ", volume, "@", r"two\ w"]), [r"two\ words"]);
+    assert_eq!(
+        complete(&[yore, " ", "ls", " ", &format!("\"{volume}@two w")]),
+        [format!("{volume}@two words")]
+    );
 }
 
 /// Each script asks for what can follow.

@@ -12,19 +12,31 @@ _yore() {
         words[n]+=$word
         line=${line#"$word"}
     done
-    local current=${words[n]} breaks= one candidates=()
+    # Yore is told words as a command would be: without the quotes and backslashes that keep blanks in them.
+    local current breaks= one quote= candidates=()
+    for ((i = 1; i <= n; i++)); do
+        quote=
+        case ${words[i]} in
+        \'* | \"*) quote=${words[i]:0:1} words[i]=${words[i]:1} words[i]=${words[i]%"$quote"} ;;
+        *) words[i]=${words[i]//\\/} ;;
+        esac
+    done
+    current=${words[n]}
     while IFS= read -r one; do
         candidates+=("$one")
     done < <("${words[0]}" complete -- "${words[@]:1}" 2>/dev/null)
     for one in @ : =; do
-        [[ $COMP_WORDBREAKS == *"$one"* ]] && breaks+=$one
+        [[ ! $quote && $COMP_WORDBREAKS == *"$one"* ]] && breaks+=$one
     done
     # Only what stands behind the last of them is replaced.
     local kept=
     [[ $breaks && $current == *[$breaks]* ]] && kept=${current%"${current##*[$breaks]}"}
     COMPREPLY=()
     for one in "${candidates[@]}"; do
-        COMPREPLY+=("${one#"$kept"}")
+        one=${one#"$kept"}
+        # What a name has in it that means something to the shell gets its backslash, where no quote stands before it.
+        [[ $quote || $one != *[[:space:]\\\'\"\$\&\;\(\)\<\>\|\*\?\`]* ]] || printf -v one %q "$one"
+        COMPREPLY+=("$one")
     done
     if [[ ${#COMPREPLY[@]} == 1 && ${COMPREPLY[0]} == *[=:/,@] ]]; then
         compopt -o nospace 2>/dev/null
