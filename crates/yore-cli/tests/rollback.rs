@@ -136,7 +136,36 @@ fn others_wait_or_go_on() {
     ok(["check", text(&scratch.volume)]);
 }
 
-/// On a full volume it does not end: that is said, with what to do, by the command, by `info` and by `check`; nothing is lost, and doing
+/// What comes back does not fit beside what is there, as on a nearly full volume: it is not begun, for what was begun there could neither be
+/// finished nor undone. The command says that nothing was changed, and when there is room it works.
+#[test]
+fn what_does_not_fit() {
+    let scratch = Scratch::empty();
+    ok(["mkfs", text(&scratch.volume), "--size", "32M", "--policy", "none"]);
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    let root = mount.directory.join("d");
+    fs::create_dir(&root).unwrap();
+    fs::write(root.join("big"), vec![1; 6 << 20]).unwrap();
+    ok(["snapshot", text(&root), "-n", "then"]);
+    fs::write(root.join("big"), "small").unwrap();
+    let filler = mount.directory.join("fill");
+    let is_full = |n: usize| fs::write(&filler, vec![1; n << 20]).is_err();
+    let fits = (1..32).rev().find(|n| !is_full(*n)).unwrap();
+    let then = format!("{}@then", text(&root));
+    let output = run(["rollback", &then]);
+    let told = error_text(&output);
+    assert!(!output.status.success() && told.contains("nothing was changed"), "{told}");
+    assert!(told.contains("no space left") && !told.contains("did not end"), "{told}");
+    assert_eq!(fs::read_to_string(root.join("big")).unwrap(), "small");
+    assert_eq!(mount.info()["unfinished"], serde_json::json!([]));
+    fs::write(&filler, vec![1; fits.saturating_sub(8) << 20]).unwrap();
+    ok(["rollback", &then]);
+    assert_eq!(fs::read(root.join("big")).unwrap(), vec![1; 6 << 20]);
+    mount.umount();
+    ok(["check", text(&scratch.volume)]);
+}
+
+/// On a full volume it does not end, for files whose other names are elsewhere have to be copied: that is said, with what to do, by the command, by `info` and by `check`; nothing is lost, and doing
 /// it again when there is room finishes it.
 #[test]
 fn a_full_volume() {
@@ -147,10 +176,12 @@ fn a_full_volume() {
     fs::create_dir(&root).unwrap();
     for i in 0..6 {
         fs::write(root.join(format!("f{i}")), vec![i; 1 << 20]).unwrap();
+        fs::hard_link(root.join(format!("f{i}")), mount.directory.join(format!("out{i}"))).unwrap();
     }
     ok(["snapshot", text(&root), "-n", "then"]);
     for i in 0..6 {
-        fs::write(root.join(format!("f{i}")), "small").unwrap();
+        fs::remove_file(root.join(format!("f{i}"))).unwrap();
+        fs::write(root.join(format!("g{i}")), "small").unwrap();
     }
     let fill = |n: usize| mount.directory.join(format!("fill{n}"));
     let mut filled = 0;
@@ -183,7 +214,7 @@ fn a_full_volume() {
         assert_eq!(fs::read(root.join(format!("f{i}"))).unwrap(), vec![i; 1 << 20]);
     }
     assert_eq!(mount.info()["unfinished"], serde_json::json!([]));
-    assert_eq!(fs::read_to_string(format!("{}@before-rollback-1/f0", text(&root))).unwrap(), "small");
+    assert_eq!(fs::read_to_string(format!("{}@before-rollback-1/g0", text(&root))).unwrap(), "small");
     mount.umount();
     ok(["check", text(&scratch.volume)]);
 }

@@ -187,6 +187,34 @@ pub(crate) fn with_room<R>(
     }
 }
 
+/// Whether so many data blocks can be had for somebody, by giving up history if it must be. Nothing is given up. For who writes
+/// much in pieces, and must know before the first one.
+///
+/// # Errors
+/// [`Error::NoSpace`], or [`Error::NeverFits`] if history could go and would not do; damage and device errors.
+pub(crate) fn check(store: &Arc<Store>, behalf: Behalf, blocks: u64) -> Result<()> {
+    let has = |more| store.alloc.available(&store.meta, more) >= blocks;
+    if has(0) {
+        return Ok(());
+    }
+    {
+        let _alone = store.past.making_room.lock();
+        what_is_dying(store)?;
+        // What was freed can be had when the generation is complete.
+        store.meta.sync()?;
+    }
+    if has(0) {
+        return Ok(());
+    }
+    if store.keep_history || !store.past.is_any() {
+        return Err(Error::NoSpace);
+    }
+    match has(store.estimates.whole(store, behalf)?.data) {
+        true => Ok(()),
+        false => Err(Error::NeverFits),
+    }
+}
+
 /// Gives up what [`Rule`] allows until there is room for what is wanted, for a call that found none, and had counted so many times
 /// that room was made before it began.
 ///

@@ -254,7 +254,89 @@ fn only_what_is_yours() {
     assert_eq!(back(&volume, "d", then).unwrap(), "rollback-2");
 }
 
-/// A volume that becomes full meanwhile: what was done stays, all that was is kept, it is told, and it can be finished, or gone back from.
+/// Somebody rolls a directory back on a nearly full volume, where what comes back does not fit. That was begun, stopped half way, and
+/// could neither be finished nor gone back from, for both took room that its own snapshots kept. Now it is not begun.
+#[test]
+fn what_does_not_fit_is_not_begun() {
+    let (_, volume) = volume(32 << 20);
+    volume.create_dir("d").unwrap();
+    for i in 0..6 {
+        volume.write(format!("d/f{i}"), vec![i as u8; 1 << 20]).unwrap();
+        volume.write(format!("d/small{i}"), "small").unwrap();
+    }
+    let then = cut(&volume, "d");
+    let dir = volume.node("d").unwrap().inode();
+    volume.view().hold(then, true).unwrap();
+    for i in 0..6 {
+        volume.write(format!("d/f{i}"), "other").unwrap();
+    }
+    volume.remove_file("d/f0").unwrap();
+    let filled = fill_up(&volume);
+    for n in 0..3 {
+        volume.remove_file(format!("fill{n}")).unwrap();
+    }
+    let was = tree(volume.view(), dir);
+    let failed = back(&volume, "d", then).unwrap_err();
+    assert!(matches!(failed.root(), Error::NoSpace | Error::NeverFits), "{failed}");
+    assert_eq!(tree(volume.view(), dir), was);
+    assert!(!volume.exists("d/.@before-rollback-1").unwrap(), "there is nothing to undo");
+    assert_eq!(volume.view().unfinished_rollbacks().unwrap(), []);
+    for n in 3..filled.min(9) {
+        volume.remove_file(format!("fill{n}")).unwrap();
+    }
+    assert_eq!(back(&volume, "d", then).unwrap(), "rollback-1");
+    assert_eq!(tree(volume.view(), dir), tree(&volume.view().as_of(then), dir));
+}
+
+/// Writes files of 1 MiB until nothing fits. How many.
+fn fill_up(volume: &Volume) -> usize {
+    let mut filled = 0;
+    while volume.write(format!("fill{filled}"), vec![1; 1 << 20]).is_ok() && filled < 64 {
+        filled += 1;
+    }
+    filled
+}
+
+/// A rollback that does not end leaves the directories that it has made to their owners of then: whoever was not root could not
+/// even look at them, nor roll back again, as he was told to.
+#[test]
+fn what_was_stopped_is_still_yours() {
+    let (_, volume) = volume(32 << 20);
+    let own = |path: &str, permissions: u32| {
+        let set =
+            SetAttr { uid: Some(1000), gid: Some(100), permissions: Some(permissions), ..SetAttr::default() };
+        volume.set_symlink_attributes(path, &set).unwrap();
+    };
+    volume.create_dir("d").unwrap();
+    volume.create_dir("d/sub").unwrap();
+    volume.write("d/name", "renamed").unwrap();
+    for i in 0..6 {
+        volume.write(format!("d/sub/f{i}"), vec![i as u8; 1 << 20]).unwrap();
+        volume.hard_link(format!("d/sub/f{i}"), format!("out{i}")).unwrap();
+    }
+    own("d", 0o755);
+    own("d/sub", 0o755);
+    let then = cut(&volume, "d");
+    volume.rename("d/name", "d/other").unwrap();
+    volume.remove_dir_all("d/sub").unwrap();
+    fill_up(&volume);
+    let failed = back(&volume, "d", then);
+    assert!(matches!(failed, Err(Error::Unfinished { .. })), "{failed:?}");
+    let view = volume.view();
+    let directory = volume.node("d").unwrap().inode();
+    let mut seen = 0;
+    for (path, _) in tree(view, directory) {
+        let attr = *volume.node(format!("d{path}")).unwrap().attr();
+        if attr.kind == FileKind::Directory {
+            assert_eq!((attr.uid, attr.gid), (1000, 100), "{path}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 0);
+}
+
+/// A volume on which there is no room meanwhile, for files whose other names are elsewhere have to be copied: what was done stays, all
+/// that was is kept, it is told, and it can be finished, or gone back from.
 #[test]
 fn a_full_volume_loses_nothing() {
     for goes_back in [false, true] {
@@ -262,19 +344,18 @@ fn a_full_volume_loses_nothing() {
         volume.create_dir("d").unwrap();
         for i in 0..6 {
             volume.write(format!("d/f{i}"), vec![i as u8; 1 << 20]).unwrap();
+            volume.hard_link(format!("d/f{i}"), format!("out{i}")).unwrap();
         }
         let then = cut(&volume, "d");
         let dir = volume.node("d").unwrap().inode();
         let was = tree(&volume.view().as_of(then), dir);
         for i in 0..6 {
-            volume.write(format!("d/f{i}"), "small").unwrap();
+            volume.remove_file(format!("d/f{i}")).unwrap();
+            volume.write(format!("d/g{i}"), "small").unwrap();
         }
         let between = tree(volume.view(), dir);
         volume.view().hold(then, true).unwrap();
-        let mut filled = 0;
-        while volume.write(format!("fill{filled}"), vec![1; 1 << 20]).is_ok() && filled < 64 {
-            filled += 1;
-        }
+        let filled = fill_up(&volume);
         for n in 0..3 {
             volume.remove_file(format!("fill{n}")).unwrap();
         }

@@ -149,6 +149,27 @@ impl Roll {
         Ok(())
     }
 
+    /// How many data blocks it takes. What is removed frees none, for the cut before it has all of it.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(super) fn data_blocks(&self) -> Result<u64> {
+        let (mut counted, mut blocks) = (HashSet::new(), 0);
+        for one in self.wanted.iter().filter(|one| one.kind == FileKind::Regular) {
+            let is_made = match one.change {
+                Change::Removed => {
+                    one.before.is_none_or(|was| was.links < 2) || !self.trees.is_alive(of(one))?
+                }
+                _ => one.what.contains(What::CONTENT),
+            };
+            let Some(then) = self.back.of(one).filter(|_| is_made) else { continue };
+            if counted.insert(of(one)) {
+                blocks += self.trees.data_blocks(&then)?;
+            }
+        }
+        Ok(blocks)
+    }
+
     /// Does it.
     ///
     /// # Errors
@@ -197,7 +218,7 @@ impl Roll {
 
     fn set_aside(&mut self, path: &[u8], then: Vec<u8>) -> Result<()> {
         if self.moved.is_empty() {
-            self.trees.make_directory(&self.aside)?;
+            self.trees.make_aside(&self.aside)?;
             self.touched.insert(Vec::new());
         }
         let number = self.moved.len();

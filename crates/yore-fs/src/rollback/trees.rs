@@ -13,7 +13,7 @@ use crate::{
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use yore_format::{InodeFlags, Number};
+use yore_format::{Incarnation, InodeFlags, Number, BLOCK_SIZE};
 
 /// Bytes copied or compared at a time.
 const CHUNK: usize = 1 << 20;
@@ -142,17 +142,56 @@ impl Trees {
         self.now.rmdir(directory, name).map_err(|e| e.on_path("cannot remove", path))
     }
 
-    fn create(&self, path: &[u8], new: &NewFile<'_>) -> Result<InodeNo> {
+    fn create(&self, caller: &Caller, path: &[u8], new: &NewFile<'_>) -> Result<InodeNo> {
         let (directory, name) = self.place(path)?;
         let made: InUse =
-            self.change("cannot make", path, |store| ops::create(store, &CALLER, directory, name, new))?;
+            self.change("cannot make", path, |store| ops::create(store, caller, directory, name, new))?;
         Ok(made.cell.no)
     }
 
-    /// Makes an empty directory, which nobody but its owner may use until its attributes are set.
+    /// Makes an empty directory in place of the one that was under a path. Nobody but the owner of then may use it until its attributes
+    /// are set; he can, so that he can go on if the rollback does not end.
     pub(super) fn make_directory(&self, path: &[u8]) -> Result<()> {
+        self.make_private(&self.must_have_been(path)?, path)
+    }
+
+    /// Makes an empty directory for what is set aside. It belongs to the owner of the directory that is rolled back.
+    pub(super) fn make_aside(&self, path: &[u8]) -> Result<()> {
+        self.make_private(&self.now.getattr(self.root)?, path)
+    }
+
+    fn make_private(&self, owner: &Attr, path: &[u8]) -> Result<()> {
+        let caller = Caller { uid: owner.uid, gid: owner.gid, ..CALLER };
         let new = NewFile { kind: FileKind::Directory, permissions: 0o700, rdev: 0, target: b"" };
-        self.create(path, &new).map(|_| ())
+        self.create(&caller, path, &new).map(|_| ())
+    }
+
+    /// How many blocks a copy of a regular file of then takes.
+    pub(super) fn data_blocks(&self, then: &[u8]) -> Result<u64> {
+        let was = self.must_have_been(then)?;
+        let most = was.blocks_512.div_ceil(BLOCK_SIZE as u64 / 512);
+        let (mut blocks, mut at) = (0, 0);
+        // What was set aside and never written is not copied.
+        while blocks < most {
+            at = match self.then.seek(was.inode, at, SeekTo::Data) {
+                Ok(start) => start,
+                Err(Error::NoDataThere) => break,
+                Err(e) => return Err(e.on_path("cannot read", then)),
+            };
+            let end = self.then.seek(was.inode, at, SeekTo::Hole)?;
+            blocks += end.saturating_sub(at).div_ceil(BLOCK_SIZE as u64);
+            at = end;
+        }
+        Ok(blocks.min(most))
+    }
+
+    /// Whether a file is still there, under whatever name.
+    pub(super) fn is_alive(&self, (inode, incarnation): (InodeNo, Incarnation)) -> Result<bool> {
+        match self.now.node(inode, Some(incarnation.0)) {
+            Ok(_) => Ok(true),
+            Err(Error::Stale | Error::NotFound) => Ok(false),
+            Err(e) => Err(e),
+        }
     }
 
     /// Gives something another path, which nothing has.
@@ -179,7 +218,7 @@ impl Trees {
             _ => Vec::new(),
         };
         let new = NewFile { kind: was.kind, permissions: 0o600, rdev: was.rdev, target: &target };
-        let made = self.create(path, &new)?;
+        let made = self.create(&CALLER, path, &new)?;
         let filled = match was.kind {
             FileKind::Regular => self.content(&was, made, path),
             _ => Ok(()),

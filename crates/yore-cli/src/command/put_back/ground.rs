@@ -320,7 +320,7 @@ impl Ground {
                 let asked = control::rollback::roll_back(&Ground::open(dir)?, plan);
                 asked.map_err(|error| match error.raw_os_error().map(Errno::from_raw_os_error) {
                     Some(Errno::NOENT) => not_both(&shown),
-                    _ => library_error(error).context(format!("cannot roll back {shown}")),
+                    _ => not_begun(library_error(error), &shown),
                 })?
             }
             Some(volume) => {
@@ -343,7 +343,7 @@ impl Ground {
                 plan.verb.text()
             )),
             Error::NotFound => not_both(&shown),
-            error => anyhow::Error::new(error).context(format!("cannot roll back {shown}")),
+            error => not_begun(error.into(), &shown),
         })
     }
 
@@ -391,4 +391,16 @@ impl Ground {
         rustix::fs::accessat(rustix::fs::CWD, dir, wanted, rustix::fs::AtFlags::EACCESS)
             .with_context(|| format!("nothing was changed: cannot change {}", self.name(dir)))
     }
+}
+
+/// What is said of a rollback that changed nothing.
+fn not_begun(error: anyhow::Error, shown: &str) -> anyhow::Error {
+    let is_full =
+        matches!(error.downcast_ref::<Error>().map(Error::root), Some(Error::NoSpace | Error::NeverFits));
+    error.context(match is_full {
+        true => format!(
+            "nothing was changed: what comes back to {shown} needs room of its own, for all that is there now stays in the snapshot before"
+        ),
+        false => format!("cannot roll back {shown}"),
+    })
 }
