@@ -209,7 +209,7 @@ pub(crate) fn check(store: &Arc<Store>, behalf: Behalf, blocks: u64) -> Result<(
     if store.keep_history || !store.past.is_any() {
         return Err(Error::NoSpace);
     }
-    match has(store.estimates.whole(store, behalf)?.data) {
+    match has(survey::whole(store, behalf)?.data) {
         true => Ok(()),
         false => Err(Error::NeverFits),
     }
