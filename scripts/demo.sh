@@ -2,7 +2,7 @@
 # The demo: a real source tree is unpacked and built on a Yore volume; in the middle of the compilation the
 # file system's process is killed; it comes back with everything that was synced, and the build is finished. Then a
 # part of the tree is destroyed, looked at as of before, put back, and that is undone and done again.
-# Works as root and as an ordinary user. Where there is no FUSE, the library commands show the same.
+# Works as root and as an ordinary user. Where there is no FUSE, the library commands show the same. YORE=FILE shows that program, and builds none.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-$PWD/target}
@@ -14,7 +14,7 @@ tell() { printf '   %s\n' "$*"; }
 good() { printf '   %s✓ %s%s\n' "$green" "$*" "$off"; }
 stop() { printf '   %s✗ %s%s\n' "$red" "$*" "$off" >&2; exit 1; }
 # Shows a command, then runs it.
-run() { printf '   %s$ %s%s\n' "$dim" "${*//$work\//}" "$off"; "$@" | sed 's/^/     /'; }
+run() { printf '   %s$ %s%s\n' "$dim" "${*//$work\//}" "$off"; "$@" 2>&1 | sed 's/^/     /'; }
 
 work=$(mktemp -d "${TMPDIR:-/var/tmp}/yore-demo.XXXXXX")
 dir=$work/mnt
@@ -131,8 +131,13 @@ demo_by_mount() {
     good "all $(wc -l <"$work/synced.sums") synced files are whole"
     (cd "$dir/luajit" && sha256sum --quiet --strict -c "$work/host.sums") || stop 'a source file differs from the host'
     good "all $(wc -l <"$work/host.sums") source files are those of the host"
-    tell "$(objects "$dir/luajit") object files of the compilation survived without having been synced;"
-    tell 'some may be half written, as after any crash, so the compilation begins anew'
+    case $(objects "$dir/luajit") in
+        0) tell 'no object file survived, for none had been synced; so the compilation begins anew' ;;
+        *)
+            tell "$(objects "$dir/luajit") object files of the compilation survived without having been synced;"
+            tell 'some may be half written, as after any crash, so the compilation begins anew'
+            ;;
+    esac
     make -s -C "$dir/luajit" clean >/dev/null 2>&1
     scripts/build-package.sh "$sources" "$dir/luajit" >"$work/make.out" 2>&1 || stop "the build fails: $(tail -n 3 "$work/make.out")"
     good "built to the end, and what was built runs on the volume: $("$dir/luajit/src/luajit" -e 'print(jit.version)')"
@@ -155,13 +160,16 @@ demo_by_commands() {
     fi
     run "$yore" put -r "$work/host" "$vol:/luajit"
     run "$yore" ls "$vol:/luajit"
-    step 'Putting a second copy, and in the middle of it: kill -9'
-    "$yore" put -r "$work/host" "$vol:/second" &
+    step 'Putting an archive of it through a pipe, and in the middle of it: kill -9'
+    mkfifo "$work/pipe"
+    "$yore" put - "$vol:/archive" <"$work/pipe" &
     build=$!
-    # The volume is in use meanwhile, so the writing process itself tells how far it is.
-    enough() { gone "$build" || [ "$(awk '/^write_bytes/ {print $2}' "/proc/$build/io" 2>/dev/null || echo 0)" -gt 500000 ]; }
-    until_true 60 enough || true
-    if kill -9 "$build" 2>/dev/null; then good "killed process $build"; else tell 'it was quicker than the kill'; fi
+    # The pipe stays open, so the archive has no end yet: the command is at work however quick it is.
+    exec 3>"$work/pipe"
+    tar -C "$work/host" -cf - . >&3
+    kill -9 "$build" || stop 'the command ended before its input did'
+    good "killed process $build"
+    exec 3>&-
     wait "$build" 2>/dev/null || true
     build=
     step 'Checking, then reading everything back'
@@ -171,10 +179,10 @@ demo_by_commands() {
     sums "$work/back" | cmp -s - "$work/host.sums" || stop 'what came back differs'
     good "all $(wc -l <"$work/host.sums") files came back the same"
     [ "$("$yore" cat "$vol:/luajit/README" | sha256sum)" = "$(sha256sum <"$work/host/README")" ] || stop 'yore cat differs'
-    "$yore" rm -r "$vol:/second" 2>/dev/null || true
+    "$yore" rm "$vol:/archive" 2>/dev/null || true
     run "$yore" put -r "$work/host" "$vol:/second"
     run "$yore" check "$vol"
-    good 'the second copy went through the second time'
+    good 'and a second copy goes through'
     the_past "$vol:/luajit" copy_by_command
     run "$yore" check "$vol"
     good 'the checker finds nothing'
