@@ -15,7 +15,7 @@
 //! says. The block itself is behind an `Arc`: capturing costs no copy, and the first change after it copies (the copy
 //! in memory on a frozen block's first change).
 
-use crate::zone::Zone;
+use crate::zones::zone::Zone;
 use hashbrown::HashMap;
 use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
 use std::collections::VecDeque;

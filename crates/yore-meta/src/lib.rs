@@ -10,35 +10,30 @@
 //!   by holding their [`Frame`]s. An Op never fails: by the time it opens all that could fail has been done.
 //! - **R8** zones come into being only in Ops ([`Op::create_zone`]); a commit needs nothing that was not reserved.
 //!
-//! The crash argument of the default engine stands in `commit.rs`, recovery in `open.rs`; `intent.rs` is the log that makes an
-//! fsync cheap, `replay.rs` what a mount makes of it.
+//! The crash argument of the default engine stands in `writer/commit.rs`, recovery in `meta/open.rs`; `log/intent.rs` is the log that makes an
+//! fsync cheap, `log/replay.rs` what a mount makes of it.
 
+mod base;
 mod cache;
-mod commit;
 mod error;
-mod extensions;
-mod intent;
+mod log;
 mod meta;
 mod mkfs;
 #[cfg(feature = "mutations")]
 pub mod mutation;
-mod noted;
 mod op;
-mod open;
-mod replay;
-mod resize;
-mod shred;
 mod space;
-mod zone;
+mod writer;
+mod zones;
 
 pub use cache::{Frame, FrameGuard};
 pub use error::{MetaError, Result};
-pub use intent::{default_log_blocks, LogStatus};
+pub use log::intent::{default_log_blocks, LogStatus};
+pub use log::noted::NotedFile;
+pub use log::replay::{check_log, Recovered};
+pub use meta::open::{holds_volume, MetaOptions};
+pub use meta::shred::AskZone;
 pub use meta::{Counter, Meta, Reclaimer, StopAtPanic, Totals};
 pub use mkfs::{mkfs, MkfsOptions};
-pub use noted::NotedFile;
 pub use op::{Change, EmptyZone, NewBlock, Op, Page};
-pub use open::{holds_volume, MetaOptions};
-pub use replay::{check_log, Recovered};
-pub use shred::AskZone;
 pub use space::{GroupSummary, Reserved, ReservedInode, Room};

@@ -2,7 +2,7 @@
 //! the root directory's inode block. Constant work whatever the size: groups come into being when first used.
 
 use crate::error::{MetaError, Result};
-use crate::intent::{self, set_position};
+use crate::log::intent::{self, set_position};
 use crate::meta::now_seconds;
 use yore_device::{AlignedBuf, Device};
 use yore_format::layout::{

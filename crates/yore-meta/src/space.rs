@@ -6,7 +6,7 @@
 use crate::cache::Frame;
 use crate::error::{MetaError, Result};
 use crate::meta::Meta;
-use crate::zone::Zone;
+use crate::zones::zone::Zone;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use yore_format::layout::ZONE_BLOCKS;
@@ -105,7 +105,7 @@ impl ReservedInode {
         &self.frame
     }
 
-    fn clear_mark(&self, state: &mut crate::zone::ZoneState) {
+    fn clear_mark(&self, state: &mut crate::zones::zone::ZoneState) {
         let index = self.inode.addr().index();
         if let Some(mask) = state.taken.get_mut(&index) {
             *mask &= !(1 << self.inode.slot());

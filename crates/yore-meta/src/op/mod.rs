@@ -11,7 +11,7 @@
 use crate::cache::{new_frame, Frame, News};
 use crate::meta::{GateGuard, Meta};
 use crate::space::{Reserved, ReservedInode};
-use crate::zone::Zone;
+use crate::zones::zone::Zone;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use yore_format::{

@@ -6,15 +6,19 @@
 //! log's notes are looked at under progress.
 //! The superblock's mutex is the writer's: it is held for the length of a commit and taken before the gate.
 
+pub(crate) mod open;
+mod resize;
+pub(crate) mod shred;
+
+use crate::base::extensions::Extensions;
 use crate::cache::{new_frame, Cache, Frame};
 use crate::error::{MetaError, Result};
-use crate::extensions::Extensions;
-use crate::intent::Intent;
+use crate::log::intent::Intent;
+use crate::log::replay::Recovered;
+use crate::meta::open::MetaOptions;
 use crate::op::{EmptyZone, Op};
-use crate::open::MetaOptions;
-use crate::replay::Recovered;
 use crate::space::{Hints, Reserved};
-use crate::zone::{Zone, Zones};
+use crate::zones::zone::{Zone, Zones};
 use hashbrown::HashMap;
 use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::cell::Cell;
@@ -144,7 +148,7 @@ pub struct Meta {
     pub(crate) recovering: AtomicBool,
     pub(crate) writer: Mutex<Option<std::thread::JoinHandle<()>>>,
     /// The frames of a generation that could not be written: kept in memory, so that reads go on (R16).
-    pub(crate) unwritten: Mutex<Vec<crate::zone::FrozenZone>>,
+    pub(crate) unwritten: Mutex<Vec<crate::zones::zone::FrozenZone>>,
     /// As it was when the volume was opened.
     pub(crate) found: Superblock,
 }
@@ -641,7 +645,7 @@ impl Meta {
             self.stop(MetaError::Refused("the commit thread panicked".into()));
         }
         let result = match self.check_writable() {
-            Ok(()) => crate::commit::commit(self, VolumeState::Clean),
+            Ok(()) => crate::writer::commit::commit(self, VolumeState::Clean),
             Err(e) => Err(e),
         };
         self.stopped.store(true, Ordering::Release);

@@ -13,14 +13,14 @@
 //! new one should be. So a mount takes S+1 for its own superblock and S+2 for its first generation, S being the
 //! greatest stamp found in either slot: at most one generation beyond a stamped one was ever under way.
 
+use crate::base::extensions::Extensions;
 use crate::cache::Cache;
 use crate::error::{MetaError, Result};
-use crate::extensions::Extensions;
-use crate::intent::{position_of, region_of, set_position, Intent};
+use crate::log::intent::{position_of, region_of, set_position, Intent};
+use crate::log::replay::Recovered;
 use crate::meta::{now_seconds, Meta, Progress, RootState, Totals};
-use crate::replay::Recovered;
 use crate::space::Hints;
-use crate::zone::{read_header, Zones};
+use crate::zones::zone::{read_header, Zones};
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -104,7 +104,7 @@ impl Meta {
         let weak = Arc::downgrade(self);
         let writer = std::thread::Builder::new()
             .name("yore-commit".into())
-            .spawn(move || crate::commit::run(&weak))
+            .spawn(move || crate::writer::commit::run(&weak))
             .map_err(|e| MetaError::Refused(format!("cannot start the commit thread: {e}")))?;
         *self.writer.lock() = Some(writer);
         Ok(())

@@ -11,7 +11,7 @@
 use crate::error::Result;
 use crate::meta::Meta;
 use crate::space::Reserved;
-use crate::zone::Zone;
+use crate::zones::zone::Zone;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use yore_format::layout::ZONE_INDEXES;

@@ -19,11 +19,11 @@
 
 use crate::cache::{new_frame, News};
 use crate::error::{MetaError, Result};
-use crate::intent::{position_of, region_of};
+use crate::log::intent::{position_of, region_of};
+use crate::log::noted::{NotedFile, NotedFiles};
+use crate::meta::open::check_counts;
 use crate::meta::Meta;
-use crate::noted::{NotedFile, NotedFiles};
-use crate::open::check_counts;
-use crate::zone::Zone;
+use crate::zones::zone::Zone;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;

@@ -89,7 +89,7 @@ impl Meta {
         let Some(primary) = self.zones.get(self, ZoneNo::primary(group))? else { return Ok(0) };
         let mut zones = self.extra_zones(&primary)?;
         zones.push(primary);
-        let used = |zone: &std::sync::Arc<crate::zone::Zone>| {
+        let used = |zone: &std::sync::Arc<crate::zones::zone::Zone>| {
             u64::from(yore_format::layout::ZONE_INDEXES - zone.state.lock().free_indexes)
         };
         Ok(zones.iter().map(used).sum())

@@ -19,7 +19,7 @@
 //! written (R1), so whichever superblock survives, everything it reaches is there. Without the first flush, superblock G
 //! could be on the medium before a block of G: exactly the crash that a reordering device makes.
 //!
-//! To what a superblock reaches belongs what it leaves to the intent log ([`crate::intent`]). Superblock G says that replay
+//! To what a superblock reaches belongs what it leaves to the intent log ([`crate::log::intent`]). Superblock G says that replay
 //! starts where the log ended when G was frozen, so file data that is noted and not at home lies before that place. It is
 //! appended again, behind it, and forced before superblock G is written; else a crash right after superblock G would lose
 //! data whose fsync had returned. Nothing else is appended meanwhile. A replay from G−1 finds everything where it was; it
@@ -35,9 +35,9 @@
 //! after a panic, which is a bug: whoever waits for the generation is told (`StopAtPanic` in `meta.rs`).
 
 use crate::error::Result;
-use crate::intent::{set_position, Leader};
+use crate::log::intent::{set_position, Leader};
 use crate::meta::{now_seconds, Meta, RootState};
-use crate::zone::FrozenZone;
+use crate::zones::zone::FrozenZone;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::atomic::Ordering;
@@ -177,7 +177,7 @@ fn freeze(meta: &Meta, last: &Superblock, state: VolumeState, leader: &mut Leade
     if let Some((position, _)) = &log {
         #[cfg(feature = "mutations")]
         let position = match crate::mutation::is(crate::mutation::Mutation::StalePosition) {
-            true => &crate::intent::position_of(last),
+            true => &crate::log::intent::position_of(last),
             false => position,
         };
         set_position(&mut superblock, *position, head.generation);

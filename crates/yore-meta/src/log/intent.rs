@@ -34,10 +34,10 @@
 //! generation is frozen and what is outstanding is appended.
 
 use crate::error::{MetaError, Result};
+use crate::log::noted::{NotedFiles, Trim};
 use crate::meta::Meta;
-use crate::noted::{NotedFiles, Trim};
 use crate::op::Op;
-use crate::zone::Zone;
+use crate::zones::zone::Zone;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -1,0 +1,3 @@
+//! What lies below the metadata.
+
+pub(crate) mod extensions;

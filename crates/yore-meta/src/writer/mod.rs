@@ -1,0 +1,3 @@
+//! The writer of generations.
+
+pub(crate) mod commit;

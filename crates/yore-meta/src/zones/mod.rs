@@ -1,0 +1,3 @@
+//! Zones.
+
+pub(crate) mod zone;
