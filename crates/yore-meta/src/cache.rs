@@ -10,12 +10,11 @@
 //! | dirty in both | g | bytes of w | [`Frame::modify`] in g of a frame dirty in w |
 //! | dead | 0 | bytes of w, or – | [`Frame::kill`] |
 //!
-//! Invariants: a frame that is dirty, or captured and not yet committed, is held by a zone's dirty list or by the
-//! writer, and what is held is never evicted; so a block that misses the cache is on the medium where its zone's map
-//! says. The block itself is behind an `Arc`: capturing costs no copy, and the first change after it copies (the copy
+//! Invariants: a zone's dirty list or the writer holds each frame that is dirty, or captured and not yet committed, and
+//! what somebody holds is never evicted; so a block that misses the cache is on the medium where its zone's map
+//! says. The cache itself does not know what a zone is: a frame carries what it belongs to, of a type `H`. The block itself is behind an `Arc`: capturing costs no copy, and the first change after it copies (the copy
 //! in memory on a frozen block's first change).
 
-use crate::zones::zone::Zone;
 use hashbrown::HashMap;
 use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
 use std::collections::VecDeque;
@@ -24,14 +23,20 @@ use std::sync::Arc;
 use yore_format::{Block, Generation, MetaAddr};
 
 /// A metadata block in memory. While any clone of it lives, the block stays in the cache.
-#[derive(Clone)]
-pub struct Frame(Arc<FrameInner>);
+pub struct Frame<H>(Arc<FrameInner<H>>);
 
-struct FrameInner {
+impl<H> Clone for Frame<H> {
+    #[inline]
+    fn clone(&self) -> Self {
+        Frame(self.0.clone())
+    }
+}
+
+struct FrameInner<H> {
     addr: MetaAddr,
-    zone: Arc<Zone>,
+    home: Arc<H>,
     referenced: AtomicBool,
-    /// Lock order: after every zone lock; nothing is taken while it is held.
+    /// Nothing is taken while this is held.
     state: RwLock<FrameState>,
 }
 
@@ -60,15 +65,15 @@ pub(crate) enum News {
 pub type FrameGuard<'a> = MappedRwLockReadGuard<'a, Block>;
 
 /// A frame for a block that was just made (dirty in `generation`) or read (0).
-pub(crate) fn new_frame(addr: MetaAddr, zone: Arc<Zone>, block: Block, generation: Generation) -> Frame {
+pub(crate) fn new_frame<H>(addr: MetaAddr, home: Arc<H>, block: Block, generation: Generation) -> Frame<H> {
     // Of a new block everything is new; of one that was read, nothing.
     let unlogged = if generation.0 == 0 { 0 } else { u64::MAX };
     let state =
         FrameState { block: Arc::new(block), dirty: generation.0, unlogged, frozen: None, dead: false };
-    Frame(Arc::new(FrameInner { addr, zone, referenced: AtomicBool::new(true), state: RwLock::new(state) }))
+    Frame(Arc::new(FrameInner { addr, home, referenced: AtomicBool::new(true), state: RwLock::new(state) }))
 }
 
-impl Frame {
+impl<H> Frame<H> {
     /// The block's logical address.
     pub fn addr(&self) -> MetaAddr {
         self.0.addr
@@ -79,8 +84,10 @@ impl Frame {
         RwLockReadGuard::map(self.0.state.read(), |s| &*s.block)
     }
 
-    pub(crate) fn zone(&self) -> &Arc<Zone> {
-        &self.0.zone
+    /// What the block belongs to.
+    #[inline]
+    pub(crate) fn home(&self) -> &Arc<H> {
+        &self.0.home
     }
 
     /// Changes the bytes in `generation`; `f` gives the chunks that it touched. Tells whether the frame is now dirty, or to be
@@ -155,20 +162,21 @@ const EVICTION_TRIES: usize = 16;
 /// Freed blocks that a shard's clock may hold beside a quarter of what it has in use.
 const CLOCK_SLACK: usize = 16;
 
-struct Shard {
-    map: HashMap<MetaAddr, Frame>,
-    clock: VecDeque<Frame>,
+struct Shard<H> {
+    map: HashMap<MetaAddr, Frame<H>>,
+    clock: VecDeque<Frame<H>>,
 }
 
 /// All frames, in shards by address; each shard evicts by second chance.
-pub(crate) struct Cache {
-    /// Lock order: before zone locks (a block is entered only while its zone still has it where it was read).
-    shards: Vec<Mutex<Shard>>,
+pub(crate) struct Cache<H> {
+    /// A shard is locked before what its frames belong to: a block is entered only while that still has it where it was
+    /// read.
+    shards: Vec<Mutex<Shard<H>>>,
     frames_per_shard: usize,
 }
 
-impl Cache {
-    pub(crate) fn new(bytes: u64) -> Cache {
+impl<H> Cache<H> {
+    pub(crate) fn new(bytes: u64) -> Cache<H> {
         let frames_per_shard = (bytes as usize / yore_format::BLOCK_SIZE / SHARDS).max(16);
         let shard = || Mutex::new(Shard { map: HashMap::new(), clock: VecDeque::new() });
         Cache { shards: (0..SHARDS).map(|_| shard()).collect(), frames_per_shard }
@@ -179,13 +187,13 @@ impl Cache {
         self.frames_per_shard * SHARDS
     }
 
-    fn shard(&self, addr: MetaAddr) -> &Mutex<Shard> {
+    fn shard(&self, addr: MetaAddr) -> &Mutex<Shard<H>> {
         // Fibonacci hashing: neighbouring blocks go to different shards.
         let hash = addr.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58;
         &self.shards[hash as usize % SHARDS]
     }
 
-    pub(crate) fn get(&self, addr: MetaAddr) -> Option<Frame> {
+    pub(crate) fn get(&self, addr: MetaAddr) -> Option<Frame<H>> {
         let shard = self.shard(addr).lock();
         let frame = shard.map.get(&addr)?;
         if !frame.0.referenced.load(Ordering::Relaxed) {
@@ -195,7 +203,7 @@ impl Cache {
     }
 
     /// Enters a block that was just allocated; nothing else can be there under its address.
-    pub(crate) fn insert_new(&self, frame: &Frame) {
+    pub(crate) fn insert_new(&self, frame: &Frame<H>) {
         let mut shard = self.shard(frame.addr()).lock();
         let old = shard.map.insert(frame.addr(), frame.clone());
         assert!(old.is_none(), "block {} allocated while its predecessor is in memory", frame.addr());
@@ -204,7 +212,11 @@ impl Cache {
 
     /// Enters a block that was read, unless it is there already or `still_there` says that it moved since; then `None`
     /// means: look again.
-    pub(crate) fn insert_read(&self, frame: Frame, still_there: impl FnOnce() -> bool) -> Option<Frame> {
+    pub(crate) fn insert_read(
+        &self,
+        frame: Frame<H>,
+        still_there: impl FnOnce() -> bool,
+    ) -> Option<Frame<H>> {
         let mut shard = self.shard(frame.addr()).lock();
         if let Some(present) = shard.map.get(&frame.addr()) {
             return Some(present.clone());
@@ -223,7 +235,7 @@ impl Cache {
         !shard.map.contains_key(&addr) && holds()
     }
 
-    fn enter(&self, shard: &mut Shard, frame: &Frame) {
+    fn enter(&self, shard: &mut Shard<H>, frame: &Frame<H>) {
         // Freed blocks leave the map at once. Here they are only passed over, so they are swept out before they outnumber
         // those in use: each is still a whole block of memory.
         if shard.clock.len() > shard.map.len() + shard.map.len() / 4 + CLOCK_SLACK {
@@ -249,7 +261,7 @@ impl Cache {
         }
     }
 
-    /// Removes a freed block; `free_index` tells its zone. Both under the shard's lock: were the index still there while
+    /// Removes a freed block; `free_index` frees its address. Both happen under the shard's lock: were the index still there while
     /// the frame is gone, a reader would bring the old bytes back; were it free while the frame is there, the next block
     /// under this address would find its predecessor.
     pub(crate) fn remove(&self, addr: MetaAddr, free_index: impl FnOnce()) {

@@ -45,3 +45,12 @@ pub enum MetaError {
     #[error("{0}")]
     Refused(String),
 }
+
+impl From<yore_log::LogError> for MetaError {
+    fn from(e: yore_log::LogError) -> MetaError {
+        match e {
+            yore_log::LogError::Device(e) => MetaError::Device(e),
+            other => MetaError::Log(other),
+        }
+    }
+}

@@ -14,6 +14,7 @@
 //! fsync cheap, `log/replay.rs` what a mount makes of it.
 
 mod base;
+mod blocks;
 mod cache;
 mod error;
 mod log;
@@ -22,18 +23,25 @@ mod mkfs;
 #[cfg(feature = "mutations")]
 pub mod mutation;
 mod op;
+mod rooms;
 mod space;
 mod writer;
 mod zones;
 
-pub use cache::{Frame, FrameGuard};
+pub use base::freed::Reclaimer;
+pub use base::ledger::{Counter, Totals};
+pub use base::progress::StopAtPanic;
+pub use cache::FrameGuard;
 pub use error::{MetaError, Result};
-pub use log::intent::{default_log_blocks, LogStatus};
-pub use log::noted::NotedFile;
+pub use log::intent::LogStatus;
+pub use log::notes::NotedFile;
+pub use log::region::default_log_blocks;
 pub use log::replay::{check_log, Recovered};
 pub use meta::open::{holds_volume, MetaOptions};
 pub use meta::shred::AskZone;
-pub use meta::{Counter, Meta, Reclaimer, StopAtPanic, Totals};
+pub use meta::Meta;
 pub use mkfs::{mkfs, MkfsOptions};
-pub use op::{Change, EmptyZone, NewBlock, Op, Page};
+pub use op::zones::EmptyZone;
+pub use op::{Change, NewBlock, Op, Page};
 pub use space::{GroupSummary, Reserved, ReservedInode, Room};
+pub use zones::zone::Frame;

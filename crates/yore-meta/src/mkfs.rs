@@ -1,9 +1,9 @@
 //! Making a volume: two superblocks, root zone 0 with the first table block, group 0's first zone with its bitmap and
 //! the root directory's inode block. Constant work whatever the size: groups come into being when first used.
 
+use crate::base::medium::now_seconds;
 use crate::error::{MetaError, Result};
-use crate::log::intent::{self, set_position};
-use crate::meta::now_seconds;
+use crate::log::region::{self, set_position};
 use yore_device::{AlignedBuf, Device};
 use yore_format::layout::{
     Geometry, FIRST_SLOT, HEADER_SLOTS, SUPERBLOCKS, VOLUME_BLOCKS_MAX, VOLUME_BLOCKS_MIN, ZONE_BLOCKS,
@@ -162,9 +162,9 @@ impl Maker<'_> {
                 most * 4
             )));
         }
-        let region = intent::place(zone, blocks);
+        let region = region::place(zone, blocks);
         let id = LogId(u64::from_le_bytes(self.options.uuid[8..].try_into().expect("eight bytes")));
-        Ok(Some((region, id, intent::format(self.device, region, id)?)))
+        Ok(Some((region, id, region::format(self.device, region, id)?)))
     }
 
     fn superblock(&self, root: RootZone, free_blocks: u64) -> Superblock {

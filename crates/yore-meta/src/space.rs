@@ -3,16 +3,14 @@
 //! Metadata blocks are reserved by count in one zone; inodes by slot. Every zone keeps [`SPARE_INDEXES`] indexes that
 //! only deleting may reserve, so a full volume can always be emptied (R8).
 
-use crate::cache::Frame;
+use crate::blocks::Blocks;
 use crate::error::{MetaError, Result};
-use crate::meta::Meta;
-use crate::zones::zone::Zone;
+use crate::zones::reserve::Marked;
+use crate::zones::zone::{Frame, Zone};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use yore_format::layout::ZONE_BLOCKS;
-use yore_format::{
-    BlockKind, BlockNo, Expect, Generation, GroupNo, Inode, InodeNo, MetaAddr, ZoneNo, INODES_PER_BLOCK,
-};
+use yore_format::{BlockKind, BlockNo, Corruption, Expect, Generation, GroupNo, InodeNo, MetaAddr, ZoneNo};
 
 /// Indexes of each zone that are kept for deleting.
 pub(crate) const SPARE_INDEXES: u32 = 16;
@@ -31,10 +29,10 @@ pub enum Room {
 }
 
 /// For each group, where room was found last. A guess that costs nothing to get wrong: groups share places.
-pub(crate) struct Hints([AtomicU64; 64]);
+struct Hints([AtomicU64; 64]);
 
 impl Hints {
-    pub(crate) fn new() -> Hints {
+    fn new() -> Hints {
         Hints(std::array::from_fn(|_| AtomicU64::new(u64::MAX)))
     }
 
@@ -81,7 +79,7 @@ impl Reserved {
 impl Drop for Reserved {
     fn drop(&mut self) {
         if let (Some(zone), 1..) = (&self.zone, self.left) {
-            zone.state.lock().reserved -= self.left;
+            zone.unreserve(self.left);
         }
     }
 }
@@ -105,72 +103,61 @@ impl ReservedInode {
         &self.frame
     }
 
-    fn clear_mark(&self, state: &mut crate::zones::zone::ZoneState) {
-        let index = self.inode.addr().index();
-        if let Some(mask) = state.taken.get_mut(&index) {
-            *mask &= !(1 << self.inode.slot());
-            if *mask == 0 {
-                state.taken.remove(&index);
-            }
-        }
-    }
-
-    pub(crate) fn take(mut self, meta: &Meta, generation: Generation) {
+    /// The inode is in use from now on.
+    pub(crate) fn take(mut self, blocks: &Blocks, generation: Generation) {
         self.used = true;
-        self.zone.touch(meta, generation, |s| {
-            self.clear_mark(s);
-            let free = &mut s.inode_free[usize::from(self.inode.addr().index())];
-            assert!(
-                *free > 0 && *free <= INODES_PER_BLOCK as u8,
-                "reserved inode {} is not free",
-                self.inode
-            );
-            *free -= 1;
-            s.free_inodes -= 1;
-        });
+        self.zone.take_inode(&blocks.zones.changes, generation, self.inode);
     }
 }
 
 impl Drop for ReservedInode {
     fn drop(&mut self) {
         if !self.used {
-            self.clear_mark(&mut self.zone.state.lock());
+            self.zone.unmark_inode(self.inode);
         }
     }
 }
 
-impl Meta {
-    /// Sets `blocks` metadata blocks aside, in a zone of group `near` or wherever those of that group went last. Slows the
-    /// caller down while too much is dirty. Not to be called with an Op open.
-    ///
-    /// # Errors
-    /// [`MetaError::NeedZone`] if there is no room (the store then makes a zone, or calls [`Meta::reserve_elsewhere`]);
-    /// [`MetaError::ReadOnly`], [`MetaError::Stopped`].
-    pub fn reserve(&self, near: GroupNo, blocks: u32) -> Result<Reserved> {
-        self.check_writable()?;
-        self.throttle();
-        if blocks == 0 {
+/// Where room was found last.
+pub(crate) struct Space {
+    block_hints: Hints,
+    inode_hints: Hints,
+}
+
+impl Space {
+    pub(crate) fn new() -> Space {
+        Space { block_hints: Hints::new(), inode_hints: Hints::new() }
+    }
+
+    /// Sets `count` metadata blocks aside, in a zone of group `near` or wherever those of that group went last.
+    #[inline]
+    pub(crate) fn reserve(&self, blocks: &Blocks, near: GroupNo, count: u32) -> Result<Reserved> {
+        blocks.base.progress.check_writable()?;
+        blocks.throttle();
+        if count == 0 {
             return Ok(Reserved::none());
         }
-        if let Some(zone) = self.block_hints.get(near).and_then(|no| self.zones.loaded(no)) {
-            if let Some(r) = reserve_in_zone(&zone, blocks, SPARE_INDEXES) {
+        if let Some(zone) = self.block_hints.get(near).and_then(|no| blocks.zones.loaded(no)) {
+            if let Some(r) = reserve_in_zone(&zone, count, SPARE_INDEXES) {
                 return Ok(r);
             }
         }
-        match self.reserve_in_group(near, blocks, SPARE_INDEXES)? {
+        match self.reserve_in_group(blocks, near, count)? {
             Some(r) => Ok(r),
             None => Err(MetaError::NeedZone { near }),
         }
     }
 
-    /// As [`Meta::reserve`], in whichever zone has as much room as `room` says. Looks at all zones, from where it found
-    /// room last, so it is for when the near ones are full.
-    ///
-    /// # Errors
-    /// [`MetaError::NeedZone`] if no zone has that room.
-    pub fn reserve_elsewhere(&self, near: GroupNo, blocks: u32, room: Room) -> Result<Reserved> {
-        self.check_writable()?;
-        if blocks == 0 {
+    /// As [`Space::reserve`], in whichever zone has as much room as `room` says.
+    pub(crate) fn reserve_elsewhere(
+        &self,
+        blocks: &Blocks,
+        near: GroupNo,
+        count: u32,
+        room: Room,
+    ) -> Result<Reserved> {
+        blocks.base.progress.check_writable()?;
+        if count == 0 {
             return Ok(Reserved::none());
         }
         let spare = match room {
@@ -178,22 +165,23 @@ impl Meta {
             Room::Ordinary => SPARE_INDEXES,
             Room::Deleting => 0,
         };
-        let limit = self.zone_limit();
+        let zones = &blocks.zones;
+        let limit = zones.limit();
         let from = self.block_hints.get(near).map_or(0, |no| no.0);
         for no in (0..limit).map(|i| ZoneNo((from + i) % limit)) {
             // The table's count is of the last commit; a zone in memory knows better.
-            let room = match self.zones.loaded(no) {
+            let room = match zones.loaded(no) {
                 Some(_) => true,
                 None => {
-                    let entry = self.table_entry(no)?;
-                    entry.is_present() && u32::from(entry.free_indexes.get()) >= blocks + spare
+                    let entry = zones.table.entry(&blocks.base.medium, no)?;
+                    entry.is_present() && u32::from(entry.free_indexes.get()) >= count + spare
                 }
             };
             if !room {
                 continue;
             }
-            if let Some(zone) = self.zones.get(self, no)? {
-                if let Some(r) = reserve_in_zone(&zone, blocks, spare) {
+            if let Some(zone) = zones.get(&blocks.base, no)? {
+                if let Some(r) = reserve_in_zone(&zone, count, spare) {
                     self.block_hints.set(near, no);
                     return Ok(r);
                 }
@@ -202,14 +190,15 @@ impl Meta {
         Err(MetaError::NeedZone { near })
     }
 
-    fn reserve_in_group(&self, group: GroupNo, blocks: u32, spare: u32) -> Result<Option<Reserved>> {
-        let Some(primary) = self.zones.get(self, ZoneNo::primary(group))? else { return Ok(None) };
-        if let Some(r) = reserve_in_zone(&primary, blocks, spare) {
+    fn reserve_in_group(&self, blocks: &Blocks, group: GroupNo, count: u32) -> Result<Option<Reserved>> {
+        let primary = ZoneNo::primary(group);
+        let Some(primary) = blocks.zones.get(&blocks.base, primary)? else { return Ok(None) };
+        if let Some(r) = reserve_in_zone(&primary, count, SPARE_INDEXES) {
             self.block_hints.set(group, primary.no);
             return Ok(Some(r));
         }
-        for zone in self.extra_zones(&primary)? {
-            if let Some(r) = reserve_in_zone(&zone, blocks, spare) {
+        for zone in blocks.zones.of_group(&blocks.base, group)?.into_iter().skip(1) {
+            if let Some(r) = reserve_in_zone(&zone, count, SPARE_INDEXES) {
                 self.block_hints.set(group, zone.no);
                 return Ok(Some(r));
             }
@@ -217,147 +206,98 @@ impl Meta {
         Ok(None)
     }
 
-    pub(crate) fn extra_zones(&self, primary: &Arc<Zone>) -> Result<Vec<Arc<Zone>>> {
-        let extras = primary.state.lock().extras;
-        let mut zones = Vec::new();
-        for no in extras.into_iter().filter(|e| *e != 0) {
-            zones.extend(self.zones.get(self, ZoneNo(no))?);
-        }
-        Ok(zones)
-    }
-
-    /// The first of these blocks that cannot be data although they lie in the group's data area: a zone's, or the log's.
-    ///
-    /// # Errors
-    /// Reading the zone table may fail.
-    pub fn taken_block(&self, group: GroupNo, start: BlockNo, len: u32) -> Result<Option<BlockNo>> {
-        let end = start.0 + u64::from(len);
-        let meets = |from: u64, blocks: u64| {
-            (start.0 < from.saturating_add(blocks) && from < end).then(|| BlockNo(from.max(start.0)))
-        };
-        let first = self.geometry().primary_zone_place(group);
-        let fixed =
-            meets(first.0, ZONE_BLOCKS).or_else(|| meets(self.found.log_start.0, self.found.log_blocks));
-        if fixed.is_some() {
-            return Ok(fixed);
-        }
-        let Some(primary) = self.zones.get(self, ZoneNo::primary(group))? else { return Ok(None) };
-        let extras = primary.state.lock().extras;
-        for no in extras.into_iter().filter(|no| *no != 0).map(ZoneNo) {
-            let place = match self.zones.loaded(no) {
-                Some(zone) => zone.place.0,
-                None => self.table_entry(no)?.place.get(),
-            };
-            if let Some(block) = meets(place, ZONE_BLOCKS).filter(|_| place != 0) {
-                return Ok(Some(block));
-            }
-        }
-        if self.root_zone_count() > 1 {
-            let roots = self.roots.lock();
-            return Ok(roots.iter().flatten().find_map(|root| meets(root.place.0, ZONE_BLOCKS)));
-        }
-        Ok(None)
-    }
-
-    /// Sets a free inode aside, near the inode block or directory at `near`. `Ok(None)`: no inode block there has room;
-    /// the caller opens an Op with one reserved block, calls [`crate::Op::add_inode_block`] and tries again.
-    ///
-    /// # Errors
-    /// Reading the inode block may fail; [`MetaError::ReadOnly`], [`MetaError::Stopped`].
-    pub fn reserve_inode(&self, near: GroupNo) -> Result<Option<ReservedInode>> {
-        self.check_writable()?;
-        if let Some(zone) = self.inode_hints.get(near).and_then(|no| self.zones.loaded(no)) {
-            if let Some(r) = self.reserve_inode_in(&zone)? {
+    /// Sets a free inode aside, in group `near` or wherever that group's inodes or blocks went last.
+    pub(crate) fn reserve_inode(&self, blocks: &Blocks, near: GroupNo) -> Result<Option<ReservedInode>> {
+        blocks.base.progress.check_writable()?;
+        if let Some(zone) = self.inode_hints.get(near).and_then(|no| blocks.zones.loaded(no)) {
+            if let Some(r) = reserve_inode_in(blocks, &zone)? {
                 return Ok(Some(r));
             }
         }
-        let mut zones = Vec::new();
-        if let Some(primary) = self.zones.get(self, ZoneNo::primary(near))? {
-            zones = self.extra_zones(&primary)?;
-            zones.insert(0, primary);
-        }
+        let mut zones = blocks.zones.of_group(&blocks.base, near)?;
         // Where the group's blocks go when its own zones are full, its inode blocks go, too.
-        zones.extend(self.block_hints.get(near).and_then(|no| self.zones.loaded(no)));
+        zones.extend(self.block_hints.get(near).and_then(|no| blocks.zones.loaded(no)));
         for zone in zones {
-            if let Some(r) = self.reserve_inode_in(&zone)? {
+            if let Some(r) = reserve_inode_in(blocks, &zone)? {
                 self.inode_hints.set(near, zone.no);
                 return Ok(Some(r));
             }
         }
         Ok(None)
     }
+}
 
-    fn reserve_inode_in(&self, zone: &Arc<Zone>) -> Result<Option<ReservedInode>> {
-        loop {
-            let (index, changed) = {
-                let mut s = zone.state.lock();
-                let Some(index) = s.find_inode_block() else { return Ok(None) };
-                (index, s.inode_blocks_changed)
-            };
-            let read = self.read(MetaAddr::new(zone.no, index), &Expect::volume(BlockKind::Inodes));
-            let mut s = zone.state.lock();
-            if s.inode_blocks_changed != changed {
-                continue; // What we read may be freed by now, or another block under the same address.
-            }
-            let frame = read?;
-            let taken = s.taken.get(&index).copied().unwrap_or(0);
-            let free = s.inode_free[usize::from(index)];
-            if free == yore_format::NOT_INODES || u32::from(free) <= taken.count_ones() {
-                continue; // Taken by somebody else meanwhile.
-            }
-            let block = frame.read();
-            let slot =
-                (0..INODES_PER_BLOCK).find(|s| taken & (1 << s) == 0 && Inode::slot_is_free(&block, *s));
-            drop(block);
-            let Some(slot) = slot else {
+fn reserve_in_zone(zone: &Arc<Zone>, count: u32, spare: u32) -> Option<Reserved> {
+    zone.reserve(count, spare).then(|| Reserved { zone: Some(zone.clone()), left: count })
+}
+
+fn reserve_inode_in(blocks: &Blocks, zone: &Arc<Zone>) -> Result<Option<ReservedInode>> {
+    loop {
+        let Some((index, state)) = zone.find_inode_block() else { return Ok(None) };
+        let read = blocks.read(MetaAddr::new(zone.no, index), &Expect::volume(BlockKind::Inodes));
+        let frame = match read {
+            Ok(frame) => frame,
+            Err(_) if zone.inode_blocks_moved(state) => continue,
+            Err(e) => return Err(e),
+        };
+        match zone.mark_inode(index, state, &frame) {
+            Marked::Again => continue,
+            Marked::Wrong(free) => {
                 // Counted as free and not free: the zone header contradicts the block.
-                let c =
-                    yore_format::Corruption::new("zone header", "free inodes", "as many as free slots", free);
+                let c = Corruption::new("zone header", "free inodes", "as many as free slots", free);
                 return Err(c.at(frame.addr()).into());
-            };
-            *s.taken.entry(index).or_insert(0) |= 1 << slot;
-            drop(s);
-            let inode = InodeNo::new(frame.addr(), slot as u8);
-            return Ok(Some(ReservedInode { zone: zone.clone(), frame, inode, used: false }));
+            }
+            Marked::Slot(slot) => {
+                let inode = InodeNo::new(frame.addr(), slot as u8);
+                return Ok(Some(ReservedInode { zone: zone.clone(), frame, inode, used: false }));
+            }
         }
-    }
-
-    /// What is known about a group without reading its bitmap.
-    ///
-    /// # Errors
-    /// Reading the zone table may fail.
-    pub fn group_summary(&self, group: GroupNo) -> Result<GroupSummary> {
-        if let Some(zone) = self.zones.loaded(ZoneNo::primary(group)) {
-            return Ok(GroupSummary { initialised: true, free_blocks: zone.state.lock().free_blocks });
-        }
-        let entry = self.table_entry(ZoneNo::primary(group))?;
-        if entry.is_present() {
-            return Ok(GroupSummary { initialised: true, free_blocks: u32::from(entry.free_blocks.get()) });
-        }
-        Ok(GroupSummary { initialised: false, free_blocks: self.geometry().data_blocks(group) as u32 })
     }
 }
 
-fn reserve_in_zone(zone: &Arc<Zone>, blocks: u32, spare: u32) -> Option<Reserved> {
-    let mut s = zone.state.lock();
-    if s.closed || s.free_indexes < s.reserved + blocks + spare {
-        return None;
+/// The first of these blocks that cannot be data although they lie in the group's data area: a zone's, or the log's.
+pub(crate) fn taken_block(
+    blocks: &Blocks,
+    group: GroupNo,
+    start: BlockNo,
+    len: u32,
+) -> Result<Option<BlockNo>> {
+    let end = start.0 + u64::from(len);
+    let meets = |from: u64, blocks: u64| {
+        (start.0 < from.saturating_add(blocks) && from < end).then(|| BlockNo(from.max(start.0)))
+    };
+    let (medium, zones) = (&blocks.base.medium, &blocks.zones);
+    let (first, found) = (medium.geometry().primary_zone_place(group), medium.found());
+    let fixed = meets(first.0, ZONE_BLOCKS).or_else(|| meets(found.log_start.0, found.log_blocks));
+    if fixed.is_some() {
+        return Ok(fixed);
     }
-    s.reserved += blocks;
-    Some(Reserved { zone: Some(zone.clone()), left: blocks })
+    let Some(primary) = zones.get(&blocks.base, ZoneNo::primary(group))? else { return Ok(None) };
+    for no in primary.extras() {
+        let place = match zones.loaded(no) {
+            Some(zone) => zone.place.0,
+            None => zones.table.entry(medium, no)?.place.get(),
+        };
+        if let Some(block) = meets(place, ZONE_BLOCKS).filter(|_| place != 0) {
+            return Ok(Some(block));
+        }
+    }
+    if zones.table.root_count() > 1 {
+        return Ok(zones.table.find_root(|place| meets(place.0, ZONE_BLOCKS)));
+    }
+    Ok(None)
 }
 
-impl Meta {
-    /// The group that a zone in memory serves; group 0 if it is not in memory (a place to start looking, no more).
-    pub fn zone_group(&self, zone: ZoneNo) -> GroupNo {
-        self.zones.loaded(zone).map_or(GroupNo(0), |z| z.group)
+/// What is known about a group without reading its bitmap.
+pub(crate) fn group_summary(blocks: &Blocks, group: GroupNo) -> Result<GroupSummary> {
+    let primary = ZoneNo::primary(group);
+    if let Some(zone) = blocks.zones.loaded(primary) {
+        return Ok(GroupSummary { initialised: true, free_blocks: zone.free_blocks() });
     }
-
-    /// Metadata blocks that fit the zones there are, roughly.
-    pub fn free_index_estimate(&self) -> u64 {
-        let root_zones = u64::from(self.root_zone_count());
-        let zones = self.totals.zones.get().saturating_sub(root_zones);
-        (zones * u64::from(yore_format::layout::ZONE_INDEXES))
-            .saturating_sub(self.totals.metadata_blocks.get())
+    let entry = blocks.zones.table.entry(&blocks.base.medium, primary)?;
+    if entry.is_present() {
+        return Ok(GroupSummary { initialised: true, free_blocks: u32::from(entry.free_blocks.get()) });
     }
+    let free_blocks = blocks.base.medium.geometry().data_blocks(group) as u32;
+    Ok(GroupSummary { initialised: false, free_blocks })
 }

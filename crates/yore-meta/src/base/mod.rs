@@ -1,3 +1,62 @@
-//! What lies below the metadata.
+//! What metadata stands on: the medium, what the next superblock says beside the zones, the generation gate, and how far
+//! the writer is. Nothing here knows of blocks of metadata.
+//!
+//! **Locks of the whole crate**, in the order in which a thread may take one while it holds another: the superblock's
+//! mutex (`writer`, held for the length of a commit) → the leader of the intent log → the generation gate → cache
+//! shards → zones → frames. All other locks are leaves, with one exception: under the lock of [`Progress`] a thread may
+//! look at the list of dirty zones and at the log's notes.
 
-pub(crate) mod extensions;
+pub(crate) mod features;
+pub(crate) mod freed;
+pub(crate) mod gate;
+pub(crate) mod ledger;
+pub(crate) mod limits;
+pub(crate) mod medium;
+pub(crate) mod progress;
+
+use features::Features;
+use freed::Freed;
+use gate::Gate;
+use ledger::Ledger;
+use medium::Medium;
+use progress::Progress;
+use yore_format::{Generation, WriteFeatures};
+
+/// The rooms that all others stand on.
+pub(crate) struct Base {
+    pub(crate) medium: Medium,
+    pub(crate) ledger: Ledger,
+    pub(crate) features: Features,
+    pub(crate) freed: Freed,
+    pub(crate) gate: Gate,
+    pub(crate) progress: Progress,
+}
+
+impl Base {
+    /// For a volume whose first generation is `first`.
+    pub(crate) fn new(medium: Medium, first: Generation, read_only: bool) -> Base {
+        let found = medium.found();
+        Base {
+            ledger: Ledger::new(found),
+            features: Features::new(found),
+            freed: Freed::default(),
+            gate: Gate::new(first),
+            progress: Progress::new(first, read_only),
+            medium,
+        }
+    }
+
+    /// Whether the header of a zone may say that the volume has this length. A volume that was resized has headers from
+    /// before.
+    pub(crate) fn may_have_been_long(&self, blocks: u64) -> bool {
+        self.medium.may_have_length(blocks, self.features.wanted().contains(WriteFeatures::RESIZED))
+    }
+
+    /// Flushes the device. A failure stops all writing.
+    pub(crate) fn flush(&self) -> crate::error::Result<()> {
+        self.medium.device().flush().map_err(|e| {
+            self.progress.stop(e.clone().into());
+            e.into()
+        })
+    }
+}

@@ -1,15 +1,15 @@
 //! The intent log: what makes an fsync cheaper than a generation.
 //!
-//! [`Meta::force`] makes all that was done before durable by appending to the log what changed in metadata since the last
+//! [`Intent::force`] makes all that was done before durable by appending to the log what changed in metadata since the last
 //! append (or since the last generation was frozen): the chunks of blocks that changed, and which blocks exist in the zones
 //! touched. It takes the gate alone for an instant, so no Op is half in a record; it needs nothing of the file that is
 //! synced but that its changes are in Ops. So after a crash the volume is what it was at the instant of a record, or of a
 //! generation: a prefix of the operations either way (R12). Callers that come while a record is being written share the
 //! next one.
 //!
-//! **Notes** carry file data: a small write is durable in its record, with one write and one flush, before it has blocks. The
-//! layer above notes the bytes ([`Meta::note_data`]), and later that they are at home or cut off ([`Op::note`]). What is noted
-//! and neither is *outstanding*; it is kept here, by reference to the pages' memory.
+//! **Notes** carry file data: a small write is durable in its record, with one write and one flush, before it has blocks.
+//! The layer above notes the bytes ([`Intent::note_data`]), and later that they are at home or cut off
+//! ([`Intent::note`]). What is noted and neither is *outstanding*; it is kept here, by reference to the pages' memory.
 //!
 //! **Rule 9.** The superblock of a generation names the place in the log that was reached when it was frozen; replay starts
 //! there. While a generation is being written nothing is appended for callers: they wait for it. So records that change
@@ -18,44 +18,38 @@
 //! arrives, replay of the one before meets them last, and leaves them out.
 //!
 //! **Room.** Outstanding data takes at most a quarter of the log, and ordinary records leave as much free as it takes: so a
-//! generation can always append it. When there is much of it, whoever notes should bring some home ([`Meta::notes_press`]).
+//! generation can always append it. When there is much of it, whoever notes should bring some home
+//! ([`Intent::notes_press`]).
 //!
 //! **What is not logged** is done by a generation: zones that come or go, and more than [`FRAMES_MOST`] blocks or a record
-//! that does not fit the log. [`Meta::force`] then waits for one.
+//! that does not fit the log. [`Intent::force`] then waits for one. Which zones and frames have changed since the last
+//! append the zones know (`zones::zone::Changes`).
 //!
-//! **Order on the medium (R4).** A record may name data blocks that were written and not flushed: then a flush comes before the
-//! record. What an Op names that way it says with [`Meta::note_data_named`]. Data overwritten in place needs only the flush
-//! behind the record.
+//! **Order on the medium (R4).** A record may name data blocks that were written and not flushed: then a flush comes before
+//! the record. What an Op names that way it says with [`Intent::note_data_named`]. Data overwritten in place needs only the
+//! flush behind the record.
 //!
-//! **A panic of who leads**, in the device perhaps, leaves changes that count as logged and are not. So it stops all writing
-//! before anybody else can lead, and those who wait are told.
+//! **If the leader panics**, in the device perhaps, it leaves changes that count as logged and are not. So a panic stops
+//! all writing before anybody else can lead, and those who wait are told.
 //!
-//! Locks: leader → gate → zones → frames; notes and `leading` are leaves. The writer holds the leader's lock until the
-//! generation is frozen and what is outstanding is appended.
+//! The writer holds the leader's lock until the generation is frozen and what is outstanding is appended. `notes` and
+//! `leading` are leaves.
 
+use super::notes::{NotedBytes, NotedFiles, Notes};
+use crate::base::gate::assert_no_op;
+use crate::blocks::Blocks;
 use crate::error::{MetaError, Result};
-use crate::log::noted::{NotedFiles, Trim};
-use crate::meta::Meta;
-use crate::op::Op;
-use crate::zones::zone::Zone;
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
-use yore_device::{AlignedBuf, Device, SharedBuf};
-use yore_format::{
-    encode_note, BlockNo, Generation, Incarnation, InodeNo, IntentHead, IntentNote, IntentWriter, Number,
-    Superblock, BLOCK_SIZE,
-};
-use yore_log::{Log, LogError, LogId, Lsn, Position, Region};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::OnceLock;
+use yore_device::SharedBuf;
+use yore_format::{encode_note, Incarnation, InodeNo, IntentHead, IntentNote, IntentWriter, BLOCK_SIZE};
+use yore_log::{Log, LogError, Lsn, Position};
 
 /// Blocks in a record beyond which a generation is cheaper, and does not hold up Ops as long.
 const FRAMES_MOST: usize = 2048;
 /// What part of the log outstanding data may take.
 const OUTSTANDING_SHARE: usize = 4;
-/// Bytes that a page of outstanding data takes in the log: itself, its note, and its share of heads and frames.
-const PAGE_RECORD_BYTES: usize = BLOCK_SIZE + 96;
-/// Bytes that a file takes of which the size alone is outstanding.
-const FILE_RECORD_BYTES: usize = 64;
 /// Bytes of outstanding data in one record.
 const OUTSTANDING_RECORD_BYTES: usize = 256 << 10;
 /// What batches and records may take beside their contents.
@@ -79,26 +73,19 @@ pub struct LogStatus {
 pub(crate) struct Intent {
     /// `None` in it: no log in this volume, or not with this engine, or only reading.
     log: OnceLock<Option<Log>>,
-    /// Whether changes are tracked: only with a log.
-    on: AtomicBool,
-    /// Zones with something that the log does not have.
-    zones: Mutex<Vec<Arc<Zone>>>,
-    frames: AtomicUsize,
-    /// The running generation can no longer be logged.
-    lost: AtomicBool,
     notes: Mutex<Notes>,
     /// Metadata names data that was written since the device was flushed last.
     data_named: AtomicBool,
     /// Data was written since the device was flushed last.
     data_written: AtomicBool,
-    /// Counts callers of [`Meta::force`].
+    /// Counts callers of [`Intent::force`].
     arrivals: AtomicU64,
     /// Callers with smaller numbers are served by the last generation completed.
     committed: AtomicU64,
     /// Callers with smaller numbers are served by the last record forced.
     forced: AtomicU64,
     records: AtomicU64,
-    pub(crate) replayed: AtomicU64,
+    replayed: AtomicU64,
     /// Whether a caller leads. The others wait for [`Intent::led`] together: were they queued for the leader's lock, each
     /// would be woken by the one before it, and the next record would begin with the first of them alone.
     leading: Mutex<bool>,
@@ -106,7 +93,7 @@ pub(crate) struct Intent {
     leader: Mutex<Leader>,
 }
 
-/// The right to lead the callers of [`Meta::force`].
+/// The right to lead the callers of [`Intent::force`].
 struct Lead<'a>(&'a Intent);
 
 impl Drop for Lead<'_> {
@@ -116,86 +103,54 @@ impl Drop for Lead<'_> {
     }
 }
 
-#[derive(Default)]
-struct Notes {
-    bytes: Vec<u8>,
-    count: u32,
-    /// What would be lost with the log: replaying all notes made so far leaves this.
-    outstanding: NotedFiles<NotedBytes>,
-}
-
-/// A page's memory, and how many of its bytes count.
-#[derive(Clone)]
-pub(crate) struct NotedBytes(SharedBuf, usize);
-
-impl Trim for NotedBytes {
-    fn trim(&mut self, len: usize) {
-        self.1 = self.1.min(len);
-    }
-}
-
-impl Notes {
-    fn encode(&mut self, note: &IntentNote<'_>) {
-        encode_note(note, &mut self.bytes);
-        self.count += 1;
-    }
-
-    /// Bytes that what is outstanding takes in records. A file counts beside its pages: it stays when all of them were cut
-    /// off, for its size may be nowhere else.
-    fn outstanding_bytes(&self) -> usize {
-        let (pages, files) = self.outstanding.count();
-        pages * PAGE_RECORD_BYTES + files * FILE_RECORD_BYTES
-    }
-
-    /// Notes that something is no longer outstanding.
-    fn take_back(&mut self, note: &IntentNote<'_>) {
-        match *note {
-            IntentNote::Cut { inode, incarnation, size } => self.outstanding.cut((inode, incarnation), size),
-            IntentNote::Data { .. } => unreachable!("data is noted with its memory"),
-        }
-        self.encode(note);
-    }
-}
-
 /// The right to append; and the memory that it takes.
 #[derive(Default)]
 pub(crate) struct Leader {
     writer: IntentWriter,
 }
 
+/// The log as a generation being frozen leaves it.
+pub(crate) struct FrozenLog {
+    /// Where replay starts once the generation is complete.
+    pub(crate) position: Position,
+    /// What is outstanding then.
+    pub(crate) outstanding: NotedFiles<NotedBytes>,
+}
+
+/// Opening the log, and what it is doing.
 impl Intent {
-    pub(crate) fn is_on(&self) -> bool {
-        self.on.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn note_unlogged_zone(&self, zone: &Arc<Zone>) {
-        self.zones.lock().push(zone.clone());
-    }
-
-    pub(crate) fn note_unlogged_frame(&self) {
-        self.frames.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Something changed that records do not say (zones came or went, the history began): only a generation makes that
-    /// durable.
-    pub(crate) fn lose(&self) {
-        self.lost.store(true, Ordering::Relaxed);
-    }
-
-    /// Turns on the tracking of changes. Nothing has been changed yet.
-    pub(crate) fn start(&self, log: Option<Log>) {
-        self.on.store(log.is_some(), Ordering::Relaxed);
+    /// Opens the log for appending, if there is one. Nothing has been changed yet: changes are tracked from now on.
+    pub(crate) fn start(&self, blocks: &Blocks, log: Option<Log>) {
+        if log.is_some() {
+            blocks.zones.changes.start_logging();
+        }
         assert!(self.log.set(log).is_ok(), "the log is opened once");
     }
 
-    /// Whether something was noted that neither the log nor a generation has. With nothing else changed, what is outstanding
-    /// on the medium may be more than what is: a replay would bring back data that something newer has replaced at home.
-    pub(crate) fn has_notes(&self) -> bool {
-        self.notes.lock().count > 0
+    /// So many records were replayed.
+    pub(crate) fn set_replayed(&self, records: u64) {
+        self.replayed.store(records, Ordering::Relaxed);
     }
 
+    #[inline]
     fn log(&self) -> Option<&Log> {
         self.log.get().and_then(Option::as_ref)
+    }
+
+    /// Whether there is a log that data can be noted in.
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        self.log().is_some()
+    }
+
+    /// What the log is doing; `blocks` is its length.
+    pub(crate) fn status(&self, blocks: u64) -> LogStatus {
+        LogStatus {
+            blocks,
+            used: self.log().map_or(0, |log| log.capacity_blocks() - log.free_blocks()),
+            records: self.records.load(Ordering::Relaxed),
+            replayed: self.replayed.load(Ordering::Relaxed),
+        }
     }
 
     /// Overwrites the records that no replay needs any more.
@@ -205,7 +160,71 @@ impl Intent {
             None => Ok(()),
         }
     }
+}
 
+/// Notes of file data, and what is on the medium before what.
+impl Intent {
+    /// Notes pages of a file, by index with their memory, for the next record. They count up to the file's `size`. False if
+    /// too much is outstanding, or there is no log: the data must be written to its blocks then.
+    pub(crate) fn note_data(
+        &self,
+        file: (InodeNo, Incarnation),
+        size: u64,
+        pages: &[(u32, SharedBuf)],
+    ) -> bool {
+        let Some(log) = self.log() else { return false };
+        self.notes.lock().data(file, size, pages, outstanding_most(log))
+    }
+
+    /// Whether so much is outstanding that some of it should be brought home soon.
+    pub(crate) fn notes_press(&self) -> bool {
+        let Some(log) = self.log() else { return false };
+        self.notes.lock().outstanding_bytes() > outstanding_most(log) / 2
+    }
+
+    /// Notes that data noted earlier is at home or cut off. A flush comes before the record that says so. Does nothing
+    /// without a log.
+    pub(crate) fn note(&self, note: &IntentNote<'_>) {
+        if self.is_on() {
+            self.note_home_first();
+            self.notes.lock().take_back(note);
+        }
+    }
+
+    /// What is taken back must not be lost from where it is now: it is flushed before the record that says so.
+    fn note_home_first(&self) {
+        #[cfg(feature = "mutations")]
+        if crate::mutation::is(crate::mutation::Mutation::HomeTooEarly) {
+            return;
+        }
+        self.note_data_written_first();
+    }
+
+    /// Data was written over blocks that metadata has named before.
+    pub(crate) fn note_data_written(&self) {
+        self.data_written.store(true, Ordering::SeqCst);
+    }
+
+    /// The Op about to be opened names blocks that were just written (R4).
+    pub(crate) fn note_data_named(&self) {
+        self.data_named.store(true, Ordering::SeqCst);
+    }
+
+    /// What the Op about to be opened changes must not be durable before data that was written over blocks named before.
+    pub(crate) fn note_data_written_first(&self) {
+        if self.data_written.load(Ordering::SeqCst) {
+            self.data_named.store(true, Ordering::SeqCst);
+        }
+    }
+}
+
+/// What part of a log outstanding data may take, in bytes.
+fn outstanding_most(log: &Log) -> usize {
+    log.capacity_blocks() as usize * BLOCK_SIZE / OUTSTANDING_SHARE
+}
+
+/// What the writer of generations asks of the log.
+impl Intent {
     /// The writer is about to freeze: nobody appends until the guard goes. Callers with smaller numbers than the one given
     /// are served by the generation.
     pub(crate) fn lead(&self) -> (MutexGuard<'_, Leader>, u64) {
@@ -213,24 +232,19 @@ impl Intent {
         (leader, self.arrivals.load(Ordering::SeqCst))
     }
 
-    /// The running generation is being frozen, with the gate held alone: what it changed is in it. Returns where replay
-    /// starts once it is complete, and what is outstanding.
-    pub(crate) fn freeze(&self) -> Option<(Position, NotedFiles<NotedBytes>)> {
+    /// The running generation is being frozen, with the gate held alone: what it changed is in it.
+    pub(crate) fn freeze(&self, blocks: &Blocks) -> Option<FrozenLog> {
         let log = self.log()?;
-        self.zones.lock().clear();
-        self.frames.store(0, Ordering::Relaxed);
-        self.lost.store(false, Ordering::Relaxed);
+        blocks.zones.changes.forget_unlogged();
         // The generation's own flush, which is still to come, covers what was written before this instant.
         self.data_named.store(false, Ordering::SeqCst);
         self.data_written.store(false, Ordering::SeqCst);
-        let mut notes = self.notes.lock();
-        notes.bytes.clear();
-        notes.count = 0;
-        Some((log.position(), notes.outstanding.clone()))
+        let outstanding = self.notes.lock().freeze();
+        Some(FrozenLog { position: log.position(), outstanding })
     }
 
-    /// Appends what was outstanding when a generation was frozen, behind the place that its superblock will name. The number
-    /// to force before that is written, if there is any.
+    /// Appends what was outstanding when a generation was frozen, behind the place that its superblock will name. Returns
+    /// the number to force before that is written, if there is any.
     pub(crate) fn append_outstanding(
         &self,
         leader: &mut Leader,
@@ -253,7 +267,7 @@ impl Intent {
         for ((inode, incarnation), file) in outstanding.iter() {
             let (inode, incarnation, size) = (*inode, *incarnation, file.size);
             let only_size = [(0, &[][..])];
-            let pages = file.pages.iter().map(|(page, bytes)| (*page, &bytes.0[..bytes.1]));
+            let pages = file.pages.iter().map(|(page, noted)| (*page, noted.bytes()));
             for (page, data) in only_size.into_iter().filter(|_| file.pages.is_empty()).chain(pages) {
                 encode_note(&IntentNote::Data { inode, incarnation, size, page, bytes: data }, &mut bytes);
                 count += 1;
@@ -267,14 +281,76 @@ impl Intent {
     }
 
     /// Makes durable what was appended up to `number`.
-    pub(crate) fn force(&self, number: Option<Lsn>) -> Result<()> {
+    pub(crate) fn force_up_to(&self, number: Option<Lsn>) -> Result<()> {
         match (self.log(), number) {
             (Some(log), Some(number)) => Ok(log.force(number)?),
             _ => Ok(()),
         }
     }
 
-    /// Whether what a caller of [`Meta::force`] asked for is durable.
+    /// The generation whose superblock names `position` is complete.
+    pub(crate) fn complete(&self, position: Option<Position>, served: u64) -> Result<()> {
+        self.committed.fetch_max(served, Ordering::SeqCst);
+        match (self.log(), position) {
+            (Some(log), Some(position)) => Ok(log.release(position)?),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Making durable what was done: by a record, or by a generation.
+impl Intent {
+    /// All changes made before are on the medium when this returns. Concurrent callers share one generation.
+    pub(crate) fn sync(&self, blocks: &Blocks) -> Result<()> {
+        assert_no_op();
+        let base = &blocks.base;
+        base.progress.check_writable()?;
+        let running = base.gate.running();
+        // With nothing else changed, notes still count: what is outstanding on the medium may be more than what is, and a
+        // replay would bring back data that something newer has replaced at home.
+        let has_changes = || blocks.has_changes() || self.notes.lock().any();
+        if base.progress.is_settled(running, has_changes) {
+            return base.flush();
+        }
+        base.progress.sync(running)
+    }
+
+    /// All changes made before, and data noted or written before, are durable when this returns: by a record in the log, or
+    /// by a generation. Concurrent callers share one. Costs one write and one flush; a second flush if metadata names data
+    /// that was written since the last.
+    pub(crate) fn force(&self, blocks: &Blocks) -> Result<()> {
+        assert_no_op();
+        let progress = &blocks.base.progress;
+        progress.check_writable()?;
+        let Some(log) = self.log() else { return self.sync(blocks) };
+        let arrival = self.arrivals.fetch_add(1, Ordering::SeqCst);
+        let Some(_lead) = self.await_turn(arrival) else { return Ok(()) };
+        loop {
+            let mut leader = self.leader.lock();
+            // Dropped before the leader's lock: who gets that next finds everything stopped.
+            let _stop = progress.stop_at_panic("writing a record of the intent log");
+            if self.has_served(arrival) {
+                return Ok(());
+            }
+            progress.check_writable()?;
+            if progress.is_writing() {
+                drop(leader);
+                progress.await_writer()?;
+                continue;
+            }
+            let changes = &blocks.zones.changes;
+            let lost = changes.is_lost()
+                || changes.unlogged_frames() > FRAMES_MOST
+                || !self.append(blocks, log, &mut leader)?;
+            if !lost {
+                return Ok(());
+            }
+            drop(leader);
+            return progress.sync(blocks.base.gate.running());
+        }
+    }
+
+    /// Whether what a caller of [`Intent::force`] asked for is durable.
     fn has_served(&self, arrival: u64) -> bool {
         self.forced.load(Ordering::SeqCst).max(self.committed.load(Ordering::SeqCst)) > arrival
     }
@@ -291,286 +367,57 @@ impl Intent {
         None
     }
 
-    /// The generation whose superblock names `position` is complete.
-    pub(crate) fn complete(&self, position: Option<Position>, served: u64) -> Result<()> {
-        self.committed.fetch_max(served, Ordering::SeqCst);
-        match (self.log(), position) {
-            (Some(log), Some(position)) => Ok(log.release(position)?),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// Where a superblock says that replay starts.
-pub(crate) fn position_of(superblock: &Superblock) -> Position {
-    Position {
-        number: Lsn(superblock.log_number),
-        sequence: superblock.log_sequence,
-        block: superblock.log_position,
-        chain: superblock.log_chain,
-    }
-}
-
-/// Says in a superblock where replay starts, and which generation the records there will belong to.
-pub(crate) fn set_position(superblock: &mut Superblock, position: Position, generation: Generation) {
-    superblock.log_number = position.number.0;
-    superblock.log_sequence = position.sequence;
-    superblock.log_position = position.block;
-    superblock.log_chain = position.chain;
-    superblock.log_generation = generation;
-}
-
-/// The log's place on the device; `None` if the volume has none.
-pub(crate) fn region_of(superblock: &Superblock) -> Option<(Region, LogId)> {
-    let region = Region { first_block: superblock.log_start.0, blocks: superblock.log_blocks };
-    (superblock.log_blocks > 0).then_some((region, LogId(superblock.log_id)))
-}
-
-/// The length in blocks of the log that a volume of `blocks` blocks gets unless told otherwise: a 128th of it, at least
-/// 256 KiB and at most 32 MiB. What a crash leaves in a log of that length is replayed within a second.
-pub fn default_log_blocks(blocks: u64) -> u64 {
-    (blocks / 128).clamp(64, 8_192)
-}
-
-/// Zeroes the log of a volume being made, so that later flushes change no metadata of a file that holds the volume; the
-/// position to be entered in its superblock.
-pub(crate) fn format(device: &dyn Device, region: Region, id: LogId) -> Result<Position> {
-    let zeros = AlignedBuf::zeroed(256);
-    let mut at = region.first_block;
-    let end = at + region.blocks;
-    while at < end {
-        let n = (end - at).min(256);
-        device.write_at(at * BLOCK_SIZE as u64, &zeros[..n as usize * BLOCK_SIZE])?;
-        at += n;
-    }
-    Ok(Position::start(id))
-}
-
-impl Meta {
-    /// Whether there is a log that data can be noted in.
-    pub fn has_log(&self) -> bool {
-        self.intent.is_on()
-    }
-
-    /// Notes pages of a file, by index with their memory, for the next record. They count up to the file's `size`. False
-    /// if too much is outstanding, or there is no log: the data must be written to its blocks then.
-    pub fn note_data(
-        &self,
-        (inode, incarnation): (InodeNo, Incarnation),
-        size: u64,
-        pages: &[(u32, SharedBuf)],
-    ) -> bool {
-        let Some(log) = self.intent.log() else { return false };
-        let mut notes = self.intent.notes.lock();
-        let most = log.capacity_blocks() as usize * BLOCK_SIZE / OUTSTANDING_SHARE;
-        if notes.outstanding_bytes() + FILE_RECORD_BYTES + pages.len() * PAGE_RECORD_BYTES > most {
-            return false;
-        }
-        for (page, bytes) in pages {
-            let valid =
-                size.saturating_sub(u64::from(*page) * BLOCK_SIZE as u64).min(BLOCK_SIZE as u64) as usize;
-            notes.encode(&IntentNote::Data { inode, incarnation, size, page: *page, bytes: &bytes[..valid] });
-            notes.outstanding.data((inode, incarnation), size, *page, NotedBytes(bytes.clone(), valid));
-        }
-        true
-    }
-
-    /// Whether so much is outstanding that some of it should be brought home soon.
-    pub fn notes_press(&self) -> bool {
-        let Some(log) = self.intent.log() else { return false };
-        let outstanding = self.intent.notes.lock().outstanding_bytes();
-        outstanding > log.capacity_blocks() as usize * BLOCK_SIZE / OUTSTANDING_SHARE / 2
-    }
-
-    /// Notes that data noted earlier is at home and counts without an Op, for it was written over blocks that metadata has
-    /// named before; or that nobody needs it any more. A flush comes before the record that says so.
-    pub fn note(&self, note: &IntentNote<'_>) {
-        if self.intent.is_on() {
-            self.note_home_first();
-            self.intent.notes.lock().take_back(note);
-        }
-    }
-
-    /// What is taken back must not be lost from where it is now: it is flushed before the record that says so.
-    fn note_home_first(&self) {
-        #[cfg(feature = "mutations")]
-        if crate::mutation::is(crate::mutation::Mutation::HomeTooEarly) {
-            return;
-        }
-        self.note_data_written_first();
-    }
-
-    /// Data was written over blocks that metadata has named before.
-    pub fn note_data_written(&self) {
-        self.intent.data_written.store(true, Ordering::SeqCst);
-    }
-
-    /// The Op about to be opened names blocks that were just written (R4).
-    pub fn note_data_named(&self) {
-        self.intent.data_named.store(true, Ordering::SeqCst);
-    }
-
-    /// What the Op about to be opened changes must not be durable before data that was written over blocks named before.
-    pub fn note_data_written_first(&self) {
-        if self.intent.data_written.load(Ordering::SeqCst) {
-            self.intent.data_named.store(true, Ordering::SeqCst);
-        }
-    }
-
-    /// What the log is doing.
-    pub fn log_status(&self) -> LogStatus {
-        LogStatus {
-            blocks: self.found.log_blocks,
-            used: self.intent.log().map_or(0, |log| log.capacity_blocks() - log.free_blocks()),
-            records: self.intent.records.load(Ordering::Relaxed),
-            replayed: self.intent.replayed.load(Ordering::Relaxed),
-        }
-    }
-
-    /// All changes made before, and data noted or written before, are durable when this returns: by a record in the log, or
-    /// by a generation. Concurrent callers share one. Costs one write and one flush; a second flush if metadata names
-    /// data that was written since the last.
-    ///
-    /// # Errors
-    /// The error that stopped writing, if one did.
-    pub fn force(&self) -> Result<()> {
-        crate::meta::assert_no_op();
-        self.check_writable()?;
-        let intent = &self.intent;
-        let Some(log) = intent.log() else { return self.sync() };
-        let arrival = intent.arrivals.fetch_add(1, Ordering::SeqCst);
-        let Some(_lead) = intent.await_turn(arrival) else { return Ok(()) };
-        loop {
-            let mut leader = intent.leader.lock();
-            // Dropped before the leader's lock: who gets that next finds everything stopped.
-            let _stop = self.stop_at_panic("writing a record of the intent log");
-            if intent.has_served(arrival) {
-                return Ok(());
-            }
-            self.check_writable()?;
-            if self.progress.lock().writing {
-                drop(leader);
-                self.wait_for_writer()?;
-                continue;
-            }
-            let lost = intent.lost.load(Ordering::Relaxed)
-                || intent.frames.load(Ordering::Relaxed) > FRAMES_MOST
-                || !self.append(log, &mut leader)?;
-            if !lost {
-                return Ok(());
-            }
-            drop(leader);
-            return self.sync_running();
-        }
-    }
-
     /// Appends what changed and makes it durable. False if it does not fit.
-    fn append(&self, log: &Log, leader: &mut Leader) -> Result<bool> {
-        let intent = &self.intent;
-        let upto = intent.arrivals.load(Ordering::SeqCst);
-        let head = self.collect(&mut leader.writer);
+    fn append(&self, blocks: &Blocks, log: &Log, leader: &mut Leader) -> Result<bool> {
+        let upto = self.arrivals.load(Ordering::SeqCst);
+        let head = self.collect(blocks, &mut leader.writer);
         if leader.writer.is_empty() {
             // Everything is on the medium but perhaps data written in place.
-            if intent.data_written.swap(false, Ordering::SeqCst) {
-                self.flush_for_log()?;
+            if self.data_written.swap(false, Ordering::SeqCst) {
+                blocks.base.flush()?;
             }
-            intent.forced.fetch_max(upto, Ordering::SeqCst);
+            self.forced.fetch_max(upto, Ordering::SeqCst);
             return Ok(true);
         }
-        if intent.data_named.swap(false, Ordering::SeqCst) {
-            self.flush_for_log()?;
+        if self.data_named.swap(false, Ordering::SeqCst) {
+            blocks.base.flush()?;
         }
-        intent.data_written.store(false, Ordering::SeqCst);
+        self.data_written.store(false, Ordering::SeqCst);
         // What a generation may have to carry over stays free: as much as may be outstanding then, not as much as is now.
-        let kept = log.capacity_blocks() as usize * BLOCK_SIZE / OUTSTANDING_SHARE + RECORD_SPARE;
+        let kept = outstanding_most(log) + RECORD_SPARE;
         if log.free_bytes() < leader.writer.len() + RECORD_SPARE + kept {
-            intent.lost.store(true, Ordering::Relaxed);
+            blocks.zones.changes.lose();
             return Ok(false);
         }
+        let stop = |e: LogError| {
+            let error = MetaError::from(e);
+            blocks.base.progress.stop(error.clone());
+            error
+        };
         let number = match log.append(&[leader.writer.end(&head)]) {
             Ok(number) => number,
             Err(LogError::Full { .. } | LogError::TooLong { .. }) => {
                 // What was collected counts as logged and is not: a generation has it all.
-                intent.lost.store(true, Ordering::Relaxed);
+                blocks.zones.changes.lose();
                 return Ok(false);
             }
-            Err(e) => return Err(self.stop_for_log(e)),
+            Err(e) => return Err(stop(e)),
         };
-        log.force(number).map_err(|e| self.stop_for_log(e))?;
-        intent.records.fetch_add(1, Ordering::Relaxed);
-        intent.forced.fetch_max(upto, Ordering::SeqCst);
+        log.force(number).map_err(stop)?;
+        self.records.fetch_add(1, Ordering::Relaxed);
+        self.forced.fetch_max(upto, Ordering::SeqCst);
         Ok(true)
     }
 
     /// Gathers what the log does not have, at an instant at which no Op is open.
-    fn collect(&self, writer: &mut IntentWriter) -> IntentHead {
-        let intent = &self.intent;
-        let gate = self.gate.write();
+    fn collect(&self, blocks: &Blocks, writer: &mut IntentWriter) -> IntentHead {
+        let gate = blocks.base.gate.hold();
         writer.begin();
-        let mut frames = Vec::new();
-        for zone in std::mem::take(&mut *intent.zones.lock()) {
-            let mut state = zone.state.lock();
-            state.is_unlogged = false;
-            writer.zone(zone.no, &state.exists);
-            frames.append(&mut state.unlogged);
-        }
+        let frames = blocks.zones.changes.take_unlogged(|zone, exists| writer.zone(zone, exists));
         for frame in &frames {
             frame.log(|chunks, block| writer.block(frame.addr(), chunks, block));
         }
-        intent.frames.store(0, Ordering::Relaxed);
-        {
-            let mut notes = intent.notes.lock();
-            writer.notes(notes.count, &notes.bytes);
-            notes.bytes.clear();
-            notes.count = 0;
-        }
-        self.intent_head(Generation(*gate))
+        self.notes.lock().log(|count, bytes| writer.notes(count, bytes));
+        blocks.head(gate.running())
     }
-
-    /// The state beside zones and blocks. With no Op open.
-    pub(crate) fn intent_head(&self, generation: Generation) -> IntentHead {
-        let (orphan_root, orphan_level) = *self.orphan_root.lock();
-        IntentHead {
-            generation,
-            orphan_root,
-            orphan_level,
-            free_blocks: self.totals.free_blocks.get(),
-            inodes: self.totals.inodes.get(),
-            metadata_blocks: self.totals.metadata_blocks.get(),
-            next_number: Number(self.next_number.load(Ordering::Relaxed)),
-            next_incarnation: self.next_incarnation.load(Ordering::Relaxed),
-            zone_number_limit: self.zone_limit(),
-        }
-    }
-
-    fn flush_for_log(&self) -> Result<()> {
-        self.device.flush().map_err(|e| {
-            self.stop(e.clone().into());
-            e.into()
-        })
-    }
-
-    fn stop_for_log(&self, error: LogError) -> MetaError {
-        let error = MetaError::from(error);
-        self.stop(error.clone());
-        error
-    }
-}
-
-impl Op<'_> {
-    /// Notes in the log what this Op does to data noted earlier: it makes count what is at home, or cuts off. A flush comes
-    /// before the record that says so. Does nothing without a log.
-    pub fn note(&mut self, note: &IntentNote<'_>) {
-        let intent = &self.meta().intent;
-        if intent.is_on() {
-            self.meta().note_home_first();
-            intent.notes.lock().take_back(note);
-        }
-    }
-}
-
-/// The first block of the log and those after it, where a volume with a log of `blocks` blocks has it: behind group 0's
-/// first zone.
-pub(crate) fn place(zone: BlockNo, blocks: u64) -> Region {
-    Region { first_block: zone.0 + yore_format::layout::ZONE_BLOCKS, blocks }
 }

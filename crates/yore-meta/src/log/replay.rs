@@ -17,21 +17,20 @@
 //!
 //! File data noted in records ([`NotedFile`]) is for the store.
 
-use crate::cache::{new_frame, News};
-use crate::error::{MetaError, Result};
-use crate::log::intent::{position_of, region_of};
-use crate::log::noted::{NotedFile, NotedFiles};
-use crate::meta::open::check_counts;
-use crate::meta::Meta;
-use crate::zones::zone::Zone;
+use super::notes::{NotedFile, NotedFiles};
+use super::region::{position_of, region_of};
+use crate::base::limits::check_counts;
+use crate::blocks::Blocks;
+use crate::cache::new_frame;
+use crate::error::Result;
+use crate::zones::zone::{count_free_inodes, Counted, Zone};
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use yore_device::{AlignedBuf, Device, ReadRequest};
 use yore_format::{
-    seal, verify_header, verify_version, BitmapRef, Block, BlockHeader, BlockKind, BlockNo, Corruption,
-    Generation, Incarnation, Inode, InodeNo, Intent, IntentHead, IntentNote, MetaAddr, Superblock, ZoneNo,
-    BITS_PER_GROUP, BLOCK_SIZE, INODES_PER_BLOCK, NOT_INODES, ZERO_BLOCK,
+    seal, verify_header, BitmapRef, Block, BlockHeader, BlockKind, BlockNo, Corruption, Generation,
+    Incarnation, InodeNo, Intent, IntentHead, IntentNote, MetaAddr, Superblock, ZoneNo, BITS_PER_GROUP,
+    BLOCK_SIZE, NOT_INODES, ZERO_BLOCK,
 };
 use yore_log::End;
 
@@ -101,12 +100,16 @@ pub fn check_log(device: &dyn Device, superblock: &Superblock) -> Result<u64> {
     Ok(count)
 }
 
-impl Meta {
+/// Replays records into the blocks of a volume.
+pub(crate) struct Replay<'m>(pub(crate) &'m Blocks);
+
+impl Replay<'_> {
     /// Replays the log in memory. Returns what is left for the store, and where the log ends.
-    pub(crate) fn replay(&self) -> Result<(Option<Recovered>, Option<End>)> {
-        let superblock = &self.found;
+    pub(crate) fn run(&self) -> Result<(Option<Recovered>, Option<End>)> {
+        let medium = &self.0.base.medium;
+        let superblock = medium.found();
         let mut records = Vec::new();
-        let end = read_records(&*self.device, superblock, &mut |record| {
+        let end = read_records(&**medium.device(), superblock, &mut |record| {
             records.push(record);
             Ok(())
         })?;
@@ -129,7 +132,6 @@ impl Meta {
             staged.apply(intent)?;
         }
         staged.recovered.records = intents.len() as u64;
-        self.intent.replayed.store(intents.len() as u64, Ordering::Relaxed);
         self.install(staged).map(|recovered| (Some(recovered), end))
     }
 
@@ -142,13 +144,9 @@ impl Meta {
         let mut places: Vec<(BlockNo, MetaAddr, u32)> = Vec::new();
         for addr in first.iter().filter(|(_, chunks)| **chunks != u64::MAX).map(|(addr, _)| *addr) {
             let missing = || Corruption::new("intent record", "block", "one that exists", "none").at(addr);
-            let zone = self.zones.get(self, addr.zone())?.ok_or_else(missing)?;
-            let state = zone.state.lock();
-            let at = usize::from(addr.index());
-            if !state.has(addr.index()) || state.map[at] == 0 {
-                return Err(missing().into());
-            }
-            let (slot, check) = state.copy_of(addr.index());
+            let zone = self.0.zones.get(&self.0.base, addr.zone())?.ok_or_else(missing)?;
+            let (slot, check) =
+                zone.copy_of(addr.index()).filter(|(slot, _)| *slot != 0).ok_or_else(missing)?;
             places.push((BlockNo(zone.place.0 + u64::from(slot)), addr, check));
         }
         places.sort_unstable();
@@ -159,12 +157,11 @@ impl Meta {
                 .zip(&mut buffers)
                 .map(|((at, ..), buf)| ReadRequest { offset: at.0 * BLOCK_SIZE as u64, buf })
                 .collect();
-            self.device.read_batch(&mut reads)?;
+            self.0.base.medium.device().read_batch(&mut reads)?;
             for ((at, addr, check), buffer) in places.iter().zip(&buffers) {
                 let mut block = Box::new(ZERO_BLOCK);
                 block.copy_from_slice(buffer);
-                verify_header(&block, *addr, self.volume_tag, *at)?;
-                verify_version(&block, *check, *addr, *at)?;
+                self.0.base.medium.verify_copy(&block, *check, *addr, *at)?;
                 staged.blocks.insert(*addr, block);
             }
         }
@@ -173,20 +170,21 @@ impl Meta {
 
     /// Makes what the records lead to the state of the running generation.
     fn install(&self, mut staged: Staged) -> Result<Recovered> {
-        let generation = Generation(*self.gate.read());
+        let base = &self.0.base;
+        let generation = base.gate.running();
         let head = staged.head.expect("at least one record");
-        if !self.read_only {
+        if !base.progress.read_only() {
             check_counts(&Superblock {
                 next_number: head.next_number,
                 zone_number_limit: head.zone_number_limit,
                 free_blocks: head.free_blocks,
                 metadata_blocks: head.metadata_blocks,
-                ..self.found.clone()
+                ..base.medium.found().clone()
             })?;
         }
         for (no, exists) in &staged.zones {
             let missing = || Corruption::new("intent record", "zone", "one that exists", no);
-            let zone = self.zones.get(self, *no)?.ok_or_else(missing)?;
+            let zone = self.0.zones.get(&self.0.base, *no)?.ok_or_else(missing)?;
             let mut blocks = staged.blocks.split_off(&MetaAddr::new(*no, 0));
             let mut rest = blocks.split_off(&MetaAddr::new(ZoneNo(no.0 + 1), 0));
             staged.blocks.append(&mut rest);
@@ -197,14 +195,8 @@ impl Meta {
                 Corruption::new("intent record", "block", "of a zone that the record names", addr).at(*addr);
             return Err(c.into());
         }
-        *self.orphan_root.lock() = (head.orphan_root, head.orphan_level);
-        self.totals.free_blocks.set(head.free_blocks);
-        self.totals.inodes.set(head.inodes);
-        self.totals.metadata_blocks.set(head.metadata_blocks);
-        self.next_number.store(head.next_number.0, Ordering::Relaxed);
-        self.next_incarnation.store(head.next_incarnation, Ordering::Relaxed);
-        self.raise_zone_limit(head.zone_number_limit);
-        self.note_root_changed();
+        base.ledger.install(&head);
+        self.0.zones.raise_limit(head.zone_number_limit);
         staged.recovered.files = staged.files.into_map();
         Ok(staged.recovered)
     }
@@ -217,67 +209,36 @@ impl Meta {
         generation: Generation,
     ) -> Result<()> {
         let is_in = |index: u16| exists[usize::from(index) / 64] & (1 << (index % 64)) != 0;
+        let medium = &self.0.base.medium;
         let (mut frames, mut kinds) = (Vec::new(), BTreeMap::new());
         for (addr, mut block) in blocks.into_iter().filter(|(addr, _)| is_in(addr.index())) {
             seal(&mut block, generation);
-            verify_header(&block, addr, self.volume_tag, zone.place)?;
-            kinds.insert(addr.index(), summary(self, zone, &block));
+            verify_header(&block, addr, medium.volume_tag(), zone.place)?;
+            kinds.insert(addr.index(), self.count(zone, &block));
             frames.push(new_frame(addr, zone.clone(), *block, generation));
         }
-        zone.touch(self, generation, |s| {
-            s.exists = *exists;
-            s.free_indexes =
-                yore_format::layout::ZONE_INDEXES - exists.iter().map(|w| w.count_ones()).sum::<u32>();
-            for index in 0..s.inode_free.len() {
-                if !s.has(index as u16) {
-                    s.inode_free[index] = NOT_INODES;
-                }
-            }
-            for (index, kind) in &kinds {
-                s.inode_free[usize::from(*index)] = kind.inode_free;
-                s.free_blocks = kind.free_blocks.unwrap_or(s.free_blocks);
-            }
-            let inodes = s.inode_free.iter().filter(|f| **f != NOT_INODES);
-            s.free_inodes = inodes.map(|f| u32::from(*f)).sum();
-        });
-        {
-            let s = zone.state.lock();
-            let missing = (0..s.map.len() as u16)
-                .find(|i| s.has(*i) && s.map[usize::from(*i)] == 0 && !kinds.contains_key(i));
-            if let Some(index) = missing {
-                let addr = MetaAddr::new(zone.no, index);
-                let c =
-                    Corruption::new("intent record", "block", "its content", "a block without any").at(addr);
-                return Err(c.into());
-            }
+        if let Err(index) = zone.install(&self.0.zones.changes, generation, exists, &kinds) {
+            let addr = MetaAddr::new(zone.no, index);
+            let c = Corruption::new("intent record", "block", "its content", "a block without any");
+            return Err(c.at(addr).into());
         }
         for frame in frames {
-            self.cache.insert_new(&frame);
-            zone.note_changed(self, generation, &frame, News::Dirty);
+            self.0.insert_new(zone, generation, &frame);
         }
         Ok(())
     }
-}
 
-/// What a zone counts of one of its blocks.
-struct Counted {
-    inode_free: u8,
-    /// Of a bitmap.
-    free_blocks: Option<u32>,
-}
-
-fn summary(meta: &Meta, zone: &Zone, block: &Block) -> Counted {
-    match BlockKind::from_u8(BlockHeader::of(block).kind) {
-        Some(BlockKind::Inodes) => {
-            let free = (0..INODES_PER_BLOCK).filter(|slot| Inode::slot_is_free(block, *slot)).count();
-            Counted { inode_free: free as u8, free_blocks: None }
+    /// What a zone counts of one of its blocks.
+    fn count(&self, zone: &Zone, block: &Block) -> Counted {
+        match BlockKind::from_u8(BlockHeader::of(block).kind) {
+            Some(BlockKind::Inodes) => Counted { inode_free: count_free_inodes(block), free_blocks: None },
+            Some(BlockKind::Bitmap) => {
+                let usable = self.0.base.medium.geometry().data_blocks(zone.group) as u32;
+                let used = BitmapRef::new(block).used().saturating_sub(BITS_PER_GROUP - usable);
+                Counted { inode_free: NOT_INODES, free_blocks: Some(usable.saturating_sub(used)) }
+            }
+            _ => Counted { inode_free: NOT_INODES, free_blocks: None },
         }
-        Some(BlockKind::Bitmap) => {
-            let usable = meta.geometry().data_blocks(zone.group) as u32;
-            let used = BitmapRef::new(block).used().saturating_sub(BITS_PER_GROUP - usable);
-            Counted { inode_free: NOT_INODES, free_blocks: Some(usable.saturating_sub(used)) }
-        }
-        _ => Counted { inode_free: NOT_INODES, free_blocks: None },
     }
 }
 
@@ -317,15 +278,6 @@ impl Staged {
             IntentNote::Cut { inode, incarnation, size } => {
                 self.files.cut((inode, incarnation), size);
             }
-        }
-    }
-}
-
-impl From<yore_log::LogError> for MetaError {
-    fn from(e: yore_log::LogError) -> MetaError {
-        match e {
-            yore_log::LogError::Device(e) => MetaError::Device(e),
-            other => MetaError::Log(other),
         }
     }
 }

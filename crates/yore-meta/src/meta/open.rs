@@ -13,25 +13,24 @@
 //! new one should be. So a mount takes S+1 for its own superblock and S+2 for its first generation, S being the
 //! greatest stamp found in either slot: at most one generation beyond a stamped one was ever under way.
 
-use crate::base::extensions::Extensions;
-use crate::cache::Cache;
+use super::Meta;
+use crate::base::limits::{check_counts, check_mounts};
+use crate::base::medium::Medium;
+use crate::base::Base;
+use crate::blocks::Blocks;
 use crate::error::{MetaError, Result};
-use crate::log::intent::{position_of, region_of, set_position, Intent};
-use crate::log::replay::Recovered;
-use crate::meta::{now_seconds, Meta, Progress, RootState, Totals};
-use crate::space::Hints;
-use crate::zones::zone::{read_header, Zones};
-use parking_lot::{Condvar, Mutex, RwLock};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use crate::log::intent::Intent;
+use crate::log::region::{position_of, region_of};
+use crate::log::replay::{Recovered, Replay};
+use crate::rooms::Rooms;
+use crate::space::Space;
+use crate::writer::Writer;
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 use yore_device::{AlignedBuf, Device};
-use yore_format::layout::{SUPERBLOCKS, ZONE_INDEXES};
-use yore_format::{
-    decode_slots, Block, Corruption, Engine, Generation, Superblock, VolumeState, ZoneNo, ZoneTableEntry,
-    BLOCK_SIZE,
-};
-use yore_log::Position;
+use yore_format::layout::SUPERBLOCKS;
+use yore_format::{decode_slots, Block, Engine, Generation, Superblock, VolumeState, BLOCK_SIZE};
 
 /// How to open the metadata of a volume.
 #[derive(Clone, Debug)]
@@ -45,6 +44,7 @@ pub struct MetaOptions {
     /// The longest time between two generations while there are changes.
     pub commit_interval: Duration,
 }
+
 impl Meta {
     /// Opens the volume on `device`. The reclaimer is to be set before the first Op.
     ///
@@ -55,25 +55,27 @@ impl Meta {
         let (found, slot, newest) = read_superblock(&*device)?;
         let engine = check_openable(&*device, &found, &options)?;
         if !options.read_only {
-            check_limit("generation", LEFT, newest.0)?;
-            check_limit("mount_id", LEFT, found.mount_id)?;
+            check_mounts(&found, newest)?;
             check_counts(&found)?;
         }
-        let meta = Arc::new(Meta::assemble(device, options, engine, found, slot, newest));
-        meta.load_roots()?;
+        let recorded = found.engine;
+        let meta = Arc::new(Meta::assemble(device, &options, engine, found, slot, newest));
+        let blocks = &meta.rooms.blocks;
+        blocks.zones.table.load_roots(&blocks.base)?;
         // Only this engine has a log; another that comes after it finds nothing behind the position in the superblock.
-        let (recovered, end) = match meta.found.engine {
-            Engine::Snapshot => meta.replay()?,
+        let (recovered, end) = match recorded {
+            Engine::Snapshot => Replay(blocks).run()?,
             _ => (None, None),
         };
-        if !meta.read_only {
-            if recovered.is_some() && meta.engine != meta.found.engine {
-                return Err(MetaError::RecoverFirst { recorded: meta.found.engine });
+        meta.rooms.log.set_replayed(recovered.as_ref().map_or(0, |recovered| recovered.records));
+        if !options.read_only {
+            if recovered.is_some() && engine != recorded {
+                return Err(MetaError::RecoverFirst { recorded });
             }
             let empty_from = end.as_ref().filter(|_| recovered.is_none()).map(|end| end.position);
-            meta.begin_mount(newest, recovered.is_none(), empty_from)?;
+            meta.writer.begin_mount(&meta.rooms, newest, recovered.is_none(), empty_from)?;
             meta.open_log(end)?;
-            meta.recovering.store(recovered.is_some(), Ordering::Release);
+            blocks.base.progress.set_recovering(recovered.is_some());
             if recovered.is_none() {
                 meta.start_writer()?;
             }
@@ -93,7 +95,7 @@ impl Meta {
     /// # Errors
     /// Those of writing a generation.
     pub fn finish_recovery(self: &Arc<Self>) -> Result<()> {
-        if !self.recovering.swap(false, Ordering::AcqRel) {
+        if !self.base().progress.set_recovering(false) {
             return Ok(());
         }
         self.start_writer()?;
@@ -101,142 +103,38 @@ impl Meta {
     }
 
     fn start_writer(self: &Arc<Self>) -> Result<()> {
-        let weak = Arc::downgrade(self);
-        let writer = std::thread::Builder::new()
-            .name("yore-commit".into())
-            .spawn(move || crate::writer::commit::run(&weak))
-            .map_err(|e| MetaError::Refused(format!("cannot start the commit thread: {e}")))?;
-        *self.writer.lock() = Some(writer);
-        Ok(())
+        self.writer.start(Arc::downgrade(self))
     }
 
     /// Opens the log for appending, if the volume has one and the engine uses it.
     fn open_log(&self, end: Option<yore_log::End>) -> Result<()> {
-        let superblock = self.superblock.lock().0.clone();
+        let superblock = self.superblock();
         let log = match region_of(&superblock) {
-            Some((region, id)) if self.engine == Engine::Snapshot => {
+            Some((region, id)) if self.engine() == Engine::Snapshot => {
                 let end = end.unwrap_or_else(|| yore_log::End::at(position_of(&superblock)));
-                Some(yore_log::Log::open(self.device.clone(), region, id, superblock.mount_id, end)?)
+                Some(yore_log::Log::open(self.device().clone(), region, id, superblock.mount_id, end)?)
             }
             _ => None,
         };
-        self.intent.start(log);
+        self.rooms.log.start(&self.rooms.blocks, log);
         Ok(())
     }
 
+    /// `newest` is the newest generation found: the volume's own first one is two beyond (R5).
     fn assemble(
         device: Arc<dyn Device>,
-        options: MetaOptions,
+        options: &MetaOptions,
         engine: Engine,
         found: Superblock,
         slot: u32,
         newest: Generation,
     ) -> Meta {
-        let first = newest.0.saturating_add(2);
-        let totals = Totals::default();
-        totals.free_blocks.set(found.free_blocks);
-        totals.inodes.set(found.inodes);
-        totals.metadata_blocks.set(found.metadata_blocks);
-        totals.zones.set(u64::from(found.zones));
-        Meta {
-            volume_blocks: AtomicU64::new(found.volume_blocks),
-            volume_tag: found.volume_tag(),
-            uuid: found.uuid,
-            engine,
-            read_only: options.read_only,
-            cache: Cache::new(options.cache_bytes),
-            options,
-            zones: Zones::new(),
-            totals,
-            gate: RwLock::new(first),
-            dirty_zones: Mutex::default(),
-            dirty_frames: AtomicUsize::new(0),
-            root_changed: AtomicBool::new(false),
-            freed: Mutex::default(),
-            orphan_root: Mutex::new((found.orphan_root, found.orphan_level)),
-            history_root: AtomicU64::new(found.history_root.0),
-            extensions: Extensions::new(&found),
-            next_incarnation: AtomicU64::new(found.next_incarnation),
-            next_number: AtomicU64::new(found.next_number.0),
-            zone_number_limit: AtomicU32::new(found.zone_number_limit),
-            block_hints: Hints::new(),
-            inode_hints: Hints::new(),
-            table: Mutex::default(),
-            roots: Mutex::default(),
-            root_zones: AtomicU32::new(found.root_zones.iter().flatten().count() as u32),
-            superblock: Mutex::new((found.clone(), slot)),
-            progress: Mutex::new(Progress { completed: first - 1, wanted: first - 1, ..Progress::default() }),
-            progressed: Condvar::new(),
-            stopped: AtomicBool::new(false),
-            reclaimer: OnceLock::new(),
-            writer: Mutex::new(None),
-            unwritten: Mutex::default(),
-            intent: Intent::default(),
-            recovered: Mutex::default(),
-            recovering: AtomicBool::new(false),
-            found,
-            device,
-        }
-    }
-
-    fn load_roots(&self) -> Result<()> {
-        let mut roots = Vec::new();
-        for (i, root) in self.found.root_zones.iter().enumerate() {
-            let Some(root) = root else {
-                roots.push(None);
-                continue;
-            };
-            let mut entry = ZoneTableEntry::ABSENT;
-            entry.place = root.place.0.into();
-            entry.generation = root.generation.0.into();
-            entry.crc = root.crc.into();
-            entry.header_slot = root.header_slot;
-            entry.present = 1;
-            let header = read_header(self, ZoneNo::root(i as u32), &entry)?;
-            roots.push(Some(RootState {
-                place: root.place,
-                exists: header.exists,
-                map: header.map,
-                checks: header.checks,
-                current: Some(*root),
-            }));
-        }
-        *self.roots.lock() = roots;
-        Ok(())
-    }
-
-    /// Says on the medium that the volume is in use, under this engine and a mount id never used before (R5).
-    /// If the log has nothing to replay, it may still hold what was carried over for a superblock that never arrived; this
-    /// mount's first generation has the number that those records are for, so the next mount must begin behind them, at
-    /// `empty_from`.
-    fn begin_mount(
-        &self,
-        newest: Generation,
-        log_is_empty: bool,
-        empty_from: Option<Position>,
-    ) -> Result<()> {
-        let mut guard = self.superblock.lock();
-        let (superblock, slot) = &mut *guard;
-        superblock.mount_id += 1;
-        superblock.generation = Generation(newest.0 + 1);
-        superblock.state = VolumeState::InUse;
-        if log_is_empty {
-            // Else the next mount must still believe the records there.
-            let position = empty_from.unwrap_or_else(|| position_of(superblock));
-            set_position(superblock, position, Generation(newest.0 + 2));
-        }
-        let changes_engine = superblock.engine != self.engine;
-        superblock.engine = self.engine;
-        superblock.written_seconds = now_seconds();
-        // An in-place engine must be known from either slot before it overwrites anything.
-        let writes = if changes_engine && self.engine.in_place() { 2 } else { 1 };
-        for _ in 0..writes {
-            *slot = 1 - *slot;
-            self.device
-                .write_at(SUPERBLOCKS[*slot as usize].0 * BLOCK_SIZE as u64, &superblock.encode(*slot)[..])?;
-            self.device.flush()?;
-        }
-        Ok(())
+        let first = Generation(newest.0.saturating_add(2));
+        let writer = Writer::new(found.clone(), slot, options.commit_interval);
+        let base = Base::new(Medium::new(device, found, engine), first, options.read_only);
+        let totals = base.ledger.totals().clone();
+        let rooms = Rooms { blocks: Blocks::new(base, options.cache_bytes), log: Intent::default() };
+        Meta { rooms, space: Space::new(), writer, totals, recovered: Mutex::default() }
     }
 }
 
@@ -254,37 +152,6 @@ fn read_superblock(device: &dyn Device) -> Result<(Superblock, u32, Generation)>
     let [a, b] = &slots;
     let blocks: [&Block; 2] = [a, b].map(|s| s[..].try_into().expect("one block each"));
     Ok(decode_slots(blocks)?)
-}
-
-/// How far counts that go on growing may have come: enough is left for a mount each nanosecond, for centuries.
-const LEFT: u64 = 1 << 62;
-
-fn check_limit(field: &'static str, limit: u64, value: u64) -> Result<()> {
-    match value <= limit {
-        true => Ok(()),
-        false => Err(Corruption::new("superblock", field, format!("at most {limit}"), value).into()),
-    }
-}
-
-/// Counts and limits that go on growing must have room to, and those that loops run up to must be possible. Wrong ones that
-/// are possible are for the checker to find. The log's records say some of them anew.
-pub(crate) fn check_counts(found: &Superblock) -> Result<()> {
-    if found.next_number.0 == 0 {
-        return Err(Corruption::new("superblock", "next_number", "at least 1", 0).into());
-    }
-    let zones_max = found.root_zones.len() as u64
-        * u64::from(ZONE_INDEXES)
-        * yore_format::layout::ZONE_TABLE_ENTRIES as u64;
-    for (field, limit, value) in [
-        ("next_number", LEFT, found.next_number.0),
-        ("zone_number_limit", zones_max, u64::from(found.zone_number_limit)),
-        ("zones", zones_max + found.root_zones.len() as u64, u64::from(found.zones)),
-        ("free_blocks", found.volume_blocks, found.free_blocks),
-        ("metadata_blocks", found.volume_blocks, found.metadata_blocks),
-    ] {
-        check_limit(field, limit, value)?;
-    }
-    Ok(())
 }
 
 fn check_openable(device: &dyn Device, found: &Superblock, options: &MetaOptions) -> Result<Engine> {

@@ -8,12 +8,11 @@
 //! Then stale slots and released records are overwritten, while no generation is being written: what is stale
 //! under the superblock that is on the medium no crash brings back (R2), and the writer does not use those slots just then.
 
+use super::Meta;
 use crate::error::Result;
-use crate::meta::Meta;
-use crate::space::Reserved;
+use crate::zones::slots::Slots;
 use crate::zones::zone::Zone;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use yore_format::layout::ZONE_INDEXES;
 use yore_format::{Block, BlockKind, GroupNo, MetaAddr, NodeMut, NodeRef, ZoneNo, BLOCK_SIZE};
 
@@ -21,29 +20,20 @@ use yore_format::{Block, BlockKind, GroupNo, MetaAddr, NodeMut, NodeRef, ZoneNo,
 pub type AskZone<'a> = &'a mut dyn FnMut() -> ControlFlow<()>;
 
 impl Meta {
-    /// As [`Meta::sync`], and a generation is written also if nothing has changed.
-    ///
-    /// # Errors
-    /// As [`Meta::sync`].
-    pub fn sync_always(&self) -> Result<()> {
-        self.check_writable()?;
-        self.note_root_changed();
-        self.sync()
-    }
-
     /// Wipes dead cells out of all tree nodes. Durable, and done, with the next generation.
     ///
     /// # Errors
     /// Damage and device errors; what was wiped stays so.
     pub fn wipe_dead_cells(&self, ask: AskZone<'_>) -> Result<ControlFlow<()>> {
-        for no in 0..self.zone_limit() {
-            let Some(zone) = self.zones.get(self, ZoneNo(no))? else { continue };
+        let blocks = &self.rooms.blocks;
+        for no in 0..blocks.zones.limit() {
+            let Some(zone) = blocks.zones.get(&blocks.base, ZoneNo(no))? else { continue };
             for index in 0..ZONE_INDEXES as u16 {
-                if zone.state.lock().has(index) {
+                if zone.has(index) {
                     self.wipe_node(MetaAddr::new(zone.no, index), zone.group)?;
                 }
             }
-            self.throttle();
+            blocks.throttle();
             if ask().is_break() {
                 return Ok(ControlFlow::Break(()));
             }
@@ -55,14 +45,14 @@ impl Meta {
         let frame = match self.read_any(addr) {
             Ok(frame) => frame,
             // It went meanwhile.
-            Err(_) if !self.exists(addr)? => return Ok(()),
+            Err(_) if !self.rooms.blocks.exists(addr)? => return Ok(()),
             Err(e) => return Err(e),
         };
         let needs = |block: &Block| is_node(block) && NodeMut::has_remains(NodeRef::new(block));
         if !needs(&frame.read()) {
             return Ok(());
         }
-        let reserved: Reserved = self.reserve(near, 0)?;
+        let reserved = self.reserve(near, 0)?;
         // No other Op is open: what is there is whole, and does not go.
         let mut op = self.begin_alone(reserved);
         let Some(frame) = op.cached(addr) else { return Ok(()) };
@@ -73,51 +63,34 @@ impl Meta {
         Ok(())
     }
 
-    fn exists(&self, addr: MetaAddr) -> Result<bool> {
-        let zone = self.zones.get(self, addr.zone())?;
-        Ok(zone.is_some_and(|zone| zone.state.lock().has(addr.index())))
-    }
-
     /// Overwrites what is stale in zones, and in the log. To be called when a generation is complete that has all that was to go.
     ///
     /// # Errors
     /// Damage and device errors; what was overwritten stays so.
     pub fn erase_stale(&self, ask: AskZone<'_>) -> Result<ControlFlow<()>> {
-        for no in 0..self.zone_limit() {
-            let Some(zone) = self.zones.get(self, ZoneNo(no))? else { continue };
+        let blocks = &self.rooms.blocks;
+        for no in 0..blocks.zones.limit() {
+            let Some(zone) = blocks.zones.get(&blocks.base, ZoneNo(no))? else { continue };
             self.erase_slots(&zone)?;
             if ask().is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
         {
-            let _no_generation = self.superblock.lock();
+            let _no_generation = self.writer.pause();
             self.check_writable()?;
-            self.intent.erase_released()?;
+            self.rooms.log.erase_released()?;
         }
-        self.device.flush().inspect_err(|e| self.stop(e.clone().into()))?;
+        blocks.base.flush()?;
         Ok(ControlFlow::Continue(()))
     }
 
-    fn erase_slots(&self, zone: &Arc<Zone>) -> Result<()> {
-        let _no_generation = self.superblock.lock();
+    fn erase_slots(&self, zone: &Zone) -> Result<()> {
+        let _no_generation = self.writer.pause();
         self.check_writable()?;
-        let mut used = [0u64; 16];
-        for slot in zone.state.lock().map.iter().filter(|slot| **slot != 0) {
-            used[usize::from(*slot) / 64] |= 1 << (slot % 64);
-        }
-        let is_used = |slot: u64| used[slot as usize / 64] & (1 << (slot % 64)) != 0;
-        let slots = self.first_slots();
-        let mut at = slots.start;
-        while at < slots.end {
-            if is_used(at) {
-                at += 1;
-                continue;
-            }
-            let end = (at..slots.end).find(|slot| is_used(*slot)).unwrap_or(slots.end);
-            let (offset, len) = ((zone.place.0 + at) * BLOCK_SIZE as u64, (end - at) * BLOCK_SIZE as u64);
-            self.device.erase(offset, len)?;
-            at = end;
+        for slots in Slots::of(&zone.copies().map[..]).gaps() {
+            let offset = (zone.place.0 + slots.start) * BLOCK_SIZE as u64;
+            self.device().erase(offset, (slots.end - slots.start) * BLOCK_SIZE as u64)?;
         }
         Ok(())
     }

@@ -8,15 +8,18 @@
 //! and `snapshot` need neither and drop both at once; the calls are there from the start so that the store says the
 //! order once, for all engines.
 
-use crate::cache::{new_frame, Frame, News};
-use crate::meta::{GateGuard, Meta};
+mod resize;
+pub(crate) mod zones;
+
+use crate::base::gate::{op_closed, op_opened, GateGuard};
+use crate::cache::{new_frame, News};
+use crate::rooms::Rooms;
 use crate::space::{Reserved, ReservedInode};
-use crate::zones::zone::Zone;
-use std::sync::atomic::Ordering;
+use crate::zones::zone::{Frame, Zone};
 use std::sync::Arc;
 use yore_format::{
-    Block, BlockHeader, BlockKind, BlockNo, Generation, GroupNo, Incarnation, InodeNo, MetaAddr, Number,
-    Touched, ZoneNo, NOT_INODES,
+    Block, BlockHeader, BlockKind, BlockNo, Generation, GroupNo, Incarnation, InodeNo, IntentNote, MetaAddr,
+    Number, Touched,
 };
 
 /// One change of one block, to be ordered against others.
@@ -67,34 +70,9 @@ pub struct NewBlock {
     pub birth: Number,
 }
 
-/// A further zone that holds nothing and is closed against reservations.
-pub struct EmptyZone(pub(crate) Arc<Zone>);
-
-impl Drop for EmptyZone {
-    /// Not removed after all: it may be used again.
-    fn drop(&mut self) {
-        let mut s = self.0.state.lock();
-        if !s.removed {
-            s.closed = false;
-        }
-    }
-}
-
-impl EmptyZone {
-    /// Its group.
-    pub fn group(&self) -> GroupNo {
-        self.0.group
-    }
-
-    /// Its first block.
-    pub fn place(&self) -> BlockNo {
-        self.0.place
-    }
-}
-
 /// An open operation. Dropping it ends it.
 pub struct Op<'m> {
-    meta: &'m Meta,
+    rooms: &'m Rooms,
     generation: Generation,
     reserved: Reserved,
     changes: u32,
@@ -103,28 +81,29 @@ pub struct Op<'m> {
 
 impl Drop for Op<'_> {
     fn drop(&mut self) {
-        crate::meta::op_closed();
+        op_closed();
     }
 }
 
 impl<'m> Op<'m> {
-    pub(crate) fn open(
-        meta: &'m Meta,
-        reserved: Reserved,
-        gate: GateGuard<'m>,
-        generation: Generation,
-    ) -> Op<'m> {
-        crate::meta::op_opened();
-        Op { meta, generation, reserved, changes: 0, gate }
+    /// Opens an Op with what was reserved for it. Waits only for the instant in which a generation is frozen.
+    #[inline]
+    pub(crate) fn begin(rooms: &'m Rooms, reserved: Reserved) -> Op<'m> {
+        let (gate, generation) = rooms.blocks.base.gate.share();
+        op_opened();
+        Op { rooms, generation, reserved, changes: 0, gate }
+    }
+
+    /// As [`Op::begin`], with no other Op open until this one ends. Waits for those that are open.
+    pub(crate) fn begin_alone(rooms: &'m Rooms, reserved: Reserved) -> Op<'m> {
+        let (gate, generation) = rooms.blocks.base.gate.enter_alone();
+        op_opened();
+        Op { rooms, generation, reserved, changes: 0, gate }
     }
 
     /// The generation that the Op belongs to.
     pub fn generation(&self) -> Generation {
         self.generation
-    }
-
-    pub(crate) fn meta(&self) -> &'m Meta {
-        self.meta
     }
 
     fn next_change(&mut self) -> Change {
@@ -134,12 +113,12 @@ impl<'m> Op<'m> {
 
     /// A block that is in memory; `None` if it is not (the caller should have kept it there, or can do without).
     pub fn cached(&self, addr: MetaAddr) -> Option<Frame> {
-        self.meta.cache.get(addr)
+        self.rooms.blocks.cache.get(addr)
     }
 
     /// The block of the roots of the history; `None`: the volume has no past.
     pub fn history_root(&self) -> Option<MetaAddr> {
-        Some(self.meta.history_root()).filter(|root| !root.is_none())
+        Some(self.rooms.blocks.base.ledger.history_root()).filter(|root| !root.is_none())
     }
 
     /// Changes a block. Copies it in memory first if the frozen generation still needs the old bytes.
@@ -150,7 +129,7 @@ impl<'m> Op<'m> {
             (result, page.chunks)
         });
         if news != News::None {
-            frame.zone().note_changed(self.meta, self.generation, frame, news);
+            self.rooms.blocks.note_changed(frame.home(), self.generation, frame, news);
         }
         (result, self.next_change())
     }
@@ -171,19 +150,18 @@ impl<'m> Op<'m> {
     /// If more blocks are taken than were reserved: a bug in the store's bound (R6).
     pub fn allocate(&mut self, new: NewBlock) -> (Frame, Change) {
         let zone = self.reserved.take_block();
-        let index = zone.allocate_index(self.meta, self.generation);
+        let index = zone.allocate_index(&self.rooms.blocks.zones.changes, self.generation);
         (self.install(&zone, index, new), self.next_change())
     }
 
     fn install(&mut self, zone: &Arc<Zone>, index: u16, new: NewBlock) -> Frame {
         let addr = MetaAddr::new(zone.no, index);
         let mut block = yore_format::ZERO_BLOCK;
-        let tag = self.meta.volume_tag;
+        let tag = self.rooms.blocks.base.medium.volume_tag();
         BlockHeader::init(&mut block, new.kind, new.level, addr, new.owner, new.incarnation, tag, new.birth);
         let frame = new_frame(addr, zone.clone(), block, self.generation);
-        self.meta.cache.insert_new(&frame);
-        zone.note_changed(self.meta, self.generation, &frame, News::Dirty);
-        self.meta.totals.metadata_blocks.add(1);
+        self.rooms.blocks.insert_new(zone, self.generation, &frame);
+        self.rooms.blocks.base.ledger.totals().metadata_blocks.add(1);
         frame
     }
 
@@ -192,8 +170,7 @@ impl<'m> Op<'m> {
     pub fn free(&mut self, frame: Frame) -> Change {
         let addr = frame.addr();
         frame.kill(self.generation);
-        self.meta.cache.remove(addr, || frame.zone().free_index(self.meta, self.generation, addr.index()));
-        self.meta.totals.metadata_blocks.add(-1);
+        self.rooms.blocks.remove(frame.home(), self.generation, addr);
         self.next_change()
     }
 
@@ -202,8 +179,8 @@ impl<'m> Op<'m> {
     pub fn take_inode(&mut self, inode: ReservedInode) -> Change {
         let free = yore_format::Inode::slot_is_free(&inode.frame().read(), inode.inode().slot());
         assert!(!free, "inode {} counted before it is written", inode.inode());
-        inode.take(self.meta, self.generation);
-        self.meta.totals.inodes.add(1);
+        inode.take(&self.rooms.blocks, self.generation);
+        self.rooms.blocks.base.ledger.totals().inodes.add(1);
         self.next_change()
     }
 
@@ -211,8 +188,9 @@ impl<'m> Op<'m> {
     /// back when it is empty and the zone has another empty one.
     pub fn free_inode(&mut self, inode: InodeNo, frame: Frame) -> Change {
         assert_eq!(inode.addr(), frame.addr());
-        self.meta.totals.inodes.add(-1);
-        if frame.zone().free_inode(self.meta, self.generation, inode.addr().index()) {
+        self.rooms.blocks.base.ledger.totals().inodes.add(-1);
+        let changes = &self.rooms.blocks.zones.changes;
+        if frame.home().free_inode(changes, self.generation, inode.addr().index()) {
             return self.free(frame);
         }
         self.next_change()
@@ -221,7 +199,7 @@ impl<'m> Op<'m> {
     /// A new inode block from the reservation, so that inodes can be reserved in it.
     pub fn add_inode_block(&mut self) -> Change {
         let zone = self.reserved.take_block();
-        let index = zone.allocate_index(self.meta, self.generation);
+        let index = zone.allocate_index(&self.rooms.blocks.zones.changes, self.generation);
         let new = NewBlock {
             kind: BlockKind::Inodes,
             level: 0,
@@ -231,84 +209,27 @@ impl<'m> Op<'m> {
         };
         self.install(&zone, index, new);
         // Only now: who finds inodes offered reads their block, which must be there.
-        zone.offer_inodes(self.meta, self.generation, index);
+        zone.offer_inodes(&self.rooms.blocks.zones.changes, self.generation, index);
         self.next_change()
-    }
-
-    /// Makes the first zone of a group that was never used, with its bitmap; returns the bitmap's frame. Its
-    /// place is set aside. A group whose table entries have no home yet also gets a root zone, in the first 1,024
-    /// blocks of its data area, which its bitmap then shows as used. Call [`Meta::prepare_group`] before the Op.
-    pub fn create_primary_zone(&mut self, group: GroupNo) -> Frame {
-        let place = self.meta.geometry().primary_zone_place(group);
-        let zone = self.meta.zones.create(self.meta, ZoneNo::primary(group), place, group);
-        let index = zone.allocate_index(self.meta, self.generation);
-        assert_eq!(index, 0, "a new zone's first block is its bitmap");
-        let new = NewBlock {
-            kind: BlockKind::Bitmap,
-            level: 0,
-            owner: InodeNo::NONE,
-            incarnation: Incarnation(0),
-            birth: Number(0),
-        };
-        let frame = self.install(&zone, 0, new);
-        let usable = self.meta.geometry().data_blocks(group) as u32;
-        let root = self.meta.make_root_zone_for(zone.no, self.meta.geometry().data_start(group));
-        let taken = if root { yore_format::layout::ZONE_BLOCKS as u32 } else { 0 };
-        self.change(&frame, |page| {
-            page.apply(|b| {
-                yore_format::BitmapMut::init(b, usable).set(0, taken, true);
-                0..yore_format::BLOCK_SIZE
-            })
-        });
-        self.meta.totals.free_blocks.add(-i64::from(taken));
-        zone.touch(self.meta, self.generation, |s| s.free_blocks = usable - taken);
-        frame
-    }
-
-    /// Makes a further zone of `group` at `place`: 1,024 aligned blocks that the caller has just marked used in the
-    /// group's bitmap. `primary` keeps the group's first zone in memory.
-    ///
-    /// # Panics
-    /// If the group already has all 31 further zones.
-    pub fn create_zone(&mut self, group: GroupNo, place: BlockNo) {
-        self.meta.zones.create_extra(self.meta, self.generation, group, place);
-    }
-
-    /// Takes an empty further zone (from [`Meta::take_empty_zone`]) out of its group. The caller frees its 1,024 blocks in
-    /// the bitmap, with [`Op::free_after_commit`].
-    pub fn remove_zone(&mut self, zone: &EmptyZone) {
-        // The empty inode block that was kept for the next inode goes with it.
-        let last = zone.0.state.lock().holds_nothing().flatten();
-        if let Some(index) = last {
-            let addr = MetaAddr::new(zone.0.no, index);
-            if let Some(frame) = self.cached(addr) {
-                frame.kill(self.generation);
-            }
-            zone.0.touch(self.meta, self.generation, |s| s.free_inodes = 0);
-            self.meta.cache.remove(addr, || zone.0.free_index(self.meta, self.generation, index));
-            self.meta.totals.metadata_blocks.add(-1);
-        }
-        self.meta.zones.remove_extra(self.meta, self.generation, &zone.0);
     }
 
     /// Data blocks that are free once this generation is complete (R2, R3); the reclaimer is told then. Their bits
     /// in the bitmap are cleared by the caller, in this Op.
     pub fn free_after_commit(&mut self, start: BlockNo, len: u32) {
-        self.meta.note_freed(start, len);
+        self.rooms.blocks.base.freed.add(start, len);
     }
 
     /// Counts data blocks of a group as taken (negative) or freed in the volume's totals and the group's summary.
     pub fn count_free_blocks(&mut self, group: GroupNo, by: i64) {
-        self.meta.totals.free_blocks.add(by);
-        self.meta.zones.count_free_blocks(self.meta, self.generation, group, by);
+        self.rooms.blocks.base.ledger.totals().free_blocks.add(by);
+        self.rooms.blocks.zones.count_free_blocks(self.generation, group, by);
     }
 
     /// The volume has a past from now on; `roots` is the block of its roots. A record of the log does not say so: what is
     /// to be durable before the next generation begins it.
     pub fn set_history_root(&mut self, roots: MetaAddr) -> Change {
-        self.meta.history_root.store(roots.0, Ordering::Release);
-        self.meta.note_root_changed();
-        self.meta.intent.lose();
+        self.rooms.blocks.base.ledger.set_history_root(roots);
+        self.rooms.blocks.zones.changes.lose();
         self.next_change()
     }
 
@@ -330,19 +251,18 @@ impl<'m> Op<'m> {
 
     /// Takes the next number while other Ops may be open, to which it makes no difference.
     pub fn take_number_beside_others(&mut self) -> Number {
-        self.meta.note_root_changed();
-        Number(self.meta.next_number.fetch_add(1, Ordering::AcqRel))
+        self.rooms.blocks.base.ledger.take_number()
     }
 
     /// Changes the root of the tree of orphans.
     pub fn set_orphan_root(&mut self, root: MetaAddr, level: u8) -> Change {
-        *self.meta.orphan_root.lock() = (root, level);
-        self.meta.note_root_changed();
+        self.rooms.blocks.base.ledger.set_orphan_root(root, level);
         self.next_change()
     }
-}
 
-/// Whether a value in `inode_free` marks an inode block.
-pub(crate) fn is_inode_block(free: u8) -> bool {
-    free != NOT_INODES
+    /// Notes in the log what this Op does to data noted earlier: it makes count what is at home, or cuts off. A flush comes
+    /// before the record that says so. Does nothing without a log.
+    pub fn note(&mut self, note: &IntentNote<'_>) {
+        self.rooms.log.note(note);
+    }
 }

@@ -1,3 +1,245 @@
-//! The writer of generations.
+//! Writing generations.
+//!
+//! One thread writes one generation at a time:
+//!
+//! ```text
+//! running G ──freeze──► frozen G (running G+1) ──capture, write──► written ──flush──► superblock ──flush──► complete
+//! ```
+//!
+//! *Freeze* takes the gate alone: no Op is open, so no Op is split across two generations. It takes what the zones say
+//! exists, their lists of dirty frames, totals and roots, and lets Ops go on in G+1. *Capture* takes each frame's
+//! bytes as of G without copying; the first change in G+1 copies.
+//!
+//! **Crash argument (`snapshot`; R11: the medium holds a whole file system at every instant).** Until superblock G is on
+//! the medium, the newest whole one is G−1 (or what this mount found). What it reaches is untouched: blocks of G go to
+//! slots that the map of G−1 does not use (each zone has twice as many slots as indexes, so there always are enough),
+//! headers go to the header slot that G−1's table does not name, table blocks to free slots of root zones, root headers
+//! to their other slots. Data blocks freed in G, and the part of the log that it makes superfluous, are given back only
+//! after the flush behind superblock G (R2, R3). All of G, and all file data it names, is flushed before superblock G is
+//! written (R1), so whichever superblock survives, everything it reaches is there. Without the first flush, superblock G
+//! could be on the medium before a block of G: exactly the crash that a reordering device makes.
+//!
+//! To what a superblock reaches belongs what it leaves to the intent log ([`crate::log::intent`]). Superblock G says that replay
+//! starts where the log ended when G was frozen, so file data that is noted and not at home lies before that place. It is
+//! appended again, behind it, and forced before superblock G is written; else a crash right after superblock G would lose
+//! data whose fsync had returned. Nothing else is appended meanwhile. A replay from G−1 finds everything where it was; it
+//! meets the repeated notes last, belonging to the generation after G, and leaves them out.
+//!
+//! **What a device loses without saying so** is found by whoever reads it: each header is written with the checksums of
+//! the blocks in its slots, computed once when they are sealed into the batch, and is itself named by checksum.
+//!
+//! **`none`** uses the same writer without its two points: blocks and headers are overwritten where they are, and nothing
+//! is flushed but on request. A crash leaves any mixture; the volume must be checked before it is used again.
+//!
+//! After an error nothing more is written; the frames of the failed generation stay in memory for readers (R16). The same
+//! after a panic, which is a bug: whoever waits for the generation is told (`StopAtPanic`).
 
-pub(crate) mod commit;
+mod gather;
+mod generation;
+
+use crate::base::medium::now_seconds;
+use crate::base::progress::Task;
+use crate::error::{MetaError, Result};
+use crate::log::region::{position_of, set_position};
+use crate::rooms::Rooms;
+use crate::zones::zone::FrozenZone;
+use generation::{freeze, write, Frozen};
+use parking_lot::{Mutex, MutexGuard};
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
+use std::sync::Weak;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use yore_format::layout::SUPERBLOCKS;
+use yore_format::{Engine, Generation, Superblock, VolumeState, BLOCK_SIZE};
+use yore_log::Position;
+
+/// The writer of an open volume.
+pub(crate) struct Writer {
+    /// The superblock last written, and its slot. Held for the length of a commit.
+    superblock: Mutex<(Superblock, u32)>,
+    /// The frames of a generation that could not be written: kept in memory, so that reads go on (R16).
+    unwritten: Mutex<Vec<FrozenZone>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    /// The longest time between two generations while there are changes.
+    interval: Duration,
+}
+
+/// What has a writer, and the rooms that it writes.
+pub(crate) trait Written: Send + Sync + 'static {
+    fn writer(&self) -> &Writer;
+    fn rooms(&self) -> &Rooms;
+}
+
+/// Proves that no generation is being written, and none will be while it lives.
+pub(crate) struct Pause<'m>(MutexGuard<'m, (Superblock, u32)>);
+
+impl Pause<'_> {
+    /// The superblock last written.
+    pub(crate) fn superblock(&self) -> &Superblock {
+        &self.0 .0
+    }
+}
+
+impl Writer {
+    /// For a volume of which `found` was read, from `slot`.
+    pub(crate) fn new(found: Superblock, slot: u32, interval: Duration) -> Writer {
+        Writer {
+            superblock: Mutex::new((found, slot)),
+            unwritten: Mutex::default(),
+            thread: Mutex::default(),
+            interval,
+        }
+    }
+
+    /// Waits for a commit under way, and keeps the next one from beginning.
+    pub(crate) fn pause(&self) -> Pause<'_> {
+        Pause(self.superblock.lock())
+    }
+
+    /// Starts the thread that writes generations.
+    pub(crate) fn start(&self, of: Weak<impl Written>) -> Result<()> {
+        let thread = std::thread::Builder::new()
+            .name("yore-commit".into())
+            .spawn(move || run(&of))
+            .map_err(|e| MetaError::Refused(format!("cannot start the commit thread: {e}")))?;
+        *self.thread.lock() = Some(thread);
+        Ok(())
+    }
+
+    /// Whether the thread was started and not ended.
+    pub(crate) fn is_running(&self) -> bool {
+        self.thread.lock().is_some()
+    }
+
+    /// Ends the thread, writes the last generation and marks the volume clean. Does nothing if no thread was started.
+    pub(crate) fn close(&self, rooms: &Rooms) -> Result<()> {
+        let Some(thread) = self.thread.lock().take() else { return Ok(()) };
+        let progress = &rooms.blocks.base.progress;
+        progress.ask_to_stop();
+        if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
+            progress.stop(MetaError::Refused("the commit thread panicked".into()));
+        }
+        let result = match progress.check_writable() {
+            Ok(()) => self.commit(rooms, VolumeState::Clean),
+            Err(e) => Err(e),
+        };
+        progress.close();
+        result
+    }
+
+    /// Says on the medium that the volume is in use, under this engine and a mount id never used before (R5). `newest` is
+    /// the newest generation found.
+    ///
+    /// If the log has nothing to replay (`log_is_empty`), it may still hold what was carried over for a superblock that
+    /// never arrived; this mount's first generation has the number that those records are for, so the next mount must begin
+    /// behind them, at `empty_from`.
+    pub(crate) fn begin_mount(
+        &self,
+        rooms: &Rooms,
+        newest: Generation,
+        log_is_empty: bool,
+        empty_from: Option<Position>,
+    ) -> Result<()> {
+        let medium = &rooms.blocks.base.medium;
+        let mut guard = self.superblock.lock();
+        let (superblock, slot) = &mut *guard;
+        superblock.mount_id += 1;
+        superblock.generation = Generation(newest.0 + 1);
+        superblock.state = VolumeState::InUse;
+        if log_is_empty {
+            // Else the next mount must still believe the records there.
+            let position = empty_from.unwrap_or_else(|| position_of(superblock));
+            set_position(superblock, position, Generation(newest.0 + 2));
+        }
+        let changes_engine = superblock.engine != medium.engine();
+        superblock.engine = medium.engine();
+        superblock.written_seconds = now_seconds();
+        // An in-place engine must be known from either slot before it overwrites anything.
+        let writes = if changes_engine && medium.engine().in_place() { 2 } else { 1 };
+        for _ in 0..writes {
+            *slot = 1 - *slot;
+            let at = SUPERBLOCKS[*slot as usize].0 * BLOCK_SIZE as u64;
+            medium.device().write_at(at, &superblock.encode(*slot)[..])?;
+            medium.device().flush()?;
+        }
+        Ok(())
+    }
+
+    /// Freezes the running generation, writes it, completes it.
+    fn commit(&self, rooms: &Rooms, state: VolumeState) -> Result<()> {
+        let base = &rooms.blocks.base;
+        let _stop = base.progress.stop_at_panic("writing a generation");
+        let mut held = self.superblock.lock();
+        let (mut leader, served) = rooms.log.lead();
+        let (mut frozen, appended) = freeze(rooms, &held.0, state, &mut leader);
+        drop(leader);
+        let durable = base.medium.engine() == Engine::Snapshot
+            || base.progress.is_wanted(frozen.generation)
+            || state == VolumeState::Clean;
+        let slot = 1 - held.1;
+        #[cfg(feature = "mutations")]
+        wrong_before_writing(rooms, &mut frozen)?;
+        let write = || appended.and_then(|()| write(rooms, &mut frozen, slot, durable));
+        let result = catch_unwind(AssertUnwindSafe(write)).unwrap_or_else(|panic| {
+            // Maps name slots that were not written: what belongs there stays in memory.
+            self.unwritten.lock().append(&mut frozen.zones);
+            resume_unwind(panic)
+        });
+        match result {
+            Ok(()) => {
+                *held = (frozen.superblock.clone(), slot);
+                drop(held);
+                complete(rooms, &frozen, served)
+            }
+            Err(e) => {
+                self.unwritten.lock().append(&mut frozen.zones);
+                base.progress.fail(e.clone());
+                Err(e)
+            }
+        }
+    }
+}
+
+/// The commit thread: waits for a reason to write a generation, writes it, says so.
+fn run(of: &Weak<impl Written>) {
+    loop {
+        let Some(of) = of.upgrade() else { return };
+        let (writer, rooms) = (of.writer(), of.rooms());
+        match rooms.blocks.base.progress.await_task(writer.interval) {
+            Task::Stop => return,
+            Task::Wait => {}
+            Task::Write => {
+                // An error is kept in the progress and reported to whoever waits.
+                let _ = writer.commit(rooms, VolumeState::InUse);
+            }
+        }
+    }
+}
+
+/// Gives back before the superblock what must be given back behind it.
+#[cfg(feature = "mutations")]
+fn wrong_before_writing(rooms: &Rooms, frozen: &mut Frozen) -> Result<()> {
+    use crate::mutation::{is, Mutation};
+    if is(Mutation::BlocksReusedEarly) {
+        rooms.blocks.base.freed.reclaim(&std::mem::take(&mut frozen.freed));
+    }
+    if is(Mutation::LogReusedEarly) {
+        rooms.log.complete(frozen.log, 0)?;
+    }
+    Ok(())
+}
+
+/// The generation is on the medium: what it freed may be used again, and whoever waits goes on.
+fn complete(rooms: &Rooms, frozen: &Frozen, served: u64) -> Result<()> {
+    let (blocks, base) = (&rooms.blocks, &rooms.blocks.base);
+    // Before anybody is told: who finds no generation being written may append at once.
+    let released = rooms.log.complete(frozen.log, served);
+    for zone in frozen.zones.iter().filter(|z| z.removed) {
+        blocks.zones.forget(zone.zone.no);
+    }
+    if !frozen.freed.is_empty() {
+        base.freed.reclaim(&frozen.freed);
+    }
+    base.progress.complete(frozen.generation, || blocks.has_changes());
+    released
+}

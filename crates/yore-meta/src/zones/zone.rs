@@ -1,60 +1,71 @@
-//! Zones in memory: which of their indexes exist (changed by Ops), where those are (changed by the writer), and which
-//! frames the running generation has changed.
+//! A zone in memory: which of its indexes exist (Ops change that), where those are (the writer changes that), and which
+//! frames the running generation has changed. And the lists in which zones enter themselves when that happens.
 
-use crate::cache::{Frame, News};
-use crate::error::Result;
-use crate::meta::Meta;
-use crate::op::is_inode_block;
+use crate::cache::{self, News};
 use hashbrown::HashMap;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
-use yore_format::layout::{HEADER_SLOTS, ZONE_INDEXES};
+use yore_format::layout::{EXTRA_ZONES_PER_GROUP, ZONE_INDEXES};
 use yore_format::{
-    verify_header, BlockNo, Corruption, Generation, GroupNo, ZoneHeader, ZoneNo, ZoneTableEntry,
-    INODES_PER_BLOCK, NOT_INODES,
+    Block, BlockNo, Generation, GroupNo, Inode, InodeNo, ZoneHeader, ZoneNo, INODES_PER_BLOCK, NOT_INODES,
 };
 
 const INDEXES: usize = ZONE_INDEXES as usize;
+const FULL: u32 = INODES_PER_BLOCK as u32;
 
-pub(crate) struct Zone {
+/// A metadata block in memory. While any clone of it lives, the block stays in the cache.
+pub type Frame = cache::Frame<Zone>;
+
+/// A zone in memory.
+pub struct Zone {
     pub(crate) no: ZoneNo,
     pub(crate) place: BlockNo,
     pub(crate) group: GroupNo,
-    /// Lock order: after cache shards, before frames. Never held across the device.
-    pub(crate) state: Mutex<ZoneState>,
+    /// Never held across the device.
+    pub(super) state: Mutex<State>,
 }
 
-pub(crate) struct ZoneState {
+pub(super) struct State {
     // Logical: changed by Ops.
-    pub(crate) exists: [u64; 8],
-    pub(crate) inode_free: Box<[u8; INDEXES]>,
-    pub(crate) extras: [u32; yore_format::layout::EXTRA_ZONES_PER_GROUP],
+    pub(super) exists: [u64; 8],
+    pub(super) inode_free: Box<[u8; INDEXES]>,
+    pub(super) extras: [u32; EXTRA_ZONES_PER_GROUP],
     /// First zones only: clear bits in the group's bitmap.
-    pub(crate) free_blocks: u32,
+    free_blocks: u32,
     /// Taken out of its group, by an Op of the running generation or an earlier one.
-    pub(crate) removed: bool,
+    pub(super) removed: bool,
     // Derived from the above.
-    pub(crate) free_indexes: u32,
-    pub(crate) free_inodes: u32,
+    pub(super) free_indexes: u32,
+    pub(super) free_inodes: u32,
     // Reservations: in memory only.
     /// About to be removed: nothing more is reserved.
-    pub(crate) closed: bool,
-    pub(crate) reserved: u32,
-    pub(crate) taken: HashMap<u16, u16>,
-    pub(crate) inode_hint: usize,
+    pub(super) closed: bool,
+    pub(super) reserved: u32,
+    pub(super) taken: HashMap<u16, u16>,
+    pub(super) inode_hint: usize,
     /// Counts inode blocks gained and lost: who looked at one without the lock sees whether it may be another now.
-    pub(crate) inode_blocks_changed: u64,
+    pub(super) inode_blocks_changed: u64,
     // The running generation's changes.
-    pub(crate) dirty: Vec<Frame>,
-    pub(crate) dirty_generation: u64,
+    dirty: Vec<Frame>,
+    dirty_generation: u64,
     // Those of them that the intent log does not have.
-    pub(crate) unlogged: Vec<Frame>,
-    pub(crate) is_unlogged: bool,
+    unlogged: Vec<Frame>,
+    is_unlogged: bool,
     // Physical: changed by the writer when a generation is complete.
+    copies: Copies,
+}
+
+/// Where a zone's blocks are on the medium.
+#[derive(Clone)]
+pub(crate) struct Copies {
+    /// The slot of each index; 0 for nowhere yet.
     pub(crate) map: Box<[u16; INDEXES]>,
     /// The checksum of the copy in each index's slot. Read and changed together with `map`.
     pub(crate) checks: Box<[u32; INDEXES]>,
     pub(crate) header_slot: u8,
+    /// Where the search for the next free slot goes on.
     pub(crate) rotor: usize,
 }
 
@@ -64,27 +75,127 @@ pub(crate) struct FrozenZone {
     pub(crate) dirty: Vec<Frame>,
     pub(crate) exists: [u64; 8],
     pub(crate) inode_free: Box<[u8; INDEXES]>,
-    pub(crate) extras: [u32; yore_format::layout::EXTRA_ZONES_PER_GROUP],
+    pub(crate) extras: [u32; EXTRA_ZONES_PER_GROUP],
     pub(crate) free_blocks: u32,
     pub(crate) free_indexes: u32,
     pub(crate) free_inodes: u32,
     pub(crate) removed: bool,
 }
 
-impl ZoneState {
-    fn from_header(header: &ZoneHeader, free_blocks: u32, header_slot: u8) -> ZoneState {
+impl FrozenZone {
+    pub(crate) fn has(&self, index: usize) -> bool {
+        self.exists[index / 64] & (1 << (index % 64)) != 0
+    }
+}
+
+/// What zones enter themselves in when Ops change them.
+#[derive(Default)]
+pub(crate) struct Changes {
+    /// Zones that the running generation has changed.
+    zones: Mutex<Vec<Arc<Zone>>>,
+    /// Dirty frames of all of them.
+    frames: AtomicUsize,
+    /// Further zones that hold nothing, perhaps.
+    empty: Mutex<Vec<ZoneNo>>,
+    /// Whether there is a log that has to learn of changes.
+    logged: AtomicBool,
+    /// Zones with something that the log does not have.
+    unlogged_zones: Mutex<Vec<Arc<Zone>>>,
+    unlogged_frames: AtomicUsize,
+    /// The log can no longer say what the running generation has changed.
+    lost: AtomicBool,
+}
+
+impl Changes {
+    /// There is a log: it learns of all changes from now on. Nothing has been changed yet.
+    pub(crate) fn start_logging(&self) {
+        self.logged.store(true, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn is_logged(&self) -> bool {
+        self.logged.load(Ordering::Relaxed)
+    }
+
+    /// Something changes that records do not say (zones come or go, the history begins): only a generation makes that
+    /// durable.
+    #[inline]
+    pub(crate) fn lose(&self) {
+        self.lost.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether only a generation makes the changes durable.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// How many frames are dirty in the running generation.
+    #[inline]
+    pub(crate) fn dirty_frames(&self) -> usize {
+        self.frames.load(Ordering::Relaxed)
+    }
+
+    /// Whether the running generation has changed any zone or frame.
+    pub(crate) fn any(&self) -> bool {
+        self.dirty_frames() > 0 || !self.zones.lock().is_empty()
+    }
+
+    /// The running generation is frozen, with the gate held alone: takes what it has changed.
+    pub(crate) fn freeze(&self) -> Vec<FrozenZone> {
+        let zones = std::mem::take(&mut *self.zones.lock());
+        zones.iter().map(|zone| zone.freeze()).collect()
+    }
+
+    /// So many frames of the frozen generation are the writer's now: callers are slowed by what comes after.
+    pub(crate) fn hand_over(&self, frames: usize) {
+        self.frames.fetch_sub(frames, Ordering::Relaxed);
+    }
+
+    /// The running generation is frozen: the log need not say any more what it changed.
+    pub(crate) fn forget_unlogged(&self) {
+        self.unlogged_zones.lock().clear();
+        self.unlogged_frames.store(0, Ordering::Relaxed);
+        self.lost.store(false, Ordering::Relaxed);
+    }
+
+    /// How many changed frames the log does not have.
+    pub(crate) fn unlogged_frames(&self) -> usize {
+        self.unlogged_frames.load(Ordering::Relaxed)
+    }
+
+    /// Gives each zone with something that the log does not have, with what exists in it, and returns the frames. All count
+    /// as logged then. With no Op open.
+    pub(crate) fn take_unlogged(&self, mut each: impl FnMut(ZoneNo, &[u64; 8])) -> Vec<Frame> {
+        let mut frames = Vec::new();
+        for zone in std::mem::take(&mut *self.unlogged_zones.lock()) {
+            let mut s = zone.state.lock();
+            s.is_unlogged = false;
+            each(zone.no, &s.exists);
+            frames.append(&mut s.unlogged);
+        }
+        self.unlogged_frames.store(0, Ordering::Relaxed);
+        frames
+    }
+
+    /// One of the further zones that may hold nothing.
+    pub(crate) fn pop_empty(&self) -> Option<ZoneNo> {
+        self.empty.lock().pop()
+    }
+}
+
+impl State {
+    fn from_header(header: &ZoneHeader, free_blocks: u32, header_slot: u8) -> State {
         let used: u32 = header.exists.iter().map(|w| w.count_ones()).sum();
-        let free_inodes =
-            header.inode_free.iter().filter(|f| is_inode_block(**f)).map(|f| u32::from(*f)).sum();
-        ZoneState {
+        let inodes = header.inode_free.iter().filter(|free| **free != NOT_INODES);
+        State {
             exists: header.exists,
+            free_inodes: inodes.map(|free| u32::from(*free)).sum(),
             inode_free: header.inode_free.clone(),
             extras: header.extras,
             free_blocks,
             removed: false,
             closed: false,
             free_indexes: ZONE_INDEXES - used,
-            free_inodes,
             reserved: 0,
             taken: HashMap::new(),
             inode_hint: 0,
@@ -93,38 +204,32 @@ impl ZoneState {
             dirty_generation: 0,
             unlogged: Vec::new(),
             is_unlogged: false,
-            map: header.map.clone(),
-            checks: header.checks.clone(),
-            header_slot,
-            rotor: 0,
+            copies: Copies { map: header.map.clone(), checks: header.checks.clone(), header_slot, rotor: 0 },
         }
     }
 
-    pub(crate) fn has(&self, index: u16) -> bool {
+    #[inline]
+    fn has(&self, index: u16) -> bool {
         self.exists[usize::from(index) / 64] & (1 << (index % 64)) != 0
     }
 
-    /// Where the block at `index` is on the medium, slot 0 for nowhere yet, and the checksum of the copy there.
-    pub(crate) fn copy_of(&self, index: u16) -> (u16, u32) {
-        (self.map[usize::from(index)], self.checks[usize::from(index)])
-    }
-
-    fn mark_dirty(&mut self, zone: &Arc<Zone>, meta: &Meta, generation: Generation) {
+    #[inline]
+    fn mark_dirty(&mut self, zone: &Arc<Zone>, changes: &Changes, generation: Generation) {
         if self.dirty_generation != generation.0 {
             self.dirty_generation = generation.0;
-            meta.dirty_zones.lock().push(zone.clone());
+            changes.zones.lock().push(zone.clone());
         }
-        if !self.is_unlogged && meta.intent.is_on() {
+        if !self.is_unlogged && changes.is_logged() {
             self.is_unlogged = true;
-            meta.intent.note_unlogged_zone(zone);
+            changes.unlogged_zones.lock().push(zone.clone());
         }
     }
 
     /// Whether the zone could go: `Some(None)` if no index exists, `Some(index)` if only that of an empty inode block does.
-    pub(crate) fn holds_nothing(&self) -> Option<Option<u16>> {
+    pub(super) fn holds_nothing(&self) -> Option<Option<u16>> {
         match ZONE_INDEXES - self.free_indexes {
             0 => Some(None),
-            1 if self.free_inodes == INODES_PER_BLOCK as u32 && self.taken.is_empty() => {
+            1 if self.free_inodes == FULL && self.taken.is_empty() => {
                 let word = self.exists.iter().position(|w| *w != 0)?;
                 Some(Some((word * 64) as u16 + self.exists[word].trailing_zeros() as u16))
             }
@@ -133,151 +238,107 @@ impl ZoneState {
     }
 
     /// If nothing exists but the bitmap, and perhaps a block of free inodes: the index of that.
-    pub(crate) fn only_bitmap(&self) -> Option<Option<u16>> {
+    pub(super) fn only_bitmap(&self) -> Option<Option<u16>> {
         match ZONE_INDEXES - self.free_indexes {
             1 if self.has(0) => Some(None),
-            2 if self.has(0) && self.free_inodes == INODES_PER_BLOCK as u32 && self.taken.is_empty() => {
+            2 if self.has(0) && self.free_inodes == FULL && self.taken.is_empty() => {
                 (1..ZONE_INDEXES as u16).find(|index| self.has(*index)).map(Some)
             }
             _ => None,
         }
     }
 
-    fn free_inode_count(&self, index: usize) -> u32 {
+    pub(super) fn free_inode_count(&self, index: usize) -> u32 {
         match self.inode_free[index] {
             NOT_INODES => 0,
             free => u32::from(free),
         }
     }
 
-    /// Sets how many inodes of a block are free ([`NOT_INODES`]: it has none); tells whether that was not known.
-    pub(crate) fn correct_free_inodes(&mut self, index: u16, free: u8) -> bool {
-        let index = usize::from(index);
-        if self.inode_free[index] == free {
-            return false;
-        }
-        self.free_inodes -= self.free_inode_count(index);
-        self.inode_free[index] = free;
-        self.free_inodes += self.free_inode_count(index);
-        self.inode_blocks_changed += 1;
-        true
-    }
-
-    /// An inode block with a free inode that nobody has reserved. O(1) while the last one found has room.
-    pub(crate) fn find_inode_block(&mut self) -> Option<u16> {
-        if self.free_inodes == 0 || self.closed {
-            return None;
-        }
-        for index in (self.inode_hint..INDEXES).chain(0..self.inode_hint) {
-            let free = self.free_inode_count(index);
-            if free > 0 && free > self.taken.get(&(index as u16)).map_or(0, |m| m.count_ones()) {
-                self.inode_hint = index;
-                return Some(index as u16);
+    pub(super) fn clear_mark(&mut self, inode: InodeNo) {
+        let index = inode.addr().index();
+        if let Some(mask) = self.taken.get_mut(&index) {
+            *mask &= !(1 << inode.slot());
+            if *mask == 0 {
+                self.taken.remove(&index);
             }
         }
-        None
     }
 }
 
+/// What a zone counts of one of its blocks.
+pub(crate) struct Counted {
+    /// Free inodes, or [`NOT_INODES`].
+    pub(crate) inode_free: u8,
+    /// Free blocks, of a bitmap.
+    pub(crate) free_blocks: Option<u32>,
+}
+
+/// Free inodes in a block of inodes.
+pub(crate) fn count_free_inodes(block: &Block) -> u8 {
+    (0..INODES_PER_BLOCK).filter(|slot| Inode::slot_is_free(block, *slot)).count() as u8
+}
+
+/// What exists, and where it is.
 impl Zone {
     pub(crate) fn new(header: &ZoneHeader, free_blocks: u32, header_slot: u8) -> Arc<Zone> {
-        let state = Mutex::new(ZoneState::from_header(header, free_blocks, header_slot));
+        let state = Mutex::new(State::from_header(header, free_blocks, header_slot));
         Arc::new(Zone { no: header.zone, place: header.place, group: header.group, state })
     }
 
-    /// A frame of the zone is dirty, or to be logged, and was not before.
-    pub(crate) fn note_changed(
-        self: &Arc<Self>,
-        meta: &Meta,
-        generation: Generation,
-        frame: &Frame,
-        news: News,
-    ) {
-        let mut s = self.state.lock();
-        s.mark_dirty(self, meta, generation);
-        if meta.intent.is_on() {
-            s.unlogged.push(frame.clone());
-            meta.intent.note_unlogged_frame();
-        }
-        if news == News::Dirty {
-            s.dirty.push(frame.clone());
-            drop(s);
-            meta.note_dirty_frame();
-        }
+    pub(crate) fn has(&self, index: u16) -> bool {
+        self.state.lock().has(index)
     }
 
-    pub(crate) fn touch(
-        self: &Arc<Self>,
-        meta: &Meta,
-        generation: Generation,
-        f: impl FnOnce(&mut ZoneState),
-    ) {
-        let mut s = self.state.lock();
-        s.mark_dirty(self, meta, generation);
-        f(&mut s);
+    /// Where the block at `index` is on the medium, slot 0 for nowhere yet, and the checksum of the copy there; `None` if
+    /// the index does not exist. Slot and checksum are of one copy, so they are read under one lock.
+    pub(crate) fn copy_of(&self, index: u16) -> Option<(u16, u32)> {
+        let s = self.state.lock();
+        let at = usize::from(index);
+        s.has(index).then(|| (s.copies.map[at], s.copies.checks[at]))
     }
 
-    /// Takes one reserved index.
-    pub(crate) fn allocate_index(self: &Arc<Self>, meta: &Meta, generation: Generation) -> u16 {
-        let mut s = self.state.lock();
-        s.mark_dirty(self, meta, generation);
-        let word = s.exists.iter().position(|w| *w != u64::MAX).expect("a reserved index is free");
-        let index = word * 64 + s.exists[word].trailing_ones() as usize;
-        assert!(index < INDEXES && s.free_indexes > 0, "zone {} has no free index", self.no);
-        s.exists[word] |= 1 << (index % 64);
-        s.free_indexes -= 1;
-        s.reserved = s.reserved.saturating_sub(1);
-        s.inode_free[index] = NOT_INODES;
-        index as u16
+    /// The slot of an index, whether or not that exists.
+    pub(crate) fn slot_of(&self, index: u16) -> u16 {
+        self.state.lock().copies.map[usize::from(index)]
     }
 
-    /// A new inode block is in the cache: its inodes may be reserved from now on.
-    pub(crate) fn offer_inodes(self: &Arc<Self>, meta: &Meta, generation: Generation, index: u16) {
-        self.touch(meta, generation, |s| {
-            s.inode_free[usize::from(index)] = INODES_PER_BLOCK as u8;
-            s.free_inodes += INODES_PER_BLOCK as u32;
-            s.inode_blocks_changed += 1;
-        });
-    }
-
-    pub(crate) fn free_index(self: &Arc<Self>, meta: &Meta, generation: Generation, index: u16) {
+    /// Sets how many inodes of a block are free ([`NOT_INODES`]: it has none); tells whether that was not known.
+    pub(crate) fn correct_free_inodes(&self, index: u16, free: u8) -> bool {
         let mut s = self.state.lock();
-        s.mark_dirty(self, meta, generation);
-        assert!(s.has(index), "index {index} of zone {} freed twice", self.no);
-        s.exists[usize::from(index) / 64] &= !(1 << (index % 64));
-        s.free_indexes += 1;
-        s.inode_free[usize::from(index)] = NOT_INODES;
-        if !self.no.is_primary() && s.holds_nothing().is_some() {
-            meta.zones.note_empty(self.no);
-        }
-    }
-
-    /// Counts an inode as free. True: the block is empty and not worth keeping, so it is to be freed.
-    pub(crate) fn free_inode(self: &Arc<Self>, meta: &Meta, generation: Generation, index: u16) -> bool {
-        let mut s = self.state.lock();
-        s.mark_dirty(self, meta, generation);
-        let i = usize::from(index);
-        assert!(is_inode_block(s.inode_free[i]) && usize::from(s.inode_free[i]) < INODES_PER_BLOCK);
-        s.inode_free[i] += 1;
-        s.free_inodes += 1;
-        let full = INODES_PER_BLOCK as u8;
-        if s.inode_free[i] < full || s.taken.contains_key(&index) {
+        let index = usize::from(index);
+        if s.inode_free[index] == free {
             return false;
         }
-        // One empty block stays for the next inode.
-        if s.free_inodes < 2 * u32::from(full) {
-            if !self.no.is_primary() && s.holds_nothing().is_some() {
-                meta.zones.note_empty(self.no);
-            }
-            return false;
-        }
-        s.inode_free[i] = NOT_INODES;
-        s.free_inodes -= u32::from(full);
+        s.free_inodes -= s.free_inode_count(index);
+        s.inode_free[index] = free;
+        s.free_inodes += s.free_inode_count(index);
         s.inode_blocks_changed += 1;
         true
     }
 
-    pub(crate) fn freeze(self: &Arc<Self>) -> FrozenZone {
+    /// Blocks that exist.
+    pub(crate) fn used_indexes(&self) -> u32 {
+        ZONE_INDEXES - self.state.lock().free_indexes
+    }
+
+    /// First zones only: free blocks of the group.
+    pub(crate) fn free_blocks(&self) -> u32 {
+        self.state.lock().free_blocks
+    }
+
+    /// Where the blocks are now: for the writer, who alone changes it.
+    pub(crate) fn copies(&self) -> Copies {
+        self.state.lock().copies.clone()
+    }
+
+    /// The writer has written the blocks there. It holds the frames until the generation is complete, so nobody reads by
+    /// this map before.
+    pub(crate) fn set_copies(&self, copies: Copies) {
+        self.state.lock().copies = copies;
+    }
+
+    fn freeze(self: &Arc<Self>) -> FrozenZone {
         let mut s = self.state.lock();
         s.dirty_generation = 0;
         // The log's part in this generation is over: frames forget what is unlogged with their next change.
@@ -297,181 +358,212 @@ impl Zone {
     }
 }
 
-/// The zones in memory, and the zone table they are found through.
-pub(crate) struct Zones {
-    map: RwLock<HashMap<ZoneNo, Arc<Zone>>>,
-    /// Numbers found free for further zones, taken by the Ops that make them.
-    spare_numbers: Mutex<Vec<u32>>,
-    /// Where the search for the next number goes on.
-    next_number: Mutex<u32>,
-    empty: Mutex<Vec<ZoneNo>>,
+/// Changes by Ops.
+impl Zone {
+    /// A frame of the zone is dirty, or to be logged, and was not before. Returns whether it is the first one that is dirty.
+    #[inline]
+    pub(crate) fn note_changed(
+        self: &Arc<Self>,
+        changes: &Changes,
+        generation: Generation,
+        frame: &Frame,
+        news: News,
+    ) -> bool {
+        let mut s = self.state.lock();
+        s.mark_dirty(self, changes, generation);
+        if changes.is_logged() {
+            s.unlogged.push(frame.clone());
+            changes.unlogged_frames.fetch_add(1, Ordering::Relaxed);
+        }
+        if news != News::Dirty {
+            return false;
+        }
+        s.dirty.push(frame.clone());
+        drop(s);
+        changes.frames.fetch_add(1, Ordering::Relaxed) == 0
+    }
+
+    #[inline]
+    fn touch<R>(
+        self: &Arc<Self>,
+        changes: &Changes,
+        generation: Generation,
+        f: impl FnOnce(&mut State) -> R,
+    ) -> R {
+        let mut s = self.state.lock();
+        s.mark_dirty(self, changes, generation);
+        f(&mut s)
+    }
+
+    /// The zone is new, and to be written.
+    pub(crate) fn note_created(self: &Arc<Self>, changes: &Changes, generation: Generation) {
+        self.touch(changes, generation, |_| {});
+    }
+
+    /// Takes one reserved index.
+    pub(crate) fn allocate_index(self: &Arc<Self>, changes: &Changes, generation: Generation) -> u16 {
+        self.touch(changes, generation, |s| {
+            let word = s.exists.iter().position(|w| *w != u64::MAX).expect("a reserved index is free");
+            let index = word * 64 + s.exists[word].trailing_ones() as usize;
+            assert!(index < INDEXES && s.free_indexes > 0, "zone {} has no free index", self.no);
+            s.exists[word] |= 1 << (index % 64);
+            s.free_indexes -= 1;
+            s.reserved = s.reserved.saturating_sub(1);
+            s.inode_free[index] = NOT_INODES;
+            index as u16
+        })
+    }
+
+    /// A new inode block is in the cache: its inodes may be reserved from now on.
+    pub(crate) fn offer_inodes(self: &Arc<Self>, changes: &Changes, generation: Generation, index: u16) {
+        self.touch(changes, generation, |s| {
+            s.inode_free[usize::from(index)] = FULL as u8;
+            s.free_inodes += FULL;
+            s.inode_blocks_changed += 1;
+        });
+    }
+
+    pub(crate) fn free_index(self: &Arc<Self>, changes: &Changes, generation: Generation, index: u16) {
+        let mut s = self.state.lock();
+        s.mark_dirty(self, changes, generation);
+        assert!(s.has(index), "index {index} of zone {} freed twice", self.no);
+        s.exists[usize::from(index) / 64] &= !(1 << (index % 64));
+        s.free_indexes += 1;
+        s.inode_free[usize::from(index)] = NOT_INODES;
+        if !self.no.is_primary() && s.holds_nothing().is_some() {
+            changes.empty.lock().push(self.no);
+        }
+    }
+
+    /// Counts a reserved inode as used.
+    pub(crate) fn take_inode(self: &Arc<Self>, changes: &Changes, generation: Generation, inode: InodeNo) {
+        self.touch(changes, generation, |s| {
+            s.clear_mark(inode);
+            let free = &mut s.inode_free[usize::from(inode.addr().index())];
+            assert!(*free > 0 && *free <= FULL as u8, "reserved inode {inode} is not free");
+            *free -= 1;
+            s.free_inodes -= 1;
+        });
+    }
+
+    /// Counts an inode as free. True: the block is empty and not worth keeping, so it is to be freed.
+    pub(crate) fn free_inode(
+        self: &Arc<Self>,
+        changes: &Changes,
+        generation: Generation,
+        index: u16,
+    ) -> bool {
+        let mut s = self.state.lock();
+        s.mark_dirty(self, changes, generation);
+        let i = usize::from(index);
+        assert!(s.inode_free[i] != NOT_INODES && u32::from(s.inode_free[i]) < FULL);
+        s.inode_free[i] += 1;
+        s.free_inodes += 1;
+        if u32::from(s.inode_free[i]) < FULL || s.taken.contains_key(&index) {
+            return false;
+        }
+        // One empty block stays for the next inode.
+        if s.free_inodes < 2 * FULL {
+            if !self.no.is_primary() && s.holds_nothing().is_some() {
+                changes.empty.lock().push(self.no);
+            }
+            return false;
+        }
+        s.inode_free[i] = NOT_INODES;
+        s.free_inodes -= FULL;
+        s.inode_blocks_changed += 1;
+        true
+    }
+
+    /// Takes over what the records of the log say: which indexes exist, and what the blocks count that they bring. Fails with
+    /// an index that exists and has no content anywhere.
+    pub(crate) fn install(
+        self: &Arc<Self>,
+        changes: &Changes,
+        generation: Generation,
+        exists: &[u64; 8],
+        blocks: &BTreeMap<u16, Counted>,
+    ) -> std::result::Result<(), u16> {
+        self.touch(changes, generation, |s| {
+            s.exists = *exists;
+            s.free_indexes = ZONE_INDEXES - exists.iter().map(|w| w.count_ones()).sum::<u32>();
+            for index in 0..INDEXES {
+                if !s.has(index as u16) {
+                    s.inode_free[index] = NOT_INODES;
+                }
+            }
+            for (index, counted) in blocks {
+                s.inode_free[usize::from(*index)] = counted.inode_free;
+                s.free_blocks = counted.free_blocks.unwrap_or(s.free_blocks);
+            }
+            let inodes = s.inode_free.iter().filter(|free| **free != NOT_INODES);
+            s.free_inodes = inodes.map(|free| u32::from(*free)).sum();
+            let is_missing = |index: &u16| {
+                s.has(*index) && s.copies.map[usize::from(*index)] == 0 && !blocks.contains_key(index)
+            };
+            (0..INDEXES as u16).find(is_missing).map_or(Ok(()), Err)
+        })
+    }
 }
 
-impl Zones {
-    pub(crate) fn new() -> Zones {
-        Zones {
-            map: RwLock::new(HashMap::new()),
-            spare_numbers: Mutex::new(Vec::new()),
-            next_number: Mutex::new(1),
-            empty: Mutex::new(Vec::new()),
-        }
+/// The group: its free blocks, its further zones, and zones that go.
+impl Zone {
+    /// First zones only: sets the free blocks of the group.
+    pub(crate) fn set_free_blocks(self: &Arc<Self>, changes: &Changes, generation: Generation, blocks: u32) {
+        self.touch(changes, generation, |s| s.free_blocks = blocks);
     }
 
-    pub(crate) fn loaded(&self, no: ZoneNo) -> Option<Arc<Zone>> {
-        self.map.read().get(&no).cloned()
-    }
-
-    /// The zone with this number, read if need be; `None` if the table says that there is none.
-    pub(crate) fn get(&self, meta: &Meta, no: ZoneNo) -> Result<Option<Arc<Zone>>> {
-        if let Some(zone) = self.loaded(no) {
-            return Ok(Some(zone));
-        }
-        let entry = meta.table_entry(no)?;
-        if !entry.is_present() {
-            return Ok(None);
-        }
-        let header = read_header(meta, no, &entry)?;
-        let zone = Zone::new(&header, u32::from(entry.free_blocks.get()), entry.header_slot);
-        Ok(Some(self.map.write().entry(no).or_insert(zone).clone()))
-    }
-
-    pub(crate) fn create(&self, meta: &Meta, no: ZoneNo, place: BlockNo, group: GroupNo) -> Arc<Zone> {
-        let header = ZoneHeader::empty(meta.uuid, meta.geometry().blocks, place, no, group);
-        let zone = Zone::new(&header, 0, 1);
-        meta.totals.zones.add(1);
-        meta.intent.lose();
-        meta.raise_zone_limit(no.0 + 1);
-        let old = self.map.write().insert(no, zone.clone());
-        assert!(old.is_none(), "zone {no} made twice");
-        zone
-    }
-
-    pub(crate) fn create_extra(&self, meta: &Meta, generation: Generation, group: GroupNo, place: BlockNo) {
-        let no = self.spare_numbers.lock().pop().expect("a number was prepared for the zone");
-        let primary = self.loaded(ZoneNo::primary(group)).expect("the group's first zone is kept in memory");
-        primary.touch(meta, generation, |s| {
-            let free = s.extras.iter_mut().find(|e| **e == 0).expect("a group has room for 31 further zones");
-            *free = no;
-        });
-        let zone = self.create(meta, ZoneNo(no), place, group);
-        zone.touch(meta, generation, |_| {});
-    }
-
-    /// Takes an empty further zone out of the group; the caller frees its blocks.
-    pub(crate) fn remove_extra(&self, meta: &Meta, generation: Generation, zone: &Arc<Zone>) {
-        let primary =
-            self.loaded(ZoneNo::primary(zone.group)).expect("the group's first zone is kept in memory");
-        primary.touch(meta, generation, |s| {
-            let entry = s.extras.iter_mut().find(|e| **e == zone.no.0).expect("the group lists its zones");
-            *entry = 0;
-        });
-        zone.touch(meta, generation, |s| {
-            assert!(s.closed && s.free_indexes == ZONE_INDEXES, "zone {} is not empty", zone.no);
-            s.removed = true;
-        });
-        meta.totals.zones.add(-1);
-        meta.intent.lose();
-    }
-
-    /// Forgets a removed zone once its removal is committed; its number may be used again.
-    pub(crate) fn forget(&self, no: ZoneNo) {
-        self.map.write().remove(&no);
-        if no.is_primary() {
-            return;
-        }
-        let mut next = self.next_number.lock();
-        *next = (*next).min(no.0);
-    }
-
-    pub(crate) fn note_empty(&self, no: ZoneNo) {
-        self.empty.lock().push(no);
-    }
-
-    /// A further zone that holds nothing, closed against reservations, for the store to remove.
-    pub(crate) fn take_empty(&self) -> Option<Arc<Zone>> {
-        loop {
-            let no = self.empty.lock().pop()?;
-            let Some(zone) = self.loaded(no) else { continue };
-            let lists = |primary: Arc<Zone>| primary.state.lock().extras.contains(&no.0);
-            if !self.loaded(ZoneNo::primary(zone.group)).is_some_and(lists) {
-                // The medium has a zone that its group does not list. It stays, for the checker to find.
-                continue;
-            }
-            let mut s = zone.state.lock();
-            if s.holds_nothing().is_some() && s.reserved == 0 && !s.closed {
-                s.closed = true;
-                drop(s);
-                return Some(zone);
-            }
-        }
-    }
-
-    pub(crate) fn count_free_blocks(&self, meta: &Meta, generation: Generation, group: GroupNo, by: i64) {
-        let primary =
-            self.loaded(ZoneNo::primary(group)).expect("a group that is used has its zone in memory");
-        primary.touch(meta, generation, |s| {
+    /// First zones only: changes the free blocks of the group.
+    pub(crate) fn count_free_blocks(self: &Arc<Self>, changes: &Changes, generation: Generation, by: i64) {
+        self.touch(changes, generation, |s| {
             s.free_blocks = u32::try_from(i64::from(s.free_blocks) + by).expect("free blocks of a group");
         });
     }
 
-    /// Finds a number for a further zone whose table block is in memory and has a home.
-    pub(crate) fn prepare_number(&self, meta: &Meta) -> Result<bool> {
-        let limit =
-            meta.root_zones_in_a_row() * ZONE_INDEXES * yore_format::layout::ZONE_TABLE_ENTRIES as u32;
-        let mut next = self.next_number.lock();
-        while *next < limit {
-            let no = *next;
-            *next += 2;
-            let mut spare = self.spare_numbers.lock();
-            let known = spare.contains(&no) || self.loaded(ZoneNo(no)).is_some();
-            if !known && !meta.table_entry(ZoneNo(no))?.is_present() {
-                spare.push(no);
-                return Ok(true);
-            }
-        }
-        Ok(false)
+    /// First zones only: the group's further zones.
+    pub(crate) fn extras(&self) -> impl Iterator<Item = ZoneNo> {
+        let extras = self.state.lock().extras;
+        extras.into_iter().filter(|no| *no != 0).map(ZoneNo)
     }
-}
 
-/// Reads a zone's current header and checks it against what the table (or superblock) says of it.
-pub(crate) fn read_header(meta: &Meta, no: ZoneNo, entry: &ZoneTableEntry) -> Result<ZoneHeader> {
-    let place = BlockNo(entry.place.get());
-    let wrong = |field, expected: String, found: String| {
-        Corruption::new("zone table", field, expected, found).at(ZoneHeader::addr(no))
-    };
-    let place_ok = meta.geometry().is_zone_place(place) || (no == ZoneNo::root(0) && place.0 == 0);
-    if !place_ok || entry.header_slot > 1 {
-        return Err(wrong("place", "a zone's place".into(), place.to_string()).into());
+    /// First zones only: enters a further zone of the group.
+    pub(crate) fn add_extra(self: &Arc<Self>, changes: &Changes, generation: Generation, no: ZoneNo) {
+        self.touch(changes, generation, |s| {
+            let free = s.extras.iter_mut().find(|e| **e == 0).expect("a group has room for 31 further zones");
+            *free = no.0;
+        });
     }
-    let at = BlockNo(place.0 + HEADER_SLOTS[usize::from(entry.header_slot)]);
-    let block = meta.read_block(at)?;
-    verify_header(&block, ZoneHeader::addr(no), meta.volume_tag, at)?;
-    let header = ZoneHeader::decode(&block)?;
-    let stored = yore_format::BlockHeader::of(&block).crc.get();
-    if header.generation.0 != entry.generation.get() || stored != entry.crc.get() {
-        let expected = format!("generation {} with checksum {:#010x}", entry.generation, entry.crc);
-        return Err(wrong(
-            "header",
-            expected,
-            format!("generation {} with checksum {stored:#010x}", header.generation),
-        )
-        .on(at)
-        .into());
+
+    /// First zones only: a further zone goes.
+    pub(crate) fn remove_extra(self: &Arc<Self>, changes: &Changes, generation: Generation, no: ZoneNo) {
+        self.touch(changes, generation, |s| {
+            let entry = s.extras.iter_mut().find(|e| **e == no.0).expect("the group lists its zones");
+            *entry = 0;
+        });
     }
-    if header.place != place
-        || header.zone != no
-        || (!no.is_root() && header.group != meta.geometry().group_of(place))
-        || (no.is_primary() && place != meta.geometry().primary_zone_place(GroupNo(no.0 / 2)))
-        || !meta.may_have_been_long(header.volume_blocks)
-        || header.uuid != meta.uuid
-    {
-        return Err(wrong(
-            "header's identity",
-            format!("zone {no} at {place}, in that group"),
-            format!("zone {} at {} of group {}", header.zone, header.place, header.group),
-        )
-        .on(at)
-        .into());
+
+    /// The empty inode block that a zone without anything else may still have.
+    pub(crate) fn last_block(&self) -> Option<u16> {
+        self.state.lock().holds_nothing().flatten()
     }
-    Ok(header)
+
+    /// Of a closed first zone: the block of free inodes that it may have beside the bitmap, and the group's free blocks.
+    pub(crate) fn last_beside_bitmap(&self) -> (Option<u16>, u32) {
+        let s = self.state.lock();
+        assert!(s.closed, "zone {} is in use", self.no);
+        (s.only_bitmap().expect("nothing is reserved in a closed zone"), s.free_blocks)
+    }
+
+    /// The zone's last inodes go with it.
+    pub(crate) fn clear_free_inodes(self: &Arc<Self>, changes: &Changes, generation: Generation) {
+        self.touch(changes, generation, |s| s.free_inodes = 0);
+    }
+
+    /// The zone holds nothing any more, and goes.
+    pub(crate) fn remove(self: &Arc<Self>, changes: &Changes, generation: Generation) {
+        self.touch(changes, generation, |s| {
+            assert!(s.closed && s.free_indexes == ZONE_INDEXES, "zone {} is not empty", self.no);
+            s.removed = true;
+        });
+    }
 }

@@ -1,0 +1,103 @@
+//! The medium: the device, the identity of the volume on it, and reading blocks that can be verified.
+
+use crate::error::Result;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use yore_device::{AlignedBuf, Device};
+use yore_format::layout::{Geometry, VOLUME_BLOCKS_MAX, VOLUME_BLOCKS_MIN};
+use yore_format::{
+    verify_header, verify_version, Block, BlockNo, Corruption, Engine, MetaAddr, Superblock, BLOCK_SIZE,
+    ZERO_BLOCK,
+};
+
+/// The device with the volume on it.
+pub(crate) struct Medium {
+    device: Arc<dyn Device>,
+    /// The length of the volume. Only an Op that is alone changes it.
+    volume_blocks: AtomicU64,
+    volume_tag: u32,
+    engine: Engine,
+    /// As it was when the volume was opened.
+    found: Superblock,
+}
+
+impl Medium {
+    pub(crate) fn new(device: Arc<dyn Device>, found: Superblock, engine: Engine) -> Medium {
+        Medium {
+            device,
+            volume_blocks: AtomicU64::new(found.volume_blocks),
+            volume_tag: found.volume_tag(),
+            engine,
+            found,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn device(&self) -> &Arc<dyn Device> {
+        &self.device
+    }
+
+    /// The engine in use.
+    #[inline]
+    pub(crate) fn engine(&self) -> Engine {
+        self.engine
+    }
+
+    /// What headers of blocks say of the volume.
+    #[inline]
+    pub(crate) fn volume_tag(&self) -> u32 {
+        self.volume_tag
+    }
+
+    pub(crate) fn uuid(&self) -> [u8; 16] {
+        self.found.uuid
+    }
+
+    /// The superblock as it was when the volume was opened.
+    pub(crate) fn found(&self) -> &Superblock {
+        &self.found
+    }
+
+    #[inline]
+    pub(crate) fn geometry(&self) -> Geometry {
+        Geometry { blocks: self.volume_blocks.load(Ordering::Acquire) }
+    }
+
+    /// Sets the length of the volume; returns the one that it had.
+    pub(crate) fn set_length(&self, geometry: Geometry) -> u64 {
+        self.volume_blocks.swap(geometry.blocks, Ordering::AcqRel)
+    }
+
+    /// Whether the volume has this length, or could have had it if it was `resized`.
+    pub(crate) fn may_have_length(&self, blocks: u64, resized: bool) -> bool {
+        blocks == self.geometry().blocks
+            || (resized && (VOLUME_BLOCKS_MIN..=VOLUME_BLOCKS_MAX).contains(&blocks))
+    }
+
+    /// Reads a block, which the caller verifies.
+    pub(crate) fn read_block(&self, at: BlockNo) -> Result<Box<Block>> {
+        let mut buf = AlignedBuf::zeroed(1);
+        self.device.read_at(at.0 * BLOCK_SIZE as u64, &mut buf)?;
+        let mut block = Box::new(ZERO_BLOCK);
+        block.copy_from_slice(&buf);
+        Ok(block)
+    }
+
+    /// Verifies a block that was read from where a zone's map leads: first the block itself, then that it is the copy
+    /// which the map means.
+    pub(crate) fn verify_copy(
+        &self,
+        block: &Block,
+        check: u32,
+        addr: MetaAddr,
+        at: BlockNo,
+    ) -> std::result::Result<(), Box<Corruption>> {
+        verify_header(block, addr, self.volume_tag, at)?;
+        verify_version(block, check, addr, at)
+    }
+}
+
+/// Seconds since 1970.
+pub(crate) fn now_seconds() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs())
+}

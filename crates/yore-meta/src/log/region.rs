@@ -1,0 +1,58 @@
+//! Where the log lies on the medium, and what superblocks say of it.
+
+use crate::error::Result;
+use yore_device::{AlignedBuf, Device};
+use yore_format::layout::ZONE_BLOCKS;
+use yore_format::{BlockNo, Generation, Superblock, BLOCK_SIZE};
+use yore_log::{LogId, Lsn, Position, Region};
+
+/// Where a superblock says that replay starts.
+pub(crate) fn position_of(superblock: &Superblock) -> Position {
+    Position {
+        number: Lsn(superblock.log_number),
+        sequence: superblock.log_sequence,
+        block: superblock.log_position,
+        chain: superblock.log_chain,
+    }
+}
+
+/// Says in a superblock where replay starts, and which generation the records there will belong to.
+pub(crate) fn set_position(superblock: &mut Superblock, position: Position, generation: Generation) {
+    superblock.log_number = position.number.0;
+    superblock.log_sequence = position.sequence;
+    superblock.log_position = position.block;
+    superblock.log_chain = position.chain;
+    superblock.log_generation = generation;
+}
+
+/// The log's place on the device; `None` if the volume has none.
+pub(crate) fn region_of(superblock: &Superblock) -> Option<(Region, LogId)> {
+    let region = Region { first_block: superblock.log_start.0, blocks: superblock.log_blocks };
+    (superblock.log_blocks > 0).then_some((region, LogId(superblock.log_id)))
+}
+
+/// The length in blocks of the log that a volume of `blocks` blocks gets unless told otherwise: a 128th of it, at least
+/// 256 KiB and at most 32 MiB. What a crash leaves in a log of that length is replayed within a second.
+pub fn default_log_blocks(blocks: u64) -> u64 {
+    (blocks / 128).clamp(64, 8_192)
+}
+
+/// Zeroes the log of a volume being made, so that later flushes change no metadata of a file that holds the volume; the
+/// position to be entered in its superblock.
+pub(crate) fn format(device: &dyn Device, region: Region, id: LogId) -> Result<Position> {
+    let zeros = AlignedBuf::zeroed(256);
+    let mut at = region.first_block;
+    let end = at + region.blocks;
+    while at < end {
+        let n = (end - at).min(256);
+        device.write_at(at * BLOCK_SIZE as u64, &zeros[..n as usize * BLOCK_SIZE])?;
+        at += n;
+    }
+    Ok(Position::start(id))
+}
+
+/// The first block of the log and those after it, where a volume with a log of `blocks` blocks has it: behind group 0's
+/// first zone.
+pub(crate) fn place(zone: BlockNo, blocks: u64) -> Region {
+    Region { first_block: zone.0 + ZONE_BLOCKS, blocks }
+}

@@ -1,0 +1,113 @@
+//! Reservations in one zone: indexes by count, inodes by slot, and closing a zone that is to go. They exist in memory only.
+
+use super::zone::{Frame, State, Zone};
+use yore_format::layout::ZONE_INDEXES;
+use yore_format::{Inode, InodeNo, INODES_PER_BLOCK, NOT_INODES};
+
+const INDEXES: usize = ZONE_INDEXES as usize;
+
+/// What reserving an inode in a block came to.
+pub(crate) enum Marked {
+    /// The inode in this slot.
+    Slot(usize),
+    /// The block is another by now, or others took its inodes: look again.
+    Again,
+    /// The zone counts so many free inodes in the block, and there are fewer.
+    Wrong(u8),
+}
+
+impl State {
+    /// An inode block with a free inode that nobody has reserved. O(1) while the last one found has room.
+    fn find_inode_block(&mut self) -> Option<u16> {
+        if self.free_inodes == 0 || self.closed {
+            return None;
+        }
+        for index in (self.inode_hint..INDEXES).chain(0..self.inode_hint) {
+            let free = self.free_inode_count(index);
+            if free > 0 && free > self.taken.get(&(index as u16)).map_or(0, |m| m.count_ones()) {
+                self.inode_hint = index;
+                return Some(index as u16);
+            }
+        }
+        None
+    }
+}
+
+impl Zone {
+    /// Sets `blocks` indexes aside if the zone has as many beside `spare` ones.
+    pub(crate) fn reserve(&self, blocks: u32, spare: u32) -> bool {
+        let mut s = self.state.lock();
+        if s.closed || s.free_indexes < s.reserved + blocks + spare {
+            return false;
+        }
+        s.reserved += blocks;
+        true
+    }
+
+    /// Gives back what was set aside.
+    pub(crate) fn unreserve(&self, blocks: u32) {
+        self.state.lock().reserved -= blocks;
+    }
+
+    /// An inode block with a free inode that nobody has reserved, and the state of the zone's inode blocks in which it was
+    /// found.
+    pub(crate) fn find_inode_block(&self) -> Option<(u16, u64)> {
+        let mut s = self.state.lock();
+        let index = s.find_inode_block()?;
+        Some((index, s.inode_blocks_changed))
+    }
+
+    /// Whether the zone's inode blocks are in this state no more: what was read may be freed by now, or another block under
+    /// the same address.
+    pub(crate) fn inode_blocks_moved(&self, state: u64) -> bool {
+        self.state.lock().inode_blocks_changed != state
+    }
+
+    /// Reserves a free inode of the block at `index`, which was found in this state of the zone's inode blocks.
+    pub(crate) fn mark_inode(&self, index: u16, state: u64, frame: &Frame) -> Marked {
+        let mut s = self.state.lock();
+        if s.inode_blocks_changed != state {
+            return Marked::Again;
+        }
+        let taken = s.taken.get(&index).copied().unwrap_or(0);
+        let free = s.inode_free[usize::from(index)];
+        if free == NOT_INODES || u32::from(free) <= taken.count_ones() {
+            return Marked::Again; // Taken by somebody else meanwhile.
+        }
+        let block = frame.read();
+        let is_free = |slot: &usize| taken & (1 << slot) == 0 && Inode::slot_is_free(&block, *slot);
+        let Some(slot) = (0..INODES_PER_BLOCK).find(is_free) else { return Marked::Wrong(free) };
+        *s.taken.entry(index).or_insert(0) |= 1 << slot;
+        Marked::Slot(slot)
+    }
+
+    /// Gives back a reserved inode.
+    pub(crate) fn unmark_inode(&self, inode: InodeNo) {
+        self.state.lock().clear_mark(inode);
+    }
+
+    /// Closes the zone against reservations if it holds nothing.
+    pub(crate) fn close_if_empty(&self) -> bool {
+        let mut s = self.state.lock();
+        let closes = s.holds_nothing().is_some() && s.reserved == 0 && !s.closed;
+        s.closed |= closes;
+        closes
+    }
+
+    /// First zones only: closes the zone against reservations if it and its group hold nothing but the bitmap, and perhaps
+    /// a block of free inodes.
+    pub(crate) fn close_if_only_bitmap(&self) -> bool {
+        let mut s = self.state.lock();
+        let closes = s.only_bitmap().is_some() && s.extras.iter().all(|e| *e == 0) && s.reserved == 0;
+        s.closed |= closes;
+        closes
+    }
+
+    /// The zone may be used again, unless it was removed.
+    pub(crate) fn reopen(&self) {
+        let mut s = self.state.lock();
+        if !s.removed {
+            s.closed = false;
+        }
+    }
+}
