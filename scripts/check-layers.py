@@ -8,8 +8,11 @@
    btree -> held -> time (the grammar of times, which knows nothing of volumes). A path such as `crate::ops`, or `super::ops`
    from a neighbouring file, in a lower module is a failure. Tests are exempt, as the compiler leaves them out:
    `#[cfg(test)] mod tests`, in a file of its own or not.
+3. Inside the crates of LAYERS: every module is in the table, each refers only to modules of lower levels, and there is no
+   ring. Methods count: who calls a method that another module adds to a type refers to that module.
 
-`check-layers.py --self-test` proves on made-up input that both kinds of breach are seen.
+`check-layers.py --self-test` proves on made-up input that all kinds of breach are seen; `--edges CRATE` prints the picture
+of a crate of LAYERS.
 """
 import json
 import os
@@ -42,6 +45,29 @@ MODULES = [
     {"usage"}, {"ops", "look"}, {"access"}, {"history"}, {"dir", "file"}, {"inode", "past"}, {"extent", "alloc", "pages"}, {"btree", "locks"}, {"held"}, {"time"},
 ]
 LEVEL = {name: len(MODULES) - n for n, names in enumerate(MODULES) for name in names}
+
+# Levels inside crates, from the lowest to the highest, a line each. A name is the path of one module below src; `name/*` is
+# that module and all below it, which count as one; `lib` is the root of the crate. A module refers to lower levels only, not
+# to others of its own. A crate is added by adding its table: folders as layers.
+LAYERS = {
+    "yore-meta": """
+        error mutation
+        base/medium base/ledger base/features base/freed base/gate base/limits base/progress
+        base cache
+        zones/slots zones/header zones/zone
+        zones/reserve zones/table
+        zones
+        blocks
+        log/region log/notes space
+        log/intent log/replay mkfs
+        log rooms
+        op/* writer/gather
+        writer/generation
+        writer
+        meta/*
+        lib
+    """,
+}
 
 
 def below(name):
@@ -153,7 +179,207 @@ def module_breaches(files):
                 yield f"yore-fs/src/{path}:{line}: {own} refers upwards to {name}"
 
 
+class Layers:
+    """The levels of a table of LAYERS."""
+
+    def __init__(self, table):
+        lines = [line.split() for line in table.strip().splitlines()]
+        self.levels = {name: level for level, names in enumerate(lines) for name in names}
+
+    def entry(self, module):
+        """The name in the table that a module belongs to; None if the table does not know it."""
+        if module in self.levels:
+            return module
+        parts = module.split("/")
+        folders = ("/".join(parts[:n]) + "/*" for n in range(len(parts), 0, -1))
+        return next((folder for folder in folders if folder in self.levels), None)
+
+
+def module_of(path):
+    """The name of the module in a file below src."""
+    return path.removesuffix(".rs").removesuffix("/mod")
+
+
+def product_modules(files):
+    """Modules that are not only for tests: {name: source without comments, strings and tests}."""
+    tests = test_modules(files)
+    modules = {}
+    for path, source in files:
+        parts = path.removesuffix(".rs").removesuffix("/mod").split("/")
+        if not any("/".join(parts[: n + 1]) in tests for n in range(len(parts))):
+            modules[module_of(path)] = without_test_modules(source)
+    return modules
+
+
+def use_tree(source, at):
+    """The paths that begin at `at`, as lists of segments, with braces taken apart."""
+    path = []
+    while match := re.compile(r"\s*([A-Za-z_][A-Za-z_0-9]*|\{|\*)").match(source, at):
+        at = match.end()
+        if match.group(1) == "{":
+            paths, level, start = [], 1, at
+            while level and at < len(source):
+                char = source[at]
+                level += {"{": 1, "}": -1}.get(char, 0)
+                if level == 0 or (level == 1 and char == ","):
+                    paths += [path + tail for tail in use_tree(source[:at], start)]
+                    start = at + 1
+                at += 1
+            return paths
+        path.append(match.group(1))
+        colons = re.compile(r"\s*::").match(source, at)
+        if not colons:
+            break
+        at = colons.end()
+    return [path] if path else []
+
+
+def path_edges(name, modules):
+    """Modules that the paths in a module lead to: [(line, module)]."""
+    source = re.sub(r"\bpub\s*\([^)]*\)", lambda m: " " * len(m.group()), modules[name])
+    home = [] if name == "lib" else name.split("/")
+    children = re.findall(r"\bmod\s+([a-z_0-9]+)\s*;", source)
+    starts = "|".join(["crate", "super", "self"] + children)
+    for match in re.finditer(rf"(?<![\w:])(?:{starts})\s*::", source):
+        line = source.count("\n", 0, match.start()) + 1
+        for path in use_tree(source, match.start()):
+            at = [] if path[0] == "crate" else home
+            for segment in path:
+                if segment == "super":
+                    at = at[:-1]
+                elif segment not in ("crate", "self"):
+                    if "/".join(at + [segment]) not in modules:
+                        break
+                    at = at + [segment]
+            yield line, "/".join(at) or "lib"
+
+
+def added_methods(modules):
+    """Methods that modules add to types of others: [(type, its module, method, module that adds it)]."""
+    home = {}
+    for module, source in modules.items():
+        for match in re.finditer(r"\b(?:struct|enum|union)\s+([A-Za-z_0-9]+)", source):
+            home.setdefault(match.group(1), module)
+    for module, source in modules.items():
+        for match in re.finditer(r"^impl(?:<[^{]*?>)?\s+(?:\w+::)*(\w+)(?:<[^{]*>)?\s*\{(.*?)^\}", source, re.M | re.S):
+            owner = home.get(match.group(1))
+            if owner not in (None, module):
+                for method in re.findall(r"\bfn\s+([a-z_0-9]+)", match.group(2)):
+                    yield match.group(1), owner, method, module
+
+
+def layer_edges(files):
+    """All references between modules of a crate: {(module, line, module referred to)}."""
+    return set(references_of(product_modules(files)))
+
+
+def references_of(modules):
+    """The references, one by one."""
+    for module in modules:
+        for line, to in path_edges(module, modules):
+            if to != module:
+                yield module, line, to
+    for type_name, owner, method, adds in added_methods(modules):
+        for module, source in modules.items():
+            if module != adds and (module == owner or re.search(rf"\b{type_name}\b", source)):
+                calls = rf"\.{method}\s*(?:\(|::<)|\b(?:Self|{type_name})::{method}\b"
+                for match in re.finditer(calls, source):
+                    yield module, source.count("\n", 0, match.start()) + 1, adds
+
+
+def rings(edges):
+    """Groups of modules that reach each other, from pairs."""
+    ways = {}
+    for a, b in edges:
+        ways.setdefault(a, set()).add(b)
+
+    def reach(start):
+        reached, todo = set(), [start]
+        while todo:
+            for to in ways.get(todo.pop(), ()):
+                if to not in reached:
+                    reached.add(to)
+                    todo.append(to)
+        return reached
+
+    reached = {module: reach(module) for module in ways}
+    found = {frozenset(b for b in reached[a] if a in reached.get(b, ())) for a in ways if a in reached[a]}
+    return sorted(sorted(ring) for ring in found)
+
+
+def layer_breaches(crate, files, table):
+    """Modules that the table does not know, references that do not lead down, and rings."""
+    layers = Layers(table)
+    known = product_modules(files)
+    for module in sorted(known):
+        if layers.entry(module) is None:
+            yield f"{crate}/src/{module}: a module without a level; add it to LAYERS in scripts/check-layers.py"
+    for name in layers.levels:
+        if not any(layers.entry(module) == name for module in known):
+            yield f"{crate}/src/{name}: in LAYERS, and not there"
+    edges = set()
+    for module, line, to in sorted(layer_edges(files)):
+        edges.add((module, to))
+        own, other = layers.entry(module), layers.entry(to)
+        if own is None or other is None or own == other:
+            continue
+        if layers.levels[other] >= layers.levels[own]:
+            yield f"{crate}/src/{module}:{line}: {own} refers to {other}, which is not below it"
+    for ring in rings(edges):
+        yield f"{crate}: a ring of modules: {', '.join(ring)}"
+
+
+def print_edges(crate, files, table):
+    """Prints who refers to whom, with the numbers."""
+    layers = Layers(table)
+    edges = {(module, to) for module, _, to in layer_edges(files)}
+    level = {module: layers.levels.get(layers.entry(module), -1) for module in product_modules(files)}
+    for module in sorted(level, key=lambda module: (level[module], module)):
+        print(f"{level[module]:3} {module} -> {' '.join(sorted(to for a, to in edges if a == module))}")
+    up = sum(level[a] < level[b] for a, b in edges)
+    print(f"{crate}: {len(level)} modules, {len(edges)} edges, {up} upwards, {len(rings(edges))} rings")
+
+
+def self_test_layers():
+    table = """
+        error
+        low/a low/b
+        low
+        high/*
+        lib
+    """
+    files = [
+        ("lib.rs", "mod error; mod low; mod high; mod new;\npub use high::High;"),
+        ("error.rs", "pub struct E;\n// use crate::low;\nconst S: &str = \"crate::high\";"),
+        ("low/mod.rs", "pub(crate) mod a; pub(in crate::high) mod b;\nuse a::A;\nstruct Low;"),
+        ("low/a.rs", "use crate::{error::E, low::{self, b::{B, C}}};\nfn f() -> crate::High {}\npub struct A;"),
+        ("low/b.rs", "use super::super::high::High;\n#[cfg(test)]\nmod tests { use crate::high::x; }\nfn g(a: A) { a.add() }"),
+        ("high/mod.rs", "mod x;\nuse crate::low::a::A;\npub struct High; impl High { fn f(&self) { self.added() } }"),
+        # A method that is added to a type of another module is an edge for those who call it.
+        ("high/x.rs", "use super::High;\nimpl High {\n    fn added(&self) {}\n}\nimpl A {\n    fn add(&self) {}\n}"),
+        ("new.rs", "fn f() {}"),
+    ]
+    found = sorted(layer_breaches("crate", files, table))
+    expected = [
+        "crate/src/low/a:1: low/a refers to low,",
+        "crate/src/low/a:1: low/a refers to low/b,",
+        "crate/src/low/a:2: low/a refers to lib,",
+        "crate/src/low/b:1: low/b refers to high/*,",
+        "crate/src/low/b:4: low/b refers to high/*,",
+        "crate/src/new: a module without a level",
+        "crate: a ring of modules: high, high/x, lib, low, low/a, low/b",
+    ]
+    assert len(found) == len(expected), found
+    assert all(breach.startswith(start) for breach, start in zip(found, expected)), found
+    gone = list(layer_breaches("crate", [("lib.rs", ""), ("error.rs", "")], "error old\nlib"))
+    assert gone == ["crate/src/old: in LAYERS, and not there"], gone
+    ring = [("a/mod.rs", "mod b; use b::B; pub struct A;"), ("a/b.rs", "use super::A; pub struct B;")]
+    assert list(layer_breaches("crate", ring, "a/*")) == ["crate: a ring of modules: a, a/b"]
+    assert list(layer_breaches("crate", ring[:1] + [("a/b.rs", "pub struct B;")], "a/*")) == []
+
+
 def self_test():
+    self_test_layers()
     packages = [
         ("yore-check", [("yore-fs", None), ("yore-meta", None)]),
         ("yore-crash", [("yore-meta", "dev"), ("yore-bench", "dev")]),
@@ -193,8 +419,22 @@ def self_test():
     print("check-layers: self-test ok")
 
 
+def sources(root, crate):
+    """The source files of a crate: [(path below src, source)]."""
+    home, files = os.path.join(root, "crates", crate, "src"), []
+    for directory, _, names in os.walk(home):
+        for name in sorted(names):
+            if name.endswith(".rs"):
+                path = os.path.join(directory, name)
+                with open(path, encoding="utf-8") as file:
+                    files.append((os.path.relpath(path, home), file.read()))
+    return files
+
+
 def main():
     root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+    if sys.argv[1:2] == ["--edges"]:
+        return print_edges(sys.argv[2], sources(root, sys.argv[2]), LAYERS[sys.argv[2]])
     metadata = json.loads(
         subprocess.run(
             ["cargo", "metadata", "--format-version", "1", "--no-deps", "--locked"],
@@ -205,20 +445,15 @@ def main():
         (package["name"], [(dependency["name"], dependency["kind"]) for dependency in package["dependencies"]])
         for package in metadata["packages"]
     ]
-    sources = os.path.join(root, "crates/yore-fs/src")
-    files = []
-    for directory, _, names in os.walk(sources):
-        for name in names:
-            if name.endswith(".rs"):
-                path = os.path.join(directory, name)
-                with open(path, encoding="utf-8") as file:
-                    files.append((os.path.relpath(path, sources), file.read()))
+    files = sources(root, "yore-fs")
     breaches = sorted(crate_breaches(packages)) + sorted(module_breaches(files))
+    for crate, table in LAYERS.items():
+        breaches += sorted(layer_breaches(crate, sources(root, crate), table))
     for breach in breaches:
         print(f"check-layers: {breach}", file=sys.stderr)
     if breaches:
         sys.exit(1)
-    print(f"check-layers: {len(packages)} crates and {len(files)} files of yore-fs keep to the layers")
+    print(f"check-layers: {len(packages)} crates, {len(files)} files of yore-fs and all of {', '.join(LAYERS)} keep to the layers")
 
 
 if __name__ == "__main__":
