@@ -69,8 +69,8 @@ impl Blocks {
         let block = self.base.medium.read_block(at)?;
         let still_there = || zone.copy_of(addr.index()) == Some((slot, check));
         if let Err(c) = self.base.medium.verify_copy(&block, check, addr, at) {
-            // An engine that writes in place may have overwritten the block meanwhile, and says so in the map only
-            // afterwards; until then the frame that it wrote is in memory.
+            // An engine that writes in place may have overwritten the block meanwhile, and says so in the map
+            // only afterwards; until then the frame that it wrote is in memory.
             let is_wrong = self.cache.lacks(addr, still_there);
             return if is_wrong { Err(c.into()) } else { Ok(None) };
         }
@@ -79,9 +79,10 @@ impl Blocks {
         Ok(self.cache.insert_read(frame, still_there))
     }
 
-    /// Corrects what the zone counts of a block that was read. Freeing the last inode by the header's count frees the block,
-    /// so a count that contradicts the block is not believed: the block's own counts from now on, as in replay. The two
-    /// change together, with the block in memory, so what nobody has in memory shows no half of a change.
+    /// Corrects what the zone counts of a block that was read. Freeing the last inode by the header's count
+    /// frees the block, so a count that contradicts the block is not believed: the block's own counts from
+    /// now on, as in replay. The two change together, with the block in memory, so what nobody has in memory
+    /// shows no half of a change.
     fn believe_block(&self, zone: &Zone, addr: MetaAddr, block: &Block, still_there: impl Fn() -> bool) {
         let counted = match block[4] == BlockKind::Inodes as u8 {
             true => count_free_inodes(block),
@@ -133,8 +134,8 @@ impl Blocks {
         self.base.ledger.head(generation, self.zones.limit())
     }
 
-    /// Slows callers gradually while one generation is being written and the next fills up; starts one when a quarter of
-    /// the cache is dirty.
+    /// Slows callers gradually while one generation is being written and the next fills up; starts one when a
+    /// quarter of the cache is dirty.
     #[inline]
     pub(crate) fn throttle(&self) {
         assert_no_op();

@@ -10,10 +10,11 @@
 //! | dirty in both | g | bytes of w | [`Frame::modify`] in g of a frame dirty in w |
 //! | dead | 0 | bytes of w, or – | [`Frame::kill`] |
 //!
-//! Invariants: a zone's dirty list or the writer holds each frame that is dirty, or captured and not yet committed, and
-//! what somebody holds is never evicted; so a block that misses the cache is on the medium where its zone's map
-//! says. The cache itself does not know what a zone is: a frame carries what it belongs to, of a type `H`. The block itself is behind an `Arc`: capturing costs no copy, and the first change after it copies (the copy
-//! in memory on a frozen block's first change).
+//! Invariants: a zone's dirty list or the writer holds each frame that is dirty, or captured and not yet
+//! committed, and what somebody holds is never evicted; so a block that misses the cache is on the medium
+//! where its zone's map says. The cache itself does not know what a zone is: a frame carries what it belongs
+//! to, of a type `H`. The block itself is behind an `Arc`: capturing costs no copy, and the first change
+//! after it copies (the copy in memory on a frozen block's first change).
 
 use hashbrown::HashMap;
 use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
@@ -43,8 +44,8 @@ struct FrameInner<H> {
 struct FrameState {
     block: Arc<Block>,
     dirty: u64,
-    /// Chunks changed in generation `dirty` and not yet logged. Means nothing in a frame that is not dirty in the running
-    /// generation. The frame is in its zone's `unlogged` as long as this is not zero.
+    /// Chunks changed in generation `dirty` and not yet logged. It means nothing in a frame that is not dirty
+    /// in the running generation. The frame is in its zone's list as long as this is not zero.
     unlogged: u64,
     frozen: Option<Arc<Block>>,
     dead: bool,
@@ -90,8 +91,8 @@ impl<H> Frame<H> {
         &self.0.home
     }
 
-    /// Changes the bytes in `generation`; `f` gives the chunks that it touched. Tells whether the frame is now dirty, or to be
-    /// logged, and was not before.
+    /// Changes the bytes in `generation`; `f` returns the chunks that it touched. Returns whether the frame
+    /// is now dirty, or to be logged, and was not before.
     pub(crate) fn modify<R>(
         &self,
         generation: Generation,
@@ -118,7 +119,8 @@ impl<H> Frame<H> {
         (result, news)
     }
 
-    /// Gives what is to be logged of the frame, if it lives: the chunks, and the block. It counts as logged then.
+    /// Calls `f` with what is to be logged of the frame, if it lives: the chunks, and the block. They count
+    /// as logged then.
     pub(crate) fn log(&self, f: impl FnOnce(u64, &Block)) {
         let mut s = self.0.state.write();
         if !s.dead && s.unlogged != 0 {
@@ -169,8 +171,8 @@ struct Shard<H> {
 
 /// All frames, in shards by address; each shard evicts by second chance.
 pub(crate) struct Cache<H> {
-    /// A shard is locked before what its frames belong to: a block is entered only while that still has it where it was
-    /// read.
+    /// A shard is locked before what its frames belong to: a block is entered only while that still has it
+    /// where it was read.
     shards: Vec<Mutex<Shard<H>>>,
     frames_per_shard: usize,
 }
@@ -210,8 +212,8 @@ impl<H> Cache<H> {
         self.enter(&mut shard, frame);
     }
 
-    /// Enters a block that was read, unless it is there already or `still_there` says that it moved since; then `None`
-    /// means: look again.
+    /// Enters a block that was read, unless it is there already or `still_there` says that it moved since;
+    /// then `None` means: look again.
     pub(crate) fn insert_read(
         &self,
         frame: Frame<H>,
@@ -236,8 +238,8 @@ impl<H> Cache<H> {
     }
 
     fn enter(&self, shard: &mut Shard<H>, frame: &Frame<H>) {
-        // Freed blocks leave the map at once. Here they are only passed over, so they are swept out before they outnumber
-        // those in use: each is still a whole block of memory.
+        // Freed blocks leave the map at once. The clock only passes over them, so they are swept out before
+        // they outnumber those in use: each is still a whole block of memory.
         if shard.clock.len() > shard.map.len() + shard.map.len() / 4 + CLOCK_SLACK {
             let Shard { map, clock } = shard;
             clock.retain(|f| map.get(&f.addr()).is_some_and(|present| Arc::ptr_eq(&present.0, &f.0)));
@@ -261,9 +263,9 @@ impl<H> Cache<H> {
         }
     }
 
-    /// Removes a freed block; `free_index` frees its address. Both happen under the shard's lock: were the index still there while
-    /// the frame is gone, a reader would bring the old bytes back; were it free while the frame is there, the next block
-    /// under this address would find its predecessor.
+    /// Removes a freed block; `free_index` frees its address. Both happen under the shard's lock: were the
+    /// index still there while the frame is gone, a reader would bring the old bytes back; were it free while
+    /// the frame is there, the next block under this address would find its predecessor.
     pub(crate) fn remove(&self, addr: MetaAddr, free_index: impl FnOnce()) {
         let mut shard = self.shard(addr).lock();
         free_index();

@@ -16,7 +16,8 @@ pub enum MetaError {
     /// The device failed.
     #[error("{0}")]
     Device(#[from] DeviceError),
-    /// No zone has room for a reservation: the store must make one ([`crate::Op::create_zone`]), nearest to this group.
+    /// No zone has room for a reservation: the store must make one ([`crate::Op::create_zone`]), nearest to
+    /// this group.
     #[error("no zone has room for more metadata near group {near}")]
     NeedZone {
         /// The group asked for.
@@ -34,8 +35,8 @@ pub enum MetaError {
         /// The error that stopped it.
         first: Box<MetaError>,
     },
-    /// The volume was in use under another engine than it is to be opened with, and has to be recovered first: opened under
-    /// the one recorded, and closed.
+    /// The volume was in use under another engine than it is to be opened with, and has to be recovered
+    /// first: opened under the one recorded, and closed.
     #[error("the volume must be recovered under its engine `{}` first", recorded.name())]
     RecoverFirst {
         /// The engine recorded.

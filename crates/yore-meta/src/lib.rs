@@ -1,17 +1,21 @@
 //! The metadata layer: a bounded cache of metadata blocks, zones, operations, generations and the engines.
 //!
-//! The store above changes blocks only through an [`Op`], which belongs to exactly one generation. It looks up and
-//! reads what it needs first ([`Meta::read`]), reserves ([`Meta::reserve`], [`Meta::reserve_inode`]), then opens the
-//! Op ([`Meta::begin`]), changes ([`Op::change`], [`Op::allocate`], …) and drops it. Rules kept here, numbered as in the
-//! architecture:
+//! The store above changes blocks only through an [`Op`], which belongs to exactly one generation. It looks
+//! up and reads what it needs first ([`Meta::read`]), reserves ([`Meta::reserve`], [`Meta::reserve_inode`]),
+//! then opens the Op ([`Meta::begin`]), changes ([`Op::change`], [`Op::allocate`], …) and drops it. Rules
+//! kept here, numbered as in the architecture:
 //!
-//! - **R6** what an Op may need is reserved before it opens; the order is reserve → inode locks → open → group → block.
-//! - **R7** an open Op never reads the device: [`Op::cached`] finds only blocks in memory, which the caller keeps there
-//!   by holding their [`Frame`]s. An Op never fails: by the time it opens all that could fail has been done.
-//! - **R8** zones come into being only in Ops ([`Op::create_zone`]); a commit needs nothing that was not reserved.
+//! - **R6** The store reserves what an Op may need before the Op opens; the order is reserve → inode locks →
+//!   open → group → block.
+//! - **R7** An open Op never reads the device: [`Op::cached`] finds only blocks in memory, which the caller
+//!   keeps there by holding their [`Frame`]s. An Op never fails: all that could fail was done before it
+//!   opened.
+//! - **R8** Only Ops make zones ([`Op::create_zone`]); a commit needs nothing that was not reserved.
 //!
-//! The crash argument of the default engine stands in `writer/commit.rs`, recovery in `meta/open.rs`; `log/intent.rs` is the log that makes an
-//! fsync cheap, `log/replay.rs` what a mount makes of it.
+//! Each room is a module that owns its locks; modules refer only downwards (docs/DESIGN.md,
+//! scripts/check-layers.py). The crash argument of the default engine is in `writer/mod.rs`, recovery in
+//! `meta/open.rs`. `log/intent.rs` is the log that makes an fsync cheap, and `log/replay.rs` replays it at a
+//! mount.
 
 mod base;
 mod blocks;

@@ -1,5 +1,6 @@
-//! Making a volume: two superblocks, root zone 0 with the first table block, group 0's first zone with its bitmap and
-//! the root directory's inode block. Constant work whatever the size: groups come into being when first used.
+//! Making a volume: two superblocks, root zone 0 with the first table block, group 0's first zone with its
+//! bitmap and the root directory's inode block. The work is constant, whatever the size: a group comes into
+//! being when it is first used.
 
 use crate::base::medium::now_seconds;
 use crate::error::{MetaError, Result};
@@ -41,7 +42,8 @@ pub struct MkfsOptions {
 /// Makes a volume over the whole device. Whatever was there is lost; the caller has made sure that it may be.
 ///
 /// # Errors
-/// [`MetaError::Refused`] for a device too small (16 MiB), too large (128 TiB) or read-only, or a label too long.
+/// [`MetaError::Refused`] for a device too small (16 MiB), too large (128 TiB) or read-only, or a label too
+/// long.
 pub fn mkfs(device: &dyn Device, options: &MkfsOptions) -> Result<Superblock> {
     let blocks = device.size() / BLOCK_SIZE as u64;
     let name = device.describe();

@@ -14,7 +14,8 @@ pub enum Mutation {
     BlocksReusedEarly,
     /// Slots that the last complete generation uses count as free (R2).
     SlotsReusedEarly,
-    /// The part of the log that a generation makes superfluous is given back before its superblock is written (R2).
+    /// The part of the log that a generation makes superfluous is given back before its superblock is written
+    /// (R2).
     LogReusedEarly,
     /// Superblocks do not say where replay starts (R9).
     StalePosition,

@@ -1,7 +1,7 @@
-//! Reservations: what an Op may need, taken before it opens (R6), so that it cannot fail.
+//! Reservations: an Op takes what it may need before it opens (R6), so that it cannot fail.
 //!
-//! Metadata blocks are reserved by count in one zone; inodes by slot. Every zone keeps [`SPARE_INDEXES`] indexes that
-//! only deleting may reserve, so a full volume can always be emptied (R8).
+//! Metadata blocks are reserved by count in one zone; inodes by slot. Every zone keeps [`SPARE_INDEXES`]
+//! indexes that only deleting may reserve, so a full volume can always be emptied (R8).
 
 use crate::blocks::Blocks;
 use crate::error::{MetaError, Result};
@@ -28,7 +28,7 @@ pub enum Room {
     Deleting,
 }
 
-/// For each group, where room was found last. A guess that costs nothing to get wrong: groups share places.
+/// For each group, where room was found last. A wrong guess costs nothing, so groups share places.
 struct Hints([AtomicU64; 64]);
 
 impl Hints {
@@ -129,7 +129,8 @@ impl Space {
         Space { block_hints: Hints::new(), inode_hints: Hints::new() }
     }
 
-    /// Sets `count` metadata blocks aside, in a zone of group `near` or wherever those of that group went last.
+    /// Sets `count` metadata blocks aside, in a zone of group `near` or wherever those of that group went
+    /// last.
     #[inline]
     pub(crate) fn reserve(&self, blocks: &Blocks, near: GroupNo, count: u32) -> Result<Reserved> {
         blocks.base.progress.check_writable()?;
@@ -255,7 +256,8 @@ fn reserve_inode_in(blocks: &Blocks, zone: &Arc<Zone>) -> Result<Option<Reserved
     }
 }
 
-/// The first of these blocks that cannot be data although they lie in the group's data area: a zone's, or the log's.
+/// The first of these blocks that cannot be data although they lie in the group's data area: a zone's, or the
+/// log's.
 pub(crate) fn taken_block(
     blocks: &Blocks,
     group: GroupNo,

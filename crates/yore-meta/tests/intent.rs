@@ -1,5 +1,6 @@
-//! What the metadata layer promises to whoever notes file data in the intent log: what was taken back does not come back,
-//! room for what is carried over, and the order of flushes. And that nobody waits for a writer that panicked.
+//! What the metadata layer promises to whoever notes file data in the intent log: what was taken back does
+//! not come back, room for what is carried over, and the order of flushes. And that nobody waits for a writer
+//! that panicked.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{mpsc, Arc};
@@ -69,8 +70,9 @@ fn cut(meta: &Meta, file: u64) {
     meta.note(&IntentNote::Cut { inode: InodeNo(file), incarnation: INCARNATION, size: 0 });
 }
 
-/// A page was noted, and carried over into a generation; then it went home, nothing else changed, and somebody synced. The
-/// sync took that nothing had changed for a reason to do nothing, so a crash brought the page back, over what was at home.
+/// A page was noted, and carried over into a generation; then it went home, nothing else changed, and
+/// somebody synced. The sync took that nothing had changed for a reason to do nothing, so a crash brought the
+/// page back, over what was at home.
 #[test]
 fn a_sync_makes_durable_that_data_is_at_home() {
     let device = Arc::new(MemoryDevice::new(64 << 20));
@@ -94,8 +96,9 @@ fn a_sync_makes_durable_that_data_is_at_home() {
     assert_eq!(outstanding(&device), [0; 0]);
 }
 
-/// What a generation carries over belongs to it alone: when its superblock never arrives, the next mount leaves it out, and so
-/// does the one after that. The second once believed it, because the first took the generation number that it was for.
+/// What a generation carries over belongs to it alone: when its superblock never arrives, the next mount
+/// leaves it out, and so does the one after that. The second once believed it, because the first took the
+/// generation number that it was for.
 #[test]
 fn what_was_carried_over_for_a_superblock_that_never_arrived_does_not_come_back() {
     let device = Arc::new(SimulatedDevice::new(MemoryDevice::new(64 << 20)));
@@ -122,8 +125,9 @@ fn what_was_carried_over_for_a_superblock_that_never_arrived_does_not_come_back(
     }
 }
 
-/// However full the log is, a generation finds room in it for all that may be outstanding. Once it was only as much as had
-/// been outstanding when the last record was appended, and what was noted after that stopped the volume.
+/// However full the log is, a generation finds room in it for all that may be outstanding. Once it was only
+/// as much as had been outstanding when the last record was appended, and what was noted after that stopped
+/// the volume.
 #[test]
 fn what_is_carried_over_fits_the_log_however_full_it_is() {
     for log_blocks in [20, 24, 64, 200] {
@@ -149,9 +153,9 @@ fn what_is_carried_over_fits_the_log_however_full_it_is() {
     }
 }
 
-/// A file whose noted pages were all cut off is still noted with its size, which nothing else may have: that takes room in the
-/// log, too. Once it was not counted, and enough such files, synced and cut within the seconds before they are written back,
-/// left a generation without room for them: it stopped the volume.
+/// A file whose noted pages were all cut off is still noted with its size, which nothing else may have: that
+/// takes room in the log, too. Once it was not counted, and enough such files, synced and cut within the
+/// seconds before they are written back, left a generation without room for them: it stopped the volume.
 #[test]
 fn files_noted_with_their_size_alone_are_counted() {
     let device = Arc::new(MemoryDevice::new(64 << 20));
@@ -200,8 +204,8 @@ fn is_flushed_before_the_record(take_back: impl Fn(&Meta)) -> bool {
     trace.events()[..record].contains(&Event::Flush)
 }
 
-/// A record that takes noted data back comes after a flush of what was overwritten in place (R4): else a crash could find
-/// neither. Whether an Op takes it back or nobody has to.
+/// A record that takes noted data back comes after a flush of what was overwritten in place (R4): else a
+/// crash could find neither. Whether an Op takes it back or nobody has to.
 #[test]
 fn data_is_flushed_before_the_record_that_says_that_it_is_at_home() {
     let by_itself = |meta: &Meta| {
@@ -283,8 +287,8 @@ impl Device for Panics {
     }
 }
 
-/// Whoever waits for a generation is told when the thread that writes it panics, and whoever comes later; what is in memory
-/// can still be read. Once they waited for ever.
+/// Whoever waits for a generation is told when the thread that writes it panics, and whoever comes later;
+/// what is in memory can still be read. Once they waited for ever.
 #[test]
 fn nobody_waits_for_a_writer_that_panicked() {
     let device = Panics::new(Fatal::Generations);
@@ -309,9 +313,9 @@ fn nobody_waits_for_a_writer_that_panicked() {
     assert!(matches!(meta.close(), Err(MetaError::Stopped { .. })));
 }
 
-/// The same where it is a caller's own thread that panics, in writing or flushing a record: the others who want theirs durable
-/// are told, whether they waited for it or come later, and so is who wants a generation, which has data to carry over in the
-/// log. Once they waited for ever.
+/// The same where it is a caller's own thread that panics, in writing or flushing a record: the others who
+/// want theirs durable are told, whether they waited for it or come later, and so is who wants a generation,
+/// which has data to carry over in the log. Once they waited for ever.
 #[test]
 fn nobody_waits_for_a_leader_that_panicked() {
     for fatal in [Fatal::Writes, Fatal::Flushes] {

@@ -1,8 +1,10 @@
-//! What a volume gets while it is in use: features that older programs do not know, and rules in the superblock.
+//! What a volume gets while it is in use: features that older programs do not know, and rules in the
+//! superblock.
 //!
-//! **E1** A feature is durable before the first byte that needs it. Otherwise a crash could leave, in the log or in a
-//! generation, rows that an older program would take for damage. So [`Features::extend`] completes a generation whose
-//! superblock has the feature, once in the life of a volume; from then on it costs an atomic load.
+//! **E1** A feature is durable before the first byte that needs it. Otherwise a crash could leave, in the log
+//! or in a generation, rows that an older program would take for damage. So [`Features::extend`] completes a
+//! generation whose superblock has the feature, once in the life of a volume; from then on it costs an atomic
+//! load.
 
 use crate::error::Result;
 use parking_lot::Mutex;

@@ -1,4 +1,5 @@
-//! Data blocks that Ops have freed: they are available again once the generation that freed them is complete (R2, R3).
+//! Data blocks that Ops have freed: they are available again once the generation that freed them is complete
+//! (R2, R3).
 
 use parking_lot::Mutex;
 use std::sync::{OnceLock, Weak};

@@ -1,5 +1,5 @@
-//! The generation gate. An open Op holds it shared; freezing a generation takes it alone for an instant, so no Op is
-//! split across two generations.
+//! The generation gate. An open Op holds it shared; freezing a generation takes it alone for an instant, so
+//! no Op is split across two generations.
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::cell::Cell;

@@ -1,4 +1,5 @@
-//! What the next superblock says of the volume beside its zones: totals, roots, and the numbers that are given out.
+//! What the next superblock says of the volume beside its zones: totals, roots, and the numbers that are
+//! given out.
 
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -16,13 +17,14 @@ impl Counter {
         self.0.fetch_add(by, Ordering::Relaxed);
     }
 
-    /// The present value. If a superblock counts less than there is, which the checker finds, the count could fall below
-    /// 0; this gives 0 then.
+    /// The present value. If a superblock counts less than there is, which the checker finds, the count could
+    /// fall below 0; this gives 0 then.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed).max(0) as u64
     }
 
-    /// Sets the count to what the medium says. That may be anything, so this takes no more than a volume can have.
+    /// Sets the count to what the medium says. That may be anything, so this takes no more than a volume can
+    /// have.
     pub(crate) fn set(&self, to: u64) {
         self.0.store(to.min(VOLUME_BLOCKS_MAX * INODES_PER_BLOCK as u64) as i64, Ordering::Relaxed);
     }

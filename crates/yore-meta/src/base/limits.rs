@@ -4,7 +4,8 @@ use crate::error::Result;
 use yore_format::layout::{ZONE_INDEXES, ZONE_TABLE_ENTRIES};
 use yore_format::{Corruption, Generation, Superblock};
 
-/// How far counts that go on growing may have come: enough is left for a mount each nanosecond, for centuries.
+/// How far counts that go on growing may have come: enough is left for a mount each nanosecond, for
+/// centuries.
 const LEFT: u64 = 1 << 62;
 
 fn check_limit(field: &'static str, limit: u64, value: u64) -> Result<()> {
@@ -14,15 +15,15 @@ fn check_limit(field: &'static str, limit: u64, value: u64) -> Result<()> {
     }
 }
 
-/// Checks that there is room for further mounts and generations. `newest` is the newest generation that either superblock
-/// says.
+/// Checks that there is room for further mounts and generations. `newest` is the newest generation that
+/// either superblock says.
 pub(crate) fn check_mounts(found: &Superblock, newest: Generation) -> Result<()> {
     check_limit("generation", LEFT, newest.0)?;
     check_limit("mount_id", LEFT, found.mount_id)
 }
 
-/// Checks that counts that go on growing have room to, and that those that loops run up to are possible. Counts that are
-/// possible and wrong are for the checker to find. The log's records say some of them anew.
+/// Checks that counts that go on growing have room to, and that those that loops run up to are possible.
+/// Counts that are possible and wrong are for the checker to find. The log's records say some of them anew.
 pub(crate) fn check_counts(found: &Superblock) -> Result<()> {
     if found.next_number.0 == 0 {
         return Err(Corruption::new("superblock", "next_number", "at least 1", 0).into());

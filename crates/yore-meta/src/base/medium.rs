@@ -83,8 +83,8 @@ impl Medium {
         Ok(block)
     }
 
-    /// Verifies a block that was read from where a zone's map leads: first the block itself, then that it is the copy
-    /// which the map means.
+    /// Verifies a block that was read from where a zone's map leads: first the block itself, then that it is
+    /// the copy which the map means.
     pub(crate) fn verify_copy(
         &self,
         block: &Block,

@@ -1,10 +1,10 @@
-//! What metadata stands on: the medium, what the next superblock says beside the zones, the generation gate, and how far
-//! the writer is. Nothing here knows of blocks of metadata.
+//! What metadata stands on: the medium, what the next superblock says beside the zones, the generation gate,
+//! and how far the writer is. Nothing here knows of blocks of metadata.
 //!
-//! **Locks of the whole crate**, in the order in which a thread may take one while it holds another: the superblock's
-//! mutex (`writer`, held for the length of a commit) → the leader of the intent log → the generation gate → cache
-//! shards → zones → frames. All other locks are leaves, with one exception: under the lock of [`Progress`] a thread may
-//! look at the list of dirty zones and at the log's notes.
+//! **Locks of the whole crate**, in the order in which a thread may take one while it holds another: the
+//! superblock's mutex (`writer`, held for the length of a commit) → the leader of the intent log → the
+//! generation gate → cache shards → zones → frames. All other locks are leaves, with one exception: under the
+//! lock of [`Progress`] a thread may look at the list of dirty zones and at the log's notes.
 
 pub(crate) mod features;
 pub(crate) mod freed;
@@ -46,8 +46,8 @@ impl Base {
         }
     }
 
-    /// Whether the header of a zone may say that the volume has this length. A volume that was resized has headers from
-    /// before.
+    /// Whether the header of a zone may say that the volume has this length. A volume that was resized has
+    /// headers from before.
     pub(crate) fn may_have_been_long(&self, blocks: u64) -> bool {
         self.medium.may_have_length(blocks, self.features.wanted().contains(WriteFeatures::RESIZED))
     }

@@ -1,5 +1,5 @@
-//! How far the writer of generations is, and waiting for it. Also whether anything may be written at all: a volume may
-//! be read-only, closed, or stopped by an error (R16).
+//! How far the writer of generations is, and waiting for it. Also whether anything may be written at all: a
+//! volume may be read-only, closed, or stopped by an error (R16).
 
 use crate::error::{MetaError, Result};
 use parking_lot::{Condvar, Mutex};
@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use yore_format::Generation;
 
-/// The writer wakes up this often, so that a volume whose last user is gone without closing it ends its thread.
+/// The writer wakes up this often, so that a volume whose last user is gone without closing it ends its
+/// thread.
 const WRITER_WAKES: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Default)]
@@ -127,8 +128,8 @@ impl Progress {
         Task::Wait
     }
 
-    /// A generation is being frozen, with the gate held alone. The writer says so before anything looks unchanged: who
-    /// sees neither changes nor a writer believes that all is on the medium.
+    /// A generation is being frozen, with the gate held alone. The writer says so before anything looks
+    /// unchanged: who sees neither changes nor a writer believes that all is on the medium.
     pub(crate) fn begin_writing(&self) {
         let mut s = self.state.lock();
         s.dirty_since = None;
@@ -167,12 +168,12 @@ impl Progress {
         Generation(self.state.lock().completed)
     }
 
-    /// Whether all but perhaps file data is on the medium: nothing is being written, `has_changes` says that nothing is to
-    /// be, and `running`, which was the running generation a moment ago, still is.
+    /// Whether all but perhaps file data is on the medium: nothing is being written, `has_changes` says that
+    /// nothing is to be, and `running`, which was the running generation a moment ago, still is.
     pub(crate) fn is_settled(&self, running: Generation, has_changes: impl FnOnce() -> bool) -> bool {
         let s = self.state.lock();
-        // The generation that the caller read may have been frozen since: then nothing is dirty any more, and it is being
-        // written.
+        // The generation that the caller read may have been frozen since: then nothing is dirty any more, and
+        // it is being written.
         let unchanged = !has_changes();
         !s.writing && unchanged && s.completed + 1 == running.0
     }
@@ -203,8 +204,8 @@ impl Progress {
         s.stopped().map_or(Ok(()), Err)
     }
 
-    /// Slows the caller down because `dirty` blocks are to be written, of which `soft` are many and `hard` are too many.
-    /// Has the generation written.
+    /// Slows the caller down because `dirty` blocks are to be written, of which `soft` are many and `hard`
+    /// are too many. Has the generation written.
     pub(crate) fn slow_down(
         &self,
         generation: Generation,
@@ -245,7 +246,8 @@ impl Progress {
         self.moved.notify_all();
     }
 
-    /// No generation follows, and nothing may be changed. Whoever waits for one that will never be written goes on.
+    /// No generation follows, and nothing may be changed. Whoever waits for one that will never be written
+    /// goes on.
     pub(crate) fn close(&self) {
         self.stopped.store(true, Ordering::Release);
         self.state.lock().closed = true;
@@ -253,8 +255,8 @@ impl Progress {
     }
 }
 
-/// Stops all writing if a panic drops it: what was under way will not complete, so nobody must wait for it, and what
-/// memory says of the medium may be wrong.
+/// Stops all writing if a panic drops it: what was under way will not complete, so nobody must wait for it,
+/// and what memory says of the medium may be wrong.
 pub struct StopAtPanic<'m> {
     progress: &'m Progress,
     /// What panicked, for the error.

@@ -1,39 +1,41 @@
 //! The intent log: what makes an fsync cheaper than a generation.
 //!
-//! [`Intent::force`] makes all that was done before durable by appending to the log what changed in metadata since the last
-//! append (or since the last generation was frozen): the chunks of blocks that changed, and which blocks exist in the zones
-//! touched. It takes the gate alone for an instant, so no Op is half in a record; it needs nothing of the file that is
-//! synced but that its changes are in Ops. So after a crash the volume is what it was at the instant of a record, or of a
-//! generation: a prefix of the operations either way (R12). Callers that come while a record is being written share the
-//! next one.
+//! [`Intent::force`] makes everything done so far durable. It appends to the log what changed in metadata
+//! since the last append (or since the last generation was frozen): the chunks of blocks that changed, and
+//! which blocks exist in the zones touched. It takes the gate alone for an instant, so no Op is half in a
+//! record. It does not look at the file that is synced: the changes of the file are in Ops like all others.
+//! So after a crash the volume is as it was at the instant of a record, or of a generation: a prefix of the
+//! operations either way (R12). Callers that come while a record is being written share the next one.
 //!
-//! **Notes** carry file data: a small write is durable in its record, with one write and one flush, before it has blocks.
-//! The layer above notes the bytes ([`Intent::note_data`]), and later that they are at home or cut off
-//! ([`Intent::note`]). What is noted and neither is *outstanding*; it is kept here, by reference to the pages' memory.
+//! **Notes** carry file data: a small write is durable in its record, with one write and one flush, before it
+//! has blocks. The layer above notes the bytes ([`Intent::note_data`]), and later notes that they are at home
+//! or cut off ([`Intent::note`]). Until then the bytes are *outstanding*: the log keeps them, by reference to
+//! the pages' memory.
 //!
-//! **Rule 9.** The superblock of a generation names the place in the log that was reached when it was frozen; replay starts
-//! there. While a generation is being written nothing is appended for callers: they wait for it. So records that change
-//! metadata never cross a generation. What was outstanding when it was frozen is appended once more, behind that place, and
-//! forced before the superblock is written; these records belong to the generation after it. If the superblock never
-//! arrives, replay of the one before meets them last, and leaves them out.
+//! **Rule 9.** The superblock of a generation names the place that the log had reached when the generation
+//! was frozen; replay starts there. While a generation is being written, callers wait for it and append
+//! nothing. So records that change metadata never cross a generation. The writer appends once more, behind
+//! that place, what was outstanding when the generation was frozen, and forces it before it writes the
+//! superblock; these records belong to the generation after it. If the superblock never arrives, replay from
+//! the one before meets them last, and leaves them out.
 //!
-//! **Room.** Outstanding data takes at most a quarter of the log, and ordinary records leave as much free as it takes: so a
-//! generation can always append it. When there is much of it, whoever notes should bring some home
+//! **Room.** Outstanding data takes at most a quarter of the log, and ordinary records leave that much free:
+//! so a generation can always append it. When much is outstanding, the layer above should bring some home
 //! ([`Intent::notes_press`]).
 //!
-//! **What is not logged** is done by a generation: zones that come or go, and more than [`FRAMES_MOST`] blocks or a record
-//! that does not fit the log. [`Intent::force`] then waits for one. Which zones and frames have changed since the last
-//! append the zones know (`zones::zone::Changes`).
+//! **What is not logged** is left to a generation: zones that come or go, more than [`FRAMES_MOST`] blocks,
+//! and a record that does not fit the log. [`Intent::force`] then waits for a generation. The zones know what
+//! has changed since the last append (`zones::zone::Changes`).
 //!
-//! **Order on the medium (R4).** A record may name data blocks that were written and not flushed: then a flush comes before
-//! the record. What an Op names that way it says with [`Intent::note_data_named`]. Data overwritten in place needs only the
-//! flush behind the record.
+//! **Order on the medium (R4).** A record may name data blocks that were written and not flushed: then a
+//! flush comes before the record. An Op that names such blocks says so with [`Intent::note_data_named`]. Data
+//! overwritten in place needs only the flush behind the record.
 //!
-//! **If the leader panics**, in the device perhaps, it leaves changes that count as logged and are not. So a panic stops
-//! all writing before anybody else can lead, and those who wait are told.
+//! **If the leader panics**, in the device perhaps, it leaves changes that count as logged and are not. So a
+//! panic stops all writing before anybody else can lead, and those who wait are told.
 //!
-//! The writer holds the leader's lock until the generation is frozen and what is outstanding is appended. `notes` and
-//! `leading` are leaves.
+//! The writer holds the leader's lock until the generation is frozen and what is outstanding is appended.
+//! `notes` and `leading` are leaves.
 
 use super::notes::{NotedBytes, NotedFiles, Notes};
 use crate::base::gate::assert_no_op;
@@ -64,7 +66,8 @@ pub struct LogStatus {
     pub used: u64,
     /// Records appended since the volume was opened.
     pub records: u64,
-    /// Records replayed when the volume was opened; in a volume opened read-only, those that the next mount replays.
+    /// Records replayed when the volume was opened; in a volume opened read-only, those that the next mount
+    /// replays.
     pub replayed: u64,
 }
 
@@ -86,8 +89,9 @@ pub(crate) struct Intent {
     forced: AtomicU64,
     records: AtomicU64,
     replayed: AtomicU64,
-    /// Whether a caller leads. The others wait for [`Intent::led`] together: were they queued for the leader's lock, each
-    /// would be woken by the one before it, and the next record would begin with the first of them alone.
+    /// Whether a caller leads. The others wait for [`Intent::led`] together: were they queued for the
+    /// leader's lock, each would be woken by the one before it, and the next record would begin with the
+    /// first of them alone.
     leading: Mutex<bool>,
     led: Condvar,
     leader: Mutex<Leader>,
@@ -119,7 +123,8 @@ pub(crate) struct FrozenLog {
 
 /// Opening the log, and what it is doing.
 impl Intent {
-    /// Opens the log for appending, if there is one. Nothing has been changed yet: changes are tracked from now on.
+    /// Opens the log for appending, if there is one. Nothing has been changed yet: changes are tracked from
+    /// now on.
     pub(crate) fn start(&self, blocks: &Blocks, log: Option<Log>) {
         if log.is_some() {
             blocks.zones.changes.start_logging();
@@ -164,8 +169,9 @@ impl Intent {
 
 /// Notes of file data, and what is on the medium before what.
 impl Intent {
-    /// Notes pages of a file, by index with their memory, for the next record. They count up to the file's `size`. False if
-    /// too much is outstanding, or there is no log: the data must be written to its blocks then.
+    /// Notes pages of a file, by index with their memory, for the next record. They count up to the file's
+    /// `size`. False if too much is outstanding, or there is no log: the data must be written to its blocks
+    /// then.
     pub(crate) fn note_data(
         &self,
         file: (InodeNo, Incarnation),
@@ -182,8 +188,8 @@ impl Intent {
         self.notes.lock().outstanding_bytes() > outstanding_most(log) / 2
     }
 
-    /// Notes that data noted earlier is at home or cut off. A flush comes before the record that says so. Does nothing
-    /// without a log.
+    /// Notes that data noted earlier is at home or cut off. A flush comes before the record that says so.
+    /// Does nothing without a log.
     pub(crate) fn note(&self, note: &IntentNote<'_>) {
         if self.is_on() {
             self.note_home_first();
@@ -191,7 +197,8 @@ impl Intent {
         }
     }
 
-    /// What is taken back must not be lost from where it is now: it is flushed before the record that says so.
+    /// What is taken back must not be lost from where it is now: it is flushed before the record that says
+    /// so.
     fn note_home_first(&self) {
         #[cfg(feature = "mutations")]
         if crate::mutation::is(crate::mutation::Mutation::HomeTooEarly) {
@@ -210,7 +217,8 @@ impl Intent {
         self.data_named.store(true, Ordering::SeqCst);
     }
 
-    /// What the Op about to be opened changes must not be durable before data that was written over blocks named before.
+    /// What the Op about to be opened changes must not be durable before data that was written over blocks
+    /// named before.
     pub(crate) fn note_data_written_first(&self) {
         if self.data_written.load(Ordering::SeqCst) {
             self.data_named.store(true, Ordering::SeqCst);
@@ -225,8 +233,8 @@ fn outstanding_most(log: &Log) -> usize {
 
 /// What the writer of generations asks of the log.
 impl Intent {
-    /// The writer is about to freeze: nobody appends until the guard goes. Callers with smaller numbers than the one given
-    /// are served by the generation.
+    /// The writer is about to freeze: nobody appends until the guard goes. Callers with smaller numbers than
+    /// the one given are served by the generation.
     pub(crate) fn lead(&self) -> (MutexGuard<'_, Leader>, u64) {
         let leader = self.leader.lock();
         (leader, self.arrivals.load(Ordering::SeqCst))
@@ -243,8 +251,8 @@ impl Intent {
         Some(FrozenLog { position: log.position(), outstanding })
     }
 
-    /// Appends what was outstanding when a generation was frozen, behind the place that its superblock will name. Returns
-    /// the number to force before that is written, if there is any.
+    /// Appends what was outstanding when a generation was frozen, behind the place that its superblock will
+    /// name. Returns the number to force before that is written, if there is any.
     pub(crate) fn append_outstanding(
         &self,
         leader: &mut Leader,
@@ -306,8 +314,8 @@ impl Intent {
         let base = &blocks.base;
         base.progress.check_writable()?;
         let running = base.gate.running();
-        // With nothing else changed, notes still count: what is outstanding on the medium may be more than what is, and a
-        // replay would bring back data that something newer has replaced at home.
+        // With nothing else changed, notes still count: what is outstanding on the medium may be more than
+        // what is, and a replay would bring back data that something newer has replaced at home.
         let has_changes = || blocks.has_changes() || self.notes.lock().any();
         if base.progress.is_settled(running, has_changes) {
             return base.flush();
@@ -315,9 +323,9 @@ impl Intent {
         base.progress.sync(running)
     }
 
-    /// All changes made before, and data noted or written before, are durable when this returns: by a record in the log, or
-    /// by a generation. Concurrent callers share one. Costs one write and one flush; a second flush if metadata names data
-    /// that was written since the last.
+    /// All changes made before, and data noted or written before, are durable when this returns: by a record
+    /// in the log, or by a generation. Concurrent callers share one. Costs one write and one flush; a second
+    /// flush if metadata names data that was written since the last.
     pub(crate) fn force(&self, blocks: &Blocks) -> Result<()> {
         assert_no_op();
         let progress = &blocks.base.progress;
@@ -383,7 +391,8 @@ impl Intent {
             blocks.base.flush()?;
         }
         self.data_written.store(false, Ordering::SeqCst);
-        // What a generation may have to carry over stays free: as much as may be outstanding then, not as much as is now.
+        // What a generation may have to carry over stays free: as much as may be outstanding then, not as
+        // much as is now.
         let kept = outstanding_most(log) + RECORD_SPARE;
         if log.free_bytes() < leader.writer.len() + RECORD_SPARE + kept {
             blocks.zones.changes.lose();

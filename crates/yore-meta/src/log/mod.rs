@@ -1,5 +1,5 @@
-//! The intent log: `intent` appends, `replay` is what a mount makes of it, `notes` is the account of file data in it,
-//! `region` its place on the medium.
+//! The intent log: `intent` appends, `replay` is what a mount makes of it, `notes` is the account of file
+//! data in it, `region` its place on the medium.
 
 pub(crate) mod intent;
 pub(crate) mod notes;

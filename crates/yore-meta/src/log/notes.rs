@@ -1,5 +1,6 @@
-//! File data noted in the log. [`NotedFiles`] is what replaying notes leaves, one account for both sides: while a volume is
-//! open it says what is outstanding, and a mount makes it from the records. [`Notes`] adds those that no record has yet.
+//! File data noted in the log. [`NotedFiles`] is what replaying notes leaves, one account for both sides:
+//! while a volume is open it says what is outstanding, and a mount makes it from the records. [`Notes`] adds
+//! those that no record has yet.
 
 use std::collections::BTreeMap;
 use yore_device::SharedBuf;
@@ -74,7 +75,7 @@ impl<B: Trim> NotedFiles<B> {
         }
     }
 
-    /// How many pages are noted, and of how many files.
+    /// Counts noted pages, and the files that they are of.
     pub(crate) fn count(&self) -> (usize, usize) {
         (self.pages, self.files.len())
     }
@@ -92,7 +93,8 @@ impl<B: Trim> NotedFiles<B> {
     }
 }
 
-/// Bytes that a page of outstanding data takes in the log: itself, its note, and its share of heads and frames.
+/// Bytes that a page of outstanding data takes in the log: itself, its note, and its share of heads and
+/// frames.
 const PAGE_RECORD_BYTES: usize = BLOCK_SIZE + 96;
 /// Bytes that a file takes of which the size alone is outstanding.
 const FILE_RECORD_BYTES: usize = 64;
@@ -156,8 +158,8 @@ impl Notes {
         self.count = 0;
     }
 
-    /// The running generation is frozen. What no record has yet need not be in any: it is in the generation, or outstanding.
-    /// Gives what is outstanding.
+    /// The running generation is frozen. What no record has yet need not be in any: it is in the generation,
+    /// or outstanding. Gives what is outstanding.
     pub(crate) fn freeze(&mut self) -> NotedFiles<NotedBytes> {
         self.bytes.clear();
         self.count = 0;
@@ -169,8 +171,8 @@ impl Notes {
         self.count += 1;
     }
 
-    /// Bytes that what is outstanding takes in records. A file counts beside its pages: it stays when all of them were cut
-    /// off, for its size may be nowhere else.
+    /// Bytes that what is outstanding takes in records. A file counts beside its pages: it stays when all of
+    /// them were cut off, for its size may be nowhere else.
     pub(crate) fn outstanding_bytes(&self) -> usize {
         let (pages, files) = self.outstanding.count();
         pages * PAGE_RECORD_BYTES + files * FILE_RECORD_BYTES

@@ -31,14 +31,15 @@ pub(crate) fn region_of(superblock: &Superblock) -> Option<(Region, LogId)> {
     (superblock.log_blocks > 0).then_some((region, LogId(superblock.log_id)))
 }
 
-/// The length in blocks of the log that a volume of `blocks` blocks gets unless told otherwise: a 128th of it, at least
-/// 256 KiB and at most 32 MiB. What a crash leaves in a log of that length is replayed within a second.
+/// The length in blocks of the log that a volume of `blocks` blocks gets unless told otherwise: a 128th of
+/// it, at least 256 KiB and at most 32 MiB. What a crash leaves in a log of that length is replayed within a
+/// second.
 pub fn default_log_blocks(blocks: u64) -> u64 {
     (blocks / 128).clamp(64, 8_192)
 }
 
-/// Zeroes the log of a volume being made, so that later flushes change no metadata of a file that holds the volume; the
-/// position to be entered in its superblock.
+/// Zeroes the log of a volume being made, so that later flushes change no metadata of a file that holds the
+/// volume; the position to be entered in its superblock.
 pub(crate) fn format(device: &dyn Device, region: Region, id: LogId) -> Result<Position> {
     let zeros = AlignedBuf::zeroed(256);
     let mut at = region.first_block;
@@ -51,8 +52,8 @@ pub(crate) fn format(device: &dyn Device, region: Region, id: LogId) -> Result<P
     Ok(Position::start(id))
 }
 
-/// The first block of the log and those after it, where a volume with a log of `blocks` blocks has it: behind group 0's
-/// first zone.
+/// The first block of the log and those after it, where a volume with a log of `blocks` blocks has it: behind
+/// group 0's first zone.
 pub(crate) fn place(zone: BlockNo, blocks: u64) -> Region {
     Region { first_block: zone.0 + ZONE_BLOCKS, blocks }
 }

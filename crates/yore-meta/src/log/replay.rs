@@ -1,19 +1,22 @@
 //! Replaying the intent log: from the last generation to the instant of the last record.
 //!
-//! Records are applied in memory and written to nothing: blocks that they change become dirty blocks of the running
-//! generation, as if their Ops had just been carried out, and the medium moves forward with the next generation. So replay
-//! works for who only reads, can be repeated after another crash, and finds the same again.
+//! Replay applies records in memory and writes nothing: blocks that they change become dirty blocks of the
+//! running generation, as if their Ops had just been carried out, and the medium moves forward with the next
+//! generation. So a read-only mount can replay, too, and a mount after another crash repeats the replay and
+//! finds the same.
 //!
-//! Records are kept while they are read (the log's length bounds that), so that the blocks that they start from can be read
-//! in large batches. What comes out is verified as if it came from the medium: each record says what the body of a block
-//! is after its change, and in the end every block must be what its kind demands, exist in its zone, and belong there.
+//! Replay keeps all records in memory (the log's length bounds them), so that it can read the blocks that
+//! they start from in large batches. It verifies the results as if they came from the medium: each record
+//! says what the body of a block is after its change, and in the end every block must be what its kind
+//! demands, exist in its zone, and belong there.
 //!
-//! **Data blocks that the records free** may be used at once (R3), though the superblock's generation still names them. The
-//! state of the volume is that generation *and* the records: they are durable, for the mount's own superblock is flushed
-//! after they were read and before anything else is written; that superblock keeps the position, and so does the other slot.
-//! So until the next generation is complete every mount, also after another crash, goes through the same records before
-//! it looks at any file. And it must be so: on a full volume the data noted in the log may have been promised just these
-//! blocks, and no generation is written before that data is home.
+//! **Data blocks that the records free** may be used at once (R3), though the superblock's generation still
+//! names them. The state of the volume is that generation *and* the records: they are durable, for the
+//! mount's own superblock is flushed after they were read and before anything else is written; that
+//! superblock keeps the position, and so does the other slot. So until the next generation is complete every
+//! mount, also after another crash, goes through the same records before it looks at any file. And it must be
+//! so: on a full volume the data noted in the log may have been promised just these blocks, and no generation
+//! is written before that data is home.
 //!
 //! File data noted in records ([`NotedFile`]) is for the store.
 
@@ -56,7 +59,8 @@ struct Staged {
     recovered: Recovered,
 }
 
-/// Reads the records after the superblock's generation; calls `each` with every one, decoded. Returns where the log ends.
+/// Reads the records after the superblock's generation; calls `each` with every one, decoded. Returns where
+/// the log ends.
 pub(crate) fn read_records(
     device: &dyn Device,
     superblock: &Superblock,
@@ -70,8 +74,9 @@ pub(crate) fn read_records(
     Ok(Some(log.end()?))
 }
 
-/// Decodes a record. `None` if it belongs to the generation after the one that was running behind this superblock: then the
-/// superblock that it was appended for never arrived, and it and what follows means nothing.
+/// Decodes a record. `None` if it belongs to the generation after the one that was running behind this
+/// superblock: then the superblock that it was appended for never arrived, and it and what follows means
+/// nothing.
 fn decode<'r>(superblock: &Superblock, record: &'r [u8]) -> Result<Option<Intent<'r>>> {
     let intent = Intent::decode(record).map_err(|c| c.on(superblock.log_start))?;
     let running = superblock.log_generation;
@@ -85,8 +90,8 @@ fn decode<'r>(superblock: &Superblock, record: &'r [u8]) -> Result<Option<Intent
     Err(c.on(superblock.log_start).into())
 }
 
-/// Looks through the log of a volume that is not open for writing: the number of records that the next mount replays, all
-/// decoded and found to follow the superblock's generation.
+/// Looks through the log of a volume that is not open for writing: the number of records that the next mount
+/// replays, all decoded and found to follow the superblock's generation.
 ///
 /// # Errors
 /// Damage of the log or a record; errors of the device.

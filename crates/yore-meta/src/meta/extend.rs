@@ -12,9 +12,9 @@ impl Meta {
         self.base().features.has(features)
     }
 
-    /// Gives the volume features for good, of those that are a bit of their own ([`WriteFeatures::stored`]). They are
-    /// durable when this returns. The caller holds no lock and has no Op open. If the volume has them already, this costs
-    /// an atomic load.
+    /// Gives the volume features for good, of those that are a bit of their own ([`WriteFeatures::stored`]).
+    /// They are durable when this returns. The caller holds no lock and has no Op open. If the volume has
+    /// them already, this costs an atomic load.
     ///
     /// # Errors
     /// [`crate::MetaError::ReadOnly`]; those of writing a generation.

@@ -1,5 +1,5 @@
-//! The metadata of an open volume, as the store above sees it. [`Meta`] owns the rooms and hands each call to the one that
-//! it is for.
+//! The metadata of an open volume, as the store above sees it. [`Meta`] owns the rooms and hands each call to
+//! the one that it is for.
 
 mod extend;
 pub(crate) mod open;
@@ -156,19 +156,19 @@ impl Meta {
         self.rooms.blocks.read_any(addr)
     }
 
-    /// Sets `blocks` metadata blocks aside, in a zone of group `near` or wherever those of that group went last. Slows the
-    /// caller down while too much is dirty. Not to be called with an Op open.
+    /// Sets `blocks` metadata blocks aside, in a zone of group `near` or wherever those of that group went
+    /// last. Slows the caller down while too much is dirty. Not to be called with an Op open.
     ///
     /// # Errors
-    /// [`MetaError::NeedZone`] if there is no room (the store then makes a zone, or calls [`Meta::reserve_elsewhere`]);
-    /// [`MetaError::ReadOnly`], [`MetaError::Stopped`].
+    /// [`MetaError::NeedZone`] if there is no room (the store then makes a zone, or calls
+    /// [`Meta::reserve_elsewhere`]); [`MetaError::ReadOnly`], [`MetaError::Stopped`].
     #[inline]
     pub fn reserve(&self, near: GroupNo, blocks: u32) -> Result<Reserved> {
         self.space.reserve(&self.rooms.blocks, near, blocks)
     }
 
-    /// As [`Meta::reserve`], in whichever zone has as much room as `room` says. Looks at all zones, from where it found
-    /// room last, so it is for when the near ones are full.
+    /// As [`Meta::reserve`], in whichever zone has as much room as `room` says. Looks at all zones, from
+    /// where it found room last, so it is for when the near ones are full.
     ///
     /// # Errors
     /// [`MetaError::NeedZone`] if no zone has that room.
@@ -176,8 +176,9 @@ impl Meta {
         self.space.reserve_elsewhere(&self.rooms.blocks, near, blocks, room)
     }
 
-    /// Sets a free inode aside, near the inode block or directory at `near`. `Ok(None)`: no inode block there has room;
-    /// the caller opens an Op with one reserved block, calls [`crate::Op::add_inode_block`] and tries again.
+    /// Sets a free inode aside, near the inode block or directory at `near`. `Ok(None)`: no inode block there
+    /// has room; the caller opens an Op with one reserved block, calls [`crate::Op::add_inode_block`] and
+    /// tries again.
     ///
     /// # Errors
     /// Reading the inode block may fail; [`MetaError::ReadOnly`], [`MetaError::Stopped`].
@@ -192,8 +193,8 @@ impl Meta {
         Op::begin(&self.rooms, reserved)
     }
 
-    /// As [`Meta::begin`], with no other Op open until this one ends: for what must lie wholly before or wholly behind each
-    /// of them. Waits for those that are open.
+    /// As [`Meta::begin`], with no other Op open until this one ends: for what must lie wholly before or
+    /// wholly behind each of them. Waits for those that are open.
     pub fn begin_alone(&self, reserved: Reserved) -> Op<'_> {
         Op::begin_alone(&self.rooms, reserved)
     }
@@ -201,7 +202,8 @@ impl Meta {
 
 /// Groups and their zones.
 impl Meta {
-    /// The first of these blocks that cannot be data although they lie in the group's data area: a zone's, or the log's.
+    /// The first of these blocks that cannot be data although they lie in the group's data area: a zone's, or
+    /// the log's.
     ///
     /// # Errors
     /// Reading the zone table may fail.
@@ -217,7 +219,8 @@ impl Meta {
         space::group_summary(&self.rooms.blocks, group)
     }
 
-    /// The group that a zone in memory serves; group 0 if it is not in memory (a place to start looking, no more).
+    /// The group that a zone in memory serves; group 0 if it is not in memory (a place to start looking, no
+    /// more).
     #[inline]
     pub fn zone_group(&self, zone: ZoneNo) -> GroupNo {
         self.rooms.blocks.zones.loaded(zone).map_or(GroupNo(0), |z| z.group)
@@ -238,7 +241,8 @@ impl Meta {
     /// Reads what an Op needs that makes a group's first zone.
     ///
     /// # Errors
-    /// Reading the zone table may fail; [`MetaError::NeedZone`] if the superblock can name no further root zone.
+    /// Reading the zone table may fail; [`MetaError::NeedZone`] if the superblock can name no further root
+    /// zone.
     pub fn prepare_group(&self, group: GroupNo) -> Result<()> {
         let (table, medium) = (&self.rooms.blocks.zones.table, &self.base().medium);
         let no = ZoneNo::primary(group);
@@ -248,8 +252,8 @@ impl Meta {
         table.entry(medium, no).map(|_| ())
     }
 
-    /// Finds a number for a further zone of `group` and keeps the group's first zone in memory. Before each Op that
-    /// calls [`Op::create_zone`]; false if no number is left or the group has all its zones.
+    /// Finds a number for a further zone of `group` and keeps the group's first zone in memory. Before each
+    /// Op that calls [`Op::create_zone`]; false if no number is left or the group has all its zones.
     ///
     /// # Errors
     /// Reading the zone table may fail.
@@ -290,7 +294,8 @@ impl Meta {
         self.base().progress.stop(error);
     }
 
-    /// For whoever writes to the device past this layer: if `what` panics, all writing stops as after an error.
+    /// For whoever writes to the device past this layer: if `what` panics, all writing stops as after an
+    /// error.
     pub fn stop_at_panic(&self, what: &'static str) -> StopAtPanic<'_> {
         self.base().progress.stop_at_panic(what)
     }
@@ -303,9 +308,9 @@ impl Meta {
         self.rooms.log.sync(&self.rooms.blocks)
     }
 
-    /// All changes made before, and data noted or written before, are durable when this returns: by a record in the log, or
-    /// by a generation. Concurrent callers share one. Costs one write and one flush; a second flush if metadata names
-    /// data that was written since the last.
+    /// All changes made before, and data noted or written before, are durable when this returns: by a record
+    /// in the log, or by a generation. Concurrent callers share one. Costs one write and one flush; a second
+    /// flush if metadata names data that was written since the last.
     ///
     /// # Errors
     /// The error that stopped writing, if one did.
@@ -341,8 +346,9 @@ impl Meta {
         self.rooms.log.is_on()
     }
 
-    /// Notes pages of a file, by index with their memory, for the next record. They count up to the file's `size`. False
-    /// if too much is outstanding, or there is no log: the data must be written to its blocks then.
+    /// Notes pages of a file, by index with their memory, for the next record. They count up to the file's
+    /// `size`. False if too much is outstanding, or there is no log: the data must be written to its blocks
+    /// then.
     pub fn note_data(&self, file: (InodeNo, Incarnation), size: u64, pages: &[(u32, SharedBuf)]) -> bool {
         self.rooms.log.note_data(file, size, pages)
     }
@@ -352,8 +358,9 @@ impl Meta {
         self.rooms.log.notes_press()
     }
 
-    /// Notes that data noted earlier is at home and counts without an Op, for it was written over blocks that metadata has
-    /// named before; or that nobody needs it any more. A flush comes before the record that says so.
+    /// Notes that data noted earlier is at home and counts without an Op, for it was written over blocks that
+    /// metadata has named before; or that nobody needs it any more. A flush comes before the record that says
+    /// so.
     pub fn note(&self, note: &IntentNote<'_>) {
         self.rooms.log.note(note);
     }
@@ -368,7 +375,8 @@ impl Meta {
         self.rooms.log.note_data_named();
     }
 
-    /// What the Op about to be opened changes must not be durable before data that was written over blocks named before.
+    /// What the Op about to be opened changes must not be durable before data that was written over blocks
+    /// named before.
     pub fn note_data_written_first(&self) {
         self.rooms.log.note_data_written_first();
     }

@@ -1,17 +1,18 @@
 //! Opening a volume.
 //!
-//! **Recovery under `snapshot` is choosing a superblock.** The newer slot that is whole is believed; the older only
-//! if the newer is torn. Everything it reaches was flushed before it was written (R1) and nothing it reaches has been
-//! reused since (R2), so there is nothing to repair and nothing to scan.
+//! **Recovery under `snapshot` is choosing a superblock.** A mount believes the newer slot; it uses the older
+//! only if the newer is torn. Everything it reaches was flushed before it was written (R1) and nothing it
+//! reaches has been reused since (R2), so there is nothing to repair and nothing to scan.
 //!
-//! **Then the log is replayed** (`replay.rs`): in memory, so it changes nothing and can be repeated. The mount's own superblock
-//! keeps the position in the log; the first generation after it holds what was replayed, and moves the position on. No
-//! record is appended before that.
+//! **Then the mount replays the log** (`log/replay.rs`): in memory, so this changes nothing and can be
+//! repeated. The mount's own superblock keeps the position in the log; the first generation after it holds
+//! what was replayed, and moves the position on. Nobody appends a record before that.
 //!
-//! **Generations are never reused (R5).** A crash can leave blocks and headers of generation G+1 on the medium that no
-//! superblock completes. If the next mount wrote its own G+1, a lost header write could leave the old one where the
-//! new one should be. So a mount takes S+1 for its own superblock and S+2 for its first generation, S being the
-//! greatest stamp found in either slot: at most one generation beyond a stamped one was ever under way.
+//! **Generations are never reused (R5).** A crash can leave blocks and headers of generation G+1 on the
+//! medium that no superblock completes. If the next mount wrote its own G+1, a lost header write could leave
+//! the old one where the new one should be. So a mount takes S+1 for its own superblock and S+2 for its first
+//! generation, S being the greatest stamp found in either slot: at most one generation beyond a stamped one
+//! was ever under way.
 
 use super::Meta;
 use crate::base::limits::{check_counts, check_mounts};
@@ -49,8 +50,8 @@ impl Meta {
     /// Opens the volume on `device`. The reclaimer is to be set before the first Op.
     ///
     /// # Errors
-    /// [`MetaError::Refused`] for a device that is no volume, is too short, must be checked first, or whose engine this
-    /// version does not have; [`MetaError::Corruption`] and [`MetaError::Device`].
+    /// [`MetaError::Refused`] for a device that is no volume, is too short, must be checked first, or whose
+    /// engine this version does not have; [`MetaError::Corruption`] and [`MetaError::Device`].
     pub fn open(device: Arc<dyn Device>, options: MetaOptions) -> Result<Arc<Meta>> {
         let (found, slot, newest) = read_superblock(&*device)?;
         let engine = check_openable(&*device, &found, &options)?;
@@ -62,7 +63,8 @@ impl Meta {
         let meta = Arc::new(Meta::assemble(device, &options, engine, found, slot, newest));
         let blocks = &meta.rooms.blocks;
         blocks.zones.table.load_roots(&blocks.base)?;
-        // Only this engine has a log; another that comes after it finds nothing behind the position in the superblock.
+        // Only this engine has a log; another that comes after it finds nothing behind the position in the
+        // superblock.
         let (recovered, end) = match recorded {
             Engine::Snapshot => Replay(blocks).run()?,
             _ => (None, None),
@@ -84,8 +86,8 @@ impl Meta {
         Ok(meta)
     }
 
-    /// What replaying the log left for the store to do, once. If there is something, and the volume is open for writing, no
-    /// generation is written until [`Meta::finish_recovery`].
+    /// What replaying the log left for the store to do, once. If there is something, and the volume is open
+    /// for writing, no generation is written until [`Meta::finish_recovery`].
     pub fn take_recovered(&self) -> Option<Recovered> {
         self.recovered.lock().take()
     }

@@ -6,12 +6,12 @@ use yore_format::layout::{Geometry, VOLUME_BLOCKS_MAX};
 use yore_format::{GroupNo, WriteFeatures, ZoneNo, BLOCK_SIZE};
 
 impl Meta {
-    /// Makes ready for a longer volume: the device, and the feature. Returns the geometry that fits the length asked for, in bytes;
-    /// that of now if it is not longer.
+    /// Makes ready for a longer volume: the device, and the feature. Returns the geometry that fits the
+    /// length asked for, in bytes; that of now if it is not longer.
     ///
     /// # Errors
-    /// [`MetaError::Refused`] if the volume would be too long, or its device cannot be made as long; [`MetaError::Device`],
-    /// [`MetaError::ReadOnly`]; those of writing a generation.
+    /// [`MetaError::Refused`] if the volume would be too long, or its device cannot be made as long;
+    /// [`MetaError::Device`], [`MetaError::ReadOnly`]; those of writing a generation.
     pub fn prepare_growth(&self, bytes: u64) -> Result<Geometry> {
         self.check_writable()?;
         let (wanted, now) = (bytes / BLOCK_SIZE as u64, self.geometry());
@@ -35,9 +35,10 @@ impl Meta {
         Ok(geometry)
     }
 
-    /// Whether the first zone of a group has nothing but the group's bitmap, and perhaps a block of free inodes; so it may go, by
-    /// [`Op::remove_primary_zone`]. From then on nothing is reserved in it. It is kept in memory as long as the volume is open. A
-    /// group that was never used has no zone, and nothing to go.
+    /// Whether the first zone of a group has nothing but the group's bitmap, and perhaps a block of free
+    /// inodes; so it may go, by [`Op::remove_primary_zone`]. From then on nothing is reserved in it. It is
+    /// kept in memory as long as the volume is open. A group that was never used has no zone, and nothing to
+    /// go.
     ///
     /// # Errors
     /// Reading the zone table, or the zone, may fail.

@@ -1,12 +1,13 @@
 //! Erasing what is left on the medium of metadata that is gone.
 //!
-//! **H1 What is left where.** Cells that were removed from tree nodes stay in them as dead bytes; slots of zones that the current map does not
-//! name hold older copies of blocks; the log's ring holds records that were replayed or committed long ago. Inodes that are gone
-//! leave zeros.
+//! **H1 What is left where.** Cells that were removed from tree nodes stay in the nodes as dead bytes. Slots
+//! that a zone's current map does not name hold older copies of blocks. The log's ring holds records that
+//! were replayed or committed long ago. Inodes that are gone leave zeros.
 //!
-//! **H2 In this order.** Nodes are wiped in Ops, as anything is changed, and a generation is completed: so their older copies are stale.
-//! Then stale slots and released records are overwritten, while no generation is being written: what is stale
-//! under the superblock that is on the medium no crash brings back (R2), and the writer does not use those slots just then.
+//! **H2 In this order.** Ops wipe the nodes, like any change, and a generation is completed: so their older
+//! copies are stale. Then stale slots and released records are overwritten, while no generation is being
+//! written: no crash brings back what is stale under the superblock on the medium (R2), and the writer does
+//! not use those slots just then.
 
 use super::Meta;
 use crate::error::Result;
@@ -16,7 +17,7 @@ use std::ops::ControlFlow;
 use yore_format::layout::ZONE_INDEXES;
 use yore_format::{Block, BlockKind, GroupNo, MetaAddr, NodeMut, NodeRef, ZoneNo, BLOCK_SIZE};
 
-/// Is asked between two zones whether to go on.
+/// A long job calls this between two zones, to ask whether to go on.
 pub type AskZone<'a> = &'a mut dyn FnMut() -> ControlFlow<()>;
 
 impl Meta {
@@ -53,7 +54,7 @@ impl Meta {
             return Ok(());
         }
         let reserved = self.reserve(near, 0)?;
-        // No other Op is open: what is there is whole, and does not go.
+        // No other Op is open: what is there is whole, and stays.
         let mut op = self.begin_alone(reserved);
         let Some(frame) = op.cached(addr) else { return Ok(()) };
         let still = needs(&frame.read());
@@ -63,7 +64,8 @@ impl Meta {
         Ok(())
     }
 
-    /// Overwrites what is stale in zones, and in the log. To be called when a generation is complete that has all that was to go.
+    /// Overwrites what is stale in zones, and in the log. Call this once a generation is complete in which
+    /// all that was to go is gone.
     ///
     /// # Errors
     /// Damage and device errors; what was overwritten stays so.

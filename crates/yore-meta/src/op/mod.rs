@@ -1,12 +1,13 @@
 //! Operations: one file-system call's set of metadata changes, belonging to exactly one generation.
 //!
-//! An open `Op` holds the generation gate shared, so a generation is frozen only between Ops. It must be short: no
-//! device, no inode lock, no waiting for memory (R7). Everything that can fail was done before it opened.
+//! An open `Op` holds the generation gate shared, so the writer freezes a generation only between Ops. An Op
+//! must be short: it does not use the device, takes no inode lock and does not wait for memory (R7).
+//! Everything that can fail was done before it opened.
 //!
-//! Every change says which bytes of which block it means ([`Page::apply`] records the range) and gives back a [`Change`];
-//! [`Op::before`] orders two changes ("the first reaches the medium no later than the second"). The engines `none`
-//! and `snapshot` need neither and drop both at once; the calls are there from the start so that the store says the
-//! order once, for all engines.
+//! Every change says which bytes of which block it means ([`Page::apply`] records the range) and gives back a
+//! [`Change`]; [`Op::before`] orders two changes ("the first reaches the medium no later than the second").
+//! The engines `none` and `snapshot` need neither and drop both at once. The calls exist so that the store
+//! says the order once, for all engines.
 
 mod resize;
 pub(crate) mod zones;
@@ -39,8 +40,9 @@ impl Page<'_> {
         self.block
     }
 
-    /// Changes the block; `f` returns what it touched, with the range of bytes that the change *means* (a cell, an inode's
-    /// slot, some bits). Debug builds compare: a byte that changes outside would be lost by a replay of the log.
+    /// Changes the block; `f` returns what it touched, with the range of bytes that the change *means* (a
+    /// cell, an inode's slot, some bits). Debug builds compare: a byte that changes outside would be lost by
+    /// a replay of the log.
     pub fn apply<T: Into<Touched>>(&mut self, f: impl FnOnce(&mut Block) -> T) {
         #[cfg(debug_assertions)]
         let before = *self.block;
@@ -111,7 +113,8 @@ impl<'m> Op<'m> {
         Change(self.changes)
     }
 
-    /// A block that is in memory; `None` if it is not (the caller should have kept it there, or can do without).
+    /// A block that is in memory; `None` if it is not (the caller should have kept it there, or can do
+    /// without).
     pub fn cached(&self, addr: MetaAddr) -> Option<Frame> {
         self.rooms.blocks.cache.get(addr)
     }
@@ -165,8 +168,8 @@ impl<'m> Op<'m> {
         frame
     }
 
-    /// Gives a block back. It is never written if it was born in this generation; what it held on the medium stays
-    /// readable until the generation is complete (R2).
+    /// Gives a block back. It is never written if it was born in this generation; what it held on the medium
+    /// stays readable until the generation is complete (R2).
     pub fn free(&mut self, frame: Frame) -> Change {
         let addr = frame.addr();
         frame.kill(self.generation);
@@ -174,8 +177,8 @@ impl<'m> Op<'m> {
         self.next_change()
     }
 
-    /// The reserved inode is in use from now on. Its slot must have been written, by [`Op::change`], before: until then
-    /// only the reservation keeps others from it.
+    /// The reserved inode is in use from now on. Its slot must have been written, by [`Op::change`], before:
+    /// until then only the reservation keeps others from it.
     pub fn take_inode(&mut self, inode: ReservedInode) -> Change {
         let free = yore_format::Inode::slot_is_free(&inode.frame().read(), inode.inode().slot());
         assert!(!free, "inode {} counted before it is written", inode.inode());
@@ -184,8 +187,8 @@ impl<'m> Op<'m> {
         self.next_change()
     }
 
-    /// An inode's slot is free from now on (cleared by [`Op::change`] on `frame`, its inode block). Gives the block
-    /// back when it is empty and the zone has another empty one.
+    /// An inode's slot is free from now on (cleared by [`Op::change`] on `frame`, its inode block). Gives the
+    /// block back when it is empty and the zone has another empty one.
     pub fn free_inode(&mut self, inode: InodeNo, frame: Frame) -> Change {
         assert_eq!(inode.addr(), frame.addr());
         self.rooms.blocks.base.ledger.totals().inodes.add(-1);
@@ -213,28 +216,29 @@ impl<'m> Op<'m> {
         self.next_change()
     }
 
-    /// Data blocks that are free once this generation is complete (R2, R3); the reclaimer is told then. Their bits
-    /// in the bitmap are cleared by the caller, in this Op.
+    /// Data blocks that are free once this generation is complete (R2, R3); the reclaimer is told then. Their
+    /// bits in the bitmap are cleared by the caller, in this Op.
     pub fn free_after_commit(&mut self, start: BlockNo, len: u32) {
         self.rooms.blocks.base.freed.add(start, len);
     }
 
-    /// Counts data blocks of a group as taken (negative) or freed in the volume's totals and the group's summary.
+    /// Counts data blocks of a group as taken (negative) or freed in the volume's totals and the group's
+    /// summary.
     pub fn count_free_blocks(&mut self, group: GroupNo, by: i64) {
         self.rooms.blocks.base.ledger.totals().free_blocks.add(by);
         self.rooms.blocks.zones.count_free_blocks(self.generation, group, by);
     }
 
-    /// The volume has a past from now on; `roots` is the block of its roots. A record of the log does not say so: what is
-    /// to be durable before the next generation begins it.
+    /// The volume has a past from now on; `roots` is the block of its roots. A record of the log does not say
+    /// so: what is to be durable before the next generation begins it.
     pub fn set_history_root(&mut self, roots: MetaAddr) -> Change {
         self.rooms.blocks.base.ledger.set_history_root(roots);
         self.rooms.blocks.zones.changes.lose();
         self.next_change()
     }
 
-    /// Takes the next number. The Op is one that [`Meta::begin_alone`] opened: what other Ops are made with before and
-    /// after differs.
+    /// Takes the next number. The Op is one that [`crate::Meta::begin_alone`] opened: what other Ops are made
+    /// with before and after differs.
     ///
     /// # Panics
     /// If other Ops may be open.
@@ -260,8 +264,8 @@ impl<'m> Op<'m> {
         self.next_change()
     }
 
-    /// Notes in the log what this Op does to data noted earlier: it makes count what is at home, or cuts off. A flush comes
-    /// before the record that says so. Does nothing without a log.
+    /// Notes in the log what this Op does to data noted earlier: it makes count what is at home, or cuts off.
+    /// A flush comes before the record that says so. Does nothing without a log.
     pub fn note(&mut self, note: &IntentNote<'_>) {
         self.rooms.log.note(note);
     }

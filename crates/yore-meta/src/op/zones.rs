@@ -1,4 +1,4 @@
-//! Zones that come and go, in Ops (R8).
+//! Ops that make zones and take them away (R8).
 
 use super::{NewBlock, Op};
 use crate::blocks::Blocks;
@@ -10,7 +10,7 @@ use yore_format::{BlockKind, BlockNo, GroupNo, Incarnation, InodeNo, MetaAddr, N
 pub struct EmptyZone(Arc<Zone>);
 
 impl Drop for EmptyZone {
-    /// Not removed after all: it may be used again.
+    /// If the zone was not removed after all, it may be used again.
     fn drop(&mut self) {
         self.0.reopen();
     }
@@ -35,8 +35,9 @@ impl EmptyZone {
 
 impl Op<'_> {
     /// Makes the first zone of a group that was never used, with its bitmap; returns the bitmap's frame. Its
-    /// place is set aside. A group whose table entries have no home yet also gets a root zone, in the first 1,024
-    /// blocks of its data area, which its bitmap then shows as used. Call [`Meta::prepare_group`] before the Op.
+    /// place is set aside. A group whose table entries have no home yet also gets a root zone, in the first
+    /// 1,024 blocks of its data area, which its bitmap then shows as used. Call
+    /// [`crate::Meta::prepare_group`] before the Op.
     pub fn create_primary_zone(&mut self, group: GroupNo) -> Frame {
         let blocks = &self.rooms.blocks;
         let (geometry, changes) = (blocks.base.medium.geometry(), &blocks.zones.changes);
@@ -68,8 +69,8 @@ impl Op<'_> {
         frame
     }
 
-    /// Makes a further zone of `group` at `place`: 1,024 aligned blocks that the caller has just marked used in the
-    /// group's bitmap. `primary` keeps the group's first zone in memory.
+    /// Makes a further zone of `group` at `place`: 1,024 aligned blocks that the caller has just marked used
+    /// in the group's bitmap. `primary` keeps the group's first zone in memory.
     ///
     /// # Panics
     /// If the group already has all 31 further zones.
@@ -77,8 +78,8 @@ impl Op<'_> {
         self.rooms.blocks.zones.create_extra(&self.rooms.blocks.base, self.generation, group, place);
     }
 
-    /// Takes an empty further zone (from [`Meta::take_empty_zone`]) out of its group. The caller frees its 1,024 blocks in
-    /// the bitmap, with [`Op::free_after_commit`].
+    /// Takes an empty further zone (from [`crate::Meta::take_empty_zone`]) out of its group. The caller frees
+    /// its 1,024 blocks in the bitmap, with [`Op::free_after_commit`].
     pub fn remove_zone(&mut self, zone: &EmptyZone) {
         let blocks = &self.rooms.blocks;
         // The empty inode block that was kept for the next inode goes with it.
@@ -93,7 +94,8 @@ impl Op<'_> {
         blocks.zones.remove_extra(&blocks.base, self.generation, &zone.0);
     }
 
-    /// Takes away the first zone of a group that goes, with its bitmap. [`Meta::close_if_empty`] has said that it may.
+    /// Takes away the first zone of a group that goes, with its bitmap. [`crate::Meta::close_if_empty`] has
+    /// said that it may.
     ///
     /// # Panics
     /// If it was not asked.

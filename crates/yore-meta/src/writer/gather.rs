@@ -16,7 +16,8 @@ pub(super) struct Gather<'m> {
 }
 
 impl<'m> Gather<'m> {
-    /// For about so many blocks: the memory for a whole batch would cost a small generation more than all the rest.
+    /// For about so many blocks: the memory for a whole batch would cost a small generation more than all the
+    /// rest.
     pub(super) fn new(medium: &'m Medium, blocks: usize) -> Gather<'m> {
         let blocks = blocks.clamp(1, BATCH_BLOCKS);
         Gather { medium, buffer: AlignedBuf::zeroed(blocks), places: Vec::with_capacity(blocks) }

@@ -90,7 +90,8 @@ pub(super) fn freeze(
 /// Writes a frozen generation, its superblock last, into `slot`.
 pub(super) fn write(rooms: &Rooms, frozen: &mut Frozen, slot: u32, durable: bool) -> Result<()> {
     let medium = &rooms.blocks.base.medium;
-    // Of each zone the dirty blocks and the header; at most as many table blocks, and the root zones' headers.
+    // Of each zone the dirty blocks and the header; at most as many table blocks, and the root zones'
+    // headers.
     let blocks = frozen.zones.iter().map(|zone| zone.dirty.len() + 2).sum::<usize>() + 1;
     let mut gather = Gather::new(medium, blocks);
     let mut entries: Vec<(ZoneNo, ZoneTableEntry)> = Vec::with_capacity(frozen.zones.len());

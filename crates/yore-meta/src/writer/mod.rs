@@ -6,33 +6,38 @@
 //! running G ──freeze──► frozen G (running G+1) ──capture, write──► written ──flush──► superblock ──flush──► complete
 //! ```
 //!
-//! *Freeze* takes the gate alone: no Op is open, so no Op is split across two generations. It takes what the zones say
-//! exists, their lists of dirty frames, totals and roots, and lets Ops go on in G+1. *Capture* takes each frame's
-//! bytes as of G without copying; the first change in G+1 copies.
+//! *Freeze* takes the gate alone: no Op is open, so no Op is split across two generations. It copies which
+//! blocks the zones say exist, takes their lists of dirty frames, copies totals and roots, and lets Ops go on
+//! in G+1. *Capture* takes each frame's bytes as of G without copying; the first change in G+1 copies.
 //!
-//! **Crash argument (`snapshot`; R11: the medium holds a whole file system at every instant).** Until superblock G is on
-//! the medium, the newest whole one is G−1 (or what this mount found). What it reaches is untouched: blocks of G go to
-//! slots that the map of G−1 does not use (each zone has twice as many slots as indexes, so there always are enough),
-//! headers go to the header slot that G−1's table does not name, table blocks to free slots of root zones, root headers
-//! to their other slots. Data blocks freed in G, and the part of the log that it makes superfluous, are given back only
-//! after the flush behind superblock G (R2, R3). All of G, and all file data it names, is flushed before superblock G is
-//! written (R1), so whichever superblock survives, everything it reaches is there. Without the first flush, superblock G
-//! could be on the medium before a block of G: exactly the crash that a reordering device makes.
+//! **Crash argument (`snapshot`; R11: the medium holds a whole file system at every instant).** Until
+//! superblock G is on the medium, the newest whole one is G−1 (or what this mount found). What it reaches is
+//! untouched: blocks of G go to slots that the map of G−1 does not use (each zone has twice as many slots as
+//! indexes, so there always are enough), headers go to the header slot that G−1's table does not name, table
+//! blocks to free slots of root zones, root headers to their other slots. Data blocks freed in G, and the
+//! part of the log that it makes superfluous, are given back only after the flush behind superblock G (R2,
+//! R3). All of G, and all file data it names, is flushed before superblock G is written (R1), so whichever
+//! superblock survives, everything it reaches is there. Without the first flush, superblock G could be on the
+//! medium before a block of G: exactly the crash that a reordering device makes.
 //!
-//! To what a superblock reaches belongs what it leaves to the intent log ([`crate::log::intent`]). Superblock G says that replay
-//! starts where the log ended when G was frozen, so file data that is noted and not at home lies before that place. It is
-//! appended again, behind it, and forced before superblock G is written; else a crash right after superblock G would lose
-//! data whose fsync had returned. Nothing else is appended meanwhile. A replay from G−1 finds everything where it was; it
-//! meets the repeated notes last, belonging to the generation after G, and leaves them out.
+//! A superblock also relies on what it leaves to the intent log (`log/intent.rs`). Superblock G says that
+//! replay starts where the log ended when G was frozen, so file data that is noted and not at home lies
+//! before that place. The writer appends that data again, behind the place, and forces it before it writes
+//! superblock G; else a crash right after superblock G would lose data whose fsync had returned. Nobody
+//! appends anything else meanwhile. A replay from G−1 finds everything where it was. It meets the repeated
+//! notes last; they belong to the generation after G, and replay leaves them out.
 //!
-//! **What a device loses without saying so** is found by whoever reads it: each header is written with the checksums of
-//! the blocks in its slots, computed once when they are sealed into the batch, and is itself named by checksum.
+//! **A device that loses a write without saying so** is found out by the next reader: each header has the
+//! checksums of the blocks in its slots, computed once when the writer seals them into the batch, and the
+//! table names the header itself by checksum.
 //!
-//! **`none`** uses the same writer without its two points: blocks and headers are overwritten where they are, and nothing
-//! is flushed but on request. A crash leaves any mixture; the volume must be checked before it is used again.
+//! **`none`** uses the same writer without these two properties: it overwrites blocks and headers where they
+//! are, and flushes nothing but on request. A crash leaves any mixture; the volume must be checked before it
+//! is used again.
 //!
-//! After an error nothing more is written; the frames of the failed generation stay in memory for readers (R16). The same
-//! after a panic, which is a bug: whoever waits for the generation is told (`StopAtPanic`).
+//! After an error the writer writes nothing more; the frames of the failed generation stay in memory for
+//! readers (R16). A panic, which is a bug, has the same effect: whoever waits for the generation gets an
+//! error (`StopAtPanic`).
 
 mod gather;
 mod generation;
@@ -111,7 +116,8 @@ impl Writer {
         self.thread.lock().is_some()
     }
 
-    /// Ends the thread, writes the last generation and marks the volume clean. Does nothing if no thread was started.
+    /// Ends the thread, writes the last generation and marks the volume clean. Does nothing if no thread was
+    /// started.
     pub(crate) fn close(&self, rooms: &Rooms) -> Result<()> {
         let Some(thread) = self.thread.lock().take() else { return Ok(()) };
         let progress = &rooms.blocks.base.progress;
@@ -127,12 +133,12 @@ impl Writer {
         result
     }
 
-    /// Says on the medium that the volume is in use, under this engine and a mount id never used before (R5). `newest` is
-    /// the newest generation found.
+    /// Says on the medium that the volume is in use, under this engine and a mount id never used before (R5).
+    /// `newest` is the newest generation found.
     ///
-    /// If the log has nothing to replay (`log_is_empty`), it may still hold what was carried over for a superblock that
-    /// never arrived; this mount's first generation has the number that those records are for, so the next mount must begin
-    /// behind them, at `empty_from`.
+    /// If the log has nothing to replay (`log_is_empty`), it may still hold what was carried over for a
+    /// superblock that never arrived; this mount's first generation has the number that those records are
+    /// for, so the next mount must begin behind them, at `empty_from`.
     pub(crate) fn begin_mount(
         &self,
         rooms: &Rooms,

@@ -1,5 +1,5 @@
-//! The zones of an open volume: those in memory, the table through which the others are found, and what the running
-//! generation has changed in them.
+//! The zones of an open volume: those in memory, the table through which the others are found, and what the
+//! running generation has changed in them.
 
 mod header;
 pub(crate) mod reserve;

@@ -1,4 +1,5 @@
-//! Reservations in one zone: indexes by count, inodes by slot, and closing a zone that is to go. They exist in memory only.
+//! Reservations in one zone: indexes by count, inodes by slot, and closing a zone that is to go. They exist
+//! in memory only.
 
 use super::zone::{Frame, State, Zone};
 use yore_format::layout::ZONE_INDEXES;
@@ -49,21 +50,22 @@ impl Zone {
         self.state.lock().reserved -= blocks;
     }
 
-    /// An inode block with a free inode that nobody has reserved, and the state of the zone's inode blocks in which it was
-    /// found.
+    /// An inode block with a free inode that nobody has reserved, and the state of the zone's inode blocks in
+    /// which it was found.
     pub(crate) fn find_inode_block(&self) -> Option<(u16, u64)> {
         let mut s = self.state.lock();
         let index = s.find_inode_block()?;
         Some((index, s.inode_blocks_changed))
     }
 
-    /// Whether the zone's inode blocks are in this state no more: what was read may be freed by now, or another block under
-    /// the same address.
+    /// Whether the zone's inode blocks are in this state no more: what was read may be freed by now, or
+    /// another block under the same address.
     pub(crate) fn inode_blocks_moved(&self, state: u64) -> bool {
         self.state.lock().inode_blocks_changed != state
     }
 
-    /// Reserves a free inode of the block at `index`, which was found in this state of the zone's inode blocks.
+    /// Reserves a free inode of the block at `index`, which was found in this state of the zone's inode
+    /// blocks.
     pub(crate) fn mark_inode(&self, index: u16, state: u64, frame: &Frame) -> Marked {
         let mut s = self.state.lock();
         if s.inode_blocks_changed != state {
@@ -94,8 +96,8 @@ impl Zone {
         closes
     }
 
-    /// First zones only: closes the zone against reservations if it and its group hold nothing but the bitmap, and perhaps
-    /// a block of free inodes.
+    /// First zones only: closes the zone against reservations if it and its group hold nothing but the
+    /// bitmap, and perhaps a block of free inodes.
     pub(crate) fn close_if_only_bitmap(&self) -> bool {
         let mut s = self.state.lock();
         let closes = s.only_bitmap().is_some() && s.extras.iter().all(|e| *e == 0) && s.reserved == 0;

@@ -24,8 +24,8 @@ impl Slots {
         self.0[slot as usize / 64] & (1 << (slot % 64)) != 0
     }
 
-    /// Adds a free slot and returns it. The search goes round the zone from `rotor`, so that runs are contiguous and an
-    /// old copy stays readable as long as possible.
+    /// Adds a free slot and returns it. The search goes round the zone from `rotor`, so that runs are
+    /// contiguous and an old copy stays readable as long as possible.
     pub(crate) fn take_next(&mut self, rotor: &mut usize) -> u16 {
         let count = (Self::ALL.end - Self::ALL.start) as usize;
         for i in 0..count {

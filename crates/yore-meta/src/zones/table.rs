@@ -1,5 +1,5 @@
-//! The zone table: where each zone is, as of the last commit. Its blocks live in root zones, of which the superblock says
-//! where they are.
+//! The zone table: where each zone is, as of the last commit. Its blocks live in root zones, of which the
+//! superblock says where they are.
 
 use super::header::read_header;
 use super::slots::Slots;
@@ -100,7 +100,8 @@ impl Table {
                     .verify_copy(&block, check, addr, at)
                     .and_then(|()| Expect::volume(BlockKind::ZoneTable).check(&block));
                 if let Err(c) = verified {
-                    // Only the writer changes the table, and what it changes it keeps in memory from before the change.
+                    // Only the writer changes the table, and what it changes it keeps in memory from before
+                    // the change.
                     return match self.blocks.lock().get(&t) {
                         Some(block) => Ok(ZoneTableRef::new(block).entry(i)),
                         None => Err(c.into()),
@@ -158,8 +159,8 @@ impl Table {
         true
     }
 
-    /// Enters what the writer says of zones; returns the table blocks that changed and the headers of their root zones,
-    /// which are current from now on.
+    /// Enters what the writer says of zones; returns the table blocks that changed and the headers of their
+    /// root zones, which are current from now on.
     pub(crate) fn update(
         &self,
         medium: &Medium,

@@ -1,5 +1,6 @@
-//! A zone in memory: which of its indexes exist (Ops change that), where those are (the writer changes that), and which
-//! frames the running generation has changed. And the lists in which zones enter themselves when that happens.
+//! A zone in memory: which of its indexes exist (Ops change that), where those are (the writer changes that),
+//! and which frames the running generation has changed. And the lists in which zones enter themselves when
+//! that happens.
 
 use crate::cache::{self, News};
 use hashbrown::HashMap;
@@ -45,7 +46,8 @@ pub(super) struct State {
     pub(super) reserved: u32,
     pub(super) taken: HashMap<u16, u16>,
     pub(super) inode_hint: usize,
-    /// Counts inode blocks gained and lost: who looked at one without the lock sees whether it may be another now.
+    /// Counts inode blocks gained and lost: who looked at one without the lock sees whether it may be another
+    /// now.
     pub(super) inode_blocks_changed: u64,
     // The running generation's changes.
     dirty: Vec<Frame>,
@@ -117,8 +119,8 @@ impl Changes {
         self.logged.load(Ordering::Relaxed)
     }
 
-    /// Something changes that records do not say (zones come or go, the history begins): only a generation makes that
-    /// durable.
+    /// Something changes that records do not say (zones come or go, the history begins): only a generation
+    /// makes that durable.
     #[inline]
     pub(crate) fn lose(&self) {
         self.lost.store(true, Ordering::Relaxed);
@@ -163,8 +165,8 @@ impl Changes {
         self.unlogged_frames.load(Ordering::Relaxed)
     }
 
-    /// Gives each zone with something that the log does not have, with what exists in it, and returns the frames. All count
-    /// as logged then. With no Op open.
+    /// Gives each zone with something that the log does not have, with what exists in it, and returns the
+    /// frames. All count as logged then. With no Op open.
     pub(crate) fn take_unlogged(&self, mut each: impl FnMut(ZoneNo, &[u64; 8])) -> Vec<Frame> {
         let mut frames = Vec::new();
         for zone in std::mem::take(&mut *self.unlogged_zones.lock()) {
@@ -225,7 +227,8 @@ impl State {
         }
     }
 
-    /// Whether the zone could go: `Some(None)` if no index exists, `Some(index)` if only that of an empty inode block does.
+    /// Whether the zone could go: `Some(None)` if no index exists, `Some(index)` if only that of an empty
+    /// inode block does.
     pub(super) fn holds_nothing(&self) -> Option<Option<u16>> {
         match ZONE_INDEXES - self.free_indexes {
             0 => Some(None),
@@ -290,8 +293,9 @@ impl Zone {
         self.state.lock().has(index)
     }
 
-    /// Where the block at `index` is on the medium, slot 0 for nowhere yet, and the checksum of the copy there; `None` if
-    /// the index does not exist. Slot and checksum are of one copy, so they are read under one lock.
+    /// Where the block at `index` is on the medium, slot 0 for nowhere yet, and the checksum of the copy
+    /// there; `None` if the index does not exist. Slot and checksum are of one copy, so they are read under
+    /// one lock.
     pub(crate) fn copy_of(&self, index: u16) -> Option<(u16, u32)> {
         let s = self.state.lock();
         let at = usize::from(index);
@@ -303,7 +307,8 @@ impl Zone {
         self.state.lock().copies.map[usize::from(index)]
     }
 
-    /// Sets how many inodes of a block are free ([`NOT_INODES`]: it has none); tells whether that was not known.
+    /// Sets how many inodes of a block are free ([`NOT_INODES`]: it has none); tells whether that was not
+    /// known.
     pub(crate) fn correct_free_inodes(&self, index: u16, free: u8) -> bool {
         let mut s = self.state.lock();
         let index = usize::from(index);
@@ -332,8 +337,8 @@ impl Zone {
         self.state.lock().copies.clone()
     }
 
-    /// The writer has written the blocks there. It holds the frames until the generation is complete, so nobody reads by
-    /// this map before.
+    /// The writer has written the blocks there. It holds the frames until the generation is complete, so
+    /// nobody reads by this map before.
     pub(crate) fn set_copies(&self, copies: Copies) {
         self.state.lock().copies = copies;
     }
@@ -360,7 +365,8 @@ impl Zone {
 
 /// Changes by Ops.
 impl Zone {
-    /// A frame of the zone is dirty, or to be logged, and was not before. Returns whether it is the first one that is dirty.
+    /// A frame of the zone is dirty, or to be logged, and was not before. Returns whether it is the first one
+    /// that is dirty.
     #[inline]
     pub(crate) fn note_changed(
         self: &Arc<Self>,
@@ -475,8 +481,8 @@ impl Zone {
         true
     }
 
-    /// Takes over what the records of the log say: which indexes exist, and what the blocks count that they bring. Fails with
-    /// an index that exists and has no content anywhere.
+    /// Takes over what the records of the log say: which indexes exist, and what the blocks count that they
+    /// bring. Fails with an index that exists and has no content anywhere.
     pub(crate) fn install(
         self: &Arc<Self>,
         changes: &Changes,
@@ -547,7 +553,8 @@ impl Zone {
         self.state.lock().holds_nothing().flatten()
     }
 
-    /// Of a closed first zone: the block of free inodes that it may have beside the bitmap, and the group's free blocks.
+    /// Of a closed first zone: the block of free inodes that it may have beside the bitmap, and the group's
+    /// free blocks.
     pub(crate) fn last_beside_bitmap(&self) -> (Option<u16>, u32) {
         let s = self.state.lock();
         assert!(s.closed, "zone {} is in use", self.no);
