@@ -37,7 +37,7 @@ struct FrameInner<H> {
     addr: MetaAddr,
     home: Arc<H>,
     referenced: AtomicBool,
-    /// Nothing is taken while this is held.
+    /// A thread that holds this takes no other lock.
     state: RwLock<FrameState>,
 }
 
@@ -51,7 +51,7 @@ struct FrameState {
     dead: bool,
 }
 
-/// What a change made of a frame that it was not before.
+/// What is new about a frame after a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum News {
     /// Nothing.
@@ -67,7 +67,7 @@ pub type FrameGuard<'a> = MappedRwLockReadGuard<'a, Block>;
 
 /// A frame for a block that was just made (dirty in `generation`) or read (0).
 pub(crate) fn new_frame<H>(addr: MetaAddr, home: Arc<H>, block: Block, generation: Generation) -> Frame<H> {
-    // Of a new block everything is new; of one that was read, nothing.
+    // All of a new block is new; nothing of a block that was read is.
     let unlogged = if generation.0 == 0 { 0 } else { u64::MAX };
     let state =
         FrameState { block: Arc::new(block), dirty: generation.0, unlogged, frozen: None, dead: false };
@@ -129,7 +129,8 @@ impl<H> Frame<H> {
         s.unlogged = 0;
     }
 
-    /// The block is freed in `generation`: what an earlier, frozen generation has of it is still written.
+    /// The block is freed in `generation`. The writer still writes what an earlier, frozen generation has of
+    /// it.
     pub(crate) fn kill(&self, generation: Generation) {
         let mut s = self.0.state.write();
         assert!(!s.dead, "block {} freed twice", self.0.addr);
@@ -171,8 +172,8 @@ struct Shard<H> {
 
 /// All frames, in shards by address; each shard evicts by second chance.
 pub(crate) struct Cache<H> {
-    /// A shard is locked before what its frames belong to: a block is entered only while that still has it
-    /// where it was read.
+    /// A thread locks a shard before it locks what the frames belong to: it enters a block only while that
+    /// still has the block where it was read.
     shards: Vec<Mutex<Shard<H>>>,
     frames_per_shard: usize,
 }
@@ -184,7 +185,7 @@ impl<H> Cache<H> {
         Cache { shards: (0..SHARDS).map(|_| shard()).collect(), frames_per_shard }
     }
 
-    /// Frames that the cache is to hold.
+    /// How many frames the cache should hold.
     pub(crate) fn capacity(&self) -> usize {
         self.frames_per_shard * SHARDS
     }
@@ -204,7 +205,7 @@ impl<H> Cache<H> {
         Some(frame.clone())
     }
 
-    /// Enters a block that was just allocated; nothing else can be there under its address.
+    /// Enters a block that was just allocated; no other can be there under its address.
     pub(crate) fn insert_new(&self, frame: &Frame<H>) {
         let mut shard = self.shard(frame.addr()).lock();
         let old = shard.map.insert(frame.addr(), frame.clone());

@@ -35,14 +35,14 @@ pub enum MetaError {
         /// The error that stopped it.
         first: Box<MetaError>,
     },
-    /// The volume was in use under another engine than it is to be opened with, and has to be recovered
-    /// first: opened under the one recorded, and closed.
+    /// The volume was in use under another engine than the one asked for. It must be recovered first: opened
+    /// under the engine recorded, and closed.
     #[error("the volume must be recovered under its engine `{}` first", recorded.name())]
     RecoverFirst {
         /// The engine recorded.
         recorded: yore_format::Engine,
     },
-    /// The volume cannot be made or opened as asked; says why and what to do.
+    /// The volume cannot be made or opened as asked; the text says why, and what to do.
     #[error("{0}")]
     Refused(String),
 }

@@ -39,7 +39,8 @@ pub struct MkfsOptions {
     pub log_blocks: u64,
 }
 
-/// Makes a volume over the whole device. Whatever was there is lost; the caller has made sure that it may be.
+/// Makes a volume over the whole device. Whatever was there is lost; the caller has made sure that nobody
+/// needs it.
 ///
 /// # Errors
 /// [`MetaError::Refused`] for a device too small (16 MiB), too large (128 TiB) or read-only, or a label too

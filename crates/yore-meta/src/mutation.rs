@@ -1,6 +1,7 @@
-//! Switches that make the engine wrong, one way at a time: for the tests that prove that crash tests find it.
+//! Switches that make the engine wrong, one way at a time, for tests that prove that crash tests find the
+//! mistake.
 //!
-//! Only with the feature `mutations`, which nothing that is released has. Switches are for the whole process.
+//! They exist only with the feature `mutations`, which no release has. A switch is for the whole process.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 

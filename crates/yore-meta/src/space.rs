@@ -12,9 +12,10 @@ use std::sync::Arc;
 use yore_format::layout::ZONE_BLOCKS;
 use yore_format::{BlockKind, BlockNo, Corruption, Expect, Generation, GroupNo, InodeNo, MetaAddr, ZoneNo};
 
-/// Indexes of each zone that are kept for deleting.
+/// Indexes that each zone keeps for deleting.
 pub(crate) const SPARE_INDEXES: u32 = 16;
-/// Free indexes of a zone that is worth going to: in one with less the next caller would have to look again.
+/// Free indexes of a zone that is worth going to: in a zone with fewer, the next caller would have to search
+/// again.
 const PLENTY_INDEXES: u32 = 128;
 
 /// How much room a zone must have.
@@ -84,7 +85,7 @@ impl Drop for Reserved {
     }
 }
 
-/// A free inode set aside for one Op. Given back when dropped unused.
+/// A free inode set aside for one Op. Dropping it unused gives it back.
 pub struct ReservedInode {
     zone: Arc<Zone>,
     frame: Frame,
@@ -244,7 +245,7 @@ fn reserve_inode_in(blocks: &Blocks, zone: &Arc<Zone>) -> Result<Option<Reserved
         match zone.mark_inode(index, state, &frame) {
             Marked::Again => continue,
             Marked::Wrong(free) => {
-                // Counted as free and not free: the zone header contradicts the block.
+                // The zone header counts free inodes that the block does not have.
                 let c = Corruption::new("zone header", "free inodes", "as many as free slots", free);
                 return Err(c.at(frame.addr()).into());
             }

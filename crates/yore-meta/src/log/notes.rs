@@ -1,6 +1,6 @@
-//! File data noted in the log. [`NotedFiles`] is what replaying notes leaves, one account for both sides:
-//! while a volume is open it says what is outstanding, and a mount makes it from the records. [`Notes`] adds
-//! those that no record has yet.
+//! File data noted in the log. [`NotedFiles`] is what replaying notes leaves. Both sides use it: while a
+//! volume is open it says what is outstanding, and a mount builds it from the records. [`Notes`] adds the
+//! notes that no record has yet.
 
 use std::collections::BTreeMap;
 use yore_device::SharedBuf;
@@ -45,20 +45,20 @@ impl<B> Default for NotedFiles<B> {
 }
 
 impl<B: Trim> NotedFiles<B> {
-    /// A page of a file that has this size.
+    /// Notes a page of a file that has this size.
     pub(crate) fn data(&mut self, file: File, size: u64, page: u32, bytes: B) {
         let is_new = self.size(file, size).pages.insert(page, bytes).is_none();
         self.pages += usize::from(is_new);
     }
 
-    /// The file has this size.
+    /// Notes that the file has this size.
     pub(crate) fn size(&mut self, file: File, size: u64) -> &mut NotedFile<B> {
         let noted = self.files.entry(file).or_insert_with(|| NotedFile { size, pages: BTreeMap::new() });
         noted.size = size;
         noted
     }
 
-    /// The file was cut to `size`, or (0) nothing of it is outstanding.
+    /// Notes that the file was cut to `size`, or (0) that nothing of it is outstanding.
     pub(crate) fn cut(&mut self, file: File, size: u64) {
         if size == 0 {
             self.pages -= self.files.remove(&file).map_or(0, |noted| noted.pages.len());
@@ -96,7 +96,7 @@ impl<B: Trim> NotedFiles<B> {
 /// Bytes that a page of outstanding data takes in the log: itself, its note, and its share of heads and
 /// frames.
 const PAGE_RECORD_BYTES: usize = BLOCK_SIZE + 96;
-/// Bytes that a file takes of which the size alone is outstanding.
+/// Bytes that a file takes if only its size is outstanding.
 const FILE_RECORD_BYTES: usize = 64;
 
 /// Notes of an open volume.
@@ -105,7 +105,7 @@ pub(crate) struct Notes {
     /// Those that no record has yet.
     bytes: Vec<u8>,
     count: u32,
-    /// What would be lost with the log: replaying all notes made so far leaves this.
+    /// What would be lost with the log: a replay of all notes made so far leaves this.
     outstanding: NotedFiles<NotedBytes>,
 }
 
@@ -151,15 +151,15 @@ impl Notes {
         true
     }
 
-    /// Gives the notes that no record has to `f`, as their number and their bytes. They count as logged then.
+    /// Calls `f` with the notes that no record has: their number, and their bytes. They count as logged then.
     pub(crate) fn log(&mut self, f: impl FnOnce(u32, &[u8])) {
         f(self.count, &self.bytes);
         self.bytes.clear();
         self.count = 0;
     }
 
-    /// The running generation is frozen. What no record has yet need not be in any: it is in the generation,
-    /// or outstanding. Gives what is outstanding.
+    /// The running generation is frozen. No record need have the notes that none has yet: their data is in
+    /// the generation, or outstanding. Returns what is outstanding.
     pub(crate) fn freeze(&mut self) -> NotedFiles<NotedBytes> {
         self.bytes.clear();
         self.count = 0;
@@ -171,7 +171,7 @@ impl Notes {
         self.count += 1;
     }
 
-    /// Bytes that what is outstanding takes in records. A file counts beside its pages: it stays when all of
+    /// Bytes that outstanding data takes in records. A file counts beside its pages: it stays when all of
     /// them were cut off, for its size may be nowhere else.
     pub(crate) fn outstanding_bytes(&self) -> usize {
         let (pages, files) = self.outstanding.count();

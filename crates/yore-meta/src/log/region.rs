@@ -16,7 +16,7 @@ pub(crate) fn position_of(superblock: &Superblock) -> Position {
     }
 }
 
-/// Says in a superblock where replay starts, and which generation the records there will belong to.
+/// Enters in a superblock where replay starts, and which generation the records there will belong to.
 pub(crate) fn set_position(superblock: &mut Superblock, position: Position, generation: Generation) {
     superblock.log_number = position.number.0;
     superblock.log_sequence = position.sequence;
@@ -31,15 +31,14 @@ pub(crate) fn region_of(superblock: &Superblock) -> Option<(Region, LogId)> {
     (superblock.log_blocks > 0).then_some((region, LogId(superblock.log_id)))
 }
 
-/// The length in blocks of the log that a volume of `blocks` blocks gets unless told otherwise: a 128th of
-/// it, at least 256 KiB and at most 32 MiB. What a crash leaves in a log of that length is replayed within a
-/// second.
+/// The usual length, in blocks, of the log of a volume of `blocks` blocks: a 128th of it, at least 256 KiB
+/// and at most 32 MiB. A mount replays what a crash leaves in a log of that length within a second.
 pub fn default_log_blocks(blocks: u64) -> u64 {
     (blocks / 128).clamp(64, 8_192)
 }
 
-/// Zeroes the log of a volume being made, so that later flushes change no metadata of a file that holds the
-/// volume; the position to be entered in its superblock.
+/// Zeroes the log of a new volume, so that later flushes change no metadata of a file that holds the volume.
+/// Returns the position for its superblock.
 pub(crate) fn format(device: &dyn Device, region: Region, id: LogId) -> Result<Position> {
     let zeros = AlignedBuf::zeroed(256);
     let mut at = region.first_block;

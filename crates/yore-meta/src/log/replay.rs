@@ -15,8 +15,8 @@
 //! mount's own superblock is flushed after they were read and before anything else is written; that
 //! superblock keeps the position, and so does the other slot. So until the next generation is complete every
 //! mount, also after another crash, goes through the same records before it looks at any file. And it must be
-//! so: on a full volume the data noted in the log may have been promised just these blocks, and no generation
-//! is written before that data is home.
+//! so: on a full volume just these blocks may be promised to the data noted in the log, and no generation is
+//! written before that data is home.
 //!
 //! File data noted in records ([`NotedFile`]) is for the store.
 
@@ -49,7 +49,7 @@ pub struct Recovered {
     pub records: u64,
 }
 
-/// The state that records lead to, before it is installed.
+/// The state that records lead to, before replay installs it.
 #[derive(Default)]
 struct Staged {
     head: Option<IntentHead>,
@@ -75,8 +75,8 @@ pub(crate) fn read_records(
 }
 
 /// Decodes a record. `None` if it belongs to the generation after the one that was running behind this
-/// superblock: then the superblock that it was appended for never arrived, and it and what follows means
-/// nothing.
+/// superblock: then the superblock that it was appended for never arrived, and neither it nor what follows
+/// counts.
 fn decode<'r>(superblock: &Superblock, record: &'r [u8]) -> Result<Option<Intent<'r>>> {
     let intent = Intent::decode(record).map_err(|c| c.on(superblock.log_start))?;
     let running = superblock.log_generation;
@@ -90,8 +90,8 @@ fn decode<'r>(superblock: &Superblock, record: &'r [u8]) -> Result<Option<Intent
     Err(c.on(superblock.log_start).into())
 }
 
-/// Looks through the log of a volume that is not open for writing: the number of records that the next mount
-/// replays, all decoded and found to follow the superblock's generation.
+/// Looks through the log of a volume that is not open for writing. Returns the number of records that the
+/// next mount replays; all decode, and follow the superblock's generation.
 ///
 /// # Errors
 /// Damage of the log or a record; errors of the device.
@@ -173,7 +173,7 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Makes what the records lead to the state of the running generation.
+    /// Makes the state that the records lead to that of the running generation.
     fn install(&self, mut staged: Staged) -> Result<Recovered> {
         let base = &self.0.base;
         let generation = base.gate.running();

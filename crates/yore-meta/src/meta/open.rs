@@ -47,7 +47,7 @@ pub struct MetaOptions {
 }
 
 impl Meta {
-    /// Opens the volume on `device`. The reclaimer is to be set before the first Op.
+    /// Opens the volume on `device`. The caller sets the reclaimer before the first Op.
     ///
     /// # Errors
     /// [`MetaError::Refused`] for a device that is no volume, is too short, must be checked first, or whose
@@ -63,8 +63,7 @@ impl Meta {
         let meta = Arc::new(Meta::assemble(device, &options, engine, found, slot, newest));
         let blocks = &meta.rooms.blocks;
         blocks.zones.table.load_roots(&blocks.base)?;
-        // Only this engine has a log; another that comes after it finds nothing behind the position in the
-        // superblock.
+        // Only this engine has a log. Behind the position in a superblock of another engine there is nothing.
         let (recovered, end) = match recorded {
             Engine::Snapshot => Replay(blocks).run()?,
             _ => (None, None),
@@ -92,7 +91,8 @@ impl Meta {
         self.recovered.lock().take()
     }
 
-    /// The store has done what [`Meta::take_recovered`] told: the volume moves on from what was in the log.
+    /// The store has done what [`Meta::take_recovered`] told it: the volume moves on from what was in the
+    /// log.
     ///
     /// # Errors
     /// Those of writing a generation.

@@ -23,7 +23,7 @@ use yore_format::{
     Number, Touched,
 };
 
-/// One change of one block, to be ordered against others.
+/// One change of one block. [`Op::before`] orders it against others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change(u32);
 
@@ -41,8 +41,8 @@ impl Page<'_> {
     }
 
     /// Changes the block; `f` returns what it touched, with the range of bytes that the change *means* (a
-    /// cell, an inode's slot, some bits). Debug builds compare: a byte that changes outside would be lost by
-    /// a replay of the log.
+    /// cell, an inode's slot, some bits). Debug builds compare: a replay of the log would lose a byte that
+    /// changes outside.
     pub fn apply<T: Into<Touched>>(&mut self, f: impl FnOnce(&mut Block) -> T) {
         #[cfg(debug_assertions)]
         let before = *self.block;
@@ -137,7 +137,7 @@ impl<'m> Op<'m> {
         (result, self.next_change())
     }
 
-    /// A change of nothing, where one is to be named.
+    /// A change of nothing, for callers that must name one.
     pub fn nothing(&mut self) -> Change {
         self.next_change()
     }
@@ -187,8 +187,8 @@ impl<'m> Op<'m> {
         self.next_change()
     }
 
-    /// An inode's slot is free from now on (cleared by [`Op::change`] on `frame`, its inode block). Gives the
-    /// block back when it is empty and the zone has another empty one.
+    /// An inode's slot is free from now on; [`Op::change`] on `frame`, its inode block, has cleared it. Gives
+    /// the block back when it is empty and the zone has another empty one.
     pub fn free_inode(&mut self, inode: InodeNo, frame: Frame) -> Change {
         assert_eq!(inode.addr(), frame.addr());
         self.rooms.blocks.base.ledger.totals().inodes.add(-1);
@@ -211,13 +211,13 @@ impl<'m> Op<'m> {
             birth: Number(0),
         };
         self.install(&zone, index, new);
-        // Only now: who finds inodes offered reads their block, which must be there.
+        // Only now: a thread that finds inodes offered reads their block, which must be there.
         zone.offer_inodes(&self.rooms.blocks.zones.changes, self.generation, index);
         self.next_change()
     }
 
-    /// Data blocks that are free once this generation is complete (R2, R3); the reclaimer is told then. Their
-    /// bits in the bitmap are cleared by the caller, in this Op.
+    /// Frees data blocks once this generation is complete (R2, R3); the reclaimer learns of them then. The
+    /// caller clears their bits in the bitmap, in this Op.
     pub fn free_after_commit(&mut self, start: BlockNo, len: u32) {
         self.rooms.blocks.base.freed.add(start, len);
     }
@@ -229,16 +229,16 @@ impl<'m> Op<'m> {
         self.rooms.blocks.zones.count_free_blocks(self.generation, group, by);
     }
 
-    /// The volume has a past from now on; `roots` is the block of its roots. A record of the log does not say
-    /// so: what is to be durable before the next generation begins it.
+    /// The volume has a past from now on; `roots` is the block of its roots. Records of the log do not say
+    /// so, so the next fsync completes a generation.
     pub fn set_history_root(&mut self, roots: MetaAddr) -> Change {
         self.rooms.blocks.base.ledger.set_history_root(roots);
         self.rooms.blocks.zones.changes.lose();
         self.next_change()
     }
 
-    /// Takes the next number. The Op is one that [`crate::Meta::begin_alone`] opened: what other Ops are made
-    /// with before and after differs.
+    /// Takes the next number. [`crate::Meta::begin_alone`] must have opened the Op: Ops before it and after
+    /// it work with different numbers.
     ///
     /// # Panics
     /// If other Ops may be open.
@@ -253,7 +253,7 @@ impl<'m> Op<'m> {
         assert!(matches!(self.gate, GateGuard::Alone { .. }), "an Op that is not alone");
     }
 
-    /// Takes the next number while other Ops may be open, to which it makes no difference.
+    /// Takes the next number while other Ops may be open, for a caller to whom it makes no difference.
     pub fn take_number_beside_others(&mut self) -> Number {
         self.rooms.blocks.base.ledger.take_number()
     }
@@ -264,8 +264,8 @@ impl<'m> Op<'m> {
         self.next_change()
     }
 
-    /// Notes in the log what this Op does to data noted earlier: it makes count what is at home, or cuts off.
-    /// A flush comes before the record that says so. Does nothing without a log.
+    /// Notes in the log what this Op does to data noted earlier: it makes data at home count, or cuts data
+    /// off. A flush comes before the record that says so. Does nothing without a log.
     pub fn note(&mut self, note: &IntentNote<'_>) {
         self.rooms.log.note(note);
     }
