@@ -36,9 +36,9 @@ impl Meta {
     }
 
     /// Whether the first zone of a group has nothing but the group's bitmap, and perhaps a block of free
-    /// inodes; so it may go, by [`Op::remove_primary_zone`]. From then on nothing is reserved in it. It is
-    /// kept in memory as long as the volume is open. A group that was never used has no zone, and nothing to
-    /// go.
+    /// inodes; so it may go, by [`crate::Op::remove_primary_zone`]. From then on nothing is reserved in it.
+    /// It is kept in memory as long as the volume is open. A group that was never used has no zone, and
+    /// nothing to go.
     ///
     /// # Errors
     /// Reading the zone table, or the zone, may fail.
