@@ -47,8 +47,8 @@ MODULES = [
 LEVEL = {name: len(MODULES) - n for n, names in enumerate(MODULES) for name in names}
 
 # Levels inside crates, from the lowest to the highest, a line each. A name is the path of one module below src; `name/*` is
-# that module and all below it, which count as one; `lib` is the root of the crate. A module refers to lower levels only, not
-# to others of its own. A crate is added by adding its table: folders as layers.
+# that module and all below it, which count as one; `lib`, or `main` if there is none, is the root of the crate. A module
+# refers to lower levels only, not to others of its own. A crate is added by adding its table: folders as layers.
 LAYERS = {
     "yore-meta": """
         error mutation
@@ -237,7 +237,8 @@ def use_tree(source, at):
 def path_edges(name, modules):
     """Modules that the paths in a module lead to: [(line, module)]."""
     source = re.sub(r"\bpub\s*\([^)]*\)", lambda m: " " * len(m.group()), modules[name])
-    home = [] if name == "lib" else name.split("/")
+    root = "lib" if "lib" in modules else "main"
+    home = [] if name == root else name.split("/")
     children = re.findall(r"\bmod\s+([a-z_0-9]+)\s*;", source)
     starts = "|".join(["crate", "super", "self"] + children)
     for match in re.finditer(rf"(?<![\w:])(?:{starts})\s*::", source):
@@ -251,7 +252,7 @@ def path_edges(name, modules):
                     if "/".join(at + [segment]) not in modules:
                         break
                     at = at + [segment]
-            yield line, "/".join(at) or "lib"
+            yield line, "/".join(at) or root
 
 
 def added_methods(modules):
@@ -279,12 +280,20 @@ def references_of(modules):
         for line, to in path_edges(module, modules):
             if to != module:
                 yield module, line, to
+    added = {}
     for type_name, owner, method, adds in added_methods(modules):
+        added.setdefault((type_name, owner), {}).setdefault(method, set()).add(adds)
+    for (type_name, owner), methods in added.items():
+        names = "|".join(methods)
+        calls = re.compile(rf"(?:\.|\b(Self|{type_name})::)({names})\b(\s*(?:\(|::<))?")
         for module, source in modules.items():
-            if module != adds and (module == owner or re.search(rf"\b{type_name}\b", source)):
-                calls = rf"\.{method}\s*(?:\(|::<)|\b(?:Self|{type_name})::{method}\b"
-                for match in re.finditer(calls, source):
-                    yield module, source.count("\n", 0, match.start()) + 1, adds
+            if module != owner and not re.search(rf"\b{type_name}\b", source):
+                continue
+            # `.method(`, and `Type::method` with or without a call.
+            for match in calls.finditer(source):
+                if match.group(1) or match.group(3):
+                    line = source.count("\n", 0, match.start()) + 1
+                    yield from ((module, line, adds) for adds in methods[match.group(2)] - {module})
 
 
 def rings(edges):
