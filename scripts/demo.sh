@@ -2,7 +2,8 @@
 # The demo: a real source tree is unpacked and built on a Yore volume; in the middle of the compilation the
 # file system's process is killed; it comes back with everything that was synced, and the build is finished. Then a
 # part of the tree is destroyed, looked at as of before, put back, and that is undone and done again.
-# Works as root and as an ordinary user. Where there is no FUSE, the library commands show the same. YORE=FILE shows that program, and builds none.
+# Works as root and as an ordinary user. Where there is no FUSE, the library commands show the same.
+# YORE=FILE shows that program, and builds none.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-$PWD/target}

@@ -51,7 +51,13 @@ impl OnVolume {
                 Ok(found) if found.is_dir() => {
                     format!("{name} is a directory of this system, for ls, cp, rm and so on without yore")
                 }
+                Ok(found) if found.is_file() && !may_be_volume(operand) => {
+                    format!("{name} is a file of this system, for cat, cp, rm and so on without yore")
+                }
                 Ok(_) => format!("did you mean {plain}:/ ?"),
+                Err(_) if name.ends_with(':') && Path::new(plain).exists() => {
+                    format!("did you mean {plain}:/ ?")
+                }
                 Err(_) => "for example volume.yore:/letters".to_string(),
             };
             status::usage(format!("{name}: a path on a volume is written VOL:/PATH; {hint}"))
@@ -168,9 +174,19 @@ pub fn explain(volume: &Path, access: Access, error: DeviceError) -> anyhow::Err
             anyhow::anyhow!("{name} is on a read-only file system; it can only be read (mount it with -o ro)")
         }
         DeviceError::TooSmall { size, .. } => {
-            anyhow::anyhow!("{name} is no Yore volume: it has only {size} bytes; make one with `yore mkfs`")
+            anyhow::anyhow!("{name} is no Yore volume: it has only {size} bytes; check the path, or make a volume with `yore mkfs`")
         }
         _ => anyhow::Error::new(error),
+    }
+}
+
+/// Whether a file has something of a volume. One that cannot be looked at may.
+fn may_be_volume(file: &OsStr) -> bool {
+    let options = OpenOptions { read_only: true, lock: false, ..OpenOptions::default() };
+    match FileDevice::open(file, options) {
+        Ok(device) => crate::inspect::superblock::is_any(&device),
+        Err(DeviceError::TooSmall { .. }) => false,
+        Err(_) => true,
     }
 }
 

@@ -88,7 +88,8 @@ fn bash_completes() {
         ["/.@before-upgrade".replace("/.@", "")]
     );
     assert_eq!(complete(&[yore, " ", "forget", " ", volume, " ", "--bef"]), ["--before"]);
-    // A blank in a name gets a backslash, without which there were two words; a name that has one already goes on.
+    // A blank in a name gets a backslash, without which there were two words; a name that has one already
+    // goes on.
     assert_eq!(complete(&[yore, " ", "ls", " ", volume, "@", "two"]), [r"two\ words"]);
     assert_eq!(complete(&[yore, " ", "ls", " ", volume, "@", r"two\ w"]), [r"two\ words"]);
     assert_eq!(

@@ -70,6 +70,8 @@ const MISTYPED: &[(&str, i32, &str)] = &[
     ("snapshots FILE", FAILED, "is no Yore volume"),
     // Paths.
     ("ls V", USAGE, "written VOL:/PATH; did you mean"),
+    ("ls V:", USAGE, "v.yore:/ ?"),
+    ("cat FILE", USAGE, "is a file of this system, for cat"),
     ("ls V:d", USAGE, "written VOL:/PATH"),
     ("ls DIR", USAGE, "is a directory of this system"),
     ("ls V:/nothing", FAILED, "\"/nothing\": no such file or directory"),

@@ -136,8 +136,9 @@ fn others_wait_or_go_on() {
     ok(["check", text(&scratch.volume)]);
 }
 
-/// What comes back does not fit beside what is there, as on a nearly full volume: it is not begun, for what was begun there could neither be
-/// finished nor undone. The command says that nothing was changed, and when there is room it works.
+/// What comes back does not fit beside what is there, as on a nearly full volume: it is not begun, for what
+/// was begun there could neither be finished nor undone. The command says that nothing was changed, and when
+/// there is room it works.
 #[test]
 fn what_does_not_fit() {
     let scratch = Scratch::empty();
@@ -165,8 +166,9 @@ fn what_does_not_fit() {
     ok(["check", text(&scratch.volume)]);
 }
 
-/// On a full volume it does not end, for files whose other names are elsewhere have to be copied: that is said, with what to do, by the command, by `info` and by `check`; nothing is lost, and doing
-/// it again when there is room finishes it.
+/// On a full volume it does not end, for files whose other names are elsewhere have to be copied: that is
+/// said, with what to do, by the command, by `info` and by `check`; nothing is lost, and doing it again when
+/// there is room finishes it.
 #[test]
 fn a_full_volume() {
     let scratch = Scratch::empty();

@@ -10,11 +10,12 @@
 //! with each Op there is less of it (`rollback/roll.rs`). So after a crash whoever opens the volume for writing finishes it, before anybody else
 //! sees the directory (`finish_all`). The row that says so goes when all data is written and the second cut is there.
 //!
-//! **B4 Nothing is lost.** It is not begun if there is no room for the data that it brings back. If it cannot be finished all the same,
-//! because others filled the volume meanwhile or metadata did not fit, it is *stopped*: that is made durable, and only then the gate
-//! opens. What was done stays. The cut before it has all that was, the target all that was to come, and both stay as
-//! long as the row. What is done meanwhile by others no cut may have seen, so nobody goes on by himself: the next one to roll back the
-//! directory, or one above it, begins something new, with a cut of its own, and ends what was stopped.
+//! **B4 Nothing is lost.** It is not begun if there is no room for the data that it brings back. If it cannot
+//! be finished all the same, because others filled the volume meanwhile or metadata did not fit, it is
+//! *stopped*: that is made durable, and only then the gate opens. What was done stays. The cut before it has
+//! all that was, the target all that was to come, and both stay as long as the row. What is done meanwhile by
+//! others no cut may have seen, so nobody goes on by himself: the next one to roll back the directory, or one
+//! above it, begins something new, with a cut of its own, and ends what was stopped.
 //!
 //! One at a time on a volume: another one waits.
 
@@ -134,9 +135,10 @@ impl View {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NotYours`] for lack of rights, [`Error::NotFound`] if a cut is not kept or has not seen the directory, [`Error::NoSpace`] if
-    /// there is no room to begin, or it and [`Error::NeverFits`] if there is none for all that is to come back, [`Error::Refused`] if a rollback of a directory above is not finished: then nothing was
-    /// changed. [`Error::Unfinished`] if it came to an end before it was done.
+    /// [`Error::NotYours`] for lack of rights, [`Error::NotFound`] if a cut is not kept or has not seen the
+    /// directory, [`Error::NoSpace`] if there is no room to begin, or it and [`Error::NeverFits`] if there is
+    /// none for all that is to come back, [`Error::Refused`] if a rollback of a directory above is not
+    /// finished: then nothing was changed. [`Error::Unfinished`] if it came to an end before it was done.
     pub fn rollback(
         &self,
         rights: &Rights,

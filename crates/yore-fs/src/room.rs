@@ -187,11 +187,12 @@ pub(crate) fn with_room<R>(
     }
 }
 
-/// Whether so many data blocks can be had for somebody, by giving up history if it must be. Nothing is given up. For who writes
-/// much in pieces, and must know before the first one.
+/// Whether so many data blocks can be had for somebody, by giving up history if it must be. Nothing is given
+/// up. For who writes much in pieces, and must know before the first one.
 ///
 /// # Errors
-/// [`Error::NoSpace`], or [`Error::NeverFits`] if history could go and would not do; damage and device errors.
+/// [`Error::NoSpace`], or [`Error::NeverFits`] if history could go and would not do; damage and device
+/// errors.
 pub(crate) fn check(store: &Arc<Store>, behalf: Behalf, blocks: u64) -> Result<()> {
     let has = |more| store.alloc.available(&store.meta, more) >= blocks;
     if has(0) {

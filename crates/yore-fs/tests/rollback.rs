@@ -254,8 +254,9 @@ fn only_what_is_yours() {
     assert_eq!(back(&volume, "d", then).unwrap(), "rollback-2");
 }
 
-/// Somebody rolls a directory back on a nearly full volume, where what comes back does not fit. That was begun, stopped half way, and
-/// could neither be finished nor gone back from, for both took room that its own snapshots kept. Now it is not begun.
+/// Somebody rolls a directory back on a nearly full volume, where what comes back does not fit. That was
+/// begun, stopped half way, and could neither be finished nor gone back from, for both took room that its own
+/// snapshots kept. Now it is not begun.
 #[test]
 fn what_does_not_fit_is_not_begun() {
     let (_, volume) = volume(32 << 20);
@@ -297,8 +298,8 @@ fn fill_up(volume: &Volume) -> usize {
     filled
 }
 
-/// A rollback that does not end leaves the directories that it has made to their owners of then: whoever was not root could not
-/// even look at them, nor roll back again, as he was told to.
+/// A rollback that does not end leaves the directories that it has made to their owners of then: whoever was
+/// not root could not even look at them, nor roll back again, as he was told to.
 #[test]
 fn what_was_stopped_is_still_yours() {
     let (_, volume) = volume(32 << 20);
@@ -335,8 +336,8 @@ fn what_was_stopped_is_still_yours() {
     assert!(seen > 0);
 }
 
-/// A volume on which there is no room meanwhile, for files whose other names are elsewhere have to be copied: what was done stays, all
-/// that was is kept, it is told, and it can be finished, or gone back from.
+/// A volume on which there is no room meanwhile, for files whose other names are elsewhere have to be copied:
+/// what was done stays, all that was is kept, it is told, and it can be finished, or gone back from.
 #[test]
 fn a_full_volume_loses_nothing() {
     for goes_back in [false, true] {

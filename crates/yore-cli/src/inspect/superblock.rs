@@ -20,6 +20,13 @@ pub fn slots(device: &dyn Device) -> anyhow::Result<[Box<Block>; 2]> {
     Ok(slots)
 }
 
+/// Whether there is something of a superblock. What cannot be read may be one.
+pub fn is_any(device: &dyn Device) -> bool {
+    let is_one = |slot: &Block, which| Superblock::decode(slot, which) != SlotState::Foreign;
+    device.size() >= 2 * BLOCK_SIZE as u64
+        && slots(device).map_or(true, |slots| is_one(&slots[0], 0) || is_one(&slots[1], 1))
+}
+
 /// The superblock of a volume that this program can use.
 ///
 /// # Errors

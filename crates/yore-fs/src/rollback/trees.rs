@@ -149,13 +149,14 @@ impl Trees {
         Ok(made.cell.no)
     }
 
-    /// Makes an empty directory in place of the one that was under a path. Nobody but the owner of then may use it until its attributes
-    /// are set; he can, so that he can go on if the rollback does not end.
+    /// Makes an empty directory in place of the one that was under a path. Nobody but the owner of then may
+    /// use it until its attributes are set; he can, so that he can go on if the rollback does not end.
     pub(super) fn make_directory(&self, path: &[u8]) -> Result<()> {
         self.make_private(&self.must_have_been(path)?, path)
     }
 
-    /// Makes an empty directory for what is set aside. It belongs to the owner of the directory that is rolled back.
+    /// Makes an empty directory for what is set aside. It belongs to the owner of the directory that is
+    /// rolled back.
     pub(super) fn make_aside(&self, path: &[u8]) -> Result<()> {
         self.make_private(&self.now.getattr(self.root)?, path)
     }
