@@ -206,6 +206,45 @@ fn other_users_do_not_make_a_volume_forget() {
     }
 }
 
+/// With `version=close` a full volume had an error in its log for each close. It says once that versions are missing, `info` says how many,
+/// and the log says once that they are made again.
+#[test]
+fn missing_versions_are_told_once() {
+    let scratch = Scratch::empty();
+    ok(["mkfs", text(&scratch.volume), "--size", "16M", "--policy", "none"]);
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    let (file, full) = (mount.directory.join("file"), mount.directory.join("full"));
+    fs::create_dir(&full).unwrap();
+    fs::write(&file, "0").unwrap();
+    ok(["policy", text(&file), "version=close"]);
+    assert!(fs::write(mount.directory.join("large"), vec![1; 32 * MIB]).is_err());
+    assert!((0..100_000).any(|n| fs::write(full.join(n.to_string()), "").is_err()), "it never was full");
+    let missed = || mount.info()["when_full"]["missed"]["count"].as_u64().unwrap_or(0);
+    for n in 0..1000 {
+        if missed() >= 3 {
+            break;
+        }
+        drop(fs::write(&file, n.to_string()));
+    }
+    assert!(missed() >= 3);
+    assert!(
+        ok(["info", text(&mount.directory)]).contains("versions that policies ask for were not made since")
+    );
+    let lines = |words: &str| {
+        let log = fs::read_to_string(scratch.path("daemon.log")).unwrap();
+        assert!(!log.contains("ERROR"), "{log}");
+        log.lines().filter(|line| line.contains(words)).count()
+    };
+    assert_eq!((lines("versions that policies ask for are not made"), lines("there is room again")), (1, 0));
+    fs::remove_file(mount.directory.join("large")).unwrap();
+    fs::remove_dir_all(&full).unwrap();
+    rustix::fs::syncfs(fs::File::open(&mount.directory).unwrap()).unwrap();
+    fs::write(&file, "there is room").unwrap();
+    assert_eq!(missed(), 0);
+    assert_eq!((lines("versions that policies ask for are not made"), lines("there is room again")), (1, 1));
+    mount.umount();
+}
+
 fn error_or_out(output: &std::process::Output) -> String {
     assert!(output.status.success(), "{}", error_text(output));
     String::from_utf8(output.stdout.clone()).unwrap()

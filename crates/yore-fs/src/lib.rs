@@ -62,7 +62,7 @@ pub use expunge::Remembered;
 pub use history::split_time;
 pub use listing::ListedCut;
 pub use look::{Change, Deleted, Difference, Facts, Gone, Logged, SeenBy, What};
-pub use past::{Cut, Forgetting, User, UserLimits};
+pub use past::{Cut, Forgetting, MissedVersions, User, UserLimits};
 pub use pin::Pin;
 pub use policy::PolicyInForce;
 pub use progress::Progress;

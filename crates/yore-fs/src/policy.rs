@@ -22,7 +22,7 @@
 use crate::inode::{InodeCell, DEPTH_MAX};
 use crate::keep::{self, Taken};
 use crate::ops::{self, InUse};
-use crate::past::{is_held, Cut, Epochs, User};
+use crate::past::{is_full, is_held, Cut, Epochs, User};
 use crate::room::{with_room, Want};
 use crate::store::Store;
 use crate::time::nanoseconds;
@@ -342,6 +342,12 @@ pub(crate) fn closed(store: &Arc<Store>, cell: &Arc<InodeCell>, behalf: Behalf) 
     cut_if_changed(store, cell, Since::OwnCut, behalf)
 }
 
+/// Takes note of how making a version went, and hands it on.
+fn noted<R>(store: &Store, made: Result<R>) -> Result<R> {
+    store.missed.note(&made, || (store.alloc.available(&store.meta, 0), store.meta.geometry().blocks));
+    made
+}
+
 fn cut_if_changed(
     store: &Arc<Store>,
     cell: &Arc<InodeCell>,
@@ -352,7 +358,7 @@ fn cut_if_changed(
         return Ok(None);
     }
     let want = Want::little(behalf);
-    match with_room(store, &want, |store| take(store, cell, CutKind::Close)) {
+    match noted(store, with_room(store, &want, |store| take(store, cell, CutKind::Close))) {
         Ok(cut) => Ok(Some(cut)),
         // Its last name went meanwhile.
         Err(Error::NotFound) => Ok(None),
@@ -417,13 +423,13 @@ impl Naming {
             let state = file.cell.state.read();
             state.gone || state.inode.links == 0
         };
-        let noted = match is_gone {
+        let made = match is_gone {
             false => closed(store, &file.cell, self.1).map(|_| ()),
-            true => take(store, &file.cell, CutKind::Removed).map(|_| ()),
+            true => noted(store, take(store, &file.cell, CutKind::Removed)).map(|_| ()),
         };
-        match noted {
-            Err(Error::NoSpace) => Ok(()),
-            noted => noted,
+        match made {
+            Err(error) if is_full(&error) => Ok(()),
+            made => made,
         }
     }
 }
@@ -498,12 +504,12 @@ pub(crate) fn cut_due(store: &Arc<Store>) -> Result<()> {
         };
         // Nobody has asked for it, so nothing is given up for it.
         let nobody = Want::little(Behalf::Nobody);
-        match with_room(store, &nobody, |store| take(store, &cell, CutKind::Interval)) {
+        let made = with_room(store, &nobody, |store| take(store, &cell, CutKind::Interval));
+        match noted(store, made) {
             Ok(_) | Err(Error::NotFound) => {}
             // A full volume can be opened all the same, and emptied; the cut is made when there is room.
-            Err(e) if matches!(e.root(), Error::NoSpace | Error::NeverFits) => {
+            Err(error) if is_full(&error) => {
                 store.due.note(no, POSTPONED);
-                tracing::warn!("no version was made at an interval of inode {no}, for now: {e}");
             }
             Err(e) => return Err(e),
         }

@@ -4,7 +4,7 @@ use crate::core::Core;
 use crate::datacache::FileCache;
 use crate::gate::Gate;
 use crate::inode::InodeState;
-use crate::past::{Due, Estimates, Past, Versions};
+use crate::past::{Due, Estimates, Missed, Past, Versions};
 use crate::progress::Progress;
 use crate::types::DEFAULT_RULES;
 use crate::{MountOptions, Result};
@@ -30,6 +30,8 @@ pub(crate) struct Store {
     pub keep_history: bool,
     /// What giving up history would free.
     pub estimates: Estimates,
+    /// Versions that the volume has no room for.
+    pub missed: Missed,
     pub(crate) closed: AtomicBool,
     pub(crate) ticker: Mutex<Option<JoinHandle<()>>>,
     /// Gives up what dying cuts have seen, while there are some.
@@ -68,6 +70,7 @@ impl Store {
             versions: Versions::default(),
             keep_history: options.keep_history,
             estimates: Estimates::default(),
+            missed: Missed::default(),
             closed: AtomicBool::new(false),
             ticker: Mutex::new(None),
             forgetter: Mutex::new(None),

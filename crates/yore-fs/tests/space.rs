@@ -373,3 +373,37 @@ fn filling_and_emptying_gives_up_many_at_once() {
     // One batch for each 64th of the volume that is written, and as much again for metadata.
     assert!(with.1 <= u64::try_from(with.0).unwrap() * 200_000 * 64 / (32 << 20) * 2, "{work:?}");
 }
+
+/// A full volume with a policy that versions each close had one error in its log for each close. It counts the versions that it does not
+/// make, and forgets the count when there is room again.
+#[test]
+fn versions_that_have_no_room_are_counted() {
+    let volume = volume(16);
+    let close = Policy { versioning: Some(Versioning::Close), ..Policy::default() };
+    volume.write("file", "0").unwrap();
+    volume.create_dir("full").unwrap();
+    let file = volume.node("file").unwrap().inode();
+    volume.view().set_policy(file, &close).unwrap();
+    volume.write("file", "1").unwrap();
+    assert_eq!(volume.view().missed_versions(), None);
+    is_full(volume.write("large", vec![1; 32 * MIB]));
+    is_full((0..).try_for_each(|n| volume.write(format!("full/{n}"), "inode")));
+    let mut closes = 0;
+    while volume.view().missed_versions().is_none() {
+        closes += 1;
+        assert!(closes < 10_000, "it never was full");
+        volume.write("file", format!("{closes}")).unwrap();
+    }
+    eprintln!("{closes}");
+    for n in 0..10 {
+        drop(volume.write("file", format!("again {n}")));
+    }
+    let missed = volume.view().missed_versions().unwrap();
+    eprintln!("{missed:?}");
+    assert!(missed.count >= 5, "{missed:?}");
+    volume.remove_file("large").unwrap();
+    volume.remove_dir_all("full").unwrap();
+    volume.sync().unwrap();
+    volume.write("file", "there is room").unwrap();
+    assert_eq!(volume.view().missed_versions(), None);
+}

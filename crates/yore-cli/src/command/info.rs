@@ -257,7 +257,10 @@ fn of_mount(
         .map_or(Value::Null, |all| json_unfinished(&all));
     let when_full = File::open(directory).and_then(|dir| {
         let last = space::given_up(&dir)?.pop().map(|(_, row)| row);
-        Ok(json_when_full(space::rules(&dir)?, space::what_would_free(&dir).ok(), last))
+        let mut of = json_when_full(space::rules(&dir)?, space::what_would_free(&dir).ok(), last);
+        let missed = space::missed_versions(&dir)?;
+        of["missed"] = json!(missed.map(|(count, since)| json!({ "count": count, "since": json_time(yore_fs::Timestamp { seconds: since, nanos: 0 }) })));
+        Ok(of)
     });
     value["when_full"] = when_full.unwrap_or(Value::Null);
     Ok(value)
@@ -335,6 +338,14 @@ fn when_full_text(of: &Value, clock: &Clock) -> (Option<String>, Option<String>)
         format!("{}, {}: {note}", time.unwrap_or_default(), human(last["bytes"].as_u64().unwrap_or(0)))
     });
     (text, last)
+}
+
+/// Versions that the full volume did not make.
+fn missed_text(of: &Value, clock: &Clock) -> Option<String> {
+    let count = of["count"].as_u64()?;
+    let since = of["since"].as_str().and_then(|text| text.parse::<jiff::Timestamp>().ok())?;
+    let since = clock.seconds(u64::try_from(since.as_second()).ok()?);
+    Some(format!("{count} versions that policies ask for were not made since {since}: the volume is full"))
 }
 
 /// How many there are, and between which times.
@@ -498,6 +509,7 @@ fn print_text(out: &mut Out, value: &Value, clock: &Clock) -> anyhow::Result<()>
         ("History", history),
         ("When full", when_full),
         ("Given up", given_up),
+        ("Missing", missed_text(&value["when_full"]["missed"], clock)),
         ("Inodes", inodes),
         ("Metadata", metadata),
         ("Intent log", intent_log),

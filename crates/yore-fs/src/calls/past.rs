@@ -3,7 +3,7 @@
 use crate::expunge::{self, Remembered};
 use crate::forget;
 use crate::history;
-use crate::past::{Cut, Forgetting, Taking, User};
+use crate::past::{Cut, Forgetting, MissedVersions, Taking, User};
 use crate::policy::{self, PolicyInForce};
 use crate::room::{self, WouldFree};
 use crate::time::When;
@@ -485,6 +485,11 @@ impl View {
     /// Damage and device errors.
     pub fn what_would_free(&self) -> Result<WouldFree> {
         room::what_would_free(self.store(), self.behalf())
+    }
+
+    /// The versions that policies asked for and that were not made because the volume is full, since it became so; `None`: none.
+    pub fn missed_versions(&self) -> Option<MissedVersions> {
+        self.store().missed.now()
     }
 
     /// Says how much history a full volume keeps. Durable when it returns.

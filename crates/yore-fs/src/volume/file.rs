@@ -2,6 +2,7 @@
 
 use super::path::{self, bytes_of, Links};
 use super::{Metadata, Volume};
+use crate::past::is_full;
 use crate::{Caller, Error, InodeNo, Node, Result, SeekTo, SetAttr, View, WriteMode};
 use parking_lot::Mutex;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -328,8 +329,12 @@ impl Drop for File {
         if !self.writable {
             return;
         }
-        if let Err(e) = self.view.closed(self.inode()) {
-            tracing::error!("no version of inode {} could be made when it was closed: {e}", self.inode());
+        // A full volume says once that versions are missing, and not for each file.
+        match self.view.closed(self.inode()) {
+            Err(error) if !is_full(&error) => {
+                tracing::error!("no version of inode {} was made when it was closed: {error}", self.inode());
+            }
+            _ => {}
         }
     }
 }

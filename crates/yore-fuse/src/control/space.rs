@@ -43,6 +43,17 @@
 //! | 16.. | the records, 24 bytes each: 4 bytes of a reason (0 too young, 1 held, 2 named, 3 mounted or needed, 4 being read, 5 somebody else's), 8 bytes from the 8th on how many stay for it, 8 bytes how many data blocks these would free |
 //!
 //! For root and the daemon's user; EPERM for others. It takes time for all versions on the volume.
+//!
+//! # Versions that there was no room for: `_IOWR('Y', 45, 16 bytes)`
+//!
+//! The request is zeros.
+//!
+//! | bytes | of the answer |
+//! |---|---|
+//! | 0..8 | versions that policies asked for and that were not made since the volume became full; 0: none |
+//! | 8..16 | when the first of them was missed, in seconds of Unix time |
+//!
+//! For everybody.
 
 use super::{call, check_writable, malformed, may_all, put, u32_at, u64_at, Failure};
 use crate::keeper::Keeper;
@@ -50,12 +61,13 @@ use fuser::Errno;
 use rustix::ioctl::{opcode, Opcode};
 use std::fs::File;
 use std::io;
-use yore_fs::{Number, OperationRow, PinnedBy, RowClass, SpaceRules, Stays, View, WouldFree};
+use yore_fs::{MissedVersions, Number, OperationRow, PinnedBy, RowClass, SpaceRules, Stays, View, WouldFree};
 
 const KEEP_BYTES: usize = 8;
 const RULES_BYTES: usize = 16;
 const LIST_BYTES: usize = 16_376;
 const WOULD_FREE_BYTES: usize = 160;
+const MISSED_BYTES: usize = 16;
 const REASON_BYTES: usize = 24;
 /// The reasons by their numbers.
 const REASONS: [Option<Stays>; 6] = [
@@ -69,6 +81,7 @@ const REASONS: [Option<Stays>; 6] = [
 const KEEP: Opcode = opcode::read_write::<[u8; KEEP_BYTES]>(b'Y', 40);
 const RULES: Opcode = opcode::read_write::<[u8; RULES_BYTES]>(b'Y', 41);
 const WOULD_FREE: Opcode = opcode::read_write::<[u8; WOULD_FREE_BYTES]>(b'Y', 43);
+const MISSED: Opcode = opcode::read_write::<[u8; MISSED_BYTES]>(b'Y', 45);
 const GIVEN_UP: Opcode = opcode::read_write::<[u8; LIST_BYTES]>(b'Y', 42);
 
 const SET: u32 = 1;
@@ -134,6 +147,26 @@ pub fn what_would_free(of: &File) -> io::Result<WouldFree> {
     decode_would_free(&buffer).ok_or_else(malformed)
 }
 
+/// The versions that were not made since the volume became full: how many, and since when in seconds of Unix time. `None`: none.
+///
+/// # Errors
+/// As [`rules`].
+pub fn missed_versions(of: &File) -> io::Result<Option<(u64, i64)>> {
+    let mut buffer = [0; MISSED_BYTES];
+    call::<MISSED, MISSED_BYTES>(of, &mut buffer)?;
+    let (count, since) = u64_at(&buffer, 0).zip(u64_at(&buffer, 8)).ok_or_else(malformed)?;
+    Ok((count > 0).then_some((count, since as i64)))
+}
+
+fn encode_missed(missed: Option<MissedVersions>) -> Vec<u8> {
+    let mut bytes = vec![0; MISSED_BYTES];
+    if let Some(MissedVersions { since, count }) = missed {
+        put(&mut bytes, 0, &count.to_le_bytes());
+        put(&mut bytes, 8, &since.seconds.to_le_bytes());
+    }
+    bytes
+}
+
 fn decode_would_free(bytes: &[u8]) -> Option<WouldFree> {
     let one = |n: usize| {
         let at = ROWS_AT + n * REASON_BYTES;
@@ -185,7 +218,7 @@ fn decode_rows(bytes: &[u8]) -> Option<(Vec<(u64, OperationRow)>, u64)> {
 
 /// Whether a request of this number is one of these.
 pub(crate) fn is_ours(number: Opcode) -> bool {
-    [KEEP, RULES, GIVEN_UP, WOULD_FREE].contains(&number)
+    [KEEP, RULES, GIVEN_UP, WOULD_FREE, MISSED].contains(&number)
 }
 
 /// The daemon's half.
@@ -215,6 +248,7 @@ pub(crate) fn answer(
             }
             Ok(encode_rules(0, view.space_rules()).to_vec())
         }
+        MISSED => Ok(encode_missed(view.missed_versions())),
         WOULD_FREE if !may_all(uid) => Err(Failure::Number(Errno::EPERM)),
         WOULD_FREE => Ok(encode_would_free(&view.present().what_would_free()?)),
         _ => {
