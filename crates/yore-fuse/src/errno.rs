@@ -57,17 +57,35 @@ pub fn errno(error: &Error) -> Errno {
     }
 }
 
-/// Whether people should read of it in the daemon's log: what the caller's program cannot explain.
+/// Whether people should read of it in the daemon's log: what the caller's program cannot explain. Whatever is EIO is among it, so there is
+/// no EIO of the daemon's without its cause in the log.
 pub(crate) fn worth_logging(error: &Error) -> bool {
-    matches!(
-        error.root(),
-        Error::Corruption(_) | Error::Device(_) | Error::Stopped { .. } | Error::Refused(_)
-    )
+    matches!(error.root(), Error::Corruption(_) | Error::Refused(_)) || errno(error).code() == libc::EIO
+}
+
+/// Whether the kernel makes something else of it when it writes back what programs stored through mappings: it keeps ENOSPC for the next
+/// fsync and close of the file, and may turn any other number into EIO.
+pub(crate) fn becomes_eio(error: &Error) -> bool {
+    errno(error).code() != libc::ENOSPC
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A device error inside a rollback that did not end was EIO, and the log did not say why.
+    #[test]
+    fn each_eio_is_logged() {
+        let stopped = Error::Stopped { first: Box::new(Error::NoSpace) };
+        let unfinished = Error::Unfinished { name: "rollback-1".into(), source: Box::new(stopped.clone()) };
+        for error in [stopped, unfinished] {
+            assert!(errno(&error).code() == libc::EIO && worth_logging(&error), "{error}");
+        }
+        for error in [Error::NoSpace, Error::Stale, Error::NotFound] {
+            assert!(!worth_logging(&error), "{error}");
+        }
+        assert!(becomes_eio(&Error::Stale) && !becomes_eio(&Error::NeverFits));
+    }
 
     /// The numbers that programs test for, and that a path around an error changes nothing.
     #[test]

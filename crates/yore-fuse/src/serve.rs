@@ -25,7 +25,7 @@ mod writers;
 use crate::config::Granted;
 use crate::control::{self, Asker};
 use crate::convert::{no_attr, set_time};
-use crate::errno::{errno, worth_logging};
+use crate::errno::{becomes_eio, errno, worth_logging};
 use crate::keeper::Keeper;
 use crate::notices::{set_serving, Notices};
 use crate::past::PastNodes;
@@ -442,7 +442,7 @@ impl Filesystem for Server {
             return reply.error(Errno::ENOSYS);
         }
         if let Err(error) = self.check_open(node, flags) {
-            return reply.error(errno(&error));
+            return reply.error(self.number("open", self.inode(node), error));
         }
         match flags.acc_mode() {
             OpenAccMode::O_RDONLY => {
@@ -558,7 +558,16 @@ impl Filesystem for Server {
         match outcome {
             // A request's length is 32 bits.
             Ok(_) => reply.written(data.len() as u32),
-            Err(error) => reply.error(self.number("write", inode, error)),
+            Err(error) => {
+                if cached && becomes_eio(&error) && !worth_logging(&error) {
+                    tracing::warn!(
+                        inode = inode.0,
+                        %error,
+                        "what a program stored through a mapping is lost; the next fsync or close of the file says EIO"
+                    );
+                }
+                reply.error(self.number("write", inode, error))
+            }
         }
     }
 
