@@ -93,7 +93,7 @@ pub(super) fn own(
 }
 
 /// A directory and those above it, the nearest first: as of a cut, or as they are now.
-fn above(store: &Arc<Store>, directory: InodeNo, from: Option<Number>) -> Result<Vec<InodeNo>> {
+pub(super) fn above(store: &Arc<Store>, directory: InodeNo, from: Option<Number>) -> Result<Vec<InodeNo>> {
     let (mut all, mut at) = (vec![directory], directory);
     while all.len() <= DEPTH_MAX {
         let up = match from {

@@ -300,22 +300,8 @@ fn is_named_by(end: Timestamp, time: Timestamp) -> bool {
 
 /// A directory and those above it as of a number, as far as they are known; then as they are now.
 pub(super) fn above(store: &Arc<Store>, directory: InodeNo, number: Number) -> Result<HashSet<InodeNo>> {
-    let mut all = HashSet::from([directory]);
-    for then in [Some(number), None] {
-        let mut at = directory;
-        for _ in 0..DEPTH_MAX {
-            let up = match then {
-                Some(number) => parent(store, at, number),
-                None => store.cell(at).map(|cell| cell.state.read().inode.parent),
-            };
-            match up {
-                Ok(up) if up != at && up != InodeNo::NONE => at = up,
-                Ok(_) | Err(Error::NotFound | Error::Stale | Error::NotADirectory) => break,
-                Err(e) => return Err(e),
-            }
-            all.insert(at);
-        }
-    }
+    let mut all: HashSet<InodeNo> = named::above(store, directory, Some(number))?.into_iter().collect();
+    all.extend(named::above(store, directory, None)?);
     Ok(all)
 }
 
