@@ -128,8 +128,16 @@ fn record(there: &dyn Fn(&str) -> String) {
     assert_eq!(done("rename")["note"], "later/a-name");
     ok(["policy", &directory, "version=1h"]);
     let policy = done("policy");
-    assert_eq!(policy["note"], "version=inherit keep=inherit");
+    assert_eq!(policy["note"], "version=inherit keep=inherit hold=inherit");
     undo(&policy);
+    // One that holds what it takes had no command that undoes it.
+    ok(["policy", &directory, "keep=last:3", "hold=90min"]);
+    ok(["policy", &directory, "keep=inherit", "hold=inherit"]);
+    let policy = done("policy");
+    assert_eq!(policy["note"], "version=inherit keep=last:3 hold=5400s");
+    undo(&policy);
+    assert!(ok(["policy", &directory]).contains("hold=1h30min"));
+    undo(&done("policy"));
     assert!(
         ok(["policy", &directory]).starts_with("version=snapshot")
             || ok(["policy", &directory]).contains("from")

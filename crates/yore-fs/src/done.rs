@@ -134,10 +134,12 @@ impl Doing<'_> {
     }
 }
 
-/// What a policy says, as commands write it; empty if that needs more than version and keep.
+/// What a policy says, as commands write it; empty if that needs more than version, keep and hold.
 fn policy_text(policy: &Policy) -> String {
-    let Policy { versioning, retention, .. } = policy;
-    if (&Policy { versioning: *versioning, retention: retention.clone(), ..Policy::default() }) != policy {
+    let Policy { versioning, retention, hold, .. } = policy;
+    let said =
+        Policy { versioning: *versioning, retention: retention.clone(), hold: *hold, ..Policy::default() };
+    if said != *policy {
         return String::new();
     }
     let version = match versioning {
@@ -166,7 +168,12 @@ fn policy_text(policy: &Policy) -> String {
             counts.chain(within).collect::<Vec<_>>().join(",")
         }
     };
-    format!("version={version} keep={keep}")
+    let hold = match hold {
+        None => "inherit".to_string(),
+        Some(0) => "none".to_string(),
+        Some(nanos) => format!("{}s", nanos.div_ceil(1_000_000_000)),
+    };
+    format!("version={version} keep={keep} hold={hold}")
 }
 
 impl View {
