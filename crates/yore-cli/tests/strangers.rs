@@ -423,3 +423,33 @@ fn limits_and_holds_of_policies() {
     root_does(&["release", &version]);
     root_does(&["forget", &version]);
 }
+
+/// Who mounts a volume of his own does there what root does elsewhere: he forgets what others took and gives up what others own.
+#[test]
+fn who_mounts_gives_up_anybodys_history() {
+    if !can_play() || !users_can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    ok(["mkdir", &scratch.on("/d")]);
+    common::put(&scratch, "/d/file", "roots");
+    ok(["snapshot", &scratch.on("/d"), "-n", "roots"]);
+    ok(["snapshot", &scratch.on("/d"), "-n", "more"]);
+    have_a_user_who_mounts(&scratch);
+    let directory = scratch.path("mnt");
+    fs::create_dir(&directory).unwrap();
+    for path in [scratch.path(""), scratch.volume.clone(), directory.clone()] {
+        chown(path, Some(SOMEBODY), Some(SOMEBODY)).unwrap();
+    }
+    let does = |args: &[&str]| {
+        let output = ends(as_somebody(args));
+        assert!(output.status.success(), "{args:?}: {}", error_text(&output));
+    };
+    does(&["mount", text(&scratch.volume), text(&directory)]);
+    let file = directory.join("d/file");
+    does(&["forget", &format!("{}@more", text(&directory.join("d")))]);
+    does(&["expunge", "--yes", text(&file)]);
+    does(&["umount", text(&directory)]);
+    assert!(!fs::exists(&file).unwrap());
+    assert_eq!(ok(["ls", &scratch.on("/d@roots")]), "");
+}

@@ -71,6 +71,8 @@ pub enum Reason {
     Held,
     /// It is mounted by itself.
     Mounted,
+    /// Another user took it, and who asks may not forget it.
+    Others,
 }
 
 impl Reason {
@@ -88,6 +90,7 @@ impl Reason {
             Reason::Undo => "undo",
             Reason::Held => "held",
             Reason::Mounted => "mounted",
+            Reason::Others => "of others",
         }
     }
 }

@@ -78,7 +78,7 @@ pub use missed::MissedVersions;
 pub(crate) use missed::{is_full, Missed};
 pub(crate) use rollback::{Rollbacks, Unfinished};
 use table::Pinned;
-pub(crate) use users::Users;
+pub(crate) use users::{Counted, Users};
 pub use users::{User, UserLimits};
 pub(crate) use versions::Versions;
 

@@ -28,7 +28,7 @@ pub(crate) use operation::begun;
 pub use operation::{name, next, next_number, operations, until, Operation, Verb};
 pub use plan::{ancestors, leave_alone, real, reversed, Back};
 
-use crate::past::{Cut, Unfinished};
+use crate::past::{Counted, Cut, Unfinished, User};
 use crate::room::{self, with_room, Want};
 use crate::store::Store;
 use crate::types::PinnedBy;
@@ -146,6 +146,21 @@ impl View {
         plan: &Plan,
         changed: &mut dyn FnMut(Changed),
     ) -> Result<RolledBack> {
+        self.rollback_for(None, rights, directory, plan, changed)
+    }
+
+    /// As [`View::rollback`], on behalf of a user: its two cuts are noted as his, and count in what he may have. For servers.
+    ///
+    /// # Errors
+    /// As [`View::rollback`]; [`Error::LimitReached`] if he may not have two more: then nothing was changed.
+    pub fn rollback_for(
+        &self,
+        user: Option<&User>,
+        rights: &Rights,
+        directory: InodeNo,
+        plan: &Plan,
+        changed: &mut dyn FnMut(Changed),
+    ) -> Result<RolledBack> {
         let store = self.live()?;
         store.check_writable()?;
         // Stays as long as this lives.
@@ -160,7 +175,7 @@ impl View {
             let _pins = Pins::new(store, plan)?;
             check_above(store, directory.0)?;
             let _closing = turn.close(directory.0);
-            begin(self, rights, directory, plan, &mut done)
+            begin(self, (user, rights), directory, plan, &mut done)
         };
         if !(done.names.is_empty() && done.inodes.is_empty()) {
             changed(done);
@@ -250,7 +265,7 @@ fn check_above(store: &Arc<Store>, directory: InodeNo) -> Result<()> {
 /// Does it, with the gate closed. Says what was changed.
 fn begin(
     view: &View,
-    rights: &Rights,
+    (user, rights): (Option<&User>, &Rights),
     directory: (InodeNo, Incarnation),
     plan: &Plan,
     changed: &mut Changed,
@@ -265,9 +280,10 @@ fn begin(
         store.force()?;
         return Ok(RolledBack::default());
     }
+    store.past.users.check(user, Counted::Snapshots, 2)?;
     // B4.
     room::check(store, view.behalf(), roll.data_blocks()?)?;
-    let (before, number) = undo_point(view, directory.0, plan)?;
+    let (before, number) = undo_point(view, user, directory.0, plan)?;
     let mut pins = Pins { store, cuts: Vec::new() };
     pins.add(before)?;
     let others = plan.others.map(|(from, to)| (from, to.unwrap_or(before)));
@@ -308,7 +324,7 @@ fn end_older(store: &Arc<Store>, older: &[Unfinished], directory: InodeNo) -> Re
 }
 
 /// Takes the cut before, with a name that nothing has; its number, and that of the operation.
-fn undo_point(view: &View, directory: InodeNo, plan: &Plan) -> Result<(Number, u64)> {
+fn undo_point(view: &View, user: Option<&User>, directory: InodeNo, plan: &Plan) -> Result<(Number, u64)> {
     let store = view.store();
     let mut own = Vec::new();
     store.past.each_of(&store.meta, directory, Number(0), &mut |cut| {
@@ -318,13 +334,20 @@ fn undo_point(view: &View, directory: InodeNo, plan: &Plan) -> Result<(Number, u
     let first = next_number(&own);
     for number in first..first.saturating_add(TRIES) {
         let name = format!("before-{}", name(plan.verb, number, plan.of));
-        match view.inside().undo_point(directory, &name, false, false) {
+        match take_undo_point(view, user, directory, &name) {
             Ok(cut) => return Ok((cut.number, number)),
             Err(Error::Exists) => {}
             Err(e) => return Err(e),
         }
     }
     Err(Error::Refused("all names for what can be undone are taken: forget some snapshots".into()))
+}
+
+fn take_undo_point(view: &View, user: Option<&User>, directory: InodeNo, name: &str) -> Result<Cut> {
+    match user {
+        Some(user) => view.inside().take_for(user, directory, CutKind::Undo, name, (false, false)),
+        None => view.inside().undo_point(directory, name, false, false),
+    }
 }
 
 /// All that was done is durable when this returns, the data of files too.
@@ -337,9 +360,11 @@ fn make_durable(store: &Arc<Store>) -> Result<()> {
 fn end(view: &View, unfinished: &Unfinished) -> Result<bool> {
     let store = view.store();
     make_durable(store)?;
-    let (_, verb, number, of) = before_of(store, &unfinished.intent)?;
+    let (before, verb, number, of) = before_of(store, &unfinished.intent)?;
     let name = format!("after-{}", name(verb, number, of));
-    let has_end = match view.inside().undo_point(unfinished.directory, &name, false, false) {
+    // There was room for it in what he may have when it began.
+    let user = before.row.more.by.map(|uid| User { uid, limits: None });
+    let has_end = match take_undo_point(view, user.as_ref(), unfinished.directory, &name) {
         Ok(_) => true,
         Err(Error::Exists) => false,
         Err(e) => return Err(e),

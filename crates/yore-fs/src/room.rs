@@ -141,6 +141,9 @@ impl<'s> Rule<'s> {
             Behalf::Nobody => return Ok(false),
             Behalf::User(uid) => uid,
         };
+        if cut.row.more.by.is_some_and(|by| by != uid) {
+            return Ok(false);
+        }
         let cell = match self.store.cell(cut.row.root) {
             Ok(cell) => cell,
             Err(Error::Stale) => return Ok(false),

@@ -76,7 +76,8 @@
 //! of the past. When it returns they are forgotten for good; the space that they alone held is given back in the background.
 //! The answer means nothing.
 //!
-//! Of each, for root, the daemon's user, and the owner of the directory that was cut; if that is gone, not for owners any more.
+//! Of each, for root, the daemon's user, and the owner of the directory that was cut, unless somebody else took the snapshot; if the
+//! directory is gone, not for owners any more.
 //! ENOENT: there is no such snapshot (any more). EPERM: one is somebody else's. EBUSY: one is held, by somebody or by a policy, or mounted by itself. EROFS, ENOSPC, EIO as
 //! elsewhere.
 //!
@@ -87,7 +88,8 @@
 //! | 0..8 | its number |
 //! | 8..12 | 1: from now on it is held and not forgotten, 0: no longer |
 //!
-//! For whom, and with which errors, as above. Durable when it returns. To hold what is held changes nothing. The answer means nothing.
+//! To hold: for root, the daemon's user, and the owner of the directory, unless somebody else holds it already. To release: for the same,
+//! unless somebody else holds it (of a hold by nobody known: took it). Errors as above. Durable when it returns. To hold what is held changes nothing. The answer means nothing.
 //!
 //! # Look at history: numbers 5 to 7, and 10; policies: 8 and 9
 //!
@@ -364,7 +366,7 @@ pub(crate) fn answer(
         }
         FORGET => {
             let numbers = decode_forget(request).ok_or(refused)?;
-            let view = changing(view, uid, read_only, &numbers)?;
+            let view = changing(view, uid, read_only, &numbers, &[To::ForgetOrRename])?;
             let doing = Doing { view: &view, uid };
             let rows = doing.forgetting(&numbers)?;
             view.forget(&numbers)?;
@@ -422,7 +424,10 @@ fn describe(
     number: Number,
     saying: &names::Saying<'_>,
 ) -> Result<(), Failure> {
-    let view = changing(view, asker.uid, asker.read_only, &[number])?;
+    let says = (saying.name.is_some() || saying.description.is_some()).then_some(To::ForgetOrRename);
+    let holds = saying.hold.map(|hold| if hold.is_some() { To::Hold } else { To::Release });
+    let all = says.into_iter().chain(holds).collect::<Vec<_>>();
+    let view = changing(view, asker.uid, asker.read_only, &[number], &all)?;
     let was = view.kept_cut(number)?;
     let doing = Doing { view: &view, uid: asker.uid };
     if saying.name.is_some() || saying.description.is_some() {
@@ -464,13 +469,40 @@ fn take(
     Ok(cut)
 }
 
-/// The view to change these snapshots with, if the user may. Whoever could take a snapshot may hold and forget it.
-fn changing(view: &View, uid: u32, read_only: bool, numbers: &[Number]) -> Result<View, Failure> {
+/// What is to be done with a snapshot.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum To {
+    /// It stays from now on.
+    Hold,
+    /// It need not stay any longer.
+    Release,
+    /// It goes, or loses its name, without which a full volume may give it up.
+    ForgetOrRename,
+}
+
+impl To {
+    /// Whether a user who owns the directory may do that to its snapshot, by who took it and who holds it. Of what earlier versions of
+    /// Yore took, nobody knows that.
+    fn is_allowed(self, row: &CutRow, uid: u32) -> bool {
+        let is_own = |by: Option<u32>| by.is_none_or(|by| by == uid);
+        match self {
+            To::Hold => !row.held || is_own(row.more.held_by),
+            To::Release => is_own(row.more.held_by.or(row.more.by)),
+            To::ForgetOrRename => is_own(row.more.by),
+        }
+    }
+}
+
+/// The view to change these snapshots with, if the user may. Root and the daemon's user may do everything. The owner of the directory
+/// may hold its snapshots, and forget, rename and release what nobody else took and holds: so what root keeps is safe from programs that
+/// run with the owner's rights.
+fn changing(view: &View, uid: u32, read_only: bool, numbers: &[Number], to: &[To]) -> Result<View, Failure> {
     // They are the volume's, whatever time the directory asked is of.
     let view = view.present();
     for number in numbers {
-        let CutRow { root, root_incarnation, .. } = view.kept_cut(*number)?.row;
-        if !may_snapshot(&view, root, Some(root_incarnation), uid)? {
+        let row = view.kept_cut(*number)?.row;
+        let may_take = may_snapshot(&view, row.root, Some(row.root_incarnation), uid)?;
+        if !may_take || !(may_all(uid) || to.iter().all(|to| to.is_allowed(&row, uid))) {
             return Err(Failure::Number(Errno::EPERM));
         }
     }

@@ -200,6 +200,14 @@ impl Opened<'_> {
         all_pages(|from| self.page(Some(from)))
     }
 
+    /// Who asks, if a mount lets that user forget only what nobody else took.
+    fn ordinary_user(&self) -> Option<u32> {
+        let Place::Mounted { path, .. } = &self.target.place else { return None };
+        let user = rustix::process::geteuid().as_raw();
+        let may_all = user == 0 || live::mount_at(path).is_some_and(|mount| mount.user == user);
+        (!may_all).then_some(user)
+    }
+
     /// All or none; on a mount, of more than it takes at a time, those before an error.
     fn forget(&self, numbers: &[Number]) -> anyhow::Result<()> {
         match (&self.target.place, self.volume) {
@@ -481,11 +489,16 @@ impl Choice {
                 of_each.entry(of).or_default().push(row);
             }
         }
+        let user = opened.ordinary_user();
         let mut judged = Vec::new();
         for rows in of_each.into_values() {
             let taken: Vec<Taken<'_>> = rows.iter().map(|row| Taken::of(&row.cut, row.pinned)).collect();
             let found = reasons(&self.rules, self.names, &taken, &TimeZone::system())?;
-            judged.extend(rows.into_iter().zip(found).map(|(row, reasons)| Judged { row, reasons }));
+            judged.extend(rows.into_iter().zip(found).map(|(row, mut reasons)| {
+                let is_others = row.cut.row.more.by.is_some_and(|by| user.is_some_and(|user| user != by));
+                reasons.extend(is_others.then_some(Reason::Others));
+                Judged { row, reasons }
+            }));
         }
         Ok(judged)
     }

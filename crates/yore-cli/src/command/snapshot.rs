@@ -107,7 +107,8 @@ pub fn library_error(error: io::Error) -> anyhow::Error {
         Some(Errno::NOSPC) => Error::NoSpace,
         Some(Errno::PERM) => Error::NotPermitted {
             what: "snapshots of a directory are taken, held and forgotten by its owner, by root, or by the user who mounted \
-                   the volume",
+                   the volume; what another user took is not the owner's to forget or to rename, nor what another user holds \
+                   to release: ask that user, or root",
         },
         Some(Errno::DQUOT) => {
             return anyhow::anyhow!(

@@ -64,9 +64,9 @@ impl Past {
         if time.is_some_and(|time| time <= *last || time > crate::clock::now()) {
             return Err(Error::OutOfOrder { last: *last });
         }
-        self.users.check(user, Counted::Snapshots)?;
+        self.users.check(user, Counted::Snapshots, 1)?;
         if held {
-            self.users.check(user, Counted::Holds)?;
+            self.users.check(user, Counted::Holds, 1)?;
         }
         more.by = user.map(|user| user.uid);
         more.held_by = more.by.filter(|_| held);

@@ -159,7 +159,7 @@ impl Past {
         let Cut { mut row, .. } = self.in_state_locked(&store.meta, number, CutState::Kept)?;
         if held {
             if !row.held || row.more.held_by.is_some_and(|by| user.is_none_or(|user| user.uid != by)) {
-                self.users.check(user, Counted::Holds)?;
+                self.users.check(user, Counted::Holds, 1)?;
                 row.more.held_by = user.map(|user| user.uid);
             }
             if !reason.is_empty() {

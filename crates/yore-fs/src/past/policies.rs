@@ -91,7 +91,7 @@ impl Past {
         let is_one = *policy != Policy::default();
         let owner = User { uid: state.inode.uid, limits: user.and_then(|user| user.limits) };
         if is_one && !state.inode.has_policy {
-            self.users.check(Some(&owner), Counted::Policies)?;
+            self.users.check(Some(&owner), Counted::Policies, 1)?;
         }
         let row = PolicyRow { incarnation: cell.incarnation, policy: policy.clone() }.encode();
         let mut op = meta.begin(reserved);

@@ -116,14 +116,14 @@ impl Users {
         }
     }
 
-    /// Whether a user may have one more. Under the lock of what it is counted by.
+    /// Whether a user may have so many more. Under the lock of what it is counted by.
     ///
     /// # Errors
     /// [`Error::LimitReached`].
-    pub(crate) fn check(&self, user: Option<&User>, what: Counted) -> Result<()> {
+    pub(crate) fn check(&self, user: Option<&User>, what: Counted, more: u32) -> Result<()> {
         let Some(User { uid, limits: Some(limits) }) = user else { return Ok(()) };
         let has = self.0.lock().get(uid).map_or(0, |of| of[what as usize]);
-        match has < what.limit(limits) {
+        match has.saturating_add(more) <= what.limit(limits) {
             true => Ok(()),
             false => Err(Error::LimitReached { what: what.name(), most: what.limit(limits) }),
         }

@@ -48,7 +48,7 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 use yore_fs::rollback::{Changed, Plan, Rights, RolledBack, UnfinishedRollback, Verb};
-use yore_fs::{Access, Doing, Error, FileKind, InodeNo, Number, View};
+use yore_fs::{Access, Doing, Error, FileKind, InodeNo, Number, User, View};
 
 const BYTES: usize = 4_608;
 const LIST_BYTES: usize = 16_376;
@@ -113,11 +113,12 @@ pub(crate) fn is_list(number: Opcode) -> bool {
 pub(crate) fn answer(
     view: &View,
     directory: InodeNo,
-    (uid, groups, access): (u32, &[u32], &Access),
+    (user, groups, access): (&User, &[u32], &Access),
     read_only: bool,
     request: &[u8],
     changed: &mut dyn FnMut(Changed),
 ) -> Result<Vec<u8>, Failure> {
+    let uid = user.uid;
     let plan = decode(request).ok_or(Failure::Number(Errno::EINVAL))?;
     let attr = view.getattr(directory)?;
     if attr.kind != FileKind::Directory {
@@ -131,7 +132,7 @@ pub(crate) fn answer(
     if read_only || view.cut().is_some() {
         return Err(Error::ReadOnly.into());
     }
-    let outcome = match view.rollback(&rights, directory, &plan, changed) {
+    let outcome = match view.rollback_for(Some(user), &rights, directory, &plan, changed) {
         // What is not the caller's may be where he may not look.
         Err(Error::NotYours { path }) => {
             Err(Error::NotYours { path: visible_part(view, access, directory, plan.target, &path)? })
@@ -365,8 +366,9 @@ mod tests {
         let plan = Plan { verb: Verb::Rollback, of: None, target: then, others: None };
         let request = encode(&plan).unwrap();
         let ask = |uid, read_only| {
+            let user = User { uid, limits: None };
             let access = view.access(None, view.root());
-            let outcome = answer(&view, dir, (uid, &[uid], &access), read_only, &request, &mut |_| ());
+            let outcome = answer(&view, dir, (&user, &[uid], &access), read_only, &request, &mut |_| ());
             outcome.map(|bytes| u32_at(&bytes, 0).unwrap()).map_err(|e| e.errno().code())
         };
         volume.write("d/a", "2").unwrap();

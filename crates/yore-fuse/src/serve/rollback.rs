@@ -36,6 +36,7 @@ impl Server {
         reply: ReplyIoctl,
     ) {
         let (uid, gid, pid) = (request.uid(), request.gid(), request.pid());
+        let user = control::user(uid, self.config.limits);
         let mut groups = groups_of(pid);
         groups.push(gid);
         let access = self.access_to_history(request);
@@ -47,7 +48,7 @@ impl Server {
                 write_stores(&shared, notices.as_ref());
             }
             let mut changed = |changed: Changed| tell(notices.as_ref(), &changed);
-            let caller = (uid, &groups[..], &access);
+            let caller = (&user, &groups[..], &access);
             let answered = rollback::answer(&view, inode, caller, read_only, &data, &mut changed);
             answer(inode, answered, reply);
         });
