@@ -41,7 +41,8 @@ fn call(m: &Mounted, random: &mut Random, synced: &[AtomicU32; 2]) {
             synced[1].fetch_add(1, Ordering::Relaxed)
         }
     };
-    let length = random.below(1 << random.below(22));
+    let bits = random.below(22);
+    let length = random.below(1 << bits);
     match random.below(8) {
         0..=4 => {
             let file = OpenOptions::new().create(true).truncate(false).write(true).open(&one);
