@@ -11,6 +11,7 @@
 //! | policy | what was said before | nothing |
 //! | hold, release | the reason | the cut |
 //! | rename | the name before and the one since, with a `/` between | the cut |
+//! | resize | the length before, in bytes | nothing; the row's `bytes` are the length since |
 //!
 //! That something could not be recorded does not make it undone: it is logged.
 
@@ -122,6 +123,13 @@ impl Doing<'_> {
     pub fn setting(&self, inode: InodeNo) -> Result<OperationRow> {
         let before = policy_text(&self.view.policy(inode)?);
         self.row(OperationKind::Policy, inode, (Number(0), Number(0), 0), &before)
+    }
+
+    /// A volume that had so many bytes, and has another length now.
+    pub fn resizing(&self, before: u64) -> Result<OperationRow> {
+        let note = before.to_string();
+        let row = self.row(OperationKind::Resize, InodeNo::ROOT, (Number(0), Number(0), 0), &note)?;
+        Ok(OperationRow { bytes: self.view.info().size, ..row })
     }
 
     /// Records what was done.

@@ -5,7 +5,7 @@ use super::snapshot::{all_pages, library_error, of_mount, Place};
 use super::Outcome;
 use crate::args;
 use crate::live;
-use crate::output::{json_name, json_time, printable, Clock, List, Names};
+use crate::output::{human, json_name, json_time, printable, Clock, List, Names};
 use crate::status;
 use crate::volume::Access;
 use serde_json::json;
@@ -72,6 +72,7 @@ impl Found {
         let Found { rows, kept, front, below } = self;
         // Of those that put something back, the last one of each directory is what `undo` or `redo` means.
         let mut put_back = HashSet::new();
+        let mut resized = false;
         let mut lines = Vec::new();
         for (_, row) in rows {
             let path = PathBuf::from(OsStr::from_bytes(&row.path));
@@ -81,7 +82,12 @@ impl Found {
             };
             let is_last = is_put_back(row.kind) && put_back.insert(row.path.clone());
             if path.starts_with(&below) || (row.path.is_empty() && below == Path::new("/")) {
-                let undo = if row.path.is_empty() { None } else { undo(&row, &place, &kept, is_last) };
+                let undo = match row.kind {
+                    OperationKind::Resize if std::mem::replace(&mut resized, true) => None,
+                    OperationKind::Resize => resize_back(&row, &front),
+                    _ if row.path.is_empty() => None,
+                    _ => undo(&row, &place, &kept, is_last),
+                };
                 lines.push(Line { row, place, undo });
             }
             if lines.len() == most {
@@ -125,6 +131,15 @@ fn undo(row: &OperationRow, place: &str, kept: &BTreeMap<u64, CutRow>, is_last: 
     }
 }
 
+/// The command that gives a volume the length that it had before. A mounted one does not get shorter.
+fn resize_back(row: &OperationRow, front: &str) -> Option<String> {
+    let before: u64 = row.note.parse().ok()?;
+    match front.strip_suffix(':') {
+        Some(volume) => Some(format!("yore resize {} {before}", quoted(volume))),
+        None => (before > row.bytes).then(|| format!("yore resize {} {before}", quoted(front))),
+    }
+}
+
 /// A word as a shell reads it.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@,+=".contains(c);
@@ -145,6 +160,10 @@ fn note(row: &OperationRow) -> String {
         OperationKind::Policy if !row.note.is_empty() => format!("was {}", row.note),
         OperationKind::Forget if row.count > 1 => format!("{} of them", row.count),
         OperationKind::Expunge => format!("{} files", row.count),
+        OperationKind::Resize => match row.note.parse() {
+            Ok(before) => format!("{} -> {}", human(before), human(row.bytes)),
+            Err(_) => format!("to {}", human(row.bytes)),
+        },
         _ => row.note.clone(),
     }
 }
@@ -180,6 +199,7 @@ fn print(listing: args::Listing, lines: &[Line]) -> anyhow::Result<()> {
                 "operation": row.kind.name(),
                 "number": if row.first.0 == 0 { serde_json::Value::Null } else { json!(row.first.0) },
                 "count": row.count,
+                "bytes": if row.bytes == 0 { serde_json::Value::Null } else { json!(row.bytes) },
                 "note": row.note,
                 "undo": line.undo,
             });

@@ -20,7 +20,7 @@ use fuser::Errno;
 use rustix::ioctl::{opcode, Opcode};
 use std::fs::File;
 use std::io;
-use yore_fs::{Error, View};
+use yore_fs::{Doing, Error, View};
 
 const BYTES: usize = 1_024;
 const LENGTHEN: Opcode = opcode::read_write::<[u8; BYTES]>(b'Y', 60);
@@ -70,12 +70,17 @@ pub(crate) fn answer(view: &View, uid: u32, read_only: bool, request: &[u8]) -> 
         return Err(Error::ReadOnly.into());
     }
     let view = view.present();
+    let before = view.info().size;
     let (what, why) = match view.lengthen(bytes) {
         Ok(true) => (DONE, String::new()),
         Ok(false) => (NOTHING, String::new()),
         Err(Error::Refused(why)) => (REFUSED, why),
         Err(error) => return Err(error.into()),
     };
+    if what == DONE {
+        let doing = Doing { view: &view, uid };
+        doing.note([doing.resizing(before)?]);
+    }
     Ok(encode(view.info().size, what, &why))
 }
 
