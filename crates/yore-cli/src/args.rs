@@ -201,8 +201,9 @@ pub struct Mkfs {
 #[derive(Debug, Args)]
 #[command(
     after_help = "An image file gets the same length. A block device is as long as it is: lengthen it before, and shorten it afterwards. \
-                        Nothing on the volume moves: it can be made as short as what lies on it allows, which a refusal says. Programs \
-                        before Yore's format 2.2 cannot use a volume that was resized."
+                        A mounted volume only gets longer. When it gets shorter, files make room: their data moves. Directories, inodes and \
+                        what snapshots have do not move; what is in the way of the new end, and how short the volume can be made, a refusal says. \
+                        Programs before Yore's format 2.2 cannot use a volume that was resized."
 )]
 pub struct Resize {
     /// The volume, or the directory that it is mounted on
@@ -211,6 +212,8 @@ pub struct Resize {
     /// How long it shall be, as 10G, 512M, 1.5T or bytes. Default: all of its file or device
     #[arg(value_parser = crate::output::parse_size)]
     pub size: Option<u64>,
+    #[command(flatten)]
+    pub progress: Progress,
 }
 
 /// The engines by name.

@@ -46,6 +46,43 @@ fn not_mounted() {
     fails(2, ["resize", volume, "much"]);
 }
 
+/// Who changed the length of a volume stands in `operations`, with both lengths and the command that takes it
+/// back; mounted or not.
+#[test]
+fn stands_in_operations() {
+    let scratch = made("32M");
+    let volume = text(&scratch.volume);
+    ok(["resize", volume, "64M"]);
+    ok(["resize", volume, "48M"]);
+    ok(["resize", volume, "48M"]);
+    let rows = |place: &str| -> Vec<Value> {
+        let rows: Value = serde_json::from_str(&ok(["operations", "--json", place])).unwrap();
+        rows.as_array().unwrap().iter().filter(|row| row["operation"] == "resize").cloned().collect()
+    };
+    let found = rows(volume);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert_eq!(
+        (&found[0]["bytes"], &found[0]["note"]),
+        (&Value::from(48 * MIB), &Value::from((64 * MIB).to_string()))
+    );
+    assert_eq!(
+        (&found[1]["bytes"], &found[1]["note"]),
+        (&Value::from(64 * MIB), &Value::from((32 * MIB).to_string()))
+    );
+    assert_eq!(found[0]["undo"], format!("yore resize {volume} {}", 64 * MIB));
+    assert_eq!(found[1]["undo"], Value::Null);
+    let lines = ok(["operations", volume]);
+    assert!(lines.contains("64 MiB -> 48 MiB") && lines.contains("32 MiB -> 64 MiB"), "{lines}");
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    ok(["resize", volume, "80M"]);
+    let found = rows(text(&mount.directory));
+    assert_eq!(
+        (found.len(), &found[0]["bytes"], &found[0]["undo"]),
+        (3, &Value::from(80 * MIB), &Value::Null)
+    );
+    assert_eq!(found[0]["uid"], 0);
+}
+
 /// What lies beyond is in the way: nothing changes, and the message says how short it can be.
 #[test]
 fn in_the_way() {
@@ -63,6 +100,38 @@ fn in_the_way() {
     ok(["resize", volume, &least.to_string()]);
     ok(["check", volume]);
     assert_eq!(ok(["cat", &scratch.on("/f")]).len(), 40 << 20);
+}
+
+/// A full volume whose first half is removed becomes half as long, and every file is what it was; what a
+/// snapshot has is in the way, and is said to be with the command that frees it. Before, whatever lay beyond
+/// the new end was in the way.
+#[test]
+fn files_make_room() {
+    let scratch = Scratch::empty();
+    let volume = text(&scratch.volume);
+    ok(["mkfs", volume, "--size", "256M", "--policy", "none"]);
+    let content = |n: usize| format!("{n:07}\n").repeat(9 << 17);
+    let name = |n: usize| scratch.on(&format!("/f{n}"));
+    for n in 0..25 {
+        let file = scratch.file(&format!("f{n}"), content(n));
+        ok(["put", text(&file), &name(n)]);
+    }
+    let why = fails(3, ["resize", volume, "128M"]);
+    assert!(why.contains("bytes are missing") && why.contains("stays as it is"), "{why}");
+    ok(["snapshot", volume, "-n", "before"]);
+    for n in 0..14 {
+        ok(["rm", &name(n)]);
+    }
+    let why = fails(3, ["resize", volume, "128M"]);
+    assert!(why.contains("bytes of history alone") || why.contains("bytes are missing"), "{why}");
+    assert!(why.contains("yore forget") && why.contains("can be made"), "{why}");
+    ok(["forget", &scratch.on("/.@before")]);
+    ok(["resize", volume, "128M"]);
+    assert_eq!(fs::metadata(volume).unwrap().len(), 128 * MIB);
+    ok(["check", volume]);
+    for n in 14..25 {
+        assert!(ok(["cat", &name(n)]) == content(n), "f{n}");
+    }
 }
 
 /// A mount gets longer while a file on it is open; it does not get shorter.

@@ -156,7 +156,7 @@ fn what_does_not_fit() {
     let output = run(["rollback", &then]);
     let told = error_text(&output);
     assert!(!output.status.success() && told.contains("nothing was changed"), "{told}");
-    assert!(told.contains("no space left") && !told.contains("did not end"), "{told}");
+    assert!(told.contains("makes room") && !told.contains("did not end"), "{told}");
     assert_eq!(fs::read_to_string(root.join("big")).unwrap(), "small");
     assert_eq!(mount.info()["unfinished"], serde_json::json!([]));
     fs::write(&filler, vec![1; fits.saturating_sub(8) << 20]).unwrap();
@@ -197,7 +197,7 @@ fn a_full_volume() {
     let output = run(["rollback", &then]);
     let told = error_text(&output);
     assert!(!output.status.success() && told.contains("did not end"), "{told}");
-    assert!(told.contains("no space left") && told.contains("@before-rollback-1"), "{told}");
+    assert!(told.contains("makes room") && told.contains("@before-rollback-1"), "{told}");
     let info = ok(["info", text(&mount.directory)]);
     assert!(info.contains("rollback-1 in /d did not end"), "{info}");
     mount.umount();

@@ -54,7 +54,9 @@ fn putting_back_never_loses_its_source() {
         let then = format!("{}@{snapshot}", text(&file));
         for command in [["undelete", text(&file)], ["restore", &then]] {
             let said = fails(3, command);
-            for words in ["nothing was changed", "bytes are missing", "yore forget"] {
+            for words in
+                ["nothing was changed", "bytes are missing", "yore forget", "yore resize VOLUME SIZE"]
+            {
                 assert!(said.contains(words), "{said}");
             }
             assert!(!file.exists());
@@ -115,7 +117,8 @@ fn a_write_that_is_too_large_erases_nothing() {
     // Of a file whose size is known nothing is written.
     ok(["history", text(&scratch.volume), "--floor", "0", "--share", "0"]);
     let said = fails(3, ["put", text(&large), &scratch.on("/large")]);
-    assert!(said.contains("bytes are missing"), "{said}");
+    assert!(said.contains("bytes are missing") && said.contains("yore resize"), "{said}");
+    assert!(said.len() < 300 && said.matches("missing").count() == 1, "said once, and short: {said}");
     assert_eq!(names(&scratch.volume), before);
 }
 

@@ -66,7 +66,7 @@ impl Kind {
             Error::NameTooLong => Kind::NameTooLong,
             Error::Invalid { .. } => Kind::Invalid,
             Error::NotPermitted { .. } => Kind::NotPermitted,
-            Error::NoSpace | Error::NeverFits | Error::HashFull { .. } => Kind::NoSpace,
+            Error::NoSpace | Error::NeverFits { .. } | Error::HashFull { .. } => Kind::NoSpace,
             Error::TooManyLinks => Kind::TooManyLinks,
             Error::FileTooLarge => Kind::FileTooLarge,
             Error::ReadOnly => Kind::ReadOnly,

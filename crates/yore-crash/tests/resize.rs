@@ -136,11 +136,11 @@ fn what_is_refused() {
     for size in [65 * MIB, 200 << 40] {
         assert!(matches!(volume.view().lengthen(size), Err(Error::Refused(_))), "{size}");
     }
-    assert!(matches!(volume.view().shorten(MIB), Err(Error::Refused(_))));
+    assert!(matches!(volume.view().shorten(MIB, &mut |_, _| ()), Err(Error::Refused(_))));
     volume.close().unwrap();
     let volume = Volume::open(device.clone(), &MountOptions { read_only: true, ..options() }).unwrap();
     assert!(volume.view().lengthen(64 * MIB).is_err());
-    assert!(volume.view().shorten(16 * MIB).is_err());
+    assert!(volume.view().shorten(16 * MIB, &mut |_, _| ()).is_err());
     assert_eq!(volume.info().size, 32 * MIB);
     sound(&*device);
 }
@@ -187,15 +187,17 @@ fn a_shorter_volume() {
     (0..8).for_each(|n| volume.write(format!("f{n}"), content(n)).unwrap());
     volume.view().lengthen(400 * MIB).unwrap();
     // Never used beyond 100 MiB.
-    assert!(volume.view().shorten(300 * MIB).unwrap());
-    assert!(!volume.view().shorten(300 * MIB).unwrap());
+    assert!(volume.view().shorten(300 * MIB, &mut |_, _| ()).unwrap());
+    assert!(!volume.view().shorten(300 * MIB, &mut |_, _| ()).unwrap());
     volume.close().unwrap();
     sound(&*device);
     let volume = Volume::open(device.clone(), &options()).unwrap();
     assert_eq!(volume.info().size, 300 * MIB);
     let before = volume.statfs();
     fill(&volume);
-    let Err(Error::Refused(why)) = volume.view().shorten(200 * MIB) else { panic!("something is there") };
+    let Err(Error::Refused(why)) = volume.view().shorten(200 * MIB, &mut |_, _| ()) else {
+        panic!("something is there")
+    };
     assert!(why.contains("beyond the new end") && why.contains("bytes long"), "{why}");
     assert_eq!(volume.info().size, 300 * MIB);
     // After what was refused everything goes on.
@@ -209,7 +211,7 @@ fn a_shorter_volume() {
     }
     volume.sync().unwrap();
     assert!(volume.statfs().blocks_free + 4096 > before.blocks_free);
-    assert!(volume.view().shorten(40 * MIB).unwrap());
+    assert!(volume.view().shorten(40 * MIB, &mut |_, _| ()).unwrap());
     whole(&volume, 8);
     volume.close().unwrap();
     sound(&*device);
@@ -243,7 +245,7 @@ fn crashes(from: u64, to: u64) -> usize {
     simulated.restart_trace();
     match to > from {
         true => assert!(volume.view().lengthen(to * MIB).unwrap()),
-        false => assert!(volume.view().shorten(to * MIB).unwrap()),
+        false => assert!(volume.view().shorten(to * MIB, &mut |_, _| ()).unwrap()),
     }
     simulated.mark(DONE);
     volume.write("behind", vec![9; 700_000]).unwrap();
@@ -269,6 +271,49 @@ fn crashes(from: u64, to: u64) -> usize {
         states += 1;
     }
     states
+}
+
+/// While files move away from the new end the power fails anywhere: they are whole, at either length.
+#[test]
+fn a_crash_while_files_move() {
+    let (from, to) = (40, 24);
+    let simulated = Arc::new(SimulatedDevice::new(MemoryDevice::new(from * MIB)));
+    made(simulated.clone(), from * MIB);
+    let volume = Volume::open(simulated.clone(), &options()).unwrap();
+    volume.write("filler", vec![1; 18 << 20]).unwrap();
+    volume.sync().unwrap();
+    (0..6).for_each(|n| volume.write(format!("f{n}"), content(n)).unwrap());
+    volume.sync().unwrap();
+    volume.remove_file("filler").unwrap();
+    // Something that no generation has yet, but the log.
+    let file = yore_fs::OpenOptions::new().write(true).open(&volume, "f5").unwrap();
+    file.write_at(&content(5)[..9000], 0).unwrap();
+    file.sync_all().unwrap();
+    simulated.restart_trace();
+    let mut moved = 0;
+    assert!(volume.view().shorten(to * MIB, &mut |done, _| moved = done).unwrap());
+    assert!(moved > MIB, "{moved}");
+    simulated.mark(DONE);
+    volume.sync().unwrap();
+    let trace = simulated.trace();
+    let (mut states, mut old) = (0, 0);
+    for case in trace.crash_states(&CrashPlan::default()) {
+        let promised = trace.marks_before(case.after_event()).any(|mark| mark == DONE);
+        let medium = Arc::new(case.materialise());
+        let report = check(&*medium, &CheckOptions::default()).unwrap();
+        assert!(report.is_clean(), "{}: {report}", case.state());
+        let again = Volume::open(medium.clone(), &options()).unwrap();
+        let size = again.info().size;
+        assert!(size == to * MIB || (size == from * MIB && !promised), "{}: {size}", case.state());
+        old += u32::from(size == from * MIB);
+        whole(&again, 6);
+        again.close().unwrap();
+        let report = check(&*medium, &CheckOptions::default()).unwrap();
+        assert!(report.is_clean(), "{}: {report}", case.state());
+        states += 1;
+    }
+    println!("{states} states, {old} of the old length");
+    assert!(states > 20 && old > 10);
 }
 
 #[test]

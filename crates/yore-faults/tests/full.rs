@@ -58,7 +58,7 @@ fn new_volume() -> (Arc<MemoryDevice>, Volume) {
 }
 
 fn is_full(error: &Error) -> bool {
-    matches!(error.root(), Error::NoSpace | Error::NeverFits)
+    matches!(error.root(), Error::NoSpace | Error::NeverFits { .. })
 }
 
 /// One call on a copy of a nearly full volume, and then everything is deleted.

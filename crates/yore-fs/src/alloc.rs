@@ -34,6 +34,7 @@ mod shred;
 mod tests;
 
 pub(crate) use groups::KeptGroups;
+pub(crate) use resize::{Beyond, ClosedEnd};
 
 use crate::{Error, Result};
 use groups::{bitmap, check_bits, mark, Group};
@@ -43,7 +44,7 @@ use segments::Segments;
 use std::sync::atomic::{AtomicI64, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 use yore_format::layout::{Geometry, GROUP_BLOCKS, VOLUME_BLOCKS_MAX, ZONE_BLOCKS, ZONE_INDEXES};
-use yore_format::{BlockNo, Corruption, GroupNo, BITS_PER_GROUP};
+use yore_format::{BlockNo, Corruption, GroupNo, BITS_PER_GROUP, BLOCK_SIZE};
 use yore_meta::{Change, Meta, MetaError, Op, Reserved, Room};
 
 /// Groups that one region hint covers.
@@ -141,6 +142,11 @@ pub(crate) struct Alloc {
     grown: AtomicU32,
     /// Held while zones are made or given back. Taken first of all.
     grow: Mutex<()>,
+    /// No block from this one on is handed out, because the volume is about to end there; else the largest
+    /// number ([`resize`]).
+    closed_from: AtomicU64,
+    /// What is free beyond, taken so that nobody else has it. A leaf.
+    beyond: Mutex<Vec<Run>>,
 }
 
 impl Alloc {
@@ -158,6 +164,8 @@ impl Alloc {
             spill: AtomicU32::new(0),
             grown: AtomicU32::new(0),
             grow: Mutex::new(()),
+            closed_from: AtomicU64::new(u64::MAX),
+            beyond: Mutex::default(),
         }
     }
 
@@ -172,8 +180,10 @@ impl Alloc {
     /// # Errors
     /// `NoSpace` if not all of them can be promised; `NeverFits` if an empty volume could not either.
     pub(crate) fn promise(&self, meta: &Meta, near: GroupNo, blocks: u64) -> Result<Promise<'_>> {
-        if blocks > self.geometry().blocks - u64::from(self.geometry().groups()) * ZONE_BLOCKS {
-            return Err(Error::NeverFits);
+        let most = self.geometry().blocks - u64::from(self.geometry().groups()) * ZONE_BLOCKS;
+        if blocks > most {
+            let missing = blocks.saturating_sub(self.available(meta, 0)).saturating_mul(BLOCK_SIZE as u64);
+            return Err(Error::NeverFits { missing });
         }
         loop {
             match self.try_promise(meta, blocks) {

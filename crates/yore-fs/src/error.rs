@@ -7,6 +7,10 @@ use yore_meta::MetaError;
 /// The result of file-system calls.
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// What makes room on a full volume: the end of all messages that there is none.
+const MAKES_ROOM: &str =
+    "Deleting files that no snapshot has, `yore forget`, or `yore resize VOLUME SIZE` makes room";
+
 /// Why a call failed. Nothing was changed by a call that failed, unless its documentation says so.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -42,14 +46,14 @@ pub enum Error {
         what: &'static str,
     },
     /// The volume is full (blocks or room for metadata).
-    #[error("no space left on the volume: delete files, forget snapshots (`yore info` says what history takes), or take a larger volume")]
+    #[error("no space left on the volume. {MAKES_ROOM}")]
     NoSpace,
     /// More than the volume has room for, even if it gave up all the history that it may give up for this.
-    #[error(
-        "no space left on the volume for that, not even without the history that it may give up, which stays: delete files, forget \
-         snapshots (`yore info` says what history takes), or take a larger volume"
-    )]
-    NeverFits,
+    #[error("no space left on the volume: {missing} bytes are missing. {MAKES_ROOM}")]
+    NeverFits {
+        /// How many bytes are missing beside all that can be had.
+        missing: u64,
+    },
     /// A directory takes 256 names with the same hash, and a file 256 attributes.
     #[error("there are too many {what} with the same hash: choose another name")]
     HashFull {

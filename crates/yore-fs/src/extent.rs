@@ -176,6 +176,11 @@ pub(crate) fn mapping(meta: &Meta, alloc: &Alloc, no: InodeNo, inode: &Inode, bl
     match below {
         Some(extent) if block < end(&extent) => {
             let (_, value) = part(&extent, block, u64::MAX);
+            // What a version names and nobody ever wrote is a hole to it, and may have gone with the end of
+            // the volume.
+            if value.unwritten && value.start.0 + u64::from(value.len) > meta.geometry().blocks {
+                return Ok(Mapping::hole(u64::from(value.len)));
+            }
             check_run(meta, alloc, no, Run { start: value.start, len: value.len })?;
             Ok(Mapping { len: u64::from(value.len), extent: Some(value) })
         }

@@ -45,6 +45,7 @@ mod reap;
 pub mod rollback;
 mod room;
 mod shred;
+mod shrink;
 mod store;
 mod symlink;
 pub mod time;

@@ -213,9 +213,10 @@ pub(crate) fn check(store: &Arc<Store>, behalf: Behalf, blocks: u64) -> Result<(
     if store.keep_history || !store.past.is_any() {
         return Err(Error::NoSpace);
     }
-    match has(survey::whole(store, behalf)?.data) {
-        true => Ok(()),
-        false => Err(Error::NeverFits),
+    let most = survey::whole(store, behalf)?.data;
+    match blocks.saturating_sub(store.alloc.available(&store.meta, most)) {
+        0 => Ok(()),
+        missing => Err(Error::NeverFits { missing: missing.saturating_mul(BLOCK_SIZE as u64) }),
     }
 }
 
@@ -257,8 +258,9 @@ fn give_up(store: &Arc<Store>, want: &Want<'_>) -> Result<u64> {
     let blocks = (want.blocks)()?;
     // H1.
     let most = survey::whole(store, want.behalf)?;
-    if blocks > 0 && store.alloc.available(&store.meta, most.data) < blocks {
-        return Err(Error::NeverFits);
+    let missing = blocks.saturating_sub(store.alloc.available(&store.meta, most.data));
+    if missing > 0 {
+        return Err(Error::NeverFits { missing: missing.saturating_mul(BLOCK_SIZE as u64) });
     }
     if !most.any || (most.data == 0 && store.past.space().trees < TREES) {
         return Err(Error::NoSpace);

@@ -295,9 +295,9 @@ impl Volume {
         // What is replaced makes room, unless a snapshot has it.
         let replaced = self.metadata(to).map_or(0, |found| found.attr().blocks_512.saturating_mul(512));
         let room = self.view.statfs().blocks_available.saturating_mul(block);
-        match wanted > room.saturating_add(replaced) {
-            true => Err(Error::NeverFits.on_path("cannot copy to", bytes_of(to))),
-            false => Ok(()),
+        match wanted.saturating_sub(room.saturating_add(replaced)) {
+            0 => Ok(()),
+            missing => Err(Error::NeverFits { missing }.on_path("cannot copy to", bytes_of(to))),
         }
     }
 

@@ -97,7 +97,7 @@ fn a_full_volume_does_not_take_it() {
     view.write(file, 0, b"destroyed", WRITE).unwrap();
     let flood = create(&view, root, "flood");
     let full = (0..64).find_map(|i| view.write(flood, i << 20, &vec![7; 1 << 20], WRITE).err());
-    assert!(matches!(full, Some(Error::NoSpace | Error::NeverFits)), "{full:?}");
+    assert!(matches!(full, Some(Error::NoSpace | Error::NeverFits { .. })), "{full:?}");
     let then = view.as_of(kept);
     let mut bytes = [0; 8];
     then.lookup(root, b"file").unwrap().read(0, &mut bytes).unwrap();

@@ -478,7 +478,7 @@ fn a_full_volume_with_an_interval_due_is_opened() {
         loop {
             match volume.write(format!("f{names:0200}"), vec![1; size]) {
                 Ok(()) => names += 1,
-                Err(e) if matches!(e.root(), Error::NoSpace | Error::NeverFits) => break,
+                Err(e) if matches!(e.root(), Error::NoSpace | Error::NeverFits { .. }) => break,
                 Err(e) => panic!("{e}"),
             }
         }

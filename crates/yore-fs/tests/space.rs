@@ -39,7 +39,7 @@ fn kept(volume: &Volume) -> Vec<Number> {
 
 fn is_full<T: std::fmt::Debug>(result: Result<T, Error>) {
     let error = result.expect_err("there is no room for it");
-    assert!(matches!(error.root(), Error::NoSpace | Error::NeverFits), "{error}");
+    assert!(matches!(error.root(), Error::NoSpace | Error::NeverFits { .. }), "{error}");
 }
 
 /// The thesis: 30 MiB on 64 MiB, a snapshot, and it is removed. Writing it anew by copying what was used to fill the volume, which then
@@ -92,7 +92,7 @@ fn what_can_never_fit_gives_up_nothing() {
     let file = volume.node("file").unwrap().inode();
     for len in [64 << 20, 500 << 20, 1 << 40] {
         let allocated = volume.view().fallocate(file, 0, len, FallocateMode::Allocate { keep_size: false });
-        assert!(matches!(allocated, Err(Error::NeverFits)), "{len}: {allocated:?}");
+        assert!(matches!(allocated, Err(Error::NeverFits { .. })), "{len}: {allocated:?}");
     }
     // A copy within the volume: its length is known, too.
     volume.write("present", vec![1; 28 * MIB]).unwrap();

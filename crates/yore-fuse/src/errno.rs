@@ -36,7 +36,7 @@ pub fn errno(error: &Error) -> Errno {
         | Error::Protected { .. }
         | Error::TakenByOthers { .. } => Errno::EPERM,
         Error::Unfinished { source, .. } => errno(source),
-        Error::NoSpace | Error::NeverFits | Error::HashFull { .. } => Errno::ENOSPC,
+        Error::NoSpace | Error::NeverFits { .. } | Error::HashFull { .. } => Errno::ENOSPC,
         Error::OutOfOrder { .. } => Errno::ERANGE,
         Error::TooManyLinks => Errno::EMLINK,
         Error::FileTooLarge => Errno::EFBIG,
@@ -84,7 +84,7 @@ mod tests {
         for error in [Error::NoSpace, Error::Stale, Error::NotFound] {
             assert!(!worth_logging(&error), "{error}");
         }
-        assert!(becomes_eio(&Error::Stale) && !becomes_eio(&Error::NeverFits));
+        assert!(becomes_eio(&Error::Stale) && !becomes_eio(&Error::NeverFits { missing: 1 }));
     }
 
     /// The numbers that programs test for, and that a path around an error changes nothing.
@@ -103,7 +103,7 @@ mod tests {
             (Error::Pinned { cut: 3 }, libc::EBUSY),
             (Error::HeldUntil { cut: 3, until: "then".into() }, libc::EBUSY),
             (Error::LimitReached { what: "holds", most: 3 }, libc::EDQUOT),
-            (Error::NeverFits, libc::ENOSPC),
+            (Error::NeverFits { missing: 1 }, libc::ENOSPC),
             (Error::HashFull { what: "names" }, libc::ENOSPC),
             (Error::Unsupported { what: "this" }, libc::EOPNOTSUPP),
             (Error::Stopped { first: Box::new(Error::NoSpace) }, libc::EIO),

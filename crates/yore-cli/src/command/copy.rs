@@ -403,12 +403,11 @@ fn check_room(
     let Some(room) = target.room() else { return Ok(()) };
     let wanted = data_bytes(source.open(from)?.as_ref())?;
     // What is replaced makes room, unless a snapshot has it.
-    if wanted > room.saturating_add(existing) {
-        let missing = wanted - room;
-        return Err(anyhow::Error::new(yore_fs::Error::NeverFits)
-            .context(format!("cannot copy to {}: {missing} bytes are missing", target.name(to))));
+    match wanted.saturating_sub(room.saturating_add(existing)) {
+        0 => Ok(()),
+        missing => Err(anyhow::Error::new(yore_fs::Error::NeverFits { missing })
+            .context(format!("cannot copy to {}", target.name(to)))),
     }
-    Ok(())
 }
 
 /// Copying a directory into itself would not end.

@@ -328,7 +328,7 @@ fn when_full_text(of: &Value, clock: &Clock) -> (Option<String>, Option<String>)
         } else {
             format!("; forgetting the {}", stays.join(", the "))
         };
-        format!("{} of history may go{stays}", human(bytes))
+        format!("{} of history may go{stays}. `yore resize` makes the volume longer", human(bytes))
     });
     let last = of["last"].as_object().map(|last| {
         let time = last["time"].as_str().and_then(|text| text.parse::<jiff::Timestamp>().ok());

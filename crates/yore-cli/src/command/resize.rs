@@ -5,6 +5,7 @@ use crate::args;
 use crate::live;
 use crate::opened;
 use crate::output::human;
+use crate::progress::Progress;
 use crate::status;
 use crate::volume::{self, Access};
 use anyhow::Context as _;
@@ -104,9 +105,19 @@ fn on_volume(args: &args::Resize) -> anyhow::Result<()> {
     };
     let done = match Geometry::new(wanted / BLOCK).blocks * BLOCK < now {
         false => view.lengthen(wanted).map(drop),
-        true => view.shorten(wanted).map(drop),
+        true => {
+            let mut progress = Progress::new(args.progress)?;
+            progress.now("moving what lies beyond the new end");
+            let done = view.shorten(wanted, &mut |done, all| progress.set(done, all)).map(drop);
+            progress.finish();
+            done
+        }
     };
     let size = view.info().size;
+    if size != now {
+        let doing = super::doing(view);
+        doing.note([doing.resizing(now)?]);
+    }
     // What was refused has changed nothing, and the volume is closed in any case.
     let closed = volume.close();
     done.with_context(|| format!("{name} stays as it is"))?;

@@ -115,6 +115,12 @@ impl Alloc {
         &self.shards[no.0 as usize % SHARDS]
     }
 
+    /// Forgets a group that is not the volume's any more.
+    pub(super) fn drop_group(&self, no: GroupNo) {
+        self.shard(no).lock().remove(&no.0);
+        self.known.get(no.0).store(0, Ordering::Relaxed);
+    }
+
     pub(super) fn loaded(&self, no: GroupNo) -> Arc<Group> {
         self.shard(no).lock().get(&no.0).expect("a group with blocks under way is loaded").clone()
     }
@@ -167,6 +173,9 @@ impl Alloc {
     }
 
     pub(super) fn initialise_locked(&self, meta: &Meta, no: GroupNo) -> Result<bool> {
+        if self.geometry().primary_zone_place(no).0 >= self.closed_from.load(Ordering::Acquire) {
+            return Ok(false);
+        }
         match meta.prepare_group(no) {
             Err(MetaError::NeedZone { .. }) => return Ok(false),
             other => other?,
@@ -181,7 +190,22 @@ impl Alloc {
         Ok(true)
     }
 
+    /// Blocks that were taken, or freed by a generation that is complete, can be handed out; but not those
+    /// beyond an end that is closed.
     pub(super) fn make_available(&self, run: Run) {
+        let left = self.closed_from.load(Ordering::Acquire).saturating_sub(run.start.0);
+        let stays = u64::from(run.len).min(left) as u32;
+        if stays > 0 {
+            self.hand_out(Run { len: stays, ..run });
+        }
+        if stays < run.len {
+            let start = BlockNo(run.start.0 + u64::from(stays));
+            self.beyond.lock().push(Run { start, len: run.len - stays });
+            self.unpromised.fetch_sub(i64::from(run.len - stays), Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn hand_out(&self, run: Run) {
         let (no, bit) = self.place(run).expect("blocks given back are data blocks");
         let group = self.loaded(no);
         {

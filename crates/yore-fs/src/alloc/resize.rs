@@ -3,13 +3,18 @@
 //! What there is to do on the medium is one Op (`yore-meta`'s `resize.rs`). In memory the order is: first the length, then the
 //! blocks. So who is handed a block beyond the old end finds it within the volume. `grow` is held, so nobody makes a zone or begins
 //! to use a group by the old length meanwhile; the last group stays loaded, so nobody compares its bitmap with an old summary.
+//!
+//! **Shorter** takes two steps, between which [`crate::shrink`] moves what can move. [`Alloc::close_end`]
+//! takes all free blocks beyond the new end, and what is freed there from then on is taken when it comes
+//! back. They do not count as free for who is promised room, so a promise is one of blocks before the end.
+//! [`ClosedEnd::cut_off`] finds every block beyond taken, and is the Op.
 
 use super::groups::{check_bits, mark, KeptGroups};
 use super::{Alloc, Run, REGION};
 use crate::{Error, Result};
 use std::sync::atomic::Ordering;
-use yore_format::layout::{Geometry, VOLUME_BLOCKS_MIN};
-use yore_format::{BitmapRef, GroupNo, WriteFeatures, BLOCK_SIZE};
+use yore_format::layout::{Geometry, VOLUME_BLOCKS_MIN, ZONE_BLOCKS, ZONE_INDEXES};
+use yore_format::{BitmapRef, BlockNo, GroupNo, BLOCK_SIZE};
 use yore_meta::{Meta, Reserved};
 
 impl Alloc {
@@ -62,91 +67,78 @@ impl Alloc {
         Ok(true)
     }
 
-    /// Makes the volume so many bytes long, if nothing lies beyond. Nothing moves: the number of an inode is where it lies. Durable when this
-    /// returns. Returns whether it was longer.
+    /// Sees to it that nothing more is put where the volume is about to end no more: takes all that is free
+    /// there. The caller has made sure that no block is on its way, and is the only one who changes the
+    /// volume.
     ///
     /// # Errors
-    /// [`Error::Refused`] if something is in the way, or it would be too short: then nothing was changed; damage and device errors.
-    pub(crate) fn shorten(&self, meta: &Meta, bytes: u64) -> Result<bool> {
-        meta.check_writable()?;
-        let (new, old) = (Geometry::new(bytes / BLOCK_SIZE as u64), meta.geometry());
+    /// [`Error::Refused`] if the volume would be too short, or another one is at it; `NoSpace` if somebody
+    /// was promised what is free there; damage and device errors.
+    pub(crate) fn close_end<'a>(&'a self, meta: &'a Meta, new: Geometry) -> Result<ClosedEnd<'a>> {
+        let old = meta.geometry();
         if new.blocks < VOLUME_BLOCKS_MIN {
             let least = VOLUME_BLOCKS_MIN * BLOCK_SIZE as u64;
             return Err(Error::Refused(format!("a volume has at least {least} bytes")));
         }
-        if new.blocks >= old.blocks {
-            return Ok(false);
-        }
-        // What was freed is free: no block is on its way.
-        self.give_back_zones(meta)?;
-        meta.sync()?;
-        meta.extend(WriteFeatures::RESIZED)?;
         let _grow = self.grow.lock();
-        let mut way = InTheWay::default();
-        let mut claimed = Vec::new();
-        let result =
-            self.claim_end(meta, new, &mut way, &mut claimed).and_then(|()| match way.is_nothing() {
-                true => self.cut_off(meta, (old, new), &claimed),
-                false => Err(Error::Refused(way.text(self.least(meta)?))),
-            });
-        if let Err(e) = result {
-            for (run, _) in &claimed {
-                self.make_available(*run);
-            }
-            (new.groups()..old.groups()).for_each(|group| meta.reopen(GroupNo(group)));
-            return Err(e);
+        let from = &self.closed_from;
+        if from.compare_exchange(u64::MAX, new.blocks, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            return Err(Error::Refused("the volume is being made shorter already".into()));
         }
-        meta.sync()?;
-        Ok(true)
-    }
-
-    /// Takes all free blocks beyond the new end, so that nobody else does; in groups that were never used there are none to take, and
-    /// nobody can begin to use them now.
-    fn claim_end(
-        &self,
-        meta: &Meta,
-        new: Geometry,
-        way: &mut InTheWay,
-        claimed: &mut Vec<(Run, GroupNo)>,
-    ) -> Result<()> {
-        let old = meta.geometry();
-        for group in (new.groups() - 1..old.groups()).map(GroupNo) {
-            if !meta.group_summary(group)?.initialised {
-                continue;
-            }
-            let stays = group.0 < new.groups();
-            let (from, to) =
-                (if stays { new.data_blocks(group) as u32 } else { 0 }, old.data_blocks(group) as u32);
+        let mut end = ClosedEnd { alloc: self, meta, old, new, unused: 0 };
+        for group in end.groups() {
+            let (from, to) = end.part(group);
             if from >= to {
                 continue;
             }
+            if !meta.group_summary(group)?.initialised {
+                end.unused += u64::from(to - from);
+                self.unpromised.fetch_sub(i64::from(to - from), Ordering::Relaxed);
+                continue;
+            }
             let (loaded, _) = self.load(meta, group)?;
-            let taken = loaded.state.lock().take(from, to - from, true);
-            if taken > 0 {
-                claimed.push((Run { start: old.block_of(group, from), len: taken }, group));
-                self.note_available(group, &loaded);
+            let mut state = loaded.state.lock();
+            let mut at = from;
+            while let Some((bit, _)) = state.next_run(at, 1).filter(|(bit, _)| *bit < to) {
+                let len = state.take(bit, to - bit, true);
+                self.beyond.lock().push(Run { start: old.block_of(group, bit), len });
+                self.unpromised.fetch_sub(i64::from(len), Ordering::Relaxed);
+                at = bit + len;
             }
-            if taken < to - from {
-                way.data += self.used_beyond(meta, group, from, to)?;
-            }
-            if !stays && !meta.close_if_empty(group)? {
-                way.metadata += meta.metadata_blocks_in(group)?.saturating_sub(1);
-            }
+            drop(state);
+            self.note_available(group, &loaded);
         }
-        Ok(())
+        // What was promised beside that must find room before the end.
+        if self.unpromised.load(Ordering::Relaxed) < 0 {
+            return Err(Error::NoSpace);
+        }
+        Ok(end)
     }
 
-    fn used_beyond(&self, meta: &Meta, group: GroupNo, from: u32, to: u32) -> Result<u64> {
-        let (_, frame) = self.load(meta, group)?;
-        let page = frame.read();
-        let map = BitmapRef::new(&page);
-        // What is taken, and not in the bitmap yet, is in the way, too.
-        Ok(((from..to).filter(|bit| map.get(*bit)).count() as u64).max(1))
-    }
-
-    /// The shortest that the volume could be made now, in blocks.
-    fn least(&self, meta: &Meta) -> Result<u64> {
+    /// The fewest blocks that the volume could have now, when all of `own` may move.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn least(&self, meta: &Meta, own: &mut [Run]) -> Result<u64> {
         let old = meta.geometry();
+        own.sort_unstable_by_key(|run| run.start.0);
+        let moves = |block: u64| {
+            let at = own.partition_point(|run| run.end() <= block);
+            own.get(at).is_some_and(|run| run.start.0 <= block)
+        };
+        let data = |group: u32| old.data_blocks(GroupNo(group));
+        let in_use = (0..old.groups()).map(data).sum::<u64>().saturating_sub(self.free_blocks());
+        // Room for all that is in use, and for the zones that naming it may take.
+        let nodes = super::nodes_for(in_use as i64) + super::NODES_SPARE - super::index_room(meta);
+        let zones = (nodes.max(0) as u64).div_ceil(u64::from(ZONE_INDEXES));
+        let (mut least, mut left) = (0, in_use + zones * ZONE_BLOCKS);
+        for group in 0..old.groups() {
+            if left <= data(group) {
+                least = old.data_start(GroupNo(group)).0 + left;
+                break;
+            }
+            left -= data(group);
+        }
         for group in (0..old.groups()).rev().map(GroupNo) {
             if !meta.group_summary(group)?.initialised {
                 continue;
@@ -154,53 +146,110 @@ impl Alloc {
             let (_, frame) = self.load(meta, group)?;
             let page = frame.read();
             let map = BitmapRef::new(&page);
-            let last = (0..old.data_blocks(group) as u32).rev().find(|bit| map.get(*bit));
-            let holds_metadata = meta.metadata_blocks_in(group)? > 1;
-            if last.is_none() && !holds_metadata && group.0 > 0 {
-                continue;
+            let stays = |bit: &u32| map.get(*bit) && !moves(old.block_of(group, *bit).0);
+            let last = (0..old.data_blocks(group) as u32).rev().find(stays);
+            if last.is_some() || meta.metadata_beyond(group)? > 0 || group.0 == 0 {
+                least = least.max(last.map_or(0, |bit| old.block_of(group, bit).0 + 1));
+                least = least.max(old.data_start(group).0);
+                break;
             }
-            let end = last.map_or(0, |bit| old.block_of(group, bit).0 + 1);
-            let shortest = old.data_start(group).0 + yore_format::layout::ZONE_BLOCKS;
-            return Ok(end.max(shortest).max(VOLUME_BLOCKS_MIN).min(old.blocks));
         }
-        Ok(old.blocks)
+        let shortest = old.data_start(old.group_of(BlockNo(least))).0 + ZONE_BLOCKS;
+        Ok(least.max(shortest).max(VOLUME_BLOCKS_MIN).min(old.blocks))
+    }
+}
+
+/// The end of a volume that is about to be cut off: nobody gets a block of it. It is opened again when this
+/// goes, unless it was cut off.
+pub(crate) struct ClosedEnd<'a> {
+    alloc: &'a Alloc,
+    meta: &'a Meta,
+    old: Geometry,
+    new: Geometry,
+    /// Free blocks beyond, in groups that were never used.
+    unused: u64,
+}
+
+/// What lies where the volume shall not be any more.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Beyond {
+    /// Blocks of files and of what the past has of them.
+    pub data: u64,
+    /// Blocks of inodes, of trees, and of the volume's tables.
+    pub metadata: u64,
+}
+
+impl ClosedEnd<'_> {
+    /// The groups that it has a part of.
+    fn groups(&self) -> impl Iterator<Item = GroupNo> {
+        (self.new.groups() - 1..self.old.groups()).map(GroupNo)
     }
 
-    /// The Op. All that is free beyond the end is claimed.
-    fn cut_off(
-        &self,
-        meta: &Meta,
-        (old, new): (Geometry, Geometry),
-        claimed: &[(Run, GroupNo)],
-    ) -> Result<()> {
+    /// The bits of a group that go.
+    fn part(&self, group: GroupNo) -> (u32, u32) {
+        let stays = group.0 < self.new.groups();
+        let from = if stays { self.new.data_blocks(group) as u32 } else { 0 };
+        (from, self.old.data_blocks(group) as u32)
+    }
+
+    /// The blocks that are not taken by [`Alloc::close_end`], and groups that cannot go because their zones
+    /// are in use.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn beyond(&self) -> Result<Beyond> {
+        let mut found = Beyond::default();
+        for group in self.groups() {
+            let (from, to) = self.part(group);
+            if from >= to || !self.meta.group_summary(group)?.initialised {
+                continue;
+            }
+            let (_, frame) = self.alloc.load(self.meta, group)?;
+            let page = frame.read();
+            let map = BitmapRef::new(&page);
+            let used = (from..to).filter(|bit| map.get(*bit)).count() as u64;
+            drop(page);
+            let tables = self.meta.table_blocks_from(group, self.old.block_of(group, from))?;
+            found.data += used.saturating_sub(tables);
+            if group.0 >= self.new.groups() && !self.meta.close_if_empty(group)? {
+                found.metadata += self.meta.metadata_beyond(group)?.max(1);
+            } else if tables > 0 {
+                found.metadata += tables;
+            }
+        }
+        Ok(found)
+    }
+
+    /// So many blocks could be promised before the end.
+    pub(crate) fn room(&self) -> u64 {
+        self.alloc.unpromised.load(Ordering::Relaxed).max(0) as u64
+    }
+
+    /// The Op, and what follows in memory. All that was beyond has moved, and is free by a generation that is
+    /// complete. Durable with the next one.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if something lies beyond after all; damage and device errors. Nothing was changed
+    /// then.
+    pub(crate) fn cut_off(self) -> Result<()> {
+        let (alloc, meta, new) = (self.alloc, self.meta, self.new);
+        let _grow = alloc.grow.lock();
         let last = GroupNo(new.groups() - 1);
-        let is_used = meta.group_summary(last)?.initialised;
-        let mut unused = 0;
-        for group in (new.groups()..old.groups()).map(GroupNo) {
-            if !meta.group_summary(group)?.initialised {
-                unused += old.data_blocks(group);
-            }
-        }
-        if !is_used {
-            unused += old.data_blocks(last) - new.data_blocks(last);
-        }
         let mut kept = KeptGroups::default();
-        let tail = claimed.iter().find(|(_, group)| *group == last);
-        let tail = match tail {
-            Some((run, _)) => {
-                let (group, frame) = self.keep(meta, last, &mut kept)?;
-                let (_, bit) = self.place(*run)?;
-                check_bits(&old, last, &frame, bit, run.len, false)?;
-                Some((group, frame, bit, run.len))
+        let mut tail = None;
+        for group in self.groups() {
+            let (from, to) = self.part(group);
+            if from >= to || !meta.group_summary(group)?.initialised {
+                continue;
             }
-            None => None,
-        };
-        let gone: u64 = claimed.iter().map(|(run, _)| u64::from(run.len)).sum::<u64>() + unused;
-        let paid = self.unpromised.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free| {
-            free.checked_sub(gone as i64).filter(|left| *left >= 0)
-        });
-        if paid.is_err() {
-            return Err(Error::NoSpace);
+            self.check_taken(group, to - from)?;
+            let (loaded, frame) = alloc.keep(meta, group, &mut kept)?;
+            check_bits(&self.old, group, &frame, from, to - from, false)?;
+            if group == last {
+                tail = Some((loaded, frame, from, to - from));
+            } else if !meta.close_if_empty(group)? {
+                return Err(Error::Refused(format!("group {} beyond the new end is in use", group.0)));
+            }
         }
         {
             let mut op = meta.begin_alone(Reserved::none());
@@ -208,47 +257,46 @@ impl Alloc {
                 mark(&mut op, frame, *bit, *len, true);
                 op.count_free_blocks(last, -i64::from(*len));
             }
-            for group in (new.groups()..old.groups()).map(GroupNo) {
+            for group in (new.groups()..self.old.groups()).map(GroupNo) {
                 op.remove_primary_zone(group);
             }
-            op.shorten(new, unused);
+            op.shorten(new, self.unused);
         }
         if let Some((group, _, _, len)) = &tail {
             group.state.lock().settle(*len);
         }
-        self.volume_blocks.store(new.blocks, Ordering::Release);
+        alloc.volume_blocks.store(new.blocks, Ordering::Release);
+        alloc.beyond.lock().clear();
+        (new.groups()..self.old.groups()).for_each(|group| alloc.drop_group(GroupNo(group)));
+        alloc.closed_from.store(u64::MAX, Ordering::Release);
+        std::mem::forget(self);
         Ok(())
     }
-}
 
-/// What lies where the volume shall not be any more.
-#[derive(Default)]
-struct InTheWay {
-    data: u64,
-    metadata: u64,
-}
-
-impl InTheWay {
-    fn is_nothing(&self) -> bool {
-        self.data + self.metadata == 0
+    /// All blocks of a group that go are free, and taken.
+    fn check_taken(&self, group: GroupNo, blocks: u32) -> Result<()> {
+        let of_group = |run: &&Run| self.old.group_of(run.start) == group;
+        let taken: u64 = self.alloc.beyond.lock().iter().filter(of_group).map(|run| u64::from(run.len)).sum();
+        match taken == u64::from(blocks) {
+            true => Ok(()),
+            false => Err(Error::Refused(format!(
+                "{} blocks beyond the new end are in use; nobody else may change the volume meanwhile",
+                u64::from(blocks).saturating_sub(taken)
+            ))),
+        }
     }
+}
 
-    fn text(&self, least: u64) -> String {
-        let mut what = Vec::new();
-        if self.data > 0 {
-            what.push(format!(
-                "{} bytes of files, their history or the volume's tables",
-                self.data * BLOCK_SIZE as u64
-            ));
+impl Drop for ClosedEnd<'_> {
+    fn drop(&mut self) {
+        let alloc = self.alloc;
+        alloc.closed_from.store(u64::MAX, Ordering::Release);
+        let beyond = std::mem::take(&mut *alloc.beyond.lock());
+        for run in beyond {
+            alloc.hand_out(run);
+            alloc.unpromised.fetch_add(i64::from(run.len), Ordering::Relaxed);
         }
-        if self.metadata > 0 {
-            what.push(format!("{} blocks of inodes and directories", self.metadata));
-        }
-        format!(
-            "beyond the new end lie {}, which do not move; as things are it can be made {} bytes long. Removing files, `yore forget`, \
-             or copying to a smaller volume helps",
-            what.join(" and "),
-            least * BLOCK_SIZE as u64
-        )
+        alloc.unpromised.fetch_add(self.unused as i64, Ordering::Relaxed);
+        (self.new.groups()..self.old.groups()).for_each(|group| self.meta.reopen(GroupNo(group)));
     }
 }

@@ -95,15 +95,19 @@ impl View {
         store.alloc.lengthen(&store.meta, bytes)
     }
 
-    /// Makes the volume so many bytes long, if nothing lies beyond; the device stays as it is. For who alone uses the volume, and closes it
-    /// behind this: only then it is durable in both superblocks, and the device may be shortened. Returns whether it was longer.
+    /// Makes the volume so many bytes long; the device stays as it is. What files have beyond the new end
+    /// moves before it, unless the past has it, too; inodes and directories do not move. `told` is told how
+    /// many bytes have moved, of how many. For who alone uses the volume, and closes it behind this: only
+    /// then it is durable in both superblocks, and the device may be shortened. Returns whether it was
+    /// longer.
     ///
     /// # Errors
-    /// [`Error::Refused`] if something lies beyond: then nothing was changed; [`Error::ReadOnly`]; damage and device errors.
-    pub fn shorten(&self, bytes: u64) -> Result<bool> {
-        let store = self.live()?;
-        store.sync()?;
-        store.alloc.shorten(&store.meta, bytes)
+    /// [`Error::Refused`] if something lies beyond that does not move, or there is no room for what does:
+    /// then nothing was changed; [`Error::ReadOnly`]; damage and device errors. The volume then has its old
+    /// length.
+    pub fn shorten(&self, bytes: u64, told: &mut dyn FnMut(u64, u64)) -> Result<bool> {
+        self.live()?;
+        crate::shrink::shorten(self, bytes, told)
     }
 
     /// Erases what is left on the medium of all that is gone: history that was given up, files that were removed, blocks, names and targets of

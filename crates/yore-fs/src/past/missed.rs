@@ -61,5 +61,5 @@ impl Missed {
 
 /// Whether a version was not made because the volume is full.
 pub(crate) fn is_full(error: &Error) -> bool {
-    matches!(error.root(), Error::NoSpace | Error::NeverFits)
+    matches!(error.root(), Error::NoSpace | Error::NeverFits { .. })
 }

@@ -410,7 +410,7 @@ impl From<Error> for io::Error {
             Error::NotEmpty => ErrorKind::DirectoryNotEmpty,
             Error::NameTooLong | Error::Invalid { .. } | Error::AttributeTooLarge => ErrorKind::InvalidInput,
             Error::NotPermitted { .. } => ErrorKind::PermissionDenied,
-            Error::NoSpace | Error::NeverFits | Error::HashFull { .. } => ErrorKind::StorageFull,
+            Error::NoSpace | Error::NeverFits { .. } | Error::HashFull { .. } => ErrorKind::StorageFull,
             Error::TooManyLinks => ErrorKind::TooManyLinks,
             Error::FileTooLarge => ErrorKind::FileTooLarge,
             Error::ReadOnly => ErrorKind::ReadOnlyFilesystem,

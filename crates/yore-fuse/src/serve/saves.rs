@@ -92,7 +92,7 @@ impl Inner {
     fn closed(&self, inode: InodeNo) {
         if let Err(error) = self.view.closed(inode) {
             // The library counts what a full volume has no room for, and its log says so once.
-            if matches!(error.root(), Error::NoSpace | Error::NeverFits) {
+            if matches!(error.root(), Error::NoSpace | Error::NeverFits { .. }) {
                 return;
             }
             tracing::error!(call = "close", inode = inode.0, %error, "no version was made of a file that was closed");

@@ -2,8 +2,8 @@
 
 use super::Meta;
 use crate::error::{MetaError, Result};
-use yore_format::layout::{Geometry, VOLUME_BLOCKS_MAX};
-use yore_format::{GroupNo, WriteFeatures, ZoneNo, BLOCK_SIZE};
+use yore_format::layout::{Geometry, VOLUME_BLOCKS_MAX, ZONE_BLOCKS};
+use yore_format::{BlockNo, Corruption, GroupNo, MetaAddr, WriteFeatures, ZoneNo, BLOCK_SIZE};
 
 impl Meta {
     /// Makes ready for a longer volume: the device, and the feature. Returns the geometry that fits the
@@ -54,11 +54,55 @@ impl Meta {
         }
     }
 
-    /// How many blocks of metadata a group's own zones have, the bitmap among them.
+    /// How many blocks from `start` to the end of its group are no data although they lie in its data area:
+    /// further zones', root zones', the log's.
     ///
     /// # Errors
     /// Reading the zone table, or a zone, may fail.
-    pub fn metadata_blocks_in(&self, group: GroupNo) -> Result<u64> {
+    pub fn table_blocks_from(&self, group: GroupNo, start: BlockNo) -> Result<u64> {
+        let (zones, geometry) = (&self.rooms.blocks.zones, self.geometry());
+        let end = geometry.data_start(group).0 + geometry.data_blocks(group);
+        let overlap =
+            |from: u64, blocks: u64| from.saturating_add(blocks).min(end).saturating_sub(from.max(start.0));
+        let log = self.found();
+        let mut sum = overlap(log.log_start.0, log.log_blocks);
+        for zone in zones.of_group(self.base(), group)?.iter().filter(|zone| !zone.no.is_primary()) {
+            sum += overlap(zone.place.0, ZONE_BLOCKS);
+        }
+        // The first root zone lies before the data of the first group.
+        zones.table.find_root(|place| {
+            sum += overlap(place.0, ZONE_BLOCKS);
+            None::<BlockNo>
+        });
+        Ok(sum)
+    }
+
+    /// How many blocks of metadata a group that goes would take along: all of its zones but the bitmap, and
+    /// an inode block that is empty.
+    ///
+    /// # Errors
+    /// Reading the zone table, or a zone, may fail.
+    pub fn metadata_beyond(&self, group: GroupNo) -> Result<u64> {
+        let zone = self.rooms.blocks.zones.get(self.base(), ZoneNo::primary(group))?;
+        match zone.is_none_or(|zone| zone.is_only_bitmap()) {
+            true => Ok(0),
+            false => Ok(self.metadata_blocks_in(group)?.saturating_sub(1)),
+        }
+    }
+
+    /// Where the zone begins that has a block of metadata.
+    ///
+    /// # Errors
+    /// Reading the zone table, or the zone, may fail; `Corruption` if there is no such zone.
+    pub fn zone_of(&self, addr: MetaAddr) -> Result<BlockNo> {
+        match self.rooms.blocks.zones.get(self.base(), addr.zone())? {
+            Some(zone) => Ok(zone.place),
+            None => Err(Corruption::new("block", "zone", "one that the table has", "none").at(addr).into()),
+        }
+    }
+
+    /// How many blocks of metadata a group's own zones have, the bitmap among them.
+    fn metadata_blocks_in(&self, group: GroupNo) -> Result<u64> {
         let zones = self.rooms.blocks.zones.of_group(self.base(), group)?;
         Ok(zones.iter().map(|zone| u64::from(zone.used_indexes())).sum())
     }

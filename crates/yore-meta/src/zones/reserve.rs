@@ -105,6 +105,13 @@ impl Zone {
         closes
     }
 
+    /// First zones only: whether the group's zones hold nothing but the bitmap, and perhaps a block of free
+    /// inodes.
+    pub(crate) fn is_only_bitmap(&self) -> bool {
+        let s = self.state.lock();
+        s.only_bitmap().is_some() && s.extras.iter().all(|e| *e == 0)
+    }
+
     /// The zone may be used again, unless it was removed.
     pub(crate) fn reopen(&self) {
         let mut s = self.state.lock();

@@ -264,16 +264,10 @@ impl Ground {
                 found.f_bavail.saturating_mul(found.f_frsize)
             }
         };
-        if wanted <= available {
-            return Ok(());
+        match wanted.saturating_sub(available) {
+            0 => Ok(()),
+            missing => Err(anyhow::Error::new(Error::NeverFits { missing }).context("nothing was changed")),
         }
-        let shown = self.name(dir);
-        Err(anyhow::Error::new(Error::NeverFits).context(format!(
-            "nothing was changed: {wanted} bytes are needed and {available} can be had, so {} bytes are missing. What is deleted makes \
-             room only if no snapshot has it. `yore du --history {shown}` lists what each snapshot holds, `yore forget` gives one up, and \
-             `yore history` says what a full volume gives up by itself",
-            wanted - available
-        )))
     }
 
     /// Takes a cut of kind undo of a directory, durable when this returns; `None` if another one has the name. If it stays, it is not
@@ -395,8 +389,10 @@ impl Ground {
 
 /// What is said of a rollback that changed nothing.
 fn not_begun(error: anyhow::Error, shown: &str) -> anyhow::Error {
-    let is_full =
-        matches!(error.downcast_ref::<Error>().map(Error::root), Some(Error::NoSpace | Error::NeverFits));
+    let is_full = matches!(
+        error.downcast_ref::<Error>().map(Error::root),
+        Some(Error::NoSpace | Error::NeverFits { .. })
+    );
     error.context(match is_full {
         true => format!(
             "nothing was changed: what comes back to {shown} needs room of its own, for all that is there now stays in the snapshot before"

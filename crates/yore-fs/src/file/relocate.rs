@@ -1,0 +1,153 @@
+//! Moving a file's blocks away from the end of a volume that gets shorter.
+//!
+//! A piece of an extent beyond the end gets other blocks: what it holds is copied, then one Op enters the new
+//! blocks and frees the old ones, as write-back does with data that it does not write in place. So the file
+//! has the same content before and after each of these Ops, and the past loses nothing: only blocks of the
+//! present alone move ([`is_own`]). The copy is born as what is written now would be. A version that is made
+//! later finds the new blocks, for it is made of the inode as it is then.
+//!
+//! Bytes behind what the medium has of the file (F1) are copied, too, and are as stale as before. Blocks
+//! never written stay so.
+
+use super::flush::flush_locked;
+use super::truncate::finish_doomed;
+use super::{map_block, PAGE};
+use crate::alloc::{KeptGroups, Promise, Run};
+use crate::btree::Pins;
+use crate::extent::{self, check_run, is_own, Edit, Extent};
+use crate::inode::{store_inode, InodeCell};
+use crate::store::Store;
+use crate::{Error, Result};
+use std::sync::Arc;
+use yore_device::AlignedBuf;
+use yore_format::{BlockNo, ContentKind};
+use yore_meta::MetaError;
+
+/// Most blocks copied at a time: 4 MiB.
+const PIECE: u32 = 1024;
+
+/// Calls `each` with the blocks of a file, and whether they are the present's alone. O(extents).
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn blocks(store: &Store, cell: &InodeCell, each: &mut dyn FnMut(Run, bool)) -> Result<()> {
+    let state = cell.state.read();
+    let has_extents = matches!(state.inode.content_kind, ContentKind::Extents | ContentKind::Tree);
+    if state.gone || !state.inode.is_regular() || !has_extents {
+        return Ok(());
+    }
+    let kept = store.kept(&state, cell.no)?;
+    extent::each(&store.meta, cell.no, &state.inode, 0, &mut |(_, value)| {
+        each(Run { start: value.start, len: value.len }, is_own(kept, &value));
+        Ok(true)
+    })
+}
+
+/// Moves what a file has of its own at `end` of the volume and beyond; `moved` is told of each piece how many
+/// blocks it had. The blocks are taken from `promise`. Allocation is closed there.
+///
+/// # Errors
+/// `NoSpace` if more lies there than was promised; damage and device errors. What has moved stays moved.
+pub(crate) fn relocate(
+    store: &Store,
+    cell: &Arc<InodeCell>,
+    end: BlockNo,
+    promise: &mut Promise<'_>,
+    moved: &mut dyn FnMut(u64),
+) -> Result<()> {
+    let _io = cell.io.lock();
+    finish_doomed(store, cell)?;
+    flush_locked(store, cell)?;
+    let mut at = 0;
+    while let Some(piece) = next_beyond(store, cell, at, end)? {
+        let (first, value) = piece;
+        let want = u64::from(value.len.min(PIECE)).min(promise.left()) as u32;
+        if want == 0 {
+            return Err(Error::NoSpace);
+        }
+        let run = store.alloc.take(&store.meta, goal(store, cell, first, end)?, want)?;
+        promise.keep(u64::from(run.len));
+        if let Err(e) = move_piece(store, cell, piece, run) {
+            store.alloc.untake(run);
+            store.alloc.release(u64::from(run.len));
+            return Err(e);
+        }
+        moved(u64::from(run.len));
+        at = first + u64::from(run.len);
+    }
+    Ok(())
+}
+
+/// The first piece of an extent at or after file block `at` that lies beyond the end and can move.
+fn next_beyond(store: &Store, cell: &InodeCell, at: u64, end: BlockNo) -> Result<Option<Extent>> {
+    let state = cell.state.read();
+    let kept = store.kept(&state, cell.no)?;
+    let mut found = None;
+    if state.gone || matches!(state.inode.content_kind, ContentKind::Empty | ContentKind::Inline) {
+        return Ok(None);
+    }
+    extent::each(&store.meta, cell.no, &state.inode, at, &mut |(key, value)| {
+        let skip = at.saturating_sub(key).max(end.0.saturating_sub(value.start.0));
+        if skip >= u64::from(value.len) || !is_own(kept, &value) {
+            return Ok(true);
+        }
+        let (mut rest, start) = (value, BlockNo(value.start.0 + skip));
+        (rest.start, rest.len) = (start, value.len - skip as u32);
+        found = Some((key + skip, rest));
+        Ok(false)
+    })?;
+    Ok(found)
+}
+
+/// Where the blocks are best: behind those before them in the file, if these do not lie beyond the end; else
+/// near the inode.
+fn goal(store: &Store, cell: &InodeCell, first: u64, end: BlockNo) -> Result<BlockNo> {
+    if first > 0 {
+        let before = map_block(store, cell.no, &cell.state.read(), first - 1)?;
+        if let Some(extent) = before.extent.filter(|extent| extent.start.0 + 1 < end.0) {
+            return Ok(BlockNo(extent.start.0 + 1));
+        }
+    }
+    Ok(store.meta.geometry().data_start(store.near(cell.no)))
+}
+
+/// Copies as much of a piece as there are new blocks, and enters them in place of the old ones.
+fn move_piece(store: &Store, cell: &InodeCell, (first, value): Extent, to: Run) -> Result<()> {
+    let from = Run { start: value.start, len: to.len };
+    check_run(&store.meta, &store.alloc, cell.no, from)?;
+    if !value.unwritten {
+        copy(store, from, to)?;
+    }
+    let mut edit = {
+        let state = cell.state.read();
+        let kept = store.kept(&state, cell.no)?;
+        Edit::load(&store.meta, cell.no, &state.inode, kept, first, first + u64::from(to.len))?
+    };
+    edit.put(first, to, value.unwritten);
+    let reserved = store.reserve_freely(store.near(cell.no), edit.blocks())?;
+    let (mut pins, mut kept) = (Pins::new(), KeptGroups::default());
+    edit.prepare(&store.meta, &store.alloc, &mut pins, &mut kept)?;
+    let mut guard = cell.state.write();
+    let state = &mut *guard;
+    store.meta.note_data_named();
+    let mut op = store.meta.begin(reserved);
+    let applied = edit.apply(&mut op, &store.alloc, &mut state.inode);
+    let stored = store_inode(&mut op, cell, state);
+    applied.stored(&mut op, stored);
+    state.dirty = false;
+    Ok(())
+}
+
+/// Copies blocks. An error of writing stops all writing to the volume (R16).
+fn copy(store: &Store, from: Run, to: Run) -> Result<()> {
+    let device = store.meta.device();
+    let mut bytes = AlignedBuf::zeroed(from.len as usize);
+    device.read_at(from.start.0 * PAGE, &mut bytes)?;
+    store.check_writable()?;
+    // After a panic nobody knows what is on the medium.
+    let _stop = store.meta.stop_at_panic("moving file data");
+    device.write_at(to.start.0 * PAGE, &bytes).map_err(|e| {
+        store.meta.stop(MetaError::Device(e.clone()));
+        e.into()
+    })
+}
