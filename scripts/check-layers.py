@@ -257,13 +257,15 @@ def path_edges(name, modules):
 
 def added_methods(modules):
     """Methods that modules add to types of others: [(type, its module, method, module that adds it)]."""
-    home = {}
+    home, own = {}, {}
     for module, source in modules.items():
-        for match in re.finditer(r"\b(?:struct|enum|union)\s+([A-Za-z_0-9]+)", source):
-            home.setdefault(match.group(1), module)
+        own[module] = set(re.findall(r"\b(?:struct|enum|union)\s+([A-Za-z_0-9]+)", source))
+        for name in own[module]:
+            home.setdefault(name, module)
     for module, source in modules.items():
         for match in re.finditer(r"^impl(?:<[^{]*?>)?\s+(?:\w+::)*(\w+)(?:<[^{]*>)?\s*\{(.*?)^\}", source, re.M | re.S):
-            owner = home.get(match.group(1))
+            # Two modules may each have a type of this name.
+            owner = module if match.group(1) in own[module] else home.get(match.group(1))
             if owner not in (None, module):
                 for method in re.findall(r"\bfn\s+([a-z_0-9]+)", match.group(2)):
                     yield match.group(1), owner, method, module
