@@ -9,8 +9,11 @@
 
 #[path = "golden/blocks.rs"]
 mod blocks;
+#[path = "golden/seen.rs"]
+mod seen;
 
 use blocks::{pack, unpack};
+use seen::{begun, no, options, read_only, same, text, tree, write};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
@@ -32,29 +35,10 @@ const SEEN: &str = include_str!("golden/volume-2.1.txt");
 const LAST: Number = Number(18);
 const TIMED: InodeNo = InodeNo(20);
 
-fn options() -> MountOptions {
-    let commit_interval = Duration::from_secs(3600);
-    MountOptions { commit_interval, access_times: false, ..MountOptions::default() }
-}
-
 // ---- making it ----
-
-fn no(volume: &Volume, path: &str) -> InodeNo {
-    volume.node(path).unwrap().inode()
-}
 
 fn cut(volume: &Volume, path: &str, name: &str, held: bool) -> Number {
     volume.view().snapshot(no(volume, path), name, held, false).unwrap().number
-}
-
-fn write(volume: &Volume, path: &str, offset: u64, bytes: &[u8]) {
-    let mode = WriteMode { append: false, kill_set_id: false };
-    volume.view().write(no(volume, path), offset, bytes, mode).unwrap();
-}
-
-/// Text that is another at each place.
-fn text(seed: usize, len: usize) -> Vec<u8> {
-    (0..len).map(|i| b'a' + ((i * 7 + i / 251 + seed * 13) % 26) as u8).collect()
 }
 
 fn make() -> MemoryDevice {
@@ -173,11 +157,6 @@ fn make_the_image() {
 
 // ---- what is seen ----
 
-fn read_only(device: &MemoryDevice) -> View {
-    let options = MountOptions { read_only: true, ..options() };
-    View::open(Arc::new(device.snapshot()), &options).unwrap()
-}
-
 /// Cuts, what each has seen, and policies. An interval of the image is over an hour after it was made: who opens it for writing then makes
 /// up for that, with one cut more.
 fn past(view: &View) -> String {
@@ -214,95 +193,9 @@ fn seen(view: &View) -> String {
     out
 }
 
-/// All that is to be seen of something, and of what is below it.
-fn tree(view: &View, no: InodeNo, path: &str, out: &mut String) {
-    let attr = view.getattr(no).unwrap();
-    let times = [attr.mtime, attr.ctime].map(|time| (time.seconds, time.nanos));
-    write!(
-        out,
-        "  {path:?} {no} {:?} {:o} {}:{} {} links, {} bytes, {times:?}",
-        attr.kind, attr.permissions, attr.uid, attr.gid, attr.links, attr.size
-    )
-    .unwrap();
-    for name in view.listxattr(no).unwrap() {
-        let value = view.getxattr(no, &name).unwrap();
-        write!(out, ", {} = {}", String::from_utf8_lossy(&name), short(&value)).unwrap();
-    }
-    match attr.kind {
-        FileKind::Regular => {
-            let mut content = vec![0; attr.size as usize];
-            assert_eq!(view.read(no, 0, &mut content).unwrap(), content.len());
-            writeln!(out, ": {}", short(&content)).unwrap();
-        }
-        FileKind::Symlink => writeln!(out, " -> {}", short(&view.readlink(no).unwrap())).unwrap(),
-        FileKind::Directory => {
-            writeln!(out).unwrap();
-            let mut entries = Vec::new();
-            view.readdir(no, 0, &mut |item| {
-                if item.name != b"." && item.name != b".." {
-                    entries.push((String::from_utf8(item.name.to_vec()).unwrap(), item.inode));
-                }
-                true
-            })
-            .unwrap();
-            entries.sort();
-            for (name, no) in entries {
-                tree(view, no, &format!("{path}/{name}"), out);
-            }
-        }
-        _ => writeln!(out).unwrap(),
-    }
-}
-
-/// Bytes as text if they are few, else a sum of them (FNV-1a).
-fn short(bytes: &[u8]) -> String {
-    if bytes.len() <= 40 {
-        return format!("{:?}", String::from_utf8_lossy(bytes));
-    }
-    let sum = bytes
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325u64, |sum, b| (sum ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3));
-    format!("{} bytes, {sum:016x}", bytes.len())
-}
-
-#[track_caller]
-fn same(found: &str, expected: &str) {
-    for (found, expected) in found.lines().zip(expected.lines()) {
-        assert_eq!(found, expected);
-    }
-    assert_eq!(found.lines().count(), expected.lines().count());
-}
-
 /// The past that the text tells of.
 fn past_of_the_text() -> &'static str {
     &SEEN[..SEEN.find("present\n").unwrap()]
-}
-
-/// What is being given up, by the newest rows of the table of cuts on the medium.
-fn begun(device: &MemoryDevice) -> Vec<CutKind> {
-    let mut newest: BTreeMap<u64, (u64, Block)> = BTreeMap::new();
-    for block in device.to_bytes().chunks_exact(BLOCK_SIZE) {
-        let block: &Block = block.try_into().unwrap();
-        let header = BlockHeader::of(block);
-        if header.kind != BlockKind::Cuts as u8 || verify_checksum(block).is_err() {
-            continue;
-        }
-        let (addr, generation) = (header.addr.get(), header.generation.get());
-        if newest.get(&addr).is_none_or(|(other, _)| *other < generation) {
-            newest.insert(addr, (generation, *block));
-        }
-    }
-    let mut kinds = Vec::new();
-    for (_, block) in newest.values() {
-        let node = NodeRef::new(block);
-        for i in 0..node.count() {
-            let row = CutRow::decode(node.value(i)).unwrap();
-            if row.state == CutState::Dying {
-                kinds.push(row.kind);
-            }
-        }
-    }
-    kinds
 }
 
 #[test]

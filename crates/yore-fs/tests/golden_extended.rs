@@ -1,0 +1,367 @@
+//! Promise: what format 2.2 added is read for ever. `golden/volume-2.2.blocks` is a volume as a program of that format left it, cut off
+//! without being closed: it got shorter and longer, its snapshots say who took them, what they are, why and until when they are held, two
+//! of them have the same name, its files have flags, it has rules for when it is full, and rows of who did what. One snapshot is half
+//! forgotten, and some changes are in the log alone. `golden/volume-2.2.txt` says all that is seen of it. The image is read as it is,
+//! then it is used, made longer and shorter, and all its past is given up.
+//!
+//! Neither file is ever made anew: a program that cannot read them reads another format. They were made by
+//! `cargo test -p yore-fs --test golden_extended -- --ignored make_the_image`, which needs empty files there.
+
+#[path = "golden/blocks.rs"]
+mod blocks;
+#[path = "golden/seen.rs"]
+mod seen;
+
+use blocks::{pack, unpack};
+use seen::{begun, no, options, read_only, same, text, tree, write};
+use std::fmt::Write as _;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+use yore_device::MemoryDevice;
+use yore_fs::rollback::{Plan, Rights, Verb};
+use yore_fs::{
+    CutKind, Doing, Error, FallocateMode, InodeFlags, KeepRules, MkfsOptions, NewSnapshot, Number,
+    OperationKind, OperationRow, Policy, Retention, RowClass, SpaceRules, User, Versioning, View, Volume,
+};
+
+const IMAGE: &[u8] = include_bytes!("golden/volume-2.2.blocks");
+const SEEN: &str = include_str!("golden/volume-2.2.txt");
+
+const MIB: u64 = 1 << 20;
+/// The device; the volume is shorter.
+const DEVICE: u64 = 64 * MIB;
+/// How long the volume is at the end.
+const LENGTH: u64 = 40 * MIB;
+const RULES: SpaceRules = SpaceRules { floor_seconds: 86_400, share_percent: 40 };
+const ROOT: User = User { uid: 0, limits: None };
+const OWNER: User = User { uid: 7, limits: None };
+/// What is held for a hundred years is held whenever the test runs; what is held for a second never is.
+const LONG: u64 = 100 * 365 * 86_400 * 1_000_000_000;
+const SHORT: u64 = 1_000_000_000;
+
+// ---- making it ----
+
+fn set_flags(volume: &Volume, path: &str, flags: InodeFlags) {
+    volume.view().set_flags(no(volume, path), flags).unwrap();
+}
+
+/// Takes a snapshot of which all is said, and records who did.
+fn take(volume: &Volume, path: &str, new: &NewSnapshot<'_>) -> Number {
+    let view = volume.view();
+    let cut = view.take_snapshot(no(volume, path), new).unwrap();
+    let doing = Doing { view, uid: new.user.map_or(0, |user| user.uid) };
+    doing.note(doing.taking(&cut).unwrap());
+    cut.number
+}
+
+fn with_policy(volume: &Volume, path: &str, hold: Option<u64>) {
+    let view = volume.view();
+    let keep = KeepRules { last: 1000, ..KeepRules::default() };
+    let policy = Policy {
+        versioning: Some(Versioning::Close),
+        retention: Some(Retention::Rules(keep)),
+        hold,
+        ..Policy::default()
+    };
+    let doing = Doing { view, uid: 0 };
+    doing.note([doing.setting(no(volume, path)).unwrap()]);
+    view.set_policy_for(&ROOT, no(volume, path), &policy).unwrap();
+}
+
+fn save(volume: &Volume, path: &str, text: &str) {
+    volume.write(path, text).unwrap();
+    volume.view().closed(no(volume, path)).unwrap();
+}
+
+/// Files and directories with flags, which others have afterwards.
+fn with_flags(volume: &Volume) {
+    for (path, flags) in [
+        ("flags/immutable", InodeFlags::IMMUTABLE),
+        ("flags/log", InodeFlags::APPEND_ONLY),
+        ("flags/scratch", InodeFlags::NO_ACCESS_TIMES | InodeFlags::NO_DUMP),
+        ("flags/all", InodeFlags::CHOSEN),
+    ] {
+        volume.write(path, format!("{path}, at first")).unwrap();
+        set_flags(volume, path, flags);
+    }
+    volume.write("flags/sub/inside", "inside").unwrap();
+    set_flags(volume, "flags/sub", InodeFlags::APPEND_ONLY);
+    let new = NewSnapshot { name: "flagged", description: "with flags", ..NewSnapshot::default() };
+    take(volume, "flags", &new);
+    volume.append("flags/log", ", and more").unwrap();
+    set_flags(volume, "flags/immutable", InodeFlags::empty());
+    set_flags(volume, "flags/scratch", InodeFlags::IMMUTABLE);
+    volume.write("flags/immutable", "changed").unwrap();
+}
+
+/// Snapshots that say much of themselves.
+fn with_texts(volume: &Volume) {
+    let view = volume.view();
+    let held = NewSnapshot {
+        name: "step-1",
+        description: "before the migration: \u{fc}ber alles",
+        held: true,
+        hold_reason: "the auditors want it",
+        user: Some(&OWNER),
+        ..NewSnapshot::default()
+    };
+    take(volume, "one", &held);
+    write(volume, "one/large", 5000, &text(5, 9000));
+    let same_name = NewSnapshot { name: "step-1", user: Some(&ROOT), ..NewSnapshot::default() };
+    let cut = take(volume, "two", &same_name);
+    view.hold_because(Some(&OWNER), cut, true, "r".repeat(255).as_str()).unwrap();
+    let renamed = take(volume, "one", &NewSnapshot { name: "old", ..NewSnapshot::default() });
+    let was = view.kept_cut(renamed).unwrap();
+    view.describe(renamed, Some("new"), Some("d".repeat(512).as_str())).unwrap();
+    let doing = Doing { view, uid: 7 };
+    doing.note([
+        doing.holding(&view.kept_cut(cut).unwrap(), Some("a reason")).unwrap(),
+        doing.renaming(&was, Some("new")).unwrap(),
+        doing.expunging(no(volume, "one"), 3).unwrap(),
+    ]);
+    doing.note(doing.forgetting(&[cut, renamed]).unwrap());
+    let given_up = OperationRow {
+        time: was.row.time,
+        kind: OperationKind::GaveUp,
+        uid: 7,
+        first: cut,
+        last: renamed,
+        count: 2,
+        bytes: 123_456,
+        path: b"one/\xff".to_vec(),
+        note: "needed by one/large".into(),
+    };
+    view.note_operation(RowClass::GivenUp, &given_up).unwrap();
+}
+
+fn make() -> MemoryDevice {
+    let device = Arc::new(MemoryDevice::new(DEVICE));
+    let mkfs = MkfsOptions { uuid: *b"golden, extended", label: "Yore 2.2".into(), ..MkfsOptions::default() };
+    Volume::create(device.clone(), &mkfs).unwrap().close().unwrap();
+    let volume = Volume::open(device.clone(), &options()).unwrap();
+    let view = volume.view();
+    for path in ["one", "two", "flags", "flags/sub", "locked", "brief", "many"] {
+        volume.create_dir(path).unwrap();
+    }
+    volume.write("one/large", text(1, 30_000)).unwrap();
+    volume.write("two/small", "small").unwrap();
+    view.set_space_rules(RULES).unwrap();
+    with_texts(&volume);
+    with_flags(&volume);
+
+    with_policy(&volume, "locked", Some(LONG));
+    with_policy(&volume, "brief", Some(SHORT));
+    with_policy(&volume, "two", Some(0));
+    for n in 0..3 {
+        save(&volume, "locked/letter", &format!("locked {n}"));
+        save(&volume, "brief/letter", &format!("brief {n}"));
+        save(&volume, "two/letter", &format!("two {n}"));
+    }
+    with_policy(&volume, "brief", None);
+
+    // It gets shorter by what lies at its end, and longer by a part of that.
+    view.fallocate(no(&volume, "one/large"), MIB, 34 * MIB, FallocateMode::Allocate { keep_size: false })
+        .unwrap();
+    volume.write("moves", text(6, 10_000)).unwrap();
+    volume.truncate("one/large", 30_000).unwrap();
+    view.sync().unwrap();
+    for length in [32 * MIB, LENGTH] {
+        let before = view.info().size;
+        assert!(match length < before {
+            true => view.shorten(length, &mut |_, _| ()).unwrap(),
+            false => view.lengthen(length).unwrap(),
+        });
+        let doing = Doing { view, uid: 0 };
+        doing.note([doing.resizing(before).unwrap()]);
+    }
+
+    // Something rolled back, and something half forgotten.
+    let then = take(&volume, "one", &NewSnapshot::default());
+    volume.write("one/mistake", "a mistake").unwrap();
+    let plan = Plan { verb: Verb::Rollback, of: None, target: then, others: None };
+    let done = view.rollback(&Rights::All, no(&volume, "one"), &plan, &mut |_| ()).unwrap();
+    let doing = Doing { view, uid: 0 };
+    doing.note(doing.rolling(no(&volume, "one"), &done.name).unwrap());
+    for n in 0..60 {
+        volume.write(format!("many/{n}"), "seen by one").unwrap();
+    }
+    let dying = take(&volume, "many", &NewSnapshot { name: "dying", ..NewSnapshot::default() });
+    for n in 0..60 {
+        volume.remove_file(format!("many/{n}")).unwrap();
+    }
+    view.sync().unwrap();
+    view.forget(&[dying]).unwrap();
+    view.sync().unwrap();
+    volume.rename("one/large", "one/renamed").unwrap();
+    volume.write("logged", "in the log alone").unwrap();
+    view.fsync(no(&volume, "logged"), false).unwrap();
+    let left = device.snapshot();
+    volume.close().unwrap();
+    left
+}
+
+#[test]
+#[ignore = "makes the image where there is none"]
+fn make_the_image() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    assert!(IMAGE.is_empty() && SEEN.is_empty(), "they are there, and never made anew");
+    // What was begun is ended in the background, too.
+    let device = (0..100).map(|_| make()).find(|device| begun(device).len() == 1).unwrap();
+    std::fs::write(directory.join("volume-2.2.txt"), seen(&read_only(&device))).unwrap();
+    std::fs::write(directory.join("volume-2.2.blocks"), pack(&device)).unwrap();
+}
+
+// ---- what is seen ----
+
+/// What is said of cuts, what each has seen, policies, and who did what.
+fn past(view: &View) -> String {
+    let mut out = String::new();
+    for cut in view.cuts().unwrap() {
+        let (row, more) = (&cut.row, &cut.row.more);
+        let time = (row.time.seconds, row.time.nanos);
+        writeln!(out, "cut {} {:?} {:?} of {} at {time:?}", cut.number, row.kind, row.name, row.root)
+            .unwrap();
+        let (by, held_by, until) = (more.by, more.held_by, more.held_until);
+        writeln!(out, "  by {by:?}, held {} by {held_by:?} until {until:?}", row.held).unwrap();
+        writeln!(out, "  {:?}, {:?}", more.description, more.hold_reason).unwrap();
+        let then = view.as_of(cut.number);
+        match then.getattr(row.root) {
+            Ok(_) => tree(&then, row.root, "", &mut out),
+            Err(error) => writeln!(out, "  {error:?}").unwrap(),
+        }
+    }
+    for (inode, policy) in view.policies().unwrap() {
+        let Policy { versioning, retention, hold, exclude } = &policy;
+        assert_eq!(*exclude, None, "the image has none");
+        writeln!(out, "policy of {inode}: {versioning:?}, {retention:?}, hold {hold:?}").unwrap();
+    }
+    for class in [RowClass::GivenUp, RowClass::Done] {
+        for (sequence, row) in view.operations(class).unwrap() {
+            writeln!(out, "{class:?} {sequence}: {row:?}").unwrap();
+        }
+    }
+    out
+}
+
+fn seen(view: &View) -> String {
+    let mut out = past(view);
+    writeln!(out, "{:?}\npresent", view.space_rules()).unwrap();
+    tree(view, view.root(), "", &mut out);
+    out
+}
+
+/// The past that the text tells of.
+fn past_of_the_text() -> &'static str {
+    &SEEN[..SEEN.find("SpaceRules {").unwrap()]
+}
+
+#[test]
+fn what_was_added_is_read() {
+    let device = unpack(IMAGE);
+    assert_eq!(begun(&device), [CutKind::Snapshot]);
+    let view = read_only(&device);
+    let info = view.info();
+    assert_eq!((info.format.0, info.size, info.label.as_str()), (2, LENGTH, "Yore 2.2"));
+    assert_eq!(view.space_rules(), RULES);
+    same(&seen(&view), SEEN);
+}
+
+/// It is taken on where it was left, and what it says binds: flags, holds of policies and of people, names. It gets longer and shorter,
+/// and its past stays what it was, until all of it is given up and all files are removed.
+#[test]
+fn what_was_added_is_used_and_given_up() {
+    let device = Arc::new(unpack(IMAGE));
+    let volume = Volume::open(device.clone(), &options()).unwrap();
+    let view = volume.view();
+    same(&seen(view), SEEN);
+    view.finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap();
+    same(&seen(view), SEEN);
+
+    for path in ["flags/scratch", "flags/all", "flags/log"] {
+        assert!(is_forbidden(volume.write(path, "other")), "{path}");
+    }
+    assert!(is_forbidden(volume.remove_file("flags/sub/inside")));
+    volume.write("flags/sub/new", "new").unwrap();
+    let step = NewSnapshot { name: "step-1", ..NewSnapshot::default() };
+    assert!(matches!(view.take_snapshot(no(&volume, "one"), &step), Err(Error::Exists)));
+    same(&past(view), past_of_the_text());
+    assert!(view.lengthen(DEVICE).unwrap());
+    volume.write("fills", text(7, 1_000_000)).unwrap();
+    volume.remove_file("fills").unwrap();
+    view.sync().unwrap();
+    assert!(view.shorten(32 * MIB, &mut |_, _| ()).unwrap());
+    same(&past(view), past_of_the_text());
+    volume.close().unwrap();
+    let found = read_only(&device);
+    same(&past(&found), past_of_the_text());
+    assert_eq!((found.info().size, found.space_rules()), (32 * MIB, RULES));
+
+    let volume = Volume::open(device.clone(), &options()).unwrap();
+    give_up(volume.view());
+    empty(&volume);
+    volume.close().unwrap();
+    let volume = Volume::open(device, &options()).unwrap();
+    assert_eq!(volume.read_dir("/").unwrap().count(), 0);
+    let now = volume.statfs();
+    assert_eq!((now.history_data_blocks, now.history_metadata_blocks), (0, 0));
+    volume.close().unwrap();
+}
+
+fn is_forbidden(result: yore_fs::Result<()>) -> bool {
+    result.is_err_and(|error| matches!(error.root(), Error::NotPermitted { .. }))
+}
+
+/// Releases and forgets all there is.
+fn give_up(view: &View) {
+    let cuts = view.cuts().unwrap();
+    for cut in &cuts {
+        let more = &cut.row.more;
+        // Over by now, or longer than anybody waits.
+        let locked = more.held_until.is_some_and(|until| until - cut.row.time.seconds > 1000);
+        match view.forget(&[cut.number]) {
+            Err(Error::HeldUntil { .. }) if locked => view.hold_for(&ROOT, cut.number, false).unwrap(),
+            Err(Error::Held { .. }) if cut.row.held => view.hold(cut.number, false).unwrap(),
+            Ok(()) => assert!(!locked && !cut.row.held),
+            other => panic!("{cut:?}: {other:?}"),
+        }
+    }
+    let left: Vec<Number> = view.cuts().unwrap().iter().map(|cut| cut.number).collect();
+    assert!(left.len() >= 5, "some were held");
+    view.forget(&left).unwrap();
+    view.finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!(view.cuts().unwrap().len(), 0);
+}
+
+/// Removes all files, and what protects or gives policies to them.
+fn empty(volume: &Volume) {
+    for entry in volume.walk("/") {
+        let node = entry.unwrap().metadata().attr().inode;
+        if !volume.view().getattr(node).unwrap().flags.is_empty() {
+            volume.view().set_flags(node, InodeFlags::empty()).unwrap();
+        }
+    }
+    for (inode, _) in volume.view().policies().unwrap() {
+        volume.view().set_policy_for(&ROOT, inode, &Policy::default()).unwrap();
+    }
+    for path in ["one", "two", "flags", "locked", "brief", "many"] {
+        volume.remove_dir_all(path).unwrap();
+    }
+    for path in ["moves", "logged"] {
+        volume.remove_file(path).unwrap();
+    }
+}
+
+/// What made it still makes a volume of which as much is seen.
+#[test]
+fn an_image_made_today_is_as_rich() {
+    let lines = |text: &str| {
+        let of = |line: &str| line.split(' ').take(3).map(str::to_string).collect::<Vec<_>>();
+        text.lines()
+            .filter(|line| line.starts_with("cut") || line.starts_with("Done"))
+            .map(of)
+            .collect::<Vec<_>>()
+    };
+    let found = seen(&read_only(&make()));
+    assert_eq!((lines(&found), found.lines().count()), (lines(SEEN), SEEN.lines().count()));
+}
