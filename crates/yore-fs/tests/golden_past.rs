@@ -14,18 +14,15 @@ mod seen;
 
 use blocks::{pack, unpack};
 use seen::{begun, no, options, read_only, same, text, tree, write};
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 use yore_device::MemoryDevice;
-use yore_format::{verify_checksum, Block, BlockHeader, BlockKind, CutRow, CutState, NodeRef, BLOCK_SIZE};
 use yore_fs::rollback::{Plan, Rights, Verb};
 use yore_fs::{
-    CutKind, FallocateMode, FileKind, InodeNo, KeepRules, MkfsOptions, MountOptions, Number, Policy,
-    RenameMode, Retention, SetAttr, SetXattrMode, Versioning, View, Volume, WriteMode,
+    CutKind, FallocateMode, InodeNo, KeepRules, MkfsOptions, Number, Policy, RenameMode, Retention, SetAttr,
+    SetXattrMode, Versioning, View, Volume,
 };
 
 const IMAGE: &[u8] = include_bytes!("golden/volume-2.1.blocks");
