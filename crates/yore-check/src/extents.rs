@@ -9,7 +9,9 @@ use crate::checker::Checker;
 use crate::content::State;
 use crate::tree::{Step, Tree};
 use crate::{CheckError, Finding, Problem};
-use yore_format::{Block, BlockHeader, BlockKind, BlockNo, ExtentValue, MetaAddr, NodeRef, Number};
+use yore_format::{
+    Block, BlockHeader, BlockKind, BlockNo, ExtentValue, MetaAddr, NodeRef, Number, WriteFeatures,
+};
 
 /// The file block after the last extent.
 struct FileEnd(u64);
@@ -189,7 +191,8 @@ impl Checker<'_> {
             if extent.unwritten {
                 // A hole: the blocks are the inode's in use, or by now somebody else's, or went when the
                 // volume was made shorter.
-                if extent.start.0 + len <= self.geometry.blocks {
+                let is_resized = self.sb.write_features().contains(WriteFeatures::RESIZED);
+                if !is_resized || extent.start.0 + len <= self.geometry.blocks {
                     self.check_area(extent, place, number);
                 }
                 return;

@@ -197,6 +197,17 @@ fn blocks_never_written_are_not_those_of_the_past() {
     assert!(report.is_clean(), "{report}");
 }
 
+/// Promises that a hole of a version may have its blocks beyond the end of a volume that was made shorter.
+#[test]
+fn blocks_never_written_may_lie_where_the_volume_was() {
+    let mut b = past::past();
+    b.sb.features |= WriteFeatures::RESIZED;
+    let was = past::file_of(&[(0, extent(BlockNo(b.sb.volume_blocks), 8, true))], 60, 6);
+    b.version(past::GONE, 7, was);
+    let report = check(&b.finish(), &CheckOptions::default()).unwrap();
+    assert!(report.is_clean(), "{report}");
+}
+
 /// Promises that a torn newer superblock is no finding: the older one counts, as for mount.
 #[test]
 fn a_torn_superblock_is_not_a_finding() {
