@@ -15,13 +15,15 @@ use yore_check::{check, CheckOptions};
 use yore_device::simulated::{CrashPlan, SimulatedDevice};
 use yore_device::MemoryDevice;
 use yore_fs::rollback::{next, operations, until, Plan, Rights, Verb};
-use yore_fs::{FileKind, InodeNo, MkfsOptions, MountOptions, Number, RenameMode, SetXattrMode, View, Volume};
+use yore_fs::{
+    FileKind, InodeFlags, InodeNo, MkfsOptions, MountOptions, Number, RenameMode, SetXattrMode, View, Volume,
+};
 
 const SIZE: u64 = 32 << 20;
 /// The promise that it is done.
 const DONE: u64 = 1;
 
-/// What is below a directory: of each path kind, permissions, time and content.
+/// What is below a directory: of each path kind, permissions, flags, time and content.
 type Tree = BTreeMap<PathBuf, String>;
 
 fn options() -> MountOptions {
@@ -32,7 +34,7 @@ fn tree(view: &View, root: InodeNo) -> Tree {
     let (mut all, mut left) = (Tree::new(), vec![(PathBuf::new(), root)]);
     while let Some((path, no)) = left.pop() {
         let attr = view.getattr(no).unwrap();
-        let mut what = format!("{:?} {:o}", attr.kind, attr.permissions);
+        let mut what = format!("{:?} {:o} {:?}", attr.kind, attr.permissions, attr.flags);
         match attr.kind {
             FileKind::Directory => {
                 view.readdir(no, 0, &mut |item| {
@@ -75,7 +77,7 @@ impl Random {
     /// Changes something; what cannot be done is not done.
     fn step(&mut self, volume: &Volume) {
         let (path, other, n) = (self.path(), self.path(), self.below(60_000));
-        let _ = match self.below(14) {
+        let _ = match self.below(16) {
             0..=4 => volume.write(&path, vec![n as u8; if n % 3 == 0 { n } else { n % 90 }]),
             5 => volume.create_dir(&path),
             6 => volume.create_dir_all(["d/a/c", "d/b"][n % 2]),
@@ -88,6 +90,12 @@ impl Random {
             11 => volume.hard_link(&path, &other),
             12 => volume.set_permissions(&path, 0o600 + n as u32 % 64),
             13 => volume.set_xattr(&path, "user.a", n.to_string(), SetXattrMode::Any),
+            // It is taken away as often as it is set.
+            14 => volume.node(&path).and_then(|node| {
+                let bits = [InodeFlags::IMMUTABLE, InodeFlags::APPEND_ONLY, InodeFlags::NO_DUMP];
+                let flags = bits.get(n % 6).copied().unwrap_or(InodeFlags::empty());
+                volume.view().set_flags(node.inode(), flags)
+            }),
             _ => volume.symlink("target", &path),
         };
     }

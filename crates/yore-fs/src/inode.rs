@@ -64,6 +64,8 @@ pub(crate) struct InodeState {
     pub dirty: bool,
     /// Freed, or about to be: the number may already be somebody else's.
     pub gone: bool,
+    /// A rollback that may do so is changing it: for that moment its flags forbid nothing.
+    pub unbound: bool,
     /// What of its content was born at this number or before belongs to the past, too; asked for when it is needed.
     kept: OnceLock<Number>,
 }
@@ -97,7 +99,10 @@ impl InodeCell {
             referenced: AtomicBool::new(true),
             turn: AtomicU64::new(0),
             io: OrderedMutex::new(Rank::Io(no)),
-            state: OrderedRwLock::new(rank, InodeState { inode, data, dirty: false, gone: false, kept }),
+            state: OrderedRwLock::new(
+                rank,
+                InodeState { inode, data, dirty: false, gone: false, unbound: false, kept },
+            ),
             cover,
             frame,
         }

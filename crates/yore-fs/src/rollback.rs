@@ -58,9 +58,11 @@ pub struct Plan {
 /// Whose files may be changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rights {
-    /// All.
+    /// All, also what is immutable or can only be appended to: of who could take these flags away.
     All,
-    /// What has this owner, with groups among these.
+    /// All but what is immutable or can only be appended to.
+    Unprotected,
+    /// What has this owner, with groups among these, and is not protected either.
     Owner {
         /// The owner.
         uid: u32,
@@ -135,7 +137,7 @@ impl View {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NotYours`] for lack of rights, [`Error::NotFound`] if a cut is not kept or has not seen the
+    /// [`Error::NotYours`] and [`Error::Protected`] for lack of rights, [`Error::NotFound`] if a cut is not kept or has not seen the
     /// directory, [`Error::NoSpace`] if there is no room to begin, or it and [`Error::NeverFits`] if there is
     /// none for all that is to come back, [`Error::Refused`] if a rollback of a directory above is not
     /// finished: then nothing was changed. [`Error::Unfinished`] if it came to an end before it was done.

@@ -64,7 +64,7 @@ fn flags_are_kept() {
     assert!(matches!(moved, Err(Error::NotPermitted { .. })));
 }
 
-/// A rollback that would have to change what is protected says so before it begins, and changes nothing.
+/// A rollback of who could not take protection away says what is protected before it begins, and changes nothing.
 #[test]
 fn a_rollback_leaves_what_is_protected() {
     for protected in ["d/changed", "d/new", "d/sub", "d"] {
@@ -79,7 +79,7 @@ fn a_rollback_leaves_what_is_protected() {
             volume.write("d/new", "new").unwrap();
             set(&volume, protected, flag);
             let path = protected.strip_prefix("d/").unwrap_or(".");
-            match back(&volume, &Rights::All, then) {
+            match back(&volume, &Rights::Unprotected, then) {
                 Err(Error::Protected { path: found }) => assert_eq!(found, path),
                 other => panic!("{protected}: {other:?}"),
             }
@@ -87,7 +87,7 @@ fn a_rollback_leaves_what_is_protected() {
             assert!(volume.exists("d/new").unwrap() && !volume.exists("d/sub/gone").unwrap());
             assert_eq!(volume.view().cuts().unwrap().len(), 1, "nothing was begun");
             set(&volume, protected, InodeFlags::empty());
-            back(&volume, &Rights::All, then).unwrap();
+            back(&volume, &Rights::Unprotected, then).unwrap();
             assert_eq!(volume.read_to_string("d/changed").unwrap(), "one");
             assert!(volume.exists("d/sub/gone").unwrap(), "{protected}");
         }
@@ -133,4 +133,47 @@ fn a_rollback_brings_flags_back() {
     assert_eq!(inode(&volume, "d/file"), inode(&volume, "d/sub/second"));
     assert_eq!(flags(&volume, "d/sub"), InodeFlags::APPEND_ONLY | InodeFlags::NO_DUMP);
     assert_eq!(flags(&volume, "d/plain"), InodeFlags::NO_ACCESS_TIMES);
+}
+
+/// Somebody made files and directories immutable that were not so then. Root could take that away file by file before each rollback; so a
+/// rollback of root's does it by itself: all is as it was, its flags too, and what was only passed by keeps those that it has.
+#[test]
+fn a_rollback_of_who_may_changes_what_is_protected() {
+    for flag in [InodeFlags::IMMUTABLE, InodeFlags::APPEND_ONLY, InodeFlags::CHOSEN] {
+        let (device, volume) = volume();
+        volume.create_dir_all("d/sub/deep").unwrap();
+        for path in ["d/changed", "d/sub/renamed", "d/sub/deep/same", "d/always"] {
+            volume.write(path, "one").unwrap();
+        }
+        set(&volume, "d/always", flag);
+        let then = cut(&volume, "d");
+        set(&volume, "d/always", InodeFlags::empty());
+        volume.write("d/changed", "two").unwrap();
+        volume.rename("d/sub/renamed", "d/elsewhere").unwrap();
+        volume.rename("d/always", "d/sub/always").unwrap();
+        volume.write("d/sub/new", "new").unwrap();
+        volume.hard_link("d/sub/new", "linked").unwrap();
+        volume.create_dir("d/new").unwrap();
+        let kept = ["d/sub/deep/same", "d/sub/deep"];
+        let all = ["d/changed", "d/elsewhere", "d/sub/always", "d/sub/new", "d/new", "d/sub", "d"];
+        for path in kept.iter().chain(&all) {
+            set(&volume, path, flag);
+        }
+        assert!(matches!(back(&volume, &Rights::Unprotected, then), Err(Error::Protected { .. })));
+        back(&volume, &Rights::All, then).unwrap();
+        let what_is = |volume: &Volume| {
+            assert_eq!(volume.read_to_string("d/changed").unwrap(), "one");
+            assert!(volume.exists("d/sub/renamed").unwrap() && !volume.exists("d/elsewhere").unwrap());
+            assert!(!volume.exists("d/sub/new").unwrap() && !volume.exists("d/new").unwrap());
+            for path in ["d", "d/sub", "d/changed", "d/sub/renamed", "d/sub/deep", "d/sub/deep/same"] {
+                assert_eq!(flags(volume, path), InodeFlags::empty(), "{path}");
+            }
+            // What it was then, and a name that was not asked for.
+            assert_eq!((flags(volume, "d/always"), flags(volume, "linked")), (flag, flag));
+        };
+        what_is(&volume);
+        assert!(volume.write("d/always", "other").is_err() && volume.write("linked", "other").is_err());
+        volume.close().unwrap();
+        what_is(&Volume::open(device, &MountOptions::default()).unwrap());
+    }
 }

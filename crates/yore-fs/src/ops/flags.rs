@@ -7,8 +7,9 @@
 //! | its names | stay, and it gets no more | stay, and it gets no more |
 //! | directory: names in it | stay | stay, and more may come |
 //!
-//! They bind everybody until they are taken away, the calls of rolling back too, which looks before it begins. A server decides who may
-//! set them. Two say something else: no times of access are kept, and backups are to leave it out; new files get both from
+//! They bind everybody until they are taken away. A rollback looks before it begins: of who may take flags away it changes what they
+//! protect, too, without taking them away ([`InodeState::unbound`]), so that nothing is left unprotected wherever it is interrupted. A
+//! server decides who may set them. Two say something else: no times of access are kept, and backups are to leave it out; new files get both from
 //! their directory.
 
 use super::attr::change_inode;
@@ -25,6 +26,7 @@ const APPEND_ONLY: Error =
 /// Fails if neither content nor attributes nor names may change.
 fn check_unprotected(state: &InodeState) -> Result<()> {
     match state.inode.flags {
+        _ if state.unbound => Ok(()),
         flags if flags.contains(InodeFlags::IMMUTABLE) => Err(IMMUTABLE),
         flags if flags.contains(InodeFlags::APPEND_ONLY) => Err(APPEND_ONLY),
         _ => Ok(()),
@@ -39,7 +41,7 @@ impl InodeState {
 
     /// Fails if a directory may not get another name.
     pub(crate) fn check_takes_names(&self) -> Result<()> {
-        match self.inode.flags.contains(InodeFlags::IMMUTABLE) {
+        match !self.unbound && self.inode.flags.contains(InodeFlags::IMMUTABLE) {
             true => Err(IMMUTABLE),
             false => Ok(()),
         }
@@ -89,7 +91,7 @@ pub(crate) fn set_flags(store: &Arc<Store>, no: InodeNo, flags: InodeFlags) -> R
         if is == flags {
             return Ok(());
         }
-        if is.contains(InodeFlags::IMMUTABLE) && flags.contains(InodeFlags::IMMUTABLE) {
+        if !state.unbound && is.contains(InodeFlags::IMMUTABLE) && flags.contains(InodeFlags::IMMUTABLE) {
             return Err(IMMUTABLE);
         }
     }

@@ -90,7 +90,11 @@ impl Roll {
     /// # Errors
     /// [`Error::NotYours`], [`Error::Protected`]; damage and device errors.
     pub(super) fn check(&self, rights: &Rights) -> Result<()> {
-        let Rights::Owner { uid, groups } = rights else { return self.check_protection() };
+        let (uid, groups) = match rights {
+            Rights::All => return Ok(()),
+            Rights::Unprotected => return self.check_protection(),
+            Rights::Owner { uid, groups } => (uid, groups),
+        };
         let not_yours = |path: &[u8]| Error::NotYours { path: String::from_utf8_lossy(path).into_owned() };
         let mut directories = BTreeSet::new();
         for one in &self.wanted {

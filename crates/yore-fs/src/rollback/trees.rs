@@ -3,6 +3,7 @@
 
 use super::plan::split;
 use super::{Changed, Plan};
+use crate::inode::InodeCell;
 use crate::ops::{self, InUse, NewFile};
 use crate::room::{with_room, Want};
 use crate::store::Store;
@@ -11,7 +12,7 @@ use crate::{
     SetXattrMode, View, WriteMode,
 };
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use yore_format::{Incarnation, InodeFlags, Number, BLOCK_SIZE};
 
@@ -30,6 +31,16 @@ pub(super) struct Trees {
     changed: RefCell<Changed>,
     /// Flags to be set when all else is done, for what is protected cannot be changed any more.
     flags: RefCell<BTreeMap<InodeNo, InodeFlags>>,
+    /// What is being changed, whatever its flags forbid: whether that may be was looked at before it began.
+    unbound: RefCell<HashMap<InodeNo, Arc<InodeCell>>>,
+}
+
+impl Drop for Trees {
+    fn drop(&mut self) {
+        for cell in self.unbound.get_mut().values() {
+            cell.state.write().unbound = false;
+        }
+    }
 }
 
 impl Trees {
@@ -44,12 +55,13 @@ impl Trees {
             root,
             changed: RefCell::default(),
             flags: RefCell::default(),
+            unbound: RefCell::default(),
         }
     }
 
     /// What was changed so far.
     pub(super) fn into_changed(self) -> Changed {
-        self.changed.into_inner()
+        self.changed.take()
     }
 
     /// The inode under a path.
@@ -119,25 +131,31 @@ impl Trees {
     fn place<'p>(&self, path: &'p [u8]) -> Result<(InodeNo, &'p [u8])> {
         let (above, name) = split(path);
         let directory = self.inode(above)?;
-        let mut changed = self.changed.borrow_mut();
-        changed.names.insert((directory, name.to_vec()));
-        changed.inodes.insert(directory);
+        self.note(directory)?;
+        self.changed.borrow_mut().names.insert((directory, name.to_vec()));
         Ok((directory, name))
     }
 
-    fn note(&self, inode: InodeNo) {
+    /// Something is about to be changed.
+    fn note(&self, inode: InodeNo) -> Result<()> {
         self.changed.borrow_mut().inodes.insert(inode);
+        let cell = self.store.cell(inode)?;
+        cell.state.write().unbound = true;
+        // The number may have been another one's, which is gone.
+        self.unbound.borrow_mut().insert(inode, cell);
+        Ok(())
     }
 
     /// Removes a name of what is no directory.
     pub(super) fn remove(&self, path: &[u8]) -> Result<()> {
-        self.note(self.inode(path)?);
+        self.note(self.inode(path)?)?;
         let (directory, name) = self.place(path)?;
         self.now.unlink(directory, name).map_err(|e| e.on_path("cannot remove", path))
     }
 
     /// Removes an empty directory.
     pub(super) fn remove_directory(&self, path: &[u8]) -> Result<()> {
+        self.note(self.inode(path)?)?;
         let (directory, name) = self.place(path)?;
         self.now.rmdir(directory, name).map_err(|e| e.on_path("cannot remove", path))
     }
@@ -197,7 +215,7 @@ impl Trees {
 
     /// Gives something another path, which nothing has.
     pub(super) fn rename(&self, from: &[u8], to: &[u8]) -> Result<()> {
-        self.note(self.inode(from)?);
+        self.note(self.inode(from)?)?;
         let ((old, name), (new, new_name)) = (self.place(from)?, self.place(to)?);
         let done = self.now.rename(old, name, new, new_name, RenameMode::NoReplace);
         done.map_err(|e| e.on_path("cannot rename", from))
@@ -206,7 +224,7 @@ impl Trees {
     /// Gives a file that has one path another one, which nothing has.
     pub(super) fn link(&self, original: &[u8], path: &[u8]) -> Result<()> {
         let inode = self.inode(original)?;
-        self.note(inode);
+        self.note(inode)?;
         let (directory, name) = self.place(path)?;
         self.now.link(inode, directory, name).map(drop).map_err(|e| e.on_path("cannot link", path))
     }
@@ -273,7 +291,7 @@ impl Trees {
         let set = |set: SetAttr| {
             self.change("cannot set the attributes of", path, |store| ops::set_attr(store, &CALLER, no, &set))
         };
-        self.note(no);
+        self.note(no)?;
         // In this order: a change of owner clears set-id bits and capabilities, one of ACLs changes permissions.
         let is = self.now.getattr(no)?;
         if (is.uid, is.gid) != (was.uid, was.gid) {
