@@ -221,6 +221,16 @@ pub enum DeviceError {
         /// The least size that would do, in bytes.
         needed: u64,
     },
+    /// Somebody shortened the file or device while it was in use. Nothing was done.
+    #[error("{device} has only {size} bytes left, and {used} are in use: it was shortened while it was open, and what was behind is lost; nothing more is written to it. Close the volume, restore the file from a copy or make it as long as it was, then run the checker")]
+    Shortened {
+        /// The device, for people.
+        device: String,
+        /// Its size now, in bytes.
+        size: u64,
+        /// What is in use, in bytes from its start.
+        used: u64,
+    },
     /// Its smallest unit of writing is larger than a block, so a block could not be written alone.
     #[error("{device} has sectors of {sector_size} bytes; at most {} are supported: use another device, or an image file on it", crate::BLOCK_SIZE)]
     SectorTooLarge {

@@ -86,6 +86,12 @@ pub trait Device: Send + Sync + fmt::Debug {
         Ok(self.size())
     }
 
+    /// From now on the first `size` bytes are in use. A device that can lose its end while it is open, as an image file that somebody
+    /// truncates, refuses every write and flush once it has lost some of these. Most devices are as they are.
+    fn use_up_to(&self, size: u64) {
+        let _ = size;
+    }
+
     /// Whether every write, flush of writes and discard is refused with [`DeviceError::ReadOnly`].
     fn read_only(&self) -> bool;
 
@@ -291,6 +297,9 @@ macro_rules! forward_device {
             }
             fn grow(&self, size: u64) -> Result<u64, DeviceError> {
                 (**self).grow(size)
+            }
+            fn use_up_to(&self, size: u64) {
+                (**self).use_up_to(size)
             }
             fn read_only(&self) -> bool {
                 (**self).read_only()

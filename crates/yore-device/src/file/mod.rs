@@ -13,6 +13,10 @@
 //! **Exclusion** is the business of [`lock`]; **batches** of many requests go to the kernel at once through
 //! [`ring`], or one by one where the host has no io_uring.
 //!
+//! **Length.** Whoever may write an image file may also shorten it while it is in use. The host would then let a write behind the end
+//! make the file longer again, with a hole where data was. So each write and each flush looks first whether all that is used
+//! ([`Device::use_up_to`]) is still there, and fails with [`DeviceError::Shortened`] if not.
+//!
 //! A regular file that is not a whole number of blocks long is used up to its last whole block.
 
 mod host;
@@ -45,6 +49,8 @@ pub struct FileDevice {
     path: String,
     /// In bytes, whole blocks.
     size: AtomicU64,
+    /// Bytes that must be there whenever something is written or flushed.
+    used: AtomicU64,
     is_block_device: bool,
     read_only: bool,
     direct_io: bool,
@@ -111,6 +117,27 @@ impl FileDevice {
         error
     }
 
+    /// Fails if somebody shortened the file or device: if it ends before `end`, or before what is used.
+    fn check_length(&self, operation: Operation, end: u64) -> Result<(), DeviceError> {
+        let needed = self.used.load(Ordering::Acquire).max(end);
+        let found = self.length().map_err(|error| self.error(operation, 0, needed, HostError::from(&error)))?;
+        if found >= needed {
+            return Ok(());
+        }
+        let error = DeviceError::Shortened { device: self.path.clone(), size: found, used: needed };
+        // As in `error`: the first is kept.
+        let _ = self.failed.set(error.clone());
+        Err(error)
+    }
+
+    /// How long the file or device is now, in bytes.
+    fn length(&self) -> io::Result<u64> {
+        match self.is_block_device {
+            true => Ok(host::block_device_size(&self.file)?),
+            false => Ok(self.file.metadata()?.len()),
+        }
+    }
+
     /// Whether the kernel can use this memory as it is.
     fn usable(&self, buf: &[u8]) -> bool {
         !self.direct_io || (buf.as_ptr() as usize).is_multiple_of(BLOCK_SIZE)
@@ -165,16 +192,17 @@ impl Device for FileDevice {
             let source = HostError::from(&error);
             DeviceError::from_host(Operation::Write, self.size(), 0, &self.path, source)
         };
-        let mut found = match self.is_block_device {
-            true => host::block_device_size(&self.file).map_err(|errno| failed(errno.into()))?,
-            false => self.file.metadata().map_err(failed)?.len(),
-        };
+        let mut found = self.length().map_err(failed)?;
         if !self.is_block_device && found < size {
             self.file.set_len(size).and_then(|()| self.file.sync_all()).map_err(failed)?;
             found = size;
         }
         self.size.fetch_max(found - found % BLOCK_SIZE as u64, Ordering::AcqRel);
         Ok(self.size())
+    }
+
+    fn use_up_to(&self, size: u64) {
+        self.used.store(size, Ordering::Release);
     }
 
     fn read_only(&self) -> bool {
@@ -209,6 +237,7 @@ impl Device for FileDevice {
         let len = bufs.iter().map(|buf| checked_len(buf)).sum();
         self.check_may_write(Operation::Write)?;
         check_range(self, Operation::Write, offset, len)?;
+        self.check_length(Operation::Write, offset + len)?;
         let result = if bufs.iter().all(|buf| self.usable(buf)) {
             host::write_fully(&self.file, offset, &mut bufs.to_vec(), self.direct_io)
         } else {
@@ -247,10 +276,13 @@ impl Device for FileDevice {
 
     fn write_batch(&self, writes: &[WriteRequest<'_>]) -> Result<(), DeviceError> {
         self.check_may_write(Operation::Write)?;
+        let mut last = 0;
         for write in writes {
             let len = checked_len(write.data);
             check_range(self, Operation::Write, write.offset, len)?;
+            last = last.max(write.offset + len);
         }
+        self.check_length(Operation::Write, last)?;
         let bounces: Vec<Option<AlignedBuf>> = writes
             .iter()
             .map(|write| match self.usable(write.data) {
@@ -274,6 +306,7 @@ impl Device for FileDevice {
             return Ok(());
         }
         self.check_may_write(Operation::Flush)?;
+        self.check_length(Operation::Flush, 0)?;
         let mut created_in = self.created_in.lock();
         let result = match created_in.take() {
             None => {

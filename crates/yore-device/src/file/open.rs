@@ -158,6 +158,7 @@ impl FileDevice {
             file,
             path,
             size: AtomicU64::new(size - size % BLOCK_SIZE as u64),
+            used: AtomicU64::new(0),
             is_block_device,
             read_only,
             direct_io,

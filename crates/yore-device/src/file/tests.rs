@@ -114,6 +114,38 @@ fn a_truncated_file_is_an_error() {
     }
 }
 
+/// Somebody truncates an image that is in use. The next write behind its new end made it as long as before, with a hole where data was,
+/// and nobody noticed. No write makes it longer again, and what is in use must be there at each write and flush; what is behind that may
+/// go.
+#[test]
+fn a_file_that_was_shortened_is_not_written() {
+    const BLOCK: u64 = BLOCK_SIZE as u64;
+    let block = AlignedBuf::zeroed(1);
+    for direct in [Direct::Auto, Direct::Never] {
+        let shortened = |size, used| {
+            let (directory, device) = image(direct);
+            device.use_up_to(200 * BLOCK);
+            device.file.set_len(size).unwrap();
+            let path = device.path.clone();
+            (directory, device, DeviceError::Shortened { device: path, size, used })
+        };
+        let (_directory, device, error) = shortened(100 * BLOCK, 200 * BLOCK);
+        assert_eq!(device.write_at(0, &block), Err(error.clone()));
+        let first = Box::new(error);
+        let refused =
+            DeviceError::WrittenAfterError { operation: Operation::Flush, device: device.path.clone(), first };
+        assert_eq!(device.flush(), Err(refused));
+        assert_eq!(device.file.metadata().unwrap().len(), 100 * BLOCK);
+        let (_directory, device, error) = shortened(200 * BLOCK - 1, 200 * BLOCK);
+        assert_eq!(device.flush(), Err(error));
+        let (_directory, device, error) = shortened(200 * BLOCK, 300 * BLOCK);
+        device.write_at(199 * BLOCK, &block).unwrap();
+        device.flush().unwrap();
+        let writes = [0, 299].map(|at| WriteRequest { offset: at * BLOCK, data: &block });
+        assert_eq!(device.write_batch(&writes), Err(error));
+    }
+}
+
 /// After a failed write every later write, flush and discard is refused and names the first error; reads go on.
 /// The descriptor is replaced by one that cannot write, which makes the host refuse.
 #[test]

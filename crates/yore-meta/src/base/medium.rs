@@ -23,6 +23,7 @@ pub(crate) struct Medium {
 
 impl Medium {
     pub(crate) fn new(device: Arc<dyn Device>, found: Superblock, engine: Engine) -> Medium {
+        device.use_up_to(found.volume_blocks * BLOCK_SIZE as u64);
         Medium {
             device,
             volume_blocks: AtomicU64::new(found.volume_blocks),
@@ -65,6 +66,7 @@ impl Medium {
 
     /// Sets the length of the volume; returns the one that it had.
     pub(crate) fn set_length(&self, geometry: Geometry) -> u64 {
+        self.device.use_up_to(geometry.blocks * BLOCK_SIZE as u64);
         self.volume_blocks.swap(geometry.blocks, Ordering::AcqRel)
     }
 
