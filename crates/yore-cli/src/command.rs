@@ -19,6 +19,7 @@ mod policy;
 mod put_back;
 pub mod resize;
 mod snapshot;
+pub mod stopped;
 
 pub use files::on_volume;
 pub use info::holder;

@@ -71,7 +71,7 @@ pub use room::{Stays, WouldFree};
 pub use shred::Shredded;
 pub use types::{
     Asking, Attr, Behalf, Caller, DirItem, FallocateMode, MkfsOptions, MountOptions, PinnedBy, RenameMode,
-    SeekTo, SetAttr, SetTime, SetXattrMode, Statfs, VolumeInfo, WriteMode, DEFAULT_RULES,
+    SeekTo, SetAttr, SetTime, SetXattrMode, Statfs, Stopped, VolumeInfo, WriteMode, DEFAULT_RULES,
 };
 pub use usage::{CutUsage, Held, StateUsage, UsageTotals};
 pub use view::{Node, View};

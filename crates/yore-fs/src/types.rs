@@ -327,3 +327,12 @@ pub struct Asking {
     /// These are all of them. If not, only what he may in every group, and in none, counts.
     pub knows_groups: bool,
 }
+
+/// Why, and since when, nothing is written to a volume any more.
+#[derive(Clone, Debug)]
+pub struct Stopped {
+    /// The error that came first.
+    pub first: crate::Error,
+    /// When it came, in seconds since 1970.
+    pub since_seconds: u64,
+}

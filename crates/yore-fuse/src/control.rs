@@ -118,6 +118,7 @@ pub mod resize;
 pub mod rollback;
 pub mod shred;
 pub mod space;
+pub mod state;
 
 use crate::keeper::Keeper;
 use fuser::Errno;

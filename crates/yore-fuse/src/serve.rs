@@ -842,6 +842,8 @@ impl Filesystem for Server {
         } else if control::space::is_ours(number) {
             let asker = (uid, request.pid());
             control::space::answer(&view, asker, read_only, &self.keeper, (number, data))
+        } else if control::state::is_ours(number) {
+            control::state::answer(&view, data)
         } else if control::look::is_known(number) {
             self.answers.answer_for(&view, inode, (uid, &access), number, data)
         } else {

@@ -1,6 +1,6 @@
 //! `info` and `df`: of a mount by asking the kernel and the daemon's file, of a volume by opening it.
 
-use super::{snapshot, Outcome};
+use super::{snapshot, stopped, Outcome};
 use crate::args;
 use crate::inspect::superblock;
 use crate::live::{self, Daemon};
@@ -16,6 +16,7 @@ use yore_device::{DeviceError, FileDevice, OpenOptions};
 use yore_fs::rollback::UnfinishedRollback;
 use yore_fs::{ListedCut, MountOptions, OperationRow, RowClass, SpaceRules, Statfs, Stays, WouldFree};
 use yore_fuse::control::look::{self, usage::HistoryBytes};
+use yore_fuse::control::state::Stopped;
 use yore_fuse::control::{rollback, space};
 
 /// Space, from whoever knows.
@@ -220,7 +221,7 @@ fn of_mount(
             "log": daemon.log,
             "pid": daemon.pid,
             "mount_id": daemon.mount_id,
-            "state": daemon.state_found,
+            "state_found": daemon.state_found,
             "mounted_at": json_seconds(daemon.mounted_seconds),
             "intent_log": { "size": daemon.intent_log },
         }),
@@ -235,6 +236,16 @@ fn of_mount(
     };
     json_name(&mut value, "volume", bytes_of(volume));
     json_name(&mut value, "directory", bytes_of(directory));
+    let stopped = stopped::of_mount(directory);
+    value["state"] = match &stopped {
+        Ok(Some(_)) => json!("stopped writing"),
+        Ok(None) if daemon.as_ref().is_some_and(|daemon| daemon.read_only) => {
+            json!("in use, for reading only")
+        }
+        Ok(None) => json!("in use"),
+        Err(_) => Value::Null,
+    };
+    value["stopped"] = stopped.ok().flatten().map_or(Value::Null, |stopped| stopped::json(&stopped));
     value["mounted"] = json!(true);
     value["at"] = json!(snapshot.map(|snapshot| &snapshot.at));
     value["mounted_snapshots"] = daemon.as_ref().map_or(Value::Null, |daemon| {
@@ -497,6 +508,8 @@ fn print_text(out: &mut Out, value: &Value, clock: &Clock) -> anyhow::Result<()>
         ("Format", text("format")),
         ("Engine", text("engine")),
         ("State", text("state")),
+        ("Stopped", stopped::text(&value["stopped"], clock)),
+        ("Left as", text("state_found")),
         ("As of", text("at")),
         ("Mounted on", text("directory")),
         ("Since", time("mounted_at")),
@@ -554,6 +567,11 @@ pub fn df(args: &args::Df) -> Outcome {
         false => print_rows(&mut out, args.inodes, &rows)?,
     }
     out.done()?;
+    for row in &rows {
+        if let (Some(stopped), Some(directory)) = (&row.stopped, &row.directory) {
+            status::warn(&stopped::message(directory, stopped));
+        }
+    }
     Ok(if failed { status::FAILED } else { status::OK })
 }
 
@@ -562,13 +580,17 @@ struct Row {
     volume: PathBuf,
     directory: Option<PathBuf>,
     space: Space,
+    /// An error has stopped all writing to it.
+    stopped: Option<Stopped>,
 }
 
 fn row(target: &Path) -> anyhow::Result<Row> {
     match Target::find(target)? {
         Target::Mounted { directory, volume, .. } => {
             let space = Space::of_mount(&directory)?;
-            Ok(Row { volume, directory: Some(directory), space })
+            // Whoever may not open the directory is told the space alone.
+            let stopped = stopped::of_mount(&directory).ok().flatten();
+            Ok(Row { volume, directory: Some(directory), space, stopped })
         }
         Target::Held { pid, command } => {
             let who = pid.map_or("another process".to_string(), |pid| format!("process {pid} ({command})"));
@@ -577,7 +599,7 @@ fn row(target: &Path) -> anyhow::Result<Row> {
         Target::Free(open) => {
             let space = Space::of_volume(&open.statfs());
             open.close().with_context(|| format!("cannot close {}", target.display()))?;
-            Ok(Row { volume: target.to_path_buf(), directory: None, space })
+            Ok(Row { volume: target.to_path_buf(), directory: None, space, stopped: None })
         }
     }
 }
@@ -589,6 +611,7 @@ fn json_row(row: &Row) -> Value {
         Some(directory) => json_name(&mut value, "directory", bytes_of(directory)),
         None => value["directory"] = Value::Null,
     }
+    value["stopped"] = row.stopped.as_ref().map_or(Value::Null, stopped::json);
     value
 }
 

@@ -4,7 +4,7 @@
 use super::patience::{Patience, SLICE};
 use super::requests;
 use crate::args;
-use crate::command::Outcome;
+use crate::command::{stopped, Outcome};
 use crate::live::{self, Daemon};
 use crate::status::{self, Ended};
 use anyhow::Context as _;
@@ -54,6 +54,7 @@ fn one(target: &Path, lazy: bool) -> anyhow::Result<()> {
     // Before the unmounting: afterwards the daemon serves nothing here, and may be gone.
     let words = served.as_ref().map(|(daemon, _)| daemon.clone());
     let mount = live::mounts().into_iter().find(|mount| mount.directory == directory);
+    let stopped = stopped::of_mount(&directory).ok().flatten();
     unmount(&directory, lazy).map_err(|error| match error {
         UnmountError::Busy { mountpoint } => {
             let name = mountpoint.display();
@@ -64,21 +65,26 @@ fn one(target: &Path, lazy: bool) -> anyhow::Result<()> {
         }
         error => error.into(),
     })?;
-    let (Some(process), Some(pid), Some(mount), false) = (held, daemon, mount, lazy) else { return Ok(()) };
+    // The daemon's own last words say more, where they can be had.
+    let not_closed = |message| Err(Ended { message, status: status::NOT_CLOSED }.into());
+    let bad_end = || stopped.as_ref().map_or(Ok(()), |of| not_closed(stopped::message(&directory, of)));
+    let (Some(process), Some(pid), Some(mount), false) = (held, daemon, mount, lazy) else {
+        return bad_end();
+    };
     let mut patience = Patience::new(&mount, pid);
     if let Some((daemon, _)) =
         served.filter(|(daemon, _)| daemon.snapshots.len() + usize::from(daemon.has_present) > 1)
     {
         if !requests::wait_for(&daemon, &directory, &mut patience)? {
-            return Ok(());
+            return bad_end();
         }
     }
     while !process.wait(Some(SLICE)).with_context(|| format!("cannot wait for process {pid}"))? {
         patience.wait_on()?;
     }
     match words.and_then(|daemon| daemon.last_words()) {
-        None => Ok(()),
-        Some(message) => Err(Ended { message, status: status::NOT_CLOSED }.into()),
+        None => bad_end(),
+        Some(message) => not_closed(message),
     }
 }
 

@@ -120,7 +120,8 @@ impl FileDevice {
     /// Fails if somebody shortened the file or device: if it ends before `end`, or before what is used.
     fn check_length(&self, operation: Operation, end: u64) -> Result<(), DeviceError> {
         let needed = self.used.load(Ordering::Acquire).max(end);
-        let found = self.length().map_err(|error| self.error(operation, 0, needed, HostError::from(&error)))?;
+        let found =
+            self.length().map_err(|error| self.error(operation, 0, needed, HostError::from(&error)))?;
         if found >= needed {
             return Ok(());
         }

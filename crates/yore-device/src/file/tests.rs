@@ -132,8 +132,11 @@ fn a_file_that_was_shortened_is_not_written() {
         let (_directory, device, error) = shortened(100 * BLOCK, 200 * BLOCK);
         assert_eq!(device.write_at(0, &block), Err(error.clone()));
         let first = Box::new(error);
-        let refused =
-            DeviceError::WrittenAfterError { operation: Operation::Flush, device: device.path.clone(), first };
+        let refused = DeviceError::WrittenAfterError {
+            operation: Operation::Flush,
+            device: device.path.clone(),
+            first,
+        };
         assert_eq!(device.flush(), Err(refused));
         assert_eq!(device.file.metadata().unwrap().len(), 100 * BLOCK);
         let (_directory, device, error) = shortened(200 * BLOCK - 1, 200 * BLOCK);

@@ -2,7 +2,7 @@
 
 use crate::store::Store;
 use crate::view::View;
-use crate::{rollback, Error, MkfsOptions, MountOptions, Result, Statfs, VolumeInfo};
+use crate::{rollback, Error, MkfsOptions, MountOptions, Result, Statfs, Stopped, VolumeInfo};
 use std::sync::Arc;
 use yore_device::Device;
 use yore_format::{Policy, Superblock, VolumeState, FORMAT_MAJOR, FORMAT_MINOR};
@@ -144,6 +144,12 @@ impl View {
             info.generation = meta.completed_generation();
         }
         info
+    }
+
+    /// Whether an error has stopped all writing to the volume; `None` as long as it is written, and of one that is only read.
+    pub fn stopped(&self) -> Option<Stopped> {
+        let (first, since_seconds) = self.store().meta.first_error()?;
+        Some(Stopped { first: first.into(), since_seconds })
     }
 
     /// Space. What `blocks_available` promises can be written as data of one file; for some of it a full volume gives up history, of

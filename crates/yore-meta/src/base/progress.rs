@@ -4,7 +4,7 @@
 use crate::error::{MetaError, Result};
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use yore_format::Generation;
 
 /// The writer wakes up this often, so that a volume whose last user is gone without closing it ends its
@@ -24,6 +24,8 @@ struct State {
     closed: bool,
     /// The error that stopped all writing (R16).
     error: Option<MetaError>,
+    /// When that was.
+    stopped_at: Option<SystemTime>,
     writing: bool,
 }
 
@@ -97,9 +99,17 @@ impl Progress {
         if s.error.is_none() {
             tracing::error!("writing stops: {error}");
             s.error = Some(error);
+            s.stopped_at = Some(SystemTime::now());
         }
         self.stopped.store(true, Ordering::Release);
         self.moved.notify_all();
+    }
+
+    /// The error that stopped all writing, and when that was, in seconds since 1970.
+    pub(crate) fn first_error(&self) -> Option<(MetaError, u64)> {
+        let s = self.state.lock();
+        let since = s.stopped_at.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+        s.error.clone().map(|error| (error, since.unwrap_or_default().as_secs()))
     }
 
     /// If `what` panics while the guard lives, all writing stops as after an error.

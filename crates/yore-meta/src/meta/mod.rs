@@ -294,6 +294,11 @@ impl Meta {
         self.base().progress.stop(error);
     }
 
+    /// The error that stopped all writing, if one did, and when that was, in seconds since 1970.
+    pub fn first_error(&self) -> Option<(MetaError, u64)> {
+        self.base().progress.first_error()
+    }
+
     /// For whoever writes to the device past this layer: if `what` panics, all writing stops as after an
     /// error.
     pub fn stop_at_panic(&self, what: &'static str) -> StopAtPanic<'_> {

@@ -1,0 +1,41 @@
+//! What is said of a mount whose volume is not written any more, after an error.
+
+use crate::output::{json_seconds, printable, Clock};
+use serde_json::{json, Value};
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use yore_fuse::control::state::{self, Stopped};
+
+/// What to do about it.
+const ADVICE: &str = "what was written since the last sync may be lost, and reads go on: copy elsewhere what matters, unmount, mend the \
+                      cause, run `yore check`, and mount again";
+
+/// Whether writing to the volume of a mount has stopped.
+///
+/// # Errors
+/// Who may not open the directory is not told, and an earlier daemon does not tell.
+pub fn of_mount(directory: &Path) -> io::Result<Option<Stopped>> {
+    state::stopped(&File::open(directory)?)
+}
+
+/// For programs.
+pub fn json(stopped: &Stopped) -> Value {
+    json!({ "since": json_seconds(stopped.since_seconds), "error": stopped.why })
+}
+
+/// For people, from what [`json()`] made.
+pub fn text(of: &Value, clock: &Clock) -> Option<String> {
+    let why = printable(of["error"].as_str()?.as_bytes());
+    let since = of["since"].as_str().and_then(|text| text.parse::<jiff::Timestamp>().ok());
+    let since =
+        since.and_then(|since| u64::try_from(since.as_second()).ok()).map(|since| clock.seconds(since));
+    Some(format!("since {}: {why}; {ADVICE}", since.unwrap_or_default()))
+}
+
+/// A message of its own.
+pub fn message(directory: &Path, stopped: &Stopped) -> String {
+    let since = Clock::new(false).seconds(stopped.since_seconds);
+    let (name, why) = (directory.display(), printable(stopped.why.as_bytes()));
+    format!("{name}: nothing is written to the volume since {since}, after an error ({why}); {ADVICE}")
+}
