@@ -9,9 +9,14 @@ use std::fmt;
 use std::path::Path;
 use yore_fs::Volume;
 
-/// The names of the snapshots of a volume, with an error of a command on it. Adds nothing to the message itself.
+/// What a volume knows of a path that leads nowhere, with an error of a command on it. Adds nothing to the message itself.
 #[derive(Debug)]
-pub struct Known(Vec<String>);
+pub struct Known {
+    /// The names of its snapshots.
+    names: Vec<String>,
+    /// The path up to the first name that leads nowhere.
+    up_to: String,
+}
 
 impl fmt::Display for Known {
     fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -22,20 +27,42 @@ impl fmt::Display for Known {
 impl Known {
     /// The name that may have been meant.
     pub fn nearest(&self, wanted: &str) -> Option<&str> {
-        nearest(wanted, self.0.iter().map(String::as_str))
+        nearest(wanted, self.names.iter().map(String::as_str))
+    }
+
+    /// The path up to the first name that leads nowhere.
+    pub fn up_to(&self) -> &str {
+        &self.up_to
     }
 }
 
-/// Adds to an error what snapshots a volume has, if it is about one that it has not. May be done for several volumes.
+/// The part of a path up to the first name that leads nowhere, or all of it.
+pub fn up_to_missing(path: &str, is_missing: impl Fn(&Path) -> bool) -> &str {
+    let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
+    let mut parts = ends.map(|end| &path[..end]).filter(|part| !part.is_empty());
+    parts.find(|part| is_missing(Path::new(part))).unwrap_or(path)
+}
+
+/// The same of a path of the host.
+pub fn up_to_missing_on_host(path: &str) -> &str {
+    let is_not_found = |error: std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
+    up_to_missing(path, |part| std::fs::symlink_metadata(part).is_err_and(is_not_found))
+}
+
+/// Adds to an error what a volume knows, if it is about a path with times that leads nowhere. May be done for several volumes.
 pub fn with_names(error: anyhow::Error, volume: &Volume) -> anyhow::Error {
-    if !crate::status::is_about_a_name(&error) {
-        return error;
-    }
+    let Some(path) = crate::status::absent_path(&error) else { return error };
     match volume.view().cuts() {
         Ok(cuts) => {
-            let mut names = error.downcast_ref::<Known>().map_or(Vec::new(), |known| known.0.clone());
+            let known = error.downcast_ref::<Known>();
+            let mut names = known.map_or(Vec::new(), |known| known.names.clone());
             names.extend(cuts.into_iter().map(|cut| cut.row.name).filter(|name| !name.is_empty()));
-            error.context(Known(names))
+            let is_missing = |part: &Path| {
+                volume.symlink_node(part).is_err_and(|e| matches!(e.root(), yore_fs::Error::NotFound))
+            };
+            let up_to = known
+                .map_or_else(|| up_to_missing(path, is_missing).to_string(), |known| known.up_to.clone());
+            error.context(Known { names, up_to })
         }
         // The first error is what is told.
         Err(_) => error,

@@ -153,16 +153,17 @@ fn path_in(error: &anyhow::Error) -> Option<(&str, &yore_fs::Error)> {
     Some((path_of(found)?, found.root()))
 }
 
-/// Whether an error says that there is no snapshot of a name.
-pub fn is_about_a_name(error: &anyhow::Error) -> bool {
-    matches!(absent_in(error), Some(Absent::Named(_)))
+/// The path with times in it that leads nowhere, if an error is about one.
+pub fn absent_path(error: &anyhow::Error) -> Option<&str> {
+    match path_in(error)? {
+        (path, yore_fs::Error::NotFound) => times_in(path).next().map(|_| path),
+        _ => None,
+    }
 }
 
 fn absent_in(error: &anyhow::Error) -> Option<Absent> {
-    match path_in(error)? {
-        (path, yore_fs::Error::NotFound) => Absent::of(path),
-        _ => None,
-    }
+    let path = absent_path(error)?;
+    Absent::of(path, error.downcast_ref::<Known>())
 }
 
 fn path_of(error: &yore_fs::Error) -> Option<&str> {
@@ -194,19 +195,22 @@ enum Absent {
 }
 
 impl Absent {
-    /// `None` for a path without times. Of several the first that cannot be read counts, else the last one.
-    fn of(path: &str) -> Option<Absent> {
+    /// `None` for a path without times. Of several the first that cannot be read counts; else that of the first name that leads
+    /// nowhere, or the last one before it.
+    fn of(path: &str, known: Option<&Known>) -> Option<Absent> {
         let now = crate::output::now();
-        let mut absent = None;
-        for text in times_in(path) {
-            absent = Some(match parse(text, now, &TimeZone::system()) {
-                Err(error) => return Some(Absent::Unreadable(error)),
-                Ok(When::At(_)) => Absent::At(text.to_string()),
-                Ok(When::Last(count)) => Absent::Last(count.get()),
-                Ok(When::Named(name)) => Absent::Named(name),
-            });
-        }
-        absent
+        let read = |text: &str| match parse(text, now, &TimeZone::system()) {
+            Err(error) => Absent::Unreadable(error),
+            Ok(When::At(_)) => Absent::At(text.to_string()),
+            Ok(When::Last(count)) => Absent::Last(count.get()),
+            Ok(When::Named(name)) => Absent::Named(name),
+        };
+        let unreadable = times_in(path).map(read).find(|one| matches!(one, Absent::Unreadable(_)));
+        let up_to = || match known {
+            Some(known) => known.up_to(),
+            None => nearest::up_to_missing_on_host(path),
+        };
+        unreadable.or_else(|| times_in(up_to()).last().or_else(|| times_in(path).last()).map(read))
     }
 
     /// What to say, and to do.
@@ -237,7 +241,7 @@ impl Absent {
 
 /// The error that a path leads nowhere: because what stands behind an `@` cannot be read, or as `otherwise` says.
 pub fn unreadable(path: &str, otherwise: impl FnOnce() -> anyhow::Error) -> anyhow::Error {
-    match Absent::of(path) {
+    match Absent::of(path, None) {
         Some(Absent::Unreadable(_)) => absent(path, otherwise),
         _ => otherwise(),
     }
@@ -245,7 +249,7 @@ pub fn unreadable(path: &str, otherwise: impl FnOnce() -> anyhow::Error) -> anyh
 
 /// The error that a path leads nowhere: because of what stands behind an `@`, or as `otherwise` says.
 pub fn absent(path: &str, otherwise: impl FnOnce() -> anyhow::Error) -> anyhow::Error {
-    match Absent::of(path) {
+    match Absent::of(path, None) {
         None | Some(Absent::At(_)) => otherwise(),
         Some(_) => yore_fs::Error::NotFound.on_path("cannot find", path.as_bytes()).into(),
     }
@@ -345,6 +349,30 @@ mod tests {
         );
         let error = nearest::with_names(Error::NotFound.on_path("cannot open", b"/a@other").into(), &volume);
         assert!(!hint(&error).unwrap().contains("did you mean"));
+    }
+
+    /// Promises that of several times in a path the first one is named that leads nowhere; it was the last one.
+    #[test]
+    fn the_first_time_that_leads_nowhere_is_blamed() {
+        let volume = yore_fs::Volume::memory(64 << 20).unwrap();
+        let view = volume.view();
+        volume.create_dir("d").unwrap();
+        view.snapshot(view.root(), "first", false, false).unwrap();
+        let hint_of = |path: &str| {
+            hint(&nearest::with_names(
+                Error::NotFound.on_path("cannot open", path.as_bytes()).into(),
+                &volume,
+            ))
+        };
+        for (path, named) in [
+            ("/.@two words/@at/x@y", "`two words`"),
+            ("/.@first/d@other/x@first", "`other`"),
+            ("/.@first/d@-7/x@first", "7 from the last"),
+            ("/.@first/none/x@other", "`first`"),
+            ("/none/.@other", "`other`"),
+        ] {
+            assert!(hint_of(path).unwrap().contains(named), "{path}: {:?}", hint_of(path));
+        }
     }
 
     /// Promises that a time that cannot be read is told from one at which nothing was there, and that other paths and other

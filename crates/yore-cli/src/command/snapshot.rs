@@ -87,7 +87,9 @@ fn not_there(path: &Path, error: io::Error) -> anyhow::Error {
             )
         }
         _ if error.kind() == io::ErrorKind::NotFound => {
-            let above = path.ancestors().find(|above| above.exists());
+            // A name alone has nothing above it as long as it is relative.
+            let whole = std::path::absolute(path).unwrap_or_else(|_| path.into());
+            let above = whole.ancestors().find(|above| above.exists());
             match above.and_then(live::mount_at) {
                 Some(_) => Error::NotFound.on_path("cannot find", bytes_of(path)).into(),
                 None => anyhow::anyhow!("cannot find {name}: no such file or directory"),
@@ -458,7 +460,7 @@ fn kind_name(kind: CutKind) -> &'static str {
     }
 }
 
-fn json_row(listed: &ListedCut, clock: &Clock) -> Value {
+pub(super) fn json_row(listed: &ListedCut, clock: &Clock) -> Value {
     let row = &listed.cut.row;
     let mut value = json!({
         "number": listed.cut.number.0,
