@@ -108,6 +108,8 @@ const MISTYPED: &[(&str, i32, &str)] = &[
     ("ls V:/d@2026", USAGE, "write a date as 2026-11"),
     ("ls V:/d@2026-02-30", USAGE, "there is no such day"),
     ("ls V:/d@frist", FAILED, "did you mean `first`?"),
+    ("ls V:/.@nothing/d@first", FAILED, "no snapshot named `nothing`"),
+    ("ls V:/d@first/none@nothing", FAILED, "no snapshot named `nothing`"),
     ("ls V:/d@nothing", FAILED, "`yore snapshots` lists those that there are"),
     ("forget V --keep-within 5m", USAGE, "5min or 5mon"),
     // Snapshots.
@@ -129,6 +131,8 @@ const MISTYPED: &[(&str, i32, &str)] = &[
     // Policies.
     ("policy V version=5m", USAGE, "5min or 5mon"),
     ("policy V version=often", USAGE, "a duration is wanted"),
+    ("policy V version=foo", USAGE, "Accepted are whole numbers, each with a unit"),
+    ("mkfs NEW --size 64M --policy version=foo", USAGE, "not understood as a duration"),
     ("policy V keep=some", USAGE, "is no rule"),
     ("policy V keep=last", USAGE, "how many or how long"),
     ("policy V keep=last:x", USAGE, "`x` is neither a number nor all"),

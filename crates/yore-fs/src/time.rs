@@ -39,6 +39,10 @@ use yore_format::Timestamp;
 /// Most bytes of a snapshot's name.
 pub const SNAPSHOT_NAME_MAX: usize = yore_format::CUT_NAME_MAX;
 
+/// What is accepted where only a duration fits, as error messages say it.
+const DURATIONS: &str =
+    "whole numbers, each with a unit (ms, s, min, h, d, w, mon, y, and their names), as 90s, 2h30min, 3days, 1w or 2y";
+
 /// What is accepted, as error messages say it.
 const FORMS: &str =
     "2026-11-20, 2026-11-20_14.05, 2026-11-20T14:05:30+01:00, 1057845484 (seconds since 1970), \
@@ -151,6 +155,12 @@ pub enum Why {
         /// What is wrong with it.
         hint: &'static str,
     },
+    /// No duration, where only one fits.
+    #[error("{why}")]
+    NoDuration {
+        /// What is wrong with it.
+        why: Box<Why>,
+    },
     /// Not allowed as the name of a snapshot.
     #[error("{rule}")]
     BadName {
@@ -167,6 +177,9 @@ impl std::fmt::Display for TimeError {
         match self.why {
             Why::BadName { .. } => {
                 write!(f, "`{text}` cannot be the name of a snapshot: {}", self.why)
+            }
+            Why::NoDuration { .. } => {
+                write!(f, "`{text}` is not understood as a duration: {}. Accepted are {DURATIONS}", self.why)
             }
             _ => write!(f, "`{text}` is not understood as a time: {}. Accepted are {FORMS}", self.why),
         }
@@ -247,9 +260,9 @@ pub fn parse_ago(text: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestam
     let is_duration = lower.starts_with(|first: char| first.is_ascii_digit()) && !point::is_point(&lower);
     let read = match is_duration {
         true => back::read(&lower, now, zone).map(|stretch| stretch.begin),
-        false => Err(Why::NoTime { hint: "here a duration is wanted, as 2h30min, 3days or 2y" }),
+        false => Err(Why::NoTime { hint: "here a duration is wanted" }),
     };
-    read.map_err(|why| TimeError { text: text.to_owned(), why })
+    read.map_err(|why| TimeError { text: text.to_owned(), why: Why::NoDuration { why: Box::new(why) } })
 }
 
 /// What a text names, from its first to its last nanosecond.
