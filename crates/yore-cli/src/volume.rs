@@ -166,12 +166,19 @@ pub fn explain(volume: &Path, access: Access, error: DeviceError) -> anyhow::Err
             }
         }
         DeviceError::PermissionDenied { .. } if access == Access::Write => {
-            anyhow::Error::new(error).context(format!("cannot open {name} for writing"))
+            let may_read = rustix::fs::access(volume, rustix::fs::Access::READ_OK).is_ok();
+            match may_read {
+                true => anyhow::anyhow!(
+                    "cannot open {name} for writing: no permission to; check its owner and mode (chmod u+w), or only read it, for \
+                     example with `yore mount -o ro {name} DIR`"
+                ),
+                false => anyhow::Error::new(error).context(format!("cannot open {name} for writing")),
+            }
         }
         DeviceError::OpenFailed { source, .. }
             if access == Access::Write && source.kind == std::io::ErrorKind::ReadOnlyFilesystem =>
         {
-            anyhow::anyhow!("{name} is on a read-only file system; it can only be read (mount it with -o ro)")
+            anyhow::anyhow!("{name} is on a read-only file system; it can only be read, for example with `yore mount -o ro {name} DIR`")
         }
         DeviceError::TooSmall { size, .. } => {
             anyhow::anyhow!("{name} is no Yore volume: it has only {size} bytes; check the path, or make a volume with `yore mkfs`")
