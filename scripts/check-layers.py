@@ -22,7 +22,7 @@ import sys
 
 ALL = {
     "yore-format", "yore-device", "yore-log", "yore-meta", "yore-fs",
-    "yore-check", "yore-fuse", "yore-cli", "yore-bench", "yore-crash", "yore-faults",
+    "yore-check", "yore-control", "yore-fuse", "yore-cli", "yore-bench", "yore-crash", "yore-faults",
 }
 EDGES = {
     "yore-format": set(),
@@ -31,9 +31,11 @@ EDGES = {
     "yore-meta": {"yore-format", "yore-device", "yore-log"},
     "yore-fs": {"yore-meta", "yore-device", "yore-format"},
     "yore-check": {"yore-format", "yore-device", "yore-meta"},
-    "yore-fuse": {"yore-fs"},
+    # What commands ask of a volume. The daemon answers it, and commands ask the daemon or the library.
+    "yore-control": {"yore-fs"},
+    "yore-fuse": {"yore-fs", "yore-control"},
     "yore-cli": ALL - {"yore-crash", "yore-faults"},
-    "yore-bench": {"yore-fs", "yore-fuse", "yore-check", "yore-device"},
+    "yore-bench": {"yore-fs", "yore-control", "yore-fuse", "yore-check", "yore-device"},
     "yore-crash": {"yore-fs", "yore-check", "yore-device"},
     # Damages media by the format's own definitions, and feeds them to whoever reads them.
     "yore-faults": {"yore-fs", "yore-check", "yore-device", "yore-format", "yore-log"},

@@ -6,11 +6,13 @@
 //! `ReadOnly`, and everything from opening), no space (`NoSpace`), and the device itself (`Io`,
 //! `WrittenAfterError`).
 
+use crate::travel::{self, Text};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
 
 /// What was being done to a device when it failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Operation {
     /// Opening or locking an existing device.
@@ -41,7 +43,8 @@ impl fmt::Display for Operation {
 }
 
 /// An error number of the host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "(i32, travel::Kind)", into = "(i32, travel::Kind)")]
 pub struct HostError {
     /// The raw error number; 0 if the host gave none (a read that ended before the device did).
     pub errno: i32,
@@ -74,7 +77,7 @@ impl fmt::Display for HostError {
 impl std::error::Error for HostError {}
 
 /// A process that has a device open.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
     /// Its process id, as seen from this process.
     pub pid: u32,
@@ -100,7 +103,7 @@ fn holder_name(holder: &Option<Holder>) -> String {
 }
 
 /// What went wrong, with which device, and what to do about it.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum DeviceError {
     /// The host failed to do what it was asked.
@@ -209,7 +212,8 @@ pub enum DeviceError {
         /// The path that was given.
         device: String,
         /// What it is instead.
-        found: &'static str,
+        #[serde(deserialize_with = "travel::kind_of_file")]
+        found: Text,
     },
     /// It has less room than asked for, or less than one block.
     #[error("{device} has {size} bytes but at least {needed} are needed; use a larger one")]
@@ -247,6 +251,7 @@ pub enum DeviceError {
         /// The device, for people.
         device: String,
         /// The error that came first.
+        #[serde(deserialize_with = "travel::nested")]
         first: Box<DeviceError>,
     },
 }

@@ -35,6 +35,7 @@ mod file;
 mod memory;
 mod pool;
 pub mod simulated;
+pub mod travel;
 
 use std::fmt;
 use std::io::{IoSlice, IoSliceMut};

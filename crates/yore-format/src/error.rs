@@ -1,18 +1,22 @@
 //! The one error of this crate: bytes that are not what they should be.
 
+use crate::travel::{self, Text};
 use crate::{BlockNo, InodeNo, MetaAddr};
+use serde::{Deserialize, Serialize};
 
 /// Bytes from the medium contradict the format. Names the place, the owner and what was expected.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("{structure}{}{}{}: {field} should be {expected}, found {found}",
     match .addr { Some(a) => format!(" {a}"), None => String::new() },
     match .block { Some(b) => format!(" at block {b}"), None => String::new() },
     match .owner { Some(o) => format!(" of inode {o}"), None => String::new() })]
 pub struct Corruption {
     /// Which structure, in the terms of FORMAT.md ("inode", "zone header").
-    pub structure: &'static str,
+    #[serde(deserialize_with = "travel::text")]
+    pub structure: Text,
     /// Which field of it, or which relation.
-    pub field: &'static str,
+    #[serde(deserialize_with = "travel::text")]
+    pub field: Text,
     /// What a sound volume would hold there.
     pub expected: String,
     /// What is there.

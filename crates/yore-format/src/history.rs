@@ -26,6 +26,7 @@ pub use more::{CutMore, ForgottenFor, DESCRIPTION_MAX, HOLD_REASON_MAX};
 pub use operations::{
     operation_key, OperationKind, OperationRow, RowClass, OPERATION_NOTE_MAX, OPERATION_PATH_MAX,
 };
+use serde::{Deserialize, Serialize};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -282,7 +283,7 @@ impl HistoryRoots {
 }
 
 /// What made an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum CutKind {
     /// Somebody asked for a snapshot.
@@ -323,7 +324,7 @@ impl CutKind {
 }
 
 /// What has become of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum CutState {
     /// It can be seen.
@@ -352,7 +353,7 @@ struct RawCut {
 const _: () = assert!(size_of::<RawCut>() == CUT_FIXED_BYTES);
 
 /// The row of an event in the table of cuts; its key is the number.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CutRow {
     /// When it was. Later numbers have later times.
     pub time: Timestamp,

@@ -1,11 +1,12 @@
 //! Newtypes for everything that is counted or addressed, so that one cannot be taken for another.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident, $inner:ty) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
         pub struct $name(pub $inner);
 
         impl fmt::Display for $name {
@@ -82,7 +83,7 @@ impl ZoneNo {
 
 /// The logical name of a metadata block: zone and index. It never changes while the block lives, whichever slot
 /// holds it. Index 0 of zone 0 is a bitmap that nothing points to, so 0 stands for "none".
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct MetaAddr(pub u64);
 
 impl MetaAddr {
@@ -135,7 +136,7 @@ impl fmt::Debug for MetaAddr {
 }
 
 /// An inode's number, which is its address: (zone, index, slot in block). 1 to 15 are owners that are not inodes.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct InodeNo(pub u64);
 
 impl InodeNo {

@@ -16,12 +16,27 @@ const _: () = assert!(HEADER_BYTES + INODES_PER_BLOCK * INODE_BYTES == crate::BL
 const _: () = assert!(size_of::<RawInode>() == INODE_BYTES);
 
 /// A point in time as kept in inodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(try_from = "(i64, u32)")]
 pub struct Timestamp {
     /// Seconds since 1970-01-01 UTC; negative before.
     pub seconds: i64,
     /// Nanoseconds within the second, below 10^9.
     pub nanos: u32,
+}
+
+/// What comes from elsewhere has no more nanoseconds than a second has.
+impl TryFrom<(i64, u32)> for Timestamp {
+    type Error = &'static str;
+
+    fn try_from((seconds, nanos): (i64, u32)) -> Result<Timestamp, &'static str> {
+        match nanos < 1_000_000_000 {
+            true => Ok(Timestamp { seconds, nanos }),
+            false => Err("a time with more nanoseconds than a second has"),
+        }
+    }
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]

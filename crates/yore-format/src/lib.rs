@@ -20,6 +20,7 @@ mod superblock;
 mod tables;
 mod tagged;
 mod touched;
+pub mod travel;
 mod zone;
 
 pub use bitmap::{BitmapMut, BitmapRef, BITMAP_OFFSET, BITS_PER_GROUP};

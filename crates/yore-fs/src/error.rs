@@ -1,6 +1,9 @@
 //! What can go wrong, by class: the caller's mistake, no space, corruption, the device.
 
+use serde::{Deserialize, Serialize};
+use yore_device::travel::nested;
 use yore_device::DeviceError;
+use yore_format::travel::{text, Text};
 use yore_format::Corruption;
 use yore_meta::MetaError;
 
@@ -12,7 +15,7 @@ const MAKES_ROOM: &str =
     "Deleting files that no snapshot has, `yore forget`, or `yore resize VOLUME SIZE` makes room";
 
 /// Why a call failed. Nothing was changed by a call that failed, unless its documentation says so.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Error {
     /// No such name.
@@ -37,13 +40,15 @@ pub enum Error {
     #[error("invalid argument: {what}")]
     Invalid {
         /// The argument and what is accepted.
-        what: &'static str,
+        #[serde(deserialize_with = "text")]
+        what: Text,
     },
     /// Not allowed on this kind of file, whoever asks.
     #[error("operation not permitted: {what}")]
     NotPermitted {
         /// What is not permitted on what.
-        what: &'static str,
+        #[serde(deserialize_with = "text")]
+        what: Text,
     },
     /// The volume is full (blocks or room for metadata).
     #[error("no space left on the volume. {MAKES_ROOM}")]
@@ -58,7 +63,8 @@ pub enum Error {
     #[error("there are too many {what} with the same hash: choose another name")]
     HashFull {
         /// Of what: names or attributes.
-        what: &'static str,
+        #[serde(deserialize_with = "text")]
+        what: Text,
     },
     /// More than 4,294,967,295 names for one file, or as many subdirectories of one directory, less two.
     #[error("too many links to one file")]
@@ -96,7 +102,8 @@ pub enum Error {
     )]
     LimitReached {
         /// Of what: snapshots, holds or policies.
-        what: &'static str,
+        #[serde(deserialize_with = "text")]
+        what: Text,
         /// How many.
         most: u32,
     },
@@ -132,6 +139,7 @@ pub enum Error {
         /// What was done, as in `rollback-3`: the cut before it is `before-rollback-3`.
         name: String,
         /// Why.
+        #[serde(deserialize_with = "nested")]
         source: Box<Error>,
     },
     /// A rename or a link between files of different times.
@@ -141,7 +149,8 @@ pub enum Error {
     #[error("operation not supported: {what}")]
     Unsupported {
         /// What is not supported.
-        what: &'static str,
+        #[serde(deserialize_with = "text")]
+        what: Text,
     },
     /// No such extended attribute.
     #[error("no such attribute")]
@@ -170,6 +179,7 @@ pub enum Error {
     )]
     Stopped {
         /// The error that stopped it.
+        #[serde(deserialize_with = "nested")]
         first: Box<Error>,
     },
     /// The volume cannot be opened as asked; says why and what to do.
@@ -179,10 +189,12 @@ pub enum Error {
     #[error("{operation} {path:?}: {source}")]
     Path {
         /// The call's name, as in "cannot create".
-        operation: &'static str,
+        #[serde(deserialize_with = "text")]
+        operation: Text,
         /// The path as given, lossily decoded.
         path: String,
         /// The reason.
+        #[serde(deserialize_with = "nested")]
         source: Box<Error>,
     },
 }

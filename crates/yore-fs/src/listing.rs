@@ -18,7 +18,7 @@ use yore_format::{CutKind, CutState, Incarnation, Number, Timestamp};
 const PAGE: usize = 256;
 
 /// A kept cut, as a list shows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ListedCut {
     /// The cut.
     pub cut: Cut,
@@ -34,6 +34,7 @@ pub struct ListedCut {
     /// It is mounted by itself, which pins it.
     pub mounted: bool,
     /// Where what was cut is now, from the root; `None` if it is gone. In the list of a directory also of what is none.
+    #[serde(with = "crate::travel::path")]
     pub path: Option<PathBuf>,
 }
 

@@ -14,6 +14,7 @@ use std::sync::OnceLock;
 use parking_lot::Mutex;
 
 use super::{host, lock, ring, FileDevice};
+use crate::travel::kinds;
 use crate::{AlignedBuf, DeviceError, HostError, Operation, BLOCK_SIZE};
 
 /// Whether to go around the host's page cache.
@@ -236,13 +237,13 @@ fn check_kind(path: &str, kind: FileType) -> Result<(), DeviceError> {
     let found = if kind.is_file() || kind.is_block_device() {
         return Ok(());
     } else if kind.is_dir() {
-        "directory"
+        kinds::DIRECTORY
     } else if kind.is_char_device() {
-        "character device"
+        kinds::CHARACTER_DEVICE
     } else if kind.is_fifo() {
-        "pipe"
+        kinds::PIPE
     } else {
-        "socket"
+        kinds::SOCKET
     };
     Err(DeviceError::NotADevice { device: path.to_string(), found })
 }

@@ -1,6 +1,7 @@
 //! What only some events have: who took them, what they are for, why and how long they are held.
 
 use crate::{tagged, Corruption};
+use serde::{Deserialize, Serialize};
 
 const WHAT: &str = "cut";
 const BY: u8 = 1;
@@ -16,7 +17,7 @@ pub const DESCRIPTION_MAX: usize = 512;
 pub const HOLD_REASON_MAX: usize = 255;
 
 /// Why an event was forgotten.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum ForgottenFor {
     /// Somebody asked for it.
@@ -35,7 +36,7 @@ impl ForgottenFor {
 }
 
 /// What only some events have; a volume has such rows only with [`crate::WriteFeatures::EXTENDED_PAST`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CutMore {
     /// The user who took it; `None`: not recorded, as of what policies take.
     pub by: Option<u32>,

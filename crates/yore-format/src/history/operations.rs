@@ -2,6 +2,7 @@
 
 use super::pair;
 use crate::{tagged, Corruption, Number, Timestamp};
+use serde::{Deserialize, Serialize};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -29,7 +30,7 @@ impl RowClass {
 }
 
 /// What was done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u8)]
 #[allow(missing_docs)]
 pub enum OperationKind {
@@ -106,7 +107,7 @@ struct RawOperation {
 }
 
 /// One row of the tree of operations; its key is [`operation_key`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OperationRow {
     /// When.
     pub time: Timestamp,

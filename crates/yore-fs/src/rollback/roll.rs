@@ -43,10 +43,8 @@ pub(super) struct Roll {
     taken: HashSet<InodeNo>,
 }
 
-type Both = (Vec<Difference>, Vec<Difference>);
-
-/// All differences of a directory, with what moved to where its path is the same; and what is excluded, of which the cut says nothing.
-fn diff(view: &View, directory: InodeNo, from: Number, to: Option<Number>) -> Result<Both> {
+/// All differences of a directory, with what moved to where its path is the same.
+fn diff(view: &View, directory: InodeNo, from: Number, to: Option<Number>) -> Result<Vec<Difference>> {
     look::diff::with_moved(view.store(), directory, from, to.unwrap_or(PRESENT))
 }
 
@@ -57,18 +55,11 @@ impl Roll {
     /// Those of [`View::diff`]; damage and device errors.
     pub(super) fn new(view: &View, directory: InodeNo, plan: &Plan) -> Result<Roll> {
         let (view, trees) = (view.inside(), Trees::new(view, directory, plan));
-        let (mut all, unknown) = diff(&view, directory, plan.target, None)?;
-        // What the target says nothing of is left alone, and the directories that it is in.
-        all.extend(unknown.iter().cloned());
+        let all = diff(&view, directory, plan.target, None)?;
         let differences = super::plan::without_still(super::plan::real(&all, |path| trees.is_same(path))?);
-        let mut others = unknown;
-        if let Some((from, to)) = plan.others {
-            let (known, unknown) = diff(&view, directory, from, to)?;
-            others.extend(known.into_iter().chain(unknown));
-        }
-        let (wanted, alone) = match others.is_empty() && plan.others.is_none() {
-            true => (differences, HashSet::new()),
-            false => super::plan::leave_alone(&differences, &others),
+        let (wanted, alone) = match plan.others {
+            None => (differences, HashSet::new()),
+            Some((from, to)) => super::plan::leave_alone(&differences, &diff(&view, directory, from, to)?),
         };
         let back = Back::new(&all);
         let is_there = all.iter().filter(|one| one.change != Change::Removed);

@@ -1,0 +1,255 @@
+//! The asking half: of a mount, or of a volume opened here.
+
+use crate::wire::{decode_answer, encode_request, Wrong, BYTES, OPCODE};
+use crate::{answer, Answer, Keep, Kept, Page, Request, Saying, Take, Who, FORGET_MAX};
+use rustix::fs::StatVfsMountFlags;
+use rustix::io::Errno;
+use rustix::ioctl::{ioctl, Updater};
+use std::cell::RefCell;
+use std::os::fd::AsFd;
+use yore_fs::{
+    Access, Error, InodeNo, ListedCut, Number, OperationRow, Pin, Result, Timestamp, UserLimits, View,
+};
+
+/// A directory of a volume that can be asked. Each method is a [`Request`], which says who may ask it.
+///
+/// Errors are those of the library, as it gave them, wherever that was. What only a mount can fail with is [`Error::Refused`], in words.
+pub trait Client {
+    /// Asks.
+    ///
+    /// # Errors
+    /// Those of what is asked; that the mount cannot be asked.
+    fn ask(&self, request: &Request) -> Result<Answer>;
+
+    /// Takes a snapshot of the directory, with all that is below it and all that was written before.
+    ///
+    /// # Errors
+    /// As [`Request::Take`]; so for all others here.
+    fn take(&self, new: Take) -> Result<(Number, Timestamp)> {
+        match self.ask(&Request::Take(new))? {
+            Answer::Taken { number, time } => Ok((number, time)),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// Changes what is said of a snapshot, or whether it is held.
+    ///
+    /// # Errors
+    /// As [`Request::Describe`].
+    fn describe(&self, number: Number, saying: Saying) -> Result<()> {
+        done(self.ask(&Request::Describe { number, saying })?)
+    }
+
+    /// Forgets snapshots: all of them or none; of more than [`FORGET_MAX`], those before the error.
+    ///
+    /// # Errors
+    /// As [`Request::Forget`].
+    fn forget(&self, numbers: &[Number]) -> Result<()> {
+        let mut parts = numbers.chunks(FORGET_MAX);
+        parts.try_for_each(|part| done(self.ask(&Request::Forget { numbers: part.to_vec() })?))
+    }
+
+    /// A part of the list of snapshots that concern the directory, those numbered `from` or above.
+    ///
+    /// # Errors
+    /// As [`Request::List`].
+    fn snapshots(&self, from: Number) -> Result<Page<ListedCut>> {
+        page(self.ask(&Request::List { from })?)
+    }
+
+    /// All snapshots that concern the directory.
+    ///
+    /// # Errors
+    /// As [`Request::List`].
+    fn all_snapshots(&self) -> Result<Vec<ListedCut>> {
+        all_pages(|from| self.snapshots(from))
+    }
+
+    /// The snapshot as of which the directory is seen; `None` if it is one of the present.
+    ///
+    /// # Errors
+    /// As [`Request::Seen`].
+    fn seen(&self) -> Result<Option<ListedCut>> {
+        Ok(page(self.ask(&Request::Seen)?)?.rows.into_iter().next())
+    }
+
+    /// A part of the list of versions of a file that a name in the directory means, those numbered `from` or above.
+    ///
+    /// # Errors
+    /// As [`Request::Versions`]; [`Error::NotFound`] for a name that never meant anything.
+    fn versions(&self, name: &[u8], from: Number) -> Result<Page<ListedCut>> {
+        page(self.ask(&Request::Versions { name: name.to_vec(), from })?)
+    }
+
+    /// All versions of a file.
+    ///
+    /// # Errors
+    /// As [`Client::versions`].
+    fn all_versions(&self, name: &[u8]) -> Result<Vec<ListedCut>> {
+        all_pages(|from| self.versions(name, from))
+    }
+
+    /// The snapshot or version as of which a file is seen under a name in the directory; `None` if it is one of the present.
+    ///
+    /// # Errors
+    /// As [`Client::versions`].
+    fn version_seen(&self, name: &[u8]) -> Result<Option<ListedCut>> {
+        Ok(page(self.ask(&Request::VersionSeen { name: name.to_vec() })?)?.rows.into_iter().next())
+    }
+
+    /// Who did what to the past of the volume, the latest first, each with its place.
+    ///
+    /// # Errors
+    /// As [`Request::Operations`].
+    fn operations(&self) -> Result<Vec<(u64, OperationRow)>> {
+        let (mut all, mut before) = (Vec::new(), None);
+        loop {
+            match self.ask(&Request::Operations { before })? {
+                Answer::Operations { rows, next } => {
+                    all.extend(rows);
+                    match (next, before) {
+                        (None, _) => return Ok(all),
+                        (Some(next), Some(before)) if next >= before => return Err(misunderstood()),
+                        _ => before = next,
+                    }
+                }
+                _ => return Err(misunderstood()),
+            }
+        }
+    }
+}
+
+fn done(answer: Answer) -> Result<()> {
+    match answer {
+        Answer::Done => Ok(()),
+        _ => Err(misunderstood()),
+    }
+}
+
+fn page(answer: Answer) -> Result<Page<ListedCut>> {
+    match answer {
+        Answer::Page(page) => Ok(page),
+        _ => Err(misunderstood()),
+    }
+}
+
+/// All of a list that comes in pages, which must come to an end.
+fn all_pages<T>(mut page: impl FnMut(Number) -> Result<Page<T>>) -> Result<Vec<T>> {
+    let (mut all, mut at) = (Vec::new(), Some(Number(0)));
+    while let Some(from) = at {
+        let Page { rows, next } = page(from)?;
+        if next.is_some_and(|next| next <= from) {
+            return Err(misunderstood());
+        }
+        all.extend(rows);
+        at = next;
+    }
+    Ok(all)
+}
+
+fn misunderstood() -> Error {
+    Error::Refused("the mount's answer is not understood: unmount the volume and mount it again".into())
+}
+
+fn other_version() -> Error {
+    Error::Refused(
+        "the mount is served by another version of yore: unmount the volume and mount it again".into(),
+    )
+}
+
+/// An open directory of a mount, asked through its daemon.
+pub struct Mounted<Dir: AsFd>(pub Dir);
+
+impl<Dir: AsFd> Mounted<Dir> {
+    /// The daemon does not know all the ways in which a mount can be read-only.
+    fn check_writable(&self) -> Result<()> {
+        match rustix::fs::fstatvfs(&self.0) {
+            Ok(found) if found.f_flag.contains(StatVfsMountFlags::RDONLY) => Err(Error::ReadOnly),
+            Ok(_) => Ok(()),
+            Err(error) => Err(of_number(error)),
+        }
+    }
+}
+
+impl<Dir: AsFd> Client for Mounted<Dir> {
+    fn ask(&self, request: &Request) -> Result<Answer> {
+        if matches!(request, Request::Take(_) | Request::Describe { .. } | Request::Forget { .. }) {
+            self.check_writable()?;
+        }
+        let bytes = encode_request(request)?;
+        if matches!(request, Request::Take(_)) {
+            // What was stored through mappings goes to the daemon first, which sees to it for the processes that it can see; with a kernel
+            // that waits here it does so for all. The daemon is not told of syncfs, so that nothing is made durable.
+            rustix::fs::syncfs(&self.0).map_err(of_number)?;
+        }
+        let mut buffer = Box::new([0; BYTES]);
+        buffer[..bytes.len()].copy_from_slice(&bytes);
+        // SAFETY: this number has the size of the buffer in it. By the kernel's rules for such numbers whoever knows it reads and
+        // writes no more, and any bytes are a valid buffer afterwards.
+        unsafe { ioctl(&self.0, Updater::<OPCODE, [u8; BYTES]>::new(&mut buffer)) }.map_err(of_number)?;
+        decode_answer(&*buffer).unwrap_or_else(|wrong| match wrong {
+            Wrong::Version(_) => Err(other_version()),
+            Wrong::Meaning => Err(misunderstood()),
+        })
+    }
+}
+
+/// What the kernel says where no answer comes.
+fn of_number(number: Errno) -> Error {
+    match number {
+        Errno::NOENT => Error::NotFound,
+        Errno::STALE => Error::Stale,
+        Errno::ROFS => Error::ReadOnly,
+        Errno::NOTCONN | Errno::CONNABORTED => Error::Refused(
+            "the daemon that served this mount is dead; mount the volume again, or unmount it (yore umount)"
+                .into(),
+        ),
+        Errno::NOTTY => Error::Refused(
+            "it is not on a mount that yore serves, or another version of yore serves it: unmount the volume and mount it again".into(),
+        ),
+        number => Error::Refused(format!("the mount cannot be asked: {number}")),
+    }
+}
+
+/// A directory of a volume that this process has open. Who opened it may do everything.
+pub struct Here {
+    view: View,
+    directory: InodeNo,
+    access: Access,
+    pins: Pins,
+}
+
+/// Snapshots that stay as long as the client does.
+#[derive(Default)]
+struct Pins(RefCell<Vec<Pin>>);
+
+impl Keep for Pins {
+    fn room(&self) -> Result<Kept<'_>> {
+        Ok(Box::new(|pin| {
+            self.0.borrow_mut().push(pin);
+            Ok(())
+        }))
+    }
+}
+
+impl Here {
+    /// A directory as a view has it.
+    pub fn new(view: &View, directory: InodeNo) -> Here {
+        let access = view.access(None, view.root());
+        Here { view: view.clone(), directory, access, pins: Pins::default() }
+    }
+}
+
+impl Client for Here {
+    fn ask(&self, request: &Request) -> Result<Answer> {
+        let who = Who {
+            uid: rustix::process::getuid().as_raw(),
+            may_all: true,
+            access: &self.access,
+            read_only: false,
+            limits: UserLimits::default(),
+            keeper: &self.pins,
+        };
+        answer(&self.view, self.directory, &who, request)
+    }
+}

@@ -1,0 +1,290 @@
+//! The answering half: what a request does to a volume, for whom.
+
+use crate::wire::{size, ROWS};
+use crate::{Answer, Page, Request, Saying, Take, FORGET_MAX};
+use std::collections::BTreeSet;
+use yore_fs::{
+    Access, Cut, CutRow, Doing, Error, FileKind, Incarnation, InodeNo, ListedCut, NewSnapshot, Number,
+    OperationRow, Pin, PinnedBy, Result, User, UserLimits, View, NAME_MAX,
+};
+
+/// Who asks, of what kind of mount.
+pub struct Who<'a> {
+    /// The user.
+    pub uid: u32,
+    /// He may do what is anybody's: root, the daemon's user, and who opened the volume himself.
+    pub may_all: bool,
+    /// What of the history he may be told.
+    pub access: &'a Access,
+    /// Nothing can be changed on the mount.
+    pub read_only: bool,
+    /// What each user may have who may not do all.
+    pub limits: UserLimits,
+    /// Keeps snapshots for his process.
+    pub keeper: &'a dyn Keep,
+}
+
+/// What keeps a snapshot when it is taken.
+pub type Kept<'a> = Box<dyn FnOnce(Pin) -> Result<()> + 'a>;
+
+/// Keeps snapshots as long as a process lives.
+pub trait Keep {
+    /// Room for one more.
+    ///
+    /// # Errors
+    /// There is none. Then nothing has been taken yet.
+    fn room(&self) -> Result<Kept<'_>>;
+}
+
+const NOT_YOURS: Error = Error::NotPermitted {
+    what: "snapshots of a directory are taken, held and forgotten by its owner, by root, or by the user who mounted the volume; what \
+           another user took is not the owner's to forget or to rename, nor what another user holds to release: ask that user, or root",
+};
+
+impl Who<'_> {
+    fn user(&self) -> User {
+        User { uid: self.uid, limits: (!self.may_all).then_some(self.limits) }
+    }
+
+    fn doing<'a>(&self, view: &'a View) -> Doing<'a> {
+        Doing { view, uid: self.uid }
+    }
+
+    /// Whether he may take snapshots of a directory. With an incarnation, of that one only, and not of what is gone.
+    fn may_take(&self, view: &View, inode: InodeNo, incarnation: Option<Incarnation>) -> Result<bool> {
+        if self.may_all {
+            return Ok(true);
+        }
+        match view.getattr(inode) {
+            Ok(attr) => Ok(attr.uid == self.uid && incarnation.is_none_or(|i| i.0 == attr.incarnation)),
+            Err(Error::Stale) if incarnation.is_some() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn check_writable(&self) -> Result<()> {
+        match self.read_only {
+            true => Err(Error::ReadOnly),
+            false => Ok(()),
+        }
+    }
+
+    /// The view to change these snapshots with, if the user may. Root and the daemon's user may do everything. The owner of the
+    /// directory may hold its snapshots, and forget, rename and release what nobody else took and holds: so what root keeps is safe
+    /// from programs that run with the owner's rights.
+    fn changing(&self, view: &View, numbers: &[Number], to: &[To]) -> Result<View> {
+        // They are the volume's, whatever time the directory asked is of.
+        let view = view.present();
+        for number in numbers {
+            let row = view.kept_cut(*number)?.row;
+            let may_take = self.may_take(&view, row.root, Some(row.root_incarnation))?;
+            if !may_take || !(self.may_all || to.iter().all(|to| to.is_allowed(&row, self.uid))) {
+                return Err(NOT_YOURS);
+            }
+        }
+        self.check_writable()?;
+        Ok(view)
+    }
+}
+
+/// What is to be done with a snapshot.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum To {
+    /// It stays from now on.
+    Hold,
+    /// It need not stay any longer.
+    Release,
+    /// It goes, or loses its name, without which a full volume may give it up.
+    ForgetOrRename,
+}
+
+impl To {
+    /// Whether a user who owns the directory may do that to its snapshot, by who took it and who holds it. Of what earlier versions of
+    /// Yore took, nobody knows that.
+    fn is_allowed(self, row: &CutRow, uid: u32) -> bool {
+        let is_own = |by: Option<u32>| by.is_none_or(|by| by == uid);
+        match self {
+            To::Hold => !row.held || is_own(row.more.held_by),
+            To::Release => is_own(row.more.held_by.or(row.more.by)),
+            To::ForgetOrRename => is_own(row.more.by),
+        }
+    }
+}
+
+/// Whether a user may take a snapshot of a directory, so that it is worth preparing.
+pub fn may_take(view: &View, directory: InodeNo, who: &Who<'_>) -> bool {
+    !who.read_only && matches!(who.may_take(view, directory, None), Ok(true))
+}
+
+/// Answers a request about a directory as a view has it.
+///
+/// # Errors
+/// [`Error::NotADirectory`]; [`Error::NotPermitted`] for what the asker may not; else those of what is asked.
+pub fn answer(view: &View, directory: InodeNo, who: &Who<'_>, request: &Request) -> Result<Answer> {
+    if view.getattr(directory)?.kind != FileKind::Directory {
+        return Err(Error::NotADirectory);
+    }
+    match request {
+        Request::Take(new) => {
+            let Cut { number, row } = take(view, directory, who, new)?;
+            Ok(Answer::Taken { number, time: row.time })
+        }
+        Request::Describe { number, saying } => describe(view, who, *number, saying),
+        Request::Forget { numbers } => forget(view, who, numbers),
+        Request::List { from } => {
+            let (rows, next) = view.list_cuts(directory, *from)?;
+            page(view, who, rows, next)
+        }
+        Request::Seen => match view.cut() {
+            Some(cut) => {
+                let (mut rows, _) = view.list_cuts(directory, cut)?;
+                rows.retain(|row| row.cut.number == cut);
+                page(view, who, rows, None)
+            }
+            None => Ok(Answer::Page(Page { rows: Vec::new(), next: None })),
+        },
+        Request::Versions { name, from } => {
+            check_name(name)?;
+            let (mut rows, next) = view.list_versions(directory, name, *from)?;
+            leave_reachable(view, directory, who.access, name, &mut rows)?;
+            page(view, who, rows, next)
+        }
+        Request::VersionSeen { name } => {
+            check_name(name)?;
+            let mut rows = view.version_seen(directory, name)?.into_iter().collect();
+            leave_reachable(view, directory, who.access, name, &mut rows)?;
+            page(view, who, rows, None)
+        }
+        Request::Operations { before } => operations(view, who, *before),
+    }
+}
+
+fn check_name(name: &[u8]) -> Result<()> {
+    match (1..=NAME_MAX).contains(&name.len()) && !name.contains(&b'/') && !name.contains(&0) {
+        true => Ok(()),
+        false => {
+            Err(Error::Invalid { what: "a file in a directory has a name of 1 to 255 bytes without `/`" })
+        }
+    }
+}
+
+fn take(view: &View, directory: InodeNo, who: &Who<'_>, new: &Take) -> Result<Cut> {
+    if !who.may_take(view, directory, None)? {
+        return Err(NOT_YOURS);
+    }
+    who.check_writable()?;
+    let room = if new.stays { Some(who.keeper.room()?) } else { None };
+    let user = who.user();
+    let cut = view.take_snapshot(directory, &NewSnapshot { user: Some(&user), ..new.new_snapshot() })?;
+    if let Some(keep) = room {
+        keep(view.pin(cut.number, PinnedBy::Work)?)?;
+    }
+    let doing = who.doing(view);
+    doing.note(doing.taking(&cut)?);
+    Ok(cut)
+}
+
+/// Changes what is said of a snapshot, and records who did it.
+fn describe(view: &View, who: &Who<'_>, number: Number, saying: &Saying) -> Result<Answer> {
+    let says = (saying.name.is_some() || saying.description.is_some()).then_some(To::ForgetOrRename);
+    let holds = saying.hold.as_ref().map(|hold| if hold.is_some() { To::Hold } else { To::Release });
+    let all = says.into_iter().chain(holds).collect::<Vec<_>>();
+    let view = who.changing(view, &[number], &all)?;
+    let was = view.kept_cut(number)?;
+    let doing = who.doing(&view);
+    let (name, description) = (saying.name.as_deref(), saying.description.as_deref());
+    if name.is_some() || description.is_some() {
+        view.describe(number, name, description)?;
+        doing.note([doing.renaming(&was, name)?]);
+    }
+    if let Some(hold) = &saying.hold {
+        let reason = hold.as_deref();
+        view.hold_because(Some(&who.user()), number, reason.is_some(), reason.unwrap_or_default())?;
+        doing.note([doing.holding(&was, reason)?]);
+    }
+    Ok(Answer::Done)
+}
+
+fn forget(view: &View, who: &Who<'_>, numbers: &[Number]) -> Result<Answer> {
+    if !(1..=FORGET_MAX).contains(&numbers.len()) {
+        return Err(Error::Invalid { what: "1 to 256 snapshots are forgotten by one request" });
+    }
+    let numbers: Vec<Number> = numbers.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
+    let view = who.changing(view, &numbers, &[To::ForgetOrRename])?;
+    let doing = who.doing(&view);
+    let rows = doing.forgetting(&numbers)?;
+    view.forget(&numbers)?;
+    doing.note(rows);
+    Ok(Answer::Done)
+}
+
+/// Leaves those rows of a file's list that a user may be told: all if he may look the name up, else those as of which he might have. Without
+/// any it is as if there never was such a name.
+fn leave_reachable(
+    view: &View,
+    directory: InodeNo,
+    access: &Access,
+    name: &[u8],
+    rows: &mut Vec<ListedCut>,
+) -> Result<()> {
+    if access.is_all() {
+        return Ok(());
+    }
+    match view.lookup(directory, name) {
+        Ok(_) if access.reaches(directory, view.cut())? => return Ok(()),
+        Ok(_) | Err(Error::NotFound) => {}
+        Err(error) => return Err(error),
+    }
+    let mut told = Vec::new();
+    for row in rows.drain(..) {
+        if access.reaches(directory, Some(row.cut.number))? {
+            told.push(row);
+        }
+    }
+    *rows = told;
+    match rows.is_empty() {
+        true => Err(Error::NotFound),
+        false => Ok(()),
+    }
+}
+
+/// As many rows as one may be told and there is room for.
+fn page(view: &View, who: &Who<'_>, rows: Vec<ListedCut>, mut next: Option<Number>) -> Result<Answer> {
+    let present = view.present();
+    let (mut told, mut bytes) = (Vec::new(), 0);
+    for mut row in rows {
+        let CutRow { root, root_incarnation, .. } = row.cut.row;
+        if !row.covers && !who.may_take(&present, root, Some(root_incarnation))? {
+            continue;
+        }
+        // A path that would not fit into any answer, four times as long as any that a call takes, is left out.
+        if size(&row).is_none_or(|size| size > ROWS) {
+            row.path = None;
+        }
+        bytes += size(&row).unwrap_or(ROWS + 1);
+        if bytes > ROWS {
+            next = Some(row.cut.number);
+            break;
+        }
+        told.push(row);
+    }
+    Ok(Answer::Page(Page { rows: told, next }))
+}
+
+/// As many rows as there is room for.
+fn operations(view: &View, who: &Who<'_>, before: Option<u64>) -> Result<Answer> {
+    let (mut rows, mut bytes, mut next) = (Vec::<(u64, OperationRow)>::new(), 0, None);
+    let all = view.present().done((!who.may_all).then_some(who.uid))?;
+    for row in all.into_iter().filter(|(place, _)| before.is_none_or(|before| *place < before)) {
+        bytes += size(&row).unwrap_or(ROWS + 1);
+        if bytes > ROWS {
+            next = rows.last().map(|(place, _)| *place);
+            break;
+        }
+        rows.push(row);
+    }
+    Ok(Answer::Operations { rows, next })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,241 @@
+//! Who may ask for what, and what comes of it.
+
+use super::*;
+use crate::{Client, Here};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use yore_device::{Device, MemoryDevice};
+use yore_fs::{Caller, MkfsOptions, MountOptions};
+
+const ME: Caller = Caller { uid: 4711, gid: 4711, umask: 0o022, keeps_set_id: false };
+
+fn view() -> View {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
+    View::mkfs(&device, &MkfsOptions { owner: (1, 1), ..MkfsOptions::default() }).unwrap();
+    View::open(device, &MountOptions::default()).unwrap()
+}
+
+/// There is no room to keep anything.
+struct Full;
+
+impl Keep for Full {
+    fn room(&self) -> Result<Kept<'_>> {
+        Err(Error::Refused("full".into()))
+    }
+}
+
+/// Somebody who asks about a directory.
+struct Asking<'a> {
+    view: &'a View,
+    directory: InodeNo,
+    uid: u32,
+    read_only: bool,
+}
+
+impl Client for Asking<'_> {
+    fn ask(&self, request: &Request) -> Result<Answer> {
+        let access = self.view.access(None, self.view.root());
+        let limits = UserLimits { snapshots: 300, holds: 2, policies: 2 };
+        let (uid, read_only) = (self.uid, self.read_only);
+        let who = Who { uid, may_all: uid == 0, access: &access, read_only, limits, keeper: &Full };
+        answer(self.view, self.directory, &who, request)
+    }
+}
+
+fn by(view: &View, directory: InodeNo, uid: u32) -> Asking<'_> {
+    Asking { view, directory, uid, read_only: false }
+}
+
+fn named(name: &str) -> Take {
+    Take { name: name.into(), ..Take::default() }
+}
+
+fn hold(client: &dyn Client, number: Number, held: bool) -> Result<()> {
+    client.describe(number, Saying { hold: Some(held.then(String::new)), ..Saying::default() })
+}
+
+/// What is no request is refused, and nothing is taken, held or forgotten.
+#[test]
+fn nonsense_is_refused() {
+    let view = view();
+    let file = view.create(&ME, view.root(), b"f", FileKind::Regular, 0o644, 0).unwrap();
+    let (root, on_file) = (by(&view, view.root(), 0), by(&view, file.inode(), 0));
+    assert!(matches!(on_file.take(named("")), Err(Error::NotADirectory)));
+    assert!(matches!(on_file.snapshots(Number(0)), Err(Error::NotADirectory)));
+    for bad in ["yesterday", "a/b", "\n", &"n".repeat(256)] {
+        assert!(matches!(root.take(named(bad)), Err(Error::Invalid { .. })), "{bad}");
+    }
+    let long = Take { description: "x".repeat(513), ..Take::default() };
+    assert!(matches!(root.take(long), Err(Error::Invalid { .. })));
+    assert_eq!(view.cuts().unwrap(), []);
+
+    let (number, _) = root.take(named("")).unwrap();
+    for numbers in [vec![], vec![number; FORGET_MAX + 1]] {
+        assert!(matches!(root.ask(&Request::Forget { numbers }), Err(Error::Invalid { .. })));
+    }
+    for name in [&b""[..], b"a/b", b"a\0", &[b'a'; 256]] {
+        assert!(matches!(root.versions(name, Number(0)), Err(Error::Invalid { .. })), "{name:?}");
+        assert!(matches!(root.version_seen(name), Err(Error::Invalid { .. })), "{name:?}");
+    }
+    assert!(matches!(on_file.forget(&[number]), Err(Error::NotADirectory)));
+    assert!(view.cuts().unwrap().iter().all(|cut| !cut.row.held) && view.cuts().unwrap().len() == 1);
+}
+
+/// Whoever could take a snapshot holds, releases and forgets it, through any directory of any time; all are forgotten or none.
+#[test]
+fn who_may_forget_what() {
+    let view = view();
+    let mine = view.mkdir(&ME, view.root(), b"mine", 0o700).unwrap().inode();
+    let gone = view.mkdir(&ME, view.root(), b"gone", 0o700).unwrap().inode();
+    let cut = |inode, name| view.snapshot(inode, name, false, false).unwrap().number;
+    let (a, b, c, d) = (cut(mine, "a"), cut(view.root(), "b"), cut(gone, "c"), cut(mine, "d"));
+    view.rmdir(view.root(), b"gone").unwrap();
+    let past = view.as_of(b);
+    let root = view.root();
+    let (me, other, all) = (by(&view, root, 4711), by(&view, root, 9), by(&view, root, 0));
+    let read_only = Asking { read_only: true, ..by(&view, mine, 4711) };
+    let left = || view.cuts().unwrap().into_iter().map(|cut| cut.row.name).collect::<String>();
+    assert!(matches!(me.forget(&[a, b]), Err(Error::NotPermitted { .. })));
+    assert!(matches!(me.forget(&[c]), Err(Error::NotPermitted { .. })), "it is gone");
+    assert!(matches!(other.forget(&[a]), Err(Error::NotPermitted { .. })));
+    assert!(matches!(me.forget(&[a, Number(99)]), Err(Error::NotFound)));
+    assert!(matches!(read_only.forget(&[a]), Err(Error::ReadOnly)));
+    assert!(matches!(hold(&me, b, true), Err(Error::NotPermitted { .. })));
+    assert!(matches!(hold(&read_only, a, true), Err(Error::ReadOnly)));
+    assert!(matches!(hold(&all, Number(99), true), Err(Error::NotFound)));
+    for _ in 0..2 {
+        hold(&me, a, true).unwrap();
+    }
+    // The error says which one it is.
+    assert!(matches!(all.forget(&[d, a]), Err(Error::Held { cut }) if cut == a.0));
+    assert_eq!(left(), "abcd");
+    hold(&me, a, false).unwrap();
+    by(&past, root, 4711).forget(&[d, a, d]).unwrap();
+    assert_eq!(left(), "bc");
+    all.forget(&[c]).unwrap();
+    assert!(matches!(all.forget(&[c]), Err(Error::NotFound)));
+    assert_eq!(left(), "b");
+}
+
+/// A directory of the past says as of which snapshot it is seen, and whether it is one of its own.
+#[test]
+fn a_directory_knows_its_time() {
+    let view = view();
+    let below = view.mkdir(&ME, view.root(), b"below", 0o755).unwrap().inode();
+    let cuts = [view.root(), below].map(|inode| view.snapshot(inode, "", false, false).unwrap().number);
+    let seen = |view: &View| by(view, below, 9).seen().unwrap().map(|row| (row.cut.number, row.own));
+    assert_eq!(seen(&view), None);
+    assert_eq!(seen(&view.as_of(cuts[0])), Some((cuts[0], false)));
+    assert_eq!(seen(&view.as_of(cuts[1])), Some((cuts[1], true)));
+}
+
+/// What is asked of a file is answered; a name that means nothing is not found.
+#[test]
+fn files_are_asked_for() {
+    let view = view();
+    view.create(&ME, view.root(), b"f", FileKind::Regular, 0o644, 0).unwrap();
+    let cut = view.snapshot(view.root(), "all", false, false).unwrap().number;
+    let asking = by(&view, view.root(), 9);
+    let seen = |name: &[u8]| asking.version_seen(name).unwrap().map(|row| (row.cut.number, row.own));
+    assert_eq!(asking.all_versions(b"f").unwrap(), []);
+    assert_eq!(seen(b"f"), None);
+    assert_eq!(seen(b"f@all"), Some((cut, false)));
+    assert!(matches!(asking.all_versions(b"absent"), Err(Error::NotFound)));
+}
+
+/// Owners take snapshots of what is theirs, and others see of them only what they could see anyway.
+#[test]
+fn who_may_what() {
+    let view = view();
+    let mine = view.mkdir(&ME, view.root(), b"mine", 0o700).unwrap();
+    let below = view.mkdir(&Caller { uid: 5, ..ME }, mine.inode(), b"below", 0o755).unwrap();
+    let take = |inode, uid, name: &str| by(&view, inode, uid).take(named(name));
+    take(mine.inode(), 4711, "a").unwrap();
+    take(below.inode(), 5, "b").unwrap();
+    take(view.root(), 0, "c").unwrap();
+    assert!(matches!(take(view.root(), 4711, ""), Err(Error::NotPermitted { .. })));
+    assert!(matches!(take(mine.inode(), 5, ""), Err(Error::NotPermitted { .. })));
+    assert!(matches!(take(mine.inode(), 4711, "a"), Err(Error::Exists)));
+    let names = |inode, uid| -> Vec<String> {
+        let rows = by(&view, inode, uid).all_snapshots().unwrap();
+        rows.into_iter().map(|listed| listed.cut.row.name).collect()
+    };
+    assert_eq!(names(view.root(), 0), ["a", "b", "c"]);
+    assert_eq!(names(view.root(), 4711), ["a", "c"]);
+    assert_eq!(names(view.root(), 9), ["c"]);
+    assert_eq!(names(below.inode(), 9), ["a", "b", "c"]);
+}
+
+/// Limits are told with their number and what they are of, to who has them and to nobody else.
+#[test]
+fn limits_say_what_they_are_of() {
+    let view = view();
+    let mine = view.mkdir(&ME, view.root(), b"mine", 0o700).unwrap().inode();
+    let me = by(&view, mine, 4711);
+    let numbers = ["a", "b", "c"].map(|name| me.take(named(name)).unwrap().0);
+    hold(&me, numbers[0], true).unwrap();
+    hold(&me, numbers[1], true).unwrap();
+    assert!(matches!(hold(&me, numbers[2], true), Err(Error::LimitReached { what: "holds", most: 2 })));
+    hold(&Here::new(&view, mine), numbers[2], true).unwrap();
+}
+
+/// A list of more than a page has each one once, in order, however long names and paths are.
+#[test]
+fn pages() {
+    let view = view();
+    let names: Vec<String> = (0..300).map(|i| format!("n{i:0>200}")).collect();
+    let root = by(&view, view.root(), 0);
+    for name in &names {
+        root.take(Take { held: true, ..named(name) }).unwrap();
+    }
+    assert!(root.snapshots(Number(0)).unwrap().next.is_some());
+    let listed = root.all_snapshots().unwrap();
+    assert!(listed
+        .iter()
+        .all(|listed| listed.cut.row.held && listed.path.as_deref() == Some(Path::new("/"))));
+    assert!(listed.into_iter().map(|listed| listed.cut.row.name).eq(names));
+
+    let mut row = root.all_snapshots().unwrap().swap_remove(0);
+    row.path = Some(PathBuf::from("/d".repeat(10_000)));
+    let access = view.access(None, view.root());
+    let limits = UserLimits::default();
+    let who = Who { uid: 0, may_all: true, access: &access, read_only: false, limits, keeper: &Full };
+    let Answer::Page(page) = page(&view, &who, vec![row], None).unwrap() else { panic!("no page") };
+    assert_eq!((page.rows.len(), page.rows[0].path.is_none(), page.next), (1, true, None));
+}
+
+/// What is to stay is taken only if there is room to keep it; opened here it stays as long as the client.
+#[test]
+fn what_stays() {
+    let view = view();
+    let stays = || Take { stays: true, undo: true, ..named("before-restore-1") };
+    assert!(matches!(by(&view, view.root(), 0).take(stays()), Err(Error::Refused(_))));
+    assert_eq!(view.cuts().unwrap(), []);
+    let here = Here::new(&view, view.root());
+    let (number, _) = here.take(stays()).unwrap();
+    assert!(matches!(here.forget(&[number]), Err(Error::Pinned { .. })));
+    drop(here);
+    Here::new(&view, view.root()).forget(&[number]).unwrap();
+}
+
+/// The list of who did what comes whole, in pages, the latest first; others than root see what is theirs.
+#[test]
+fn operations_come_in_pages() {
+    let view = view();
+    let mine = view.mkdir(&ME, view.root(), b"mine", 0o700).unwrap().inode();
+    let me = by(&view, mine, 4711);
+    me.take(named("mine")).unwrap();
+    let root = by(&view, view.root(), 0);
+    for i in 0..200 {
+        root.take(named(&format!("n{i:0>200}"))).unwrap();
+    }
+    let all = root.operations().unwrap();
+    assert_eq!(all.len(), 201);
+    assert!(all.windows(2).all(|pair| pair[0].0 > pair[1].0));
+    assert!(matches!(
+        root.ask(&Request::Operations { before: None }),
+        Ok(Answer::Operations { next: Some(_), .. })
+    ));
+    let seen = me.operations().unwrap();
+    assert_eq!(seen.iter().map(|(_, row)| row.note.as_str()).collect::<Vec<_>>(), ["mine"]);
+}

@@ -1,0 +1,112 @@
+//! Requests and answers as bytes.
+
+use crate::{Answer, Request};
+use rustix::ioctl::{opcode, Opcode};
+use serde::de::DeserializeOwned;
+use serde::Serialize;
+use yore_fs::{Error, Result};
+
+/// The version of the protocol. It grows with each change of what travels.
+pub const VERSION: u32 = 1;
+/// Bytes of the buffer; the most that an ioctl's number can say is 16,383.
+pub const BYTES: usize = 16_376;
+/// The number of the ioctl.
+pub const OPCODE: Opcode = opcode::read_write::<[u8; BYTES]>(b'Y', 100);
+
+const MAGIC: [u8; 4] = *b"yore";
+const HEAD: usize = 16;
+/// Bytes left for rows in an answer that is a page: beside them stand the variants, their count and the number to go on from.
+pub(crate) const ROWS: usize = BYTES - HEAD - 32;
+
+/// Why bytes are no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wrong {
+    /// Whoever wrote them speaks another version of the protocol.
+    Version(u32),
+    /// They mean nothing.
+    Meaning,
+}
+
+/// How many bytes a value takes.
+pub(crate) fn size<T: Serialize>(value: &T) -> Option<usize> {
+    postcard::serialize_with_flavor(value, postcard::ser_flavors::Size::default()).ok()
+}
+
+/// `None`: it does not fit.
+fn encode<T: Serialize>(value: &T) -> Option<Vec<u8>> {
+    let bytes = postcard::to_extend(value, head(0)).ok()?;
+    let length = u32::try_from(bytes.len() - HEAD).ok().filter(|_| bytes.len() <= BYTES)?;
+    Some(with_length(bytes, length))
+}
+
+fn head(length: u32) -> Vec<u8> {
+    with_length([&MAGIC[..], &VERSION.to_le_bytes(), &[0; 8]].concat(), length)
+}
+
+fn with_length(mut bytes: Vec<u8>, length: u32) -> Vec<u8> {
+    bytes[8..12].copy_from_slice(&length.to_le_bytes());
+    bytes
+}
+
+fn decode<T: DeserializeOwned>(bytes: &[u8]) -> std::result::Result<T, Wrong> {
+    let word = |at: usize| {
+        let bytes: [u8; 4] = bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).ok_or(Wrong::Meaning)?;
+        Ok(u32::from_le_bytes(bytes))
+    };
+    if bytes.get(..4) != Some(&MAGIC) {
+        return Err(Wrong::Meaning);
+    }
+    match word(4)? {
+        VERSION => {}
+        other => return Err(Wrong::Version(other)),
+    }
+    let length = usize::try_from(word(8)?).ok().filter(|length| *length <= BYTES - HEAD);
+    let content = length.and_then(|length| bytes.get(HEAD..HEAD + length)).ok_or(Wrong::Meaning)?;
+    match postcard::take_from_bytes(content) {
+        Ok((value, [])) => Ok(value),
+        _ => Err(Wrong::Meaning),
+    }
+}
+
+/// A request as bytes.
+///
+/// # Errors
+/// [`Error::Invalid`]: it has more than fits into the buffer.
+pub(crate) fn encode_request(request: &Request) -> Result<Vec<u8>> {
+    encode(request).ok_or(Error::Invalid { what: "a request to a mount has at most 16 KiB" })
+}
+
+/// The request that bytes are.
+///
+/// # Errors
+/// Why they are none.
+pub fn decode_request(bytes: &[u8]) -> std::result::Result<Request, Wrong> {
+    decode(bytes)
+}
+
+/// An answer as bytes.
+pub fn encode_answer(answer: &Result<Answer>) -> Vec<u8> {
+    encode(answer).unwrap_or_else(|| {
+        let text = match answer {
+            Ok(_) => "the answer is too long for one request; ask for less".to_string(),
+            Err(error) => error.to_string().chars().take(1024).collect(),
+        };
+        encode(&Err::<Answer, Error>(Error::Refused(text))).unwrap_or_else(encode_nothing)
+    })
+}
+
+/// The answer to what is of another version, which is no more than the version.
+pub fn encode_nothing() -> Vec<u8> {
+    head(0)
+}
+
+/// The answer that bytes are.
+///
+/// # Errors
+/// Why they are none.
+pub(crate) fn decode_answer(bytes: &[u8]) -> std::result::Result<Result<Answer>, Wrong> {
+    decode(bytes)
+}
+
+#[cfg(test)]
+mod tests;

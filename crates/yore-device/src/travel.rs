@@ -1,0 +1,91 @@
+//! What errors need to come from another process as they were: serde knows no `io::ErrorKind`, no texts of the program, and no bound on
+//! how deep a value is nested in itself.
+
+use crate::HostError;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use std::cell::Cell;
+use std::io::ErrorKind;
+
+/// How deep an error is nested in errors at most.
+pub const DEEPEST: u32 = 16;
+
+/// A text of the program. Under its own name serde would borrow it from what it reads.
+pub type Text = &'static str;
+
+/// Kinds of files that are no devices.
+pub(crate) mod kinds {
+    pub const DIRECTORY: &str = "directory";
+    pub const CHARACTER_DEVICE: &str = "character device";
+    pub const PIPE: &str = "pipe";
+    pub const SOCKET: &str = "socket";
+    pub const ALL: [&str; 4] = [DIRECTORY, CHARACTER_DEVICE, PIPE, SOCKET];
+}
+
+/// Kinds that a host's error has without a number; with a number the kind follows from that.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) enum Kind {
+    Other,
+    UnexpectedEof,
+    WriteZero,
+    InvalidData,
+    InvalidInput,
+    Interrupted,
+}
+
+impl From<(i32, Kind)> for HostError {
+    fn from((errno, kind): (i32, Kind)) -> HostError {
+        if errno != 0 {
+            return HostError::from_errno(errno);
+        }
+        let kind = match kind {
+            Kind::Other => ErrorKind::Other,
+            Kind::UnexpectedEof => ErrorKind::UnexpectedEof,
+            Kind::WriteZero => ErrorKind::WriteZero,
+            Kind::InvalidData => ErrorKind::InvalidData,
+            Kind::InvalidInput => ErrorKind::InvalidInput,
+            Kind::Interrupted => ErrorKind::Interrupted,
+        };
+        HostError { errno, kind }
+    }
+}
+
+impl From<HostError> for (i32, Kind) {
+    fn from(error: HostError) -> (i32, Kind) {
+        let kind = match error.kind {
+            ErrorKind::UnexpectedEof => Kind::UnexpectedEof,
+            ErrorKind::WriteZero => Kind::WriteZero,
+            ErrorKind::InvalidData => Kind::InvalidData,
+            ErrorKind::InvalidInput => Kind::InvalidInput,
+            ErrorKind::Interrupted => Kind::Interrupted,
+            _ => Kind::Other,
+        };
+        (error.errno, kind)
+    }
+}
+
+/// Reads what is no device, one of [`kinds::ALL`].
+pub(crate) fn kind_of_file<'de, D: Deserializer<'de>>(from: D) -> Result<Text, D::Error> {
+    let found = String::deserialize(from)?;
+    kinds::ALL.into_iter().find(|known| *known == found).ok_or_else(|| D::Error::custom("no kind of file"))
+}
+
+/// Reads what is nested in its own kind, for `#[serde(deserialize_with)]`: at most [`DEEPEST`] levels, so that no bytes exhaust the stack.
+///
+/// # Errors
+/// Those of what is read, and that it is nested too deep.
+pub fn nested<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Box<T>, D::Error> {
+    thread_local!(static DEPTH: Cell<u32> = const { Cell::new(0) });
+    struct Level;
+    impl Drop for Level {
+        fn drop(&mut self) {
+            DEPTH.set(DEPTH.get() - 1);
+        }
+    }
+    DEPTH.set(DEPTH.get() + 1);
+    let _level = Level;
+    match DEPTH.get() > DEEPEST {
+        true => Err(D::Error::custom("errors nested too deep")),
+        false => Box::deserialize(from),
+    }
+}
