@@ -23,7 +23,7 @@ pub mod stopped;
 
 pub use files::on_volume;
 pub use info::holder;
-pub use snapshot::{names_and_times, names_on_mount as snapshot_names, of_directory as all_snapshots};
+pub use snapshot::{names_and_times, names_on_mount as snapshot_names};
 
 use crate::args::{Arguments, Command};
 use crate::output::Out;

@@ -10,6 +10,7 @@
 
 mod allocator;
 mod args;
+mod asked;
 mod command;
 mod complete;
 mod fsck;

@@ -11,6 +11,7 @@
 //! The caller's right to set-group-id bits is never asked here: the kernel has taken them from modes where they are not
 //! allowed, before the request is sent, so callers `keep` them ([`Caller::keeps_set_id`]).
 
+mod asked;
 mod attributes;
 mod background;
 mod behalf;
@@ -23,7 +24,7 @@ mod snapshots;
 mod writers;
 
 use crate::config::Granted;
-use crate::control::{self, Asker};
+use crate::control;
 use crate::convert::{no_attr, set_time};
 use crate::errno::{becomes_eio, errno, worth_logging};
 use crate::keeper::Keeper;
@@ -807,6 +808,11 @@ impl Filesystem for Server {
             return reply.error(Errno::ENOTTY);
         }
         let (view, inode) = seen!(self, node, reply);
+        if number == yore_control::OPCODE {
+            self.saves.settle();
+            let view = self.for_request(view, request);
+            return self.asked(request, (view.into_owned(), inode), data, reply);
+        }
         let (uid, read_only) = (request.uid(), self.config.read_only);
         let access = self.access_to_history(request);
         self.saves.settle();
@@ -816,9 +822,6 @@ impl Filesystem for Server {
         let view = self.for_request(view, request);
         if flags::is_ours(number) {
             return self.flags(request, (view.into_owned(), inode), (number, data, size), reply);
-        }
-        if control::takes_snapshot(number) {
-            return self.take_snapshot(request, (view.into_owned(), inode), (number, data), reply);
         }
         if number == control::rollback::ROLL_BACK {
             return self.roll_back(request, (view.into_owned(), inode), data, reply);
@@ -847,9 +850,7 @@ impl Filesystem for Server {
         } else if control::look::is_known(number) {
             self.answers.answer_for(&view, inode, (uid, &access), number, data)
         } else {
-            let (keeper, limits) = (&self.keeper, self.config.limits);
-            let asker = Asker { uid, access: &access, thread: request.pid(), read_only, keeper, limits };
-            control::answer(&view, inode, &asker, number, data)
+            Err(control::Failure::Number(Errno::ENOTTY))
         };
         match answer {
             Ok(answer) => reply.ioctl(0, &answer),

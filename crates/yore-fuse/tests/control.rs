@@ -6,8 +6,34 @@ use common::{as_user, errno_of, Mounted, NOBODY};
 use rustix::ioctl::{ioctl, opcode, Updater};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use yore_fs::{MountOptions, Number, View};
-use yore_fuse::control::{forget, hold, seen, snapshot, snapshots, FORGET_MAX};
+use yore_control::{Client, Mounted as Asked, Request, Saying, Take, FORGET_MAX};
+use yore_fs::{Error, ListedCut, MountOptions, Number, Result, Timestamp, View};
+
+fn snapshot(dir: &File, name: &str, held: bool, wait: bool) -> Result<(Number, Timestamp)> {
+    Asked(dir).take(Take { name: name.into(), held, wait, ..Take::default() })
+}
+
+fn snapshots(dir: &File, from: Number) -> Result<(Vec<ListedCut>, Option<Number>)> {
+    Asked(dir).snapshots(from).map(|page| (page.rows, page.next))
+}
+
+fn seen(dir: &File) -> Result<Option<ListedCut>> {
+    Asked(dir).seen()
+}
+
+fn forget(dir: &File, numbers: &[Number]) -> Result<()> {
+    Asked(dir).ask(&Request::Forget { numbers: numbers.to_vec() }).map(drop)
+}
+
+fn hold(dir: &File, number: Number, held: bool) -> Result<()> {
+    Asked(dir).describe(number, Saying { hold: Some(held.then(String::new)), ..Saying::default() })
+}
+
+/// The number of an error that arrived whole.
+#[track_caller]
+fn number_of<T: std::fmt::Debug>(outcome: Result<T>) -> i32 {
+    yore_fuse::errno(&outcome.unwrap_err()).code()
+}
 
 fn names(dir: &File) -> Vec<String> {
     let (rows, next) = snapshots(dir, Number(0)).expect("a list");
@@ -41,7 +67,7 @@ fn taken_and_listed() {
     assert_eq!(rows[0].next, Some(later));
     assert_eq!(rows[0].path.as_deref(), Some("/d".as_ref()));
     assert_eq!(snapshots(&open("d/e"), second).unwrap().0, rows[1..]);
-    assert_eq!(errno_of(snapshot(&open("d"), "first", false, false)), libc::EEXIST);
+    assert_eq!(number_of(snapshot(&open("d"), "first", false, false)), libc::EEXIST);
 
     drop(file);
     let view = View::open(mounted.end(), &MountOptions::default()).unwrap();
@@ -114,7 +140,7 @@ fn rights() {
     as_user(NOBODY, || {
         snapshot(&open("mine"), "a", false, true).unwrap();
         for not_mine in ["", "mine/others"] {
-            assert_eq!(errno_of(snapshot(&open(not_mine), "", false, false)), libc::EPERM);
+            assert_eq!(number_of(snapshot(&open(not_mine), "", false, false)), libc::EPERM);
         }
         assert_eq!(errno_of(File::open(mounted.path("mine/closed"))), libc::EACCES);
     });
@@ -135,14 +161,14 @@ fn rights() {
         rows.into_iter().find(|row| row.cut.row.name == name).unwrap().cut.number
     };
     let [a, b, c, d] = ["a", "b", "c", "d"].map(number);
-    as_user(4711, || assert_eq!(errno_of(forget(&open("mine"), &[a])), libc::EPERM));
+    as_user(4711, || assert_eq!(number_of(forget(&open("mine"), &[a])), libc::EPERM));
     as_user(NOBODY, || {
         for not_mine in [b, d] {
-            assert_eq!(errno_of(forget(&open("mine"), &[a, not_mine])), libc::EPERM);
-            assert_eq!(errno_of(hold(&open("mine"), not_mine, true)), libc::EPERM);
+            assert_eq!(number_of(forget(&open("mine"), &[a, not_mine])), libc::EPERM);
+            assert_eq!(number_of(hold(&open("mine"), not_mine, true)), libc::EPERM);
         }
         hold(&open("mine"), a, true).unwrap();
-        assert_eq!(errno_of(forget(&open(""), &[c])), libc::EPERM, "root took it");
+        assert_eq!(number_of(forget(&open(""), &[c])), libc::EPERM, "root took it");
         hold(&open("mine"), a, false).unwrap();
         forget(&open(""), &[a]).unwrap();
     });
@@ -170,20 +196,20 @@ fn held_and_forgotten() {
 
     hold(&open(""), first, true).unwrap();
     assert!(seen(&then).unwrap().unwrap().cut.row.held);
-    assert_eq!(errno_of(forget(&open("d"), &[second, first])), libc::EBUSY);
+    assert_eq!(number_of(forget(&open("d"), &[second, first])), libc::EBUSY);
     assert_eq!(names(&open("")), ["first", "second"]);
     hold(&then, first, false).unwrap();
     forget(&open("d@second"), &[first]).unwrap();
     assert_eq!(names(&open("")), ["second"]);
     assert_eq!(errno_of(File::open(mounted.path("d@first"))), libc::ENOENT);
-    assert_eq!(errno_of(seen(&then)), libc::ESTALE);
+    assert_eq!(number_of(seen(&then)), libc::ESTALE);
     assert_eq!(fs::read(mounted.path("d@second/f")).unwrap(), b"then");
-    assert_eq!(errno_of(forget(&open(""), &[first])), libc::ENOENT);
-    assert_eq!(errno_of(hold(&open(""), first, true)), libc::ENOENT);
+    assert_eq!(number_of(forget(&open(""), &[first])), libc::ENOENT);
+    assert_eq!(number_of(hold(&open(""), first, true)), libc::ENOENT);
     for numbers in [&[][..], &[second; FORGET_MAX + 1]] {
-        assert_eq!(errno_of(forget(&open(""), numbers)), libc::EINVAL);
+        assert_eq!(number_of(forget(&open(""), numbers)), libc::EINVAL);
     }
-    assert_eq!(errno_of(forget(&open("d/f"), &[second])), libc::ENOTTY);
+    assert_eq!(number_of(forget(&open("d/f"), &[second])), libc::ENOTDIR);
 
     drop(then);
     let view = View::open(mounted.end(), &MountOptions::default()).unwrap();
@@ -196,16 +222,32 @@ fn other_requests() {
     let Some(mounted) = Mounted::new() else { return };
     fs::write(mounted.path("f"), "").unwrap();
     let (root, file) = (File::open(mounted.root()).unwrap(), File::open(mounted.path("f")).unwrap());
-    assert_eq!(errno_of(snapshot(&file, "", false, false)), libc::ENOTTY);
-    assert_eq!(errno_of(snapshots(&file, Number(0)).map(|_| ())), libc::ENOTTY);
-    assert_eq!(errno_of(snapshot(&root, "yesterday", false, false)), libc::EINVAL);
-    assert_eq!(errno_of(snapshot(&root, &"n".repeat(256), false, false)), libc::EINVAL);
+    assert_eq!(number_of(snapshot(&file, "", false, false)), libc::ENOTDIR);
+    assert_eq!(number_of(snapshots(&file, Number(0))), libc::ENOTDIR);
+    assert_eq!(number_of(snapshot(&root, "yesterday", false, false)), libc::EINVAL);
+    assert_eq!(number_of(snapshot(&root, &"n".repeat(256), false, false)), libc::EINVAL);
     const OTHER: rustix::ioctl::Opcode = opcode::read_write::<[u8; 8]>(b'Y', 1);
     let mut buffer = [0; 8];
     // SAFETY: the number has the size of the buffer in it.
     let refused = unsafe { ioctl(&root, Updater::<OTHER, [u8; 8]>::new(&mut buffer)) };
     assert_eq!(refused, Err(rustix::io::Errno::NOTTY));
-    assert_eq!(errno_of(snapshots(&File::open("/").unwrap(), Number(0)).map(|_| ())), libc::ENOTTY);
+    let elsewhere = snapshots(&File::open("/").unwrap(), Number(0)).unwrap_err();
+    assert!(elsewhere.to_string().contains("not on a mount that yore serves"), "{elsewhere}");
+    // Bytes that are no request, and a request of another version, whose answer says no more than the version.
+    let raw = |request: &[u8]| {
+        let mut buffer = Box::new([0; yore_control::BYTES]);
+        buffer[..request.len()].copy_from_slice(request);
+        // SAFETY: the number has the size of the buffer in it.
+        let asked = unsafe {
+            ioctl(&root, Updater::<{ yore_control::OPCODE }, [u8; yore_control::BYTES]>::new(&mut buffer))
+        };
+        asked.map(|()| buffer[..16].to_vec())
+    };
+    assert_eq!(raw(&[]), Err(rustix::io::Errno::INVAL));
+    assert_eq!(raw(b"yore\x01\0\0\0\x01\0\0\0\0\0\0\0\xff"), Err(rustix::io::Errno::INVAL));
+    let version = yore_control::VERSION.to_le_bytes();
+    let expected = [&b"yore"[..], &version, &[0; 8]].concat();
+    assert_eq!(raw(b"yore\xff\0\0\0\x01\0\0\0\0\0\0\0\x05"), Ok(expected));
     assert_eq!(names(&root), Vec::<String>::new());
     drop((root, file));
     mounted.end();
@@ -216,13 +258,31 @@ fn other_requests() {
 fn read_only() {
     let Some(mounted) = Mounted::with(|config| config.read_only = true) else { return };
     let root = File::open(mounted.root()).unwrap();
-    assert_eq!(errno_of(snapshot(&root, "", false, false)), libc::EROFS);
+    assert_eq!(number_of(snapshot(&root, "", false, false)), libc::EROFS);
     mounted.view.snapshot(mounted.view.root(), "by the view", false, false).unwrap();
     assert_eq!(names(&root), ["by the view"]);
     let number = mounted.view.cuts().unwrap()[0].number;
-    assert_eq!(errno_of(forget(&root, &[number])), libc::EROFS);
-    assert_eq!(errno_of(hold(&root, number, true)), libc::EROFS);
+    assert_eq!(number_of(forget(&root, &[number])), libc::EROFS);
+    assert_eq!(number_of(hold(&root, number, true)), libc::EROFS);
     assert_eq!(names(&root), ["by the view"]);
+    drop(root);
+    mounted.end();
+}
+
+/// Errors arrive as the library gave them: which snapshot is held, and when the last one was taken. EBUSY and ERANGE, which commands had to
+/// guess from, said neither.
+#[test]
+fn errors_arrive_whole() {
+    let Some(mounted) = Mounted::new() else { return };
+    let root = File::open(mounted.root()).unwrap();
+    let (_, _) = snapshot(&root, "free", false, false).unwrap();
+    let (held, time) = snapshot(&root, "held", true, false).unwrap();
+    assert!(matches!(forget(&root, &[held]), Err(Error::Held { cut }) if cut == held.0));
+    let early = Some(Timestamp { seconds: 1, nanos: 0 });
+    let late = Asked(&root).take(Take { time: early, ..Take::default() });
+    assert!(matches!(late, Err(Error::OutOfOrder { last }) if last == time), "{late:?}");
+    let long = Asked(&root).take(Take { description: "x".repeat(513), ..Take::default() });
+    assert!(matches!(long, Err(Error::Invalid { what }) if what.contains("512")), "{long:?}");
     drop(root);
     mounted.end();
 }

@@ -12,7 +12,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{chown, FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
-use yore_fuse::control::snapshot;
+use yore_control::{Client, Take};
 
 fn flags(path: &Path) -> IFlags {
     ioctl_getflags(File::open(path).unwrap()).unwrap()
@@ -174,7 +174,9 @@ fn kept_and_shown() {
     fs::read(&file).unwrap();
     assert_eq!(read_at(), before);
     set(&file, IFlags::NOATIME | IFlags::IMMUTABLE).unwrap();
-    snapshot(&File::open(m.root()).unwrap(), "then", false, false).unwrap();
+    let root = File::open(m.root()).unwrap();
+    yore_control::Mounted(&root).take(Take { name: "then".into(), ..Take::default() }).unwrap();
+    drop(root);
     set(&file, IFlags::empty()).unwrap();
 
     let m = Mounted::on(m.end(), |_| {});

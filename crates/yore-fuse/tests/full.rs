@@ -7,10 +7,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::{AtomicU32, Ordering};
+use yore_control::{Client as _, Mounted as Asked, Take};
 use yore_fs::rollback::{Plan, Verb};
 use yore_fs::{Policy, Versioning};
 use yore_fuse::control::rollback::roll_back;
-use yore_fuse::control::{forget, snapshot};
 
 /// Numbers at random, the same ones each time.
 struct Random(u64);
@@ -93,9 +93,10 @@ fn fsync_knows_no_worse_than_no_space() {
             })
         });
         let dir = File::open(m.path("d")).unwrap();
+        let number = |error| io::Error::from_raw_os_error(yore_fuse::errno(&error).code());
         let mut taken = Vec::new();
         while callers.iter().any(|caller| !caller.is_finished()) {
-            match snapshot(&dir, "", false, false) {
+            match Asked(&dir).take(Take::default()).map_err(number) {
                 Ok((number, _)) => taken.push(number),
                 outcome => assert!(is_usual(outcome)),
             }
@@ -105,7 +106,7 @@ fn fsync_knows_no_worse_than_no_space() {
                 assert!(is_usual(roll_back(&dir, &plan)));
             }
             if taken.len() > 3 {
-                assert!(is_usual(forget(&dir, &[taken.remove(0)])));
+                assert!(is_usual(Asked(&dir).forget(&[taken.remove(0)]).map_err(number)));
             }
         }
     });

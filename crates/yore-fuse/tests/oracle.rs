@@ -7,12 +7,12 @@ use common::{as_user, Mounted, NOBODY};
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::unix::fs::{chown, PermissionsExt};
+use yore_control::Client as _;
 use yore_fs::rollback::{Plan, Verb};
 use yore_fs::{Error, InodeNo, Number};
 use yore_fuse::control::expunge::{expunge, forbidden, look, Wanted};
 use yore_fuse::control::look::{deleted, diff, log};
 use yore_fuse::control::rollback::roll_back;
-use yore_fuse::control::{version_seen, versions};
 
 /// Who keeps something below a directory of NOBODY's.
 const OTHER: u32 = 1000;
@@ -151,17 +151,15 @@ fn lists_of_a_name_are_for_who_might_look_it_up() {
     let dir = File::open(m.path("proj")).unwrap();
     for name in ["gone", "gone@closed", "nothing", "nothing@closed"] {
         let name = name.as_bytes();
-        assert_eq!(
-            number(as_user(NOBODY, || versions(&dir, name, Number(0)))),
-            libc::ENOENT,
-            "{}",
-            text(name)
-        );
-        assert_eq!(number(as_user(NOBODY, || version_seen(&dir, name))), libc::ENOENT, "{}", text(name));
+        let asked = yore_control::Mounted(&dir);
+        let versions = as_user(NOBODY, || asked.versions(name, Number(0)));
+        assert!(matches!(versions, Err(Error::NotFound)), "{}", text(name));
+        let seen = as_user(NOBODY, || asked.version_seen(name));
+        assert!(matches!(seen, Err(Error::NotFound)), "{}", text(name));
         let wanted = Wanted { name, below: false, others: false };
         assert_eq!(number(as_user(NOBODY, || look(&dir, &wanted))), libc::EPERM, "{}", text(name));
     }
-    assert!(as_user(OTHER, || version_seen(&dir, b"gone@closed")).unwrap().is_some());
+    assert!(as_user(OTHER, || yore_control::Mounted(&dir).version_seen(b"gone@closed")).unwrap().is_some());
     drop(dir);
     m.end();
 }

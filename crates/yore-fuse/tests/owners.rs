@@ -10,12 +10,11 @@ use std::os::unix::fs::{chown, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use yore_control::{Client as _, Mounted as Asked, Saying, Take};
 use yore_fs::rollback::{Plan, Verb};
-use yore_fs::{Number, UserLimits};
+use yore_fs::{Number, Result, Timestamp, UserLimits};
 use yore_fuse::control::look::{deleted, diff, log};
-use yore_fuse::control::names::{describe, Saying};
 use yore_fuse::control::rollback::roll_back;
-use yore_fuse::control::{forget, hold, snapshot, snapshots};
 
 /// The owner of a directory.
 const OWNER: u32 = 1000;
@@ -27,8 +26,26 @@ fn make(m: &Mounted, name: &str, owner: u32, mode: u32) -> File {
     File::open(m.path(name)).unwrap()
 }
 
+fn snapshot(dir: &File, name: &str, held: bool, wait: bool) -> Result<(Number, Timestamp)> {
+    Asked(dir).take(Take { name: name.into(), held, wait, ..Take::default() })
+}
+
+fn forget(dir: &File, numbers: &[Number]) -> Result<()> {
+    Asked(dir).forget(numbers)
+}
+
+fn hold(dir: &File, number: Number, held: bool) -> Result<()> {
+    Asked(dir).describe(number, Saying { hold: Some(held.then(String::new)), ..Saying::default() })
+}
+
+/// The number of an error that arrived whole.
+#[track_caller]
+fn number_of<T: std::fmt::Debug>(outcome: Result<T>) -> i32 {
+    yore_fuse::errno(&outcome.unwrap_err()).code()
+}
+
 fn names(dir: &File) -> Vec<String> {
-    snapshots(dir, Number(0)).unwrap().0.into_iter().map(|one| one.cut.row.name).collect()
+    Asked(dir).all_snapshots().unwrap().into_iter().map(|one| one.cut.row.name).collect()
 }
 
 /// A program with the owner's rights forgot the snapshots that root had taken of the owner's directory, after releasing those that root
@@ -40,24 +57,24 @@ fn owners_do_not_undo_what_root_took() {
     let take = |uid, name: &str, held| as_user(uid, || snapshot(&dir, name, held, false)).unwrap().0;
     let (held, free) = (take(0, "root-held", true), take(0, "root-free", false));
     let (own, own_held) = (take(OWNER, "own", false), take(OWNER, "own-held", true));
-    let unnamed = Saying { name: Some(""), ..Saying::default() };
+    let unnamed = Saying { name: Some(String::new()), ..Saying::default() };
     for number in [held, free] {
-        assert_eq!(errno_of(as_user(OWNER, || forget(&dir, &[number]))), libc::EPERM);
-        assert_eq!(errno_of(as_user(OWNER, || describe(&dir, number, &unnamed))), libc::EPERM);
+        assert_eq!(number_of(as_user(OWNER, || forget(&dir, &[number]))), libc::EPERM);
+        assert_eq!(number_of(as_user(OWNER, || Asked(&dir).describe(number, unnamed.clone()))), libc::EPERM);
     }
-    assert_eq!(errno_of(as_user(OWNER, || forget(&dir, &[own, free]))), libc::EPERM, "all or none");
+    assert_eq!(number_of(as_user(OWNER, || forget(&dir, &[own, free]))), libc::EPERM, "all or none");
     // Neither is root's hold the owner's to release, nor to take over.
     for to in [false, true] {
-        assert_eq!(errno_of(as_user(OWNER, || hold(&dir, held, to))), libc::EPERM);
+        assert_eq!(number_of(as_user(OWNER, || hold(&dir, held, to))), libc::EPERM);
     }
-    assert_eq!(errno_of(as_user(NOBODY, || hold(&dir, own, true))), libc::EPERM);
+    assert_eq!(number_of(as_user(NOBODY, || hold(&dir, own, true))), libc::EPERM);
     // The owner may see to it that one of root's stays, and need not for ever.
     for to in [true, false] {
         as_user(OWNER, || hold(&dir, free, to)).unwrap();
     }
     as_user(0, || hold(&dir, own, true)).unwrap();
-    assert_eq!(errno_of(as_user(OWNER, || hold(&dir, own, false))), libc::EPERM, "root holds it now");
-    assert_eq!(errno_of(as_user(OWNER, || forget(&dir, &[own]))), libc::EBUSY);
+    assert_eq!(number_of(as_user(OWNER, || hold(&dir, own, false))), libc::EPERM, "root holds it now");
+    assert_eq!(number_of(as_user(OWNER, || forget(&dir, &[own]))), libc::EBUSY);
     as_user(OWNER, || hold(&dir, own_held, false)).unwrap();
     as_user(OWNER, || forget(&dir, &[own_held])).unwrap();
     assert_eq!(names(&dir), ["root-held", "root-free", "own"]);
@@ -97,7 +114,7 @@ fn rollbacks_count_as_snapshots() {
     as_user(0, || roll_back(&dir, &plan)).unwrap().unwrap();
     // Who forgets some has room again.
     save("now");
-    let own = snapshots(&dir, Number(0)).unwrap().0;
+    let own = Asked(&dir).all_snapshots().unwrap();
     let own: Vec<Number> = own[1..3].iter().map(|one| one.cut.number).collect();
     as_user(OWNER, || forget(&dir, &own)).unwrap();
     as_user(OWNER, || roll_back(&dir, &plan)).unwrap().unwrap();

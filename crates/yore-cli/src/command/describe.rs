@@ -7,9 +7,9 @@ use crate::output::Clock;
 use crate::status;
 use crate::volume::Access;
 use anyhow::Context as _;
+use yore_control::Saying;
 use yore_fs::time::check_snapshot_name;
 use yore_fs::Error;
-use yore_fuse::control::names::Saying;
 
 /// Gives a snapshot a name or a description, or takes them away.
 pub fn run(args: &args::Describe) -> Outcome {
@@ -27,11 +27,10 @@ pub fn run(args: &args::Describe) -> Outcome {
         Some(number) => opened[0].numbered("describe", number),
         None => opened[0].snapshot("describe", &Clock::new(false)),
     })?;
-    let saying =
-        Saying { name: args.name.as_deref(), description: args.message.as_deref(), ..Saying::default() };
+    let saying = Saying { name: args.name.clone(), description: args.message.clone(), ..Saying::default() };
     with_opened(&places, Access::Write, |opened| {
         let shown = opened[0].name();
-        opened[0].describe(&row.cut, &saying).map_err(|error| {
+        opened[0].describe(&row.cut, saying).map_err(|error| {
             let root = error.chain().find_map(|cause| cause.downcast_ref::<Error>()).map(Error::root);
             match (root, &args.name) {
                 (Some(Error::Exists), Some(name)) => anyhow::anyhow!(

@@ -10,6 +10,7 @@ use super::forget::{give_back, mounted_on, named, say_freed};
 use super::snapshot::{library_error, Place};
 use super::Outcome;
 use crate::args;
+use crate::asked::here;
 use crate::live;
 use crate::output::{human, json_name, kind_name, Clock, List};
 use crate::progress::Progress;
@@ -24,9 +25,10 @@ use std::fs::{self, File};
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use yore_control::{Client, Mounted};
 use yore_fs::{Error, FileKind, ListedCut, Number, Volume};
 use yore_fuse::control::expunge::{self as control, Entry, Known, Wanted};
-use yore_fuse::control::{shred, snapshots, versions};
+use yore_fuse::control::shred;
 
 /// An operand: the directory that has the name, and the name, which may have a time.
 struct Operand {
@@ -125,23 +127,20 @@ impl Operand {
     /// A snapshot of the volume, or a version of the file, and how it is named; as far as it can be found.
     fn name_of(&self, cut: u64) -> (Option<ListedCut>, Option<String>) {
         let (from, name) = (Number(cut), self.name.as_bytes());
+        let of_both = |root: Option<&dyn Client>, directory: &dyn Client| {
+            let pages =
+                [root.and_then(|root| root.snapshots(from).ok()), directory.versions(name, from).ok()];
+            pages.into_iter().flatten().flat_map(|page| page.rows).collect::<Vec<_>>()
+        };
         let rows = match &self.place {
             Place::Mounted { dir, path } => {
-                let root = live::mount_at(path).and_then(|mount| File::open(mount.directory).ok());
-                let of_volume = root.and_then(|root| snapshots(&root, from).ok());
-                [of_volume, versions(dir, name, from).ok()]
-                    .into_iter()
-                    .flatten()
-                    .flat_map(|page| page.0)
-                    .collect()
+                let root =
+                    live::mount_at(path).and_then(|mount| File::open(mount.directory).ok()).map(Mounted);
+                of_both(root.as_ref().map(|root| root as &dyn Client), &Mounted(dir))
             }
             Place::Free(on) => on_volume(&on.volume, Access::Read, |volume| {
-                let view = volume.view();
-                let mut rows = view.list_cuts(view.root(), from)?.0;
-                let directory = volume.node(&on.path)?;
-                let versions = view.of(&directory).list_versions(directory.inode(), name, from);
-                rows.extend(versions.map(|page| page.0).unwrap_or_default());
-                Ok(rows)
+                let root = here(volume, Path::new("/"))?;
+                Ok(of_both(Some(&root), &here(volume, &on.path)?))
             })
             .unwrap_or_default(),
         };

@@ -1,4 +1,4 @@
-//! `forget`, `hold` and `release`: of a mount by asking its daemon, of a volume that is not mounted by opening it.
+//! `forget`, `hold` and `release`.
 //!
 //! **What is forgotten is what was named.** `PATH@TIME` is shown as of some snapshot, and that one is meant; but only if it is one of
 //! that very directory, or a version of that very file. One of a directory above shows more than was named, and is refused with the
@@ -9,11 +9,11 @@
 //! held is given back, in small steps; a mount's daemon does that in the background. What a signal or a crash leaves, the
 //! next mount or the next `forget` does.
 
-use super::doing;
 use super::files::on_volume;
-use super::snapshot::{all_pages, is_file_on_mount, library_error, print_rows, Line, Place};
+use super::snapshot::{is_file_on_mount, print_rows, Line, Place};
 use super::Outcome;
 use crate::args;
+use crate::asked::Asked;
 use crate::live;
 use crate::nearest::nearest;
 use crate::output::{bytes_of, human, now, Clock, Out};
@@ -22,21 +22,18 @@ use crate::status::{self, Ended};
 use crate::volume::{Access, OnVolume};
 use anyhow::Context as _;
 use jiff::tz::TimeZone;
-use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
+use yore_control::Saying;
 use yore_fs::keep::{reasons, Reason, Taken};
 use yore_fs::time::{parse_ago, parse_begin, When};
-use yore_fs::{Cut, CutKind, FileKind, Forgetting, KeepRules, ListedCut, Number, User, Volume};
-use yore_fuse::control;
-use yore_fuse::control::names::Saying;
+use yore_fs::{Cut, CutKind, Error, Forgetting, KeepRules, ListedCut, Number, Volume};
 
 /// What to write for a choice among the snapshots of a directory, or the versions of a file.
 const CHOICES: &str =
@@ -126,78 +123,37 @@ fn file_on_mount(operand: &OsStr) -> Option<(PathBuf, OsString)> {
 /// A place that can be asked for snapshots.
 pub(super) struct Opened<'a> {
     target: &'a Target,
+    asked: Asked<'a>,
     /// If it is not mounted.
     volume: Option<&'a Volume>,
 }
 
-impl Opened<'_> {
+impl<'a> Opened<'a> {
+    fn of(target: &'a Target, volume: Option<&'a Volume>) -> anyhow::Result<Opened<'a>> {
+        let asked = match (&target.place, volume) {
+            (Place::Mounted { dir, .. }, _) => Asked::on_mount(dir, target.file.as_deref()),
+            (Place::Free(on), Some(volume)) => Asked::here(volume, &on.path)?,
+            (Place::Free(on), None) => anyhow::bail!("{} is not open", on.volume.display()),
+        };
+        Ok(Opened { target, asked, volume })
+    }
+
     pub(super) fn name(&self) -> String {
         self.target.name()
     }
 
-    /// Whether it is a file, or what is gone, and not a directory.
-    fn is_file(&self) -> bool {
-        match (&self.target.place, self.volume) {
-            (Place::Free(on), Some(volume)) => {
-                !volume.node(&on.path).is_ok_and(|node| node.attr().kind == FileKind::Directory)
-            }
-            _ => self.target.file.is_some(),
-        }
-    }
-
-    /// As [`yore_fs::View::list_cuts`], or of a file [`yore_fs::View::list_versions`]; with no number only the snapshot as of which it
-    /// is seen, if that is of the past.
-    fn page(&self, from: Option<Number>) -> anyhow::Result<(Vec<ListedCut>, Option<Number>)> {
-        let alone = |seen: Option<ListedCut>| (seen.into_iter().collect(), None);
-        match (&self.target.place, self.volume) {
-            (Place::Mounted { dir, .. }, _) => match (&self.target.file, from) {
-                (None, Some(from)) => control::snapshots(dir, from),
-                (None, None) => control::seen(dir).map(alone),
-                (Some(file), Some(from)) => control::versions(dir, file.as_bytes(), from),
-                (Some(file), None) => control::version_seen(dir, file.as_bytes()).map(alone),
-            }
-            .map_err(|error| match error.raw_os_error().map(Errno::from_raw_os_error) {
-                Some(Errno::NOENT) => {
-                    yore_fs::Error::NotFound.on_path("cannot find", self.name().as_bytes()).into()
-                }
-                _ => library_error(error),
-            }),
-            (Place::Free(on), Some(volume)) if self.is_file() => {
-                let not_there = |error: yore_fs::Error| error.on_path("cannot find", bytes_of(&on.path));
-                let (Some(parent), Some(name)) = (on.path.parent(), on.path.file_name()) else {
-                    return Err(volume
-                        .node(&on.path)
-                        .err()
-                        .map_or_else(|| no_time("forget", &self.name()), Into::into));
-                };
-                let directory = volume.node(parent)?;
-                let view = volume.view().of(&directory);
-                let (inode, name) = (directory.inode(), name.as_bytes());
-                match from {
-                    Some(from) => view.list_versions(inode, name, from),
-                    None => view.version_seen(inode, name).map(alone),
-                }
-                .map_err(|error| not_there(error).into())
-            }
-            (Place::Free(on), Some(volume)) => {
-                let node = volume.node(&on.path)?;
-                let view = volume.view().of(&node);
-                let Some(from) = from.or(node.cut()) else { return Ok((Vec::new(), None)) };
-                let (mut page, next) = view.list_cuts(node.inode(), from)?;
-                page.truncate(if node.cut() == Some(from) { 1 } else { page.len() });
-                Ok((page, next))
-            }
-            (Place::Free(on), None) => anyhow::bail!("{} is not open", on.volume.display()),
-        }
+    /// Says where nothing was found.
+    fn found<T>(&self, found: yore_fs::Result<T>) -> anyhow::Result<T> {
+        found.map_err(|error| match (&error, &self.target.place) {
+            (Error::NotFound, Place::Free(on)) => error.on_path("cannot find", bytes_of(&on.path)).into(),
+            (Error::NotFound, _) => error.on_path("cannot find", self.name().as_bytes()).into(),
+            _ => error.into(),
+        })
     }
 
     /// The snapshot as of which it is seen; `None` if it is of the present.
     fn seen(&self) -> anyhow::Result<Option<ListedCut>> {
-        Ok(self.page(None)?.0.into_iter().next())
-    }
-
-    fn list(&self) -> anyhow::Result<Vec<ListedCut>> {
-        all_pages(|from| self.page(Some(from)))
+        self.found(self.asked.seen())
     }
 
     /// Who asks, if a mount lets that user forget only what nobody else took.
@@ -208,54 +164,19 @@ impl Opened<'_> {
         (!may_all).then_some(user)
     }
 
-    /// All or none; on a mount, of more than it takes at a time, those before an error.
+    /// All or none; of more than one request takes, those before an error.
     fn forget(&self, numbers: &[Number]) -> anyhow::Result<()> {
-        match (&self.target.place, self.volume) {
-            (Place::Mounted { dir, .. }, _) => numbers
-                .chunks(control::FORGET_MAX)
-                .try_for_each(|some| control::forget(dir, some))
-                .map_err(refused),
-            (Place::Free(_), volume) => {
-                let doing = doing(volume.context("the volume is not open")?.view());
-                let rows = doing.forgetting(numbers)?;
-                doing.view.forget(numbers)?;
-                doing.note(rows);
-                Ok(())
-            }
-        }
+        self.asked.client().forget(numbers).map_err(refused)
     }
 
     /// Changes what is said of a snapshot, or whether it is held.
-    pub(super) fn describe(&self, cut: &Cut, saying: &Saying<'_>) -> anyhow::Result<()> {
-        let number = cut.number;
-        match (&self.target.place, self.volume) {
-            // A daemon of an earlier version knows no reasons.
-            (Place::Mounted { dir, .. }, _) => match saying {
-                Saying { name: None, description: None, hold: Some(None | Some("")) } => {
-                    control::hold(dir, number, saying.hold != Some(None)).map_err(not_released)
-                }
-                _ => control::names::describe(dir, number, saying).map_err(not_released),
-            },
-            (Place::Free(_), volume) => {
-                let doing = doing(volume.context("the volume is not open")?.view());
-                if saying.name.is_some() || saying.description.is_some() {
-                    doing.view.describe(number, saying.name, saying.description)?;
-                    doing.note([doing.renaming(cut, saying.name)?]);
-                }
-                if let Some(hold) = saying.hold {
-                    let user = User { uid: doing.uid, limits: None };
-                    doing.view.hold_because(Some(&user), number, hold.is_some(), hold.unwrap_or_default())?;
-                    doing.note([doing.holding(cut, hold)?]);
-                }
-                Ok(())
-            }
-        }
+    pub(super) fn describe(&self, cut: &Cut, saying: Saying) -> anyhow::Result<()> {
+        self.asked.client().describe(cut.number, saying).map_err(refused)
     }
 
     /// A snapshot of the directory's list, by its number.
     pub(super) fn numbered(&self, verb: &str, number: u64) -> anyhow::Result<ListedCut> {
-        let (page, _) = self.page(Some(Number(number)))?;
-        let row = page.into_iter().find(|row| row.cut.number.0 == number);
+        let row = self.found(self.asked.numbered(Number(number)))?;
         row.with_context(|| {
             let name = self.name();
             format!("cannot {verb} snapshot {number}: {name} has none of that number; `yore snapshots --json {name}` lists them")
@@ -277,7 +198,7 @@ impl Opened<'_> {
             }
             _ => "a directory that is gone".to_string(),
         };
-        if self.is_file() {
+        if self.asked.is_file() {
             anyhow::bail!(
                 "cannot {verb} {name}: what it is seen in is no version of that file itself, but a snapshot of {of}; all history of \
                  the file alone is given up by `yore expunge`"
@@ -297,28 +218,16 @@ fn no_time(verb: &str, name: &str) -> anyhow::Error {
     ))
 }
 
-/// What a mount answered to a change.
-fn refused(error: io::Error) -> anyhow::Error {
-    match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::NOENT | Errno::STALE) => {
+/// Why a change was refused, with the next step where the error does not say it.
+fn refused(error: Error) -> anyhow::Error {
+    match error.root() {
+        Error::NotFound | Error::Stale => {
             anyhow::anyhow!("somebody forgot it meanwhile; look again with `yore snapshots`")
         }
-        Some(Errno::BUSY) => anyhow::anyhow!(
-            "somebody holds one of them by now, or mounted it; `yore release` and `yore umount` make it free"
-        ),
-        Some(Errno::ROFS) => {
+        Error::ReadOnly => {
             anyhow::anyhow!("it is mounted read-only; mount the volume for writing, then try again")
         }
-        _ => library_error(error),
-    }
-}
-
-fn not_released(error: io::Error) -> anyhow::Error {
-    match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::BUSY) => anyhow::anyhow!(
-            "the policy that it was taken under holds it for a time (`hold=` in `yore policy`); until then only root releases it"
-        ),
-        _ => refused(error),
+        _ => error.into(),
     }
 }
 
@@ -328,16 +237,16 @@ pub(super) fn with_opened<T>(
     access: Access,
     work: impl FnOnce(&[Opened<'_>]) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    fn opened<'a>(targets: &'a [Target], volume: Option<&'a Volume>) -> Vec<Opened<'a>> {
-        targets.iter().map(|target| Opened { target, volume }).collect()
+    fn opened<'a>(targets: &'a [Target], volume: Option<&'a Volume>) -> anyhow::Result<Vec<Opened<'a>>> {
+        targets.iter().map(|target| Opened::of(target, volume)).collect()
     }
     let Some(Place::Free(first)) = places.first().map(|target| &target.place) else {
-        return work(&opened(places, None));
+        return work(&opened(places, None)?);
     };
     if is_file_on_mount(&first.volume) {
         anyhow::bail!("{} is not a directory; name the one that it is in", first.volume.display());
     }
-    on_volume(&first.volume, access, |volume| work(&opened(places, Some(volume))))
+    on_volume(&first.volume, access, |volume| work(&opened(places, Some(volume))?))
 }
 
 /// All operands, which must be on one volume: it is forgotten what was named, or nothing.
@@ -378,9 +287,9 @@ pub fn hold(args: &args::Held, held: bool) -> Outcome {
         None => opened[0].snapshot(verb, &clock),
     })?;
     with_opened(&places, Access::Write, |opened| {
-        let saying =
-            Saying { hold: Some(held.then(|| args.message.as_deref().unwrap_or(""))), ..Saying::default() };
-        opened[0].describe(&row.cut, &saying).with_context(|| format!("cannot {verb} {}", opened[0].name()))
+        let reason = held.then(|| args.message.clone().unwrap_or_default());
+        let saying = Saying { hold: Some(reason), ..Saying::default() };
+        opened[0].describe(&row.cut, saying).with_context(|| format!("cannot {verb} {}", opened[0].name()))
     })?;
     Ok(status::OK)
 }
@@ -443,10 +352,10 @@ impl Choice {
                 "{name} is of one snapshot; options choose among those of a directory or file as it is now, so name that without a time"
             )));
         }
-        if self.below && opened.is_file() {
+        if self.below && opened.asked.is_file() {
             return Err(status::usage(format!("{name} is not a directory; --below is of directories")));
         }
-        let rows = opened.list()?;
+        let rows = opened.found(opened.asked.list())?;
         // The first from a time on, or the one of a name.
         let find = |option: &str, when: &Option<When>| match when {
             None => Ok(None),

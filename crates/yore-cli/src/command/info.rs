@@ -1,6 +1,6 @@
 //! `info` and `df`: of a mount by asking the kernel and the daemon's file, of a volume by opening it.
 
-use super::{snapshot, stopped, Outcome};
+use super::{stopped, Outcome};
 use crate::args;
 use crate::inspect::superblock;
 use crate::live::{self, Daemon};
@@ -12,6 +12,7 @@ use serde_json::{json, Value};
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use yore_control::{Client as _, Here, Mounted};
 use yore_device::{DeviceError, FileDevice, OpenOptions};
 use yore_fs::rollback::UnfinishedRollback;
 use yore_fs::{ListedCut, MountOptions, OperationRow, RowClass, SpaceRules, Statfs, Stays, WouldFree};
@@ -174,7 +175,7 @@ pub fn info(args: &args::Info) -> Outcome {
         Target::Free(open) => {
             let mut value = of_volume(&args.target, &open);
             let view = open.view();
-            value["snapshots"] = json_snapshots(&snapshot::of_directory(view, view.root())?);
+            value["snapshots"] = json_snapshots(&Here::new(view, view.root()).all_snapshots()?);
             let mut unfinished = Vec::new();
             for one in view.unfinished_rollbacks()? {
                 let path = view.path_now(one.directory)?;
@@ -261,7 +262,7 @@ fn of_mount(
     // Who may not read the mount point is told the rest.
     value["snapshots"] = File::open(directory)
         .map_err(anyhow::Error::new)
-        .and_then(|dir| snapshot::of_mount(&dir))
+        .and_then(|dir| Ok(Mounted(dir).all_snapshots()?))
         .map_or(Value::Null, |rows| json_snapshots(&rows));
     value["unfinished"] = File::open(directory)
         .and_then(|dir| rollback::unfinished_with_paths(&dir))

@@ -14,7 +14,7 @@ pub use usage::du;
 
 use super::files::on_volume;
 use super::forget::find;
-use super::snapshot::{is_file_on_mount, library_error, of_mount, Place};
+use super::snapshot::{is_file_on_mount, library_error, Place};
 use super::Outcome;
 use crate::args;
 use crate::opened;
@@ -34,6 +34,7 @@ use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use yore_control::{Client as _, Mounted};
 use yore_fs::{Change, Difference, Facts, FileKind, Number, Volume, What};
 use yore_fuse::control;
 
@@ -451,7 +452,8 @@ pub fn status(args: &args::Status) -> Outcome {
     let place = find(&args.path)?;
     match &place {
         Place::Mounted { dir, .. } => {
-            let rows = of_mount(dir).with_context(|| format!("cannot compare {}", place.name()))?;
+            let rows =
+                Mounted(dir).all_snapshots().with_context(|| format!("cannot compare {}", place.name()))?;
             let last = rows.iter().rfind(|row| row.covers).map(|row| (row.cut.clone(), row.next));
             since_last(args, &Compared { place: &place, volume: None }, last)
         }

@@ -1,7 +1,7 @@
 //! `operations`: who did what to the past, and what undoes it.
 
 use super::files::on_volume;
-use super::snapshot::{all_pages, library_error, of_mount, Place};
+use super::snapshot::Place;
 use super::Outcome;
 use crate::args;
 use crate::live;
@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use yore_control::{Client, Here, Mounted};
 use yore_fs::{CutRow, OperationKind, OperationRow};
-use yore_fuse::control;
 
 /// What was asked for, and what is needed to say what undoes it.
 struct Found {
@@ -31,23 +31,22 @@ struct Found {
 pub fn run(args: &args::Operations) -> Outcome {
     let place = Place::find(&args.path)?;
     let found = match &place {
-        Place::Mounted { dir, path } => {
-            let asked = control::operations::operations(dir, usize::MAX).map_err(library_error)?;
-            let (front, below) = on_mount(path)?;
-            let kept = of_mount(dir)?.into_iter().map(|row| (row.cut.number.0, row.cut.row)).collect();
-            Found { rows: asked, kept, front, below }
-        }
+        Place::Mounted { dir, path } => found(&Mounted(dir), on_mount(path)?)?,
         Place::Free(on) => on_volume(&on.volume, Access::Read, |volume| {
-            let (view, node) = (volume.view(), volume.node(&on.path)?);
-            let kept = all_pages(|from| view.list_cuts(view.root(), from))?;
-            let kept = kept.into_iter().map(|row| (row.cut.number.0, row.cut.row)).collect();
-            let below = view.path_now(node.inode())?.unwrap_or_else(|| on.path.clone());
-            Ok(Found { rows: view.done(None)?, kept, front: format!("{}:", on.volume.display()), below })
+            let node = volume.node(&on.path)?;
+            let below = volume.view().path_now(node.inode())?.unwrap_or_else(|| on.path.clone());
+            let client = Here::new(&volume.view().of(&node), node.inode());
+            found(&client, (format!("{}:", on.volume.display()), below))
         })?,
     };
     let lines = found.lines(args.most.map_or(usize::MAX, |most| most as usize));
     print(args.listing, &lines)?;
     Ok(status::OK)
+}
+
+fn found(client: &dyn Client, (front, below): (String, PathBuf)) -> anyhow::Result<Found> {
+    let kept = client.all_snapshots()?.into_iter().map(|row| (row.cut.number.0, row.cut.row)).collect();
+    Ok(Found { rows: client.operations()?, kept, front, below })
 }
 
 /// The mount point, and the path on the volume.

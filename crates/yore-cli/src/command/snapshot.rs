@@ -1,13 +1,13 @@
-//! `snapshot` and `snapshots`: of a mount by asking its daemon, of a volume that is not mounted by opening it.
+//! `snapshot` and `snapshots`, and what other commands need to find the directory that they are about.
 //!
 //! **A time that stays a name.** What `snapshot` prints must mean this snapshot for ever, but a time means the last snapshot up to
 //! the end of what it names: the next one in the same minute would take `14.05` over. So the time is printed as one that ends within
 //! [`REACH`] of the snapshot, the command waits until that has passed, and then asks whether another came meanwhile.
 
-use super::doing;
 use super::files::on_volume;
 use super::Outcome;
 use crate::args;
+use crate::asked::{here, Asked};
 use crate::live;
 use crate::opened;
 use crate::output::{bytes_of, json_name, json_time, printable, Clock, List, Out};
@@ -20,9 +20,9 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use yore_control::{Client, Mounted, Take};
 use yore_fs::time::check_snapshot_name;
-use yore_fs::{Cut, CutKind, Error, ListedCut, NewSnapshot, Number, Timestamp};
-use yore_fuse::control;
+use yore_fs::{CutKind, Error, ListedCut, Number, Timestamp};
 
 /// How long after a snapshot the time printed for it may end. So much precision tells apart all but what is taken at once, and
 /// nobody notices waiting for it.
@@ -65,6 +65,18 @@ impl Place {
         );
         let dir = opened::file_or_directory(path).with_context(|| format!("cannot open {name}"))?;
         Ok(Place::Mounted { dir, path: path.into() })
+    }
+
+    /// Asks about the directory.
+    pub fn ask<T>(
+        &self,
+        access: Access,
+        work: impl FnOnce(&dyn Client) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        match self {
+            Place::Mounted { dir, .. } => work(&Mounted(dir)),
+            Place::Free(on) => on_volume(&on.volume, access, |volume| work(&here(volume, &on.path)?)),
+        }
     }
 
     /// As messages name it.
@@ -142,21 +154,24 @@ pub fn snapshot(args: &args::Snapshot) -> Outcome {
     }
     let time = args.time.as_deref().map(|text| Clock::new(args.utc).parse(text));
     let time = time.transpose().map_err(|why| status::usage(format!("--time: {why}")))?;
-    let new = NewSnapshot {
-        name,
-        description: args.message.as_deref().unwrap_or(""),
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let new = Take {
+        name: name.to_string(),
+        description: text(&args.message),
         held: args.hold,
-        hold_reason: args.reason.as_deref().unwrap_or(""),
+        hold_reason: text(&args.reason),
         time,
         wait: !args.no_wait,
-        ..NewSnapshot::default()
+        ..Take::default()
     };
     let place = Place::find(&args.path)?;
-    let listed = match &place {
-        Place::Mounted { dir, .. } => on_mount(dir, &new),
-        Place::Free(on) => on_free(on, &new),
-    }
-    .map_err(|error| explain(error, &place, name))?;
+    let listed = place.ask(Access::Write, |client| {
+        let cannot = || format!("cannot take a snapshot of {}", place.name());
+        let (number, time) = client.take(new).with_context(cannot)?;
+        wait_until_past(time, Instant::now());
+        named_for_ever(client.snapshots(number)?.rows, number)
+    });
+    let listed = listed.map_err(|error| explain(error, &place, name))?;
     let clock = Clock::new(args.utc);
     let mut out = Out::new();
     match args.json {
@@ -165,38 +180,6 @@ pub fn snapshot(args: &args::Snapshot) -> Outcome {
     }
     out.done()?;
     Ok(status::OK)
-}
-
-fn on_mount(dir: &File, new: &NewSnapshot<'_>) -> anyhow::Result<ListedCut> {
-    // A daemon of an earlier version takes snapshots of which nothing else is said.
-    let plain = new.description.is_empty() && new.hold_reason.is_empty() && new.time.is_none();
-    let taken = match plain {
-        true => control::snapshot(dir, new.name, new.held, new.wait),
-        false => control::names::take(dir, new),
-    };
-    let (number, time) = taken.map_err(library_error)?;
-    let started = Instant::now();
-    wait_until_past(time, started);
-    let (rows, _) = control::snapshots(dir, number).map_err(library_error)?;
-    named_for_ever(rows, number)
-}
-
-fn on_free(on: &OnVolume, new: &NewSnapshot<'_>) -> anyhow::Result<ListedCut> {
-    on_volume(&on.volume, Access::Write, |volume| {
-        let node = volume.node(&on.path)?;
-        let doing = doing(volume.view());
-        let user = yore_fs::User { uid: doing.uid, limits: None };
-        let new = NewSnapshot { user: Some(&user), ..*new };
-        let cut: Cut = volume
-            .view()
-            .of(&node)
-            .take_snapshot(node.inode(), &new)
-            .map_err(|error| error.on_path("cannot take a snapshot of", bytes_of(&on.path)))?;
-        doing.note(doing.taking(&cut)?);
-        wait_until_past(cut.row.time, Instant::now());
-        let (rows, _) = volume.view().list_cuts(node.inode(), cut.number)?;
-        named_for_ever(rows, cut.number)
-    })
 }
 
 /// Waits until snapshots are later than [`REACH`] after this one; no longer than that, whatever clocks do.
@@ -257,9 +240,7 @@ fn explain(error: anyhow::Error, place: &Place, name: &str) -> anyhow::Error {
         (None, Place::Free(on)) if is_file_on_mount(&on.volume) => {
             anyhow::anyhow!("cannot take a snapshot of {}: not a directory; name the one that it is in", on.volume.display())
         }
-        // What is wrong with a volume or a path says itself.
-        (_, Place::Free(_)) => error,
-        (_, Place::Mounted { .. }) => error.context(format!("cannot take a snapshot of {shown}")),
+        _ => error,
     }
 }
 
@@ -275,28 +256,21 @@ pub fn snapshots(args: &args::Snapshots) -> Outcome {
     if args.forgotten {
         return super::history::forgotten(&place, args.listing);
     }
-    let rows = match &place {
-        Place::Mounted { dir, .. } => {
-            of_mount(dir).with_context(|| format!("cannot list the snapshots of {}", place.name()))?
-        }
-        Place::Free(on) => on_volume(&on.volume, Access::Read, |volume| {
-            let node = volume.node(&on.path)?;
-            anyhow::ensure!(
-                node.attr().kind == yore_fs::FileKind::Directory,
+    let rows = place.ask(Access::Read, |client| {
+        client.all_snapshots().map_err(|error| match error.root() {
+            Error::NotADirectory => anyhow::anyhow!(
                 "cannot list the snapshots of {}: not a directory; name the one that it is in",
                 place.name()
-            );
-            Ok(of_directory(&volume.view().of(&node), node.inode())?)
+            ),
+            _ => anyhow::Error::new(error).context(format!("cannot list the snapshots of {}", place.name())),
         })
-        .map_err(|error| {
-            match is_file_on_mount(&on.volume) && !error.chain().any(|e| e.is::<Error>()) {
-                true => {
-                    anyhow::anyhow!("{} is not a directory; name the one that it is in", on.volume.display())
-                }
-                false => error,
-            }
-        })?,
-    };
+    });
+    let rows = rows.map_err(|error| match &place {
+        Place::Free(on) if is_file_on_mount(&on.volume) && !error.chain().any(|e| e.is::<Error>()) => {
+            anyhow::anyhow!("{} is not a directory; name the one that it is in", on.volume.display())
+        }
+        _ => error,
+    })?;
     // Undo points matter to `undo` alone, which finds them by itself.
     let is_listed = |row: &&ListedCut| args.all || row.cut.row.kind != CutKind::Undo;
     let lines: Vec<Line<'_>> = rows.iter().filter(is_listed).map(|row| Line { row, kept: None }).collect();
@@ -304,18 +278,9 @@ pub fn snapshots(args: &args::Snapshots) -> Outcome {
     Ok(status::OK)
 }
 
-/// All snapshots that concern an open directory of a mount, as far as this user may see them.
-pub fn of_mount(dir: &File) -> anyhow::Result<Vec<ListedCut>> {
-    all_pages(|from| {
-        let (page, next) = control::snapshots(dir, from).map_err(library_error)?;
-        anyhow::ensure!(next.is_none_or(|next| next > from), "the daemon's answer does not come to an end");
-        Ok((page, next))
-    })
-}
-
 /// The names of the snapshots that a directory of a mount lists, each once; `None` if it cannot be asked.
 pub fn names_on_mount(directory: &Path) -> Option<Vec<String>> {
-    let rows = of_mount(&File::open(directory).ok()?).ok()?;
+    let rows = Mounted(File::open(directory).ok()?).all_snapshots().ok()?;
     let mut names: Vec<String> = rows.into_iter().map(|row| row.cut.row.name).collect();
     names.retain(|name| !name.is_empty());
     names.sort_unstable();
@@ -326,18 +291,24 @@ pub fn names_on_mount(directory: &Path) -> Option<Vec<String>> {
 /// The names and then the times, the latest first, of the snapshots that show a place; of a file also of its versions.
 pub fn names_and_times(operand: &OsStr) -> anyhow::Result<Vec<String>> {
     let path = Path::new(operand);
+    let all = |asked: &Asked<'_>| -> anyhow::Result<Vec<ListedCut>> {
+        let mut rows = asked.client().all_snapshots()?;
+        if asked.is_file() {
+            rows.extend(asked.list()?);
+        }
+        Ok(rows)
+    };
     let mut rows = match is_file_on_mount(path) {
         true => {
             let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
             let dir = File::open(parent.unwrap_or(Path::new(".")))?;
-            let name = bytes_of(Path::new(path.file_name().unwrap_or_default()));
-            let mut rows = of_mount(&dir)?;
-            rows.extend(all_pages(|from| control::versions(&dir, name, from))?);
-            rows
+            all(&Asked::on_mount(dir, path.file_name()))?
         }
         false => match Place::find(operand)? {
-            Place::Mounted { dir, .. } => of_mount(&dir)?,
-            Place::Free(on) => on_volume(&on.volume, Access::Read, |volume| of_path(volume, &on.path))?,
+            Place::Mounted { dir, .. } => all(&Asked::on_mount(dir, None))?,
+            Place::Free(on) => {
+                on_volume(&on.volume, Access::Read, |volume| all(&Asked::here(volume, &on.path)?))?
+            }
         },
     };
     rows.retain(|row| row.covers);
@@ -346,37 +317,6 @@ pub fn names_and_times(operand: &OsStr) -> anyhow::Result<Vec<String>> {
     let names = rows.iter().map(|row| row.cut.row.name.clone()).filter(|name| !name.is_empty());
     let times = rows.iter().map(|row| clock.name(row.cut.row.time, row.next));
     Ok(names.chain(times).collect())
-}
-
-/// The snapshots of a directory of an open volume, or of the one that a file is in, with the file's own versions.
-fn of_path(volume: &yore_fs::Volume, path: &Path) -> anyhow::Result<Vec<ListedCut>> {
-    let node = volume.node(path)?;
-    if node.attr().kind == yore_fs::FileKind::Directory {
-        return Ok(of_directory(&volume.view().of(&node), node.inode())?);
-    }
-    let above = volume.node(path.parent().unwrap_or(Path::new("/")))?;
-    let (view, name) = (volume.view().of(&above), bytes_of(Path::new(path.file_name().unwrap_or_default())));
-    let mut rows = of_directory(&view, above.inode())?;
-    rows.extend(all_pages(|from| view.list_versions(above.inode(), name, from))?);
-    Ok(rows)
-}
-
-/// All snapshots that concern a directory of an open volume.
-pub fn of_directory(view: &yore_fs::View, directory: yore_fs::InodeNo) -> yore_fs::Result<Vec<ListedCut>> {
-    all_pages(|from| view.list_cuts(directory, from))
-}
-
-/// A list that comes in pages, each with the number to go on from.
-pub fn all_pages<E>(
-    mut page_from: impl FnMut(Number) -> Result<(Vec<ListedCut>, Option<Number>), E>,
-) -> Result<Vec<ListedCut>, E> {
-    let (mut rows, mut from) = (Vec::new(), Some(Number(0)));
-    while let Some(number) = from {
-        let (page, next) = page_from(number)?;
-        rows.extend(page);
-        from = next;
-    }
-    Ok(rows)
 }
 
 /// A snapshot in a list.

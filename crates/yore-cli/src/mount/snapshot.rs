@@ -1,6 +1,5 @@
 //! What `mount --at` mounts: a directory as of a time.
 
-use crate::command::all_snapshots;
 use crate::nearest::nearest;
 use crate::output::{now, Clock};
 use crate::status;
@@ -10,6 +9,7 @@ use std::ffi::OsStr;
 use std::num::NonZeroU32;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use yore_control::{Client as _, Here};
 use yore_fs::time::{parse, TimeZone, When};
 use yore_fs::{Error, FileKind, InodeNo, Number, Pin, PinnedBy, Timestamp, View, Volume};
 
@@ -125,7 +125,7 @@ impl At {
         let (path, text) = (self.path().display(), &self.text);
         let cannot = format!("cannot mount {path} as of {text}");
         let view = volume.view();
-        let rows = match all_snapshots(view, view.root()) {
+        let rows = match Here::new(view, view.root()).all_snapshots() {
             Ok(rows) => rows,
             Err(error) => return error.into(),
         };
@@ -156,7 +156,7 @@ impl At {
         }
         // Of a directory that is there no more, those that showed it cannot be told from others.
         let shows = volume.node(self.path()).ok().and_then(|node| {
-            let of = all_snapshots(&volume.view().of(&node), node.inode()).ok()?;
+            let of = Here::new(&volume.view().of(&node), node.inode()).all_snapshots().ok()?;
             Some(of.into_iter().filter(|row| row.covers).collect::<Vec<_>>())
         });
         let clock = Clock::new(false);

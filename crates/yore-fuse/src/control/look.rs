@@ -539,7 +539,7 @@ impl Writer {
         let SeenBy { cut, next } = seen.clone();
         let listed =
             ListedCut { cut, next, covers: true, own: false, pinned: false, mounted: false, path: None };
-        let record = encode_record(&listed, false);
+        let record = encode_record(&listed);
         self.bytes.extend_from_slice(&record);
     }
 

@@ -2,15 +2,15 @@
 //! come to wait for them.
 
 use super::Server;
-use crate::control::{self, Asker, Failure};
+use crate::control::Failure;
 use crate::errno::{errno, worth_logging};
 use crate::mapped::mapped_files;
 use crate::notices::Notices;
 use crate::past::PastNodes;
 use crate::session::Shared;
-use fuser::{ReplyIoctl, Request};
+use fuser::ReplyIoctl;
 use std::sync::Arc;
-use yore_fs::{InodeNo, View};
+use yore_fs::InodeNo;
 
 /// A contradiction in memory ends all sessions, wherever it is found.
 pub(super) struct Watched(pub(super) Arc<Shared>);
@@ -55,30 +55,6 @@ pub(super) fn write_stores(shared: &Shared, notices: Option<&Notices>) {
 }
 
 impl Server {
-    /// Takes a snapshot, with what was stored through mappings before.
-    pub(super) fn take_snapshot(
-        &self,
-        request: &Request,
-        (view, inode): (View, InodeNo),
-        (number, data): (u32, &[u8]),
-        reply: ReplyIoctl,
-    ) {
-        let (uid, thread, data, read_only) =
-            (request.uid(), request.pid(), data.to_vec(), self.config.read_only);
-        let (shared, notices) = (self.shared.clone(), self.notices.get().cloned());
-        let (keeper, limits, access) =
-            (self.keeper.clone(), self.config.limits, self.access_to_history(request));
-        self.in_background("yore-snapshot", move || {
-            let _watched = Watched(shared.clone());
-            // Who may not is told so without anybody being disturbed.
-            if !read_only && control::may_take(&view, inode, uid) {
-                write_stores(&shared, notices.as_ref());
-            }
-            let asker = Asker { uid, access: &access, thread, read_only, keeper: &keeper, limits };
-            answer(inode, control::answer(&view, inode, &asker, number, &data), reply);
-        });
-    }
-
     /// Does what no thread that serves may do. Without a thread there is nobody left to answer, and a request ends with EIO.
     pub(super) fn in_background(&self, name: &str, work: impl FnOnce() + Send + 'static) {
         if let Err(error) = std::thread::Builder::new().name(name.into()).spawn(work) {

@@ -10,7 +10,7 @@ use crate::{BenchError, Result};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 use std::time::Instant;
-use yore_fuse::control::{seen, snapshot};
+use yore_control::{Client as _, Mounted, Take};
 use yore_fuse::{MountConfig, UnmountHow};
 
 /// Turns in a round.
@@ -45,6 +45,7 @@ fn times(run: &Run<'_>, mountpoint: &std::path::Path) -> Result<Line> {
     let failed = |what: &str| BenchError::system(what.to_string());
     let file = File::create(mountpoint.join("file")).map_err(failed("making a file"))?;
     let directory = File::open(mountpoint).map_err(failed("opening the mount"))?;
+    let asked = Mounted(&directory);
     let each = run.history.takes.div_ceil(TURNS);
     for round in run.rounds() {
         let round = round?;
@@ -55,10 +56,10 @@ fn times(run: &Run<'_>, mountpoint: &std::path::Path) -> Result<Line> {
                     file.write_all_at(&i.to_le_bytes(), 0).map_err(failed("changing a file"))?;
                     let start = Instant::now();
                     match side {
-                        0 => snapshot(&directory, "", false, false).map(drop),
-                        _ => seen(&directory).map(drop),
+                        0 => asked.take(Take::default()).map(drop),
+                        _ => asked.seen().map(drop),
                     }
-                    .map_err(failed("asking the mount"))?;
+                    .map_err(BenchError::library("asking the mount"))?;
                     nanos[side].push(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
                 }
             }

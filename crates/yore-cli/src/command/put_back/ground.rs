@@ -1,11 +1,12 @@
 //! The mount or volume on which the past is put back: its files as a [`Side`], and what only it can tell of history.
 
 use crate::args;
+use crate::asked::here;
 use crate::command::copy::Copy;
 use crate::command::doing;
 use crate::command::forget::split_root;
 use crate::command::look::{asked, is_past_on, is_past_on_mount, not_both, without_times, Identity};
-use crate::command::snapshot::{all_pages, library_error, of_mount};
+use crate::command::snapshot::library_error;
 use crate::live;
 use crate::nearest;
 use crate::opened;
@@ -19,10 +20,9 @@ use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use yore_control::{Client, Mounted, Take};
 use yore_fs::rollback::{Plan, Rights, RolledBack};
-use yore_fs::{
-    Difference, Error, FileKind, Incarnation, ListedCut, Logged, NewSnapshot, Number, Pin, PinnedBy, Volume,
-};
+use yore_fs::{Difference, Error, FileKind, Incarnation, ListedCut, Logged, Number, Pin, PinnedBy, Volume};
 use yore_fuse::control;
 
 /// A mount, or a volume that this process has opened.
@@ -37,7 +37,7 @@ pub struct Source(#[expect(dead_code, reason = "it is kept as long as it lives")
 
 /// A cut that can be gone back to.
 #[must_use]
-pub struct UndoPoint(#[expect(dead_code, reason = "it is kept as long as it lives")] Option<Pin>);
+pub struct UndoPoint(#[expect(dead_code, reason = "it is kept as long as it lives")] Box<dyn Client>);
 
 /// Where an operand leads: of a volume that is not mounted its file, and the path there.
 pub enum Where {
@@ -149,6 +149,14 @@ impl Ground {
         opened::file_or_directory(path).with_context(|| format!("cannot open {}", path.display()))
     }
 
+    /// Whom to ask about a directory.
+    fn client(&self, dir: &Path) -> anyhow::Result<Box<dyn Client>> {
+        Ok(match &self.volume {
+            None => Box::new(Mounted(Ground::open(dir)?)),
+            Some(volume) => Box::new(here(volume, dir)?),
+        })
+    }
+
     /// Which directory a path leads to.
     pub fn identity(&self, path: &Path) -> anyhow::Result<Identity> {
         if let Some(volume) = &self.volume {
@@ -216,13 +224,7 @@ impl Ground {
 
     /// All snapshots that concern a directory.
     pub fn cuts(&self, dir: &Path) -> anyhow::Result<Vec<ListedCut>> {
-        match &self.volume {
-            None => of_mount(&Ground::open(dir)?),
-            Some(volume) => {
-                let node = volume.node(dir)?;
-                Ok(all_pages(|from| volume.view().list_cuts(node.inode(), from))?)
-            }
-        }
+        Ok(self.client(dir)?.all_snapshots()?)
     }
 
     /// Keeps what something in the past is seen as of.
@@ -273,36 +275,12 @@ impl Ground {
     /// Takes a cut of kind undo of a directory, durable when this returns; `None` if another one has the name. If it stays, it is not
     /// forgotten as long as the answer lives, and on a mount as long as this process does.
     pub fn undo_point(&self, dir: &Path, name: &str, stays: bool) -> anyhow::Result<Option<UndoPoint>> {
-        let taken: anyhow::Result<UndoPoint> = match &self.volume {
-            None => control::undo_point(&Ground::open(dir)?, name, stays)
-                .map(|_| UndoPoint(None))
-                .map_err(library_error),
-            Some(volume) => {
-                let (view, directory) = (volume.view(), volume.node(dir)?.inode());
-                let doing = doing(view);
-                let user = yore_fs::User { uid: doing.uid, limits: None };
-                let new =
-                    NewSnapshot { name, user: Some(&user), undo: true, wait: true, ..NewSnapshot::default() };
-                let taken = view.take_snapshot(directory, &new);
-                if let Ok(cut) = &taken {
-                    doing.note(doing.taking(cut)?);
-                }
-                let pinned = taken.and_then(|cut| match stays {
-                    true => view.pin(cut.number, PinnedBy::Work).map(Some),
-                    false => Ok(None),
-                });
-                pinned.map(UndoPoint).map_err(anyhow::Error::from)
-            }
-        };
-        match taken {
-            Ok(point) => Ok(Some(point)),
-            Err(error) if matches!(error.downcast_ref::<Error>().map(Error::root), Some(Error::Exists)) => {
-                Ok(None)
-            }
-            Err(error) => {
-                Err(error
-                    .context(format!("cannot take a snapshot of {} to be able to undo it", self.name(dir))))
-            }
+        let client = self.client(dir)?;
+        match client.take(Take { name: name.into(), undo: true, wait: true, stays, ..Take::default() }) {
+            Ok(_) => Ok(Some(UndoPoint(client))),
+            Err(Error::Exists) => Ok(None),
+            Err(error) => Err(anyhow::Error::new(error)
+                .context(format!("cannot take a snapshot of {} to be able to undo it", self.name(dir)))),
         }
     }
 
