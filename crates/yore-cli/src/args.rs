@@ -596,7 +596,10 @@ pub struct Operations {
                   keep=all          everything, until somebody forgets it or the volume is full\n  \
                   hold=DURATION     what the policy takes is given up by nobody for so long (as 30d); only root releases it before\n  \
                   hold=none         nothing is held, whatever the directory above says\n  \
-                  version=inherit, keep=inherit, hold=inherit  as the directory above says\n\
+                  exclude=PATTERN   intervals and closes make no versions of what matches, as in .gitignore ('*.swp', target/, /build, \
+                  '!keep.swp'); once for each pattern, all of them replace those of before\n  \
+                  exclude=none      nothing is excluded, whatever the directory above says\n  \
+                  version=inherit, keep=inherit, hold=inherit, exclude=inherit  as the directory above says\n\
                   Without settings, what applies is shown.")]
 pub struct Policy {
     /// A directory or file on a mount, or a volume or VOL:/PATH that is not mounted; where the first word is a setting, the directory one

@@ -18,9 +18,11 @@ use std::path::Path;
 /// Times that most people mean, beside the snapshots that there are.
 const TIMES: [&str; 7] = ["last", "-2", "1h", "1day", "1week", "yesterday", "now"];
 /// Settings of `policy`, as far as they are the same for everybody.
-const SETTINGS: [(&str, &[&str]); 2] = [
+const SETTINGS: [(&str, &[&str]); 4] = [
     ("version=", &["snapshot", "close", "1min", "10min", "1h", "1day", "inherit"]),
     ("keep=", &["all", "inherit", "last:", "hourly:", "daily:", "weekly:", "monthly:", "yearly:", "within:"]),
+    ("hold=", &["1day", "1week", "30d", "1y", "none", "inherit"]),
+    ("exclude=", &["none", "inherit"]),
 ];
 
 /// Prints what can follow these words, of which the last one is being written.
@@ -213,6 +215,9 @@ mod tests {
         assert_eq!(of(&["policy", "/mnt", "v"]), ["version="]);
         assert_eq!(of(&["policy", "/mnt", "version=c"]), ["version=close"]);
         assert_eq!(of(&["policy", "/mnt", "version=1h", "keep=last:3,da"]), ["keep=last:3,daily:"]);
+        assert_eq!(of(&["policy", "/mnt", "h"]), ["hold="]);
+        assert_eq!(of(&["policy", "/mnt", "hold=n"]), ["hold=none"]);
+        assert_eq!(of(&["policy", "/mnt", "exclude=in"]), ["exclude=inherit"]);
         assert!(of(&["policy", "/mnt", "keep=last:3,"]).iter().all(|one| one.ends_with(':')));
         assert!(of(&["nothing", ""]).is_empty() && of(&[]).is_empty());
         assert!(of(&["forget", "/nowhere", "--before", "yes"]).contains(&"yesterday".to_string()));

@@ -278,3 +278,61 @@ fn closes_are_noticed_on_a_mount_that_is_there() {
     assert!(log.lines().filter(|line| line.contains(" 7 ")).count() >= 1, "{log}");
     ok(["check", text(&scratch.volume)]);
 }
+
+/// A user's editor rewrote its swap file all day, and each interval kept a version of it. With a pattern the policy keeps none; a snapshot that
+/// somebody takes has the file all the same. What is set is shown, explained where it is wrong, and taken back.
+#[test]
+fn swap_files_are_excluded() {
+    let scratch = scratch();
+    let (volume, swap) = (text(&scratch.volume), scratch.on("/d/x.swp"));
+    ok(["policy", &scratch.on("/d"), "version=close", "exclude=*.swp", "exclude=target/"]);
+    let usual =
+        "version=close  (from /d); keep=all  (nothing is said); exclude='*.swp' exclude=target/  (from /d)";
+    assert_eq!(shown(&scratch.on("/d/file")), usual);
+    put(&scratch, "/d/x.swp", "one");
+    assert_eq!(shown(&swap), format!("{usual}: it is excluded itself"));
+    let json: serde_json::Value = serde_json::from_str(&ok(["policy", "--json", &swap])).unwrap();
+    assert_eq!(json["exclude"], serde_json::json!(["*.swp", "target/"]));
+    assert_eq!((&json["excluded"], json["exclude_set_on"].as_str()), (&true.into(), Some("/d")));
+    assert_eq!(ok(["policy", "--all", volume]), "/d  version=close  exclude='*.swp'  exclude=target/\n");
+    let versions = |path: &str| {
+        let log: serde_json::Value = serde_json::from_str(&ok(["log", "--json", path])).unwrap();
+        log.as_array().unwrap().len()
+    };
+    for text in ["two", "three"] {
+        put(&scratch, "/d/x.swp", text);
+        put(&scratch, "/d/file", text);
+    }
+    assert!(versions(&scratch.on("/d/file")) >= 2);
+    assert_eq!(versions(&swap), 1);
+    ok(["snapshot", volume, "-n", "asked"]);
+    put(&scratch, "/d/x.swp", "four");
+    assert_eq!(ok(["cat", &scratch.on("/d/x.swp@asked")]), "three");
+    // An interval begins with a snapshot.
+    ok(["policy", &scratch.on("/d"), "version=1h"]);
+    put(&scratch, "/d/x.swp", "five");
+    let gone = fails(3, ["cat", &scratch.on("/d/x.swp@last")]);
+    assert!(gone.contains("x.swp"), "{gone}");
+    assert_eq!(ok(["ls", &scratch.on("/d@last")]).trim(), "file");
+    assert!(!ok(["diff", &scratch.on("/d@last")]).contains("x.swp"));
+    let wrong = fails(2, ["policy", &scratch.on("/d"), "exclude=[a"]);
+    assert!(wrong.contains("exclude=[a") && wrong.contains("unclosed"), "{wrong}");
+    fails(2, ["policy", &scratch.on("/d"), "exclude=none", "exclude=a"]);
+    ok(["policy", &scratch.on("/d"), "exclude=none"]);
+    assert!(
+        shown(&swap).ends_with("exclude=none  (set here)")
+            || shown(&swap).ends_with("exclude=none  (from /d)")
+    );
+    let operations = ok(["operations", volume]);
+    assert!(operations.contains("exclude='*.swp' exclude='target/'"), "{operations}");
+    ok(["policy", &scratch.on("/d"), "exclude=inherit"]);
+    assert!(!shown(&swap).contains("exclude"));
+    ok(["check", volume]);
+
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    let directory = text(&mount.directory).to_string();
+    ok(["policy", &directory, "exclude=*.o"]);
+    fs::write(mount.directory.join("x.o"), "o").unwrap();
+    let shown = shown(text(&mount.directory.join("x.o")));
+    assert!(shown.ends_with("exclude='*.o'  (from /): it is excluded itself"), "{shown}");
+}

@@ -2,7 +2,7 @@
 //!
 //! An inode that has one says so in itself; what it is stands in a tree of the past, by the inode's number.
 
-use crate::{tagged, Corruption, Incarnation, InodeNo};
+use crate::{tagged, Corruption, Incarnation, InodeNo, Number};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -73,6 +73,9 @@ pub struct PolicyRow {
     pub incarnation: Incarnation,
     /// What it says.
     pub policy: Policy,
+    /// Snapshots that policies took before this number have seen what the patterns exclude as they have seen all else; 0: there is no such
+    /// snapshot. Without patterns it is 0.
+    pub excluding_since: Number,
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -99,6 +102,7 @@ pub const WITHIN_MAX: usize = 64;
 pub const EXCLUDE_MAX: usize = 1024;
 const EXCLUDE: u8 = 1;
 const HOLD: u8 = 2;
+const EXCLUDING_SINCE: u8 = 3;
 
 /// The key of an inode's policy.
 pub fn policy_key(inode: InodeNo) -> [u8; 8] {
@@ -117,7 +121,7 @@ impl PolicyRow {
             Some(Versioning::Close) => (2, 0),
             Some(Versioning::Interval(nanos)) => (3, nanos),
         };
-        let more = self.policy.encode_more();
+        let more = self.encode_more();
         let none = KeepRules::default();
         let (retention, rules) = match &self.policy.retention {
             None => (0, &none),
@@ -130,7 +134,7 @@ impl PolicyRow {
             versioning,
             retention,
             within_length: rules.within.len() as u8,
-            fields: self.policy.fields(),
+            fields: self.fields(),
             interval: interval.into(),
             last: rules.last.into(),
             hourly: rules.hourly.into(),
@@ -188,36 +192,36 @@ impl PolicyRow {
             1 => Some(Retention::Everything),
             kind => return bad("retention", "0 to 2", kind.to_string()),
         };
-        let mut policy = Policy { versioning, retention, ..Policy::default() };
-        policy.decode_more(more)?;
-        if raw.fields != policy.fields() {
+        let policy = Policy { versioning, retention, ..Policy::default() };
+        let incarnation = Incarnation(raw.incarnation.get());
+        let mut row = PolicyRow { incarnation, policy, excluding_since: Number(0) };
+        row.decode_more(more)?;
+        if raw.fields != row.fields() {
             return bad("further fields", "how many there are", raw.fields.to_string());
         }
-        Ok(PolicyRow { incarnation: Incarnation(raw.incarnation.get()), policy })
-    }
-}
-
-impl Policy {
-    /// Whether the row needs [`crate::WriteFeatures::EXTENDED_PAST`].
-    pub fn is_extended(&self) -> bool {
-        self.exclude.is_some() || self.hold.is_some()
+        Ok(row)
     }
 
     /// How many tagged fields it takes.
     fn fields(&self) -> u8 {
-        u8::from(self.exclude.is_some()) + u8::from(self.hold.is_some())
+        let Policy { exclude, hold, .. } = &self.policy;
+        u8::from(exclude.is_some()) + u8::from(hold.is_some()) + u8::from(self.excluding_since.0 > 0)
     }
 
     fn encode_more(&self) -> Vec<u8> {
         let mut fields = tagged::Writer::default();
-        if let Some(patterns) = &self.exclude {
+        assert!(self.policy.exclude.is_some() || self.excluding_since.0 == 0, "it excludes nothing");
+        if let Some(patterns) = &self.policy.exclude {
             let fits = patterns.iter().all(|pattern| !pattern.is_empty() && !pattern.contains('\n'));
             // An empty list is one line without a pattern.
             let text = patterns.join("\n") + "\n";
             assert!(fits && tagged::is_storable_text(&text, EXCLUDE_MAX), "patterns: {patterns:?}");
             fields.add(EXCLUDE, text.as_bytes());
         }
-        fields.add(HOLD, self.hold.map(u64::to_le_bytes).as_ref().map_or(&[], |b| &b[..]));
+        fields.add(HOLD, self.policy.hold.map(u64::to_le_bytes).as_ref().map_or(&[], |b| &b[..]));
+        if self.excluding_since.0 > 0 {
+            fields.add(EXCLUDING_SINCE, &self.excluding_since.0.to_le_bytes());
+        }
         fields.finish()
     }
 
@@ -233,13 +237,28 @@ impl Policy {
                     };
                     let lines = lines.filter(|lines| lines.iter().all(|line| !line.is_empty()));
                     let wrong = || Corruption::new(WHAT, "patterns", "lines, none of them empty", &text);
-                    self.exclude = Some(lines.ok_or_else(wrong)?);
+                    self.policy.exclude = Some(lines.ok_or_else(wrong)?);
                 }
-                HOLD => self.hold = Some(u64::from_le_bytes(tagged::number(WHAT, "hold", field)?)),
-                unknown => return Err(Corruption::new(WHAT, "tag", "1 or 2", unknown)),
+                HOLD => self.policy.hold = Some(u64::from_le_bytes(tagged::number(WHAT, "hold", field)?)),
+                EXCLUDING_SINCE => {
+                    let since = u64::from_le_bytes(tagged::number(WHAT, "excluding since", field)?);
+                    if since == 0 || self.policy.exclude.is_none() {
+                        let expected = "at least 1, behind patterns";
+                        return Err(Corruption::new(WHAT, "excluding since", expected, since));
+                    }
+                    self.excluding_since = Number(since);
+                }
+                unknown => return Err(Corruption::new(WHAT, "tag", "1 to 3", unknown)),
             }
             Ok(())
         })
+    }
+}
+
+impl Policy {
+    /// Whether the row needs [`crate::WriteFeatures::EXTENDED_PAST`].
+    pub fn is_extended(&self) -> bool {
+        self.exclude.is_some() || self.hold.is_some()
     }
 }
 
@@ -279,13 +298,19 @@ mod tests {
             for versioning in versionings {
                 let retention = retention.clone();
                 let policy = Policy { versioning, retention, ..Policy::default() };
-                rows.push(PolicyRow { incarnation: Incarnation(7), policy: policy.clone() });
+                let of = |policy, since| PolicyRow {
+                    incarnation: Incarnation(7),
+                    policy,
+                    excluding_since: Number(since),
+                };
+                rows.push(of(policy.clone(), 0));
                 let exclude = Some(vec!["*.swp".to_string(), "target/".to_string()]);
                 let hold = Some(86_400_000_000_000);
                 let both = Policy { exclude, hold, ..policy.clone() };
-                rows.push(PolicyRow { incarnation: Incarnation(7), policy: both });
+                rows.push(of(both.clone(), 0));
+                rows.push(of(both, 4711));
                 let none = Policy { exclude: Some(Vec::new()), ..policy };
-                rows.push(PolicyRow { incarnation: Incarnation(7), policy: none });
+                rows.push(of(none, u64::MAX));
             }
         }
         rows

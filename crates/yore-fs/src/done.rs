@@ -119,9 +119,9 @@ impl Doing<'_> {
         self.row(OperationKind::Expunge, directory, (Number(0), Number(0), files as u64), "")
     }
 
-    /// A directory or file that is about to get another policy.
-    pub fn setting(&self, inode: InodeNo) -> Result<OperationRow> {
-        let before = policy_text(&self.view.policy(inode)?);
+    /// A directory or file that is about to get this policy.
+    pub fn setting(&self, inode: InodeNo, policy: &Policy) -> Result<OperationRow> {
+        let before = policy_text(&self.view.policy(inode)?, policy);
         self.row(OperationKind::Policy, inode, (Number(0), Number(0), 0), &before)
     }
 
@@ -142,14 +142,9 @@ impl Doing<'_> {
     }
 }
 
-/// What a policy says, as commands write it; empty if that needs more than version, keep and hold.
-fn policy_text(policy: &Policy) -> String {
-    let Policy { versioning, retention, hold, .. } = policy;
-    let said =
-        Policy { versioning: *versioning, retention: retention.clone(), hold: *hold, ..Policy::default() };
-    if said != *policy {
-        return String::new();
-    }
+/// What a policy says that gives way to another one, as commands write it so that it is said again; empty if that is too long.
+fn policy_text(policy: &Policy, next: &Policy) -> String {
+    let Policy { versioning, retention, exclude, hold } = policy;
     let version = match versioning {
         None => "inherit".to_string(),
         Some(Versioning::Snapshots) => "snapshot".to_string(),
@@ -181,7 +176,21 @@ fn policy_text(policy: &Policy) -> String {
         Some(0) => "none".to_string(),
         Some(nanos) => format!("{}s", nanos.div_ceil(1_000_000_000)),
     };
-    format!("version={version} keep={keep} hold={hold}")
+    let mut text = format!("version={version} keep={keep} hold={hold}");
+    match exclude {
+        Some(patterns) if patterns.is_empty() => text += " exclude=none",
+        Some(patterns) => {
+            for pattern in patterns {
+                text += &format!(" exclude='{}'", pattern.replace('\'', "'\\''"));
+            }
+        }
+        None if next.exclude.is_some() => text += " exclude=inherit",
+        None => {}
+    }
+    if text.len() > OPERATION_NOTE_MAX {
+        text.clear();
+    }
+    text
 }
 
 impl View {

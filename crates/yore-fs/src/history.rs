@@ -216,9 +216,14 @@ pub(crate) fn readdir(
     // `each` runs without locks.
     let up = store.past.see(cut).and_then(|_seeing| parent(store, directory, cut))?;
     let Some(mut after) = dir::list_dots(directory, cookie, || Ok(up), each)? else { return Ok(()) };
+    let may_miss = store.past.may_miss(&store.meta, cut);
     loop {
         let batch = store.past.see(cut).and_then(|_seeing| copy_batch(store, directory, after, cut))?;
-        for PastEntry { cookie, inode, kind, name, .. } in &batch {
+        for entry in &batch {
+            if may_miss && is_missing(store, entry, cut)? {
+                continue;
+            }
+            let PastEntry { cookie, inode, kind, name, .. } = entry;
             if !each(DirItem { inode: *inode, kind: *kind, name, cookie: *cookie }) {
                 return Ok(());
             }
@@ -230,7 +235,17 @@ pub(crate) fn readdir(
     }
 }
 
-/// The entries that a directory had, in cookie order, without `.` and `..`. The caller sees the cut.
+/// Whether a name of a directory as of a cut led nowhere: what it meant is excluded, and was changed since ([`crate::exclude`]).
+fn is_missing(store: &Arc<Store>, entry: &PastEntry, cut: Number) -> Result<bool> {
+    let _seeing = store.past.see(cut)?;
+    match with(store, entry.inode, cut, |_, state| Ok(state.inode.incarnation == entry.incarnation)) {
+        Ok(is_it) => Ok(!is_it),
+        Err(Error::NotFound) => Ok(true),
+        Err(e) => Err(e),
+    }
+}
+
+/// The entries that a directory had, in cookie order, without `.` and `..`; also those that lead nowhere. The caller sees the cut.
 ///
 /// # Errors
 /// Damage and device errors.

@@ -46,6 +46,7 @@ mod cover;
 mod cut;
 mod due;
 mod estimates;
+mod exclude;
 mod expunge;
 mod forget;
 mod keep;
@@ -67,6 +68,9 @@ pub(crate) use cover::{CoverMemo, Epochs};
 pub(crate) use cut::Taking;
 pub(crate) use due::Due;
 pub(crate) use estimates::{Answer, Estimates, Most};
+pub use exclude::check_patterns;
+use exclude::Exclusions;
+pub(crate) use exclude::{ExcludedMemo, Known as Excluded, Place};
 pub(crate) use expunge::{Expunge, Expunging, ROW_BLOCKS};
 pub use forget::Forgetting;
 pub(crate) use forget::{held, is_held, Ask, Ended};
@@ -163,6 +167,8 @@ pub(crate) struct Past {
     pub(crate) rollbacks: Rollbacks,
     /// What each user has.
     pub(crate) users: Users,
+    /// What policies exclude.
+    exclusions: Exclusions,
 }
 
 /// The numbers of cuts, by state, each with the file if it is of a single one.
@@ -175,6 +181,8 @@ struct Numbers {
     dead: BTreeSet<Number>,
     /// Those of directories that are kept or dying: what covers inodes below.
     directories: BTreeSet<Number>,
+    /// Those of them that no policy took: what covers inodes below that are excluded.
+    asked: BTreeSet<Number>,
     /// So those of single files.
     files: BTreeSet<(InodeNo, Number)>,
 }
@@ -185,7 +193,12 @@ impl Numbers {
         let file = row.kind.is_of_file().then_some(row.root);
         self.kept.insert(number, file);
         match file {
-            None => self.directories.insert(number),
+            None => {
+                if row.kind != CutKind::Interval {
+                    self.asked.insert(number);
+                }
+                self.directories.insert(number)
+            }
             // That it was removed is no state of it.
             Some(file) if row.kind != CutKind::Removed => self.files.insert((file, number)),
             Some(_) => false,
@@ -197,6 +210,7 @@ impl Numbers {
         let file = self.dying.remove(&number).flatten();
         self.dead.insert(number);
         self.directories.remove(&number);
+        self.asked.remove(&number);
         if let Some(file) = file {
             self.files.remove(&(file, number));
         }
@@ -242,6 +256,7 @@ impl Past {
             expunging: Expunging::default(),
             rollbacks: Rollbacks::default(),
             users: Users::default(),
+            exclusions: Exclusions::default(),
         };
         if meta.history_root().is_none() {
             return Ok(past);
@@ -269,7 +284,7 @@ impl Past {
         let numbers = self.load_numbers(meta);
         let root = self.last_of(meta, InodeNo::ROOT, Number(u64::MAX));
         let root = root.map(|cut| self.root_cut.store(cut.map_or(0, |cut| cut.number.0), Ordering::Relaxed));
-        last.and(numbers).and(root)
+        last.and(numbers).and(root).and(self.load_exclusions(meta))
     }
 
     fn load_last(&self, meta: &Meta) -> Result<()> {

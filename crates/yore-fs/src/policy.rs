@@ -22,20 +22,20 @@
 use crate::inode::{InodeCell, DEPTH_MAX};
 use crate::keep::{self, Taken};
 use crate::ops::{self, InUse};
-use crate::past::{is_full, is_held, Cut, Epochs, User};
+use crate::past::{check_patterns, is_full, is_held, Cut, Epochs, User};
 use crate::room::{with_room, Want};
 use crate::store::Store;
 use crate::time::nanoseconds;
 use crate::types::Behalf;
 use crate::view::is_below;
-use crate::{forget, Error, InodeNo, Result};
+use crate::{exclude, forget, Error, InodeNo, Result};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use yore_format::{
-    Corruption, CutKind, CutMore, CutState, Number, Policy, PolicyRow, Retention, Versioning, WriteFeatures,
-    WITHIN_MAX,
+    Corruption, CutKind, CutMore, CutState, Inode, Number, Policy, PolicyRow, Retention, Versioning,
+    WriteFeatures, WITHIN_MAX,
 };
 
 /// How much later something is cut that cannot be when it is due.
@@ -73,6 +73,12 @@ pub struct PolicyInForce {
     pub hold: u64,
     /// By whose policy; `None`: nobody says anything.
     pub hold_by: Option<InodeNo>,
+    /// What is excluded from versions that policies make, of paths from the directory that says so.
+    pub exclude: Vec<String>,
+    /// By whose policy; `None`: nobody says anything.
+    pub exclude_by: Option<InodeNo>,
+    /// It is excluded itself.
+    pub excluded: bool,
 }
 
 /// Called with an inode on the way upwards, and the policy of its own.
@@ -150,20 +156,23 @@ pub(crate) fn versioning(store: &Store, cell: &Arc<InodeCell>) -> Result<Ruled> 
 /// # Errors
 /// `Stale`; damage and device errors.
 pub(crate) fn in_force(store: &Store, no: InodeNo) -> Result<PolicyInForce> {
-    let (mut versioning, mut retention, mut hold) = (None, None, None);
-    upwards(store, &store.cell(no)?, &mut |at, own| {
+    let (mut versioning, mut retention, mut hold, mut exclude) = (None, None, None, None);
+    let cell = store.cell(no)?;
+    upwards(store, &cell, &mut |at, own| {
         if let Some(own) = own {
             versioning = versioning.or(own.versioning.map(|v| (v, at.no)));
             if retention.is_none() {
                 retention = own.retention.map(|r| (r, at.no));
             }
             hold = hold.or(own.hold.map(|h| (h, at.no)));
+            exclude = exclude.take().or(own.exclude.map(|e| (e, at.no)));
         }
         Ok(versioning.is_none() || retention.is_none() || hold.is_none())
     })?;
     let (versioning, versioning_by) = versioning.unzip();
     let (retention, retention_by) = retention.unzip();
     let (hold, hold_by) = hold.unzip();
+    let (exclude, exclude_by) = exclude.unzip();
     Ok(PolicyInForce {
         versioning: versioning.unwrap_or(Versioning::Snapshots),
         versioning_by,
@@ -171,6 +180,9 @@ pub(crate) fn in_force(store: &Store, no: InodeNo) -> Result<PolicyInForce> {
         retention_by,
         hold: hold.unwrap_or(0),
         hold_by,
+        exclude: exclude.unwrap_or_default(),
+        exclude_by,
+        excluded: exclude::is_excluded(store, &cell)?,
     })
 }
 
@@ -268,8 +280,19 @@ pub(crate) fn set(store: &Arc<Store>, no: InodeNo, policy: &Policy, user: Option
         if !state.inode.is_directory() && !state.inode.is_regular() {
             return Err(Error::Invalid { what: "only directories and regular files have policies" });
         }
+        if state.inode.is_regular() && policy.exclude.as_ref().is_some_and(|patterns| !patterns.is_empty()) {
+            return Err(Error::Invalid {
+                what: "patterns are of paths below a directory; of a file it can be said that it is not excluded",
+            });
+        }
     }
-    store.past.set_policy(store, &cell, policy, user)?;
+    loop {
+        let epoch = store.past.epoch();
+        exclude::before_change_of(store, &cell, policy)?;
+        if store.past.set_policy(store, &cell, policy, user, epoch)? {
+            break;
+        }
+    }
     if let Some(Versioning::Interval(_)) = policy.versioning {
         take(store, &cell, CutKind::Interval)?;
     }
@@ -284,10 +307,7 @@ fn check(policy: &Policy) -> Result<()> {
             return Err(Error::Invalid { what: "an interval is at least one second" });
         }
     }
-    // The format has them; what nobody obeys is not taken from anybody.
-    if policy.exclude.is_some() {
-        return Err(Error::Invalid { what: "patterns of what makes no versions are not supported yet" });
-    }
+    check_patterns(policy.exclude.as_deref().unwrap_or_default()).map_err(Error::Refused)?;
     if policy.hold.is_some_and(|nanos| nanos > HOLD_MAX) {
         return Err(Error::Invalid { what: "what a policy takes is held for at most a hundred years" });
     }
@@ -331,6 +351,11 @@ fn is_changed(store: &Store, cell: &Arc<InodeCell>, since: Since) -> Result<bool
 /// # Errors
 /// Damage and device errors.
 pub(crate) fn is_versioned_at_close(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> {
+    Ok(obeys_closes(store, cell)? && !exclude::is_excluded(store, cell)?)
+}
+
+/// The same of a file whatever name it has in its directory.
+fn obeys_closes(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> {
     Ok(store.past.has_policies() && cell.state.read().inode.is_regular() && versioning(store, cell)?.at_close)
 }
 
@@ -368,21 +393,30 @@ fn cut_if_changed(
 
 /// A file whose names are about to change, if versions of it are made when it is closed; and whose request that is. It stays while
 /// this lives.
-pub(crate) struct Naming(Option<InUse>, Behalf);
+pub(crate) struct Naming {
+    file: Option<InUse>,
+    behalf: Behalf,
+    /// Under its old name it is excluded; the new one may not be.
+    excluded: bool,
+}
 
 impl Naming {
+    fn nothing(behalf: Behalf) -> Naming {
+        Naming { file: None, behalf, excluded: false }
+    }
+
     /// The file of a name, before something happens to that.
     ///
     /// # Errors
     /// `NoSpace`; damage and device errors. That there is no such name is left to who changes it.
     pub(crate) fn of(store: &Arc<Store>, directory: InodeNo, name: &[u8], behalf: Behalf) -> Result<Naming> {
         if !store.past.has_policies() {
-            return Ok(Naming(None, behalf));
+            return Ok(Naming::nothing(behalf));
         }
         match ops::lookup(store, directory, name) {
             Ok(found) => Naming::of_file(store, &found, behalf),
             Err(Error::NotFound | Error::NotADirectory | Error::Stale | Error::NameTooLong) => {
-                Ok(Naming(None, behalf))
+                Ok(Naming::nothing(behalf))
             }
             Err(e) => Err(e),
         }
@@ -393,12 +427,14 @@ impl Naming {
     /// # Errors
     /// As [`Naming::of`].
     pub(crate) fn of_file(store: &Arc<Store>, file: &InUse, behalf: Behalf) -> Result<Naming> {
-        if !is_versioned_at_close(store, &file.cell)? {
-            return Ok(Naming(None, behalf));
+        if !obeys_closes(store, &file.cell)? {
+            return Ok(Naming::nothing(behalf));
         }
+        let excluded = exclude::is_excluded(store, &file.cell)?;
         // What it had when it was closed is a version already.
         cut_if_changed(store, &file.cell, Since::AnyCut, behalf)?;
-        Ok(Naming(Some(InUse::new(store, file.cell.clone(), file.attr)), behalf))
+        let file = Some(InUse::new(store, file.cell.clone(), file.attr));
+        Ok(Naming { file, behalf, excluded })
     }
 
     /// It lost a name to this one, which tells when that was.
@@ -407,7 +443,7 @@ impl Naming {
     /// As [`Naming::changed`].
     pub(crate) fn replaced_by(self, store: &Arc<Store>, other: &Naming) -> Result<()> {
         let is_gone = |file: &InUse| file.cell.unlinked.load(Ordering::Acquire);
-        match other.0.is_some() && self.0.as_ref().is_some_and(is_gone) {
+        match other.file.is_some() && self.file.as_ref().is_some_and(is_gone) {
             true => Ok(()),
             false => self.changed(store),
         }
@@ -418,13 +454,14 @@ impl Naming {
     /// # Errors
     /// Damage and device errors.
     pub(crate) fn changed(self, store: &Arc<Store>) -> Result<()> {
-        let Some(file) = self.0 else { return Ok(()) };
+        let Some(file) = self.file else { return Ok(()) };
         let is_gone = {
             let state = file.cell.state.read();
             state.gone || state.inode.links == 0
         };
         let made = match is_gone {
-            false => closed(store, &file.cell, self.1).map(|_| ()),
+            false => closed(store, &file.cell, self.behalf).map(|_| ()),
+            true if self.excluded => Ok(()),
             true => noted(store, take(store, &file.cell, CutKind::Removed)).map(|_| ()),
         };
         match made {
@@ -439,8 +476,12 @@ impl Naming {
 ///
 /// # Errors
 /// Damage and device errors.
-pub(crate) fn interval_of(store: &Store, cell: &Arc<InodeCell>) -> Result<Option<(InodeNo, Duration)>> {
-    if !store.past.has_policies() {
+pub(crate) fn interval_of(
+    store: &Store,
+    cell: &Arc<InodeCell>,
+    inode: &Inode,
+) -> Result<Option<(InodeNo, Duration)>> {
+    if !store.past.has_policies() || exclude::known(store, cell, inode) == Some(true) {
         return Ok(None);
     }
     let interval = versioning(store, cell)?.interval;

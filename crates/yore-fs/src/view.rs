@@ -353,6 +353,8 @@ impl View {
             }
             match history::inode(self.store(), item.inode, cut) {
                 Ok(inode) => each(item, Some(self.past_node(inode))),
+                // It is excluded, and was changed just now; or it was expunged.
+                Err(Error::NotFound) => true,
                 Err(e) => {
                     failed = Some(e);
                     false

@@ -280,7 +280,7 @@ fn policies(b: &mut Builder) {
                 b.inodes[&InodeNo(no)].incarnation
             }
         };
-        b.past.policies.insert(no, PolicyRow { incarnation, policy });
+        b.past.policies.insert(no, PolicyRow { incarnation, policy, excluding_since: Number(0) });
     }
 }
 

@@ -16,12 +16,13 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use yore_fs::time::parse_ago;
-use yore_fs::{InodeNo, KeepRules, Policy, Retention, Versioning, View};
+use yore_fs::{check_patterns, InodeNo, KeepRules, Policy, Retention, Versioning, View};
 use yore_fuse::control::policy::{policy as policy_of, set_policy, PolicyHere};
 
 /// What can be written.
 const ACCEPTED: &str = "version=snapshot, version=close, version=DURATION (as 10min) or version=inherit; keep=all, keep=inherit, or \
-                        keep=RULES, of last:N hourly:N daily:N weekly:N monthly:N yearly:N within:DURATION with commas between (N may be all); hold=DURATION, hold=none or hold=inherit";
+                        keep=RULES, of last:N hourly:N daily:N weekly:N monthly:N yearly:N within:DURATION with commas between (N may be all); hold=DURATION, hold=none or hold=inherit; \
+                        exclude=PATTERN (as in .gitignore, once for each), exclude=none or exclude=inherit";
 
 /// What a setting changes; what is not said stays.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -29,6 +30,7 @@ struct Change {
     versioning: Option<Option<Versioning>>,
     retention: Option<Option<Retention>>,
     hold: Option<Option<u64>>,
+    exclude: Option<Option<Vec<String>>>,
 }
 
 impl Change {
@@ -54,10 +56,32 @@ impl Change {
                     twice(change.hold.is_some())?;
                     change.hold = Some(hold(value).map_err(refused)?);
                 }
+                Some(("exclude", value)) => change.exclude(value).map_err(refused)?,
                 _ => return Err(refused("not a setting".into())),
             }
         }
         Ok(change)
+    }
+
+    /// Takes in one pattern more; `none` and `inherit` stand alone. A pattern of that name is `/none` or `\none`.
+    fn exclude(&mut self, value: &str) -> Result<(), String> {
+        let said = match (value, &mut self.exclude) {
+            ("none", None) => Some(Vec::new()),
+            ("inherit", None) => None,
+            ("none" | "inherit", Some(_)) => return Err("said beside other patterns".into()),
+            (_, Some(None)) => return Err("said beside exclude=inherit".into()),
+            (_, Some(Some(patterns))) if patterns.is_empty() => {
+                return Err("said beside exclude=none".into());
+            }
+            (pattern, said) => {
+                let mut patterns = said.take().flatten().unwrap_or_default();
+                patterns.push(pattern.to_string());
+                check_patterns(&patterns)?;
+                Some(patterns)
+            }
+        };
+        self.exclude = Some(said);
+        Ok(())
     }
 
     fn apply(self, to: Policy) -> Policy {
@@ -65,7 +89,7 @@ impl Change {
             versioning: self.versioning.unwrap_or(to.versioning),
             retention: self.retention.unwrap_or(to.retention),
             hold: self.hold.unwrap_or(to.hold),
-            ..to
+            exclude: self.exclude.unwrap_or(to.exclude),
         }
     }
 }
@@ -192,12 +216,26 @@ fn retention_text(retention: &Retention) -> String {
     counts.chain(within).collect::<Vec<_>>().join(",")
 }
 
+/// The patterns as settings, which a shell reads as they are meant.
+fn exclude_text(patterns: &[String]) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
+    let quoted = |pattern: &String| match pattern.chars().all(is_plain) {
+        true => pattern.clone(),
+        false => format!("'{}'", pattern.replace('\'', "'\\''")),
+    };
+    match patterns {
+        [] => "exclude=none".into(),
+        some => some.iter().map(|one| format!("exclude={}", quoted(one))).collect::<Vec<_>>().join(" "),
+    }
+}
+
 /// What a policy says, each setting behind a blank.
 pub fn settings_text(policy: &Policy) -> String {
     let version = policy.versioning.map(|v| format!(" version={}", versioning_text(v)));
     let keep = policy.retention.as_ref().map(|r| format!(" keep={}", retention_text(r)));
     let hold = policy.hold.map(|hold| format!(" hold={}", hold_text(hold)));
-    version.into_iter().chain(keep).chain(hold).collect()
+    let exclude = policy.exclude.as_ref().map(|patterns| format!(" {}", exclude_text(patterns)));
+    version.into_iter().chain(keep).chain(hold).chain(exclude).collect()
 }
 
 /// The policy of a new volume's root directory: settings with blanks between them, or `none`.
@@ -280,8 +318,9 @@ pub fn run(args: &args::Policy) -> Outcome {
                 let (view, inode) = (volume.view(), node.inode());
                 if changes {
                     let doing = doing(view);
-                    let row = doing.setting(inode)?;
-                    let set = view.set_policy(inode, &change.apply(view.policy(inode)?));
+                    let policy = change.apply(view.policy(inode)?);
+                    let row = doing.setting(inode, &policy)?;
+                    let set = view.set_policy(inode, &policy);
                     set.map_err(|error| error.on_path("cannot set the policy of", bytes_of(&on.path)))?;
                     doing.note([row]);
                 }
@@ -291,11 +330,13 @@ pub fn run(args: &args::Policy) -> Outcome {
                     versioning_by: path(view, in_force.versioning_by)?,
                     retention_by: path(view, in_force.retention_by)?,
                     hold_by: path(view, in_force.hold_by)?,
+                    exclude_by: path(view, in_force.exclude_by)?,
+                    excluded: in_force.excluded,
                     in_force: Policy {
                         versioning: Some(in_force.versioning),
                         retention: Some(in_force.retention),
                         hold: Some(in_force.hold),
-                        ..Policy::default()
+                        exclude: Some(in_force.exclude),
                     },
                 })
             })?
@@ -311,12 +352,16 @@ fn show(args: &args::Policy, name: &str, here: &PolicyHere) -> anyhow::Result<()
     let hold = hold_text(here.in_force.hold.unwrap_or(0));
     let mut out = Out::new();
     if args.json {
-        let mut object = json!({ "version": version, "keep": keep, "hold": hold });
+        let patterns = here.in_force.exclude.as_deref().unwrap_or_default();
+        let mut object = json!({
+            "version": version, "keep": keep, "hold": hold, "exclude": patterns, "excluded": here.excluded
+        });
         json_name(&mut object, "path", name.as_bytes());
         for (key, own, by) in [
             ("version_set_on", here.own.versioning.is_some(), &here.versioning_by),
             ("keep_set_on", here.own.retention.is_some(), &here.retention_by),
             ("hold_set_on", here.own.hold.is_some(), &here.hold_by),
+            ("exclude_set_on", here.own.exclude.is_some(), &here.exclude_by),
         ] {
             object[format!("{key}_itself")] = Value::Bool(own);
             match by {
@@ -333,6 +378,12 @@ fn show(args: &args::Policy, name: &str, here: &PolicyHere) -> anyhow::Result<()
         out.line(format!("keep={keep}  {}", whence(here.own.retention.is_some(), &here.retention_by)))?;
         if here.hold_by.is_some() || here.own.hold.is_some() {
             out.line(format!("hold={hold}  {}", whence(here.own.hold.is_some(), &here.hold_by)))?;
+        }
+        if here.exclude_by.is_some() || here.own.exclude.is_some() {
+            let text = exclude_text(here.in_force.exclude.as_deref().unwrap_or_default());
+            let is = if here.excluded { ": it is excluded itself" } else { "" };
+            let whence = whence(here.own.exclude.is_some(), &here.exclude_by);
+            out.line(format!("{}  {whence}{is}", printable(text.as_bytes())))?;
         }
     }
     out.done()
@@ -384,6 +435,7 @@ fn json_row((path, policy): &Row) -> Value {
         "version": policy.versioning.map(versioning_text),
         "keep": policy.retention.as_ref().map(retention_text),
         "hold": policy.hold.map(hold_text),
+        "exclude": policy.exclude,
     });
     match path {
         Some(path) => json_name(&mut object, "path", bytes_of(path)),
@@ -431,10 +483,21 @@ mod tests {
             "hold=",
             "hold=0s",
             "hold=5m",
+            "exclude=",
+            "exclude=#",
+            "exclude=[a",
+            "exclude=a{b",
         ] {
             let error = Change::parse(&[setting.to_string()]).unwrap_err().to_string();
             assert!(error.contains("version=snapshot"), "{setting}: {error}");
         }
         assert!(Change::parse(&["version=close".into(), "version=1h".into()]).is_err());
+        for (first, second) in [("none", "a"), ("a", "none"), ("inherit", "a"), ("none", "none")] {
+            let settings = [first, second].map(|value| format!("exclude={value}"));
+            assert!(Change::parse(&settings).is_err(), "{settings:?}");
+        }
+        let settings = ["exclude=*.swp", "exclude=it's here/"].map(String::from);
+        let policy = Change::parse(&settings).unwrap().apply(Policy::default());
+        assert_eq!(settings_text(&policy), r" exclude='*.swp' exclude='it'\''s here/'");
     }
 }

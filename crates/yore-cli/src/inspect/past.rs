@@ -110,9 +110,15 @@ fn change(key: &[u8], value: &[u8]) -> Result<String, Box<Corruption>> {
 
 fn policy(key: &[u8], value: &[u8]) -> Result<String, Box<Corruption>> {
     let [inode] = key_parts(key)?;
-    let PolicyRow { incarnation, policy } = PolicyRow::decode(value)?;
+    let PolicyRow { incarnation, policy, excluding_since } = PolicyRow::decode(value)?;
     let (versioning, retention) = (policy.versioning, policy.retention);
-    Ok(format!("inode {inode} incarnation {incarnation}: versioning {versioning:?}, retention {retention:?}"))
+    let mut text = format!(
+        "inode {inode} incarnation {incarnation}: versioning {versioning:?}, retention {retention:?}"
+    );
+    if let Some(patterns) = policy.exclude {
+        text += &format!(", excludes {patterns:?} since {excluding_since}");
+    }
+    Ok(text)
 }
 
 fn version(key: &[u8], value: &[u8]) -> Result<String, Box<Corruption>> {

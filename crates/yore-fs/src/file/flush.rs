@@ -281,6 +281,11 @@ impl Batch {
         self.segments.is_empty()
     }
 
+    /// Whether any of it goes over what is there.
+    fn is_in_place(&self) -> bool {
+        self.segments.iter().any(|segment| matches!(segment.way, Way::InPlace(_)))
+    }
+
     /// How many pages it has.
     pub(super) fn pages(&self) -> usize {
         self.segments.iter().map(|s| s.bytes.len()).sum()
@@ -322,15 +327,19 @@ pub(super) fn ways(store: &Store, cell: &InodeCell, state: &InodeState, pages: &
 
 /// Writes batches of files, whose io the caller holds, and enters them; each part has its own result.
 pub(super) fn write_parts(store: &Store, parts: &mut [Part<'_>]) {
-    let mut placement = Placement::default();
+    let (mut placement, mut renewed) = (Placement::default(), 0);
     for part in parts.iter_mut() {
+        if part.batch.is_in_place() {
+            renewed = renewed.max(part.cell.cover.excluded.renewed());
+        }
         let placed = placement.writes.len();
         part.result = placement.place(store, part.cell, &part.batch, &mut part.pieces);
         if part.result.is_err() {
             placement.writes.truncate(placed);
         }
     }
-    let written = write_out(store, placement.writes);
+    let written = store.past.settle_renewed(&store.meta, renewed);
+    let written = written.and_then(|()| write_out(store, placement.writes));
     for part in parts {
         let Part { cell, batch, pieces, entered, result } = part;
         if result.is_ok() {
@@ -518,7 +527,7 @@ fn joined(pages: &[&Bytes]) -> Option<AlignedBuf> {
 
 /// What was overwritten in its place has been written. The log keeps its bytes until the pass ends (F8).
 fn note_in_place(store: &Store, batch: &Batch) {
-    if batch.segments.iter().any(|s| matches!(s.way, Way::InPlace(_))) {
+    if batch.is_in_place() {
         store.meta.note_data_written();
     }
 }

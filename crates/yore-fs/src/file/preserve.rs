@@ -11,7 +11,7 @@ use crate::inode::{store_inode, InodeCell, InodeState};
 use crate::locks::Writing;
 use crate::past::{Ending, VERSION_BLOCKS};
 use crate::store::Store;
-use crate::{policy, InodeNo, Result};
+use crate::{exclude, policy, InodeNo, Result};
 use std::sync::Arc;
 use std::time::Duration;
 use yore_format::Number;
@@ -30,6 +30,7 @@ pub(crate) enum Room {
 /// # Errors
 /// Writing back its data may fail; `NoSpace`; damage and device errors. Nothing has changed then.
 pub(crate) fn preserve(store: &Store, cell: &Arc<InodeCell>, room: Room) -> Result<()> {
+    exclude::warm(store, cell)?;
     let _io = cell.io.lock();
     preserve_locked(store, cell, room)
 }
@@ -37,10 +38,20 @@ pub(crate) fn preserve(store: &Store, cell: &Arc<InodeCell>, room: Room) -> Resu
 /// As [`preserve`], for who holds io.
 pub(crate) fn preserve_locked(store: &Store, cell: &Arc<InodeCell>, room: Room) -> Result<()> {
     loop {
-        if !must_keep(store, cell, &cell.state.read())? {
-            return Ok(());
-        }
         let epoch = store.past.epoch();
+        let spared = {
+            let state = cell.state.read();
+            if !must_keep(store, cell, &state)? {
+                return Ok(());
+            }
+            exclude::spares(store, cell, &state.inode)?
+        };
+        if spared {
+            if renew(store, cell, epoch)? {
+                return Ok(());
+            }
+            continue;
+        }
         let has_data = has_data(&cell.state.read());
         if has_data {
             flush_among_others(store, cell)?;
@@ -57,7 +68,7 @@ pub(crate) fn preserve_locked(store: &Store, cell: &Arc<InodeCell>, room: Room) 
         if has_data && !is_written(&state) {
             continue; // Somebody wrote before the cut, as he believes.
         }
-        let waits = policy::interval_of(store, cell)?;
+        let waits = policy::interval_of(store, cell, &state.inode)?;
         let number = store.number();
         let ending = vec![Ending::new(cell.no, &state.inode, number)];
         let mut keep = store.past.prepare(store, number, ending, &[])?;
@@ -72,6 +83,26 @@ pub(crate) fn preserve_locked(store: &Store, cell: &Arc<InodeCell>, room: Room) 
             return Ok(());
         }
     }
+}
+
+/// Has an excluded inode that a cut covers born anew, and keeps no version ([`crate::exclude`], E1). False if that is to be looked at
+/// again.
+fn renew(store: &Store, cell: &Arc<InodeCell>, epoch: u64) -> Result<bool> {
+    let reserved = store.reserve_freely(store.near(cell.no), 0)?;
+    let mut state = cell.state.write();
+    if !must_keep(store, cell, &state)? {
+        return Ok(true);
+    }
+    if !exclude::spares(store, cell, &state.inode)? {
+        return Ok(false);
+    }
+    let number = store.number();
+    let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) else { return Ok(false) };
+    state.inode.born = number;
+    store_inode(&mut op, cell, &state);
+    store.past.note_renewed(cell);
+    drop(op);
+    Ok(true)
 }
 
 /// Whether data must be written back before the version is kept.
@@ -106,11 +137,15 @@ pub(crate) fn before_change(
     if !must_keep(store, cell, state)? {
         return Ok(Before::Nothing);
     }
+    // Without locks it is found out whether it is excluded, and then nothing is kept.
+    if exclude::known(store, cell, &state.inode) != Some(false) {
+        return Ok(Before::Preserve);
+    }
     // What was born with the number is of after it: there was a cut in between.
     if (has_data(state) && !(with_io && is_written(state))) || state.inode.born >= number {
         return Ok(Before::Preserve);
     }
-    let waits = policy::interval_of(store, cell)?;
+    let waits = policy::interval_of(store, cell, &state.inode)?;
     Ok(Before::Version(Ending::new(cell.no, &state.inode, number), waits))
 }
 

@@ -15,7 +15,7 @@ use crate::history::{self, with, PRESENT};
 use crate::past::{Ended, PastEntry};
 use crate::progress::Progress;
 use crate::store::Store;
-use crate::{Error, FileKind, InodeNo, Result};
+use crate::{exclude, Error, FileKind, InodeNo, Result};
 use hashbrown::{HashMap, HashSet};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -39,11 +39,13 @@ pub(super) fn diff(
     to: Number,
     progress: &Progress,
 ) -> Result<Vec<Difference>> {
-    find(store, directory, from, to, false, progress)
+    let (known, _unknown) = find(store, directory, from, to, false, progress)?;
+    Ok(known)
 }
 
 /// The differences in the order of paths, and among them what has its path of then in another directory of that path. Nobody needs to see
-/// that it moved, but whoever moves the directories must know. Such a difference is a rename whose old path is the new one.
+/// that it moved, but whoever moves the directories must know. Such a difference is a rename whose old path is the new one. Behind them
+/// come those of which nobody can say that they are differences: what is excluded, and is or is not there where a policy took a snapshot.
 ///
 /// # Errors
 /// As [`crate::View::diff`].
@@ -52,7 +54,7 @@ pub(crate) fn with_moved(
     directory: InodeNo,
     from: Number,
     to: Number,
-) -> Result<Vec<Difference>> {
+) -> Result<(Vec<Difference>, Vec<Difference>)> {
     find(store, directory, from, to, true, &Progress::default())
 }
 
@@ -63,10 +65,10 @@ fn find(
     to: Number,
     with_moved: bool,
     progress: &Progress,
-) -> Result<Vec<Difference>> {
+) -> Result<(Vec<Difference>, Vec<Difference>)> {
     let mut diff = Diff::new(store, directory, from, to)?;
     if from == to {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), Vec::new()));
     }
     let changed = diff.changed()?;
     progress.expect(changed.len() as u64 * LOOK);
@@ -77,7 +79,12 @@ fn find(
     diff.follow_names()?;
     let mut found = diff.finish(with_moved)?;
     found.sort_by_cached_key(|difference| (order(&difference.path), difference.change as u8));
-    Ok(found)
+    let (mut known, mut unknown) = (Vec::with_capacity(found.len()), Vec::new());
+    for one in found {
+        let list = if diff.is_unknown(&one)? { &mut unknown } else { &mut known };
+        list.push(one);
+    }
+    Ok((known, unknown))
 }
 
 /// What is not there any more when it is looked at is left out.
@@ -197,6 +204,12 @@ impl<'s> Diff<'s> {
         if is_directory && !(self.from.has(no)? && self.to.has(no)?) {
             return Ok(());
         }
+        // What is there and has no way that leads to it is below something that is missing (E1 of what policies exclude).
+        for side in [Side::From, Side::To] {
+            if !is_directory && self.may_miss(side) && !self.is_reached(no, side)? {
+                return Ok(());
+            }
+        }
         let (older, newer) = (self.from.cut.min(self.to.cut), self.from.cut.max(self.to.cut));
         let what = changes(self.store, no, older, newer)?;
         if is_directory {
@@ -210,6 +223,51 @@ impl<'s> Diff<'s> {
             self.modified.insert((no, is.0), shown);
         }
         Ok(())
+    }
+
+    /// Whether inodes that are excluded may be missing at one of the two.
+    fn may_miss(&self, side: Side) -> bool {
+        let cut = if side == Side::From { self.from.cut } else { self.to.cut };
+        cut != PRESENT && self.store.past.may_miss(&self.store.meta, cut)
+    }
+
+    /// Whether a file, if it has one name, is found by way of it.
+    fn is_reached(&mut self, no: InodeNo, side: Side) -> Result<bool> {
+        let cut = self.tree(side).cut;
+        match history::place(self.store, no, cut)? {
+            Some(place) => self.tree(side).has(place.directory),
+            None => Ok(true),
+        }
+    }
+
+    /// Whether an inode of both times had a name at the first that it has at the second. That is known of what did not change its name, unless
+    /// a directory may be missing: then nobody has compared its names.
+    fn had_name(&mut self, of: Identity, directory: InodeNo, name: &[u8]) -> Result<bool> {
+        if !self.may_miss(Side::From) && !self.may_miss(Side::To) {
+            return Ok(true);
+        }
+        if !self.from.has(directory)? {
+            return Ok(false);
+        }
+        let entry = history::entry_named(self.store, directory, name, self.from.cut)?;
+        Ok(entry.is_some_and(|entry| (entry.inode, entry.incarnation) == of))
+    }
+
+    /// Whether one of the two knows nothing of what is there at the other: a policy took it, and what came or went is excluded now.
+    fn is_unknown(&self, one: &Difference) -> Result<bool> {
+        let lacks = match one.change {
+            Change::Added => Side::From,
+            Change::Removed => Side::To,
+            Change::Modified | Change::Renamed => return Ok(false),
+        };
+        if !self.may_miss(lacks) {
+            return Ok(false);
+        }
+        match self.store.cell(one.inode) {
+            Ok(cell) if cell.incarnation == one.incarnation => exclude::is_excluded(self.store, &cell),
+            Ok(_) | Err(Error::Stale) => Ok(false),
+            Err(e) => Err(e),
+        }
     }
 
     /// Takes in the names that a directory, which is in the tree at both times, lost and gained.
@@ -339,7 +397,8 @@ impl<'s> Diff<'s> {
             }
             match history::place(self.store, of.0, self.to.cut)? {
                 Some(place) if kind == FileKind::Directory || facts.links == 1 => {
-                    let path = self.to.path_of(place.directory, &place.name)?;
+                    let had = self.had_name(of, place.directory, &place.name)?;
+                    let path = self.to.path_of(place.directory, &place.name)?.filter(|_| had);
                     named.extend(path.map(|path| (of, kind, path)));
                 }
                 _ => drop(of_several_names.insert(of)),
@@ -369,7 +428,7 @@ impl<'s> Diff<'s> {
                 let of = (entry.inode, entry.incarnation);
                 if entry.kind == FileKind::Directory {
                     left.push(entry.inode);
-                } else if wanted.contains(&of) {
+                } else if wanted.contains(&of) && self.had_name(of, directory, &entry.name)? {
                     let path = self.to.path_of(directory, &entry.name)?;
                     found.extend(path.map(|path| (of, entry.kind, path)));
                 }
@@ -393,6 +452,9 @@ impl<'s> Diff<'s> {
         };
         let before = at(self.from.cut, change != Change::Added)?;
         let after = at(self.to.cut, change != Change::Removed)?;
+        // What is missing under its old name is new to who looks.
+        let is_new = change == Change::Renamed && before.is_none() && self.may_miss(Side::From);
+        let (change, old_path) = if is_new { (Change::Added, None) } else { (change, old_path) };
         let is_there = match change {
             Change::Added => after.is_some(),
             Change::Removed => before.is_some(),

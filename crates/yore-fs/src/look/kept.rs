@@ -53,6 +53,13 @@ impl<'s> KeptCuts<'s> {
         (first < end).then(|| (self.cuts[first].number, self.cuts[end - 1].number))
     }
 
+    /// Those in `first..=last`, the last one first.
+    pub(super) fn back_from(&self, first: Number, last: Number) -> impl Iterator<Item = &Cut> {
+        let begin = self.cuts.partition_point(|cut| cut.number < first);
+        let end = self.cuts.partition_point(|cut| cut.number <= last);
+        self.cuts[begin..end].iter().rev()
+    }
+
     /// The first and last in `from..to` of this very directory or file. O(log cuts).
     pub(super) fn own(&self, root: (InodeNo, Incarnation), from: Number, to: Number) -> Span {
         let numbers = self.by_root.get(&root)?;

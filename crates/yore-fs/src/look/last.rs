@@ -6,12 +6,12 @@
 //! that, and nobody has seen, does not hide it.
 
 use super::kept::{join_spans, KeptCuts, Span};
-use crate::history::{self, PRESENT};
+use crate::history::{self, with, PRESENT};
 use crate::past::PastEntry;
 use crate::store::Store;
-use crate::{InodeNo, Result};
+use crate::{Error, InodeNo, Result};
 use std::sync::Arc;
-use yore_format::{Incarnation, Number};
+use yore_format::{Incarnation, Number, WriteFeatures};
 
 /// What a name meant last of what can be seen.
 pub(super) struct Last {
@@ -32,8 +32,37 @@ impl KeptCuts<'_> {
     ) -> Result<Option<Last>> {
         for entry in meanings {
             let entry = entry?;
-            if let Some((_, cut)) = self.of_meaning(directory, &entry)? {
+            let Some((first, last)) = self.of_meaning(directory, &entry)? else { continue };
+            let seen = match self.store.meta.has_features(WriteFeatures::EXTENDED_PAST) {
+                true => self.last_whole(&entry, first, last)?,
+                false => Some(last),
+            };
+            if let Some(cut) = seen {
                 return Ok(Some(Last { entry, cut }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The last of the cuts in `first..=last` as of which a name leads to what it meant: what is excluded is missing as of some that policies
+    /// took ([`crate::exclude`]). O(depth · log) if that is the last of all, and so for each that it is missing from.
+    fn last_whole(&self, entry: &PastEntry, first: Number, last: Number) -> Result<Option<Number>> {
+        for cut in self.back_from(first, last) {
+            let number = cut.number;
+            if !self.store.past.may_miss(&self.store.meta, number) {
+                // Others see all; that this one has seen it was looked at if it is the last.
+                if number == last || history::covers(self.store, cut, entry.directory)? {
+                    return Ok(Some(number));
+                }
+                continue;
+            }
+            let is_there = with(self.store, entry.inode, number, |_, state| {
+                Ok(state.inode.incarnation == entry.incarnation)
+            });
+            match is_there {
+                Ok(true) if history::covers(self.store, cut, entry.directory)? => return Ok(Some(number)),
+                Ok(_) | Err(Error::NotFound) => {}
+                Err(e) => return Err(e),
             }
         }
         Ok(None)

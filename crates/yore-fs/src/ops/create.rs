@@ -230,7 +230,7 @@ pub(crate) fn link(store: &Arc<Store>, file: InodeNo, directory: InodeNo, name: 
             file::preserve(store, &cell, Room::Free)?;
             continue;
         }
-        store.past.hold_cover(store, &cell, &mut state.inode)?;
+        store.past.hold_cover(store, &cell, &mut state.inode, false)?;
         let kind =
             FileKind::from_mode(state.inode.mode).expect("a verified inode has one of the seven types");
         let entry =

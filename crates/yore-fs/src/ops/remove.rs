@@ -11,7 +11,7 @@ use crate::locks::Locked;
 use crate::orphan::OrphansGuard;
 use crate::past::Going;
 use crate::store::Store;
-use crate::{dir, file, policy, Error, InodeNo, Result};
+use crate::{dir, exclude, file, policy, Error, InodeNo, Result};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use yore_format::{ContentKind, Corruption, Incarnation, InodeNo as No, Number, Timestamp};
@@ -55,6 +55,7 @@ pub(crate) fn remove(store: &Arc<Store>, directory: InodeNo, name: &[u8], what: 
     let mut for_version = store.past.blocks_for_version();
     loop {
         let epoch = store.past.epoch();
+        let place = exclude::place_of(store, &parent)?;
         let blocks = if with_orphans { ORPHAN_BLOCKS } else { 0 } + store.past.blocks_for_names(1);
         let reserved = match store.reserve_freely(store.near(directory), blocks + for_version) {
             Err(Error::NoSpace) if for_version > 0 => {
@@ -100,13 +101,15 @@ pub(crate) fn remove(store: &Arc<Store>, directory: InodeNo, name: &[u8], what: 
             continue;
         };
         let is_dir = state.inode.is_directory();
-        let cover = store.past.hold_cover(store, &cell, &mut state.inode)?;
+        let excluded = exclude::excludes_name(store, place.as_ref(), name, (&cell, &state.inode))?;
+        let cover = store.past.hold_cover(store, &cell, &mut state.inode, excluded)?;
         let going = [Going {
             directory: &parent,
             inode: &dir.inode,
             cookie: found.cookie,
             entry: found.entry(name),
             cover,
+            excluded,
         }];
         let mut keep = store.past.prepare(store, number, version.into_iter().collect(), &going)?;
         let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) else { continue };

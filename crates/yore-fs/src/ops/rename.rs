@@ -13,9 +13,9 @@ use crate::dir::{self, Found, Looked, Spot};
 use crate::file::{Before, Room};
 use crate::inode::{store_inode, InodeCell, InodeState, DEPTH_MAX};
 use crate::locks::Writing;
-use crate::past::{Ending, Going, Keep};
+use crate::past::{Ending, Going, Keep, Place};
 use crate::store::Store;
-use crate::{file, policy, Error, InodeNo, RenameMode, Result};
+use crate::{exclude, file, policy, Error, InodeNo, RenameMode, Result};
 use std::sync::Arc;
 use yore_format::{Corruption, DirEntry, Incarnation, Inode, Number};
 use yore_meta::Reserved;
@@ -57,6 +57,11 @@ struct Rename<'a> {
     /// before anything is locked: a walk upwards with a directory locked would wait for a parent with its child in hand.
     above_from: Vec<InodeNo>,
     above_to: Vec<InodeNo>,
+    /// What decides who is excluded in both.
+    place_from: Option<Arc<Place>>,
+    place_to: Option<Arc<Place>>,
+    /// The directories whose move is prepared ([`exclude::before_move`]).
+    moving: Vec<InodeNo>,
 }
 
 /// The directory and all that is above it. With the rename lock held, and no inode.
@@ -102,6 +107,9 @@ pub(crate) fn rename(
         mode,
         above_from: Vec::new(),
         above_to: Vec::new(),
+        place_from: None,
+        place_to: None,
+        moving: Vec::new(),
     };
     // What is no directory must not be locked as one: its lock comes later in the order.
     for parent in [&r.from, &r.to] {
@@ -168,6 +176,7 @@ impl Rename<'_> {
         let mut with_orphans = false;
         let mut blocks = USUAL_BLOCKS;
         let epoch = store.past.epoch();
+        self.prepare_places()?;
         let for_names = store.past.blocks_for_names(2);
         // Versions are kept in the same Op, if there is room for so much at once.
         let mut for_versions = 2 * store.past.blocks_for_version();
@@ -193,6 +202,38 @@ impl Rename<'_> {
                 done => return Ok(done),
             }
         }
+    }
+
+    /// Finds out what decides who is excluded, and prepares it for directories that come to be somewhere else. With no inode locked.
+    fn prepare_places(&mut self) -> Result<()> {
+        let store = self.store;
+        self.moving.clear();
+        self.place_from = exclude::place_of(store, &self.from)?;
+        self.place_to = match self.same_dir() {
+            true => self.place_from.clone(),
+            false => exclude::place_of(store, &self.to)?,
+        };
+        let moves = [(&self.from, self.name, &self.place_to), (&self.to, self.new_name, &self.place_from)];
+        let moves = &moves[..if self.mode == RenameMode::Exchange { 2 } else { 1 }];
+        for (directory, name, to) in moves {
+            let found = dir::find(store, &directory.state.read(), directory.no, name)?;
+            let Some(found) = found.filter(|found| found.kind == crate::FileKind::Directory) else {
+                continue;
+            };
+            exclude::before_move(
+                store,
+                &store.inodes.get_entry(&store.meta, found.inode, found.incarnation)?,
+                to.as_ref(),
+            )?;
+            self.moving.push(found.inode);
+        }
+        Ok(())
+    }
+
+    /// Whether a directory that is found under a name was not when its move was prepared.
+    fn is_unprepared(&self, found: &Found) -> bool {
+        let decides = self.place_from.is_some() || self.place_to.is_some();
+        decides && found.kind == crate::FileKind::Directory && !self.moving.contains(&found.inode)
     }
 
     fn lock_dirs(&self) -> Dirs<'_> {
@@ -303,6 +344,10 @@ impl Rename<'_> {
             Some(t) => Some(store.inodes.get_entry(&store.meta, t.inode, t.incarnation)?),
             None => None,
         };
+        let moved = [Some(&source), target.as_ref().filter(|_| self.mode == RenameMode::Exchange)];
+        if moved.into_iter().flatten().any(|found| self.is_unprepared(found)) {
+            return Ok(Outcome::Again);
+        }
         let replaces = self.mode == RenameMode::Replace && target.is_some();
         #[cfg(feature = "mutations")]
         let replaces = replaces && !crate::mutation::is(crate::mutation::Mutation::RenameBeforeData);
@@ -344,10 +389,13 @@ impl Rename<'_> {
                 None => return Ok(Outcome::NeedPreserve(o.clone())),
             }
         }
-        let cover = store.past.hold_cover(store, &cell, &mut state.inode)?;
+        let (from, to) = (self.place_from.as_ref(), self.place_to.as_ref());
+        let excluded = exclude::excludes_name(store, from, self.name, (&cell, &state.inode))?;
+        let cover = (store.past.hold_cover(store, &cell, &mut state.inode, excluded)?, excluded);
         let mut other_cover = None;
         if let (Some(o), Some(os)) = (&other, &mut other_state) {
-            other_cover = Some(store.past.hold_cover(store, o, &mut os.inode)?);
+            let excluded = exclude::excludes_name(store, to, self.new_name, (o, &os.inode))?;
+            other_cover = Some((store.past.hold_cover(store, o, &mut os.inode, excluded)?, excluded));
         }
         if self.mode == RenameMode::Exchange {
             let (o, os) = (other.as_ref().expect("found"), other_state.as_mut().expect("found"));
@@ -411,6 +459,9 @@ impl Rename<'_> {
         if moves_dir {
             store.past.note_moved();
         }
+        if state.inode.is_directory() {
+            store.past.note_renamed_directory();
+        }
         state.inode.ctime = now;
         let stored = store_inode(&mut op, &cell, &state);
         let from_stored = store_inode(&mut op, &self.from, dirs.from());
@@ -449,9 +500,9 @@ impl Rename<'_> {
         fn going<'d>(
             (directory, name): (&'d InodeCell, &'d [u8]),
             inode: &'d Inode,
-            (found, cover): Named<'_>,
+            (found, (cover, excluded)): Named<'_>,
         ) -> Going<'d> {
-            Going { directory, inode, cookie: found.cookie, entry: found.entry(name), cover }
+            Going { directory, inode, cookie: found.cookie, entry: found.entry(name), cover, excluded }
         }
         let (from, to) = match dirs {
             Dirs::Same(state) => (&state.inode, &state.inode),
@@ -475,7 +526,7 @@ impl Rename<'_> {
         reserved: Reserved,
         dirs: &mut Dirs<'_>,
         ((source, cell, state), (target, other, other_state)): (Child<'_>, Child<'_>),
-        covers: (Number, Number),
+        covers: (Covered, Covered),
         (here_at, there_at): (Spot, Spot),
         epoch: u64,
     ) -> Result<Outcome> {
@@ -510,6 +561,9 @@ impl Rename<'_> {
         if !self.same_dir() {
             store.past.note_moved();
         }
+        if state.inode.is_directory() || other_state.inode.is_directory() {
+            store.past.note_renamed_directory();
+        }
         let now = crate::clock::now();
         state.inode.ctime = now;
         other_state.inode.ctime = now;
@@ -530,8 +584,11 @@ impl Rename<'_> {
     }
 }
 
+/// What covers a name, and whether it is excluded.
+type Covered = (Number, bool);
+
 /// A name, and what covers the inode that it means.
-type Named<'a> = (&'a Found, Number);
+type Named<'a> = (&'a Found, Covered);
 
 /// An inode that changes places with another.
 type Child<'a> = (&'a Found, &'a Arc<InodeCell>, &'a mut InodeState);

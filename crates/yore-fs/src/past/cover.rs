@@ -1,6 +1,6 @@
 //! Which cuts cover whom: P1 and P5 of [`super`], and what is remembered of the answers. Also of which policy, which directories above say, too.
 
-use super::Past;
+use super::{ExcludedMemo, Past};
 use crate::core::Core;
 use crate::inode::{InodeCell, DEPTH_MAX};
 use crate::policy::Ruled;
@@ -21,6 +21,8 @@ pub(crate) struct CoverMemo {
     pub(crate) has_policy: AtomicBool,
     /// When versions are made of it ([`crate::policy`]), and as of which epochs that is known.
     pub(crate) versioning: Mutex<Option<(Epochs, Ruled)>>,
+    /// Whether policies exclude it.
+    pub(crate) excluded: ExcludedMemo,
 }
 
 /// Epochs of policies and of cuts.
@@ -34,6 +36,7 @@ impl CoverMemo {
         self.has_policy.store(inode.has_policy, Ordering::Relaxed);
         self.epoch.store(0, Ordering::Release);
         *self.versioning.lock() = None;
+        self.excluded.follow(inode);
     }
 
     fn get(&self, epoch: u64) -> Option<Number> {
@@ -62,7 +65,24 @@ impl Past {
         if let Some(cut) = cell.cover.get(epoch) {
             return Ok(cut);
         }
-        let above = if inode.links == 0 {
+        let above = self.cover_above(store, cell, inode, epoch)?;
+        let cut = self.round_own(cell.no, inode.own_cut).max(self.round(above));
+        cell.cover.set(epoch, cut);
+        Ok(cut)
+    }
+
+    /// What covers an inode with all that is below a directory above it, not yet rounded.
+    ///
+    /// # Errors
+    /// As [`Past::cover`].
+    pub(super) fn cover_above(
+        &self,
+        store: &Core,
+        cell: &InodeCell,
+        inode: &Inode,
+        epoch: u64,
+    ) -> Result<Number> {
+        Ok(if inode.links == 0 {
             Number(0)
         } else if self.only_root.load(Ordering::Acquire) {
             Number(self.root_cut.load(Ordering::Acquire))
@@ -72,10 +92,7 @@ impl Past {
             Number(0)
         } else {
             self.cover_of_directory(store, inode.parent, epoch)?
-        };
-        let cut = self.round_own(cell.no, inode.own_cut).max(self.round(above));
-        cell.cover.set(epoch, cut);
-        Ok(cut)
+        })
     }
 
     /// The cover of a directory, without its lock; who asks may hold one that comes later.
@@ -109,15 +126,27 @@ impl Past {
         Ok(cut)
     }
 
-    /// Before the set of an inode's names changes: what covers it now goes on to (V4), and is returned.
+    /// Before the set of an inode's names changes: what covers it now goes on to (V4). What covers its name is returned, which is less for
+    /// one that is excluded.
     ///
     /// # Errors
     /// As [`Past::cover`].
-    pub(crate) fn hold_cover(&self, store: &Core, cell: &InodeCell, inode: &mut Inode) -> Result<Number> {
-        if self.is_any() {
-            inode.own_cut = self.cover(store, cell, inode)?;
+    pub(crate) fn hold_cover(
+        &self,
+        store: &Core,
+        cell: &InodeCell,
+        inode: &mut Inode,
+        excluded: bool,
+    ) -> Result<Number> {
+        if !self.is_any() {
+            return Ok(inode.own_cut);
         }
-        Ok(inode.own_cut)
+        let of_name = match excluded {
+            true => Some(self.cover_asked(store, cell, inode)?),
+            false => None,
+        };
+        inode.own_cut = self.cover(store, cell, inode)?;
+        Ok(of_name.unwrap_or(inode.own_cut))
     }
 
     /// The last cut of a directory up to a number that is kept, or may yet be after a crash; 0 if there is none (P5).

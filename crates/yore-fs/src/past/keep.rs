@@ -57,8 +57,12 @@ impl Past {
             let key = Key::Version(version_key(no, born));
             cells.push((version_shard(no), key, value, version_end_key(number, no)));
         }
-        for Going { directory, inode, cookie, entry, cover } in going {
-            let cover = (*cover).max(self.cover(store, directory, inode)?);
+        for Going { directory, inode, cookie, entry, cover, excluded } in going {
+            let of_directory = match excluded {
+                true => self.cover_of_names(store, directory, inode)?,
+                false => self.cover(store, directory, inode)?,
+            };
+            let cover = (*cover).max(of_directory);
             if entry.birth <= cover && entry.birth < number {
                 let key = Key::Name(name_key(directory.no, *cookie, entry.birth));
                 let value = PastName { death: number, entry: *entry }.encode();
@@ -161,6 +165,8 @@ pub(crate) struct Going<'a> {
     pub entry: DirEntry<'a>,
     /// What covers the inode that it means ([`Past::hold_cover`]).
     pub cover: Number,
+    /// Policies exclude it.
+    pub excluded: bool,
 }
 
 /// The key of what is to be entered.

@@ -36,11 +36,24 @@ impl Past {
         no: InodeNo,
         incarnation: Incarnation,
     ) -> Result<Option<Policy>> {
+        Ok(self.policy_row(meta, no, incarnation)?.map(|row| row.policy))
+    }
+
+    /// The same with what else its row says.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(super) fn policy_row(
+        &self,
+        meta: &Meta,
+        no: InodeNo,
+        incarnation: Incarnation,
+    ) -> Result<Option<PolicyRow>> {
         let _policies = self.policies.read();
         let row = self
             .tree(HistoryTree::Policies)
             .get(meta, &policy_key(no), |value| value.map(PolicyRow::decode).transpose())??;
-        Ok(row.filter(|row| row.incarnation == incarnation).map(|row| row.policy))
+        Ok(row.filter(|row| row.incarnation == incarnation))
     }
 
     /// Calls `each` with all policies, by inode number. Some may be of inodes that are gone.
@@ -60,7 +73,7 @@ impl Past {
     }
 
     /// Gives an inode another policy of its own, on behalf of a user; one that says nothing is none. Not durable by itself. What is said may
-    /// need [`yore_format::WriteFeatures::EXTENDED_PAST`].
+    /// need [`yore_format::WriteFeatures::EXTENDED_PAST`]. False if a directory was cut or moved since `epoch` was taken: then nothing was done.
     ///
     /// # Errors
     /// [`Error::NotFound`] for an inode that is gone; [`Error::LimitReached`]; [`Error::NoSpace`]; damage and device errors.
@@ -70,9 +83,29 @@ impl Past {
         cell: &InodeCell,
         policy: &Policy,
         user: Option<&User>,
-    ) -> Result<()> {
+        epoch: u64,
+    ) -> Result<bool> {
+        self.set_policy_anew(store, cell, policy, user, Some(epoch))
+    }
+
+    /// As [`Past::set_policy`], whatever was cut meanwhile; without an epoch its patterns exclude anew what they do ([`crate::exclude`], E2),
+    /// as those do that are others than before.
+    ///
+    /// # Errors
+    /// As [`Past::set_policy`].
+    pub(super) fn set_policy_anew(
+        &self,
+        store: &Core,
+        cell: &InodeCell,
+        policy: &Policy,
+        user: Option<&User>,
+        epoch: Option<u64>,
+    ) -> Result<bool> {
         let meta = &store.meta;
         let _cuts = self.cuts.write();
+        if epoch.is_some_and(|epoch| epoch != self.epoch()) {
+            return Ok(false);
+        }
         let reserved = store.reserve(GroupNo(0), POLICY_BLOCKS)?;
         let mut state = cell.state.write();
         if state.gone || state.inode.links == 0 {
@@ -85,7 +118,9 @@ impl Past {
             let expected = format!("at most {}", CELL_BLOCKS - 2);
             return Err(Corruption::new("policies", "level", expected, tree.level).into());
         }
-        let is_there = tree.get(meta, &key, |found| found.is_some())?;
+        let was = tree.get(meta, &key, |found| found.map(PolicyRow::decode).transpose())??;
+        let is_there = was.is_some();
+        let was = was.filter(|was| was.incarnation == cell.incarnation);
         let mut pins = Pins::new();
         tree.prepare(meta, &key, &key, &mut pins)?;
         let is_one = *policy != Policy::default();
@@ -93,12 +128,21 @@ impl Past {
         if is_one && !state.inode.has_policy {
             self.users.check(Some(&owner), Counted::Policies, 1)?;
         }
-        let row = PolicyRow { incarnation: cell.incarnation, policy: policy.clone() }.encode();
+        let excluded = was.as_ref().and_then(|was| was.policy.exclude.as_ref());
+        let excludes_others = epoch.is_none() || excluded != policy.exclude.as_ref();
+        let since = match &policy.exclude {
+            // No cut is taken meanwhile: that needs the lock of the cuts.
+            Some(_) if excludes_others && self.is_any() => meta.number(),
+            Some(_) => was.as_ref().map_or(Number(0), |was| was.excluding_since),
+            None => Number(0),
+        };
+        let row = PolicyRow { incarnation: cell.incarnation, policy: policy.clone(), excluding_since: since };
+        let bytes = row.encode();
         let mut op = meta.begin(reserved);
         self.make_roots(&mut op);
         let delta = match (is_one, is_there) {
-            (true, true) => Some(tree.replace(&mut op, &key, &row)),
-            (true, false) => Some(tree.insert(&mut op, &key, &row, Number(0))),
+            (true, true) => Some(tree.replace(&mut op, &key, &bytes)),
+            (true, false) => Some(tree.insert(&mut op, &key, &bytes, Number(0))),
             (false, true) => Some(tree.remove(&mut op, &key)),
             (false, false) => None,
         };
@@ -113,8 +157,12 @@ impl Past {
         cell.cover.follow(&state.inode);
         self.any_policy.store(!tree.is_empty(), Ordering::Release);
         self.policy_epoch.fetch_add(1, Ordering::AcqRel);
+        self.exclusions.note(cell.no, is_one.then_some(&row));
+        if excludes_others {
+            self.exclusions.changed();
+        }
         drop(op);
-        Ok(())
+        Ok(true)
     }
 
     /// Gives up the policy of an inode number that nobody has, or that another inode has.
@@ -137,6 +185,7 @@ impl Past {
         let delta = tree.remove(&mut op, &key);
         self.store(&mut op, HistoryTree::Policies, &tree, &delta);
         self.any_policy.store(!tree.is_empty(), Ordering::Release);
+        self.exclusions.note(no, None);
         drop(op);
         Ok(())
     }

@@ -24,6 +24,7 @@ fn a_name_does_not_end_twice_with_one_number() {
     let looked = dir::look(store, &state, InodeNo::ROOT, b"a", &mut pins).unwrap();
     let dir::Looked::Taken(found, _) = looked else { panic!("it is there") };
     let going = Going {
+        excluded: false,
         directory: &root,
         inode: &state.inode,
         cookie: found.cookie,

@@ -43,8 +43,10 @@ pub(super) struct Roll {
     taken: HashSet<InodeNo>,
 }
 
-/// All differences of a directory, with what moved to where its path is the same.
-fn diff(view: &View, directory: InodeNo, from: Number, to: Option<Number>) -> Result<Vec<Difference>> {
+type Both = (Vec<Difference>, Vec<Difference>);
+
+/// All differences of a directory, with what moved to where its path is the same; and what is excluded, of which the cut says nothing.
+fn diff(view: &View, directory: InodeNo, from: Number, to: Option<Number>) -> Result<Both> {
     look::diff::with_moved(view.store(), directory, from, to.unwrap_or(PRESENT))
 }
 
@@ -55,11 +57,18 @@ impl Roll {
     /// Those of [`View::diff`]; damage and device errors.
     pub(super) fn new(view: &View, directory: InodeNo, plan: &Plan) -> Result<Roll> {
         let (view, trees) = (view.inside(), Trees::new(view, directory, plan));
-        let all = diff(&view, directory, plan.target, None)?;
+        let (mut all, unknown) = diff(&view, directory, plan.target, None)?;
+        // What the target says nothing of is left alone, and the directories that it is in.
+        all.extend(unknown.iter().cloned());
         let differences = super::plan::without_still(super::plan::real(&all, |path| trees.is_same(path))?);
-        let (wanted, alone) = match plan.others {
-            None => (differences, HashSet::new()),
-            Some((from, to)) => super::plan::leave_alone(&differences, &diff(&view, directory, from, to)?),
+        let mut others = unknown;
+        if let Some((from, to)) = plan.others {
+            let (known, unknown) = diff(&view, directory, from, to)?;
+            others.extend(known.into_iter().chain(unknown));
+        }
+        let (wanted, alone) = match others.is_empty() && plan.others.is_none() {
+            true => (differences, HashSet::new()),
+            false => super::plan::leave_alone(&differences, &others),
         };
         let back = Back::new(&all);
         let is_there = all.iter().filter(|one| one.change != Change::Removed);

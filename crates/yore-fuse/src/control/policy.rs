@@ -1,17 +1,18 @@
 //! Policies by ioctl(2): of any open directory or regular file of a mount. The form of requests is that of [`super`].
 //!
-//! # What applies: `_IOWR('Y', 8, 8484 bytes)`
+//! # What applies: `_IOWR('Y', 8, 10536 bytes)`
 //!
 //! The request is zeros.
 //!
 //! | bytes | of the answer |
 //! |---|---|
-//! | 0..4 | flags: 1, closes make versions on this mount |
+//! | 0..4 | flags: 1, closes make versions on this mount; 2, what is asked of is excluded itself |
 //! | 8..1168 | the policy of its own: 4 bytes of length, then a policy as it is on the medium (`FORMAT.md`), with incarnation 0 |
 //! | 1168..2328 | in the same form what applies |
 //! | 2328..4380 | 4 bytes of length, then the path on the volume of the directory or file that says when versions are made; no bytes: nobody says anything |
 //! | 4380..6432 | the same of who says how long they are kept |
 //! | 6432..8484 | the same of who says for how long what policies take is held |
+//! | 8484..10536 | the same of who says what is excluded |
 //!
 //! For everybody who may open it. The present only: EROFS in the past.
 //!
@@ -31,7 +32,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
-use yore_fs::{Doing, FileKind, Incarnation, InodeNo, Policy, PolicyRow, User, Versioning, View};
+use yore_fs::{Doing, FileKind, Incarnation, InodeNo, Number, Policy, PolicyRow, User, Versioning, View};
 
 /// A policy, the longest patterns and all.
 const ROW_BYTES: usize = 1160;
@@ -41,12 +42,15 @@ const IN_FORCE_AT: usize = OWN_AT + ROW_BYTES;
 const VERSIONING_AT: usize = IN_FORCE_AT + ROW_BYTES;
 const RETENTION_AT: usize = VERSIONING_AT + PATH_BYTES;
 const HOLD_AT: usize = RETENTION_AT + PATH_BYTES;
-const GET_BYTES: usize = HOLD_AT + PATH_BYTES;
+const EXCLUDE_AT: usize = HOLD_AT + PATH_BYTES;
+const GET_BYTES: usize = EXCLUDE_AT + PATH_BYTES;
 const GET: Opcode = opcode::read_write::<[u8; GET_BYTES]>(b'Y', 8);
 const SET: Opcode = opcode::read_write::<[u8; ROW_BYTES]>(b'Y', 9);
 
 /// Said by all mounts; those of before found out nothing of closes that they were not told of.
 const CLOSES: u32 = 1;
+/// What is asked of is excluded.
+const EXCLUDED: u32 = 2;
 
 /// What a mount says of an open directory or file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +65,10 @@ pub struct PolicyHere {
     pub retention_by: Option<PathBuf>,
     /// Who says for how long they are held.
     pub hold_by: Option<PathBuf>,
+    /// Who says what is excluded.
+    pub exclude_by: Option<PathBuf>,
+    /// It is excluded itself.
+    pub excluded: bool,
 }
 
 /// What applies to an open directory or file of a mount.
@@ -77,7 +85,9 @@ pub fn policy(of: &File) -> io::Result<PolicyHere> {
             in_force: row(IN_FORCE_AT)?,
             versioning_by: decode_path(&buffer[VERSIONING_AT..RETENTION_AT])?,
             retention_by: decode_path(&buffer[RETENTION_AT..HOLD_AT])?,
-            hold_by: decode_path(&buffer[HOLD_AT..])?,
+            hold_by: decode_path(&buffer[HOLD_AT..EXCLUDE_AT])?,
+            exclude_by: decode_path(&buffer[EXCLUDE_AT..])?,
+            excluded: u32_at(&buffer[..], 0)? & EXCLUDED != 0,
         })
     };
     decoded().ok_or_else(malformed)
@@ -89,6 +99,9 @@ pub fn policy(of: &File) -> io::Result<PolicyHere> {
 /// As the text above; ENOTTY if Yore does not serve it.
 pub fn set_policy(of: &File, policy: &Policy) -> io::Result<()> {
     check_writable(of)?;
+    // What cannot be is not encoded either.
+    yore_fs::check_patterns(policy.exclude.as_deref().unwrap_or_default())
+        .map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?;
     let mut buffer = [0; ROW_BYTES];
     encode_row(&mut buffer, policy);
     call::<SET, ROW_BYTES>(of, &mut buffer)?;
@@ -131,7 +144,7 @@ pub(crate) fn answer(
             want_closes().map_err(|_| Failure::Number(Errno::EAGAIN))?;
         }
         let doing = Doing { view, uid: user.uid };
-        let row = doing.setting(inode)?;
+        let row = doing.setting(inode, &policy)?;
         view.set_policy_for(&user, inode, &policy)?;
         doing.note([row]);
         let mut bytes = vec![0; ROW_BYTES];
@@ -143,19 +156,21 @@ pub(crate) fn answer(
     }
     let in_force = view.policy_in_force(inode)?;
     let mut bytes = vec![0; GET_BYTES];
-    put(&mut bytes, 0, &CLOSES.to_le_bytes());
+    let flags = CLOSES | if in_force.excluded { EXCLUDED } else { 0 };
+    put(&mut bytes, 0, &flags.to_le_bytes());
     encode_row(&mut bytes[OWN_AT..], &view.policy(inode)?);
     let applies = Policy {
         versioning: Some(in_force.versioning),
         retention: Some(in_force.retention.clone()),
         hold: Some(in_force.hold),
-        ..Policy::default()
+        exclude: Some(in_force.exclude.clone()),
     };
     encode_row(&mut bytes[IN_FORCE_AT..], &applies);
     let said_by = [
         (VERSIONING_AT, in_force.versioning_by),
         (RETENTION_AT, in_force.retention_by),
         (HOLD_AT, in_force.hold_by),
+        (EXCLUDE_AT, in_force.exclude_by),
     ];
     for (at, by) in said_by {
         let path = by.map(|by| view.path_now(by)).transpose()?.flatten();
@@ -168,7 +183,8 @@ pub(crate) fn answer(
 }
 
 fn encode_row(bytes: &mut [u8], policy: &Policy) {
-    let row = PolicyRow { incarnation: Incarnation(0), policy: policy.clone() }.encode();
+    let (incarnation, excluding_since) = (Incarnation(0), Number(0));
+    let row = PolicyRow { incarnation, policy: policy.clone(), excluding_since }.encode();
     put(bytes, 0, &(row.len() as u32).to_le_bytes());
     put(bytes, 4, &row);
 }
@@ -177,7 +193,7 @@ fn decode_row(bytes: &[u8]) -> Option<Policy> {
     let end = 4 + usize::try_from(u32_at(bytes, 0)?).ok().filter(|len| *len <= ROW_BYTES - 4)?;
     let row = PolicyRow::decode(bytes.get(4..end)?).ok()?;
     let clear = bytes.len() == ROW_BYTES && bytes.iter().skip(end).all(|b| *b == 0);
-    (clear && row.incarnation == Incarnation(0)).then_some(row.policy)
+    (clear && (row.incarnation, row.excluding_since) == (Incarnation(0), Number(0))).then_some(row.policy)
 }
 
 /// `None`: no answer of ours.
@@ -195,7 +211,7 @@ mod tests {
     /// The numbers are those that other programs were told, and the rows fit.
     #[test]
     fn numbers_and_sizes() {
-        assert_eq!((GET, SET), (0xe124_5908, 0xc488_5909));
+        assert_eq!((GET, SET), (0xe928_5908, 0xc488_5909));
         let rules = KeepRules { last: 1, within: "1".repeat(64), ..KeepRules::default() };
         for retention in [None, Some(Retention::Everything), Some(Retention::Rules(rules))] {
             let exclude = Some(vec!["x".repeat(yore_fs::EXCLUDE_MAX - 1)]);

@@ -1,0 +1,353 @@
+//! What policies exclude: who that is, what is seen of it and when, and that nothing is lost that was promised.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use yore_device::{AlignedBuf, Device, MemoryDevice};
+use yore_fs::time::When;
+use yore_fs::{
+    CutKind, Error, InodeNo, MkfsOptions, MountOptions, Number, OpenOptions, Policy, Versioning, View, Volume,
+};
+
+const HOUR: u64 = 3_600_000_000_000;
+
+fn device() -> Arc<dyn Device> {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
+    View::mkfs(&device, &MkfsOptions::default()).unwrap();
+    device
+}
+
+fn open(device: &Arc<dyn Device>) -> Volume {
+    Volume::open(device.clone(), &MountOptions::default()).unwrap()
+}
+
+fn inode(volume: &Volume, path: &str) -> InodeNo {
+    volume.symlink_node(path).unwrap().inode()
+}
+
+fn set(volume: &Volume, path: &str, patterns: Option<&[&str]>, versioning: Option<Versioning>) {
+    let exclude = patterns.map(|patterns| patterns.iter().map(|one| one.to_string()).collect());
+    let policy = Policy { exclude, versioning, ..Policy::default() };
+    volume.view().set_policy(inode(volume, path), &policy).unwrap();
+}
+
+/// What the policy of a directory with an interval takes when its time has come.
+fn interval(volume: &Volume, path: &str) -> Number {
+    let (view, of) = (volume.view(), inode(volume, path));
+    // Such a policy begins with a snapshot.
+    let policy = Policy { versioning: Some(Versioning::Interval(HOUR)), ..view.policy(of).unwrap() };
+    view.set_policy(of, &policy).unwrap();
+    let last = view.cuts().unwrap().pop().unwrap();
+    assert_eq!((last.row.kind, last.row.root), (CutKind::Interval, of));
+    last.number
+}
+
+fn snapshot(volume: &Volume, path: &str) -> Number {
+    volume.view().snapshot(inode(volume, path), "", false, false).unwrap().number
+}
+
+/// The content of a file as of a cut; `None`: it is not there.
+fn then(volume: &Volume, path: &str, cut: Number) -> Option<String> {
+    let view = volume.view().as_of(cut);
+    let mut at = view.root();
+    for name in path.split('/') {
+        match view.lookup(at, name.as_bytes()) {
+            Ok(node) => at = node.inode(),
+            Err(Error::NotFound) => return None,
+            Err(e) => panic!("{e}"),
+        }
+    }
+    let mut bytes = vec![0; view.getattr(at).unwrap().size as usize];
+    view.read(at, 0, &mut bytes).unwrap();
+    Some(String::from_utf8(bytes).unwrap())
+}
+
+fn listed(volume: &Volume, directory: InodeNo, cut: Number) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let each = &mut |item: yore_fs::DirItem<'_>| {
+        names.insert(String::from_utf8(item.name.to_vec()).unwrap());
+        true
+    };
+    volume.view().as_of(cut).readdir(directory, 2, each).unwrap();
+    names.retain(|name| name != "." && name != "..");
+    names
+}
+
+fn over(volume: &Volume, path: &str, text: &str) {
+    let file = OpenOptions::new().write(true).open(volume, path).unwrap();
+    file.write_at(text.as_bytes(), 0).unwrap();
+}
+
+/// Patterns are those of gitignore: a name anywhere, a directory with all that is in it, a path from the directory of the policy, and what is
+/// taken back by a later one. The nearest directory that says anything decides; a file of several names is never excluded.
+#[test]
+fn who_is_excluded() {
+    let volume = open(&device());
+    volume.create_dir_all("/w/sub/target/deep").unwrap();
+    volume.create_dir_all("/w/own").unwrap();
+    for path in [
+        "w/a.swp",
+        "w/a",
+        "w/keep.swp",
+        "w/sub/b.swp",
+        "w/sub/target/deep/f",
+        "w/sub/target/keep.swp",
+        "w/top",
+        "w/sub/top",
+        "w/own/c.swp",
+        "w/own/d",
+        "outside.swp",
+    ] {
+        volume.write(path, path).unwrap();
+    }
+    let is = |path: &str| volume.view().policy_in_force(inode(&volume, path)).unwrap().excluded;
+    assert!(!is("w/a.swp"));
+    set(&volume, "/w", Some(&["*.swp", "!keep.swp", "target/", "/top"]), None);
+    set(&volume, "/w/own", Some(&["d"]), None);
+    let check = |yes: &[&str], no: &[&str]| {
+        yes.iter().for_each(|path| assert!(is(path), "{path}"));
+        no.iter().for_each(|path| assert!(!is(path), "{path}"));
+    };
+    check(
+        &[
+            "w/a.swp",
+            "w/sub/b.swp",
+            "w/sub/target",
+            "w/sub/target/deep",
+            "w/sub/target/deep/f",
+            "w/top",
+            "w/own/d",
+        ],
+        &["w", "w/a", "w/keep.swp", "w/sub", "w/sub/top", "w/own", "w/own/c.swp", "outside.swp", "/"],
+    );
+    // As git has it, what is below an excluded directory is not taken back.
+    check(&["w/sub/target/keep.swp"], &[]);
+    // Names and places change.
+    volume.rename("w/a.swp", "w/a.txt").unwrap();
+    volume.rename("w/sub/top", "w/sub/target/moved").unwrap();
+    volume.rename("w/sub/target/deep", "w/deep").unwrap();
+    check(&["w/sub/target/moved"], &["w/a.txt", "w/deep", "w/deep/f"]);
+    volume.rename("w/sub", "w/target").unwrap();
+    check(&["w/target", "w/target/target/moved"], &[]);
+    volume.rename("w/target", "sub").unwrap();
+    check(&[], &["sub", "sub/target/moved", "sub/b.swp"]);
+    // A file of several names is nobody's.
+    volume.write("w/e.swp", "e").unwrap();
+    check(&["w/e.swp"], &[]);
+    volume.hard_link("w/e.swp", "w/e").unwrap();
+    check(&[], &["w/e.swp"]);
+    volume.remove_file("w/e").unwrap();
+    // Nobody remembers the name that is left, until it changes.
+    check(&[], &["w/e.swp"]);
+    volume.rename("w/e.swp", "w/f.swp").unwrap();
+    check(&["w/f.swp"], &[]);
+    volume.rename("w/f.swp", "w/e.swp").unwrap();
+    // A file can say that it is not excluded, and no more.
+    let view = volume.view();
+    let own = |patterns: &[&str]| {
+        let exclude = Some(patterns.iter().map(|one| one.to_string()).collect());
+        view.set_policy(inode(&volume, "w/e.swp"), &Policy { exclude, ..Policy::default() })
+    };
+    assert!(matches!(own(&["x"]), Err(Error::Invalid { .. })));
+    own(&[]).unwrap();
+    check(&[], &["w/e.swp"]);
+    for wrong in ["[a", "#", "", "a{b"] {
+        let exclude = Some(vec!["fine".to_string(), wrong.to_string()]);
+        let refused = view.set_policy(inode(&volume, "/w"), &Policy { exclude, ..Policy::default() });
+        assert!(
+            matches!(&refused, Err(Error::Refused(why)) if why.contains(&format!("{wrong:?}"))),
+            "{wrong}"
+        );
+    }
+    let long = Policy { exclude: Some(vec!["x".repeat(600); 2]), ..Policy::default() };
+    assert!(matches!(view.set_policy(inode(&volume, "/w"), &long), Err(Error::Refused(_))));
+    set(&volume, "/w", None, None);
+    check(&["w/own/d"], &["w/e.swp", "w/keep.swp"]);
+    volume.close().unwrap();
+}
+
+/// An editor's swap file is written all the time: snapshots of an interval kept each state of it, and filled the volume. Excluded, it takes no
+/// room; what somebody takes a snapshot of is there, and as of an interval's there is nothing and never what is there now.
+#[test]
+fn intervals_make_no_versions_of_it() {
+    let device = device();
+    let volume = open(&device);
+    volume.create_dir("d").unwrap();
+    let big = |i: u32| format!("{i:07}\n").repeat(128 << 10);
+    set(&volume, "/", Some(&["*.swp"]), None);
+    volume.write("d/x.swp", big(0)).unwrap();
+    volume.write("d/doc", "draft 0").unwrap();
+    let asked = snapshot(&volume, "/");
+    over(&volume, "d/x.swp", &big(1));
+    let first = interval(&volume, "/");
+    volume.sync().unwrap();
+    let before = volume.statfs().history_data_blocks;
+    for i in 2..22 {
+        over(&volume, "d/x.swp", &big(i));
+        over(&volume, "d/doc", &format!("draft {i}"));
+        volume.sync().unwrap();
+        interval(&volume, "/");
+    }
+    let taken = volume.statfs().history_data_blocks - before;
+    assert!(taken < 256, "{taken} blocks; one version of the swap file is 256");
+    let (cuts, root) = (volume.view().cuts().unwrap(), volume.view().root());
+    let d = inode(&volume, "d");
+    let last = cuts.last().unwrap().number;
+    let seen = |volume: &Volume| {
+        assert_eq!(then(volume, "d/x.swp", asked).unwrap(), big(0));
+        assert_eq!(then(volume, "d/x.swp", first), None);
+        assert_eq!(then(volume, "d/doc", first).unwrap(), "draft 0");
+        assert_eq!(then(volume, "d/x.swp", last).unwrap(), big(21), "nothing has changed it since");
+        assert_eq!(listed(volume, d, first), BTreeSet::from(["doc".to_string()]));
+        assert_eq!(listed(volume, d, last).len(), 2);
+    };
+    seen(&volume);
+    let at = cuts.iter().find(|cut| cut.number == first).unwrap().row.time;
+    let found = volume.view().look_back(d, b"x.swp", &When::At(at)).and_then(|node| {
+        let mut byte = [0];
+        node.read(0, &mut byte).map(|_| ())
+    });
+    assert!(matches!(found, Err(Error::NotFound)), "{found:?}");
+    volume.close().unwrap();
+    let volume = open(&device);
+    seen(&volume);
+    // What is gone can be seen where it is said to be.
+    over(&volume, "d/x.swp", "gone");
+    volume.remove_file("d/x.swp").unwrap();
+    interval(&volume, "/");
+    let mut deleted = Vec::new();
+    let each = &mut |one: yore_fs::Deleted| {
+        deleted.push((String::from_utf8(one.path).unwrap(), one.last.cut.number));
+        ControlFlow::Continue(())
+    };
+    volume.view().deleted(root, true, each).unwrap();
+    assert_eq!(deleted, [("d/x.swp".to_string(), asked)]);
+    let mut states = Vec::new();
+    let log = &mut |one: yore_fs::Logged| {
+        states.push(one.first.map(|seen| seen.cut.number));
+        ControlFlow::Continue(())
+    };
+    volume.view().log(d, b"x.swp", log).unwrap();
+    assert_eq!(states, [Some(asked)]);
+    volume.close().unwrap();
+}
+
+/// A build's directory is as of an interval's snapshot only while nothing in it changes; what comes out of it is versioned from then on.
+#[test]
+fn what_moves_in_and_out() {
+    let volume = open(&device());
+    volume.create_dir_all("w/target").unwrap();
+    volume.write("w/target/obj", "1").unwrap();
+    volume.write("w/src", "1").unwrap();
+    set(&volume, "/w", Some(&["target/"]), None);
+    let first = interval(&volume, "/w");
+    let w = |path: &str, cut| {
+        let view = volume.view().as_of(cut);
+        let mut at = inode(&volume, "/w");
+        for name in path.split('/') {
+            at = view.lookup(at, name.as_bytes()).ok()?.inode();
+        }
+        let mut bytes = vec![0; view.getattr(at).unwrap().size as usize];
+        view.read(at, 0, &mut bytes).unwrap();
+        Some(String::from_utf8(bytes).unwrap())
+    };
+    assert_eq!((w("target/obj", first), w("src", first)), (Some("1".into()), Some("1".into())));
+    volume.rename("w/src", "w/target/src").unwrap();
+    over(&volume, "w/target/src", "2");
+    over(&volume, "w/target/obj", "2");
+    assert_eq!((w("target/obj", first), w("src", first)), (None, Some("1".into())), "it had that name");
+    let second = interval(&volume, "/w");
+    volume.rename("w/target/obj", "w/obj").unwrap();
+    let third = interval(&volume, "/w");
+    over(&volume, "w/obj", "3");
+    assert_eq!((w("target/obj", second), w("obj", third)), (None, Some("2".into())));
+    volume.close().unwrap();
+}
+
+/// A pattern is given to a policy that has taken snapshots, and a directory is moved to where it is excluded: what these snapshots have seen
+/// stays as it was, also if it is changed only after the volume was opened anew.
+#[test]
+fn what_begins_to_be_excluded_loses_nothing() {
+    let device = device();
+    let volume = open(&device);
+    volume.create_dir_all("p/moving").unwrap();
+    volume.create_dir_all("q/inner").unwrap();
+    for path in ["p/x.swp", "p/moving/f", "q/inner/g"] {
+        volume.write(path, "before").unwrap();
+    }
+    set(&volume, "/q", Some(&["target"]), None);
+    let first = interval(&volume, "/");
+    set(&volume, "/p", Some(&["*.swp"]), None);
+    set(&volume, "/", Some(&["build/"]), Some(Versioning::Interval(HOUR)));
+    let second = volume.view().cuts().unwrap().pop().unwrap().number;
+    volume.rename("p/moving", "build").unwrap();
+    // Excluded by the policy of the directory itself, and by another one above when that says nothing more.
+    volume.rename("q/inner", "q/build").unwrap();
+    set(&volume, "/q", None, None);
+    volume.close().unwrap();
+    let volume = open(&device);
+    for path in ["p/x.swp", "build/f", "q/build/g"] {
+        assert!(volume.view().policy_in_force(inode(&volume, path)).unwrap().excluded, "{path}");
+        over(&volume, path, "behind");
+    }
+    for cut in [first, second] {
+        for path in ["p/moving/f", "q/inner/g"] {
+            assert_eq!(then(&volume, path, cut).as_deref(), Some("before"), "{path} as of {cut}");
+        }
+    }
+    assert_eq!(then(&volume, "p/x.swp", first).as_deref(), Some("before"));
+    let third = interval(&volume, "/");
+    over(&volume, "build/f", "behin2");
+    assert_eq!(then(&volume, "build/f", third), None);
+    volume.close().unwrap();
+}
+
+/// Closes make no versions of what is excluded; an editor that saves by way of a temporary file makes one of the name under which it saves.
+#[test]
+fn closes_make_no_versions_of_it() {
+    let volume = open(&device());
+    set(&volume, "/", Some(&["*.tmp"]), Some(Versioning::Close));
+    let view = volume.view();
+    let files = || view.cuts().unwrap().iter().filter(|cut| cut.row.kind == CutKind::Close).count();
+    volume.write("a.tmp", "1").unwrap();
+    assert!(view.closed(inode(&volume, "a.tmp")).unwrap().is_none());
+    assert_eq!(files(), 0);
+    volume.write("doc", "1").unwrap();
+    view.closed(inode(&volume, "doc")).unwrap();
+    let before = files();
+    volume.rename("a.tmp", "doc").unwrap();
+    assert_eq!(files(), before + 1, "it is saved under its name");
+    volume.write("b.tmp", "1").unwrap();
+    let all = view.cuts().unwrap().len();
+    volume.remove_file("b.tmp").unwrap();
+    assert_eq!(view.cuts().unwrap().len(), all, "nobody asks when it was removed");
+    volume.close().unwrap();
+}
+
+/// A machine stops when new data of an excluded file is on the medium and nothing else of what was done since: its inode said that it was so
+/// when the interval's snapshot was taken, and showed what was written later as the past.
+#[test]
+fn a_crash_shows_no_new_data_in_the_past() {
+    let device = device();
+    let volume = open(&device);
+    set(&volume, "/", Some(&["*.swp"]), None);
+    let text = |c: char| String::from(c).repeat(40_000);
+    volume.write("x.swp", text('1')).unwrap();
+    volume.write("y.swp", "y").unwrap();
+    let cut = interval(&volume, "/");
+    volume.sync().unwrap();
+    over(&volume, "x.swp", &text('2'));
+    // Before it takes the place of another one its data is written, over what was there.
+    volume.rename("x.swp", "y.swp").unwrap();
+    let stopped: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
+    let mut buffer = AlignedBuf::zeroed(256);
+    for at in (0..64u64 << 20).step_by(1 << 20) {
+        device.read_at(at, &mut buffer).unwrap();
+        stopped.write_at(at, &buffer).unwrap();
+    }
+    let after = open(&stopped);
+    let found = then(&after, "x.swp", cut);
+    assert!(found.is_none() || found == Some(text('1')), "{:?}", found.map(|text| text[..8].to_string()));
+    after.close().unwrap();
+    volume.close().unwrap();
+}
