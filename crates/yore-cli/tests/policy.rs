@@ -313,7 +313,7 @@ fn swap_files_are_excluded() {
     put(&scratch, "/d/x.swp", "five");
     let gone = fails(3, ["cat", &scratch.on("/d/x.swp@last")]);
     assert!(gone.contains("x.swp"), "{gone}");
-    assert_eq!(ok(["ls", &scratch.on("/d@last")]).trim(), "file");
+    assert_eq!(ok(["ls", &scratch.on("/d@last")]).trim(), "file\nsub");
     assert!(!ok(["diff", &scratch.on("/d@last")]).contains("x.swp"));
     let wrong = fails(2, ["policy", &scratch.on("/d"), "exclude=[a"]);
     assert!(wrong.contains("exclude=[a") && wrong.contains("unclosed"), "{wrong}");
