@@ -5,6 +5,7 @@ mod common;
 use common::{error_text, ok, run, text, Mount, Scratch};
 use rustix::process::{kill_process, Signal};
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -74,11 +75,18 @@ fn a_killed_daemon_leaves_nothing_between() {
     mount.again(&[]);
     let start = Instant::now();
     ok(["rollback", &then]);
-    let whole = start.elapsed();
+    let mut whole = start.elapsed();
     assert_eq!(state(&root, FILES), 0);
     mount.umount();
     let mut seen = [0, 0];
-    for part in 1..8 {
+    // On a machine that is busier now than before it may not have begun whenever it was killed: then it gets more time.
+    for (round, part) in (1..8).cycle().take(28).enumerate() {
+        if round >= 7 && seen[0] > 0 {
+            break;
+        }
+        if part == 1 && round > 0 {
+            whole *= 2;
+        }
         fs::copy(&saved, &scratch.volume).unwrap();
         mount.again(&[]);
         let pid = mount.pid();
@@ -157,6 +165,7 @@ fn what_does_not_fit() {
     let told = error_text(&output);
     assert!(!output.status.success() && told.contains("nothing was changed"), "{told}");
     assert!(told.contains("makes room") && !told.contains("did not end"), "{told}");
+    assert!(told.contains("bytes are missing") && told.contains("yore forget"), "{told}");
     assert_eq!(fs::read_to_string(root.join("big")).unwrap(), "small");
     assert_eq!(mount.info()["unfinished"], serde_json::json!([]));
     fs::write(&filler, vec![1; fits.saturating_sub(8) << 20]).unwrap();
@@ -166,33 +175,67 @@ fn what_does_not_fit() {
     ok(["check", text(&scratch.volume)]);
 }
 
-/// On a full volume it does not end, for files whose other names are elsewhere have to be copied: that is
+/// Files whose other names are outside the directory are copied by a rollback. Their data did not count when it was asked whether there
+/// is room, and it stopped half way. It is not begun, and ends when there is room; a name that is another one's link inside takes none.
+#[test]
+fn files_with_names_elsewhere_need_room() {
+    let scratch = Scratch::empty();
+    ok(["mkfs", text(&scratch.volume), "--size", "32M", "--policy", "none"]);
+    let Some(mount) = Mount::new(&scratch, &["-o", "keep_history"]) else { return };
+    let root = mount.directory.join("d");
+    fs::create_dir_all(root.join("sub")).unwrap();
+    let (outside, inside) = (mount.directory.join("outside"), root.join("sub/inside"));
+    let files = [root.join("f0"), root.join("f1")];
+    for (file, other) in files.iter().zip([&outside, &inside]) {
+        fs::write(file, vec![7; 5 << 20]).unwrap();
+        fs::hard_link(file, other).unwrap();
+    }
+    ok(["snapshot", text(&root), "-n", "then"]);
+    files.iter().for_each(|file| fs::remove_file(file).unwrap());
+    let fill = |n: usize| mount.directory.join(format!("fill{n}"));
+    let filled = (0..64).find(|n| fs::write(fill(*n), vec![1; 1 << 20]).is_err()).unwrap();
+    (0..3).for_each(|n| fs::remove_file(fill(n)).unwrap());
+    let then = format!("{}@then", text(&root));
+    let told = error_text(&run(["rollback", &then]));
+    assert!(told.contains("nothing was changed") && told.contains("bytes are missing"), "{told}");
+    assert!(!files[0].exists() && !files[1].exists());
+    assert_eq!(mount.info()["unfinished"], serde_json::json!([]));
+    // Enough for one of the two.
+    (3..filled.min(8)).for_each(|n| fs::remove_file(fill(n)).unwrap());
+    ok(["rollback", &then]);
+    let inode = |path: &Path| fs::metadata(path).unwrap().ino();
+    assert_eq!(inode(&files[1]), inode(&inside));
+    assert_ne!(inode(&files[0]), inode(&outside));
+    assert_eq!(fs::read(&files[0]).unwrap(), vec![7; 5 << 20]);
+    mount.umount();
+    ok(["check", text(&scratch.volume)]);
+}
+
+/// On a full volume it may not end, for only data is counted beforehand, and here attributes take the room: that is
 /// said, with what to do, by the command, by `info` and by `check`; nothing is lost, and doing it again when
 /// there is room finishes it.
 #[test]
 fn a_full_volume() {
+    const FILES: u8 = 50;
     let scratch = Scratch::empty();
     ok(["mkfs", text(&scratch.volume), "--size", "32M", "--policy", "none"]);
     let Some(mount) = Mount::new(&scratch, &["-o", "keep_history"]) else { return };
     let root = mount.directory.join("d");
     fs::create_dir(&root).unwrap();
-    for i in 0..6 {
-        fs::write(root.join(format!("f{i}")), vec![i; 1 << 20]).unwrap();
-        fs::hard_link(root.join(format!("f{i}")), mount.directory.join(format!("out{i}"))).unwrap();
+    let value = vec![b'x'; 60_000];
+    for i in 0..FILES {
+        let file = root.join(format!("f{i}"));
+        fs::write(&file, [i]).unwrap();
+        rustix::fs::setxattr(&file, "user.large", &value, rustix::fs::XattrFlags::empty()).unwrap();
     }
     ok(["snapshot", text(&root), "-n", "then"]);
-    for i in 0..6 {
+    for i in 0..FILES {
         fs::remove_file(root.join(format!("f{i}"))).unwrap();
-        fs::write(root.join(format!("g{i}")), "small").unwrap();
     }
+    fs::write(root.join("g0"), "small").unwrap();
     let fill = |n: usize| mount.directory.join(format!("fill{n}"));
-    let mut filled = 0;
-    while fs::write(fill(filled), vec![1; 1 << 20]).is_ok() && filled < 64 {
-        filled += 1;
-    }
-    for n in 0..3 {
-        fs::remove_file(fill(n)).unwrap();
-    }
+    let filled = (0..64).find(|n| fs::write(fill(*n), vec![1; 1 << 20]).is_err()).unwrap();
+    fs::remove_file(fill(0)).unwrap();
     let then = format!("{}@then", text(&root));
     let output = run(["rollback", &then]);
     let told = error_text(&output);
@@ -206,14 +249,16 @@ fn a_full_volume() {
     assert!(ok(["info", text(&scratch.volume)]).contains("rollback-1 in /d did not end"));
     mount.again(&["-o", "keep_history"]);
     assert_eq!(mount.info()["unfinished"][0]["stopped"], true);
-    for n in 3..filled {
-        fs::remove_file(fill(n)).unwrap();
-    }
+    (1..filled).for_each(|n| fs::remove_file(fill(n)).unwrap());
     let output = run(["rollback", &then]);
     let told = error_text(&output);
     assert!(output.status.success() && told.contains("rollback-1 in"), "{told}");
-    for i in 0..6u8 {
-        assert_eq!(fs::read(root.join(format!("f{i}"))).unwrap(), vec![i; 1 << 20]);
+    for i in 0..FILES {
+        let file = root.join(format!("f{i}"));
+        assert_eq!(fs::read(&file).unwrap(), [i]);
+        let mut found = vec![0; 65_536];
+        let length = rustix::fs::getxattr(&file, "user.large", &mut found[..]).unwrap();
+        assert_eq!(found[..length], value);
     }
     assert_eq!(mount.info()["unfinished"], serde_json::json!([]));
     assert_eq!(fs::read_to_string(format!("{}@before-rollback-1/g0", text(&root))).unwrap(), "small");

@@ -138,7 +138,7 @@ impl View {
     ///
     /// # Errors
     /// [`Error::NotYours`] and [`Error::Protected`] for lack of rights, [`Error::NotFound`] if a cut is not kept or has not seen the
-    /// directory, [`Error::NoSpace`] if there is no room to begin, or it and [`Error::NeverFits`] if there is
+    /// directory, [`Error::NoSpace`] if there is no room to begin, [`Error::NeverFits`] if there is
     /// none for all that is to come back, [`Error::Refused`] if a rollback of a directory above is not
     /// finished: then nothing was changed. [`Error::Unfinished`] if it came to an end before it was done.
     pub fn rollback(

@@ -194,8 +194,7 @@ pub(crate) fn with_room<R>(
 /// up. For who writes much in pieces, and must know before the first one.
 ///
 /// # Errors
-/// [`Error::NoSpace`], or [`Error::NeverFits`] if history could go and would not do; damage and device
-/// errors.
+/// [`Error::NeverFits`] if not, with what is missing beside all history that could go; damage and device errors.
 pub(crate) fn check(store: &Arc<Store>, behalf: Behalf, blocks: u64) -> Result<()> {
     let has = |more| store.alloc.available(&store.meta, more) >= blocks;
     if has(0) {
@@ -210,10 +209,10 @@ pub(crate) fn check(store: &Arc<Store>, behalf: Behalf, blocks: u64) -> Result<(
     if has(0) {
         return Ok(());
     }
-    if store.keep_history || !store.past.is_any() {
-        return Err(Error::NoSpace);
-    }
-    let most = survey::whole(store, behalf)?.data;
+    let most = match store.keep_history || !store.past.is_any() {
+        true => 0,
+        false => survey::whole(store, behalf)?.data,
+    };
     match blocks.saturating_sub(store.alloc.available(&store.meta, most)) {
         0 => Ok(()),
         missing => Err(Error::NeverFits { missing: missing.saturating_mul(BLOCK_SIZE as u64) }),

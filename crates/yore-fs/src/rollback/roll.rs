@@ -162,17 +162,19 @@ impl Roll {
         Ok(())
     }
 
-    /// How many data blocks it takes. What is removed frees none, for the cut before it has all of it.
+    /// How many data blocks it takes. What is removed frees none, for the cut before it has all of it. A file that is gone and whose other
+    /// names are all outside the directory is copied, too: names outside are not looked for.
     ///
     /// # Errors
     /// Damage and device errors.
     pub(super) fn data_blocks(&self) -> Result<u64> {
+        let added = self.wanted.iter().filter(|one| one.change == Change::Added);
+        let going: HashSet<&[u8]> = added.map(|one| &one.path[..]).collect();
+        let staying = self.live_names(&going)?;
         let (mut counted, mut blocks) = (HashSet::new(), 0);
         for one in self.wanted.iter().filter(|one| one.kind == FileKind::Regular) {
             let is_made = match one.change {
-                Change::Removed => {
-                    one.before.is_none_or(|was| was.links < 2) || !self.trees.is_alive(of(one))?
-                }
+                Change::Removed => self.other_name(&staying, one).is_none(),
                 _ => one.what.contains(What::CONTENT),
             };
             let Some(then) = self.back.of(one).filter(|_| is_made) else { continue };
@@ -190,7 +192,8 @@ impl Roll {
     pub(super) fn run(&mut self) -> Result<()> {
         self.clear()?;
         self.place()?;
-        self.find_live()?;
+        // Before new files are made, which may get the numbers of those that are gone.
+        self.live = self.live_names(&HashSet::new())?;
         self.change_files()?;
         self.make_files()?;
         if !self.moved.is_empty() {
@@ -300,8 +303,7 @@ impl Roll {
             self.touched.insert(parent(&one.path).to_vec());
             let original = match self.made.get(&of(one)) {
                 Some(made) => Some(made.clone()),
-                None if one.before.is_some_and(|before| before.links > 1) => self.alive(one),
-                None => None,
+                None => self.other_name(&self.live, one).cloned(),
             };
             match original {
                 Some(original) => self.trees.link(&original, &one.path)?,
@@ -312,9 +314,9 @@ impl Roll {
         Ok(())
     }
 
-    /// Finds the names that files of several names have still below the directory. That is before new files are made, which may get the
-    /// numbers of those that are gone.
-    fn find_live(&mut self) -> Result<()> {
+    /// The names that those of the files that are gone under one name, and had several, have below the directory; of each file one. Without
+    /// those that are `going`; what is in a directory that goes stays.
+    fn live_names(&self, going: &HashSet<&[u8]>) -> Result<HashMap<InodeNo, Vec<u8>>> {
         let gone = self.wanted.iter().filter(|one| one.change == Change::Removed);
         let several = gone.filter(|one| one.before.is_some_and(|before| before.links > 1));
         let files = several.filter(|one| one.kind != FileKind::Directory);
@@ -323,6 +325,7 @@ impl Roll {
             true => Vec::new(),
             false => vec![Vec::new()],
         };
+        let mut live = HashMap::new();
         // Also where damage makes a circle.
         let mut met = HashSet::new();
         while let Some(dir) = left.pop() {
@@ -332,21 +335,21 @@ impl Roll {
                     Some(is) if is.kind == FileKind::Directory => {
                         left.extend(met.insert(is.inode).then_some(path))
                     }
-                    Some(is) if sought.contains(&is.inode) => drop(self.live.insert(is.inode, path)),
+                    Some(is) if sought.contains(&is.inode) && !going.contains(&path[..]) => {
+                        live.insert(is.inode, path);
+                    }
                     _ => {}
                 }
             }
         }
-        Ok(())
+        Ok(live)
     }
 
-    /// Another name that a file has now below the directory.
-    fn alive(&self, one: &Difference) -> Option<Vec<u8>> {
+    /// Another name that a file that is gone under one has below the directory.
+    fn other_name<'l>(&self, live: &'l HashMap<InodeNo, Vec<u8>>, one: &Difference) -> Option<&'l Vec<u8>> {
         // The number may be another file's now, which then came since.
-        match self.taken.contains(&one.inode) {
-            true => None,
-            false => self.live.get(&one.inode).cloned(),
-        }
+        let is_sought = one.before.is_some_and(|before| before.links > 1) && !self.taken.contains(&one.inode);
+        live.get(&one.inode).filter(|_| is_sought)
     }
 
     /// Attributes and times of directories.

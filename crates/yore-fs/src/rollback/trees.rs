@@ -14,7 +14,7 @@ use crate::{
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use yore_format::{Incarnation, InodeFlags, Number, BLOCK_SIZE};
+use yore_format::{InodeFlags, Number, BLOCK_SIZE};
 
 /// Bytes copied or compared at a time.
 const CHUNK: usize = 1 << 20;
@@ -202,15 +202,6 @@ impl Trees {
             at = end;
         }
         Ok(blocks.min(most))
-    }
-
-    /// Whether a file is still there, under whatever name.
-    pub(super) fn is_alive(&self, (inode, incarnation): (InodeNo, Incarnation)) -> Result<bool> {
-        match self.now.node(inode, Some(incarnation.0)) {
-            Ok(_) => Ok(true),
-            Err(Error::Stale | Error::NotFound) => Ok(false),
-            Err(e) => Err(e),
-        }
     }
 
     /// Gives something another path, which nothing has.

@@ -13,10 +13,10 @@
 //!
 //! | bytes | of the answer |
 //! |---|---|
-//! | 0..4 | 0 it is done; 1 it is done, and cannot be undone by itself, for another snapshot has the name; 2 nothing differed, and nothing was done; 3 something is not the caller's, and nothing was done; 4 it is refused; 5 it did not end |
+//! | 0..4 | 0 it is done; 1 it is done, and cannot be undone by itself, for another snapshot has the name; 2 nothing differed, and nothing was done; 3 something is not the caller's, and nothing was done; 4 it is refused; 5 it did not end; 6 something is immutable or append-only, and nothing was done; 7 there is no room for all that comes back, and nothing was done |
 //! | 4..8 | with 5, the number of the error |
 //! | 8..12, 12..16 | lengths of two texts |
-//! | 16.. | the texts: the operation's name as in `rollback-3`, and with 5 why it did not end; with 3 the path, with 4 why |
+//! | 16.. | the texts: the operation's name as in `rollback-3`, and with 5 why it did not end; with 3 and 6 the path, with 4 why, with 7 in digits how many bytes are missing |
 //!
 //! It is answered when all is durable and the kernel has been told what it must not believe any more. Requests that concern the directory wait
 //! meanwhile, behind it.
@@ -64,6 +64,7 @@ const NOT_YOURS: u32 = 3;
 const REFUSED: u32 = 4;
 const NOT_ENDED: u32 = 5;
 const PROTECTED: u32 = 6;
+const NEVER_FITS: u32 = 7;
 const TEXTS_AT: usize = 16;
 const LIST_AT: usize = 8;
 const RECORD_BYTES: usize = 40;
@@ -221,6 +222,7 @@ fn encode_outcome(outcome: Outcome) -> Result<Vec<u8>, Failure> {
         Ok(RolledBack { name, has_end: false }) => (WITHOUT_END, 0, [name, String::new()]),
         Err(Error::NotYours { path }) => (NOT_YOURS, 0, [path, String::new()]),
         Err(Error::Protected { path }) => (PROTECTED, 0, [path, String::new()]),
+        Err(Error::NeverFits { missing }) => (NEVER_FITS, 0, [missing.to_string(), String::new()]),
         Err(Error::Refused(why)) => (REFUSED, 0, [why, String::new()]),
         Err(Error::Unfinished { name, source }) => {
             tracing::error!(%source, "{name} did not end");
@@ -253,6 +255,7 @@ fn decode_outcome(bytes: &[u8]) -> Option<Outcome> {
         NOT_YOURS => Err(Error::NotYours { path: first }),
         PROTECTED => Err(Error::Protected { path: first }),
         REFUSED => Err(Error::Refused(first)),
+        NEVER_FITS => Err(Error::NeverFits { missing: first.parse().ok()? }),
         NOT_ENDED => {
             let source = match u32_at(bytes, 4)? as i32 {
                 libc::ENOSPC => Error::NoSpace,
@@ -340,6 +343,7 @@ mod tests {
         for error in [
             Error::NotYours { path: "a/b".into() },
             Error::Protected { path: "a/b".into() },
+            Error::NeverFits { missing: 4_711 },
             Error::Refused(long),
             Error::Unfinished { name: "rollback-1".into(), source: Box::new(Error::NoSpace) },
         ] {
