@@ -5,7 +5,7 @@ use crate::status::OutputClosed;
 use jiff::tz::TimeZone;
 use serde_json::{json, Value};
 use std::collections::HashMap;
-use std::io::{self, BufWriter, IsTerminal as _, StdoutLock, Write};
+use std::io::{self, BufWriter, StdoutLock, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use yore_fs::time::{instant, When};
@@ -57,14 +57,12 @@ pub struct List {
     out: Out,
     listing: Listing,
     count: usize,
-    /// A person reads it: names must not disturb the terminal.
-    terminal: bool,
 }
 
 impl List {
     /// An empty one.
     pub fn new(listing: Listing) -> List {
-        List { out: Out::new(), listing, count: 0, terminal: io::stdout().is_terminal() }
+        List { out: Out::new(), listing, count: 0 }
     }
 
     /// How it is printed.
@@ -93,10 +91,7 @@ impl List {
             return self.out.bytes(b"\0");
         }
         self.out.bytes(before.as_bytes())?;
-        match self.terminal {
-            true => self.out.bytes(printable(name).as_bytes())?,
-            false => self.out.bytes(name)?,
-        }
+        self.out.bytes(printable(name).as_bytes())?;
         self.out.bytes(after.as_bytes())?;
         self.out.bytes(b"\n")
     }
@@ -109,10 +104,7 @@ impl List {
         if self.listing.json || self.listing.null {
             return Ok(());
         }
-        match self.terminal {
-            true => self.out.bytes(printable(text).as_bytes())?,
-            false => self.out.bytes(text)?,
-        }
+        self.out.bytes(printable(text).as_bytes())?;
         self.out.bytes(b"\n")
     }
 
@@ -128,21 +120,35 @@ impl List {
     }
 }
 
-/// A name for a terminal: control characters and bytes that are no text are written as `\x1b`.
+/// A name in a line, for terminals and for what reads lines: what would end the line, send commands to the terminal, turn the order of
+/// letters around, or is no text, is written as `\n`, `\r`, `\t`, or byte by byte as `\x1b`. All else is as it is, backslashes too: the
+/// exact bytes are in lists that end names by zero bytes (`-0`), and in JSON.
 pub fn printable(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
         for c in chunk.valid().chars() {
-            match c.is_control() {
-                true => text.extend(c.escape_default()),
-                false => text.push(c),
+            match c {
+                '\n' => text.push_str("\\n"),
+                '\r' => text.push_str("\\r"),
+                '\t' => text.push_str("\\t"),
+                c if c.is_control() || is_layout(c) => {
+                    push_bytes(&mut text, c.encode_utf8(&mut [0; 4]).as_bytes());
+                }
+                c => text.push(c),
             }
         }
-        for byte in chunk.invalid() {
-            text.push_str(&format!("\\x{byte:02x}"));
-        }
+        push_bytes(&mut text, chunk.invalid());
     }
     text
+}
+
+/// Whether a character ends lines or turns the order of others around.
+fn is_layout(c: char) -> bool {
+    matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+fn push_bytes(text: &mut String, bytes: &[u8]) {
+    text.extend(bytes.iter().map(|byte| format!("\\x{byte:02x}")));
 }
 
 /// Puts a name into a JSON object: as text under `key`, and if it is not UTF-8 also as bytes under `key_bytes`.
@@ -513,10 +519,12 @@ mod tests {
         }
     }
 
-    /// Promises that a name cannot send commands to a terminal.
+    /// Promises that a name cannot send commands to a terminal, nor end a line.
     #[test]
     fn names_for_terminals() {
         assert_eq!(printable(b"plain \xc3\xa4"), "plain ä");
-        assert_eq!(printable(b"\x1b[31m\n\xff"), r"\u{1b}[31m\n\xff");
+        assert_eq!(printable(b"\x1b[31m\n\xff"), r"\x1b[31m\n\xff");
+        assert_eq!(printable("a\u{9b}b\u{202e}c\td".as_bytes()), r"a\xc2\x9bb\xe2\x80\xaec\td");
+        assert_eq!(printable(br"back\slash"), r"back\slash");
     }
 }

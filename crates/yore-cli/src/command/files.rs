@@ -3,7 +3,7 @@
 use super::{copy, Outcome};
 use crate::args;
 use crate::nearest;
-use crate::output::{bytes_of, Out};
+use crate::output::{bytes_of, printable, Out};
 use crate::status;
 use crate::volume::{self, Access, OnVolume};
 use anyhow::Context as _;
@@ -74,7 +74,7 @@ pub fn rm(args: &args::Rm) -> Outcome {
         for path in &paths {
             let mut tell = |path: &Path| {
                 if args.verbose && told.is_ok() {
-                    told = out.bytes(bytes_of(path)).and_then(|()| out.bytes(b"\n"));
+                    told = out.line(printable(bytes_of(path)));
                 }
             };
             match remove(volume, args, path, &mut tell) {
