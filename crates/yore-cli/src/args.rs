@@ -139,7 +139,7 @@ pub struct Listing {
     /// Print JSON
     #[arg(long, conflicts_with = "null")]
     pub json: bool,
-    /// End each name with a zero byte instead of a newline
+    /// Print names as they are, each ended by a zero byte; in lines control characters, and what is no text, are written as \x1b
     #[arg(short = '0', long = "null")]
     pub null: bool,
     /// Print times in UTC instead of local time
@@ -212,6 +212,9 @@ pub struct Resize {
     /// How long it shall be, as 10G, 512M, 1.5T or bytes. Default: all of its file or device
     #[arg(value_parser = crate::output::parse_size)]
     pub size: Option<u64>,
+    /// Print JSON: how many bytes the volume has, and had
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub progress: Progress,
 }
@@ -547,6 +550,9 @@ pub struct Held {
     /// Why it is held
     #[arg(short, long, visible_alias = "reason", value_name = "TEXT")]
     pub message: Option<String>,
+    /// Print JSON: the snapshot as it is then, with the keys of `yore snapshots --json`
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `describe`
@@ -566,6 +572,9 @@ pub struct Describe {
     /// A description, which lists show
     #[arg(short, long, value_name = "TEXT")]
     pub message: Option<String>,
+    /// Print JSON: the snapshot as it is then, with the keys of `yore snapshots --json`
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `operations`

@@ -5,7 +5,11 @@ mod common;
 
 use common::{ok, put, run, scratch, text, yore, Mount};
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Output;
 
@@ -82,4 +86,128 @@ fn failures_are_json_where_json_is_asked_for() {
     assert!(said["hint"].as_str().unwrap().contains("no snapshot up to"), "{said}");
     // Without it a sentence, as ever.
     assert!(common::error_text(&run(["ls", &missing])).starts_with("yore: "));
+}
+
+/// A name can hold what ends a line, or what a terminal takes for a command. `ls`, `find`, `diff`, `status` and `deleted` passed it on into
+/// a pipe as it is; `log` wrote it in another way. All lines write it in one way now; `-0` and JSON have the bytes.
+#[test]
+fn names_in_lines_are_printable() {
+    let scratch = scratch();
+    let name = b"a\x1b[31mb\nc\xff";
+    let (shown, lossy) = (r"a\x1b[31mb\nc\xff", "a\u{1b}[31mb\nc\u{fffd}");
+    ok(["snapshot", text(&scratch.volume), "-n", "empty"]);
+    let content = scratch.file("content", "one");
+    let on = [scratch.on("/d/").as_bytes(), name].concat();
+    ok([OsStr::new("put"), content.as_os_str(), OsStr::from_bytes(&on)]);
+    let (volume, directory) = (scratch.on("/"), scratch.on("/d"));
+    let since = format!("{}.@empty", scratch.on("/"));
+    let all = |more: &'static str| {
+        let commands: [&[&str]; 4] =
+            [&["ls", &directory], &["find", &volume], &["diff", &since], &["status", &volume]];
+        commands.map(|command| {
+            let mut args: Vec<&str> = command.to_vec();
+            args.extend(Some(more).filter(|more| !more.is_empty()));
+            let output = run(&args);
+            assert!(output.status.success(), "{args:?}: {}", common::error_text(&output));
+            (args.join(" "), output.stdout)
+        })
+    };
+    let has = |output: &[u8], part: &[u8]| output.windows(part.len()).any(|window| window == part);
+    for (command, output) in all("") {
+        assert!(has(&output, shown.as_bytes()), "{command}: {}", String::from_utf8_lossy(&output));
+        assert!(!output.contains(&0x1b), "{command}");
+    }
+    for (command, output) in all("-0") {
+        assert!(
+            has(&output, &[name, &b"\0"[..]].concat()),
+            "{command}: {}",
+            String::from_utf8_lossy(&output)
+        );
+    }
+    for (command, output) in all("--json") {
+        let value: Value = serde_json::from_slice(&output).unwrap();
+        let paths = value.as_array().unwrap().iter().filter_map(|one| one["path"].as_str());
+        assert!(paths.into_iter().any(|path| path.ends_with(lossy)), "{command}: {value}");
+    }
+    ok(["snapshot", text(&scratch.volume), "-n", "full"]);
+    ok([OsStr::new("rm"), OsStr::from_bytes(&on)]);
+    for (command, path) in [("deleted", directory.as_bytes()), ("log", &on)] {
+        let output = run([OsStr::new(command), OsStr::from_bytes(path)]).stdout;
+        assert!(has(&output, shown.as_bytes()), "{command}: {}", String::from_utf8_lossy(&output));
+    }
+    let patch = run(["diff", "-p", &since, &scratch.on("/.@full")]).stdout;
+    assert!(has(&patch, shown.as_bytes()), "{}", String::from_utf8_lossy(&patch));
+}
+
+/// `yore diff -- -dash@-2` in the directory itself said "no such file or directory" and not why, as it does with a path.
+#[test]
+fn relative_names_are_explained_as_others_are() {
+    let scratch = scratch();
+    let Some(mount) = Mount::new(&scratch, &[]) else { return };
+    fs::write(mount.directory.join("-dash"), "one").unwrap();
+    ok(["snapshot", text(&mount.directory)]);
+    for (name, words) in
+        [("-dash@-2", "2 from the last"), ("-dash@frist", "no snapshot named `frist`"), ("-dash@5m", "5min")]
+    {
+        let message = common::error_text(&run_in(&mount.directory, &["diff", "--", name]));
+        assert!(message.contains(words), "{message}");
+    }
+    let path = mount.directory.join(".@frist/d@other");
+    let message = common::error_text(&run(["diff", text(&path)]));
+    assert!(message.contains("no snapshot named `frist`"), "{message}");
+}
+
+/// `hold`, `release`, `describe`, `undelete` and `resize` had no `--json`, where their siblings have.
+#[test]
+fn what_changes_something_tells_it_as_json() {
+    for is_mounted in [false, true] {
+        let scratch = scratch();
+        let mount = match is_mounted {
+            true => Some(Mount::new(&scratch, &[])),
+            false => None,
+        };
+        let root = match &mount {
+            Some(None) => return,
+            Some(Some(mount)) => text(&mount.directory).to_string(),
+            None => scratch.on(""),
+        };
+        let (volume, directory) = (root.trim_end_matches(':'), format!("{root}/d"));
+        let json = |args: &[&str]| -> Value { serde_json::from_str(&ok(args)).unwrap() };
+        let taken = json(&["snapshot", "--json", &directory, "-n", "then"]);
+        let then = format!("{directory}@then");
+        let held = json(&["hold", "--json", &then, "-m", "proof"]);
+        assert_eq!((&held["number"], &held["held"]), (&taken["number"], &Value::Bool(true)), "{held}");
+        let free = json(&["release", "--json", &then]);
+        assert_eq!((&free["number"], &free["held"]), (&taken["number"], &Value::Bool(false)), "{free}");
+        let described = json(&["describe", "--json", &then, "-n", "later", "-m", "what it is"]);
+        assert_eq!((&described["name"], &described["description"]), (&"later".into(), &"what it is".into()));
+        match &mount {
+            Some(Some(mount)) => fs::remove_file(mount.directory.join("d/file")).unwrap(),
+            _ => drop(ok(["rm", &scratch.on("/d/file")])),
+        }
+        let back = json(&["undelete", "--json", &format!("{directory}/file")]);
+        assert_eq!(back[0]["change"], "added", "{back}");
+        let longer = json(&["resize", "--json", volume, "96M"]);
+        assert_eq!((&longer["size"], &longer["size_before"]), (&(96 << 20).into(), &(64 << 20).into()));
+    }
+}
+
+/// An image that one may only read was "not to be opened for writing". The message names the way to read it.
+#[test]
+fn an_image_that_may_only_be_read() {
+    let scratch = scratch();
+    fs::set_permissions(&scratch.volume, fs::Permissions::from_mode(0o444)).unwrap();
+    fs::set_permissions(scratch.path("."), fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = yore();
+    command.args(["mkdir", &scratch.on("/new")]).current_dir("/");
+    if rustix::process::geteuid().is_root() {
+        let nobody = yore().arg("--version").uid(65_534).current_dir("/").status();
+        if !nobody.is_ok_and(|status| status.success()) {
+            eprintln!("SKIPPED: another user cannot run the command here");
+            return;
+        }
+        command.uid(65_534).gid(65_534);
+    }
+    let message = common::error_text(&command.output().unwrap());
+    assert!(message.contains("for writing") && message.contains("yore mount -o ro"), "{message}");
 }

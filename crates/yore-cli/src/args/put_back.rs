@@ -33,6 +33,8 @@ pub struct Undelete {
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<OsString>,
     #[command(flatten)]
+    pub listing: Listing,
+    #[command(flatten)]
     pub progress: Progress,
 }
 

@@ -1,9 +1,10 @@
 //! `describe`: another name for a snapshot, or what it is.
 
 use super::forget::{find_all, with_opened};
+use super::snapshot::json_row;
 use super::Outcome;
 use crate::args;
-use crate::output::Clock;
+use crate::output::{Clock, Out};
 use crate::status;
 use crate::volume::Access;
 use anyhow::Context as _;
@@ -42,5 +43,18 @@ pub fn run(args: &args::Describe) -> Outcome {
         })
         .with_context(|| format!("cannot describe {shown}"))
     })?;
+    if args.json {
+        // It may have another name now, so the path that was given may lead nowhere.
+        let mut row = row;
+        if let Some(name) = &args.name {
+            row.cut.row.name.clone_from(name);
+        }
+        if let Some(text) = &args.message {
+            row.cut.row.more.description.clone_from(text);
+        }
+        let mut out = Out::new();
+        out.line(serde_json::to_string_pretty(&json_row(&row, &Clock::new(false)))?)?;
+        out.done()?;
+    }
     Ok(status::OK)
 }

@@ -10,7 +10,7 @@
 //! next mount or the next `forget` does.
 
 use super::files::on_volume;
-use super::snapshot::{is_file_on_mount, print_rows, Line, Place};
+use super::snapshot::{is_file_on_mount, json_row, print_rows, Line, Place};
 use super::Outcome;
 use crate::args;
 use crate::asked::Asked;
@@ -183,6 +183,14 @@ impl<'a> Opened<'a> {
         })
     }
 
+    /// Prints as JSON what a snapshot is now.
+    pub(super) fn print(&self, verb: &str, number: Number) -> anyhow::Result<()> {
+        let row = self.numbered(verb, number.0)?;
+        let mut out = Out::new();
+        out.line(serde_json::to_string_pretty(&json_row(&row, &Clock::new(false)))?)?;
+        out.done()
+    }
+
     /// The snapshot that the operand names, if it is one of that very directory. `verb` is what is to be done to it.
     pub(super) fn snapshot(&self, verb: &str, clock: &Clock) -> anyhow::Result<ListedCut> {
         let name = self.name();
@@ -289,7 +297,14 @@ pub fn hold(args: &args::Held, held: bool) -> Outcome {
     with_opened(&places, Access::Write, |opened| {
         let reason = held.then(|| args.message.clone().unwrap_or_default());
         let saying = Saying { hold: Some(reason), ..Saying::default() };
-        opened[0].describe(&row.cut, saying).with_context(|| format!("cannot {verb} {}", opened[0].name()))
+        opened[0]
+            .describe(&row.cut, saying)
+            .with_context(|| format!("cannot {verb} {}", opened[0].name()))?;
+        if args.json {
+            opened[0].print(verb, row.cut.number)
+        } else {
+            Ok(())
+        }
     })?;
     Ok(status::OK)
 }

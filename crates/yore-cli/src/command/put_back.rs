@@ -259,13 +259,12 @@ fn free_name(side: &dyn Side, wanted: PathBuf, name: &[u8]) -> anyhow::Result<Pa
 /// Brings back what is gone.
 pub fn undelete(args: &args::Undelete) -> Outcome {
     for operand in &args.paths {
-        Where::find(operand)?
-            .with(Access::Write, |ground, path| undelete_one(ground, path, args.progress))?;
+        Where::find(operand)?.with(Access::Write, |ground, path| undelete_one(ground, path, args))?;
     }
     Ok(status::OK)
 }
 
-fn undelete_one(ground: &Ground, path: &Path, progress: args::Progress) -> anyhow::Result<()> {
+fn undelete_one(ground: &Ground, path: &Path, args: &args::Undelete) -> anyhow::Result<()> {
     let name = ground.name(path);
     if ground.side().facts(path)?.is_some() {
         anyhow::bail!(
@@ -301,7 +300,7 @@ fn undelete_one(ground: &Ground, path: &Path, progress: args::Progress) -> anyho
     if ground.side().facts(&then)?.is_none() {
         return Err(nobody_has());
     }
-    let how = How { dry_run: false, listing: args::Listing::default(), progress };
+    let how = How { dry_run: false, listing: args.listing, progress: args.progress };
     put(ground, Verb::Undelete, &then, path, &how)
 }
 

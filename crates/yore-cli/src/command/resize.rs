@@ -4,11 +4,12 @@ use super::Outcome;
 use crate::args;
 use crate::live;
 use crate::opened;
-use crate::output::human;
+use crate::output::{bytes_of, human, json_name, Out};
 use crate::progress::Progress;
 use crate::status;
 use crate::volume::{self, Access};
 use anyhow::Context as _;
+use serde_json::json;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use yore_device::{FileDevice, OpenOptions};
@@ -61,12 +62,20 @@ pub fn tell_room(volume: &Path, size: u64) {
     }
 }
 
-fn told(volume: &Path, from: u64, to: u64) {
+fn told(volume: &Path, from: u64, to: u64, json: bool) -> anyhow::Result<()> {
     let name = volume.display();
+    if json {
+        let mut value = json!({ "size": to, "size_before": from });
+        json_name(&mut value, "volume", bytes_of(volume));
+        let mut out = Out::new();
+        out.line(serde_json::to_string_pretty(&value)?)?;
+        return out.done();
+    }
     match from == to {
         true => eprintln!("{name}: {} ({to} bytes), as it was", human(to)),
         false => eprintln!("{name}: {} ({to} bytes), before {}", human(to), human(from)),
     }
+    Ok(())
 }
 
 fn on_mount(args: &args::Resize, mount: &live::Mount) -> anyhow::Result<()> {
@@ -87,10 +96,9 @@ fn on_mount(args: &args::Resize, mount: &live::Mount) -> anyhow::Result<()> {
     let dir = opened::file_or_directory(directory).with_context(|| format!("cannot open {shown}"))?;
     let done = lengthen(&dir, wanted).with_context(|| format!("cannot resize {}", volume.display()))?;
     match done {
-        Lengthened::To(size) | Lengthened::Has(size) => told(volume, now, size),
+        Lengthened::To(size) | Lengthened::Has(size) => told(volume, now, size, args.json),
         Lengthened::Refused(why) => anyhow::bail!("{}: {why}", volume.display()),
     }
-    Ok(())
 }
 
 fn on_volume(args: &args::Resize) -> anyhow::Result<()> {
@@ -127,8 +135,7 @@ fn on_volume(args: &args::Resize) -> anyhow::Result<()> {
     if size < now {
         cut_off(path, size)?;
     }
-    told(path, now, size);
-    Ok(())
+    told(path, now, size, args.json)
 }
 
 /// The image file gets as short as the volume on it. A device is its owner's.
