@@ -6,7 +6,24 @@ mod common;
 use common::{fails, ok, put, run, scratch, text, Mount, Scratch};
 use std::fs;
 use std::io::Write as _;
-use std::time::Duration;
+use std::path::Path;
+
+/// The present to the nanosecond, as it stands behind an `@`: the next save may be in the same millisecond.
+fn now() -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    format!("{}.{:09}", now.as_secs(), now.subsec_nanos())
+}
+
+/// Waits until a version of a file has this content, for the last close is told a moment after it; a time at which it is seen.
+#[track_caller]
+fn when_seen(file: &Path, content: &str) -> String {
+    let mut time = now();
+    common::until("the version of what was saved", || {
+        time = now();
+        fs::read_to_string(format!("{}@{time}", file.display())).is_ok_and(|seen| seen == content)
+    });
+    time
+}
 
 /// What applies, with whence.
 fn shown(path: &str) -> String {
@@ -64,12 +81,6 @@ fn each_save_on_a_mount_is_a_version() {
     let said = run(["policy", &directory]);
     assert!(said.stderr.is_empty(), "{said:?}");
     let (doc, swap) = (mount.directory.join("doc"), mount.directory.join(".doc.swp"));
-    let now = || {
-        std::thread::sleep(Duration::from_millis(20));
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-        // To the nanosecond: the next save may be in the same millisecond.
-        format!("{}.{:09}", now.as_secs(), now.subsec_nanos())
-    };
     let then = |time: &str| fs::read_to_string(mount.directory.join(format!("doc@{time}")));
     let mut saved = Vec::new();
     for i in 0..6 {
@@ -83,7 +94,7 @@ fn each_save_on_a_mount_is_a_version() {
             drop(file);
             fs::rename(&swap, &doc).unwrap();
         }
-        saved.push((now(), text));
+        saved.push((when_seen(&doc, &text), text));
     }
     for (time, text) in &saved {
         assert_eq!(then(time).unwrap(), *text, "at {time}");
@@ -94,7 +105,7 @@ fn each_save_on_a_mount_is_a_version() {
     drop(fs::File::options().write(true).open(&doc).unwrap());
     assert_eq!(count(), before);
     fs::remove_file(&doc).unwrap();
-    assert!(then(&now()).is_err(), "it was gone by then");
+    common::until("the end of the file's last version", || then(&now()).is_err());
     assert_eq!(then(&saved[5].0).unwrap(), saved[5].1);
     let deleted = ok(["deleted", &directory]);
     assert!(deleted.contains("doc@") && !deleted.contains("swp"), "{deleted}");
@@ -113,8 +124,7 @@ fn what_shells_write_is_one_version_each() {
     for text in ["one", "two", "three"] {
         let script = format!("echo {text} > {}", file.display());
         assert!(std::process::Command::new("sh").args(["-c", &script]).status().unwrap().success());
-        // The last close is told a moment after it.
-        std::thread::sleep(Duration::from_millis(100));
+        when_seen(&file, &format!("{text}\n"));
     }
     let log: serde_json::Value = serde_json::from_str(&ok(["log", "--json", text(&file)])).unwrap();
     let sizes: Vec<u64> =
@@ -129,13 +139,7 @@ fn what_shells_write_is_one_version_each() {
             log.as_array().unwrap().iter().find(|row| row["current"] == false || !row["last"].is_null());
         seen.and_then(|row| row["facts"]["size"].as_u64()).unwrap()
     };
-    for _ in 0..100 {
-        if newest() == 0 {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    panic!("the empty file has no version: {}", ok(["log", text(&file)]));
+    common::until("the version of the empty file", || newest() == 0);
 }
 
 /// A pipe in the place of a directory kept `snapshot`, `policy`, `undo` and `rollback` waiting for somebody to write to it; who owns the
@@ -207,13 +211,7 @@ fn what_was_written_a_while_ago_is_undeletable() {
             fs::exists(at).unwrap_or(false)
         })
     };
-    for tries in 0.. {
-        if seen() {
-            break;
-        }
-        assert!(tries < 300, "no snapshot was taken: {}", ok(["snapshots", text(&mount.directory)]));
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    common::until("a snapshot with the plan", seen);
     fs::remove_file(&plan).unwrap();
     let deleted = ok(["deleted", text(&mount.directory)]);
     assert!(deleted.contains("plan.md@"), "{deleted}");
@@ -246,7 +244,7 @@ fn closes_are_noticed_on_a_mount_that_is_there() {
         }
     }
     // What is known of it as soon as somebody asks.
-    let sizes = |path: &std::path::Path| -> Vec<u64> {
+    let sizes = |path: &Path| -> Vec<u64> {
         let log: serde_json::Value =
             serde_json::from_str(&ok(["log", "--json", common::text(path)])).unwrap();
         let rows = log.as_array().unwrap().iter().filter(|row| !row["last"].is_null());
