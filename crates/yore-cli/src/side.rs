@@ -5,7 +5,8 @@
 
 use crate::output::bytes_of;
 use anyhow::Context as _;
-use rustix::fs::{AtFlags, RenameFlags, Timespec, Timestamps, XattrFlags, CWD};
+use rustix::fs::{AtFlags, IFlags, RenameFlags, Timespec, Timestamps, XattrFlags, CWD};
+use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
@@ -13,7 +14,7 @@ use std::ops::Range;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use yore_fs::{FileKind, RenameMode, SetAttr, SetTime, SetXattrMode, Timestamp, Volume};
+use yore_fs::{FileKind, InodeFlags, RenameMode, SetAttr, SetTime, SetXattrMode, Timestamp, Volume};
 
 /// Bytes compared at a time.
 const COMPARED: usize = 1 << 20;
@@ -71,6 +72,10 @@ pub trait Side {
     fn set_facts(&self, path: &Path, facts: &Facts) -> anyhow::Result<()>;
     fn xattrs(&self, path: &Path) -> anyhow::Result<Vec<(OsString, Vec<u8>)>>;
     fn set_xattr(&self, path: &Path, name: &OsStr, value: &[u8]) -> anyhow::Result<()>;
+    /// What `chattr` has set of a file or directory; nothing where there are no such flags, or nobody may ask.
+    fn flags(&self, path: &Path) -> anyhow::Result<InodeFlags>;
+    /// Sets them. `false`: the user may not.
+    fn set_flags(&self, path: &Path, flags: InodeFlags) -> anyhow::Result<bool>;
 }
 
 /// A file to read.
@@ -298,6 +303,44 @@ impl Side for Host {
     fn set_xattr(&self, path: &Path, name: &OsStr, value: &[u8]) -> anyhow::Result<()> {
         Ok(rustix::fs::lsetxattr(path, name, value, XattrFlags::empty())?)
     }
+
+    fn flags(&self, path: &Path) -> anyhow::Result<InodeFlags> {
+        let file = match open_for_flags(path) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(InodeFlags::empty()),
+            other => other.with_context(|| Host::cannot("look at", path))?,
+        };
+        let found = match rustix::fs::ioctl_getflags(file) {
+            Err(Errno::NOTTY | Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS) => IFlags::empty(),
+            other => other.with_context(|| Host::cannot("read the flags of", path))?,
+        };
+        let set = FLAGS.iter().filter(|(_, flag)| found.contains(*flag));
+        Ok(set.fold(InodeFlags::empty(), |flags, (flag, _)| flags | *flag))
+    }
+
+    fn set_flags(&self, path: &Path, flags: InodeFlags) -> anyhow::Result<bool> {
+        let file = match open_for_flags(path) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(false),
+            other => other.with_context(|| Host::cannot("set the flags of", path))?,
+        };
+        let set = FLAGS.iter().filter(|(flag, _)| flags.contains(*flag));
+        match rustix::fs::ioctl_setflags(file, set.fold(IFlags::empty(), |flags, (_, flag)| flags | *flag)) {
+            Err(Errno::PERM | Errno::ACCESS) => Ok(false),
+            other => other.map(|()| true).with_context(|| Host::cannot("set the flags of", path)),
+        }
+    }
+}
+
+/// The flags of a volume, and as the kernel calls them.
+const FLAGS: [(InodeFlags, IFlags); 4] = [
+    (InodeFlags::IMMUTABLE, IFlags::IMMUTABLE),
+    (InodeFlags::APPEND_ONLY, IFlags::APPEND),
+    (InodeFlags::NO_DUMP, IFlags::NODUMP),
+    (InodeFlags::NO_ACCESS_TIMES, IFlags::NOATIME),
+];
+
+fn open_for_flags(path: &Path) -> io::Result<fs::File> {
+    let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits() as i32;
+    fs::File::options().read(true).custom_flags(flags).open(path)
 }
 
 impl Source for fs::File {
@@ -461,6 +504,17 @@ impl Side for OnVolume {
     fn set_xattr(&self, path: &Path, name: &OsStr, value: &[u8]) -> anyhow::Result<()> {
         let node = self.volume.symlink_node(path)?;
         Ok(self.volume.view().of(&node).setxattr(node.inode(), name.as_bytes(), value, SetXattrMode::Any)?)
+    }
+
+    fn flags(&self, path: &Path) -> anyhow::Result<InodeFlags> {
+        let node = self.volume.symlink_node(path)?;
+        Ok(node.attr().flags & InodeFlags::CHOSEN)
+    }
+
+    fn set_flags(&self, path: &Path, flags: InodeFlags) -> anyhow::Result<bool> {
+        let node = self.volume.symlink_node(path)?;
+        let set = self.volume.view().of(&node).set_flags(node.inode(), flags);
+        set.map(|()| true).map_err(|error| error.on_path("cannot set the flags of", bytes_of(path)).into())
     }
 }
 

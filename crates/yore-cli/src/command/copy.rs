@@ -145,6 +145,11 @@ impl Copy {
         }
     }
 
+    /// Says something beside the progress.
+    pub(super) fn warn(&self, message: &str) {
+        self.progress.warn(message);
+    }
+
     /// The end of the progress.
     pub(super) fn finish(self) {
         self.progress.finish();

@@ -145,8 +145,7 @@ fn put(
         putter.expect(&[then])?;
         putter.directories(then.parent(), parent)?;
         putter.tree(then, now)?;
-        putter.finish();
-        Ok(())
+        putter.finish()
     })
 }
 
@@ -202,6 +201,10 @@ fn restore_directory(
     for one in wanted.iter().filter(|one| one.kind != FileKind::Directory || whole.contains(&one.path)) {
         room = room.saturating_add(putter.room(&below(then, &one.path), &below(now, &one.path))?);
     }
+    for one in wanted.iter().filter(|one| one.kind == FileKind::Directory && !whole.contains(&one.path)) {
+        let now = below(now, &one.path);
+        putter.check_unprotected(putter.compare(&below(then, &one.path), &now)?, true, &now)?;
+    }
     ground.check_room(now, room)?;
     operation::run(ground, now, Verb::Restore, || {
         let is_put = |one: &&Difference| one.kind != FileKind::Directory || whole.contains(&one.path);
@@ -223,8 +226,7 @@ fn restore_directory(
         for (then, now) in directories.iter().rev() {
             putter.attributes(then, now, true)?;
         }
-        putter.finish();
-        Ok(())
+        putter.finish()
     })
 }
 

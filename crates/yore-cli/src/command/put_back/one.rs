@@ -1,7 +1,7 @@
 //! Putting back one file, or a tree name by name: what has the name is replaced, other names are left alone.
 //!
 //! A file is written beside the one it replaces, complete with its attributes, and renamed over it: whoever reads sees the one or the
-//! other. A directory keeps being the directory that it is.
+//! other. A directory keeps being the directory that it is. Flags come last, for what they protect cannot be changed any more.
 
 use super::ground::Ground;
 use crate::args;
@@ -10,7 +10,7 @@ use crate::side::{data_bytes, same_content, sorted_xattrs, Facts, Side};
 use anyhow::Context as _;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use yore_fs::FileKind;
+use yore_fs::{FileKind, InodeFlags};
 
 /// Names for which a block of metadata is counted: an inode, an entry, and what changes of directories.
 const NAMES_PER_BLOCK: u64 = 8;
@@ -21,6 +21,8 @@ pub struct Putter<'g> {
     copy: Copy,
     /// Files of several names that were put back by path: by what they are in the past, a name they have now.
     linked: HashMap<(u64, u64), PathBuf>,
+    /// What gets the flags of then at the end: its path in the past, and now.
+    flagged: Vec<(PathBuf, PathBuf)>,
 }
 
 /// What was done with a name.
@@ -29,12 +31,19 @@ pub enum Done {
     Nothing,
     Made,
     Replaced,
+    /// All is the same but the flags.
+    Flagged,
+}
+
+/// Whether there can be flags of a file of this type.
+fn has_flags(facts: &Facts) -> bool {
+    matches!(facts.kind, FileKind::Regular | FileKind::Directory)
 }
 
 impl<'g> Putter<'g> {
     /// That has put nothing back.
     pub fn new(ground: &'g Ground, progress: args::Progress) -> anyhow::Result<Putter<'g>> {
-        Ok(Putter { ground, copy: ground.copy(progress)?, linked: HashMap::new() })
+        Ok(Putter { ground, copy: ground.copy(progress)?, linked: HashMap::new(), flagged: Vec::new() })
     }
 
     /// That looks, and puts nothing back.
@@ -47,9 +56,56 @@ impl<'g> Putter<'g> {
         self.copy.expect(self.ground.side(), then)
     }
 
-    /// The end of the progress.
-    pub fn finish(self) {
+    /// Sets the flags of all that was put back; the end of the progress.
+    pub fn finish(self) -> anyhow::Result<()> {
+        let (mut left_out, mut first) = (0u64, None);
+        for (then, now) in &self.flagged {
+            let (was, is) = (self.side().flags(then)?, self.side().flags(now)?);
+            let wanted = self.may_have(was, is);
+            // Of what is immutable nothing else is set.
+            let loose = wanted - InodeFlags::IMMUTABLE;
+            let is_free = wanted == is
+                || !(wanted & is).contains(InodeFlags::IMMUTABLE)
+                || self.side().set_flags(now, loose)?;
+            let is_set = wanted == is || (is_free && self.side().set_flags(now, wanted)?);
+            if !is_set || wanted != was {
+                left_out += 1;
+                first.get_or_insert_with(|| (self.side().name(now), was));
+            }
+        }
+        if let Some((name, was)) = first {
+            let others =
+                if left_out > 1 { format!(", and of {} others", left_out - 1) } else { String::new() };
+            self.copy.warn(&format!(
+                "{name}: its flags of then, {}, are left out{others}: only root may set them (`chattr`)",
+                crate::output::flags_text(was)
+            ));
+        }
         self.copy.finish();
+        Ok(())
+    }
+
+    /// The flags of then, so far as the user may set them; what he may not stays as it is.
+    fn may_have(&self, was: InodeFlags, is: InodeFlags) -> InodeFlags {
+        match self.ground.sets_owners() {
+            true => was,
+            false => (was - InodeFlags::PROTECTED) | (is & InodeFlags::PROTECTED),
+        }
+    }
+
+    /// Refuses to begin where something that is immutable or append-only would have to be changed.
+    pub fn check_unprotected(&self, done: Done, is_directory: bool, now: &Path) -> anyhow::Result<()> {
+        // Of a directory that is there only the attributes are set.
+        let above = now.parent().filter(|_| done == Done::Made || (done == Done::Replaced && !is_directory));
+        let itself = Some(now).filter(|_| done == Done::Replaced);
+        for path in itself.into_iter().chain(above) {
+            let Some(facts) = self.side().facts(path)? else { continue };
+            if has_flags(&facts) && self.side().flags(path)?.intersects(InodeFlags::PROTECTED) {
+                let path = self.side().name(path);
+                return Err(yore_fs::Error::Protected { path }.into());
+            }
+        }
+        Ok(())
     }
 
     fn side(&self) -> &'g dyn Side {
@@ -74,7 +130,16 @@ impl<'g> Putter<'g> {
                 self.side().name(now)
             );
         }
-        Ok(if self.same(then, &facts, now, &found)? { Done::Nothing } else { Done::Replaced })
+        if !self.same(then, &facts, now, &found)? {
+            return Ok(Done::Replaced);
+        }
+        if has_flags(&facts) {
+            let (was, is) = (self.side().flags(then)?, self.side().flags(now)?);
+            if self.may_have(was, is) != is {
+                return Ok(Done::Flagged);
+            }
+        }
+        Ok(Done::Nothing)
     }
 
     fn same(&self, then: &Path, facts: &Facts, now: &Path, found: &Facts) -> anyhow::Result<bool> {
@@ -128,20 +193,23 @@ impl<'g> Putter<'g> {
         renamed
     }
 
-    /// Bytes that [`Putter::tree`] will write, about: data, and metadata for it.
+    /// Bytes that [`Putter::tree`] will write, about: data, and metadata for it. Fails where it would have to change what is protected.
     pub fn room(&self, then: &Path, now: &Path) -> anyhow::Result<u64> {
         let (mut bytes, mut names, mut met) = (0u64, 0u64, HashSet::new());
         let mut left = vec![(then.to_path_buf(), now.to_path_buf())];
         while let Some((then, now)) = left.pop() {
             let facts = self.facts(&then)?;
             names += 1;
+            let done = self.compare(&then, &now)?;
+            self.check_unprotected(done, facts.kind == FileKind::Directory, &now)?;
             if facts.kind == FileKind::Directory {
                 let below = self.side().list(&then)?.into_iter();
                 left.extend(below.map(|name| (then.join(&name), now.join(&name))));
                 continue;
             }
             let is_first = facts.links <= 1 || met.insert(facts.identity);
-            if facts.kind != FileKind::Regular || !is_first || self.compare(&then, &now)? == Done::Nothing {
+            let is_copied = matches!(done, Done::Made | Done::Replaced);
+            if facts.kind != FileKind::Regular || !is_first || !is_copied {
                 continue;
             }
             bytes = bytes.saturating_add(data_bytes(self.side().open(&then)?.as_ref())?);
@@ -173,7 +241,10 @@ impl<'g> Putter<'g> {
                         );
                         continue;
                     }
-                    if done == Done::Nothing {
+                    if done != Done::Nothing && has_flags(&facts) {
+                        self.flagged.push((then.clone(), now.clone()));
+                    }
+                    if matches!(done, Done::Nothing | Done::Flagged) {
                         self.copy.skip(&facts);
                         if facts.links > 1 {
                             self.linked.entry(facts.identity).or_insert(now);
@@ -213,7 +284,8 @@ impl<'g> Putter<'g> {
     }
 
     /// Makes attributes those of then; `times` too, or not.
-    pub fn attributes(&self, then: &Path, now: &Path, times: bool) -> anyhow::Result<()> {
+    pub fn attributes(&mut self, then: &Path, now: &Path, times: bool) -> anyhow::Result<()> {
+        self.flagged.push((then.into(), now.into()));
         let (then_facts, found) = (self.facts(then)?, self.facts(now)?);
         if self.ground.sets_owners() && (then_facts.uid, then_facts.gid) != (found.uid, found.gid) {
             self.side().set_owner(now, &then_facts)?;
