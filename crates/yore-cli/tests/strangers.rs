@@ -385,13 +385,21 @@ fn limits_and_holds_of_policies() {
     for name in ["a", "b", "c"] {
         assert!(nobody(&["snapshot", path, "-n", name]).status.success());
     }
-    let over = nobody(&["snapshot", path]);
-    assert!(!over.status.success() && error_text(&over).contains("user_snapshots"), "{over:?}");
+    let says = |over: &Output, which: &str| {
+        let (text, all) = (error_text(over), ["snapshots", "holds", "policies"]);
+        assert!(!over.status.success(), "{over:?}");
+        let named: Vec<&str> =
+            all.into_iter().filter(|one| text.contains(&format!("user_{one}=N"))).collect();
+        assert_eq!(named, [which], "{text}");
+    };
+    says(&nobody(&["snapshot", path]), "snapshots");
+    says(&nobody(&["snapshot", path, "--hold"]), "snapshots");
     root_does(&["snapshot", path]);
     assert!(nobody(&["forget", &format!("{path}@a")]).status.success());
     assert!(nobody(&["snapshot", path, "--hold", "-n", "held"]).status.success());
-    let over = nobody(&["hold", &format!("{path}@b")]);
-    assert!(!over.status.success() && error_text(&over).contains("user_holds"), "{over:?}");
+    says(&nobody(&["hold", &format!("{path}@b")]), "holds");
+    assert!(nobody(&["forget", &format!("{path}@b")]).status.success());
+    says(&nobody(&["snapshot", path, "--hold", "-n", "b"]), "holds");
 
     root_does(&["policy", text(&mount.directory), "version=close", "hold=1h"]);
     let file = mine.join("file");
@@ -415,8 +423,7 @@ fn limits_and_holds_of_policies() {
     let again = mine.join("again");
     fs::create_dir(&again).unwrap();
     chown(&again, Some(NOBODY), Some(NOBODY)).unwrap();
-    let over = nobody(&["policy", text(&again), "keep=last:1"]);
-    assert!(!over.status.success() && error_text(&over).contains("user_policies"), "{over:?}");
+    says(&nobody(&["policy", text(&again), "keep=last:1"]), "policies");
     let mut forget = yore();
     forget.args(["forget", &version]);
     assert!(!ends(forget).status.success(), "not even root, before it is released");

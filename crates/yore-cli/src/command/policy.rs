@@ -2,7 +2,7 @@
 
 use super::doing;
 use super::files::on_volume;
-use super::snapshot::{is_file_on_mount, library_error, Place};
+use super::snapshot::{is_file_on_mount, library_error, too_many, Place};
 use super::Outcome;
 use crate::args;
 use crate::output::{bytes_of, json_name, now, printable, Out};
@@ -260,6 +260,7 @@ fn refused(error: io::Error) -> anyhow::Error {
             "policies are set by the owner, by root, and by the user who mounted the volume; what is said of `hold` by root and that \
              user only, and only root makes it shorter, also by a policy further down"
         ),
+        Some(Errno::DQUOT) => too_many("policies", "`yore policy PATH version=inherit keep=inherit` takes one away"),
         _ => library_error(error),
     }
 }

@@ -111,6 +111,14 @@ fn not_there(path: &Path, error: io::Error) -> anyhow::Error {
     }
 }
 
+/// A user has as many of something as one may.
+pub fn too_many(what: &str, helps: &str) -> anyhow::Error {
+    anyhow::anyhow!(
+        "you have as many {what} on this volume as one user may; {helps}, and root can mount the volume with a higher limit \
+         (-o user_{what}=N)"
+    )
+}
+
 /// What a call on a mount failed with, as the library says it.
 pub fn library_error(error: io::Error) -> anyhow::Error {
     use rustix::io::Errno;
@@ -124,13 +132,7 @@ pub fn library_error(error: io::Error) -> anyhow::Error {
                    the volume; what another user took is not the owner's to forget or to rename, nor what another user holds \
                    to release: ask that user, or root",
         },
-        Some(Errno::DQUOT) => {
-            return anyhow::anyhow!(
-                "you have as many snapshots, holds or policies on this volume as one user may; `yore snapshots` lists what can be \
-                 forgotten or released, and root can mount the volume with a higher limit (-o user_snapshots=N, user_holds=N, \
-                 user_policies=N)"
-            )
-        }
+        Some(Errno::DQUOT) => return too_many("snapshots", "`yore snapshots --all` lists what can be forgotten"),
         Some(Errno::NOTCONN | Errno::CONNABORTED) => {
             return anyhow::anyhow!(
                 "the daemon that served this mount is dead; mount the volume again, or unmount it (yore umount)"
