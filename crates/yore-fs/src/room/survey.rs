@@ -17,6 +17,7 @@ use crate::store::Store;
 use crate::types::Behalf;
 use crate::Result;
 use hashbrown::{HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -54,14 +55,11 @@ fn most(store: &Arc<Store>, rule: &Rule<'_>, budget: Budget) -> Result<Most> {
         (true, false) if sorted.old.is_empty() => beyond,
         _ => {
             let of_old = |cut: &Cut| stay.contains(&cut.number) || young.contains(&cut.number);
-            let old = Walk::new(store, Needed::of(store, of_old)?, budget).run()?;
+            let old = freed(store, Needed::of(store, of_old)?, budget)?;
             let all = match (beyond > old && !young.is_empty(), stay.is_empty()) {
                 (false, _) => old,
                 (true, true) => history,
-                (true, false) => {
-                    let needed = Needed::of(store, |cut| stay.contains(&cut.number))?;
-                    Walk::new(store, needed, budget).run()?
-                }
+                (true, false) => freed(store, Needed::of(store, |cut| stay.contains(&cut.number))?, budget)?,
             };
             old.max(all.min(beyond))
         }
@@ -69,7 +67,7 @@ fn most(store: &Arc<Store>, rule: &Rule<'_>, budget: Budget) -> Result<Most> {
     Ok(Most { data, any })
 }
 
-/// What a full volume gives up for this user's requests, and what would free more. O(reasons · versions).
+/// What a full volume gives up for this user's requests, and what would free more. One walk over the versions for all reasons.
 ///
 /// # Errors
 /// Damage and device errors.
@@ -79,25 +77,36 @@ pub(crate) fn what_would_free(store: &Arc<Store>, behalf: Behalf) -> Result<Woul
     let now = most(store, &rule, Budget::All)?.data;
     let mut why: HashMap<Number, Option<Stays>> = sorted.young.iter().map(|cut| (cut.number, None)).collect();
     why.extend(sorted.stay.iter().map(|(cut, why)| (cut.number, Some(*why))));
-    let mut reasons: Vec<Option<Stays>> = why.values().copied().collect();
-    reasons.sort_unstable();
-    reasons.dedup();
-    let mut found = Vec::new();
-    for reason in reasons {
-        let count = why.values().filter(|other| **other == reason).count() as u64;
-        let stays = |cut: &Cut| why.get(&cut.number).is_some_and(|other| *other != reason);
-        let freed = Walk::new(store, Needed::of(store, stays)?, Budget::All).run()?;
-        found.push((reason, count, freed.saturating_sub(now)));
+    let mut counts: BTreeMap<Option<Stays>, u64> = BTreeMap::new();
+    for reason in why.values() {
+        *counts.entry(*reason).or_default() += 1;
     }
-    Ok(WouldFree { by_itself: now, more: found })
+    let but = |reason: &Option<Stays>| {
+        Needed::of(store, |cut| why.get(&cut.number).is_some_and(|other| other != reason))
+    };
+    let without = counts.keys().map(but).collect::<Result<Vec<Needed<'_>>>>()?;
+    let freed = Walk::new(store, without, Budget::All).run()?;
+    let found = counts.into_iter().zip(freed);
+    let more = found.map(|((reason, count), freed)| (reason, count, freed.saturating_sub(now))).collect();
+    Ok(WouldFree { by_itself: now, more })
 }
 
-/// A walk over all versions: what those free that nobody needs.
+/// What all versions free that nobody needs.
+fn freed(store: &Arc<Store>, needed: Needed<'_>, budget: Budget) -> Result<u64> {
+    Ok(Walk::new(store, vec![needed], budget).run()?.into_iter().sum())
+}
+
+/// A walk over all versions: what those free that nobody needs, for several answers to what is needed.
 struct Walk<'s> {
     store: &'s Arc<Store>,
-    needed: Needed<'s>,
+    each: Vec<Answers<'s>>,
     budget: Budget,
     looked_at: usize,
+}
+
+/// One answer to what is needed, and what is freed by it.
+struct Answers<'s> {
+    needed: Needed<'s>,
     freed: u64,
     before: Option<Before>,
 }
@@ -112,12 +121,14 @@ struct Before {
 }
 
 impl<'s> Walk<'s> {
-    fn new(store: &'s Arc<Store>, needed: Needed<'s>, budget: Budget) -> Walk<'s> {
-        Walk { store, needed, budget, looked_at: 0, freed: 0, before: None }
+    fn new(store: &'s Arc<Store>, needed: Vec<Needed<'s>>, budget: Budget) -> Walk<'s> {
+        let each = needed.into_iter().map(|needed| Answers { needed, freed: 0, before: None }).collect();
+        Walk { store, each, budget, looked_at: 0 }
     }
 
-    fn run(mut self) -> Result<u64> {
-        for shard in 0..HISTORY_SHARDS {
+    /// What is freed by each, in their order.
+    fn run(mut self) -> Result<Vec<u64>> {
+        'shards: for shard in 0..HISTORY_SHARDS {
             let mut after = None;
             loop {
                 let past = &self.store.past;
@@ -127,7 +138,7 @@ impl<'s> Walk<'s> {
                     Budget::Versions(_) => past.forgetting.try_lock(),
                 };
                 if still.is_none() {
-                    return Ok(self.freed);
+                    break 'shards;
                 }
                 let found = past.versions_behind(&self.store.meta, shard, after, BATCH)?;
                 self.looked_at += found.len();
@@ -140,21 +151,38 @@ impl<'s> Walk<'s> {
                 }
             }
         }
-        Ok(self.freed)
+        Ok(self.each.into_iter().map(|one| one.freed).collect())
     }
 
     fn version(&mut self, no: InodeNo, version: &Version) -> Result<()> {
+        // What goes with this version, by from where on; most of the answers agree.
+        let mut known: Vec<(Number, u64)> = Vec::new();
+        for one in &mut self.each {
+            let Some(from) = one.goes_from(no, version)? else { continue };
+            one.freed += match known.iter().find(|(other, _)| *other == from) {
+                Some((_, blocks)) => *blocks,
+                None => {
+                    let (blocks, _) = let_go(self.store, no, version, Some(from))?;
+                    known.push((from, blocks));
+                    blocks
+                }
+            };
+        }
+        Ok(())
+    }
+}
+
+impl Answers<'_> {
+    /// If this version, the next one of the walk, goes: what was born since then goes with it.
+    fn goes_from(&mut self, no: InodeNo, version: &Version) -> Result<Option<Number>> {
         let of = (no, version.inode.incarnation);
         let before = self.before.filter(|before| before.of == of);
         // What ended since the cuts were looked at is not for them to say.
         let goes = version.end <= self.needed.next() && !self.needed.version(no, version)?;
         let from = before.map_or(Number(0), |before| before.goes_from.unwrap_or(before.end));
         let goes_from = goes.then_some(from);
-        if let Some(from) = goes_from {
-            self.freed += let_go(self.store, no, version, Some(from))?.0;
-        }
         self.before = Some(Before { of, end: version.end, goes_from });
-        Ok(())
+        Ok(goes_from)
     }
 }
 
@@ -260,3 +288,6 @@ fn ask(store: &Arc<Store>, behalf: Behalf, budget: Budget) -> Result<Most> {
     store.estimates.put(behalf, Answer { most, is_whole, epoch, history, asked, took });
     Ok(most)
 }
+
+#[cfg(test)]
+mod tests;
