@@ -65,7 +65,7 @@ fn with_policy(volume: &Volume, path: &str, hold: Option<u64>) {
         ..Policy::default()
     };
     let doing = Doing { view, uid: 0 };
-    doing.note([doing.setting(no(volume, path)).unwrap()]);
+    doing.note([doing.setting(no(volume, path), &policy).unwrap()]);
     view.set_policy_for(&ROOT, no(volume, path), &policy).unwrap();
 }
 
