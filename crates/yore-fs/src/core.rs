@@ -1,10 +1,20 @@
 //! The core of an open volume: metadata, free space, inodes, and the list of orphans. It knows nothing of names, of what files hold, or of
 //! the past.
 
-use crate::alloc::Alloc;
-use crate::inode::{store_inode, InodeCell, InodeTable};
-use crate::locks::{OrderedMutex, Rank};
-use crate::orphan::Orphans;
+pub(crate) mod alloc;
+pub(crate) mod btree;
+pub(crate) mod datacache;
+pub(crate) mod extent;
+pub(crate) mod held;
+pub(crate) mod inode;
+pub(crate) mod locks;
+pub(crate) mod orphan;
+pub(crate) mod pages;
+
+use crate::core::alloc::Alloc;
+use crate::core::inode::{store_inode, InodeCell, InodeTable};
+use crate::core::locks::{OrderedMutex, Rank};
+use crate::core::orphan::Orphans;
 use crate::{MountOptions, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;

@@ -12,8 +12,8 @@
 //! What changes a directory inside an Op changes the inode in memory only, and the caller stores it: an entry in the
 //! inode reaches the medium with that, an entry in a tree with its node. [`Placed::stored`] hides the difference.
 
-use crate::btree::{Path, Pins, Placed, Tree, TreeDelta};
-use crate::inode::InodeState;
+use crate::core::btree::{Path, Pins, Placed, Tree, TreeDelta};
+use crate::core::inode::InodeState;
 use crate::store::Store;
 use crate::{DirItem, Error, Result};
 use yore_format::{

@@ -1,6 +1,6 @@
 //! File data: cached pages, delayed allocation, write-back, and everything that changes which blocks a file has.
 //!
-//! A write goes to memory. What it will need on the medium is promised then ([`crate::alloc`]), so that `NoSpace` is said to
+//! A write goes to memory. What it will need on the medium is promised then ([`crate::core::alloc`]), so that `NoSpace` is said to
 //! the writer and never later. Write-back takes blocks, writes the data, and *then* an Op enters extents and size (rule 4:
 //! metadata names only data that has been written). Blocks that belong to the present alone are overwritten in place
 //! without any Op. A file of up to 108 bytes without extents goes into its inode.
@@ -28,7 +28,7 @@
 //! the last takes it off the list; a crash between them is finished by the next mount. Meanwhile F5 hides what is left.
 //! `listed` says that the inode is in that list on behalf of such a chain: whoever takes its last name must not list it again.
 //!
-//! What is in memory of a file, [`crate::pages::FileData`] with its pages, lies below inodes; this module is what changes it.
+//! What is in memory of a file, [`crate::core::pages::FileData`] with its pages, lies below inodes; this module is what changes it.
 //!
 //! Locks: io → orphans → state → Op. Reservations are made with io held and state free; nobody a reservation waits for
 //! takes io. Callers hold no lock and no reservation. No state lock is held across a device write; a read from the device
@@ -63,8 +63,8 @@ pub(crate) use seek::{copy_range, seek};
 pub(crate) use truncate::{forget, free_step, truncate, GoesWithCut};
 pub(crate) use write::write;
 
-use crate::extent::{self, Mapping};
-use crate::inode::InodeState;
+use crate::core::extent::{self, Mapping};
+use crate::core::inode::InodeState;
 use crate::store::Store;
 use crate::{Error, Result};
 use yore_format::{InodeNo, BLOCK_SIZE};

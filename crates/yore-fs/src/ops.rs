@@ -1,9 +1,11 @@
 //! Operations on inodes and names: one function per file-system call, each at most one Op for what a crash may
 //! separate. [`crate::View`] is their public face.
 //!
-//! The pattern of every change: reserve; lock the inodes in order (see [`crate::inode`]); look up and check; pin what
+//! The pattern of every change: reserve; lock the inodes in order (see [`crate::core::inode`]); look up and check; pin what
 //! will change; open the Op; change; store the inodes. Whatever can fail comes before the Op (R7). When a lookup shows
 //! that another lock or a larger reservation is needed, everything is let go and the call starts over.
+
+pub(crate) mod reap;
 
 mod attr;
 mod create;
@@ -19,7 +21,7 @@ pub(crate) use list::{age_access_time, lookup, readdir};
 pub(crate) use remove::{remove, Remove};
 pub(crate) use rename::rename;
 
-use crate::inode::InodeCell;
+use crate::core::inode::InodeCell;
 use crate::store::Store;
 use crate::{Attr, Error, Result};
 use std::sync::Arc;

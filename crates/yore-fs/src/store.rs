@@ -1,10 +1,10 @@
 //! The store: what all operations on one open volume share.
 
+use crate::core::datacache::FileCache;
+use crate::core::inode::InodeState;
 use crate::core::Core;
-use crate::datacache::FileCache;
-use crate::gate::Gate;
-use crate::inode::InodeState;
-use crate::past::{Due, Estimates, Missed, Past, Versions};
+use crate::history::gate::Gate;
+use crate::history::record::{Due, Estimates, Missed, Past, Versions};
 use crate::progress::Progress;
 use crate::types::DEFAULT_RULES;
 use crate::{MountOptions, Result};
@@ -55,7 +55,7 @@ impl Store {
     pub(crate) fn of(meta: Arc<Meta>, options: &MountOptions) -> Result<Store> {
         let core = Core::new(meta, options);
         let past = Past::open(&core.meta, options.reading_lasts)?;
-        // What a crash has interrupted is finished by [`crate::rollback::finish_all`].
+        // What a crash has interrupted is finished by [`crate::history::rollback::finish_all`].
         let gate = match !options.read_only && !past.rollbacks.all().is_empty() {
             true => Gate::closed_at(InodeNo::ROOT),
             false => Gate::default(),

@@ -2,8 +2,8 @@
 //!
 //! A link never changes; its size is the target's length.
 
-use crate::btree::{Placed, Tree, TreeDelta};
-use crate::inode::InodeState;
+use crate::core::btree::{Placed, Tree, TreeDelta};
+use crate::core::inode::InodeState;
 use crate::store::Store;
 use crate::{Error, Result};
 use yore_format::{
@@ -93,7 +93,7 @@ pub(crate) fn tree(inode: &Inode, no: InodeNo) -> Option<Tree> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::btree::tests::Ground;
+    use crate::core::btree::tests::Ground;
     use yore_format::Incarnation;
 
     const NO: InodeNo = InodeNo(400);

@@ -10,16 +10,18 @@
 //! all, and it is for the server to decide who sees them; of `system.` there are the two POSIX ACLs (`acl.rs`),
 //! which are not kept as given but as they are meant.
 
+pub(crate) mod acl;
+
 mod acls;
 
 pub(crate) use acls::{inherit, permits};
 
-use crate::acl::{Acl, Inherited};
-use crate::btree::{Pins, Placed, Tree, TreeDelta};
-use crate::extent::birth;
+use crate::core::btree::{Pins, Placed, Tree, TreeDelta};
+use crate::core::extent::birth;
+use crate::core::inode::{store_inode, InodeCell, InodeState};
 use crate::file::{self, Room};
-use crate::inode::{store_inode, InodeCell, InodeState};
 use crate::store::Store;
+use crate::xattr::acl::{Acl, Inherited};
 use crate::{symlink, Error, Result, SetXattrMode};
 use std::sync::Arc;
 use yore_format::{

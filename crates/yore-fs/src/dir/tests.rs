@@ -1,7 +1,7 @@
 //! Directories against a map of names, from a few entries in the inode to a tree and back to nothing; and damage.
 
 use super::*;
-use crate::btree::tests::{Ground, Random};
+use crate::core::btree::tests::{Ground, Random};
 use std::collections::BTreeMap;
 
 const NO: InodeNo = InodeNo(400);

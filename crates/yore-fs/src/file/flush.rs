@@ -16,11 +16,11 @@
 //! and then each file has Ops of its own.
 
 use super::{map_block, pages_for, PAGE};
-use crate::alloc::{KeptGroups, Run};
-use crate::btree::Pins;
-use crate::extent::{is_own, Edit};
-use crate::inode::{store_inode, InodeCell, InodeState};
-use crate::pages::Bytes;
+use crate::core::alloc::{KeptGroups, Run};
+use crate::core::btree::Pins;
+use crate::core::extent::{is_own, Edit};
+use crate::core::inode::{store_inode, InodeCell, InodeState};
+use crate::core::pages::Bytes;
 use crate::store::Store;
 use crate::Result;
 use std::io::IoSlice;
@@ -308,7 +308,7 @@ impl Segment {
 
 /// Where each of the pages goes.
 pub(super) fn ways(store: &Store, cell: &InodeCell, state: &InodeState, pages: &[u32]) -> Result<Vec<Way>> {
-    let mut known: Option<(u64, crate::extent::Mapping)> = None;
+    let mut known: Option<(u64, crate::core::extent::Mapping)> = None;
     let mut ways = Vec::with_capacity(pages.len());
     let kept = store.kept(state, cell.no)?;
     for block in pages.iter().map(|p| u64::from(*p)) {

@@ -10,9 +10,9 @@ use super::flush::{
     collect, finish_pass, flush_locked, flush_small, flush_to, note_failed, write_parts, Part, Pass, BATCH,
 };
 use super::pages_for;
-use crate::datacache::FILES;
-use crate::inode::InodeCell;
-use crate::locks::Locked;
+use crate::core::datacache::FILES;
+use crate::core::inode::InodeCell;
+use crate::core::locks::Locked;
 use crate::store::Store;
 use crate::Result;
 use std::sync::Arc;

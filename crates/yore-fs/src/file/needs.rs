@@ -2,8 +2,8 @@
 
 use super::preserve::must_keep;
 use super::{pages_for, PAGE};
-use crate::extent::{self, is_own};
-use crate::inode::{InodeCell, InodeState};
+use crate::core::extent::{self, is_own};
+use crate::core::inode::{InodeCell, InodeState};
 use crate::store::Store;
 use crate::Result;
 use yore_format::layout::FILE_SIZE_MAX;

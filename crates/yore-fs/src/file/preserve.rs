@@ -1,4 +1,4 @@
-//! Before the first change of an inode that a cut has seen: its version is kept ([`crate::past`]), and of a file the data that
+//! Before the first change of an inode that a cut has seen: its version is kept ([`crate::history::record`]), and of a file the data that
 //! the version names is written back first (P4), with that of others that have waited longest. So a version is whole when it is made,
 //! and what is dirty in memory belongs to the present alone.
 //!
@@ -7,11 +7,13 @@
 
 use super::flush::is_written;
 use super::group::flush_among_others;
-use crate::inode::{store_inode, InodeCell, InodeState};
-use crate::locks::Writing;
-use crate::past::{Ending, VERSION_BLOCKS};
+use crate::core::inode::{store_inode, InodeCell, InodeState};
+use crate::core::locks::Writing;
+use crate::history::exclude;
+use crate::history::policy;
+use crate::history::record::{Ending, VERSION_BLOCKS};
 use crate::store::Store;
-use crate::{exclude, policy, InodeNo, Result};
+use crate::{InodeNo, Result};
 use std::sync::Arc;
 use std::time::Duration;
 use yore_format::Number;
@@ -85,7 +87,7 @@ pub(crate) fn preserve_locked(store: &Store, cell: &Arc<InodeCell>, room: Room) 
     }
 }
 
-/// Has an excluded inode that a cut covers born anew, and keeps no version ([`crate::exclude`], E1). False if that is to be looked at
+/// Has an excluded inode that a cut covers born anew, and keeps no version ([`crate::history::exclude`], E1). False if that is to be looked at
 /// again.
 fn renew(store: &Store, cell: &Arc<InodeCell>, epoch: u64) -> Result<bool> {
     let reserved = store.reserve_freely(store.near(cell.no), 0)?;

@@ -2,9 +2,9 @@
 
 use super::ahead::look_ahead;
 use super::{check_alive, map_block, page_of, pages_for, PAGE, TRANSFER};
-use crate::datacache::read_run;
-use crate::inode::{InodeCell, InodeState};
-use crate::pages::Bytes;
+use crate::core::datacache::read_run;
+use crate::core::inode::{InodeCell, InodeState};
+use crate::core::pages::Bytes;
 use crate::store::Store;
 use crate::Result;
 use yore_device::AlignedBuf;

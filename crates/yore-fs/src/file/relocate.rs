@@ -12,10 +12,10 @@
 use super::flush::flush_locked;
 use super::truncate::finish_doomed;
 use super::{map_block, PAGE};
-use crate::alloc::{KeptGroups, Promise, Run};
-use crate::btree::Pins;
-use crate::extent::{self, check_run, is_own, Edit, Extent};
-use crate::inode::{store_inode, InodeCell};
+use crate::core::alloc::{KeptGroups, Promise, Run};
+use crate::core::btree::Pins;
+use crate::core::extent::{self, check_run, is_own, Edit, Extent};
+use crate::core::inode::{store_inode, InodeCell};
 use crate::store::Store;
 use crate::{Error, Result};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Where data is, and copying it.
 
 use super::{check_alive, map_block, page_of, pages_for, read, write, Touch, PAGE};
-use crate::inode::{InodeCell, InodeState};
+use crate::core::inode::{InodeCell, InodeState};
 use crate::store::Store;
 use crate::{Error, Result, SeekTo};
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 
 use super::group::{write_back_many, Busy};
 use super::*;
-use crate::inode::InodeCell;
+use crate::core::inode::InodeCell;
 use crate::ops::{create, InUse, NewFile};
 use crate::{Caller, FallocateMode, FileKind, MountOptions, SeekTo};
 use std::sync::Arc;
@@ -620,13 +620,20 @@ fn an_error_not_yet_told_does_not_keep_a_version_from_being_made() {
     let cell = &file.cell;
     write(&store, cell, 0, &[1; 5000], false, &mut touch).unwrap();
     super::flush::note_failed(&store, cell, &crate::Error::NoDataThere);
-    let cut = crate::history::snapshot(&store, InodeNo::ROOT, CutKind::Snapshot, "", (false, false), None)
-        .unwrap()
-        .number;
+    let cut = crate::history::read::at_time::snapshot(
+        &store,
+        InodeNo::ROOT,
+        CutKind::Snapshot,
+        "",
+        (false, false),
+        None,
+    )
+    .unwrap()
+    .number;
     write(&store, cell, 0, &[2; 5000], false, &mut touch).unwrap();
     assert_eq!(contents(&store, cell), [2; 5000]);
     let mut then = [0; 5000];
-    crate::history::read(&store, cell.no, cut, 0, &mut then).unwrap();
+    crate::history::read::at_time::read(&store, cell.no, cut, 0, &mut then).unwrap();
     assert_eq!(then, [1; 5000]);
     assert!(matches!(flush_file(&store, cell), Err(crate::Error::NoDataThere)));
     flush_file(&store, cell).unwrap();

@@ -11,10 +11,10 @@
 use super::flush::store_changed;
 use super::preserve::{lock_preserved, must_keep, preserve_locked, Room};
 use super::{check_alive, page_of, pages_for, write, Touch, PAGE};
-use crate::alloc::KeptGroups;
-use crate::btree::{Pins, Placed};
-use crate::extent::Edit;
-use crate::inode::{store_inode, InodeCell, InodeState};
+use crate::core::alloc::KeptGroups;
+use crate::core::btree::{Pins, Placed};
+use crate::core::extent::Edit;
+use crate::core::inode::{store_inode, InodeCell, InodeState};
 use crate::store::Store;
 use crate::{Error, Result};
 use std::ops::Range;
@@ -323,7 +323,7 @@ pub(crate) fn free_step(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> {
     let has_extents = {
         let state = cell.state.read();
         let mut any = false;
-        crate::extent::each(&store.meta, cell.no, &state.inode, range.start, &mut |_| {
+        crate::core::extent::each(&store.meta, cell.no, &state.inode, range.start, &mut |_| {
             any = true;
             Ok(false)
         })?;

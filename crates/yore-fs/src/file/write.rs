@@ -3,10 +3,10 @@
 use super::preserve::{must_keep, preserve, Room};
 use super::read::load_page;
 use super::{check_alive, map_block, page_of, pages_for, Touch, PAGE};
-use crate::alloc::Promise;
-use crate::extent::is_own;
-use crate::inode::{InodeCell, InodeState};
-use crate::pages::Bytes;
+use crate::core::alloc::Promise;
+use crate::core::extent::is_own;
+use crate::core::inode::{InodeCell, InodeState};
+use crate::core::pages::Bytes;
 use crate::store::Store;
 use crate::{Error, Result};
 use std::sync::Arc;
@@ -294,7 +294,7 @@ fn prepare_page(
     whole: Option<&[u8]>,
     stays_small: bool,
     plan: &mut Plan<'_>,
-    known: &mut Option<(u64, crate::extent::Mapping)>,
+    known: &mut Option<(u64, crate::core::extent::Mapping)>,
 ) -> Result<()> {
     let settled = match state.data.cached() {
         Some(mut pages) => {
@@ -316,7 +316,7 @@ fn prepare_page(
             if let Some(extent) = &mut extent {
                 extent.start.0 += block - first;
             }
-            crate::extent::Mapping { len: mapping.len - (block - first), extent }
+            crate::core::extent::Mapping { len: mapping.len - (block - first), extent }
         }
         _ => {
             let mapping = map_block(store, cell.no, state, block)?;

@@ -1,7 +1,7 @@
-//! Writing back: what the write-back thread does in a round, and writers who are too fast ([`crate::datacache`]).
+//! Writing back: what the write-back thread does in a round, and writers who are too fast ([`crate::core::datacache`]).
 
 use super::group::{self, Busy};
-use crate::datacache::{WriteBack, FILES};
+use crate::core::datacache::{WriteBack, FILES};
 use crate::store::Store;
 use crate::Result;
 use std::time::{Duration, Instant};

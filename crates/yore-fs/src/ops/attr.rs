@@ -1,7 +1,7 @@
 //! Attributes, extended attributes, and what writing does to them.
 
+use crate::core::inode::{store_inode, InodeCell, InodeState};
 use crate::file::Room;
-use crate::inode::{store_inode, InodeCell, InodeState};
 use crate::store::Store;
 use crate::{
     file, symlink, xattr, Attr, Caller, Error, InodeNo, Result, SetAttr, SetTime, SetXattrMode, WriteMode,

@@ -1,10 +1,10 @@
 //! Making files of all kinds, and further names for them.
 
 use super::{check_name, InUse};
-use crate::btree::Pins;
+use crate::core::btree::Pins;
+use crate::core::inode::{store_inode, InodeCell};
 use crate::dir::Looked;
 use crate::file::{self, Room};
-use crate::inode::{store_inode, InodeCell};
 use crate::store::Store;
 use crate::{dir, symlink, xattr, Caller, Error, FileKind, InodeNo, Result};
 use std::sync::Arc;

@@ -13,7 +13,7 @@
 //! their directory.
 
 use super::attr::change_inode;
-use crate::inode::{InodeCell, InodeState};
+use crate::core::inode::{InodeCell, InodeState};
 use crate::store::Store;
 use crate::{Error, InodeNo, Result, SetAttr, SetTime};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Looking up and listing.
 
 use super::InUse;
-use crate::inode::InodeCell;
+use crate::core::inode::InodeCell;
 use crate::store::Store;
 use crate::{dir, DirItem, Error, FileKind, InodeNo, Result};
 use std::sync::Arc;

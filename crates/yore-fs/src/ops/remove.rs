@@ -1,17 +1,19 @@
 //! Taking names away: unlink, rmdir, and the target that a rename replaces.
 
 use super::check_name;
-use crate::alloc::KeptGroups;
-use crate::btree::{Path, Pins};
+use crate::core::alloc::KeptGroups;
+use crate::core::btree::{Path, Pins};
+use crate::core::extent::Edit;
+use crate::core::inode::{free_inode, store_inode, InodeCell, InodeState};
+use crate::core::locks::Locked;
+use crate::core::orphan::OrphansGuard;
 use crate::dir::Looked;
-use crate::extent::Edit;
 use crate::file::{Before, Room};
-use crate::inode::{free_inode, store_inode, InodeCell, InodeState};
-use crate::locks::Locked;
-use crate::orphan::OrphansGuard;
-use crate::past::Going;
+use crate::history::exclude;
+use crate::history::policy;
+use crate::history::record::Going;
 use crate::store::Store;
-use crate::{dir, exclude, file, policy, Error, InodeNo, Result};
+use crate::{dir, file, Error, InodeNo, Result};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use yore_format::{ContentKind, Corruption, Incarnation, InodeNo as No, Number, Timestamp};

@@ -1,9 +1,9 @@
-//! The ACLs that inodes keep, and what they allow ([`crate::acl`] has their form).
+//! The ACLs that inodes keep, and what they allow ([`crate::xattr::acl`] has their form).
 
-use crate::acl::{self, Acl, Inherited};
-use crate::inode::InodeState;
+use crate::core::inode::InodeState;
 use crate::store::Store;
 use crate::types::Asking;
+use crate::xattr::acl::{self, Acl, Inherited};
 use crate::{Caller, FileKind, Result};
 use yore_format::{Corruption, InodeFlags, InodeNo};
 

@@ -1,7 +1,7 @@
 //! Attributes against a map: values from nothing to the largest, in trees shared with others; and impossible names.
 
 use super::*;
-use crate::btree::tests::{Ground, Random};
+use crate::core::btree::tests::{Ground, Random};
 use std::collections::BTreeMap;
 use yore_format::Incarnation;
 

@@ -4,8 +4,8 @@
 use super::super::tests::{contents, evict, make, new_file, open, touch, truncate, write_back, MIB};
 use super::super::{fallocate, read, write, PAGE};
 use super::*;
+use crate::core::pages::Arriving;
 use crate::ops::InUse;
-use crate::pages::Arriving;
 use crate::FallocateMode;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::Arc;

@@ -1,0 +1,195 @@
+//! The calls of a view that are about the volume: making, opening, resizing, closing it, and what it says of itself.
+
+use crate::api::view::View;
+use crate::history::rollback;
+use crate::store::Store;
+use crate::{Error, MkfsOptions, MountOptions, Result, Statfs, Stopped, VolumeInfo};
+use std::sync::Arc;
+use yore_device::Device;
+use yore_format::{Policy, Superblock, VolumeState, FORMAT_MAJOR, FORMAT_MINOR};
+use yore_meta::LogStatus;
+
+impl View {
+    /// Makes a volume on `device`, over all of it, in constant time. A policy with an interval begins with a snapshot of the root
+    /// directory, so whatever changes from then on is seen by a snapshot.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if a volume is there and `force` is not given, if the device is too small (16 MiB), too large
+    /// (128 TiB) or read-only; [`Error::Device`].
+    pub fn mkfs(device: &Arc<dyn Device>, options: &MkfsOptions) -> Result<VolumeInfo> {
+        if !options.force && yore_meta::holds_volume(&**device)? {
+            return Err(Error::Refused(format!(
+                "{} already holds a Yore volume; making another one destroys it: use --force if that is meant",
+                device.describe()
+            )));
+        }
+        let superblock = yore_meta::mkfs(
+            &**device,
+            &yore_meta::MkfsOptions {
+                uuid: options.uuid,
+                hash_seed: options.hash_seed,
+                label: options.label.clone(),
+                engine: options.engine,
+                owner: options.owner,
+                permissions: options.permissions,
+                now: crate::clock::now(),
+                log_blocks: options.log_size.map_or_else(
+                    || yore_meta::default_log_blocks(device.size() / yore_format::BLOCK_SIZE as u64),
+                    |bytes| bytes.div_ceil(yore_format::BLOCK_SIZE as u64),
+                ),
+            },
+        )?;
+        if options.policy == Policy::default() {
+            return Ok(info_of(&superblock));
+        }
+        let view = View::open(device.clone(), &MountOptions::default())?;
+        let set = view.set_policy(view.root(), &options.policy);
+        let info = view.info();
+        let closed = view.close();
+        set.and(closed).map(|()| info)
+    }
+
+    /// Opens the volume on `device`. Under the default engine nothing is repaired and nothing scanned, whatever the
+    /// size and however it was left.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] for what is no volume, is truncated, of another version, must be checked first, or cannot be
+    /// written; [`Error::Corruption`], [`Error::Device`].
+    pub fn open(device: Arc<dyn Device>, options: &MountOptions) -> Result<View> {
+        let store = Store::open(device, options)?;
+        let view = View::new(store, Store::close);
+        rollback::finish_all(&view)?;
+        Ok(view)
+    }
+
+    /// What the log that makes fsync cheap is doing.
+    pub fn log_status(&self) -> LogStatus {
+        self.store().meta.log_status()
+    }
+
+    /// Writes everything, marks the volume clean, and stops. Later changes are refused; closing again does nothing.
+    ///
+    /// # Errors
+    /// What could not be written is said; the volume is then as its last complete generation left it.
+    pub fn close(&self) -> Result<()> {
+        self.store().close()
+    }
+
+    /// Makes the volume so many bytes long, or as long as its groups allow, while it is used; its device with it, if that can be
+    /// made longer. Durable when this returns. Returns whether it was shorter.
+    ///
+    /// ```
+    /// # fn main() -> yore_fs::Result<()> {
+    /// let volume = yore_fs::Volume::memory(64 << 20)?;
+    /// assert!(!volume.view().lengthen(32 << 20)?);
+    /// // Memory is as long as it is.
+    /// assert!(volume.view().lengthen(128 << 20).is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if the device cannot be made as long, or the volume would be too long; [`Error::ReadOnly`]; damage and device
+    /// errors.
+    pub fn lengthen(&self, bytes: u64) -> Result<bool> {
+        let store = self.live()?;
+        store.alloc.lengthen(&store.meta, bytes)
+    }
+
+    /// Makes the volume so many bytes long; the device stays as it is. What files have beyond the new end
+    /// moves before it, unless the past has it, too; inodes and directories do not move. `told` is told how
+    /// many bytes have moved, of how many. For who alone uses the volume, and closes it behind this: only
+    /// then it is durable in both superblocks, and the device may be shortened. Returns whether it was
+    /// longer.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if something lies beyond that does not move, or there is no room for what does:
+    /// then nothing was changed; [`Error::ReadOnly`]; damage and device errors. The volume then has its old
+    /// length.
+    pub fn shorten(&self, bytes: u64, told: &mut dyn FnMut(u64, u64)) -> Result<bool> {
+        self.live()?;
+        crate::api::shrink::shorten(self, bytes, told)
+    }
+
+    /// Erases what is left on the medium of all that is gone: history that was given up, files that were removed, blocks, names and targets of
+    /// links that something else has replaced. Finishes what is being given up before. `ask` is asked now and then whether to go on. What the present or a
+    /// kept snapshot has stays. Takes time for all that is free and in use as metadata; durable when this returns.
+    ///
+    /// What lies below the device is beyond reach: copies that a host's file system or a solid-state disk keeps, and
+    /// backups.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`]; damage and device errors.
+    pub fn shred(&self, ask: &mut dyn FnMut() -> std::ops::ControlFlow<()>) -> Result<crate::Shredded> {
+        crate::history::reclaim::shred::shred(self.live()?, ask)
+    }
+
+    /// Bytes of the device underneath, which may be more than the volume uses.
+    pub fn device_size(&self) -> u64 {
+        self.store().meta.device().size()
+    }
+
+    /// Facts about the volume, as of now.
+    pub fn info(&self) -> VolumeInfo {
+        self.store().settle_set_aside();
+        let meta = &self.store().meta;
+        let mut info = info_of(meta.found());
+        let geometry = meta.geometry();
+        (info.size, info.groups) = (geometry.blocks * yore_format::BLOCK_SIZE as u64, geometry.groups());
+        info.engine = meta.engine();
+        info.zones = meta.totals.zones.get() as u32;
+        info.metadata_blocks = meta.totals.metadata_blocks.get();
+        info.inodes = meta.totals.inodes.get();
+        info.free_blocks = meta.totals.free_blocks.get();
+        if !self.store().read_only {
+            info.generation = meta.completed_generation();
+        }
+        info
+    }
+
+    /// Whether an error has stopped all writing to the volume; `None` as long as it is written, and of one that is only read.
+    pub fn stopped(&self) -> Option<Stopped> {
+        let (first, since_seconds) = self.store().meta.first_error()?;
+        Some(Stopped { first: first.into(), since_seconds })
+    }
+
+    /// Space. What `blocks_available` promises can be written as data of one file; for some of it a full volume gives up history, of
+    /// what it may for this view's requests.
+    pub fn statfs(&self) -> Statfs {
+        self.store().statfs(self.behalf())
+    }
+
+    /// All that was done before is on the medium when this returns.
+    ///
+    /// # Errors
+    /// [`Error::Device`], [`Error::Stopped`]; never [`Error::NoSpace`] for data that was accepted.
+    pub fn sync(&self) -> Result<()> {
+        self.store().sync()
+    }
+}
+
+fn info_of(superblock: &Superblock) -> VolumeInfo {
+    VolumeInfo {
+        uuid: superblock.uuid,
+        label: superblock.label.clone(),
+        format: (FORMAT_MAJOR, FORMAT_MINOR),
+        engine: superblock.engine,
+        size: superblock.volume_blocks * yore_format::BLOCK_SIZE as u64,
+        groups: superblock.geometry().groups(),
+        zones: superblock.zones,
+        metadata_blocks: superblock.metadata_blocks,
+        inodes: superblock.inodes,
+        free_blocks: superblock.free_blocks,
+        generation: superblock.generation.0,
+        mount_id: superblock.mount_id,
+        state: match superblock.state {
+            VolumeState::Clean => "clean",
+            VolumeState::InUse => "in use",
+            VolumeState::MustBeChecked => "must be checked",
+            VolumeState::LeaksPending => "leaks pending",
+        },
+        created_seconds: superblock.created_seconds,
+        written_seconds: superblock.written_seconds,
+        log_size: superblock.log_blocks * yore_format::BLOCK_SIZE as u64,
+    }
+}

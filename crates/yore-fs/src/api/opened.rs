@@ -1,0 +1,177 @@
+//! Opening and closing a volume, what is done by itself while it is open, and how much room there is.
+
+use crate::core::datacache::WriteBack;
+use crate::history::policy;
+use crate::history::record::Most;
+use crate::store::Store;
+use crate::types::Behalf;
+use crate::{file, Error, MountOptions, Result, Statfs};
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use yore_device::Device;
+use yore_format::{BLOCK_SIZE, NAME_MAX};
+use yore_meta::{Meta, MetaError, MetaOptions};
+
+/// How often attributes that only aged in memory are looked after.
+const TICK: Duration = Duration::from_secs(5);
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+    let thread = std::thread::Builder::new().name(name.into()).spawn(run);
+    thread.map_err(|e| Error::Refused(format!("cannot start a thread: {e}")))
+}
+
+impl Store {
+    /// Opens the volume on `device`, frees what a crash left half-freed, and starts the background threads.
+    pub(crate) fn open(device: Arc<dyn Device>, options: &MountOptions) -> Result<Arc<Store>> {
+        let meta_options = MetaOptions {
+            read_only: options.read_only,
+            engine: options.engine,
+            cache_bytes: options.metadata_cache,
+            commit_interval: options.commit_interval,
+        };
+        let meta = match Meta::open(device.clone(), meta_options.clone()) {
+            Err(MetaError::RecoverFirst { recorded }) => {
+                // Under its own engine (R5); then the one asked for finds nothing to recover.
+                let own = MountOptions { engine: Some(recorded), ..options.clone() };
+                Store::open(device.clone(), &own)?.close()?;
+                Meta::open(device, meta_options)?
+            }
+            other => other?,
+        };
+        let store = Arc::new(Store::of(meta, options)?);
+        if let Some(recovered) = store.meta.take_recovered() {
+            file::restore(&store, &recovered.files)?;
+            if !store.read_only {
+                file::flush_all(&store)?;
+                store.meta.finish_recovery()?;
+            }
+        }
+        if !store.read_only {
+            crate::ops::reap::reclaim_all(&store)?;
+            let weak: Weak<Store> = Arc::downgrade(&store);
+            let weak: Weak<dyn WriteBack> = weak;
+            store.files.start(weak)?;
+            policy::start(&store)?;
+            store.start_ticker()?;
+        }
+        Ok(store)
+    }
+
+    fn start_ticker(self: &Arc<Self>) -> Result<()> {
+        let (weak, tick) = (Arc::downgrade(self), self.tick.clone());
+        let run = move || loop {
+            let wait = match Weak::upgrade(&weak) {
+                Some(store) => store.due.next().map_or(TICK, |next| next.min(TICK)),
+                None => return,
+            };
+            let mut stop = tick.0.lock();
+            if !*stop {
+                tick.1.wait_for(&mut stop, wait);
+            }
+            if *stop {
+                return;
+            }
+            drop(stop);
+            let Some(store) = Weak::upgrade(&weak) else { return };
+            let kept = policy::cut_due(&store)
+                .and_then(|()| policy::retain_in_time(&store))
+                .and_then(|()| crate::ops::reap::free_set_aside(&store))
+                .and_then(|()| store.flush_aged())
+                .and_then(|()| store.alloc.give_back_zones(&store.meta))
+                .and_then(|()| store.forget_in_background());
+            if let Err(e) = kept {
+                tracing::warn!("housekeeping: {e}");
+            }
+        };
+        *self.ticker.lock() = Some(spawn("yore-tick", run)?);
+        Ok(())
+    }
+
+    /// Goes on with forgetting, if there is any to do and nobody at it.
+    fn forget_in_background(self: &Arc<Self>) -> Result<()> {
+        let mut forgetter = self.forgetter.lock();
+        let at_it = forgetter.as_ref().is_some_and(|thread| !thread.is_finished());
+        if at_it || !self.past.is_forgetting() {
+            return Ok(());
+        }
+        let (weak, tick) = (Arc::downgrade(self), self.tick.clone());
+        let run = move || {
+            let Some(store) = Weak::upgrade(&weak) else { return };
+            let ask = &mut |_: &_| match *tick.0.lock() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            };
+            if let Err(e) = crate::history::reclaim::forget::finish(&store, ask) {
+                tracing::warn!("forgetting stopped, and goes on later: {e}");
+            }
+        };
+        *forgetter = Some(spawn("yore-forget", run)?);
+        Ok(())
+    }
+
+    /// Space, such that what is promised can be written.
+    pub(crate) fn statfs(self: &Arc<Self>, behalf: Behalf) -> Statfs {
+        self.settle_set_aside();
+        let free = self.alloc.free_blocks();
+        let can_go = match self.read_only {
+            true => Ok(Most::default()),
+            false => crate::history::reclaim::room::quick(self, behalf),
+        };
+        let can_go = can_go.unwrap_or_else(|error| {
+            tracing::warn!("what history takes that could be given up is not known: {error}");
+            Most::default()
+        });
+        let available = self.alloc.available(&self.meta, can_go.data);
+        let used = self.meta.totals.inodes.get();
+        let history = self.past.space();
+        // A zone of 4 MiB holds 510 blocks of 16 inodes.
+        let possible = available / 1024 * 510 * 16 + self.meta.free_index_estimate() * 16;
+        Statfs {
+            block_size: BLOCK_SIZE as u32,
+            blocks: self.meta.geometry().blocks,
+            blocks_free: free,
+            blocks_available: available.min(free.saturating_add(can_go.data)),
+            inodes: used + possible,
+            inodes_free: possible,
+            name_max: NAME_MAX as u32,
+            history_data_blocks: history.data,
+            history_metadata_blocks: history.nodes,
+            history_index_blocks: history.trees,
+        }
+    }
+
+    /// Writes everything, frees what has no name, marks the volume clean. Later calls do nothing.
+    pub(crate) fn close(self: &Arc<Self>) -> Result<()> {
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        *self.tick.0.lock() = true;
+        self.tick.1.notify_all();
+        for (thread, what) in [(&self.ticker, "housekeeping"), (&self.forgetter, "forgetting")] {
+            let thread = thread.lock().take();
+            if let Some(thread) = thread.filter(|t| t.thread().id() != std::thread::current().id()) {
+                if thread.join().is_err() {
+                    tracing::error!("the {what} thread panicked");
+                }
+            }
+        }
+        if self.read_only {
+            return Ok(());
+        }
+        self.files.stop();
+        // What can be written is, also if some file could not be freed or written.
+        let mut freed = crate::ops::reap::free_set_aside(self);
+        for cell in self.inodes.select(|c| c.unlinked.load(Ordering::Acquire)) {
+            freed = freed.and(crate::ops::reap::reclaim(self, &cell));
+        }
+        let flushed = file::flush_all(self)
+            .and_then(|()| self.flush_aged())
+            .and_then(|()| self.alloc.give_back_zones(&self.meta));
+        let closed = self.meta.close();
+        freed.and(flushed)?;
+        Ok(closed?)
+    }
+}

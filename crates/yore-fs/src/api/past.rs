@@ -1,0 +1,550 @@
+//! The calls of a view that are about the past: taking cuts, looking back at them, forgetting, holding, expunging, and policies.
+
+use crate::api::view::{Node, View};
+use crate::history::policy::{self, PolicyInForce};
+use crate::history::read::at_time;
+use crate::history::reclaim::expunge::{self, Remembered};
+use crate::history::reclaim::forget;
+use crate::history::reclaim::room::{self, WouldFree};
+use crate::history::record::{Cut, Forgetting, MissedVersions, Taking, User};
+use crate::time::When;
+use crate::{Error, InodeNo, Result};
+use std::ops::ControlFlow;
+use yore_format::{
+    CutKind, CutMore, CutState, Incarnation, Number, OperationRow, Policy, RowClass, SpaceRules, Timestamp,
+    DESCRIPTION_MAX, HOLD_REASON_MAX,
+};
+
+impl View {
+    /// What a name meant in a directory of this view at a time: a node as of the last cut up to then that has seen the directory, or
+    /// of the inode itself that the name means. `.` is the directory.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if there is no such cut, or nothing was there then.
+    pub fn look_back(&self, directory: InodeNo, name: &[u8], when: &When) -> Result<Node> {
+        let _passage = self.enter(directory)?;
+        let (cut, inode) = at_time::look_back(self.store(), directory, self.cut(), name, when)?;
+        Ok(self.as_of(cut).past_node(inode))
+    }
+
+    /// Takes a snapshot of a directory with all that is below it, in constant time: from now on it can be seen as of now. With
+    /// `wait` it is durable when this returns, with all that it holds; without, as durable as everything else done now.
+    ///
+    /// ```
+    /// use yore_fs::{Caller, Volume, WriteMode};
+    ///
+    /// # fn main() -> yore_fs::Result<()> {
+    /// let volume = Volume::memory(64 << 20)?;
+    /// volume.write("a", "once")?;
+    /// let view = volume.view();
+    /// let cut = view.snapshot(view.root(), "before", false, false)?;
+    /// volume.write("a", "now")?;
+    ///
+    /// let then = view.as_of(cut.number);
+    /// let mut buf = [0; 8];
+    /// let n = then.lookup(then.root(), b"a")?.read(0, &mut buf)?;
+    /// assert_eq!(&buf[..n], b"once");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NotADirectory`]; [`Error::Exists`] for a name that another kept snapshot has; [`Error::Invalid`] for one that
+    /// could be taken for a time; [`Error::NoSpace`], [`Error::ReadOnly`].
+    pub fn snapshot(&self, directory: InodeNo, name: &str, held: bool, wait: bool) -> Result<Cut> {
+        self.take(directory, CutKind::Snapshot, name, (held, wait), None)
+    }
+
+    /// As [`View::snapshot`], but the cut says of itself that it was taken before, or after, something that can be undone
+    /// ([`CutKind::Undo`]).
+    ///
+    /// # Errors
+    /// As [`View::snapshot`].
+    pub fn undo_point(&self, directory: InodeNo, name: &str, held: bool, wait: bool) -> Result<Cut> {
+        self.take(directory, CutKind::Undo, name, (held, wait), None)
+    }
+
+    /// As [`View::snapshot`], or [`View::undo_point`], on behalf of a user: he is noted, and may have a limit. For servers.
+    ///
+    /// # Errors
+    /// As [`View::snapshot`]; [`Error::LimitReached`].
+    pub fn take_for(
+        &self,
+        user: &User,
+        directory: InodeNo,
+        kind: CutKind,
+        name: &str,
+        (held, wait): (bool, bool),
+    ) -> Result<Cut> {
+        match kind {
+            CutKind::Snapshot | CutKind::Undo => self.take(directory, kind, name, (held, wait), Some(user)),
+            _ => Err(Error::Invalid { what: "users take snapshots, and points to go back to" }),
+        }
+    }
+
+    fn take(
+        &self,
+        directory: InodeNo,
+        kind: CutKind,
+        name: &str,
+        how: (bool, bool),
+        user: Option<&User>,
+    ) -> Result<Cut> {
+        let _passage = self.enter_around(directory)?;
+        check_name(name)?;
+        self.change(|store| at_time::snapshot(store, directory, kind, name, how, user))
+    }
+
+    /// As [`View::snapshot`], with all that can be said of one.
+    ///
+    /// ```
+    /// use yore_fs::{NewSnapshot, Volume};
+    ///
+    /// # fn main() -> yore_fs::Result<()> {
+    /// let volume = Volume::memory(64 << 20)?;
+    /// let view = volume.view();
+    /// let new = NewSnapshot { name: "v1", description: "what went out", ..NewSnapshot::default() };
+    /// let cut = view.take_snapshot(view.root(), &new)?;
+    /// assert_eq!(cut.row.more.description, "what went out");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`View::snapshot`]; [`Error::OutOfOrder`] for a time that is not behind that of the last snapshot or version, or in the future;
+    /// [`Error::Invalid`] for a time of another directory than the root, and for texts that cannot be stored.
+    pub fn take_snapshot(&self, directory: InodeNo, new: &NewSnapshot<'_>) -> Result<Cut> {
+        let _passage = self.enter_around(directory)?;
+        check_name(new.name)?;
+        check_text(new.description, DESCRIPTION_MAX)?;
+        check_text(new.hold_reason, HOLD_REASON_MAX)?;
+        let more = CutMore {
+            description: new.description.to_string(),
+            hold_reason: if new.held { new.hold_reason.to_string() } else { String::new() },
+            ..CutMore::default()
+        };
+        let kind = if new.undo { CutKind::Undo } else { CutKind::Snapshot };
+        self.change(|store| {
+            let taking = Taking {
+                kind,
+                name: new.name,
+                held: new.held,
+                more: more.clone(),
+                time: new.time,
+                user: new.user,
+            };
+            at_time::take(store, directory, taking, new.wait)
+        })
+    }
+
+    /// Gives a kept cut another name (an empty one: none) or description; what is not given stays. Durable when it returns. The cut as it
+    /// is then.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if it is not kept; [`Error::Exists`] for a name that another kept cut of the directory has;
+    /// [`Error::Invalid`] for a name that could be taken for a time, or a text that cannot be stored; [`Error::ReadOnly`].
+    pub fn describe(&self, cut: Number, name: Option<&str>, description: Option<&str>) -> Result<Cut> {
+        check_name(name.unwrap_or_default())?;
+        check_text(description.unwrap_or_default(), DESCRIPTION_MAX)?;
+        let store = self.live()?;
+        store.check_writable()?;
+        if name.is_some() && self.kept_cut(cut)?.row.kind == CutKind::Undo {
+            return Err(Error::Invalid {
+                what: "the name of what can be undone says what it was, and stays",
+            });
+        }
+        let (_, row) = store.past.describe(store, cut, |row| {
+            if let Some(name) = name {
+                row.name = name.to_string();
+            }
+            if let Some(description) = description {
+                row.more.description = description.to_string();
+            }
+        })?;
+        store.force()?;
+        Ok(Cut { number: cut, row })
+    }
+
+    /// All cuts that are kept, in ascending order.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub fn cuts(&self) -> Result<Vec<Cut>> {
+        at_time::cuts(self.store())
+    }
+
+    /// The kept cut of this number. O(log cuts).
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if there is none, or it is forgotten; damage and device errors.
+    pub fn kept_cut(&self, number: Number) -> Result<Cut> {
+        self.store().past.in_state(&self.store().meta, number, CutState::Kept)
+    }
+
+    /// Forgets cuts, or none if one of them cannot be: nobody sees them any more when this returns, and that is durable. A crash
+    /// meanwhile may leave some of them. What they alone have seen is given up by [`View::finish_forgetting`].
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    /// use yore_fs::Volume;
+    ///
+    /// # fn main() -> yore_fs::Result<()> {
+    /// let volume = Volume::memory(64 << 20)?;
+    /// volume.write("a", vec![1; 1_000_000])?;
+    /// let view = volume.view();
+    /// let cut = view.snapshot(view.root(), "", false, false)?;
+    /// volume.remove_file("a")?;
+    ///
+    /// view.forget(&[cut.number])?;
+    /// let done = view.finish_forgetting(&mut |_| ControlFlow::Continue(()))?;
+    /// assert_eq!((done.forgotten, done.blocks), (1, 245));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if one is not kept, [`Error::Held`] if one is held, [`Error::Pinned`] if one is pinned;
+    /// [`Error::ReadOnly`].
+    pub fn forget(&self, cuts: &[Number]) -> Result<()> {
+        forget::begin(self.live()?, cuts)
+    }
+
+    /// Gives up what forgotten cuts alone have seen, in small steps, until all is done or `ask` says to stop; it is called every few
+    /// hundred versions. What is left, after a crash too, the next call gives up. Others work meanwhile; a second caller
+    /// waits.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`]; damage and device errors.
+    pub fn finish_forgetting(
+        &self,
+        ask: &mut dyn FnMut(&Forgetting) -> ControlFlow<()>,
+    ) -> Result<Forgetting> {
+        forget::finish(self.live()?, ask)
+    }
+
+    /// How far that is, in the background or by another caller: what is done, and how much there is to do. `None`: nothing is left.
+    pub fn forgetting(&self) -> Option<(u64, u64)> {
+        let store = self.store();
+        store.past.is_forgetting().then(|| store.giving_up.get())
+    }
+
+    /// Gives up all that the history knows of files, each named by inode and incarnation: nobody sees any of it when this
+    /// returns, in whatever cut, and that is durable. What a file is now stays, as if it had been made now. The space is
+    /// given back by [`View::finish_forgetting`]. Other files that were below a directory are not concerned.
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    /// use yore_fs::Volume;
+    ///
+    /// # fn main() -> yore_fs::Result<()> {
+    /// let volume = Volume::memory(64 << 20)?;
+    /// volume.write("secret", vec![1; 1_000_000])?;
+    /// let view = volume.view();
+    /// let cut = view.snapshot(view.root(), "", false, false)?;
+    /// volume.remove_file("secret")?;
+    ///
+    /// let then = view.as_of(cut.number);
+    /// let secret = *then.lookup(then.root(), b"secret")?.attr();
+    /// view.expunge(&[(secret.inode, secret.incarnation)])?;
+    /// assert!(then.lookup(then.root(), b"secret").is_err());
+    /// let done = view.finish_forgetting(&mut |_| ControlFlow::Continue(()))?;
+    /// assert_eq!((done.expunged, done.blocks), (1, 245));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Held`] or [`Error::Pinned`] if a cut that is held or pinned has seen one of them: then all is as it was.
+    /// [`Error::Invalid`] for the root directory; [`Error::ReadOnly`].
+    pub fn expunge(&self, files: &[(InodeNo, u32)]) -> Result<()> {
+        let files: Vec<_> = files.iter().map(|(inode, of)| (*inode, Incarnation(*of))).collect();
+        expunge::begin(self.live()?, &files)
+    }
+
+    /// Whether [`View::expunge`] would take these files: fails as that would, and changes nothing. O(versions · cuts that must stay).
+    ///
+    /// # Errors
+    /// [`Error::Held`] or [`Error::Pinned`] with a cut that must stay and has seen one of them; damage and device errors.
+    pub fn check_expunge(&self, files: &[(InodeNo, u32)]) -> Result<()> {
+        let files: Vec<_> = files.iter().map(|(inode, of)| (*inode, Incarnation(*of))).collect();
+        expunge::check_free(self.store(), &files)
+    }
+
+    /// Whether only cuts that a user took have seen these files: those of which it is known that he did; those of one of the files itself; and, of
+    /// directories that are his, those that nobody took: policies did, or what can be undone. O(versions · cuts).
+    ///
+    /// # Errors
+    /// [`Error::TakenByOthers`] with another cut that has seen one of them; damage and device errors.
+    pub fn check_taken_by(&self, files: &[(InodeNo, u32)], uid: u32) -> Result<()> {
+        let files: Vec<_> = files.iter().map(|(inode, of)| (*inode, Incarnation(*of))).collect();
+        expunge::check_taken_by(self.store(), &files, uid)
+    }
+
+    /// What a name means in a directory of this view, or, if nothing has it and it has a time, what it meant then.
+    ///
+    /// # Errors
+    /// As [`View::lookup`] and [`View::look_back`].
+    pub fn named(&self, directory: InodeNo, name: &[u8]) -> Result<Node> {
+        match (self.lookup(directory, name), at_time::split_time(name)) {
+            (Err(Error::NotFound), Some((of, when))) => self.look_back(directory, of, &when),
+            (found, _) => found,
+        }
+    }
+
+    /// What the history knows of a file. O(versions).
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if there is and was no such file.
+    pub fn remembered(&self, inode: InodeNo, incarnation: u32) -> Result<Remembered> {
+        expunge::remembered(self.store(), inode, Incarnation(incarnation))
+    }
+
+    /// The same of a directory and of all that was ever named in it, at any time and at any depth, each once.
+    ///
+    /// # Errors
+    /// As [`View::remembered`].
+    pub fn remembered_below(&self, inode: InodeNo, incarnation: u32) -> Result<Vec<Remembered>> {
+        expunge::remembered_below(self.store(), inode, Incarnation(incarnation))
+    }
+
+    /// What the history knows of a name in a directory of this view, which may have a time behind an `@`: of the file that it means; of a
+    /// directory, with all that was ever named in it, if `below`; and also of all other files that it has meant, if `others`. How many
+    /// other files it has meant that are left out.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]; [`Error::IsADirectory`] for one if not `below`.
+    pub fn history_of(
+        &self,
+        directory: InodeNo,
+        name: &[u8],
+        below: bool,
+        others: bool,
+    ) -> Result<(Vec<Remembered>, usize)> {
+        expunge::history_of(self, directory, name, below, others)
+    }
+
+    /// Holds a cut, so that it is not forgotten, or lets it go. Durable when it returns.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if it is not kept; [`Error::ReadOnly`].
+    pub fn hold(&self, cut: Number, held: bool) -> Result<()> {
+        self.set_held(cut, held, None, "")
+    }
+
+    /// As [`View::hold`], on behalf of a user: he is noted, and may have a limit. What the policy holds that it was taken under is
+    /// released by root alone.
+    ///
+    /// # Errors
+    /// As [`View::hold`]; [`Error::HeldUntil`], [`Error::LimitReached`].
+    pub fn hold_for(&self, user: &User, cut: Number, held: bool) -> Result<()> {
+        self.set_held(cut, held, Some(user), "")
+    }
+
+    /// As [`View::hold_for`], and says why; an empty reason leaves what there is. Who releases takes it away.
+    ///
+    /// # Errors
+    /// As [`View::hold_for`]; [`Error::Invalid`] for a reason that cannot be stored.
+    pub fn hold_because(&self, user: Option<&User>, cut: Number, held: bool, reason: &str) -> Result<()> {
+        check_text(reason, HOLD_REASON_MAX)?;
+        self.set_held(cut, held, user, reason)
+    }
+
+    fn set_held(&self, cut: Number, held: bool, user: Option<&User>, reason: &str) -> Result<()> {
+        let store = self.live()?;
+        store.check_writable()?;
+        store.past.set_held(store, cut, held, user, reason)?;
+        store.force()
+    }
+
+    /// Gives a directory (for all that is below it) or a file a policy of its own, or another one; one that says nothing is none: what
+    /// is said above counts. Durable when it returns.
+    ///
+    /// ```
+    /// use yore_fs::{Policy, Versioning, Volume};
+    ///
+    /// # fn main() -> yore_fs::Result<()> {
+    /// let volume = Volume::memory(64 << 20)?;
+    /// let view = volume.view();
+    /// let close = Policy { versioning: Some(Versioning::Close), ..Policy::default() };
+    /// view.set_policy(view.root(), &close)?;
+    /// volume.write("a", "once")?;
+    /// volume.write("a", "twice")?;
+    /// assert_eq!(view.cuts()?.len(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for what is neither a directory nor a regular file, and for an interval below a second or a duration that
+    /// cannot be read; [`Error::NotFound`], [`Error::NoSpace`], [`Error::ReadOnly`].
+    pub fn set_policy(&self, inode: InodeNo, policy: &Policy) -> Result<()> {
+        let _passage = self.enter(inode)?;
+        self.change(|store| policy::set(store, inode, policy, None))
+    }
+
+    /// As [`View::set_policy`], on behalf of a user, who may have a limit: of the owner of the inode, who has the policy.
+    ///
+    /// # Errors
+    /// As [`View::set_policy`]; [`Error::LimitReached`].
+    pub fn set_policy_for(&self, user: &User, inode: InodeNo, policy: &Policy) -> Result<()> {
+        let _passage = self.enter(inode)?;
+        self.change(|store| policy::set(store, inode, policy, Some(user)))
+    }
+
+    /// Whether with this policy of its own what policies take of an inode, and below it, would be held for a shorter time than now.
+    ///
+    /// # Errors
+    /// [`Error::Stale`]; damage and device errors.
+    pub fn shortens_hold(&self, inode: InodeNo, policy: &Policy) -> Result<bool> {
+        policy::shortens_hold(self.store(), inode, policy)
+    }
+
+    /// An inode's own policy; one that says nothing if it has none.
+    ///
+    /// # Errors
+    /// [`Error::Stale`]; damage and device errors.
+    pub fn policy(&self, inode: InodeNo) -> Result<Policy> {
+        policy::own(self.store(), inode)
+    }
+
+    /// What applies to an inode, and whose policy says so. O(depth · log policies).
+    ///
+    /// # Errors
+    /// [`Error::Stale`]; damage and device errors.
+    pub fn policy_in_force(&self, inode: InodeNo) -> Result<PolicyInForce> {
+        policy::in_force(self.store(), inode)
+    }
+
+    /// All policies, by inode number.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub fn policies(&self) -> Result<Vec<(InodeNo, Policy)>> {
+        policy::all(self.store())
+    }
+
+    /// Whether a policy makes a version of this file when it is closed. For servers that find out when that is. Constant time.
+    ///
+    /// # Errors
+    /// [`Error::Stale`]; damage and device errors.
+    pub fn makes_versions_at_close(&self, inode: InodeNo) -> Result<bool> {
+        Ok(self.cut().is_none() && policy::is_versioned_at_close(self.store(), &self.store().cell(inode)?)?)
+    }
+
+    /// A server's client, or a program, has closed a file that it could write to: if a policy makes a version of it then, and it was
+    /// changed since the last one, there is one when this returns. Constant time.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]; damage and device errors.
+    pub fn closed(&self, inode: InodeNo) -> Result<Option<Cut>> {
+        let _passage = self.enter(inode)?;
+        if !self.store().past.has_policies() || self.cut().is_some() {
+            return Ok(None);
+        }
+        match self.store().cell(inode) {
+            Ok(cell) => policy::closed(self.store(), &cell, self.behalf()),
+            Err(Error::Stale) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Forgets now what policies keep no longer, which a thread does every few minutes; how many cuts. What they alone have seen is
+    /// given up in the background, or by [`View::finish_forgetting`].
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`]; damage and device errors.
+    pub fn retain(&self) -> Result<usize> {
+        policy::retain(self.live()?)
+    }
+
+    /// Records who did what to the past, for people ([`View::operations`]). Not durable by itself. O(log rows).
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`], [`Error::NoSpace`]; damage and device errors.
+    pub fn note_operation(&self, class: RowClass, row: &OperationRow) -> Result<()> {
+        let store = self.live()?;
+        store.past.note_operation(store, class, row)
+    }
+
+    /// The last rows of a class (a few thousand at most), each with its place in the order of all, the oldest first.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub fn operations(&self, class: RowClass) -> Result<Vec<(u64, OperationRow)>> {
+        self.store().past.operations(&self.store().meta, class)
+    }
+
+    /// How much history a full volume keeps.
+    pub fn space_rules(&self) -> SpaceRules {
+        self.store().space_rules()
+    }
+
+    /// What a full volume gives up by itself for this view's requests, and what would free more. O(versions).
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub fn what_would_free(&self) -> Result<WouldFree> {
+        room::what_would_free(self.store(), self.behalf())
+    }
+
+    /// The versions that policies asked for and that were not made because the volume is full, since it became so; `None`: none.
+    pub fn missed_versions(&self) -> Option<MissedVersions> {
+        self.store().missed.now()
+    }
+
+    /// Says how much history a full volume keeps. Durable when it returns.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a share above a hundred; [`Error::ReadOnly`]; device errors.
+    pub fn set_space_rules(&self, rules: SpaceRules) -> Result<()> {
+        if rules.share_percent > 100 {
+            return Err(Error::Invalid { what: "a share of the volume is 0 to 100 percent" });
+        }
+        self.live()?.set_space_rules(rules)
+    }
+
+    /// The cut that a time means in a directory of this view: the last one up to then that has seen it.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if there is none.
+    pub fn cut_for(&self, directory: InodeNo, when: &When) -> Result<Number> {
+        at_time::cut_for(self.store(), directory, self.cut(), when)
+    }
+}
+
+/// What a snapshot that is taken is to be; see [`View::take_snapshot`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NewSnapshot<'a> {
+    /// Its name; empty: it has none.
+    pub name: &'a str,
+    /// What is said of it, at most 512 bytes without control characters.
+    pub description: &'a str,
+    /// It is held.
+    pub held: bool,
+    /// Why, at most 255 bytes without control characters.
+    pub hold_reason: &'a str,
+    /// On whose behalf it is taken: he is noted, and may have a limit.
+    pub user: Option<&'a User>,
+    /// When it says it was taken, of the root directory alone: for snapshots that are imported from elsewhere. `None`: now.
+    pub time: Option<Timestamp>,
+    /// It is taken before, or after, something that can be undone.
+    pub undo: bool,
+    /// It is durable when the call returns.
+    pub wait: bool,
+}
+
+fn check_name(name: &str) -> Result<()> {
+    match !name.is_empty() && crate::time::check_snapshot_name(name).is_err() {
+        true => Err(Error::Invalid { what: "a snapshot's name must not be one that could be a time" }),
+        false => Ok(()),
+    }
+}
+
+fn check_text(text: &str, most: usize) -> Result<()> {
+    match text.len() <= most && !text.contains(char::is_control) {
+        true => Ok(()),
+        false => Err(Error::Invalid {
+            what: "a description has at most 512 bytes, a reason 255, and neither has control characters",
+        }),
+    }
+}

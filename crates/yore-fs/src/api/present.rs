@@ -1,0 +1,266 @@
+//! The calls of a view that change the present: each makes room when the volume is full ([`crate::history::reclaim::room`]), and passes the gate.
+
+use crate::api::view::{is_below, Node, View};
+use crate::core::inode::InodeState;
+use crate::history::policy::Naming;
+use crate::history::reclaim::room::{with_room, Want};
+use crate::ops::{self, NewFile, Remove};
+use crate::store::Store;
+use crate::{
+    file, Attr, Behalf, Caller, Error, FallocateMode, FileKind, InodeNo, RenameMode, Result, SetAttr,
+    SetXattrMode, WriteMode,
+};
+use std::sync::Arc;
+use yore_format::InodeFlags;
+
+impl Node {
+    /// As [`View::write`], without looking the inode up.
+    ///
+    /// # Errors
+    /// As [`View::write`].
+    pub fn write(&self, offset: u64, data: &[u8], mode: WriteMode) -> Result<u64> {
+        let live = self.live()?;
+        live.store.check_writable()?;
+        let _passage = live.store.gate.enter(|at| is_below(&live.store, live.cell.no, at))?;
+        let blocks = || file::missing(&live.store, &live.cell, offset, data.len() as u64, mode.append);
+        let want = Want { what: "a write", behalf: Behalf::Owner, blocks: &blocks };
+        with_room(&live.store, &want, |store| ops::write(store, &live.cell, offset, data, mode))
+    }
+}
+
+impl View {
+    /// Changes the present, for which little room is needed.
+    pub(super) fn change<R>(&self, f: impl Fn(&Arc<Store>) -> Result<R>) -> Result<R> {
+        with_room(self.live()?, &Want::little(self.behalf()), f)
+    }
+
+    /// Changes the content of a file, for which so many data blocks are needed in all.
+    fn fill<R>(
+        &self,
+        what: &'static str,
+        blocks: &dyn Fn() -> Result<u64>,
+        f: impl Fn(&Arc<Store>) -> Result<R>,
+    ) -> Result<R> {
+        with_room(self.live()?, &Want { what, behalf: self.behalf(), blocks }, f)
+    }
+
+    /// Changes attributes; returns all of them.
+    ///
+    /// # Errors
+    /// [`Error::IsADirectory`], [`Error::Invalid`] and [`Error::FileTooLarge`] for a size; [`Error::ReadOnly`].
+    pub fn setattr(&self, caller: &Caller, inode: InodeNo, set: &SetAttr) -> Result<Attr> {
+        let _passage = self.enter(inode)?;
+        self.change(|store| ops::set_attr(store, caller, inode, set))
+    }
+
+    /// Sets the flags that people choose (`chattr`), of a file or directory; those not given are taken away. What they forbid they
+    /// forbid to every caller. Who may set them is for the caller to decide: on Linux the owner, and for the two that
+    /// protect only root.
+    ///
+    /// # Errors
+    /// [`Error::NotPermitted`] for other kinds, and of what is immutable and stays so; [`Error::Invalid`] for other flags;
+    /// [`Error::ReadOnly`], [`Error::NoSpace`].
+    pub fn set_flags(&self, inode: InodeNo, flags: InodeFlags) -> Result<()> {
+        let _passage = self.enter(inode)?;
+        self.change(|store| ops::set_flags(store, inode, flags))
+    }
+
+    /// Creates a file of any kind but directory and symbolic link. `permissions` before umask and default ACL; `rdev` is
+    /// the number of a device.
+    ///
+    /// # Errors
+    /// [`Error::Exists`], [`Error::NotFound`] (the directory is gone), [`Error::NoSpace`], [`Error::NameTooLong`],
+    /// [`Error::ReadOnly`].
+    pub fn create(
+        &self,
+        caller: &Caller,
+        directory: InodeNo,
+        name: &[u8],
+        kind: FileKind,
+        permissions: u32,
+        rdev: u32,
+    ) -> Result<Node> {
+        let _passage = self.enter(directory)?;
+        if matches!(kind, FileKind::Directory | FileKind::Symlink) {
+            return Err(Error::Invalid { what: "directories and symbolic links have calls of their own" });
+        }
+        let new = NewFile { kind, permissions, rdev, target: b"" };
+        self.change(|store| ops::create(store, caller, directory, name, &new)).map(Node::from)
+    }
+
+    /// Creates a directory.
+    ///
+    /// # Errors
+    /// As [`View::create`]; [`Error::TooManyLinks`].
+    pub fn mkdir(&self, caller: &Caller, directory: InodeNo, name: &[u8], permissions: u32) -> Result<Node> {
+        let _passage = self.enter(directory)?;
+        let new = NewFile { kind: FileKind::Directory, permissions, rdev: 0, target: b"" };
+        self.change(|store| ops::create(store, caller, directory, name, &new)).map(Node::from)
+    }
+
+    /// Creates a symbolic link.
+    ///
+    /// # Errors
+    /// As [`View::create`]; [`Error::NameTooLong`] for a target above 4,095 bytes.
+    pub fn symlink(&self, caller: &Caller, directory: InodeNo, name: &[u8], target: &[u8]) -> Result<Node> {
+        let _passage = self.enter(directory)?;
+        let new = NewFile { kind: FileKind::Symlink, permissions: 0o777, rdev: 0, target };
+        self.change(|store| ops::create(store, caller, directory, name, &new)).map(Node::from)
+    }
+
+    /// Gives a file another name.
+    ///
+    /// # Errors
+    /// [`Error::NotPermitted`] for directories, [`Error::Exists`], [`Error::TooManyLinks`], [`Error::NoSpace`].
+    pub fn link(&self, inode: InodeNo, directory: InodeNo, name: &[u8]) -> Result<Node> {
+        let _passage = self.enter_both(inode, directory)?;
+        let node = self.change(|store| ops::link(store, inode, directory, name))?;
+        Naming::of_file(self.store(), &node, self.behalf())?.changed(self.store())?;
+        Ok(Node::from(node))
+    }
+
+    /// Removes a name of anything but a directory.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::IsADirectory`].
+    pub fn unlink(&self, directory: InodeNo, name: &[u8]) -> Result<()> {
+        let _passage = self.enter_names(&[(directory, name)])?;
+        let naming = Naming::of(self.live()?, directory, name, self.behalf())?;
+        self.change(|store| ops::remove(store, directory, name, Remove::File))?;
+        naming.changed(self.store())
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::NotEmpty`].
+    pub fn rmdir(&self, directory: InodeNo, name: &[u8]) -> Result<()> {
+        let _passage = self.enter_names(&[(directory, name)])?;
+        self.change(|store| ops::remove(store, directory, name, Remove::Directory))
+    }
+
+    /// Renames, atomically.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Exists`] (`NoReplace`), [`Error::NotEmpty`], [`Error::IsADirectory`],
+    /// [`Error::NotADirectory`], [`Error::Invalid`] (a directory into itself), [`Error::NoSpace`].
+    pub fn rename(
+        &self,
+        from: InodeNo,
+        name: &[u8],
+        to: InodeNo,
+        new_name: &[u8],
+        mode: RenameMode,
+    ) -> Result<()> {
+        let _passage = self.enter_names(&[(from, name), (to, new_name)])?;
+        let store = self.live()?;
+        let moves = Naming::of(store, from, name, self.behalf())?;
+        let replaced = Naming::of(store, to, new_name, self.behalf())?;
+        self.change(|store| ops::rename(store, from, name, to, new_name, mode))?;
+        replaced.replaced_by(store, &moves)?;
+        moves.changed(store)
+    }
+
+    /// Writes all of `data`; returns the offset it went to.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::FileTooLarge`]; nothing of `data` is then written if it is at most 4 MiB, or goes to
+    /// the end; of more, whole pieces of 4 MiB from the start may be.
+    pub fn write(&self, inode: InodeNo, offset: u64, data: &[u8], mode: WriteMode) -> Result<u64> {
+        let _passage = self.enter(inode)?;
+        let store = self.live()?;
+        store.check_writable()?;
+        let blocks = || file::missing(store, &*store.cell(inode)?, offset, data.len() as u64, mode.append);
+        self.fill("a write", &blocks, |store| ops::write(store, &store.cell(inode)?, offset, data, mode))
+    }
+
+    /// Allocates, frees or zeroes a range.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]; [`Error::NeverFits`] for more than there would be room for without any history, which then stays;
+    /// [`Error::FileTooLarge`], [`Error::Invalid`] for an empty range.
+    pub fn fallocate(&self, inode: InodeNo, offset: u64, len: u64, mode: FallocateMode) -> Result<()> {
+        let _passage = self.enter(inode)?;
+        let store = self.live()?;
+        store.check_writable()?;
+        let cell = store.cell(inode)?;
+        let at = if matches!(mode, FallocateMode::Allocate { .. }) { u64::MAX } else { 0 };
+        ops::check_writes(&cell, at)?;
+        let blocks = || match mode {
+            FallocateMode::PunchHole => Ok(0),
+            _ => file::holes(store, &cell, offset, len),
+        };
+        self.fill("an allocation", &blocks, |store| {
+            file::fallocate(store, &cell, offset, len, mode, &mut InodeState::touch_mtime)
+        })
+    }
+
+    /// Copies within the volume; returns the bytes copied, fewer at the source's end.
+    ///
+    /// # Errors
+    /// As [`View::write`]; [`Error::Invalid`] if the ranges overlap in one file.
+    pub fn copy_file_range(
+        &self,
+        from: InodeNo,
+        from_offset: u64,
+        to: InodeNo,
+        to_offset: u64,
+        len: u64,
+    ) -> Result<u64> {
+        let _passage = self.enter_both(from, to)?;
+        let store = self.live()?;
+        store.check_writable()?;
+        let (source, target) = (store.cell(from)?, store.cell(to)?);
+        ops::regular(&source)?;
+        ops::check_writes(&target, to_offset)?;
+        let touch = InodeState::touch_mtime;
+        let blocks = || {
+            let len = len.min(source.state.read().inode.size.saturating_sub(from_offset));
+            file::missing(store, &target, to_offset, len, false)
+        };
+        self.fill("a copy", &blocks, |store| {
+            file::copy_range(store, &source, from_offset, &target, to_offset, len, &mut { touch })
+        })
+    }
+
+    /// Durable when it returns: content and size, all attributes unless `data_only`, and the names the file has.
+    /// All that was done before to names and attributes is durable then, too. Costs one write and one flush if the volume
+    /// has a log, and concurrent callers share them; else a generation.
+    ///
+    /// # Errors
+    /// [`Error::Device`], [`Error::Stopped`], and errors of earlier write-back of this file.
+    pub fn fsync(&self, inode: InodeNo, data_only: bool) -> Result<()> {
+        let store = self.store();
+        if self.read_only() {
+            return Ok(());
+        }
+        let cell = store.cell(inode)?;
+        let regular = cell.state.read().inode.is_regular();
+        if regular {
+            file::make_ready(store, &cell)?;
+        }
+        if !data_only {
+            store.store_if_dirty(&cell)?;
+        }
+        store.force()
+    }
+
+    /// Sets an extended attribute.
+    ///
+    /// # Errors
+    /// [`Error::Exists`], [`Error::NoAttribute`] by `mode`; [`Error::AttributeTooLarge`], [`Error::Unsupported`],
+    /// [`Error::NotPermitted`], [`Error::NoSpace`].
+    pub fn setxattr(&self, inode: InodeNo, name: &[u8], value: &[u8], mode: SetXattrMode) -> Result<()> {
+        let _passage = self.enter(inode)?;
+        self.change(|store| ops::set_xattr(store, inode, name, value, mode))
+    }
+
+    /// Removes an extended attribute.
+    ///
+    /// # Errors
+    /// [`Error::NoAttribute`], [`Error::Unsupported`].
+    pub fn removexattr(&self, inode: InodeNo, name: &[u8]) -> Result<()> {
+        let _passage = self.enter(inode)?;
+        self.change(|store| ops::remove_xattr(store, inode, name))
+    }
+}

@@ -1,0 +1,104 @@
+//! How calls on the present pass the gate ([`crate::history::gate`]): what each of them concerns.
+
+use super::View;
+use crate::core::inode::DEPTH_MAX;
+use crate::history::gate::Passage;
+use crate::store::Store;
+use crate::{ops, Error, InodeNo, Result};
+use std::sync::Arc;
+
+/// Whether an inode is a directory or below it. Of a file of several names it is not known where they all are: it may be.
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn is_below(store: &Arc<Store>, no: InodeNo, directory: InodeNo) -> Result<bool> {
+    let mut at = no;
+    for _ in 0..DEPTH_MAX {
+        if at == directory {
+            return Ok(true);
+        }
+        if at == InodeNo::ROOT {
+            return Ok(false);
+        }
+        let cell = match store.cell(at) {
+            Ok(cell) => cell,
+            Err(Error::Stale) => return Ok(false),
+            Err(e) => return Err(e),
+        };
+        let state = cell.state.read();
+        let inode = &state.inode;
+        if state.gone || inode.links == 0 {
+            return Ok(false);
+        }
+        if !inode.is_directory() && (inode.links > 1 || inode.parent == InodeNo::NONE) {
+            return Ok(true);
+        }
+        at = inode.parent;
+    }
+    // A circle: damage, which others will tell.
+    Ok(true)
+}
+
+/// The inode of a name as it is now, if there is one.
+fn named(store: &Arc<Store>, directory: InodeNo, name: &[u8]) -> Result<Option<InodeNo>> {
+    match ops::lookup(store, directory, name) {
+        Ok(found) => Ok(Some(found.cell.no)),
+        Err(Error::NotFound | Error::NotADirectory | Error::Stale | Error::NameTooLong) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+impl View {
+    #[inline]
+    fn pass(&self, concerns: impl Fn(&Arc<Store>, InodeNo) -> Result<bool>) -> Result<Option<Passage>> {
+        match self.at.is_some() || self.inside {
+            true => Ok(None),
+            false => self.store().gate.enter(|directory| concerns(self.store(), directory)).map(Some),
+        }
+    }
+
+    /// For a call on an inode: waits while that is being made what it was.
+    #[inline]
+    pub(crate) fn enter(&self, no: InodeNo) -> Result<Option<Passage>> {
+        self.pass(|store, directory| is_below(store, no, directory))
+    }
+
+    /// For a call on two.
+    #[inline]
+    pub(crate) fn enter_both(&self, a: InodeNo, b: InodeNo) -> Result<Option<Passage>> {
+        self.pass(|store, directory| Ok(is_below(store, a, directory)? || is_below(store, b, directory)?))
+    }
+
+    /// For a call on names: also on what they mean.
+    #[inline]
+    pub(crate) fn enter_names(&self, names: &[(InodeNo, &[u8])]) -> Result<Option<Passage>> {
+        self.pass(|store, directory| {
+            for (no, name) in names {
+                if is_below(store, *no, directory)? {
+                    return Ok(true);
+                }
+                if let Some(found) = named(store, *no, name)? {
+                    if is_below(store, found, directory)? {
+                        return Ok(true);
+                    }
+                }
+            }
+            Ok(false)
+        })
+    }
+
+    /// For a call on the names of a directory and all that they mean.
+    #[inline]
+    pub(crate) fn enter_listing(&self, no: InodeNo) -> Result<Option<Passage>> {
+        self.pass(|store, directory| {
+            // What has several names may be in any directory; that what is listed here may change is all that can be said of it.
+            Ok(is_below(store, no, directory)? || store.cell(directory)?.state.read().inode.parent == no)
+        })
+    }
+
+    /// For a call on an inode and all that is below it.
+    #[inline]
+    pub(crate) fn enter_around(&self, no: InodeNo) -> Result<Option<Passage>> {
+        self.pass(|store, directory| Ok(is_below(store, no, directory)? || is_below(store, directory, no)?))
+    }
+}

@@ -1,0 +1,224 @@
+//! Who did what to the past: the rows that a program records when it has taken, named, held, forgotten or put back something for a user.
+//!
+//! A row says what was done where, with the cuts concerned and a word ([`OperationRow::note`]):
+//!
+//! | kind | note | first, last, count |
+//! |---|---|---|
+//! | snapshot | its name | it |
+//! | restore, undelete, rollback, undo, redo | what it is called, as `rollback-3` | the cut before it |
+//! | forget | the name, of one | the first and the last, how many |
+//! | expunge | nothing | how many files |
+//! | policy | what was said before | nothing |
+//! | hold, release | the reason | the cut |
+//! | rename | the name before and the one since, with a `/` between | the cut |
+//! | resize | the length before, in bytes | nothing; the row's `bytes` are the length since |
+//!
+//! That something could not be recorded does not make it undone: it is logged.
+
+use crate::history::record::Cut;
+use crate::history::rollback::begun;
+use crate::{Error, InodeNo, Result, View};
+use std::os::unix::ffi::OsStrExt as _;
+use yore_format::{
+    CutKind, Number, OperationKind, OperationRow, Policy, Retention, RowClass, Versioning,
+    OPERATION_NOTE_MAX, OPERATION_PATH_MAX,
+};
+
+/// Who does something, and where, to record what.
+#[derive(Clone, Copy)]
+pub struct Doing<'a> {
+    /// The volume's present, which can be changed.
+    pub view: &'a View,
+    /// The user.
+    pub uid: u32,
+}
+
+impl Doing<'_> {
+    fn row(
+        &self,
+        kind: OperationKind,
+        on: InodeNo,
+        cuts: (Number, Number, u64),
+        note: &str,
+    ) -> Result<OperationRow> {
+        let path = self.view.path_now(on)?.map(|path| path.as_os_str().as_bytes().to_vec());
+        // Of a path that is too long the end says more.
+        let path = path.unwrap_or_default();
+        let path = path[path.len().saturating_sub(OPERATION_PATH_MAX)..].to_vec();
+        let end = (0..=note.len().min(OPERATION_NOTE_MAX)).rev().find(|at| note.is_char_boundary(*at));
+        let note = note[..end.unwrap_or(0)].replace(char::is_control, "?");
+        let (time, uid, (first, last, count)) = (crate::clock::now(), self.uid, cuts);
+        Ok(OperationRow { time, kind, uid, first, last, count, bytes: 0, path, note })
+    }
+
+    fn of_cut(&self, kind: OperationKind, cut: &Cut, note: &str) -> Result<OperationRow> {
+        self.row(kind, cut.row.root, (cut.number, cut.number, 1), note)
+    }
+
+    /// A snapshot that was taken, or a restore or undelete that begins with one; `None`: it is a part of something else.
+    ///
+    /// # Errors
+    /// Damage and device errors; so all others here.
+    pub fn taking(&self, cut: &Cut) -> Result<Option<OperationRow>> {
+        match cut.row.kind {
+            CutKind::Undo => match begun(&cut.row.name) {
+                Some((kind, name)) => self.of_cut(kind, cut, name).map(Some),
+                None => Ok(None),
+            },
+            _ => self.of_cut(OperationKind::Snapshot, cut, &cut.row.name).map(Some),
+        }
+    }
+
+    /// Cuts that are about to be forgotten: a row for each directory or file that was cut. Those that are not kept are left out.
+    pub fn forgetting(&self, numbers: &[Number]) -> Result<Vec<OperationRow>> {
+        let mut of_each: std::collections::BTreeMap<InodeNo, Vec<Cut>> = std::collections::BTreeMap::new();
+        for number in numbers {
+            match self.view.kept_cut(*number) {
+                Ok(cut) => of_each.entry(cut.row.root).or_default().push(cut),
+                Err(Error::NotFound) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        let rows = of_each.into_iter().filter_map(|(root, cuts)| {
+            let (first, last) = (cuts.first()?.number, cuts.last()?.number);
+            let note = if cuts.len() == 1 { cuts.first()?.row.name.as_str() } else { "" };
+            Some(self.row(OperationKind::Forget, root, (first, last, cuts.len() as u64), note))
+        });
+        rows.collect()
+    }
+
+    /// A cut, as it was, that was given this name, or only another description (`None`).
+    pub fn renaming(&self, was: &Cut, name: Option<&str>) -> Result<OperationRow> {
+        let old = &was.row.name;
+        self.of_cut(OperationKind::Rename, was, &format!("{old}/{}", name.unwrap_or(old)))
+    }
+
+    /// A cut that was held for a reason, or released (`None`).
+    pub fn holding(&self, cut: &Cut, reason: Option<&str>) -> Result<OperationRow> {
+        match reason {
+            Some(reason) => self.of_cut(OperationKind::Hold, cut, reason),
+            None => self.of_cut(OperationKind::Release, cut, &cut.row.more.hold_reason),
+        }
+    }
+
+    /// A directory that became what it was: what that was called.
+    pub fn rolling(&self, directory: InodeNo, name: &str) -> Result<Option<OperationRow>> {
+        let before = format!("before-{name}");
+        let Some((kind, _)) = begun(&before) else { return Ok(None) };
+        let cut = self.view.cut_for(directory, &crate::time::When::Named(before));
+        let first = match cut {
+            Ok(number) => number,
+            Err(Error::NotFound) => Number(0),
+            Err(e) => return Err(e),
+        };
+        self.row(kind, directory, (first, first, 1), name).map(Some)
+    }
+
+    /// So many files in a directory whose history is given up.
+    pub fn expunging(&self, directory: InodeNo, files: usize) -> Result<OperationRow> {
+        self.row(OperationKind::Expunge, directory, (Number(0), Number(0), files as u64), "")
+    }
+
+    /// A directory or file that is about to get this policy.
+    pub fn setting(&self, inode: InodeNo, policy: &Policy) -> Result<OperationRow> {
+        let before = policy_text(&self.view.policy(inode)?, policy);
+        self.row(OperationKind::Policy, inode, (Number(0), Number(0), 0), &before)
+    }
+
+    /// A volume that had so many bytes, and has another length now.
+    pub fn resizing(&self, before: u64) -> Result<OperationRow> {
+        let note = before.to_string();
+        let row = self.row(OperationKind::Resize, InodeNo::ROOT, (Number(0), Number(0), 0), &note)?;
+        Ok(OperationRow { bytes: self.view.info().size, ..row })
+    }
+
+    /// Records what was done.
+    pub fn note(&self, rows: impl IntoIterator<Item = OperationRow>) {
+        for row in rows {
+            if let Err(error) = self.view.note_operation(RowClass::Done, &row) {
+                tracing::warn!("what {} did ({}) was not recorded: {error}", row.uid, row.kind.name());
+            }
+        }
+    }
+}
+
+/// What a policy says that gives way to another one, as commands write it so that it is said again; empty if that is too long.
+fn policy_text(policy: &Policy, next: &Policy) -> String {
+    let Policy { versioning, retention, exclude, hold } = policy;
+    let version = match versioning {
+        None => "inherit".to_string(),
+        Some(Versioning::Snapshots) => "snapshot".to_string(),
+        Some(Versioning::Close) => "close".to_string(),
+        Some(Versioning::Interval(nanos)) if nanos % 1_000_000_000 == 0 => {
+            format!("{}s", nanos / 1_000_000_000)
+        }
+        Some(Versioning::Interval(nanos)) => format!("{nanos}ns"),
+    };
+    let keep = match retention {
+        None => "inherit".to_string(),
+        Some(Retention::Everything) => "all".to_string(),
+        Some(Retention::Rules(rules)) => {
+            let counts = [
+                ("last", rules.last),
+                ("hourly", rules.hourly),
+                ("daily", rules.daily),
+                ("weekly", rules.weekly),
+                ("monthly", rules.monthly),
+                ("yearly", rules.yearly),
+            ];
+            let counts = counts.iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!("{name}:{n}"));
+            let within = (!rules.within.is_empty()).then(|| format!("within:{}", rules.within));
+            counts.chain(within).collect::<Vec<_>>().join(",")
+        }
+    };
+    let hold = match hold {
+        None => "inherit".to_string(),
+        Some(0) => "none".to_string(),
+        Some(nanos) => format!("{}s", nanos.div_ceil(1_000_000_000)),
+    };
+    let mut text = format!("version={version} keep={keep} hold={hold}");
+    match exclude {
+        Some(patterns) if patterns.is_empty() => text += " exclude=none",
+        Some(patterns) => {
+            for pattern in patterns {
+                text += &format!(" exclude='{}'", pattern.replace('\'', "'\\''"));
+            }
+        }
+        None if next.exclude.is_some() => text += " exclude=inherit",
+        None => {}
+    }
+    if text.len() > OPERATION_NOTE_MAX {
+        text.clear();
+    }
+    text
+}
+
+impl View {
+    /// What was recorded of who did what, the latest first; of others than a user only what concerns directories and files that are his
+    /// now, `None` for all. O(rows · log).
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub fn done(&self, seen_by: Option<u32>) -> Result<Vec<(u64, OperationRow)>> {
+        let mut rows = self.operations(RowClass::Done)?;
+        rows.reverse();
+        let Some(uid) = seen_by else { return Ok(rows) };
+        let mut seen = Vec::new();
+        for (sequence, row) in rows {
+            if row.uid == uid || self.concerns(&row, uid)? {
+                seen.push((sequence, row));
+            }
+        }
+        Ok(seen)
+    }
+
+    /// Whether what was cut is still there and a user's.
+    fn concerns(&self, row: &OperationRow, uid: u32) -> Result<bool> {
+        let Some(cut) = self.store().past.ever(&self.store().meta, row.first)? else { return Ok(false) };
+        match self.present().node(cut.row.root, Some(cut.row.root_incarnation.0)) {
+            Ok(node) => Ok(node.attr().uid == uid),
+            Err(Error::Stale | Error::NotFound) => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+}

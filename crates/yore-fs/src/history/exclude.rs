@@ -1,0 +1,243 @@
+//! What policies exclude: files of which intervals and closes make no versions.
+//!
+//! **Who.** The nearest policy upwards that says `exclude` decides, and its patterns are those of gitignore(5), of paths from its directory:
+//! what is below an excluded directory is excluded, and no pattern takes that back. A file's own policy counts for it, and can only say that
+//! nothing is excluded. An inode that has its own say is not excluded; nor is a file of several names, of which no directory decides.
+//!
+//! **E1 Never something else.** The state of an inode in use is what it was since it was *born*. Whatever changes an inode that any cut
+//! covers has it born anew, excluded or not; of one that is excluded, no version is kept for the cuts that policies took of a directory
+//! above ([`spares`]). So as of such a cut an excluded inode is exactly what it was, as long as nothing changes it, and then nothing at all.
+//!
+//! **E2 What was promised stays.** Cuts that somebody asked for cover what is excluded like all else. So do those that policies took before
+//! it was excluded: the row of the policy says since when its patterns exclude what they do (`excluding_since`), and so does one whose
+//! directory comes to have another directory below it that was not excluded ([`before_move`]). A file that is renamed keeps its
+//! version before, under the name that it had.
+//!
+//! **E3 Data after birth.** Blocks of which no version is kept are overwritten in place. Before that it is durable that the inode was born
+//! anew ([`crate::history::record::Past::settle_renewed`]): a crash in between would have old metadata show new data in the past.
+//!
+//! **Names.** The name of what is excluded is kept as its versions are. A name of the past, or one in use, may so lead to an inode that
+//! has no state as of a policy's cut: then nothing was there, and listings leave it out.
+//!
+//! **Looking.** Whether an inode is excluded depends on all names upwards. Each directory in memory remembers its place, each file what is
+//! said of it, until patterns change, or a directory is renamed. To find it out, one directory after the other is locked. Who holds a lock
+//! that comes behind those of directories only tries, and takes what he cannot find out for not excluded: that keeps too much.
+
+use crate::core::inode::{InodeCell, DEPTH_MAX};
+use crate::history::record::{Excluded, Place};
+use crate::store::Store;
+use crate::{dir, Error, InodeNo, Result};
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use yore_format::{Inode, Policy};
+
+/// Whether locks of directories are waited for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    Yes,
+    /// The thread holds locks that come later.
+    No,
+}
+
+/// The name of an inode in the directory above, as its cell has it; `None`: it has another one by now, or that cannot be found out.
+fn name_in(store: &Store, above: &InodeCell, cell: &InodeCell, wait: Wait) -> Result<Option<Vec<u8>>> {
+    let cookie = cell.cover.excluded.cookie();
+    let state = match wait {
+        Wait::Yes => Some(above.state.read()),
+        Wait::No => above.state.try_read(),
+    };
+    let Some((state, before)) = state.zip(cookie.checked_sub(1)) else { return Ok(None) };
+    if state.check_directory().is_err() {
+        return Ok(None);
+    }
+    let mut name = None;
+    dir::list(store, &state, above.no, before, &mut |at, entry| {
+        let is_it = (at, entry.inode, entry.incarnation) == (cookie, cell.no, cell.incarnation);
+        name = is_it.then(|| entry.name.to_vec());
+        Ok(false)
+    })?;
+    Ok(name)
+}
+
+/// The directory above; `None`: there is none, or it is not known.
+fn above(store: &Store, cell: &InodeCell) -> Result<Option<Arc<InodeCell>>> {
+    let up = InodeNo(cell.cover.parent.load(Ordering::Relaxed));
+    if up == InodeNo::NONE || up == cell.no {
+        return Ok(None);
+    }
+    match store.cell(up) {
+        Ok(above) => Ok(Some(above)),
+        Err(Error::Stale) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// The place of a directory; `None` if it cannot be found out. O(1), or O(depth) after a directory was renamed or patterns changed.
+fn place(store: &Store, directory: &Arc<InodeCell>, wait: Wait) -> Result<Option<Arc<Place>>> {
+    let epoch = store.past.exclusion_epoch();
+    let (mut way, mut at) = (Vec::new(), directory.clone());
+    let mut found = loop {
+        if let Some(Excluded::Directory(place)) = at.cover.excluded.get(epoch) {
+            break place;
+        }
+        let followed = at.cover.excluded.followed();
+        if let Some(patterns) = store.past.patterns(&store.meta, &at)? {
+            let place = Arc::new(Place::deciding(at.no, patterns));
+            at.cover.excluded.set(epoch, followed, Excluded::Directory(place.clone()));
+            break place;
+        }
+        if at.no == InodeNo::ROOT {
+            break Arc::new(Place::undecided());
+        }
+        let Some(up) = above(store, &at)?.filter(|_| way.len() < DEPTH_MAX) else { return Ok(None) };
+        let Some(name) = name_in(store, &up, &at, wait)? else { return Ok(None) };
+        way.push((at, followed, name));
+        at = up;
+    };
+    for (cell, followed, name) in way.iter().rev() {
+        found = Arc::new(found.of_directory(name));
+        cell.cover.excluded.set(epoch, *followed, Excluded::Directory(found.clone()));
+    }
+    Ok(Some(found))
+}
+
+/// Finds out whether the name of an inode is excluded; `None` if that cannot be done.
+fn find_out(store: &Store, cell: &Arc<InodeCell>, is_directory: bool, wait: Wait) -> Result<Option<bool>> {
+    let epoch = store.past.exclusion_epoch();
+    if let Some(known) = cell.cover.excluded.get(epoch) {
+        return Ok(Some(known.excluded()));
+    }
+    if is_directory {
+        return Ok(place(store, cell, wait)?.map(|place| place.excluded));
+    }
+    let followed = cell.cover.excluded.followed();
+    let excluded = match store.past.patterns(&store.meta, cell)? {
+        Some(_) => false,
+        None => {
+            let Some(up) = above(store, cell)? else { return Ok(None) };
+            let Some(place) = place(store, &up, wait)? else { return Ok(None) };
+            match place.decided_by() {
+                None => false,
+                Some(_) => match name_in(store, &up, cell, wait)? {
+                    Some(name) => place.excludes(&name, false),
+                    None => return Ok(None),
+                },
+            }
+        }
+    };
+    cell.cover.excluded.set(epoch, followed, Excluded::Other(excluded));
+    Ok(Some(excluded))
+}
+
+/// Whether a policy decides of an inode by its name: it has one name, and that is known.
+fn has_place(inode: &Inode) -> bool {
+    inode.is_directory() || (inode.links == 1 && inode.parent != InodeNo::NONE)
+}
+
+/// Whether an inode is excluded. The caller holds no lock of an inode.
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn is_excluded(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> {
+    if !store.past.has_exclusions() {
+        return Ok(false);
+    }
+    let (has_place, is_directory) = {
+        let state = cell.state.read();
+        (!state.gone && has_place(&state.inode), state.inode.is_directory())
+    };
+    Ok(has_place && find_out(store, cell, is_directory, Wait::Yes)?.unwrap_or(false))
+}
+
+/// Finds out whether an inode is excluded, for who is about to lock it. The caller holds no lock of an inode.
+///
+/// # Errors
+/// As [`is_excluded`].
+pub(crate) fn warm(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
+    is_excluded(store, cell).map(drop)
+}
+
+/// What is known of an inode whose state is locked, without asking anybody; `None`: nothing.
+pub(crate) fn known(store: &Store, cell: &InodeCell, inode: &Inode) -> Option<bool> {
+    if !store.past.has_exclusions() || !has_place(inode) {
+        return Some(false);
+    }
+    cell.cover.excluded.get(store.past.exclusion_epoch()).map(|known| known.excluded())
+}
+
+/// Whether an inode that a cut covers is excluded, and no cut that sees what is excluded covers it as it is: it is born anew without a
+/// version. Its state may be locked, and its io.
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn spares(store: &Store, cell: &Arc<InodeCell>, inode: &Inode) -> Result<bool> {
+    if !store.past.has_exclusions() || !has_place(inode) {
+        return Ok(false);
+    }
+    if inode.born <= store.past.cover_asked(store, cell, inode)? {
+        return Ok(false);
+    }
+    Ok(find_out(store, cell, inode.is_directory(), Wait::No)?.unwrap_or(false))
+}
+
+/// The place of a directory of which names are about to change; `None`: nothing is excluded, or it is not known. The caller holds no lock
+/// of an inode.
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn place_of(store: &Store, directory: &Arc<InodeCell>) -> Result<Option<Arc<Place>>> {
+    match store.past.has_exclusions() {
+        true => place(store, directory, Wait::Yes),
+        false => Ok(None),
+    }
+}
+
+/// Whether a name that is about to go, of an inode whose state is locked, is excluded.
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn excludes_name(
+    store: &Store,
+    place: Option<&Arc<Place>>,
+    name: &[u8],
+    (cell, inode): (&InodeCell, &Inode),
+) -> Result<bool> {
+    let Some(place) = place.filter(|_| inode.is_directory() || inode.links == 1) else { return Ok(false) };
+    Ok(place.excludes(name, inode.is_directory()) && store.past.patterns(&store.meta, cell)?.is_none())
+}
+
+/// Before a directory comes to be in another place: if it was not excluded, what is below it may be excluded from then on, by whoever decides
+/// there. The caller holds no lock of an inode. With no cut in between, all cuts of before count for it (E2).
+///
+/// # Errors
+/// `NoSpace`; damage and device errors.
+pub(crate) fn before_move(store: &Store, cell: &Arc<InodeCell>, to: Option<&Arc<Place>>) -> Result<()> {
+    let Some(by) = to.and_then(|place| place.decided_by()) else { return Ok(()) };
+    if is_excluded(store, cell)? || store.past.patterns(&store.meta, cell)?.is_some() {
+        return Ok(());
+    }
+    match store.cell(by) {
+        Ok(by) => store.past.exclude_anew(store, &by),
+        Err(Error::Stale) => Ok(()),
+        Err(e) => Err(e),
+    }
+}
+
+/// Before the policy of an inode is another one: if it says nothing any more of what is excluded, the next one upwards decides. As
+/// [`before_move`].
+///
+/// # Errors
+/// As [`before_move`].
+pub(crate) fn before_change_of(store: &Store, cell: &Arc<InodeCell>, policy: &Policy) -> Result<()> {
+    let says_nothing = policy.exclude.is_none() && cell.no != InodeNo::ROOT;
+    if !says_nothing || !store.past.has_exclusions() || store.past.patterns(&store.meta, cell)?.is_none() {
+        return Ok(());
+    }
+    let Some(up) = above(store, cell)? else { return Ok(()) };
+    let by = place(store, &up, Wait::Yes)?.and_then(|place| place.decided_by());
+    match by.map(|by| store.cell(by)).transpose() {
+        Ok(Some(by)) => store.past.exclude_anew(store, &by),
+        Ok(None) | Err(Error::Stale) => Ok(()),
+        Err(e) => Err(e),
+    }
+}

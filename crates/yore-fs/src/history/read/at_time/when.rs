@@ -1,0 +1,373 @@
+//! Which cut a time means, of a directory and of a name in it.
+
+use super::count::counted;
+use super::named;
+use super::{directory_in_use, entry, inode, lookup, parent, place, PastInode};
+use crate::core::inode::DEPTH_MAX;
+use crate::history::record::Cut;
+use crate::store::Store;
+use crate::time::{self, nanoseconds, When};
+use crate::{dir, Error, InodeNo, Result};
+use hashbrown::HashSet;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use yore_format::{CutState, Incarnation, Number, Timestamp};
+
+/// What a time asks for: the last cut up to a number, unless the one that is named so has been forgotten.
+struct Asked {
+    most: Number,
+    gone: Option<Cut>,
+}
+
+impl Asked {
+    /// The last one up to a time.
+    ///
+    /// # Errors
+    /// `NotFound` if nothing that is kept can be meant; damage and device errors.
+    fn at(store: &Arc<Store>, time: Timestamp) -> Result<Asked> {
+        let (meta, past) = (&store.meta, &store.past);
+        let last = last_until(store.number(), time, &mut |most| past.floor(meta, most))?;
+        let gone = last_until(store.number(), time, &mut |most| past.floor_forgotten(meta, most))?;
+        let dying = last.clone().filter(|cut| cut.row.state == CutState::Dying);
+        let gone = gone.into_iter().chain(dying);
+        let gone = gone.filter(|cut| !cut.row.kind.is_work() && is_named_by(time, cut.row.time));
+        let gone = gone.max_by_key(|cut| cut.number);
+        last.map(|last| Asked { most: last.number, gone }).ok_or(Error::NotFound)
+    }
+
+    /// The cut that is meant in a directory, which is seen as of `from` itself (`None`: the present): one that covers it.
+    /// O(depth · log cuts), more where cuts of other directories come between.
+    fn covering(
+        &self,
+        store: &Arc<Store>,
+        directory: InodeNo,
+        from: Option<Number>,
+    ) -> Result<Option<Number>> {
+        let Asked { most, gone } = self;
+        let most = *most;
+        let mut found = None;
+        let roots = above(store, directory, from.map_or(most, |from| from.min(most)))?;
+        for root in &roots {
+            let last = last_kept(store, *root, most, &mut |cut| covers(store, cut, directory))?;
+            found = found.max(last.map(|cut| cut.number));
+        }
+        // The very one that was named is not there any more: an earlier one would be something else.
+        let is_gone =
+            gone.as_ref().is_some_and(|gone| Some(gone.number) > found && roots.contains(&gone.row.root));
+        Ok(found.filter(|_| !is_gone))
+    }
+
+    /// The number of the very cut that was named, if it was one of this inode itself and is not there any more.
+    fn gone_of(&self, no: InodeNo, incarnation: Incarnation) -> Option<Number> {
+        let gone = self.gone.as_ref()?;
+        ((gone.row.root, gone.row.root_incarnation) == (no, incarnation)).then_some(gone.number)
+    }
+
+    /// The cut that is meant of those of one inode itself.
+    fn of_inode(&self, store: &Arc<Store>, no: InodeNo) -> Result<Option<Cut>> {
+        let found = last_kept(store, no, self.most, &mut |_| Ok(true))?;
+        let is_later =
+            |gone: &Cut| gone.row.root == no && found.as_ref().is_none_or(|found| gone.number > found.number);
+        Ok(if self.gone.as_ref().is_some_and(is_later) { None } else { found })
+    }
+}
+
+/// The cut that a time means in a directory, which is seen as of `from` itself (`None`: the present): the last kept one up to then
+/// that covers it.
+///
+/// # Errors
+/// `NotFound` if there is none, or the snapshot named does not cover the directory; damage and device errors.
+pub(crate) fn cut_for(
+    store: &Arc<Store>,
+    directory: InodeNo,
+    from: Option<Number>,
+    when: &When,
+) -> Result<Number> {
+    let asked = match when {
+        When::Last(count) => return Ok(counted(store, directory, from, None, *count)?.cut.number),
+        When::Named(name) => return Ok(named::covering(store, directory, from, name)?.number),
+        When::At(time) => Asked::at(store, *time)?,
+    };
+    asked.covering(store, directory, from)?.ok_or(Error::NotFound)
+}
+
+/// What a name meant in a directory at a time, and as of which cut that is known: the last one up to then that covers the
+/// directory, or that is one of the very inode that the name means. `.` is the directory itself.
+///
+/// # Errors
+/// `NotFound` if there is no such cut, or nothing was there then; damage and device errors.
+pub(crate) fn look_back(
+    store: &Arc<Store>,
+    directory: InodeNo,
+    from: Option<Number>,
+    name: &[u8],
+    when: &When,
+) -> Result<(Number, PastInode)> {
+    let asked = match when {
+        When::Last(count) => return look_back_counted(store, directory, from, name, *count),
+        When::Named(cut_name) => return look_back_named(store, directory, from, name, cut_name),
+        When::At(time) => Asked::at(store, *time)?,
+    };
+    let of_directory = asked.covering(store, directory, from)?;
+    if name == b"." {
+        let cut = of_directory.ok_or(Error::NotFound)?;
+        return Ok((cut, inode(store, directory, cut)?));
+    }
+    let live = live(store, directory, from, name)?;
+    match own_cut_then(store, &asked, (directory, name), live.as_ref(), of_directory)? {
+        Some(Meant::At(own)) => return Ok((own.number, inode(store, own.row.root, own.number)?)),
+        Some(Meant::Nothing) => return Err(Error::NotFound),
+        None => {}
+    }
+    let meant = match from {
+        Some(from) => entry(store, directory, name, from)?,
+        None => live.as_ref().map(|found| (found.inode, found.incarnation)),
+    };
+    let mut own = None;
+    if let Some((no, incarnation)) = meant {
+        own = asked.of_inode(store, no)?.filter(|cut| cut.row.root_incarnation == incarnation);
+    }
+    match own.filter(|own| of_directory.is_none_or(|cut| own.number > cut)) {
+        Some(own) => Ok((own.number, inode(store, own.row.root, own.number)?)),
+        None => {
+            let cut = of_directory.ok_or(Error::NotFound)?;
+            Ok((cut, lookup(store, directory, name, cut)?))
+        }
+    }
+}
+
+/// As [`look_back`], as of a cut that is counted from the last one.
+fn look_back_counted(
+    store: &Arc<Store>,
+    directory: InodeNo,
+    from: Option<Number>,
+    name: &[u8],
+    count: NonZeroU32,
+) -> Result<(Number, PastInode)> {
+    let name = (name != b".").then_some(name);
+    let shown = counted(store, directory, from, name, count)?;
+    let number = shown.cut.number;
+    let found = match name {
+        Some(_) if shown.own => inode(store, shown.cut.row.root, number),
+        Some(name) => lookup(store, directory, name, number),
+        None => inode(store, directory, number),
+    };
+    Ok((number, found?))
+}
+
+/// As [`look_back`], as of a cut that has a name: of what is named itself, or else of the nearest directory above.
+fn look_back_named(
+    store: &Arc<Store>,
+    directory: InodeNo,
+    from: Option<Number>,
+    name: &[u8],
+    cut_name: &str,
+) -> Result<(Number, PastInode)> {
+    if name == b"." {
+        let number = named::covering(store, directory, from, cut_name)?.number;
+        return Ok((number, inode(store, directory, number)?));
+    }
+    if let Some(own) = named::own(store, (directory, name), from, cut_name)? {
+        return Ok((own.number, inode(store, own.row.root, own.number)?));
+    }
+    let number = named::covering(store, directory, from, cut_name)?.number;
+    Ok((number, lookup(store, directory, name, number)?))
+}
+
+/// What a name meant, by cuts of the very inodes that it has meant.
+enum Meant {
+    /// That which was cut there.
+    At(Cut),
+    /// The cut is one of what had lost the name before, or the one that was named was forgotten: an earlier one would be something else.
+    Nothing,
+}
+
+/// The last cut of an inode itself that the name meant then, where that is later than the directory's; `None` if there is none. O(log
+/// history), and as much again for each meaning since that cut that no cut has seen.
+fn own_cut_then(
+    store: &Arc<Store>,
+    asked: &Asked,
+    (directory, name): (InodeNo, &[u8]),
+    live: Option<&dir::Found>,
+    of_directory: Option<Number>,
+) -> Result<Option<Meant>> {
+    let mut most = asked.most;
+    loop {
+        let (inode, incarnation, birth, death) = match live {
+            Some(found) if found.birth <= most => {
+                (found.inode, found.incarnation, found.birth, Number(u64::MAX))
+            }
+            _ => match store.past.last_meaning(store, directory, name, most)? {
+                Some(e) => (e.inode, e.incarnation, e.birth, e.death),
+                None => return Ok(None),
+            },
+        };
+        let own = asked.of_inode(store, inode)?.filter(|cut| {
+            cut.row.root_incarnation == incarnation
+                && cut.number >= birth
+                && of_directory.is_none_or(|of_directory| cut.number > of_directory)
+        });
+        if let Some(own) = own {
+            return Ok(Some(match own.number < death {
+                true => Meant::At(own),
+                false => Meant::Nothing,
+            }));
+        }
+        let gone = asked.gone_of(inode, incarnation);
+        if gone.is_some_and(|gone| gone >= birth && of_directory.is_none_or(|cut| gone > cut)) {
+            return Ok(Some(Meant::Nothing));
+        }
+        match birth.0.checked_sub(1) {
+            // What was before that was seen by the directory's cut, and is not later.
+            Some(before) if of_directory.is_none_or(|cut| before > cut.0) => most = Number(before),
+            _ => return Ok(None),
+        }
+    }
+}
+
+/// Whether the directory of a number as of a cut is the one that has the number now.
+fn is_alive(store: &Arc<Store>, directory: InodeNo, cut: Number) -> Result<bool> {
+    let then = super::with(store, directory, cut, |_, state| Ok(state.inode.incarnation));
+    match (directory_in_use(store, directory)?, then) {
+        (Some(cell), Ok(then)) => Ok(cell.incarnation == then),
+        (None, _) | (_, Err(Error::NotFound)) => Ok(false),
+        (_, Err(e)) => Err(e),
+    }
+}
+
+/// What a name means now in a directory that is seen as of `from`: under the number of one that is gone another one may live.
+pub(super) fn live(
+    store: &Arc<Store>,
+    directory: InodeNo,
+    from: Option<Number>,
+    name: &[u8],
+) -> Result<Option<dir::Found>> {
+    match from {
+        Some(from) if !is_alive(store, directory, from)? => Ok(None),
+        _ => in_use(store, directory, name),
+    }
+}
+
+/// What a name means now.
+fn in_use(store: &Arc<Store>, directory: InodeNo, name: &[u8]) -> Result<Option<dir::Found>> {
+    let Some(cell) = directory_in_use(store, directory)? else { return Ok(None) };
+    let state = cell.state.read();
+    if state.check_directory().is_err() {
+        return Ok(None);
+    }
+    dir::find(store, &state, directory, name)
+}
+
+/// A name with a time behind its last `@`, taken apart; `None` if it has none that can be read. Of `@@` both are the time's, if it
+/// can be read so: the second one marks seconds.
+pub fn split_time(name: &[u8]) -> Option<(&[u8], When)> {
+    let last = name.iter().rposition(|b| *b == b'@')?;
+    let marked = (last > 1 && name[last - 1] == b'@').then(|| last - 1);
+    let split = |at: usize| {
+        let text = std::str::from_utf8(&name[at + 1..]).ok().filter(|text| !text.is_empty())?;
+        let when = time::parse(text, crate::clock::now(), &jiff::tz::TimeZone::system()).ok()?;
+        Some((&name[..at], when))
+    };
+    marked.and_then(split).or_else(|| split(last).filter(|_| last > 0))
+}
+
+/// The last cut whose time is not after this one, of those that `floor` finds, which gives the last one up to a number. O(log² cuts):
+/// times ascend with numbers.
+fn last_until(
+    next: Number,
+    time: Timestamp,
+    floor: &mut dyn FnMut(Number) -> Result<Option<Cut>>,
+) -> Result<Option<Cut>> {
+    let (mut low, mut high) = (0, next.0);
+    while low < high {
+        let middle = low + (high - low).div_ceil(2);
+        match floor(Number(middle))? {
+            Some(cut) if cut.row.time > time => high = (cut.number.0 - 1).min(high),
+            _ => low = middle,
+        }
+    }
+    Ok(floor(Number(low))?.filter(|cut| cut.row.time <= time))
+}
+
+/// Whether a time that ends at `end`, written to the minute or more exactly, has this one in it: so snapshots are named by when they were
+/// taken. How exactly it was written is seen from its end.
+fn is_named_by(end: Timestamp, time: Timestamp) -> bool {
+    let next = nanoseconds(end) + 1;
+    let stretches = std::iter::once(60_000_000_000).chain((0..10).rev().map(|digits| 10i128.pow(digits)));
+    let stretch = stretches.into_iter().find(|stretch| next % stretch == 0).unwrap_or(1);
+    (next - stretch..next).contains(&nanoseconds(time))
+}
+
+/// A directory and those above it as of a number, as far as they are known; then as they are now.
+pub(super) fn above(store: &Arc<Store>, directory: InodeNo, number: Number) -> Result<HashSet<InodeNo>> {
+    let mut all: HashSet<InodeNo> = named::above(store, directory, Some(number))?.into_iter().collect();
+    all.extend(named::above(store, directory, None)?);
+    Ok(all)
+}
+
+/// The last kept cut of `root` itself up to `most` that is `wanted`.
+pub(super) fn last_kept(
+    store: &Arc<Store>,
+    root: InodeNo,
+    mut most: Number,
+    wanted: &mut dyn FnMut(&Cut) -> Result<bool>,
+) -> Result<Option<Cut>> {
+    while let Some(cut) = store.past.last_of(&store.meta, root, most)? {
+        if cut.row.state == CutState::Kept && wanted(&cut)? {
+            return Ok(Some(cut));
+        }
+        most = Number(cut.number.0 - 1);
+    }
+    Ok(None)
+}
+
+/// Whether a directory was the one that was cut, or below it. O(depth · log).
+pub(crate) fn covers(store: &Arc<Store>, cut: &Cut, directory: InodeNo) -> Result<bool> {
+    if matches!(parent(store, directory, cut.number), Err(Error::NotFound | Error::NotADirectory)) {
+        return Ok(false);
+    }
+    let mut at = directory;
+    for _ in 0..DEPTH_MAX {
+        if at == cut.row.root {
+            return Ok(true);
+        }
+        match place(store, at, cut.number)? {
+            Some(place) => at = place.directory,
+            None => return Ok(false),
+        }
+    }
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The last `@` parts name and time, unless there are two of them.
+    #[test]
+    fn names_and_times_are_taken_apart() {
+        let split = |name: &str| {
+            let (of, when) = split_time(name.as_bytes())?;
+            let text = match when {
+                When::At(time) => time.seconds.to_string(),
+                When::Last(count) => format!("the last but {}", count.get() - 1),
+                When::Named(name) => name,
+            };
+            Some((String::from_utf8_lossy(of).into_owned(), text))
+        };
+        let parts = |of: &str, text: &str| Some((of.to_string(), text.to_string()));
+        assert_eq!(split("a@1057845484"), parts("a", "1057845484"));
+        assert_eq!(split("a@@1057845484"), parts("a", "1057845484"));
+        assert_eq!(split("a@@2026"), parts("a", "2026"));
+        assert_eq!(split("a@b@before"), parts("a@b", "before"));
+        assert_eq!(split("@@@2026"), parts("@", "2026"));
+        assert_eq!(split("a@@before"), parts("a@", "before"), "the second one marks seconds only");
+        assert_eq!(split("@@before"), parts("@", "before"));
+        assert_eq!(split("a@last"), parts("a", "the last but 0"));
+        assert_eq!(split("a@-2"), parts("a", "the last but 1"));
+        assert_eq!(split("a@@-2"), parts("a", "-2"), "marked seconds");
+        for none in ["a", "a@", "@a", "a@2026", "@@2026", "a@5m"] {
+            assert_eq!(split(none), None, "{none}");
+        }
+    }
+}

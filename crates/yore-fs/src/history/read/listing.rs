@@ -1,0 +1,386 @@
+//! Lists of cuts for people: those that concern a directory, and where what they are of is now.
+//!
+//! A cut concerns a directory that can be seen as of it, and every directory that what was cut is in now. So the root directory has
+//! all of them in its list, and any other those that stand behind an `@` there or below. Cuts of single files, of which policies
+//! make one at each close, are left out: they have a list for each file ([`View::list_versions`]).
+
+use crate::api::volume::absolute;
+use crate::core::inode::DEPTH_MAX;
+use crate::history::read::at_time;
+use crate::history::read::at_time::PRESENT;
+use crate::history::record::{is_held, Cut};
+use crate::{Error, InodeNo, Result, View};
+use hashbrown::HashMap;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+use yore_format::{CutKind, CutState, Incarnation, Number, Timestamp};
+
+/// Cuts looked at by one call.
+const PAGE: usize = 256;
+
+/// A kept cut, as a list shows it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct ListedCut {
+    /// The cut.
+    pub cut: Cut,
+    /// When the next cut was taken, of whatever directory: a text that names this one must end before. It may have been forgotten:
+    /// a time that could be its name leads nowhere.
+    pub next: Option<Timestamp>,
+    /// The directory whose list this is can be seen as of the cut.
+    pub covers: bool,
+    /// It was this very directory that was cut.
+    pub own: bool,
+    /// It is pinned, and so not forgotten.
+    pub pinned: bool,
+    /// It is mounted by itself, which pins it.
+    pub mounted: bool,
+    /// Where what was cut is now, from the root; `None` if it is gone. In the list of a directory also of what is none.
+    #[serde(with = "crate::travel::path")]
+    pub path: Option<PathBuf>,
+}
+
+/// Where a directory is: its path, and itself with all that it is in.
+type Place = Option<(PathBuf, Vec<InodeNo>)>;
+
+/// In lists what a policy holds for a time is held.
+fn shown(mut cut: Cut) -> Cut {
+    cut.row.held = is_held(&cut.row);
+    cut
+}
+
+impl View {
+    /// The kept cuts that concern a directory of this view, numbered `from` or above, in ascending order; and the number to go on
+    /// from if there may be more. Looks at up to 256 cuts, so it may find none and yet not be at the end. O(depth) for each, and
+    /// once for each directory that was cut the entries of those above it.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub fn list_cuts(&self, directory: InodeNo, from: Number) -> Result<(Vec<ListedCut>, Option<Number>)> {
+        let mut cuts = at_time::kept_from(self.store(), from, PAGE + 1)?;
+        let beyond = cuts.get(PAGE).map(|cut| cut.number);
+        cuts.truncate(PAGE);
+        let this = (directory, Incarnation(self.getattr(directory)?.incarnation));
+        let (mut places, mut listed) = (HashMap::new(), Vec::new());
+        for cut in cuts {
+            if cut.row.kind.is_of_file() {
+                continue;
+            }
+            let covers = at_time::covers(self.store(), &cut, directory)?;
+            let of = (cut.row.root, cut.row.root_incarnation);
+            if !places.contains_key(&of) {
+                places.insert(of, self.place_of(of.0, of.1)?);
+            }
+            let place: &Place = &places[&of];
+            let inside = place.as_ref().is_some_and(|(_, inside)| inside.contains(&directory));
+            if covers || inside || directory == self.root() {
+                let next = self.store().past.time_after(&self.store().meta, cut.number)?;
+                let path = place.as_ref().map(|(path, _)| path.clone());
+                let (pinned, mounted) = self.uses(cut.number);
+                let cut = shown(cut);
+                listed.push(ListedCut { cut, next, covers, own: of == this, pinned, mounted, path });
+            }
+        }
+        Ok((listed, beyond))
+    }
+
+    /// The kept cuts of a directory itself, numbered `from` or above, in ascending order, at most so many; each with what is
+    /// [`ListedCut::next`]. O(log cuts) for each.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub fn cuts_of(
+        &self,
+        directory: InodeNo,
+        from: Number,
+        most: usize,
+    ) -> Result<Vec<(Cut, Option<Timestamp>)>> {
+        let (meta, past) = (&self.store().meta, &self.store().past);
+        let mut cuts = Vec::new();
+        past.each_of(meta, directory, from, &mut |cut| {
+            if cut.row.state == CutState::Kept {
+                cuts.push(cut);
+            }
+            Ok(cuts.len() < most)
+        })?;
+        cuts.into_iter()
+            .map(|cut| {
+                let next = past.time_after(meta, cut.number)?;
+                Ok((cut, next))
+            })
+            .collect()
+    }
+
+    /// The kept cuts of a file itself, of which a policy makes one at each close, numbered `from` or above, in ascending order; and the
+    /// number to go on from if there may be more. The file is what the name means in a directory of this view; a name with a time
+    /// means what it did then, and one of what is gone what it meant last. That a file was removed is a cut as of which it cannot be
+    /// seen, and is left out. O(log cuts) for each, and once the entries of the directories that the file is in.
+    ///
+    /// ```
+    /// use yore_fs::{Number, Policy, Versioning, Volume};
+    ///
+    /// # fn main() -> yore_fs::Result<()> {
+    /// let volume = Volume::memory(64 << 20)?;
+    /// let view = volume.view();
+    /// let close = Policy { versioning: Some(Versioning::Close), ..Policy::default() };
+    /// view.set_policy(view.root(), &close)?;
+    /// volume.write("letter", "Dear Anna,")?;
+    /// volume.write("letter", "Dear Anton,")?;
+    /// let (versions, _) = view.list_versions(view.root(), b"letter", Number(0))?;
+    /// assert_eq!(versions.len(), 2);
+    /// view.forget(&[versions[0].cut.number])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if the name means nothing and never did; damage and device errors.
+    pub fn list_versions(
+        &self,
+        directory: InodeNo,
+        name: &[u8],
+        from: Number,
+    ) -> Result<(Vec<ListedCut>, Option<Number>)> {
+        let (inode, incarnation, _) = self.meant(directory, name)?;
+        let path = self.path_as(inode, incarnation)?;
+        let mut cuts = self.cuts_of(inode, from, PAGE + 1)?;
+        let beyond = cuts.get(PAGE).map(|(cut, _)| cut.number);
+        cuts.truncate(PAGE);
+        cuts.retain(|(cut, _)| cut.row.root_incarnation == incarnation && cut.row.kind != CutKind::Removed);
+        let listed = cuts.into_iter().map(|(cut, next)| {
+            let (pinned, mounted) = self.uses(cut.number);
+            let cut = shown(cut);
+            ListedCut { cut, next, covers: true, own: true, pinned, mounted, path: path.clone() }
+        });
+        Ok((listed.collect(), beyond))
+    }
+
+    /// The kept cut as of which a file is seen under this name, which may have a time; `None` if it is one of the present.
+    /// [`ListedCut::own`] says whether it is a cut of the file itself, and [`ListedCut::path`] where what was cut is now.
+    ///
+    /// # Errors
+    /// As [`View::list_versions`].
+    pub fn version_seen(&self, directory: InodeNo, name: &[u8]) -> Result<Option<ListedCut>> {
+        let (inode, incarnation, Some(number)) = self.meant(directory, name)? else { return Ok(None) };
+        let cut = shown(self.kept_cut(number)?);
+        let next = self.store().past.time_after(&self.store().meta, number)?;
+        let of = (cut.row.root, cut.row.root_incarnation);
+        let path = self.path_as(of.0, of.1)?;
+        let (own, (pinned, mounted)) = (of == (inode, incarnation), self.uses(number));
+        Ok(Some(ListedCut { cut, next, covers: true, own, pinned, mounted, path }))
+    }
+
+    /// Whether a cut is pinned, and whether it is mounted.
+    fn uses(&self, cut: Number) -> (bool, bool) {
+        let past = &self.store().past;
+        (past.is_pinned(cut), past.is_mounted(cut))
+    }
+
+    /// What a name means in a directory of this view, and as of which cut (`None`: the present).
+    fn meant(&self, directory: InodeNo, name: &[u8]) -> Result<(InodeNo, Incarnation, Option<Number>)> {
+        let (store, cut) = (self.store(), self.cut());
+        let at = cut.unwrap_or(PRESENT);
+        if let Some(entry) = at_time::entry_named(store, directory, name, at)? {
+            return Ok((entry.inode, entry.incarnation, cut));
+        }
+        if let Some((of, when)) = at_time::split_time(name) {
+            match at_time::look_back(store, directory, cut, of, &when) {
+                Ok((cut, found)) => {
+                    return Ok((found.attr.inode, Incarnation(found.attr.incarnation), Some(cut)))
+                }
+                Err(Error::NotFound) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        let gone = store.past.name_before(store, directory, name, at)?.ok_or(Error::NotFound)?;
+        Ok((gone.inode, gone.incarnation, cut))
+    }
+
+    /// As [`View::path_now`], of what has this number and incarnation.
+    fn path_as(&self, inode: InodeNo, incarnation: Incarnation) -> Result<Option<PathBuf>> {
+        match self.present().node(inode, Some(incarnation.0)) {
+            Ok(_held) => self.path_now(inode),
+            Err(Error::Stale) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// What changes whenever a cut is taken or forgotten: for who remembers something of which there are.
+    pub fn cuts_stamp(&self) -> (Number, usize) {
+        self.store().past.stamp()
+    }
+
+    /// Where an inode is now: a path on the volume, of a file that of its latest name. `None` if it is gone or that name is. O(entries
+    /// of the directories on the way).
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub fn path_now(&self, inode: InodeNo) -> Result<Option<PathBuf>> {
+        let present = self.present();
+        let attr = match present.getattr(inode) {
+            Ok(attr) => attr,
+            Err(Error::Stale) => return Ok(None),
+            Err(e) => return Err(e),
+        };
+        if attr.kind == crate::FileKind::Directory {
+            return Ok(self.place_of(inode, Incarnation(attr.incarnation))?.map(|(path, _)| path));
+        }
+        let directory = self.store().cell(inode)?.state.read().inode.parent;
+        if directory == InodeNo::NONE {
+            return Ok(None);
+        }
+        let above = self.store().cell(directory)?.incarnation;
+        let (above, name) = (self.place_of(directory, above)?, present.name_in(directory, inode)?);
+        let path = above.zip(name);
+        Ok(path.map(|((above, _), name)| above.join(std::ffi::OsStr::from_bytes(&name))))
+    }
+
+    /// Where a directory is now; `None` if it is gone, or is being moved just now, or is no directory.
+    fn place_of(&self, directory: InodeNo, incarnation: Incarnation) -> Result<Place> {
+        let present = self.present();
+        let gone = |e: Error| match e {
+            Error::Stale | Error::NotADirectory => Ok(None),
+            e => Err(e),
+        };
+        // While it is held nobody else gets its number.
+        let _held = match present.node(directory, Some(incarnation.0)) {
+            Ok(node) => node,
+            Err(e) => return gone(e),
+        };
+        let (mut names, mut way, mut at) = (Vec::new(), vec![directory], directory);
+        while at != present.root() && way.len() <= DEPTH_MAX {
+            let step = present.parent(at).and_then(|up| Ok((up, present.name_in(up, at)?)));
+            match step {
+                Ok((up, Some(name))) => {
+                    names.push(name);
+                    way.push(up);
+                    at = up;
+                }
+                Ok((_, None)) => return Ok(None),
+                Err(e) => return gone(e),
+            }
+        }
+        names.reverse();
+        Ok(Some((absolute(&names), way)))
+    }
+
+    /// The name that a directory has for an inode. O(entries).
+    fn name_in(&self, directory: InodeNo, inode: InodeNo) -> Result<Option<Vec<u8>>> {
+        let mut name = None;
+        self.readdir(directory, 0, &mut |item| {
+            if item.inode == inode && !matches!(item.name, b"." | b"..") {
+                name = Some(item.name.to_vec());
+            }
+            name.is_none()
+        })?;
+        Ok(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Volume;
+    use std::path::Path;
+
+    fn list(volume: &Volume, path: &str) -> Vec<ListedCut> {
+        let node = volume.node(path).unwrap();
+        let (mut all, mut from) = (Vec::new(), Some(Number(0)));
+        while let Some(at) = from {
+            let (page, next) = volume.view().list_cuts(node.inode(), at).unwrap();
+            all.extend(page);
+            from = next;
+        }
+        all
+    }
+
+    fn cut(volume: &Volume, path: &str, name: &str) -> Number {
+        let node = volume.node(path).unwrap();
+        volume.view().snapshot(node.inode(), name, false, false).unwrap().number
+    }
+
+    /// A directory lists what can be seen there and what was cut below, and nothing else; the root lists all.
+    #[test]
+    fn a_directory_lists_what_concerns_it() {
+        let volume = Volume::memory(64 << 20).unwrap();
+        volume.create_dir_all("a/b/c").unwrap();
+        volume.create_dir_all("other").unwrap();
+        let all = [
+            cut(&volume, "/", ""),
+            cut(&volume, "a", "x"),
+            cut(&volume, "a/b/c", ""),
+            cut(&volume, "other", ""),
+        ];
+        let numbers = |path: &str| -> Vec<(Number, bool)> {
+            list(&volume, path).iter().map(|listed| (listed.cut.number, listed.covers)).collect()
+        };
+        assert_eq!(numbers("/"), [(all[0], true), (all[1], false), (all[2], false), (all[3], false)]);
+        assert_eq!(numbers("a/b"), [(all[0], true), (all[1], true), (all[2], false)]);
+        assert_eq!(numbers("a/b/c"), [(all[0], true), (all[1], true), (all[2], true)]);
+        assert_eq!(numbers("other"), [(all[0], true), (all[3], true)]);
+        let listed = list(&volume, "a/b");
+        assert_eq!(listed[1].path.as_deref(), Some(Path::new("/a")));
+        assert_eq!(listed[2].path.as_deref(), Some(Path::new("/a/b/c")));
+        let own = |path: &str| -> Vec<Number> {
+            list(&volume, path).iter().filter(|listed| listed.own).map(|listed| listed.cut.number).collect()
+        };
+        assert_eq!(own("/"), all[..1]);
+        assert_eq!(own("a"), all[1..2]);
+        assert_eq!(own("a/b"), []);
+        let of_root = volume.view().cuts_of(volume.view().root(), Number(0), 9).unwrap();
+        assert_eq!(
+            of_root.iter().map(|(cut, next)| (cut.number, *next)).collect::<Vec<_>>(),
+            [(all[0], list(&volume, "/")[0].next)]
+        );
+        // The next cut is the next of the volume.
+        let root = list(&volume, "/");
+        assert_eq!(listed[2].next, Some(root[3].cut.row.time));
+        assert_eq!(root[3].next, None);
+    }
+
+    /// What was cut is shown where it is now; what is gone has no path, and only the root lists it.
+    #[test]
+    fn paths_are_those_of_the_present() {
+        let volume = Volume::memory(64 << 20).unwrap();
+        volume.create_dir_all("a/b").unwrap();
+        volume.create_dir_all("to").unwrap();
+        cut(&volume, "a/b", "");
+        volume.rename("a/b", "to/c").unwrap();
+        assert_eq!(list(&volume, "to")[0].path.as_deref(), Some(Path::new("/to/c")));
+        assert!(list(&volume, "a").is_empty());
+        volume.remove_dir_all("to/c").unwrap();
+        volume.create_dir("to/c").unwrap();
+        assert_eq!(list(&volume, "/")[0].path, None);
+        assert!(list(&volume, "to").is_empty());
+        // A directory that has the number of one that is gone is another one.
+        assert!(list(&volume, "to/c").iter().all(|listed| !listed.own));
+    }
+
+    /// The time that tells a snapshot from the next one still does when that has been forgotten. It used to become so short that
+    /// the forgotten one could be meant, and then led nowhere.
+    #[test]
+    fn a_listed_time_leads_there_when_the_next_one_is_forgotten() {
+        use crate::time::{parse, print, TimeZone};
+        let volume = Volume::memory(64 << 20).unwrap();
+        let taken = [cut(&volume, "/", ""), cut(&volume, "/", ""), cut(&volume, "/", "")];
+        let view = volume.view();
+        view.forget(&taken[1..]).unwrap();
+        for _ in 0..2 {
+            let listed = &list(&volume, "/")[0];
+            let text = print(listed.cut.row.time, listed.next, &TimeZone::UTC);
+            let when = parse(&text, listed.cut.row.time, &TimeZone::UTC).unwrap();
+            assert_eq!(view.cut_for(view.root(), &when).unwrap(), taken[0], "{text}");
+            // Then they are not dying any more, but forgotten.
+            view.finish_forgetting(&mut |_| std::ops::ControlFlow::Continue(())).unwrap();
+        }
+    }
+
+    /// Long lists come in pages, each snapshot once, and none is missing.
+    #[test]
+    fn long_lists_come_in_pages() {
+        let volume = Volume::memory(64 << 20).unwrap();
+        let taken: Vec<Number> = (0..600).map(|_| cut(&volume, "/", "")).collect();
+        let listed = list(&volume, "/");
+        assert!(listed.iter().map(|listed| listed.cut.number).eq(taken));
+        assert!(listed.windows(2).all(|pair| pair[0].next == Some(pair[1].cut.row.time)));
+    }
+}

@@ -1,0 +1,331 @@
+//! Looking at history: what differs between two times ([`View::diff`]), what a file was over time ([`View::log`]), and what is gone
+//! ([`View::deleted`]).
+//!
+//! The present is a time like others here, the greatest number of all ([`at_time::PRESENT`]), but it changes while one looks. What
+//! vanishes between two steps is left out; between two cuts everything is exact.
+
+mod changes;
+mod deleted;
+pub(crate) mod diff;
+mod kept;
+mod last;
+mod log;
+mod replaced;
+mod tree;
+
+use crate::history::read::at_time::{self, PRESENT};
+use crate::history::record::Cut;
+use crate::progress::Progress;
+use crate::{Error, FileKind, InodeNo, Result, View};
+use std::ops::ControlFlow;
+use yore_format::{Incarnation, Inode, Number, Timestamp};
+
+/// What a file was at one time, as far as lists show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// Type and permissions as in `st_mode`.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Number of names.
+    pub links: u32,
+    /// Bytes; of directories the number of entries.
+    pub size: u64,
+    /// Last change of content.
+    pub mtime: Timestamp,
+}
+
+impl Facts {
+    fn of(inode: &Inode) -> Facts {
+        let Inode { mode, uid, gid, links, size, mtime, .. } = *inode;
+        Facts { mode, uid, gid, links, size, mtime }
+    }
+}
+
+bitflags::bitflags! {
+    /// In what two states of one inode differ.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+    pub struct What: u32 {
+        /// The content: of files told by where it lies, not by reading; of directories, that names came or went.
+        const CONTENT = 1;
+        /// Permissions, owner, group or device number.
+        const METADATA = 2;
+        /// Extended attributes.
+        const XATTRS = 4;
+        /// The time of the last change of content.
+        const TIME = 8;
+        /// The number of names.
+        const LINKS = 16;
+    }
+}
+
+/// The kind of a difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Change {
+    /// The name is there now, and what it means was nowhere below before, or has its other names still.
+    Added = 1,
+    /// The name is gone, and with it what it meant, but for its other names.
+    Removed = 2,
+    /// What the name means has changed.
+    Modified = 3,
+    /// It has this name instead of another one, and may have changed, too.
+    Renamed = 4,
+}
+
+impl Change {
+    /// The kind with this number.
+    pub fn from_u8(number: u8) -> Option<Change> {
+        use Change::*;
+        [Added, Removed, Modified, Renamed].into_iter().find(|c| *c as u8 == number)
+    }
+}
+
+/// A name below a directory that differs between two times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// How.
+    pub change: Change,
+    /// The type of file.
+    pub kind: FileKind,
+    /// The inode.
+    pub inode: InodeNo,
+    /// Its incarnation.
+    pub incarnation: Incarnation,
+    /// The path from the directory, as of the second time; of what was removed as of the first. Empty: the directory itself.
+    pub path: Vec<u8>,
+    /// The path as of the first time of what was renamed.
+    pub old_path: Option<Vec<u8>>,
+    /// What of the inode has changed.
+    pub what: What,
+    /// What it was; `None` for what was added.
+    pub before: Option<Facts>,
+    /// What it is; `None` for what was removed.
+    pub after: Option<Facts>,
+}
+
+/// A kept cut that has seen something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenBy {
+    /// The cut.
+    pub cut: Cut,
+    /// When the next cut was taken, of whatever directory, kept or forgotten since: a text that names this one must end before.
+    pub next: Option<Timestamp>,
+}
+
+/// A state that a file was in, seen by kept cuts or in the present.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Logged {
+    /// The first kept cut that has seen it; `None`: only the present has.
+    pub first: Option<SeenBy>,
+    /// The last one.
+    pub last: Option<SeenBy>,
+    /// It is so still; for a log that begins in the past: it was so then.
+    pub current: bool,
+    /// The name that it had.
+    pub name: Vec<u8>,
+    /// The path of that name on the volume: as of the last cut that has seen it, but of the directory that was cut where it is now, so that
+    /// it can be looked at there. `None` if that is gone.
+    pub path: Option<Vec<u8>>,
+    /// The type of file.
+    pub kind: FileKind,
+    /// The inode.
+    pub inode: InodeNo,
+    /// Its incarnation.
+    pub incarnation: Incarnation,
+    /// What it was.
+    pub facts: Facts,
+    /// In what it differs from the state before, the next one of the log.
+    pub what: What,
+    /// It has another name, or is in another directory, than in the state before.
+    pub renamed: bool,
+    /// It is another file than the one before, whose name it took.
+    pub replaced: bool,
+    /// There is no state before.
+    pub oldest: bool,
+    /// Of the first state of a log, if the name means nothing any more: what is known of that.
+    pub gone: Option<Gone>,
+}
+
+/// A name that means nothing any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gone {
+    /// The first kept cut that has seen the directory without the name, or notes that the file was removed. `None`: only the present
+    /// tells.
+    pub by: Option<SeenBy>,
+    /// The file had another name when this one went: it was renamed, whatever has become of it since.
+    pub moved: bool,
+    /// The path on the volume that it has now, if it was moved.
+    pub path: Option<Vec<u8>>,
+}
+
+/// A name that kept cuts have seen in a directory, and that is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deleted {
+    /// The path from the directory that was asked.
+    pub path: Vec<u8>,
+    /// The last kept cut that has it.
+    pub last: SeenBy,
+    /// The type of file.
+    pub kind: FileKind,
+    /// The inode.
+    pub inode: InodeNo,
+    /// Its incarnation.
+    pub incarnation: Incarnation,
+    /// What it was.
+    pub facts: Facts,
+}
+
+/// Calls `each` with one after another until it breaks.
+fn tell<T>(found: Vec<T>, each: Each<'_, T>) {
+    for one in found {
+        if each(one).is_break() {
+            break;
+        }
+    }
+}
+
+/// Called with one result after another until it breaks.
+pub(crate) type Each<'e, T> = &'e mut dyn FnMut(T) -> ControlFlow<()>;
+
+impl View {
+    /// All that differs in the tree below a directory between two cuts that have seen it, or one and the present (`None`), in the order
+    /// of paths. `from` may be later than `to`. Names are compared, each by itself: hard links are names of their own; a renamed
+    /// directory is one difference, and what is below it differs only if it has changed itself, while all that is below an added or
+    /// a removed directory was added or removed. A change of times alone is one of files, but not of directories.
+    ///
+    /// Takes time in proportion to what changed on the volume between the two, and to the entries of the directories that did. If
+    /// a file of several names has changed, all names below the directory are looked at. Takes memory for all differences.
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    /// use yore_fs::Volume;
+    ///
+    /// # fn main() -> yore_fs::Result<()> {
+    /// let volume = Volume::memory(64 << 20)?;
+    /// volume.write("a", "once")?;
+    /// let view = volume.view();
+    /// let cut = view.snapshot(view.root(), "", false, false)?;
+    /// volume.rename("a", "b")?;
+    ///
+    /// let mut found = Vec::new();
+    /// view.diff(view.root(), Some(cut.number), None, &mut |difference| {
+    ///     found.push((difference.path, difference.old_path));
+    ///     ControlFlow::Continue(())
+    /// })?;
+    /// assert_eq!(found, [(b"b".to_vec(), Some(b"a".to_vec()))]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if one of the cuts has not seen the directory, or it is gone; [`Error::NotADirectory`]; [`Error::Stale`]
+    /// if a cut is not kept any more; damage and device errors.
+    pub fn diff(
+        &self,
+        directory: InodeNo,
+        from: Option<Number>,
+        to: Option<Number>,
+        each: Each<'_, Difference>,
+    ) -> Result<()> {
+        let _passage = self.enter_around(directory)?;
+        let (from, to) = (from.unwrap_or(PRESENT), to.unwrap_or(PRESENT));
+        tell(diff::diff(self.store(), directory, from, to, &Progress::default())?, each);
+        Ok(())
+    }
+
+    /// As [`View::diff`], but what took the place of another one of the same name and type is compared with it, as if both were states
+    /// of one: so programs save a file, and so is what was put back. It is one difference, with what the new one differs in, or none. The
+    /// times of directories do not count.
+    ///
+    /// Takes time beside that for the data of such files, where size and attributes are the same.
+    ///
+    /// # Errors
+    /// As [`View::diff`].
+    pub fn compare(
+        &self,
+        directory: InodeNo,
+        from: Option<Number>,
+        to: Option<Number>,
+        progress: &Progress,
+        each: Each<'_, Difference>,
+    ) -> Result<()> {
+        let _passage = self.enter_around(directory)?;
+        let (from, to) = (from.unwrap_or(PRESENT), to.unwrap_or(PRESENT));
+        let found = diff::diff(self.store(), directory, from, to, progress)?;
+        tell(replaced::join(self.store(), (from, to), found, progress)?, each);
+        Ok(())
+    }
+
+    /// What a name of a directory of this view meant over time, latest first: each state that a kept cut has seen, and that of this view.
+    /// States that differ in nothing but their times of access and change, or the number of names, count as one. Renames are
+    /// followed. Where the file was not there yet, but its name meant another one before, the log goes on with that. A name that
+    /// means nothing now has the log of what it meant last; one with a time ([`crate::split_time`]) begins there. An empty one is
+    /// the directory itself.
+    ///
+    /// O(cuts + states · log), where cuts of directories below the root are between also the states of those above the file.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if no kept cut has seen the name; damage and device errors.
+    pub fn log(&self, directory: InodeNo, name: &[u8], each: Each<'_, Logged>) -> Result<()> {
+        self.log_below(directory, name, &mut |_| Ok(()), each)
+    }
+
+    /// As [`View::log`], of a path from the directory, whose parts are names without times. A directory on the way may be gone: then it
+    /// is the one that the name meant last, as far as a kept cut has seen it. `pass` is asked with the facts of each directory on the
+    /// way, and may refuse.
+    ///
+    /// # Errors
+    /// As [`View::log`]; those of `pass`.
+    pub fn log_below(
+        &self,
+        directory: InodeNo,
+        path: &[u8],
+        pass: &mut dyn FnMut(&Facts) -> Result<()>,
+        each: Each<'_, Logged>,
+    ) -> Result<()> {
+        let _passage = self.enter_around(directory)?;
+        log::log(self.store(), directory, path, self.cut().unwrap_or(PRESENT), pass, each)
+    }
+
+    /// Names that kept cuts have seen in a directory, that are not there any more, and that were the last of their files as far as cuts have
+    /// seen: the latest gone first. With `recursive` also those of all directories below as they are now; what was in a deleted directory can be seen
+    /// there. O(names that ever went from these directories), and with `recursive` O(entries).
+    ///
+    /// # Errors
+    /// [`Error::NotADirectory`]; [`Error::ReadOnly`] in a view of the past; damage and device errors.
+    pub fn deleted(&self, directory: InodeNo, recursive: bool, each: Each<'_, Deleted>) -> Result<()> {
+        self.deleted_in_steps(directory, recursive, &Progress::default(), each)
+    }
+
+    /// As [`View::deleted`], and says how far it has come.
+    ///
+    /// # Errors
+    /// As [`View::deleted`].
+    pub fn deleted_in_steps(
+        &self,
+        directory: InodeNo,
+        recursive: bool,
+        progress: &Progress,
+        each: Each<'_, Deleted>,
+    ) -> Result<()> {
+        let _passage = self.enter_around(directory)?;
+        match self.cut() {
+            None => deleted::deleted(self, directory, recursive, progress, each),
+            Some(_) => {
+                Err(Error::Invalid { what: "what is gone is gone from the present: name it without a time" })
+            }
+        }
+    }
+
+    /// The last kept cut that has seen a directory.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if none has; damage and device errors.
+    pub fn last_cut(&self, directory: InodeNo) -> Result<Number> {
+        let end = Timestamp { seconds: i64::MAX, nanos: 999_999_999 };
+        at_time::cut_for(self.store(), directory, self.cut(), &crate::time::When::At(end))
+    }
+}

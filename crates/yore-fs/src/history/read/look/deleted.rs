@@ -1,0 +1,132 @@
+//! Names that are gone from directories.
+
+use super::kept::KeptCuts;
+use super::last::{is_temporary, lived_on};
+use super::tree::{join, order};
+use super::{Deleted, Each, Facts};
+use crate::history::read::at_time::{self, with, PRESENT};
+use crate::history::record::PastEntry;
+use crate::progress::Progress;
+use crate::{Error, FileKind, InodeNo, Result, View};
+use hashbrown::{HashMap, HashSet};
+use yore_format::Number;
+
+/// Calls `each` with what is gone, the latest first.
+///
+/// # Errors
+/// As [`View::deleted`].
+pub(super) fn deleted(
+    view: &View,
+    directory: InodeNo,
+    recursive: bool,
+    progress: &Progress,
+    each: Each<'_, Deleted>,
+) -> Result<()> {
+    if view.getattr(directory)?.kind != FileKind::Directory {
+        return Err(Error::NotADirectory);
+    }
+    let kept = KeptCuts::load(view.store())?;
+    let directories = match recursive {
+        true => directories_below(view, directory)?,
+        false => vec![(directory, Vec::new())],
+    };
+    progress.expect(directories.len() as u64);
+    let mut found = Vec::new();
+    for (directory, path) in directories {
+        match in_directory(view, &kept, directory, &path, &mut found) {
+            Err(Error::NotFound | Error::NotADirectory) if !path.is_empty() => {} // Gone just now.
+            result => result?,
+        }
+        progress.add(1);
+    }
+    found.sort_by_cached_key(|(death, deleted): &(Number, Deleted)| {
+        (std::cmp::Reverse(*death), order(&deleted.path))
+    });
+    for (_, deleted) in found {
+        if each(deleted).is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// A directory and all below it as they are now, with their paths.
+fn directories_below(view: &View, directory: InodeNo) -> Result<Vec<(InodeNo, Vec<u8>)>> {
+    let mut met: HashSet<InodeNo> = HashSet::from_iter([directory]);
+    let (mut all, mut next) = (vec![(directory, Vec::new())], 0);
+    while let Some((directory, path)) = all.get(next).cloned() {
+        next += 1;
+        let listed = view.readdir(directory, 0, &mut |item| {
+            let is_below = item.kind == FileKind::Directory && !matches!(item.name, b"." | b"..");
+            // In the present one may be moved while others are listed, and be met again.
+            if is_below && met.insert(item.inode) {
+                all.push((item.inode, join(&path, item.name)));
+            }
+            true
+        });
+        match listed {
+            Err(Error::NotFound | Error::NotADirectory | Error::Stale) if !path.is_empty() => {}
+            listed => listed?,
+        }
+    }
+    Ok(all)
+}
+
+/// Adds the names that are gone from one directory, each as what it meant last, with when it went.
+fn in_directory(
+    view: &View,
+    kept: &KeptCuts<'_>,
+    directory: InodeNo,
+    path: &[u8],
+    found: &mut Vec<(Number, Deleted)>,
+) -> Result<()> {
+    let store = view.store();
+    let incarnation = with(store, directory, PRESENT, |_, state| Ok(state.inode.incarnation))?;
+    let mut by_name: HashMap<Vec<u8>, Vec<PastEntry>> = HashMap::new();
+    store.past.each_past_name(&store.meta, directory, 0, &mut |entry| {
+        if !is_temporary(&entry.name) {
+            by_name.entry(entry.name.clone()).or_default().push(entry);
+        }
+        Ok(true)
+    })?;
+    if by_name.is_empty() {
+        return Ok(());
+    }
+    for entry in at_time::entries(store, directory, PRESENT)? {
+        by_name.remove(&entry.name);
+    }
+    for (name, mut meanings) in by_name {
+        meanings.sort_by_key(|entry| std::cmp::Reverse(entry.birth));
+        let last = kept.last_seen((directory, incarnation), meanings.into_iter().map(Ok))?;
+        let Some(last) = last else { continue };
+        if !lived_on(kept, &last.entry)? {
+            if let Some(deleted) = describe(view, kept, &last.entry, last.cut, join(path, &name))? {
+                found.push((last.entry.death, deleted));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `None` if the cut was forgotten meanwhile, or the file expunged.
+fn describe(
+    view: &View,
+    kept: &KeptCuts<'_>,
+    entry: &PastEntry,
+    last: Number,
+    path: Vec<u8>,
+) -> Result<Option<Deleted>> {
+    let store = view.store();
+    let facts = {
+        let _seeing = match store.past.see(last) {
+            Err(Error::Stale) => return Ok(None),
+            seeing => seeing?,
+        };
+        match with(store, entry.inode, last, |_, state| Ok(Facts::of(&state.inode))) {
+            Err(Error::NotFound) => return Ok(None),
+            facts => facts?,
+        }
+    };
+    let PastEntry { kind, inode, incarnation, .. } = *entry;
+    Ok(Some(Deleted { path, last: kept.seen_by(last)?, kind, inode, incarnation, facts }))
+}

@@ -1,0 +1,481 @@
+//! What differs below a directory between two times.
+//!
+//! **What is looked at.** An inode that both have seen and that differs has a version that ended between the two: so the trees of
+//! changes, read from the earlier number to the later, name all of them, and directories among them whose names came or went. What
+//! only one of the two has seen came into the tree, or left it, by a name in such a directory, or below such a name.
+//!
+//! **Names.** From the directories that changed come the names *lost* and *gained*; of a directory that was not below the root before
+//! (or is not any more) all names, and so on downwards. Those of one inode are put together: one lost and one gained is a rename.
+//! What is left of the inodes that changed kept their names.
+
+use super::changes::changes;
+use super::tree::{order, Tree};
+use super::{Change, Difference, Facts, What};
+use crate::history::exclude;
+use crate::history::read::at_time::{self, with, PRESENT};
+use crate::history::record::{Ended, PastEntry};
+use crate::progress::Progress;
+use crate::store::Store;
+use crate::{Error, FileKind, InodeNo, Result};
+use hashbrown::{HashMap, HashSet};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use yore_format::{CutState, Incarnation, Number, HISTORY_SHARDS};
+
+/// What looking at one inode counts.
+const LOOK: u64 = 4096;
+/// Ends of versions looked up at a time.
+const BATCH: usize = 256;
+
+type Identity = (InodeNo, Incarnation);
+
+/// The differences in the order of paths.
+///
+/// # Errors
+/// As [`crate::View::diff`].
+pub(super) fn diff(
+    store: &Arc<Store>,
+    directory: InodeNo,
+    from: Number,
+    to: Number,
+    progress: &Progress,
+) -> Result<Vec<Difference>> {
+    let (known, _unknown) = find(store, directory, from, to, false, progress)?;
+    Ok(known)
+}
+
+/// The differences in the order of paths, and among them what has its path of then in another directory of that path. Nobody needs to see
+/// that it moved, but whoever moves the directories must know. Such a difference is a rename whose old path is the new one. Behind them
+/// come those of which nobody can say that they are differences: what is excluded, and is or is not there where a policy took a snapshot.
+///
+/// # Errors
+/// As [`crate::View::diff`].
+pub(crate) fn with_moved(
+    store: &Arc<Store>,
+    directory: InodeNo,
+    from: Number,
+    to: Number,
+) -> Result<(Vec<Difference>, Vec<Difference>)> {
+    find(store, directory, from, to, true, &Progress::default())
+}
+
+fn find(
+    store: &Arc<Store>,
+    directory: InodeNo,
+    from: Number,
+    to: Number,
+    with_moved: bool,
+    progress: &Progress,
+) -> Result<(Vec<Difference>, Vec<Difference>)> {
+    let mut diff = Diff::new(store, directory, from, to)?;
+    if from == to {
+        return Ok((Vec::new(), Vec::new()));
+    }
+    let changed = diff.changed()?;
+    progress.expect(changed.len() as u64 * LOOK);
+    for no in changed {
+        skip_gone(diff.look_at(no))?;
+        progress.add(LOOK);
+    }
+    diff.follow_names()?;
+    let mut found = diff.finish(with_moved)?;
+    found.sort_by_cached_key(|difference| (order(&difference.path), difference.change as u8));
+    let (mut known, mut unknown) = (Vec::with_capacity(found.len()), Vec::new());
+    for one in found {
+        let list = if diff.is_unknown(&one)? { &mut unknown } else { &mut known };
+        list.push(one);
+    }
+    Ok((known, unknown))
+}
+
+/// What is not there any more when it is looked at is left out.
+fn skip_gone(result: Result<()>) -> Result<()> {
+    match result {
+        Err(Error::NotFound | Error::NotADirectory) => Ok(()),
+        result => result,
+    }
+}
+
+/// One of two times.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    From,
+    To,
+}
+
+/// The paths that an inode has no longer, and those that it has now.
+struct Names {
+    lost: Vec<Vec<u8>>,
+    gained: Vec<Vec<u8>>,
+    kind: FileKind,
+}
+
+struct Diff<'s> {
+    store: &'s Arc<Store>,
+    directory: InodeNo,
+    from: Tree<'s>,
+    to: Tree<'s>,
+    /// The cuts among the two, which must not become invisible while something is looked at.
+    cuts: Vec<Number>,
+    lost: Vec<PastEntry>,
+    gained: Vec<PastEntry>,
+    /// Inodes of both times that differ in what is shown.
+    modified: HashMap<Identity, What>,
+}
+
+impl<'s> Diff<'s> {
+    fn new(store: &'s Arc<Store>, directory: InodeNo, from: Number, to: Number) -> Result<Diff<'s>> {
+        let cuts: Vec<Number> = [from, to].into_iter().filter(|cut| *cut != PRESENT).collect();
+        let mut identities = Vec::new();
+        for side in [from, to] {
+            let (incarnation, is_directory) = with(store, directory, side, |_, state| {
+                Ok((state.inode.incarnation, state.inode.is_directory()))
+            })?;
+            if !is_directory {
+                return Err(Error::NotADirectory);
+            }
+            if side != PRESENT {
+                let cut = store.past.in_state(&store.meta, side, CutState::Kept).map_err(|e| match e {
+                    Error::NotFound => Error::Stale,
+                    e => e,
+                })?;
+                if !at_time::covers(store, &cut, directory)? {
+                    return Err(Error::NotFound);
+                }
+            }
+            identities.push(incarnation);
+        }
+        if identities[0] != identities[1] {
+            return Err(Error::NotFound);
+        }
+        Ok(Diff {
+            store,
+            directory,
+            from: Tree::new(store, directory, from),
+            to: Tree::new(store, directory, to),
+            cuts,
+            lost: Vec::new(),
+            gained: Vec::new(),
+            modified: HashMap::new(),
+        })
+    }
+
+    fn tree(&mut self, side: Side) -> &mut Tree<'s> {
+        match side {
+            Side::From => &mut self.from,
+            Side::To => &mut self.to,
+        }
+    }
+
+    /// The inodes of which a version ended between the two, and a few more: O(versions and names that did).
+    fn changed(&self) -> Result<BTreeSet<InodeNo>> {
+        let (after, last) = (self.from.cut.min(self.to.cut), self.from.cut.max(self.to.cut));
+        let mut changed = BTreeSet::from([self.directory]);
+        for shard in 0..HISTORY_SHARDS {
+            let mut at = Ended { end: after, inode: InodeNo(u64::MAX), cookie: u64::MAX };
+            loop {
+                let ended = self.store.past.ended(&self.store.meta, shard, at, last, BATCH)?;
+                changed.extend(ended.iter().filter(|one| one.cookie == 0).map(|one| one.inode));
+                let Some(end) = ended.last().filter(|_| ended.len() == BATCH) else { break };
+                at = *end;
+            }
+        }
+        Ok(changed)
+    }
+
+    /// The inode as of one of the two; `None` if there was none.
+    fn facts(&self, no: InodeNo, cut: Number) -> Result<Option<(Incarnation, Facts)>> {
+        match with(self.store, no, cut, |_, state| Ok((state.inode.incarnation, Facts::of(&state.inode)))) {
+            Ok(found) => Ok(Some(found)),
+            Err(Error::NotFound) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Takes in what has become of an inode that may have changed.
+    fn look_at(&mut self, no: InodeNo) -> Result<()> {
+        let _seeing = self.store.past.see_all(&self.cuts)?;
+        let (Some(was), Some(is)) = (self.facts(no, self.from.cut)?, self.facts(no, self.to.cut)?) else {
+            return Ok(());
+        };
+        if was.0 != is.0 {
+            return Ok(());
+        }
+        let is_directory = FileKind::from_mode(is.1.mode) == Some(FileKind::Directory);
+        if is_directory && !(self.from.has(no)? && self.to.has(no)?) {
+            return Ok(());
+        }
+        // What is there and has no way that leads to it is below something that is missing (E1 of what policies exclude).
+        for side in [Side::From, Side::To] {
+            if !is_directory && self.may_miss(side) && !self.is_reached(no, side)? {
+                return Ok(());
+            }
+        }
+        let (older, newer) = (self.from.cut.min(self.to.cut), self.from.cut.max(self.to.cut));
+        let what = changes(self.store, no, older, newer)?;
+        if is_directory {
+            self.compare_names(no)?;
+        }
+        let shown = match is_directory {
+            true => what & (What::METADATA | What::XATTRS),
+            false => what,
+        };
+        if !(shown - What::LINKS).is_empty() {
+            self.modified.insert((no, is.0), shown);
+        }
+        Ok(())
+    }
+
+    /// Whether inodes that are excluded may be missing at one of the two.
+    fn may_miss(&self, side: Side) -> bool {
+        let cut = if side == Side::From { self.from.cut } else { self.to.cut };
+        cut != PRESENT && self.store.past.may_miss(&self.store.meta, cut)
+    }
+
+    /// Whether a file, if it has one name, is found by way of it.
+    fn is_reached(&mut self, no: InodeNo, side: Side) -> Result<bool> {
+        let cut = self.tree(side).cut;
+        match at_time::place(self.store, no, cut)? {
+            Some(place) => self.tree(side).has(place.directory),
+            None => Ok(true),
+        }
+    }
+
+    /// Whether an inode of both times had a name at the first that it has at the second. That is known of what did not change its name, unless
+    /// a directory may be missing: then nobody has compared its names.
+    fn had_name(&mut self, of: Identity, directory: InodeNo, name: &[u8]) -> Result<bool> {
+        if !self.may_miss(Side::From) && !self.may_miss(Side::To) {
+            return Ok(true);
+        }
+        if !self.from.has(directory)? {
+            return Ok(false);
+        }
+        let entry = at_time::entry_named(self.store, directory, name, self.from.cut)?;
+        Ok(entry.is_some_and(|entry| (entry.inode, entry.incarnation) == of))
+    }
+
+    /// Whether one of the two knows nothing of what is there at the other: a policy took it, and what came or went is excluded now.
+    fn is_unknown(&self, one: &Difference) -> Result<bool> {
+        let lacks = match one.change {
+            Change::Added => Side::From,
+            Change::Removed => Side::To,
+            Change::Modified | Change::Renamed => return Ok(false),
+        };
+        if !self.may_miss(lacks) {
+            return Ok(false);
+        }
+        match self.store.cell(one.inode) {
+            Ok(cell) if cell.incarnation == one.incarnation => exclude::is_excluded(self.store, &cell),
+            Ok(_) | Err(Error::Stale) => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Takes in the names that a directory, which is in the tree at both times, lost and gained.
+    fn compare_names(&mut self, directory: InodeNo) -> Result<()> {
+        let from = at_time::entries(self.store, directory, self.from.cut)?;
+        let to = at_time::entries(self.store, directory, self.to.cut)?;
+        let (mut from, mut to) = (from.into_iter().peekable(), to.into_iter().peekable());
+        // Both are in the order of cookies, and a name may have come back under another one of its hash: that is sorted out later.
+        loop {
+            let order = match (from.peek(), to.peek()) {
+                (Some(a), Some(b)) => a.cookie.cmp(&b.cookie),
+                (Some(_), None) => std::cmp::Ordering::Less,
+                (None, Some(_)) => std::cmp::Ordering::Greater,
+                (None, None) => return Ok(()),
+            };
+            let a = if order.is_le() { from.next() } else { None };
+            let b = if order.is_ge() { to.next() } else { None };
+            let same = |a: &PastEntry, b: &PastEntry| {
+                (a.inode, a.incarnation, &a.name) == (b.inode, b.incarnation, &b.name)
+            };
+            if a.as_ref().zip(b.as_ref()).is_some_and(|(a, b)| same(a, b)) {
+                continue;
+            }
+            self.lost.extend(a);
+            self.gained.extend(b);
+        }
+    }
+
+    /// Takes in all names below directories that came into the tree or left it.
+    fn follow_names(&mut self) -> Result<()> {
+        for side in [Side::From, Side::To] {
+            let names = if side == Side::From { &self.lost } else { &self.gained };
+            let directories = |names: &[PastEntry]| -> Vec<Identity> {
+                let directories = names.iter().filter(|name| name.kind == FileKind::Directory);
+                directories.map(|name| (name.inode, name.incarnation)).collect()
+            };
+            let mut left = directories(names);
+            let mut met = HashSet::new();
+            while let Some((no, incarnation)) = left.pop() {
+                if !met.insert(no) {
+                    continue;
+                }
+                let other = if side == Side::From { Side::To } else { Side::From };
+                let _seeing = self.store.past.see_all(&self.cuts)?;
+                let cut = self.tree(other).cut;
+                let is_same = self.facts(no, cut)?.is_some_and(|(found, _)| found == incarnation);
+                if is_same && self.tree(other).has(no)? {
+                    continue;
+                }
+                let cut = self.tree(side).cut;
+                let entries = at_time::entries(self.store, no, cut)?;
+                left.extend(directories(&entries));
+                if side == Side::From { &mut self.lost } else { &mut self.gained }.extend(entries);
+            }
+        }
+        Ok(())
+    }
+
+    /// All differences; and what moved to where its path is the same, if that is asked for.
+    fn finish(&mut self, with_moved: bool) -> Result<Vec<Difference>> {
+        let (mut found, mut new_paths) = (Vec::new(), HashMap::new());
+        for (of, mut names) in self.names_by_inode()? {
+            names.lost.sort_unstable();
+            names.gained.sort_unstable();
+            // The same path under another cookie, or in another directory of that path: nothing has changed.
+            let kept: HashSet<Vec<u8>> =
+                names.lost.iter().filter(|path| names.gained.binary_search(path).is_ok()).cloned().collect();
+            names.lost.retain(|path| !kept.contains(path));
+            names.gained.retain(|path| !kept.contains(path));
+            let moved: Vec<Vec<u8>> = if with_moved { kept.into_iter().collect() } else { Vec::new() };
+            if self.modified.contains_key(&of) {
+                new_paths.insert(of, names.gained.iter().chain(&moved).cloned().collect());
+            }
+            for path in moved {
+                let old = Some(path.clone());
+                found.extend(self.difference(Change::Renamed, of, names.kind, path, old)?);
+            }
+            let (mut lost, mut gained) = (names.lost.into_iter(), names.gained.into_iter());
+            loop {
+                let (change, path, old_path) = match (lost.next(), gained.next()) {
+                    (Some(old), Some(new)) => (Change::Renamed, new, Some(old)),
+                    (Some(old), None) => (Change::Removed, old, None),
+                    (None, Some(new)) => (Change::Added, new, None),
+                    (None, None) => break,
+                };
+                found.extend(self.difference(change, of, names.kind, path, old_path)?);
+            }
+        }
+        self.add_modified(&new_paths, &mut found)?;
+        Ok(found)
+    }
+
+    /// The paths of all names that were lost and gained.
+    fn names_by_inode(&mut self) -> Result<HashMap<Identity, Names>> {
+        let mut by_inode: HashMap<Identity, Names> = HashMap::new();
+        let (lost, gained) = (std::mem::take(&mut self.lost), std::mem::take(&mut self.gained));
+        for (side, names) in [(Side::From, lost), (Side::To, gained)] {
+            let _seeing = self.store.past.see_all(&self.cuts)?;
+            for entry in names {
+                let Some(path) = self.tree(side).path_of(entry.directory, &entry.name)? else { continue };
+                let new = || Names { lost: Vec::new(), gained: Vec::new(), kind: entry.kind };
+                let of = by_inode.entry((entry.inode, entry.incarnation)).or_insert_with(new);
+                match side {
+                    Side::From => of.lost.push(path),
+                    Side::To => of.gained.push(path),
+                }
+            }
+        }
+        Ok(by_inode)
+    }
+
+    /// Adds the names that what was modified has kept.
+    fn add_modified(
+        &mut self,
+        new_paths: &HashMap<Identity, HashSet<Vec<u8>>>,
+        found: &mut Vec<Difference>,
+    ) -> Result<()> {
+        let modified: Vec<Identity> = self.modified.keys().copied().collect();
+        let (mut named, mut of_several_names) = (Vec::new(), HashSet::new());
+        for of in modified {
+            let _seeing = self.store.past.see_all(&self.cuts)?;
+            let Some((_, facts)) = self.facts(of.0, self.to.cut)? else { continue };
+            let kind = FileKind::from_mode(facts.mode).unwrap_or(FileKind::Regular);
+            if of.0 == self.directory {
+                named.push((of, kind, Vec::new()));
+                continue;
+            }
+            match at_time::place(self.store, of.0, self.to.cut)? {
+                Some(place) if kind == FileKind::Directory || facts.links == 1 => {
+                    let had = self.had_name(of, place.directory, &place.name)?;
+                    let path = self.to.path_of(place.directory, &place.name)?.filter(|_| had);
+                    named.extend(path.map(|path| (of, kind, path)));
+                }
+                _ => drop(of_several_names.insert(of)),
+            }
+        }
+        if !of_several_names.is_empty() {
+            named.extend(self.names_of(&of_several_names)?);
+        }
+        for (of, kind, path) in named {
+            if new_paths.get(&of).is_none_or(|paths| !paths.contains(&path)) {
+                let _seeing = self.store.past.see_all(&self.cuts)?;
+                found.extend(self.difference(Change::Modified, of, kind, path, None)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// All paths below the directory of some files, as of the second time. O(entries below).
+    fn names_of(&mut self, wanted: &HashSet<Identity>) -> Result<Vec<(Identity, FileKind, Vec<u8>)>> {
+        let (mut left, mut met, mut found) = (vec![self.directory], HashSet::new(), Vec::new());
+        while let Some(directory) = left.pop() {
+            if !met.insert(directory) {
+                continue;
+            }
+            let _seeing = self.store.past.see_all(&self.cuts)?;
+            for entry in at_time::entries(self.store, directory, self.to.cut)? {
+                let of = (entry.inode, entry.incarnation);
+                if entry.kind == FileKind::Directory {
+                    left.push(entry.inode);
+                } else if wanted.contains(&of) && self.had_name(of, directory, &entry.name)? {
+                    let path = self.to.path_of(directory, &entry.name)?;
+                    found.extend(path.map(|path| (of, entry.kind, path)));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// A difference; `None` if what it is of is gone meanwhile.
+    fn difference(
+        &self,
+        change: Change,
+        of: Identity,
+        kind: FileKind,
+        path: Vec<u8>,
+        old_path: Option<Vec<u8>>,
+    ) -> Result<Option<Difference>> {
+        let at = |cut: Number, is_wanted: bool| -> Result<Option<Facts>> {
+            let found = if is_wanted { self.facts(of.0, cut)? } else { None };
+            Ok(found.filter(|(incarnation, _)| *incarnation == of.1).map(|(_, facts)| facts))
+        };
+        let before = at(self.from.cut, change != Change::Added)?;
+        let after = at(self.to.cut, change != Change::Removed)?;
+        // What is missing under its old name is new to who looks.
+        let is_new = change == Change::Renamed && before.is_none() && self.may_miss(Side::From);
+        let (change, old_path) = if is_new { (Change::Added, None) } else { (change, old_path) };
+        let is_there = match change {
+            Change::Added => after.is_some(),
+            Change::Removed => before.is_some(),
+            Change::Modified | Change::Renamed => before.is_some() && after.is_some(),
+        };
+        let what = match change {
+            Change::Modified | Change::Renamed => self.modified.get(&of).copied().unwrap_or_default(),
+            Change::Added | Change::Removed => What::empty(),
+        };
+        let (inode, incarnation) = of;
+        Ok(is_there.then_some(Difference {
+            change,
+            kind,
+            inode,
+            incarnation,
+            path,
+            old_path,
+            what,
+            before,
+            after,
+        }))
+    }
+}

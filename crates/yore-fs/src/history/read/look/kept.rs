@@ -1,0 +1,155 @@
+//! Which of the kept cuts have seen a directory in a span of numbers, without asking each of them.
+//!
+//! A cut has seen a directory if it is one of that directory, or has seen the one above. So the way upwards is followed through what
+//! the directories were in that span, each as long as its entry above was there. What has an entry in the directory that was
+//! cut was as it is found ([`super::tree`]).
+
+use super::SeenBy;
+use crate::history::read::at_time;
+use crate::history::record::Cut;
+use crate::store::Store;
+use crate::{Error, InodeNo, Result};
+use hashbrown::{HashMap, HashSet};
+use std::sync::Arc;
+use yore_format::{Incarnation, Number};
+
+/// The kept cuts, as they were when they were loaded.
+pub(super) struct KeptCuts<'s> {
+    pub(super) store: &'s Arc<Store>,
+    /// In ascending order.
+    cuts: Vec<Cut>,
+    /// The numbers of those of each root; in ascending order.
+    by_root: HashMap<(InodeNo, Incarnation), Vec<Number>>,
+}
+
+/// The first and the last of some cuts.
+pub(super) type Span = Option<(Number, Number)>;
+
+pub(super) fn join_spans(a: Span, b: Span) -> Span {
+    match (a, b) {
+        (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
+        (a, b) => a.or(b),
+    }
+}
+
+/// A state of a directory: what is above, its cookie there, and from when to when.
+type State = ((InodeNo, Incarnation), u64, Number, Number);
+
+impl<'s> KeptCuts<'s> {
+    /// O(cuts).
+    pub(super) fn load(store: &'s Arc<Store>) -> Result<KeptCuts<'s>> {
+        let cuts = at_time::cuts(store)?;
+        let mut by_root: HashMap<_, Vec<Number>> = HashMap::new();
+        for cut in &cuts {
+            by_root.entry((cut.row.root, cut.row.root_incarnation)).or_default().push(cut.number);
+        }
+        Ok(KeptCuts { store, cuts, by_root })
+    }
+
+    /// The first and last of all in `from..to`.
+    pub(super) fn any(&self, from: Number, to: Number) -> Span {
+        let first = self.cuts.partition_point(|cut| cut.number < from);
+        let end = self.cuts.partition_point(|cut| cut.number < to);
+        (first < end).then(|| (self.cuts[first].number, self.cuts[end - 1].number))
+    }
+
+    /// Those in `first..=last`, the last one first.
+    pub(super) fn back_from(&self, first: Number, last: Number) -> impl Iterator<Item = &Cut> {
+        let begin = self.cuts.partition_point(|cut| cut.number < first);
+        let end = self.cuts.partition_point(|cut| cut.number <= last);
+        self.cuts[begin..end].iter().rev()
+    }
+
+    /// The first and last in `from..to` of this very directory or file. O(log cuts).
+    pub(super) fn own(&self, root: (InodeNo, Incarnation), from: Number, to: Number) -> Span {
+        let numbers = self.by_root.get(&root)?;
+        let first = numbers.partition_point(|number| *number < from);
+        let end = numbers.partition_point(|number| *number < to);
+        (first < end).then(|| (numbers[first], numbers[end - 1]))
+    }
+
+    /// The first and last in `from..to` that have seen a directory, which was there all the time. O(log cuts) if there are none but of the
+    /// root directory; else O(states of the directories above in that span).
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(super) fn of_directory(
+        &self,
+        directory: (InodeNo, Incarnation),
+        from: Number,
+        to: Number,
+    ) -> Result<Span> {
+        let (mut left, mut met, mut found) = (vec![(directory, from, to)], HashSet::new(), None);
+        while let Some((of, from, to)) = left.pop() {
+            let any = self.any(from, to);
+            // Also where damage makes a circle.
+            if any.is_none() || join_spans(any, found) == found || !met.insert((of, from, to)) {
+                continue;
+            }
+            let of_root = self.by_root.keys().find(|root| root.0 == InodeNo::ROOT);
+            found = join_spans(found, of_root.and_then(|root| self.own(*root, from, to)));
+            found = join_spans(found, self.own(of, from, to));
+            if of.0 == InodeNo::ROOT || join_spans(any, found) == found {
+                continue;
+            }
+            for (above, cookie, from, to) in self.states(of, from, to)? {
+                self.follow(of, (above, cookie, from, to), &mut left)?;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Where a directory was in `from..to`, latest first; states one after another in the same place are one.
+    fn states(&self, of: (InodeNo, Incarnation), from: Number, to: Number) -> Result<Vec<State>> {
+        let mut states: Vec<State> = Vec::new();
+        at_time::each_state(self.store, of.0, from, to, &mut |inode, from, to| {
+            if inode.incarnation == of.1 && inode.parent != InodeNo::NONE {
+                let above = (inode.parent, inode.parent_incarnation);
+                match states.last_mut() {
+                    Some(last) if (last.0, last.1, last.2) == (above, inode.parent_cookie, to) => {
+                        last.2 = from
+                    }
+                    _ => states.push((above, inode.parent_cookie, from, to)),
+                }
+            }
+            true
+        })?;
+        Ok(states)
+    }
+
+    /// Adds when in this state the directory had its entry above.
+    fn follow(
+        &self,
+        of: (InodeNo, Incarnation),
+        (above, cookie, from, to): State,
+        left: &mut Vec<((InodeNo, Incarnation), Number, Number)>,
+    ) -> Result<()> {
+        let mut end = to;
+        while end > from {
+            let at = Number(end.0 - 1);
+            let entry = match at_time::entry_at(self.store, above.0, cookie, at)? {
+                Some(entry) => entry,
+                None => match self.store.past.name_until(&self.store.meta, above.0, cookie, at)? {
+                    Some(entry) => entry,
+                    None => break,
+                },
+            };
+            let (birth, death) = (entry.birth.max(from), entry.death.min(end));
+            if (entry.inode, entry.incarnation) == of && birth < death {
+                left.push((above, birth, death));
+            }
+            end = entry.birth;
+        }
+        Ok(())
+    }
+
+    /// A kept cut, with when the next was taken, which may have been forgotten: its time must not name that one. O(log cuts).
+    ///
+    /// # Errors
+    /// `Stale` if it is not one of these; damage and device errors.
+    pub(super) fn seen_by(&self, number: Number) -> Result<SeenBy> {
+        let at = self.cuts.binary_search_by_key(&number, |cut| cut.number).map_err(|_| Error::Stale)?;
+        let next = self.store.past.time_after(&self.store.meta, number)?;
+        Ok(SeenBy { cut: self.cuts[at].clone(), next })
+    }
+}

@@ -1,0 +1,418 @@
+//! What a name meant over time.
+//!
+//! The log is made of *stretches*: as long as one inode was under one name. Before that it was under another name, which the inode
+//! as of then tells; that is the next stretch. If it was not there before, the name may have meant another inode (an editor writes a
+//! new file and renames it over the old one): then that is the next, of the latest of the names gone through that meant something.
+//! In a stretch each version of the inode is a state, if a kept cut has seen the directory while it was so.
+
+use super::changes::changes;
+use super::kept::{join_spans, KeptCuts, Span};
+use super::last::{self, is_temporary};
+use super::{Each, Facts, Gone, Logged, What};
+use crate::core::inode::DEPTH_MAX;
+use crate::history::read::at_time::{self, with, PRESENT};
+use crate::history::record::{Cut, PastEntry, Seeing};
+use crate::store::Store;
+use crate::{Error, FileKind, InodeNo, Result};
+use std::sync::Arc;
+use yore_format::{Incarnation, Number};
+
+/// As long as one inode was under one name, `entry.birth..end`.
+struct Stretch {
+    /// The name; of the root directory an empty one.
+    entry: PastEntry,
+    directory_incarnation: Incarnation,
+    end: Number,
+}
+
+/// A state in a stretch, not yet compared with the one before.
+struct State {
+    from: Number,
+    to: Number,
+    span: Span,
+    current: bool,
+}
+
+/// Calls `each` with the states of what a path means from a directory as of `cut`, latest first.
+///
+/// # Errors
+/// As [`crate::View::log_below`].
+pub(super) fn log(
+    store: &Arc<Store>,
+    directory: InodeNo,
+    path: &[u8],
+    cut: Number,
+    pass: Pass<'_>,
+    each: Each<'_, Logged>,
+) -> Result<()> {
+    let kept = KeptCuts::load(store)?;
+    let (above, name) = match path.iter().rposition(|b| *b == b'/') {
+        Some(at) => (&path[..at], &path[at + 1..]),
+        None => (&b""[..], path),
+    };
+    let end = if cut == PRESENT { PRESENT } else { Number(cut.0 + 1) };
+    let found = directory_of(&kept, directory, above, end, pass)?;
+    let begin = match found.gone {
+        true => begin_gone(&kept, &found, name)?,
+        false => begin(&kept, &found, name)?,
+    };
+    let mut log =
+        Log { store, kept, at: begin.current, gone: begin.gone, waiting: None, is_any: false, each };
+    let mut gone_through: Vec<(PastEntry, Incarnation)> = Vec::new();
+    let mut next = Some((begin.first, false));
+    let mut is_first = true;
+    while let Some((stretch, replaced)) = next {
+        // What is put back has a name of ours for a moment.
+        if (is_first || !is_temporary(&stretch.entry.name)) && log.stretch(&stretch, replaced)? {
+            return Ok(());
+        }
+        is_first = false;
+        gone_through.push((stretch.entry.clone(), stretch.directory_incarnation));
+        next = match earlier_name(store, &stretch.entry)? {
+            Some(earlier) => Some((earlier, false)),
+            None => {
+                let before = earlier_meaning(store, &gone_through)?;
+                gone_through.clear();
+                before.map(|earlier| (earlier, true))
+            }
+        };
+    }
+    match log.finish()? {
+        true => Ok(()),
+        false => Err(Error::NotFound),
+    }
+}
+
+/// A directory that a path leads to.
+struct Found {
+    inode: InodeNo,
+    incarnation: Incarnation,
+    /// Up to when it was that.
+    end: Number,
+    /// The path leads there no more.
+    gone: bool,
+}
+
+/// The directory that a path leads to from another one: where one on the way is gone, the last that can be seen under its name.
+fn directory_of(
+    kept: &KeptCuts<'_>,
+    directory: InodeNo,
+    path: &[u8],
+    end: Number,
+    pass: Pass<'_>,
+) -> Result<Found> {
+    let store = kept.store;
+    let incarnation = with(store, directory, before(end), |_, state| Ok(state.inode.incarnation))?;
+    let mut found = Found { inode: directory, incarnation, end, gone: false };
+    for name in path.split(|b| *b == b'/').filter(|name| !name.is_empty() && *name != b".") {
+        let in_use = match found.gone {
+            false => at_time::entry_named(store, found.inode, name, before(found.end))?,
+            true => None,
+        };
+        let (entry, seen) = match in_use {
+            Some(entry) => (entry, before(found.end)),
+            None => {
+                found.gone = true;
+                let last = last_of(kept, &found, name)?.ok_or(Error::NotFound)?;
+                (last.entry, last.cut)
+            }
+        };
+        if entry.kind != FileKind::Directory {
+            return Err(Error::NotADirectory);
+        }
+        let end = found.end.min(entry.death);
+        found = Found { inode: entry.inode, incarnation: entry.incarnation, end, gone: found.gone };
+        pass(&with(store, entry.inode, seen, |_, state| Ok(Facts::of(&state.inode)))?)?;
+    }
+    Ok(found)
+}
+
+/// The last number before an end.
+fn before(end: Number) -> Number {
+    if end == PRESENT {
+        PRESENT
+    } else {
+        Number(end.0.saturating_sub(1))
+    }
+}
+
+/// What a name meant last of what can be seen, up to an end: what it meant in a directory that is gone, or means no more.
+fn last_of(kept: &KeptCuts<'_>, directory: &Found, name: &[u8]) -> Result<Option<last::Last>> {
+    let (store, no, end) = (kept.store, directory.inode, directory.end);
+    // What the directory had when it went has no end of its own, or a later one.
+    let at_the_end = at_time::entry_named(store, no, name, before(end))?;
+    let at_the_end = at_the_end.map(|entry| PastEntry { death: entry.death.min(end), ..entry });
+    let earlier = last::meanings(store, no, name, at_the_end.as_ref().map_or(end, |entry| entry.birth));
+    kept.last_seen((no, directory.incarnation), at_the_end.map(Ok).into_iter().chain(earlier))
+}
+
+/// Where a log begins.
+struct Begin {
+    first: Stretch,
+    /// The number as of which the first state is current.
+    current: Option<Number>,
+    gone: Option<Gone>,
+}
+
+fn begin(kept: &KeptCuts<'_>, above: &Found, name: &[u8]) -> Result<Begin> {
+    let (store, directory, end, cut) = (kept.store, above.inode, above.end, before(above.end));
+    if name.is_empty() || name == b"." {
+        return of_itself(store, directory, cut);
+    }
+    if name == b".." || name.len() > yore_format::NAME_MAX {
+        return Err(Error::NotFound);
+    }
+    if let Some(entry) = at_time::entry_named(store, directory, name, cut)? {
+        let first = stretch(store, entry.clone(), end.min(entry.death))?;
+        return Ok(Begin { first, current: Some(cut), gone: None });
+    }
+    if let Some((of, when)) = at_time::split_time(name) {
+        let from = (cut != PRESENT).then_some(cut);
+        match at_time::look_back(store, directory, from, of, &when) {
+            Ok((cut, _)) if of == b"." => return of_itself(store, directory, cut),
+            Ok((cut, _)) => {
+                let entry = at_time::entry_named(store, directory, of, cut)?.ok_or(Error::NotFound)?;
+                let first = stretch(store, entry.clone(), Number(cut.0 + 1).min(entry.death))?;
+                return Ok(Begin { first, current: Some(cut), gone: None });
+            }
+            Err(Error::NotFound) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    begin_gone(kept, above, name)
+}
+
+fn begin_gone(kept: &KeptCuts<'_>, above: &Found, name: &[u8]) -> Result<Begin> {
+    let entry = last_of(kept, above, name)?.ok_or(Error::NotFound)?.entry;
+    let end = entry.death;
+    let first = Stretch { entry, directory_incarnation: above.incarnation, end };
+    let gone = what_went(kept, &first)?;
+    Ok(Begin { first, current: None, gone: Some(gone) })
+}
+
+/// What is known of how a name went, of which this was the last stretch.
+fn what_went(kept: &KeptCuts<'_>, last: &Stretch) -> Result<Gone> {
+    let entry = &last.entry;
+    let directory = (entry.directory, last.directory_incarnation);
+    let without = join_spans(
+        kept.of_directory(directory, entry.death, PRESENT)?,
+        kept.own((entry.inode, entry.incarnation), entry.death, PRESENT),
+    );
+    let by = without.map(|(first, _)| kept.seen_by(first)).transpose()?;
+    let moved = last::lived_on(kept, entry)?;
+    let path = match moved {
+        true => {
+            let place = at_time::place(kept.store, entry.inode, PRESENT)?;
+            let place = place.filter(|place| place.incarnation == entry.incarnation);
+            place.map(|place| path_of(kept.store, &place, None)).transpose()?.flatten()
+        }
+        false => None,
+    };
+    Ok(Gone { by, moved, path })
+}
+
+fn of_itself(store: &Arc<Store>, directory: InodeNo, cut: Number) -> Result<Begin> {
+    let end = if cut == PRESENT { PRESENT } else { Number(cut.0 + 1) };
+    let begin = |first| Begin { first, current: Some(cut), gone: None };
+    if let Some(entry) = at_time::place(store, directory, cut)? {
+        return stretch(store, entry, end).map(begin);
+    }
+    // The root directory, or the one that was cut.
+    let (incarnation, kind) = with(store, directory, cut, |_, state| {
+        Ok((state.inode.incarnation, FileKind::from_mode(state.inode.mode).unwrap_or(FileKind::Directory)))
+    })?;
+    let entry = PastEntry {
+        directory,
+        cookie: 0,
+        birth: Number(0),
+        death: PRESENT,
+        inode: directory,
+        incarnation,
+        kind,
+        name: Vec::new(),
+    };
+    Ok(begin(Stretch { entry, directory_incarnation: incarnation, end }))
+}
+
+/// A stretch up to `end` under an entry.
+fn stretch(store: &Arc<Store>, entry: PastEntry, end: Number) -> Result<Stretch> {
+    let at = if end == PRESENT { PRESENT } else { Number(end.0.saturating_sub(1)) };
+    let directory_incarnation = with(store, entry.directory, at, |_, state| Ok(state.inode.incarnation))?;
+    Ok(Stretch { entry, directory_incarnation, end })
+}
+
+/// Where the inode of an entry was before it was there; `None` if it was not, or nobody knows.
+fn earlier_name(store: &Arc<Store>, entry: &PastEntry) -> Result<Option<Stretch>> {
+    let Some(before) = entry.birth.0.checked_sub(1).map(Number).filter(|n| n.0 > 0) else { return Ok(None) };
+    let place = at_time::place(store, entry.inode, before)?;
+    let Some(place) = place.filter(|place| place.incarnation == entry.incarnation) else { return Ok(None) };
+    stretch(store, place, entry.birth).map(Some).or_else(unknown)
+}
+
+/// What the first of these names meant before, or the first after it under which the inode took another one's place at once: of names that
+/// were free in between, as temporary ones are, nobody knows that they belong together.
+fn earlier_meaning(store: &Arc<Store>, names: &[(PastEntry, Incarnation)]) -> Result<Option<Stretch>> {
+    for (i, (entry, of)) in names.iter().enumerate().filter(|(_, (entry, _))| !entry.name.is_empty()) {
+        let before = store.past.name_before(store, entry.directory, &entry.name, entry.birth)?;
+        if let Some(before) = before.filter(|before| i == 0 || before.death == entry.birth) {
+            let end = before.death;
+            return Ok(Some(Stretch { entry: before, directory_incarnation: *of, end }));
+        }
+    }
+    Ok(None)
+}
+
+fn unknown<T>(error: Error) -> Result<Option<T>> {
+    match error {
+        // A cut was forgotten, or the present has changed.
+        Error::NotFound | Error::Stale => Ok(None),
+        error => Err(error),
+    }
+}
+
+/// Asked with each directory on the way.
+type Pass<'p> = &'p mut dyn FnMut(&Facts) -> Result<()>;
+
+struct Log<'s, 'e> {
+    store: &'s Arc<Store>,
+    kept: KeptCuts<'s>,
+    /// As of which the state is current that has it.
+    at: Option<Number>,
+    /// How the name went whose log it is, for the first state.
+    gone: Option<Gone>,
+    /// The last state found, which waits for the one before it; with the number of who has seen it, and the directory.
+    waiting: Option<(Logged, Number, InodeNo)>,
+    is_any: bool,
+    each: Each<'e, Logged>,
+}
+
+impl Log<'_, '_> {
+    /// The states of a stretch. True if nobody wants more.
+    fn stretch(&mut self, stretch: &Stretch, replaced: bool) -> Result<bool> {
+        let entry = &stretch.entry;
+        let mut states = Vec::new();
+        let last = self.at.take();
+        at_time::each_state(self.store, entry.inode, entry.birth, stretch.end, &mut |inode, from, to| {
+            if inode.incarnation == entry.incarnation {
+                let current = last.is_some_and(|at| at == PRESENT && to == PRESENT || from <= at && at < to);
+                states.push(State { from, to, span: None, current });
+            }
+            true
+        })?;
+        let mut is_new = replaced;
+        for mut state in states {
+            let directory = (entry.directory, stretch.directory_incarnation);
+            let own = self.kept.own((entry.inode, entry.incarnation), state.from, state.to);
+            let of_directory = self.kept.of_directory(directory, state.from, state.to)?;
+            state.span = join_spans(own, of_directory);
+            let Some(mut logged) = self.describe(entry, &state)? else { continue };
+            logged.gone = self.gone.take();
+            let seen = (state.span.map_or(PRESENT, |span| span.0), entry.directory);
+            if self.add(logged, seen, is_new)? {
+                return Ok(true);
+            }
+            is_new = false;
+        }
+        Ok(false)
+    }
+
+    /// `None` if nobody has seen it.
+    fn describe(&self, entry: &PastEntry, state: &State) -> Result<Option<Logged>> {
+        let (first, last) = match state.span {
+            Some((first, last)) => (Some(self.kept.seen_by(first)?), Some(self.kept.seen_by(last)?)),
+            None if state.current => (None, None),
+            None => return Ok(None),
+        };
+        let at = last.as_ref().map_or(PRESENT, |last| last.cut.number);
+        let at = if state.current && state.to == PRESENT { PRESENT } else { at };
+        let Some(_seeing) = self.see(&[at]).map(Some).or_else(unknown)? else { return Ok(None) };
+        let found = with(self.store, entry.inode, at, |_, state| Ok(Facts::of(&state.inode)));
+        let Some(facts) = found.map(Some).or_else(unknown)? else { return Ok(None) };
+        let cut = last.as_ref().filter(|_| at != PRESENT).map(|last| &last.cut);
+        Ok(Some(Logged {
+            path: path_of(self.store, entry, cut)?,
+            first,
+            last,
+            current: state.current,
+            name: entry.name.clone(),
+            kind: entry.kind,
+            inode: entry.inode,
+            incarnation: entry.incarnation,
+            facts,
+            what: What::empty(),
+            renamed: false,
+            replaced: false,
+            oldest: true,
+            gone: None,
+        }))
+    }
+
+    /// Keeps those that are cuts from becoming invisible.
+    fn see(&self, times: &[Number]) -> Result<Seeing<'_>> {
+        let cuts: Vec<Number> = times.iter().copied().filter(|time| *time != PRESENT).collect();
+        self.store.past.see_all(&cuts)
+    }
+
+    /// The next older state, seen by a cut of this number or by the present, in this directory. True if nobody wants more.
+    fn add(&mut self, older: Logged, (at, directory): (Number, InodeNo), replaced: bool) -> Result<bool> {
+        self.is_any = true;
+        let Some((mut newer, newer_at, newer_directory)) = self.waiting.take() else {
+            self.waiting = Some((older, at, directory));
+            return Ok(false);
+        };
+        newer.oldest = false;
+        newer.replaced = replaced;
+        if !replaced {
+            newer.renamed = (&newer.name, newer_directory) != (&older.name, directory);
+            let seeing = self.see(&[at, newer_at]);
+            let found = seeing.and_then(|_seeing| changes(self.store, newer.inode, at, newer_at));
+            newer.what = found.map(Some).or_else(unknown)?.unwrap_or_default();
+        }
+        let is_same = !replaced && !newer.renamed && (newer.what - What::LINKS).is_empty();
+        if is_same {
+            let last = newer.last.or_else(|| older.last.clone());
+            let (path, facts, gone) = (newer.path, newer.facts, newer.gone);
+            let merged = Logged { last, current: newer.current, path, facts, gone, ..older };
+            self.waiting = Some((merged, at, directory));
+            return Ok(false);
+        }
+        self.waiting = Some((older, at, directory));
+        Ok((self.each)(newer).is_break())
+    }
+
+    /// The oldest state is told, if there is any.
+    fn finish(mut self) -> Result<bool> {
+        if let Some((oldest, ..)) = self.waiting.take() {
+            // Whether anybody wants more does not matter any more.
+            let _ = (self.each)(oldest);
+        }
+        Ok(self.is_any)
+    }
+}
+
+/// The path that a name had: as of the cut from what was cut downwards, above as it is now. `None` if that is gone.
+fn path_of(store: &Arc<Store>, entry: &PastEntry, cut: Option<&Cut>) -> Result<Option<Vec<u8>>> {
+    let mut names = vec![entry.name.clone()];
+    let (mut at, mut cut) = (entry.directory, cut);
+    if cut.is_some_and(|cut| cut.row.root == entry.inode) {
+        cut = None;
+    }
+    for _ in 0..DEPTH_MAX {
+        if cut.is_some_and(|cut| cut.row.root == at) {
+            cut = None;
+        }
+        if at == InodeNo::ROOT {
+            names.reverse();
+            names.retain(|name| !name.is_empty());
+            return Ok(Some([b"/".as_slice(), &names.join(&b"/"[..])].concat()));
+        }
+        match at_time::place(store, at, cut.map_or(PRESENT, |cut| cut.number))? {
+            Some(place) => {
+                names.push(place.name);
+                at = place.directory;
+            }
+            None => return Ok(None),
+        }
+    }
+    Ok(None)
+}

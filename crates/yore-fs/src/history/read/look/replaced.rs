@@ -1,0 +1,224 @@
+//! What took the place of another of the same name and type: compared with it, as if both were states of one.
+//!
+//! Programs save a file by putting another one in its place, and what is put back is made anew. The history knows these as one that is
+//! gone and one that is new. Whoever asks what differs wants to know in what the new one differs from the old: often in nothing.
+//!
+//! What the inodes tell is looked at first: type, size, owner. Only where all of that leaves it open is data read, several files at once:
+//! most of the time goes into waiting for the device, and into comparing what is in memory already.
+
+use super::changes::xattrs;
+use super::{Change, Difference, What};
+use crate::history::read::at_time::{self, with, PRESENT};
+use crate::progress::Progress;
+use crate::store::Store;
+use crate::{Error, FileKind, Result, SeekTo};
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use yore_format::{Inode, InodeNo, MetaAddr, Number};
+
+/// Bytes compared at a time.
+const CHUNK: usize = 256 << 10;
+/// Files read at once, at most.
+const READERS: usize = 8;
+/// What looking at one file without reading it counts in [`Progress`].
+const LOOK: u64 = 4096;
+
+/// A name that meant one inode and means another of the same type.
+struct Pair<'d> {
+    old: &'d Difference,
+    new: &'d Difference,
+}
+
+/// Two times between which pairs are compared.
+struct Sides<'s> {
+    store: &'s Arc<Store>,
+    from: Number,
+    to: Number,
+}
+
+/// Makes one difference, or none, of one that is gone and one of its name and type that came.
+///
+/// # Errors
+/// `Stale` if one of the cuts is not kept any more; damage and device errors.
+pub(super) fn join(
+    store: &Arc<Store>,
+    (from, to): (Number, Number),
+    found: Vec<Difference>,
+    progress: &Progress,
+) -> Result<Vec<Difference>> {
+    let mut joined = joined(&Sides { store, from, to }, &pairs(&found), progress)?;
+    let of = |one: Difference| match (one.change, joined.get_mut(&one.path)) {
+        (Change::Added, Some(joined)) => joined.take(),
+        (Change::Removed, Some(_)) => None,
+        _ => Some(one),
+    };
+    Ok(found.into_iter().filter_map(of).collect())
+}
+
+/// Those that are gone, each with what came in its place.
+fn pairs(found: &[Difference]) -> Vec<Pair<'_>> {
+    let gone = found.iter().filter(|one| one.change == Change::Removed);
+    let gone: HashMap<&[u8], &Difference> = gone.map(|one| (&one.path[..], one)).collect();
+    let came = found.iter().filter(|one| one.change == Change::Added);
+    let pairs = came.filter_map(|new| Some(Pair { old: gone.get(&new.path[..])?, new }));
+    pairs.filter(|pair| pair.old.kind == pair.new.kind).collect()
+}
+
+/// By path what becomes of a pair: a difference, or none.
+fn joined(
+    sides: &Sides<'_>,
+    pairs: &[Pair<'_>],
+    progress: &Progress,
+) -> Result<HashMap<Vec<u8>, Option<Difference>>> {
+    let mut joined = HashMap::with_capacity(pairs.len());
+    for (pair, what) in pairs.iter().zip(sides.compare_all(pairs, progress)?) {
+        // What is gone meanwhile stays what the history says.
+        let Some(what) = what else { continue };
+        let before = pair.old.before;
+        let one = Difference { change: Change::Modified, what, before, ..pair.new.clone() };
+        joined.insert(one.path.clone(), (!what.is_empty()).then_some(one));
+    }
+    Ok(joined)
+}
+
+impl Sides<'_> {
+    /// In what each pair differs, by several threads if there is much to read; `None` for what is not there any more.
+    fn compare_all(&self, pairs: &[Pair<'_>], progress: &Progress) -> Result<Vec<Option<What>>> {
+        let reads = |pair: &Pair<'_>| match (pair.old.before, pair.new.after) {
+            (Some(was), Some(is)) if pair.new.kind == FileKind::Regular && was.size == is.size => is.size,
+            _ => 0,
+        };
+        progress.expect(pairs.iter().map(|pair| LOOK + reads(pair)).sum());
+        let (next, all) = (AtomicUsize::new(0), Mutex::new(vec![None; pairs.len()]));
+        let work = || -> Result<()> {
+            let mut buffers = Buffers::default();
+            // Each takes several at a time, and nobody waits for another's.
+            while let Some(first) = Some(next.fetch_add(16, Ordering::Relaxed)).filter(|at| *at < pairs.len())
+            {
+                for (at, pair) in pairs.iter().enumerate().skip(first).take(16) {
+                    let what = match self.compare(pair, &mut buffers) {
+                        Ok(what) => Some(what),
+                        Err(Error::NotFound) => None,
+                        Err(e) => return Err(e),
+                    };
+                    all.lock()[at] = what;
+                    progress.add(LOOK + reads(pair));
+                }
+            }
+            Ok(())
+        };
+        let readers = std::thread::available_parallelism().map_or(1, usize::from).clamp(2, READERS);
+        match pairs.len() {
+            1..=16 => work()?,
+            _ => std::thread::scope(|scope| {
+                let readers: Vec<_> = (0..readers).map(|_| scope.spawn(work)).collect();
+                let done = readers.into_iter().map(|reader| reader.join());
+                // A panic of one of them is one here.
+                let mut done = done.map(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+                done.try_for_each(|done| done)
+            })?,
+        }
+        Ok(all.into_inner())
+    }
+
+    fn inode(&self, no: InodeNo, cut: Number) -> Result<Inode> {
+        let _seeing = self.see(cut)?;
+        with(self.store, no, cut, |_, state| Ok(state.inode.clone()))
+    }
+
+    /// Keeps a cut from becoming invisible.
+    fn see(&self, cut: Number) -> Result<Option<crate::history::record::Seeing<'_>>> {
+        (cut != PRESENT).then(|| self.store.past.see(cut)).transpose()
+    }
+
+    fn compare(&self, pair: &Pair<'_>, buffers: &mut Buffers) -> Result<What> {
+        let (old, new) = (pair.old.inode, pair.new.inode);
+        let (was, is) = (self.inode(old, self.from)?, self.inode(new, self.to)?);
+        if (was.incarnation, is.incarnation) != (pair.old.incarnation, pair.new.incarnation) {
+            return Err(Error::NotFound);
+        }
+        let mut what = What::empty();
+        // Set-id bits are not put back, and not shown in the past.
+        let metadata = |inode: &Inode| (inode.mode & !0o6000, inode.uid, inode.gid, inode.rdev);
+        what.set(What::METADATA, metadata(&was) != metadata(&is));
+        if [was.xattr_root, is.xattr_root].iter().any(|root| *root != MetaAddr::NONE) {
+            what.set(What::XATTRS, self.xattrs(old, self.from)? != self.xattrs(new, self.to)?);
+        }
+        if was.is_directory() {
+            return Ok(what);
+        }
+        what.set(What::TIME, was.mtime != is.mtime);
+        let same = match pair.new.kind {
+            FileKind::Regular => was.size == is.size && self.same_data((old, new), was.size, buffers)?,
+            FileKind::Symlink => self.readlink(old, self.from)? == self.readlink(new, self.to)?,
+            _ => true,
+        };
+        what.set(What::CONTENT, !same);
+        Ok(what)
+    }
+
+    fn xattrs(&self, no: InodeNo, cut: Number) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let _seeing = self.see(cut)?;
+        xattrs(self.store, no, cut)
+    }
+
+    fn readlink(&self, no: InodeNo, cut: Number) -> Result<Vec<u8>> {
+        let _seeing = self.see(cut)?;
+        at_time::readlink(self.store, no, cut)
+    }
+
+    /// Whether two files of one size have the same in them. Takes time for the data of both, not for holes.
+    fn same_data(&self, (old, new): (InodeNo, InodeNo), size: u64, buffers: &mut Buffers) -> Result<bool> {
+        let mut at = 0;
+        // Holes are looked for where it is worth it.
+        let is_long = size > CHUNK as u64;
+        let most = usize::try_from(size).unwrap_or(CHUNK).min(CHUNK);
+        let (a, b) = buffers.of(most);
+        while at < size {
+            if is_long {
+                at = self.data_from(old, self.from, at)?.min(self.data_from(new, self.to, at)?).min(size);
+            }
+            let (n, m) = (self.read(old, self.from, at, a)?, self.read(new, self.to, at, b)?);
+            if a[..n] != b[..m] {
+                return Ok(false);
+            }
+            if n == 0 {
+                break;
+            }
+            at += n as u64;
+        }
+        Ok(true)
+    }
+
+    fn data_from(&self, no: InodeNo, cut: Number, at: u64) -> Result<u64> {
+        let _seeing = self.see(cut)?;
+        match at_time::seek(self.store, no, cut, at, SeekTo::Data) {
+            Err(Error::NoDataThere) => Ok(u64::MAX),
+            found => found,
+        }
+    }
+
+    fn read(&self, no: InodeNo, cut: Number, at: u64, buffer: &mut [u8]) -> Result<usize> {
+        let _seeing = self.see(cut)?;
+        at_time::read(self.store, no, cut, at, buffer)
+    }
+}
+
+/// What a reader reads into.
+#[derive(Default)]
+struct Buffers([Vec<u8>; 2]);
+
+impl Buffers {
+    /// Two of so many bytes.
+    fn of(&mut self, len: usize) -> (&mut [u8], &mut [u8]) {
+        let [a, b] = &mut self.0;
+        for buffer in [&mut *a, &mut *b] {
+            if buffer.len() < len {
+                buffer.resize(len, 0);
+            }
+        }
+        (&mut a[..len], &mut b[..len])
+    }
+}

@@ -1,0 +1,76 @@
+//! Paths below a directory as of a number, from the bottom up.
+//!
+//! An inode says where its name is, and the entry there says whether that was so: what no cut has seen may have been elsewhere then,
+//! and have no version that tells ([`at_time::place`]). So a way that leads up to a directory that was seen is also one that leads
+//! down from it, and everything on it was as it is found.
+
+use crate::core::inode::DEPTH_MAX;
+use crate::history::read::at_time;
+use crate::store::Store;
+use crate::{InodeNo, Result};
+use hashbrown::HashMap;
+use std::sync::Arc;
+use yore_format::Number;
+
+/// The tree below a directory as of a number. Remembers the paths of directories.
+pub(super) struct Tree<'s> {
+    store: &'s Arc<Store>,
+    pub(super) cut: Number,
+    paths: HashMap<InodeNo, Option<Vec<u8>>>,
+}
+
+impl<'s> Tree<'s> {
+    pub(super) fn new(store: &'s Arc<Store>, root: InodeNo, cut: Number) -> Tree<'s> {
+        Tree { store, cut, paths: HashMap::from([(root, Some(Vec::new()))]) }
+    }
+
+    /// The path of a directory from the root of this tree; `None` if it was not in it. O(depth · log) the first time.
+    pub(super) fn path(&mut self, directory: InodeNo) -> Result<Option<&[u8]>> {
+        let (mut way, mut at) = (Vec::new(), directory);
+        let mut path = loop {
+            if let Some(known) = self.paths.get(&at) {
+                break known.clone();
+            }
+            // In the present a way may come to be a circle while it is followed.
+            let place = match way.len() < DEPTH_MAX {
+                true => at_time::place(self.store, at, self.cut)?,
+                false => None,
+            };
+            // The root directory of the volume is its own parent, but has no entry.
+            let Some(place) = place else {
+                self.paths.insert(at, None);
+                break None;
+            };
+            way.push((at, place.name));
+            at = place.directory;
+        };
+        for (at, name) in way.into_iter().rev() {
+            path = path.map(|above| join(&above, &name));
+            self.paths.insert(at, path.clone());
+        }
+        Ok(self.paths.get(&directory).and_then(Option::as_deref))
+    }
+
+    /// Whether a directory was in the tree.
+    pub(super) fn has(&mut self, directory: InodeNo) -> Result<bool> {
+        Ok(self.path(directory)?.is_some())
+    }
+
+    /// The path of a name in a directory.
+    pub(super) fn path_of(&mut self, directory: InodeNo, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        Ok(self.path(directory)?.map(|above| join(above, name)))
+    }
+}
+
+/// A name behind a path.
+pub(super) fn join(above: &[u8], name: &[u8]) -> Vec<u8> {
+    match above {
+        b"" => name.to_vec(),
+        above => [above, b"/", name].concat(),
+    }
+}
+
+/// What paths are sorted by: what is in a directory comes right behind it.
+pub(super) fn order(path: &[u8]) -> Vec<u8> {
+    path.iter().map(|b| if *b == b'/' { 0 } else { *b }).collect()
+}

@@ -1,0 +1,296 @@
+//! What one version holds and no other state of its chain, and giving it up.
+//!
+//! **What only this version holds**. Of its chain (the states of one incarnation) the version before it holds what was
+//! born before that one's end; what the next state, a version or the inode in use, has in the same place is that one's, too; and
+//! what is held by two states is held by all between them. So two walks tell: that of the next state as far as it was made
+//! since, and that of the version as far as it is neither of the one before nor of the next. They read what differs.
+//!
+//!
+//! **F1 No change meanwhile.** The inode in use keeps its extents while its io lock is held, and its other trees and what it takes for
+//! kept ([`Store::kept`]) while its state is. Both are held until the Op has ended; then what the version shared with it
+//! and with nobody before is its own.
+//!
+
+use crate::core::alloc::{KeptGroups, Run};
+use crate::core::btree::Tree;
+use crate::core::extent::{self, Extent};
+use crate::core::held;
+use crate::store::Store;
+use crate::{symlink, xattr, Error, InodeNo, Result};
+use hashbrown::HashSet;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use yore_format::{ContentKind, HistoryGrowth, Inode, MetaAddr, Number, Version};
+use yore_meta::{Frame, Op};
+
+/// Gives up a version with all that it alone holds; the blocks that this freed.
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn give_up_version(store: &Arc<Store>, no: InodeNo, version: &Version) -> Result<u64> {
+    let cell = match store.cell(no) {
+        Ok(cell) => Some(cell),
+        Err(Error::Stale) => None,
+        Err(e) => return Err(e),
+    };
+    // F1.
+    let _io = cell.as_ref().map(|cell| cell.io.lock());
+    let same =
+        cell.as_ref().filter(|cell| cell.incarnation == version.inode.incarnation && !cell.state.read().gone);
+    let mut alone = Alone::new(store, no, version)?;
+    let later = store.past.version_after(&store.meta, no, version.end)?;
+    let is_newest = later.is_none();
+    let later = later.filter(|later| later.inode.incarnation == version.inode.incarnation);
+    let reserved = store.reserve_freely(store.near(no), 0)?;
+    match (&later, same) {
+        (Some(later), _) => alone.content(Some(&later.inode))?,
+        (None, Some(cell)) => alone.content(Some(&cell.state.read().inode))?,
+        (None, None) => alone.content(None)?,
+    }
+    let mut groups = KeptGroups::default();
+    alone.prepare(&mut groups)?;
+    let mut state = cell.as_ref().map(|cell| cell.state.write());
+    let in_use = state.as_ref().filter(|_| same.is_some()).map(|state| &state.inode);
+    alone.attributes(later.as_ref().map(|later| &later.inode).or(in_use))?;
+    let removal = store.past.prepare_removal(store, no, version)?;
+    let mut op = store.meta.begin(reserved);
+    let removed = removal.apply(&mut op);
+    let blocks = alone.free(&mut op, removed);
+    drop(op);
+    if let Some(state) = state.as_mut().filter(|_| is_newest) {
+        state.ask_kept_anew();
+    }
+    store.versions.forget(no, version.inode.born);
+    Ok(blocks)
+}
+
+/// What one version holds and no other state of its chain.
+pub(crate) struct Alone<'s> {
+    store: &'s Store,
+    no: InodeNo,
+    version: &'s Version,
+    /// What was born earlier is held by the version before it.
+    from: Number,
+    nodes: Vec<Frame>,
+    runs: Vec<Run>,
+}
+
+/// Called with each cell of a leaf: key and value.
+type Cells<'c> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'c;
+
+/// What the next state holds, as far as it is in question.
+#[derive(Default)]
+struct Next {
+    /// Nodes that the version has, too, with all that is below them.
+    nodes: HashSet<MetaAddr>,
+    /// Extents by their first file block.
+    extents: BTreeMap<u64, Extent>,
+}
+
+impl<'s> Alone<'s> {
+    /// Nothing yet; the version may be the first of several that are taken as one.
+    pub(crate) fn new(store: &'s Store, no: InodeNo, version: &'s Version) -> Result<Alone<'s>> {
+        let before = match version.inode.born.0.checked_sub(1) {
+            Some(most) => store.past.version(&store.meta, no, Number(most))?,
+            None => None,
+        };
+        let before = before.filter(|before| before.inode.incarnation == version.inode.incarnation);
+        let from = before.map_or(Number(0), |before| before.end);
+        Ok(Alone { store, no, version, from, nodes: Vec::new(), runs: Vec::new() })
+    }
+
+    /// Counts what was born at this number or later, whoever held it before.
+    pub(crate) fn since(self, from: Number) -> Alone<'s> {
+        Alone { from, ..self }
+    }
+
+    /// The number since which what the version has is not held by the one before it.
+    pub(crate) fn from(&self) -> Number {
+        self.from
+    }
+
+    /// How many blocks were found: of data, and nodes.
+    pub(crate) fn blocks(&self) -> (u64, u64) {
+        (self.runs.iter().map(|run| u64::from(run.len)).sum(), self.nodes.len() as u64)
+    }
+
+    /// Finds what of the content is the version's alone, given the next state of its chain, if there is one.
+    pub(crate) fn content(&mut self, next: Option<&Inode>) -> Result<()> {
+        #[cfg(feature = "mutations")]
+        let next = next.filter(|_| !crate::mutation::is(crate::mutation::Mutation::ForgottenShared));
+        let inode = &self.version.inode;
+        if inode.is_symlink() {
+            let next = next.and_then(|next| symlink::tree(next, self.no));
+            return self.trees(symlink::tree(inode, self.no), next);
+        }
+        if !inode.is_regular() {
+            return Ok(());
+        }
+        let mut known = Next::default();
+        if let Some(inode) = next {
+            self.look_at_next(inode, &mut known)?;
+        }
+        let mut extents: Vec<Extent> = Vec::new();
+        let no = self.no;
+        if inode.content_kind == ContentKind::Tree {
+            let tree = extent::tree(no, inode, Number(0));
+            self.own_nodes(&tree, &known.nodes, &mut |key, value| {
+                extents.push(extent::of_cell(key, value, no)?);
+                Ok(())
+            })?;
+        } else {
+            extents = extent::in_inode(no, inode).collect::<Result<_>>()?;
+        }
+        for extent in extents {
+            // What was never written is not a version's.
+            if !extent.1.unwritten && !extent.1.shared && extent.1.birth >= self.from {
+                self.runs.extend(without(&extent, &known.extents));
+            }
+        }
+        Ok(())
+    }
+
+    fn look_at_next(&self, inode: &Inode, known: &mut Next) -> Result<()> {
+        let (no, end) = (self.no, self.version.end);
+        let extents = &mut known.extents;
+        let mut enter = |extent: Extent| {
+            if extent.1.birth < end && !extent.1.unwritten {
+                extents.insert(extent.0, extent);
+            }
+        };
+        if inode.content_kind != ContentKind::Tree {
+            return extent::in_inode(no, inode).try_for_each(|extent| extent.map(&mut enter));
+        }
+        let tree = extent::tree(no, inode, Number(0));
+        self.shared_nodes(&tree, &mut known.nodes, &mut |key, value| {
+            enter(extent::of_cell(key, value, no)?);
+            Ok(())
+        })
+    }
+
+    /// Finds what of the attributes is the version's alone.
+    pub(crate) fn attributes(&mut self, next: Option<&Inode>) -> Result<()> {
+        let inode = &self.version.inode;
+        if next.is_some_and(|next| next.xattr_root == inode.xattr_root) {
+            return Ok(());
+        }
+        let meta = &self.store.meta;
+        let next = next.map(|next| xattr::tree(meta, next, self.no)).transpose()?;
+        self.trees(Some(xattr::tree(meta, inode, self.no)?), next)
+    }
+
+    /// The same for trees of which nothing but nodes is held.
+    fn trees(&mut self, tree: Option<Tree>, next: Option<Tree>) -> Result<()> {
+        let Some(tree) = tree else { return Ok(()) };
+        let mut shared = HashSet::new();
+        if let Some(next) = next {
+            self.shared_nodes(&next, &mut shared, &mut |_, _| Ok(()))?;
+        }
+        self.own_nodes(&tree, &shared, &mut |_, _| Ok(()))
+    }
+
+    /// The uppermost nodes of the next state's tree that the version has, too, and the cells of leaves that it has not.
+    fn shared_nodes(&self, next: &Tree, shared: &mut HashSet<MetaAddr>, cells: &mut Cells<'_>) -> Result<()> {
+        next.visit(&self.store.meta, &mut |node| {
+            if node.birth < self.version.end {
+                shared.insert(node.frame.addr());
+                return Ok(false);
+            }
+            node.cells().try_for_each(|(key, value)| cells(key, value)).map(|()| true)
+        })
+    }
+
+    /// Nodes of the version's tree that nobody else has, and the cells of such leaves.
+    fn own_nodes(&mut self, tree: &Tree, shared: &HashSet<MetaAddr>, cells: &mut Cells<'_>) -> Result<()> {
+        let (nodes, from) = (&mut self.nodes, self.from);
+        tree.visit(&self.store.meta, &mut |node| {
+            if node.birth < from || shared.contains(&node.frame.addr()) {
+                return Ok(false);
+            }
+            nodes.push(node.frame.clone());
+            node.cells().try_for_each(|(key, value)| cells(key, value)).map(|()| true)
+        })
+    }
+
+    /// Keeps in memory what freeing the blocks changes.
+    fn prepare(&mut self, groups: &mut KeptGroups) -> Result<()> {
+        let (meta, alloc) = (&self.store.meta, &self.store.alloc);
+        self.runs.sort_unstable_by_key(|run| run.start);
+        for run in &self.runs {
+            extent::check_run(meta, alloc, self.no, *run)?;
+            alloc.prepare_free(meta, *run, groups)?;
+        }
+        Ok(())
+    }
+
+    /// Inside the Op whose change `removed` took the version away. Returns how many blocks this frees.
+    fn free(self, op: &mut Op<'_>, removed: yore_meta::Change) -> u64 {
+        let (data, nodes) = self.blocks();
+        held::count(op, HistoryGrowth { data: -(data as i64), nodes: -(nodes as i64), trees: 0 });
+        let mut last = removed;
+        for node in self.nodes {
+            let freed = op.free(node);
+            op.before(last, freed);
+            last = freed;
+        }
+        for run in self.runs {
+            let freed = self.store.alloc.free(op, run);
+            op.before(last, freed);
+            last = freed;
+        }
+        nodes + data
+    }
+}
+
+/// Blocks that a version has and the next state of its inode has not, and that were born at `from` or later (`None`: that the version
+/// before it has not either): of data, and nodes. The caller holds forgetting back.
+pub(crate) fn let_go(
+    store: &Arc<Store>,
+    no: InodeNo,
+    version: &Version,
+    from: Option<Number>,
+) -> Result<(u64, u64)> {
+    let cell = match store.cell(no) {
+        Ok(cell) => Some(cell),
+        Err(Error::Stale) => None,
+        Err(e) => return Err(e),
+    };
+    // With both held neither the content of the inode in use changes, nor does it become a version.
+    let _io = cell.as_ref().map(|cell| cell.io.lock());
+    let state = cell.as_ref().map(|cell| cell.state.read());
+    let incarnation = version.inode.incarnation;
+    let in_use = state.as_ref().filter(|state| state.inode.incarnation == incarnation && !state.gone);
+    let later = store.past.version_after(&store.meta, no, version.end)?;
+    let later = later.filter(|later| later.inode.incarnation == incarnation);
+    let next = later.as_ref().map(|later| &later.inode).or(in_use.map(|state| &state.inode));
+    let mut alone = Alone::new(store, no, version)?;
+    if let Some(from) = from {
+        alone = alone.since(from);
+    }
+    alone.content(next)?;
+    alone.attributes(next)?;
+    Ok(alone.blocks())
+}
+
+/// The blocks of an extent that none of `others` has in the same place.
+fn without(extent: &Extent, others: &BTreeMap<u64, Extent>) -> Vec<Run> {
+    let (first, end) = (extent.0, extent.0 + u64::from(extent.1.len));
+    let place = |extent: &Extent| extent.1.start.0.wrapping_sub(extent.0);
+    let (mut runs, mut at) = (Vec::new(), first);
+    let mut add = |from: u64, to: u64| {
+        if from < to {
+            let start = yore_format::BlockNo(extent.1.start.0 + (from - first));
+            runs.push(Run { start, len: (to - from) as u32 });
+        }
+    };
+    let before = others.range(..first).next_back();
+    for (_, other) in before.into_iter().chain(others.range(first..end)) {
+        let (from, to) = (other.0.max(at), (other.0 + u64::from(other.1.len)).min(end));
+        if from < to && place(other) == place(extent) {
+            add(at, from);
+            at = to;
+        }
+    }
+    add(at, end);
+    runs
+}

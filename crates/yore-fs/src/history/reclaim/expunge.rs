@@ -1,0 +1,418 @@
+//! Expunging: all that the history knows of a file is given up, in all cuts at once.
+//!
+//! A row in the table of cuts says so, and in the same Op the present is cut loose (`loose.rs`): the inode in use and
+//! its name are born anew, so no cut that was taken before has seen them. From then on nobody sees what was before: neither versions nor
+//! names of that inode and incarnation that are older than the row. They are given up afterwards, a name or a version at a
+//! time, each in one Op with all that it alone holds; then the row goes. That can stop at any point, in a crash too, and goes on
+//! where it was, for what is given up is found by what is left:
+//!
+//! **X1 Names first.** A name that a cut has seen is the place of the version that this cut has seen, so the versions say where the
+//! names are. They are kept until all names are gone: a lookup never finds a name without an inode.
+//!
+//! **X2 Files of several names** remember one at most. If a state says that there were others, all directories as they are now and all
+//! past names are looked through, once for all such files. An entry that is found so has begun with the row. So has, at once,
+//! one that ends meanwhile: with it may go what says that there were others. An entry escapes only in a directory that is moved
+//! behind the walk, so if one was moved, it is done again. Names are entries before they are past names, so the past ones come second.
+//!
+//! **X3 What must stay.** Held and pinned cuts lose nothing: if one has seen the file, nothing is given up. No cut comes
+//! to be held or pinned between looking and the row (`past/expunge.rs`).
+//!
+//! **X4 Nobody reads what goes.** The cuts stay, so that their readers are not kept away by P6. Who reads a version holds the lock that the
+//! file needs to become one that is expunged; after that no version of it is found.
+//!
+//! **X5 Cuts of the file itself** have seen nothing else, and are forgotten before the row is there: behind it they would show nothing. One
+//! that is taken between the two is forgotten after it, if need be with what else goes.
+
+mod loose;
+mod remembered;
+
+pub use remembered::Remembered;
+pub(crate) use remembered::{history_of, remembered, remembered_below};
+
+use crate::history::reclaim::alone::give_up_version;
+use crate::history::reclaim::needed::Needed;
+use crate::history::record::{self, Ask, Expunge, Forgetting, PastEntry};
+use crate::store::Store;
+use crate::{dir, Error, FileKind, InodeNo, Result};
+use hashbrown::{HashMap, HashSet};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use yore_format::{CutKind, CutState, Incarnation, Inode, Number, Version, HISTORY_SHARDS};
+
+/// Entries and names looked at between two questions whether to go on.
+const BATCH: usize = 256;
+
+/// The inode in use, if it is of this incarnation.
+fn in_use_as(store: &Arc<Store>, no: InodeNo, incarnation: Incarnation) -> Result<Option<Inode>> {
+    match store.cell(no) {
+        Ok(cell) => {
+            let state = cell.state.read();
+            let is_it = !state.gone && state.inode.incarnation == incarnation;
+            Ok(is_it.then(|| state.inode.clone()))
+        }
+        Err(Error::Stale) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// Calls `each` with the versions of one incarnation, the oldest first.
+fn each_version(
+    store: &Store,
+    no: InodeNo,
+    incarnation: Incarnation,
+    each: &mut dyn FnMut(&Version) -> Result<()>,
+) -> Result<()> {
+    let mut from = Number(0);
+    while let Some(version) = store.past.version_after(&store.meta, no, from)? {
+        if version.inode.incarnation == incarnation {
+            each(&version)?;
+        }
+        from = version.end;
+    }
+    Ok(())
+}
+
+/// Gives up the history of files: all of it is out of sight when this returns, and that is durable. `forget::finish` does the rest.
+///
+/// # Errors
+/// [`Error::Held`] and [`Error::Pinned`] if a cut that must stay has seen one of them: then nothing is given up. `Invalid` for the root
+/// directory. After others that of some may be, and cuts of some of them alone.
+pub(crate) fn begin(store: &Arc<Store>, files: &[(InodeNo, Incarnation)]) -> Result<()> {
+    store.check_writable()?;
+    if files.iter().any(|(no, _)| *no == InodeNo::ROOT) {
+        return Err(Error::Invalid {
+            what: "the history of the root directory: forget its snapshots instead",
+        });
+    }
+    if !store.past.is_any() {
+        return Ok(());
+    }
+    let mut files = files.to_vec();
+    files.sort_unstable();
+    files.dedup();
+    {
+        let _still = store.past.expunging.hold_still();
+        check_free(store, &files)?;
+        for (no, incarnation) in &files {
+            forget_own(store, *no, *incarnation, Number(u64::MAX))?;
+        }
+        for (no, incarnation) in &files {
+            let file = loose::expunge(store, *no, *incarnation)?;
+            forget_own(store, *no, *incarnation, file.number)?;
+        }
+    }
+    store.force()
+}
+
+/// Forgets the cuts of a file or directory itself up to a number (X5).
+fn forget_own(store: &Arc<Store>, no: InodeNo, incarnation: Incarnation, before: Number) -> Result<()> {
+    let mut own = Vec::new();
+    store.past.each_of(&store.meta, no, Number(0), &mut |cut| {
+        let row = &cut.row;
+        let is_it = row.state == CutState::Kept && row.root_incarnation == incarnation;
+        own.extend((is_it && cut.number < before).then_some(cut.number));
+        Ok(true)
+    })?;
+    for cut in own {
+        match store.past.mark_dying(store, &[cut]) {
+            // Forgotten meanwhile; or held or pinned, and sees nothing.
+            Ok(())
+            | Err(Error::NotFound | Error::Held { .. } | Error::HeldUntil { .. } | Error::Pinned { .. }) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// Fails if a cut that must stay has seen one of the files (X3).
+pub(crate) fn check_free(store: &Arc<Store>, files: &[(InodeNo, Incarnation)]) -> Result<()> {
+    let (mut stay, mut held) = (Vec::new(), HashMap::new());
+    store.past.each_cut(&store.meta, Number(0), &mut |cut| {
+        let why = record::held(&cut);
+        if cut.row.state == CutState::Kept && (why.is_some() || store.past.is_pinned(cut.number)) {
+            stay.push(cut.number);
+            held.extend(why.map(|why| (cut.number, why)));
+        }
+        Ok(true)
+    })?;
+    match one_that_sees(store, files, &stay)? {
+        Some(cut) => Err(held.remove(&cut).unwrap_or(Error::Pinned { cut: cut.0 })),
+        None => Ok(()),
+    }
+}
+
+/// Fails if a cut that somebody else took has seen one of the files.
+pub(crate) fn check_taken_by(store: &Arc<Store>, files: &[(InodeNo, Incarnation)], uid: u32) -> Result<()> {
+    let mut others = Vec::new();
+    for cut in crate::history::read::at_time::cuts(store)? {
+        let row = &cut.row;
+        let of = (row.root, row.root_incarnation);
+        let is_his = match row.more.by {
+            Some(by) => by == uid,
+            None if files.contains(&of) => true,
+            None => {
+                row.kind != CutKind::Snapshot
+                    && in_use_as(store, of.0, of.1)?.is_some_and(|inode| inode.uid == uid)
+            }
+        };
+        others.extend((!is_his).then_some(cut.number));
+    }
+    match one_that_sees(store, files, &others)? {
+        Some(cut) => Err(Error::TakenByOthers { cut: cut.0 }),
+        None => Ok(()),
+    }
+}
+
+/// One of some cuts that has seen one of the files.
+fn one_that_sees(
+    store: &Arc<Store>,
+    files: &[(InodeNo, Incarnation)],
+    cuts: &[Number],
+) -> Result<Option<Number>> {
+    if cuts.is_empty() {
+        return Ok(None);
+    }
+    let of = |cuts: &[Number]| {
+        let cuts: HashSet<Number> = cuts.iter().copied().collect();
+        Needed::of(store, |cut| cuts.contains(&cut.number))
+    };
+    let needed = of(cuts)?;
+    for (no, incarnation) in files {
+        let mut states = Vec::new();
+        each_version(store, *no, *incarnation, &mut |version| {
+            states.push(version.clone());
+            Ok(())
+        })?;
+        let in_use = in_use_as(store, *no, *incarnation)?.filter(|inode| inode.links > 0);
+        states.extend(
+            in_use.map(|inode| Version {
+                end: store.number().max(Number(inode.born.0.saturating_add(1))),
+                inode,
+            }),
+        );
+        for state in states {
+            if !needed.version(*no, &state)? {
+                continue;
+            }
+            // One of all of them has; halves tell which.
+            let mut among = cuts;
+            while among.len() > 1 {
+                let (first, rest) = among.split_at(among.len() / 2);
+                among = if of(first)?.version(*no, &state)? { first } else { rest };
+            }
+            return Ok(among.first().copied());
+        }
+    }
+    Ok(None)
+}
+
+/// Gives up what is left of the files that [`begin`] was asked for, until nothing is or `ask` breaks. The caller holds
+/// the lock of who forgets.
+///
+/// # Errors
+/// Damage and device errors. What was not given up is next time.
+pub(crate) fn go_on(store: &Arc<Store>, so_far: &mut Forgetting, ask: Ask<'_>) -> Result<ControlFlow<()>> {
+    let files = store.past.expunging.all();
+    let mut work = Work { store, so_far, ask };
+    let mut scattered: HashMap<InodeNo, Vec<Expunge>> = HashMap::new();
+    for file in &files {
+        if (work.ask)(work.so_far).is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        match work.names(file)? {
+            ControlFlow::Break(()) => return Ok(ControlFlow::Break(())),
+            ControlFlow::Continue(true) => scattered.entry(file.inode).or_default().push(*file),
+            ControlFlow::Continue(false) => {}
+        }
+    }
+    if !scattered.is_empty()
+        && (work.entries(&scattered)?.is_break() || work.past_names(&scattered)?.is_break())
+    {
+        return Ok(ControlFlow::Break(()));
+    }
+    for file in &files {
+        if (work.ask)(work.so_far).is_break() || work.versions(file)?.is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        forget_own(store, file.inode, file.incarnation, file.number)?;
+        store.past.end_expunge(store, file)?;
+        work.so_far.expunged += 1;
+        work.so_far.expunging = work.so_far.expunging.saturating_sub(1);
+    }
+    Ok(ControlFlow::Continue(()))
+}
+
+struct Work<'w> {
+    store: &'w Arc<Store>,
+    so_far: &'w mut Forgetting,
+    ask: Ask<'w>,
+}
+
+impl Work<'_> {
+    /// Every so often asks whether to go on.
+    fn looked_at(&mut self) -> ControlFlow<()> {
+        self.so_far.looked_at += 1;
+        match self.so_far.looked_at % BATCH as u64 {
+            0 => (self.ask)(self.so_far),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+
+    /// Gives up the names that the file's states say they had (X1). Whether there were others (X2).
+    fn names(&mut self, file: &Expunge) -> Result<ControlFlow<(), bool>> {
+        let store = self.store;
+        let mut scattered =
+            in_use_as(store, file.inode, file.incarnation)?.is_some_and(|i| has_more_names(&i));
+        let mut from = Number(0);
+        while let Some(version) = store.past.version_after(&store.meta, file.inode, from)? {
+            let Version { end, inode } = version;
+            from = end;
+            if !file.takes(file.inode, inode.incarnation, inode.born) {
+                continue;
+            }
+            scattered |= has_more_names(&inode);
+            if inode.parent != InodeNo::NONE {
+                self.names_at(file, inode.parent, inode.parent_cookie, (inode.born, end))?;
+            }
+            if self.looked_at().is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(scattered))
+    }
+
+    /// Gives up what a cookie has meant in a span, as far as that is the file.
+    fn names_at(
+        &mut self,
+        file: &Expunge,
+        directory: InodeNo,
+        cookie: u64,
+        (from, to): (Number, Number),
+    ) -> Result<()> {
+        let (past, meta) = (&self.store.past, &self.store.meta);
+        let mut before = to;
+        while let Some(most) = before.0.checked_sub(1) {
+            let Some(name) = past.name_until(meta, directory, cookie, Number(most))? else { break };
+            if name.death <= from {
+                break;
+            }
+            before = name.birth;
+            self.name(file, &name)?;
+        }
+        Ok(())
+    }
+
+    fn name(&mut self, file: &Expunge, name: &PastEntry) -> Result<()> {
+        if file.takes(name.inode, name.incarnation, name.birth) {
+            self.store.past.expunge_name(self.store, name, file.number)?;
+            self.so_far.given_up += 1;
+        }
+        Ok(())
+    }
+
+    /// Looks through all directories as they are for entries that are older than they may be (X2).
+    fn entries(&mut self, files: &HashMap<InodeNo, Vec<Expunge>>) -> Result<ControlFlow<()>> {
+        loop {
+            let moves = self.store.past.expunging.moves();
+            if self.entries_once(files)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+            if self.store.past.expunging.moves() == moves {
+                return Ok(ControlFlow::Continue(()));
+            }
+        }
+    }
+
+    fn entries_once(&mut self, files: &HashMap<InodeNo, Vec<Expunge>>) -> Result<ControlFlow<()>> {
+        let (mut left, mut met) = (vec![InodeNo::ROOT], HashSet::new());
+        while let Some(no) = left.pop() {
+            let cell = match self.store.cell(no) {
+                Ok(cell) => cell,
+                Err(Error::Stale) => continue, // Removed meanwhile.
+                Err(e) => return Err(e),
+            };
+            let mut after = 0;
+            loop {
+                let (mut found, mut count) = (Vec::new(), 0);
+                let state = cell.state.read();
+                if state.check_directory().is_err() {
+                    break;
+                }
+                dir::list(self.store, &state, no, after, &mut |cookie, entry| {
+                    (after, count) = (cookie, count + 1);
+                    let of_file = files.get(&entry.inode).into_iter().flatten();
+                    let taken = |file: &&Expunge| file.takes(entry.inode, entry.incarnation, entry.birth);
+                    found.extend(of_file.filter(taken).map(|file| (cookie, *file)));
+                    if entry.kind == FileKind::Directory && met.insert(entry.inode) {
+                        left.push(entry.inode);
+                    }
+                    Ok(count < BATCH)
+                })?;
+                drop(state);
+                // The latest of them: whatever was before is out of sight for all.
+                for (cookie, file) in found {
+                    loose::cut_entry_loose(self.store, &cell, cookie, file)?;
+                }
+                for _ in 0..count {
+                    if self.looked_at().is_break() {
+                        return Ok(ControlFlow::Break(()));
+                    }
+                }
+                if count < BATCH {
+                    break;
+                }
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Looks through all past names for those of the files (X2).
+    fn past_names(&mut self, files: &HashMap<InodeNo, Vec<Expunge>>) -> Result<ControlFlow<()>> {
+        let store = self.store;
+        for shard in 0..HISTORY_SHARDS {
+            let mut from = Some([0; 24]);
+            while let Some(key) = from {
+                let mut found = Vec::new();
+                from = store.past.names_of_shard(&store.meta, shard, key, BATCH, &mut |name| {
+                    // The latest of several of one file has begun it anew, so the latest says when a name began that lasted longer.
+                    let of_file = files.get(&name.inode).into_iter().flatten();
+                    let last = of_file
+                        .filter(|file| file.takes(name.inode, name.incarnation, name.birth))
+                        .max_by_key(|file| file.number);
+                    found.extend(last.map(|file| (*file, name)));
+                })?;
+                for (file, name) in found {
+                    self.name(&file, &name)?;
+                }
+                self.so_far.looked_at += BATCH as u64;
+                if (self.ask)(self.so_far).is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Gives up the file's versions, the oldest first.
+    fn versions(&mut self, file: &Expunge) -> Result<ControlFlow<()>> {
+        let store = self.store;
+        let mut from = Number(0);
+        while let Some(version) = store.past.version_after(&store.meta, file.inode, from)? {
+            from = version.end;
+            if !file.takes(file.inode, version.inode.incarnation, version.inode.born) {
+                continue;
+            }
+            self.so_far.blocks += give_up_version(store, file.inode, &version)?;
+            self.so_far.given_up += 1;
+            if self.looked_at().is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+/// Whether there were names of an inode that it does not remember.
+fn has_more_names(inode: &Inode) -> bool {
+    !inode.is_directory() && inode.links > 0 && (inode.links > 1 || inode.parent == InodeNo::NONE)
+}

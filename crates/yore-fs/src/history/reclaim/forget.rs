@@ -1,0 +1,206 @@
+//! Forgetting: cuts are given up, and with them what nobody else has seen.
+//!
+//! A cut that is to be forgotten becomes *dying*: nobody sees it any more, and it still counts as a cut for whoever asks what
+//! covers an inode ([`crate::history::record`]), for it may not have died on the medium yet. When it has, nothing is kept for it any more (P5),
+//! and what only dying cuts have seen is given up, a version or a name at a time, each in one Op with all that it alone holds. When none is left, the cut is
+//! *forgotten*: its row goes to a tree of its own and holds nothing. All of this can stop at any point, in a crash too, and
+//! goes on where it was: what was given up is not found again.
+//!
+//! What is needed is told by `needed.rs`, and what a version holds alone, with rule F1, by `alone.rs`.
+//!
+//! **F2 What others do meanwhile does not count.** Cuts that are taken while this goes on have numbers from that on which was the next when it
+//! began; so nothing that ended later is looked at: it may be what they have seen. Nothing that ends earlier comes to be for
+//! the cuts that are dying. A directory that was looked at as it is, and becomes a version then, is met again as that.
+//!
+//! **F3 Which are looked at.** The tree of changes has an entry at the end of each version and name. What a dying cut has seen
+//! ended behind it; what ended behind the next kept cut of the same directory, or of the volume, is seen by that one, unless
+//! something above it was moved in between. That is found when the later cut is forgotten.
+
+use crate::history::reclaim::alone::give_up_version;
+use crate::history::reclaim::expunge;
+use crate::history::reclaim::needed::{has_one_name, Needed};
+use crate::history::record::{Ask, Ended, Forgetting};
+use crate::store::Store;
+use crate::{Error, InodeNo, Result};
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use yore_format::{CutState, Inode, Number, HISTORY_SHARDS};
+
+/// Ends of versions and names looked up at a time.
+const BATCH: usize = 256;
+
+/// Marks cuts, unless one of them cannot be; durable when it returns. [`finish`] does the rest.
+///
+/// # Errors
+/// [`Error::NotFound`] if one is not kept, [`Error::Held`], [`Error::Pinned`]; damage and device errors.
+pub(crate) fn begin(store: &Arc<Store>, cuts: &[Number]) -> Result<()> {
+    store.check_writable()?;
+    let cuts: BTreeSet<Number> = cuts.iter().copied().collect();
+    store.past.mark_dying(store, &cuts.into_iter().collect::<Vec<_>>())?;
+    force(store)
+}
+
+/// What is marked is so on the medium, too, when this returns.
+fn force(store: &Store) -> Result<()> {
+    #[cfg(feature = "mutations")]
+    if crate::mutation::is(crate::mutation::Mutation::ForgottenUnforced) {
+        return Ok(());
+    }
+    store.force()
+}
+
+/// Gives up what dying cuts alone have seen, until none is left or `ask` breaks. One caller at a time; others wait.
+///
+/// # Errors
+/// Damage and device errors. What was not given up is next time.
+pub(crate) fn finish(store: &Arc<Store>, ask: Ask<'_>) -> Result<Forgetting> {
+    store.check_writable()?;
+    let _alone = store.past.forgetting.lock();
+    let mut so_far = Forgetting::default();
+    loop {
+        let dying = store.past.dying();
+        so_far.dying = dying.len() as u64;
+        so_far.expunging = store.past.expunging.count() as u64;
+        if (so_far.dying, so_far.expunging) == (0, 0) || ask(&so_far).is_break() {
+            return Ok(so_far);
+        }
+        if expunge::go_on(store, &mut so_far, ask)?.is_break() {
+            return Ok(so_far);
+        }
+        // They may have been marked by who could not wait for it.
+        force(store)?;
+        store.past.note_dead(&dying);
+        let mut work = Work { store, needed: Needed::load(store)?, so_far };
+        let done = work.give_up(&dying, ask)?;
+        so_far = work.so_far;
+        if done.is_break() {
+            return Ok(so_far);
+        }
+        for cut in dying {
+            store.past.mark_forgotten(store, cut)?;
+            so_far.forgotten += 1;
+            so_far.dying -= 1;
+        }
+    }
+}
+
+struct Work<'s> {
+    store: &'s Arc<Store>,
+    needed: Needed<'s>,
+    so_far: Forgetting,
+}
+
+impl Work<'_> {
+    fn give_up(&mut self, dying: &[Number], ask: Ask<'_>) -> Result<ControlFlow<()>> {
+        let mut others = Vec::new();
+        let progress = &self.store.giving_up;
+        progress.restart(dying.len() as u64);
+        for (i, cut) in dying.iter().enumerate() {
+            let found = self.store.past.in_state(&self.store.meta, *cut, CutState::Dying)?;
+            if !found.row.kind.is_of_file() || !self.seen_by(found.row.root, *cut)? {
+                others.push(*cut);
+            }
+            progress.add(1);
+            if i % BATCH == BATCH - 1 && ask(&self.so_far).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        let spans = self.needed.spans(&others)?;
+        // What ended is spread over the numbers.
+        let numbers = |(after, last): &(Number, Number)| last.0.saturating_sub(after.0);
+        progress.expect(spans.iter().map(numbers).sum::<u64>().saturating_mul(HISTORY_SHARDS as u64));
+        for (after, last) in spans {
+            for shard in 0..HISTORY_SHARDS {
+                let mut at = Ended { end: after, inode: InodeNo(u64::MAX), cookie: u64::MAX };
+                loop {
+                    let ended = self.store.past.ended(&self.store.meta, shard, at, last, BATCH)?;
+                    for one in &ended {
+                        self.look_at(one)?;
+                        self.so_far.looked_at += 1;
+                    }
+                    let Some(end) = ended.last().filter(|_| ended.len() == BATCH) else {
+                        progress.add(last.0.saturating_sub(at.end.0));
+                        break;
+                    };
+                    progress.add(end.end.0.saturating_sub(at.end.0));
+                    at = *end;
+                    if ask(&self.so_far).is_break() {
+                        return Ok(ControlFlow::Break(()));
+                    }
+                }
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Looks at what a cut of a single file has seen: one version, and its name. False if it may have had others, or nothing is known.
+    fn seen_by(&mut self, file: InodeNo, cut: Number) -> Result<bool> {
+        let (past, meta) = (&self.store.past, &self.store.meta);
+        let version = past.version(meta, file, cut)?.filter(|version| cut < version.end);
+        let place = |inode: &Inode| has_one_name(inode).then_some((inode.parent, inode.parent_cookie));
+        let name = match &version {
+            Some(version) => place(&version.inode),
+            None => match self.store.cell(file) {
+                Ok(cell) => {
+                    Some(cell.state.read()).filter(|s| s.inode.born <= cut).and_then(|s| place(&s.inode))
+                }
+                Err(Error::Stale) => None,
+                Err(e) => return Err(e),
+            },
+        };
+        let death = match name {
+            Some((directory, cookie)) => {
+                past.name_as_of(meta, directory, cookie, cut)?.map(|name| name.death)
+            }
+            None => None,
+        };
+        let ended = version.map(|version| Ended { end: version.end, inode: file, cookie: 0 });
+        let named = name.zip(death).map(|((inode, cookie), end)| Ended { end, inode, cookie });
+        let next = self.needed.next();
+        for ended in ended.into_iter().chain(named).filter(|ended| ended.end <= next) {
+            self.look_at(&ended)?;
+            self.so_far.looked_at += 1;
+        }
+        Ok(name.is_some())
+    }
+
+    fn look_at(&mut self, ended: &Ended) -> Result<()> {
+        let freed = match ended.cookie {
+            0 => self.version(ended)?,
+            _ => self.name(ended)?,
+        };
+        if let Some(blocks) = freed {
+            self.so_far.given_up += 1;
+            self.so_far.blocks += blocks;
+        }
+        Ok(())
+    }
+
+    /// Gives up a name if it is not needed.
+    fn name(&mut self, ended: &Ended) -> Result<Option<u64>> {
+        let Some(name) = self.store.past.name_that_ended(&self.store.meta, ended)? else { return Ok(None) };
+        let birth = name.birth;
+        if self.needed.has_cut(name.inode, birth, ended.end)
+            || self.needed.in_directory(ended.inode, birth, ended.end)?
+        {
+            return Ok(None);
+        }
+        self.store.past.remove_name(self.store, ended, birth)?;
+        Ok(Some(0))
+    }
+
+    /// Gives up a version if it is not needed; the blocks that this freed.
+    fn version(&mut self, ended: &Ended) -> Result<Option<u64>> {
+        let store = self.store;
+        let version = store.past.version(&store.meta, ended.inode, Number(ended.end.0 - 1))?;
+        let Some(version) = version.filter(|version| version.end == ended.end) else { return Ok(None) };
+        let is_needed = self.needed.version(ended.inode, &version)?;
+        #[cfg(feature = "mutations")]
+        let is_needed = is_needed && !crate::mutation::is(crate::mutation::Mutation::ForgottenNeeded);
+        if is_needed {
+            return Ok(None);
+        }
+        give_up_version(store, ended.inode, &version).map(Some)
+    }
+}

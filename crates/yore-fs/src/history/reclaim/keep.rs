@@ -1,0 +1,361 @@
+//! Which snapshots of one directory are kept: rules over their times, names and holds, and nothing else.
+//!
+//! **The rules add up.** A snapshot is kept if any rule says so; it is said which. Of each hour, day, week, month or year the
+//! last snapshot is kept, for as many of the latest such periods as are asked for. Periods without a snapshot do not
+//! count, so after a holiday there are still seven daily ones. A duration counts back from the last snapshot, not from
+//! now: what nobody adds to does not wither.
+//!
+//! **Periods are local**, and weeks begin on Monday (ISO 8601). The hour that comes twice when clocks are put back is two hours.
+//!
+//! Snapshots that somebody gave a name, holds or has mounted are kept whatever the rules say, but names only unless the contrary is asked for.
+//! They count in their periods as all others do. Nobody gave those their names that were taken for [`crate::history::rollback`]: these are kept for
+//! [`UNDO_DAYS`], so that what was done can be undone, and are then like those without.
+
+use crate::history::record::is_held;
+use crate::time::{instant, parse_ago, TimeError};
+use crate::Cut;
+use jiff::tz::TimeZone;
+use yore_format::{CutKind, CutRow, KeepRules, Number, Timestamp};
+
+/// For how many days, back from the last snapshot, those are kept that something can be undone by.
+pub const UNDO_DAYS: u32 = 30;
+
+/// What the rules know of a snapshot.
+#[derive(Clone, Copy, Debug)]
+pub struct Taken<'a> {
+    /// Its place in the order of all.
+    pub number: Number,
+    /// When.
+    pub time: Timestamp,
+    /// Empty: it has none.
+    pub name: &'a str,
+    /// Whether it was taken before or after something that can be undone, and named for that.
+    pub undo: bool,
+    /// Whether somebody holds it, or the policy that it was taken under.
+    pub held: bool,
+    /// Whether it is mounted by itself.
+    pub mounted: bool,
+}
+
+impl<'a> Taken<'a> {
+    /// Of a cut, which may be mounted.
+    pub fn of(cut: &'a Cut, mounted: bool) -> Taken<'a> {
+        let CutRow { time, name, kind, .. } = &cut.row;
+        let (undo, held) = (*kind == CutKind::Undo, is_held(&cut.row));
+        Taken { number: cut.number, time: *time, name, undo, held, mounted }
+    }
+}
+
+/// Why a snapshot is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// It is one of the last.
+    Last,
+    /// The last one of its hour.
+    Hourly,
+    /// Of its day.
+    Daily,
+    /// Of its week.
+    Weekly,
+    /// Of its month.
+    Monthly,
+    /// Of its year.
+    Yearly,
+    /// It is not older than asked for.
+    Within,
+    /// It has a name that somebody gave it.
+    Named,
+    /// Something that was done lately can be undone by it.
+    Undo,
+    /// Somebody holds it.
+    Held,
+    /// It is mounted by itself.
+    Mounted,
+    /// Another user took it, and who asks may not forget it.
+    Others,
+}
+
+impl Reason {
+    /// As lists show it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::Last => "last",
+            Reason::Hourly => "hourly",
+            Reason::Daily => "daily",
+            Reason::Weekly => "weekly",
+            Reason::Monthly => "monthly",
+            Reason::Yearly => "yearly",
+            Reason::Within => "within",
+            Reason::Named => "named",
+            Reason::Undo => "undo",
+            Reason::Held => "held",
+            Reason::Mounted => "mounted",
+            Reason::Others => "of others",
+        }
+    }
+}
+
+/// For each snapshot why it is kept; no reason: it is to be forgotten. They are in ascending order, as are the answers. With `names`
+/// those that have a name, or that something can be undone by, are kept only if a rule says so, too. O(snapshots).
+///
+/// # Errors
+/// The duration cannot be read, or is too long.
+pub fn reasons(
+    rules: &KeepRules,
+    names: bool,
+    taken: &[Taken<'_>],
+    zone: &TimeZone,
+) -> Result<Vec<Vec<Reason>>, TimeError> {
+    let mut reasons = vec![Vec::new(); taken.len()];
+    for (i, of) in taken.iter().enumerate().rev().take(rules.last as usize) {
+        debug_assert!(i == 0 || taken[i - 1].number < of.number, "in ascending order");
+        reasons[i].push(Reason::Last);
+    }
+    for (reason, most, period) in [
+        (Reason::Hourly, rules.hourly, "%Y-%m-%d %H %z"),
+        (Reason::Daily, rules.daily, "%Y-%m-%d"),
+        (Reason::Weekly, rules.weekly, "%G %V"),
+        (Reason::Monthly, rules.monthly, "%Y-%m"),
+        (Reason::Yearly, rules.yearly, "%Y"),
+    ] {
+        let (mut left, mut later) = (most, None);
+        for (i, of) in taken.iter().enumerate().rev() {
+            let period = period_of(of.time, period, zone);
+            // What is in no year of the calendar is in a period of its own.
+            if left > 0 && (period.is_none() || period != later) {
+                reasons[i].push(reason);
+                left -= 1;
+            }
+            later = period;
+        }
+    }
+    if let Some(last) = taken.last().filter(|_| !rules.within.is_empty()) {
+        let since = parse_ago(&rules.within, last.time, zone)?;
+        for (reasons, _) in reasons.iter_mut().zip(taken).filter(|(_, of)| of.time >= since) {
+            reasons.push(Reason::Within);
+        }
+    }
+    let undo_since = match taken.last() {
+        Some(last) => last.time.seconds.saturating_sub(i64::from(UNDO_DAYS) * 86_400),
+        None => 0,
+    };
+    for (reasons, of) in reasons.iter_mut().zip(taken) {
+        reasons.extend((!of.name.is_empty() && !of.undo && !names).then_some(Reason::Named));
+        reasons.extend((of.undo && of.time.seconds >= undo_since && !names).then_some(Reason::Undo));
+        reasons.extend(of.held.then_some(Reason::Held));
+        reasons.extend(of.mounted.then_some(Reason::Mounted));
+    }
+    Ok(reasons)
+}
+
+/// What tells a period from others; `None` outside the years −9999 to 9999.
+fn period_of(time: Timestamp, format: &str, zone: &TimeZone) -> Option<String> {
+    Some(instant(time)?.to_zoned(zone.clone()).strftime(format).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Clocks go from 02:00 to 03:00 on 2026-03-29 and from 03:00 to 02:00 on 2026-10-25.
+    fn berlin() -> TimeZone {
+        TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap()
+    }
+
+    /// Snapshots at these times of UTC, with what stands behind a blank: a name, or `held`.
+    fn taken<'a>(texts: &[&'a str]) -> Vec<Taken<'a>> {
+        let one = |(i, text): (usize, &&'a str)| {
+            let (time, more) = text.split_once(' ').unwrap_or((text, ""));
+            let time: jiff::Timestamp = time.parse().unwrap();
+            Taken {
+                number: Number(i as u64 + 1),
+                time: Timestamp { seconds: time.as_second(), nanos: time.subsec_nanosecond() as u32 },
+                name: if more == "held" { "" } else { more },
+                undo: more.starts_with("before-") || more.starts_with("after-"),
+                held: more == "held",
+                mounted: false,
+            }
+        };
+        texts.iter().enumerate().map(one).collect()
+    }
+
+    /// The reasons of each, `-` for those that are forgotten.
+    fn kept((rules, names): &Asked, zone: &TimeZone, texts: &[&str]) -> Vec<String> {
+        let found = reasons(rules, *names, &taken(texts), zone).unwrap();
+        let text = |reasons: &Vec<Reason>| match &reasons[..] {
+            [] => "-".to_string(),
+            reasons => reasons.iter().map(|reason| reason.name()).collect::<Vec<_>>().join(" "),
+        };
+        found.iter().map(text).collect()
+    }
+
+    /// Rules, and whether they are for those with names, too.
+    type Asked = (KeepRules, bool);
+
+    fn rules() -> KeepRules {
+        KeepRules::default()
+    }
+
+    /// Promises of each rule what it keeps and what it does not, in a table: the rules, times, and what becomes of them.
+    #[test]
+    fn each_rule_keeps_what_it_says() {
+        let table: &[(&str, Asked, &[&str], &[&str])] = &[
+            (
+                "nothing is asked for",
+                (rules(), false),
+                &["2026-11-20T10:00Z", "2026-11-20T11:00Z"],
+                &["-", "-"],
+            ),
+            ("there are none", (KeepRules { last: 3, ..rules() }, false), &[], &[]),
+            (
+                "the last",
+                (KeepRules { last: 2, ..rules() }, false),
+                &["2026-11-20T10:00Z", "2026-11-20T10:00Z", "2026-11-20T10:00:01Z"],
+                &["-", "last", "last"],
+            ),
+            (
+                "more than there are",
+                (KeepRules { last: 9, daily: 9, ..rules() }, false),
+                &["2026-11-19T10:00Z", "2026-11-20T10:00Z"],
+                &["last daily", "last daily"],
+            ),
+            (
+                "hours that have one",
+                (KeepRules { hourly: 3, ..rules() }, false),
+                &[
+                    "2026-11-18T10:00Z",
+                    "2026-11-18T10:59:59Z",
+                    "2026-11-18T11:00Z",
+                    "2026-11-20T10:00Z",
+                    "2026-11-20T10:01Z",
+                ],
+                &["-", "hourly", "hourly", "-", "hourly"],
+            ),
+            (
+                "days that have one",
+                (KeepRules { daily: 2, ..rules() }, false),
+                &["2026-11-01T10:00Z", "2026-11-02T10:00Z", "2026-11-20T00:00Z", "2026-11-20T23:59:59.9Z"],
+                &["-", "daily", "-", "daily"],
+            ),
+            (
+                "weeks begin on Monday, and are one across the end of a year",
+                (KeepRules { weekly: 3, ..rules() }, false),
+                // A Sunday; Monday; Thursday to Sunday of the same week, 2026-W53.
+                &[
+                    "2026-12-27T10:00Z",
+                    "2026-12-28T10:00Z",
+                    "2026-12-31T10:00Z",
+                    "2027-01-03T10:00Z",
+                    "2027-01-04T10:00Z",
+                ],
+                &["weekly", "-", "-", "weekly", "weekly"],
+            ),
+            (
+                "months and years",
+                (KeepRules { monthly: 2, yearly: 2, ..rules() }, false),
+                &[
+                    "2024-05-01T00:00Z",
+                    "2025-11-30T00:00Z",
+                    "2026-10-01T00:00Z",
+                    "2026-10-31T00:00Z",
+                    "2026-11-01T00:00Z",
+                ],
+                &["-", "yearly", "-", "monthly", "monthly yearly"],
+            ),
+            (
+                "the same month of another year is another",
+                (KeepRules { monthly: 2, ..rules() }, false),
+                &["2025-11-20T00:00Z", "2026-11-20T00:00Z"],
+                &["monthly", "monthly"],
+            ),
+            (
+                "a duration counts from the last one, both ends included",
+                (KeepRules { within: "2d".into(), ..rules() }, false),
+                &["2026-11-18T09:59:59Z", "2026-11-18T10:00Z", "2026-11-20T10:00Z"],
+                &["-", "within", "within"],
+            ),
+            (
+                "rules add up",
+                (KeepRules { last: 1, hourly: 1, daily: 2, within: "1h".into(), ..rules() }, false),
+                &["2026-11-19T10:00Z", "2026-11-20T08:00Z", "2026-11-20T09:30Z", "2026-11-20T10:00Z"],
+                &["daily", "-", "within", "last hourly daily within"],
+            ),
+            (
+                "names and holds",
+                (rules(), false),
+                &["2026-11-18T10:00Z release", "2026-11-19T10:00Z held", "2026-11-20T10:00Z"],
+                &["named", "held", "-"],
+            ),
+            (
+                "names are no reason if that is asked for",
+                (rules(), true),
+                &["2026-11-18T10:00Z release", "2026-11-19T10:00Z held"],
+                &["-", "held"],
+            ),
+            (
+                "what something can be undone by, for a month",
+                (KeepRules { last: 1, ..rules() }, false),
+                &[
+                    "2026-10-21T09:59:59Z before-rollback-1",
+                    "2026-10-21T10:00Z after-rollback-1",
+                    "2026-10-21T10:00Z release",
+                    "2026-11-20T10:00Z",
+                ],
+                &["-", "undo", "named", "last"],
+            ),
+            (
+                "that is no reason either if it is asked for",
+                (rules(), true),
+                &["2026-11-20T10:00Z before-rollback-1"],
+                &["-"],
+            ),
+            (
+                "those kept anyway count in their periods",
+                (KeepRules { daily: 1, ..rules() }, false),
+                &["2026-11-20T09:00Z", "2026-11-20T10:00Z release"],
+                &["-", "daily named"],
+            ),
+        ];
+        for (what, rules, times, expected) in table {
+            assert_eq!(kept(rules, &TimeZone::UTC, times), *expected, "{what}");
+        }
+    }
+
+    /// Promises that days and hours are those of the clock on the wall.
+    #[test]
+    fn periods_are_local() {
+        let two_days = ["2026-11-19T22:30:00Z", "2026-11-19T23:30:00Z"];
+        let daily = (KeepRules { daily: 5, ..rules() }, false);
+        assert_eq!(kept(&daily, &berlin(), &two_days), ["daily", "daily"]);
+        assert_eq!(kept(&daily, &TimeZone::UTC, &two_days), ["-", "daily"]);
+        // 02:30 in summer, 02:30 and 02:45 in winter.
+        let repeated = ["2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z", "2026-10-25T01:45:00Z"];
+        assert_eq!(
+            kept(&(KeepRules { hourly: 5, ..rules() }, false), &berlin(), &repeated),
+            ["hourly", "-", "hourly"]
+        );
+        // A day of the calendar, of 25 hours.
+        let within = (KeepRules { within: "1day".into(), ..rules() }, false);
+        let day = ["2026-10-24T10:30:00Z", "2026-10-24T11:00:00Z", "2026-10-25T12:00:00Z"];
+        assert_eq!(kept(&within, &berlin(), &day), ["-", "within", "within"]);
+    }
+
+    /// Promises that times beyond the calendar are kept rather than taken for one period.
+    #[test]
+    fn times_beyond_the_calendar() {
+        let far = |number, seconds| Taken {
+            number: Number(number),
+            time: Timestamp { seconds, nanos: 0 },
+            name: "",
+            undo: false,
+            held: false,
+            mounted: false,
+        };
+        let taken = [far(1, i64::MAX - 1), far(2, i64::MAX)];
+        let daily = KeepRules { daily: 2, ..rules() };
+        let found = reasons(&daily, false, &taken, &TimeZone::UTC).unwrap();
+        assert_eq!(found, [[Reason::Daily], [Reason::Daily]]);
+        let endless = KeepRules { within: "20000y".into(), ..rules() };
+        assert!(reasons(&endless, false, &taken, &TimeZone::UTC).is_err());
+    }
+}

@@ -1,0 +1,362 @@
+//! Making room: the history that a full volume gives up, for whom, and how little of it.
+//!
+//! **The rule** ([`Rule`]) is here and nowhere else. A full volume gives up whole cuts, the oldest first. It gives up none that
+//! somebody holds, has named, has mounted, or is reading ([`crate::history::record::Past::note_reading`]), and none that the request's user could not forget
+//! by a command ([`Behalf`]). Names that undo points get by themselves are no names here; what is under way pins its own. A cut
+//! younger than the volume's *floor* is given up only while all history takes more than its *share* of the volume.
+//!
+//! **H1 Nothing is given up in vain.** Whoever wants room says how much he wants in all ([`Want`]), as far as he knows. A survey
+//! ([`survey`]) says how much giving up all that may go would free. If that is too little the request fails, and all stays.
+//!
+//! **H2 Little is given up.** Cuts go in batches. A batch ends before it could free more than what is wanted, or than a 64th of the volume
+//! ([`LOW_WATER`]), whichever is more. The 64th is there because each batch ends with a generation: without it, small writes to a full
+//! volume would wait for one generation each. One cut can free more by itself; it goes alone.
+//!
+//! **H3 What was promised needs no history.** A write takes its room before its data is accepted ([`crate::core::alloc`]), so writing back
+//! what was accepted gives nothing up. Nor does what the volume does by itself, as the cuts of intervals: nobody asked for it.
+//!
+//! Locks: `making_room` is taken before all others and held while cuts are given up. A survey holds forgetting back.
+
+mod survey;
+
+pub(crate) use survey::{quick, what_would_free};
+
+use crate::clock::now;
+use crate::history::reclaim::forget;
+use crate::history::record::{is_held, Cut};
+use crate::store::Store;
+use crate::time::{print, TimeZone};
+use crate::types::Behalf;
+use crate::{Error, Result};
+use hashbrown::HashSet;
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use survey::Gone;
+use yore_format::{CutKind, Number, OperationKind, OperationRow, RowClass, BLOCK_SIZE};
+
+/// The part of the volume that a batch may free though less is wanted: one of so many.
+const LOW_WATER: u64 = 64;
+/// Most cuts of a batch.
+const CUTS: usize = 256;
+/// Blocks of the trees of the past of which it is worth the while to give up something for a little metadata.
+const TREES: u64 = 64;
+/// Ends of versions looked at together.
+const BATCH: usize = 256;
+
+/// What somebody wants room for.
+pub(crate) struct Want<'w> {
+    /// What it is, for people.
+    pub what: &'static str,
+    /// Whose request it is.
+    pub behalf: Behalf,
+    /// How many data blocks it wants in all, as far as that is known. Asked only when the volume is full.
+    pub blocks: &'w dyn Fn() -> Result<u64>,
+}
+
+impl Want<'_> {
+    /// Room for a few blocks of metadata.
+    pub(crate) fn little(behalf: Behalf) -> Want<'static> {
+        Want { what: "names and metadata", behalf, blocks: &|| Ok(0) }
+    }
+}
+
+/// Why a full volume does not give up a cut, whatever its age.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Stays {
+    /// Somebody holds it.
+    Held,
+    /// Somebody has given it a name.
+    Named,
+    /// It is mounted, or something under way needs it.
+    Pinned,
+    /// Somebody reads it, or did lately.
+    Read,
+    /// The user whose request it is may not forget it.
+    Others,
+}
+
+/// What a full volume gives up by itself, and what would free more.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WouldFree {
+    /// Data blocks that it gives up by itself when they are needed.
+    pub by_itself: u64,
+    /// For each reason for which more of them stay (`None`: they are too young): how many snapshots and versions stay for it, and how
+    /// many data blocks forgetting these would free beside that.
+    pub more: Vec<(Option<Stays>, u64, u64)>,
+}
+
+/// Which cuts may be given up now, for one user's request.
+pub(crate) struct Rule<'s> {
+    store: &'s Arc<Store>,
+    behalf: Behalf,
+    /// What was cut later is young.
+    floor: i64,
+    /// The blocks that history may take before young cuts go.
+    pub share: u64,
+}
+
+/// The kept cuts by what the rule says of them, each list in ascending order.
+#[derive(Default)]
+pub(crate) struct Sorted {
+    /// May go.
+    pub old: Vec<Cut>,
+    /// May go while history takes more than its share.
+    pub young: Vec<Cut>,
+    /// Stay, and why.
+    pub stay: Vec<(Cut, Stays)>,
+}
+
+impl<'s> Rule<'s> {
+    pub(crate) fn new(store: &'s Arc<Store>, behalf: Behalf) -> Rule<'s> {
+        let rules = store.space_rules();
+        let floor = now().seconds.saturating_sub_unsigned(rules.floor_seconds);
+        let blocks = store.meta.geometry().blocks;
+        let share = u128::from(blocks) * u128::from(rules.share_percent.min(100)) / 100;
+        Rule { store, behalf, floor, share: share as u64 }
+    }
+
+    /// Why a cut stays whatever its age; `None`: it need not.
+    fn stays(&self, cut: &Cut) -> Result<Option<Stays>> {
+        let past = &self.store.past;
+        Ok(if is_held(&cut.row) {
+            Some(Stays::Held)
+        } else if !cut.row.name.is_empty() && cut.row.kind != CutKind::Undo {
+            Some(Stays::Named)
+        } else if past.is_pinned(cut.number) {
+            Some(Stays::Pinned)
+        } else if past.being_read.is_read(cut.number) {
+            Some(Stays::Read)
+        } else if !self.is_theirs(cut)? {
+            Some(Stays::Others)
+        } else {
+            None
+        })
+    }
+
+    /// Whether the user could forget it by a command.
+    fn is_theirs(&self, cut: &Cut) -> Result<bool> {
+        let uid = match self.behalf {
+            Behalf::Owner => return Ok(true),
+            Behalf::Nobody => return Ok(false),
+            Behalf::User(uid) => uid,
+        };
+        if cut.row.more.by.is_some_and(|by| by != uid) {
+            return Ok(false);
+        }
+        let cell = match self.store.cell(cut.row.root) {
+            Ok(cell) => cell,
+            Err(Error::Stale) => return Ok(false),
+            Err(e) => return Err(e),
+        };
+        let state = cell.state.read();
+        let same = cell.incarnation == cut.row.root_incarnation && !state.gone && state.inode.links > 0;
+        Ok(same && state.inode.uid == uid)
+    }
+
+    /// All kept cuts. O(cuts).
+    pub(crate) fn sort(&self) -> Result<Sorted> {
+        let mut sorted = Sorted::default();
+        if self.store.keep_history || !self.store.past.is_any() {
+            return Ok(sorted);
+        }
+        for cut in self.store.past.kept_cuts(&self.store.meta)? {
+            match self.stays(&cut)? {
+                Some(why) => sorted.stay.push((cut, why)),
+                None if cut.row.time.seconds <= self.floor => sorted.old.push(cut),
+                None => sorted.young.push(cut),
+            }
+        }
+        Ok(sorted)
+    }
+}
+
+/// Carries out what changes the present; again when there was no room for it, as long as giving up history makes some. A call that
+/// fails for want of room has changed nothing, or would do the same once more. The caller holds no lock.
+///
+/// # Errors
+/// Those of `change`, and of forgetting. [`Error::NeverFits`] in place of [`Error::NoSpace`] if more is wanted than could be had.
+pub(crate) fn with_room<R>(
+    store: &Arc<Store>,
+    want: &Want<'_>,
+    change: impl Fn(&Arc<Store>) -> Result<R>,
+) -> Result<R> {
+    loop {
+        let made = store.past.rooms_made.load(Ordering::Acquire);
+        match change(store) {
+            Err(Error::NoSpace) => make_room(store, want, made)?,
+            result => return result,
+        }
+    }
+}
+
+/// Whether so many data blocks can be had for somebody, by giving up history if it must be. Nothing is given
+/// up. For who writes much in pieces, and must know before the first one.
+///
+/// # Errors
+/// [`Error::NeverFits`] if not, with what is missing beside all history that could go; damage and device errors.
+pub(crate) fn check(store: &Arc<Store>, behalf: Behalf, blocks: u64) -> Result<()> {
+    let has = |more| store.alloc.available(&store.meta, more) >= blocks;
+    if has(0) {
+        return Ok(());
+    }
+    {
+        let _alone = store.past.making_room.lock();
+        what_is_dying(store)?;
+        // What was freed can be had when the generation is complete.
+        store.meta.sync()?;
+    }
+    if has(0) {
+        return Ok(());
+    }
+    let most = match store.keep_history || !store.past.is_any() {
+        true => 0,
+        false => survey::whole(store, behalf)?.data,
+    };
+    match blocks.saturating_sub(store.alloc.available(&store.meta, most)) {
+        0 => Ok(()),
+        missing => Err(Error::NeverFits { missing: missing.saturating_mul(BLOCK_SIZE as u64) }),
+    }
+}
+
+/// Gives up what [`Rule`] allows until there is room for what is wanted, for a call that found none, and had counted so many times
+/// that room was made before it began.
+///
+/// # Errors
+/// [`Error::NoSpace`] and [`Error::NeverFits`] if nothing was given up; damage and device errors.
+fn make_room(store: &Arc<Store>, want: &Want<'_>, made_before: u64) -> Result<()> {
+    if store.keep_history || !store.past.is_any() {
+        return Err(Error::NoSpace);
+    }
+    let made = &store.past.rooms_made;
+    let _alone = store.past.making_room.lock();
+    if made.load(Ordering::Acquire) != made_before {
+        return Ok(()); // Somebody else did, meanwhile.
+    }
+    let freed = match what_is_dying(store)? {
+        0 => give_up(store, want)?,
+        freed => freed,
+    };
+    // What was freed can be had when the generation is complete.
+    store.meta.sync()?;
+    made.fetch_add(1, Ordering::AcqRel);
+    tracing::debug!(freed, "room was made");
+    Ok(())
+}
+
+/// Finishes what others have begun to forget; the blocks that this freed.
+fn what_is_dying(store: &Arc<Store>) -> Result<u64> {
+    match store.past.is_forgetting() {
+        true => Ok(forget::finish(store, &mut |_| ControlFlow::Continue(()))?.blocks),
+        false => Ok(0),
+    }
+}
+
+/// Gives up what is wanted, in batches. Blocks freed.
+fn give_up(store: &Arc<Store>, want: &Want<'_>) -> Result<u64> {
+    let blocks = (want.blocks)()?;
+    // H1.
+    let most = survey::whole(store, want.behalf)?;
+    let missing = blocks.saturating_sub(store.alloc.available(&store.meta, most.data));
+    if missing > 0 {
+        return Err(Error::NeverFits { missing: missing.saturating_mul(BLOCK_SIZE as u64) });
+    }
+    if !most.any || (most.data == 0 && store.past.space().trees < TREES) {
+        return Err(Error::NoSpace);
+    }
+    let rule = Rule::new(store, want.behalf);
+    let (mut freed, mut is_full) = (0, true);
+    while is_full {
+        let short = blocks.saturating_sub(store.alloc.available(&store.meta, 0));
+        let batch = next_batch(store, &rule, short.max(store.meta.geometry().blocks / LOW_WATER))?;
+        if batch.is_empty() {
+            break;
+        }
+        freed += give_up_batch(store, want, blocks, &batch)?;
+        is_full = freed == 0 || store.alloc.available(&store.meta, 0) < blocks;
+    }
+    match freed {
+        0 => Err(Error::NoSpace),
+        freed => Ok(freed),
+    }
+}
+
+fn give_up_batch(store: &Arc<Store>, want: &Want<'_>, blocks: u64, batch: &[Cut]) -> Result<u64> {
+    let numbers: Vec<Number> = batch.iter().map(|cut| cut.number).collect();
+    let before = store.past.space().blocks();
+    let freed = forget::begin(store, &numbers)
+        .and_then(|()| forget::finish(store, &mut |_| ControlFlow::Continue(())));
+    match freed {
+        Ok(freed) => {
+            let freed = freed.blocks.max(before.saturating_sub(store.past.space().blocks()));
+            tell(store, want, blocks, batch, freed);
+            Ok(freed)
+        }
+        // Since it was looked for somebody held or pinned one, or forgot it himself: the next batch is without it.
+        Err(Error::Held { .. } | Error::HeldUntil { .. } | Error::Pinned { .. } | Error::NotFound) => Ok(0),
+        Err(e) => Err(e),
+    }
+}
+
+/// What a person reads in the log, and on the volume.
+fn tell(store: &Arc<Store>, want: &Want<'_>, blocks: u64, batch: &[Cut], freed: u64) {
+    let (Some(first), Some(last)) = (batch.first(), batch.last()) else { return };
+    let kib = |blocks: u64| blocks * (BLOCK_SIZE as u64 / 1024);
+    let need = match blocks {
+        0 => want.what.to_string(),
+        blocks => format!("{} of {} KiB", want.what, kib(blocks)),
+    };
+    let zone = TimeZone::system();
+    let time = |cut: &Cut| print(cut.row.time, None, &zone);
+    let which = match batch.len() {
+        1 => format!("the snapshot or version of {}", time(first)),
+        n => format!("{n} snapshots and versions, from {} to {}", time(first), time(last)),
+    };
+    tracing::warn!("the volume is full: gave up {which} for {need}; that freed {} KiB", kib(freed));
+    let row = OperationRow {
+        time: now(),
+        kind: OperationKind::GaveUp,
+        uid: match want.behalf {
+            Behalf::User(uid) => uid,
+            Behalf::Owner | Behalf::Nobody => u32::MAX,
+        },
+        first: first.number,
+        last: last.number,
+        count: batch.len() as u64,
+        bytes: freed * BLOCK_SIZE as u64,
+        path: Vec::new(),
+        note: format!("{which}; for {need}"),
+    };
+    // History was given up whether or not that can be recorded.
+    if let Err(error) = store.past.note_operation(store, RowClass::GivenUp, &row) {
+        tracing::warn!("what was given up could not be recorded on the volume: {error}");
+    }
+}
+
+/// The cuts to be given up next: as many as free no more than this, or one.
+fn next_batch(store: &Arc<Store>, rule: &Rule<'_>, most: u64) -> Result<Vec<Cut>> {
+    let Sorted { old, young, stay } = rule.sort()?;
+    let mut over = store.past.space().blocks().saturating_sub(rule.share);
+    let mut may_go: Vec<(Cut, bool)> = old.into_iter().map(|cut| (cut, false)).collect();
+    may_go.extend(young.into_iter().map(|cut| (cut, true)));
+    may_go.sort_unstable_by_key(|(cut, _)| cut.number);
+    let kept: HashSet<Number> = stay.iter().map(|(cut, _)| cut.number).collect();
+    let mut gone = Gone::new(store, &kept)?;
+    let (mut batch, mut sum) = (Vec::new(), 0u64);
+    for (cut, is_young) in &may_go {
+        if *is_young && over == 0 {
+            continue;
+        }
+        let frees = gone.with(cut, most.saturating_sub(sum))?;
+        if !batch.is_empty() && sum.saturating_add(frees) > most {
+            break;
+        }
+        sum = sum.saturating_add(frees);
+        over = over.saturating_sub(frees);
+        batch.push(cut.clone());
+        if sum >= most || batch.len() >= CUTS {
+            break;
+        }
+    }
+    Ok(batch)
+}

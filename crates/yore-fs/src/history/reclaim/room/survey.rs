@@ -1,0 +1,293 @@
+//! What giving up history would free, before anything is given up: all that may go ([`most`]), and one cut after the other ([`Gone`]).
+//!
+//! **Never too much is promised.** The versions that no remaining cut needs go, and each run of such versions frees what was born since the
+//! version before the run ended and what the next state of the inode does not have ([`let_go`]). Only data blocks are counted, for only
+//! these can be had as data in any case. A walk that is cut short has counted less.
+//!
+//! **It stays true.** The present never gets back what it let go of, and cuts taken later do not see what ended before. So what could
+//! be freed by giving up certain cuts only grows, until one of them has to stay or is gone. Both are counted
+//! ([`crate::history::record::Past::rule_epoch`]): an answer is good as long as that count is the same, and is asked for anew when history has
+//! grown. That makes `statfs` cheap.
+
+use super::{Rule, Stays, WouldFree, BATCH};
+use crate::history::reclaim::alone::let_go;
+use crate::history::reclaim::needed::Needed;
+use crate::history::record::{Answer, Cut, Ended, Most};
+use crate::store::Store;
+use crate::types::Behalf;
+use crate::Result;
+use hashbrown::{HashMap, HashSet};
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use yore_format::{Incarnation, InodeNo, Number, Version, HISTORY_SHARDS};
+
+/// Versions that a caller of `statfs` waits for.
+const QUICK: usize = 4096;
+/// How much of the time asking anew may take: one part of so many.
+const SELDOM: u32 = 20;
+/// Cuts come of age.
+const GOOD_FOR: Duration = Duration::from_secs(60);
+
+/// How long a survey may take.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Budget {
+    /// As long as it takes.
+    All,
+    /// So many versions, and no waiting for who forgets.
+    Versions(usize),
+}
+
+/// As much as giving up all that the rule allows frees.
+fn most(store: &Arc<Store>, rule: &Rule<'_>, budget: Budget) -> Result<Most> {
+    let sorted = rule.sort()?;
+    let history = store.past.space().data;
+    // Young cuts go until history has no more than its share, or none is left.
+    let beyond = history.saturating_sub(rule.share);
+    let any = !sorted.old.is_empty() || (beyond > 0 && !sorted.young.is_empty());
+    let numbers = |cuts: &[Cut]| -> HashSet<Number> { cuts.iter().map(|cut| cut.number).collect() };
+    let young = numbers(&sorted.young);
+    let stay: HashSet<Number> = sorted.stay.iter().map(|(cut, _)| cut.number).collect();
+    let data = match (stay.is_empty(), young.is_empty()) {
+        _ if !any => 0,
+        (true, true) => history,
+        (true, false) if sorted.old.is_empty() => beyond,
+        _ => {
+            let of_old = |cut: &Cut| stay.contains(&cut.number) || young.contains(&cut.number);
+            let old = freed(store, Needed::of(store, of_old)?, budget)?;
+            let all = match (beyond > old && !young.is_empty(), stay.is_empty()) {
+                (false, _) => old,
+                (true, true) => history,
+                (true, false) => freed(store, Needed::of(store, |cut| stay.contains(&cut.number))?, budget)?,
+            };
+            old.max(all.min(beyond))
+        }
+    };
+    Ok(Most { data, any })
+}
+
+/// What a full volume gives up for this user's requests, and what would free more. One walk over the versions for all reasons.
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn what_would_free(store: &Arc<Store>, behalf: Behalf) -> Result<WouldFree> {
+    let rule = Rule::new(store, behalf);
+    let sorted = rule.sort()?;
+    let now = most(store, &rule, Budget::All)?.data;
+    let mut why: HashMap<Number, Option<Stays>> = sorted.young.iter().map(|cut| (cut.number, None)).collect();
+    why.extend(sorted.stay.iter().map(|(cut, why)| (cut.number, Some(*why))));
+    let mut counts: BTreeMap<Option<Stays>, u64> = BTreeMap::new();
+    for reason in why.values() {
+        *counts.entry(*reason).or_default() += 1;
+    }
+    let but = |reason: &Option<Stays>| {
+        Needed::of(store, |cut| why.get(&cut.number).is_some_and(|other| other != reason))
+    };
+    let without = counts.keys().map(but).collect::<Result<Vec<Needed<'_>>>>()?;
+    let freed = Walk::new(store, without, Budget::All).run()?;
+    let found = counts.into_iter().zip(freed);
+    let more = found.map(|((reason, count), freed)| (reason, count, freed.saturating_sub(now))).collect();
+    Ok(WouldFree { by_itself: now, more })
+}
+
+/// What all versions free that nobody needs.
+fn freed(store: &Arc<Store>, needed: Needed<'_>, budget: Budget) -> Result<u64> {
+    Ok(Walk::new(store, vec![needed], budget).run()?.into_iter().sum())
+}
+
+/// A walk over all versions: what those free that nobody needs, for several answers to what is needed.
+struct Walk<'s> {
+    store: &'s Arc<Store>,
+    each: Vec<Answers<'s>>,
+    budget: Budget,
+    looked_at: usize,
+}
+
+/// One answer to what is needed, and what is freed by it.
+struct Answers<'s> {
+    needed: Needed<'s>,
+    freed: u64,
+    before: Option<Before>,
+}
+
+/// The version that the walk met last.
+#[derive(Clone, Copy)]
+struct Before {
+    of: (InodeNo, Incarnation),
+    end: Number,
+    /// If it goes: what was born since then goes with it.
+    goes_from: Option<Number>,
+}
+
+impl<'s> Walk<'s> {
+    fn new(store: &'s Arc<Store>, needed: Vec<Needed<'s>>, budget: Budget) -> Walk<'s> {
+        let each = needed.into_iter().map(|needed| Answers { needed, freed: 0, before: None }).collect();
+        Walk { store, each, budget, looked_at: 0 }
+    }
+
+    /// What is freed by each, in their order.
+    fn run(mut self) -> Result<Vec<u64>> {
+        'shards: for shard in 0..HISTORY_SHARDS {
+            let mut after = None;
+            loop {
+                let past = &self.store.past;
+                let still = match self.budget {
+                    Budget::All => Some(past.forgetting.lock()),
+                    Budget::Versions(most) if self.looked_at >= most => None,
+                    Budget::Versions(_) => past.forgetting.try_lock(),
+                };
+                if still.is_none() {
+                    break 'shards;
+                }
+                let found = past.versions_behind(&self.store.meta, shard, after, BATCH)?;
+                self.looked_at += found.len();
+                for (no, version) in &found {
+                    self.version(*no, version)?;
+                }
+                match found.last().filter(|_| found.len() == BATCH) {
+                    Some((no, version)) => after = Some((*no, version.inode.born)),
+                    None => break,
+                }
+            }
+        }
+        Ok(self.each.into_iter().map(|one| one.freed).collect())
+    }
+
+    fn version(&mut self, no: InodeNo, version: &Version) -> Result<()> {
+        // What goes with this version, by from where on; most of the answers agree.
+        let mut known: Vec<(Number, u64)> = Vec::new();
+        for one in &mut self.each {
+            let Some(from) = one.goes_from(no, version)? else { continue };
+            one.freed += match known.iter().find(|(other, _)| *other == from) {
+                Some((_, blocks)) => *blocks,
+                None => {
+                    let (blocks, _) = let_go(self.store, no, version, Some(from))?;
+                    known.push((from, blocks));
+                    blocks
+                }
+            };
+        }
+        Ok(())
+    }
+}
+
+impl Answers<'_> {
+    /// If this version, the next one of the walk, goes: what was born since then goes with it.
+    fn goes_from(&mut self, no: InodeNo, version: &Version) -> Result<Option<Number>> {
+        let of = (no, version.inode.incarnation);
+        let before = self.before.filter(|before| before.of == of);
+        // What ended since the cuts were looked at is not for them to say.
+        let goes = version.end <= self.needed.next() && !self.needed.version(no, version)?;
+        let from = before.map_or(Number(0), |before| before.goes_from.unwrap_or(before.end));
+        let goes_from = goes.then_some(from);
+        self.before = Some(Before { of, end: version.end, goes_from });
+        Ok(goes_from)
+    }
+}
+
+/// What one cut after the other frees, at most, when those before it are gone.
+pub(super) struct Gone<'s> {
+    store: &'s Arc<Store>,
+    /// What the cuts that stay need.
+    needed: Needed<'s>,
+    /// All that are kept.
+    all: Needed<'s>,
+}
+
+impl<'s> Gone<'s> {
+    /// When only these stay.
+    pub(super) fn new(store: &'s Arc<Store>, stay: &HashSet<Number>) -> Result<Gone<'s>> {
+        let needed = Needed::of(store, |cut| stay.contains(&cut.number))?;
+        Ok(Gone { store, needed, all: Needed::load(store)? })
+    }
+
+    /// Blocks that giving up this cut frees; if they are more than `most`, perhaps not all are counted.
+    pub(super) fn with(&mut self, cut: &Cut, most: u64) -> Result<u64> {
+        let (past, meta) = (&self.store.past, &self.store.meta);
+        if cut.row.kind.is_of_file() {
+            let version = past.version(meta, cut.row.root, cut.number)?;
+            return match version.filter(|version| cut.number < version.end) {
+                Some(version) => self.version(cut.row.root, &version),
+                None => Ok(0),
+            };
+        }
+        let (mut sum, last) = (0u64, self.all.next_of(cut));
+        for shard in 0..HISTORY_SHARDS {
+            let mut at = Ended { end: cut.number, inode: InodeNo(u64::MAX), cookie: u64::MAX };
+            loop {
+                let ended = past.ended(meta, shard, at, last, BATCH)?;
+                for one in ended.iter().filter(|one| one.cookie == 0) {
+                    let version = past.version(meta, one.inode, Number(one.end.0 - 1))?;
+                    if let Some(version) = version.filter(|version| version.end == one.end) {
+                        sum = sum.saturating_add(self.version(one.inode, &version)?);
+                    }
+                    if sum > most {
+                        return Ok(sum);
+                    }
+                }
+                let Some(end) = ended.last().filter(|_| ended.len() == BATCH) else { break };
+                at = *end;
+            }
+        }
+        Ok(sum)
+    }
+
+    fn version(&self, no: InodeNo, version: &Version) -> Result<u64> {
+        if self.needed.version(no, version)? {
+            return Ok(0);
+        }
+        let (data, nodes) = let_go(self.store, no, version, Some(Number(0)))?;
+        Ok(data.saturating_add(nodes))
+    }
+}
+
+/// Data blocks that giving up history for this user's request would free, at least. Quick.
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn quick(store: &Arc<Store>, behalf: Behalf) -> Result<Most> {
+    if let Some(answer) = known(store, behalf) {
+        let history = store.past.space().data;
+        let grown = history.abs_diff(answer.history);
+        let soon = answer.asked.elapsed() < answer.took * SELDOM;
+        let little = grown < store.meta.geometry().blocks / super::LOW_WATER;
+        if answer.asked.elapsed() < GOOD_FOR && (grown == 0 || (soon && little)) {
+            return Ok(answer.most);
+        }
+    }
+    ask(store, behalf, Budget::Versions(QUICK))
+}
+
+/// The same, as exactly as it can be known.
+///
+/// # Errors
+/// Damage and device errors.
+pub(super) fn whole(store: &Arc<Store>, behalf: Behalf) -> Result<Most> {
+    match known(store, behalf) {
+        Some(answer)
+            if answer.is_whole
+                && answer.asked.elapsed() < GOOD_FOR
+                && answer.history == store.past.space().data =>
+        {
+            Ok(answer.most)
+        }
+        _ => ask(store, behalf, Budget::All),
+    }
+}
+
+fn known(store: &Arc<Store>, behalf: Behalf) -> Option<Answer> {
+    store.estimates.known(behalf, store.past.rule_epoch.load(Ordering::Acquire))
+}
+
+fn ask(store: &Arc<Store>, behalf: Behalf, budget: Budget) -> Result<Most> {
+    let (asked, history) = (Instant::now(), store.past.space().data);
+    let epoch = store.past.rule_epoch.load(Ordering::Acquire);
+    let most = most(store, &Rule::new(store, behalf), budget)?;
+    let (is_whole, took) = (budget == Budget::All, asked.elapsed());
+    store.estimates.put(behalf, Answer { most, is_whole, epoch, history, asked, took });
+    Ok(most)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,164 @@
+//! Which cuts cover whom: P1 and P5 of [`super`], and what is remembered of the answers. Also of which policy, which directories above say, too.
+
+use super::{ExcludedMemo, Past};
+use crate::core::inode::{InodeCell, DEPTH_MAX};
+use crate::core::Core;
+use crate::history::policy::Ruled;
+use crate::{Error, InodeNo, Result};
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use yore_format::{Corruption, Inode, Number};
+
+/// What a cell remembers of its cover.
+#[derive(Default)]
+pub(crate) struct CoverMemo {
+    /// The epoch of `cut`, plus one; 0: none.
+    epoch: AtomicU64,
+    cut: AtomicU64,
+    /// Of directories: what is above, and the last cut of its own, to be read without its lock.
+    pub(crate) parent: AtomicU64,
+    own_cut: AtomicU64,
+    pub(crate) has_policy: AtomicBool,
+    /// When versions are made of it ([`crate::history::policy`]), and as of which epochs that is known.
+    pub(crate) versioning: Mutex<Option<(Epochs, Ruled)>>,
+    /// Whether policies exclude it.
+    pub(crate) excluded: ExcludedMemo,
+}
+
+/// Epochs of policies and of cuts.
+pub(crate) type Epochs = (u64, u64);
+
+impl CoverMemo {
+    /// The inode's place or own cut is this now.
+    pub(crate) fn follow(&self, inode: &Inode) {
+        self.parent.store(inode.parent.0, Ordering::Relaxed);
+        self.own_cut.store(inode.own_cut.0, Ordering::Relaxed);
+        self.has_policy.store(inode.has_policy, Ordering::Relaxed);
+        self.epoch.store(0, Ordering::Release);
+        *self.versioning.lock() = None;
+        self.excluded.follow(inode);
+    }
+
+    fn get(&self, epoch: u64) -> Option<Number> {
+        let known = self.epoch.load(Ordering::Acquire) == epoch + 1;
+        known.then(|| Number(self.cut.load(Ordering::Acquire)))
+    }
+
+    /// Cuts only grow with epochs, so a reader that finds a later one errs on the side of keeping.
+    fn set(&self, epoch: u64, cut: Number) {
+        self.cut.store(cut.0, Ordering::Release);
+        self.epoch.store(epoch + 1, Ordering::Release);
+    }
+}
+
+impl Past {
+    /// The greatest cut that covers the inode (P1). O(1) unless a directory was cut or moved since it was asked last.
+    ///
+    /// # Errors
+    /// Reading what is above it may fail.
+    pub(crate) fn cover(&self, store: &Core, cell: &InodeCell, inode: &Inode) -> Result<Number> {
+        let last = Number(self.last.load(Ordering::Acquire));
+        if last.0 == 0 {
+            return Ok(last);
+        }
+        let epoch = self.epoch();
+        if let Some(cut) = cell.cover.get(epoch) {
+            return Ok(cut);
+        }
+        let above = self.cover_above(store, cell, inode, epoch)?;
+        let cut = self.round_own(cell.no, inode.own_cut).max(self.round(above));
+        cell.cover.set(epoch, cut);
+        Ok(cut)
+    }
+
+    /// What covers an inode with all that is below a directory above it, not yet rounded.
+    ///
+    /// # Errors
+    /// As [`Past::cover`].
+    pub(super) fn cover_above(
+        &self,
+        store: &Core,
+        cell: &InodeCell,
+        inode: &Inode,
+        epoch: u64,
+    ) -> Result<Number> {
+        Ok(if inode.links == 0 {
+            Number(0)
+        } else if self.only_root.load(Ordering::Acquire) {
+            Number(self.root_cut.load(Ordering::Acquire))
+        } else if !inode.is_directory() && (inode.links > 1 || inode.parent == InodeNo::NONE) {
+            Number(self.last_of_directories.load(Ordering::Acquire))
+        } else if cell.no == InodeNo::ROOT {
+            Number(0)
+        } else {
+            self.cover_of_directory(store, inode.parent, epoch)?
+        })
+    }
+
+    /// The cover of a directory, without its lock; who asks may hold one that comes later.
+    fn cover_of_directory(&self, store: &Core, no: InodeNo, epoch: u64) -> Result<Number> {
+        let (mut way, mut at) = (Vec::new(), no);
+        let mut cut = loop {
+            let cell = match store.cell(at) {
+                Ok(cell) => cell,
+                // Damage, which others will tell. Whatever was cut last may have covered it.
+                Err(Error::Stale) => break Number(self.last.load(Ordering::Acquire)),
+                Err(e) => return Err(e),
+            };
+            if let Some(cut) = cell.cover.get(epoch) {
+                break cut;
+            }
+            let up = InodeNo(cell.cover.parent.load(Ordering::Relaxed));
+            way.push(cell);
+            if up == at || up == InodeNo::NONE {
+                break Number(0);
+            }
+            if way.len() > DEPTH_MAX {
+                let c = Corruption::new("directory", "parent", "a way to the root", "a circle");
+                return Err(c.of(no).into());
+            }
+            at = up;
+        };
+        for cell in way.iter().rev() {
+            cut = self.round(cut.max(Number(cell.cover.own_cut.load(Ordering::Relaxed))));
+            cell.cover.set(epoch, cut);
+        }
+        Ok(cut)
+    }
+
+    /// Before the set of an inode's names changes: what covers it now goes on to (V4). What covers its name is returned, which is less for
+    /// one that is excluded.
+    ///
+    /// # Errors
+    /// As [`Past::cover`].
+    pub(crate) fn hold_cover(
+        &self,
+        store: &Core,
+        cell: &InodeCell,
+        inode: &mut Inode,
+        excluded: bool,
+    ) -> Result<Number> {
+        if !self.is_any() {
+            return Ok(inode.own_cut);
+        }
+        let of_name = match excluded {
+            true => Some(self.cover_asked(store, cell, inode)?),
+            false => None,
+        };
+        inode.own_cut = self.cover(store, cell, inode)?;
+        Ok(of_name.unwrap_or(inode.own_cut))
+    }
+
+    /// The last cut of a directory up to a number that is kept, or may yet be after a crash; 0 if there is none (P5).
+    fn round(&self, cut: Number) -> Number {
+        self.numbers.read().directories.range(..=cut).next_back().copied().unwrap_or_default()
+    }
+
+    /// The same of a cut of the inode itself: one of a directory, which it took along when it was moved, or one of its own.
+    pub(crate) fn round_own(&self, no: InodeNo, cut: Number) -> Number {
+        let numbers = self.numbers.read();
+        let of_directory = numbers.directories.range(..=cut).next_back().copied();
+        let own = numbers.files.range((no, Number(0))..=(no, cut)).next_back().map(|(_, cut)| *cut);
+        of_directory.max(own).unwrap_or_default()
+    }
+}

@@ -1,0 +1,311 @@
+//! What expunging changes in the trees of the past ([`crate::history::reclaim::expunge`] says when): the row that says that the history of a file is
+//! being given up, and names that are given up for it.
+//!
+//! The row is a cut that nobody sees: it has a number, and what the file was before that number is gone from the moment in which
+//! the row is there. In the same Op the present is cut loose: the inode in use, and the name that it remembers, are born at that
+//! number, so no earlier cut has seen them. What was before is then not shown any more ([`Expunging::has`]), and goes in Ops of its own.
+
+use super::forget::check_there;
+use super::{Cut, Ended, Past, PastEntry, Slot, CELL_BLOCKS};
+use crate::core::btree::Pins;
+use crate::core::Core;
+use crate::{InodeNo, Result};
+use hashbrown::HashMap;
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockWriteGuard};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use yore_format::{
+    cut_index_by_root, name_end_key, name_key, name_shard, Corruption, CutKind, CutRow, CutState, DirEntry,
+    GroupNo, HistoryTree, Incarnation, Number, PastName, Timestamp,
+};
+use yore_meta::{Meta, Op};
+
+/// Blocks that the row may need: itself, and its entry in the index.
+pub(crate) const ROW_BLOCKS: u32 = 2 * CELL_BLOCKS;
+
+/// A file whose history is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Expunge {
+    /// What it was before this number is given up.
+    pub number: Number,
+    /// Which file.
+    pub inode: InodeNo,
+    /// Which of those that have had the inode number.
+    pub incarnation: Incarnation,
+}
+
+impl Expunge {
+    /// Whether this, born then, is what is given up.
+    pub(crate) fn takes(&self, inode: InodeNo, incarnation: Incarnation, birth: Number) -> bool {
+        (inode, incarnation) == (self.inode, self.incarnation) && birth < self.number
+    }
+}
+
+/// The files whose history is being given up.
+#[derive(Default)]
+pub(crate) struct Expunging {
+    /// There are some.
+    any: AtomicBool,
+    /// Lock order: after all others.
+    files: RwLock<HashMap<InodeNo, Vec<Expunge>>>,
+    /// Counts directories that moved.
+    moves: AtomicU64,
+    /// Held by who makes a cut stay, and by who must know which ones do. Before the lock of the cuts.
+    holding: Mutex<()>,
+}
+
+impl Expunging {
+    /// One that was under way when the volume was closed.
+    pub(super) fn load(&self, cut: &Cut) -> Result<()> {
+        if cut.row.state != CutState::Dying {
+            return Err(Corruption::new("cut", "state", "dying, of one that expunges", "another").into());
+        }
+        let (inode, incarnation) = (cut.row.root, cut.row.root_incarnation);
+        self.add(Expunge { number: cut.number, inode, incarnation });
+        Ok(())
+    }
+
+    fn add(&self, file: Expunge) {
+        self.files.write().entry(file.inode).or_default().push(file);
+        self.any.store(true, Ordering::Release);
+    }
+
+    fn remove(&self, file: &Expunge) {
+        let mut files = self.files.write();
+        if let Some(same) = files.get_mut(&file.inode) {
+            same.retain(|other| other != file);
+            if same.is_empty() {
+                files.remove(&file.inode);
+            }
+        }
+        self.any.store(!files.is_empty(), Ordering::Release);
+    }
+
+    /// Whether what a file was as of a cut is being given up: its version, and each name that it had.
+    pub(crate) fn has(&self, inode: InodeNo, incarnation: Incarnation, cut: Number) -> bool {
+        let is_it = |file: &Expunge| file.incarnation == incarnation && cut < file.number;
+        self.any.load(Ordering::Acquire)
+            && self.files.read().get(&inode).is_some_and(|files| files.iter().any(is_it))
+    }
+
+    /// The same of what a name meant.
+    pub(crate) fn has_entry(&self, entry: &PastEntry, cut: Number) -> bool {
+        self.has(entry.inode, entry.incarnation, cut)
+    }
+
+    /// When an entry began that was made at `birth`, without what is given up. Of one whose inode's state is locked it stays so.
+    pub(crate) fn began(&self, inode: InodeNo, incarnation: Incarnation, birth: Number) -> Number {
+        if !self.any.load(Ordering::Acquire) {
+            return birth;
+        }
+        let files = self.files.read();
+        let taken =
+            files.get(&inode).into_iter().flatten().filter(|file| file.takes(inode, incarnation, birth));
+        taken.map(|file| file.number).max().unwrap_or(birth)
+    }
+
+    /// All of them, in the order in which they were asked for.
+    pub(crate) fn all(&self) -> Vec<Expunge> {
+        let mut all: Vec<Expunge> = self.files.read().values().flatten().copied().collect();
+        all.sort_by_key(|file| file.number);
+        all
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        match self.any.load(Ordering::Acquire) {
+            true => self.files.read().values().map(Vec::len).sum(),
+            false => 0,
+        }
+    }
+
+    pub(super) fn note_moved(&self) {
+        self.moves.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How often a directory was moved.
+    pub(crate) fn moves(&self) -> u64 {
+        self.moves.load(Ordering::Acquire)
+    }
+
+    /// As long as this lives, no cut comes to be held or pinned, or ceases to be held.
+    pub(crate) fn hold_still(&self) -> MutexGuard<'_, ()> {
+        self.holding.lock()
+    }
+}
+
+impl Past {
+    /// For who enters rows: no cut is taken meanwhile. Before any inode's state.
+    pub(crate) fn enter_expunges(&self) -> Entering<'_> {
+        self.enter_rows(CutKind::Expunge, String::new())
+    }
+
+    /// The same for rows of any kind of work, which say this in place of a name.
+    pub(super) fn enter_rows(&self, kind: CutKind, text: String) -> Entering<'_> {
+        Entering { past: self, last: self.cuts.write(), kind, text }
+    }
+
+    /// Removes the row of work that is done.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(super) fn remove_row(&self, store: &Core, number: Number, root: InodeNo) -> Result<()> {
+        let meta = &store.meta;
+        let _cuts = self.cuts.write();
+        let reserved = store.reserve_freely(GroupNo(0), 0)?;
+        let mut pins = Pins::new();
+        let (key, by_root) = (number.0.to_be_bytes(), cut_index_by_root(root, number));
+        let (mut cuts, mut index) = (self.tree(HistoryTree::Cuts), self.tree(HistoryTree::CutIndex));
+        check_there(meta, &cuts, &key)?;
+        check_there(meta, &index, &by_root)?;
+        cuts.prepare(meta, &key, &key, &mut pins)?;
+        index.prepare(meta, &by_root, &by_root, &mut pins)?;
+        let mut op = meta.begin(reserved);
+        let delta = cuts.remove(&mut op, &key);
+        self.store(&mut op, HistoryTree::Cuts, &cuts, &delta);
+        let delta = index.remove(&mut op, &by_root);
+        self.store(&mut op, HistoryTree::CutIndex, &index, &delta);
+        Ok(())
+    }
+
+    /// What the file was before is not shown any more, since its row was entered: `forget` drops what is in memory of it. Nobody reads of
+    /// it when this returns. The caller holds no lock but that of [`Expunging::hold_still`].
+    pub(crate) fn hide(&self, forget: impl FnOnce()) {
+        // Who reads a version reads it to the end first; who comes later does not find it.
+        let _reading = self.reading.write();
+        forget();
+    }
+
+    /// All of a file's history is given up: nothing remembers it.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn end_expunge(&self, store: &Core, file: &Expunge) -> Result<()> {
+        self.remove_row(store, file.number, file.inode)?;
+        self.expunging.remove(file);
+        Ok(())
+    }
+
+    /// Gives up what a name meant before a number. If it meant that longer, it has since that number.
+    ///
+    /// # Errors
+    /// Damage and device errors; `NoSpace`.
+    pub(crate) fn expunge_name(&self, store: &Core, name: &PastEntry, number: Number) -> Result<()> {
+        let PastEntry { directory, cookie, birth, death, inode, incarnation, kind, .. } = *name;
+        if death <= number {
+            return self.remove_name(store, &Ended { end: death, inode: directory, cookie }, birth);
+        }
+        let meta = &store.meta;
+        let reserved = store.reserve_freely(store.near(directory), CELL_BLOCKS)?;
+        let shard = name_shard(directory);
+        let mut guard = self.shards[shard].write();
+        guard.is_reduced();
+        let which = HistoryTree::Names(shard);
+        let (old, new) = (name_key(directory, cookie, birth), name_key(directory, cookie, number));
+        check_there(meta, &self.tree(which), &old)?;
+        check_there(meta, &self.tree(HistoryTree::Changes(shard)), &name_end_key(death, directory, cookie))?;
+        let mut pins = Pins::new();
+        let slot = self.slot(meta, which, &new, CELL_BLOCKS)?;
+        slot.tree.prepare(meta, &old, &old, &mut pins)?;
+        slot.tree.prepare(meta, &new, &new, &mut pins)?;
+        let entry = DirEntry { inode, incarnation, birth: number, kind, name: &name.name };
+        let mut op = meta.begin(reserved);
+        let entered = slot.insert(self, &mut op, &new, &PastName { death, entry }.encode(), death);
+        let mut tree = self.tree(which);
+        let gone = tree.remove(&mut op, &old);
+        op.before(entered, gone.change);
+        self.store(&mut op, which, &tree, &gone);
+        Ok(())
+    }
+
+    /// Calls `each` with past names of a shard from a key on, at most so many; returns the key to go on from.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn names_of_shard(
+        &self,
+        meta: &Meta,
+        shard: usize,
+        from: [u8; 24],
+        most: usize,
+        each: &mut dyn FnMut(PastEntry),
+    ) -> Result<Option<[u8; 24]>> {
+        let _shard = self.shards[shard].read();
+        let (mut met, mut next) = (0, None);
+        self.tree(HistoryTree::Names(shard)).scan(meta, &from, &mut |key, value| {
+            let entry = PastEntry::decode(key, value)?;
+            if met == most {
+                next = Some(name_key(entry.directory, entry.cookie, entry.birth));
+                return Ok(false);
+            }
+            met += 1;
+            each(entry);
+            Ok(true)
+        })?;
+        Ok(next)
+    }
+}
+
+/// Who enters rows that say that something is under way.
+pub(crate) struct Entering<'p> {
+    past: &'p Past,
+    last: RwLockWriteGuard<'p, Timestamp>,
+    kind: CutKind,
+    /// What stands in place of a name.
+    text: String,
+}
+
+/// Such a row, made ready.
+pub(crate) struct Row {
+    file: Expunge,
+    cuts: Slot,
+    index: Slot,
+    time: Timestamp,
+}
+
+impl Entering<'_> {
+    /// Makes ready for the row of a file.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn prepare(&self, meta: &Meta, inode: InodeNo, incarnation: Incarnation) -> Result<Row> {
+        let file = Expunge { number: meta.number(), inode, incarnation };
+        let (key, by_root) = (file.number.0.to_be_bytes(), cut_index_by_root(inode, file.number));
+        let cuts = self.past.slot(meta, HistoryTree::Cuts, &key, CELL_BLOCKS)?;
+        let index = self.past.slot(meta, HistoryTree::CutIndex, &by_root, CELL_BLOCKS)?;
+        Ok(Row { file, cuts, index, time: super::cut::after(*self.last, crate::clock::now()) })
+    }
+
+    /// Inside an Op with [`ROW_BLOCKS`]: the row is entered. One that expunges, with the state of the inode in use locked: what was
+    /// before is given up.
+    pub(crate) fn apply(&mut self, op: &mut Op<'_>, row: Row) {
+        let Row { file, cuts, index, time } = row;
+        let Expunge { number, inode, incarnation } = file;
+        let taken = op.take_number_beside_others();
+        assert_eq!(taken, number, "a number taken beside the lock of the cuts");
+        let value = CutRow {
+            time,
+            kind: self.kind,
+            state: CutState::Dying,
+            held: false,
+            root: inode,
+            root_incarnation: incarnation,
+            name: self.text.clone(),
+            more: Default::default(),
+        };
+        let past = self.past;
+        cuts.insert(past, op, &number.0.to_be_bytes(), &value.encode(), number);
+        index.insert(past, op, &cut_index_by_root(inode, number), &[], number);
+        past.last.store(number.0, Ordering::Release);
+        if self.kind == CutKind::Expunge {
+            past.expunging.add(file);
+        }
+        *self.last = time;
+    }
+}
+
+impl Row {
+    /// Which file.
+    pub(crate) fn file(&self) -> Expunge {
+        self.file
+    }
+}

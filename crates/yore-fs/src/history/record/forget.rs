@@ -1,0 +1,393 @@
+//! What forgetting changes in the trees of the past ([`crate::history::reclaim::forget`] says when): the states of cuts, and versions and names that
+//! are given up, each with the entry that says when it ended.
+
+use super::users::{Counted, User};
+use super::{Cut, Past, PastEntry, Shard, CELL_BLOCKS};
+use crate::core::btree::{Pins, Tree};
+use crate::core::Core;
+use crate::{Error, InodeNo, Result};
+use parking_lot::RwLockWriteGuard;
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
+use yore_format::{
+    cut_index_by_name, cut_index_by_root, key_parts, name_end_key, name_key, name_shard, version_end_key,
+    version_key, version_shard, Corruption, CutRow, CutState, GroupNo, HistoryTree, Number, Version,
+    WriteFeatures,
+};
+use yore_meta::{Change, Meta, Op};
+
+/// That a version ended then or, with a cookie, what this stood for in a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ended {
+    /// When.
+    pub end: Number,
+    /// The inode, or the directory.
+    pub inode: InodeNo,
+    /// The entry's; 0: a version.
+    pub cookie: u64,
+}
+
+impl Ended {
+    fn shard(&self) -> usize {
+        match self.cookie {
+            0 => version_shard(self.inode),
+            _ => name_shard(self.inode),
+        }
+    }
+
+    fn key(&self) -> [u8; 24] {
+        match self.cookie {
+            0 => version_end_key(self.end, self.inode),
+            cookie => name_end_key(self.end, self.inode, cookie),
+        }
+    }
+}
+
+/// Until when nobody gives a cut up, in seconds since 1970, if that is not over.
+fn held_until(row: &CutRow) -> Option<i64> {
+    row.more.held_until.filter(|until| *until > crate::clock::now().seconds)
+}
+
+fn until_text(seconds: i64) -> String {
+    jiff::Timestamp::from_second(seconds).map_or_else(|_| format!("@{seconds}"), |time| time.to_string())
+}
+
+/// Whether a cut is held: by somebody, or for a time by the policy that it was taken under.
+pub(crate) fn is_held(row: &CutRow) -> bool {
+    row.held || held_until(row).is_some()
+}
+
+/// Why a cut is not given up, if it is held.
+pub(crate) fn held(cut: &Cut) -> Option<Error> {
+    let until = held_until(&cut.row);
+    let until = until.map(|until| Error::HeldUntil { cut: cut.number.0, until: until_text(until) });
+    until.or(cut.row.held.then_some(Error::Held { cut: cut.number.0 }))
+}
+
+impl Past {
+    /// Makes cuts invisible, each named once. Not durable by itself: a crash may leave some of them.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if one is not kept, [`Error::Held`] or [`Error::Pinned`] if one must stay: then all are as they
+    /// were. After damage and device errors those that come before are dying.
+    pub(crate) fn mark_dying(&self, store: &Core, numbers: &[Number]) -> Result<()> {
+        let mut marked = 0;
+        let result = {
+            let _cuts = self.cuts.write();
+            let mut cuts = Vec::with_capacity(numbers.len());
+            for number in numbers {
+                let cut = self.in_state_locked(&store.meta, *number, CutState::Kept)?;
+                if let Some(held) = held(&cut) {
+                    return Err(held);
+                }
+                if self.is_pinned(*number) {
+                    return Err(Error::Pinned { cut: number.0 });
+                }
+                cuts.push(cut);
+            }
+            cuts.into_iter().try_for_each(|cut| {
+                let name = cut.row.name.clone();
+                self.change_row(store, cut.number, CutRow { state: CutState::Dying, ..cut.row }, &name)?;
+                marked += 1;
+                Ok(())
+            })
+        };
+        let _reading = self.reading.write();
+        self.lately.iter().for_each(|cut| cut.store(0, Ordering::Relaxed));
+        let mut all = self.numbers.write();
+        for number in &numbers[..marked] {
+            let file = all.kept.remove(number).flatten();
+            all.dying.insert(*number, file);
+        }
+        result
+    }
+
+    /// These dying cuts are so on the medium, too: nothing is kept for them any more. What has been kept for them can be seen when this
+    /// returns, by who takes the locks of the shards.
+    pub(crate) fn note_dead(&self, cuts: &[Number]) {
+        {
+            let mut numbers = self.numbers.write();
+            for cut in cuts {
+                numbers.bury(*cut);
+            }
+        }
+        self.epoch.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Whether something is to be given up.
+    pub(crate) fn is_forgetting(&self) -> bool {
+        let is_dying = {
+            let numbers = self.numbers.read();
+            !numbers.dying.is_empty() || !numbers.dead.is_empty()
+        };
+        is_dying || self.expunging.count() > 0
+    }
+
+    /// All kept cuts, in ascending order. O(cuts).
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn kept_cuts(&self, meta: &Meta) -> Result<Vec<Cut>> {
+        let mut kept = Vec::new();
+        self.each_cut(meta, Number(0), &mut |cut| {
+            if cut.row.state == CutState::Kept {
+                kept.push(cut);
+            }
+            Ok(true)
+        })?;
+        Ok(kept)
+    }
+
+    /// Holds a kept cut, or no longer; on behalf of a user, who is noted, and for a reason (an empty one leaves what there is). What a policy holds for a time only root releases, and who
+    /// is nobody's user. Not durable by itself.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if it is not kept; [`Error::HeldUntil`], [`Error::LimitReached`]; damage and device errors.
+    pub(crate) fn set_held(
+        &self,
+        store: &Core,
+        number: Number,
+        held: bool,
+        user: Option<&User>,
+        reason: &str,
+    ) -> Result<()> {
+        if held && (user.is_some() || !reason.is_empty()) {
+            store.meta.extend(WriteFeatures::EXTENDED_PAST)?;
+        }
+        let _still = self.expunging.hold_still();
+        let _cuts = self.cuts.write();
+        let Cut { mut row, .. } = self.in_state_locked(&store.meta, number, CutState::Kept)?;
+        if held {
+            if !row.held || row.more.held_by.is_some_and(|by| user.is_none_or(|user| user.uid != by)) {
+                self.users.check(user, Counted::Holds, 1)?;
+                row.more.held_by = user.map(|user| user.uid);
+            }
+            if !reason.is_empty() {
+                row.more.hold_reason = reason.to_string();
+            }
+        } else {
+            if let Some(until) = held_until(&row).filter(|_| user.is_some_and(|user| user.uid != 0)) {
+                return Err(Error::HeldUntil { cut: number.0, until: until_text(until) });
+            }
+            (row.more.held_by, row.more.held_until) = (None, None);
+            row.more.hold_reason.clear();
+        }
+        self.change_row(store, number, CutRow { held, ..row }, "")
+    }
+
+    /// Stores a row in place of the one of this number, and takes a name (if it is not empty) out of the index. Under the lock of the
+    /// cuts. Fields that the row did not have need [`yore_format::WriteFeatures::EXTENDED_PAST`].
+    pub(super) fn change_row(&self, store: &Core, number: Number, row: CutRow, name: &str) -> Result<()> {
+        self.rule_epoch.fetch_add(1, Ordering::AcqRel);
+        let meta = &store.meta;
+        let (key, is, row) = (number.0.to_be_bytes(), row.clone(), row.encode());
+        let old = self.tree(HistoryTree::Cuts).get(meta, &key, |value| {
+            value.map(|value| Ok((value.len(), CutRow::decode(value)?))).transpose()
+        });
+        let old: Option<(usize, CutRow)> = old?.map_err(|e: Box<Corruption>| e)?;
+        let was = old.as_ref().map_or(0, |(len, _)| *len);
+        // A longer row may split nodes.
+        let reserved = store.reserve_freely(GroupNo(0), if row.len() > was { CELL_BLOCKS } else { 0 })?;
+        let mut pins = Pins::new();
+        let (mut cuts, mut index) = (self.tree(HistoryTree::Cuts), self.tree(HistoryTree::CutIndex));
+        cuts.prepare(meta, &key, &key, &mut pins)?;
+        let by_name = (!name.is_empty()).then(|| cut_index_by_name(&store.hash_seed, name, number));
+        if let Some(key) = &by_name {
+            check_there(meta, &index, key)?;
+            index.prepare(meta, key, key, &mut pins)?;
+        }
+        let mut op = meta.begin(reserved);
+        let delta = cuts.replace(&mut op, &key, &row);
+        self.store(&mut op, HistoryTree::Cuts, &cuts, &delta);
+        if let Some(key) = &by_name {
+            let delta = index.remove(&mut op, key);
+            self.store(&mut op, HistoryTree::CutIndex, &index, &delta);
+        }
+        if let Some((_, old)) = &old {
+            self.users.replace(old, &is);
+        }
+        Ok(())
+    }
+
+    /// A dying cut holds nothing any more: its row goes to the forgotten ones.
+    ///
+    /// # Errors
+    /// Damage and device errors; `NoSpace`.
+    pub(crate) fn mark_forgotten(&self, store: &Core, number: Number) -> Result<()> {
+        let meta = &store.meta;
+        {
+            let _cuts = self.cuts.write();
+            let cut = self.in_state_locked(meta, number, CutState::Dying)?;
+            let reserved = store.reserve_freely(GroupNo(0), CELL_BLOCKS)?;
+            let mut pins = Pins::new();
+            let (key, by_root) = (number.0.to_be_bytes(), cut_index_by_root(cut.row.root, number));
+            let (mut cuts, mut index) = (self.tree(HistoryTree::Cuts), self.tree(HistoryTree::CutIndex));
+            check_there(meta, &index, &by_root)?;
+            cuts.prepare(meta, &key, &key, &mut pins)?;
+            index.prepare(meta, &by_root, &by_root, &mut pins)?;
+            let forgotten = self.slot(meta, HistoryTree::Forgotten, &key, CELL_BLOCKS)?;
+            let row = CutRow { state: CutState::Forgotten, held: false, ..cut.row };
+            let mut op = meta.begin(reserved);
+            let entered = forgotten.insert(self, &mut op, &key, &row.encode(), number);
+            let delta = cuts.remove(&mut op, &key);
+            op.before(entered, delta.change);
+            self.store(&mut op, HistoryTree::Cuts, &cuts, &delta);
+            let delta = index.remove(&mut op, &by_root);
+            self.store(&mut op, HistoryTree::CutIndex, &index, &delta);
+        }
+        self.numbers.write().dead.remove(&number);
+        Ok(())
+    }
+
+    /// Ends of versions and names of a shard behind `after`, up to a number, in order, at most so many.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn ended(
+        &self,
+        meta: &Meta,
+        shard: usize,
+        after: Ended,
+        last: Number,
+        most: usize,
+    ) -> Result<Vec<Ended>> {
+        let _shard = self.shards[shard].read();
+        let (after, mut found) = (after.key(), Vec::new());
+        self.tree(HistoryTree::Changes(shard)).scan(meta, &after, &mut |key, _| {
+            let [end, inode, cookie] = key_parts::<3>(key)?;
+            if end > last.0 {
+                return Ok(false);
+            }
+            if *key > after[..] {
+                found.push(Ended { end: Number(end), inode: InodeNo(inode), cookie });
+            }
+            Ok(found.len() < most)
+        })?;
+        Ok(found)
+    }
+
+    /// What a cookie had stood for until then; `None` if that name is not there.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn name_that_ended(&self, meta: &Meta, ended: &Ended) -> Result<Option<PastEntry>> {
+        let Some(before) = ended.end.0.checked_sub(1) else { return Ok(None) };
+        let found = self.name_as_of(meta, ended.inode, ended.cookie, Number(before))?;
+        Ok(found.filter(|entry| entry.death == ended.end))
+    }
+
+    /// Gives up a name.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn remove_name(&self, store: &Core, ended: &Ended, birth: Number) -> Result<()> {
+        let reserved = store.reserve_freely(store.near(ended.inode), 0)?;
+        let shard = ended.shard();
+        let key = name_key(ended.inode, ended.cookie, birth);
+        let removal = self.removal(&store.meta, HistoryTree::Names(shard), &key, ended)?;
+        removal.apply(&mut store.meta.begin(reserved));
+        Ok(())
+    }
+
+    /// Makes ready for giving up a version.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn prepare_removal(
+        &self,
+        store: &Core,
+        no: InodeNo,
+        version: &Version,
+    ) -> Result<Removal<'_>> {
+        let ended = Ended { end: version.end, inode: no, cookie: 0 };
+        let key = version_key(no, version.inode.born);
+        self.removal(&store.meta, HistoryTree::Versions(version_shard(no)), &key, &ended)
+    }
+
+    fn removal(&self, meta: &Meta, which: HistoryTree, key: &[u8], ended: &Ended) -> Result<Removal<'_>> {
+        let shard = ended.shard();
+        let mut guard = self.shards[shard].write();
+        guard.is_reduced();
+        let (tree, ends, end) = (self.tree(which), self.tree(HistoryTree::Changes(shard)), ended.key());
+        let mut pins = Pins::new();
+        check_there(meta, &tree, key)?;
+        check_there(meta, &ends, &end)?;
+        tree.prepare(meta, key, key, &mut pins)?;
+        ends.prepare(meta, &end, &end, &mut pins)?;
+        let key = key.to_vec();
+        Ok(Removal { past: self, shard, which, tree, key, ends, end, _guard: guard, _pins: pins })
+    }
+
+    /// The first version of an inode number that was born at `from` or later.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn version_after(&self, meta: &Meta, no: InodeNo, from: Number) -> Result<Option<Version>> {
+        let shard = version_shard(no);
+        let _shard = self.shards[shard].read();
+        let mut found = None;
+        self.tree(HistoryTree::Versions(shard)).scan(meta, &version_key(no, from), &mut |key, value| {
+            let [of, born] = key_parts::<2>(key)?;
+            if of == no.0 {
+                found = Some(Version::decode(no, Number(born), value)?);
+            }
+            Ok(false)
+        })?;
+        Ok(found)
+    }
+}
+
+/// A version or a name, made ready to be given up.
+pub(crate) struct Removal<'p> {
+    past: &'p Past,
+    shard: usize,
+    which: HistoryTree,
+    tree: Tree,
+    key: Vec<u8>,
+    ends: Tree,
+    end: [u8; 24],
+    _guard: RwLockWriteGuard<'p, Shard>,
+    _pins: Pins,
+}
+
+impl Removal<'_> {
+    /// Inside an Op: it is gone. What it held may be freed behind this change.
+    pub(crate) fn apply(mut self, op: &mut Op<'_>) -> Change {
+        let gone = self.tree.remove(op, &self.key);
+        self.past.store(op, self.which, &self.tree, &gone);
+        let delta = self.ends.remove(op, &self.end);
+        self.past.store(op, HistoryTree::Changes(self.shard), &self.ends, &delta);
+        gone.change
+    }
+}
+
+/// What is to be given up must be there: only damage can make it not so.
+pub(super) fn check_there(meta: &Meta, tree: &Tree, key: &[u8]) -> Result<()> {
+    match tree.get(meta, key, |found| found.is_some())? {
+        true => Ok(()),
+        false => Err(Corruption::new(tree.kind.name(), "key", format!("{key:02x?}"), "not there").into()),
+    }
+}
+
+/// How far forgetting has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Forgetting {
+    /// Versions and names looked at.
+    pub looked_at: u64,
+    /// Versions and names given up.
+    pub given_up: u64,
+    /// Blocks freed, of data and of metadata.
+    pub blocks: u64,
+    /// Cuts forgotten.
+    pub forgotten: u64,
+    /// Cuts still dying.
+    pub dying: u64,
+    /// Files whose history is given up, all of it.
+    pub expunged: u64,
+    /// And of which some is left.
+    pub expunging: u64,
+}
+
+/// What asks how far it has come, and whether to go on.
+pub(crate) type Ask<'a> = &'a mut dyn FnMut(&Forgetting) -> ControlFlow<()>;

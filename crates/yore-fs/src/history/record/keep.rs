@@ -1,0 +1,303 @@
+//! Keeping versions and names at the first change after a cut: made ready where it may fail ([`Past::prepare`]), entered in the Op that
+//! changes them ([`Keep`]).
+//!
+//! What ends takes its place in two trees of its shard: its own, and the one of changes, which says when. What goes one after the other is
+//! often neighbours, a directory's names or files made one after the other, so each tree has [`Fingers`].
+
+use super::{Past, CELL_BLOCKS};
+use crate::core::btree::{Fingers, Opening, Pins, Tree};
+use crate::core::inode::{InodeCell, InodeState};
+use crate::core::Core;
+use crate::{InodeNo, Result};
+use parking_lot::RwLockWriteGuard;
+use yore_format::{
+    name_end_key, name_key, name_shard, version_end_key, version_key, version_shard, Corruption, DirEntry,
+    HistoryTree, Inode, Number, PastName, Version,
+};
+use yore_meta::{Change, Meta, Op};
+
+/// What is remembered of the trees of a shard, under its lock.
+#[derive(Default)]
+pub(super) struct Shard {
+    versions: Fingers,
+    names: Fingers,
+    changes: Fingers,
+}
+
+impl Shard {
+    /// Something of it is about to be removed.
+    pub(super) fn is_reduced(&mut self) {
+        for fingers in [&mut self.versions, &mut self.names, &mut self.changes] {
+            fingers.clear();
+        }
+    }
+}
+
+impl Past {
+    /// Makes ready for keeping, with one number, inodes as they are, whose states are locked for writing and whose data is written back, and
+    /// names that are about to be removed or to mean something else from `number` on, of directories whose states are locked for
+    /// writing: of the names, those that a cut has seen before. One that is taken meanwhile has `number` itself; a name
+    /// that was made with that number ends with it, too, and was never seen.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn prepare(
+        &self,
+        store: &Core,
+        number: Number,
+        versions: Vec<Ending>,
+        going: &[Going<'_>],
+    ) -> Result<Keep<'_>> {
+        let mut keep = Keep { past: self, number, shards: Vec::new(), _pins: Pins::new() };
+        if !self.is_any() {
+            return Ok(keep);
+        }
+        let mut cells = Vec::new();
+        for Ending { no, born, value } in versions {
+            let key = Key::Version(version_key(no, born));
+            cells.push((version_shard(no), key, value, version_end_key(number, no)));
+        }
+        for Going { directory, inode, cookie, entry, cover, excluded } in going {
+            let of_directory = match excluded {
+                true => self.cover_of_names(store, directory, inode)?,
+                false => self.cover(store, directory, inode)?,
+            };
+            let cover = (*cover).max(of_directory);
+            if entry.birth <= cover && entry.birth < number {
+                let key = Key::Name(name_key(directory.no, *cookie, entry.birth));
+                let value = PastName { death: number, entry: *entry }.encode();
+                cells.push((
+                    name_shard(directory.no),
+                    key,
+                    value,
+                    name_end_key(number, directory.no, *cookie),
+                ));
+            }
+        }
+        cells.sort_by_key(|(shard, ..)| *shard);
+        let mut cells = cells.into_iter().peekable();
+        while let Some(no) = cells.peek().map(|(no, ..)| *no) {
+            let mut of_shard = KeepShard { no, shard: self.shards[no].write(), cells: Vec::new() };
+            while let Some((_, key, value, end)) = cells.next_if(|(of, ..)| *of == no) {
+                let shard = &mut *of_shard.shard;
+                let fingers = match key {
+                    Key::Version(_) => &mut shard.versions,
+                    Key::Name(_) => &mut shard.names,
+                };
+                let at = self.slot_near(&store.meta, key.tree(no), fingers, (&key, value.len()))?;
+                let changes = HistoryTree::Changes(no);
+                let end_at = self.slot_near(&store.meta, changes, &mut shard.changes, (&end, 0))?;
+                let is_first = of_shard.cells.is_empty();
+                if !is_first || cells.peek().is_some_and(|(of, ..)| *of == no) {
+                    // What is entered first changes the way for the others.
+                    at.tree.prepare(&store.meta, &key, &key, &mut keep._pins)?;
+                    end_at.tree.prepare(&store.meta, &end, &end, &mut keep._pins)?;
+                }
+                of_shard.cells.push(KeptCell { key, value, end, slots: Some((at, end_at)) });
+            }
+            keep.shards.push(of_shard);
+        }
+        Ok(keep)
+    }
+
+    /// Keeps in memory what inserting `key` touches; fails if that may take more than `most` blocks.
+    pub(super) fn slot(&self, meta: &Meta, which: HistoryTree, key: &[u8], most: u32) -> Result<Slot> {
+        let tree = self.tree_with_room(which, most)?;
+        Ok(Slot { which, opening: tree.opening(meta, key)?, tree })
+    }
+
+    /// As [`Past::slot`], in a tree of a shard, for a cell with a value of so many bytes.
+    fn slot_near(
+        &self,
+        meta: &Meta,
+        which: HistoryTree,
+        fingers: &mut Fingers,
+        (key, value_bytes): (&[u8], usize),
+    ) -> Result<Slot> {
+        let tree = self.tree_with_room(which, CELL_BLOCKS)?;
+        Ok(Slot { which, opening: tree.opening_near(meta, fingers, key, value_bytes)?, tree })
+    }
+
+    /// A tree into which an insert takes at most so many blocks.
+    fn tree_with_room(&self, which: HistoryTree, most: u32) -> Result<Tree> {
+        let tree = self.tree(which);
+        if tree.blocks_for_inserts(1) > most {
+            let expected = format!("at most {}", most - 2);
+            return Err(Corruption::new(which.kind().name(), "level", expected, tree.level).into());
+        }
+        Ok(tree)
+    }
+}
+
+/// What a version says of an inode: of directories the entries themselves tell when they were.
+fn as_version(inode: &Inode) -> Inode {
+    let mut kept = inode.clone();
+    if inode.is_directory() {
+        kept.set_inline(&[]);
+    }
+    kept
+}
+
+/// A version of an inode as it is before it changes.
+pub(crate) struct Ending {
+    no: InodeNo,
+    born: Number,
+    value: Vec<u8>,
+}
+
+impl Ending {
+    /// The version that ends at `number`.
+    pub(crate) fn new(no: InodeNo, inode: &Inode, number: Number) -> Ending {
+        let value = Version { end: number, inode: as_version(inode) }.encode();
+        Ending { no, born: inode.born, value }
+    }
+}
+
+/// A name that a directory is about to lose.
+pub(crate) struct Going<'a> {
+    /// The directory.
+    pub directory: &'a InodeCell,
+    /// Its inode.
+    pub inode: &'a Inode,
+    /// The entry's cookie.
+    pub cookie: u64,
+    /// The entry.
+    pub entry: DirEntry<'a>,
+    /// What covers the inode that it means ([`Past::hold_cover`]).
+    pub cover: Number,
+    /// Policies exclude it.
+    pub excluded: bool,
+}
+
+/// The key of what is to be entered.
+enum Key {
+    Version([u8; 16]),
+    Name([u8; 24]),
+}
+
+impl std::ops::Deref for Key {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match self {
+            Key::Version(key) => key,
+            Key::Name(key) => key,
+        }
+    }
+}
+
+impl Key {
+    fn tree(&self, shard: usize) -> HistoryTree {
+        match self {
+            Key::Version(_) => HistoryTree::Versions(shard),
+            Key::Name(_) => HistoryTree::Names(shard),
+        }
+    }
+}
+
+/// A cell and the key of its end; where both go, unless that is to be looked for.
+struct KeptCell {
+    key: Key,
+    value: Vec<u8>,
+    end: [u8; 24],
+    slots: Option<(Slot, Slot)>,
+}
+
+/// The cells of one shard, with where each is to be entered as long as no other was.
+struct KeepShard<'p> {
+    no: usize,
+    shard: RwLockWriteGuard<'p, Shard>,
+    cells: Vec<KeptCell>,
+}
+
+/// Versions and names, made ready to be kept.
+pub(crate) struct Keep<'p> {
+    past: &'p Past,
+    /// When they end.
+    number: Number,
+    shards: Vec<KeepShard<'p>>,
+    _pins: Pins,
+}
+
+impl Keep<'_> {
+    /// Whether there is nothing to keep.
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.shards.is_empty()
+    }
+
+    /// Inside an Op, with no cut of a directory taken since it was prepared: if a version was prepared, the inode as it is becomes that
+    /// version, and is born anew. Who stores it does so after the change that is returned.
+    pub(crate) fn inode(&mut self, op: &mut Op<'_>, no: InodeNo, state: &mut InodeState) -> Option<Change> {
+        let kept = self.enter(op, &version_key(no, state.inode.born))?;
+        state.inode.born = self.number;
+        state.set_kept(Number(self.number.0 - 1));
+        Some(kept)
+    }
+
+    /// Inside an Op, before the entry changes: keeps it, if a cut has seen it.
+    pub(crate) fn name(&mut self, op: &mut Op<'_>, directory: InodeNo, cookie: u64, birth: Number) {
+        self.enter(op, &name_key(directory, cookie, birth));
+    }
+
+    /// Enters the cell with this key, if it was prepared.
+    fn enter(&mut self, op: &mut Op<'_>, key: &[u8]) -> Option<Change> {
+        let (past, number) = (self.past, self.number);
+        let (shard, i) = self.shards.iter_mut().find_map(|shard| {
+            let i = shard.cells.iter().position(|kept| *kept.key == *key)?;
+            Some((shard, i))
+        })?;
+        let known = shard.cells[i].slots.take();
+        shard.cells.iter_mut().for_each(|kept| kept.slots = None);
+        let KeptCell { key, value, end, .. } = &shard.cells[i];
+        let (which, changes) = (key.tree(shard.no), HistoryTree::Changes(shard.no));
+        let anew = || (Slot::unknown(past, which), Slot::unknown(past, changes));
+        let (at, end_at) = known.unwrap_or_else(anew);
+        let Shard { versions, names, changes } = &mut *shard.shard;
+        let fingers = if matches!(key, Key::Version(_)) { versions } else { names };
+        let kept = at.insert_near(past, op, Some(fingers), (key, value), number);
+        end_at.insert_near(past, op, Some(changes), (end, &[]), number);
+        Some(kept)
+    }
+}
+
+/// Where a cell is to be inserted. What is to be kept is not there yet: only damage can make it so.
+pub(super) struct Slot {
+    which: HistoryTree,
+    pub(super) tree: Tree,
+    opening: Opening,
+}
+
+impl Slot {
+    /// Where that is is found when the cell is inserted.
+    pub(super) fn unknown(past: &Past, which: HistoryTree) -> Slot {
+        Slot { which, tree: past.tree(which), opening: Opening::unknown() }
+    }
+
+    /// Inside an Op, with the tree as it was: enters the cell. Of trees of shards, once [`Shard::is_reduced`] was said.
+    pub(super) fn insert(
+        self,
+        past: &Past,
+        op: &mut Op<'_>,
+        key: &[u8],
+        value: &[u8],
+        birth: Number,
+    ) -> Change {
+        self.insert_near(past, op, None, (key, value), birth)
+    }
+
+    fn insert_near(
+        mut self,
+        past: &Past,
+        op: &mut Op<'_>,
+        fingers: Option<&mut Fingers>,
+        cell: (&[u8], &[u8]),
+        birth: Number,
+    ) -> Change {
+        let was = self.tree;
+        let delta = self.tree.insert_into(op, fingers, self.opening, cell, birth);
+        if self.tree != was || delta.nodes != 0 {
+            past.store(op, self.which, &self.tree, &delta);
+        }
+        delta.change
+    }
+}

@@ -1,0 +1,192 @@
+//! The tree of policies. What they mean is in [`crate::history::policy`].
+
+use super::users::{Counted, User};
+use super::{Past, CELL_BLOCKS};
+use crate::core::btree::Pins;
+use crate::core::inode::{store_inode, InodeCell};
+use crate::core::Core;
+use crate::{Error, InodeNo, Result};
+use std::sync::atomic::Ordering;
+use yore_format::{
+    key_parts, policy_key, Corruption, GroupNo, HistoryTree, Incarnation, Number, Policy, PolicyRow,
+};
+use yore_meta::Meta;
+
+/// Blocks that setting a policy may need: a cell, and once the block of roots.
+const POLICY_BLOCKS: u32 = CELL_BLOCKS + 1;
+
+impl Past {
+    /// Whether any inode has a policy.
+    pub(crate) fn has_policies(&self) -> bool {
+        self.any_policy.load(Ordering::Acquire)
+    }
+
+    /// Changes with each change of a policy.
+    pub(crate) fn policy_epoch(&self) -> u64 {
+        self.policy_epoch.load(Ordering::Acquire)
+    }
+
+    /// An inode's own policy. O(log policies).
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn policy(
+        &self,
+        meta: &Meta,
+        no: InodeNo,
+        incarnation: Incarnation,
+    ) -> Result<Option<Policy>> {
+        Ok(self.policy_row(meta, no, incarnation)?.map(|row| row.policy))
+    }
+
+    /// The same with what else its row says.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(super) fn policy_row(
+        &self,
+        meta: &Meta,
+        no: InodeNo,
+        incarnation: Incarnation,
+    ) -> Result<Option<PolicyRow>> {
+        let _policies = self.policies.read();
+        let row = self
+            .tree(HistoryTree::Policies)
+            .get(meta, &policy_key(no), |value| value.map(PolicyRow::decode).transpose())??;
+        Ok(row.filter(|row| row.incarnation == incarnation))
+    }
+
+    /// Calls `each` with all policies, by inode number. Some may be of inodes that are gone.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn each_policy(
+        &self,
+        meta: &Meta,
+        each: &mut dyn FnMut(InodeNo, PolicyRow) -> Result<bool>,
+    ) -> Result<()> {
+        let _policies = self.policies.read();
+        self.tree(HistoryTree::Policies).scan(meta, &policy_key(InodeNo(0)), &mut |key, value| {
+            let [no] = key_parts::<1>(key)?;
+            each(InodeNo(no), PolicyRow::decode(value)?)
+        })
+    }
+
+    /// Gives an inode another policy of its own, on behalf of a user; one that says nothing is none. Not durable by itself. What is said may
+    /// need [`yore_format::WriteFeatures::EXTENDED_PAST`]. False if a directory was cut or moved since `epoch` was taken: then nothing was done.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] for an inode that is gone; [`Error::LimitReached`]; [`Error::NoSpace`]; damage and device errors.
+    pub(crate) fn set_policy(
+        &self,
+        store: &Core,
+        cell: &InodeCell,
+        policy: &Policy,
+        user: Option<&User>,
+        epoch: u64,
+    ) -> Result<bool> {
+        self.set_policy_anew(store, cell, policy, user, Some(epoch))
+    }
+
+    /// As [`Past::set_policy`], whatever was cut meanwhile; without an epoch its patterns exclude anew what they do ([`crate::history::exclude`], E2),
+    /// as those do that are others than before.
+    ///
+    /// # Errors
+    /// As [`Past::set_policy`].
+    pub(super) fn set_policy_anew(
+        &self,
+        store: &Core,
+        cell: &InodeCell,
+        policy: &Policy,
+        user: Option<&User>,
+        epoch: Option<u64>,
+    ) -> Result<bool> {
+        let meta = &store.meta;
+        let _cuts = self.cuts.write();
+        if epoch.is_some_and(|epoch| epoch != self.epoch()) {
+            return Ok(false);
+        }
+        let reserved = store.reserve(GroupNo(0), POLICY_BLOCKS)?;
+        let mut state = cell.state.write();
+        if state.gone || state.inode.links == 0 {
+            return Err(Error::NotFound);
+        }
+        let _policies = self.policies.write();
+        let key = policy_key(cell.no);
+        let mut tree = self.tree(HistoryTree::Policies);
+        if tree.blocks_for_inserts(1) > CELL_BLOCKS {
+            let expected = format!("at most {}", CELL_BLOCKS - 2);
+            return Err(Corruption::new("policies", "level", expected, tree.level).into());
+        }
+        let was = tree.get(meta, &key, |found| found.map(PolicyRow::decode).transpose())??;
+        let is_there = was.is_some();
+        let was = was.filter(|was| was.incarnation == cell.incarnation);
+        let mut pins = Pins::new();
+        tree.prepare(meta, &key, &key, &mut pins)?;
+        let is_one = *policy != Policy::default();
+        let owner = User { uid: state.inode.uid, limits: user.and_then(|user| user.limits) };
+        if is_one && !state.inode.has_policy {
+            self.users.check(Some(&owner), Counted::Policies, 1)?;
+        }
+        let excluded = was.as_ref().and_then(|was| was.policy.exclude.as_ref());
+        let excludes_others = epoch.is_none() || excluded != policy.exclude.as_ref();
+        let since = match &policy.exclude {
+            // No cut is taken meanwhile: that needs the lock of the cuts.
+            Some(_) if excludes_others && self.is_any() => meta.number(),
+            Some(_) => was.as_ref().map_or(Number(0), |was| was.excluding_since),
+            None => Number(0),
+        };
+        let row = PolicyRow { incarnation: cell.incarnation, policy: policy.clone(), excluding_since: since };
+        let bytes = row.encode();
+        let mut op = meta.begin(reserved);
+        self.make_roots(&mut op);
+        let delta = match (is_one, is_there) {
+            (true, true) => Some(tree.replace(&mut op, &key, &bytes)),
+            (true, false) => Some(tree.insert(&mut op, &key, &bytes, Number(0))),
+            (false, true) => Some(tree.remove(&mut op, &key)),
+            (false, false) => None,
+        };
+        if let Some(delta) = delta {
+            self.store(&mut op, HistoryTree::Policies, &tree, &delta);
+        }
+        if state.inode.has_policy != is_one {
+            self.users.policy(owner.uid, is_one);
+        }
+        state.inode.has_policy = is_one;
+        store_inode(&mut op, cell, &state);
+        cell.cover.follow(&state.inode);
+        self.any_policy.store(!tree.is_empty(), Ordering::Release);
+        self.policy_epoch.fetch_add(1, Ordering::AcqRel);
+        self.exclusions.note(cell.no, is_one.then_some(&row));
+        if excludes_others {
+            self.exclusions.changed();
+        }
+        drop(op);
+        Ok(true)
+    }
+
+    /// Gives up the policy of an inode number that nobody has, or that another inode has.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn sweep_policy(&self, store: &Core, no: InodeNo, incarnation: Incarnation) -> Result<()> {
+        let meta = &store.meta;
+        let reserved = store.reserve_freely(GroupNo(0), 0)?;
+        let _policies = self.policies.write();
+        let key = policy_key(no);
+        let mut tree = self.tree(HistoryTree::Policies);
+        let row = tree.get(meta, &key, |value| value.map(PolicyRow::decode).transpose())??;
+        if row.is_none_or(|row| row.incarnation != incarnation) {
+            return Ok(());
+        }
+        let mut pins = Pins::new();
+        tree.prepare(meta, &key, &key, &mut pins)?;
+        let mut op = meta.begin(reserved);
+        let delta = tree.remove(&mut op, &key);
+        self.store(&mut op, HistoryTree::Policies, &tree, &delta);
+        self.any_policy.store(!tree.is_empty(), Ordering::Release);
+        self.exclusions.note(no, None);
+        drop(op);
+        Ok(())
+    }
+}

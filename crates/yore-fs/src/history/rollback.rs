@@ -1,0 +1,452 @@
+//! Rolling back: a directory becomes what it was as of a cut, with all that is below it, in one operation.
+//!
+//! **B1 Nobody sees it half done.** Calls that concern the directory wait at the gate (`gate.rs`) from before the first change until all is
+//! done and durable.
+//!
+//! **B2 It can be undone.** A cut is taken before ([`CutKind::Undo`]), and one at the end; their names say what it was (`rollback/operation.rs`).
+//!
+//! **B3 It is finished.** Before the first change it is durable what is to be done (`past/rollback.rs`): the directory, and the cut it
+//! becomes as of. What is to be done in detail is written nowhere. It is what differs, which is asked for anew by whoever goes on, and
+//! with each Op there is less of it (`rollback/roll.rs`). So after a crash whoever opens the volume for writing finishes it, before anybody else
+//! sees the directory (`finish_all`). The row that says so goes when all data is written and the second cut is there.
+//!
+//! **B4 Nothing is lost.** It is not begun if there is no room for the data that it brings back. If it cannot
+//! be finished all the same, because others filled the volume meanwhile or metadata did not fit, it is
+//! *stopped*: that is made durable, and only then the gate opens. What was done stays. The cut before it has
+//! all that was, the target all that was to come, and both stay as long as the row. What is done meanwhile by
+//! others no cut may have seen, so nobody goes on by himself: the next one to roll back the directory, or one
+//! above it, begins something new, with a cut of its own, and ends what was stopped.
+//!
+//! One at a time on a volume: another one waits.
+
+mod operation;
+mod plan;
+mod roll;
+mod trees;
+
+pub(crate) use operation::begun;
+pub use operation::{name, next, next_number, operations, until, Operation, Verb};
+pub use plan::{ancestors, leave_alone, real, reversed, Back};
+
+use crate::api::view::is_below;
+use crate::history::reclaim::forget;
+use crate::history::reclaim::room::{self, with_room, Want};
+use crate::history::record::{Counted, Cut, Unfinished, User};
+use crate::store::Store;
+use crate::types::PinnedBy;
+use crate::{file, Error, InodeNo, Result, View};
+use hashbrown::HashSet;
+use roll::Roll;
+use std::sync::Arc;
+use yore_format::{Corruption, CutKind, CutState, Incarnation, Number, RollbackIntent};
+
+/// Names tried if others have them.
+const TRIES: u64 = 10_000;
+
+/// What is to be done with a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// What it is called: a rollback, an undo or a redo.
+    pub verb: Verb,
+    /// The number of the operation that is undone.
+    pub of: Option<u64>,
+    /// The cut as of which the directory becomes what it was.
+    pub target: Number,
+    /// What others changed between these cuts, or since the first, is left alone.
+    pub others: Option<(Number, Option<Number>)>,
+}
+
+/// Whose files may be changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rights {
+    /// All, also what is immutable or can only be appended to: of who could take these flags away.
+    All,
+    /// All but what is immutable or can only be appended to.
+    Unprotected,
+    /// What has this owner, with groups among these, and is not protected either.
+    Owner {
+        /// The owner.
+        uid: u32,
+        /// His groups.
+        groups: Vec<u32>,
+    },
+}
+
+/// Names and inodes that were changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changed {
+    /// Directories, and names in them that mean something else, or nothing.
+    pub names: HashSet<(InodeNo, Vec<u8>)>,
+    /// Inodes whose attributes changed, or the directory's names.
+    pub inodes: HashSet<InodeNo>,
+}
+
+/// What was done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RolledBack {
+    /// What it is called, as in `rollback-3`; empty: nothing differed, and nothing was done.
+    pub name: String,
+    /// It can be undone by itself; not, if something else has the name of its second cut.
+    pub has_end: bool,
+}
+
+/// A rollback that is not finished.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnfinishedRollback {
+    /// What it is called, as in `rollback-3`; empty if that is not known.
+    pub name: String,
+    /// The directory.
+    pub directory: InodeNo,
+    /// Which of those that have had the inode number.
+    pub incarnation: u32,
+    /// The cut as of which the directory is to become what it was.
+    pub target: Number,
+    /// The cut before it.
+    pub before: Number,
+    /// It was given up, and is not finished unless somebody asks; else opening the volume for writing finishes it.
+    pub stopped: bool,
+}
+
+impl View {
+    /// Makes a directory what it was as of a cut that has seen it, with all that is below it, or, with
+    /// [`Plan::others`], so far as others have not changed it since. Nobody sees it half done: calls that concern it wait. After a
+    /// crash it is finished when the volume is opened. Durable when this returns. `changed` is told what is not any more as
+    /// it was, whatever came of it, when others see it.
+    ///
+    /// Takes time and memory for what differs ([`View::diff`]).
+    ///
+    /// ```
+    /// use yore_fs::rollback::{Plan, Rights, Verb};
+    /// use yore_fs::Volume;
+    ///
+    /// # fn main() -> yore_fs::Result<()> {
+    /// let volume = Volume::memory(64 << 20)?;
+    /// volume.write("a", "once")?;
+    /// let view = volume.view();
+    /// let cut = view.snapshot(view.root(), "then", false, false)?;
+    /// volume.rename("a", "b")?;
+    /// volume.write("c", "new")?;
+    ///
+    /// let plan = Plan { verb: Verb::Rollback, of: None, target: cut.number, others: None };
+    /// let done = view.rollback(&Rights::All, view.root(), &plan, &mut |_| ())?;
+    /// assert_eq!(done.name, "rollback-1");
+    /// assert_eq!(volume.read_to_string("a")?, "once");
+    /// assert!(!volume.exists("c")?);
+    /// assert_eq!(volume.read_to_string(".@before-rollback-1/c")?, "new");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NotYours`] and [`Error::Protected`] for lack of rights, [`Error::NotFound`] if a cut is not kept or has not seen the
+    /// directory, [`Error::NoSpace`] if there is no room to begin, [`Error::NeverFits`] if there is
+    /// none for all that is to come back, [`Error::Refused`] if a rollback of a directory above is not
+    /// finished: then nothing was changed. [`Error::Unfinished`] if it came to an end before it was done.
+    pub fn rollback(
+        &self,
+        rights: &Rights,
+        directory: InodeNo,
+        plan: &Plan,
+        changed: &mut dyn FnMut(Changed),
+    ) -> Result<RolledBack> {
+        self.rollback_for(None, rights, directory, plan, changed)
+    }
+
+    /// As [`View::rollback`], on behalf of a user: its two cuts are noted as his, and count in what he may have. For servers.
+    ///
+    /// # Errors
+    /// As [`View::rollback`]; [`Error::LimitReached`] if he may not have two more: then nothing was changed.
+    pub fn rollback_for(
+        &self,
+        user: Option<&User>,
+        rights: &Rights,
+        directory: InodeNo,
+        plan: &Plan,
+        changed: &mut dyn FnMut(Changed),
+    ) -> Result<RolledBack> {
+        let store = self.live()?;
+        store.check_writable()?;
+        // Stays as long as this lives.
+        let node = self.node(directory, None)?;
+        if node.attr().kind != crate::FileKind::Directory {
+            return Err(Error::NotADirectory);
+        }
+        let directory = (directory, Incarnation(node.attr().incarnation));
+        let mut done = Changed::default();
+        let result = {
+            let turn = store.gate.turn();
+            let _pins = Pins::new(store, plan)?;
+            check_above(store, directory.0)?;
+            let _closing = turn.close(directory.0);
+            begin(self, (user, rights), directory, plan, &mut done)
+        };
+        if !(done.names.is_empty() && done.inodes.is_empty()) {
+            changed(done);
+        }
+        result
+    }
+
+    /// The rollbacks that are not finished, the first one first.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub fn unfinished_rollbacks(&self) -> Result<Vec<UnfinishedRollback>> {
+        let all = self.store().past.rollbacks.all().into_iter();
+        all.map(|one| {
+            let Unfinished { directory, incarnation, intent, stopped, .. } = one;
+            let name = match before_of(self.store(), &intent) {
+                Ok((_, verb, number, of)) => name(verb, number, of),
+                Err(Error::Corruption(_)) => String::new(),
+                Err(e) => return Err(e),
+            };
+            let (target, before) = (intent.target, intent.before);
+            Ok(UnfinishedRollback { name, directory, incarnation: incarnation.0, target, before, stopped })
+        })
+        .collect()
+    }
+}
+
+/// Keeps the cuts of a plan while it is begun.
+struct Pins<'s> {
+    store: &'s Store,
+    cuts: Vec<Number>,
+}
+
+impl<'s> Pins<'s> {
+    fn new(store: &'s Store, plan: &Plan) -> Result<Pins<'s>> {
+        let mut pins = Pins { store, cuts: Vec::new() };
+        let others = plan.others.into_iter().flat_map(|(from, to)| [Some(from), to]).flatten();
+        for cut in [plan.target].into_iter().chain(others) {
+            pins.add(cut)?;
+        }
+        Ok(pins)
+    }
+
+    fn add(&mut self, cut: Number) -> Result<()> {
+        self.store.past.pin(&self.store.meta, cut, PinnedBy::Work)?;
+        self.cuts.push(cut);
+        Ok(())
+    }
+}
+
+impl Drop for Pins<'_> {
+    fn drop(&mut self) {
+        self.cuts.iter().for_each(|cut| self.store.past.unpin(*cut, PinnedBy::Work));
+    }
+}
+
+/// What an operation is, by the cut before it.
+fn before_of(store: &Store, intent: &RollbackIntent) -> Result<(Cut, Verb, u64, Option<u64>)> {
+    let bad = |found: String| {
+        Error::from(Corruption::new("cut", "rollback", "a cut before it that says what it is", found))
+    };
+    let before = match store.past.in_state(&store.meta, intent.before, CutState::Kept) {
+        Ok(before) => before,
+        Err(Error::NotFound) => return Err(bad(format!("{}, which is not kept", intent.before))),
+        Err(e) => return Err(e),
+    };
+    match operation::parse(&before.row.name) {
+        Some((false, verb, number, of)) => Ok((before, verb, number, of)),
+        _ => Err(bad(format!("{:?}", before.row.name))),
+    }
+}
+
+/// What is above, and is not finished, is not built upon.
+fn check_above(store: &Arc<Store>, directory: InodeNo) -> Result<()> {
+    for one in store.past.rollbacks.all() {
+        if one.directory != directory && is_below(store, directory, one.directory)? {
+            let (_, verb, number, of) = before_of(store, &one.intent)?;
+            let name = name(verb, number, of);
+            return Err(Error::Refused(format!(
+                "{name} of a directory above did not end: do it again to finish it, or go back there to before-{name}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Does it, with the gate closed. Says what was changed.
+fn begin(
+    view: &View,
+    (user, rights): (Option<&User>, &Rights),
+    directory: (InodeNo, Incarnation),
+    plan: &Plan,
+    changed: &mut Changed,
+) -> Result<RolledBack> {
+    let store = view.store();
+    let mut roll = Roll::new(view, directory.0, plan)?;
+    roll.check(rights)?;
+    let older: Vec<Unfinished> = store.past.rollbacks.all();
+    if roll.is_empty() && plan.of.is_none() {
+        // It is what it is wanted to be, so nobody has to go on with what was stopped.
+        end_older(store, &older, directory.0)?;
+        store.force()?;
+        return Ok(RolledBack::default());
+    }
+    store.past.users.check(user, Counted::Snapshots, 2)?;
+    // B4.
+    room::check(store, view.behalf(), roll.data_blocks()?)?;
+    let (before, number) = undo_point(view, user, directory.0, plan)?;
+    let mut pins = Pins { store, cuts: Vec::new() };
+    pins.add(before)?;
+    let others = plan.others.map(|(from, to)| (from, to.unwrap_or(before)));
+    let intent = RollbackIntent { before, target: plan.target, others };
+    let want = Want::little(view.behalf());
+    let entered = with_room(store, &want, |store| store.past.begin_rollback(store, directory, intent));
+    drop(pins);
+    let unfinished = match entered {
+        Ok(unfinished) => unfinished,
+        Err(e) => {
+            // Nothing was done that could be undone.
+            forget::begin(store, &[before])?;
+            return Err(e);
+        }
+    };
+    let result =
+        make_durable(store).and_then(|()| end_older(store, &older, directory.0)).and_then(|()| roll.run());
+    let has_end = result.and_then(|()| end(view, &unfinished));
+    *changed = roll.into_changed();
+    let name = name(plan.verb, number, plan.of);
+    match has_end {
+        Ok(has_end) => Ok(RolledBack { name, has_end }),
+        Err(source) => {
+            stop(store, &unfinished);
+            Err(Error::Unfinished { name, source: Box::new(source) })
+        }
+    }
+}
+
+/// Another one counts in place of those of a directory and below that were not finished.
+fn end_older(store: &Arc<Store>, older: &[Unfinished], directory: InodeNo) -> Result<()> {
+    for one in older {
+        if is_below(store, one.directory, directory)? {
+            store.past.end_rollback(store, one)?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes the cut before, with a name that nothing has; its number, and that of the operation.
+fn undo_point(view: &View, user: Option<&User>, directory: InodeNo, plan: &Plan) -> Result<(Number, u64)> {
+    let store = view.store();
+    let mut own = Vec::new();
+    store.past.each_of(&store.meta, directory, Number(0), &mut |cut| {
+        own.push(cut);
+        Ok(true)
+    })?;
+    let first = next_number(&own);
+    for number in first..first.saturating_add(TRIES) {
+        let name = format!("before-{}", name(plan.verb, number, plan.of));
+        match take_undo_point(view, user, directory, &name) {
+            Ok(cut) => return Ok((cut.number, number)),
+            Err(Error::Exists) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Err(Error::Refused("all names for what can be undone are taken: forget some snapshots".into()))
+}
+
+fn take_undo_point(view: &View, user: Option<&User>, directory: InodeNo, name: &str) -> Result<Cut> {
+    match user {
+        Some(user) => view.inside().take_for(user, directory, CutKind::Undo, name, (false, false)),
+        None => view.inside().undo_point(directory, name, false, false),
+    }
+}
+
+/// All that was done is durable when this returns, the data of files too.
+fn make_durable(store: &Arc<Store>) -> Result<()> {
+    file::flush_all(store)?;
+    store.force()
+}
+
+/// It is done: that is made durable. Whether its second cut could have its name.
+fn end(view: &View, unfinished: &Unfinished) -> Result<bool> {
+    let store = view.store();
+    make_durable(store)?;
+    let (before, verb, number, of) = before_of(store, &unfinished.intent)?;
+    let name = format!("after-{}", name(verb, number, of));
+    // There was room for it in what he may have when it began.
+    let user = before.row.more.by.map(|uid| User { uid, limits: None });
+    let has_end = match take_undo_point(view, user.as_ref(), unfinished.directory, &name) {
+        Ok(_) => true,
+        Err(Error::Exists) => false,
+        Err(e) => return Err(e),
+    };
+    store.past.end_rollback(store, unfinished)?;
+    store.force()?;
+    Ok(has_end)
+}
+
+/// It is given up for now, which is durable before others see what was done.
+fn stop(store: &Arc<Store>, unfinished: &Unfinished) {
+    let stopped = store.past.stop_rollback(store, unfinished).and_then(|()| store.force());
+    if let Err(e) = stopped {
+        tracing::error!("a rollback that was given up may be finished when the volume is opened next: {e}");
+    }
+}
+
+/// Finishes what was interrupted, when a volume is opened, and opens the gate. What cannot be finished is stopped.
+///
+/// # Errors
+/// Damage and device errors that concern more than the one directory.
+pub(crate) fn finish_all(view: &View) -> Result<()> {
+    let store = view.store();
+    let all = store.past.rollbacks.all();
+    if store.read_only || all.is_empty() {
+        return Ok(());
+    }
+    let result = all.iter().enumerate().try_for_each(|(at, one)| {
+        // A later one of the same directory, or one above, counts in its place.
+        for later in &all[at + 1..] {
+            if is_below(store, one.directory, later.directory)? {
+                store.past.end_rollback(store, one)?;
+                return store.force();
+            }
+        }
+        match view.inside().node(one.directory, Some(one.incarnation.0)) {
+            // It was removed since it was stopped.
+            Err(Error::Stale) if one.stopped => {
+                store.past.end_rollback(store, one)?;
+                store.force()
+            }
+            Err(e) if one.stopped => Err(e),
+            Ok(_) if one.stopped => Ok(()),
+            _ => finish(view, one),
+        }
+    });
+    store.gate.open();
+    result
+}
+
+fn finish(view: &View, unfinished: &Unfinished) -> Result<()> {
+    let store = view.store();
+    let Unfinished { directory, incarnation, intent, .. } = unfinished;
+    let finished = before_of(store, intent).and_then(|(_, verb, number, of)| {
+        let name = name(verb, number, of);
+        tracing::warn!("{name} of directory {directory} was interrupted: finishing it");
+        if has_ended(store, *directory, &format!("after-{name}"), unfinished.number)? {
+            store.past.end_rollback(store, unfinished)?;
+            return store.force();
+        }
+        let found = view.inside().node(*directory, Some(incarnation.0))?;
+        let others = intent.others.map(|(from, to)| (from, Some(to)));
+        let plan = Plan { verb, of, target: intent.target, others };
+        Roll::new(view, found.inode(), &plan)?.run()?;
+        end(view, unfinished).map(|_| ())
+    });
+    let Err(e) = finished else { return Ok(()) };
+    match store.check_writable() {
+        Ok(()) => {
+            tracing::error!("it could not be finished, and is not tried again: {e}");
+            stop(store, unfinished);
+            Ok(())
+        }
+        Err(_) => Err(e),
+    }
+}
+
+/// Whether the cut at the end is there already.
+fn has_ended(store: &Arc<Store>, directory: InodeNo, name: &str, since: Number) -> Result<bool> {
+    let is_it = |cut: &Cut| cut.row.root == directory && cut.row.kind == CutKind::Undo && cut.number > since;
+    Ok(store.past.named(store, name)?.iter().any(is_it))
+}

@@ -1,0 +1,371 @@
+//! Making a directory as it was, from the differences between then and now.
+//!
+//! **In which order.** What has to go from its place goes first, from the bottom up: what was added is removed, what was renamed is set
+//! aside in a directory of its own, so that no order of renames can be wrong, cycles neither. Then, from the top down, everything gets its
+//! place of then: directories are made again, what was set aside is renamed there, and keeps being the file that it is. Then come files,
+//! and at last the attributes and times of the directories in which something was done.
+//!
+//! **Interrupted**, it is done by doing it again: the differences that are left are asked for anew, and what was set aside is by then only
+//! something else that was renamed.
+
+use super::plan::{depth, parent, Back};
+use super::trees::Trees;
+use super::{Plan, Rights};
+use crate::history::read::at_time::PRESENT;
+use crate::history::read::look;
+use crate::{Change, Difference, Error, FileKind, InodeNo, Result, View, What};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use yore_format::{Incarnation, InodeFlags, Number};
+
+type Of = (InodeNo, Incarnation);
+
+fn of(one: &Difference) -> Of {
+    (one.inode, one.incarnation)
+}
+
+/// A directory that is made as it was.
+pub(super) struct Roll {
+    trees: Trees,
+    /// What is to be put back.
+    wanted: Vec<Difference>,
+    /// Names of now at which nothing is done.
+    alone: HashSet<Vec<u8>>,
+    back: Back,
+    aside: Vec<u8>,
+    /// What was set aside: its number, and the path of then.
+    moved: Vec<(usize, Vec<u8>)>,
+    /// Files that were made again, by what they were.
+    made: HashMap<Of, Vec<u8>>,
+    /// Directories in which names or that themselves were changed, by their path of then.
+    touched: BTreeSet<Vec<u8>>,
+    /// Names of now of files that had several, by their inodes.
+    live: HashMap<InodeNo, Vec<u8>>,
+    /// Numbers that inodes of then had, and others have now.
+    taken: HashSet<InodeNo>,
+}
+
+type Both = (Vec<Difference>, Vec<Difference>);
+
+/// All differences of a directory, with what moved to where its path is the same; and what is excluded, of which the cut says nothing.
+fn diff(view: &View, directory: InodeNo, from: Number, to: Option<Number>) -> Result<Both> {
+    look::diff::with_moved(view.store(), directory, from, to.unwrap_or(PRESENT))
+}
+
+impl Roll {
+    /// What is to be done for a plan, in a directory at which the gate is closed.
+    ///
+    /// # Errors
+    /// Those of [`View::diff`]; damage and device errors.
+    pub(super) fn new(view: &View, directory: InodeNo, plan: &Plan) -> Result<Roll> {
+        let (view, trees) = (view.inside(), Trees::new(view, directory, plan));
+        let (mut all, unknown) = diff(&view, directory, plan.target, None)?;
+        // What the target says nothing of is left alone, and the directories that it is in.
+        all.extend(unknown.iter().cloned());
+        let differences = super::plan::without_still(super::plan::real(&all, |path| trees.is_same(path))?);
+        let mut others = unknown;
+        if let Some((from, to)) = plan.others {
+            let (known, unknown) = diff(&view, directory, from, to)?;
+            others.extend(known.into_iter().chain(unknown));
+        }
+        let (wanted, alone) = match others.is_empty() && plan.others.is_none() {
+            true => (differences, HashSet::new()),
+            false => super::plan::leave_alone(&differences, &others),
+        };
+        let back = Back::new(&all);
+        let is_there = all.iter().filter(|one| one.change != Change::Removed);
+        let there: HashMap<InodeNo, Incarnation> = is_there.map(of).collect();
+        let other = |one: &&Difference| there.get(&one.inode).is_some_and(|is| *is != one.incarnation);
+        let taken = all.iter().filter(other).map(|one| one.inode).collect();
+        Ok(Roll {
+            aside: trees.free_name()?,
+            trees,
+            wanted,
+            alone,
+            back,
+            moved: Vec::new(),
+            made: HashMap::new(),
+            touched: BTreeSet::new(),
+            live: HashMap::new(),
+            taken,
+        })
+    }
+
+    /// Whether there is nothing to do.
+    pub(super) fn is_empty(&self) -> bool {
+        self.wanted.is_empty()
+    }
+
+    /// Refuses to change, remove or bring back what is not the caller's.
+    ///
+    /// # Errors
+    /// [`Error::NotYours`], [`Error::Protected`]; damage and device errors.
+    pub(super) fn check(&self, rights: &Rights) -> Result<()> {
+        let (uid, groups) = match rights {
+            Rights::All => return Ok(()),
+            Rights::Unprotected => return self.check_protection(),
+            Rights::Owner { uid, groups } => (uid, groups),
+        };
+        let not_yours = |path: &[u8]| Error::NotYours { path: String::from_utf8_lossy(path).into_owned() };
+        let mut directories = BTreeSet::new();
+        for one in &self.wanted {
+            let (is_mine, is_my_group) = (|owner: u32| owner == *uid, |group: &u32| groups.contains(group));
+            if ![one.before, one.after].into_iter().flatten().all(|facts| is_mine(facts.uid)) {
+                return Err(not_yours(&one.path));
+            }
+            if one.change != Change::Modified {
+                directories.insert(parent(&one.path).to_vec());
+            }
+            let (Some(then), Some(before)) = (self.back.of(one), one.before) else { continue };
+            directories.insert(self.back.now(parent(&then)));
+            // What comes back is made with its group, and so is what is written anew; else only another group is set.
+            let is_made = one.change == Change::Removed || one.what.contains(What::CONTENT);
+            let sets_group = is_made || one.after.is_none_or(|after| after.gid != before.gid);
+            if sets_group && !is_my_group(&before.gid) {
+                return Err(not_yours(&one.path));
+            }
+            let is = (one.change != Change::Removed).then_some(one.inode);
+            let was = self.trees.was(&then)?.map_or(one.inode, |was| was.inode);
+            let [was, is] = self.trees.privileged(was, is)?;
+            let was_protected =
+                self.trees.was(&then)?.is_some_and(|was| was.flags.intersects(InodeFlags::PROTECTED));
+            if was != is || was_protected {
+                return Err(not_yours(&one.path));
+            }
+        }
+        for path in directories {
+            // What is not there comes back, and was looked at.
+            if self.trees.is(&path)?.is_some_and(|is| is.uid != *uid) {
+                return Err(not_yours(if path.is_empty() { b"." } else { &path }));
+            }
+        }
+        self.check_protection()
+    }
+
+    /// Refuses to change what is immutable or can only be appended to.
+    fn check_protection(&self) -> Result<()> {
+        let mut changing = BTreeSet::new();
+        for one in &self.wanted {
+            if one.change != Change::Removed {
+                changing.insert(one.path.clone());
+            }
+            // A file that is written anew is a new one under its name.
+            if one.change != Change::Modified || one.what.contains(What::CONTENT) {
+                changing.insert(parent(&one.path).to_vec());
+                changing.extend(self.back.of(one).map(|then| self.back.now(parent(&then))));
+            }
+        }
+        for path in changing {
+            if self.trees.is(&path)?.is_some_and(|is| is.flags.intersects(InodeFlags::PROTECTED)) {
+                let path = if path.is_empty() { b".".to_vec() } else { path };
+                return Err(Error::Protected { path: String::from_utf8_lossy(&path).into_owned() });
+            }
+        }
+        Ok(())
+    }
+
+    /// How many data blocks it takes. What is removed frees none, for the cut before it has all of it. A file that is gone and whose other
+    /// names are all outside the directory is copied, too: names outside are not looked for.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(super) fn data_blocks(&self) -> Result<u64> {
+        let added = self.wanted.iter().filter(|one| one.change == Change::Added);
+        let going: HashSet<&[u8]> = added.map(|one| &one.path[..]).collect();
+        let staying = self.live_names(&going)?;
+        let (mut counted, mut blocks) = (HashSet::new(), 0);
+        for one in self.wanted.iter().filter(|one| one.kind == FileKind::Regular) {
+            let is_made = match one.change {
+                Change::Removed => self.other_name(&staying, one).is_none(),
+                _ => one.what.contains(What::CONTENT),
+            };
+            let Some(then) = self.back.of(one).filter(|_| is_made) else { continue };
+            if counted.insert(of(one)) {
+                blocks += self.trees.data_blocks(&then)?;
+            }
+        }
+        Ok(blocks)
+    }
+
+    /// Does it.
+    ///
+    /// # Errors
+    /// The first thing that cannot be done. What was done stays.
+    pub(super) fn run(&mut self) -> Result<()> {
+        self.clear()?;
+        self.place()?;
+        // Before new files are made, which may get the numbers of those that are gone.
+        self.live = self.live_names(&HashSet::new())?;
+        self.change_files()?;
+        self.make_files()?;
+        if !self.moved.is_empty() {
+            self.trees.remove_directory(&self.aside)?;
+        }
+        self.finish()
+    }
+
+    /// What was changed so far, for whoever has believed something else.
+    pub(super) fn into_changed(self) -> super::Changed {
+        self.trees.into_changed()
+    }
+
+    /// Removes what was added and sets aside what was renamed, from the bottom up.
+    fn clear(&mut self) -> Result<()> {
+        let is_going = |one: &&Difference| matches!(one.change, Change::Added | Change::Renamed);
+        let mut going: Vec<Difference> = self.wanted.iter().filter(is_going).cloned().collect();
+        going.sort_by_key(|one| std::cmp::Reverse(depth(&one.path)));
+        for one in going {
+            self.touched.insert(self.back.then(parent(&one.path)));
+            match (one.change, &one.old_path) {
+                (Change::Renamed, Some(old)) => {
+                    self.set_aside(&one.path, old.clone())?;
+                }
+                _ if one.kind == FileKind::Directory => {
+                    self.keep_what_was_there(&one.path)?;
+                    self.trees.remove_directory(&one.path)?;
+                }
+                _ => self.trees.remove(&one.path)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn aside(&self, number: usize) -> Vec<u8> {
+        [&self.aside[..], b"/", number.to_string().as_bytes()].concat()
+    }
+
+    fn set_aside(&mut self, path: &[u8], then: Vec<u8>) -> Result<()> {
+        if self.moved.is_empty() {
+            self.trees.make_aside(&self.aside)?;
+            self.touched.insert(Vec::new());
+        }
+        let number = self.moved.len();
+        self.trees.rename(path, &self.aside(number))?;
+        self.moved.push((number, then));
+        Ok(())
+    }
+
+    /// Sets aside what is still in a directory that came since: it has what was under the same path in another one of then, file by file
+    /// the same to look at.
+    fn keep_what_was_there(&mut self, dir: &[u8]) -> Result<()> {
+        for name in self.trees.list(dir)? {
+            let path = [dir, b"/", &name].concat();
+            self.set_aside(&path, path.clone())?;
+        }
+        Ok(())
+    }
+
+    /// Gives directories, and all that was set aside, their places of then, from the top down.
+    fn place(&mut self) -> Result<()> {
+        let made =
+            self.wanted.iter().filter(|one| one.change == Change::Removed && one.kind == FileKind::Directory);
+        let mut coming: Vec<(Vec<u8>, Option<usize>)> = made.map(|one| (one.path.clone(), None)).collect();
+        coming.extend(self.moved.iter().map(|(number, then)| (then.clone(), Some(*number))));
+        coming.sort_by_key(|(path, _)| depth(path));
+        for (path, moved) in coming {
+            self.touched.insert(parent(&path).to_vec());
+            match moved {
+                Some(number) => self.trees.rename(&self.aside(number), &path)?,
+                None => {
+                    self.trees.make_directory(&path)?;
+                    self.touched.insert(path);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts back what was changed in files that are still there.
+    fn change_files(&mut self) -> Result<()> {
+        for one in self.wanted.iter().filter(|one| !one.what.is_empty()) {
+            let Some(then) = self.back.of(one) else { continue };
+            if one.kind == FileKind::Directory {
+                self.touched.insert(then);
+                continue;
+            }
+            if one.kind == FileKind::Regular && one.what.contains(What::CONTENT) {
+                self.touched.insert(parent(&then).to_vec());
+                self.trees.remove(&then)?;
+                match self.made.get(&of(one)) {
+                    Some(made) => self.trees.link(made, &then)?,
+                    None => self.trees.copy(&then, &then)?,
+                }
+                self.made.entry(of(one)).or_insert(then);
+            } else {
+                self.trees.attributes(&then, &then, true)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes files again that are gone. Of a file that has other names still, the name only.
+    fn make_files(&mut self) -> Result<()> {
+        let gone = self.wanted.iter();
+        for one in gone.filter(|one| one.change == Change::Removed && one.kind != FileKind::Directory) {
+            self.touched.insert(parent(&one.path).to_vec());
+            let original = match self.made.get(&of(one)) {
+                Some(made) => Some(made.clone()),
+                None => self.other_name(&self.live, one).cloned(),
+            };
+            match original {
+                Some(original) => self.trees.link(&original, &one.path)?,
+                None => self.trees.copy(&one.path, &one.path)?,
+            }
+            self.made.entry(of(one)).or_insert_with(|| one.path.clone());
+        }
+        Ok(())
+    }
+
+    /// The names that those of the files that are gone under one name, and had several, have below the directory; of each file one. Without
+    /// those that are `going`; what is in a directory that goes stays.
+    fn live_names(&self, going: &HashSet<&[u8]>) -> Result<HashMap<InodeNo, Vec<u8>>> {
+        let gone = self.wanted.iter().filter(|one| one.change == Change::Removed);
+        let several = gone.filter(|one| one.before.is_some_and(|before| before.links > 1));
+        let files = several.filter(|one| one.kind != FileKind::Directory);
+        let sought: HashSet<InodeNo> = files.map(|one| one.inode).collect();
+        let mut left = match sought.is_empty() {
+            true => Vec::new(),
+            false => vec![Vec::new()],
+        };
+        let mut live = HashMap::new();
+        // Also where damage makes a circle.
+        let mut met = HashSet::new();
+        while let Some(dir) = left.pop() {
+            for name in self.trees.list(&dir)? {
+                let path = if dir.is_empty() { name } else { [&dir[..], b"/", &name].concat() };
+                match self.trees.is(&path)? {
+                    Some(is) if is.kind == FileKind::Directory => {
+                        left.extend(met.insert(is.inode).then_some(path))
+                    }
+                    Some(is) if sought.contains(&is.inode) && !going.contains(&path[..]) => {
+                        live.insert(is.inode, path);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(live)
+    }
+
+    /// Another name that a file that is gone under one has below the directory.
+    fn other_name<'l>(&self, live: &'l HashMap<InodeNo, Vec<u8>>, one: &Difference) -> Option<&'l Vec<u8>> {
+        // The number may be another file's now, which then came since.
+        let is_sought = one.before.is_some_and(|before| before.links > 1) && !self.taken.contains(&one.inode);
+        live.get(&one.inode).filter(|_| is_sought)
+    }
+
+    /// Attributes and times of directories.
+    fn finish(&mut self) -> Result<()> {
+        // A time says when names changed last; with those of others among them it is not that of then.
+        let of_others: HashSet<Vec<u8>> =
+            self.alone.iter().map(|path| self.back.then(parent(path))).collect();
+        for dir in &self.touched {
+            let (Some(was), Some(is)) = (self.trees.was(dir)?, self.trees.is(dir)?) else { continue };
+            let are_directories = was.kind == FileKind::Directory && is.kind == FileKind::Directory;
+            if !are_directories || self.alone.contains(dir) {
+                continue;
+            }
+            self.trees.attributes(dir, dir, !of_others.contains(dir))?;
+        }
+        self.trees.set_flags()
+    }
+}
