@@ -8,6 +8,7 @@ pub(crate) mod extent;
 pub(crate) mod held;
 pub(crate) mod inode;
 pub(crate) mod locks;
+pub(crate) mod memo;
 pub(crate) mod orphan;
 pub(crate) mod pages;
 

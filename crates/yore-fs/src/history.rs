@@ -9,3 +9,4 @@ pub(crate) mod read;
 pub(crate) mod reclaim;
 pub(crate) mod record;
 pub mod rollback;
+pub(crate) mod versioning;

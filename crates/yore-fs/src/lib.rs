@@ -3,7 +3,7 @@
 //! Three levels, of which a program takes the highest that serves it:
 //! - [`Volume`] with paths, in the manner of `std::fs`, and [`File`];
 //! - [`View`], operations on inodes and names, one method per file-system call, as a FUSE or NFS server needs them;
-//! - the modules below, which are private: `usage → {ops, look} → history → {dir, file} → {inode, past} → {extent, alloc, pages} → btree → held`.
+//! - the modules below, which are private: `api → history → ops → {file, dir, xattr} → history/record → core` (docs/DESIGN.md, "The rooms of `yore-fs`").
 //!
 //! Beside them [`keep`], the rules by which snapshots are kept, and [`time`], which reads and writes the TIME of `name@TIME` for whoever meets one.
 

@@ -1,5 +1,8 @@
 //! The values that calls take and return.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::PathBuf;
 use std::time::Duration;
 use yore_format::{Engine, FileKind, InodeFlags, InodeNo, Policy, SpaceRules, Timestamp};
 
@@ -335,4 +338,17 @@ pub struct Stopped {
     pub first: crate::Error,
     /// When it came, in seconds since 1970.
     pub since_seconds: u64,
+}
+
+/// The path of these names from the root.
+pub(crate) fn absolute(names: &[Vec<u8>]) -> PathBuf {
+    let mut bytes = Vec::new();
+    for name in names {
+        bytes.push(b'/');
+        bytes.extend_from_slice(name);
+    }
+    if bytes.is_empty() {
+        bytes.push(b'/');
+    }
+    PathBuf::from(OsString::from_vec(bytes))
 }

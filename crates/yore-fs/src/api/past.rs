@@ -16,17 +16,6 @@ use yore_format::{
 };
 
 impl View {
-    /// What a name meant in a directory of this view at a time: a node as of the last cut up to then that has seen the directory, or
-    /// of the inode itself that the name means. `.` is the directory.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`] if there is no such cut, or nothing was there then.
-    pub fn look_back(&self, directory: InodeNo, name: &[u8], when: &When) -> Result<Node> {
-        let _passage = self.enter(directory)?;
-        let (cut, inode) = at_time::look_back(self.store(), directory, self.cut(), name, when)?;
-        Ok(self.as_of(cut).past_node(inode))
-    }
-
     /// Takes a snapshot of a directory with all that is below it, in constant time: from now on it can be seen as of now. With
     /// `wait` it is durable when this returns, with all that it holds; without, as durable as everything else done now.
     ///

@@ -9,6 +9,7 @@ use crate::history::read::at_time::{self, PastInode};
 use crate::history::record::Seeing;
 use crate::ops::{self, InUse};
 use crate::store::Store;
+use crate::time::When;
 use crate::{file, xattr, Attr, Behalf, DirItem, Error, InodeNo, Result, SeekTo};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -255,6 +256,17 @@ impl View {
             None => Ok(Node(Known::Live(ops::lookup(self.store(), directory, name)?))),
             Some(seen) => Ok(self.past_node(at_time::lookup(self.store(), directory, name, seen.cut)?)),
         }
+    }
+
+    /// What a name meant in a directory of this view at a time: a node as of the last cut up to then that has seen the directory, or
+    /// of the inode itself that the name means. `.` is the directory.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if there is no such cut, or nothing was there then.
+    pub fn look_back(&self, directory: InodeNo, name: &[u8], when: &When) -> Result<Node> {
+        let _passage = self.enter(directory)?;
+        let (cut, inode) = at_time::look_back(self.store(), directory, self.cut(), name, when)?;
+        Ok(self.as_of(cut).past_node(inode))
     }
 
     /// The inode's attributes.

@@ -39,7 +39,6 @@ use yore_format::FileKind;
 pub use dir::{DirEntry, ReadDir};
 pub use file::{File, OpenOptions};
 pub use metadata::{FileType, Metadata};
-pub(crate) use path::absolute;
 pub use tree::{Walk, WalkEntry};
 
 use path::{bytes_of, Links, Place};

@@ -14,8 +14,8 @@
 //! is freed by whoever lets go of it last.
 
 use crate::core::locks::{OrderedMutex, OrderedRwLock, Rank};
+use crate::core::memo::CoverMemo;
 use crate::core::pages::FileData;
-use crate::history::record::CoverMemo;
 use crate::{Attr, Error, FileKind, Result};
 use hashbrown::HashMap;
 use parking_lot::Mutex;

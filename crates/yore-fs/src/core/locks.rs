@@ -35,7 +35,7 @@ pub(crate) enum Rank {
 
 #[cfg(debug_assertions)]
 mod held {
-    use super::Rank;
+    use crate::core::locks::Rank;
     use std::cell::RefCell;
 
     thread_local! {
@@ -101,7 +101,7 @@ mod held {
 
 #[cfg(not(debug_assertions))]
 mod held {
-    use super::Rank;
+    use crate::core::locks::Rank;
 
     /// Nothing: locks are as small as those of the library.
     #[derive(Clone, Copy)]
@@ -207,7 +207,7 @@ impl<T> OrderedRwLock<T> {
 
 #[cfg(all(test, debug_assertions))]
 mod tests {
-    use super::*;
+    use crate::core::locks::*;
 
     fn waits(holding: Rank, next: Rank) -> bool {
         holding.may_precede(next)

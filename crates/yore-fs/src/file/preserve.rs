@@ -10,8 +10,8 @@ use super::group::flush_among_others;
 use crate::core::inode::{store_inode, InodeCell, InodeState};
 use crate::core::locks::Writing;
 use crate::history::exclude;
-use crate::history::policy;
 use crate::history::record::{Ending, VERSION_BLOCKS};
+use crate::history::versioning;
 use crate::store::Store;
 use crate::{InodeNo, Result};
 use std::sync::Arc;
@@ -70,7 +70,7 @@ pub(crate) fn preserve_locked(store: &Store, cell: &Arc<InodeCell>, room: Room) 
         if has_data && !is_written(&state) {
             continue; // Somebody wrote before the cut, as he believes.
         }
-        let waits = policy::interval_of(store, cell, &state.inode)?;
+        let waits = versioning::interval_of(store, cell, &state.inode)?;
         let number = store.number();
         let ending = vec![Ending::new(cell.no, &state.inode, number)];
         let mut keep = store.past.prepare(store, number, ending, &[])?;
@@ -80,7 +80,7 @@ pub(crate) fn preserve_locked(store: &Store, cell: &Arc<InodeCell>, room: Room) 
             op.before(kept, born);
             drop(op);
             if let Some(waits) = waits {
-                policy::note_changed(store, waits);
+                versioning::note_changed(store, waits);
             }
             return Ok(());
         }
@@ -119,7 +119,7 @@ fn has_data(state: &InodeState) -> bool {
 pub(crate) enum Before {
     /// No cut has seen the inode so.
     Nothing,
-    /// This version can be kept in the same Op. If an interval waits for it ([`policy::interval_of`]), that is to be told afterwards.
+    /// This version can be kept in the same Op. If an interval waits for it ([`versioning::interval_of`]), that is to be told afterwards.
     Version(Ending, Option<(InodeNo, Duration)>),
     /// The version must be kept first, by [`preserve`].
     Preserve,
@@ -147,7 +147,7 @@ pub(crate) fn before_change(
     if (has_data(state) && !(with_io && is_written(state))) || state.inode.born >= number {
         return Ok(Before::Preserve);
     }
-    let waits = policy::interval_of(store, cell, &state.inode)?;
+    let waits = versioning::interval_of(store, cell, &state.inode)?;
     Ok(Before::Version(Ending::new(cell.no, &state.inode, number), waits))
 }
 

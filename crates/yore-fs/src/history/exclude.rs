@@ -24,7 +24,7 @@
 //! that comes behind those of directories only tries, and takes what he cannot find out for not excluded: that keeps too much.
 
 use crate::core::inode::{InodeCell, DEPTH_MAX};
-use crate::history::record::{Excluded, Place};
+use crate::core::memo::{Known as Excluded, Place};
 use crate::store::Store;
 use crate::{dir, Error, InodeNo, Result};
 use std::sync::atomic::Ordering;

@@ -20,12 +20,13 @@
 //! if no rule keeps them; those with a name and those held never.
 
 use crate::api::view::is_below;
-use crate::core::inode::{InodeCell, DEPTH_MAX};
+use crate::core::inode::InodeCell;
 use crate::history::exclude;
 use crate::history::reclaim::forget;
 use crate::history::reclaim::keep::{self, Taken};
 use crate::history::reclaim::room::{with_room, Want};
-use crate::history::record::{check_patterns, is_full, is_held, Cut, Epochs, User};
+use crate::history::record::{check_patterns, is_full, is_held, Cut, User};
+use crate::history::versioning;
 use crate::ops::{self, InUse};
 use crate::store::Store;
 use crate::time::nanoseconds;
@@ -36,8 +37,8 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use yore_format::{
-    Corruption, CutKind, CutMore, CutState, Inode, Number, Policy, PolicyRow, Retention, Versioning,
-    WriteFeatures, WITHIN_MAX,
+    Corruption, CutKind, CutMore, CutState, Number, Policy, PolicyRow, Retention, Versioning, WriteFeatures,
+    WITHIN_MAX,
 };
 
 /// How much later something is cut that cannot be when it is due.
@@ -50,15 +51,6 @@ const RETAIN_EVERY: Duration = Duration::from_secs(300);
 const RETAIN_AFTER: u64 = 4096;
 /// Cuts forgotten at a time.
 const FORGET_AT_A_TIME: usize = 1024;
-
-/// When versions are made of an inode.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ruled {
-    /// When it is closed.
-    at_close: bool,
-    /// The directory or file that is cut so many nanoseconds after it has changed.
-    interval: Option<(InodeNo, u64)>,
-}
 
 /// What applies to an inode, and whose policy says so.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,76 +75,6 @@ pub struct PolicyInForce {
     pub excluded: bool,
 }
 
-/// Called with an inode on the way upwards, and the policy of its own.
-type Each<'e> = dyn FnMut(&Arc<InodeCell>, Option<Policy>) -> Result<bool> + 'e;
-
-/// An inode's own policy and those of the directories above, until `each` returns false.
-fn upwards(store: &Store, cell: &Arc<InodeCell>, each: &mut Each<'_>) -> Result<()> {
-    let mut at = cell.clone();
-    for _ in 0..DEPTH_MAX {
-        let own = match at.cover.has_policy.load(Ordering::Relaxed) {
-            true => store.past.policy(&store.meta, at.no, at.incarnation)?,
-            false => None,
-        };
-        if !each(&at, own)? || at.no == InodeNo::ROOT {
-            return Ok(());
-        }
-        let up = match InodeNo(at.cover.parent.load(Ordering::Relaxed)) {
-            InodeNo::NONE => InodeNo::ROOT,
-            up => up,
-        };
-        at = match store.cell(up) {
-            Ok(up) => up,
-            // Removed meanwhile.
-            Err(Error::Stale) => store.cell(InodeNo::ROOT)?,
-            Err(e) => return Err(e),
-        };
-    }
-    Err(Corruption::new("directory", "parent", "a way to the root", "a circle").of(cell.no).into())
-}
-
-/// When versions of an inode are made. O(1) unless a policy was changed, or a directory cut or moved; then O(depth · log policies).
-/// The inode's state may be locked.
-///
-/// # Errors
-/// Damage and device errors.
-pub(crate) fn versioning(store: &Store, cell: &Arc<InodeCell>) -> Result<Ruled> {
-    let mut ruled = Ruled::default();
-    if !store.past.has_policies() {
-        return Ok(ruled);
-    }
-    let epochs: Epochs = (store.past.policy_epoch(), store.past.epoch());
-    let known = |cell: &InodeCell| match *cell.cover.versioning.lock() {
-        Some((as_of, ruled)) if as_of == epochs => Some(ruled),
-        _ => None,
-    };
-    let mut way = Vec::new();
-    upwards(store, cell, &mut |at, own| {
-        if let Some(known) = known(at) {
-            ruled = Ruled { at_close: ruled.at_close || known.at_close, ..known };
-            return Ok(false);
-        }
-        // What is above one that says "at each close" is ruled otherwise.
-        if !ruled.at_close {
-            way.push(at.clone());
-        }
-        match own.and_then(|own| own.versioning) {
-            None => return Ok(true),
-            Some(Versioning::Close) => {
-                ruled.at_close = true;
-                return Ok(true);
-            }
-            Some(Versioning::Snapshots) => {}
-            Some(Versioning::Interval(nanos)) => ruled.interval = Some((at.no, nanos)),
-        }
-        Ok(false)
-    })?;
-    for cell in way {
-        *cell.cover.versioning.lock() = Some((epochs, ruled));
-    }
-    Ok(ruled)
-}
-
 /// What applies to an inode.
 ///
 /// # Errors
@@ -160,7 +82,7 @@ pub(crate) fn versioning(store: &Store, cell: &Arc<InodeCell>) -> Result<Ruled> 
 pub(crate) fn in_force(store: &Store, no: InodeNo) -> Result<PolicyInForce> {
     let (mut versioning, mut retention, mut hold, mut exclude) = (None, None, None, None);
     let cell = store.cell(no)?;
-    upwards(store, &cell, &mut |at, own| {
+    versioning::upwards(store, &cell, &mut |at, own| {
         if let Some(own) = own {
             versioning = versioning.or(own.versioning.map(|v| (v, at.no)));
             if retention.is_none() {
@@ -191,7 +113,7 @@ pub(crate) fn in_force(store: &Store, no: InodeNo) -> Result<PolicyInForce> {
 /// For how long what policies take of an inode is held, in nanoseconds, if its own policy is `own`; else by what it is.
 fn hold_of(store: &Store, cell: &Arc<InodeCell>, own: Option<&Policy>) -> Result<u64> {
     let mut hold = None;
-    upwards(store, cell, &mut |at, found| {
+    versioning::upwards(store, cell, &mut |at, found| {
         let found = match own.filter(|_| at.no == cell.no) {
             Some(own) => own.hold,
             None => found.and_then(|found| found.hold),
@@ -358,7 +280,9 @@ pub(crate) fn is_versioned_at_close(store: &Store, cell: &Arc<InodeCell>) -> Res
 
 /// The same of a file whatever name it has in its directory.
 fn obeys_closes(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> {
-    Ok(store.past.has_policies() && cell.state.read().inode.is_regular() && versioning(store, cell)?.at_close)
+    Ok(store.past.has_policies()
+        && cell.state.read().inode.is_regular()
+        && versioning::versioning(store, cell)?.at_close)
 }
 
 /// A file was closed by somebody who could write to it. If that is to make a version, and it was changed since the last one, it is cut.
@@ -470,30 +394,6 @@ impl Naming {
             Err(error) if is_full(&error) => Ok(()),
             made => made,
         }
-    }
-}
-
-/// If the first change of an inode since its last cut is one that an interval waits for: whose, and how long that is. Its state may be
-/// locked.
-///
-/// # Errors
-/// Damage and device errors.
-pub(crate) fn interval_of(
-    store: &Store,
-    cell: &Arc<InodeCell>,
-    inode: &Inode,
-) -> Result<Option<(InodeNo, Duration)>> {
-    if !store.past.has_policies() || exclude::known(store, cell, inode) == Some(true) {
-        return Ok(None);
-    }
-    let interval = versioning(store, cell)?.interval;
-    Ok(interval.map(|(by, nanos)| (by, Duration::from_nanos(nanos))))
-}
-
-/// Something that an interval waits for was changed.
-pub(crate) fn note_changed(store: &Store, (no, interval): (InodeNo, Duration)) {
-    if store.due.note(no, interval) {
-        store.wake();
     }
 }
 

@@ -64,13 +64,11 @@ mod tests;
 mod users;
 mod versions;
 
-pub(crate) use cover::{CoverMemo, Epochs};
 pub(crate) use cut::Taking;
 pub(crate) use due::Due;
 pub(crate) use estimates::{Answer, Estimates, Most};
 pub use exclude::check_patterns;
 use exclude::Exclusions;
-pub(crate) use exclude::{ExcludedMemo, Known as Excluded, Place};
 pub(crate) use expunge::{Expunge, Expunging, ROW_BLOCKS};
 pub use forget::Forgetting;
 pub(crate) use forget::{held, is_held, Ask, Ended};

@@ -10,8 +10,8 @@ use crate::core::orphan::OrphansGuard;
 use crate::dir::Looked;
 use crate::file::{Before, Room};
 use crate::history::exclude;
-use crate::history::policy;
 use crate::history::record::Going;
+use crate::history::versioning;
 use crate::store::Store;
 use crate::{dir, file, Error, InodeNo, Result};
 use std::sync::atomic::Ordering;
@@ -134,7 +134,7 @@ pub(crate) fn remove(store: &Arc<Store>, directory: InodeNo, name: &[u8], what: 
         let freed = state.gone;
         drop(op);
         if let Some(waits) = waits {
-            policy::note_changed(store, waits);
+            versioning::note_changed(store, waits);
         }
         drop(state);
         drop(dir);

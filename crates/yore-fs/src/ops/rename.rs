@@ -11,11 +11,12 @@ use super::remove::{fate_of, lose_name, prepare_fate};
 use crate::core::btree::Pins;
 use crate::core::inode::{store_inode, InodeCell, InodeState, DEPTH_MAX};
 use crate::core::locks::Writing;
+use crate::core::memo::Place;
 use crate::dir::{self, Found, Looked, Spot};
 use crate::file::{Before, Room};
 use crate::history::exclude;
-use crate::history::policy;
-use crate::history::record::{Ending, Going, Keep, Place};
+use crate::history::record::{Ending, Going, Keep};
+use crate::history::versioning;
 use crate::store::Store;
 use crate::{file, Error, InodeNo, RenameMode, Result};
 use std::sync::Arc;
@@ -485,7 +486,7 @@ impl Rename<'_> {
         drop(op);
         drop((state, other_state));
         for wait in waits {
-            policy::note_changed(store, wait);
+            versioning::note_changed(store, wait);
         }
         Ok(Outcome::Done(other.clone()))
     }

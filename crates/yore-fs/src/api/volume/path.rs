@@ -11,9 +11,9 @@
 //! `..` leads back through the name. Links that begin with `/` lead to where the walk began.
 
 use crate::history::read::at_time;
+use crate::types::absolute;
 use crate::{Error, Node, Result, View};
-use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use yore_format::FileKind;
 
@@ -173,17 +173,4 @@ fn finish(
 ) -> Place {
     names.push(name.clone());
     Place { directory, last: Some(name), dots: false, found, slash, path: absolute(&names) }
-}
-
-/// The path of these names from the root.
-pub(crate) fn absolute(names: &[Vec<u8>]) -> PathBuf {
-    let mut bytes = Vec::new();
-    for name in names {
-        bytes.push(b'/');
-        bytes.extend_from_slice(name);
-    }
-    if bytes.is_empty() {
-        bytes.push(b'/');
-    }
-    PathBuf::from(OsString::from_vec(bytes))
 }

@@ -4,11 +4,11 @@
 //! all of them in its list, and any other those that stand behind an `@` there or below. Cuts of single files, of which policies
 //! make one at each close, are left out: they have a list for each file ([`View::list_versions`]).
 
-use crate::api::volume::absolute;
 use crate::core::inode::DEPTH_MAX;
 use crate::history::read::at_time;
 use crate::history::read::at_time::PRESENT;
 use crate::history::record::{is_held, Cut};
+use crate::types::absolute;
 use crate::{Error, InodeNo, Result, View};
 use hashbrown::HashMap;
 use std::os::unix::ffi::OsStrExt as _;

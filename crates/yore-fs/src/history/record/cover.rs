@@ -1,55 +1,11 @@
-//! Which cuts cover whom: P1 and P5 of [`super`], and what is remembered of the answers. Also of which policy, which directories above say, too.
+//! Which cuts cover whom: P1 and P5 of [`super`]. What is remembered of the answers is in `core/memo.rs`.
 
-use super::{ExcludedMemo, Past};
+use super::Past;
 use crate::core::inode::{InodeCell, DEPTH_MAX};
 use crate::core::Core;
-use crate::history::policy::Ruled;
 use crate::{Error, InodeNo, Result};
-use parking_lot::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use yore_format::{Corruption, Inode, Number};
-
-/// What a cell remembers of its cover.
-#[derive(Default)]
-pub(crate) struct CoverMemo {
-    /// The epoch of `cut`, plus one; 0: none.
-    epoch: AtomicU64,
-    cut: AtomicU64,
-    /// Of directories: what is above, and the last cut of its own, to be read without its lock.
-    pub(crate) parent: AtomicU64,
-    own_cut: AtomicU64,
-    pub(crate) has_policy: AtomicBool,
-    /// When versions are made of it ([`crate::history::policy`]), and as of which epochs that is known.
-    pub(crate) versioning: Mutex<Option<(Epochs, Ruled)>>,
-    /// Whether policies exclude it.
-    pub(crate) excluded: ExcludedMemo,
-}
-
-/// Epochs of policies and of cuts.
-pub(crate) type Epochs = (u64, u64);
-
-impl CoverMemo {
-    /// The inode's place or own cut is this now.
-    pub(crate) fn follow(&self, inode: &Inode) {
-        self.parent.store(inode.parent.0, Ordering::Relaxed);
-        self.own_cut.store(inode.own_cut.0, Ordering::Relaxed);
-        self.has_policy.store(inode.has_policy, Ordering::Relaxed);
-        self.epoch.store(0, Ordering::Release);
-        *self.versioning.lock() = None;
-        self.excluded.follow(inode);
-    }
-
-    fn get(&self, epoch: u64) -> Option<Number> {
-        let known = self.epoch.load(Ordering::Acquire) == epoch + 1;
-        known.then(|| Number(self.cut.load(Ordering::Acquire)))
-    }
-
-    /// Cuts only grow with epochs, so a reader that finds a later one errs on the side of keeping.
-    fn set(&self, epoch: u64, cut: Number) {
-        self.cut.store(cut.0, Ordering::Release);
-        self.epoch.store(epoch + 1, Ordering::Release);
-    }
-}
 
 impl Past {
     /// The greatest cut that covers the inode (P1). O(1) unless a directory was cut or moved since it was asked last.

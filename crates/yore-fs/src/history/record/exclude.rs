@@ -2,49 +2,15 @@
 
 use super::Past;
 use crate::core::inode::InodeCell;
+use crate::core::memo::{builder, Patterns};
 use crate::core::Core;
 use crate::{Error, InodeNo, Result};
 use hashbrown::{HashMap, HashSet};
-use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use parking_lot::Mutex;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use yore_format::{Inode, Number, PolicyRow, EXCLUDE_MAX};
 use yore_meta::Meta;
-
-/// The patterns of one policy.
-#[derive(Debug)]
-pub(crate) struct Patterns(Gitignore);
-
-impl Patterns {
-    /// Compiles patterns. What cannot be compiled excludes nothing: no other program of this format takes such a pattern, so it is damage,
-    /// and too many versions harm nobody.
-    fn new(of: InodeNo, patterns: &[String]) -> Patterns {
-        let mut builder = builder();
-        for pattern in patterns {
-            if let Err(error) = builder.add_line(None, pattern) {
-                tracing::warn!("the policy of inode {of} has a pattern that excludes nothing: {error}");
-            }
-        }
-        Patterns(builder.build().unwrap_or_else(|error| {
-            tracing::warn!("the patterns of the policy of inode {of} exclude nothing: {error}");
-            Gitignore::empty()
-        }))
-    }
-
-    /// Whether a path below the directory of the policy is excluded by itself, whatever is above.
-    fn exclude(&self, path: &[u8], is_directory: bool) -> bool {
-        self.0.matched(OsStr::from_bytes(path), is_directory).is_ignore()
-    }
-}
-
-fn builder() -> GitignoreBuilder {
-    let mut builder = GitignoreBuilder::new(".");
-    builder.allow_unclosed_class(false);
-    builder
-}
 
 /// Why a policy cannot exclude by this pattern.
 fn check_pattern(pattern: &str) -> std::result::Result<(), String> {
@@ -81,122 +47,6 @@ pub fn check_patterns(patterns: &[String]) -> std::result::Result<(), String> {
             "the patterns of one policy have at most {EXCLUDE_MAX} bytes, with one more for each; these have {bytes}"
         )),
         false => Ok(()),
-    }
-}
-
-/// Where a directory is, as patterns see it.
-#[derive(Debug)]
-pub(crate) struct Place {
-    /// The nearest policy upwards that says what is excluded, with whose it is.
-    decides: Option<(InodeNo, Arc<Patterns>)>,
-    /// The path from there.
-    path: Vec<u8>,
-    /// The directory is excluded, and so is what is below it.
-    pub(crate) excluded: bool,
-}
-
-impl Place {
-    /// Of the root directory of a volume whose policy says nothing of this.
-    pub(crate) fn undecided() -> Place {
-        Place { decides: None, path: Vec::new(), excluded: false }
-    }
-
-    /// Of a directory whose own policy says what is excluded below it.
-    pub(crate) fn deciding(by: InodeNo, patterns: Arc<Patterns>) -> Place {
-        Place { decides: Some((by, patterns)), path: Vec::new(), excluded: false }
-    }
-
-    /// Of a directory in this one.
-    pub(crate) fn of_directory(&self, name: &[u8]) -> Place {
-        let excluded = self.excludes(name, true);
-        Place { decides: self.decides.clone(), path: self.path_of(name), excluded }
-    }
-
-    fn path_of(&self, name: &[u8]) -> Vec<u8> {
-        match self.path.is_empty() {
-            true => name.to_vec(),
-            false => [&self.path[..], b"/", name].concat(),
-        }
-    }
-
-    /// Whose policy says what is excluded in it.
-    pub(crate) fn decided_by(&self) -> Option<InodeNo> {
-        self.decides.as_ref().map(|(by, _)| *by)
-    }
-
-    /// Whether what has this name in the directory is excluded.
-    pub(crate) fn excludes(&self, name: &[u8], is_directory: bool) -> bool {
-        let Some((_, patterns)) = &self.decides else { return false };
-        self.excluded || patterns.exclude(&self.path_of(name), is_directory)
-    }
-}
-
-/// What is known of an inode.
-#[derive(Clone)]
-pub(crate) enum Known {
-    /// Of a directory.
-    Directory(Arc<Place>),
-    /// Of anything else: whether its name is excluded.
-    Other(bool),
-}
-
-impl Known {
-    /// Whether it is excluded.
-    pub(crate) fn excluded(&self) -> bool {
-        match self {
-            Known::Directory(place) => place.excluded,
-            Known::Other(excluded) => *excluded,
-        }
-    }
-}
-
-/// What a cell remembers of it.
-#[derive(Default)]
-pub(crate) struct ExcludedMemo {
-    /// The cookie of its name.
-    pub(super) cookie: AtomicU64,
-    /// Counts its names and policies.
-    followed: AtomicU64,
-    /// With the epoch as of which it is known.
-    known: Mutex<Option<(u64, Known)>>,
-    /// The place in the order of those that were born anew without a version; 0: it was not.
-    renewed: AtomicU64,
-}
-
-impl ExcludedMemo {
-    /// The inode has another name, or another policy.
-    pub(super) fn follow(&self, inode: &Inode) {
-        self.cookie.store(inode.parent_cookie, Ordering::Relaxed);
-        self.followed.fetch_add(1, Ordering::AcqRel);
-        *self.known.lock() = None;
-    }
-
-    /// What is compared by [`ExcludedMemo::set`].
-    pub(crate) fn followed(&self) -> u64 {
-        self.followed.load(Ordering::Acquire)
-    }
-
-    /// Its place in the order of those that were born anew without a version; 0: it was not.
-    pub(crate) fn renewed(&self) -> u64 {
-        self.renewed.load(Ordering::Acquire)
-    }
-
-    /// The cookie of its name.
-    pub(crate) fn cookie(&self) -> u64 {
-        self.cookie.load(Ordering::Relaxed)
-    }
-
-    /// What is known as of an epoch.
-    pub(crate) fn get(&self, epoch: u64) -> Option<Known> {
-        self.known.lock().as_ref().filter(|(of, _)| *of == epoch).map(|(_, known)| known.clone())
-    }
-
-    /// Remembers what was found out since `followed` was read, unless it has another name since.
-    pub(crate) fn set(&self, epoch: u64, followed: u64, known: Known) {
-        let mut memo = self.known.lock();
-        if self.followed() == followed {
-            *memo = Some((epoch, known));
-        }
     }
 }
 

@@ -1,0 +1,105 @@
+//! When versions of an inode are made: what the policies upwards say ([`crate::history::policy`]), for whoever is about to change it.
+
+use crate::core::inode::{InodeCell, DEPTH_MAX};
+use crate::core::memo::{Epochs, Ruled};
+use crate::history::exclude;
+use crate::store::Store;
+use crate::{Error, InodeNo, Result};
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::time::Duration;
+use yore_format::{Corruption, Inode, Policy, Versioning};
+
+/// Called with an inode on the way upwards, and the policy of its own.
+pub(crate) type Each<'e> = dyn FnMut(&Arc<InodeCell>, Option<Policy>) -> Result<bool> + 'e;
+
+/// An inode's own policy and those of the directories above, until `each` returns false.
+pub(crate) fn upwards(store: &Store, cell: &Arc<InodeCell>, each: &mut Each<'_>) -> Result<()> {
+    let mut at = cell.clone();
+    for _ in 0..DEPTH_MAX {
+        let own = match at.cover.has_policy.load(Ordering::Relaxed) {
+            true => store.past.policy(&store.meta, at.no, at.incarnation)?,
+            false => None,
+        };
+        if !each(&at, own)? || at.no == InodeNo::ROOT {
+            return Ok(());
+        }
+        let up = match InodeNo(at.cover.parent.load(Ordering::Relaxed)) {
+            InodeNo::NONE => InodeNo::ROOT,
+            up => up,
+        };
+        at = match store.cell(up) {
+            Ok(up) => up,
+            // Removed meanwhile.
+            Err(Error::Stale) => store.cell(InodeNo::ROOT)?,
+            Err(e) => return Err(e),
+        };
+    }
+    Err(Corruption::new("directory", "parent", "a way to the root", "a circle").of(cell.no).into())
+}
+
+/// When versions of an inode are made. O(1) unless a policy was changed, or a directory cut or moved; then O(depth · log policies).
+/// The inode's state may be locked.
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn versioning(store: &Store, cell: &Arc<InodeCell>) -> Result<Ruled> {
+    let mut ruled = Ruled::default();
+    if !store.past.has_policies() {
+        return Ok(ruled);
+    }
+    let epochs: Epochs = (store.past.policy_epoch(), store.past.epoch());
+    let known = |cell: &InodeCell| match *cell.cover.versioning.lock() {
+        Some((as_of, ruled)) if as_of == epochs => Some(ruled),
+        _ => None,
+    };
+    let mut way = Vec::new();
+    upwards(store, cell, &mut |at, own| {
+        if let Some(known) = known(at) {
+            ruled = Ruled { at_close: ruled.at_close || known.at_close, ..known };
+            return Ok(false);
+        }
+        // What is above one that says "at each close" is ruled otherwise.
+        if !ruled.at_close {
+            way.push(at.clone());
+        }
+        match own.and_then(|own| own.versioning) {
+            None => return Ok(true),
+            Some(Versioning::Close) => {
+                ruled.at_close = true;
+                return Ok(true);
+            }
+            Some(Versioning::Snapshots) => {}
+            Some(Versioning::Interval(nanos)) => ruled.interval = Some((at.no, nanos)),
+        }
+        Ok(false)
+    })?;
+    for cell in way {
+        *cell.cover.versioning.lock() = Some((epochs, ruled));
+    }
+    Ok(ruled)
+}
+
+/// If the first change of an inode since its last cut is one that an interval waits for: whose, and how long that is. Its state may be
+/// locked.
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn interval_of(
+    store: &Store,
+    cell: &Arc<InodeCell>,
+    inode: &Inode,
+) -> Result<Option<(InodeNo, Duration)>> {
+    if !store.past.has_policies() || exclude::known(store, cell, inode) == Some(true) {
+        return Ok(None);
+    }
+    let interval = versioning(store, cell)?.interval;
+    Ok(interval.map(|(by, nanos)| (by, Duration::from_nanos(nanos))))
+}
+
+/// Something that an interval waits for was changed.
+pub(crate) fn note_changed(store: &Store, (no, interval): (InodeNo, Duration)) {
+    if store.due.note(no, interval) {
+        store.wake();
+    }
+}
