@@ -2,44 +2,10 @@
 
 mod common;
 
-use common::{error_text, fails, ok, put, run, scratch, text, Mount, Scratch};
+use common::trees::{both, read, remove, write as save};
+use common::{error_text, fails, ok, run, scratch, text, Mount};
 use serde_json::Value;
 use std::fs;
-
-/// The same on a volume file and on a mount that is told of closes. `on` names a path as the command wants it.
-fn both(work: impl Fn(&Scratch, &dyn Fn(&str) -> String)) {
-    let of_volume = scratch();
-    work(&of_volume, &|path| of_volume.on(path));
-    let of_mount = scratch();
-    let Some(mount) = Mount::new(&of_mount, &["-o", "closes"]) else { return };
-    work(&of_mount, &|path| format!("{}{path}", text(&mount.directory)));
-    mount.umount();
-    ok(["check", text(&of_mount.volume)]);
-}
-
-/// Saves a file: it is written and closed.
-fn save(scratch: &Scratch, path: &str, content: &str) {
-    match scratch.path("mnt").exists() {
-        true => fs::write(scratch.path("mnt").join(&path[1..]), content).unwrap(),
-        false => put(scratch, path, content),
-    }
-}
-
-fn remove(scratch: &Scratch, path: &str) {
-    let on_mount = scratch.path("mnt").join(&path[1..]);
-    match scratch.path("mnt").exists() {
-        true if on_mount.is_dir() => fs::remove_dir_all(on_mount).unwrap(),
-        true => fs::remove_file(on_mount).unwrap(),
-        false => drop(ok(["rm", "-r", &scratch.on(path)])),
-    }
-}
-
-fn read(scratch: &Scratch, path: &str) -> String {
-    match scratch.path("mnt").exists() {
-        true => fs::read_to_string(scratch.path("mnt").join(&path[1..])).unwrap(),
-        false => ok(["cat", &scratch.on(path)]),
-    }
-}
 
 fn json(text: &str) -> Vec<Value> {
     serde_json::from_str(text).unwrap()
@@ -49,7 +15,7 @@ fn json(text: &str) -> Vec<Value> {
 /// `undelete` brought back the one of the snapshot.
 #[test]
 fn undelete_brings_back_what_deleted_shows() {
-    both(|scratch, on| {
+    both(&["-o", "closes"], |scratch, on| {
         ok(["policy", &on("/d"), "version=close"]);
         save(scratch, "/d/plan", "1");
         ok(["snapshot", &on("/d"), "-n", "B1"]);
@@ -68,7 +34,7 @@ fn undelete_brings_back_what_deleted_shows() {
 /// Under `version=close`, and without any snapshot, `deleted` listed what `undelete` said nobody has.
 #[test]
 fn undelete_finds_what_only_a_close_has_kept() {
-    both(|scratch, on| {
+    both(&["-o", "closes"], |scratch, on| {
         ok(["policy", &on("/d"), "version=close"]);
         save(scratch, "/d/plan", "important");
         remove(scratch, "/d/plan");
@@ -87,7 +53,7 @@ fn undelete_finds_what_only_a_close_has_kept() {
 /// for the directory was gone.
 #[test]
 fn versions_below_a_removed_directory_are_found() {
-    both(|scratch, on| {
+    both(&["-o", "closes"], |scratch, on| {
         ok(["policy", &on("/d"), "version=close"]);
         save(scratch, "/d/sub/f", "first");
         ok(["snapshot", &on("/d"), "-n", "base"]);
@@ -104,7 +70,7 @@ fn versions_below_a_removed_directory_are_found() {
 /// the directory was made anew.
 #[test]
 fn nothing_differs_after_a_rollback() {
-    both(|scratch, on| {
+    both(&["-o", "closes"], |scratch, on| {
         save(scratch, "/d/sub/f", "content");
         ok(["snapshot", &on("/d"), "-n", "base"]);
         remove(scratch, "/d/sub");
@@ -147,7 +113,7 @@ fn what_was_renamed_is_not_undeleted() {
 /// What is gone is said to be gone, once for all states; a file that is put back has a name of the tool's for a moment, which is in no list.
 #[test]
 fn lists_leave_out_what_nobody_asks_for() {
-    both(|scratch, on| {
+    both(&["-o", "closes"], |scratch, on| {
         ok(["policy", &on("/d"), "version=close"]);
         save(scratch, "/d/plan", "1");
         ok(["snapshot", &on("/d"), "-n", "base"]);
@@ -170,7 +136,7 @@ fn lists_leave_out_what_nobody_asks_for() {
 /// `restore --to` leaves the mount or volume: what was is copied with what belongs to it, and nothing changes where it was.
 #[test]
 fn a_copy_is_put_elsewhere() {
-    both(|scratch, on| {
+    both(&["-o", "closes"], |scratch, on| {
         ok(["snapshot", &on("/d"), "-n", "base"]);
         save(scratch, "/d/file", "two");
         let outside = scratch.path("outside");

@@ -2,86 +2,13 @@
 
 mod common;
 
-use common::{error_text, fails, ok, put, run, scratch, text, Mount, Scratch};
+use common::trees::{both, read, remove, tree, write};
+use common::{error_text, fails, ok, run, scratch, text, Mount};
 use serde_json::Value;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-
-/// What a tree is: of each path all that is put back, and which names are one file. Times of directories only where asked for.
-fn tree(root: &Path, directory_times: bool) -> BTreeMap<PathBuf, String> {
-    let (mut found, mut first, mut left) = (BTreeMap::new(), HashMap::new(), vec![root.to_path_buf()]);
-    while let Some(path) = left.pop() {
-        let facts = fs::symlink_metadata(&path).unwrap();
-        let name = path.strip_prefix(root).unwrap().to_path_buf();
-        let mut list = vec![0; 4096];
-        let len = rustix::fs::llistxattr(&path, &mut list[..]).unwrap();
-        let mut xattrs: Vec<String> = Vec::new();
-        for attribute in list[..len].split(|b| *b == 0).filter(|name| !name.is_empty()) {
-            let mut value = vec![0; 4096];
-            let len = rustix::fs::lgetxattr(&path, attribute, &mut value[..]).unwrap();
-            xattrs.push(format!("{}={:?}", String::from_utf8_lossy(attribute), &value[..len]));
-        }
-        xattrs.sort();
-        let mut what = format!("{:o} {} {} {xattrs:?}", facts.mode(), facts.uid(), facts.gid());
-        if !facts.is_dir() || directory_times {
-            what += &format!(" {}.{}", facts.mtime(), facts.mtime_nsec());
-        }
-        if facts.is_dir() {
-            left.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
-        } else if facts.is_symlink() {
-            what += &format!(" {:?}", fs::read_link(&path).unwrap());
-        } else if !facts.file_type().is_fifo() {
-            what += &format!(" {:?}", fs::read(&path).unwrap());
-        }
-        if facts.nlink() > 1 && !facts.is_dir() {
-            first.entry(facts.ino()).or_insert_with(Vec::new).push(name.clone());
-        }
-        found.insert(name, what);
-    }
-    for mut names in first.into_values() {
-        names.sort();
-        for name in &names {
-            found.get_mut(name).unwrap().push_str(&format!(" links {names:?}"));
-        }
-    }
-    found
-}
-
-/// One directory on a mount and on a volume file: `on` names a path as the command wants it.
-fn both(work: impl Fn(&Scratch, &dyn Fn(&str) -> String)) {
-    let of_volume = scratch();
-    work(&of_volume, &|path| of_volume.on(path));
-    let of_mount = scratch();
-    let Some(mount) = Mount::new(&of_mount, &[]) else { return };
-    work(&of_mount, &|path| format!("{}{path}", text(&mount.directory)));
-    mount.umount();
-    ok(["check", text(&of_mount.volume)]);
-}
-
-fn write(scratch: &Scratch, path: &str, content: &str) {
-    match scratch.path("mnt").exists() {
-        true => fs::write(scratch.path("mnt").join(&path[1..]), content).unwrap(),
-        false => put(scratch, path, content),
-    }
-}
-
-fn remove(scratch: &Scratch, path: &str) {
-    let on_mount = scratch.path("mnt").join(&path[1..]);
-    match scratch.path("mnt").exists() {
-        true if on_mount.is_dir() => fs::remove_dir_all(on_mount).unwrap(),
-        true => fs::remove_file(on_mount).unwrap(),
-        false => drop(ok(["rm", "-r", &scratch.on(path)])),
-    }
-}
-
-fn read(scratch: &Scratch, path: &str) -> String {
-    match scratch.path("mnt").exists() {
-        true => fs::read_to_string(scratch.path("mnt").join(&path[1..])).unwrap(),
-        false => ok(["cat", &scratch.on(path)]),
-    }
-}
 
 fn says<const N: usize>(args: [&str; N]) -> String {
     let output = run(args);
@@ -91,7 +18,7 @@ fn says<const N: usize>(args: [&str; N]) -> String {
 
 #[test]
 fn a_file_is_restored_and_the_restore_undone() {
-    both(|scratch, on| {
+    both(&[], |scratch, on| {
         ok(["snapshot", &on("/d"), "-n", "first"]);
         write(scratch, "/d/file", "two");
         let then = on("/d@first/file");
@@ -133,7 +60,7 @@ fn a_file_is_restored_and_the_restore_undone() {
 
 #[test]
 fn a_directory_is_restored_and_what_came_since_left() {
-    both(|scratch, on| {
+    both(&[], |scratch, on| {
         write(scratch, "/d/sub/a", "a");
         write(scratch, "/d/gone", "gone");
         ok(["snapshot", &on("/d"), "-n", "first"]);
@@ -155,7 +82,7 @@ fn a_directory_is_restored_and_what_came_since_left() {
 
 #[test]
 fn what_was_deleted_comes_back() {
-    both(|scratch, on| {
+    both(&[], |scratch, on| {
         write(scratch, "/d/sub/a", "a");
         ok(["snapshot", &on("/d")]);
         remove(scratch, "/d/sub");
@@ -172,7 +99,7 @@ fn what_was_deleted_comes_back() {
 
 #[test]
 fn a_directory_is_rolled_back_and_forth() {
-    both(|scratch, on| {
+    both(&[], |scratch, on| {
         ok(["snapshot", &on("/"), "-n", "first"]);
         write(scratch, "/d/new", "new");
         write(scratch, "/d/file", "changed");
@@ -202,7 +129,7 @@ fn a_directory_is_rolled_back_and_forth() {
 /// What others changed after it survives an undo, and is listed; with `--force` it does not.
 #[test]
 fn undo_leaves_what_others_changed() {
-    both(|scratch, on| {
+    both(&[], |scratch, on| {
         for name in ["a", "b", "c"] {
             write(scratch, &format!("/d/{name}"), "then");
         }

@@ -5,12 +5,16 @@
 //! Sequences of operations and snapshots at random, each with a rollback, an undo or a redo in which the power fails after each of its writes.
 //! `YORE_SEED=n` begins with another sequence, `YORE_ROUNDS=n` runs so many.
 
+#[path = "common/tree.rs"]
+mod tree;
+
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use tree::{tree, Tree};
 use yore_check::{check, CheckOptions};
 use yore_device::simulated::{CrashPlan, SimulatedDevice};
 use yore_device::MemoryDevice;
@@ -23,42 +27,8 @@ const SIZE: u64 = 32 << 20;
 /// The promise that it is done.
 const DONE: u64 = 1;
 
-/// What is below a directory: of each path kind, permissions, flags, time and content.
-type Tree = BTreeMap<PathBuf, String>;
-
 fn options() -> MountOptions {
     MountOptions { commit_interval: Duration::from_secs(3600), ..MountOptions::default() }
-}
-
-fn tree(view: &View, root: InodeNo) -> Tree {
-    let (mut all, mut left) = (Tree::new(), vec![(PathBuf::new(), root)]);
-    while let Some((path, no)) = left.pop() {
-        let attr = view.getattr(no).unwrap();
-        let mut what = format!("{:?} {:o} {:?}", attr.kind, attr.permissions, attr.flags);
-        match attr.kind {
-            FileKind::Directory => {
-                view.readdir(no, 0, &mut |item| {
-                    if item.name != b"." && item.name != b".." {
-                        left.push((path.join(String::from_utf8_lossy(item.name).as_ref()), item.inode));
-                    }
-                    true
-                })
-                .unwrap();
-            }
-            FileKind::Regular => {
-                let mut bytes = vec![0; attr.size as usize];
-                assert_eq!(view.read(no, 0, &mut bytes).unwrap(), bytes.len());
-                let sum = bytes.iter().fold(0u64, |sum, b| sum.wrapping_mul(31).wrapping_add(u64::from(*b)));
-                what += &format!(" {:?} {} {sum}", attr.mtime, attr.size);
-            }
-            _ => what += &format!(" {:?}", String::from_utf8_lossy(&view.readlink(no).unwrap())),
-        }
-        for name in view.listxattr(no).unwrap() {
-            what += &format!(" {name:?}={:?}", view.getxattr(no, &name).unwrap());
-        }
-        all.insert(path, what);
-    }
-    all
 }
 
 struct Random(Xoshiro256PlusPlus);

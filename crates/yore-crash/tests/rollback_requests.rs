@@ -5,11 +5,15 @@
 //!
 //! `YORE_SEED=n` begins with another sequence, `YORE_ROUNDS=n` runs so many.
 
+#[path = "common/tree.rs"]
+mod tree;
+
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use tree::tree;
 use yore_check::{check, CheckOptions};
 use yore_device::MemoryDevice;
 use yore_fs::rollback::{next, operations, until, Plan, Rights, Verb};
@@ -20,41 +24,6 @@ use yore_fs::{
 const SIZE: u64 = 64 << 20;
 /// Directories that are cut and rolled back.
 const ROOTS: [&str; 4] = ["/", "d", "d/a", "d/b"];
-
-/// What is below a directory: of each path kind, permissions, time and content.
-fn tree(view: &View, root: InodeNo) -> BTreeMap<PathBuf, String> {
-    let (mut all, mut left) = (BTreeMap::new(), vec![(PathBuf::new(), root)]);
-    while let Some((path, no)) = left.pop() {
-        let attr = view.getattr(no).unwrap();
-        let mut what = format!("{:?} {:o} {} {}", attr.kind, attr.permissions & 0o1777, attr.uid, attr.gid);
-        match attr.kind {
-            FileKind::Directory => {
-                view.readdir(no, 0, &mut |item| {
-                    if item.name != b"." && item.name != b".." {
-                        left.push((path.join(String::from_utf8_lossy(item.name).as_ref()), item.inode));
-                    }
-                    true
-                })
-                .unwrap();
-            }
-            FileKind::Regular => {
-                let mut bytes = vec![0; attr.size as usize];
-                assert_eq!(view.read(no, 0, &mut bytes).unwrap(), bytes.len());
-                let sum = bytes.iter().fold(0u64, |sum, b| sum.wrapping_mul(31).wrapping_add(u64::from(*b)));
-                what += &format!(" {:?} {} {sum}", attr.mtime, attr.size);
-            }
-            FileKind::Symlink => {
-                what += &format!(" {:?}", String::from_utf8_lossy(&view.readlink(no).unwrap()))
-            }
-            _ => what += &format!(" {:?} {}", attr.mtime, attr.rdev),
-        }
-        for name in view.listxattr(no).unwrap() {
-            what += &format!(" {name:?}={:?}", view.getxattr(no, &name).unwrap());
-        }
-        all.insert(path, what);
-    }
-    all
-}
 
 struct Owner {
     random: Xoshiro256PlusPlus,
