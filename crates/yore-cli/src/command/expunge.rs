@@ -13,7 +13,7 @@ use crate::args;
 use crate::asked::here;
 use crate::live;
 use crate::output::{human, json_name, kind_name, Clock, List};
-use crate::progress::Progress;
+use crate::progress::{while_given_back, Progress};
 use crate::status;
 use crate::volume::{Access, OnVolume};
 use anyhow::Context as _;
@@ -260,7 +260,20 @@ pub fn run(args: &args::Expunge) -> Outcome {
             );
         }
     }
+    watch(&operands, args.progress)?;
     Ok(status::OK)
+}
+
+/// Shows how far the daemons of the operands' mounts are with giving back space.
+fn watch(operands: &[Operand], progress: args::Progress) -> anyhow::Result<()> {
+    let mut mounts = HashSet::new();
+    for operand in operands {
+        let Place::Mounted { dir, path } = &operand.place else { continue };
+        if mounts.insert(live::mount_at(path).map_or(path.clone(), |mount| mount.directory)) {
+            while_given_back(dir, progress)?;
+        }
+    }
+    Ok(())
 }
 
 /// Erases on each volume of the operands, once.
