@@ -10,7 +10,6 @@ mod tree;
 
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tree::tree;
@@ -18,7 +17,7 @@ use yore_check::{check, CheckOptions};
 use yore_device::MemoryDevice;
 use yore_fs::rollback::{next, operations, until, Plan, Rights, Verb};
 use yore_fs::{
-    Error, File, FileKind, InodeNo, MkfsOptions, MountOptions, Number, RenameMode, SetXattrMode, View, Volume,
+    Error, File, FileKind, InodeNo, MkfsOptions, MountOptions, Number, RenameMode, SetXattrMode, Volume,
 };
 
 const SIZE: u64 = 64 << 20;
