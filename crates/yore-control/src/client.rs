@@ -1,14 +1,15 @@
 //! The asking half: of a mount, or of a volume opened here.
 
 use crate::wire::{decode_answer, encode_request, Wrong, BYTES, OPCODE};
-use crate::{answer, Answer, Keep, Kept, Page, Request, Saying, Take, Who, FORGET_MAX};
+use crate::{answer, Answer, Host, Kept, Page, Request, Saying, Take, Who, FORGET_MAX};
 use rustix::fs::StatVfsMountFlags;
 use rustix::io::Errno;
 use rustix::ioctl::{ioctl, Updater};
 use std::cell::RefCell;
 use std::os::fd::AsFd;
 use yore_fs::{
-    Access, Error, InodeNo, ListedCut, Number, OperationRow, Pin, Result, Timestamp, UserLimits, View,
+    Access, Error, InodeNo, ListedCut, MissedVersions, Number, OperationRow, Pin, Result, SpaceRules,
+    Timestamp, UserLimits, View, WouldFree,
 };
 
 /// A directory of a volume that can be asked. Each method is a [`Request`], which says who may ask it.
@@ -117,6 +118,100 @@ pub trait Client {
             }
         }
     }
+
+    /// Keeps the snapshot as of which this is seen, as long as this process lives, or of a volume opened here the client. Whether
+    /// there is one, and it could be.
+    ///
+    /// # Errors
+    /// As [`Request::Keep`].
+    fn keep(&self) -> Result<bool> {
+        match self.ask(&Request::Keep)? {
+            Answer::Kept(kept) => Ok(kept),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// How much history the volume keeps when it is full.
+    ///
+    /// # Errors
+    /// As [`Request::SpaceRules`].
+    fn space_rules(&self) -> Result<SpaceRules> {
+        match self.ask(&Request::SpaceRules)? {
+            Answer::SpaceRules(rules) => Ok(rules),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// Changes that.
+    ///
+    /// # Errors
+    /// As [`Request::SetSpaceRules`].
+    fn set_space_rules(&self, rules: SpaceRules) -> Result<()> {
+        done(self.ask(&Request::SetSpaceRules(rules))?)
+    }
+
+    /// What the volume gave up because it was full, the oldest first, each with its place.
+    ///
+    /// # Errors
+    /// As [`Request::GivenUp`].
+    fn given_up(&self) -> Result<Vec<(u64, OperationRow)>> {
+        let (mut all, mut from) = (Vec::new(), 0);
+        loop {
+            let Answer::Operations { rows, next } = self.ask(&Request::GivenUp { from })? else {
+                return Err(misunderstood());
+            };
+            all.extend(rows);
+            match next {
+                None => return Ok(all),
+                Some(next) if next > from => from = next,
+                Some(_) => return Err(misunderstood()),
+            }
+        }
+    }
+
+    /// What the volume gives up by itself when it is full, and what would free more.
+    ///
+    /// # Errors
+    /// As [`Request::WouldFree`].
+    fn what_would_free(&self) -> Result<WouldFree> {
+        match self.ask(&Request::WouldFree)? {
+            Answer::WouldFree(found) => Ok(found),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// The versions that were not made since the volume became full; `None`: there are none.
+    ///
+    /// # Errors
+    /// As [`Request::MissedVersions`].
+    fn missed_versions(&self) -> Result<Option<MissedVersions>> {
+        match self.ask(&Request::MissedVersions)? {
+            Answer::MissedVersions(missed) => Ok(missed),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// Makes the volume longer; how many bytes it has now.
+    ///
+    /// # Errors
+    /// As [`Request::Lengthen`]; [`Error::Refused`] if that cannot be.
+    fn lengthen(&self, bytes: u64) -> Result<u64> {
+        match self.ask(&Request::Lengthen { bytes })? {
+            Answer::Length { bytes, .. } => Ok(bytes),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// Erases what nothing names any more; how many free blocks were left out.
+    ///
+    /// # Errors
+    /// As [`Request::Shred`].
+    fn shred(&self) -> Result<u64> {
+        match self.ask(&Request::Shred)? {
+            Answer::Shredded { blocks_left_out } => Ok(blocks_left_out),
+            _ => Err(misunderstood()),
+        }
+    }
 }
 
 fn done(answer: Answer) -> Result<()> {
@@ -173,11 +268,11 @@ impl<Dir: AsFd> Mounted<Dir> {
 
 impl<Dir: AsFd> Client for Mounted<Dir> {
     fn ask(&self, request: &Request) -> Result<Answer> {
-        if matches!(request, Request::Take(_) | Request::Describe { .. } | Request::Forget { .. }) {
+        if request.changes() {
             self.check_writable()?;
         }
         let bytes = encode_request(request)?;
-        if matches!(request, Request::Take(_)) {
+        if request.needs_what_was_written() {
             // What was stored through mappings goes to the daemon first, which sees to it for the processes that it can see; with a kernel
             // that waits here it does so for all. The daemon is not told of syncfs, so that nothing is made durable.
             rustix::fs::syncfs(&self.0).map_err(of_number)?;
@@ -223,12 +318,16 @@ pub struct Here {
 #[derive(Default)]
 struct Pins(RefCell<Vec<Pin>>);
 
-impl Keep for Pins {
+impl Host for Pins {
     fn room(&self) -> Result<Kept<'_>> {
         Ok(Box::new(|pin| {
             self.0.borrow_mut().push(pin);
             Ok(())
         }))
+    }
+
+    fn is_over(&self) -> bool {
+        false
     }
 }
 
@@ -248,7 +347,7 @@ impl Client for Here {
             access: &self.access,
             read_only: false,
             limits: UserLimits::default(),
-            keeper: &self.pins,
+            host: &self.pins,
         };
         answer(&self.view, self.directory, &who, request)
     }

@@ -40,7 +40,7 @@
 //! (`yore_format::travel`), and no bytes panic.
 //!
 //! Most of the protocol is still to come: `control.rs` of yore-fuse and the modules below it have requests of their own numbers for
-//! policies, space, looking at history, expunging, rolling back, operations, resizing and shredding.
+//! policies, looking at history, expunging and rolling back.
 
 mod client;
 mod message;
@@ -49,5 +49,5 @@ mod wire;
 
 pub use client::{Client, Here, Mounted};
 pub use message::{Answer, Page, Request, Saying, Take, FORGET_MAX};
-pub use server::{answer, may_take, Keep, Kept, Who};
+pub use server::{answer, may_take, Host, Kept, Who};
 pub use wire::{decode_request, encode_answer, encode_nothing, Wrong, BYTES, OPCODE, VERSION};

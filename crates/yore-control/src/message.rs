@@ -1,7 +1,9 @@
 //! Requests and answers.
 
 use serde::{Deserialize, Serialize};
-use yore_fs::{ListedCut, NewSnapshot, Number, OperationRow, Timestamp};
+use yore_fs::{
+    ListedCut, MissedVersions, NewSnapshot, Number, OperationRow, SpaceRules, Timestamp, WouldFree,
+};
 
 /// Most snapshots that one [`Request::Forget`] names.
 pub const FORGET_MAX: usize = 256;
@@ -55,6 +57,58 @@ pub enum Request {
         /// Only those before this place in the list; `None`: from the latest.
         before: Option<u64>,
     },
+    /// The snapshot as of which what is asked is seen is not forgotten, and not given up, as long as the process that asks lives. Of
+    /// files, too, and for everybody who may open it. [`Answer::Kept`].
+    Keep,
+    /// How much history a full volume keeps. Of files, too, and for everybody. [`Answer::SpaceRules`].
+    SpaceRules,
+    /// Changes that. For root and the daemon's user. Durable when it returns. [`Answer::Done`].
+    SetSpaceRules(SpaceRules),
+    /// What the volume gave up because it was full, the oldest first. Root and the daemon's user see it, others an empty list.
+    /// [`Answer::Operations`].
+    GivenUp {
+        /// The least place in the list.
+        from: u64,
+    },
+    /// What a full volume gives up by itself, and what would free more. For root and the daemon's user. It takes time for all
+    /// versions on the volume. [`Answer::WouldFree`].
+    WouldFree,
+    /// The versions that policies asked for and that were not made since the volume became full. For everybody.
+    /// [`Answer::MissedVersions`].
+    MissedVersions,
+    /// Makes the volume longer; its image file is made as long, a block device must be. For root and the daemon's user. Durable when it
+    /// returns. [`Answer::Length`].
+    Lengthen {
+        /// How many bytes the volume shall have.
+        bytes: u64,
+    },
+    /// Erases what nothing names any more, after giving up what is being given up. For root and the daemon's user. It is answered when
+    /// all is durable; others go on meanwhile. [`Answer::Shredded`].
+    Shred,
+}
+
+impl Request {
+    /// Whether it changes something.
+    pub(crate) fn changes(&self) -> bool {
+        use Request::*;
+        matches!(self, Take(_) | Describe { .. } | Forget { .. } | SetSpaceRules(_) | Lengthen { .. } | Shred)
+    }
+
+    /// Whether all that programs have written must be on the volume before.
+    pub(crate) fn needs_what_was_written(&self) -> bool {
+        matches!(self, Request::Take(_) | Request::Shred)
+    }
+
+    /// Whether it waits for what other requests do, or long, so that no thread that serves others may answer it.
+    pub fn waits(&self) -> bool {
+        self.needs_what_was_written()
+    }
+
+    /// Whether files are asked, too, and not only directories.
+    pub(crate) fn is_of_files(&self) -> bool {
+        use Request::*;
+        matches!(self, Keep | SpaceRules | SetSpaceRules(_) | GivenUp { .. } | WouldFree | MissedVersions)
+    }
 }
 
 /// A snapshot to be taken.
@@ -120,12 +174,32 @@ pub enum Answer {
     },
     /// A part of a list of snapshots.
     Page(Page<ListedCut>),
-    /// A part of the list of who did what, each with its place.
+    /// A part of a list of operations, each with its place.
     Operations {
-        /// The rows, the latest first.
+        /// The rows, in the order of the list.
         rows: Vec<(u64, OperationRow)>,
-        /// The place before which to go on; `None` at the end of the list.
+        /// The place to go on from, or before which to; `None` at the end of the list.
         next: Option<u64>,
+    },
+    /// Whether there is a snapshot to keep, and one process more can be watched.
+    Kept(bool),
+    /// How much history a full volume keeps.
+    SpaceRules(SpaceRules),
+    /// What would free space.
+    WouldFree(WouldFree),
+    /// Versions that were not made; `None`: there are none.
+    MissedVersions(Option<MissedVersions>),
+    /// The volume's length.
+    Length {
+        /// In bytes.
+        bytes: u64,
+        /// It was shorter before.
+        longer: bool,
+    },
+    /// It is erased.
+    Shredded {
+        /// Free blocks that had to be left out, because all that is free was promised to writers. They are erased by asking again later.
+        blocks_left_out: u64,
     },
 }
 

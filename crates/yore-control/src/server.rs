@@ -2,10 +2,12 @@
 
 use crate::wire::{size, ROWS};
 use crate::{Answer, Page, Request, Saying, Take, FORGET_MAX};
+use serde::Serialize;
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use yore_fs::{
     Access, Cut, CutRow, Doing, Error, FileKind, Incarnation, InodeNo, ListedCut, NewSnapshot, Number,
-    OperationRow, Pin, PinnedBy, Result, User, UserLimits, View, NAME_MAX,
+    OperationRow, Pin, PinnedBy, Result, RowClass, User, UserLimits, View, NAME_MAX,
 };
 
 /// Who asks, of what kind of mount.
@@ -20,20 +22,23 @@ pub struct Who<'a> {
     pub read_only: bool,
     /// What each user may have who may not do all.
     pub limits: UserLimits,
-    /// Keeps snapshots for his process.
-    pub keeper: &'a dyn Keep,
+    /// What only whoever serves can do.
+    pub host: &'a dyn Host,
 }
 
 /// What keeps a snapshot when it is taken.
 pub type Kept<'a> = Box<dyn FnOnce(Pin) -> Result<()> + 'a>;
 
-/// Keeps snapshots as long as a process lives.
-pub trait Keep {
-    /// Room for one more.
+/// What only whoever serves can do.
+pub trait Host {
+    /// Room to keep one snapshot more as long as the process that asks lives.
     ///
     /// # Errors
     /// There is none. Then nothing has been taken yet.
     fn room(&self) -> Result<Kept<'_>>;
+
+    /// Whether it is about to end, and what takes long is broken off.
+    fn is_over(&self) -> bool;
 }
 
 const NOT_YOURS: Error = Error::NotPermitted {
@@ -59,6 +64,15 @@ impl Who<'_> {
             Ok(attr) => Ok(attr.uid == self.uid && incarnation.is_none_or(|i| i.0 == attr.incarnation)),
             Err(Error::Stale) if incarnation.is_some() => Ok(false),
             Err(error) => Err(error),
+        }
+    }
+
+    fn check_everything(&self) -> Result<()> {
+        match self.may_all {
+            true => Ok(()),
+            false => {
+                Err(Error::NotPermitted { what: "only root and the user who mounted the volume may do that" })
+            }
         }
     }
 
@@ -121,8 +135,12 @@ pub fn may_take(view: &View, directory: InodeNo, who: &Who<'_>) -> bool {
 /// # Errors
 /// [`Error::NotADirectory`]; [`Error::NotPermitted`] for what the asker may not; else those of what is asked.
 pub fn answer(view: &View, directory: InodeNo, who: &Who<'_>, request: &Request) -> Result<Answer> {
-    if view.getattr(directory)?.kind != FileKind::Directory {
-        return Err(Error::NotADirectory);
+    match view.getattr(directory)?.kind {
+        FileKind::Directory => {}
+        FileKind::Regular if request.is_of_files() => {}
+        // Of a volume opened here that is read from, links and pipes, too.
+        _ if matches!(request, Request::Keep) => {}
+        _ => return Err(Error::NotADirectory),
     }
     match request {
         Request::Take(new) => {
@@ -156,6 +174,29 @@ pub fn answer(view: &View, directory: InodeNo, who: &Who<'_>, request: &Request)
             page(view, who, rows, None)
         }
         Request::Operations { before } => operations(view, who, *before),
+        Request::Keep => {
+            let Some(cut) = view.cut() else { return Ok(Answer::Kept(false)) };
+            let pin = view.pin(cut, PinnedBy::Work)?;
+            Ok(Answer::Kept(who.host.room().and_then(|keep| keep(pin)).is_ok()))
+        }
+        Request::SpaceRules => Ok(Answer::SpaceRules(view.space_rules())),
+        Request::SetSpaceRules(rules) => {
+            who.check_everything()?;
+            who.check_writable()?;
+            view.present().set_space_rules(*rules).map(|()| Answer::Done)
+        }
+        Request::GivenUp { from } => {
+            let rows = if who.may_all { view.operations(RowClass::GivenUp)? } else { Vec::new() };
+            let (rows, left) = fitting(rows.into_iter().filter(|(place, _)| place >= from));
+            Ok(Answer::Operations { rows, next: left.map(|(place, _)| place) })
+        }
+        Request::WouldFree => {
+            who.check_everything()?;
+            view.present().what_would_free().map(Answer::WouldFree)
+        }
+        Request::MissedVersions => Ok(Answer::MissedVersions(view.missed_versions())),
+        Request::Lengthen { bytes } => lengthen(view, who, *bytes),
+        Request::Shred => shred(view, who),
     }
 }
 
@@ -173,7 +214,7 @@ fn take(view: &View, directory: InodeNo, who: &Who<'_>, new: &Take) -> Result<Cu
         return Err(NOT_YOURS);
     }
     who.check_writable()?;
-    let room = if new.stays { Some(who.keeper.room()?) } else { None };
+    let room = if new.stays { Some(who.host.room()?) } else { None };
     let user = who.user();
     let cut = view.take_snapshot(directory, &NewSnapshot { user: Some(&user), ..new.new_snapshot() })?;
     if let Some(keep) = room {
@@ -251,7 +292,7 @@ fn leave_reachable(
 /// As many rows as one may be told and there is room for.
 fn page(view: &View, who: &Who<'_>, rows: Vec<ListedCut>, mut next: Option<Number>) -> Result<Answer> {
     let present = view.present();
-    let (mut told, mut bytes) = (Vec::new(), 0);
+    let mut told = Vec::new();
     for mut row in rows {
         let CutRow { root, root_incarnation, .. } = row.cut.row;
         if !row.covers && !who.may_take(&present, root, Some(root_incarnation))? {
@@ -261,29 +302,59 @@ fn page(view: &View, who: &Who<'_>, rows: Vec<ListedCut>, mut next: Option<Numbe
         if size(&row).is_none_or(|size| size > ROWS) {
             row.path = None;
         }
-        bytes += size(&row).unwrap_or(ROWS + 1);
-        if bytes > ROWS {
-            next = Some(row.cut.number);
-            break;
-        }
         told.push(row);
     }
-    Ok(Answer::Page(Page { rows: told, next }))
+    let (rows, left) = fitting(told.into_iter());
+    next = left.map(|row| row.cut.number).or(next);
+    Ok(Answer::Page(Page { rows, next }))
 }
 
-/// As many rows as there is room for.
 fn operations(view: &View, who: &Who<'_>, before: Option<u64>) -> Result<Answer> {
-    let (mut rows, mut bytes, mut next) = (Vec::<(u64, OperationRow)>::new(), 0, None);
     let all = view.present().done((!who.may_all).then_some(who.uid))?;
-    for row in all.into_iter().filter(|(place, _)| before.is_none_or(|before| *place < before)) {
+    let wanted = |(place, _): &(u64, OperationRow)| before.is_none_or(|before| *place < before);
+    let (rows, left) = fitting(all.into_iter().filter(wanted));
+    let next = left.and(rows.last().map(|(place, _)| *place));
+    Ok(Answer::Operations { rows, next })
+}
+
+/// As many rows as there is room for, and the first that is left.
+fn fitting<T: Serialize>(rows: impl Iterator<Item = T>) -> (Vec<T>, Option<T>) {
+    let (mut fitting, mut bytes) = (Vec::new(), 0);
+    for row in rows {
         bytes += size(&row).unwrap_or(ROWS + 1);
         if bytes > ROWS {
-            next = rows.last().map(|(place, _)| *place);
-            break;
+            return (fitting, Some(row));
         }
-        rows.push(row);
+        fitting.push(row);
     }
-    Ok(Answer::Operations { rows, next })
+    (fitting, None)
+}
+
+fn lengthen(view: &View, who: &Who<'_>, bytes: u64) -> Result<Answer> {
+    who.check_everything()?;
+    who.check_writable()?;
+    let view = view.present();
+    let before = view.info().size;
+    let longer = view.lengthen(bytes)?;
+    if longer {
+        let doing = who.doing(&view);
+        doing.note([doing.resizing(before)?]);
+    }
+    Ok(Answer::Length { bytes: view.info().size, longer })
+}
+
+fn shred(view: &View, who: &Who<'_>) -> Result<Answer> {
+    who.check_everything()?;
+    who.check_writable()?;
+    let mut ask = || match who.host.is_over() {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    };
+    let done = view.present().shred(&mut ask)?;
+    match done.broken_off {
+        true => Err(Error::Refused("it was broken off before it was done; do it again".into())),
+        false => Ok(Answer::Shredded { blocks_left_out: done.blocks_left_out }),
+    }
 }
 
 #[cfg(test)]

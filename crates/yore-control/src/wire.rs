@@ -7,7 +7,7 @@ use serde::Serialize;
 use yore_fs::{Error, Result};
 
 /// The version of the protocol. It grows with each change of what travels.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Bytes of the buffer; the most that an ioctl's number can say is 16,383.
 pub const BYTES: usize = 16_376;
 /// The number of the ioctl.

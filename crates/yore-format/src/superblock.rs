@@ -122,7 +122,7 @@ impl WriteFeatures {
 }
 
 /// How much history a full volume keeps before it refuses to write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct SpaceRules {
     /// History younger than so many seconds is kept, as long as all history takes no more than its share.
     pub floor_seconds: u64,

@@ -1,6 +1,6 @@
 //! What a mount can be asked for beside files, by ioctl(2) on any directory of it: who asks comes from the kernel.
 //!
-//! Snapshots (taken, listed, described, held, forgotten) and the list of who did what to the past are asked for in the protocol that
+//! Snapshots (taken, listed, described, held, forgotten) the list of who did what to the past, what a full volume keeps and the volume's length are asked for in the protocol that
 //! [`yore_control`] describes, and answered there; [`crate::serve`] brings requests to it. What follows here is not yet part of it: requests of their own
 //! numbers, whose buffers have a fixed layout. They are *restricted* ioctls, too: the number says how many bytes go in and come
 //! back. One buffer holds first the request and then the answer. All numbers in it are little-endian; bytes without a meaning are zero, and
@@ -14,24 +14,13 @@
 //!
 //! See [`expunge`] and [`rollback`].
 //!
-//! # Make the volume longer: number 60; erase what nothing names: 61
-//!
-//! See [`resize`] and [`shred`].
-//!
-//! # What a full volume keeps: numbers 40 to 43
-//!
-//! See [`space`], which regular files answer, too.
-//!
 //! Any other number, and these on what is no directory, are ENOTTY, as the kernel answers for file systems that have none.
 
 pub mod expunge;
 pub mod look;
 pub mod policy;
 mod record;
-pub mod resize;
 pub mod rollback;
-pub mod shred;
-pub mod space;
 pub mod state;
 
 use fuser::Errno;

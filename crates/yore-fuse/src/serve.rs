@@ -816,9 +816,6 @@ impl Filesystem for Server {
         let (uid, read_only) = (request.uid(), self.config.read_only);
         let access = self.access_to_history(request);
         self.saves.settle();
-        if control::shred::is_ours(number) {
-            return self.shred((view.into_owned(), inode), (uid, read_only), data, reply);
-        }
         let view = self.for_request(view, request);
         if flags::is_ours(number) {
             return self.flags(request, (view.into_owned(), inode), (number, data, size), reply);
@@ -835,16 +832,11 @@ impl Filesystem for Server {
             };
             let by = control::user(uid, self.config.limits);
             control::policy::answer(&view, inode, (by, read_only), &want_closes, number, data)
-        } else if control::resize::is_ours(number) {
-            control::resize::answer(&view, uid, read_only, data)
         } else if control::expunge::is_ours(number) {
             let gone = |files: &[Remembered], cuts: &[Number]| self.tell_gone(files, cuts);
             let from_others = self.config.expunge_others;
             let by = control::expunge::By { uid, access: &access, read_only, from_others };
             control::expunge::answer(&view, inode, &by, (number, data), gone)
-        } else if control::space::is_ours(number) {
-            let asker = (uid, request.pid());
-            control::space::answer(&view, asker, read_only, &self.keeper, (number, data))
         } else if control::state::is_ours(number) {
             control::state::answer(&view, data)
         } else if control::look::is_known(number) {

@@ -28,7 +28,6 @@ use std::path::Path;
 use yore_control::{Client, Mounted};
 use yore_fs::{Error, FileKind, ListedCut, Number, Volume};
 use yore_fuse::control::expunge::{self as control, Entry, Known, Wanted};
-use yore_fuse::control::shred;
 
 /// An operand: the directory that has the name, and the name, which may have a time.
 struct Operand {
@@ -102,20 +101,7 @@ impl Operand {
 
     /// Erases what is left on its volume of all that is gone; how many free blocks were left out.
     fn shred(&self) -> anyhow::Result<u64> {
-        let done = match &self.place {
-            Place::Mounted { dir, .. } => {
-                shred::shred(dir).map_err(|error| match error.raw_os_error().map(Errno::from_raw_os_error) {
-                    Some(Errno::PERM) => {
-                        anyhow::anyhow!("only root and the user who mounted the volume may do that")
-                    }
-                    Some(Errno::INTR) => anyhow::anyhow!("the mount ended before it was done"),
-                    _ => anyhow::Error::new(error),
-                })
-            }
-            Place::Free(on) => on_volume(&on.volume, Access::Write, |volume| {
-                Ok(volume.view().shred(&mut || std::ops::ControlFlow::Continue(()))?.blocks_left_out)
-            }),
-        };
+        let done = self.place.ask(Access::Write, |client| Ok(client.shred()?));
         done.with_context(|| {
             format!(
                 "{}: its history is given up, but not erased; --shred does that also later, of any file",

@@ -1,7 +1,6 @@
 //! `history`: how much history a full volume keeps, and what it gave up.
 
-use super::files::on_volume;
-use super::snapshot::{library_error, Place};
+use super::snapshot::Place;
 use super::Outcome;
 use crate::args::{self, Listing};
 use crate::output::{human, json_time, now, Clock, List, Names, Out};
@@ -11,8 +10,7 @@ use anyhow::Context as _;
 use jiff::tz::TimeZone;
 use serde_json::json;
 use yore_fs::time::parse_ago;
-use yore_fs::{OperationRow, RowClass, SpaceRules};
-use yore_fuse::control::space;
+use yore_fs::{OperationRow, SpaceRules};
 
 /// The rules with what was said of them changed; `None`: nothing was said.
 pub fn changed(
@@ -61,29 +59,14 @@ pub fn run(args: &args::History) -> Outcome {
     let place = Place::find(&args.path)?;
     let cannot = || format!("cannot change how much history {} keeps", place.name());
     let floor = args.floor.as_deref();
-    let rules = match &place {
-        Place::Mounted { dir, .. } => {
-            let rules = space::rules(dir).map_err(library_error)?;
-            match changed(rules, floor, args.share)? {
-                None => rules,
-                Some(rules) => {
-                    space::set_rules(dir, rules).map_err(library_error).with_context(cannot)?;
-                    rules
-                }
-            }
-        }
-        Place::Free(on) => {
-            let changes = changed(yore_fs::DEFAULT_RULES, floor, args.share)?.is_some();
-            let access = if changes { Access::Write } else { Access::Read };
-            on_volume(&on.volume, access, |volume| {
-                let view = volume.view();
-                if let Some(rules) = changed(view.space_rules(), floor, args.share)? {
-                    view.set_space_rules(rules).with_context(cannot)?;
-                }
-                Ok(view.space_rules())
-            })?
-        }
-    };
+    let changes = changed(yore_fs::DEFAULT_RULES, floor, args.share)?.is_some();
+    let access = if changes { Access::Write } else { Access::Read };
+    let rules = place.ask(access, |client| {
+        let rules = client.space_rules()?;
+        let Some(rules) = changed(rules, floor, args.share)? else { return Ok(rules) };
+        client.set_space_rules(rules).with_context(cannot)?;
+        Ok(rules)
+    })?;
     let (floor, share) = (floor_text(rules.floor_seconds), rules.share_percent);
     let mut out = Out::new();
     match args.json {
@@ -101,12 +84,7 @@ pub fn run(args: &args::History) -> Outcome {
 
 /// What the volume gave up because it was full.
 pub fn rows_of(place: &Place) -> anyhow::Result<Vec<OperationRow>> {
-    let rows = match place {
-        Place::Mounted { dir, .. } => space::given_up(dir).map_err(library_error)?,
-        Place::Free(on) => {
-            on_volume(&on.volume, Access::Read, |volume| Ok(volume.view().operations(RowClass::GivenUp)?))?
-        }
-    };
+    let rows = place.ask(Access::Read, |client| Ok(client.given_up()?))?;
     Ok(rows.into_iter().map(|(_, row)| row).collect())
 }
 

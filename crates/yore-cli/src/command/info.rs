@@ -12,13 +12,13 @@ use serde_json::{json, Value};
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use yore_control::{Client as _, Here, Mounted};
+use yore_control::{Client, Here, Mounted};
 use yore_device::{DeviceError, FileDevice, OpenOptions};
 use yore_fs::rollback::UnfinishedRollback;
-use yore_fs::{ListedCut, MountOptions, OperationRow, RowClass, SpaceRules, Statfs, Stays, WouldFree};
+use yore_fs::{ListedCut, MountOptions, Statfs, Stays};
 use yore_fuse::control::look::{self, usage::HistoryBytes};
+use yore_fuse::control::rollback;
 use yore_fuse::control::state::Stopped;
-use yore_fuse::control::{rollback, space};
 
 /// Space, from whoever knows.
 struct Space {
@@ -182,11 +182,7 @@ pub fn info(args: &args::Info) -> Outcome {
                 unfinished.push((one, path));
             }
             value["unfinished"] = json_unfinished(&unfinished);
-            value["when_full"] = json_when_full(
-                view.space_rules(),
-                Some(view.what_would_free()?),
-                view.operations(RowClass::GivenUp)?.pop().map(|(_, row)| row),
-            );
+            value["when_full"] = json_when_full(&Here::new(view, view.root()))?;
             open.close().with_context(|| format!("cannot close {}", args.target.display()))?;
             value
         }
@@ -267,14 +263,8 @@ fn of_mount(
     value["unfinished"] = File::open(directory)
         .and_then(|dir| rollback::unfinished_with_paths(&dir))
         .map_or(Value::Null, |all| json_unfinished(&all));
-    let when_full = File::open(directory).and_then(|dir| {
-        let last = space::given_up(&dir)?.pop().map(|(_, row)| row);
-        let mut of = json_when_full(space::rules(&dir)?, space::what_would_free(&dir).ok(), last);
-        let missed = space::missed_versions(&dir)?;
-        of["missed"] = json!(missed.map(|(count, since)| json!({ "count": count, "since": json_time(yore_fs::Timestamp { seconds: since, nanos: 0 }) })));
-        Ok(of)
-    });
-    value["when_full"] = when_full.unwrap_or(Value::Null);
+    let when_full = File::open(directory).map(|dir| json_when_full(&Mounted(dir)));
+    value["when_full"] = when_full.ok().and_then(Result::ok).unwrap_or(Value::Null);
     Ok(value)
 }
 
@@ -298,17 +288,24 @@ fn json_room(volume: &Path, size: Option<u64>) -> Value {
 }
 
 /// What the volume does when it is full, what would free more, and what it gave up last.
-fn json_when_full(rules: SpaceRules, would_free: Option<WouldFree>, last: Option<OperationRow>) -> Value {
+fn json_when_full(client: &dyn Client) -> yore_fs::Result<Value> {
+    let rules = client.space_rules()?;
+    // Who may not ask is told the rest.
+    let would_free = client.what_would_free().ok();
     let bytes = |blocks: u64| blocks.saturating_mul(yore_device::BLOCK_SIZE as u64);
     let more = would_free.as_ref().map(|found| {
         let one = |(why, count, blocks): &(Option<Stays>, u64, u64)| json!({ "why": why_text(*why), "count": count, "bytes": bytes(*blocks) });
         found.more.iter().map(one).collect::<Vec<_>>()
     });
-    let last = last.map(|row| json!({ "time": json_time(row.time), "bytes": row.bytes, "note": row.note }));
-    json!({
+    let last = client.given_up()?.pop();
+    let last =
+        last.map(|(_, row)| json!({ "time": json_time(row.time), "bytes": row.bytes, "note": row.note }));
+    let missed = client.missed_versions()?;
+    Ok(json!({
         "floor_seconds": rules.floor_seconds, "share_percent": rules.share_percent,
         "gives_up": would_free.as_ref().map(|found| bytes(found.by_itself)), "stays": more, "last": last,
-    })
+        "missed": missed.map(|missed| json!({ "count": missed.count, "since": json_time(missed.since) })),
+    }))
 }
 
 /// Why history stays.

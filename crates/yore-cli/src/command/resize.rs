@@ -12,9 +12,10 @@ use anyhow::Context as _;
 use serde_json::json;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
+use yore_control::{Client as _, Here, Mounted};
 use yore_device::{FileDevice, OpenOptions};
 use yore_format::layout::Geometry;
-use yore_fuse::control::resize::{lengthen, Lengthened};
+use yore_fs::Error;
 
 const BLOCK: u64 = yore_device::BLOCK_SIZE as u64;
 
@@ -94,11 +95,12 @@ fn on_mount(args: &args::Resize, mount: &live::Mount) -> anyhow::Result<()> {
         human(now)
     );
     let dir = opened::file_or_directory(directory).with_context(|| format!("cannot open {shown}"))?;
-    let done = lengthen(&dir, wanted).with_context(|| format!("cannot resize {}", volume.display()))?;
-    match done {
-        Lengthened::To(size) | Lengthened::Has(size) => told(volume, now, size, args.json),
-        Lengthened::Refused(why) => anyhow::bail!("{}: {why}", volume.display()),
-    }
+    let done = Mounted(dir).lengthen(wanted);
+    let size = done.map_err(|error| match error {
+        Error::Refused(why) => anyhow::anyhow!("{}: {why}", volume.display()),
+        error => anyhow::Error::new(error).context(format!("cannot resize {}", volume.display())),
+    })?;
+    told(volume, now, size, args.json)
 }
 
 fn on_volume(args: &args::Resize) -> anyhow::Result<()> {
@@ -112,7 +114,7 @@ fn on_volume(args: &args::Resize) -> anyhow::Result<()> {
         None => view.device_size(),
     };
     let done = match Geometry::new(wanted / BLOCK).blocks * BLOCK < now {
-        false => view.lengthen(wanted).map(drop),
+        false => Here::new(view, view.root()).lengthen(wanted).map(drop),
         true => {
             let mut progress = Progress::new(args.progress)?;
             progress.now("moving what lies beyond the new end");
@@ -122,7 +124,7 @@ fn on_volume(args: &args::Resize) -> anyhow::Result<()> {
         }
     };
     let size = view.info().size;
-    if size != now {
+    if size < now {
         let doing = super::doing(view);
         doing.note([doing.resizing(now)?]);
     }

@@ -5,7 +5,7 @@ use crate::{Client, Here};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use yore_device::{Device, MemoryDevice};
-use yore_fs::{Caller, MkfsOptions, MountOptions};
+use yore_fs::{Caller, MkfsOptions, MountOptions, SpaceRules};
 
 const ME: Caller = Caller { uid: 4711, gid: 4711, umask: 0o022, keeps_set_id: false };
 
@@ -15,12 +15,16 @@ fn view() -> View {
     View::open(device, &MountOptions::default()).unwrap()
 }
 
-/// There is no room to keep anything.
+/// There is no room to keep anything, and it is about to end.
 struct Full;
 
-impl Keep for Full {
+impl Host for Full {
     fn room(&self) -> Result<Kept<'_>> {
         Err(Error::Refused("full".into()))
+    }
+
+    fn is_over(&self) -> bool {
+        true
     }
 }
 
@@ -37,7 +41,7 @@ impl Client for Asking<'_> {
         let access = self.view.access(None, self.view.root());
         let limits = UserLimits { snapshots: 300, holds: 2, policies: 2 };
         let (uid, read_only) = (self.uid, self.read_only);
-        let who = Who { uid, may_all: uid == 0, access: &access, read_only, limits, keeper: &Full };
+        let who = Who { uid, may_all: uid == 0, access: &access, read_only, limits, host: &Full };
         answer(self.view, self.directory, &who, request)
     }
 }
@@ -199,7 +203,7 @@ fn pages() {
     row.path = Some(PathBuf::from("/d".repeat(10_000)));
     let access = view.access(None, view.root());
     let limits = UserLimits::default();
-    let who = Who { uid: 0, may_all: true, access: &access, read_only: false, limits, keeper: &Full };
+    let who = Who { uid: 0, may_all: true, access: &access, read_only: false, limits, host: &Full };
     let Answer::Page(page) = page(&view, &who, vec![row], None).unwrap() else { panic!("no page") };
     assert_eq!((page.rows.len(), page.rows[0].path.is_none(), page.next), (1, true, None));
 }
@@ -238,4 +242,51 @@ fn operations_come_in_pages() {
     ));
     let seen = me.operations().unwrap();
     assert_eq!(seen.iter().map(|(_, row)| row.note.as_str()).collect::<Vec<_>>(), ["mine"]);
+}
+
+/// Root and the daemon's user change what concerns the whole volume, others do not, and nobody where nothing may be written. What a full
+/// volume keeps is told to everybody, what it gave up is not.
+#[test]
+fn who_may_change_the_volume() {
+    let view = view();
+    let file = view.create(&ME, view.root(), b"f", FileKind::Regular, 0o644, 0).unwrap();
+    let (all, other) = (by(&view, view.root(), 0), by(&view, view.root(), 4711));
+    let read_only = Asking { read_only: true, ..by(&view, view.root(), 0) };
+    let rules = SpaceRules { floor_seconds: 7, share_percent: 50 };
+    let size = view.info().size;
+    assert!(matches!(other.set_space_rules(rules), Err(Error::NotPermitted { .. })));
+    assert!(matches!(other.what_would_free(), Err(Error::NotPermitted { .. })));
+    assert!(matches!(other.lengthen(size), Err(Error::NotPermitted { .. })));
+    assert!(matches!(other.shred(), Err(Error::NotPermitted { .. })));
+    assert!(matches!(read_only.set_space_rules(rules), Err(Error::ReadOnly)));
+    assert!(matches!(read_only.lengthen(size), Err(Error::ReadOnly)));
+    assert!(matches!(read_only.shred(), Err(Error::ReadOnly)));
+    assert!(matches!(
+        all.set_space_rules(SpaceRules { share_percent: 101, ..rules }),
+        Err(Error::Invalid { .. })
+    ));
+    all.set_space_rules(rules).unwrap();
+    assert_eq!(by(&view, file.inode(), 9).space_rules().unwrap(), rules);
+    assert_eq!((all.given_up().unwrap(), other.missed_versions().unwrap()), (vec![], None));
+    assert_eq!(all.what_would_free().unwrap().by_itself, 0);
+    assert_eq!(all.lengthen(size).unwrap(), size);
+    assert!(matches!(all.lengthen(size << 8), Err(Error::Refused(_))));
+    assert!(matches!(by(&view, file.inode(), 0).lengthen(size), Err(Error::NotADirectory)));
+    // A mount that ends does not wait for it.
+    assert!(matches!(all.shred(), Err(Error::Refused(_))));
+    assert_eq!(Here::new(&view, view.root()).shred().unwrap(), 0);
+}
+
+/// What is read of the past is kept, if there is a past and room to keep it.
+#[test]
+fn what_is_read_is_kept() {
+    let view = view();
+    let number = view.snapshot(view.root(), "", false, false).unwrap().number;
+    let past = view.as_of(number);
+    assert!(!by(&past, view.root(), 9).keep().unwrap());
+    let here = Here::new(&past, view.root());
+    assert!(here.keep().unwrap() && !Here::new(&view, view.root()).keep().unwrap());
+    assert!(matches!(view.forget(&[number]), Err(Error::Pinned { .. })));
+    drop(here);
+    view.forget(&[number]).unwrap();
 }

@@ -9,8 +9,8 @@ use std::fmt::Debug;
 use std::path::PathBuf;
 use yore_device::{DeviceError, Holder, HostError, Operation};
 use yore_fs::{
-    Cut, CutKind, CutMore, CutRow, CutState, ForgottenFor, Incarnation, InodeNo, ListedCut, Number,
-    OperationKind, OperationRow, Timestamp,
+    Cut, CutKind, CutMore, CutRow, CutState, ForgottenFor, Incarnation, InodeNo, ListedCut, MissedVersions,
+    Number, OperationKind, OperationRow, SpaceRules, Stays, Timestamp, WouldFree,
 };
 
 /// Tells the names of an enum's variants, and reads nothing.
@@ -156,6 +156,8 @@ fn take() -> Take {
     }
 }
 
+const RULES: SpaceRules = SpaceRules { floor_seconds: 86_400, share_percent: 90 };
+
 fn requests() -> Vec<Request> {
     let saying = Saying { name: Some(String::new()), description: None, hold: Some(None) };
     vec![
@@ -167,6 +169,14 @@ fn requests() -> Vec<Request> {
         Request::Versions { name: vec![0xff; 255], from: Number(1 << 40) },
         Request::VersionSeen { name: b"f@then".to_vec() },
         Request::Operations { before: Some(1) },
+        Request::Keep,
+        Request::SpaceRules,
+        Request::SetSpaceRules(RULES),
+        Request::GivenUp { from: 7 },
+        Request::WouldFree,
+        Request::MissedVersions,
+        Request::Lengthen { bytes: 1 << 40 },
+        Request::Shred,
     ]
 }
 
@@ -226,6 +236,12 @@ fn answers() -> Vec<Answer> {
             next: Some(Number(2)),
         }),
         Answer::Operations { rows: vec![(3, operation())], next: Some(3) },
+        Answer::Kept(true),
+        Answer::SpaceRules(RULES),
+        Answer::WouldFree(WouldFree { by_itself: 1, more: vec![(None, 1, 2), (Some(Stays::Read), 3, 4)] }),
+        Answer::MissedVersions(Some(MissedVersions { since: Timestamp { seconds: 1, nanos: 0 }, count: 9 })),
+        Answer::Length { bytes: 1 << 40, longer: true },
+        Answer::Shredded { blocks_left_out: 3 },
     ]
 }
 
@@ -244,7 +260,7 @@ fn everything_arrives() {
     answers().into_iter().for_each(|answer| arrives(&Ok::<Answer, Error>(answer)));
 }
 
-/// The bytes of version 1. If this fails, what travels has changed: count [`VERSION`] up, and put the new sum here. A daemon of yesterday
+/// The bytes of version 2. If this fails, what travels has changed: count [`VERSION`] up, and put the new sum here. A daemon of yesterday
 /// would otherwise read a request of today as another one.
 #[test]
 fn the_version_changes_with_the_bytes() {
@@ -258,7 +274,7 @@ fn the_version_changes_with_the_bytes() {
     let sum = all
         .iter()
         .fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));
-    assert_eq!((VERSION, sum), (1, SUM), "{sum:#x}");
+    assert_eq!((VERSION, sum), (2, SUM), "{sum:#x}");
 }
 
 const SUM: u64 = 0xc109_4ec9_5a8a_b51b;

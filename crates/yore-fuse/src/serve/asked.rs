@@ -5,8 +5,9 @@ use super::Server;
 use crate::control;
 use crate::errno::worth_logging;
 use crate::keeper::Keeper;
+use crate::session::Shared;
 use fuser::{Errno, ReplyIoctl, Request};
-use yore_control::{Keep, Kept, Who, Wrong};
+use yore_control::{Host, Kept, Who, Wrong};
 use yore_fs::{Access, Error, InodeNo, UserLimits, View};
 
 /// Who asks, owned, so that a thread of its own can answer.
@@ -19,38 +20,46 @@ struct Asker {
     limits: UserLimits,
 }
 
-/// Keeps snapshots for the process of a thread.
-struct KeepFor<'a>(&'a Keeper, u32);
+/// What a mount can do for a thread that asks.
+struct Mount<'a> {
+    keeper: &'a Keeper,
+    thread: u32,
+    shared: &'a Shared,
+}
 
-impl Keep for KeepFor<'_> {
+impl Host for Mount<'_> {
     fn room(&self) -> yore_fs::Result<Kept<'_>> {
         let too_many = |_: Errno| {
             Error::Refused("too many programs want a snapshot to stay; try again when some have ended".into())
         };
-        let place = self.0.place(self.1).map_err(too_many)?;
+        let place = self.keeper.place(self.thread).map_err(too_many)?;
         Ok(Box::new(move |pin| place.keep(pin).map_err(too_many)))
+    }
+
+    fn is_over(&self) -> bool {
+        self.shared.is_over()
     }
 }
 
 impl Asker {
     fn answer(
         &self,
-        keeper: &Keeper,
+        (keeper, shared): (&Keeper, &Shared),
         (view, inode): (&View, InodeNo),
         asked: &yore_control::Request,
         prepare: impl FnOnce(),
     ) -> Vec<u8> {
-        let keep = KeepFor(keeper, self.thread);
+        let host = Mount { keeper, thread: self.thread, shared };
         let who = Who {
             uid: self.uid,
             may_all: control::may_all(self.uid),
             access: &self.access,
             read_only: self.read_only,
             limits: self.limits,
-            keeper: &keep,
+            host: &host,
         };
         // Who may not is told so without anybody being disturbed.
-        if yore_control::may_take(view, inode, &who) {
+        if matches!(asked, yore_control::Request::Take(_)) && yore_control::may_take(view, inode, &who) {
             prepare();
         }
         let answer = yore_control::answer(view, inode, &who, asked);
@@ -82,16 +91,16 @@ impl Server {
             read_only: self.config.read_only,
             limits: self.config.limits,
         };
-        if !matches!(asked, yore_control::Request::Take(_)) {
-            return reply.ioctl(0, &asker.answer(&self.keeper, (&view, inode), &asked, || ()));
+        if !asked.waits() {
+            let serving = (&*self.keeper, &*self.shared);
+            return reply.ioctl(0, &asker.answer(serving, (&view, inode), &asked, || ()));
         }
-        // It waits for what was stored through mappings to be written, which other requests do.
         let (shared, notices, keeper) =
             (self.shared.clone(), self.notices.get().cloned(), self.keeper.clone());
-        self.in_background("yore-snapshot", move || {
+        self.in_background("yore-asked", move || {
             let _watched = Watched(shared.clone());
             let stores = || write_stores(&shared, notices.as_ref());
-            reply.ioctl(0, &asker.answer(&keeper, (&view, inode), &asked, stores));
+            reply.ioctl(0, &asker.answer((&*keeper, &*shared), (&view, inode), &asked, stores));
         });
     }
 }

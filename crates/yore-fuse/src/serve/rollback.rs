@@ -3,7 +3,7 @@
 
 use super::background::{answer, write_stores, Watched};
 use super::Server;
-use crate::control::{self, rollback, shred};
+use crate::control::{self, rollback};
 use crate::notices::Notices;
 use crate::privilege::groups_of;
 use fuser::{ReplyIoctl, Request};
@@ -50,22 +50,6 @@ impl Server {
             let mut changed = |changed: Changed| tell(notices.as_ref(), &changed);
             let caller = (&user, &groups[..], &access);
             let answered = rollback::answer(&view, inode, caller, read_only, &data, &mut changed);
-            answer(inode, answered, reply);
-        });
-    }
-
-    /// Erases what nothing names any more, likewise: it takes as long as the volume has free blocks. A mount that ends does not wait for it.
-    pub(super) fn shred(
-        &self,
-        (view, inode): (View, InodeNo),
-        (uid, read_only): (u32, bool),
-        data: &[u8],
-        reply: ReplyIoctl,
-    ) {
-        let (data, shared) = (data.to_vec(), self.shared.clone());
-        self.in_background("yore-shred", move || {
-            let watched = Watched(shared);
-            let answered = shred::answer(&view, uid, read_only, &data, &|| watched.0.is_over());
             answer(inode, answered, reply);
         });
     }

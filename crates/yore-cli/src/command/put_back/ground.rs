@@ -22,7 +22,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use yore_control::{Client, Mounted, Take};
 use yore_fs::rollback::{Plan, Rights, RolledBack};
-use yore_fs::{Difference, Error, FileKind, Incarnation, ListedCut, Logged, Number, Pin, PinnedBy, Volume};
+use yore_fs::{Difference, Error, FileKind, Incarnation, ListedCut, Logged, Number, Volume};
 use yore_fuse::control;
 
 /// A mount, or a volume that this process has opened.
@@ -33,7 +33,7 @@ pub struct Ground {
 
 /// What is read to be put back, kept from being forgotten as long as this lives; on a mount as long as the process does.
 #[must_use]
-pub struct Source(#[expect(dead_code, reason = "it is kept as long as it lives")] Option<Pin>);
+pub struct Source(#[expect(dead_code, reason = "it is kept as long as it lives")] Option<Box<dyn Client>>);
 
 /// A cut that can be gone back to.
 #[must_use]
@@ -230,29 +230,26 @@ impl Ground {
     /// Keeps what something in the past is seen as of.
     pub fn keep(&self, then: &Path) -> anyhow::Result<Source> {
         let name = || format!("cannot keep the snapshot of {}", self.name(then));
-        let Some(volume) = &self.volume else {
-            // What cannot be opened has no content to be lost, or cannot be put back: that is said later. A daemon that cannot watch
-            // one process more keeps what is read.
-            let opened = rustix::fs::open(
-                then,
-                rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK,
-                rustix::fs::Mode::empty(),
-            );
-            if let Ok(opened) = opened {
-                match control::space::keep(&File::from(opened)) {
-                    Ok(_) => {}
-                    Err(error) if error.raw_os_error() == Some(Errno::AGAIN.raw_os_error()) => {}
-                    Err(error) => return Err(asked(error).context(name())),
-                }
+        let client: Box<dyn Client> = match &self.volume {
+            None => {
+                // What cannot be opened has no content to be lost, or cannot be put back: that is said later.
+                let opened = rustix::fs::open(
+                    then,
+                    rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK,
+                    rustix::fs::Mode::empty(),
+                );
+                let Ok(opened) = opened else { return Ok(Source(None)) };
+                Box::new(Mounted(opened))
             }
-            return Ok(Source(None));
+            // The directory above is seen as of the same time, also for a symbolic link that leads nowhere.
+            Some(volume) => {
+                let above = || here(volume, then.parent().unwrap_or(then));
+                Box::new(here(volume, then).or_else(|_| above()).with_context(name)?)
+            }
         };
-        // The directory above is seen as of the same time, also for a symbolic link that leads nowhere.
-        let node =
-            volume.node(then).or_else(|_| volume.node(then.parent().unwrap_or(then))).with_context(name)?;
-        let pin =
-            node.cut().map(|cut| volume.view().pin(cut, PinnedBy::Work)).transpose().with_context(name)?;
-        Ok(Source(pin))
+        // A daemon that cannot watch one process more keeps what is read.
+        client.keep().with_context(name)?;
+        Ok(Source(Some(client)))
     }
 
     /// Refuses what takes more room than there is below a directory, before anything is changed.

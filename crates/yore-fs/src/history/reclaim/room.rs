@@ -62,7 +62,7 @@ impl Want<'_> {
 }
 
 /// Why a full volume does not give up a cut, whatever its age.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Stays {
     /// Somebody holds it.
     Held,
@@ -77,7 +77,7 @@ pub enum Stays {
 }
 
 /// What a full volume gives up by itself, and what would free more.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct WouldFree {
     /// Data blocks that it gives up by itself when they are needed.
     pub by_itself: u64,

@@ -15,7 +15,7 @@ use yore_format::Timestamp;
 const ROOM: u64 = 128;
 
 /// Versions that were not made since the volume became full.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct MissedVersions {
     /// When the first one was missed.
     pub since: Timestamp,
