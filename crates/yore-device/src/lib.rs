@@ -33,6 +33,7 @@ mod buffer;
 mod error;
 mod file;
 mod memory;
+pub mod mounts;
 mod pool;
 pub mod simulated;
 pub mod travel;

@@ -47,6 +47,7 @@ pub use types::{
     Asking, Attr, Behalf, Caller, DirItem, FallocateMode, MkfsOptions, MountOptions, PinnedBy, RenameMode,
     SeekTo, SetAttr, SetTime, SetXattrMode, Statfs, Stopped, VolumeInfo, WriteMode, DEFAULT_RULES,
 };
+pub use yore_device::mounts;
 pub use yore_format::{
     CutKind, CutMore, CutRow, CutState, Engine, FileKind, ForgottenFor, Incarnation, InodeFlags, InodeNo,
     KeepRules, Number, OperationKind, OperationRow, Policy, PolicyRow, Retention, RowClass, SpaceRules,

@@ -1,18 +1,17 @@
 //! The directory that is mounted on: may it be, what is on it now, and taking it away.
 //!
-//! Everything here asks the kernel's table of mounts (`/proc/self/mountinfo`), never the mounted file system: a
+//! Everything here asks the kernel's table of mounts ([`yore_fs::mounts`]), never the mounted file system: a
 //! `stat` of a mount that this very process serves would wait for itself, and one of a dead mount says ENOTCONN.
 
 use crate::{MountError, UnmountError};
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::UnmountFlags;
-use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use yore_fs::mounts;
 
 /// The type that the table of mounts shows for ours.
 pub(crate) const FS_TYPE: &str = "fuse.yore";
@@ -40,45 +39,14 @@ impl MountedAt {
 /// What is mounted on `mountpoint`: of several mounts on top of each other the uppermost. `None` if nothing is.
 pub fn mounted_at(mountpoint: &Path) -> io::Result<Option<MountedAt>> {
     let wanted = absolute(mountpoint)?;
-    let table = fs::read("/proc/self/mountinfo")?;
     // Later lines lie on top of earlier ones.
-    Ok(table.split(|b| *b == b'\n').filter_map(parse_line).rfind(|m| m.mountpoint == wanted))
-}
-
-/// One line: `id parent major:minor root mountpoint options [optional fields] - type source options`.
-fn parse_line(line: &[u8]) -> Option<MountedAt> {
-    let mut fields = line.split(|b| *b == b' ');
-    let device = fields.nth(2)?;
-    let mountpoint = fields.nth(1)?;
-    fields.find(|f| *f == b"-")?;
-    let (fs_type, source) = (fields.next()?, fields.next()?);
-    let (major, minor) = std::str::from_utf8(device).ok()?.split_once(':')?;
-    Some(MountedAt {
-        device: (major.parse().ok()?, minor.parse().ok()?),
-        mountpoint: OsString::from_vec(unescape(mountpoint)).into(),
-        fs_type: String::from_utf8_lossy(&unescape(fs_type)).into_owned(),
-        source_name: String::from_utf8_lossy(&unescape(source)).into_owned(),
-    })
-}
-
-/// The table writes blanks, tabs, newlines and backslashes as `\` and three octal digits.
-fn unescape(field: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((&byte, tail)) = rest.split_first() {
-        let digits = tail.get(..3).filter(|d| byte == b'\\' && d.iter().all(|c| (b'0'..=b'7').contains(c)));
-        match digits {
-            Some(d) => {
-                out.push(d.iter().fold(0u8, |n, c| n.wrapping_mul(8).wrapping_add(c - b'0')));
-                rest = &tail[3..];
-            }
-            None => {
-                out.push(byte);
-                rest = tail;
-            }
-        }
-    }
-    out
+    let found = mounts::mounts()?.into_iter().rfind(|mount| mount.directory == wanted);
+    Ok(found.map(|mount| MountedAt {
+        device: mount.device,
+        mountpoint: mount.directory,
+        fs_type: mount.fs_type,
+        source_name: mount.source.to_string_lossy().into_owned(),
+    }))
 }
 
 /// The path as the table of mounts has it. Only the parent is resolved through the file system: the last component may
@@ -273,19 +241,6 @@ fn helper_unmount(path: &Path, lazy: bool) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Blanks, optional fields and escaped names of the table of mounts are understood.
-    #[test]
-    fn mount_table_lines() {
-        let line = br"97 28 0:57 / /mnt/a\040b\134c rw,nosuid shared:5 master:2 - fuse.yore /v\040x.yore rw,user_id=0";
-        let found = parse_line(line).unwrap();
-        assert_eq!(found.device, (0, 57));
-        assert_eq!(found.mountpoint, Path::new(r"/mnt/a b\c"));
-        assert_eq!(found.source_name, "/v x.yore");
-        assert!(found.is_yore());
-        assert_eq!(parse_line(b"garbage"), None);
-        assert_eq!(parse_line(b""), None);
-    }
 
     /// The root directory is mounted, and an ordinary new directory is not.
     #[test]

@@ -10,6 +10,7 @@ use rustix::fs::{AtFlags, CWD};
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use yore_device::mounts;
 
 /// The time between two looks at what is going on.
 pub const SLICE: Duration = Duration::from_millis(250);
@@ -72,8 +73,8 @@ impl Patience<'_> {
 
     /// Processes in other namespaces that have the mount, one for each namespace, as far as they may be looked at.
     fn keepers(&self) -> Vec<(u32, String)> {
-        let device = format!("0:{}", self.mount.connection);
-        let has_it = |table: String| table.lines().any(|line| line.split(' ').nth(2) == Some(&device));
+        let device = (0, self.mount.connection);
+        let has_it = |table: Vec<mounts::Mount>| table.iter().any(|mount| mount.device == device);
         let mut namespaces = vec![namespace("self")];
         let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
         let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -84,7 +85,7 @@ impl Patience<'_> {
                 continue;
             }
             namespaces.push(of);
-            if fs::read_to_string(format!("/proc/{pid}/mountinfo")).is_ok_and(has_it) {
+            if mounts::mounts_of(pid).is_ok_and(has_it) {
                 let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
                 found.push((pid, crate::output::printable(name.trim_end().as_bytes())));
             }

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{makedev, AtFlags, FileType, FlockOperation, Statx, StatxFlags, CWD};
 use rustix::io::Errno;
 
-use crate::{DeviceError, Holder};
+use crate::{mounts, DeviceError, Holder};
 
 /// How long a writer waits for the lock of a block device.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -150,30 +150,9 @@ fn taker_in_line(line: &str, place: &str) -> Option<u32> {
 
 /// Where a block device is mounted, by the host's list of mounts.
 fn mount_point(device: u64) -> Option<String> {
-    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    let number = format!("{}:{}", libc::major(device), libc::minor(device));
-    mounts.lines().find_map(|line| {
-        let words: Vec<_> = line.split_ascii_whitespace().collect();
-        match words[..] {
-            [_, _, found, _, place, ..] if found == number => Some(unescape(place)),
-            _ => None,
-        }
-    })
-}
-
-/// Undoes the octal escapes (`\040` for a space) of the list of mounts.
-fn unescape(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let escaped = (*first == b'\\')
-            .then(|| std::str::from_utf8(tail.get(..3)?).ok())
-            .flatten()
-            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        bytes.push(escaped.unwrap_or(*first));
-        rest = if escaped.is_some() { &tail[3..] } else { tail };
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    let number = (libc::major(device), libc::minor(device));
+    let mount = mounts::mounts().ok()?.into_iter().find(|mount| mount.device == number)?;
+    Some(mount.directory.display().to_string())
 }
 
 /// Turns direct I/O on or off for an open file.
@@ -197,7 +176,5 @@ mod tests {
         assert_eq!(taker_in_line(waiting, "fe:00:9978199"), None);
         assert!(is_lock_line("lock:\t1: FLOCK  ADVISORY  WRITE 359 00:13:11691 0 EOF"));
         assert!(!is_lock_line("flags:\t0100002"));
-        assert_eq!(unescape(r"/mnt/a\040b\134"), r"/mnt/a b\");
-        assert_eq!(unescape(r"/mnt/x\04"), r"/mnt/x\04");
     }
 }
