@@ -40,7 +40,7 @@
 //! (`yore_format::travel`), and no bytes panic.
 //!
 //! Most of the protocol is still to come: `control.rs` of yore-fuse and the modules below it have requests of their own numbers for
-//! policies, looking at history, expunging and rolling back.
+//! policies, looking at history, expunging, rolling back, and whether the volume is still written.
 
 mod client;
 mod message;
