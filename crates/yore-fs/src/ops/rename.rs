@@ -216,6 +216,9 @@ impl Rename<'_> {
             true => self.place_from.clone(),
             false => exclude::place_of(store, &self.to)?,
         };
+        if self.place_from.is_none() && self.place_to.is_none() {
+            return Ok(());
+        }
         let moves = [(&self.from, self.name, &self.place_to), (&self.to, self.new_name, &self.place_from)];
         let moves = &moves[..if self.mode == RenameMode::Exchange { 2 } else { 1 }];
         for (directory, name, to) in moves {
