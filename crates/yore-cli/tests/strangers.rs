@@ -17,6 +17,8 @@ use std::process::{Child, Command, Output, Stdio};
 const NOBODY: u32 = 65534;
 /// A user with a mount of his own, unknown to everybody else.
 const SOMEBODY: u32 = 61_234;
+/// One whose directory below /tmp a stranger has: of one test alone, for a daemon leaves its directory there.
+const ROBBED: u32 = 61_235;
 
 /// Whether others can be played here.
 fn can_play() -> bool {
@@ -234,7 +236,7 @@ fn a_mount_kept_in_another_namespace() {
     assert!(said.next().unwrap().unwrap().contains("not connected"));
 }
 
-/// From here on this thread, and what it starts, sees a `/dev/fuse` that everybody may open, and a user [`SOMEBODY`].
+/// From here on this thread, and what it starts, sees a `/dev/fuse` that everybody may open, and the users [`SOMEBODY`] and [`ROBBED`].
 fn have_a_user_who_mounts(scratch: &Scratch) {
     use rustix::mount::{mount, mount_bind, mount_change, MountFlags, MountPropagationFlags};
     // SAFETY: the thread gets a copy of the tree of mounts; it shares nothing through it that it relied on.
@@ -257,7 +259,8 @@ fn have_a_user_who_mounts(scratch: &Scratch) {
     mount_bind(&node, "/dev/fuse").unwrap();
     // fusermount3 wants a name for whoever mounts.
     let users = fs::read_to_string("/etc/passwd").unwrap();
-    let users = users + &format!("yore-tests-somebody:x:{SOMEBODY}:{SOMEBODY}::/:/bin/false\n");
+    let of = |name: &str, uid: u32| format!("yore-tests-{name}:x:{uid}:{uid}::/:/bin/false\n");
+    let users = users + &of("somebody", SOMEBODY) + &of("robbed", ROBBED);
     mount_bind(scratch.file("passwd", users), "/etc/passwd").unwrap();
 }
 
@@ -268,8 +271,12 @@ fn is_mounted_here(directory: &Path) -> bool {
 }
 
 fn as_somebody(args: &[&str]) -> Command {
+    as_user(SOMEBODY, args)
+}
+
+fn as_user(uid: u32, args: &[&str]) -> Command {
     let mut command = yore();
-    command.args(args).uid(SOMEBODY).gid(SOMEBODY).current_dir("/");
+    command.args(args).uid(uid).gid(uid).current_dir("/");
     command.env_remove("XDG_RUNTIME_DIR");
     command
 }
@@ -328,8 +335,12 @@ fn a_directory_that_is_taken() {
     if !can_play() || !users_can_mount() {
         return;
     }
-    let taken = Path::new("/tmp").join(format!("yore-{SOMEBODY}"));
-    fs::create_dir(&taken).unwrap();
+    let taken = Path::new("/tmp").join(format!("yore-{ROBBED}"));
+    // What an earlier run left that was killed.
+    match fs::remove_dir_all(&taken) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => panic!("{}: {error}", taken.display()),
+        _ => fs::create_dir(&taken).unwrap(),
+    }
     let lair = Lair(taken);
     chown(&lair.0, Some(NOBODY), Some(NOBODY)).unwrap();
     let scratch = Scratch::new();
@@ -337,18 +348,18 @@ fn a_directory_that_is_taken() {
     let directory = scratch.path("mnt");
     fs::create_dir(&directory).unwrap();
     for path in [scratch.path(""), scratch.volume.clone(), directory.clone()] {
-        chown(path, Some(SOMEBODY), Some(SOMEBODY)).unwrap();
+        chown(path, Some(ROBBED), Some(ROBBED)).unwrap();
     }
-    let output = ends(as_somebody(&["mount", text(&scratch.volume), text(&directory)]));
+    let output = ends(as_user(ROBBED, &["mount", text(&scratch.volume), text(&directory)]));
     assert!(output.status.success(), "{}", error_text(&output));
     let at = scratch.path("at");
     fs::create_dir(&at).unwrap();
-    chown(&at, Some(SOMEBODY), Some(SOMEBODY)).unwrap();
-    let output = ends(as_somebody(&["snapshot", text(&directory), "-n", "one"]));
+    chown(&at, Some(ROBBED), Some(ROBBED)).unwrap();
+    let output = ends(as_user(ROBBED, &["snapshot", text(&directory), "-n", "one"]));
     assert!(output.status.success(), "{}", error_text(&output));
-    let output = ends(as_somebody(&["mount", "--at", "one", text(&scratch.volume), text(&at)]));
+    let output = ends(as_user(ROBBED, &["mount", "--at", "one", text(&scratch.volume), text(&at)]));
     assert!(output.status.success(), "{}", error_text(&output));
-    let of_user = ends(as_somebody(&["info", "--json", text(&scratch.volume)]));
+    let of_user = ends(as_user(ROBBED, &["info", "--json", text(&scratch.volume)]));
     let of_user: serde_json::Value = serde_json::from_slice(&of_user.stdout).unwrap();
     assert_eq!(of_user["mounted_snapshots"][0]["directory"], text(&at));
     let of_root: serde_json::Value =
