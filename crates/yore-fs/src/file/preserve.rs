@@ -180,7 +180,7 @@ pub(crate) fn must_keep(store: &Store, cell: &InodeCell, state: &InodeState) -> 
         return Ok(false);
     }
     #[cfg(feature = "mutations")]
-    if crate::mutation::is(crate::mutation::Mutation::KeptOnce) && store.kept(&state, cell.no)? > Number(0) {
+    if crate::mutation::is(crate::mutation::Mutation::KeptOnce) && store.kept(state, cell.no)? > Number(0) {
         return Ok(false);
     }
     store.past.must_keep(store, cell, &state.inode)
