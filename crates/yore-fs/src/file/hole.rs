@@ -134,8 +134,13 @@ fn enter_unwritten(store: &Store, cell: &InodeCell, at: u64, run: Run) -> Result
     apply(store, cell, edit, |_| {})
 }
 
-/// One Op with an edit; `then` changes the state in it.
-fn apply(store: &Store, cell: &InodeCell, edit: Edit, then: impl FnOnce(&mut InodeState)) -> Result<()> {
+/// Enters an edit in one Op. With the state locked, `then` changes it before the Op opens.
+pub(super) fn apply(
+    store: &Store,
+    cell: &InodeCell,
+    edit: Edit,
+    then: impl FnOnce(&mut InodeState),
+) -> Result<()> {
     let reserved = store.reserve_freely(store.near(cell.no), edit.blocks())?;
     let (mut pins, mut kept) = (Pins::new(), KeptGroups::default());
     edit.prepare(&store.meta, &store.alloc, &mut pins, &mut kept)?;

@@ -10,12 +10,12 @@
 //! never written stay so.
 
 use super::flush::flush_locked;
+use super::hole::apply;
 use super::truncate::finish_doomed;
 use super::{map_block, PAGE};
-use crate::core::alloc::{KeptGroups, Promise, Run};
-use crate::core::btree::Pins;
+use crate::core::alloc::{Promise, Run};
 use crate::core::extent::{self, check_run, is_own, Edit, Extent};
-use crate::core::inode::{store_inode, InodeCell};
+use crate::core::inode::InodeCell;
 use crate::store::Store;
 use crate::{Error, Result};
 use std::sync::Arc;
@@ -124,18 +124,7 @@ fn move_piece(store: &Store, cell: &InodeCell, (first, value): Extent, to: Run) 
         Edit::load(&store.meta, cell.no, &state.inode, kept, first, first + u64::from(to.len))?
     };
     edit.put(first, to, value.unwritten);
-    let reserved = store.reserve_freely(store.near(cell.no), edit.blocks())?;
-    let (mut pins, mut kept) = (Pins::new(), KeptGroups::default());
-    edit.prepare(&store.meta, &store.alloc, &mut pins, &mut kept)?;
-    let mut guard = cell.state.write();
-    let state = &mut *guard;
-    store.meta.note_data_named();
-    let mut op = store.meta.begin(reserved);
-    let applied = edit.apply(&mut op, &store.alloc, &mut state.inode);
-    let stored = store_inode(&mut op, cell, state);
-    applied.stored(&mut op, stored);
-    state.dirty = false;
-    Ok(())
+    apply(store, cell, edit, |_| store.meta.note_data_named())
 }
 
 /// Copies blocks. An error of writing stops all writing to the volume (R16).
