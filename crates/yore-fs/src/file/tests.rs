@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use yore_device::simulated::{Fault, FaultPlan};
 use yore_device::{Device, MemoryDevice, SimulatedDevice};
-use yore_format::{ContentKind, CutKind, Engine, Timestamp};
+use yore_format::{ContentKind, CutKind};
 
 pub(super) const MIB: u64 = 1 << 20;
 
@@ -25,17 +25,7 @@ fn format(device: &Arc<dyn Device>) {
 }
 
 fn format_with_log(device: &Arc<dyn Device>, log_blocks: u64) {
-    let options = yore_meta::MkfsOptions {
-        uuid: [7; 16],
-        hash_seed: [9; 16],
-        label: String::new(),
-        engine: Engine::Snapshot,
-        owner: (0, 0),
-        permissions: 0o755,
-        now: Timestamp::default(),
-        log_blocks,
-    };
-    yore_meta::mkfs(&**device, &options).unwrap();
+    crate::core::btree::tests::format(&**device, log_blocks);
 }
 
 pub(super) fn open(device: &Arc<dyn Device>, cache: u64) -> Arc<Store> {

@@ -3,22 +3,11 @@
 use super::*;
 use std::time::Duration;
 use yore_device::{Device, MemoryDevice};
-use yore_format::{Engine, Timestamp};
 use yore_meta::{MetaOptions, Reclaimer};
 
 fn open(bytes: u64) -> (Arc<Meta>, Arc<Alloc>) {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
-    let options = yore_meta::MkfsOptions {
-        uuid: [7; 16],
-        hash_seed: [9; 16],
-        label: String::new(),
-        engine: Engine::Snapshot,
-        owner: (0, 0),
-        permissions: 0o755,
-        now: Timestamp::default(),
-        log_blocks: yore_meta::default_log_blocks(4096),
-    };
-    yore_meta::mkfs(&*device, &options).unwrap();
+    crate::core::btree::tests::format(&*device, yore_meta::default_log_blocks(4096));
     let options = MetaOptions {
         read_only: false,
         engine: None,

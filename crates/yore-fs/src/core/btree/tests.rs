@@ -12,6 +12,21 @@ use yore_meta::{MetaError, MetaOptions, Op, Reserved};
 
 const BIRTH: Number = Number(7);
 
+/// Makes a volume that is the same each time.
+pub(crate) fn format(device: &dyn Device, log_blocks: u64) {
+    let options = yore_meta::MkfsOptions {
+        uuid: [7; 16],
+        hash_seed: [9; 16],
+        label: String::new(),
+        engine: Engine::Snapshot,
+        owner: (0, 0),
+        permissions: 0o755,
+        now: Timestamp::default(),
+        log_blocks,
+    };
+    yore_meta::mkfs(device, &options).unwrap();
+}
+
 /// A volume without files, and where its metadata goes.
 pub(crate) struct Ground {
     pub meta: Arc<Meta>,
@@ -21,17 +36,7 @@ pub(crate) struct Ground {
 impl Ground {
     pub(crate) fn new() -> Ground {
         let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 27));
-        let options = yore_meta::MkfsOptions {
-            uuid: [7; 16],
-            hash_seed: [9; 16],
-            label: String::new(),
-            engine: Engine::Snapshot,
-            owner: (0, 0),
-            permissions: 0o755,
-            now: Timestamp::default(),
-            log_blocks: yore_meta::default_log_blocks(4096),
-        };
-        yore_meta::mkfs(&*device, &options).unwrap();
+        format(&*device, yore_meta::default_log_blocks(4096));
         let options = MetaOptions {
             read_only: false,
             engine: None,
