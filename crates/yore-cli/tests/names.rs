@@ -1,4 +1,4 @@
-//! Names and descriptions of snapshots, reasons of holds, imported dates; and the list of who did what.
+//! Names and descriptions of snapshots, reasons of holds, imported dates, and the list of operations.
 
 mod common;
 

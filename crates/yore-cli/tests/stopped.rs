@@ -39,7 +39,7 @@ fn says_so(mount: &Mount<'_>, why: &str) {
     assert!(message.contains(why), "{message}");
 }
 
-/// A tmpfs with little room, which goes away; `None` for who may not mount one.
+/// A small tmpfs that is unmounted in the end; `None` if this process may not mount one.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {

@@ -442,7 +442,7 @@ fn limits_and_holds_of_policies() {
     root_does(&["forget", &version]);
 }
 
-/// Who mounts a volume of his own does there what root does elsewhere: he forgets what others took and gives up what others own.
+/// A user who mounts his own volume may do there what root may do elsewhere: he forgets what others took, and gives up what others own.
 #[test]
 fn who_mounts_gives_up_anybodys_history() {
     if !can_play() || !users_can_mount() {

@@ -10,7 +10,7 @@ use yore_fs::{
     OperationRow, Pin, PinnedBy, Result, RowClass, User, UserLimits, View, NAME_MAX,
 };
 
-/// Who asks, of what kind of mount.
+/// The user who asks, and the kind of mount that is asked.
 pub struct Who<'a> {
     /// The user.
     pub uid: u32,

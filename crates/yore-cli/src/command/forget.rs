@@ -156,7 +156,7 @@ impl<'a> Opened<'a> {
         self.found(self.asked.seen())
     }
 
-    /// Who asks, if a mount lets that user forget only what nobody else took.
+    /// The user who asks, if the mount lets that user forget only what nobody else took.
     fn ordinary_user(&self) -> Option<u32> {
         let Place::Mounted { path, .. } = &self.target.place else { return None };
         let user = rustix::process::geteuid().as_raw();

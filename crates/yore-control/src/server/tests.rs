@@ -170,7 +170,7 @@ fn who_may_what() {
     assert_eq!(names(below.inode(), 9), ["a", "b", "c"]);
 }
 
-/// Limits are told with their number and what they are of, to who has them and to nobody else.
+/// The user who has a limit is told its number and what it counts. Nobody else is.
 #[test]
 fn limits_say_what_they_are_of() {
     let view = view();
@@ -222,7 +222,7 @@ fn what_stays() {
     Here::new(&view, view.root()).forget(&[number]).unwrap();
 }
 
-/// The list of who did what comes whole, in pages, the latest first; others than root see what is theirs.
+/// The list of operations comes complete, in pages, the latest first. Users other than root see their own.
 #[test]
 fn operations_come_in_pages() {
     let view = view();

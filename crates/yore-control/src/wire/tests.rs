@@ -306,7 +306,7 @@ fn what_is_too_long() {
     }
 }
 
-/// Errors nested thousands deep would exhaust the stack of who reads them: they are refused.
+/// Errors nested thousands deep are refused, because they would exhaust the reader's stack.
 #[test]
 fn no_error_is_too_deep() {
     let stopped = |inner: &[u8]| [&[variant("Stopped")][..], inner].concat();

@@ -30,7 +30,7 @@ pub struct View {
     inner: Arc<Inner>,
     /// The cut as of which the tree is seen; `None`: the present.
     at: Option<Number>,
-    /// It is of who has closed the gate, and passes it.
+    /// It belongs to the caller who has closed the gate, and passes it.
     inside: bool,
     /// Whose requests are made with it.
     behalf: Behalf,
@@ -184,7 +184,7 @@ impl View {
         View { at: None, inside: false, ..self.clone() }
     }
 
-    /// The same volume's present, for who has closed the gate.
+    /// The same volume's present, for the caller who has closed the gate.
     pub(crate) fn inside(&self) -> View {
         View { inside: true, ..self.present() }
     }
