@@ -47,7 +47,7 @@ LAYERS = {
     "yore-fs": """
         clock error machine progress time/* travel
         types
-        core/held core/locks core/memo history/gate
+        core/locks core/memo core/retained history/gate
         core/alloc/* core/btree/* core/pages/*
         core/extent/* core/inode/*
         core/datacache/* core/orphan
@@ -96,8 +96,8 @@ LAYERS = {
 # leaves this list.
 TANGLED = {
     "yore-fs": """
-        api/view api/volume core/alloc core/btree file history/read/at_time history/read/look history/reclaim/expunge
-        history/reclaim/room history/record history/rollback ops time xattr
+        api/view api/volume file history/read/at_time history/read/look history/reclaim/expunge
+        history/reclaim/room history/record history/rollback ops xattr
     """,
 }
 

@@ -5,12 +5,12 @@ pub(crate) mod alloc;
 pub(crate) mod btree;
 pub(crate) mod datacache;
 pub(crate) mod extent;
-pub(crate) mod held;
 pub(crate) mod inode;
 pub(crate) mod locks;
 pub(crate) mod memo;
 pub(crate) mod orphan;
 pub(crate) mod pages;
+pub(crate) mod retained;
 
 use crate::core::alloc::Alloc;
 use crate::core::inode::{store_inode, InodeCell, InodeTable};

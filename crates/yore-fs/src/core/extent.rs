@@ -19,7 +19,7 @@
 
 use crate::core::alloc::{Alloc, KeptGroups, Run};
 use crate::core::btree::{Pins, Tree, TreeDelta};
-use crate::core::held;
+use crate::core::retained;
 use crate::{Error, Result};
 use yore_format::{
     BlockKind, BlockNo, ContentKind, Corruption, ExtentValue, HistoryGrowth, Inode, InodeNo, Number,
@@ -509,7 +509,7 @@ impl Edit {
         }
         let freed: u64 = self.freed.iter().map(|run| u64::from(run.len)).sum();
         let held = self.lost.saturating_sub(freed);
-        held::count(op, HistoryGrowth { data: held as i64, ..HistoryGrowth::default() });
+        retained::count(op, HistoryGrowth { data: held as i64, ..HistoryGrowth::default() });
         let mut first_freed = None;
         let mut last = None;
         for run in &self.freed {

@@ -85,8 +85,8 @@ pub use users::{User, UserLimits};
 pub(crate) use versions::Versions;
 
 use crate::core::btree::Tree;
-use crate::core::held as held_count;
 use crate::core::inode::InodeCell;
+use crate::core::retained;
 use crate::core::Core;
 use crate::{Error, InodeNo, Result};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
@@ -421,7 +421,7 @@ impl Past {
 
     /// Stores a tree's root, if it is another.
     fn store(&self, op: &mut Op<'_>, which: HistoryTree, tree: &Tree, delta: &crate::core::btree::TreeDelta) {
-        held_count::count(op, HistoryGrowth { trees: delta.nodes.into(), ..HistoryGrowth::default() });
+        retained::count(op, HistoryGrowth { trees: delta.nodes.into(), ..HistoryGrowth::default() });
         let frame = self.roots();
         if HistoryRoots::get(&frame.read(), which) == (tree.root, tree.level) {
             return;

@@ -5,7 +5,8 @@
 //! minutes and seconds as they pass.
 
 use super::point::{from_jiff, whole_day};
-use super::{nanoseconds, Stretch, Why};
+use super::stretch::{nanoseconds, Stretch};
+use super::why::Why;
 use jiff::civil::Weekday;
 use jiff::tz::TimeZone;
 use jiff::{Span, Unit, Zoned};

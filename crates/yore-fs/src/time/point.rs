@@ -4,7 +4,8 @@
 //! perhaps minutes, perhaps seconds with up to nine further digits, with colons, with points, or with nothing between.
 //! Everything here is in lower case.
 
-use super::{from_nanoseconds, starts_with_gmt, Stretch, Why, NANOS_PER_SECOND};
+use super::stretch::{from_nanoseconds, Stretch, NANOS_PER_SECOND};
+use super::why::Why;
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 use yore_format::Timestamp;
@@ -27,6 +28,11 @@ pub(super) fn is_point(text: &str) -> bool {
         Some(b't' | b'_' | b' ') => digits.len() == 8 && !split_digits(&rest[1..]).0.is_empty(),
         Some(_) => starts_with_gmt(text),
     }
+}
+
+/// Whether this begins in Samba's manner.
+pub(super) fn starts_with_gmt(text: &str) -> bool {
+    text.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("gmt-"))
 }
 
 /// What the text names.

@@ -1,15 +1,16 @@
 //! How Yore writes times: as short as they stay clear, without colons, so that they go into file names and host:path
-//! arguments, and so that [`parse`](super::parse) reads back what was meant.
+//! arguments, and so that [`parse()`] reads back what was meant.
 //!
 //! That is not argued but tried: of the forms from short to long, the first that is read as wanted is taken. The last
 //! one, seconds since 1970 to the nanosecond, can write any time exactly.
 
-use super::{nanoseconds, parse, When, NANOS_PER_SECOND};
+use super::parse::{parse, When};
+use super::stretch::{nanoseconds, NANOS_PER_SECOND};
 use jiff::civil::DateTime;
 use jiff::tz::{Offset, TimeZone};
 use yore_format::Timestamp;
 
-/// The shortest unambiguous form of `time` that [`parse`](super::parse) reads, in the same zone, as a time not before
+/// The shortest unambiguous form of `time` that [`parse()`] reads, in the same zone, as a time not before
 /// `time` and before `next`, the following snapshot: `2026-11-20_14.05`, with seconds if a minute holds both, with as
 /// many further digits as it takes.
 ///

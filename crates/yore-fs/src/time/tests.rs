@@ -1,10 +1,12 @@
 //! The forms one by one, against times in words of UTC; then anything at all. Zones are rules of POSIX, so that no test
 //! depends on what the machine knows of the world.
 
+use super::stretch::{from_nanoseconds, NANOS_PER_SECOND};
 use super::*;
 use jiff::civil::Weekday;
 use jiff::{Span, Zoned};
 use proptest::prelude::*;
+use yore_format::Timestamp;
 
 /// Friday, 2026-11-20 14:05:30.25 UTC.
 const NOW: &str = "2026-11-20T14:05:30.25Z";

@@ -12,7 +12,7 @@
 //! freed is *claimed* until the [`KeptGroups`] that prepared it goes, and claimed blocks cannot be claimed again.
 
 use super::runs::Availability;
-use super::{Alloc, Run, REGION, SHARDS};
+use super::space::{Alloc, Group, Run, REGION, SHARDS};
 use crate::Result;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
@@ -26,13 +26,6 @@ use yore_meta::{Change, Frame, Meta, MetaError, Op, Reclaimer, Reserved};
 
 /// Loaded groups per shard beyond which those without outstanding blocks are dropped (4 KiB each, 16 MiB in all).
 const LOADED_PER_SHARD: usize = 256;
-
-/// A group in memory.
-pub(super) struct Group {
-    pub(super) state: Mutex<Availability>,
-    /// Runs, by first bit and length, that somebody is about to free.
-    claims: Mutex<Vec<(u32, u32)>>,
-}
 
 /// Groups and their bitmaps kept in memory for an Op, and the claims on what it frees ([`Alloc::prepare_commit`],
 /// [`Alloc::prepare_free`]). Outlives the Op.

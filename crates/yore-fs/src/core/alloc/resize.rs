@@ -10,7 +10,8 @@
 //! [`ClosedEnd::cut_off`] finds every block beyond taken, and is the Op.
 
 use super::groups::{check_bits, mark, KeptGroups};
-use super::{Alloc, Run, REGION};
+use super::promise::{index_room, nodes_for, NODES_SPARE};
+use super::space::{Alloc, Run, REGION};
 use crate::{Error, Result};
 use std::sync::atomic::Ordering;
 use yore_format::layout::{Geometry, VOLUME_BLOCKS_MIN, ZONE_BLOCKS, ZONE_INDEXES};
@@ -129,7 +130,7 @@ impl Alloc {
         let data = |group: u32| old.data_blocks(GroupNo(group));
         let in_use = (0..old.groups()).map(data).sum::<u64>().saturating_sub(self.free_blocks());
         // Room for all that is in use, and for the zones that naming it may take.
-        let nodes = super::nodes_for(in_use as i64) + super::NODES_SPARE - super::index_room(meta);
+        let nodes = nodes_for(in_use as i64) + NODES_SPARE - index_room(meta);
         let zones = (nodes.max(0) as u64).div_ceil(u64::from(ZONE_INDEXES));
         let (mut least, mut left) = (0, in_use + zones * ZONE_BLOCKS);
         for group in 0..old.groups() {

@@ -4,7 +4,7 @@
 //! be promised meanwhile, and is little; where nothing is left to be promised, a run waits its turn until less is, or is left
 //! out and counted.
 
-use super::{Alloc, Run};
+use super::space::{Alloc, Run};
 use crate::Result;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
@@ -32,10 +32,10 @@ impl Alloc {
                 let (group, _) = self.load(meta, no)?;
                 let Some((bit, len)) = group.state.lock().next_run(at, RUN) else { break };
                 at = bit + len;
-                let held = self.unpromised.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free| {
+                let withdrawn = self.unpromised.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free| {
                     free.checked_sub(i64::from(len)).filter(|left| *left >= 0)
                 });
-                if held.is_err() {
+                if withdrawn.is_err() {
                     left_out += u64::from(len);
                     continue;
                 }

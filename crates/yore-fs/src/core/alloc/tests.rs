@@ -1,9 +1,12 @@
 //! Promises, taking and giving back over a real metadata layer on a device in memory.
 
 use super::*;
+use crate::Error;
+use std::sync::Arc;
 use std::time::Duration;
 use yore_device::{Device, MemoryDevice};
-use yore_meta::{MetaOptions, Reclaimer};
+use yore_format::{BlockNo, GroupNo};
+use yore_meta::{Meta, MetaOptions, Reclaimer, Reserved};
 
 fn open(bytes: u64) -> (Arc<Meta>, Arc<Alloc>) {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));

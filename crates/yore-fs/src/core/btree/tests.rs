@@ -2,13 +2,18 @@
 //! tree is walked and T1 to T4 are checked, with the number of nodes. A failure prints its seed; to replay it, call
 //! the test's body with that seed alone.
 
+use super::path::Key;
 use super::*;
+use crate::Result;
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
 use std::time::Duration;
 use yore_device::{Device, MemoryDevice};
-use yore_format::{Engine, GroupNo, NodeMut, Number, Timestamp};
-use yore_meta::{MetaError, MetaOptions, Op, Reserved};
+use yore_format::{
+    Block, BlockKind, Engine, GroupNo, Incarnation, InodeNo, MetaAddr, NodeMut, NodeRef, Number, Timestamp,
+    NODE_PAYLOAD_BYTES,
+};
+use yore_meta::{Frame, Meta, MetaError, MetaOptions, Op, Reserved};
 
 const BIRTH: Number = Number(7);
 
@@ -466,45 +471,45 @@ fn what_a_split_that_stopped_half_way_left_is_ignored_and_then_removed() {
     verify(&meta, &changed, &map);
 }
 
-/// Inserts with fingers.
-fn insert_near(ground: &mut Ground, tree: &mut Tree, fingers: &mut Fingers, k: u64, value: &[u8]) {
+/// Inserts with hints.
+fn insert_near(ground: &mut Ground, tree: &mut Tree, hints: &mut LeafHints, k: u64, value: &[u8]) {
     let reserved = ground.reserve(tree.blocks_for_inserts(1));
-    let opening = tree.opening_near(&ground.meta, fingers, &key(k), value.len()).unwrap();
+    let position = tree.insert_position_near(&ground.meta, hints, &key(k), value.len()).unwrap();
     let mut op = ground.meta.begin(reserved);
-    let _ = tree.insert_into(&mut op, Some(fingers), opening, (&key(k), value), BIRTH);
+    let _ = tree.insert_into(&mut op, Some(hints), position, (&key(k), value), BIRTH);
 }
 
 /// Runs that take turns, each amid the keys of the others, leave full leaves behind.
 #[test]
-fn fingers_follow_runs() {
-    let (mut ground, mut tree, mut fingers) = (Ground::new(), tree(), Fingers::default());
+fn hints_follow_runs() {
+    let (mut ground, mut tree, mut hints) = (Ground::new(), tree(), LeafHints::default());
     let mut expected = BTreeMap::new();
     for i in 0..2000 {
         for run in 0..10 {
             let (k, value) = (run << 32 | i, vec![run as u8; 24]);
-            insert_near(&mut ground, &mut tree, &mut fingers, k, &value);
+            insert_near(&mut ground, &mut tree, &mut hints, k, &value);
             expected.insert(k, value);
         }
     }
     let (nodes, used) = verify(&ground.meta, &tree, &expected);
     assert!(used * 100 > nodes as usize * NODE_PAYLOAD_BYTES * 90, "{used} bytes in {nodes} nodes");
-    assert!(tree.opening_near(&ground.meta, &mut fingers, &key(5), 24).is_err(), "it is there");
+    assert!(tree.insert_position_near(&ground.meta, &mut hints, &key(5), 24).is_err(), "it is there");
 }
 
-/// Whatever comes in whatever order, among more leaves than are remembered; removed is by who drops all fingers first.
+/// Whatever comes in whatever order, among more leaves than are remembered; removed is by who drops all hints first.
 #[test]
-fn fingers_lead_where_a_walk_does() {
+fn hints_lead_where_a_walk_does() {
     for seed in 1..5 {
         let _seed = Seed(seed);
         let mut random = Random(seed * 0x9e37_79b9);
-        let (mut ground, mut tree, mut fingers) = (Ground::new(), tree(), Fingers::default());
+        let (mut ground, mut tree, mut hints) = (Ground::new(), tree(), LeafHints::default());
         let mut expected = BTreeMap::new();
         let mut at = 0;
         for step in 0..6000 {
             at = if random.below(20) == 0 { random.below(1 << 16) } else { at + random.below(3) };
             if random.below(50) == 0 {
                 if let Some(gone) = expected.range(at..).next().map(|(k, _)| *k) {
-                    fingers.clear();
+                    hints.clear();
                     ground.change(&mut tree, (gone, gone), 0, |tree, op| {
                         let _ = tree.remove(op, &key(gone));
                     });
@@ -512,7 +517,7 @@ fn fingers_lead_where_a_walk_does() {
                 }
             } else if let Entry::Vacant(vacant) = expected.entry(at) {
                 let value = vec![step as u8; random.below(200) as usize];
-                insert_near(&mut ground, &mut tree, &mut fingers, at, &value);
+                insert_near(&mut ground, &mut tree, &mut hints, at, &value);
                 vacant.insert(value);
             }
         }

@@ -1,7 +1,7 @@
 //! What history takes, by snapshot and by state of a file: computed when somebody asks, by one walk over the versions.
 //!
 //! **What a version holds** that the next state of its inode (a version, or the inode in use) does not is what was let go of when it
-//! ended. So over all versions of an inode these add up to what the past alone holds, which [`crate::core::held`] counts. What of that was
+//! ended. So over all versions of an inode these add up to what the past alone holds, which [`crate::core::retained`] counts. What of that was
 //! born since the version before it ended no other state has ([`crate::history::reclaim::forget`]): forgetting that version frees it.
 //!
 //! **What a cut holds alone** is that of the versions which no other kept cut needs. One cut sees an inode in one state, so the

@@ -14,7 +14,7 @@
 use crate::core::alloc::{KeptGroups, Run};
 use crate::core::btree::Tree;
 use crate::core::extent::{self, Extent};
-use crate::core::held;
+use crate::core::retained;
 use crate::store::Store;
 use crate::{symlink, xattr, Error, InodeNo, Result};
 use hashbrown::HashSet;
@@ -226,7 +226,7 @@ impl<'s> Alone<'s> {
     /// Inside the Op whose change `removed` took the version away. Returns how many blocks this frees.
     fn free(self, op: &mut Op<'_>, removed: yore_meta::Change) -> u64 {
         let (data, nodes) = self.blocks();
-        held::count(op, HistoryGrowth { data: -(data as i64), nodes: -(nodes as i64), trees: 0 });
+        retained::count(op, HistoryGrowth { data: -(data as i64), nodes: -(nodes as i64), trees: 0 });
         let mut last = removed;
         for node in self.nodes {
             let freed = op.free(node);

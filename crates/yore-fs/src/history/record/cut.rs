@@ -3,8 +3,8 @@
 use super::users::{Counted, User};
 use super::{Cut, Past, Slot, CELL_BLOCKS};
 use crate::core::btree::Pins;
-use crate::core::held as held_count;
 use crate::core::inode::{store_inode, InodeCell};
+use crate::core::retained;
 use crate::core::Core;
 use crate::{Error, InodeNo, Result};
 use std::sync::atomic::Ordering;
@@ -87,7 +87,7 @@ impl Past {
         let index = self.slot(meta, HistoryTree::CutIndex, &by_root, CELL_BLOCKS)?;
         if let Some(key) = &by_name {
             // Entered after the other, which may change the way.
-            index.tree.opening(meta, key)?;
+            index.tree.insert_position(meta, key)?;
             index.tree.prepare(meta, key, key, &mut pins)?;
         }
         let mut op = match kind.is_of_file() {
@@ -150,7 +150,7 @@ impl Past {
         };
         let (frame, _) = op.allocate(new);
         op.set_history_root(frame.addr());
-        held_count::count(op, HistoryGrowth { trees: 1, ..HistoryGrowth::default() });
+        retained::count(op, HistoryGrowth { trees: 1, ..HistoryGrowth::default() });
         assert!(self.roots.set(frame).is_ok(), "the roots are made under the lock of the cuts");
     }
 }

@@ -2,10 +2,10 @@
 //! changes them ([`Keep`]).
 //!
 //! What ends takes its place in two trees of its shard: its own, and the one of changes, which says when. What goes one after the other is
-//! often neighbours, a directory's names or files made one after the other, so each tree has [`Fingers`].
+//! often neighbours, a directory's names or files made one after the other, so each tree has [`LeafHints`].
 
 use super::{Past, CELL_BLOCKS};
-use crate::core::btree::{Fingers, Opening, Pins, Tree};
+use crate::core::btree::{InsertPosition, LeafHints, Pins, Tree};
 use crate::core::inode::{InodeCell, InodeState};
 use crate::core::Core;
 use crate::{InodeNo, Result};
@@ -19,16 +19,16 @@ use yore_meta::{Change, Meta, Op};
 /// What is remembered of the trees of a shard, under its lock.
 #[derive(Default)]
 pub(super) struct Shard {
-    versions: Fingers,
-    names: Fingers,
-    changes: Fingers,
+    versions: LeafHints,
+    names: LeafHints,
+    changes: LeafHints,
 }
 
 impl Shard {
     /// Something of it is about to be removed.
     pub(super) fn is_reduced(&mut self) {
-        for fingers in [&mut self.versions, &mut self.names, &mut self.changes] {
-            fingers.clear();
+        for hints in [&mut self.versions, &mut self.names, &mut self.changes] {
+            hints.clear();
         }
     }
 }
@@ -80,11 +80,11 @@ impl Past {
             let mut of_shard = KeepShard { no, shard: self.shards[no].write(), cells: Vec::new() };
             while let Some((_, key, value, end)) = cells.next_if(|(of, ..)| *of == no) {
                 let shard = &mut *of_shard.shard;
-                let fingers = match key {
+                let hints = match key {
                     Key::Version(_) => &mut shard.versions,
                     Key::Name(_) => &mut shard.names,
                 };
-                let at = self.slot_near(&store.meta, key.tree(no), fingers, (&key, value.len()))?;
+                let at = self.slot_near(&store.meta, key.tree(no), hints, (&key, value.len()))?;
                 let changes = HistoryTree::Changes(no);
                 let end_at = self.slot_near(&store.meta, changes, &mut shard.changes, (&end, 0))?;
                 let is_first = of_shard.cells.is_empty();
@@ -103,7 +103,7 @@ impl Past {
     /// Keeps in memory what inserting `key` touches; fails if that may take more than `most` blocks.
     pub(super) fn slot(&self, meta: &Meta, which: HistoryTree, key: &[u8], most: u32) -> Result<Slot> {
         let tree = self.tree_with_room(which, most)?;
-        Ok(Slot { which, opening: tree.opening(meta, key)?, tree })
+        Ok(Slot { which, position: tree.insert_position(meta, key)?, tree })
     }
 
     /// As [`Past::slot`], in a tree of a shard, for a cell with a value of so many bytes.
@@ -111,11 +111,11 @@ impl Past {
         &self,
         meta: &Meta,
         which: HistoryTree,
-        fingers: &mut Fingers,
+        hints: &mut LeafHints,
         (key, value_bytes): (&[u8], usize),
     ) -> Result<Slot> {
         let tree = self.tree_with_room(which, CELL_BLOCKS)?;
-        Ok(Slot { which, opening: tree.opening_near(meta, fingers, key, value_bytes)?, tree })
+        Ok(Slot { which, position: tree.insert_position_near(meta, hints, key, value_bytes)?, tree })
     }
 
     /// A tree into which an insert takes at most so many blocks.
@@ -253,8 +253,8 @@ impl Keep<'_> {
         let anew = || (Slot::unknown(past, which), Slot::unknown(past, changes));
         let (at, end_at) = known.unwrap_or_else(anew);
         let Shard { versions, names, changes } = &mut *shard.shard;
-        let fingers = if matches!(key, Key::Version(_)) { versions } else { names };
-        let kept = at.insert_near(past, op, Some(fingers), (key, value), number);
+        let hints = if matches!(key, Key::Version(_)) { versions } else { names };
+        let kept = at.insert_near(past, op, Some(hints), (key, value), number);
         end_at.insert_near(past, op, Some(changes), (end, &[]), number);
         Some(kept)
     }
@@ -264,13 +264,13 @@ impl Keep<'_> {
 pub(super) struct Slot {
     which: HistoryTree,
     pub(super) tree: Tree,
-    opening: Opening,
+    position: InsertPosition,
 }
 
 impl Slot {
     /// Where that is is found when the cell is inserted.
     pub(super) fn unknown(past: &Past, which: HistoryTree) -> Slot {
-        Slot { which, tree: past.tree(which), opening: Opening::unknown() }
+        Slot { which, tree: past.tree(which), position: InsertPosition::unknown() }
     }
 
     /// Inside an Op, with the tree as it was: enters the cell. Of trees of shards, once [`Shard::is_reduced`] was said.
@@ -289,12 +289,12 @@ impl Slot {
         mut self,
         past: &Past,
         op: &mut Op<'_>,
-        fingers: Option<&mut Fingers>,
+        hints: Option<&mut LeafHints>,
         cell: (&[u8], &[u8]),
         birth: Number,
     ) -> Change {
         let was = self.tree;
-        let delta = self.tree.insert_into(op, fingers, self.opening, cell, birth);
+        let delta = self.tree.insert_into(op, hints, self.position, cell, birth);
         if self.tree != was || delta.nodes != 0 {
             past.store(op, self.which, &self.tree, &delta);
         }

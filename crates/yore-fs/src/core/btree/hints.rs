@@ -1,7 +1,7 @@
 //! Leaves into which cells went lately: what comes next often goes beside them, and then finds its leaf without a walk from the root.
 //!
 //! A leaf's address and bounds stay what they are until it is split, merged or removed itself; whatever else is *inserted* changes
-//! neither. So whoever keeps [`Fingers`] beside a tree inserts with [`Tree::insert_into`], which drops a leaf that it splits; and drops all of
+//! neither. So whoever keeps [`LeafHints`] beside a tree inserts with [`Tree::insert_into`], which drops a leaf that it splits; and drops all of
 //! them before anything is removed. A leaf remembered was sound (T1) when it was walked to, and stays so.
 //!
 //! They also tell where cells come in ascending order amid the keys that are there, as the names of one directory do among those of
@@ -9,19 +9,20 @@
 
 use super::change::{Cell, Fill};
 use super::delta::{Links, TreeDelta};
-use super::{Path, Step, Tree};
+use super::path::{Path, Step};
+use super::tree::Tree;
 use crate::Result;
 use yore_format::{Corruption, NodeMut, NodeRef, Number};
 use yore_meta::{Meta, Op};
 
 /// Leaves that are remembered of one tree: so many runs that take turns are followed.
-const FINGERS: usize = 24;
+const HINTS: usize = 24;
 
 /// The leaves of one tree into which cells went lately, with the index of the last, the latest at the end. Keeps them in memory.
 #[derive(Default)]
-pub(crate) struct Fingers(Vec<Step>);
+pub(crate) struct LeafHints(Vec<Step>);
 
-impl Fingers {
+impl LeafHints {
     /// Forgets all.
     pub(crate) fn clear(&mut self) {
         self.0.clear();
@@ -37,7 +38,7 @@ impl Fingers {
     }
 
     fn put(&mut self, step: Step) {
-        if self.0.len() == FINGERS {
+        if self.0.len() == HINTS {
             self.0.remove(0);
         }
         self.0.push(step);
@@ -45,7 +46,7 @@ impl Fingers {
 }
 
 /// Where a new cell goes.
-pub(crate) struct Opening(Home);
+pub(crate) struct InsertPosition(Home);
 
 enum Home {
     /// Into this leaf, which has room for it.
@@ -54,10 +55,10 @@ enum Home {
     Way(Option<Path>, Fill),
 }
 
-impl Opening {
+impl InsertPosition {
     /// Somewhere: that is found when the cell is inserted.
-    pub(crate) fn unknown() -> Opening {
-        Opening(Home::Way(None, Fill::Halves))
+    pub(crate) fn unknown() -> InsertPosition {
+        InsertPosition(Home::Way(None, Fill::Halves))
     }
 }
 
@@ -66,20 +67,20 @@ impl Tree {
     ///
     /// # Errors
     /// `Corruption` if the key is there; damage and device errors.
-    pub(crate) fn opening(&self, meta: &Meta, key: &[u8]) -> Result<Opening> {
-        Ok(Opening(Home::Way(self.way_to_new(meta, key)?, Fill::Halves)))
+    pub(crate) fn insert_position(&self, meta: &Meta, key: &[u8]) -> Result<InsertPosition> {
+        Ok(InsertPosition(Home::Way(self.way_to_new(meta, key)?, Fill::Halves)))
     }
 
-    /// As [`Tree::opening`], for a cell with a value of so many bytes, where others may have gone lately.
-    pub(crate) fn opening_near(
+    /// As [`Tree::insert_position`], for a cell with a value of so many bytes, where others may have gone lately.
+    pub(crate) fn insert_position_near(
         &self,
         meta: &Meta,
-        fingers: &mut Fingers,
+        hints: &mut LeafHints,
         key: &[u8],
         value_bytes: usize,
-    ) -> Result<Opening> {
+    ) -> Result<InsertPosition> {
         let mut fill = Fill::Halves;
-        if let Some(mut step) = fingers.take(key) {
+        if let Some(mut step) = hints.take(key) {
             let (at, room) = {
                 let page = step.frame.read();
                 let node = NodeRef::new(&page);
@@ -95,19 +96,19 @@ impl Tree {
             }
             if NodeRef::cell_bytes(key.len(), value_bytes) <= room {
                 step.index = index;
-                return Ok(Opening(Home::Leaf(step)));
+                return Ok(InsertPosition(Home::Leaf(step)));
             }
         }
-        Ok(Opening(Home::Way(self.way_to_new(meta, key)?, fill)))
+        Ok(InsertPosition(Home::Way(self.way_to_new(meta, key)?, fill)))
     }
 
-    /// Inside an Op: adds a cell where it is to go. The tree is as it was when that was found, or its opening is unknown. A node that
-    /// this needs is born at `birth`. If there are fingers, they are those of all its inserts.
+    /// Inside an Op: adds a cell where it is to go. The tree is as it was when the position was found, or the position is unknown. A node that
+    /// this needs is born at `birth`. If there are hints, they are those of all its inserts.
     pub(crate) fn insert_into(
         &mut self,
         op: &mut Op<'_>,
-        fingers: Option<&mut Fingers>,
-        Opening(home): Opening,
+        hints: Option<&mut LeafHints>,
+        InsertPosition(home): InsertPosition,
         (key, value): (&[u8], &[u8]),
         birth: Number,
     ) -> TreeDelta {
@@ -117,18 +118,18 @@ impl Tree {
                 let ((), change) = op.change(&step.frame, |page| {
                     page.apply(|b| NodeMut::new(b).insert(step.index, key, value));
                 });
-                if let Some(fingers) = fingers {
-                    fingers.put(step);
+                if let Some(hints) = hints {
+                    hints.put(step);
                 }
                 Links::default().around(change)
             }
             Home::Way(path, fill) => {
                 let (delta, path) = self.insert_cell(op, path, Cell { key, value, birth, fill });
-                if let Some(fingers) = fingers {
+                if let Some(hints) = hints {
                     // One that was split has other bounds now.
-                    drop(fingers.take(key));
+                    drop(hints.take(key));
                     if let Some(step) = path.filter(|_| delta.nodes == 0).and_then(Path::into_leaf) {
-                        fingers.put(step);
+                        hints.put(step);
                     }
                 }
                 delta
