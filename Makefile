@@ -35,6 +35,8 @@ deps:
 layers:
 	python3 scripts/check-layers.py --self-test
 	python3 scripts/check-layers.py
+	python3 scripts/check-comments.py --self-test
+	python3 scripts/check-comments.py
 	python3 scripts/check-docs.py --self-test
 	python3 scripts/check-docs.py
 

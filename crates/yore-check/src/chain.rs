@@ -1,17 +1,17 @@
 //! What the states of one inode hold together: the inode in use and what is kept of what it was.
 //!
-//! The states of one incarnation are a *chain*, walked from the newest to the oldest. They may name the same nodes and
-//! the same blocks, which then have one owner, the chain. What a state names that was not met before in the chain is
-//! reached and claimed as for any inode; what was met before is not read again, but must be the same thing in the same
-//! place. Two rules say which states name it, given its birth:
+//! The states of one incarnation are a *chain*, walked from the newest to the oldest. They may name the same
+//! nodes and the same blocks, which then have one owner, the chain. What a state names that was not met
+//! before in the chain is reached and claimed as for any inode; what was met before is not read again, but
+//! must be the same thing in the same place. Two rules say which states name it, given its birth:
 //!
 //! - a version names nothing that was born at its end or later ([`Problem::VersionBirth`]);
-//! - what a state names that was born before the end of the version next to it in the past, that version names too
-//!   ([`Problem::VersionGap`]).
+//! - what a state names that was born before the end of the version next to it in the past, that version
+//!   names too ([`Problem::VersionGap`]).
 //!
-//! So what is named by two states is named by all between them. A node that is met again passes for all that is below
-//! it: for that, what holds a node or a run of blocks is remembered as the branch or leaf through which the oldest
-//! state so far comes to it, and the state is found by following these up to a root.
+//! So what is named by two states is named by all between them. A node that is met again passes for all that
+//! is below it: for that, what holds a node or a run of blocks is remembered as the branch or leaf through
+//! which the oldest state so far comes to it, and the state is found by following these up to a root.
 //!
 //! Memory grows with the nodes and extents of one chain, and is given back after each.
 
@@ -136,7 +136,8 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// A chain of states that ended then, from the newest to the oldest, after the version that ended at `before`.
+    /// A chain of states that ended then, from the newest to the oldest, after the version that ended at
+    /// `before`.
     pub(crate) fn new(ends: impl Iterator<Item = Option<Number>>, before: Option<Number>) -> Chain {
         Chain {
             states: ends.map(|end| State { end, complete: false }).collect(),
@@ -164,7 +165,8 @@ impl Chain {
         self.states[self.state].end
     }
 
-    /// The oldest state so far that comes to something through `holder`. Takes as many steps as a tree has levels.
+    /// The oldest state so far that comes to something through `holder`. Takes as many steps as a tree has
+    /// levels.
     fn last(&self, mut holder: Holder) -> usize {
         loop {
             match holder {
@@ -178,7 +180,8 @@ impl Chain {
         }
     }
 
-    /// Whether the state after `last`, which is newer than the one under way, should name what both of these do.
+    /// Whether the state after `last`, which is newer than the one under way, should name what both of these
+    /// do.
     fn is_gap(&self, last: usize) -> bool {
         last + 1 < self.state && self.states[self.state - 1].complete
     }
@@ -202,8 +205,8 @@ impl Chain {
         self.nodes.get(&addr).map_or(Number(0), |held| held.birth)
     }
 
-    /// Makes the blocks `start..start + piece.len` be as `piece` says. Returns the runs of them that the chain did not
-    /// have, and what is wrong with how it had the others.
+    /// Makes the blocks `start..start + piece.len` be as `piece` says. Returns the runs of them that the
+    /// chain did not have, and what is wrong with how it had the others.
     fn take(&mut self, start: u64, piece: Piece) -> (Vec<(u64, u64)>, Vec<Finding>) {
         let end = start + piece.len;
         let (mut fresh, mut findings, mut at) = (Vec::new(), Vec::new(), start);
@@ -236,7 +239,8 @@ impl Chain {
         before.into_iter().chain(self.pieces.range(start..end)).map(|(first, p)| (*first, *p)).collect()
     }
 
-    /// What is wrong if the state under way has the `len` blocks from `from` as `new` says, and a newer one as `old`.
+    /// What is wrong if the state under way has the `len` blocks from `from` as `new` says, and a newer one
+    /// as `old`.
     fn compare(
         &self,
         (old_start, old): (u64, &Piece),
@@ -303,8 +307,8 @@ fn gap(what: String, birth: Number) -> Finding {
 }
 
 impl Checker<'_> {
-    /// Follows a reference to a node: one that only this state can have, or one that other states of the chain may
-    /// have too.
+    /// Follows a reference to a node: one that only this state can have, or one that other states of the
+    /// chain may have too.
     pub(crate) fn follow(
         &mut self,
         tree: &Tree,

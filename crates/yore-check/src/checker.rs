@@ -1,8 +1,9 @@
 //! The state of a check under way, and the reading of blocks that all steps share.
 //!
-//! Invariant: a block handed out by [`Checker::reach`], `read_at` or `read_again` has passed the format's verifier, so the
-//! accessors of `yore-format` that rely on it may be used; and it is the version that its zone's header records. An older
-//! copy is of no more use than a damaged block: what it names may long belong to others.
+//! Invariant: a block handed out by [`Checker::reach`], `read_at` or `read_again` has passed the format's
+//! verifier, so the accessors of `yore-format` that rely on it may be used; and it is the version that its
+//! zone's header records. An older copy is of no more use than a damaged block: what it names may long belong
+//! to others.
 
 use crate::history::History;
 use crate::inodes::Known;
@@ -152,8 +153,8 @@ impl<'a> Checker<'a> {
         Ok(Some(bytes))
     }
 
-    /// Reads and verifies the block in `place` that must be the one at `addr`. Reports `problem` if it is not sound,
-    /// and, as this is its first reading, numbers in its header that were not given yet.
+    /// Reads and verifies the block in `place` that must be the one at `addr`. Reports `problem` if it is not
+    /// sound, and, as this is its first reading, numbers in its header that were not given yet.
     pub(crate) fn read_at(
         &mut self,
         addr: MetaAddr,

@@ -1,4 +1,5 @@
-//! What each type of file may hold, and whether it adds up: extents, symbolic links, sizes and counts of blocks.
+//! What each type of file may hold, and whether it adds up: extents, symbolic links, sizes and counts of
+//! blocks.
 
 use crate::chain::Chain;
 use crate::checker::Checker;

@@ -14,8 +14,8 @@ struct Listing {
     /// Where the directory is in `inodes`.
     at: usize,
     number: InodeNo,
-    /// The hash that the last names share, and the names. Names that are equal share their hash, and hashes ascend
-    /// with the cookies, so a name can only occur twice among these, of which there are at most 256.
+    /// The hash that the last names share, and the names. Names that are equal share their hash, and hashes
+    /// ascend with the cookies, so a name can only occur twice among these, of which there are at most 256.
     base: u64,
     names: Vec<Vec<u8>>,
 }
@@ -60,7 +60,8 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Entries that lie in the inode: cookie, entry, cookie, entry, in ascending order. False if they cannot be read.
+    /// Entries that lie in the inode: cookie, entry, cookie, entry, in ascending order. False if they cannot
+    /// be read.
     fn inline_entries(&mut self, listing: &mut Listing, inode: &Inode) -> bool {
         let addr = listing.number.addr();
         let mut rest = inode.inline();

@@ -1,8 +1,8 @@
 //! Extents of regular files, in the inode or in a tree, and the blocks that they name.
 //!
-//! The tree is walked with a stack of its open branches, so that of each node it is known afterwards what lies below
-//! it ([`Below`]). An older state of the file that names the same node then need not walk it again: a version costs as
-//! much as it differs from the state after it.
+//! The tree is walked with a stack of its open branches, so that of each node it is known afterwards what
+//! lies below it ([`Below`]). An older state of the file that names the same node then need not walk it
+//! again: a version costs as much as it differs from the state after it.
 
 use crate::chain::{Below, Followed, Holder};
 use crate::checker::Checker;

@@ -1,8 +1,9 @@
-//! What the checker can find: one typed problem for each rule of the format, with the place where it was broken.
+//! What the checker can find: one typed problem for each rule of the format, with the place where it was
+//! broken.
 //!
-//! A finding says *which* rule (the [`Problem`], from which its [`Class`] follows), *where* (metadata address,
-//! physical block, inode: as many as are known) and *what* (expected and found, as numbers where they are numbers, so
-//! that a repair need not parse sentences).
+//! A finding says *which* rule (the [`Problem`], from which its [`Class`] follows), *where* (metadata
+//! address, physical block, inode: as many as are known) and *what* (expected and found, as numbers where
+//! they are numbers, so that a repair need not parse sentences).
 
 use serde::{Serialize, Serializer};
 use std::fmt;
@@ -174,7 +175,8 @@ problems! {
     LinksTooMany, Link, "an inode has more links than names";
     /// The inode's parent is not the directory that names it.
     Parent, Link, "an inode's parent is not where its name is";
-    /// The tree of orphans names an inode that does not exist, or another incarnation, or one that is no orphan.
+    /// The tree of orphans names an inode that does not exist, or another incarnation, or one that is no
+    /// orphan.
     OrphanEntry, Orphan, "an entry among the orphans names no orphan";
     /// An inode without links is not among the orphans.
     OrphanUnlisted, Orphan, "an inode without links is not among the orphans";
@@ -210,7 +212,8 @@ problems! {
     CutIndex, History, "the index of cuts is not that of the cuts";
     /// A cell is in the tree of another shard.
     HistoryShard, History, "a cell of the past is in the tree of another shard";
-    /// Versions of an inode overlap, or one is not older than the inode in use, or of an incarnation that had ended.
+    /// Versions of an inode overlap, or one is not older than the inode in use, or of an incarnation that had
+    /// ended.
     VersionOrder, History, "versions of an inode overlap or are out of order";
     /// States of one incarnation are of different types.
     VersionKind, History, "a version is of another type than its inode";
@@ -220,12 +223,13 @@ problems! {
     VersionGap, History, "a version lacks what its inode had then";
     /// The tree of changes lacks the end of a version or of a past name, or has one that there is not.
     ChangeIndex, History, "the changes are not the ends of versions and past names";
-    /// Past names of one directory and name, or of one directory and cookie, overlap, or one reaches into the life of
-    /// the entry in use under that name or cookie.
+    /// Past names of one directory and name, or of one directory and cookie, overlap, or one reaches into the
+    /// life of the entry in use under that name or cookie.
     PastNameOrder, History, "lives of a name in a directory overlap";
     /// An inode has a policy and does not say so, or says so and has none.
     Policy, History, "an inode and the tree of policies disagree";
-    /// Something is there that a program which does not know a feature takes for damage, and the superblock does not name the feature.
+    /// Something is there that a program which does not know a feature takes for damage, and the superblock
+    /// does not name the feature.
     Feature, History, "there is something that needs a feature the superblock does not have";
     /// What the past alone holds.
     HistorySpace, History, "the count of blocks that only the past holds is wrong";
@@ -242,8 +246,8 @@ problems! {
 }
 
 impl Problem {
-    /// Whether only space (blocks, inodes, names' counts) is lost by it, and nothing that a file holds is in danger:
-    /// what the engines `sync` and `soft-updates` may leave after a crash.
+    /// Whether only space (blocks, inodes, names' counts) is lost by it, and nothing that a file holds is in
+    /// danger: what the engines `sync` and `soft-updates` may leave after a crash.
     pub fn is_leak(self) -> bool {
         matches!(
             self,

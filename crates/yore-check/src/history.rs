@@ -1,9 +1,10 @@
-//! The trees of the past, and what they say of each other: cuts, those forgotten and the index of the others; versions,
-//! past names, and the changes, which are the ends of both.
+//! The trees of the past, and what they say of each other: cuts, those forgotten and the index of the others;
+//! versions, past names, and the changes, which are the ends of both.
 //!
-//! What the versions name is looked at with the inodes ([`crate::states`]); here they are gathered. What is kept of them
-//! takes memory in proportion to the history: an inode for each version, a name and a number for each name that
-//! a directory once had, and, until these trees are done, a time or a key for each of their cells.
+//! What the versions name is looked at with the inodes ([`crate::states`]); here they are gathered. What is
+//! kept of them takes memory in proportion to the history: an inode for each version, a name and a number for
+//! each name that a directory once had, and, until these trees are done, a time or a key for each of their
+//! cells.
 
 use crate::checker::Checker;
 use crate::tree::{Leaf, Tree, Walk};
@@ -73,7 +74,8 @@ struct Cuts {
     times: Vec<Cut>,
     /// The keys that their index should have.
     keys: Vec<[u8; 16]>,
-    /// The names by which kept cuts can be found, each with what was cut; the same for all where names are the volume's.
+    /// The names by which kept cuts can be found, each with what was cut; the same for all where names are
+    /// the volume's.
     names: BTreeMap<(Option<(InodeNo, Incarnation)>, String), Number>,
     /// Those that are kept, with what was cut, and why.
     kept: BTreeMap<Number, (InodeNo, CutKind)>,
@@ -235,8 +237,8 @@ impl Checker<'_> {
         Ok(complete && walk.is_none_or(|walk| walk.complete))
     }
 
-    /// Checks a cut, and keeps what is compared with others. In the index are those of the tree of cuts alone. Whether all of it could
-    /// be read.
+    /// Checks a cut, and keeps what is compared with others. In the index are those of the tree of cuts
+    /// alone. Whether all of it could be read.
     fn cut(
         &mut self,
         tree: HistoryTree,
@@ -351,8 +353,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Compares a tree whose cells are keys alone with the keys that it should have. In a `shard` the keys are changes,
-    /// of inodes and directories of that shard.
+    /// Compares a tree whose cells are keys alone with the keys that it should have. In a `shard` the keys
+    /// are changes, of inodes and directories of that shard.
     fn index<const BYTES: usize>(
         &mut self,
         mut walk: Option<Walk>,

@@ -150,7 +150,8 @@ impl Checker<'_> {
     pub(crate) fn contents(&mut self) -> Result<(), CheckError> {
         let mut next = 0;
         while let Some(addr) = self.inodes.get(next).map(|k| k.number.addr()) {
-            // What is wrong with the block has been reported by the census, and then none of its inodes is known.
+            // What is wrong with the block has been reported by the census, and then none of its inodes is
+            // known.
             let block = self.read_again(addr, &Expect::volume(BlockKind::Inodes))?;
             while let Some(number) = self.inodes.get(next).map(|k| k.number).filter(|n| n.addr() == addr) {
                 let inode = block.as_ref().map(|b| Inode::decode(Inode::slot(b, number.slot())));

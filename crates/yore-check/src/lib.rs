@@ -1,29 +1,31 @@
 //! The complete structural check of a Yore volume, independent of the file system code.
 //!
-//! The checker reads a volume through [`Device`] and the definitions of `yore-format` alone, so that a mistake in
-//! the code that writes volumes cannot hide itself. It is the judge in all tests: it must find every contradiction
-//! that the format can express, and nothing on a sound volume.
+//! The checker reads a volume through [`Device`] and the definitions of `yore-format` alone, so that a
+//! mistake in the code that writes volumes cannot hide itself. It is the judge in all tests: it must find
+//! every contradiction that the format can express, and nothing on a sound volume.
 //!
 //! # How it works
 //!
 //! 1. *Zones*: superblock → root zones → zone table → zone headers. What they say of each other is compared.
 //! 2. *Census*: every bitmap and inode block is read once; what later steps must know of each inode is kept.
-//! 3. *Past*: the trees of cuts, forgotten cuts, versions, past names and changes are walked and compared with each other;
-//!    versions and the deaths of names are kept for the next step.
-//! 4. *Contents*: each inode's content and attributes, and the tree of orphans, are walked. Metadata blocks that
-//!    are reached are marked in a bit set for each zone, data blocks in one for each group in use. An inode's versions
-//!    are walked with it, from the newest to the oldest, and may name what it names; those of inodes that are gone come
-//!    last.
-//! 5. *Rest*: blocks that exist and were not reached; names against links; orphans; bitmaps against owners; totals.
+//! 3. *Past*: the trees of cuts, forgotten cuts, versions, past names and changes are walked and compared
+//!    with each other; versions and the deaths of names are kept for the next step.
+//! 4. *Contents*: each inode's content and attributes, and the tree of orphans, are walked. Metadata blocks
+//!    that are reached are marked in a bit set for each zone, data blocks in one for each group in use. An
+//!    inode's versions are walked with it, from the newest to the oldest, and may name what it names; those
+//!    of inodes that are gone come last.
+//! 5. *Rest*: blocks that exist and were not reached; names against links; orphans; bitmaps against owners;
+//!    totals.
 //!
 //! # Why any bytes are safe
 //!
-//! Every block is verified by the format's verifiers before it is looked into, and entered at most once, because the
-//! bit of its address is set before; only nodes that several states of one inode name are met again, once by each. Trees
-//! are walked with an explicit stack and descend by one level at each step. So time is bounded by what exists on the
-//! medium, each version counted as one more inode, and memory by its metadata; findings are kept up to a limit. Where
-//! something cannot be read, what would follow only from its absence (leaks, missing names, totals) is not reported:
-//! that is noise until the cause is repaired, and the cause has been reported.
+//! Every block is verified by the format's verifiers before it is looked into, and entered at most once,
+//! because the bit of its address is set before; only nodes that several states of one inode name are met
+//! again, once by each. Trees are walked with an explicit stack and descend by one level at each step. So
+//! time is bounded by what exists on the medium, each version counted as one more inode, and memory by its
+//! metadata; findings are kept up to a limit. Where something cannot be read, what would follow only from its
+//! absence (leaks, missing names, totals) is not reported: that is noise until the cause is repaired, and the
+//! cause has been reported.
 //!
 //! Nothing is ever written by [`check`]; the only writer here is [`mark_checked`].
 
@@ -160,12 +162,13 @@ pub(crate) fn read_superblock(device: &dyn Device) -> Result<Found, CheckError> 
 /// Checks a whole volume. Changes nothing; the device may be open for reading only. The volume must not be
 /// written to meanwhile, or findings will be of moments that never were.
 ///
-/// Takes time in proportion to the metadata that exists and memory in proportion to inodes, zones and groups in use, to
-/// the cuts, versions and past names that are kept, and to the tree nodes and extents of the one file whose states name most.
+/// Takes time in proportion to the metadata that exists and memory in proportion to inodes, zones and groups
+/// in use, to the cuts, versions and past names that are kept, and to the tree nodes and extents of the one
+/// file whose states name most.
 ///
 /// # Errors
-/// [`CheckError::NotAVolume`] and [`CheckError::Superblock`] if there is nothing to start from, [`CheckError::Device`]
-/// if the device fails. Everything else that is wrong is a finding.
+/// [`CheckError::NotAVolume`] and [`CheckError::Superblock`] if there is nothing to start from,
+/// [`CheckError::Device`] if the device fails. Everything else that is wrong is a finding.
 pub fn check(device: &dyn Device, options: &CheckOptions) -> Result<Report, CheckError> {
     let found = read_superblock(device)?;
     let mut checker = Checker::new(device, &found, options);
@@ -184,14 +187,14 @@ pub fn check(device: &dyn Device, options: &CheckOptions) -> Result<Report, Chec
     Ok(checker.findings.into_report(checker.counts, &found.superblock, found.slot))
 }
 
-/// Checks a volume that its engine left in need of a check and, if nothing at all is found, marks it clean: both
-/// superblocks are written under new generations, with a flush after each, so that a crash at any moment leaves one
-/// of them whole. A volume that is clean already is left as it is.
+/// Checks a volume that its engine left in need of a check and, if nothing at all is found, marks it clean:
+/// both superblocks are written under new generations, with a flush after each, so that a crash at any moment
+/// leaves one of them whole. A volume that is clean already is left as it is.
 ///
 /// # Errors
-/// As [`check`]; [`CheckError::NotClean`] if there are findings; [`CheckError::NotMarkable`] if the state is one that
-/// only a mount ends: in use under the `snapshot` engine or, because the log holds what was promised since,
-/// under `journal`. A device that is read-only fails with [`CheckError::Device`].
+/// As [`check`]; [`CheckError::NotClean`] if there are findings; [`CheckError::NotMarkable`] if the state is
+/// one that only a mount ends: in use under the `snapshot` engine or, because the log holds what was promised
+/// since, under `journal`. A device that is read-only fails with [`CheckError::Device`].
 pub fn mark_checked(device: &dyn Device) -> Result<(), CheckError> {
     let found = read_superblock(device)?;
     let sb = &found.superblock;
@@ -215,7 +218,8 @@ pub fn mark_checked(device: &dyn Device) -> Result<(), CheckError> {
     marked.state = VolumeState::Clean;
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     marked.written_seconds = now.map_or(marked.written_seconds, |d| d.as_secs());
-    // The slot that does not count goes first: until its flush returns, the other one is whole and says what it said.
+    // The slot that does not count goes first: until its flush returns, the other one is whole and says what
+    // it said.
     for (step, slot) in [1 - found.slot, found.slot].into_iter().enumerate() {
         marked.generation = Generation(found.newest.0 + 1 + step as u64);
         device.write_at(SUPERBLOCKS[slot as usize].0 * BLOCK_SIZE as u64, &marked.encode(slot)[..])?;

@@ -7,7 +7,8 @@ use crate::{CheckError, Finding, Problem};
 use yore_format::{BlockKind, FileKind, Incarnation, InodeNo};
 
 impl Checker<'_> {
-    /// Reads the tree of orphans. An inode there has no links, or is a file that is losing blocks beyond its size.
+    /// Reads the tree of orphans. An inode there has no links, or is a file that is losing blocks beyond its
+    /// size.
     pub(crate) fn orphans(&mut self) -> Result<(), CheckError> {
         if self.sb.orphan_root.is_none() {
             return Ok(());
@@ -136,9 +137,9 @@ impl Checker<'_> {
         })
     }
 
-    /// Every directory with a name is below the root: the way up by names ends there. Each directory is passed once,
-    /// because what is found at the end of a way is then known of all on it. A directory under way counts as not
-    /// below the root, so that a way that meets itself ends.
+    /// Every directory with a name is below the root: the way up by names ends there. Each directory is
+    /// passed once, because what is found at the end of a way is then known of all on it. A directory under
+    /// way counts as not below the root, so that a way that meets itself ends.
     fn below_root(&mut self) {
         let mut way = Vec::new();
         for start in 0..self.inodes.len() {

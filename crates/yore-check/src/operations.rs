@@ -27,7 +27,8 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Reports what a program that does not know a feature would take for damage, if the superblock does not say that it is there.
+    /// Reports what a program that does not know a feature would take for damage, if the superblock does not
+    /// say that it is there.
     pub(crate) fn needs(&mut self, feature: WriteFeatures, what: &str, place: MetaAddr, of: InodeNo) {
         if !self.sb.features.contains(feature) {
             let expected = format!("feature {} in the superblock", feature.bits());

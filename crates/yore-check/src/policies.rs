@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use yore_format::{Block, HistoryTree, Incarnation, InodeNo, MetaAddr, PolicyRow, WriteFeatures};
 
 impl Checker<'_> {
-    /// Walks the tree. A policy under the number of an inode that is gone means nothing, and is swept out some time.
+    /// Walks the tree. A policy under the number of an inode that is gone means nothing, and is swept out
+    /// some time.
     pub(crate) fn policies(&mut self, roots: &Block) -> Result<(), CheckError> {
         let mut rows: BTreeMap<InodeNo, (Incarnation, MetaAddr)> = BTreeMap::new();
         let mut complete = true;

@@ -94,7 +94,8 @@ impl Report {
 }
 
 impl fmt::Display for Report {
-    /// One line for each finding kept, then one that sums up, one for the past if there is any, and one for rollbacks that are not finished.
+    /// One line for each finding kept, then one that sums up, one for the past if there is any, and one for
+    /// rollbacks that are not finished.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for finding in &self.findings {
             writeln!(f, "{finding}")?;
@@ -161,8 +162,8 @@ fn engine_name<S: serde::Serializer>(engine: &yore_format::Engine, s: S) -> Resu
     s.serialize_str(engine.name())
 }
 
-/// The findings so far. Beyond its limit they are counted and dropped: a volume of nothing but damage must not
-/// exhaust memory.
+/// The findings so far. Beyond its limit they are counted and dropped: a volume of nothing but damage must
+/// not exhaust memory.
 #[derive(Debug)]
 pub(crate) struct Findings {
     kept: Vec<Finding>,

@@ -35,8 +35,8 @@ impl Checker<'_> {
         area.filter(|(group, bit)| u64::from(*bit) + len <= self.geometry.data_blocks(*group))
     }
 
-    /// Gives `len` blocks from `start` an owner. Reports blocks that cannot be had, or are had already. Returns
-    /// whether they can be the owner's at all. Constant time for each 64 blocks, at most a group.
+    /// Gives `len` blocks from `start` an owner. Reports blocks that cannot be had, or are had already.
+    /// Returns whether they can be the owner's at all. Constant time for each 64 blocks, at most a group.
     pub(crate) fn claim(
         &mut self,
         start: BlockNo,
@@ -126,7 +126,8 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Compares the superblock's totals. Not after something could not be read: the counts are then not all there is.
+    /// Compares the superblock's totals. Not after something could not be read: the counts are then not all
+    /// there is.
     pub(crate) fn totals(&mut self) {
         for group in (0..self.geometry.groups()).map(GroupNo) {
             if self.zones.binary_search_by_key(&ZoneNo::primary(group), |z| z.number).is_err() {

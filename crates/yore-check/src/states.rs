@@ -1,4 +1,5 @@
-//! Inodes with what is kept of what they were: the order of their versions, and one chain for each incarnation.
+//! Inodes with what is kept of what they were: the order of their versions, and one chain for each
+//! incarnation.
 
 use crate::chain::Chain;
 use crate::checker::Checker;
@@ -34,8 +35,8 @@ impl<'a> One<'a> {
 }
 
 impl Checker<'_> {
-    /// Checks all states of an inode number: the inode in use, if there is one, with its place in `inodes`, and its
-    /// versions.
+    /// Checks all states of an inode number: the inode in use, if there is one, with its place in `inodes`,
+    /// and its versions.
     pub(crate) fn states(
         &mut self,
         number: InodeNo,
@@ -84,7 +85,8 @@ impl Checker<'_> {
         match one.kind() {
             Some(kind) => self.content(one.at, kind, state),
             None => {
-                // The census, and the decoder of versions, see this first; kept so that no change there makes it go unseen.
+                // The census, and the decoder of versions, see this first; kept so that no change there makes
+                // it go unseen.
                 let found = format!("mode {:#o}", one.inode.mode);
                 let finding = Finding::new(Problem::BlockDamaged, "a file type", found);
                 self.add_incomplete(finding.at(one.place).of(state.number));

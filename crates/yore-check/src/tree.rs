@@ -1,8 +1,9 @@
 //! Walking a B+tree of any kind, leaves in ascending order of their keys.
 //!
-//! The walk keeps its own stack. A child is entered only at the level below its parent's and only if no reference led
-//! to it before, so the walk ends after at most as many steps as there are metadata blocks. Nodes that several states
-//! of one inode hold together ([`Chain`]) are entered once for each of these states.
+//! The walk keeps its own stack. A child is entered only at the level below its parent's and only if no
+//! reference led to it before, so the walk ends after at most as many steps as there are metadata blocks.
+//! Nodes that several states of one inode hold together ([`Chain`]) are entered once for each of these
+//! states.
 
 use crate::chain::{Chain, Followed, Holder};
 use crate::checker::Checker;
@@ -136,8 +137,8 @@ impl Tree {
         }
     }
 
-    /// The steps to the children of a branch, last first, and whether all of them can be made. Child i holds the keys
-    /// from cell i's to the next cell's; the first also those from the node's own bound on.
+    /// The steps to the children of a branch, last first, and whether all of them can be made. Child i holds
+    /// the keys from cell i's to the next cell's; the first also those from the node's own bound on.
     pub(crate) fn children(
         &self,
         checker: &mut Checker<'_>,

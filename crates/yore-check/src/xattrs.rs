@@ -42,8 +42,8 @@ impl Checker<'_> {
                 self.add(finding.at(state.place).of(number));
             }
         }
-        // Of what has no name the attributes are freed from the end, if need be over several generations: its flags may say
-        // more than is left, and the last one may lack its end.
+        // Of what has no name the attributes are freed from the end, if need be over several generations: its
+        // flags may say more than is left, and the last one may lack its end.
         let is_going = inode.links == 0;
         let root = inode.xattr_root;
         let found = match root.is_none() {
@@ -63,8 +63,8 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Checks the tree of an inode's attributes, but for a version that names the same one as the state after it: then
-    /// what was found in it is known.
+    /// Checks the tree of an inode's attributes, but for a version that names the same one as the state after
+    /// it: then what was found in it is known.
     fn xattr_tree(&mut self, state: &mut State<'_>, is_going: bool) -> Result<SeenXattrs, CheckError> {
         let (number, root) = (state.number, state.inode.xattr_root);
         let tree = Tree {

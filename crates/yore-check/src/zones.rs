@@ -1,8 +1,8 @@
 //! Superblock → root zones → zone table → zone headers: everything that says where metadata is.
 //!
-//! Each step is believed only as far as the step before it vouches: a header must be the one whose generation and
-//! checksum its table entry (or the superblock) records, at the place recorded there, for the zone that it is read for;
-//! a table block must be the version whose checksum the root zone's header records.
+//! Each step is believed only as far as the step before it vouches: a header must be the one whose generation
+//! and checksum its table entry (or the superblock) records, at the place recorded there, for the zone that
+//! it is read for; a table block must be the version whose checksum the root zone's header records.
 
 use crate::checker::{Checker, Place, GROUP_WORDS};
 use crate::{CheckError, Finding, Problem};
@@ -181,7 +181,8 @@ impl Checker<'_> {
         Ok(Some(header))
     }
 
-    /// Compares what a header repeats of the volume and of itself. False if it is a header of another place or zone.
+    /// Compares what a header repeats of the volume and of itself. False if it is a header of another place
+    /// or zone.
     fn check_identity(
         &mut self,
         number: ZoneNo,

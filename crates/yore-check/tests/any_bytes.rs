@@ -1,5 +1,5 @@
-//! Promises: whatever the bytes, a check ends with a report or an error, without a panic, in bounded time and memory;
-//! and no byte of a block in use can change unseen.
+//! Promises: whatever the bytes, a check ends with a report or an error, without a panic, in bounded time and
+//! memory; and no byte of a block in use can change unseen.
 //!
 //! Each run prints its seed; `YORE_SEED=<seed>` replays it, `YORE_ROUNDS=<n>` makes it longer.
 
@@ -69,7 +69,8 @@ fn checked(device: &MemoryDevice) -> Result<Report, CheckError> {
     result
 }
 
-/// Promises that every byte of every block in use is covered: one that changes is found, or makes the superblock unusable.
+/// Promises that every byte of every block in use is covered: one that changes is found, or makes the
+/// superblock unusable.
 #[test]
 fn no_byte_in_use_changes_unseen() {
     let mut random = Random::new("no_byte_in_use_changes_unseen");
@@ -163,7 +164,8 @@ fn noise_never_panics() {
     }
 }
 
-/// Promises that trees of the greatest height, each node naming the next, and branches full of one address end.
+/// Promises that trees of the greatest height, each node naming the next, and branches full of one address
+/// end.
 #[test]
 fn deep_trees_and_loops_end() {
     let mut b = sound();
@@ -184,8 +186,8 @@ fn deep_trees_and_loops_end() {
     assert!(report.findings_count >= 2 * 255, "{report}");
 }
 
-/// Promises an end where many versions share a tree of the greatest height, begin at every level of it, and each of its
-/// branches names the next one twice: each state passes each node once.
+/// Promises an end where many versions share a tree of the greatest height, begin at every level of it, and
+/// each of its branches names the next one twice: each state passes each node once.
 #[test]
 fn deep_trees_of_many_versions_end() {
     let addr = |level: u8| MetaAddr::new(ZoneNo(2), 10 + u16::from(level));

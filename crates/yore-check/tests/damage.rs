@@ -1,6 +1,6 @@
-//! Promises: every damage that the checker knows is found, by its name and in its place, and nothing else is reported
-//! beside what the damage itself brings about. Each plant changes one structure of a sound volume and leaves the
-//! checksums right, unless checksums are what it is about.
+//! Promises: every damage that the checker knows is found, by its name and in its place, and nothing else is
+//! reported beside what the damage itself brings about. Each plant changes one structure of a sound volume
+//! and leaves the checksums right, unless checksums are what it is about.
 
 mod common;
 #[path = "damage/past.rs"]
@@ -780,7 +780,8 @@ fn a_finding_says_where_and_what() {
     assert_eq!(finding.to_string().lines().count(), 1);
 }
 
-/// Promises that a block whose write was lost is named, with the version that is there and the one that should be.
+/// Promises that a block whose write was lost is named, with the version that is there and the one that
+/// should be.
 #[test]
 fn a_lost_write_is_told_from_damage() {
     let mut b = sound();

@@ -1,5 +1,5 @@
-//! Promises: only a volume that a check can end the state of, and that has no findings, is marked clean; the marking
-//! survives a crash at any write.
+//! Promises: only a volume that a check can end the state of, and that has no findings, is marked clean; the
+//! marking survives a crash at any write.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Promises: a sound volume has no findings and is counted rightly; a check writes nothing, on a device that may be
-//! read-only; volumes of the metadata layer's own making are sound.
+//! Promises: a sound volume has no findings and is counted rightly; a check writes nothing, on a device that
+//! may be read-only; volumes of the metadata layer's own making are sound.
 
 mod common;
 
@@ -78,8 +78,8 @@ fn a_sound_volume_is_clean() {
     assert_eq!(report.state, VolumeState::Clean);
 }
 
-/// Promises no findings on a volume with a past in which nodes and blocks are named by several states of a file, and that
-/// each of them is counted once.
+/// Promises no findings on a volume with a past in which nodes and blocks are named by several states of a
+/// file, and that each of them is counted once.
 #[test]
 fn a_sound_volume_with_a_past_is_clean() {
     let present = check(&sound().finish(), &CheckOptions::default()).unwrap().counts;
@@ -123,7 +123,8 @@ fn what_is_being_expunged_may_be_gone() {
     assert!(report.is_clean(), "{report}");
 }
 
-/// Promises that what no kept cut has seen may still be there: forgetting takes it away later, and step by step.
+/// Promises that what no kept cut has seen may still be there: forgetting takes it away later, and step by
+/// step.
 #[test]
 fn the_past_may_outlast_its_cuts() {
     for state in [CutState::Dying, CutState::Forgotten] {
@@ -136,8 +137,8 @@ fn the_past_may_outlast_its_cuts() {
     }
 }
 
-/// Promises that the history of a file may be half given up: a cut that says so is dying, and any versions and names are gone. The file
-/// in use and its name began then.
+/// Promises that the history of a file may be half given up: a cut that says so is dying, and any versions
+/// and names are gone. The file in use and its name began then.
 #[test]
 fn expunging_may_be_under_way() {
     let mut b = past::past();
@@ -149,7 +150,8 @@ fn expunging_may_be_under_way() {
     assert!(report.is_clean(), "{report}");
 }
 
-/// Promises that a rollback may be under way, or given up, and then its directory gone: that is told, and is no finding.
+/// Promises that a rollback may be under way, or given up, and then its directory gone: that is told, and is
+/// no finding.
 #[test]
 fn rolling_back_may_be_under_way() {
     for stopped in [false, true] {
@@ -169,8 +171,8 @@ fn rolling_back_may_be_under_way() {
     }
 }
 
-/// Promises that any versions of a file may be forgotten, from the front, the middle and the end: what they alone had is
-/// left over here, where nobody has given it back, and nothing else is found.
+/// Promises that any versions of a file may be forgotten, from the front, the middle and the end: what they
+/// alone had is left over here, where nobody has given it back, and nothing else is found.
 #[test]
 fn any_versions_of_a_file_may_be_forgotten() {
     for forgotten in 0..8 {
@@ -233,9 +235,9 @@ fn a_log_within_the_volume_owns_its_blocks() {
     assert!(report.is_clean(), "{report}");
 }
 
-/// Promises that an inode which is losing its attributes is sound at every step: they are freed from the end, a part in
-/// one generation, and the last part goes in a generation before the inode does. The check once found flags of attributes
-/// that were gone, after a crash in between.
+/// Promises that an inode which is losing its attributes is sound at every step: they are freed from the end,
+/// a part in one generation, and the last part goes in a generation before the inode does. The check once
+/// found flags of attributes that were gone, after a crash in between.
 #[test]
 fn what_is_being_freed_has_lost_a_part_of_its_attributes() {
     let flags = InodeFlags::ACCESS_ACL | InodeFlags::CAPABILITY;
@@ -261,7 +263,8 @@ fn what_is_being_freed_has_lost_a_part_of_its_attributes() {
     assert!(!report.is_clean(), "attributes that no flag speaks of are none that are left over");
 }
 
-/// Promises that the flags of `chattr` are none of extended attributes, on files and directories of a volume that has them.
+/// Promises that the flags of `chattr` are none of extended attributes, on files and directories of a volume
+/// that has them.
 #[test]
 fn chosen_flags_are_sound() {
     let mut b = sound();

@@ -3,8 +3,8 @@
 //! Direct I/O wants the user's memory aligned to the device's sectors. An [`AlignedBuf`] begins at a page
 //! boundary and is whole blocks long, which satisfies every device this crate opens; any other memory works
 //! too but is copied through such a buffer on the way. Invariant: `pointer` is an allocation of exactly
-//! `blocks * BLOCK_SIZE` initialised bytes, aligned to [`BLOCK_SIZE`]: from the pool if `blocks` is 1; from the
-//! system if it is more; dangling if it is 0.
+//! `blocks * BLOCK_SIZE` initialised bytes, aligned to [`BLOCK_SIZE`]: from the pool if `blocks` is 1; from
+//! the system if it is more; dangling if it is 0.
 
 use std::alloc::{alloc_zeroed, dealloc, handle_alloc_error, Layout};
 use std::fmt;
@@ -150,8 +150,8 @@ impl fmt::Debug for AlignedBuf {
     }
 }
 
-/// One block that several owners share, as an `Arc` of it would be, but in 8 bytes and without memory beside the block:
-/// the pool counts the owners. Who is the only owner may change it ([`SharedBuf::make_mut`]).
+/// One block that several owners share, as an `Arc` of it would be, but in 8 bytes and without memory beside
+/// the block: the pool counts the owners. Who is the only owner may change it ([`SharedBuf::make_mut`]).
 pub struct SharedBuf {
     pointer: NonNull<u8>,
 }
@@ -180,7 +180,8 @@ impl SharedBuf {
         if self.count().load(Ordering::Acquire) != 1 {
             *self = SharedBuf::new(AlignedBuf::from_slice(self));
         }
-        // SAFETY: the block is initialised and has no other owner, and there can be none as long as `self` is borrowed.
+        // SAFETY: the block is initialised and has no other owner, and there can be none as long as `self` is
+        // borrowed.
         unsafe { std::slice::from_raw_parts_mut(self.pointer.as_ptr(), BLOCK_SIZE) }
     }
 
@@ -215,7 +216,8 @@ impl Deref for SharedBuf {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the block is initialised, and nobody changes it while it has owners besides who has `&mut` of the only one.
+        // SAFETY: the block is initialised, and nobody changes it while it has owners besides who has `&mut`
+        // of the only one.
         unsafe { std::slice::from_raw_parts(self.pointer.as_ptr(), BLOCK_SIZE) }
     }
 }
@@ -247,8 +249,8 @@ mod tests {
         assert!(AlignedBuf::zeroed(0).is_empty());
     }
 
-    /// Owners see the same bytes until one changes its own, which are a copy then unless it is the only owner. The last one's
-    /// block is taken again.
+    /// Owners see the same bytes until one changes its own, which are a copy then unless it is the only
+    /// owner. The last one's block is taken again.
     #[test]
     fn shared_buffers_are_copied_when_changed() {
         let mut one = SharedBuf::new(AlignedBuf::from_slice(&[1; 10]));
@@ -266,7 +268,8 @@ mod tests {
         assert_eq!((kept.as_ptr(), kept[0]), (at, 2));
     }
 
-    /// Threads that clone and drop never see a block that somebody else has changed, and the last one gives it back once.
+    /// Threads that clone and drop never see a block that somebody else has changed, and the last one gives
+    /// it back once.
     #[test]
     fn threads_share_buffers() {
         let shared = SharedBuf::new(AlignedBuf::from_slice(&[9; BLOCK_SIZE]));

@@ -72,14 +72,17 @@ pub struct WriteRequest<'a> {
 /// A fixed number of 4096-byte blocks that can be read, written and flushed. See the crate's documentation
 /// for the rules that every implementation keeps and every caller may rely on.
 pub trait Device: Send + Sync + fmt::Debug {
-    /// The size in bytes: whole blocks. It changes by [`Device::grow`], and else only if who has the device says so.
+    /// The size in bytes: whole blocks. It changes by [`Device::grow`], and else only if who has the device
+    /// says so.
     fn size(&self) -> u64;
 
-    /// Makes the device `size` bytes long, if it is shorter and the host can do that, durably; and takes notice if the host has made it
-    /// longer meanwhile. Returns its size now, which is less than `size` where that cannot be had. Most devices are as they are.
+    /// Makes the device `size` bytes long, if it is shorter and the host can do that, durably; and takes
+    /// notice if the host has made it longer meanwhile. Returns its size now, which is less than `size` where
+    /// that cannot be had. Most devices are as they are.
     ///
     /// # Errors
-    /// [`DeviceError::ReadOnly`], [`DeviceError::NoSpace`] and [`DeviceError::Io`]; the device is then as it was.
+    /// [`DeviceError::ReadOnly`], [`DeviceError::NoSpace`] and [`DeviceError::Io`]; the device is then as it
+    /// was.
     ///
     /// # Panics
     /// If `size` is not a multiple of [`BLOCK_SIZE`].
@@ -88,8 +91,9 @@ pub trait Device: Send + Sync + fmt::Debug {
         Ok(self.size())
     }
 
-    /// From now on the first `size` bytes are in use. A device that can lose its end while it is open, as an image file that somebody
-    /// truncates, refuses every write and flush once it has lost some of these. Most devices are as they are.
+    /// From now on the first `size` bytes are in use. A device that can lose its end while it is open, as an
+    /// image file that somebody truncates, refuses every write and flush once it has lost some of these. Most
+    /// devices are as they are.
     fn use_up_to(&self, size: u64) {
         let _ = size;
     }
@@ -202,9 +206,9 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// may then be believed durable, even if a later flush succeeds.
     fn flush(&self) -> Result<(), DeviceError>;
 
-    /// Overwrites what the device has in a range with zeros, and gives the room back where that is possible. Durable after a
-    /// [`Device::flush`]. What was in the range is then not on the device any more; what the host, or the medium, keeps
-    /// below it of older contents is beyond reach.
+    /// Overwrites what the device has in a range with zeros, and gives the room back where that is possible.
+    /// Durable after a [`Device::flush`]. What was in the range is then not on the device any more; what the
+    /// host, or the medium, keeps below it of older contents is beyond reach.
     ///
     /// # Errors
     /// As [`Device::write_at`].
@@ -215,8 +219,8 @@ pub trait Device: Send + Sync + fmt::Debug {
         write_zeros(self, offset, len)
     }
 
-    /// Tells the device that the contents of a range no longer matter. This is advice: afterwards the contents
-    /// are unspecified, commonly zeros or what was there before, and a crash may change them again.
+    /// Tells the device that the contents of a range no longer matter. This is advice: afterwards the
+    /// contents are unspecified, commonly zeros or what was there before, and a crash may change them again.
     ///
     /// # Errors
     /// [`DeviceError::OutOfRange`], [`DeviceError::ReadOnly`], and [`DeviceError::Io`] if the host failed.

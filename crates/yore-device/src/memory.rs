@@ -263,8 +263,8 @@ impl ShardRange {
     }
 }
 
-/// Drops the blocks of a range from a tree. `prefix` is the number of this node among those of its level; whole
-/// subtrees within the range are dropped at once, and those outside it are not looked at.
+/// Drops the blocks of a range from a tree. `prefix` is the number of this node among those of its level;
+/// whole subtrees within the range are dropped at once, and those outside it are not looked at.
 fn clear(root: &mut Root, level: u32, prefix: u64, range: &ShardRange) {
     let Some(node) = root else {
         return;

@@ -1,7 +1,8 @@
 //! The host's table of mounts, which is read here and nowhere else.
 //!
-//! It is `/proc/PID/mountinfo`, one line for each mount: `36 35 0:57 / /mnt rw,nosuid shared:5 - fuse.yore /v.yore rw,user_id=0`. Later lines
-//! lie on top of earlier ones. Blanks, tabs, ends of lines and backslashes in a field are written as `\` and three octal digits.
+//! It is `/proc/PID/mountinfo`, one line for each mount: `36 35 0:57 / /mnt rw,nosuid shared:5 - fuse.yore
+//! /v.yore rw,user_id=0`. Later lines lie on top of earlier ones. Blanks, tabs, ends of lines and backslashes
+//! in a field are written as `\` and three octal digits.
 
 use std::ffi::OsString;
 use std::fs;
@@ -84,7 +85,8 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    /// Promises that lines are understood with and without optional fields, and blanks and backslashes in them.
+    /// Promises that lines are understood with and without optional fields, and blanks and backslashes in
+    /// them.
     #[test]
     fn lines_of_the_table() {
         let line = br"36 35 0:57 / /m\040x rw,nosuid shared:5 - fuse.yore /v\134w,user_id=7 rw,user_id=12,group_id=0";

@@ -1,20 +1,21 @@
 //! Memory for buffers of one block, which a cache of file data has by the hundred thousand.
 //!
-//! The system's allocator gives a block aligned to its own size at the price of nearly two: its bookkeeping lies in
-//! front of each. Here slabs of 2 MiB are cut into blocks without anything between them, and what is free is known
-//! beside them.
+//! The system's allocator gives a block aligned to its own size at the price of nearly two: its bookkeeping
+//! lies in front of each. Here slabs of 2 MiB are cut into blocks without anything between them, and what is
+//! free is known beside them.
 //!
-//! A slab belongs to one of a few *homes*, each with a lock of its own; a thread takes blocks from always the same home,
-//! and any thread may give a block back. A block is taken from the slab with the lowest address that has one, so that the
-//! others run empty; an empty slab goes back to the system unless it is the only one of its home with room. The first
-//! block of a slab is its own: it says what home it has, which blocks are free, and for each block that several share how
-//! many they are, so that a block's address leads to all of that, and sharing one takes no more memory. Invariants of a
-//! home: a slab is in `open` if and only if it has a free block; a bit in `free` is set if and only if nobody has the block.
+//! A slab belongs to one of a few *homes*, each with a lock of its own; a thread takes blocks from always the
+//! same home, and any thread may give a block back. A block is taken from the slab with the lowest address
+//! that has one, so that the others run empty; an empty slab goes back to the system unless it is the only
+//! one of its home with room. The first block of a slab is its own: it says what home it has, which blocks
+//! are free, and for each block that several share how many they are, so that a block's address leads to all
+//! of that, and sharing one takes no more memory. Invariants of a home: a slab is in `open` if and only if it
+//! has a free block; a bit in `free` is set if and only if nobody has the block.
 //!
-//! **Forks.** Daemons open a volume and then fork, and the child goes on with it, so a lock that another thread held at
-//! that moment must not stay locked in the child for ever. As the system's allocator does, a fork takes all locks first
-//! and lets go of them on both sides. (So they are the standard library's, which keep nothing but a word: waiters that
-//! do not exist in the child do it no harm.)
+//! **Forks.** Daemons open a volume and then fork, and the child goes on with it, so a lock that another
+//! thread held at that moment must not stay locked in the child for ever. As the system's allocator does, a
+//! fork takes all locks first and lets go of them on both sides. (So they are the standard library's, which
+//! keep nothing but a word: waiters that do not exist in the child do it no harm.)
 
 use rustix::mm::{madvise, Advice};
 use std::alloc::{alloc, dealloc, handle_alloc_error, Layout};
@@ -90,7 +91,8 @@ extern "C" fn after_fork() {
 fn survive_forks() {
     static REGISTERED: Once = Once::new();
     REGISTERED.call_once(|| {
-        // SAFETY: the functions live as long as the program, and may run in any thread: they lock and unlock, no more.
+        // SAFETY: the functions live as long as the program, and may run in any thread: they lock and unlock,
+        // no more.
         let failed = unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(after_fork)) };
         assert_eq!(failed, 0, "no memory to register what a fork needs");
     });
@@ -114,7 +116,8 @@ pub(crate) unsafe fn give_back(block: NonNull<u8>) {
     let header = unsafe { header(block) };
     let emptied = lock(header.home).give_back(header, block);
     if emptied {
-        // SAFETY: allocated in `Home::take` with this layout; all its blocks are back, and it is in no home any more.
+        // SAFETY: allocated in `Home::take` with this layout; all its blocks are back, and it is in no home
+        // any more.
         unsafe { dealloc(slab_of(block).as_ptr(), SLAB) }
     }
 }
@@ -139,16 +142,16 @@ fn index(block: NonNull<u8>) -> usize {
 /// # Safety
 /// The block is one of a slab that lives as long as the result.
 unsafe fn header<'a>(block: NonNull<u8>) -> &'a Header {
-    // SAFETY: a slab begins with its header, which was written before any of its blocks was handed out, and all of which
-    // but `free` is changed by atomics only.
+    // SAFETY: a slab begins with its header, which was written before any of its blocks was handed out, and
+    // all of which but `free` is changed by atomics only.
     unsafe { slab_of(block).cast().as_ref() }
 }
 
-/// Asks for the slab to be one huge page where the system leaves that to programs: blocks are used at random, and with
-/// small pages nearly each use misses the processor's table of translations.
+/// Asks for the slab to be one huge page where the system leaves that to programs: blocks are used at random,
+/// and with small pages nearly each use misses the processor's table of translations.
 fn want_huge_page(start: NonNull<u8>) {
-    // SAFETY: the range is a slab's own memory, and what is advised changes none of it. A system without huge pages
-    // refuses, and all stays as it was.
+    // SAFETY: the range is a slab's own memory, and what is advised changes none of it. A system without huge
+    // pages refuses, and all stays as it was.
     let _ = unsafe { madvise(start.as_ptr().cast(), SLAB_BYTES, Advice::LinuxHugepage) };
 }
 

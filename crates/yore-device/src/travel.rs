@@ -1,5 +1,5 @@
-//! What errors need to come from another process as they were: serde knows no `io::ErrorKind`, no texts of the program, and no bound on
-//! how deep a value is nested in itself.
+//! What errors need to come from another process as they were: serde knows no `io::ErrorKind`, no texts of
+//! the program, and no bound on how deep a value is nested in itself.
 
 use crate::HostError;
 use serde::de::Error as _;
@@ -70,7 +70,8 @@ pub(crate) fn kind_of_file<'de, D: Deserializer<'de>>(from: D) -> Result<Text, D
     kinds::ALL.into_iter().find(|known| *known == found).ok_or_else(|| D::Error::custom("no kind of file"))
 }
 
-/// Reads what is nested in its own kind, for `#[serde(deserialize_with)]`: at most [`DEEPEST`] levels, so that no bytes exhaust the stack.
+/// Reads what is nested in its own kind, for `#[serde(deserialize_with)]`: at most [`DEEPEST`] levels, so
+/// that no bytes exhaust the stack.
 ///
 /// # Errors
 /// Those of what is read, and that it is nested too deep.

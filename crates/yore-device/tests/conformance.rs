@@ -57,8 +57,8 @@ impl Drop for LoopDevice {
     }
 }
 
-/// A block device keeps the contract, is claimed from the host while open for writing, and is refused, with the
-/// place, while it is mounted.
+/// A block device keeps the contract, is claimed from the host while open for writing, and is refused, with
+/// the place, while it is mounted.
 #[test]
 #[ignore = "needs root, loop devices and mkfs.ext4"]
 fn block_devices() {

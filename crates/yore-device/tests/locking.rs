@@ -18,8 +18,8 @@ const MODE: &str = "YORE_DEVICE_TEST_MODE";
 
 const READ_ONLY: OpenOptions = OpenOptions { read_only: true, direct: yore_device::Direct::Auto, lock: true };
 
-/// Not a test: what the other process of the tests below runs. It holds a device until its input ends. In mode
-/// `daemon` a child holds it and the process itself exits at once, as a daemon does.
+/// Not a test: what the other process of the tests below runs. It holds a device until its input ends. In
+/// mode `daemon` a child holds it and the process itself exits at once, as a daemon does.
 #[test]
 fn helper() {
     let (Ok(path), Ok(mode)) = (std::env::var(DEVICE), std::env::var(MODE)) else {

@@ -1,12 +1,13 @@
-//! Promises of the memory device beyond the contract: snapshots that share nothing visible, golden images, and
-//! writers that do not disturb each other.
+//! Promises of the memory device beyond the contract: snapshots that share nothing visible, golden images,
+//! and writers that do not disturb each other.
 
 mod common;
 
 use common::{at, pattern, read};
 use yore_device::{AlignedBuf, Device, DeviceError, MemoryDevice};
 
-/// A snapshot is what was, whatever either side writes or discards later, and comparing finds the first change.
+/// A snapshot is what was, whatever either side writes or discards later, and comparing finds the first
+/// change.
 #[test]
 fn snapshots_are_independent() {
     let device = MemoryDevice::new(1 << 40);

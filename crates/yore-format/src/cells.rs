@@ -70,8 +70,8 @@ impl FileKind {
     }
 }
 
-/// A directory entry. In a tree its key is the cookie, in 8 bytes, big-endian; in an inode's content area entries
-/// lie one after another in cookie order, each preceded by its cookie in 8 bytes, big-endian.
+/// A directory entry. In a tree its key is the cookie, in 8 bytes, big-endian; in an inode's content area
+/// entries lie one after another in cookie order, each preceded by its cookie in 8 bytes, big-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirEntry<'a> {
     /// The inode.
@@ -143,8 +143,8 @@ impl<'a> DirEntry<'a> {
         Ok((entry, DIRENT_FIXED_BYTES + len))
     }
 
-    /// Decodes a whole cell's value if its name is `name`, which is a possible one. Any other gives `None`, or
-    /// the error that [`DirEntry::decode`] finds.
+    /// Decodes a whole cell's value if its name is `name`, which is a possible one. Any other gives `None`,
+    /// or the error that [`DirEntry::decode`] finds.
     ///
     /// # Errors
     /// As [`DirEntry::decode`].
@@ -179,8 +179,8 @@ impl<'a> DirEntry<'a> {
     }
 }
 
-/// An extent: where a run of a file's blocks lies. Its key is the first file block, in a tree in 8 bytes big-endian,
-/// in an inode in 4 bytes little-endian.
+/// An extent: where a run of a file's blocks lies. Its key is the first file block, in a tree in 8 bytes
+/// big-endian, in an inode in 4 bytes little-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtentValue {
     /// The first block on the device.
@@ -293,8 +293,9 @@ impl XattrNamespace {
     }
 }
 
-/// A cell of an attribute tree. Its key is 8 bytes, big-endian: 40 bits of hash of namespace and name, 8 bits that tell
-/// collisions apart, 16 bits chunk number. The first chunk (number 0) holds the name and the length of the whole value.
+/// A cell of an attribute tree. Its key is 8 bytes, big-endian: 40 bits of hash of namespace and name, 8 bits
+/// that tell collisions apart, 16 bits chunk number. The first chunk (number 0) holds the name and the length
+/// of the whole value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XattrCell<'a> {
     /// Chunk 0: `1, namespace, name length, 0, value length u32, name, up to 1,024 bytes of the value`.
@@ -370,15 +371,16 @@ pub fn decode_symlink_chunk(bytes: &[u8]) -> Result<&[u8], Box<Corruption>> {
     Ok(bytes)
 }
 
-/// Where in a directory a name's entry is looked for first: SipHash-2-4 of the name under the volume's seed, as 55
-/// bits above 8 zero bits, top bit clear, at least 256. Names that collide take the following cookies, up to 255 more.
+/// Where in a directory a name's entry is looked for first: SipHash-2-4 of the name under the volume's seed,
+/// as 55 bits above 8 zero bits, top bit clear, at least 256. Names that collide take the following cookies,
+/// up to 255 more.
 pub fn name_cookie(seed: &[u8; 16], name: &[u8]) -> u64 {
     let hash = siphasher::sip::SipHasher24::new_with_key(seed).hash(name);
     ((hash >> 1) & !0xff).max(256)
 }
 
-/// The first key under which an attribute is looked for: 40 bits of SipHash-2-4 of the namespace's number and the
-/// name, then 8 bits that tell collisions apart, then 16 bits of chunk number, all zero here.
+/// The first key under which an attribute is looked for: 40 bits of SipHash-2-4 of the namespace's number and
+/// the name, then 8 bits that tell collisions apart, then 16 bits of chunk number, all zero here.
 pub fn xattr_key(seed: &[u8; 16], namespace: XattrNamespace, name: &[u8]) -> u64 {
     let mut bytes = Vec::with_capacity(1 + name.len());
     bytes.push(namespace as u8);
@@ -386,8 +388,9 @@ pub fn xattr_key(seed: &[u8; 16], namespace: XattrNamespace, name: &[u8]) -> u64
     siphasher::sip::SipHasher24::new_with_key(seed).hash(&bytes) & !0xff_ffff
 }
 
-/// The value of a cell in the tree of orphans, whose key is the inode's number (8 bytes, big-endian): the incarnation.
-/// An inode there has no name and is to be freed, or has one and is to lose its blocks beyond its size.
+/// The value of a cell in the tree of orphans, whose key is the inode's number (8 bytes, big-endian): the
+/// incarnation. An inode there has no name and is to be freed, or has one and is to lose its blocks beyond
+/// its size.
 pub fn orphan_value(incarnation: Incarnation) -> [u8; 4] {
     incarnation.0.to_le_bytes()
 }
@@ -396,7 +399,8 @@ pub fn orphan_value(incarnation: Incarnation) -> [u8; 4] {
 mod tests {
     use super::*;
 
-    /// Looking for a name finds what decoding finds, and the same errors, whatever one byte of the cell was changed to.
+    /// Looking for a name finds what decoding finds, and the same errors, whatever one byte of the cell was
+    /// changed to.
     #[test]
     fn an_entry_looked_for_by_name_is_the_one_decoded() {
         let entry = DirEntry {

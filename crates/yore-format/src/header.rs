@@ -1,5 +1,6 @@
-//! The header that every metadata block starts with, which makes it self-identifying (rext3's back-pointers and
-//! more): a block read from the wrong place, of another volume, or not belonging to who asked is an error, not data.
+//! The header that every metadata block starts with, which makes it self-identifying (rext3's back-pointers
+//! and more): a block read from the wrong place, of another volume, or not belonging to who asked is an
+//! error, not data.
 
 use crate::{
     checksum_except, Block, BlockNo, Corruption, Generation, Incarnation, InodeNo, MetaAddr, Number,
@@ -275,8 +276,9 @@ pub fn verify_checksum(block: &Block) -> Result<(), Box<Corruption>> {
     Ok(())
 }
 
-/// Checks that a block, verified already, is the version that its zone's map names: `check` is what the zone's header has
-/// for it. A sound older copy of the same block, left in the slot by a write that was lost, is told by nothing else.
+/// Checks that a block, verified already, is the version that its zone's map names: `check` is what the
+/// zone's header has for it. A sound older copy of the same block, left in the slot by a write that was lost,
+/// is told by nothing else.
 ///
 /// # Errors
 /// [`Corruption`] with both checksums and the generation of the copy, address, block and owner filled in.
@@ -297,8 +299,8 @@ pub fn verify_version(
     Err(if h.owner.get() == InodeNo::NONE.0 { c } else { c.of(InodeNo(h.owner.get())) })
 }
 
-/// The verifier that runs after every read: magic, checksum, volume, address, reserved bytes, then the structure's
-/// own verifier for its kind. `block_no` is where the bytes came from, for the message.
+/// The verifier that runs after every read: magic, checksum, volume, address, reserved bytes, then the
+/// structure's own verifier for its kind. `block_no` is where the bytes came from, for the message.
 ///
 /// # Errors
 /// [`Corruption`] with address and block filled in.

@@ -10,10 +10,11 @@
 //! | policies | inode (8) | [`crate::PolicyRow`] |
 //! | operations | class, sequence (8, 8) | [`crate::OperationRow`] |
 //!
-//! Keys are big-endian, so that they sort as bytes. Versions, names and changes are in [`HISTORY_SHARDS`] trees each: an inode's versions
-//! and changes and a directory's names are in those of [`version_shard`] and [`name_shard`], so that threads at work on different files seldom
-//! meet. One block ([`HistoryRoots`]), made with the first cut or policy, holds all roots, and how many blocks the past alone
-//! holds ([`HistorySpace`]).
+//! Keys are big-endian, so that they sort as bytes. Versions, names and changes are in [`HISTORY_SHARDS`]
+//! trees each: an inode's versions and changes and a directory's names are in those of [`version_shard`] and
+//! [`name_shard`], so that threads at work on different files seldom meet. One block ([`HistoryRoots`]), made
+//! with the first cut or policy, holds all roots, and how many blocks the past alone holds
+//! ([`HistorySpace`]).
 
 use crate::{
     Block, BlockHeader, Corruption, DirEntry, Incarnation, Inode, InodeNo, MetaAddr, Number, Timestamp,
@@ -130,8 +131,8 @@ impl HistoryTree {
     }
 }
 
-/// The shard that keeps the versions of an inode: the same for those of 64 numbers, which are often made and removed together and then
-/// are neighbours in it.
+/// The shard that keeps the versions of an inode: the same for those of 64 numbers, which are often made and
+/// removed together and then are neighbours in it.
 pub fn version_shard(inode: InodeNo) -> usize {
     shard(inode.0 / 64)
 }
@@ -234,7 +235,8 @@ impl HistoryRoots {
         HistorySpace { data: raw.data.get(), nodes: raw.nodes.get(), trees: raw.trees.get() }
     }
 
-    /// Counts what came or went. A count that damage has made too small stays at 0: it must keep nobody from freeing blocks.
+    /// Counts what came or went. A count that damage has made too small stays at 0: it must keep nobody from
+    /// freeing blocks.
     pub fn count(block: &mut Block, growth: HistoryGrowth) -> Touched {
         let space = Self::space(block);
         let raw = RawSpace {
@@ -294,13 +296,15 @@ pub enum CutKind {
     Interval = 3,
     /// Something that can be undone was about to change much.
     Undo = 4,
-    /// A file lost its last name, under a policy that makes a version when it is closed. It is as of this one no more.
+    /// A file lost its last name, under a policy that makes a version when it is closed. It is as of this one
+    /// no more.
     Removed = 5,
-    /// The history of a file, up to this number, is being given up. Nobody sees anything as of it: it is dying from the
-    /// beginning, and nothing remembers it when that is done.
+    /// The history of a file, up to this number, is being given up. Nobody sees anything as of it: it is
+    /// dying from the beginning, and nothing remembers it when that is done.
     Expunge = 6,
-    /// A directory is being made what it was, and that is not finished. Nobody sees anything as of it: it is dying from the beginning,
-    /// and nothing remembers it when that is done. What is to be done stands where others have their name ([`RollbackIntent`]).
+    /// A directory is being made what it was, and that is not finished. Nobody sees anything as of it: it is
+    /// dying from the beginning, and nothing remembers it when that is done. What is to be done stands where
+    /// others have their name ([`RollbackIntent`]).
     Rollback = 7,
 }
 
@@ -317,7 +321,8 @@ impl CutKind {
         matches!(self, CutKind::Close | CutKind::Removed | CutKind::Expunge | CutKind::Rollback)
     }
 
-    /// Whether it says that something is under way, and is no event that can be looked at: dying from the beginning, and never forgotten.
+    /// Whether it says that something is under way, and is no event that can be looked at: dying from the
+    /// beginning, and never forgotten.
     pub fn is_work(self) -> bool {
         matches!(self, CutKind::Expunge | CutKind::Rollback)
     }
@@ -450,8 +455,9 @@ impl CutRow {
     }
 }
 
-/// What a cut of kind [`CutKind::Rollback`] says is to be done with its root: that it becomes what it was as of another cut. If it is *held*, it
-/// was given up for now, and is not finished unless somebody asks for that.
+/// What a cut of kind [`CutKind::Rollback`] says is to be done with its root: that it becomes what it was as
+/// of another cut. If it is *held*, it was given up for now, and is not finished unless somebody asks for
+/// that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RollbackIntent {
     /// The cut taken before anything was changed, whose name says what is being done.
@@ -565,7 +571,8 @@ pub fn key_parts<const N: usize>(key: &[u8]) -> Result<[u64; N], Box<Corruption>
 pub struct Version {
     /// The number from which on it was so no longer.
     pub end: Number,
-    /// The inode. Of directories the content is empty: the entries tell by their births and deaths when they were.
+    /// The inode. Of directories the content is empty: the entries tell by their births and deaths when they
+    /// were.
     pub inode: Inode,
 }
 
@@ -576,7 +583,8 @@ const WORDS: usize = INODE_BYTES / WORD;
 const _: () = assert!(INODE_BYTES.is_multiple_of(WORD) && WORDS < 64);
 
 impl Version {
-    /// The version as a value: its end, which words of the inode are not zero, and those. Half of most inodes is zeros.
+    /// The version as a value: its end, which words of the inode are not zero, and those. Half of most inodes
+    /// is zeros.
     pub fn encode(&self) -> Vec<u8> {
         let mut slot = [0; INODE_BYTES];
         self.inode.encode(&mut slot);
@@ -637,7 +645,8 @@ impl Version {
     }
 }
 
-/// What a name meant until it was removed or came to mean something else; its birth is in the key and in the entry.
+/// What a name meant until it was removed or came to mean something else; its birth is in the key and in the
+/// entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PastName<'a> {
     /// The number from which on the name did not mean this any more.

@@ -24,8 +24,8 @@ macro_rules! number {
 }
 
 number!(
-    /// A physical block's place on the device, in units of [`crate::BLOCK_SIZE`]. 0 is the first superblock slot
-    /// and so never data: it stands for "none".
+    /// A physical block's place on the device, in units of [`crate::BLOCK_SIZE`]. 0 is the first superblock
+    /// slot and so never data: it stands for "none".
     BlockNo,
     u64
 );
@@ -50,8 +50,8 @@ number!(
     u64
 );
 number!(
-    /// A zone's number. Even: the first zone of group n/2. Odd: a further zone, wherever its table entry says.
-    /// With [`ZoneNo::ROOT_FLAG`]: a root zone, which holds nothing but zone table blocks.
+    /// A zone's number. Even: the first zone of group n/2. Odd: a further zone, wherever its table entry
+    /// says. With [`ZoneNo::ROOT_FLAG`]: a root zone, which holds nothing but zone table blocks.
     ZoneNo,
     u32
 );
@@ -81,8 +81,8 @@ impl ZoneNo {
     }
 }
 
-/// The logical name of a metadata block: zone and index. It never changes while the block lives, whichever slot
-/// holds it. Index 0 of zone 0 is a bitmap that nothing points to, so 0 stands for "none".
+/// The logical name of a metadata block: zone and index. It never changes while the block lives, whichever
+/// slot holds it. Index 0 of zone 0 is a bitmap that nothing points to, so 0 stands for "none".
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct MetaAddr(pub u64);
 
@@ -135,7 +135,8 @@ impl fmt::Debug for MetaAddr {
     }
 }
 
-/// An inode's number, which is its address: (zone, index, slot in block). 1 to 15 are owners that are not inodes.
+/// An inode's number, which is its address: (zone, index, slot in block). 1 to 15 are owners that are not
+/// inodes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct InodeNo(pub u64);
 

@@ -123,8 +123,8 @@ bitflags::bitflags! {
         const DEFAULT_ACL = 2;
         /// It has `security.capability`.
         const CAPABILITY = 4;
-        /// Nothing of it changes (`chattr +i`). Like those below only with [`crate::WriteFeatures::INODE_FLAGS`], and only of files
-        /// and directories.
+        /// Nothing of it changes (`chattr +i`). Like those below only with
+        /// [`crate::WriteFeatures::INODE_FLAGS`], and only of files and directories.
         const IMMUTABLE = 8;
         /// It can only be appended to; a directory only gets names (`chattr +a`).
         const APPEND_ONLY = 16;

@@ -1,16 +1,18 @@
 //! Intent records: what the log says happened since the last generation.
 //!
-//! A record holds what changed in metadata since the record before it (or since the generation that it follows), taken at an
-//! instant at which no Op was open, and the file data that was made durable with it. Applied in order to the generation
-//! that they follow, records give the state of that instant. A record has a fixed [`IntentHead`], then as many zones,
-//! blocks and notes as the head says, each a multiple of 8 bytes long:
+//! A record holds what changed in metadata since the record before it (or since the generation that it
+//! follows), taken at an instant at which no Op was open, and the file data that was made durable with it.
+//! Applied in order to the generation that they follow, records give the state of that instant. A record has
+//! a fixed [`IntentHead`], then as many zones, blocks and notes as the head says, each a multiple of 8 bytes
+//! long:
 //!
-//! - a **zone** that was touched: which blocks exist in it. Free inodes of inode blocks and free blocks of groups are not
-//!   here: they are counted again from the blocks themselves. Zones that come or go are not logged at all: whoever wants
-//!   that durable commits the generation.
-//! - a **block** that changed: a set of 64-byte chunks, their bytes, and the checksum of the whole body after the change. A
-//!   block that is new, or takes the place of a freed one, has all chunks.
-//! - a **note** on file data ([`IntentNote`]): bytes that are not at home yet, or that bytes noted earlier no longer count.
+//! - a **zone** that was touched: which blocks exist in it. Free inodes of inode blocks and free blocks of
+//!   groups are not here: they are counted again from the blocks themselves. Zones that come or go are not
+//!   logged at all: whoever wants that durable commits the generation.
+//! - a **block** that changed: a set of 64-byte chunks, their bytes, and the checksum of the whole body after
+//!   the change. A block that is new, or takes the place of a freed one, has all chunks.
+//! - a **note** on file data ([`IntentNote`]): bytes that are not at home yet, or that bytes noted earlier no
+//!   longer count.
 //!
 //! The log's own frame (number, chain, checksum) is not part of this; see the log's crate.
 
@@ -124,7 +126,8 @@ pub struct IntentBlock<'a> {
 /// What a record says of file data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IntentNote<'a> {
-    /// The page's content, to be written when all records have been applied. The file's size is at least `size`.
+    /// The page's content, to be written when all records have been applied. The file's size is at least
+    /// `size`.
     Data {
         /// The file.
         inode: InodeNo,
@@ -137,8 +140,8 @@ pub enum IntentNote<'a> {
         /// Its first bytes; the rest is zeros.
         bytes: &'a [u8],
     },
-    /// The file was cut to `size`: what was noted earlier beyond it is gone. With 0, nothing noted earlier counts any more: it
-    /// was cut off, or is in the file's blocks.
+    /// The file was cut to `size`: what was noted earlier beyond it is gone. With 0, nothing noted earlier
+    /// counts any more: it was cut off, or is in the file's blocks.
     Cut {
         /// The file.
         inode: InodeNo,
@@ -158,7 +161,8 @@ impl IntentBlock<'_> {
     /// Puts the chunks into `block`.
     ///
     /// # Errors
-    /// [`Corruption`] if the result is not what the record says: it was applied to another block than it was made from.
+    /// [`Corruption`] if the result is not what the record says: it was applied to another block than it was
+    /// made from.
     pub fn apply(&self, block: &mut Block) -> Result<(), Box<Corruption>> {
         for (n, i) in ones(self.chunks).enumerate() {
             let from = &self.bytes[n * CHUNK_BYTES..(n + 1) * CHUNK_BYTES];

@@ -1,9 +1,10 @@
 //! Where things are: the geometry of a volume, all of it arithmetic on its size.
 //!
-//! A volume is a row of allocation groups of 32,768 blocks (128 MiB). The first 1,024 blocks (4 MiB) of each group
-//! are set aside for a zone and are not in the group's bitmap; the bitmap covers the other 31,744. In group 0 that
-//! place holds root zone 0, whose blocks 0 and 1 are the superblock slots; group 0's own first zone is the next
-//! 1,024 blocks, marked used in its bitmap. The last group may be short; its tail is marked used.
+//! A volume is a row of allocation groups of 32,768 blocks (128 MiB). The first 1,024 blocks (4 MiB) of each
+//! group are set aside for a zone and are not in the group's bitmap; the bitmap covers the other 31,744. In
+//! group 0 that place holds root zone 0, whose blocks 0 and 1 are the superblock slots; group 0's own first
+//! zone is the next 1,024 blocks, marked used in its bitmap. The last group may be short; its tail is marked
+//! used.
 
 use crate::{BlockNo, GroupNo, ZoneNo};
 
@@ -13,7 +14,8 @@ pub const GROUP_BLOCKS: u64 = 32_768;
 pub const ZONE_BLOCKS: u64 = 1_024;
 /// Logical metadata blocks in a zone.
 pub const ZONE_INDEXES: u32 = 510;
-/// The first block of a zone that is a slot; 0 and 1 are superblock slots in root zone 0 and unused elsewhere.
+/// The first block of a zone that is a slot; 0 and 1 are superblock slots in root zone 0 and unused
+/// elsewhere.
 pub const FIRST_SLOT: u64 = 4;
 /// Where in a zone its two header slots are.
 pub const HEADER_SLOTS: [u64; 2] = [2, 3];
@@ -36,7 +38,8 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// The geometry of a volume of `blocks` blocks. A last group too short to hold a zone and some data is left out.
+    /// The geometry of a volume of `blocks` blocks. A last group too short to hold a zone and some data is
+    /// left out.
     pub fn new(blocks: u64) -> Geometry {
         let tail = blocks % GROUP_BLOCKS;
         let usable = if blocks > GROUP_BLOCKS && tail < 2 * ZONE_BLOCKS { blocks - tail } else { blocks };

@@ -4,13 +4,13 @@
 //! 0        64         80            80+2n                heap_start          4096
 //! | header | counters | index (n×2) |  free              | cells, any order  |
 //! ```
-//! A cell is `size u16, flags u8, 0, key, value` with a key of the tree's fixed width, compared as bytes. Cells are
-//! self-describing and lie back to back from `heap_start` to the end, so index and counters can be derived from
-//! the cells alone: the order of the index is that of the keys of the live cells. A cell stays where it is
-//! until [`NodeMut::compact`] moves all of them; removing one only clears its LIVE flag.
+//! A cell is `size u16, flags u8, 0, key, value` with a key of the tree's fixed width, compared as bytes.
+//! Cells are self-describing and lie back to back from `heap_start` to the end, so index and counters can be
+//! derived from the cells alone: the order of the index is that of the keys of the live cells. A cell stays
+//! where it is until [`NodeMut::compact`] moves all of them; removing one only clears its LIVE flag.
 //!
-//! In a branch the value is the child's address, and cell i's key is the lower bound of child i. Invariant kept
-//! by the trees above: a node's keys lie in [own lower bound, next sibling's lower bound).
+//! In a branch the value is the child's address, and cell i's key is the lower bound of child i. Invariant
+//! kept by the trees above: a node's keys lie in [own lower bound, next sibling's lower bound).
 
 use crate::header::HEADER_BYTES;
 use crate::{Block, BlockHeader, Corruption, Touched, BLOCK_SIZE};
@@ -131,7 +131,8 @@ impl<'a> NodeRef<'a> {
         Err(lo)
     }
 
-    /// As [`NodeRef::search`], for keys of eight bytes: numbers compare in one step, and nearly all trees have such keys.
+    /// As [`NodeRef::search`], for keys of eight bytes: numbers compare in one step, and nearly all trees
+    /// have such keys.
     fn search_number(self, key: u64) -> Result<usize, usize> {
         let (mut lo, mut hi) = (0, self.count());
         while lo < hi {
@@ -146,7 +147,8 @@ impl<'a> NodeRef<'a> {
         Err(lo)
     }
 
-    /// In a branch with at least one cell: the child whose range holds `key` (the first, for keys before all).
+    /// In a branch with at least one cell: the child whose range holds `key` (the first, for keys before
+    /// all).
     pub fn child_for(self, key: &[u8]) -> usize {
         match self.search(key) {
             Ok(i) => i,
@@ -262,8 +264,8 @@ impl<'a> NodeRef<'a> {
     }
 }
 
-/// A node to change. Every change returns what it touched; its meaning is the range of bytes of the cell, since index and
-/// counters are derived data.
+/// A node to change. Every change returns what it touched; its meaning is the range of bytes of the cell,
+/// since index and counters are derived data.
 pub struct NodeMut<'a> {
     block: &'a mut Block,
 }
@@ -339,7 +341,8 @@ impl<'a> NodeMut<'a> {
         self.touched(at..at + size, i, count)
     }
 
-    /// Overwrites the value of cell `i` where it is, if the new one has the same length; else removes and inserts.
+    /// Overwrites the value of cell `i` where it is, if the new one has the same length; else removes and
+    /// inserts.
     ///
     /// # Panics
     /// If the new cell does not fit.

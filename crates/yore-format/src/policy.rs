@@ -1,4 +1,5 @@
-//! Policies: how often versions are made, and how long they are kept, of a directory with all that is below it or of a file.
+//! Policies: how often versions are made, and how long they are kept, of a directory with all that is below
+//! it or of a file.
 //!
 //! An inode that has one says so in itself; what it is stands in a tree of the past, by the inode's number.
 
@@ -73,8 +74,8 @@ pub struct PolicyRow {
     pub incarnation: Incarnation,
     /// What it says.
     pub policy: Policy,
-    /// Snapshots that policies took before this number have seen what the patterns exclude as they have seen all else; 0: there is no such
-    /// snapshot. Without patterns it is 0.
+    /// Snapshots that policies took before this number have seen what the patterns exclude as they have seen
+    /// all else; 0: there is no such snapshot. Without patterns it is 0.
     pub excluding_since: Number,
 }
 
@@ -324,7 +325,8 @@ mod tests {
         }
     }
 
-    /// Promises that no byte can be changed into something that is encoded otherwise, and that nothing panics.
+    /// Promises that no byte can be changed into something that is encoded otherwise, and that nothing
+    /// panics.
     #[test]
     fn each_byte_counts() {
         for row in rows() {

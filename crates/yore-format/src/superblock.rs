@@ -1,9 +1,9 @@
 //! The superblock: what everything else is found from. Two slots, written alternately.
 //!
-//! Each 512-byte sector of a slot ends with the generation, so a slot that a crash tore shows mixed stamps, and
-//! the slot carries a checksum. The older slot is believed only if the newer one is *torn*; a newer one that is
-//! complete but fails its checksum is corruption, and mount says so: going back silently would lose what was
-//! promised.
+//! Each 512-byte sector of a slot ends with the generation, so a slot that a crash tore shows mixed stamps,
+//! and the slot carries a checksum. The older slot is believed only if the newer one is *torn*; a newer one
+//! that is complete but fails its checksum is corruption, and mount says so: going back silently would lose
+//! what was promised.
 
 use crate::layout::{Geometry, VOLUME_BLOCKS_MAX, VOLUME_BLOCKS_MIN};
 use crate::{checksum_except, Block, BlockNo, Corruption, Generation, InodeNo, MetaAddr, Number, ZERO_BLOCK};
@@ -83,7 +83,8 @@ bitflags::bitflags! {
     /// Features that a program must know to use the volume.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
     pub struct Features: u64 {
-        /// The volume was resized: `volume_blocks` in the headers of zones may be other lengths, and the superblock's counts.
+        /// The volume was resized: `volume_blocks` in the headers of zones may be other lengths, and the
+        /// superblock's counts.
         const RESIZED = 1;
     }
 }
@@ -92,17 +93,18 @@ bitflags::bitflags! {
     /// Features that a program must know to write to the volume.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
     pub struct WriteFeatures: u64 {
-        /// It has a past: blocks that the present does not name are in use, and some that it names are not its own.
+        /// It has a past: blocks that the present does not name are in use, and some that it names are not
+        /// its own.
         const HISTORY = 1;
-        /// Rows of the past may have further fields, snapshots of different directories may have the same name, and there
-        /// may be a tree of operations.
+        /// Rows of the past may have further fields, snapshots of different directories may have the same
+        /// name, and there may be a tree of operations.
         const EXTENDED_PAST = 2;
         /// Inodes may have the flags that `chattr` sets.
         const INODE_FLAGS = 4;
         /// The superblock says how much history a full volume keeps ([`SpaceRules`]).
         const SPACE_RULES = 8;
-        /// [`Features::RESIZED`]. A volume gets it as it gets the others, so it is among them in memory; on the medium it is a bit of
-        /// the other field, for who only reads must know it, too.
+        /// [`Features::RESIZED`]. A volume gets it as it gets the others, so it is among them in memory; on
+        /// the medium it is a bit of the other field, for who only reads must know it, too.
         const RESIZED = 1 << 63;
     }
 }
@@ -222,8 +224,8 @@ pub struct Superblock {
     pub engine: Engine,
     /// Clean, in use, …
     pub state: VolumeState,
-    /// The next incarnation to give, in the lower 32 bits; above, how often all of them have been given. Their order says
-    /// when something was made in the first round only.
+    /// The next incarnation to give, in the lower 32 bits; above, how often all of them have been given.
+    /// Their order says when something was made in the first round only.
     pub next_incarnation: u64,
     /// The next number to give (VERSIONING).
     pub next_number: Number,
@@ -271,7 +273,8 @@ pub struct Superblock {
     pub log_generation: Generation,
     /// A name for people, UTF-8, at most 64 bytes.
     pub label: String,
-    /// The features that a program must know to write, of those that only a bit tells ([`WriteFeatures::stored`]).
+    /// The features that a program must know to write, of those that only a bit tells
+    /// ([`WriteFeatures::stored`]).
     pub features: WriteFeatures,
     /// How much history a full volume keeps; `None`: as the program does by default.
     pub space_rules: Option<SpaceRules>,
@@ -329,8 +332,8 @@ impl Superblock {
     /// The bytes for slot 0 or 1.
     ///
     /// # Panics
-    /// If the label is longer than 64 bytes or contains a NUL, or there are more than [`ROOT_ZONES_MAX`] root zones:
-    /// such a superblock could not be read back.
+    /// If the label is longer than 64 bytes or contains a NUL, or there are more than [`ROOT_ZONES_MAX`] root
+    /// zones: such a superblock could not be read back.
     pub fn encode(&self, slot: u32) -> Box<Block> {
         assert!(
             self.label.len() <= 64 && !self.label.contains('\0'),
@@ -423,7 +426,8 @@ impl Superblock {
         let newest = Generation(stamps.iter().copied().max().unwrap_or(0));
         let magic = block[..8] == MAGIC;
         if stamps.iter().any(|s| *s != newest.0) {
-            // A torn first sector still holds the older superblock's magic: the slots never hold anything else.
+            // A torn first sector still holds the older superblock's magic: the slots never hold anything
+            // else.
             return if magic { SlotState::Torn(newest) } else { SlotState::Foreign };
         }
         if !magic {
@@ -562,8 +566,8 @@ fn decode_complete(block: &Block, slot: u32, generation: Generation) -> Result<S
         space_rules: decode_space_rules(raw, write_features)?,
         root_zones: decode_root_zones(block, count, Geometry::new(blocks))?,
     };
-    // Everything that means nothing is zero: encoding gives the same bytes. Only the minor version, and with it
-    // the checksum, may be another's.
+    // Everything that means nothing is zero: encoding gives the same bytes. Only the minor version, and with
+    // it the checksum, may be another's.
     let mut again = superblock.encode(slot);
     again[MINOR].copy_from_slice(&block[MINOR]);
     again[CRC_OFFSET..CRC_OFFSET + 4].copy_from_slice(&block[CRC_OFFSET..CRC_OFFSET + 4]);

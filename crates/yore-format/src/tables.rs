@@ -1,5 +1,5 @@
-//! The layout of the structures as data, so that what describes the medium elsewhere (`docs/FORMAT.md`, dumps) can be
-//! compared with what the code does.
+//! The layout of the structures as data, so that what describes the medium elsewhere (`docs/FORMAT.md`,
+//! dumps) can be compared with what the code does.
 
 /// A field of a structure on the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! Fields that only some rows have: each is a tag (1 byte), a length (2 bytes) and so many bytes.
 //!
-//! The tags of a row ascend, so each occurs once at most, and a row has one encoding. A tag that the program does not know is
-//! corruption: a feature of the superblock says that there may be such fields, and programs that know it know them all.
+//! The tags of a row ascend, so each occurs once at most, and a row has one encoding. A tag that the program
+//! does not know is corruption: a feature of the superblock says that there may be such fields, and programs
+//! that know it know them all.
 
 use crate::Corruption;
 
@@ -75,7 +76,8 @@ pub(crate) fn number<const N: usize>(
     bytes.try_into().map_err(|_| Corruption::new(what, field, format!("{N} bytes"), bytes.len()))
 }
 
-/// A field that is a text for people: UTF-8 of at most so many bytes, without control characters but the end of a line.
+/// A field that is a text for people: UTF-8 of at most so many bytes, without control characters but the end
+/// of a line.
 pub(crate) fn text(
     what: &'static str,
     field: &'static str,

@@ -1,9 +1,9 @@
 //! Which bytes of a block a change touched.
 //!
-//! A change *means* a range of bytes (a cell, an inode's slot, some bits) and may also move data that is derived from
-//! others (a node's index and counters, a bitmap's count). Engines that order changes ask for the meaning; a log that
-//! repeats changes needs every byte. So a change carries both: the range, and a set of 64-byte *chunks* that covers all
-//! that it touched.
+//! A change *means* a range of bytes (a cell, an inode's slot, some bits) and may also move data that is
+//! derived from others (a node's index and counters, a bitmap's count). Engines that order changes ask for
+//! the meaning; a log that repeats changes needs every byte. So a change carries both: the range, and a set
+//! of 64-byte *chunks* that covers all that it touched.
 
 use crate::BLOCK_SIZE;
 use std::ops::Range;

@@ -1,9 +1,9 @@
 //! Texts of the program in errors that come from another process.
 //!
-//! An error says what is wrong in texts that stand in the program, so its fields are `&'static str`. When such an error is read from
-//! bytes, each text is kept for the rest of the process's life, once, however often it comes. There are only as many as the other
-//! program has. One that lies about that does not fill memory: beyond [`MOST`] texts, or in place of one that is longer than
-//! [`LONGEST`], stands [`UNKNOWN`].
+//! An error says what is wrong in texts that stand in the program, so its fields are `&'static str`. When
+//! such an error is read from bytes, each text is kept for the rest of the process's life, once, however
+//! often it comes. There are only as many as the other program has. One that lies about that does not fill
+//! memory: beyond [`MOST`] texts, or in place of one that is longer than [`LONGEST`], stands [`UNKNOWN`].
 
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeSet;

@@ -1,12 +1,12 @@
 //! Zone headers and the zone table.
 //!
-//! A header has two sections: *which blocks exist* (logical: indexes in use, free inodes of each inode block, further
-//! zones of the group) and *where they are* (physical: index → slot, and the checksum of the copy that the slot holds).
-//! It is at once shadow page table and metadata allocator of its 4 MiB.
+//! A header has two sections: *which blocks exist* (logical: indexes in use, free inodes of each inode block,
+//! further zones of the group) and *where they are* (physical: index → slot, and the checksum of the copy
+//! that the slot holds). It is at once shadow page table and metadata allocator of its 4 MiB.
 //!
-//! The checksums close the chain superblock → root header → table block → zone header → block: each names *which version*
-//! of the next it means. Without the last link a slot in which a write was lost would pass with an older copy of the same
-//! block, which has the right address and owner and is sound in itself.
+//! The checksums close the chain superblock → root header → table block → zone header → block: each names
+//! *which version* of the next it means. Without the last link a slot in which a write was lost would pass
+//! with an older copy of the same block, which has the right address and owner and is sound in itself.
 
 use crate::header::HEADER_BYTES;
 use crate::layout::{EXTRA_ZONES_PER_GROUP, FIRST_SLOT, ZONE_BLOCKS, ZONE_INDEXES, ZONE_TABLE_ENTRIES};
@@ -135,8 +135,9 @@ impl ZoneHeader {
         (block, crc)
     }
 
-    /// The structure's verifier: reserved bytes, counts, and that existing indexes have distinct slots. A header in
-    /// which an index exists without a slot, or the reverse, is never written; nor is a checksum without a slot.
+    /// The structure's verifier: reserved bytes, counts, and that existing indexes have distinct slots. A
+    /// header in which an index exists without a slot, or the reverse, is never written; nor is a checksum
+    /// without a slot.
     ///
     /// # Errors
     /// [`Corruption`] naming the field.

@@ -1,5 +1,6 @@
-//! Promises: no bytes make a decoder or verifier panic, and what means nothing must be zero. Blocks of every kind are
-//! filled with noise, wholly or in places, and resealed, so that the checksum does not stop the verifier.
+//! Promises: no bytes make a decoder or verifier panic, and what means nothing must be zero. Blocks of every
+//! kind are filled with noise, wholly or in places, and resealed, so that the checksum does not stop the
+//! verifier.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -215,8 +216,8 @@ fn superblock() -> Superblock {
     }
 }
 
-/// Promises that bytes of a superblock without a meaning are refused unless they are zero: after the label, in the
-/// entry of an absent root zone, beyond the last entry, in the sectors that hold none.
+/// Promises that bytes of a superblock without a meaning are refused unless they are zero: after the label,
+/// in the entry of an absent root zone, beyond the last entry, in the sectors that hold none.
 #[test]
 fn reserved_bytes_of_a_superblock_are_verified() {
     for at in [322, 224 + 1, 224 + 63, 512 + 28, 512 + 28 + 21 - 1, 512 + 2 * 28, 1024, 2000, 4000] {
@@ -244,7 +245,8 @@ fn a_newer_minor_version_is_accepted() {
     assert!(matches!(Superblock::decode(&block, 0), SlotState::Valid(_)));
 }
 
-/// Promises that an index entry that points into the midst of a cell is refused, even if a cell's image lies there.
+/// Promises that an index entry that points into the midst of a cell is refused, even if a cell's image lies
+/// there.
 #[test]
 fn a_cell_within_a_cell_is_refused() {
     let mut block = sound(BlockKind::Directory, 0);

@@ -1,5 +1,6 @@
-//! Promises: the tables and constants of `docs/FORMAT.md` are what the code does. The structures of fixed size are
-//! compared with their definitions; cells, which are encoded by hand, with the bytes that change when a field does.
+//! Promises: the tables and constants of `docs/FORMAT.md` are what the code does. The structures of fixed
+//! size are compared with their definitions; cells, which are encoded by hand, with the bytes that change
+//! when a field does.
 
 use std::collections::BTreeMap;
 use yore_format::layout::*;

@@ -1,5 +1,5 @@
-//! Promises: what is encoded is decoded to the same, for any values; trees' nodes behave as sorted maps. proptest
-//! prints the smallest failing values and how to replay them.
+//! Promises: what is encoded is decoded to the same, for any values; trees' nodes behave as sorted maps.
+//! proptest prints the smallest failing values and how to replay them.
 
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;

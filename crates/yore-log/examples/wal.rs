@@ -1,4 +1,5 @@
-//! A small key-value store that survives kill -9 and loss of power: a map in memory, and a write-ahead log in a file.
+//! A small key-value store that survives kill -9 and loss of power: a map in memory, and a write-ahead log in
+//! a file.
 //!
 //! ```text
 //! cargo run --example wal -- /tmp/store set colour green
@@ -7,8 +8,9 @@
 //! cargo run --example wal -- /tmp/store list
 //! ```
 //!
-//! A change is one record, durable before it is acknowledged. When half of the log is used, one record with the whole
-//! map is appended, and everything before it is forgotten. Opening reads the records that are left, in order.
+//! A change is one record, durable before it is acknowledged. When half of the log is used, one record with
+//! the whole map is appended, and everything before it is forgotten. Opening reads the records that are left,
+//! in order.
 
 use std::collections::BTreeMap;
 use std::error::Error;

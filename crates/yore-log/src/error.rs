@@ -1,8 +1,9 @@
 //! What can go wrong with a log.
 //!
-//! Like the errors of devices, these can be cloned and compared: one failed flush is told to everyone who waited for
-//! it, and again to everyone who comes later. Classes: damage (`Damaged`, `UnknownVersion`, `NotALog`), the device
-//! (`Device`), no space (`Full`), a bug (`Panicked`), and the caller's mistake (the rest).
+//! Like the errors of devices, these can be cloned and compared: one failed flush is told to everyone who
+//! waited for it, and again to everyone who comes later. Classes: damage (`Damaged`, `UnknownVersion`,
+//! `NotALog`), the device (`Device`), no space (`Full`), a bug (`Panicked`), and the caller's mistake (the
+//! rest).
 
 use yore_device::DeviceError;
 
@@ -16,7 +17,8 @@ pub enum LogError {
     #[error(transparent)]
     Device(#[from] DeviceError),
 
-    /// Whoever was writing the log panicked, which is a bug. What it wrote is not known, so nothing more is accepted.
+    /// Whoever was writing the log panicked, which is a bug. What it wrote is not known, so nothing more is
+    /// accepted.
     #[error("writing the log panicked, which is a bug; what was made durable before is unharmed: open the log anew")]
     Panicked,
 

@@ -1,14 +1,15 @@
 //! A log on its own: the write-ahead file system, with mount and unmount.
 //!
-//! The first two blocks of the region are *anchors*, the rest is the ring. An anchor says which log this is, where its
-//! oldest kept record is, which session was begun last, and how far the log was durable. They are written in turn, and
-//! each write is flushed, so one of them is always whole; the one with the greater generation counts. An anchor's bytes
-//! all lie in one sector, so a crash leaves the old or the new contents of its block. Should a newer anchor be damaged,
-//! the older one is used. That is sound: if the ring was overwritten since, recovery meets a later batch and says so.
+//! The first two blocks of the region are *anchors*, the rest is the ring. An anchor says which log this is,
+//! where its oldest kept record is, which session was begun last, and how far the log was durable. They are
+//! written in turn, and each write is flushed, so one of them is always whole; the one with the greater
+//! generation counts. An anchor's bytes all lie in one sector, so a crash leaves the old or the new contents
+//! of its block. Should a newer anchor be damaged, the older one is used. That is sound: if the ring was
+//! overwritten since, recovery meets a later batch and says so.
 //!
-//! An anchor is written by mount (it takes the session), by trim, and by unmount. Between, the log's end is found by
-//! recovery. `durable` is a lower bound for what recovery must find: with it the loss of even the last batch before an
-//! unmount is recognised.
+//! An anchor is written by mount (it takes the session), by trim, and by unmount. Between, the log's end is
+//! found by recovery. `durable` is a lower bound for what recovery must find: with it the loss of even the
+//! last batch before an unmount is recognised.
 
 use std::sync::Arc;
 
@@ -23,8 +24,8 @@ use crate::{recover, Log, LogError, LogId, Lsn, OwnedRecord, Position, Records, 
 /// Blocks before the ring.
 const ANCHOR_BLOCKS: u64 = 2;
 
-/// A stand-alone log. See the crate's documentation for an example. Dropping it without [`LogFile::unmount`] is as good
-/// as a crash: what was forced is kept.
+/// A stand-alone log. See the crate's documentation for an example. Dropping it without [`LogFile::unmount`]
+/// is as good as a crash: what was forced is kept.
 #[derive(Debug)]
 pub struct LogFile {
     log: Log,
@@ -112,7 +113,8 @@ impl LogFile {
         Self::mount(device, region)
     }
 
-    /// Opens the log in the region, whether it was unmounted or crashed. The records that it keeps can then be read.
+    /// Opens the log in the region, whether it was unmounted or crashed. The records that it keeps can then
+    /// be read.
     ///
     /// # Errors
     /// [`LogError::NotALog`]; [`LogError::Damaged`], [`LogError::UnknownVersion`]; [`LogError::BadRegion`],
@@ -176,8 +178,8 @@ impl LogFile {
         self.log.records(Lsn(0))
     }
 
-    /// Forgets the records before `number`, durably, and frees their space. `number` may be the next one to be appended:
-    /// then nothing is kept. To forget what was forgotten changes nothing.
+    /// Forgets the records before `number`, durably, and frees their space. `number` may be the next one to
+    /// be appended: then nothing is kept. To forget what was forgotten changes nothing.
     ///
     /// # Errors
     /// [`LogError::NotAppended`] if it is a later one; otherwise as [`Log::read`] and [`Log::force`].
@@ -191,8 +193,8 @@ impl LogFile {
         self.log.release(oldest)
     }
 
-    /// The log itself: positions, free space, and what else owners of embedded logs use. What is released there without
-    /// [`LogFile::trim`] is lost when the log is mounted again.
+    /// The log itself: positions, free space, and what else owners of embedded logs use. What is released
+    /// there without [`LogFile::trim`] is lost when the log is mounted again.
     pub fn log(&self) -> &Log {
         &self.log
     }

@@ -1,11 +1,13 @@
 //! Every byte that a log puts on the medium: headers of batches and records, positions, anchors.
 //!
-//! No I/O here. `docs/FORMAT.md`, "The log", is the prose; the test below compares its tables with the structures.
+//! No I/O here. `docs/FORMAT.md`, "The log", is the prose; the test below compares its tables with the
+//! structures.
 //!
-//! A header read from the medium is bytes until [`BatchHeader::find`] has returned it. That it was returned says:
-//! this sector was written as a whole, by this log, for this very block, and nothing in it changed. It says nothing
-//! of the rest of the batch ([`BatchHeader::body_is_whole`]) nor of whether the batch belongs to the log as it is
-//! now (`recover.rs`). The header lies within the first 512 bytes of a block, so no crash can tear it.
+//! A header read from the medium is bytes until [`BatchHeader::find`] has returned it. That it was returned
+//! says: this sector was written as a whole, by this log, for this very block, and nothing in it changed. It
+//! says nothing of the rest of the batch ([`BatchHeader::body_is_whole`]) nor of whether the batch belongs to
+//! the log as it is now (`recover.rs`). The header lies within the first 512 bytes of a block, so no crash
+//! can tear it.
 
 use yore_device::BLOCK_SIZE;
 use zerocopy::byteorder::little_endian::{U32, U64};
@@ -21,7 +23,8 @@ pub(crate) const ANCHOR_MAGIC: [u8; 8] = *b"YORE\x89LA\n";
 pub(crate) const VERSION: u32 = 1;
 /// Bytes of the header of a batch.
 pub(crate) const BATCH_HEADER_BYTES: usize = size_of::<BatchHeader>();
-/// Bytes of the header of a record. Each record takes them beside its contents, rounded up to a multiple of 8.
+/// Bytes of the header of a record. Each record takes them beside its contents, rounded up to a multiple
+/// of 8.
 pub const RECORD_HEADER_BYTES: usize = size_of::<RecordHeader>();
 /// Most bytes of a batch, its header included: what recovery may have to hold in memory.
 pub const BATCH_BYTES_MAX: usize = 16 << 20;
@@ -224,7 +227,8 @@ pub(crate) struct RecordPlace {
 }
 
 impl RecordPlace {
-    /// The record `number` at `at` of a batch whose records end at `end`; `None` if what is there is something else.
+    /// The record `number` at `at` of a batch whose records end at `end`; `None` if what is there is
+    /// something else.
     pub fn find(batch: &[u8], at: usize, end: usize, number: u64) -> Option<RecordPlace> {
         let rest = batch.get(at..end)?;
         let (header, contents) = RecordHeader::read_from_prefix(rest).ok()?;
@@ -250,13 +254,14 @@ impl RecordPlace {
     }
 }
 
-/// Where a log is to be read from: the anchor that its owner keeps, in its own superblock, say. Says where to begin
-/// reading, and how to know what was written there since: plain old data, 32 bytes.
+/// Where a log is to be read from: the anchor that its owner keeps, in its own superblock, say. Says where to
+/// begin reading, and how to know what was written there since: plain old data, 32 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Position {
     /// The first record to give. It may lie in the middle of the batch at `block`.
     pub number: Lsn,
-    /// The sequence number of the batch at `block`: batches are counted from 1 and never again from the start.
+    /// The sequence number of the batch at `block`: batches are counted from 1 and never again from the
+    /// start.
     pub sequence: u64,
     /// The block at which that batch begins or will begin, counted from the region's first.
     pub block: u64,
@@ -280,7 +285,8 @@ impl Position {
         bytes
     }
 
-    /// From what [`Position::to_bytes`] gave. Any bytes are accepted here; what cannot be is refused when used.
+    /// From what [`Position::to_bytes`] gave. Any bytes are accepted here; what cannot be is refused when
+    /// used.
     pub fn from_bytes(bytes: &[u8; Position::BYTES]) -> Position {
         let field = |n: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[8 * n + i]));
         Position { number: Lsn(field(0)), sequence: field(1), block: field(2), chain: field(3) }

@@ -1,5 +1,5 @@
-//! Promises: the tables and values of `docs/FORMAT.md`, "The log", are what the code does, and what is read from
-//! any bytes is what was written or nothing.
+//! Promises: the tables and values of `docs/FORMAT.md`, "The log", are what the code does, and what is read
+//! from any bytes is what was written or nothing.
 
 use std::mem::{offset_of, size_of};
 

@@ -1,59 +1,62 @@
 //! A write-ahead log: append, force, read in sequence, read by number.
 //!
-//! The log is a service of its own, as in the *write-ahead file system* of "Journaling versus Soft Updates" (§5.2,
-//! LFFS-wafs): it keeps records whose contents mean nothing to it, for a file system or for any other program.
-//! It is used in two ways.
+//! The log is a service of its own, as in the *write-ahead file system* of "Journaling versus Soft Updates"
+//! (§5.2, LFFS-wafs): it keeps records whose contents mean nothing to it, for a file system or for any other
+//! program. It is used in two ways.
 //!
-//! - **On its own** ([`LogFile`]): on a device or a file, mounted and unmounted. Two anchor blocks of its own say
-//!   which records are kept.
-//! - **Embedded** ([`recover`], [`Log`]): in a [`Region`] of a device that belongs to somebody else, who keeps a
-//!   [`Position`] of 32 bytes in its own superblock. The log then has no block of its own but those with records.
+//! - **On its own** ([`LogFile`]): on a device or a file, mounted and unmounted. Two anchor blocks of its own
+//!   say which records are kept.
+//! - **Embedded** ([`recover`], [`Log`]): in a [`Region`] of a device that belongs to somebody else, who
+//!   keeps a [`Position`] of 32 bytes in its own superblock. The log then has no block of its own but those
+//!   with records.
 //!
 //! # Words
 //!
-//! A *record* is a string of bytes with a number ([`Lsn`]): 1, 2, 3, ... without a gap, for ever. The records that
-//! one force makes durable are a *batch*: whole blocks, written at once, with a header and checksums. The blocks of
-//! the region are a *ring* (`ring.rs`): batches follow each other, go on at the start after the end, and overwrite
-//! what was released. A *session* is one opening of the log, with a number greater than all before.
+//! A *record* is a string of bytes with a number ([`Lsn`]): 1, 2, 3, ... without a gap, for ever. The records
+//! that one force makes durable are a *batch*: whole blocks, written at once, with a header and checksums.
+//! The blocks of the region are a *ring* (`ring.rs`): batches follow each other, go on at the start after the
+//! end, and overwrite what was released. A *session* is one opening of the log, with a number greater than
+//! all before.
 //!
 //! # Why recovery finds exactly what was promised
 //!
 //! Four things are true of all that is ever written. `log.rs` keeps them, `recover.rs` relies on them:
 //!
-//! 1. **One at a time.** Batch k + 1 is written only after the flush that followed the writing of batch k returned,
-//!    also where they belong to different sessions, because recovery begins with a flush.
-//! 2. **Chained.** A batch carries its sequence number and its predecessor's chain value, 64 bits made of that one's
-//!    own chain value and checksums. It also carries its own block, the log's identity, its session and the number
-//!    of its first record, and all must fit.
-//! 3. **A session begins with a batch of its own**: one block without records, each of whose sectors is filled with
-//!    bytes that nothing else holds, made durable before the session's first record is written.
-//! 4. **Nothing is overwritten before it is released**, and the owner releases only what its own durable anchor no
-//!    longer needs.
+//! 1. **One at a time.** Batch k + 1 is written only after the flush that followed the writing of batch k
+//!    returned, also where they belong to different sessions, because recovery begins with a flush.
+//! 2. **Chained.** A batch carries its sequence number and its predecessor's chain value, 64 bits made of
+//!    that one's own chain value and checksums. It also carries its own block, the log's identity, its
+//!    session and the number of its first record, and all must fit.
+//! 3. **A session begins with a batch of its own**: one block without records, each of whose sectors is
+//!    filled with bytes that nothing else holds, made durable before the session's first record is written.
+//! 4. **Nothing is overwritten before it is released**, and the owner releases only what its own durable
+//!    anchor no longer needs.
 //!
-//! **The end.** A batch that is torn, or of which nothing arrived, fails its checksums, and by (1) its force had not
-//! returned. What an earlier lap or session left in the ring does not fit the chain. So recovery from the owner's
-//! position gives every record that was forced, possibly followed by some that were not: those of one batch, which
-//! was complete but for the return of its flush. Never others, never with a gap.
+//! **The end.** A batch that is torn, or of which nothing arrived, fails its checksums, and by (1) its force
+//! had not returned. What an earlier lap or session left in the ring does not fit the chain. So recovery from
+//! the owner's position gives every record that was forced, possibly followed by some that were not: those of
+//! one batch, which was complete but for the return of its flush. Never others, never with a gap.
 //!
-//! **Damage.** If a batch is not good, and the header of one with a greater sequence number stands anywhere in the
-//! rest of the ring, then by (1) the bad one had been durable: that is damage ([`LogError::Damaged`]), not the end.
-//! The header of the later one suffices, it need not be complete: it would not have been begun. No header that is
-//! left over can cause a false alarm. A header of sequence number k + 1 was written only after some batch k had been
-//! durable, where the chain has its k-th. What cannot be told apart from the end is the loss of the very last batch; a
-//! `LogFile` that was unmounted recognises even that, since its anchor says how far it reached.
+//! **Damage.** If a batch is not good, and the header of one with a greater sequence number stands anywhere
+//! in the rest of the ring, then by (1) the bad one had been durable: that is damage ([`LogError::Damaged`]),
+//! not the end. The header of the later one suffices, it need not be complete: it would not have been begun.
+//! No header that is left over can cause a false alarm. A header of sequence number k + 1 was written only
+//! after some batch k had been durable, where the chain has its k-th. What cannot be told apart from the end
+//! is the loss of the very last batch; a `LogFile` that was unmounted recognises even that, since its anchor
+//! says how far it reached.
 //!
-//! **Twice.** Recovery writes nothing, so it may crash and be repeated, and finds the same again. The torn batch T
-//! that ended session A stays torn: the next write to the ring is the start of session B in the very place where
-//! T's header is. While that write is under way, T cannot become whole from it, since T's missing sectors hold
-//! nothing that is written now (3). This is what the filling is for: were the first batch of B written over T
-//! directly, with the same contents as T in the sectors that T lacks, as it is with a caller who tries the same again,
-//! then a second crash could leave T complete, and give records that the caller was told had been lost. Once B's
-//! start is durable T's header is gone, and what follows is chained to B's start. If B's start is torn itself, the
-//! log ends where it ended before.
+//! **Twice.** Recovery writes nothing, so it may crash and be repeated, and finds the same again. The torn
+//! batch T that ended session A stays torn: the next write to the ring is the start of session B in the very
+//! place where T's header is. While that write is under way, T cannot become whole from it, since T's missing
+//! sectors hold nothing that is written now (3). This is what the filling is for: were the first batch of B
+//! written over T directly, with the same contents as T in the sectors that T lacks, as it is with a caller
+//! who tries the same again, then a second crash could leave T complete, and give records that the caller was
+//! told had been lost. Once B's start is durable T's header is gone, and what follows is chained to B's
+//! start. If B's start is torn itself, the log ends where it ended before.
 //!
 //! **What is read is checked before it is used.** Lengths are compared with what is left of the ring and with
-//! [`BATCH_BYTES_MAX`] before memory is taken; the ring is walked once around at most; everything contradictory is
-//! [`LogError::Damaged`].
+//! [`BATCH_BYTES_MAX`] before memory is taken; the ring is walked once around at most; everything
+//! contradictory is [`LogError::Damaged`].
 //!
 //! The bytes are described in `docs/FORMAT.md`, "The log".
 //!
@@ -126,8 +129,8 @@ impl Region {
     }
 }
 
-/// The identity of a log. A log that is made anew in the same place needs another one: by it alone old records are
-/// told from new ones.
+/// The identity of a log. A log that is made anew in the same place needs another one: by it alone old
+/// records are told from new ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LogId(pub u64);
 
@@ -191,9 +194,10 @@ pub struct OwnedRecord {
     pub contents: Vec<u8>,
 }
 
-/// Makes a region ready for a log: writes zeros over all of it, and flushes. The owner of an embedded log then stores
-/// [`Position::start`] of a new [`LogId`] in its superblock. (Zeros are not needed to tell old records from new ones;
-/// they make the host set aside room for a file, so that no later flush has to write metadata of the host.)
+/// Makes a region ready for a log: writes zeros over all of it, and flushes. The owner of an embedded log
+/// then stores [`Position::start`] of a new [`LogId`] in its superblock. (Zeros are not needed to tell old
+/// records from new ones; they make the host set aside room for a file, so that no later flush has to write
+/// metadata of the host.)
 ///
 /// # Errors
 /// [`LogError::BadRegion`], and [`LogError::Device`].

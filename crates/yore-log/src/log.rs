@@ -1,32 +1,35 @@
 //! A log being appended to, by any number of threads.
 //!
-//! Records go into the batch being *gathered*, in memory. When somebody wants them durable the batch is *sealed*
-//! (header and checksums are computed, its place in the ring is final), written and flushed, and *durable*.
+//! Records go into the batch being *gathered*, in memory. When somebody wants them durable the batch is
+//! *sealed* (header and checksums are computed, its place in the ring is final), written and flushed, and
+//! *durable*.
 //!
 //! ```text
 //! append ──► gathered ──seal──► sealed ──write, flush──► durable ──release──► free
 //! ```
 //!
-//! **Group commit.** Of the threads that wait in [`Log::force`] one leads: it seals what is gathered, its own records
-//! and everybody's, and writes. While it writes, others append to the next batch, and those who want that durable
-//! wait; when the flush returns, those whose records it covered go, and one of the rest leads the next. So a batch
-//! costs one write and one flush, however many wait for it.
+//! **Group commit.** Of the threads that wait in [`Log::force`] one leads: it seals what is gathered, its own
+//! records and everybody's, and writes. While it writes, others append to the next batch, and those who want
+//! that durable wait; when the flush returns, those whose records it covered go, and one of the rest leads
+//! the next. So a batch costs one write and one flush, however many wait for it.
 //!
-//! **Invariants.** (a) Sealed batches are written in order, one at a time, each after the flush of the one before it:
-//! whoever finds `writing` set waits. (b) The blocks from `oldest.block` to `at.block` are `kept`, and those with what
-//! is gathered behind them never exceed the ring: `append` checks it before it changes anything, so sealing and
-//! writing never lack space. (c) `at` is where the gathered batch will stand. Its chain value is known when its
-//! predecessor is sealed, and so a [`Position`] can be given at any time, even in the middle of a batch that is not
-//! written yet. (d) The session's first batch is its start (see the crate's essay); it is sealed by the first append,
-//! so a session that appends nothing writes nothing. (e) After an error of the device nothing is written any more,
-//! nor after a panic of who writes: those who wait for it are told ([`Writing`]).
+//! **Invariants.** (a) Sealed batches are written in order, one at a time, each after the flush of the one
+//! before it: whoever finds `writing` set waits. (b) The blocks from `oldest.block` to `at.block` are `kept`,
+//! and those with what is gathered behind them never exceed the ring: `append` checks it before it changes
+//! anything, so sealing and writing never lack space. (c) `at` is where the gathered batch will stand. Its
+//! chain value is known when its predecessor is sealed, and so a [`Position`] can be given at any time, even
+//! in the middle of a batch that is not written yet. (d) The session's first batch is its start (see the
+//! crate's essay); it is sealed by the first append, so a session that appends nothing writes nothing. (e)
+//! After an error of the device nothing is written any more, nor after a panic of who writes: those who wait
+//! for it are told ([`Writing`]).
 //!
-//! **Release ahead of writing.** An owner may release records that were never forced, when what they protect was
-//! committed otherwise. They are still written when their turn comes, so that the chain has no gap; it does not matter
-//! what overwrites them, for the owner's anchor lies behind them.
+//! **Release ahead of writing.** An owner may release records that were never forced, when what they protect
+//! was committed otherwise. They are still written when their turn comes, so that the chain has no gap; it
+//! does not matter what overwrites them, for the owner's anchor lies behind them.
 //!
-//! One lock guards the state, and it is not held across I/O. Sealing computes checksums under it: 16 MiB at most, some
-//! kilobytes as a rule. Buffers are used again, so a force allocates nothing once their sizes have settled.
+//! One lock guards the state, and it is not held across I/O. Sealing computes checksums under it: 16 MiB at
+//! most, some kilobytes as a rule. Buffers are used again, so a force allocates nothing once their sizes have
+//! settled.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -48,8 +51,8 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// Buffers larger than this are given back to the system.
 const SPARE_BYTES_MAX: usize = 2 << 20;
 
-/// A log open for appending. See the crate's documentation; [`LogFile`](crate::LogFile) is the form that keeps its own
-/// anchor.
+/// A log open for appending. See the crate's documentation; [`LogFile`](crate::LogFile) is the form that
+/// keeps its own anchor.
 #[derive(Debug)]
 pub struct Log {
     pub(crate) ring: Ring,
@@ -84,8 +87,8 @@ pub(crate) struct State {
     spare: Vec<Arc<AlignedBuf>>,
 }
 
-/// Somebody writes as long as this lives; those who wait go on when it ends, however it ends. After a panic nobody knows what
-/// was written, and the log accepts nothing more.
+/// Somebody writes as long as this lives; those who wait go on when it ends, however it ends. After a panic
+/// nobody knows what was written, and the log accepts nothing more.
 struct Writing<'a, 'log> {
     state: &'a mut MutexGuard<'log, State>,
     written: &'a Condvar,
@@ -151,16 +154,16 @@ fn record_bytes(length: usize) -> usize {
 }
 
 impl Log {
-    /// Opens the log `id` for appending at `end`, and keeps what is between `end.oldest` and `end.position`. `session` is
-    /// a number that is greater than that of every earlier opening; the caller has made durable that it is taken.
-    /// Nothing is written before the first record is forced.
+    /// Opens the log `id` for appending at `end`, and keeps what is between `end.oldest` and `end.position`.
+    /// `session` is a number that is greater than that of every earlier opening; the caller has made durable
+    /// that it is taken. Nothing is written before the first record is forced.
     ///
-    /// `end` comes from [`recover`](crate::recover()) at the same time, or is [`End::at`] the position where a recovery
-    /// ended, if nothing before it is to be kept, or at [`Position::start`].
+    /// `end` comes from [`recover`](crate::recover()) at the same time, or is [`End::at`] the position where
+    /// a recovery ended, if nothing before it is to be kept, or at [`Position::start`].
     ///
     /// # Errors
-    /// [`LogError::BadRegion`], [`LogError::BadPosition`], [`LogError::SessionNotNew`]; [`LogError::Device`] if the device
-    /// is open for reading only.
+    /// [`LogError::BadRegion`], [`LogError::BadPosition`], [`LogError::SessionNotNew`]; [`LogError::Device`]
+    /// if the device is open for reading only.
     pub fn open(
         device: Arc<dyn Device>,
         region: Region,
@@ -202,13 +205,13 @@ impl Log {
         Ok(Log { ring, id, session, state: Mutex::new(state), written: Condvar::new() })
     }
 
-    /// Appends a record made of `parts`, one after the other, and gives its number. It is copied; nothing is written
-    /// until somebody forces it, or a record after it. The position after it is [`Log::position`].
+    /// Appends a record made of `parts`, one after the other, and gives its number. It is copied; nothing is
+    /// written until somebody forces it, or a record after it. The position after it is [`Log::position`].
     /// What was not forced stays in memory, as much as the ring has room for.
     ///
     /// # Errors
-    /// [`LogError::Full`] until something is released, [`LogError::TooLong`]; [`LogError::Device`] if an earlier write or
-    /// flush failed. Nothing was appended then.
+    /// [`LogError::Full`] until something is released, [`LogError::TooLong`]; [`LogError::Device`] if an
+    /// earlier write or flush failed. Nothing was appended then.
     pub fn append(&self, parts: &[&[u8]]) -> Result<Lsn, LogError> {
         // The clock is read before the lock is taken; time stamps of records may be a little out of order.
         let time = now_ns();
@@ -255,13 +258,14 @@ impl Log {
         Ok(number)
     }
 
-    /// Makes the record `number` durable, and all before it. Callers that wait at the same time share one write and one
-    /// flush. What a record speaks of (data that was written elsewhere) and must be durable before it is the caller's
-    /// business: flush the device first.
+    /// Makes the record `number` durable, and all before it. Callers that wait at the same time share one
+    /// write and one flush. What a record speaks of (data that was written elsewhere) and must be durable
+    /// before it is the caller's business: flush the device first.
     ///
     /// # Errors
-    /// [`LogError::NotAppended`]; [`LogError::Device`] if this or an earlier write or flush failed, and the record was
-    /// not durable by then. Whether it will be found again is then not known. [`LogError::Panicked`] likewise.
+    /// [`LogError::NotAppended`]; [`LogError::Device`] if this or an earlier write or flush failed, and the
+    /// record was not durable by then. Whether it will be found again is then not known.
+    /// [`LogError::Panicked`] likewise.
     pub fn force(&self, number: Lsn) -> Result<(), LogError> {
         let mut state = self.state.lock();
         let next = state.next_number();
@@ -333,7 +337,8 @@ impl Log {
         self.seal_batch(state, buffer, length, count);
     }
 
-    /// Seals the batch that starts the session: one block, each of whose sectors holds what nothing else does.
+    /// Seals the batch that starts the session: one block, each of whose sectors holds what nothing else
+    /// does.
     fn seal_start(&self, state: &mut State) {
         let Gathered { mut buffer, .. } = state.new_gathered();
         let bytes = Arc::get_mut(&mut buffer).expect("a new buffer is shared with nobody");
@@ -387,8 +392,9 @@ impl Log {
         state.sealed.push_back(Sealed { buffer, at, blocks, end_number });
     }
 
-    /// The position after the last record appended: who recovers from it is given exactly the records that are appended
-    /// from now on. It is valid at once, whether or not what is before it was forced, or ever is.
+    /// The position after the last record appended: who recovers from it is given exactly the records that
+    /// are appended from now on. It is valid at once, whether or not what is before it was forced, or ever
+    /// is.
     pub fn position(&self) -> Position {
         let state = self.state.lock();
         Position { number: state.next_number(), ..state.at }
@@ -404,15 +410,16 @@ impl Log {
         self.state.lock().oldest
     }
 
-    /// Every record before the first of these is durable, and every batch whose sequence number is less than the second.
+    /// Every record before the first of these is durable, and every batch whose sequence number is less than
+    /// the second.
     pub fn durable(&self) -> (Lsn, u64) {
         let state = self.state.lock();
         (state.durable, state.durable_sequence)
     }
 
-    /// Lets what is before `up_to` be overwritten. `up_to` was given by [`Log::position`], [`Log::position_of`] or
-    /// recovery, and the caller's durable anchor says so already, or names a later one. A position before the oldest one
-    /// changes nothing. Space is freed by whole batches.
+    /// Lets what is before `up_to` be overwritten. `up_to` was given by [`Log::position`],
+    /// [`Log::position_of`] or recovery, and the caller's durable anchor says so already, or names a later
+    /// one. A position before the oldest one changes nothing. Space is freed by whole batches.
     ///
     /// # Errors
     /// [`LogError::BadPosition`] if it is not a position of this log: nothing is released.
@@ -446,8 +453,8 @@ impl Log {
         Ok(())
     }
 
-    /// Overwrites with zeros the blocks that no recovery needs any more. Durable after a flush of the device. Others may append
-    /// meanwhile; what they force is written afterwards.
+    /// Overwrites with zeros the blocks that no recovery needs any more. Durable after a flush of the device.
+    /// Others may append meanwhile; what they force is written afterwards.
     ///
     /// # Errors
     /// [`LogError::Device`] if this or an earlier write failed.
@@ -488,7 +495,8 @@ impl Log {
             in_blocks.saturating_mul(BLOCK_SIZE).min(BATCH_BYTES_MAX).saturating_sub(gathered.length);
         let alone = usize::try_from(free).unwrap_or(usize::MAX).saturating_mul(BLOCK_SIZE);
         let alone = alone.min(BATCH_BYTES_MAX).saturating_sub(BATCH_HEADER_BYTES);
-        // A record that does not fit beside what is gathered begins a batch of its own, if the limit of batches is why.
+        // A record that does not fit beside what is gathered begins a batch of its own, if the limit of
+        // batches is why.
         let bytes = if gathered.length + alone > BATCH_BYTES_MAX { joining.max(alone) } else { joining };
         (bytes.saturating_sub(RECORD_HEADER_BYTES) & !7).min(self.record_bytes_max())
     }
@@ -505,8 +513,8 @@ impl Log {
         ring.min(BATCH_BYTES_MAX) - BATCH_HEADER_BYTES - RECORD_HEADER_BYTES
     }
 
-    /// Blocks that a record of `length` bytes takes at most: those of a batch of its own. (A session takes one block
-    /// beside, with its first record.) For owners that reserve space before they append.
+    /// Blocks that a record of `length` bytes takes at most: those of a batch of its own. (A session takes
+    /// one block beside, with its first record.) For owners that reserve space before they append.
     pub fn blocks_for_record(length: usize) -> u64 {
         blocks_for(BATCH_HEADER_BYTES + record_bytes(length))
     }
@@ -555,7 +563,8 @@ impl State {
         Gathered { buffer, length: BATCH_HEADER_BYTES, count: 0 }
     }
 
-    /// Keeps a buffer for the next batch, unless a reader has it still, it is very large, or there are enough.
+    /// Keeps a buffer for the next batch, unless a reader has it still, it is very large, or there are
+    /// enough.
     fn keep_spare(&mut self, mut buffer: Arc<AlignedBuf>) {
         if self.spare.len() < 2 && buffer.len() <= SPARE_BYTES_MAX && Arc::get_mut(&mut buffer).is_some() {
             self.spare.push(buffer);

@@ -1,9 +1,9 @@
 //! Reading what is kept, while the log is open: by number, and in sequence.
 //!
-//! A batch is found by its first record's number in the index in memory, in O(log n), and read from memory while it is
-//! not durable, else from the device, where its checksums are verified each time. The device is read without the lock
-//! held. A batch that is released meanwhile may be overwritten meanwhile, so one that does not verify is damage only
-//! if it is still kept afterwards.
+//! A batch is found by its first record's number in the index in memory, in O(log n), and read from memory
+//! while it is not durable, else from the device, where its checksums are verified each time. The device is
+//! read without the lock held. A batch that is released meanwhile may be overwritten meanwhile, so one that
+//! does not verify is damage only if it is still kept afterwards.
 
 use std::sync::Arc;
 
@@ -37,8 +37,9 @@ impl Log {
     /// Reads a record that is kept, durable or not.
     ///
     /// # Errors
-    /// [`LogError::Forgotten`], [`LogError::NotAppended`]; [`LogError::Damaged`] if the medium holds something else;
-    /// [`LogError::Device`] if it cannot be read. An earlier error of writing does not matter.
+    /// [`LogError::Forgotten`], [`LogError::NotAppended`]; [`LogError::Damaged`] if the medium holds
+    /// something else; [`LogError::Device`] if it cannot be read. An earlier error of writing does not
+    /// matter.
     pub fn read(&self, number: Lsn) -> Result<OwnedRecord, LogError> {
         let batch = self.batch_of(number)?;
         let mut at = BATCH_HEADER_BYTES;
@@ -52,8 +53,8 @@ impl Log {
         Err(damaged(&self.ring, batch.block, number, "its batch has other records"))
     }
 
-    /// The kept records from `from` on up to the last one that is appended now, or fails at the first that cannot be
-    /// read. Records before the oldest one kept are passed over.
+    /// The kept records from `from` on up to the last one that is appended now, or fails at the first that
+    /// cannot be read. Records before the oldest one kept are passed over.
     pub fn records(&self, from: Lsn) -> Records<'_> {
         let state = self.state();
         Records { log: self, next: from.max(state.oldest.number), end: state.next_number(), batch: None }
@@ -173,8 +174,8 @@ fn check_kept(state: &State, number: Lsn) -> Result<(), LogError> {
     }
 }
 
-/// The batch that begins with the greatest number up to this one. The index may lack it: an owner may open a log at a
-/// position, with nothing before it kept, that lies within a batch of an earlier session.
+/// The batch that begins with the greatest number up to this one. The index may lack it: an owner may open a
+/// log at a position, with nothing before it kept, that lies within a batch of an earlier session.
 fn entry_of(state: &State, number: Lsn) -> Result<Entry, LogError> {
     let after = state.index.partition_point(|entry| entry.number <= number.0);
     let entry = after.checked_sub(1).and_then(|i| state.index.get(i)).copied();

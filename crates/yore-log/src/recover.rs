@@ -1,8 +1,8 @@
 //! Finding again what a log holds, after a crash or not.
 //!
-//! Recovery starts at the position that the owner kept and walks from batch to batch. A batch is *good* if its header
-//! is whole (written here, by this log), fits (sequence number, chain, session, number), and its body is whole. The
-//! first that is not good ends the walk, in one of three ways:
+//! Recovery starts at the position that the owner kept and walks from batch to batch. A batch is *good* if
+//! its header is whole (written here, by this log), fits (sequence number, chain, session, number), and its
+//! body is whole. The first that is not good ends the walk, in one of three ways:
 //!
 //! | at the place of batch k | means |
 //! |---|---|
@@ -10,13 +10,14 @@
 //! | the same, but a header above k in the rest of the ring | damage: k had been durable |
 //! | a header above k, or one of k that does not fit | damage: nothing that the log does leaves this |
 //!
-//! The crate's essay has the argument. The rest of the ring is read up to a whole batch's greatest length in any case,
-//! and beyond that until a header below k is met, which the log can never have reached again. (In between such a
-//! header proves nothing: the write of batch k may have been lost, leaving what was there before.)
+//! The crate's essay has the argument. The rest of the ring is read up to a whole batch's greatest length in
+//! any case, and beyond that until a header below k is met, which the log can never have reached again. (In
+//! between such a header proves nothing: the write of batch k may have been lost, leaving what was there
+//! before.)
 //!
-//! Recovery begins with a flush, so that what it reads is durable: after a mere crash of the process, what it wrote
-//! last may be readable and not yet on the medium. Without it the next session's batches could reach the medium before
-//! the batch that they are chained to.
+//! Recovery begins with a flush, so that what it reads is durable: after a mere crash of the process, what it
+//! wrote last may be readable and not yet on the medium. Without it the next session's batches could reach
+//! the medium before the batch that they are chained to.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -49,8 +50,8 @@ pub struct End {
 }
 
 impl End {
-    /// The end of a log of which nothing is to be kept: a new one, or one whose owner no longer needs what is before
-    /// `position`.
+    /// The end of a log of which nothing is to be kept: a new one, or one whose owner no longer needs what is
+    /// before `position`.
     pub fn at(position: Position) -> End {
         End { position, oldest: position, session: None, index: VecDeque::new() }
     }
@@ -59,8 +60,8 @@ impl End {
 /// Begins to read the log `id` from `from` on. Writes nothing. See [`Recovered`].
 ///
 /// # Errors
-/// [`LogError::BadRegion`]; [`LogError::BadPosition`] if `from` cannot be a position in it; [`LogError::Device`] if the
-/// device cannot make durable what was written before.
+/// [`LogError::BadRegion`]; [`LogError::BadPosition`] if `from` cannot be a position in it;
+/// [`LogError::Device`] if the device cannot make durable what was written before.
 pub fn recover<D: Device>(
     device: D,
     region: Region,
@@ -95,8 +96,8 @@ pub(crate) fn check_position<D: Device>(ring: &Ring<D>, position: &Position) -> 
     Ok(())
 }
 
-/// A log being read in sequence: [`Recovered::next_record`] until it gives none, then [`Recovered::end`]. Memory: what
-/// the largest batch takes, 1 MiB, and 16 bytes for each batch.
+/// A log being read in sequence: [`Recovered::next_record`] until it gives none, then [`Recovered::end`].
+/// Memory: what the largest batch takes, 1 MiB, and 16 bytes for each batch.
 #[derive(Debug)]
 pub struct Recovered<D = Arc<dyn Device>> {
     id: LogId,
@@ -136,7 +137,8 @@ impl<D: Device> Recovered<D> {
     /// The next record; `None` at the end of the log.
     ///
     /// # Errors
-    /// [`LogError::Damaged`] and [`LogError::UnknownVersion`]: the log goes on, but what follows cannot be given.
+    /// [`LogError::Damaged`] and [`LogError::UnknownVersion`]: the log goes on, but what follows cannot be
+    /// given.
     /// [`LogError::Device`]: it cannot be read. The same again for who asks again.
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, LogError> {
         match self.advance() {
@@ -233,8 +235,8 @@ impl<D: Device> Recovered<D> {
         }
     }
 
-    /// Checks that a header of the expected sequence number continues what was walked. It is whole, so what does not
-    /// fit was not left by any crash.
+    /// Checks that a header of the expected sequence number continues what was walked. It is whole, so what
+    /// does not fit was not left by any crash.
     fn check_fits(&self, header: &BatchHeader, left: u64) -> Result<(), LogError> {
         let expected = &self.end.position;
         let number = header.number.get();

@@ -1,7 +1,7 @@
 //! The ring of blocks that a log is written into, over and over.
 //!
-//! Blocks of the ring are counted from the region's first; after the last comes the first again, also in the middle
-//! of a batch. [`Stream`] reads a ring once around, from one block on, in large reads.
+//! Blocks of the ring are counted from the region's first; after the last comes the first again, also in the
+//! middle of a batch. [`Stream`] reads a ring once around, from one block on, in large reads.
 
 use std::sync::Arc;
 
@@ -101,8 +101,8 @@ impl<D: Device> Ring<D> {
         Ok(())
     }
 
-    /// Writes zeros over the whole ring and flushes. A host then has room for all of it, and later flushes of a log
-    /// in a host's file have no metadata of that file to write.
+    /// Writes zeros over the whole ring and flushes. A host then has room for all of it, and later flushes of
+    /// a log in a host's file have no metadata of that file to write.
     pub fn clear(&self) -> Result<(), DeviceError> {
         let zeros = AlignedBuf::zeroed(WINDOW_BLOCKS.min(self.region.blocks) as usize);
         let mut block = 0;
@@ -115,7 +115,8 @@ impl<D: Device> Ring<D> {
     }
 }
 
-/// A ring read once around in large reads. Places are counted from the block that reading began at, so they only grow.
+/// A ring read once around in large reads. Places are counted from the block that reading began at, so they
+/// only grow.
 #[derive(Debug)]
 pub(crate) struct Stream<D = Arc<dyn Device>> {
     ring: Ring<D>,
@@ -142,7 +143,8 @@ impl<D: Device> Stream<D> {
         self.ring.after(self.origin, at)
     }
 
-    /// Makes sure that `n` blocks from `at` on are in memory, and reads ahead. They must lie within one time around.
+    /// Makes sure that `n` blocks from `at` on are in memory, and reads ahead. They must lie within one time
+    /// around.
     pub fn load(&mut self, at: u64, n: u64) -> Result<(), DeviceError> {
         let end = self.base + self.filled;
         if at >= self.base && at + n <= end {

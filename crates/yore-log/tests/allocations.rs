@@ -14,7 +14,8 @@ thread_local! {
 /// The system's allocator, counting for each thread.
 struct Counting;
 
-// SAFETY: everything is passed on to the system's allocator unchanged; growing and zeroing use these two by default.
+// SAFETY: everything is passed on to the system's allocator unchanged; growing and zeroing use these two by
+// default.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // A thread that is ending counts no more.

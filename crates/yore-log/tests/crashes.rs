@@ -1,8 +1,9 @@
-//! Promises of a log that loses power: what is found is what was forced, possibly followed by the records of the one
-//! batch that was being written, and never anything else; however often it crashes again, and whatever the next session
-//! writes over what was left.
+//! Promises of a log that loses power: what is found is what was forced, possibly followed by the records of
+//! the one batch that was being written, and never anything else; however often it crashes again, and
+//! whatever the next session writes over what was left.
 //!
-//! Everything is derived from the seeds and crash states that failures print: run the test again, and it is the same.
+//! Everything is derived from the seeds and crash states that failures print: run the test again, and it is
+//! the same.
 
 mod common;
 
@@ -39,8 +40,8 @@ struct Note {
     appended: u64,
 }
 
-/// The contents of a record: of its number and of the session that appended it, so that records of a session that was
-/// forgotten are recognised; but for `alike`, of its number alone.
+/// The contents of a record: of its number and of the session that appended it, so that records of a session
+/// that was forgotten are recognised; but for `alike`, of its number alone.
 fn body(number: u64, session: u64, alike: bool) -> Vec<u8> {
     let length = (contents(number, 8)[0] as usize * 53) % 7000;
     contents(if alike { number } else { number ^ session << 32 }, length)
@@ -191,14 +192,16 @@ fn second(
     judged
 }
 
-/// The whole of it, with records that differ from session to session, so that no forgotten record comes back unseen.
+/// The whole of it, with records that differ from session to session, so that no forgotten record comes back
+/// unseen.
 #[test]
 fn a_crash_leaves_what_was_forced() {
     let judged: u64 = (0..14).map(|seed| crash_and_crash_again(seed, false, Tearing::Sectors)).sum();
     assert!(judged > 2000, "only {judged} states");
 }
 
-/// The same with callers who append the same again after a crash, and with devices that only tear between blocks.
+/// The same with callers who append the same again after a crash, and with devices that only tear between
+/// blocks.
 #[test]
 fn a_crash_leaves_what_was_forced_by_callers_who_try_again() {
     let sectors: u64 = (100..107).map(|seed| crash_and_crash_again(seed, true, Tearing::Sectors)).sum();
@@ -243,9 +246,10 @@ fn every_torn_batch_is_found_whole_or_not_at_all() {
     }
 }
 
-/// The story that the start of a session is for. A batch T is torn: its first sector is there, its second is not. The
-/// caller is told that the record is lost, and appends another one that has the same bytes there. Whatever a crash
-/// leaves of that, T's record does not come back. Nor where T's missing bytes are zeros, of which every batch has many.
+/// The story that the start of a session is for. A batch T is torn: its first sector is there, its second is
+/// not. The caller is told that the record is lost, and appends another one that has the same bytes there.
+/// Whatever a crash leaves of that, T's record does not come back. Nor where T's missing bytes are zeros, of
+/// which every batch has many.
 #[test]
 fn a_torn_batch_is_never_completed_by_the_next_session() {
     for shared in [contents(5, 2000), vec![0; 2000], vec![0; 4000]] {
@@ -291,8 +295,9 @@ fn a_torn_batch_is_never_completed_by_the_next_session() {
     }
 }
 
-/// After a mere crash of the process, what it wrote last can be read and is not durable. Recovery believes it, so it
-/// makes it durable: else the next session's batches could reach the medium before the batch that they are chained to.
+/// After a mere crash of the process, what it wrote last can be read and is not durable. Recovery believes
+/// it, so it makes it durable: else the next session's batches could reach the medium before the batch that
+/// they are chained to.
 #[test]
 fn what_recovery_gives_is_durable() {
     let region = Region { first_block: 0, blocks: 8 };
@@ -320,8 +325,8 @@ fn what_recovery_gives_is_durable() {
     }
 }
 
-/// Crashes of a stand-alone log, at every event of create, appends, trims, unmounts and mounts: what was promised is
-/// there, what was trimmed is gone, and the log can be used.
+/// Crashes of a stand-alone log, at every event of create, appends, trims, unmounts and mounts: what was
+/// promised is there, what was trimmed is gone, and the log can be used.
 #[test]
 fn a_log_file_survives_crashes() {
     for seed in 0..6 {
@@ -401,8 +406,8 @@ enum Step {
     FailAndReopen,
 }
 
-/// All histories of four steps after a first one, and all, or where there are too many a choice, of the states that
-/// a crash could leave of each.
+/// All histories of four steps after a first one, and all, or where there are too many a choice, of the
+/// states that a crash could leave of each.
 #[test]
 fn every_short_history_survives_every_crash() {
     use Step::*;

@@ -1,5 +1,6 @@
-//! Promises of a log whose medium is bad: what was durable and is no longer there is named, with the records before it
-//! given; and no bytes whatever make recovery panic, run on for ever, or take more memory than a batch has.
+//! Promises of a log whose medium is bad: what was durable and is no longer there is named, with the records
+//! before it given; and no bytes whatever make recovery panic, run on for ever, or take more memory than a
+//! batch has.
 
 mod common;
 
@@ -36,7 +37,8 @@ fn walk(device: Arc<dyn Device>, region: Region, from: Position) -> (u64, Result
     }
 }
 
-/// A log of several batches of several records, and where each batch begins: (block of the device, first record).
+/// A log of several batches of several records, and where each batch begins: (block of the device, first
+/// record).
 fn written(device: Arc<dyn Device>, region: Region, start: Position, batches: u64) -> (Log, Vec<(u64, u64)>) {
     let log = Log::open(device, region, ID, 1, End::at(start)).unwrap();
     // The start of the session.
@@ -52,8 +54,8 @@ fn written(device: Arc<dyn Device>, region: Region, start: Position, batches: u6
     (log, places)
 }
 
-/// Any bit that flips in any batch but the last is damage at that batch, and the records before it are given. In the
-/// last batch it is taken for the end, as it must be.
+/// Any bit that flips in any batch but the last is damage at that batch, and the records before it are given.
+/// In the last batch it is taken for the end, as it must be.
 #[test]
 fn a_flipped_bit_is_damage() {
     let region = Region { first_block: 3, blocks: 16 };
@@ -90,8 +92,8 @@ fn a_flipped_bit_is_damage() {
     }
 }
 
-/// A write that the device never stored, or stored elsewhere, is damage as soon as another batch follows: in the first
-/// lap, where zeros are left in its place, and in later ones, where older batches are.
+/// A write that the device never stored, or stored elsewhere, is damage as soon as another batch follows: in
+/// the first lap, where zeros are left in its place, and in later ones, where older batches are.
 #[test]
 fn a_lost_write_is_damage() {
     for lost in 1..60 {
@@ -152,8 +154,8 @@ fn a_torn_batch_after_a_damaged_one_is_damage() {
     assert!(matches!(end, Err(LogError::Damaged { number: Lsn(3), .. })), "{end:?}");
 }
 
-/// A position that the ring has overwritten since, or that belongs to another log, is not taken for the end where the
-/// log goes on.
+/// A position that the ring has overwritten since, or that belongs to another log, is not taken for the end
+/// where the log goes on.
 #[test]
 fn a_stale_position_is_damage() {
     let region = Region { first_block: 0, blocks: 9 };
@@ -204,8 +206,8 @@ fn reading_by_number_verifies() {
     assert!(read.last().is_some_and(|last| last.is_err()));
 }
 
-/// An unmounted stand-alone log knows how far it reached: even its last batch cannot be lost unseen. And one damaged
-/// anchor is made up for by the other, while it still can.
+/// An unmounted stand-alone log knows how far it reached: even its last batch cannot be lost unseen. And one
+/// damaged anchor is made up for by the other, while it still can.
 #[test]
 fn an_unmounted_log_file_knows_its_end() {
     let device = Arc::new(MemoryDevice::new(16 * BLOCK_SIZE as u64));
@@ -252,8 +254,8 @@ fn reseal(bytes: &mut [u8], block: usize) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Real logs with wild changes whose checksums are right again, read from real and from wild positions, end in an end
-    /// or an error, with no more records than there can be; so do bytes that are no log at all.
+    /// Real logs with wild changes whose checksums are right again, read from real and from wild positions,
+    /// end in an end or an error, with no more records than there can be; so do bytes that are no log at all.
     #[test]
     fn any_bytes_end_in_an_end_or_an_error(
         seed in any::<u64>(),

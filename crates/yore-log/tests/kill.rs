@@ -28,8 +28,8 @@ fn child(path: &str) {
     }
 }
 
-/// Killed again and again at arbitrary instants, each time after a different number of acknowledgements, the log has
-/// every acknowledged record that it still keeps, and whole.
+/// Killed again and again at arbitrary instants, each time after a different number of acknowledgements, the
+/// log has every acknowledged record that it still keeps, and whole.
 #[test]
 fn a_killed_process_loses_nothing_acknowledged() {
     if let Ok(path) = std::env::var(CHILD) {

@@ -1,5 +1,5 @@
-//! Promises of a log without crashes: what is appended is read back, by number, in sequence and by recovery, over many
-//! laps, in little space, and errors of the device stop it.
+//! Promises of a log without crashes: what is appended is read back, by number, in sequence and by recovery,
+//! over many laps, in little space, and errors of the device stop it.
 
 mod common;
 
@@ -178,8 +178,8 @@ fn large_batches_are_split() {
     }
 }
 
-/// An error of a write or a flush is told to this and every later append and force; reading goes on; what was durable
-/// before stays so. Nothing is written after it.
+/// An error of a write or a flush is told to this and every later append and force; reading goes on; what was
+/// durable before stays so. Nothing is written after it.
 #[test]
 fn errors_of_the_device_stick() {
     for fault in [Fault::WriteError { nth: 1 }, Fault::FlushError { nth: 1 }] {

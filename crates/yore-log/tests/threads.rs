@@ -1,5 +1,5 @@
-//! Promises of a log that many threads use at once: every record that was acknowledged is there, and those who wait
-//! together share a flush.
+//! Promises of a log that many threads use at once: every record that was acknowledged is there, and those
+//! who wait together share a flush.
 
 mod common;
 
@@ -71,8 +71,8 @@ impl Device for Gated {
     }
 }
 
-/// While one flush runs, everybody else appends: they all are covered by the next one. So 64 forces take three flushes
-/// at most, one of them for the start of the session.
+/// While one flush runs, everybody else appends: they all are covered by the next one. So 64 forces take
+/// three flushes at most, one of them for the start of the session.
 #[test]
 fn those_who_wait_together_share_a_flush() {
     const THREADS: u64 = 64;
@@ -95,8 +95,8 @@ fn those_who_wait_together_share_a_flush() {
     }
 }
 
-/// When the one who writes panics, those who wait for it are told, and so is everybody who comes later. Once they waited for
-/// ever.
+/// When the one who writes panics, those who wait for it are told, and so is everybody who comes later. Once
+/// they waited for ever.
 #[test]
 fn those_who_wait_for_a_panic_are_told() {
     const THREADS: u64 = 8;
@@ -123,7 +123,8 @@ fn those_who_wait_for_a_panic_are_told() {
     assert_eq!(log.check(), Err(LogError::Panicked));
 }
 
-/// Threads append, force, read and release at once. Whatever was acknowledged before a crash is found after it.
+/// Threads append, force, read and release at once. Whatever was acknowledged before a crash is found after
+/// it.
 #[test]
 fn what_was_acknowledged_is_there() {
     const THREADS: u64 = 4;

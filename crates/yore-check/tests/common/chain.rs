@@ -1,5 +1,5 @@
-//! The chain of checksums from the superblock down to every metadata block, put right after a test has changed blocks: a
-//! damage is then what the blocks say, and not that they are not the recorded ones.
+//! The chain of checksums from the superblock down to every metadata block, put right after a test has
+//! changed blocks: a damage is then what the blocks say, and not that they are not the recorded ones.
 //!
 //! What cannot be followed, because a test has damaged it too, is left as it is.
 

@@ -1,6 +1,6 @@
-//! Volumes built by hand through `yore-format`: a model of zones, inodes and trees that can be changed before it is
-//! written, and hooks that change single structures while it is written, with everything above them (checksums,
-//! counts, totals) kept right, so that a test plants exactly one damage.
+//! Volumes built by hand through `yore-format`: a model of zones, inodes and trees that can be changed before
+//! it is written, and hooks that change single structures while it is written, with everything above them
+//! (checksums, counts, totals) kept right, so that a test plants exactly one damage.
 
 #![allow(dead_code)]
 
@@ -190,7 +190,8 @@ impl Builder {
         self.zones.get_mut(&addr.zone().0).unwrap().blocks.insert(addr.index(), node);
     }
 
-    /// A tree with these leaves, under one branch if there are several. Returns root, level and number of nodes.
+    /// A tree with these leaves, under one branch if there are several. Returns root, level and number of
+    /// nodes.
     pub fn tree(
         &mut self,
         zone: u32,
@@ -338,8 +339,8 @@ impl Builder {
         self.finish_with_places().0
     }
 
-    /// Writes the volume. Also tells the physical blocks in use: superblocks, current headers, table, and every existing
-    /// block.
+    /// Writes the volume. Also tells the physical blocks in use: superblocks, current headers, table, and
+    /// every existing block.
     pub fn finish_with_places(mut self) -> (MemoryDevice, Vec<u64>) {
         self.fill_past();
         let mut places = vec![0, 1, 2, 10];
@@ -464,8 +465,8 @@ pub const REMOVED_DIR: u64 = 29;
 pub const FAR: u64 = (2 << 9 | 1) << 4;
 pub const FREE_SLOT: u64 = 31;
 
-/// A volume with something of everything: three groups, one of them never used, a further zone, two root zones, every
-/// type of file, every kind of content, trees of one and of two levels, attributes, orphans.
+/// A volume with something of everything: three groups, one of them never used, a further zone, two root
+/// zones, every type of file, every kind of content, trees of one and of two levels, attributes, orphans.
 pub fn sound() -> Builder {
     let mut b = Builder::empty(BLOCKS);
     b.add_zone(0, ZONE_BLOCKS, 0);

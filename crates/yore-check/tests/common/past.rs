@@ -1,8 +1,8 @@
-//! A volume with a past: cuts, versions that share blocks and nodes with each other and with the inode in use, inodes that
-//! are gone, a number that was used again, names that meant something else.
+//! A volume with a past: cuts, versions that share blocks and nodes with each other and with the inode in
+//! use, inodes that are gone, a number that was used again, names that meant something else.
 //!
-//! Indexes of the past (of cuts, of changes) are made from the model when the volume is written, the cuts are put into the
-//! tree of their state, and each tree's cells can be changed before they are written.
+//! Indexes of the past (of cuts, of changes) are made from the model when the volume is written, the cuts are
+//! put into the tree of their state, and each tree's cells can be changed before they are written.
 
 use super::*;
 
@@ -163,7 +163,8 @@ impl Builder {
         self.zones.get_mut(&1).unwrap().blocks.insert(root.index(), roots);
     }
 
-    /// A tree of one leaf, or of several if there are three cells or more: its root, its level, and how many nodes it has.
+    /// A tree of one leaf, or of several if there are three cells or more: its root, its level, and how many
+    /// nodes it has.
     fn past_tree(&mut self, tree: HistoryTree, cells: &[Cell]) -> (MetaAddr, u8, i64) {
         let (kind, owner, width) = (tree.kind(), tree.owner(), tree.key_width());
         let leaves = match cells.len() {
@@ -304,8 +305,8 @@ fn extents(of: &[(u64, ExtentValue)]) -> Vec<(u64, Vec<u8>)> {
     of.iter().map(|(key, e)| (*key, e.encode().to_vec())).collect()
 }
 
-/// A file with a tree of extents and a tree of attributes: born at 1, changed at 3, 5 and 8. Each change copies the root and
-/// one leaf of what it changes.
+/// A file with a tree of extents and a tree of attributes: born at 1, changed at 3, 5 and 8. Each change
+/// copies the root and one leaf of what it changes.
 fn versioned(b: &mut Builder) {
     let owner = (VERSIONED, 31);
     let [p0, p1, p2, p3] = [10, 5, 8, 6].map(|len| b.data(len).0);

@@ -158,9 +158,9 @@ pub(super) fn write_bounced(
 
 /// One request of a batch, and how far it has come.
 ///
-/// Invariant: `pointer` is valid for `len` bytes for the lifetime `'a`, exclusively for a read and shared for a
-/// write; nothing else touches the memory while a transfer of it is in flight, since the slice it was made from
-/// stays borrowed.
+/// Invariant: `pointer` is valid for `len` bytes for the lifetime `'a`, exclusively for a read and shared for
+/// a write; nothing else touches the memory while a transfer of it is in flight, since the slice it was made
+/// from stays borrowed.
 #[derive(Debug)]
 pub(super) struct Transfer<'a> {
     offset: u64,

@@ -1,23 +1,23 @@
 //! Who else has this device open, and keeping them out.
 //!
-//! The lock is `flock(2)`: exclusive for a writer, shared for readers. It belongs to the open file, not to the
-//! process: two handles in one process exclude each other, and a daemon that forks after opening keeps the
-//! lock in the child when the parent exits. It is released when the last copy of the descriptor closes, so
-//! also by a crash. (Classic `fcntl` locks do neither: they are not inherited, and closing any descriptor of the
-//! file drops them. Open-file-description locks would do, but the host never says who holds one.)
+//! The lock is `flock(2)`: exclusive for a writer, shared for readers. It belongs to the open file, not to
+//! the process: two handles in one process exclude each other, and a daemon that forks after opening keeps
+//! the lock in the child when the parent exits. It is released when the last copy of the descriptor closes,
+//! so also by a crash. (Classic `fcntl` locks do neither: they are not inherited, and closing any descriptor
+//! of the file drops them. Open-file-description locks would do, but the host never says who holds one.)
 //!
 //! The host remembers with the lock the process that *took* it, which after a fork may be gone or, worse, a
 //! stranger by now. So the holder is looked for where it cannot be mistaken: among all open descriptors
-//! (`/proc/<pid>/fd`), those of the same file whose `fdinfo` lists a `FLOCK`. Only if the descriptors may not be
-//! looked at (another user's process) is `/proc/locks` believed, and only about processes that exist.
+//! (`/proc/<pid>/fd`), those of the same file whose `fdinfo` lists a `FLOCK`. Only if the descriptors may not
+//! be looked at (another user's process) is `/proc/locks` believed, and only about processes that exist.
 //!
-//! Writers open block devices with `O_EXCL` besides, which the host refuses for a device that it has mounted or
-//! otherwise claimed, and which also holds between different names of one device. That leaves the lock on a block
-//! device to be held by readers, or for an instant by the host itself: udev takes a shared lock whenever somebody
-//! has closed a device that was open for writing, so that formatting and then opening would often fail. A writer
-//! of a block device therefore waits up to [`PATIENCE`] for the lock. Everybody else waits for [`MOMENT`]: a process
-//! that is just being started holds copies of what its parent has open until its program is loaded, so a volume
-//! closed by one thread while another starts a command is free only then.
+//! Writers open block devices with `O_EXCL` besides, which the host refuses for a device that it has mounted
+//! or otherwise claimed, and which also holds between different names of one device. That leaves the lock on
+//! a block device to be held by readers, or for an instant by the host itself: udev takes a shared lock
+//! whenever somebody has closed a device that was open for writing, so that formatting and then opening would
+//! often fail. A writer of a block device therefore waits up to [`PATIENCE`] for the lock. Everybody else
+//! waits for [`MOMENT`]: a process that is just being started holds copies of what its parent has open until
+//! its program is loaded, so a volume closed by one thread while another starts a command is free only then.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -95,8 +95,8 @@ fn holder(device: &Metadata) -> Option<Holder> {
     Some(Holder { pid, command: command.trim_end().to_string() })
 }
 
-/// All processes that have the file open by a descriptor that holds a lock. Processes and descriptors come and
-/// go while we look, and many may not be looked at; those are passed over.
+/// All processes that have the file open by a descriptor that holds a lock. Processes and descriptors come
+/// and go while we look, and many may not be looked at; those are passed over.
 fn lock_holders(device: &Metadata) -> Vec<u32> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let mut pids: Vec<u32> = processes
@@ -107,8 +107,8 @@ fn lock_holders(device: &Metadata) -> Vec<u32> {
     pids
 }
 
-/// What a stranger has open may be on a file system that never answers. So the host is asked first what it knows itself,
-/// and then for attributes as it remembers them.
+/// What a stranger has open may be on a file system that never answers. So the host is asked first what it
+/// knows itself, and then for attributes as it remembers them.
 fn holds_lock(pid: u32, device: &Metadata) -> bool {
     let descriptors = fs::read_dir(format!("/proc/{pid}/fdinfo"));
     descriptors.into_iter().flatten().flatten().any(|entry| {
@@ -138,8 +138,8 @@ fn taker(device: &Metadata) -> Option<u32> {
     })
 }
 
-/// The process in a line such as `1: FLOCK  ADVISORY  WRITE 5021 fe:00:9978199 0 EOF`, if it is about this place
-/// and not about somebody who waits (`1: -> FLOCK …`).
+/// The process in a line such as `1: FLOCK  ADVISORY  WRITE 5021 fe:00:9978199 0 EOF`, if it is about this
+/// place and not about somebody who waits (`1: -> FLOCK …`).
 fn taker_in_line(line: &str, place: &str) -> Option<u32> {
     let words: Vec<_> = line.split_ascii_whitespace().collect();
     match words[..] {

@@ -13,9 +13,10 @@
 //! **Exclusion** is the business of [`lock`]; **batches** of many requests go to the kernel at once through
 //! [`ring`], or one by one where the host has no io_uring.
 //!
-//! **Length.** Whoever may write an image file may also shorten it while it is in use. The host would then let a write behind the end
-//! make the file longer again, with a hole where data was. So each write and each flush looks first whether all that is used
-//! ([`Device::use_up_to`]) is still there, and fails with [`DeviceError::Shortened`] if not.
+//! **Length.** Whoever may write an image file may also shorten it while it is in use. The host would then
+//! let a write behind the end make the file longer again, with a hole where data was. So each write and each
+//! flush looks first whether all that is used ([`Device::use_up_to`]) is still there, and fails with
+//! [`DeviceError::Shortened`] if not.
 //!
 //! A regular file that is not a whole number of blocks long is used up to its last whole block.
 
@@ -75,7 +76,8 @@ impl FileDevice {
         self.is_block_device
     }
 
-    /// Cuts an image file off behind `size` bytes, durably; a block device stays as it is. What is beyond is lost, so nothing may use it.
+    /// Cuts an image file off behind `size` bytes, durably; a block device stays as it is. What is beyond is
+    /// lost, so nothing may use it.
     ///
     /// # Errors
     /// [`DeviceError::ReadOnly`] and [`DeviceError::Io`].

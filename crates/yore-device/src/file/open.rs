@@ -1,7 +1,8 @@
 //! Opening and creating: what is refused, in which order, and why.
 //!
 //! 1. The kind is looked at before opening, since opening a pipe would wait for its other end.
-//! 2. The lock is taken before anything is changed: creating over a volume that is in use must not truncate it.
+//! 2. The lock is taken before anything is changed: creating over a volume that is in use must not truncate
+//!    it.
 //! 3. Direct I/O is switched on last, with the lock held, and tried with one read.
 
 use std::fs::{File, FileType, Metadata};
@@ -36,8 +37,8 @@ pub struct OpenOptions {
     pub read_only: bool,
     /// Whether to go around the page cache.
     pub direct: Direct,
-    /// Lock the device against other openers: shared if `read_only`, exclusive otherwise. Without it a writer of
-    /// a block device still claims it from the host.
+    /// Lock the device against other openers: shared if `read_only`, exclusive otherwise. Without it a writer
+    /// of a block device still claims it from the host.
     pub lock: bool,
 }
 
@@ -92,13 +93,13 @@ impl FileDevice {
 
     /// Creates a sparse image file of `size` bytes of zeros and opens it for writing. With
     /// [`CreateOptions::overwrite`] a file that exists is emptied and resized (and keeps its owner, mode and
-    /// links), and the first `size` bytes of a block device are used as they are. The new file is durable after
-    /// the first flush.
+    /// links), and the first `size` bytes of a block device are used as they are. The new file is durable
+    /// after the first flush.
     ///
     /// # Errors
     /// [`DeviceError::AlreadyExists`] unless told to overwrite; [`DeviceError::TooSmall`] for a block device
-    /// with less than `size` bytes; otherwise as [`FileDevice::open`]. A file that could not be given its size
-    /// is removed again if it is new.
+    /// with less than `size` bytes; otherwise as [`FileDevice::open`]. A file that could not be given its
+    /// size is removed again if it is new.
     ///
     /// # Panics
     /// If `size` is not a multiple of [`BLOCK_SIZE`].
@@ -171,8 +172,8 @@ impl FileDevice {
     }
 }
 
-/// Opens what exists. A writer claims a block device from the host (`O_EXCL` without `O_CREAT`, a meaning that
-/// it has for block devices only); readers do not, since they may share it.
+/// Opens what exists. A writer claims a block device from the host (`O_EXCL` without `O_CREAT`, a meaning
+/// that it has for block devices only); readers do not, since they may share it.
 fn open_existing(path: &Path, name: &str, found: &Metadata, read_only: bool) -> Result<File, DeviceError> {
     let claims = found.file_type().is_block_device() && !read_only;
     let flags = if claims { libc::O_EXCL } else { 0 };

@@ -4,10 +4,10 @@
 //! do not wait for each other. Where the host refuses io_uring (an old kernel, a container's filter) this is
 //! found out once and every batch goes by plain calls.
 //!
-//! The one invariant that memory safety rests on: [`Batch::run`] does not return, and does not panic, while the
-//! kernel may still touch a buffer. Every entry that the kernel has taken is waited for, after errors too. If
-//! the ring itself fails, entries that the kernel has not taken go down with the ring, the others are waited
-//! for by looking at the completion queue, which the kernel fills without being asked.
+//! The one invariant that memory safety rests on: [`Batch::run`] does not return, and does not panic, while
+//! the kernel may still touch a buffer. Every entry that the kernel has taken is waited for, after errors
+//! too. If the ring itself fails, entries that the kernel has not taken go down with the ring, the others are
+//! waited for by looking at the completion queue, which the kernel fills without being asked.
 //!
 //! Rings do not survive a fork: a ring that another process made is dropped and replaced.
 
@@ -69,8 +69,8 @@ impl RingPool {
         !idle.is_empty() && idle.iter().all(own)
     }
 
-    /// Moves as much as a ring can move. What is unfinished afterwards and has no error (all of it, if there is
-    /// no ring) is for the caller to finish with plain calls.
+    /// Moves as much as a ring can move. What is unfinished afterwards and has no error (all of it, if there
+    /// is no ring) is for the caller to finish with plain calls.
     pub(super) fn run(
         &self,
         file: &File,

@@ -114,9 +114,9 @@ fn a_truncated_file_is_an_error() {
     }
 }
 
-/// Somebody truncates an image that is in use. The next write behind its new end made it as long as before, with a hole where data was,
-/// and nobody noticed. No write makes it longer again, and what is in use must be there at each write and flush; what is behind that may
-/// go.
+/// Somebody truncates an image that is in use. The next write behind its new end made it as long as before,
+/// with a hole where data was, and nobody noticed. No write makes it longer again, and what is in use must be
+/// there at each write and flush; what is behind that may go.
 #[test]
 fn a_file_that_was_shortened_is_not_written() {
     const BLOCK: u64 = BLOCK_SIZE as u64;
@@ -149,8 +149,8 @@ fn a_file_that_was_shortened_is_not_written() {
     }
 }
 
-/// After a failed write every later write, flush and discard is refused and names the first error; reads go on.
-/// The descriptor is replaced by one that cannot write, which makes the host refuse.
+/// After a failed write every later write, flush and discard is refused and names the first error; reads go
+/// on. The descriptor is replaced by one that cannot write, which makes the host refuse.
 #[test]
 fn nothing_is_written_after_an_error() {
     let (directory, mut device) = image(Direct::Never);
@@ -183,8 +183,8 @@ fn nothing_is_written_after_an_error() {
 fn rings_are_not_shared_over_a_fork() {
     let (_directory, device) = image(Direct::Auto);
     write_then_compare(&device, 3);
-    // SAFETY: the child uses nothing that another thread of this process could have locked: the device is this
-    // test's own, and the allocator of the host is safe to use after a fork.
+    // SAFETY: the child uses nothing that another thread of this process could have locked: the device is
+    // this test's own, and the allocator of the host is safe to use after a fork.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let work = std::panic::AssertUnwindSafe(|| {
@@ -203,8 +203,8 @@ fn rings_are_not_shared_over_a_fork() {
     write_then_compare(&device, 5);
 }
 
-/// A short transfer is continued from where the host can go on: any byte through the page cache, the last whole
-/// block under direct I/O; and one that makes no headway is an error, not a loop.
+/// A short transfer is continued from where the host can go on: any byte through the page cache, the last
+/// whole block under direct I/O; and one that makes no headway is an error, not a loop.
 #[test]
 fn short_transfers_are_continued_where_possible() {
     use host::{progress, Direction::Read, Direction::Write};

@@ -1,19 +1,22 @@
 //! The states that a crash could leave on the medium: named, counted, enumerated, sampled and produced.
 //!
 //! A [`CrashPoint`] is the durable image after some number of events, and what is pending on top of it. A
-//! [`Choice`] says what became of the pending, and together they are a [`CrashState`](super::CrashState), which prints as one short
-//! line and is read back from it. Producing a state copies nothing but the blocks that it changes.
+//! [`Choice`] says what became of the pending, and together they are a [`CrashState`](super::CrashState),
+//! which prints as one short line and is read back from it. Producing a state copies nothing but the blocks
+//! that it changes.
 //!
-//! **Counting.** A *cell* is the unit that is never torn: a sector, or a block ([`Tearing`]). The outcomes of a
-//! cell are what lies below it and each pending write that hits it, contents that are the same counted once: a
-//! write that changes one sector of a block has 2 outcomes, not 256. A pending discard has 3: not happened,
-//! zeros, garbage. Cells and discards are independent, so the number of states is the product, and a state is a
-//! number written with these digits, least significant first. Number 0 is "nothing reached the medium".
+//! **Counting.** A *cell* is the unit that is never torn: a sector, or a block ([`Tearing`]). The outcomes of
+//! a cell are what lies below it and each pending write that hits it, contents that are the same counted
+//! once: a write that changes one sector of a block has 2 outcomes, not 256. A pending discard has 3: not
+//! happened, zeros, garbage. Cells and discards are independent, so the number of states is the product, and
+//! a state is a number written with these digits, least significant first. Number 0 is "nothing reached the
+//! medium".
 //!
-//! **Sampling.** Independent coin flips would hardly ever leave out just a few of many writes, or let just a few
-//! through, and those are the states that break things. So a sample first draws *how* it flips: how probable it
-//! is that a write reached the medium, whether writes tear, and whether the order of issue decides between
-//! writes to one cell. The generator is SplitMix64, fixed here for ever, so that a printed seed keeps its meaning.
+//! **Sampling.** Independent coin flips would hardly ever leave out just a few of many writes, or let just a
+//! few through, and those are the states that break things. So a sample first draws *how* it flips: how
+//! probable it is that a write reached the medium, whether writes tear, and whether the order of issue
+//! decides between writes to one cell. The generator is SplitMix64, fixed here for ever, so that a printed
+//! seed keeps its meaning.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};

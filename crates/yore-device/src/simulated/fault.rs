@@ -1,8 +1,8 @@
 //! Faults on demand while the device runs.
 //!
-//! Requests are counted per kind from 1, beginning when a plan is set. Each buffer of a vectored read and each
-//! request of a batch is a request; a vectored write is one. The first fault of the plan that fits a request
-//! strikes it; the others do not see it, but it is counted for them.
+//! Requests are counted per kind from 1, beginning when a plan is set. Each buffer of a vectored read and
+//! each request of a batch is a request; a vectored write is one. The first fault of the plan that fits a
+//! request strikes it; the others do not see it, but it is counted for them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -154,8 +154,8 @@ impl Progress {
             }
             (Fault::Full { after_writes }, Operation::Write) => self.writes > after_writes,
             (Fault::Dead { after_writes }, Operation::Write) => self.writes > after_writes,
-            // The write that finds the device gone is the first sign; from then on nothing works, and a device
-            // that is to have no successful write at all is gone at once.
+            // The write that finds the device gone is the first sign; from then on nothing works, and a
+            // device that is to have no successful write at all is gone at once.
             (Fault::Dead { after_writes }, _) => self.writes >= after_writes,
             _ => false,
         }

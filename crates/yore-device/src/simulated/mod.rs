@@ -2,31 +2,32 @@
 //!
 //! # The fault model
 //!
-//! What a crash may leave, and what it may not. A crash happens *after event k* of the trace: the first k events
-//! have been issued, nothing after them has.
+//! What a crash may leave, and what it may not. A crash happens *after event k* of the trace: the first k
+//! events have been issued, nothing after them has.
 //!
 //! 1. Everything written before the last flush that completed within those k events is durable and whole. Of
 //!    several writes to one place the last one is what remains.
-//! 2. Each write after that flush is *pending*. Any subset of the pending writes may have reached the medium, in
-//!    any order, whatever order they were issued in and whether or not their callers had been told that they
-//!    were done.
+//! 2. Each write after that flush is *pending*. Any subset of the pending writes may have reached the medium,
+//!    in any order, whatever order they were issued in and whether or not their callers had been told that
+//!    they were done.
 //! 3. A pending write may be torn: any subset of its 512-byte sectors may have reached the medium
-//!    ([`Tearing::Sectors`]), or any subset of its 4096-byte blocks ([`Tearing::Blocks`], for what is designed for
-//!    devices that write blocks atomically). A sector itself is never torn.
+//!    ([`Tearing::Sectors`]), or any subset of its 4096-byte blocks ([`Tearing::Blocks`], for what is
+//!    designed for devices that write blocks atomically). A sector itself is never torn.
 //! 4. Where several pending writes hit one sector, any one of them or the durable contents may remain.
-//! 5. A pending discard as a whole has happened or not. If it has, its range holds zeros or garbage, except where
-//!    a pending write remains. Discards that happened keep their order among themselves. A discard that was
-//!    flushed holds zeros.
+//! 5. A pending discard as a whole has happened or not. If it has, its range holds zeros or garbage, except
+//!    where a pending write remains. Discards that happened keep their order among themselves. A discard that
+//!    was flushed holds zeros.
 //! 6. Nothing else changes: no sector that was not written, nothing that was durable.
 //! 7. A flush is atomic in the trace. A write that another thread has issued while a flush was under way is
 //!    recorded before it (and is covered) or after it (and is pending); callers may rely on neither, and
 //!    different schedules show both.
 //!
-//! While the device runs it is truthful unless told otherwise by a [`FaultPlan`]: errors, lost writes (reported
-//! as done, never stored), misdirected writes (stored in the wrong place), bits that flip while reading, and a
-//! device that is full. What a fault kept from being stored is not in the trace, and what it put elsewhere is in
-//! the trace there. A flush that failed is not in the trace: what was pending stays so. Unlike a `FileDevice` this
-//! one does not refuse to go on after an error: whether the layers above stop by themselves is what it is for.
+//! While the device runs it is truthful unless told otherwise by a [`FaultPlan`]: errors, lost writes
+//! (reported as done, never stored), misdirected writes (stored in the wrong place), bits that flip while
+//! reading, and a device that is full. What a fault kept from being stored is not in the trace, and what it
+//! put elsewhere is in the trace there. A flush that failed is not in the trace: what was pending stays so.
+//! Unlike a `FileDevice` this one does not refuse to go on after an error: whether the layers above stop by
+//! themselves is what it is for.
 //!
 //! Time does not pass here yet. Every request goes through `SimulatedDevice::admit`, the one place where a
 //! virtual clock would charge it to a timing model of a disk.
@@ -73,7 +74,8 @@ pub use state::{Choice, CrashPlan, CrashState, CrashStateError, ParseCrashStateE
 pub use states::{CrashCase, CrashPoints, CrashStates};
 pub use trace::{Event, Trace};
 
-/// A memory device with a trace, crash states and faults. See the module's documentation for what it simulates.
+/// A memory device with a trace, crash states and faults. See the module's documentation for what it
+/// simulates.
 pub struct SimulatedDevice {
     /// What a read sees. Changed only with `trace` locked, so that the trace has the order of the changes.
     image: MemoryDevice,
@@ -121,8 +123,8 @@ impl SimulatedDevice {
         self.faults.set(plan);
     }
 
-    /// The faults of the current plan that have struck, in that order. One that can strike many times is listed
-    /// each time.
+    /// The faults of the current plan that have struck, in that order. One that can strike many times is
+    /// listed each time.
     pub fn struck(&self) -> Vec<Fault> {
         self.faults.struck()
     }

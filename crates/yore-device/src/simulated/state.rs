@@ -44,8 +44,9 @@ pub enum Choice {
     Seed(u64),
 }
 
-/// The name of a state: prints as, and is parsed from, `crash=117:seed=42`, `crash=117:none`, `crash=117:all`,
-/// `crash=117:all-but=3` or `crash=117:index=5`, with `:blocks` at the end if only whole blocks are stored.
+/// The name of a state: prints as, and is parsed from, `crash=117:seed=42`, `crash=117:none`,
+/// `crash=117:all`, `crash=117:all-but=3` or `crash=117:index=5`, with `:blocks` at the end if only whole
+/// blocks are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CrashState {
     /// How many events happened before the crash.

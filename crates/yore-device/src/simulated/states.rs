@@ -69,8 +69,8 @@ impl Iterator for CrashPoints<'_> {
     }
 }
 
-/// One state that a crash could leave. Independent of the trace and of the iterator it came from, so it can be
-/// tried in another thread.
+/// One state that a crash could leave. Independent of the trace and of the iterator it came from, so it can
+/// be tried in another thread.
 #[derive(Debug, Clone)]
 pub struct CrashCase {
     point: Arc<CrashPoint>,

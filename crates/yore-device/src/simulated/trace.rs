@@ -30,8 +30,8 @@ pub enum Event {
     Mark(u64),
 }
 
-/// The contents that a device began with, and everything that happened to it since. Cloning costs one reference
-/// count per event.
+/// The contents that a device began with, and everything that happened to it since. Cloning costs one
+/// reference count per event.
 #[derive(Debug)]
 pub struct Trace {
     initial: MemoryDevice,
@@ -88,7 +88,8 @@ impl Trace {
         CrashPoints::new(self, first)
     }
 
-    /// The states that crashes could leave, by `plan`: for every point all of them if they are few, else samples.
+    /// The states that crashes could leave, by `plan`: for every point all of them if they are few, else
+    /// samples.
     pub fn crash_states(&self, plan: &CrashPlan) -> CrashStates<'_> {
         CrashStates::new(self, plan)
     }

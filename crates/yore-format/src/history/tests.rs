@@ -52,7 +52,8 @@ fn operation() -> OperationRow {
     }
 }
 
-/// A row has one encoding, and one of format 2.1 is one of 2.2: no byte can be changed into something that is encoded otherwise.
+/// A row has one encoding, and one of format 2.1 is one of 2.2: no byte can be changed into something that is
+/// encoded otherwise.
 #[test]
 fn tagged_fields_have_one_encoding() {
     for more in [CutMore::default(), CutMore { held_until: Some(5), ..CutMore::default() }, full()] {
