@@ -96,8 +96,8 @@ LAYERS = {
 # leaves this list.
 TANGLED = {
     "yore-fs": """
-        api/view api/volume file history/read/at_time history/read/look history/reclaim/expunge
-        history/reclaim/room history/record history/rollback ops xattr
+        api/view api/volume core/alloc core/btree file history/read/at_time history/read/look history/reclaim/expunge
+        history/reclaim/room history/rollback ops time xattr
     """,
 }
 

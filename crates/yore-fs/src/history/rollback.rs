@@ -5,7 +5,7 @@
 //!
 //! **B2 It can be undone.** A cut is taken before ([`CutKind::Undo`]), and one at the end; their names say what it was (`rollback/operation.rs`).
 //!
-//! **B3 It is finished.** Before the first change it is durable what is to be done (`past/rollback.rs`): the directory, and the cut it
+//! **B3 It is finished.** Before the first change it is durable what is to be done (`record/rollback.rs`): the directory, and the cut it
 //! becomes as of. What is to be done in detail is written nowhere. It is what differs, which is asked for anew by whoever goes on, and
 //! with each Op there is less of it (`rollback/roll.rs`). So after a crash whoever opens the volume for writing finishes it, before anybody else
 //! sees the directory (`finish_all`). The row that says so goes when all data is written and the second cut is there.

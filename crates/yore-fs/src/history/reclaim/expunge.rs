@@ -15,7 +15,7 @@
 //! behind the walk, so if one was moved, it is done again. Names are entries before they are past names, so the past ones come second.
 //!
 //! **X3 What must stay.** Held and pinned cuts lose nothing: if one has seen the file, nothing is given up. No cut comes
-//! to be held or pinned between looking and the row (`past/expunge.rs`).
+//! to be held or pinned between looking and the row (`record/expunge.rs`).
 //!
 //! **X4 Nobody reads what goes.** The cuts stay, so that their readers are not kept away by P6. Who reads a version holds the lock that the
 //! file needs to become one that is expunged; after that no version of it is found.

@@ -1,11 +1,12 @@
 //! Which cuts cover whom: P1 and P5 of [`super`]. What is remembered of the answers is in `core/memo.rs`.
 
-use super::Past;
+use super::past::Past;
 use crate::core::inode::{InodeCell, DEPTH_MAX};
 use crate::core::Core;
 use crate::{Error, InodeNo, Result};
 use std::sync::atomic::Ordering;
 use yore_format::{Corruption, Inode, Number};
+use yore_meta::Meta;
 
 impl Past {
     /// The greatest cut that covers the inode (P1). O(1) unless a directory was cut or moved since it was asked last.
@@ -116,5 +117,66 @@ impl Past {
         let of_directory = numbers.directories.range(..=cut).next_back().copied();
         let own = numbers.files.range((no, Number(0))..=(no, cut)).next_back().map(|(_, cut)| *cut);
         of_directory.max(own).unwrap_or_default()
+    }
+
+    /// The last kept cut up to this one that sees what is excluded, too: one that somebody asked for, or of before it was excluded.
+    fn round_asked(&self, cut: Number) -> Number {
+        let since = self.exclusions.since.load(Ordering::Acquire);
+        let numbers = self.numbers.read();
+        let asked = numbers.asked.range(..=cut).next_back().copied();
+        let before = since.checked_sub(1).map(|last| Number(last).min(cut));
+        let before = before.and_then(|last| numbers.directories.range(..=last).next_back().copied());
+        asked.max(before).unwrap_or_default()
+    }
+
+    /// What covers an inode that is excluded: as [`Past::cover`], but of the cuts that cover it with all that is below a directory only those
+    /// that see what is excluded.
+    ///
+    /// # Errors
+    /// As [`Past::cover`].
+    pub(crate) fn cover_asked(&self, store: &Core, cell: &InodeCell, inode: &Inode) -> Result<Number> {
+        if !self.is_any() {
+            return Ok(Number(0));
+        }
+        let above = self.cover_above(store, cell, inode, self.epoch())?;
+        Ok(self.round_own(cell.no, inode.own_cut).max(self.round_asked(above)))
+    }
+
+    /// The same of a name in a directory.
+    ///
+    /// # Errors
+    /// As [`Past::cover`].
+    pub(super) fn cover_of_names(
+        &self,
+        store: &Core,
+        directory: &InodeCell,
+        inode: &Inode,
+    ) -> Result<Number> {
+        Ok(self.round_asked(self.cover(store, directory, inode)?))
+    }
+
+    /// Whether inodes and names may be missing as of a kept cut, though directories name them: a policy took it, and one may have excluded
+    /// them.
+    pub(crate) fn may_miss(&self, meta: &Meta, cut: Number) -> bool {
+        // Who gives a policy patterns gives the volume this before.
+        if !meta.has_features(yore_format::WriteFeatures::EXTENDED_PAST) {
+            return false;
+        }
+        let numbers = self.numbers.read();
+        numbers.directories.contains(&cut) && !numbers.asked.contains(&cut)
+    }
+
+    /// Whether policies have taken a cut of a directory at this number or later.
+    pub(super) fn any_unasked_since(&self, number: Number) -> bool {
+        let numbers = self.numbers.read();
+        numbers.directories.range(number..).any(|cut| !numbers.asked.contains(cut))
+    }
+
+    /// Whether the inode is as a cut saw it, and no version says so yet.
+    ///
+    /// # Errors
+    /// As [`Past::cover`].
+    pub(crate) fn must_keep(&self, store: &Core, cell: &InodeCell, inode: &Inode) -> Result<bool> {
+        Ok(self.is_any() && inode.born <= self.cover(store, cell, inode)?)
     }
 }

@@ -1,158 +1,23 @@
-//! Taking a cut.
+//! A cut: its row, its time, and whether somebody holds it.
 
-use super::users::{Counted, User};
-use super::{Cut, Past, Slot, CELL_BLOCKS};
-use crate::core::btree::Pins;
-use crate::core::inode::{store_inode, InodeCell};
-use crate::core::retained;
-use crate::core::Core;
-use crate::{Error, InodeNo, Result};
-use std::sync::atomic::Ordering;
-use yore_format::{
-    cut_index_by_name, cut_index_by_root, BlockKind, CutKind, CutMore, CutRow, CutState, GroupNo,
-    HistoryGrowth, HistoryTree, Incarnation, Number, Timestamp,
-};
-use yore_meta::{NewBlock, Op};
+use crate::Error;
+use yore_format::{key_parts, Corruption, CutRow, Number, Timestamp};
 
-/// Blocks that a cut may need: a row, two entries of the index, and once the block of roots.
-const CUT_BLOCKS: u32 = 3 * CELL_BLOCKS + 1;
-
-/// What a cut is to be.
-#[derive(Clone, Debug)]
-pub(crate) struct Taking<'a> {
-    pub kind: CutKind,
-    /// Empty: it has none.
-    pub name: &'a str,
-    pub held: bool,
-    /// Anything but the default needs [`Past::extend_for`].
-    pub more: CutMore,
-    /// When it says it was taken, of the root directory alone; `None`: now.
-    pub time: Option<Timestamp>,
-    /// On whose behalf: he is noted, which needs [`yore_format::WriteFeatures::EXTENDED_PAST`], and may have a limit.
-    pub user: Option<&'a User>,
+/// A cut, as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Cut {
+    /// Its place in the order of all cuts.
+    pub number: Number,
+    /// When it was, what it is of, its name.
+    pub row: CutRow,
 }
 
-impl Past {
-    /// As [`Past::take`], with no time of its own.
-    ///
-    /// # Errors
-    /// As [`Past::take`].
-    pub(crate) fn cut(
-        &self,
-        store: &Core,
-        cell: &InodeCell,
-        kind: CutKind,
-        (name, held): (&str, bool),
-        more: CutMore,
-        user: Option<&User>,
-    ) -> Result<Cut> {
-        self.take(store, cell, Taking { kind, name, held, more, time: None, user })
+pub(super) fn decode_cut(key: &[u8], value: &[u8]) -> std::result::Result<Cut, Box<Corruption>> {
+    let [number] = key_parts::<1>(key)?;
+    if number == 0 {
+        return Err(Corruption::new("cut", "number", "at least 1", "0"));
     }
-
-    /// Cuts a directory or a file: it, and what is below it now, can be seen as of the number returned, whatever is changed
-    /// later. Constant time. Not durable by itself. A file that was removed is not seen as of that number, which says when it was.
-    ///
-    /// # Errors
-    /// [`Error::LimitReached`]; [`Error::Exists`] for a name that another kept cut of it has; [`Error::OutOfOrder`] for a time that is not behind that of the last
-    /// cut, or in the future; [`Error::NotFound`]; [`Error::NoSpace`]; damage and device errors.
-    pub(crate) fn take(&self, store: &Core, cell: &InodeCell, taking: Taking<'_>) -> Result<Cut> {
-        let Taking { kind, name, held, mut more, time, user } = taking;
-        let meta = &store.meta;
-        let must_stay = held || more.held_until.is_some();
-        let _still = must_stay.then(|| self.expunging.hold_still());
-        let mut last = self.cuts.write();
-        self.check_name_locked(store, (cell.no, cell.incarnation), name)?;
-        if time.is_some_and(|time| time <= *last || time > crate::clock::now()) {
-            return Err(Error::OutOfOrder { last: *last });
-        }
-        self.users.check(user, Counted::Snapshots, 1)?;
-        if held {
-            self.users.check(user, Counted::Holds, 1)?;
-        }
-        more.by = user.map(|user| user.uid);
-        more.held_by = more.by.filter(|_| held);
-        let reserved = store.reserve(GroupNo(0), CUT_BLOCKS)?;
-        let mut state = cell.state.write();
-        let sees = kind != CutKind::Removed;
-        if sees && (state.gone || state.inode.links == 0) {
-            return Err(Error::NotFound);
-        }
-        // Numbers are taken here only, so it is known before.
-        let number = meta.number();
-        let by_root = cut_index_by_root(cell.no, number);
-        let by_name = (!name.is_empty()).then(|| cut_index_by_name(&store.hash_seed, name, number));
-        let mut pins = Pins::new();
-        let key = number.0.to_be_bytes();
-        let cuts = self.slot(meta, HistoryTree::Cuts, &key, CELL_BLOCKS)?;
-        let index = self.slot(meta, HistoryTree::CutIndex, &by_root, CELL_BLOCKS)?;
-        if let Some(key) = &by_name {
-            // Entered after the other, which may change the way.
-            index.tree.insert_position(meta, key)?;
-            index.tree.prepare(meta, key, key, &mut pins)?;
-        }
-        let mut op = match kind.is_of_file() {
-            true => meta.begin(reserved),
-            false => meta.begin_alone(reserved),
-        };
-        self.make_roots(&mut op);
-        let taken = match kind.is_of_file() {
-            true => op.take_number_beside_others(),
-            false => op.take_number(),
-        };
-        assert_eq!(taken, number, "a number taken beside the lock of the cuts");
-        let row = CutRow {
-            time: time.unwrap_or_else(|| after(*last, crate::clock::now())),
-            kind,
-            state: CutState::Kept,
-            held,
-            root: cell.no,
-            root_incarnation: cell.incarnation,
-            name: name.to_string(),
-            more,
-        };
-        cuts.insert(self, &mut op, &key, &row.encode(), number);
-        index.insert(self, &mut op, &by_root, &[], number);
-        if let Some(key) = &by_name {
-            Slot::unknown(self, HistoryTree::CutIndex).insert(self, &mut op, key, &[], number);
-        }
-        if sees {
-            state.inode.own_cut = number;
-            store_inode(&mut op, cell, &state);
-            cell.cover.follow(&state.inode);
-        }
-        self.numbers.write().keep(number, &row);
-        self.users.add(&row);
-        self.last.store(number.0, Ordering::Release);
-        if !kind.is_of_file() {
-            self.last_of_directories.store(number.0, Ordering::Release);
-            match cell.no {
-                InodeNo::ROOT => self.root_cut.store(number.0, Ordering::Release),
-                _ => self.only_root.store(false, Ordering::Release),
-            }
-            self.epoch.fetch_add(1, Ordering::AcqRel);
-        }
-        *last = row.time;
-        drop(op);
-        Ok(Cut { number, row })
-    }
-
-    /// The block of roots, if there is none yet. Under the lock of the cuts; takes one block.
-    pub(super) fn make_roots(&self, op: &mut Op<'_>) {
-        if self.roots.get().is_some() {
-            return;
-        }
-        let new = NewBlock {
-            kind: BlockKind::HistoryRoots,
-            level: 0,
-            owner: InodeNo::HISTORY,
-            incarnation: Incarnation(0),
-            birth: Number(0),
-        };
-        let (frame, _) = op.allocate(new);
-        op.set_history_root(frame.addr());
-        retained::count(op, HistoryGrowth { trees: 1, ..HistoryGrowth::default() });
-        assert!(self.roots.set(frame).is_ok(), "the roots are made under the lock of the cuts");
-    }
+    Ok(Cut { number: Number(number), row: CutRow::decode(value)? })
 }
 
 /// The present, but later than the last cut (V5).
@@ -164,4 +29,25 @@ pub(super) fn after(last: Timestamp, now: Timestamp) -> Timestamp {
         999_999_999 => Timestamp { seconds: last.seconds + 1, nanos: 0 },
         nanos => Timestamp { nanos: nanos + 1, ..last },
     }
+}
+
+/// Until when nobody gives a cut up, in seconds since 1970, if that is not over.
+pub(super) fn held_until(row: &CutRow) -> Option<i64> {
+    row.more.held_until.filter(|until| *until > crate::clock::now().seconds)
+}
+
+pub(super) fn until_text(seconds: i64) -> String {
+    jiff::Timestamp::from_second(seconds).map_or_else(|_| format!("@{seconds}"), |time| time.to_string())
+}
+
+/// Whether a cut is held: by somebody, or for a time by the policy that it was taken under.
+pub(crate) fn is_held(row: &CutRow) -> bool {
+    row.held || held_until(row).is_some()
+}
+
+/// Why a cut is not given up, if it is held.
+pub(crate) fn held(cut: &Cut) -> Option<Error> {
+    let until = held_until(&cut.row);
+    let until = until.map(|until| Error::HeldUntil { cut: cut.number.0, until: until_text(until) });
+    until.or(cut.row.held.then_some(Error::Held { cut: cut.number.0 }))
 }

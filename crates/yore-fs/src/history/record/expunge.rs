@@ -5,133 +5,25 @@
 //! the row is there. In the same Op the present is cut loose: the inode in use, and the name that it remembers, are born at that
 //! number, so no earlier cut has seen them. What was before is then not shown any more ([`Expunging::has`]), and goes in Ops of its own.
 
-use super::forget::check_there;
-use super::{Cut, Ended, Past, PastEntry, Slot, CELL_BLOCKS};
+use super::cut::after;
+use super::entry::PastEntry;
+use super::expunging::Expunge;
+use super::forget::{check_there, Ended};
+use super::past::{Past, CELL_BLOCKS};
+use super::slot::Slot;
 use crate::core::btree::Pins;
 use crate::core::Core;
 use crate::{InodeNo, Result};
-use hashbrown::HashMap;
-use parking_lot::{Mutex, MutexGuard, RwLock, RwLockWriteGuard};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use parking_lot::RwLockWriteGuard;
+use std::sync::atomic::Ordering;
 use yore_format::{
-    cut_index_by_root, name_end_key, name_key, name_shard, Corruption, CutKind, CutRow, CutState, DirEntry,
-    GroupNo, HistoryTree, Incarnation, Number, PastName, Timestamp,
+    cut_index_by_root, name_end_key, name_key, name_shard, CutKind, CutRow, CutState, DirEntry, GroupNo,
+    HistoryTree, Incarnation, Number, PastName, Timestamp,
 };
 use yore_meta::{Meta, Op};
 
 /// Blocks that the row may need: itself, and its entry in the index.
 pub(crate) const ROW_BLOCKS: u32 = 2 * CELL_BLOCKS;
-
-/// A file whose history is given up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Expunge {
-    /// What it was before this number is given up.
-    pub number: Number,
-    /// Which file.
-    pub inode: InodeNo,
-    /// Which of those that have had the inode number.
-    pub incarnation: Incarnation,
-}
-
-impl Expunge {
-    /// Whether this, born then, is what is given up.
-    pub(crate) fn takes(&self, inode: InodeNo, incarnation: Incarnation, birth: Number) -> bool {
-        (inode, incarnation) == (self.inode, self.incarnation) && birth < self.number
-    }
-}
-
-/// The files whose history is being given up.
-#[derive(Default)]
-pub(crate) struct Expunging {
-    /// There are some.
-    any: AtomicBool,
-    /// Lock order: after all others.
-    files: RwLock<HashMap<InodeNo, Vec<Expunge>>>,
-    /// Counts directories that moved.
-    moves: AtomicU64,
-    /// Held by who makes a cut stay, and by who must know which ones do. Before the lock of the cuts.
-    holding: Mutex<()>,
-}
-
-impl Expunging {
-    /// One that was under way when the volume was closed.
-    pub(super) fn load(&self, cut: &Cut) -> Result<()> {
-        if cut.row.state != CutState::Dying {
-            return Err(Corruption::new("cut", "state", "dying, of one that expunges", "another").into());
-        }
-        let (inode, incarnation) = (cut.row.root, cut.row.root_incarnation);
-        self.add(Expunge { number: cut.number, inode, incarnation });
-        Ok(())
-    }
-
-    fn add(&self, file: Expunge) {
-        self.files.write().entry(file.inode).or_default().push(file);
-        self.any.store(true, Ordering::Release);
-    }
-
-    fn remove(&self, file: &Expunge) {
-        let mut files = self.files.write();
-        if let Some(same) = files.get_mut(&file.inode) {
-            same.retain(|other| other != file);
-            if same.is_empty() {
-                files.remove(&file.inode);
-            }
-        }
-        self.any.store(!files.is_empty(), Ordering::Release);
-    }
-
-    /// Whether what a file was as of a cut is being given up: its version, and each name that it had.
-    pub(crate) fn has(&self, inode: InodeNo, incarnation: Incarnation, cut: Number) -> bool {
-        let is_it = |file: &Expunge| file.incarnation == incarnation && cut < file.number;
-        self.any.load(Ordering::Acquire)
-            && self.files.read().get(&inode).is_some_and(|files| files.iter().any(is_it))
-    }
-
-    /// The same of what a name meant.
-    pub(crate) fn has_entry(&self, entry: &PastEntry, cut: Number) -> bool {
-        self.has(entry.inode, entry.incarnation, cut)
-    }
-
-    /// When an entry began that was made at `birth`, without what is given up. Of one whose inode's state is locked it stays so.
-    pub(crate) fn began(&self, inode: InodeNo, incarnation: Incarnation, birth: Number) -> Number {
-        if !self.any.load(Ordering::Acquire) {
-            return birth;
-        }
-        let files = self.files.read();
-        let taken =
-            files.get(&inode).into_iter().flatten().filter(|file| file.takes(inode, incarnation, birth));
-        taken.map(|file| file.number).max().unwrap_or(birth)
-    }
-
-    /// All of them, in the order in which they were asked for.
-    pub(crate) fn all(&self) -> Vec<Expunge> {
-        let mut all: Vec<Expunge> = self.files.read().values().flatten().copied().collect();
-        all.sort_by_key(|file| file.number);
-        all
-    }
-
-    /// How many there are.
-    pub(crate) fn count(&self) -> usize {
-        match self.any.load(Ordering::Acquire) {
-            true => self.files.read().values().map(Vec::len).sum(),
-            false => 0,
-        }
-    }
-
-    pub(super) fn note_moved(&self) {
-        self.moves.fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// How often a directory was moved.
-    pub(crate) fn moves(&self) -> u64 {
-        self.moves.load(Ordering::Acquire)
-    }
-
-    /// As long as this lives, no cut comes to be held or pinned, or ceases to be held.
-    pub(crate) fn hold_still(&self) -> MutexGuard<'_, ()> {
-        self.holding.lock()
-    }
-}
 
 impl Past {
     /// For who enters rows: no cut is taken meanwhile. Before any inode's state.
@@ -272,7 +164,7 @@ impl Entering<'_> {
         let (key, by_root) = (file.number.0.to_be_bytes(), cut_index_by_root(inode, file.number));
         let cuts = self.past.slot(meta, HistoryTree::Cuts, &key, CELL_BLOCKS)?;
         let index = self.past.slot(meta, HistoryTree::CutIndex, &by_root, CELL_BLOCKS)?;
-        Ok(Row { file, cuts, index, time: super::cut::after(*self.last, crate::clock::now()) })
+        Ok(Row { file, cuts, index, time: after(*self.last, crate::clock::now()) })
     }
 
     /// Inside an Op with [`ROW_BLOCKS`]: the row is entered. One that expunges, with the state of the inode in use locked: what was

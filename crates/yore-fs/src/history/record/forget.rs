@@ -1,8 +1,11 @@
 //! What forgetting changes in the trees of the past ([`crate::history::reclaim::forget`] says when): the states of cuts, and versions and names that
 //! are given up, each with the entry that says when it ended.
 
+use super::cut::{held, held_until, until_text, Cut};
+use super::entry::PastEntry;
+use super::past::{Past, CELL_BLOCKS};
+use super::shard::Shard;
 use super::users::{Counted, User};
-use super::{Cut, Past, PastEntry, Shard, CELL_BLOCKS};
 use crate::core::btree::{Pins, Tree};
 use crate::core::Core;
 use crate::{Error, InodeNo, Result};
@@ -41,27 +44,6 @@ impl Ended {
             cookie => name_end_key(self.end, self.inode, cookie),
         }
     }
-}
-
-/// Until when nobody gives a cut up, in seconds since 1970, if that is not over.
-fn held_until(row: &CutRow) -> Option<i64> {
-    row.more.held_until.filter(|until| *until > crate::clock::now().seconds)
-}
-
-fn until_text(seconds: i64) -> String {
-    jiff::Timestamp::from_second(seconds).map_or_else(|_| format!("@{seconds}"), |time| time.to_string())
-}
-
-/// Whether a cut is held: by somebody, or for a time by the policy that it was taken under.
-pub(crate) fn is_held(row: &CutRow) -> bool {
-    row.held || held_until(row).is_some()
-}
-
-/// Why a cut is not given up, if it is held.
-pub(crate) fn held(cut: &Cut) -> Option<Error> {
-    let until = held_until(&cut.row);
-    let until = until.map(|until| Error::HeldUntil { cut: cut.number.0, until: until_text(until) });
-    until.or(cut.row.held.then_some(Error::Held { cut: cut.number.0 }))
 }
 
 impl Past {

@@ -4,34 +4,19 @@
 //! What ends takes its place in two trees of its shard: its own, and the one of changes, which says when. What goes one after the other is
 //! often neighbours, a directory's names or files made one after the other, so each tree has [`LeafHints`].
 
-use super::{Past, CELL_BLOCKS};
-use crate::core::btree::{InsertPosition, LeafHints, Pins, Tree};
+use super::past::Past;
+use super::shard::Shard;
+use super::slot::Slot;
+use crate::core::btree::Pins;
 use crate::core::inode::{InodeCell, InodeState};
 use crate::core::Core;
 use crate::{InodeNo, Result};
 use parking_lot::RwLockWriteGuard;
 use yore_format::{
-    name_end_key, name_key, name_shard, version_end_key, version_key, version_shard, Corruption, DirEntry,
-    HistoryTree, Inode, Number, PastName, Version,
+    name_end_key, name_key, name_shard, version_end_key, version_key, version_shard, DirEntry, HistoryTree,
+    Inode, Number, PastName, Version,
 };
-use yore_meta::{Change, Meta, Op};
-
-/// What is remembered of the trees of a shard, under its lock.
-#[derive(Default)]
-pub(super) struct Shard {
-    versions: LeafHints,
-    names: LeafHints,
-    changes: LeafHints,
-}
-
-impl Shard {
-    /// Something of it is about to be removed.
-    pub(super) fn is_reduced(&mut self) {
-        for hints in [&mut self.versions, &mut self.names, &mut self.changes] {
-            hints.clear();
-        }
-    }
-}
+use yore_meta::{Change, Op};
 
 impl Past {
     /// Makes ready for keeping, with one number, inodes as they are, whose states are locked for writing and whose data is written back, and
@@ -98,34 +83,6 @@ impl Past {
             keep.shards.push(of_shard);
         }
         Ok(keep)
-    }
-
-    /// Keeps in memory what inserting `key` touches; fails if that may take more than `most` blocks.
-    pub(super) fn slot(&self, meta: &Meta, which: HistoryTree, key: &[u8], most: u32) -> Result<Slot> {
-        let tree = self.tree_with_room(which, most)?;
-        Ok(Slot { which, position: tree.insert_position(meta, key)?, tree })
-    }
-
-    /// As [`Past::slot`], in a tree of a shard, for a cell with a value of so many bytes.
-    fn slot_near(
-        &self,
-        meta: &Meta,
-        which: HistoryTree,
-        hints: &mut LeafHints,
-        (key, value_bytes): (&[u8], usize),
-    ) -> Result<Slot> {
-        let tree = self.tree_with_room(which, CELL_BLOCKS)?;
-        Ok(Slot { which, position: tree.insert_position_near(meta, hints, key, value_bytes)?, tree })
-    }
-
-    /// A tree into which an insert takes at most so many blocks.
-    fn tree_with_room(&self, which: HistoryTree, most: u32) -> Result<Tree> {
-        let tree = self.tree(which);
-        if tree.blocks_for_inserts(1) > most {
-            let expected = format!("at most {}", most - 2);
-            return Err(Corruption::new(which.kind().name(), "level", expected, tree.level).into());
-        }
-        Ok(tree)
     }
 }
 
@@ -257,47 +214,5 @@ impl Keep<'_> {
         let kept = at.insert_near(past, op, Some(hints), (key, value), number);
         end_at.insert_near(past, op, Some(changes), (end, &[]), number);
         Some(kept)
-    }
-}
-
-/// Where a cell is to be inserted. What is to be kept is not there yet: only damage can make it so.
-pub(super) struct Slot {
-    which: HistoryTree,
-    pub(super) tree: Tree,
-    position: InsertPosition,
-}
-
-impl Slot {
-    /// Where that is is found when the cell is inserted.
-    pub(super) fn unknown(past: &Past, which: HistoryTree) -> Slot {
-        Slot { which, tree: past.tree(which), position: InsertPosition::unknown() }
-    }
-
-    /// Inside an Op, with the tree as it was: enters the cell. Of trees of shards, once [`Shard::is_reduced`] was said.
-    pub(super) fn insert(
-        self,
-        past: &Past,
-        op: &mut Op<'_>,
-        key: &[u8],
-        value: &[u8],
-        birth: Number,
-    ) -> Change {
-        self.insert_near(past, op, None, (key, value), birth)
-    }
-
-    fn insert_near(
-        mut self,
-        past: &Past,
-        op: &mut Op<'_>,
-        hints: Option<&mut LeafHints>,
-        cell: (&[u8], &[u8]),
-        birth: Number,
-    ) -> Change {
-        let was = self.tree;
-        let delta = self.tree.insert_into(op, hints, self.position, cell, birth);
-        if self.tree != was || delta.nodes != 0 {
-            past.store(op, self.which, &self.tree, &delta);
-        }
-        delta.change
     }
 }

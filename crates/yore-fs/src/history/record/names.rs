@@ -8,7 +8,9 @@
 //!
 //! **N3** A volume on which two kept cuts have one name has [`WriteFeatures::EXTENDED_PAST`]. Older programs refuse to change it.
 
-use super::{Cut, Past, CELL_BLOCKS};
+use super::cut::Cut;
+use super::forget::check_there;
+use super::past::{Past, CELL_BLOCKS};
 use crate::core::btree::Pins;
 use crate::core::Core;
 use crate::{Error, InodeNo, Result};
@@ -195,7 +197,7 @@ impl Past {
             index.prepare(meta, key, key, &mut pins)?;
         }
         if let Some(key) = &old {
-            super::forget::check_there(meta, &index, key)?;
+            check_there(meta, &index, key)?;
         }
         let mut op = meta.begin(reserved);
         let delta = cuts.replace(&mut op, &key, &row.encode());

@@ -4,7 +4,7 @@
 //! much cannot push out what says that history was given up. The oldest row goes first, in an Op of its own: a crash between the
 //! two leaves one row less.
 
-use super::{Past, CELL_BLOCKS};
+use super::past::{Past, CELL_BLOCKS};
 use crate::core::btree::Pins;
 use crate::core::Core;
 use crate::Result;

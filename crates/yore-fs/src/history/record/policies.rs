@@ -1,7 +1,7 @@
 //! The tree of policies. What they mean is in [`crate::history::policy`].
 
+use super::past::{Past, CELL_BLOCKS};
 use super::users::{Counted, User};
-use super::{Past, CELL_BLOCKS};
 use crate::core::btree::Pins;
 use crate::core::inode::{store_inode, InodeCell};
 use crate::core::Core;

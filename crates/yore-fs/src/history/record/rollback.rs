@@ -2,69 +2,16 @@
 //! was. It is there from before the first change until all is done, so whoever opens the volume meanwhile knows. The cuts that are
 //! needed to go on are pinned as long as it is there.
 
-use super::{Cut, Past, ROW_BLOCKS};
+use super::expunge::ROW_BLOCKS;
+use super::past::Past;
+use super::unfinished::Unfinished;
 use crate::core::Core;
 use crate::types::PinnedBy;
 use crate::{InodeNo, Result};
-use parking_lot::Mutex;
-use yore_format::{Corruption, CutKind, CutRow, CutState, GroupNo, Incarnation, Number, RollbackIntent};
-
-/// A directory that is being made what it was.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Unfinished {
-    /// The number of its row.
-    pub number: Number,
-    /// Which directory.
-    pub directory: InodeNo,
-    /// Which of those that have had the inode number.
-    pub incarnation: Incarnation,
-    /// What is to be done.
-    pub intent: RollbackIntent,
-    /// It was given up for now.
-    pub stopped: bool,
-}
-
-impl Unfinished {
-    fn row(&self) -> CutRow {
-        CutRow {
-            time: Default::default(),
-            kind: CutKind::Rollback,
-            state: CutState::Dying,
-            held: self.stopped,
-            root: self.directory,
-            root_incarnation: self.incarnation,
-            name: self.intent.encode(),
-            more: Default::default(),
-        }
-    }
-}
-
-/// The directories that are being made what they were, in the order of their rows.
-#[derive(Default)]
-pub(crate) struct Rollbacks(Mutex<Vec<Unfinished>>);
-
-impl Rollbacks {
-    /// One that was under way when the volume was closed.
-    pub(super) fn load(&self, past: &Past, cut: &Cut) -> Result<()> {
-        if cut.row.state != CutState::Dying {
-            return Err(Corruption::new("cut", "state", "dying, of one that rolls back", "another").into());
-        }
-        let intent = RollbackIntent::decode(&cut.row.name)?;
-        let (directory, incarnation) = (cut.row.root, cut.row.root_incarnation);
-        past.hold_for(&intent);
-        let stopped = cut.row.held;
-        self.0.lock().push(Unfinished { number: cut.number, directory, incarnation, intent, stopped });
-        Ok(())
-    }
-
-    /// All of them.
-    pub(crate) fn all(&self) -> Vec<Unfinished> {
-        self.0.lock().clone()
-    }
-}
+use yore_format::{CutKind, CutRow, CutState, GroupNo, Incarnation, RollbackIntent};
 
 impl Past {
-    fn hold_for(&self, intent: &RollbackIntent) {
+    pub(super) fn hold_for(&self, intent: &RollbackIntent) {
         intent.needs().for_each(|cut| self.pin_for(cut, PinnedBy::Work));
     }
 

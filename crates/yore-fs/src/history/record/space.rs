@@ -1,6 +1,6 @@
 //! What is asked of the past by who wants to know what it takes ([`crate::history::read::usage`]).
 
-use super::Past;
+use super::past::Past;
 use crate::{InodeNo, Result};
 use yore_format::{
     key_parts, version_key, HistoryRoots, HistorySpace, HistoryTree, Number, Version, HISTORY_SHARDS,

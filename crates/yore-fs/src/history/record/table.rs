@@ -1,27 +1,12 @@
 //! What is asked of the table of cuts beside changing it: lists, and who needs a cut to stay.
 
-use super::{decode_cut, Cut, Past};
+use super::cut::{decode_cut, Cut};
+use super::past::Past;
 use crate::types::PinnedBy;
 use crate::{InodeNo, Result};
 use std::sync::atomic::Ordering;
 use yore_format::{cut_index_by_root, key_parts, CutState, HistoryTree, Number, Timestamp};
 use yore_meta::Meta;
-
-/// How many need a cut to stay.
-#[derive(Default)]
-pub(super) struct Pinned {
-    mounts: usize,
-    work: usize,
-}
-
-impl Pinned {
-    fn by(&mut self, by: PinnedBy) -> &mut usize {
-        match by {
-            PinnedBy::Mount => &mut self.mounts,
-            PinnedBy::Work => &mut self.work,
-        }
-    }
-}
 
 impl Past {
     /// Keeps a cut from being forgotten, until as many [`Past::unpin`].

@@ -1,8 +1,9 @@
 //! What the interfaces cannot bring about: cuts in between.
 
-use super::*;
+use super::Going;
 use crate::core::btree::Pins;
-use crate::{dir, Volume};
+use crate::{dir, InodeNo, Volume};
+use yore_format::Number;
 
 /// A cut is taken while a name that was just made is about to be removed again. What is made ready before that is seen is thrown away,
 /// but it was refused as damage: the name's end with the same number was there already, from when the name moved away before.

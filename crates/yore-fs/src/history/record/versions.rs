@@ -1,6 +1,6 @@
 //! Versions in memory, as cells of their own: what has once been a version never changes.
 
-use super::Past;
+use super::past::Past;
 use crate::core::inode::InodeCell;
 use crate::core::Core;
 use crate::{InodeNo, Result};

@@ -1,31 +1,16 @@
 //! Names of the past: what is kept of those that were removed or came to mean something else, and how it is found.
 
-use super::{Past, Seeing};
+use super::entry::PastEntry;
+use super::past::Past;
 use crate::core::Core;
-use crate::{Error, InodeNo, Result};
-use yore_format::{
-    key_parts, name_cookie, name_key, name_shard, Corruption, DirEntry, HistoryTree, Incarnation, Number,
-    PastName,
-};
+use crate::{InodeNo, Result};
+use yore_format::{name_cookie, name_key, name_shard, HistoryTree, Number};
 use yore_meta::Meta;
 
 /// The last of the cookies that names of one hash take.
 const RUN: u64 = 0xff;
 
 impl Past {
-    /// Keeps cuts from becoming invisible, all at once; [`Past::see`] for more than one.
-    ///
-    /// # Errors
-    /// `Stale` if one is not kept.
-    pub(crate) fn see_all(&self, cuts: &[Number]) -> Result<Seeing<'_>> {
-        let reading = self.reading.read();
-        let numbers = self.numbers.read();
-        match cuts.iter().all(|cut| numbers.kept.contains_key(cut)) {
-            true => Ok(Seeing { cut: cuts.last().copied().unwrap_or_default(), _reading: reading }),
-            false => Err(Error::Stale),
-        }
-    }
-
     /// What a name meant in a directory as of a cut, if it means something else now: the entry, and its cookie.
     ///
     /// # Errors
@@ -180,43 +165,5 @@ impl Past {
                 false => Ok(false),
             }
         })
-    }
-}
-
-/// What a name meant.
-#[derive(Clone, Debug)]
-pub(crate) struct PastEntry {
-    /// The directory.
-    pub directory: InodeNo,
-    /// The entry's cookie.
-    pub cookie: u64,
-    /// The number since which it meant this.
-    pub birth: Number,
-    /// The number from which on it did not.
-    pub death: Number,
-    /// The inode.
-    pub inode: InodeNo,
-    /// Its incarnation.
-    pub incarnation: Incarnation,
-    /// Its type.
-    pub kind: crate::FileKind,
-    /// The name.
-    pub name: Vec<u8>,
-}
-
-impl PastEntry {
-    /// An entry that is in use.
-    pub(crate) fn in_use(directory: InodeNo, cookie: u64, entry: &DirEntry<'_>) -> PastEntry {
-        let DirEntry { inode, incarnation, birth, kind, name } = *entry;
-        let death = Number(u64::MAX);
-        PastEntry { directory, cookie, birth, death, inode, incarnation, kind, name: name.to_vec() }
-    }
-
-    pub(super) fn decode(key: &[u8], value: &[u8]) -> std::result::Result<PastEntry, Box<Corruption>> {
-        let [directory, cookie, birth] = key_parts::<3>(key)?;
-        let (directory, birth) = (InodeNo(directory), Number(birth));
-        let PastName { death, entry } = PastName::decode(birth, value).map_err(|c| c.of(directory))?;
-        let DirEntry { inode, incarnation, kind, name, .. } = entry;
-        Ok(PastEntry { directory, cookie, birth, death, inode, incarnation, kind, name: name.to_vec() })
     }
 }

@@ -1,0 +1,119 @@
+//! The files whose history is being given up, in memory.
+
+use super::entry::PastEntry;
+use crate::{InodeNo, Result};
+use hashbrown::HashMap;
+use parking_lot::{Mutex, MutexGuard, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use yore_format::{Corruption, CutRow, CutState, Incarnation, Number};
+
+/// A file whose history is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Expunge {
+    /// What it was before this number is given up.
+    pub number: Number,
+    /// Which file.
+    pub inode: InodeNo,
+    /// Which of those that have had the inode number.
+    pub incarnation: Incarnation,
+}
+
+impl Expunge {
+    /// Whether this, born then, is what is given up.
+    pub(crate) fn takes(&self, inode: InodeNo, incarnation: Incarnation, birth: Number) -> bool {
+        (inode, incarnation) == (self.inode, self.incarnation) && birth < self.number
+    }
+}
+
+/// The files whose history is being given up.
+#[derive(Default)]
+pub(crate) struct Expunging {
+    /// There are some.
+    any: AtomicBool,
+    /// Lock order: after all others.
+    files: RwLock<HashMap<InodeNo, Vec<Expunge>>>,
+    /// Counts directories that moved.
+    moves: AtomicU64,
+    /// Held by who makes a cut stay, and by who must know which ones do. Before the lock of the cuts.
+    holding: Mutex<()>,
+}
+
+impl Expunging {
+    /// One that was under way when the volume was closed.
+    pub(super) fn load(&self, number: Number, row: &CutRow) -> Result<()> {
+        if row.state != CutState::Dying {
+            return Err(Corruption::new("cut", "state", "dying, of one that expunges", "another").into());
+        }
+        let (inode, incarnation) = (row.root, row.root_incarnation);
+        self.add(Expunge { number, inode, incarnation });
+        Ok(())
+    }
+
+    pub(super) fn add(&self, file: Expunge) {
+        self.files.write().entry(file.inode).or_default().push(file);
+        self.any.store(true, Ordering::Release);
+    }
+
+    pub(super) fn remove(&self, file: &Expunge) {
+        let mut files = self.files.write();
+        if let Some(same) = files.get_mut(&file.inode) {
+            same.retain(|other| other != file);
+            if same.is_empty() {
+                files.remove(&file.inode);
+            }
+        }
+        self.any.store(!files.is_empty(), Ordering::Release);
+    }
+
+    /// Whether what a file was as of a cut is being given up: its version, and each name that it had.
+    pub(crate) fn has(&self, inode: InodeNo, incarnation: Incarnation, cut: Number) -> bool {
+        let is_it = |file: &Expunge| file.incarnation == incarnation && cut < file.number;
+        self.any.load(Ordering::Acquire)
+            && self.files.read().get(&inode).is_some_and(|files| files.iter().any(is_it))
+    }
+
+    /// The same of what a name meant.
+    pub(crate) fn has_entry(&self, entry: &PastEntry, cut: Number) -> bool {
+        self.has(entry.inode, entry.incarnation, cut)
+    }
+
+    /// When an entry began that was made at `birth`, without what is given up. Of one whose inode's state is locked it stays so.
+    pub(crate) fn began(&self, inode: InodeNo, incarnation: Incarnation, birth: Number) -> Number {
+        if !self.any.load(Ordering::Acquire) {
+            return birth;
+        }
+        let files = self.files.read();
+        let taken =
+            files.get(&inode).into_iter().flatten().filter(|file| file.takes(inode, incarnation, birth));
+        taken.map(|file| file.number).max().unwrap_or(birth)
+    }
+
+    /// All of them, in the order in which they were asked for.
+    pub(crate) fn all(&self) -> Vec<Expunge> {
+        let mut all: Vec<Expunge> = self.files.read().values().flatten().copied().collect();
+        all.sort_by_key(|file| file.number);
+        all
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        match self.any.load(Ordering::Acquire) {
+            true => self.files.read().values().map(Vec::len).sum(),
+            false => 0,
+        }
+    }
+
+    pub(super) fn note_moved(&self) {
+        self.moves.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How often a directory was moved.
+    pub(crate) fn moves(&self) -> u64 {
+        self.moves.load(Ordering::Acquire)
+    }
+
+    /// As long as this lives, no cut comes to be held or pinned, or ceases to be held.
+    pub(crate) fn hold_still(&self) -> MutexGuard<'_, ()> {
+        self.holding.lock()
+    }
+}

@@ -1,0 +1,144 @@
+//! Reading the past of a volume that is opened.
+
+use super::cut::Cut;
+use super::exclusions::Exclusions;
+use super::expunging::Expunging;
+use super::lately::Lately;
+use super::numbers::Numbers;
+use super::past::Past;
+use super::unfinished::Rollbacks;
+use super::users::Users;
+use crate::{InodeNo, Result};
+use parking_lot::{Mutex, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::OnceLock;
+use std::time::Duration;
+use yore_format::{
+    BlockKind, Corruption, CutKind, CutState, Expect, HistoryTree, Incarnation, Number, Timestamp,
+};
+use yore_meta::Meta;
+
+impl Past {
+    /// The past of a volume as it was opened. If what lists it cannot be read, a volume that is opened for reading only has as much of it as
+    /// could be, for the present is whole without it.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn open(meta: &Meta, reading_lasts: Duration) -> Result<Past> {
+        let past = Past {
+            roots: OnceLock::new(),
+            cuts: RwLock::new(Timestamp { seconds: i64::MIN, nanos: 0 }),
+            shards: Default::default(),
+            epoch: AtomicU64::new(0),
+            last: AtomicU64::new(0),
+            last_of_directories: AtomicU64::new(0),
+            root_cut: AtomicU64::new(0),
+            only_root: AtomicBool::new(true),
+            policies: RwLock::new(()),
+            any_policy: AtomicBool::new(false),
+            policy_epoch: AtomicU64::new(0),
+            operations: RwLock::new(()),
+            numbers: RwLock::default(),
+            pinned: Mutex::default(),
+            reading: RwLock::new(()),
+            lately: Default::default(),
+            being_read: Lately::new(reading_lasts),
+            rule_epoch: AtomicU64::new(0),
+            forgetting: Mutex::new(()),
+            making_room: Mutex::new(()),
+            rooms_made: AtomicU64::new(0),
+            expunging: Expunging::default(),
+            rollbacks: Rollbacks::default(),
+            users: Users::default(),
+            exclusions: Exclusions::default(),
+        };
+        if meta.history_root().is_none() {
+            return Ok(past);
+        }
+        match past.load(meta) {
+            Err(error) if meta.read_only() => {
+                tracing::error!(%error, "a part of the history cannot be read: snapshots are missing");
+            }
+            loaded => loaded?,
+        }
+        Ok(past)
+    }
+
+    fn load(&self, meta: &Meta) -> Result<()> {
+        let expect = Expect {
+            kind: BlockKind::HistoryRoots,
+            owner: InodeNo::HISTORY,
+            incarnation: Incarnation(0),
+            level: Some(0),
+        };
+        let _ = self.roots.set(meta.read(meta.history_root(), &expect)?);
+        self.any_policy.store(!self.tree(HistoryTree::Policies).is_empty(), Ordering::Relaxed);
+        // As much as can be.
+        let last = self.load_last(meta);
+        let numbers = self.load_numbers(meta);
+        let root = self.last_of(meta, InodeNo::ROOT, Number(u64::MAX));
+        let root = root.map(|cut| self.root_cut.store(cut.map_or(0, |cut| cut.number.0), Ordering::Relaxed));
+        last.and(numbers).and(root).and(self.load_exclusions(meta))
+    }
+
+    fn load_last(&self, meta: &Meta) -> Result<()> {
+        for tree in [HistoryTree::Cuts, HistoryTree::Forgotten] {
+            if let Some(last) = self.floor_in(meta, tree, Number(u64::MAX))? {
+                if !meta.read_only() {
+                    check_last(&last, meta.number())?;
+                }
+                self.last.fetch_max(last.number.0, Ordering::Relaxed);
+                let mut time = self.cuts.write();
+                *time = last.row.time.max(*time);
+            }
+        }
+        Ok(())
+    }
+
+    fn load_numbers(&self, meta: &Meta) -> Result<()> {
+        let mut numbers = Numbers::default();
+        let loaded = self.each_cut(meta, Number(0), &mut |cut| {
+            self.last.fetch_max(cut.number.0, Ordering::Relaxed);
+            if cut.row.kind == CutKind::Expunge {
+                self.expunging.load(cut.number, &cut.row)?;
+                return Ok(true);
+            }
+            if cut.row.kind == CutKind::Rollback {
+                self.hold_for(&self.rollbacks.load(cut.number, &cut.row)?);
+                return Ok(true);
+            }
+            if !cut.row.kind.is_of_file() {
+                self.last_of_directories.store(cut.number.0, Ordering::Relaxed);
+                if cut.row.root != InodeNo::ROOT {
+                    self.only_root.store(false, Ordering::Relaxed);
+                }
+            }
+            match cut.row.state {
+                CutState::Kept => {
+                    self.users.add(&cut.row);
+                    numbers.keep(cut.number, &cut.row);
+                }
+                CutState::Dying => drop(numbers.dead.insert(cut.number)),
+                CutState::Forgotten => {
+                    return Err(Corruption::new("cut", "state", "kept or dying", "forgotten").into());
+                }
+            }
+            Ok(true)
+        });
+        *self.numbers.write() = numbers;
+        loaded
+    }
+}
+
+/// What is taken next has a greater number, and a later time.
+fn check_last(last: &Cut, next: Number) -> std::result::Result<(), Box<Corruption>> {
+    if last.number >= next {
+        return Err(Corruption::new("cut", "number", format!("below {next}, the next one"), last.number));
+    }
+    match last.row.time.seconds {
+        i64::MAX => {
+            Err(Corruption::new("cut", "time", "one that others can follow", "the last that there is"))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,338 @@
+//! The past of an open volume as it is in memory, the trees that it is kept in, and how cuts and versions are found in them.
+
+use super::cut::{decode_cut, Cut};
+use super::exclusions::Exclusions;
+use super::expunging::Expunging;
+use super::lately::Lately;
+use super::numbers::Numbers;
+use super::pinned::Pinned;
+use super::shard::Shard;
+use super::unfinished::Rollbacks;
+use super::users::Users;
+use crate::core::btree::{Tree, TreeDelta};
+use crate::core::retained;
+use crate::{Error, InodeNo, Result};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::OnceLock;
+use yore_format::{
+    cut_index_by_root, key_parts, version_key, version_shard, BlockKind, Corruption, CutState, HistoryGrowth,
+    HistoryRoots, HistoryTree, Incarnation, Number, Timestamp, Version, HISTORY_SHARDS,
+};
+use yore_meta::{Frame, Meta, NewBlock, Op, Reserved};
+
+/// Blocks that keeping a version may need: a split on each level of two trees, and a new root for both.
+pub(crate) const VERSION_BLOCKS: u32 = 16;
+/// Blocks that one cell more may need: a split on each level of a tree, and a new root.
+pub(super) const CELL_BLOCKS: u32 = VERSION_BLOCKS / 2;
+/// Blocks that keeping one name may need: itself, and the entry that says when it ended.
+const NAME_BLOCKS: u32 = 2 * CELL_BLOCKS;
+
+/// The past of an open volume.
+pub(crate) struct Past {
+    pub(super) roots: OnceLock<Frame>,
+    /// Guards the table of cuts and its index; the time of the last cut. Lock order: to change, before any inode's state; to
+    /// read, with none.
+    pub(super) cuts: RwLock<Timestamp>,
+    /// Guard the trees of each shard. Lock order: after all states, in ascending order.
+    pub(super) shards: [RwLock<Shard>; HISTORY_SHARDS],
+    /// Counts what changes which cuts cover whom: cuts of directories, and moves of directories.
+    pub(super) epoch: AtomicU64,
+    /// The last number taken; 0: nothing was ever cut.
+    pub(super) last: AtomicU64,
+    /// The last number taken by a cut that covers more than one file.
+    pub(super) last_of_directories: AtomicU64,
+    /// The last cut of the root directory.
+    pub(super) root_cut: AtomicU64,
+    /// All cuts that cover more than one file were of the root directory.
+    pub(super) only_root: AtomicBool,
+    /// Guards the tree of policies. Lock order: after all states.
+    pub(super) policies: RwLock<()>,
+    /// There are some.
+    pub(super) any_policy: AtomicBool,
+    /// Counts what is changed of them.
+    pub(super) policy_epoch: AtomicU64,
+    /// Guards the tree of operations. Lock order: after `cuts`, before any inode's state.
+    pub(super) operations: RwLock<()>,
+    /// The numbers in the table of cuts. Lock order: after all others.
+    pub(super) numbers: RwLock<Numbers>,
+    /// Kept cuts that somebody needs to stay, and how many do. Lock order: after `cuts`, before all others.
+    pub(super) pinned: Mutex<BTreeMap<Number, Pinned>>,
+    /// Held for reading while something is read as of a cut; for writing while a cut becomes invisible, with no other lock.
+    pub(super) reading: RwLock<()>,
+    /// Kept cuts as of which was read lately, each at its number modulo the length. Emptied while a cut becomes invisible.
+    pub(super) lately: [AtomicU64; 16],
+    /// What somebody reads as of cuts.
+    pub(crate) being_read: Lately,
+    /// Counts how often a kept cut has come to have to stay, or to go.
+    pub(crate) rule_epoch: AtomicU64,
+    /// Held by who gives up what dying cuts have seen; before all but `making_room`.
+    pub(crate) forgetting: Mutex<()>,
+    /// Held by who forgets to make room; first of all. How often that was done.
+    pub(crate) making_room: Mutex<()>,
+    pub(crate) rooms_made: AtomicU64,
+    /// Files whose history is being given up.
+    pub(crate) expunging: Expunging,
+    /// Directories that are being made what they were.
+    pub(crate) rollbacks: Rollbacks,
+    /// What each user has.
+    pub(crate) users: Users,
+    /// What policies exclude.
+    pub(super) exclusions: Exclusions,
+}
+
+/// As long as it lives, a cut does not become invisible.
+pub(crate) struct Seeing<'p> {
+    /// The cut.
+    pub cut: Number,
+    _reading: RwLockReadGuard<'p, ()>,
+}
+
+impl Past {
+    /// Whether a version or a name has ended behind this cut. O(log history).
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn is_changed_since(&self, meta: &Meta, cut: Number) -> Result<bool> {
+        for shard in 0..HISTORY_SHARDS {
+            let _shard = self.shards[shard].read();
+            let tree = self.tree(HistoryTree::Changes(shard));
+            let last = tree
+                .floor(meta, &[u8::MAX; 24], |cell| cell.map(|(key, _)| key_parts::<3>(key)).transpose())?;
+            if last?.is_some_and(|[end, _, _]| end > cut.0) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Keeps a cut from becoming invisible.
+    ///
+    /// # Errors
+    /// `Stale` if it is not kept.
+    pub(crate) fn see(&self, cut: Number) -> Result<Seeing<'_>> {
+        // One call each: a second one by who holds the first would wait for a cut that waits for both.
+        let reading = self.reading.read();
+        let lately = &self.lately[cut.0 as usize % self.lately.len()];
+        if cut == Number(0) || lately.load(Ordering::Relaxed) != cut.0 {
+            if !self.numbers.read().kept.contains_key(&cut) {
+                return Err(Error::Stale);
+            }
+            lately.store(cut.0, Ordering::Relaxed);
+        }
+        Ok(Seeing { cut, _reading: reading })
+    }
+
+    /// Keeps cuts from becoming invisible, all at once; [`Past::see`] for more than one.
+    ///
+    /// # Errors
+    /// `Stale` if one is not kept.
+    pub(crate) fn see_all(&self, cuts: &[Number]) -> Result<Seeing<'_>> {
+        let reading = self.reading.read();
+        let numbers = self.numbers.read();
+        match cuts.iter().all(|cut| numbers.kept.contains_key(cut)) {
+            true => Ok(Seeing { cut: cuts.last().copied().unwrap_or_default(), _reading: reading }),
+            false => Err(Error::Stale),
+        }
+    }
+
+    /// Somebody reads as of a cut: a full volume does not give it up meanwhile.
+    pub(crate) fn note_reading(&self, cut: Number) {
+        if self.being_read.note(cut) {
+            self.rule_epoch.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Cuts that are to be forgotten, in ascending order.
+    pub(crate) fn dying(&self) -> Vec<Number> {
+        let numbers = self.numbers.read();
+        let all: BTreeSet<Number> = numbers.dying.keys().chain(&numbers.dead).copied().collect();
+        all.into_iter().collect()
+    }
+
+    /// Whether something was ever cut.
+    pub(crate) fn is_any(&self) -> bool {
+        self.last.load(Ordering::Acquire) > 0
+    }
+
+    /// What must not change between looking at inodes and changing them.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// A directory moved: others cover what is below it. Inside the Op that moves it.
+    pub(crate) fn note_moved(&self) {
+        self.epoch.fetch_add(1, Ordering::AcqRel);
+        self.expunging.note_moved();
+    }
+
+    /// Opens an Op, unless there was a cut since `epoch` was taken; gives the reservation back then.
+    pub(crate) fn begin<'m>(&self, meta: &'m Meta, reserved: Reserved, epoch: u64) -> Option<Op<'m>> {
+        let op = meta.begin(reserved);
+        (self.epoch() == epoch).then_some(op)
+    }
+
+    pub(super) fn roots(&self) -> &Frame {
+        self.roots.get().expect("only what was cut has a past")
+    }
+
+    /// The block of roots, if there is none yet. Under the lock of the cuts; takes one block.
+    pub(super) fn make_roots(&self, op: &mut Op<'_>) {
+        if self.roots.get().is_some() {
+            return;
+        }
+        let new = NewBlock {
+            kind: BlockKind::HistoryRoots,
+            level: 0,
+            owner: InodeNo::HISTORY,
+            incarnation: Incarnation(0),
+            birth: Number(0),
+        };
+        let (frame, _) = op.allocate(new);
+        op.set_history_root(frame.addr());
+        retained::count(op, HistoryGrowth { trees: 1, ..HistoryGrowth::default() });
+        assert!(self.roots.set(frame).is_ok(), "the roots are made under the lock of the cuts");
+    }
+
+    pub(super) fn tree(&self, which: HistoryTree) -> Tree {
+        let empty = Tree::empty(which.kind(), which.owner(), Incarnation(0));
+        match self.roots.get() {
+            Some(frame) => {
+                let (root, level) = HistoryRoots::get(&frame.read(), which);
+                Tree { root, level, ..empty }
+            }
+            None => empty,
+        }
+    }
+
+    /// Stores a tree's root, if it is another.
+    pub(super) fn store(&self, op: &mut Op<'_>, which: HistoryTree, tree: &Tree, delta: &TreeDelta) {
+        retained::count(op, HistoryGrowth { trees: delta.nodes.into(), ..HistoryGrowth::default() });
+        let frame = self.roots();
+        if HistoryRoots::get(&frame.read(), which) == (tree.root, tree.level) {
+            return;
+        }
+        let ((), change) =
+            op.change(frame, |page| page.apply(|b| HistoryRoots::set(b, which, tree.root, tree.level)));
+        delta.stored(op, change);
+    }
+
+    /// The last cut of this directory or file itself with a number up to `most`.
+    pub(crate) fn last_of(&self, meta: &Meta, root: InodeNo, most: Number) -> Result<Option<Cut>> {
+        let _cuts = self.cuts.read();
+        let key = cut_index_by_root(root, most);
+        let found = self
+            .tree(HistoryTree::CutIndex)
+            .floor(meta, &key, |cell| cell.map(|(key, _)| key_parts::<2>(key)).transpose())??;
+        let of_root = found.filter(|[of, number]| *of == root.0 && *number > 0);
+        of_root.map(|[_, number]| self.indexed(meta, Number(number))).transpose()
+    }
+
+    /// The cut with the greatest number up to this one, kept or dying.
+    pub(crate) fn floor(&self, meta: &Meta, most: Number) -> Result<Option<Cut>> {
+        let _cuts = self.cuts.read();
+        self.floor_locked(meta, most)
+    }
+
+    /// The forgotten cut with the greatest number up to this one.
+    pub(crate) fn floor_forgotten(&self, meta: &Meta, most: Number) -> Result<Option<Cut>> {
+        let _cuts = self.cuts.read();
+        self.floor_in(meta, HistoryTree::Forgotten, most)
+    }
+
+    pub(super) fn floor_locked(&self, meta: &Meta, most: Number) -> Result<Option<Cut>> {
+        self.floor_in(meta, HistoryTree::Cuts, most)
+    }
+
+    pub(super) fn floor_in(&self, meta: &Meta, tree: HistoryTree, most: Number) -> Result<Option<Cut>> {
+        let found = self.tree(tree).floor(meta, &most.0.to_be_bytes(), |cell| {
+            cell.map(|(key, value)| decode_cut(key, value)).transpose()
+        })?;
+        Ok(found?)
+    }
+
+    /// Calls `each` with the cuts from this number on, kept or dying, until it returns false.
+    pub(crate) fn each_cut(
+        &self,
+        meta: &Meta,
+        from: Number,
+        each: &mut dyn FnMut(Cut) -> Result<bool>,
+    ) -> Result<()> {
+        let _cuts = self.cuts.read();
+        let from = from.0.to_be_bytes();
+        self.tree(HistoryTree::Cuts).scan(meta, &from, &mut |key, value| each(decode_cut(key, value)?))
+    }
+
+    /// The cut of this number and in this state.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none; damage and device errors.
+    pub(crate) fn in_state(&self, meta: &Meta, number: Number, state: CutState) -> Result<Cut> {
+        let _cuts = self.cuts.read();
+        self.in_state_locked(meta, number, state)
+    }
+
+    pub(super) fn in_state_locked(&self, meta: &Meta, number: Number, state: CutState) -> Result<Cut> {
+        let cut = self.numbered_locked(meta, number)?.filter(|cut| cut.row.state == state);
+        cut.ok_or(Error::NotFound)
+    }
+
+    pub(super) fn numbered_locked(&self, meta: &Meta, number: Number) -> Result<Option<Cut>> {
+        Ok(self.floor_locked(meta, number)?.filter(|cut| cut.number == number))
+    }
+
+    /// The cut of a number that the index has.
+    pub(super) fn indexed(&self, meta: &Meta, number: Number) -> Result<Cut> {
+        let cut = self.numbered_locked(meta, number)?;
+        cut.ok_or_else(|| Corruption::new("index of cuts", "number", "a cut's", number).into())
+    }
+
+    /// Blocks to reserve for keeping a version.
+    pub(crate) fn blocks_for_version(&self) -> u32 {
+        if self.is_any() {
+            VERSION_BLOCKS
+        } else {
+            0
+        }
+    }
+
+    /// Blocks to reserve for keeping so many names.
+    pub(crate) fn blocks_for_names(&self, n: u32) -> u32 {
+        if self.is_any() {
+            n * NAME_BLOCKS
+        } else {
+            0
+        }
+    }
+
+    /// The version of an inode with the greatest birth up to `most`, whether it had ended by then or not.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn version(&self, meta: &Meta, no: InodeNo, most: Number) -> Result<Option<Version>> {
+        let shard = version_shard(no);
+        let _shard = self.shards[shard].read();
+        let key = version_key(no, most);
+        let found = self.tree(HistoryTree::Versions(shard)).floor(meta, &key, |cell| {
+            let Some((key, value)) = cell else { return Ok(None) };
+            match key_parts::<2>(key)? {
+                [of, born] if of == no.0 => Version::decode(no, Number(born), value).map(Some),
+                _ => Ok(None),
+            }
+        })?;
+        Ok(found?)
+    }
+
+    /// What was born at this number or before belongs to versions of the inode, too (P3).
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub(crate) fn kept(&self, meta: &Meta, no: InodeNo) -> Result<Number> {
+        if !self.is_any() {
+            return Ok(Number(0));
+        }
+        let newest = self.version(meta, no, Number(u64::MAX))?;
+        Ok(Number(newest.map_or(0, |version| version.end.0 - 1)))
+    }
+}

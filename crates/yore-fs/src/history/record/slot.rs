@@ -1,0 +1,79 @@
+//! Where a cell is to be inserted into a tree of the past: found where it may fail ([`Past::slot`]), used inside an Op ([`Slot::insert`]).
+
+use super::past::{Past, CELL_BLOCKS};
+use crate::core::btree::{InsertPosition, LeafHints, Tree};
+use crate::Result;
+use yore_format::{Corruption, HistoryTree, Number};
+use yore_meta::{Change, Meta, Op};
+
+impl Past {
+    /// Keeps in memory what inserting `key` touches; fails if that may take more than `most` blocks.
+    pub(super) fn slot(&self, meta: &Meta, which: HistoryTree, key: &[u8], most: u32) -> Result<Slot> {
+        let tree = self.tree_with_room(which, most)?;
+        Ok(Slot { which, position: tree.insert_position(meta, key)?, tree })
+    }
+
+    /// As [`Past::slot`], in a tree of a shard, for a cell with a value of so many bytes.
+    pub(super) fn slot_near(
+        &self,
+        meta: &Meta,
+        which: HistoryTree,
+        hints: &mut LeafHints,
+        (key, value_bytes): (&[u8], usize),
+    ) -> Result<Slot> {
+        let tree = self.tree_with_room(which, CELL_BLOCKS)?;
+        Ok(Slot { which, position: tree.insert_position_near(meta, hints, key, value_bytes)?, tree })
+    }
+
+    /// A tree into which an insert takes at most so many blocks.
+    fn tree_with_room(&self, which: HistoryTree, most: u32) -> Result<Tree> {
+        let tree = self.tree(which);
+        if tree.blocks_for_inserts(1) > most {
+            let expected = format!("at most {}", most - 2);
+            return Err(Corruption::new(which.kind().name(), "level", expected, tree.level).into());
+        }
+        Ok(tree)
+    }
+}
+
+/// Where a cell is to be inserted. What is to be kept is not there yet: only damage can make it so.
+pub(super) struct Slot {
+    which: HistoryTree,
+    pub(super) tree: Tree,
+    position: InsertPosition,
+}
+
+impl Slot {
+    /// Where that is is found when the cell is inserted.
+    pub(super) fn unknown(past: &Past, which: HistoryTree) -> Slot {
+        Slot { which, tree: past.tree(which), position: InsertPosition::unknown() }
+    }
+
+    /// Inside an Op, with the tree as it was: enters the cell. Of trees of shards, once [`Shard::is_reduced`] was said.
+    pub(super) fn insert(
+        self,
+        past: &Past,
+        op: &mut Op<'_>,
+        key: &[u8],
+        value: &[u8],
+        birth: Number,
+    ) -> Change {
+        self.insert_near(past, op, None, (key, value), birth)
+    }
+
+    pub(super) fn insert_near(
+        mut self,
+        past: &Past,
+        op: &mut Op<'_>,
+        hints: Option<&mut LeafHints>,
+        cell: (&[u8], &[u8]),
+        birth: Number,
+    ) -> Change {
+        let was = self.tree;
+        let delta = self.tree.insert_into(op, hints, self.position, cell, birth);
+        if self.tree != was || delta.nodes != 0 {
+            past.store(op, self.which, &self.tree, &delta);
+        }
+        delta.change
+    }
+}

@@ -1,0 +1,137 @@
+//! Taking a cut.
+
+use super::cut::{after, Cut};
+use super::past::{Past, CELL_BLOCKS};
+use super::slot::Slot;
+use super::users::{Counted, User};
+use crate::core::btree::Pins;
+use crate::core::inode::{store_inode, InodeCell};
+use crate::core::Core;
+use crate::{Error, InodeNo, Result};
+use std::sync::atomic::Ordering;
+use yore_format::{
+    cut_index_by_name, cut_index_by_root, CutKind, CutMore, CutRow, CutState, GroupNo, HistoryTree, Timestamp,
+};
+
+/// Blocks that a cut may need: a row, two entries of the index, and once the block of roots.
+const CUT_BLOCKS: u32 = 3 * CELL_BLOCKS + 1;
+
+/// What a cut is to be.
+#[derive(Clone, Debug)]
+pub(crate) struct Taking<'a> {
+    pub kind: CutKind,
+    /// Empty: it has none.
+    pub name: &'a str,
+    pub held: bool,
+    /// Anything but the default needs [`Past::extend_for`].
+    pub more: CutMore,
+    /// When it says it was taken, of the root directory alone; `None`: now.
+    pub time: Option<Timestamp>,
+    /// On whose behalf: he is noted, which needs [`yore_format::WriteFeatures::EXTENDED_PAST`], and may have a limit.
+    pub user: Option<&'a User>,
+}
+
+impl Past {
+    /// As [`Past::take`], with no time of its own.
+    ///
+    /// # Errors
+    /// As [`Past::take`].
+    pub(crate) fn cut(
+        &self,
+        store: &Core,
+        cell: &InodeCell,
+        kind: CutKind,
+        (name, held): (&str, bool),
+        more: CutMore,
+        user: Option<&User>,
+    ) -> Result<Cut> {
+        self.take(store, cell, Taking { kind, name, held, more, time: None, user })
+    }
+
+    /// Cuts a directory or a file: it, and what is below it now, can be seen as of the number returned, whatever is changed
+    /// later. Constant time. Not durable by itself. A file that was removed is not seen as of that number, which says when it was.
+    ///
+    /// # Errors
+    /// [`Error::LimitReached`]; [`Error::Exists`] for a name that another kept cut of it has; [`Error::OutOfOrder`] for a time that is not behind that of the last
+    /// cut, or in the future; [`Error::NotFound`]; [`Error::NoSpace`]; damage and device errors.
+    pub(crate) fn take(&self, store: &Core, cell: &InodeCell, taking: Taking<'_>) -> Result<Cut> {
+        let Taking { kind, name, held, mut more, time, user } = taking;
+        let meta = &store.meta;
+        let must_stay = held || more.held_until.is_some();
+        let _still = must_stay.then(|| self.expunging.hold_still());
+        let mut last = self.cuts.write();
+        self.check_name_locked(store, (cell.no, cell.incarnation), name)?;
+        if time.is_some_and(|time| time <= *last || time > crate::clock::now()) {
+            return Err(Error::OutOfOrder { last: *last });
+        }
+        self.users.check(user, Counted::Snapshots, 1)?;
+        if held {
+            self.users.check(user, Counted::Holds, 1)?;
+        }
+        more.by = user.map(|user| user.uid);
+        more.held_by = more.by.filter(|_| held);
+        let reserved = store.reserve(GroupNo(0), CUT_BLOCKS)?;
+        let mut state = cell.state.write();
+        let sees = kind != CutKind::Removed;
+        if sees && (state.gone || state.inode.links == 0) {
+            return Err(Error::NotFound);
+        }
+        // Numbers are taken here only, so it is known before.
+        let number = meta.number();
+        let by_root = cut_index_by_root(cell.no, number);
+        let by_name = (!name.is_empty()).then(|| cut_index_by_name(&store.hash_seed, name, number));
+        let mut pins = Pins::new();
+        let key = number.0.to_be_bytes();
+        let cuts = self.slot(meta, HistoryTree::Cuts, &key, CELL_BLOCKS)?;
+        let index = self.slot(meta, HistoryTree::CutIndex, &by_root, CELL_BLOCKS)?;
+        if let Some(key) = &by_name {
+            // Entered after the other, which may change the way.
+            index.tree.insert_position(meta, key)?;
+            index.tree.prepare(meta, key, key, &mut pins)?;
+        }
+        let mut op = match kind.is_of_file() {
+            true => meta.begin(reserved),
+            false => meta.begin_alone(reserved),
+        };
+        self.make_roots(&mut op);
+        let taken = match kind.is_of_file() {
+            true => op.take_number_beside_others(),
+            false => op.take_number(),
+        };
+        assert_eq!(taken, number, "a number taken beside the lock of the cuts");
+        let row = CutRow {
+            time: time.unwrap_or_else(|| after(*last, crate::clock::now())),
+            kind,
+            state: CutState::Kept,
+            held,
+            root: cell.no,
+            root_incarnation: cell.incarnation,
+            name: name.to_string(),
+            more,
+        };
+        cuts.insert(self, &mut op, &key, &row.encode(), number);
+        index.insert(self, &mut op, &by_root, &[], number);
+        if let Some(key) = &by_name {
+            Slot::unknown(self, HistoryTree::CutIndex).insert(self, &mut op, key, &[], number);
+        }
+        if sees {
+            state.inode.own_cut = number;
+            store_inode(&mut op, cell, &state);
+            cell.cover.follow(&state.inode);
+        }
+        self.numbers.write().keep(number, &row);
+        self.users.add(&row);
+        self.last.store(number.0, Ordering::Release);
+        if !kind.is_of_file() {
+            self.last_of_directories.store(number.0, Ordering::Release);
+            match cell.no {
+                InodeNo::ROOT => self.root_cut.store(number.0, Ordering::Release),
+                _ => self.only_root.store(false, Ordering::Release),
+            }
+            self.epoch.fetch_add(1, Ordering::AcqRel);
+        }
+        *last = row.time;
+        drop(op);
+        Ok(Cut { number, row })
+    }
+}
