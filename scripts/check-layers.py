@@ -96,7 +96,7 @@ LAYERS = {
 # leaves this list.
 TANGLED = {
     "yore-fs": """
-        api/view api/volume core/alloc core/btree file history/read/at_time history/read/look history/reclaim/expunge
+        api/view api/volume core/alloc core/btree file history/read/look history/reclaim/expunge
         history/reclaim/room history/rollback ops time xattr
     """,
 }

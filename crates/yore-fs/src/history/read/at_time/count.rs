@@ -4,11 +4,11 @@
 //! asked for, and what says that a file was removed, which shows nothing. A name is shown by what covers its directory, and by cuts
 //! of the very file or directory that it meant at that time.
 
-use super::when::{above, covers, last_kept, live};
-use super::{Error, PRESENT};
+use super::cuts::{above_then_and_now, covers, last_kept, live};
+use super::tree::PRESENT;
 use crate::history::record::Cut;
 use crate::store::Store;
-use crate::{dir, InodeNo, Result};
+use crate::{dir, Error, InodeNo, Result};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use yore_format::{CutKind, Number};
@@ -68,7 +68,7 @@ pub(super) fn counted(
 /// The last cut up to `most` that covers a directory.
 fn covering(store: &Arc<Store>, directory: InodeNo, most: Number) -> Result<Option<Cut>> {
     let mut last: Option<Cut> = None;
-    for root in above(store, directory, most)? {
+    for root in above_then_and_now(store, directory, most)? {
         let found = last_kept(store, root, most, &mut |cut| {
             Ok(is_counted(cut.row.kind) && covers(store, cut, directory)?)
         })?;

@@ -3,12 +3,11 @@
 //! Above are the directories that a directory is in, and if none of these was cut under the name, those that it was in when something was:
 //! a snapshot of a directory shows what was below it also if that was moved out since.
 
-use super::when::{covers, live};
-use super::{entry, parent, Error};
-use crate::core::inode::DEPTH_MAX;
+use super::cuts::{above, covers, live};
+use super::tree::entry;
 use crate::history::record::Cut;
 use crate::store::Store;
-use crate::{InodeNo, Result};
+use crate::{Error, InodeNo, Result};
 use std::sync::Arc;
 use yore_format::Number;
 
@@ -90,24 +89,6 @@ pub(super) fn own(
     let Some((inode, incarnation)) = meant else { return Ok(None) };
     let found = store.past.named_of(store, inode, name)?;
     Ok(found.into_iter().rev().find(|cut| cut.row.root_incarnation == incarnation))
-}
-
-/// A directory and those above it, the nearest first: as of a cut, or as they are now.
-pub(super) fn above(store: &Arc<Store>, directory: InodeNo, from: Option<Number>) -> Result<Vec<InodeNo>> {
-    let (mut all, mut at) = (vec![directory], directory);
-    while all.len() <= DEPTH_MAX {
-        let up = match from {
-            Some(number) => parent(store, at, number),
-            None => store.cell(at).map(|cell| cell.state.read().inode.parent),
-        };
-        match up {
-            Ok(up) if up != at && up != InodeNo::NONE => at = up,
-            Ok(_) | Err(Error::NotFound | Error::Stale | Error::NotADirectory) => break,
-            Err(e) => return Err(e),
-        }
-        all.push(at);
-    }
-    Ok(all)
 }
 
 /// How far a directory was below the one that was cut.

@@ -1,14 +1,13 @@
 //! Which cut a time means, of a directory and of a name in it.
 
 use super::count::counted;
+use super::cuts::{above_then_and_now, covers, last_kept, live};
 use super::named;
-use super::{directory_in_use, entry, inode, lookup, parent, place, PastInode};
-use crate::core::inode::DEPTH_MAX;
+use super::tree::{entry, inode, lookup, PastInode};
 use crate::history::record::Cut;
 use crate::store::Store;
-use crate::time::{self, nanoseconds, When};
+use crate::time::{nanoseconds, When};
 use crate::{dir, Error, InodeNo, Result};
-use hashbrown::HashSet;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use yore_format::{CutState, Incarnation, Number, Timestamp};
@@ -46,7 +45,7 @@ impl Asked {
         let Asked { most, gone } = self;
         let most = *most;
         let mut found = None;
-        let roots = above(store, directory, from.map_or(most, |from| from.min(most)))?;
+        let roots = above_then_and_now(store, directory, from.map_or(most, |from| from.min(most)))?;
         for root in &roots {
             let last = last_kept(store, *root, most, &mut |cut| covers(store, cut, directory))?;
             found = found.max(last.map(|cut| cut.number));
@@ -225,52 +224,6 @@ fn own_cut_then(
     }
 }
 
-/// Whether the directory of a number as of a cut is the one that has the number now.
-fn is_alive(store: &Arc<Store>, directory: InodeNo, cut: Number) -> Result<bool> {
-    let then = super::with(store, directory, cut, |_, state| Ok(state.inode.incarnation));
-    match (directory_in_use(store, directory)?, then) {
-        (Some(cell), Ok(then)) => Ok(cell.incarnation == then),
-        (None, _) | (_, Err(Error::NotFound)) => Ok(false),
-        (_, Err(e)) => Err(e),
-    }
-}
-
-/// What a name means now in a directory that is seen as of `from`: under the number of one that is gone another one may live.
-pub(super) fn live(
-    store: &Arc<Store>,
-    directory: InodeNo,
-    from: Option<Number>,
-    name: &[u8],
-) -> Result<Option<dir::Found>> {
-    match from {
-        Some(from) if !is_alive(store, directory, from)? => Ok(None),
-        _ => in_use(store, directory, name),
-    }
-}
-
-/// What a name means now.
-fn in_use(store: &Arc<Store>, directory: InodeNo, name: &[u8]) -> Result<Option<dir::Found>> {
-    let Some(cell) = directory_in_use(store, directory)? else { return Ok(None) };
-    let state = cell.state.read();
-    if state.check_directory().is_err() {
-        return Ok(None);
-    }
-    dir::find(store, &state, directory, name)
-}
-
-/// A name with a time behind its last `@`, taken apart; `None` if it has none that can be read. Of `@@` both are the time's, if it
-/// can be read so: the second one marks seconds.
-pub fn split_time(name: &[u8]) -> Option<(&[u8], When)> {
-    let last = name.iter().rposition(|b| *b == b'@')?;
-    let marked = (last > 1 && name[last - 1] == b'@').then(|| last - 1);
-    let split = |at: usize| {
-        let text = std::str::from_utf8(&name[at + 1..]).ok().filter(|text| !text.is_empty())?;
-        let when = time::parse(text, crate::clock::now(), &jiff::tz::TimeZone::system()).ok()?;
-        Some((&name[..at], when))
-    };
-    marked.and_then(split).or_else(|| split(last).filter(|_| last > 0))
-}
-
 /// The last cut whose time is not after this one, of those that `floor` finds, which gives the last one up to a number. O(log² cuts):
 /// times ascend with numbers.
 fn last_until(
@@ -296,78 +249,4 @@ fn is_named_by(end: Timestamp, time: Timestamp) -> bool {
     let stretches = std::iter::once(60_000_000_000).chain((0..10).rev().map(|digits| 10i128.pow(digits)));
     let stretch = stretches.into_iter().find(|stretch| next % stretch == 0).unwrap_or(1);
     (next - stretch..next).contains(&nanoseconds(time))
-}
-
-/// A directory and those above it as of a number, as far as they are known; then as they are now.
-pub(super) fn above(store: &Arc<Store>, directory: InodeNo, number: Number) -> Result<HashSet<InodeNo>> {
-    let mut all: HashSet<InodeNo> = named::above(store, directory, Some(number))?.into_iter().collect();
-    all.extend(named::above(store, directory, None)?);
-    Ok(all)
-}
-
-/// The last kept cut of `root` itself up to `most` that is `wanted`.
-pub(super) fn last_kept(
-    store: &Arc<Store>,
-    root: InodeNo,
-    mut most: Number,
-    wanted: &mut dyn FnMut(&Cut) -> Result<bool>,
-) -> Result<Option<Cut>> {
-    while let Some(cut) = store.past.last_of(&store.meta, root, most)? {
-        if cut.row.state == CutState::Kept && wanted(&cut)? {
-            return Ok(Some(cut));
-        }
-        most = Number(cut.number.0 - 1);
-    }
-    Ok(None)
-}
-
-/// Whether a directory was the one that was cut, or below it. O(depth · log).
-pub(crate) fn covers(store: &Arc<Store>, cut: &Cut, directory: InodeNo) -> Result<bool> {
-    if matches!(parent(store, directory, cut.number), Err(Error::NotFound | Error::NotADirectory)) {
-        return Ok(false);
-    }
-    let mut at = directory;
-    for _ in 0..DEPTH_MAX {
-        if at == cut.row.root {
-            return Ok(true);
-        }
-        match place(store, at, cut.number)? {
-            Some(place) => at = place.directory,
-            None => return Ok(false),
-        }
-    }
-    Ok(false)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The last `@` parts name and time, unless there are two of them.
-    #[test]
-    fn names_and_times_are_taken_apart() {
-        let split = |name: &str| {
-            let (of, when) = split_time(name.as_bytes())?;
-            let text = match when {
-                When::At(time) => time.seconds.to_string(),
-                When::Last(count) => format!("the last but {}", count.get() - 1),
-                When::Named(name) => name,
-            };
-            Some((String::from_utf8_lossy(of).into_owned(), text))
-        };
-        let parts = |of: &str, text: &str| Some((of.to_string(), text.to_string()));
-        assert_eq!(split("a@1057845484"), parts("a", "1057845484"));
-        assert_eq!(split("a@@1057845484"), parts("a", "1057845484"));
-        assert_eq!(split("a@@2026"), parts("a", "2026"));
-        assert_eq!(split("a@b@before"), parts("a@b", "before"));
-        assert_eq!(split("@@@2026"), parts("@", "2026"));
-        assert_eq!(split("a@@before"), parts("a@", "before"), "the second one marks seconds only");
-        assert_eq!(split("@@before"), parts("@", "before"));
-        assert_eq!(split("a@last"), parts("a", "the last but 0"));
-        assert_eq!(split("a@-2"), parts("a", "the last but 1"));
-        assert_eq!(split("a@@-2"), parts("a", "-2"), "marked seconds");
-        for none in ["a", "a@", "@a", "a@2026", "@@2026", "a@5m"] {
-            assert_eq!(split(none), None, "{none}");
-        }
-    }
 }

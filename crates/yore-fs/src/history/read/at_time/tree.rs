@@ -1,0 +1,411 @@
+//! The tree as of a cut: what inodes and names were.
+
+use crate::core::inode::{InodeCell, InodeState};
+use crate::history::record::PastEntry;
+use crate::store::Store;
+use crate::{dir, file, symlink, xattr, Attr, DirItem, Error, InodeNo, Result};
+use std::sync::Arc;
+use yore_format::{Corruption, Incarnation, Inode, Number};
+
+/// As of this number everything is as it is now: for who looks at the present and at the past alike.
+pub(crate) const PRESENT: Number = Number(u64::MAX);
+
+/// Entries copied at a time.
+const BATCH: usize = 128;
+
+/// What `f` makes of an inode as of a cut, with its state locked for reading. `f` may run twice.
+///
+/// # Errors
+/// `NotFound` if there was no such inode then; damage and device errors; those of `f`.
+pub(crate) fn with<R>(
+    store: &Arc<Store>,
+    no: InodeNo,
+    cut: Number,
+    mut f: impl FnMut(&Arc<InodeCell>, &InodeState) -> Result<R>,
+) -> Result<R> {
+    if let Some(cell) = store.versions.known(no, cut) {
+        let state = cell.state.read();
+        return f(&cell, &state);
+    }
+    match store.cell(no) {
+        Ok(cell) => {
+            let state = cell.state.read();
+            if is_as_of(&state, cut) {
+                return f(&cell, &state);
+            }
+        }
+        Err(Error::Stale) => {}
+        Err(e) => return Err(e),
+    }
+    let cell = store.versions.get(store, &store.past, no, cut)?.ok_or(Error::NotFound)?;
+    let state = cell.state.read();
+    f(&cell, &state)
+}
+
+/// Whether an inode in use is still as it was then.
+fn is_as_of(state: &InodeState, cut: Number) -> bool {
+    !state.gone && state.inode.links > 0 && state.inode.born <= cut
+}
+
+/// What a longer call makes of an inode as of a cut, without locks: again with the version if the inode changed meanwhile.
+fn during<R>(
+    store: &Arc<Store>,
+    no: InodeNo,
+    cut: Number,
+    mut f: impl FnMut(&Arc<InodeCell>) -> Result<R>,
+) -> Result<R> {
+    loop {
+        let (cell, is_version) = with(store, no, cut, |cell, _| Ok((cell.clone(), cell.is_version())))?;
+        let result = f(&cell);
+        if is_version || is_as_of(&cell.state.read(), cut) {
+            return result;
+        }
+    }
+}
+
+/// An inode as it was seen.
+pub(crate) struct PastInode {
+    pub attr: Attr,
+    /// The version that it was, unless it is still so.
+    pub version: Option<Arc<InodeCell>>,
+}
+
+/// An inode as of a cut. Of what cannot be changed any more nobody keeps times of access, and set-id bits have no effect.
+pub(crate) fn inode(store: &Arc<Store>, no: InodeNo, cut: Number) -> Result<PastInode> {
+    with(store, no, cut, |cell, state| {
+        let attr = state.attr(no);
+        let attr = Attr { atime: attr.mtime, permissions: attr.permissions & !0o6000, ..attr };
+        Ok(PastInode { attr, version: cell.is_version().then(|| cell.clone()) })
+    })
+}
+
+/// The attributes of [`inode`].
+pub(crate) fn attr(store: &Arc<Store>, no: InodeNo, cut: Number) -> Result<Attr> {
+    inode(store, no, cut).map(|inode| inode.attr)
+}
+
+/// The directory that an inode was in.
+pub(crate) fn parent(store: &Arc<Store>, no: InodeNo, cut: Number) -> Result<InodeNo> {
+    with(store, no, cut, |_, state| match state.inode.is_directory() {
+        true => Ok(state.inode.parent),
+        false => Err(Error::NotADirectory),
+    })
+}
+
+/// What a name meant in a directory. Also `.` and `..`.
+pub(crate) fn lookup(store: &Arc<Store>, directory: InodeNo, name: &[u8], cut: Number) -> Result<PastInode> {
+    if name.len() > yore_format::NAME_MAX {
+        return Err(Error::NameTooLong);
+    }
+    if name == b"." || name == b".." {
+        let up = parent(store, directory, cut)?;
+        return inode(store, if name == b"." { directory } else { up }, cut);
+    }
+    let (no, incarnation) = entry(store, directory, name, cut)?.ok_or(Error::NotFound)?;
+    let found = inode(store, no, cut)?;
+    if found.attr.incarnation != incarnation.0 {
+        let c = Corruption::new("past name", "incarnation", incarnation, found.attr.incarnation);
+        return Err(c.of(directory).into());
+    }
+    Ok(found)
+}
+
+fn check_directory(store: &Arc<Store>, no: InodeNo, cut: Number) -> Result<()> {
+    parent(store, no, cut).map(|_| ())
+}
+
+/// Looks at the entries in use, and at past names, in one hold of the directory's lock: entries go from one to the other
+/// under it.
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn entry_named(
+    store: &Arc<Store>,
+    directory: InodeNo,
+    name: &[u8],
+    cut: Number,
+) -> Result<Option<PastEntry>> {
+    let Some(cell) = directory_in_use(store, directory)? else {
+        return past_entry(store, directory, name, cut);
+    };
+    let state = cell.state.read();
+    if state.check_directory().is_ok() {
+        if let Some(found) = live_entry(store, &state, directory, name, cut)? {
+            return Ok(Some(PastEntry::in_use(directory, found.cookie, &found.entry(name))));
+        }
+    }
+    past_entry(store, directory, name, cut)
+}
+
+/// The entry in use, if it was there as of a cut.
+fn live_entry(
+    store: &Store,
+    state: &InodeState,
+    directory: InodeNo,
+    name: &[u8],
+    cut: Number,
+) -> Result<Option<dir::Found>> {
+    let found = dir::find(store, state, directory, name)?.filter(|found| found.birth <= cut);
+    Ok(found.filter(|found| !store.past.expunging.has(found.inode, found.incarnation, cut)))
+}
+
+/// The past name, if there is none in use that was there.
+fn past_entry(store: &Store, directory: InodeNo, name: &[u8], cut: Number) -> Result<Option<PastEntry>> {
+    let found = store.past.find_name(store, directory, name, cut)?;
+    Ok(found.filter(|entry| !store.past.expunging.has_entry(entry, cut)))
+}
+
+/// The inode that a name of a directory meant.
+pub(super) fn entry(
+    store: &Arc<Store>,
+    directory: InodeNo,
+    name: &[u8],
+    cut: Number,
+) -> Result<Option<(InodeNo, Incarnation)>> {
+    let meant = |entry: PastEntry| (entry.inode, entry.incarnation);
+    // Most directories are as they were: one look is enough.
+    if let Ok(cell) = store.cell(directory) {
+        let state = cell.state.read();
+        if is_as_of(&state, cut) {
+            state.check_directory()?;
+            return match live_entry(store, &state, directory, name, cut)? {
+                Some(found) => Ok(Some((found.inode, found.incarnation))),
+                None => Ok(past_entry(store, directory, name, cut)?.map(meant)),
+            };
+        }
+    }
+    check_directory(store, directory, cut)?;
+    Ok(entry_named(store, directory, name, cut)?.map(meant))
+}
+
+/// The inode in use under the number of a directory, if it is one.
+pub(super) fn directory_in_use(store: &Arc<Store>, no: InodeNo) -> Result<Option<Arc<InodeCell>>> {
+    match store.cell(no) {
+        Ok(cell) if cell.state.read().inode.is_directory() => Ok(Some(cell)),
+        Ok(_) | Err(Error::Stale) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// Calls `each` for the entries behind a cookie that a directory had, `.` and `..` first, until it returns false.
+pub(crate) fn readdir(
+    store: &Arc<Store>,
+    directory: InodeNo,
+    cookie: u64,
+    cut: Number,
+    each: &mut dyn FnMut(DirItem<'_>) -> bool,
+) -> Result<()> {
+    // `each` runs without locks.
+    let up = store.past.see(cut).and_then(|_seeing| parent(store, directory, cut))?;
+    let Some(mut after) = dir::list_dots(directory, cookie, || Ok(up), each)? else { return Ok(()) };
+    let may_miss = store.past.may_miss(&store.meta, cut);
+    loop {
+        let batch = store.past.see(cut).and_then(|_seeing| copy_batch(store, directory, after, cut))?;
+        for entry in &batch {
+            if may_miss && is_missing(store, entry, cut)? {
+                continue;
+            }
+            let PastEntry { cookie, inode, kind, name, .. } = entry;
+            if !each(DirItem { inode: *inode, kind: *kind, name, cookie: *cookie }) {
+                return Ok(());
+            }
+        }
+        match batch.last() {
+            Some(last) if batch.len() == BATCH => after = last.cookie,
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// Whether a name of a directory as of a cut led nowhere: what it meant is excluded, and was changed since ([`crate::history::exclude`]).
+fn is_missing(store: &Arc<Store>, entry: &PastEntry, cut: Number) -> Result<bool> {
+    let _seeing = store.past.see(cut)?;
+    match with(store, entry.inode, cut, |_, state| Ok(state.inode.incarnation == entry.incarnation)) {
+        Ok(is_it) => Ok(!is_it),
+        Err(Error::NotFound) => Ok(true),
+        Err(e) => Err(e),
+    }
+}
+
+/// The entries that a directory had, in cookie order, without `.` and `..`; also those that lead nowhere. The caller sees the cut.
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn entries(store: &Arc<Store>, directory: InodeNo, cut: Number) -> Result<Vec<PastEntry>> {
+    let (mut all, mut after) = (Vec::new(), 0);
+    loop {
+        let batch = copy_batch(store, directory, after, cut)?;
+        let is_last = batch.len() < BATCH;
+        after = batch.last().map_or(after, |last| last.cookie);
+        all.extend(batch);
+        if is_last {
+            return Ok(all);
+        }
+    }
+}
+
+/// What a cookie stood for in a directory: the entry in use, which has no death, or a past one. O(log entries).
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn entry_at(
+    store: &Arc<Store>,
+    directory: InodeNo,
+    cookie: u64,
+    cut: Number,
+) -> Result<Option<PastEntry>> {
+    let cell = directory_in_use(store, directory)?;
+    let state = cell.as_ref().map(|cell| cell.state.read());
+    let mut found = None;
+    if let Some(state) = state.as_ref().filter(|state| state.check_directory().is_ok()) {
+        let Some(before) = cookie.checked_sub(1) else { return Ok(None) };
+        dir::list(store, state, directory, before, &mut |at, entry| {
+            found = (at == cookie && entry.birth <= cut).then(|| PastEntry::in_use(directory, at, entry));
+            Ok(false)
+        })?;
+    }
+    match found {
+        Some(found) => Ok(Some(found)),
+        None if cut == PRESENT => Ok(None),
+        None => store.past.name_as_of(&store.meta, directory, cookie, cut),
+    }
+}
+
+/// Where an inode was: the directory and the entry there. `None` if it was not in use, had no name, or of several names none that
+/// it remembers.
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn place(store: &Arc<Store>, no: InodeNo, cut: Number) -> Result<Option<PastEntry>> {
+    let found = with(store, no, cut, |_, state| {
+        let inode = &state.inode;
+        Ok((inode.parent, inode.parent_cookie, inode.incarnation))
+    });
+    let (parent, cookie, incarnation) = match found {
+        Ok(found) => found,
+        Err(Error::NotFound) => return Ok(None),
+        Err(e) => return Err(e),
+    };
+    if parent == InodeNo::NONE {
+        return Ok(None);
+    }
+    let entry = entry_at(store, parent, cookie, cut)?;
+    // What no cut has seen may have been elsewhere then, and have no version that says so.
+    Ok(entry.filter(|entry| (entry.inode, entry.incarnation) == (no, incarnation)))
+}
+
+/// Calls `each` with what an inode number was in `from..to`, and when, until it returns false: the latest first. The inode in use
+/// may become a version meanwhile, and is met again then.
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn each_state(
+    store: &Arc<Store>,
+    no: InodeNo,
+    from: Number,
+    to: Number,
+    each: &mut dyn FnMut(&Inode, Number, Number) -> bool,
+) -> Result<()> {
+    match store.cell(no) {
+        Ok(cell) => {
+            let state = cell.state.read();
+            let born = state.inode.born;
+            if !state.gone && born < to && !each(&state.inode, born.max(from), to) {
+                return Ok(());
+            }
+        }
+        Err(Error::Stale) => {}
+        Err(e) => return Err(e),
+    }
+    let mut most = to.0;
+    while let Some(below) = most.checked_sub(1) {
+        let version = store.past.version(&store.meta, no, Number(below))?;
+        let Some(version) = version.filter(|version| version.end > from) else { break };
+        let born = version.inode.born;
+        if !each(&version.inode, born.max(from), version.end.min(to)) {
+            break;
+        }
+        most = born.0;
+    }
+    Ok(())
+}
+
+/// The next entries in cookie order: of those in use and of past names, each the first of its kind, under one hold of the lock.
+fn copy_batch(store: &Arc<Store>, directory: InodeNo, after: u64, cut: Number) -> Result<Vec<PastEntry>> {
+    let mut batch = Vec::new();
+    let cell = directory_in_use(store, directory)?;
+    let state = cell.as_ref().map(|cell| cell.state.read());
+    if let Some(state) = state.as_ref().filter(|state| state.check_directory().is_ok()) {
+        dir::list(store, state, directory, after, &mut |cookie, entry| {
+            let gone = store.past.expunging.has(entry.inode, entry.incarnation, cut);
+            if entry.birth <= cut && !gone {
+                batch.push(PastEntry::in_use(directory, cookie, entry));
+            }
+            Ok(batch.len() < BATCH)
+        })?;
+    }
+    let (in_use, mut past) = (batch.len(), 0);
+    if cut != PRESENT {
+        store.past.each_name(&store.meta, directory, after, cut, &mut |entry| {
+            if !store.past.expunging.has_entry(&entry, cut) {
+                past += 1;
+                batch.push(entry);
+            }
+            Ok(past < BATCH)
+        })?;
+    }
+    drop(state);
+    debug_assert!(in_use <= BATCH && past <= BATCH);
+    batch.sort_by_key(|entry| entry.cookie);
+    batch.truncate(BATCH);
+    Ok(batch)
+}
+
+/// Reads a file as it was; returns how much.
+pub(crate) fn read(
+    store: &Arc<Store>,
+    no: InodeNo,
+    cut: Number,
+    offset: u64,
+    buf: &mut [u8],
+) -> Result<usize> {
+    during(store, no, cut, |cell| read_from(store, cell, offset, buf))
+}
+
+/// Reads from what a file was, or still is.
+pub(crate) fn read_from(store: &Store, cell: &InodeCell, offset: u64, buf: &mut [u8]) -> Result<usize> {
+    cell.state.read().check_regular()?;
+    file::read(store, cell, offset, buf)
+}
+
+/// The next data or hole at or after `offset`, as it was.
+pub(crate) fn seek(
+    store: &Arc<Store>,
+    no: InodeNo,
+    cut: Number,
+    offset: u64,
+    to: crate::SeekTo,
+) -> Result<u64> {
+    during(store, no, cut, |cell| {
+        cell.state.read().check_regular()?;
+        file::seek(store, cell, offset, to)
+    })
+}
+
+/// A symbolic link's target.
+pub(crate) fn readlink(store: &Arc<Store>, no: InodeNo, cut: Number) -> Result<Vec<u8>> {
+    with(store, no, cut, |_, state| match state.inode.is_symlink() {
+        true => symlink::load(store, state, no),
+        false => Err(Error::Invalid { what: "not a symbolic link" }),
+    })
+}
+
+/// The value of an extended attribute.
+pub(crate) fn get_xattr(store: &Arc<Store>, no: InodeNo, cut: Number, name: &[u8]) -> Result<Vec<u8>> {
+    with(store, no, cut, |_, state| xattr::get(store, state, no, name))
+}
+
+/// The names of all extended attributes.
+pub(crate) fn list_xattrs(store: &Arc<Store>, no: InodeNo, cut: Number) -> Result<Vec<Vec<u8>>> {
+    with(store, no, cut, |_, state| xattr::list(store, state, no))
+}
