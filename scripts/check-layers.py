@@ -61,7 +61,7 @@ LAYERS = {
         xattr/*
         ops/* history/read/at_time/* history/reclaim/alone
         api/view/* history/reclaim/needed
-        history/pin history/read/access history/read/look/* history/reclaim/expunge/*
+        history/pin history/read/access history/read/query/* history/reclaim/expunge/*
         history/reclaim/forget
         history/reclaim/room/* history/reclaim/shred
         history/policy
@@ -96,8 +96,7 @@ LAYERS = {
 # leaves this list.
 TANGLED = {
     "yore-fs": """
-        api/view api/volume core/alloc core/btree file history/read/look history/reclaim/expunge
-        history/reclaim/room history/rollback ops time xattr
+        api/view api/volume core/alloc core/btree file ops time xattr
     """,
 }
 

@@ -34,7 +34,7 @@ pub use history::policy::PolicyInForce;
 pub use history::read::access::Access;
 pub use history::read::at_time::split_time;
 pub use history::read::listing::ListedCut;
-pub use history::read::look::{Change, Deleted, Difference, Facts, Gone, Logged, SeenBy, What};
+pub use history::read::query::{Change, Deleted, Difference, Facts, Gone, Logged, SeenBy, What};
 pub use history::read::usage::{CutUsage, Held, StateUsage, UsageTotals};
 pub use history::reclaim::expunge::Remembered;
 pub use history::reclaim::keep;

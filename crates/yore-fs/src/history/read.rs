@@ -3,5 +3,5 @@
 pub(crate) mod access;
 pub(crate) mod at_time;
 pub(crate) mod listing;
-pub(crate) mod look;
+pub(crate) mod query;
 pub(crate) mod usage;

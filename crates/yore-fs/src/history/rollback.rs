@@ -26,7 +26,7 @@ mod trees;
 
 pub(crate) use operation::begun;
 pub use operation::{name, next, next_number, operations, until, Operation, Verb};
-pub use plan::{ancestors, leave_alone, real, reversed, Back};
+pub use plan::{ancestors, leave_alone, real, reversed, Back, Changed, Plan, Rights};
 
 use crate::api::view::is_below;
 use crate::history::reclaim::forget;
@@ -35,51 +35,12 @@ use crate::history::record::{Counted, Cut, Unfinished, User};
 use crate::store::Store;
 use crate::types::PinnedBy;
 use crate::{file, Error, InodeNo, Result, View};
-use hashbrown::HashSet;
 use roll::Roll;
 use std::sync::Arc;
 use yore_format::{Corruption, CutKind, CutState, Incarnation, Number, RollbackIntent};
 
 /// Names tried if others have them.
 const TRIES: u64 = 10_000;
-
-/// What is to be done with a directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
-    /// What it is called: a rollback, an undo or a redo.
-    pub verb: Verb,
-    /// The number of the operation that is undone.
-    pub of: Option<u64>,
-    /// The cut as of which the directory becomes what it was.
-    pub target: Number,
-    /// What others changed between these cuts, or since the first, is left alone.
-    pub others: Option<(Number, Option<Number>)>,
-}
-
-/// Whose files may be changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Rights {
-    /// All, also what is immutable or can only be appended to: of who could take these flags away.
-    All,
-    /// All but what is immutable or can only be appended to.
-    Unprotected,
-    /// What has this owner, with groups among these, and is not protected either.
-    Owner {
-        /// The owner.
-        uid: u32,
-        /// His groups.
-        groups: Vec<u32>,
-    },
-}
-
-/// Names and inodes that were changed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Changed {
-    /// Directories, and names in them that mean something else, or nothing.
-    pub names: HashSet<(InodeNo, Vec<u8>)>,
-    /// Inodes whose attributes changed, or the directory's names.
-    pub inodes: HashSet<InodeNo>,
-}
 
 /// What was done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

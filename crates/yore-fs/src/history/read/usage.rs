@@ -15,7 +15,7 @@
 //! changes meanwhile is counted as it was before or after.
 
 use crate::history::read::at_time::{self, PRESENT};
-use crate::history::read::look::{Each, Logged, SeenBy};
+use crate::history::read::query::{Each, Logged, SeenBy};
 use crate::history::reclaim::alone::{let_go, Alone};
 use crate::history::reclaim::needed::{has_one_name, Needed};
 use crate::history::record::Cut;

@@ -25,6 +25,7 @@
 
 mod loose;
 mod remembered;
+mod states;
 
 pub use remembered::Remembered;
 pub(crate) use remembered::{history_of, remembered, remembered_below};
@@ -35,42 +36,13 @@ use crate::history::record::{self, Ask, Expunge, Forgetting, PastEntry};
 use crate::store::Store;
 use crate::{dir, Error, FileKind, InodeNo, Result};
 use hashbrown::{HashMap, HashSet};
+use states::{each_version, in_use_as};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use yore_format::{CutKind, CutState, Incarnation, Inode, Number, Version, HISTORY_SHARDS};
 
 /// Entries and names looked at between two questions whether to go on.
 const BATCH: usize = 256;
-
-/// The inode in use, if it is of this incarnation.
-fn in_use_as(store: &Arc<Store>, no: InodeNo, incarnation: Incarnation) -> Result<Option<Inode>> {
-    match store.cell(no) {
-        Ok(cell) => {
-            let state = cell.state.read();
-            let is_it = !state.gone && state.inode.incarnation == incarnation;
-            Ok(is_it.then(|| state.inode.clone()))
-        }
-        Err(Error::Stale) => Ok(None),
-        Err(e) => Err(e),
-    }
-}
-
-/// Calls `each` with the versions of one incarnation, the oldest first.
-fn each_version(
-    store: &Store,
-    no: InodeNo,
-    incarnation: Incarnation,
-    each: &mut dyn FnMut(&Version) -> Result<()>,
-) -> Result<()> {
-    let mut from = Number(0);
-    while let Some(version) = store.past.version_after(&store.meta, no, from)? {
-        if version.inode.incarnation == incarnation {
-            each(&version)?;
-        }
-        from = version.end;
-    }
-    Ok(())
-}
 
 /// Gives up the history of files: all of it is out of sight when this returns, and that is durable. `forget::finish` does the rest.
 ///

@@ -1,7 +1,47 @@
 //! What is to be done to make a directory what it was, from the differences between then and now.
 
-use crate::{Change, Difference, FileKind};
+use super::operation::Verb;
+use crate::{Change, Difference, FileKind, InodeNo};
 use std::collections::{BTreeMap, HashSet};
+use yore_format::Number;
+
+/// What is to be done with a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// What it is called: a rollback, an undo or a redo.
+    pub verb: Verb,
+    /// The number of the operation that is undone.
+    pub of: Option<u64>,
+    /// The cut as of which the directory becomes what it was.
+    pub target: Number,
+    /// What others changed between these cuts, or since the first, is left alone.
+    pub others: Option<(Number, Option<Number>)>,
+}
+
+/// Whose files may be changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rights {
+    /// All, also what is immutable or can only be appended to: of who could take these flags away.
+    All,
+    /// All but what is immutable or can only be appended to.
+    Unprotected,
+    /// What has this owner, with groups among these, and is not protected either.
+    Owner {
+        /// The owner.
+        uid: u32,
+        /// His groups.
+        groups: Vec<u32>,
+    },
+}
+
+/// Names and inodes that were changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changed {
+    /// Directories, and names in them that mean something else, or nothing.
+    pub names: hashbrown::HashSet<(InodeNo, Vec<u8>)>,
+    /// Inodes whose attributes changed, or the directory's names.
+    pub inodes: hashbrown::HashSet<InodeNo>,
+}
 
 /// The path of then of what has a path now, and the other way round, by the directories that were renamed since.
 pub struct Back {

@@ -8,11 +8,10 @@
 //! **Interrupted**, it is done by doing it again: the differences that are left are asked for anew, and what was set aside is by then only
 //! something else that was renamed.
 
-use super::plan::{depth, parent, Back};
+use super::plan::{depth, parent, Back, Changed, Plan, Rights};
 use super::trees::Trees;
-use super::{Plan, Rights};
 use crate::history::read::at_time::PRESENT;
-use crate::history::read::look;
+use crate::history::read::query;
 use crate::{Change, Difference, Error, FileKind, InodeNo, Result, View, What};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use yore_format::{Incarnation, InodeFlags, Number};
@@ -48,7 +47,7 @@ type Both = (Vec<Difference>, Vec<Difference>);
 
 /// All differences of a directory, with what moved to where its path is the same; and what is excluded, of which the cut says nothing.
 fn diff(view: &View, directory: InodeNo, from: Number, to: Option<Number>) -> Result<Both> {
-    look::diff::with_moved(view.store(), directory, from, to.unwrap_or(PRESENT))
+    query::diff::with_moved(view.store(), directory, from, to.unwrap_or(PRESENT))
 }
 
 impl Roll {
@@ -204,7 +203,7 @@ impl Roll {
     }
 
     /// What was changed so far, for whoever has believed something else.
-    pub(super) fn into_changed(self) -> super::Changed {
+    pub(super) fn into_changed(self) -> Changed {
         self.trees.into_changed()
     }
 

@@ -1,8 +1,7 @@
 //! The directory as it is and as it was, by paths from it: looking at both, and changing the one. What is changed is noted, for whoever
 //! has believed something else of it.
 
-use super::plan::split;
-use super::{Changed, Plan};
+use super::plan::{split, Changed, Plan};
 use crate::core::inode::InodeCell;
 use crate::history::read::at_time;
 use crate::history::reclaim::room::{with_room, Want};

@@ -1,6 +1,6 @@
 //! What the history knows of files, before it is given up: how much, whose, and what else a directory or a name has meant.
 
-use super::{each_version, in_use_as};
+use super::states::{each_version, in_use_as};
 use crate::history::read::at_time::{self, each_state, PRESENT};
 use crate::history::record::PastEntry;
 use crate::store::Store;

@@ -9,7 +9,7 @@
 //! ([`crate::history::record::Past::rule_epoch`]): an answer is good as long as that count is the same, and is asked for anew when history has
 //! grown. That makes `statfs` cheap.
 
-use super::{Rule, Stays, WouldFree, BATCH};
+use super::rule::{Rule, Stays, WouldFree, BATCH, LOW_WATER};
 use crate::history::reclaim::alone::let_go;
 use crate::history::reclaim::needed::Needed;
 use crate::history::record::{Answer, Cut, Ended, Most};
@@ -251,7 +251,7 @@ pub(crate) fn quick(store: &Arc<Store>, behalf: Behalf) -> Result<Most> {
         let history = store.past.space().data;
         let grown = history.abs_diff(answer.history);
         let soon = answer.asked.elapsed() < answer.took * SELDOM;
-        let little = grown < store.meta.geometry().blocks / super::LOW_WATER;
+        let little = grown < store.meta.geometry().blocks / LOW_WATER;
         if answer.asked.elapsed() < GOOD_FOR && (grown == 0 || (soon && little)) {
             return Ok(answer.most);
         }

@@ -1,6 +1,6 @@
 //! In what two states of one inode differ.
 
-use super::What;
+use super::answer::What;
 use crate::core::extent;
 use crate::core::inode::InodeState;
 use crate::history::read::at_time::{self, with};

@@ -8,9 +8,9 @@
 //! (or is not any more) all names, and so on downwards. Those of one inode are put together: one lost and one gained is a rename.
 //! What is left of the inodes that changed kept their names.
 
+use super::answer::{Change, Difference, Facts, What};
 use super::changes::changes;
 use super::tree::{order, Tree};
-use super::{Change, Difference, Facts, What};
 use crate::history::exclude;
 use crate::history::read::at_time::{self, with, PRESENT};
 use crate::history::record::{Ended, PastEntry};

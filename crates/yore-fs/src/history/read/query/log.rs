@@ -5,10 +5,10 @@
 //! new file and renames it over the old one): then that is the next, of the latest of the names gone through that meant something.
 //! In a stretch each version of the inode is a state, if a kept cut has seen the directory while it was so.
 
+use super::answer::{Each, Facts, Gone, Logged, What};
 use super::changes::changes;
 use super::kept::{join_spans, KeptCuts, Span};
 use super::last::{self, is_temporary};
-use super::{Each, Facts, Gone, Logged, What};
 use crate::core::inode::DEPTH_MAX;
 use crate::history::read::at_time::{self, with, PRESENT};
 use crate::history::record::{Cut, PastEntry, Seeing};

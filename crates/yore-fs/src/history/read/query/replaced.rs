@@ -6,8 +6,8 @@
 //! What the inodes tell is looked at first: type, size, owner. Only where all of that leaves it open is data read, several files at once:
 //! most of the time goes into waiting for the device, and into comparing what is in memory already.
 
+use super::answer::{Change, Difference, What};
 use super::changes::xattrs;
-use super::{Change, Difference, What};
 use crate::history::read::at_time::{self, with, PRESENT};
 use crate::progress::Progress;
 use crate::store::Store;

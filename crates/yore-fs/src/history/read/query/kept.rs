@@ -4,7 +4,7 @@
 //! the directories were in that span, each as long as its entry above was there. What has an entry in the directory that was
 //! cut was as it is found ([`super::tree`]).
 
-use super::SeenBy;
+use super::answer::SeenBy;
 use crate::history::read::at_time;
 use crate::history::record::Cut;
 use crate::store::Store;

@@ -1,9 +1,9 @@
 //! Names that are gone from directories.
 
+use super::answer::{Deleted, Each, Facts};
 use super::kept::KeptCuts;
 use super::last::{is_temporary, lived_on};
 use super::tree::{join, order};
-use super::{Deleted, Each, Facts};
 use crate::history::read::at_time::{self, with, PRESENT};
 use crate::history::record::PastEntry;
 use crate::progress::Progress;

@@ -1,0 +1,125 @@
+//! Which cuts a full volume may give up now ([`super`]).
+
+use crate::clock::now;
+use crate::history::record::{is_held, Cut};
+use crate::store::Store;
+use crate::types::Behalf;
+use crate::{Error, Result};
+use std::sync::Arc;
+use yore_format::CutKind;
+
+/// The part of the volume that a batch may free though less is wanted: one of so many.
+pub(super) const LOW_WATER: u64 = 64;
+
+/// Ends of versions looked at together.
+pub(super) const BATCH: usize = 256;
+
+/// Why a full volume does not give up a cut, whatever its age.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+pub enum Stays {
+    /// Somebody holds it.
+    Held,
+    /// Somebody has given it a name.
+    Named,
+    /// It is mounted, or something under way needs it.
+    Pinned,
+    /// Somebody reads it, or did lately.
+    Read,
+    /// The user whose request it is may not forget it.
+    Others,
+}
+
+/// What a full volume gives up by itself, and what would free more.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct WouldFree {
+    /// Data blocks that it gives up by itself when they are needed.
+    pub by_itself: u64,
+    /// For each reason for which more of them stay (`None`: they are too young): how many snapshots and versions stay for it, and how
+    /// many data blocks forgetting these would free beside that.
+    pub more: Vec<(Option<Stays>, u64, u64)>,
+}
+
+/// Which cuts may be given up now, for one user's request.
+pub(crate) struct Rule<'s> {
+    store: &'s Arc<Store>,
+    behalf: Behalf,
+    /// What was cut later is young.
+    floor: i64,
+    /// The blocks that history may take before young cuts go.
+    pub share: u64,
+}
+
+/// The kept cuts by what the rule says of them, each list in ascending order.
+#[derive(Default)]
+pub(crate) struct Sorted {
+    /// May go.
+    pub old: Vec<Cut>,
+    /// May go while history takes more than its share.
+    pub young: Vec<Cut>,
+    /// Stay, and why.
+    pub stay: Vec<(Cut, Stays)>,
+}
+
+impl<'s> Rule<'s> {
+    pub(crate) fn new(store: &'s Arc<Store>, behalf: Behalf) -> Rule<'s> {
+        let rules = store.space_rules();
+        let floor = now().seconds.saturating_sub_unsigned(rules.floor_seconds);
+        let blocks = store.meta.geometry().blocks;
+        let share = u128::from(blocks) * u128::from(rules.share_percent.min(100)) / 100;
+        Rule { store, behalf, floor, share: share as u64 }
+    }
+
+    /// Why a cut stays whatever its age; `None`: it need not.
+    fn stays(&self, cut: &Cut) -> Result<Option<Stays>> {
+        let past = &self.store.past;
+        Ok(if is_held(&cut.row) {
+            Some(Stays::Held)
+        } else if !cut.row.name.is_empty() && cut.row.kind != CutKind::Undo {
+            Some(Stays::Named)
+        } else if past.is_pinned(cut.number) {
+            Some(Stays::Pinned)
+        } else if past.being_read.is_read(cut.number) {
+            Some(Stays::Read)
+        } else if !self.is_theirs(cut)? {
+            Some(Stays::Others)
+        } else {
+            None
+        })
+    }
+
+    /// Whether the user could forget it by a command.
+    fn is_theirs(&self, cut: &Cut) -> Result<bool> {
+        let uid = match self.behalf {
+            Behalf::Owner => return Ok(true),
+            Behalf::Nobody => return Ok(false),
+            Behalf::User(uid) => uid,
+        };
+        if cut.row.more.by.is_some_and(|by| by != uid) {
+            return Ok(false);
+        }
+        let cell = match self.store.cell(cut.row.root) {
+            Ok(cell) => cell,
+            Err(Error::Stale) => return Ok(false),
+            Err(e) => return Err(e),
+        };
+        let state = cell.state.read();
+        let same = cell.incarnation == cut.row.root_incarnation && !state.gone && state.inode.links > 0;
+        Ok(same && state.inode.uid == uid)
+    }
+
+    /// All kept cuts. O(cuts).
+    pub(crate) fn sort(&self) -> Result<Sorted> {
+        let mut sorted = Sorted::default();
+        if self.store.keep_history || !self.store.past.is_any() {
+            return Ok(sorted);
+        }
+        for cut in self.store.past.kept_cuts(&self.store.meta)? {
+            match self.stays(&cut)? {
+                Some(why) => sorted.stay.push((cut, why)),
+                None if cut.row.time.seconds <= self.floor => sorted.old.push(cut),
+                None => sorted.young.push(cut),
+            }
+        }
+        Ok(sorted)
+    }
+}
