@@ -96,7 +96,7 @@ LAYERS = {
 # leaves this list.
 TANGLED = {
     "yore-fs": """
-        api/view api/volume core/alloc core/btree file ops time xattr
+        file ops xattr
     """,
 }
 

@@ -1,52 +1,11 @@
 //! How calls on the present pass the gate ([`crate::history::gate`]): what each of them concerns.
 
-use super::View;
-use crate::core::inode::DEPTH_MAX;
+use super::below::{is_below, meant};
+use super::handle::View;
 use crate::history::gate::Passage;
 use crate::store::Store;
-use crate::{ops, Error, InodeNo, Result};
+use crate::{InodeNo, Result};
 use std::sync::Arc;
-
-/// Whether an inode is a directory or below it. Of a file of several names it is not known where they all are: it may be.
-///
-/// # Errors
-/// Damage and device errors.
-pub(crate) fn is_below(store: &Arc<Store>, no: InodeNo, directory: InodeNo) -> Result<bool> {
-    let mut at = no;
-    for _ in 0..DEPTH_MAX {
-        if at == directory {
-            return Ok(true);
-        }
-        if at == InodeNo::ROOT {
-            return Ok(false);
-        }
-        let cell = match store.cell(at) {
-            Ok(cell) => cell,
-            Err(Error::Stale) => return Ok(false),
-            Err(e) => return Err(e),
-        };
-        let state = cell.state.read();
-        let inode = &state.inode;
-        if state.gone || inode.links == 0 {
-            return Ok(false);
-        }
-        if !inode.is_directory() && (inode.links > 1 || inode.parent == InodeNo::NONE) {
-            return Ok(true);
-        }
-        at = inode.parent;
-    }
-    // A circle: damage, which others will tell.
-    Ok(true)
-}
-
-/// The inode of a name as it is now, if there is one.
-fn named(store: &Arc<Store>, directory: InodeNo, name: &[u8]) -> Result<Option<InodeNo>> {
-    match ops::lookup(store, directory, name) {
-        Ok(found) => Ok(Some(found.cell.no)),
-        Err(Error::NotFound | Error::NotADirectory | Error::Stale | Error::NameTooLong) => Ok(None),
-        Err(e) => Err(e),
-    }
-}
 
 impl View {
     #[inline]
@@ -77,7 +36,7 @@ impl View {
                 if is_below(store, *no, directory)? {
                     return Ok(true);
                 }
-                if let Some(found) = named(store, *no, name)? {
+                if let Some(found) = meant(store, *no, name)? {
                     if is_below(store, found, directory)? {
                         return Ok(true);
                     }

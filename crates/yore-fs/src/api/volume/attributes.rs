@@ -1,7 +1,8 @@
 //! Attributes by path, extended ones included.
 
+use super::handle::Volume;
+use super::metadata::{self, Metadata};
 use super::path::{bytes_of, Links};
-use super::{metadata, Metadata, Volume};
 use crate::{Error, Result, SetAttr, SetTime, SetXattrMode};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

@@ -1,6 +1,6 @@
 //! Listing directories.
 
-use super::{FileType, Metadata};
+use super::metadata::{FileType, Metadata};
 use crate::{Error, Node, Result, View};
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};

@@ -1,7 +1,8 @@
 //! Open files.
 
+use super::handle::Volume;
+use super::metadata::Metadata;
 use super::path::{self, bytes_of, Links};
-use super::{Metadata, Volume};
 use crate::history::record::is_full;
 use crate::{Caller, Error, InodeNo, Node, Result, SeekTo, SetAttr, View, WriteMode};
 use parking_lot::Mutex;

@@ -1,7 +1,7 @@
 //! Names: giving, changing and removing them.
 
+use super::handle::Volume;
 use super::path::{bytes_of, Links, Place};
-use super::Volume;
 use crate::{Error, Node, RenameMode, Result, View};
 use std::borrow::Cow;
 use std::ffi::OsString;

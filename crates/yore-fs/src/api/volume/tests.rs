@@ -1,11 +1,12 @@
 //! What paths mean, and what the calls made of several others promise.
 
 use super::*;
-use crate::RenameMode;
+use crate::{Caller, Error, RenameMode, Result};
 use std::ffi::OsStr;
-use std::io::{Seek as _, SeekFrom, Write as _};
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use yore_format::FileKind;
 
 fn volume() -> Volume {
     let caller = Caller { uid: 7, gid: 8, umask: 0o022, keeps_set_id: false };

@@ -4,7 +4,10 @@
 //! is compared with those that the walk stands in. Whoever moves directories meanwhile can show one in both places of a
 //! sound tree, one after the other: it is a loop only if the way by which the walk came still leads there.
 
-use super::{bytes_of, Metadata, ReadDir, Volume};
+use super::dir::ReadDir;
+use super::handle::Volume;
+use super::metadata::Metadata;
+use super::path::bytes_of;
 use crate::{Error, InodeNo, Node, Result, View};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;

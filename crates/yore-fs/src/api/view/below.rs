@@ -1,0 +1,47 @@
+//! Where an inode is, for who waits at the gate: in a directory, or below it.
+
+use crate::core::inode::DEPTH_MAX;
+use crate::store::Store;
+use crate::{ops, Error, InodeNo, Result};
+use std::sync::Arc;
+
+/// Whether an inode is a directory or below it. Of a file of several names it is not known where they all are: it may be.
+///
+/// # Errors
+/// Damage and device errors.
+pub(crate) fn is_below(store: &Arc<Store>, no: InodeNo, directory: InodeNo) -> Result<bool> {
+    let mut at = no;
+    for _ in 0..DEPTH_MAX {
+        if at == directory {
+            return Ok(true);
+        }
+        if at == InodeNo::ROOT {
+            return Ok(false);
+        }
+        let cell = match store.cell(at) {
+            Ok(cell) => cell,
+            Err(Error::Stale) => return Ok(false),
+            Err(e) => return Err(e),
+        };
+        let state = cell.state.read();
+        let inode = &state.inode;
+        if state.gone || inode.links == 0 {
+            return Ok(false);
+        }
+        if !inode.is_directory() && (inode.links > 1 || inode.parent == InodeNo::NONE) {
+            return Ok(true);
+        }
+        at = inode.parent;
+    }
+    // A circle: damage, which others will tell.
+    Ok(true)
+}
+
+/// The inode of a name as it is now, if there is one.
+pub(super) fn meant(store: &Arc<Store>, directory: InodeNo, name: &[u8]) -> Result<Option<InodeNo>> {
+    match ops::lookup(store, directory, name) {
+        Ok(found) => Ok(Some(found.cell.no)),
+        Err(Error::NotFound | Error::NotADirectory | Error::Stale | Error::NameTooLong) => Ok(None),
+        Err(e) => Err(e),
+    }
+}

@@ -1,0 +1,232 @@
+//! An open volume, and the way from paths to inodes on it.
+
+use super::options::process_caller;
+use super::path::{self, bytes_of, Links, Place};
+use crate::{
+    Attr, Caller, Error, MkfsOptions, MountOptions, Node, Result, SetAttr, Statfs, View, VolumeInfo,
+};
+use std::path::Path;
+use std::sync::Arc;
+use yore_device::{Device, MemoryDevice};
+
+/// An open volume, used by paths in the manner of `std::fs`. Cheap to clone; clones are the same open volume.
+///
+/// ```
+/// use yore_fs::Volume;
+///
+/// # fn main() -> yore_fs::Result<()> {
+/// let volume = Volume::memory(64 << 20)?;
+/// volume.create_dir_all("letters/2026")?;
+/// volume.write("letters/2026/march.txt", "Dear reader,\n")?;
+/// volume.append("letters/2026/march.txt", "nothing is lost.\n")?;
+/// assert_eq!(volume.read_to_string("letters/2026/march.txt")?, "Dear reader,\nnothing is lost.\n");
+///
+/// let names: Vec<_> =
+///     volume.read_dir("letters")?.map(|entry| Ok(entry?.file_name())).collect::<yore_fs::Result<_>>()?;
+/// assert_eq!(names, ["2026"]);
+/// volume.close()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Volume {
+    pub(super) view: View,
+    pub(super) caller: Caller,
+}
+
+impl std::fmt::Debug for Volume {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Volume").field("caller", &self.caller).finish_non_exhaustive()
+    }
+}
+
+/// # Opening and closing
+impl Volume {
+    /// Makes a volume on `device` and opens it with default options.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if a volume is there and `options.force` is not set, or if the device is too small or
+    /// read-only; [`Error::Device`].
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use yore_device::{Device, MemoryDevice};
+    /// use yore_fs::{MkfsOptions, Volume};
+    ///
+    /// # fn main() -> yore_fs::Result<()> {
+    /// let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(32 << 20));
+    /// let volume = Volume::create(device.clone(), &MkfsOptions { label: "scratch".into(), ..Default::default() })?;
+    /// assert_eq!(volume.info().label, "scratch");
+    /// volume.close()?;
+    /// assert!(Volume::create(device, &MkfsOptions::default()).is_err(), "it would overwrite a volume");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn create(device: Arc<dyn Device>, options: &MkfsOptions) -> Result<Volume> {
+        View::mkfs(&device, options)?;
+        Volume::open(device, &MountOptions::default())
+    }
+
+    /// Opens the volume on `device`.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if there is none that this program can use, [`Error::Corruption`], [`Error::Device`].
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use yore_device::{Device, MemoryDevice};
+    /// use yore_fs::{MkfsOptions, MountOptions, Volume};
+    ///
+    /// # fn main() -> yore_fs::Result<()> {
+    /// let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(32 << 20));
+    /// let volume = Volume::create(device.clone(), &MkfsOptions::default())?;
+    /// volume.write("kept", "across opening and closing")?;
+    /// volume.close()?;
+    ///
+    /// let again = Volume::open(device, &MountOptions { read_only: true, ..Default::default() })?;
+    /// assert_eq!(again.read("kept")?, b"across opening and closing");
+    /// assert!(again.write("kept", "no").is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn open(device: Arc<dyn Device>, options: &MountOptions) -> Result<Volume> {
+        Ok(Volume::from_view(View::open(device, options)?))
+    }
+
+    /// A new volume of `size` bytes in memory, for tests and scratch work; it is gone with the last handle.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if `size` is below the smallest volume (16 MiB).
+    pub fn memory(size: u64) -> Result<Volume> {
+        let size = size - size % yore_device::BLOCK_SIZE as u64;
+        Volume::create(Arc::new(MemoryDevice::new(size)), &MkfsOptions::default())
+    }
+
+    /// Paths on top of a view that is open already.
+    pub fn from_view(view: View) -> Volume {
+        Volume { view, caller: process_caller() }
+    }
+
+    /// The operations on inodes and names that all of this is made of.
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// The same volume, with new files owned by, and their permissions masked for, `caller`.
+    pub fn as_caller(&self, caller: Caller) -> Volume {
+        Volume { view: self.view.clone(), caller }
+    }
+
+    /// Who owns what this handle creates.
+    pub fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    /// Facts about the volume.
+    pub fn info(&self) -> VolumeInfo {
+        self.view.info()
+    }
+
+    /// Space on the volume.
+    pub fn statfs(&self) -> Statfs {
+        self.view.statfs()
+    }
+
+    /// All that was done before is on the medium when this returns.
+    ///
+    /// # Errors
+    /// [`Error::Device`] or [`Error::Stopped`]: it is not known what is on the medium.
+    pub fn sync(&self) -> Result<()> {
+        self.view.sync()
+    }
+
+    /// Writes everything, marks the volume clean, and stops: all clones of this handle are of no more use.
+    ///
+    /// # Errors
+    /// As [`Volume::sync`]. Dropping the last handle closes too, but can report nothing.
+    pub fn close(&self) -> Result<()> {
+        self.view.close()
+    }
+}
+
+/// # Down to inodes
+impl Volume {
+    /// The inode that `path` leads to, for use with [`Volume::view`].
+    ///
+    /// # Errors
+    /// As [`Volume::metadata`].
+    pub fn node(&self, path: impl AsRef<Path>) -> Result<Node> {
+        self.find(path.as_ref(), Links::Follow)
+    }
+
+    /// The same, without following a symbolic link in the last place.
+    ///
+    /// # Errors
+    /// As [`Volume::metadata`].
+    pub fn symlink_node(&self, path: impl AsRef<Path>) -> Result<Node> {
+        self.find(path.as_ref(), Links::Keep)
+    }
+
+    pub(super) fn find(&self, path: &Path, links: Links) -> Result<Node> {
+        self.locate(path, links)
+            .and_then(|place| place.found.ok_or(Error::NotFound))
+            .map_err(|e| e.on_path("cannot find", bytes_of(path)))
+    }
+
+    pub(super) fn locate(&self, path: &Path, links: Links) -> Result<Place> {
+        path::locate(&self.view, bytes_of(path), links)
+    }
+
+    /// A name that must exist, in its directory.
+    pub(super) fn named(&self, path: &Path, root: &'static str) -> Result<(Place, Vec<u8>)> {
+        let place = self.locate(path, Links::Keep)?;
+        let name = place.name(root)?.to_vec();
+        match place.found {
+            Some(_) => Ok((place, name)),
+            None => Err(Error::NotFound),
+        }
+    }
+
+    /// A name that is to go, in its directory.
+    pub(super) fn removable(&self, path: &Path) -> Result<(Place, Vec<u8>)> {
+        let (place, name) = self.named(path, "the root directory cannot be removed")?;
+        match &place.found {
+            Some(node) if node.cut().is_some() => Err(Error::ReadOnly),
+            _ => Ok((place, name)),
+        }
+    }
+
+    /// A name that must not exist yet, in its directory.
+    pub(super) fn vacant(&self, path: &Path) -> Result<(Node, Vec<u8>)> {
+        let place = self.locate(path, Links::Keep)?;
+        match place.found {
+            Some(_) => Err(Error::Exists),
+            None => place.into_named("it exists"),
+        }
+    }
+
+    /// The same for what is not a directory, whose path must not end in a slash.
+    pub(super) fn vacant_file(&self, path: &Path) -> Result<(Node, Vec<u8>)> {
+        let place = self.locate(path, Links::Keep)?;
+        match place {
+            Place { found: Some(_), .. } => Err(Error::Exists),
+            Place { slash: true, .. } => Err(Error::NotFound),
+            place => place.into_named("it exists"),
+        }
+    }
+
+    pub(super) fn set(
+        &self,
+        path: &Path,
+        links: Links,
+        set: &SetAttr,
+        operation: &'static str,
+    ) -> Result<()> {
+        let node = self.find(path, links)?;
+        self.view
+            .of(&node)
+            .setattr(&self.caller, node.inode(), set)
+            .map(|_: Attr| ())
+            .map_err(|e| e.on_path(operation, bytes_of(path)))
+    }
+}
