@@ -96,7 +96,7 @@ LAYERS = {
 # leaves this list.
 TANGLED = {
     "yore-fs": """
-        file ops xattr
+        file xattr
     """,
 }
 

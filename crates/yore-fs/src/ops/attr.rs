@@ -1,5 +1,6 @@
 //! Attributes, extended attributes, and what writing does to them.
 
+use super::protected::{check_changeable, check_may_set};
 use crate::core::inode::{store_inode, InodeCell, InodeState};
 use crate::file::Room;
 use crate::store::Store;
@@ -29,7 +30,7 @@ fn without_set_id(mode: u32) -> u32 {
 pub(crate) fn set_attr(store: &Arc<Store>, caller: &Caller, no: InodeNo, set: &SetAttr) -> Result<Attr> {
     store.check_writable()?;
     let cell = store.cell(no)?;
-    cell.state.read().check_may_set(set)?;
+    check_may_set(&cell.state.read(), set)?;
     let now = crate::clock::now();
     if let Some(size) = set.size {
         set_size(store, &cell, size, set, now)?;
@@ -198,7 +199,7 @@ pub(crate) fn write(
     data: &[u8],
     mode: WriteMode,
 ) -> Result<u64> {
-    super::check_writes(cell, if mode.append { u64::MAX } else { offset })?;
+    super::protected::check_writes(cell, if mode.append { u64::MAX } else { offset })?;
     let now = crate::clock::now();
     let at = if mode.append { cell.state.read().inode.size } else { offset };
     let fits = at.checked_add(data.len() as u64).is_some_and(|end| end <= FILE_SIZE_MAX);
@@ -261,5 +262,5 @@ pub(crate) fn remove_xattr(store: &Arc<Store>, no: InodeNo, name: &[u8]) -> Resu
 fn check_xattrs_change(cell: &InodeCell) -> Result<()> {
     let state = cell.state.read();
     state.check_alive()?;
-    state.check_changeable()
+    check_changeable(&state)
 }

@@ -1,6 +1,8 @@
 //! Making files of all kinds, and further names for them.
 
-use super::{check_name, InUse};
+use super::in_use::InUse;
+use super::names::check_name;
+use super::protected::{check_changeable, check_takes_names};
 use crate::core::btree::Pins;
 use crate::core::inode::{store_inode, InodeCell};
 use crate::dir::Looked;
@@ -74,7 +76,7 @@ pub(crate) fn create(
             Looked::Free(spot, blocks) => (spot, blocks),
             Looked::Full => return Err(dir::FULL),
         };
-        dir.check_takes_names()?;
+        check_takes_names(&dir)?;
         let is_dir = new.kind == FileKind::Directory;
         if is_dir && dir.inode.links == u32::MAX {
             return Err(Error::TooManyLinks);
@@ -211,10 +213,10 @@ pub(crate) fn link(store: &Arc<Store>, file: InodeNo, directory: InodeNo, name: 
             Looked::Free(spot, blocks) => (spot, blocks),
             Looked::Full => return Err(dir::FULL),
         };
-        dir.check_takes_names()?;
+        check_takes_names(&dir)?;
         let mut state = cell.state.write();
         state.check_alive()?;
-        state.check_changeable()?;
+        check_changeable(&state)?;
         if state.inode.links == 0 {
             return Err(Error::NotFound); // Open, but its last name is gone.
         }

@@ -1,6 +1,6 @@
 //! Looking up and listing.
 
-use super::InUse;
+use super::in_use::InUse;
 use crate::core::inode::InodeCell;
 use crate::store::Store;
 use crate::{dir, DirItem, Error, FileKind, InodeNo, Result};

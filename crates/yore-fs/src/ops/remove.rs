@@ -1,6 +1,7 @@
 //! Taking names away: unlink, rmdir, and the target that a rename replaces.
 
-use super::check_name;
+use super::names::check_name;
+use super::protected::check_changeable;
 use crate::core::alloc::KeptGroups;
 use crate::core::btree::{Path, Pins};
 use crate::core::extent::Edit;
@@ -82,8 +83,8 @@ pub(crate) fn remove(store: &Arc<Store>, directory: InodeNo, name: &[u8], what: 
         let io = cell.io.try_lock();
         let mut state = cell.state.write();
         let found = found.cut_loose(store);
-        dir.check_changeable()?;
-        state.check_changeable()?;
+        check_changeable(&dir)?;
+        check_changeable(&state)?;
         check_kind(&state, what)?;
         let number = store.number();
         let (version, waits) = match file::before_change(store, &cell, &state, io.is_some(), number)? {

@@ -5,8 +5,9 @@
 //! of the file that takes its place: after a crash the name has its old or its new contents, never an empty stretch
 //! where data was written before the rename (rule 12).
 
-use super::check_name;
 use super::create::name_at;
+use super::names::check_name;
+use super::protected::{check_changeable, check_takes_names};
 use super::remove::{fate_of, lose_name, prepare_fate};
 use crate::core::btree::Pins;
 use crate::core::inode::{store_inode, InodeCell, InodeState, DEPTH_MAX};
@@ -297,11 +298,11 @@ impl Rename<'_> {
         state: &InodeState,
         other: Option<&InodeState>,
     ) -> Result<()> {
-        dirs.from().check_changeable()?;
-        state.check_changeable()?;
+        check_changeable(dirs.from())?;
+        check_changeable(state)?;
         match other {
-            Some(other) => dirs.to().check_changeable().and_then(|()| other.check_changeable()),
-            None => dirs.to().check_takes_names(),
+            Some(other) => check_changeable(dirs.to()).and_then(|()| check_changeable(other)),
+            None => check_takes_names(dirs.to()),
         }
     }
 
