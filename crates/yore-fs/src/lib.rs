@@ -8,10 +8,8 @@
 //! Beside them [`keep`], the rules by which snapshots are kept, and [`time`], which reads and writes the TIME of `name@TIME` for whoever meets one.
 
 mod api;
-mod clock;
 mod core;
 mod dir;
-mod error;
 mod file;
 mod history;
 mod machine;
@@ -27,7 +25,6 @@ mod xattr;
 pub use api::view::{Node, View};
 pub use api::volume::{DirEntry, File, FileType, Metadata, OpenOptions, ReadDir, Volume, Walk, WalkEntry};
 pub use api::NewSnapshot;
-pub use error::{Error, Result};
 pub use history::done::Doing;
 pub use history::pin::Pin;
 pub use history::policy::PolicyInForce;
@@ -47,6 +44,8 @@ pub use types::{
     Asking, Attr, Behalf, Caller, DirItem, FallocateMode, MkfsOptions, MountOptions, PinnedBy, RenameMode,
     SeekTo, SetAttr, SetTime, SetXattrMode, Statfs, Stopped, VolumeInfo, WriteMode, DEFAULT_RULES,
 };
+pub(crate) use yore_core::clock;
+pub use yore_core::{Error, Result};
 pub use yore_device::mounts;
 pub use yore_format::{
     CutKind, CutMore, CutRow, CutState, Engine, FileKind, ForgottenFor, Incarnation, InodeFlags, InodeNo,

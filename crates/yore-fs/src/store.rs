@@ -53,7 +53,7 @@ impl Store {
     /// # Errors
     /// Damage and device errors.
     pub(crate) fn of(meta: Arc<Meta>, options: &MountOptions) -> Result<Store> {
-        let core = Core::new(meta, options);
+        let core = Core::new(meta, options.read_only, options.access_times);
         let past = Past::open(&core.meta, options.reading_lasts)?;
         // What a crash has interrupted is finished by [`crate::history::rollback::finish_all`].
         let gate = match !options.read_only && !past.rollbacks.all().is_empty() {

@@ -93,7 +93,7 @@ pub(crate) fn tree(inode: &Inode, no: InodeNo) -> Option<Tree> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::btree::tests::Ground;
+    use yore_core::testing::Ground;
     use yore_format::Incarnation;
 
     const NO: InodeNo = InodeNo(400);

@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
-use yore_format::{Engine, FileKind, InodeFlags, InodeNo, Policy, SpaceRules, Timestamp};
+pub use yore_core::Attr;
+use yore_format::{Engine, FileKind, InodeNo, Policy, SpaceRules, Timestamp};
 
 /// What a call needs to know of who makes it: the owner of what it creates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,41 +38,6 @@ pub enum Behalf {
     User(u32),
     /// Nobody who is known: nothing is given up.
     Nobody,
-}
-
-/// An inode's attributes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attr {
-    /// Its number.
-    pub inode: InodeNo,
-    /// Tells reuses of the number apart (the "generation" of NFS handles).
-    pub incarnation: u32,
-    /// Its type.
-    pub kind: FileKind,
-    /// Permission, set-id and sticky bits (12 bits).
-    pub permissions: u32,
-    /// Number of names; directories: 2 + subdirectories.
-    pub links: u32,
-    /// Owner.
-    pub uid: u32,
-    /// Group.
-    pub gid: u32,
-    /// Device number of device files (Linux `dev_t`, 32 bits).
-    pub rdev: u32,
-    /// Bytes; of directories a number that grows with their entries.
-    pub size: u64,
-    /// Space used in units of 512 bytes, delayed allocations included.
-    pub blocks_512: u64,
-    /// Last access.
-    pub atime: Timestamp,
-    /// Last change of content.
-    pub mtime: Timestamp,
-    /// Last change of the inode.
-    pub ctime: Timestamp,
-    /// Creation.
-    pub btime: Timestamp,
-    /// The flags that people choose ([`InodeFlags::CHOSEN`]), none else.
-    pub flags: InodeFlags,
 }
 
 /// A time to set.

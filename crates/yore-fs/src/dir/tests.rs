@@ -1,8 +1,8 @@
 //! Directories against a map of names, from a few entries in the inode to a tree and back to nothing; and damage.
 
 use super::*;
-use crate::core::btree::tests::{Ground, Random};
 use std::collections::BTreeMap;
+use yore_core::testing::{Ground, Random};
 
 const NO: InodeNo = InodeNo(400);
 const SEED: [u8; 16] = [9; 16];

@@ -25,7 +25,7 @@ fn format(device: &Arc<dyn Device>) {
 }
 
 fn format_with_log(device: &Arc<dyn Device>, log_blocks: u64) {
-    crate::core::btree::tests::format(&**device, log_blocks);
+    yore_core::testing::format(&**device, log_blocks);
 }
 
 pub(super) fn open(device: &Arc<dyn Device>, cache: u64) -> Arc<Store> {

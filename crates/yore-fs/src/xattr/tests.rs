@@ -1,8 +1,8 @@
 //! Attributes against a map: values from nothing to the largest, in trees shared with others; and impossible names.
 
 use super::*;
-use crate::core::btree::tests::{Ground, Random};
 use std::collections::BTreeMap;
+use yore_core::testing::{Ground, Random};
 use yore_format::Incarnation;
 
 const NO: InodeNo = InodeNo(400);

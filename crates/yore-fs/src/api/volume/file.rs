@@ -398,28 +398,3 @@ impl Seek for File {
         (&*self).seek(to)
     }
 }
-
-impl From<Error> for io::Error {
-    /// The kind is the nearest that `std` has; the error itself is inside, whole.
-    fn from(error: Error) -> io::Error {
-        use io::ErrorKind;
-        let kind = match error.root() {
-            Error::NotFound | Error::NoAttribute => ErrorKind::NotFound,
-            Error::Exists => ErrorKind::AlreadyExists,
-            Error::NotADirectory => ErrorKind::NotADirectory,
-            Error::IsADirectory => ErrorKind::IsADirectory,
-            Error::NotEmpty => ErrorKind::DirectoryNotEmpty,
-            Error::NameTooLong | Error::Invalid { .. } | Error::AttributeTooLarge => ErrorKind::InvalidInput,
-            Error::NotPermitted { .. } => ErrorKind::PermissionDenied,
-            Error::NoSpace | Error::NeverFits { .. } | Error::HashFull { .. } => ErrorKind::StorageFull,
-            Error::TooManyLinks => ErrorKind::TooManyLinks,
-            Error::FileTooLarge => ErrorKind::FileTooLarge,
-            Error::ReadOnly => ErrorKind::ReadOnlyFilesystem,
-            Error::Unsupported { .. } => ErrorKind::Unsupported,
-            Error::Stale => ErrorKind::StaleNetworkFileHandle,
-            Error::Corruption(_) => ErrorKind::InvalidData,
-            _ => ErrorKind::Other,
-        };
-        io::Error::new(kind, error)
-    }
-}

@@ -1,0 +1,176 @@
+//! Taking blocks for data, entering them in bitmaps, and freeing them.
+
+use super::groups::{bitmap, mark, KeptGroups};
+use super::space::{Alloc, Run, GROUPS_TRIED, REGION};
+use crate::{Error, Result};
+use std::sync::atomic::Ordering;
+use yore_format::layout::ZONE_BLOCKS;
+use yore_format::{BlockNo, GroupNo, BITS_PER_GROUP};
+use yore_meta::{Change, Meta, Op, Reserved};
+
+/// A run this long is taken without looking for a longer one.
+const RUN_GOOD: u32 = 256;
+
+impl Alloc {
+    /// Takes up to `want` consecutive available blocks, at least one, as near after `goal` as it can be. The caller
+    /// holds a promise for them, which this spends. They enter the bitmap by [`Alloc::commit`], or go back by
+    /// [`Alloc::untake`].
+    ///
+    /// # Errors
+    /// Reading a bitmap, or the commit that was needed to make freed blocks available, may fail.
+    pub fn take(&self, meta: &Meta, goal: BlockNo, want: u32) -> Result<Run> {
+        let want = want.clamp(1, BITS_PER_GROUP);
+        for retry in [false, true] {
+            for withheld in [false, true] {
+                if let Some(run) = self.search(meta, goal, want, withheld)? {
+                    self.promised.fetch_sub(i64::from(run.len), Ordering::Relaxed);
+                    return Ok(run);
+                }
+            }
+            if !meta.may_wait() {
+                break;
+            }
+            if !retry {
+                self.give_back_zones(meta)?;
+                meta.sync()?;
+            }
+        }
+        Err(Error::NoSpace)
+    }
+
+    fn search(&self, meta: &Meta, goal: BlockNo, want: u32, withheld: bool) -> Result<Option<Run>> {
+        let groups = self.geometry().groups();
+        let goal_group = self.geometry().group_of(goal).0.min(groups - 1);
+        let first = if self.known_available(GroupNo(goal_group)) == Some(0) {
+            self.spill.load(Ordering::Relaxed).min(groups - 1)
+        } else {
+            goal_group
+        };
+        let (mut tried, mut best) = (0, None);
+        let mut at = 0;
+        while at < groups {
+            let no = (first + at) % groups;
+            let region = self.regions.get(no / REGION);
+            let reclaimed = region.reclaimed.load(Ordering::Acquire);
+            let end = (no / REGION + 1) * REGION;
+            let span = end.min(groups) - no;
+            let span = span.min(groups - at);
+            if region.empty_at[usize::from(withheld)].load(Ordering::Relaxed) == reclaimed.wrapping_add(1) {
+                at += span;
+                continue;
+            }
+            let mut found = false;
+            for no in no..no + span {
+                let bit = match self.geometry().bit_of(goal) {
+                    Some((group, bit)) if group.0 == no => Some(bit),
+                    _ => None,
+                };
+                let Some(run) = self.look(meta, GroupNo(no), bit, want, withheld)? else { continue };
+                found = true;
+                if run.len >= want.min(RUN_GOOD) || (bit.is_some() && run.start == goal) {
+                    best = Some(run);
+                    tried = GROUPS_TRIED;
+                } else {
+                    best = best.filter(|b: &Run| b.len >= run.len).or(Some(run));
+                    tried += 1;
+                }
+                if tried >= GROUPS_TRIED {
+                    break;
+                }
+            }
+            if !found && span >= REGION.min(groups) {
+                region.empty_at[usize::from(withheld)].store(reclaimed.wrapping_add(1), Ordering::Relaxed);
+            }
+            if tried >= GROUPS_TRIED {
+                break;
+            }
+            at += span;
+        }
+        let Some(best) = best else { return Ok(None) };
+        // Found is not taken: another may have been faster, and then the search goes again.
+        match self.claim(meta, best, want, withheld)? {
+            Some(run) => Ok(Some(run)),
+            None => self.search(meta, goal, want, withheld),
+        }
+    }
+
+    /// The run that the group has to offer.
+    fn look(
+        &self,
+        meta: &Meta,
+        no: GroupNo,
+        goal: Option<u32>,
+        want: u32,
+        withheld: bool,
+    ) -> Result<Option<Run>> {
+        if self.known_available(no) == Some(0) {
+            return Ok(None);
+        }
+        if self.known_available(no).is_none() {
+            let summary = meta.group_summary(no)?;
+            if !summary.initialised && !self.initialise(meta, no)? {
+                return Ok(None);
+            }
+            if summary.free_blocks == 0 {
+                // Not noted as known: somebody may be freeing there just now.
+                return Ok(None);
+            }
+        }
+        let (group, _) = self.load(meta, no)?;
+        let found = group.state.lock().find(goal, want, withheld);
+        self.note_available(no, &group);
+        Ok(found.map(|(bit, len)| Run { start: self.geometry().block_of(no, bit), len }))
+    }
+
+    fn claim(&self, meta: &Meta, run: Run, want: u32, withheld: bool) -> Result<Option<Run>> {
+        let (no, bit) = self.geometry().bit_of(run.start).expect("a group's run is in its data area");
+        let (group, _) = self.load(meta, no)?;
+        let taken = group.state.lock().take(bit, run.len.min(want), withheld);
+        self.note_available(no, &group);
+        self.spill.store(no.0, Ordering::Relaxed);
+        Ok((taken > 0).then_some(Run { start: run.start, len: taken }))
+    }
+
+    /// Gives back blocks taken and not entered: a failed write. The promise for them lives again.
+    pub fn untake(&self, run: Run) {
+        self.promised.fetch_add(i64::from(run.len), Ordering::Relaxed);
+        self.make_available(run);
+    }
+
+    /// Enters taken blocks in the bitmap. In an Op; prepared.
+    pub(crate) fn commit(&self, op: &mut Op<'_>, run: Run) -> Change {
+        let (no, bit) = self.place(run).expect("taken blocks are data blocks");
+        let frame = op.cached(bitmap(no)).expect("the bitmap was prepared");
+        let change = mark(op, &frame, bit, run.len, true);
+        op.count_free_blocks(no, -i64::from(run.len));
+        self.loaded(no).state.lock().settle(run.len);
+        change
+    }
+
+    /// Frees blocks. In an Op; prepared. They are available once the Op's generation is complete.
+    pub fn free(&self, op: &mut Op<'_>, run: Run) -> Change {
+        let (no, bit) = self.place(run).expect("prepared blocks are data blocks");
+        let frame = op.cached(bitmap(no)).expect("the bitmap was prepared");
+        self.loaded(no).state.lock().owe(run.len);
+        let change = mark(op, &frame, bit, run.len, false);
+        op.count_free_blocks(no, i64::from(run.len));
+        op.free_after_commit(run.start, run.len);
+        self.pending.fetch_add(i64::from(run.len), Ordering::Relaxed);
+        self.unpromised.fetch_add(i64::from(run.len), Ordering::Relaxed);
+        change
+    }
+
+    /// Takes zones that emptied out of their groups; their blocks become available with the next generation.
+    pub fn give_back_zones(&self, meta: &Meta) -> Result<()> {
+        let _grow = self.grow.lock();
+        while let Some(zone) = meta.take_empty_zone() {
+            let run = Run { start: zone.place(), len: ZONE_BLOCKS as u32 };
+            let mut kept = KeptGroups::default();
+            self.prepare_free(meta, run, &mut kept)?;
+            let mut op = meta.begin(Reserved::none());
+            op.remove_zone(&zone);
+            self.free(&mut op, run);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,250 @@
+//! Groups in memory, and their bitmaps made ready for Ops.
+//!
+//! **A group in memory** is an [`Availability`]: loaded from its bitmap when first needed, dropped again when many are
+//! loaded. A1: bits in a bitmap change only while its group is loaded and `outstanding` (taken and pending blocks) is not
+//! zero, and a group with outstanding blocks is never dropped; so what is loaded from the bitmap is the truth. Groups
+//! never used have no bitmap; the first to need one makes the group's first zone, which holds it.
+//!
+//! **Damage.** A bitmap from the medium may contradict its group's summary, or the extents that name its blocks; changing
+//! bits in an Op asserts that they were the opposite, and an Op cannot fail. So a group is loaded only if bitmap and
+//! summary count the same, and before an Op [`Alloc::prepare_commit`] and [`Alloc::prepare_free`] look at every bit it will
+//! change. A block that two extents name passes that look twice as long as neither has freed it: what is about to be
+//! freed is *claimed* until the [`KeptGroups`] that prepared it goes, and claimed blocks cannot be claimed again.
+
+use super::runs::Availability;
+use super::space::{Alloc, Group, Run, REGION, SHARDS};
+use crate::Result;
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use yore_format::layout::Geometry;
+use yore_format::{
+    BitmapMut, BitmapRef, BlockKind, BlockNo, Corruption, Expect, GroupNo, MetaAddr, ZoneNo, BITS_PER_GROUP,
+};
+use yore_meta::{Change, Frame, Meta, MetaError, Op, Reclaimer, Reserved};
+
+/// Loaded groups per shard beyond which those without outstanding blocks are dropped (4 KiB each, 16 MiB in all).
+const LOADED_PER_SHARD: usize = 256;
+
+/// Groups and their bitmaps kept in memory for an Op, and the claims on what it frees ([`Alloc::prepare_commit`],
+/// [`Alloc::prepare_free`]). Outlives the Op.
+#[derive(Default)]
+pub struct KeptGroups {
+    groups: Vec<(GroupNo, Arc<Group>, Frame)>,
+    claims: Vec<(Arc<Group>, (u32, u32))>,
+}
+
+impl Drop for KeptGroups {
+    fn drop(&mut self) {
+        for (group, claim) in &self.claims {
+            let mut claims = group.claims.lock();
+            let at = claims.iter().position(|c| c == claim).expect("a claim lasts until it is dropped");
+            claims.swap_remove(at);
+        }
+    }
+}
+
+impl Alloc {
+    /// Keeps in memory what entering a taken run changes, and looks whether the bitmap has it free.
+    ///
+    /// # Errors
+    /// `Corruption` if it does not; reading the bitmap may fail.
+    pub(crate) fn prepare_commit(&self, meta: &Meta, run: Run, kept: &mut KeptGroups) -> Result<()> {
+        let (no, bit) = self.place(run)?;
+        let (_, frame) = self.keep(meta, no, kept)?;
+        Ok(check_bits(&self.geometry(), no, &frame, bit, run.len, false)?)
+    }
+
+    /// Keeps in memory what freeing a run changes, and claims it.
+    ///
+    /// # Errors
+    /// `Corruption` if the run is not one that data can have, the bitmap has some of it free, or somebody else is about
+    /// to free it; reading the bitmap may fail.
+    pub fn prepare_free(&self, meta: &Meta, run: Run, kept: &mut KeptGroups) -> Result<()> {
+        let (no, bit) = self.place(run)?;
+        let (group, frame) = self.keep(meta, no, kept)?;
+        let mut claims = group.claims.lock();
+        if let Some((first, _)) = claims.iter().find(|(b, n)| *b < bit + run.len && bit < b + n) {
+            let block = self.geometry().block_of(no, bit.max(*first));
+            let c =
+                Corruption::new("extent", "blocks", "of one extent only", "blocks that another frees, too");
+            return Err(c.at(bitmap(no)).on(block).into());
+        }
+        check_bits(&self.geometry(), no, &frame, bit, run.len, true)?;
+        claims.push((bit, run.len));
+        drop(claims);
+        kept.claims.push((group, (bit, run.len)));
+        Ok(())
+    }
+
+    pub(super) fn keep(
+        &self,
+        meta: &Meta,
+        no: GroupNo,
+        kept: &mut KeptGroups,
+    ) -> Result<(Arc<Group>, Frame)> {
+        if let Some((_, group, frame)) = kept.groups.iter().find(|(kept, _, _)| *kept == no) {
+            return Ok((group.clone(), frame.clone()));
+        }
+        let (group, frame) = self.load(meta, no)?;
+        kept.groups.push((no, group.clone(), frame.clone()));
+        Ok((group, frame))
+    }
+
+    pub(super) fn known_available(&self, group: GroupNo) -> Option<u32> {
+        match self.known.get(group.0).load(Ordering::Relaxed) {
+            0 => None,
+            n => Some(u32::from(n) - 1),
+        }
+    }
+
+    pub(super) fn note_available(&self, no: GroupNo, group: &Group) {
+        let state = group.state.lock();
+        self.known.get(no.0).store(state.available() as u16 + 1, Ordering::Relaxed);
+    }
+
+    fn shard(&self, no: GroupNo) -> &Mutex<HashMap<u32, Arc<Group>>> {
+        &self.shards[no.0 as usize % SHARDS]
+    }
+
+    /// Forgets a group that is not the volume's any more.
+    pub(super) fn drop_group(&self, no: GroupNo) {
+        self.shard(no).lock().remove(&no.0);
+        self.known.get(no.0).store(0, Ordering::Relaxed);
+    }
+
+    pub(super) fn loaded(&self, no: GroupNo) -> Arc<Group> {
+        self.shard(no).lock().get(&no.0).expect("a group with blocks under way is loaded").clone()
+    }
+
+    /// The group, with its bitmap kept in memory. It was used before.
+    ///
+    /// Bits and summary of a group that is not loaded do not change (A1), except that it may have been loaded, changed and
+    /// dropped again between the two reads here; `drops` tells.
+    pub(super) fn load(&self, meta: &Meta, no: GroupNo) -> Result<(Arc<Group>, Frame)> {
+        loop {
+            let drops = self.drops.load(Ordering::Acquire);
+            let summary = meta.group_summary(no)?;
+            let frame = meta.read(bitmap(no), &Expect::volume(BlockKind::Bitmap))?;
+            let mut shard = self.shard(no).lock();
+            if let Some(group) = shard.get(&no.0) {
+                return Ok((group.clone(), frame));
+            }
+            let usable = self.geometry().data_blocks(no) as u32;
+            let (state, used) = {
+                let page = frame.read();
+                let map = BitmapRef::new(&page);
+                (Availability::of(map, usable), map.used())
+            };
+            let free = state.available();
+            if free != summary.free_blocks || used != BITS_PER_GROUP - free {
+                if self.drops.load(Ordering::Acquire) != drops {
+                    continue;
+                }
+                let expected =
+                    format!("{} free of {usable}, as the group's summary says", summary.free_blocks);
+                let found = format!("{free} free, {used} in use");
+                return Err(Corruption::new("bitmap", "counts", expected, found).at(bitmap(no)).into());
+            }
+            if shard.len() >= LOADED_PER_SHARD {
+                self.drops.fetch_add(1, Ordering::AcqRel);
+                shard.retain(|_, g| Arc::strong_count(g) > 1 || g.state.lock().is_busy());
+            }
+            let group = Arc::new(Group { state: Mutex::new(state), claims: Mutex::default() });
+            shard.insert(no.0, group.clone());
+            return Ok((group, frame));
+        }
+    }
+
+    pub(super) fn initialise(&self, meta: &Meta, no: GroupNo) -> Result<bool> {
+        let _grow = self.grow.lock();
+        if meta.group_summary(no)?.initialised {
+            return Ok(true);
+        }
+        self.initialise_locked(meta, no)
+    }
+
+    pub(super) fn initialise_locked(&self, meta: &Meta, no: GroupNo) -> Result<bool> {
+        if self.geometry().primary_zone_place(no).0 >= self.closed_from.load(Ordering::Acquire) {
+            return Ok(false);
+        }
+        match meta.prepare_group(no) {
+            Err(MetaError::NeedZone { .. }) => return Ok(false),
+            other => other?,
+        }
+        let mut op = meta.begin(Reserved::none());
+        let frame = op.create_primary_zone(no);
+        drop(op);
+        let usable = self.geometry().data_blocks(no) as u32;
+        let used = BitmapRef::new(&frame.read()).used() - (BITS_PER_GROUP - usable);
+        // A root zone may have come with it.
+        self.unpromised.fetch_sub(i64::from(used), Ordering::Relaxed);
+        Ok(true)
+    }
+
+    /// Blocks that were taken, or freed by a generation that is complete, can be handed out; but not those
+    /// beyond an end that is closed.
+    pub(super) fn make_available(&self, run: Run) {
+        let left = self.closed_from.load(Ordering::Acquire).saturating_sub(run.start.0);
+        let stays = u64::from(run.len).min(left) as u32;
+        if stays > 0 {
+            self.hand_out(Run { len: stays, ..run });
+        }
+        if stays < run.len {
+            let start = BlockNo(run.start.0 + u64::from(stays));
+            self.beyond.lock().push(Run { start, len: run.len - stays });
+            self.unpromised.fetch_sub(i64::from(run.len - stays), Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn hand_out(&self, run: Run) {
+        let (no, bit) = self.place(run).expect("blocks given back are data blocks");
+        let group = self.loaded(no);
+        {
+            let mut state = group.state.lock();
+            state.put_back(bit, run.len);
+            state.settle(run.len);
+        }
+        self.note_available(no, &group);
+        self.regions.get(no.0 / REGION).reclaimed.fetch_add(1, Ordering::Release);
+    }
+}
+
+impl Reclaimer for Alloc {
+    fn reclaim(&self, runs: &[(BlockNo, u32)]) {
+        for (start, len) in runs {
+            self.make_available(Run { start: *start, len: *len });
+            self.pending.fetch_sub(i64::from(*len), Ordering::Relaxed);
+        }
+    }
+}
+
+/// The block of a run that the bitmap does not have as `used`, as damage.
+pub(super) fn check_bits(
+    geometry: &Geometry,
+    no: GroupNo,
+    frame: &Frame,
+    bit: u32,
+    len: u32,
+    used: bool,
+) -> std::result::Result<(), Box<Corruption>> {
+    let page = frame.read();
+    let map = BitmapRef::new(&page);
+    let Some(wrong) = (bit..bit + len).find(|b| map.get(*b) != used) else { return Ok(()) };
+    let (expected, found) = match used {
+        true => ("in use, as an extent or a zone has it", "free"),
+        false => ("free, as it was when it was taken", "in use"),
+    };
+    Err(Corruption::new("bitmap", "block", expected, found).at(bitmap(no)).on(geometry.block_of(no, wrong)))
+}
+
+pub(super) fn bitmap(group: GroupNo) -> MetaAddr {
+    MetaAddr::new(ZoneNo::primary(group), 0)
+}
+
+/// Changes bits of a bitmap in an Op.
+pub(super) fn mark(op: &mut Op<'_>, frame: &Frame, bit: u32, len: u32, used: bool) -> Change {
+    let ((), change) = op.change(frame, |page| page.apply(|b| BitmapMut::new(b).set(bit, len, used)));
+    change
+}

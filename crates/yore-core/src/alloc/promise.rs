@@ -1,0 +1,108 @@
+//! Promises of data blocks, and how many more there may be.
+
+use super::space::Alloc;
+use std::sync::atomic::Ordering;
+use yore_format::layout::{ZONE_BLOCKS, ZONE_INDEXES};
+use yore_meta::Meta;
+
+/// Data blocks for which one node of an extent tree is promised: leaves hold 118 extents and are half full at worst.
+const BLOCKS_PER_NODE: i64 = 50;
+
+/// Metadata blocks that promises and ordinary Ops leave over.
+pub(super) const NODES_SPARE: i64 = 64;
+
+/// Data blocks promised to a writer; dropping it gives back what was not spent.
+pub struct Promise<'a> {
+    pub(super) alloc: &'a Alloc,
+    pub(super) left: u64,
+}
+
+impl Promise<'_> {
+    /// Blocks still promised.
+    pub fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// Moves `blocks` of it out of this value's care: the caller keeps count and calls [`Alloc::release`] or spends them.
+    pub fn keep(&mut self, blocks: u64) {
+        self.left = self.left.checked_sub(blocks).expect("no more is kept than was promised");
+    }
+}
+
+impl Drop for Promise<'_> {
+    fn drop(&mut self) {
+        if self.left > 0 {
+            self.alloc.release(self.left);
+        }
+    }
+}
+
+/// Nodes of extent trees that `blocks` blocks may need.
+pub(super) fn nodes_for(blocks: i64) -> i64 {
+    (blocks + BLOCKS_PER_NODE - 1) / BLOCKS_PER_NODE
+}
+
+/// Metadata blocks that the zones there are have room for. Root zones hold none of them.
+pub(super) fn index_room(meta: &Meta) -> i64 {
+    let zones = meta.totals.zones.get() as i64 - i64::from(meta.root_zone_count());
+    zones * i64::from(ZONE_INDEXES) - meta.totals.metadata_blocks.get() as i64
+}
+
+impl Alloc {
+    /// As [`Alloc::promise`] without making zones, so that it may be called with locks held. `None`: not enough blocks, or
+    /// not enough zones.
+    pub fn try_promise(&self, meta: &Meta, blocks: u64) -> Option<Promise<'_>> {
+        if blocks == 0 {
+            return Some(Promise { alloc: self, left: 0 });
+        }
+        let wanted = i64::try_from(blocks).ok()?;
+        self.unpromised
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free| {
+                free.checked_sub(wanted).filter(|left| *left >= 0)
+            })
+            .ok()?;
+        let promised = self.promised.fetch_add(wanted, Ordering::Relaxed) + wanted;
+        let promise = Promise { alloc: self, left: blocks };
+        (index_room(meta) >= nodes_for(promised) + NODES_SPARE).then_some(promise)
+    }
+
+    /// Whether fewer than `blocks` are left to be promised.
+    pub fn is_short_of(&self, blocks: u64) -> bool {
+        self.unpromised.load(Ordering::Relaxed) < blocks as i64
+    }
+
+    /// Gives back promised blocks that were not needed.
+    pub fn release(&self, blocks: u64) {
+        self.promised.fetch_sub(blocks as i64, Ordering::Relaxed);
+        self.unpromised.fetch_add(blocks as i64, Ordering::Relaxed);
+    }
+
+    /// Data blocks that can still be written: what [`Alloc::promise`] would grant if so many more were free.
+    pub fn available(&self, meta: &Meta, more: u64) -> u64 {
+        let more = i64::try_from(more).unwrap_or(i64::MAX);
+        let blocks = self.unpromised.load(Ordering::Relaxed).max(0).saturating_add(more);
+        let nodes = nodes_for(self.promised.load(Ordering::Relaxed) + blocks) + NODES_SPARE;
+        // The first zones of groups never used cost no data blocks.
+        let indexes = i64::from(ZONE_INDEXES);
+        let short = (nodes - index_room(meta) - self.unused_groups(meta) * indexes).max(0);
+        let zones = (short + indexes - 1) / indexes;
+        (blocks - zones * ZONE_BLOCKS as i64).max(0) as u64
+    }
+
+    /// Blocks promised and not yet taken.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn promised(&self) -> i64 {
+        self.promised.load(Ordering::Relaxed)
+    }
+
+    /// Free blocks, promised or not.
+    pub fn free_blocks(&self) -> u64 {
+        (self.unpromised.load(Ordering::Relaxed) + self.promised.load(Ordering::Relaxed)).max(0) as u64
+    }
+
+    /// How many groups were never used, at least: every zone there is may be a group's first.
+    pub(super) fn unused_groups(&self, meta: &Meta) -> i64 {
+        let zones = meta.totals.zones.get() as i64 - i64::from(meta.root_zone_count());
+        (i64::from(self.geometry().groups()) - zones).max(0)
+    }
+}

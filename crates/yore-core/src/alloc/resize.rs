@@ -1,0 +1,303 @@
+//! Making the volume longer, while others use it; and shorter.
+//!
+//! What there is to do on the medium is one Op (`yore-meta`'s `resize.rs`). In memory the order is: first the length, then the
+//! blocks. So who is handed a block beyond the old end finds it within the volume. `grow` is held, so nobody makes a zone or begins
+//! to use a group by the old length meanwhile; the last group stays loaded, so nobody compares its bitmap with an old summary.
+//!
+//! **Shorter** takes two steps, between which `yore-fs`'s `api/shrink.rs` moves what can move. [`Alloc::close_end`]
+//! takes all free blocks beyond the new end, and what is freed there from then on is taken when it comes
+//! back. They do not count as free for who is promised room, so a promise is one of blocks before the end.
+//! [`ClosedEnd::cut_off`] finds every block beyond taken, and is the Op.
+
+use super::groups::{check_bits, mark, KeptGroups};
+use super::promise::{index_room, nodes_for, NODES_SPARE};
+use super::space::{Alloc, Run, REGION};
+use crate::{Error, Result};
+use std::sync::atomic::Ordering;
+use yore_format::layout::{Geometry, VOLUME_BLOCKS_MIN, ZONE_BLOCKS, ZONE_INDEXES};
+use yore_format::{BitmapRef, BlockNo, GroupNo, BLOCK_SIZE};
+use yore_meta::{Meta, Reserved};
+
+impl Alloc {
+    /// Makes the volume so many bytes long, or as long as whole groups of it allow. Durable when this returns. Returns whether it
+    /// was shorter.
+    ///
+    /// # Errors
+    /// Those of [`Meta::prepare_growth`]; damage in the last group's bitmap; device errors.
+    pub fn lengthen(&self, meta: &Meta, bytes: u64) -> Result<bool> {
+        let new = meta.prepare_growth(bytes)?;
+        let _grow = self.grow.lock();
+        // Another one may have been faster.
+        let old = meta.geometry();
+        if new.blocks <= old.blocks {
+            return Ok(false);
+        }
+        let last = GroupNo(old.groups() - 1);
+        let (end, new_end) = (old.data_blocks(last) as u32, new.data_blocks(last) as u32);
+        let added = new_end - end;
+        let unused: u64 = (old.groups()..new.groups()).map(|group| new.data_blocks(GroupNo(group))).sum();
+        let is_used = meta.group_summary(last)?.initialised;
+        let mut kept = KeptGroups::default();
+        let loaded = match is_used && added > 0 {
+            true => {
+                let (group, frame) = self.keep(meta, last, &mut kept)?;
+                check_bits(&new, last, &frame, end, added, true)?;
+                Some((group, frame))
+            }
+            false => None,
+        };
+        let more = if loaded.is_some() { unused } else { unused + u64::from(added) };
+        {
+            let mut op = meta.begin_alone(Reserved::none());
+            op.lengthen(new, more);
+            if let Some((_, frame)) = &loaded {
+                mark(&mut op, frame, end, added, false);
+                op.count_free_blocks(last, i64::from(added));
+            }
+        }
+        self.volume_blocks.store(new.blocks, Ordering::Release);
+        if let Some((group, _)) = &loaded {
+            group.state.lock().put_back(end, added);
+            self.note_available(last, group);
+        }
+        self.unpromised.fetch_add((unused + u64::from(added)) as i64, Ordering::Relaxed);
+        for region in [last.0 / REGION, (new.groups() - 1) / REGION] {
+            self.regions.get(region).reclaimed.fetch_add(1, Ordering::Release);
+        }
+        meta.sync()?;
+        Ok(true)
+    }
+
+    /// Sees to it that nothing more is put where the volume is about to end no more: takes all that is free
+    /// there. The caller has made sure that no block is on its way, and is the only one who changes the
+    /// volume.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if the volume would be too short, or another one is at it; `NoSpace` if somebody
+    /// was promised what is free there; damage and device errors.
+    pub fn close_end<'a>(&'a self, meta: &'a Meta, new: Geometry) -> Result<ClosedEnd<'a>> {
+        let old = meta.geometry();
+        if new.blocks < VOLUME_BLOCKS_MIN {
+            let least = VOLUME_BLOCKS_MIN * BLOCK_SIZE as u64;
+            return Err(Error::Refused(format!("a volume has at least {least} bytes")));
+        }
+        let _grow = self.grow.lock();
+        let from = &self.closed_from;
+        if from.compare_exchange(u64::MAX, new.blocks, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            return Err(Error::Refused("the volume is being made shorter already".into()));
+        }
+        let mut end = ClosedEnd { alloc: self, meta, old, new, unused: 0 };
+        for group in end.groups() {
+            let (from, to) = end.part(group);
+            if from >= to {
+                continue;
+            }
+            if !meta.group_summary(group)?.initialised {
+                end.unused += u64::from(to - from);
+                self.unpromised.fetch_sub(i64::from(to - from), Ordering::Relaxed);
+                continue;
+            }
+            let (loaded, _) = self.load(meta, group)?;
+            let mut state = loaded.state.lock();
+            let mut at = from;
+            while let Some((bit, _)) = state.next_run(at, 1).filter(|(bit, _)| *bit < to) {
+                let len = state.take(bit, to - bit, true);
+                self.beyond.lock().push(Run { start: old.block_of(group, bit), len });
+                self.unpromised.fetch_sub(i64::from(len), Ordering::Relaxed);
+                at = bit + len;
+            }
+            drop(state);
+            self.note_available(group, &loaded);
+        }
+        // What was promised beside that must find room before the end.
+        if self.unpromised.load(Ordering::Relaxed) < 0 {
+            return Err(Error::NoSpace);
+        }
+        Ok(end)
+    }
+
+    /// The fewest blocks that the volume could have now, when all of `own` may move.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub fn least(&self, meta: &Meta, own: &mut [Run]) -> Result<u64> {
+        let old = meta.geometry();
+        own.sort_unstable_by_key(|run| run.start.0);
+        let moves = |block: u64| {
+            let at = own.partition_point(|run| run.end() <= block);
+            own.get(at).is_some_and(|run| run.start.0 <= block)
+        };
+        let data = |group: u32| old.data_blocks(GroupNo(group));
+        let in_use = (0..old.groups()).map(data).sum::<u64>().saturating_sub(self.free_blocks());
+        // Room for all that is in use, and for the zones that naming it may take.
+        let nodes = nodes_for(in_use as i64) + NODES_SPARE - index_room(meta);
+        let zones = (nodes.max(0) as u64).div_ceil(u64::from(ZONE_INDEXES));
+        let (mut least, mut left) = (0, in_use + zones * ZONE_BLOCKS);
+        for group in 0..old.groups() {
+            if left <= data(group) {
+                least = old.data_start(GroupNo(group)).0 + left;
+                break;
+            }
+            left -= data(group);
+        }
+        for group in (0..old.groups()).rev().map(GroupNo) {
+            if !meta.group_summary(group)?.initialised {
+                continue;
+            }
+            let (_, frame) = self.load(meta, group)?;
+            let page = frame.read();
+            let map = BitmapRef::new(&page);
+            let stays = |bit: &u32| map.get(*bit) && !moves(old.block_of(group, *bit).0);
+            let last = (0..old.data_blocks(group) as u32).rev().find(stays);
+            if last.is_some() || meta.metadata_beyond(group)? > 0 || group.0 == 0 {
+                least = least.max(last.map_or(0, |bit| old.block_of(group, bit).0 + 1));
+                least = least.max(old.data_start(group).0);
+                break;
+            }
+        }
+        let shortest = old.data_start(old.group_of(BlockNo(least))).0 + ZONE_BLOCKS;
+        Ok(least.max(shortest).max(VOLUME_BLOCKS_MIN).min(old.blocks))
+    }
+}
+
+/// The end of a volume that is about to be cut off: nobody gets a block of it. It is opened again when this
+/// goes, unless it was cut off.
+pub struct ClosedEnd<'a> {
+    alloc: &'a Alloc,
+    meta: &'a Meta,
+    old: Geometry,
+    new: Geometry,
+    /// Free blocks beyond, in groups that were never used.
+    unused: u64,
+}
+
+/// What lies where the volume shall not be any more.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Beyond {
+    /// Blocks of files and of what the past has of them.
+    pub data: u64,
+    /// Blocks of inodes, of trees, and of the volume's tables.
+    pub metadata: u64,
+}
+
+impl ClosedEnd<'_> {
+    /// The groups that it has a part of.
+    fn groups(&self) -> impl Iterator<Item = GroupNo> {
+        (self.new.groups() - 1..self.old.groups()).map(GroupNo)
+    }
+
+    /// The bits of a group that go.
+    fn part(&self, group: GroupNo) -> (u32, u32) {
+        let stays = group.0 < self.new.groups();
+        let from = if stays { self.new.data_blocks(group) as u32 } else { 0 };
+        (from, self.old.data_blocks(group) as u32)
+    }
+
+    /// The blocks that are not taken by [`Alloc::close_end`], and groups that cannot go because their zones
+    /// are in use.
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub fn beyond(&self) -> Result<Beyond> {
+        let mut found = Beyond::default();
+        for group in self.groups() {
+            let (from, to) = self.part(group);
+            if from >= to || !self.meta.group_summary(group)?.initialised {
+                continue;
+            }
+            let (_, frame) = self.alloc.load(self.meta, group)?;
+            let page = frame.read();
+            let map = BitmapRef::new(&page);
+            let used = (from..to).filter(|bit| map.get(*bit)).count() as u64;
+            drop(page);
+            let tables = self.meta.table_blocks_from(group, self.old.block_of(group, from))?;
+            found.data += used.saturating_sub(tables);
+            if group.0 >= self.new.groups() && !self.meta.close_if_empty(group)? {
+                found.metadata += self.meta.metadata_beyond(group)?.max(1);
+            } else if tables > 0 {
+                found.metadata += tables;
+            }
+        }
+        Ok(found)
+    }
+
+    /// So many blocks could be promised before the end.
+    pub fn room(&self) -> u64 {
+        self.alloc.unpromised.load(Ordering::Relaxed).max(0) as u64
+    }
+
+    /// The Op, and what follows in memory. All that was beyond has moved, and is free by a generation that is
+    /// complete. Durable with the next one.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if something lies beyond after all; damage and device errors. Nothing was changed
+    /// then.
+    pub fn cut_off(self) -> Result<()> {
+        let (alloc, meta, new) = (self.alloc, self.meta, self.new);
+        let _grow = alloc.grow.lock();
+        let last = GroupNo(new.groups() - 1);
+        let mut kept = KeptGroups::default();
+        let mut tail = None;
+        for group in self.groups() {
+            let (from, to) = self.part(group);
+            if from >= to || !meta.group_summary(group)?.initialised {
+                continue;
+            }
+            self.check_taken(group, to - from)?;
+            let (loaded, frame) = alloc.keep(meta, group, &mut kept)?;
+            check_bits(&self.old, group, &frame, from, to - from, false)?;
+            if group == last {
+                tail = Some((loaded, frame, from, to - from));
+            } else if !meta.close_if_empty(group)? {
+                return Err(Error::Refused(format!("group {} beyond the new end is in use", group.0)));
+            }
+        }
+        {
+            let mut op = meta.begin_alone(Reserved::none());
+            if let Some((_, frame, bit, len)) = &tail {
+                mark(&mut op, frame, *bit, *len, true);
+                op.count_free_blocks(last, -i64::from(*len));
+            }
+            for group in (new.groups()..self.old.groups()).map(GroupNo) {
+                op.remove_primary_zone(group);
+            }
+            op.shorten(new, self.unused);
+        }
+        if let Some((group, _, _, len)) = &tail {
+            group.state.lock().settle(*len);
+        }
+        alloc.volume_blocks.store(new.blocks, Ordering::Release);
+        alloc.beyond.lock().clear();
+        (new.groups()..self.old.groups()).for_each(|group| alloc.drop_group(GroupNo(group)));
+        alloc.closed_from.store(u64::MAX, Ordering::Release);
+        std::mem::forget(self);
+        Ok(())
+    }
+
+    /// All blocks of a group that go are free, and taken.
+    fn check_taken(&self, group: GroupNo, blocks: u32) -> Result<()> {
+        let of_group = |run: &&Run| self.old.group_of(run.start) == group;
+        let taken: u64 = self.alloc.beyond.lock().iter().filter(of_group).map(|run| u64::from(run.len)).sum();
+        match taken == u64::from(blocks) {
+            true => Ok(()),
+            false => Err(Error::Refused(format!(
+                "{} blocks beyond the new end are in use; nobody else may change the volume meanwhile",
+                u64::from(blocks).saturating_sub(taken)
+            ))),
+        }
+    }
+}
+
+impl Drop for ClosedEnd<'_> {
+    fn drop(&mut self) {
+        let alloc = self.alloc;
+        alloc.closed_from.store(u64::MAX, Ordering::Release);
+        let beyond = std::mem::take(&mut *alloc.beyond.lock());
+        for run in beyond {
+            alloc.hand_out(run);
+            alloc.unpromised.fetch_add(i64::from(run.len), Ordering::Relaxed);
+        }
+        alloc.unpromised.fetch_add(self.unused as i64, Ordering::Relaxed);
+        (self.new.groups()..self.old.groups()).for_each(|group| self.meta.reopen(GroupNo(group)));
+    }
+}

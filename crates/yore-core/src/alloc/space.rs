@@ -1,0 +1,122 @@
+//! What is known in memory of a volume's space.
+
+use super::runs::Availability;
+use super::segments::Segments;
+use crate::Result;
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicI64, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::Arc;
+use yore_format::layout::{Geometry, GROUP_BLOCKS, VOLUME_BLOCKS_MAX};
+use yore_format::{BlockNo, Corruption, GroupNo};
+use yore_meta::Meta;
+
+/// Groups that one region hint covers.
+pub(super) const REGION: u32 = 64;
+
+pub(super) const SHARDS: usize = 16;
+/// Groups of the largest volume.
+pub(super) const GROUPS_MAX: u32 = (VOLUME_BLOCKS_MAX / GROUP_BLOCKS) as u32;
+
+/// Groups looked at for a good run before the longest found is taken.
+pub(super) const GROUPS_TRIED: u32 = 8;
+
+/// Consecutive blocks on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The first.
+    pub start: BlockNo,
+    /// How many; at least 1, all in one group.
+    pub len: u32,
+}
+
+impl Run {
+    /// The block after the last.
+    pub fn end(self) -> u64 {
+        self.start.0 + u64::from(self.len)
+    }
+}
+
+/// A group in memory.
+pub(super) struct Group {
+    pub(super) state: Mutex<Availability>,
+    /// Runs, by first bit and length, that somebody is about to free.
+    pub(super) claims: Mutex<Vec<(u32, u32)>>,
+}
+
+#[derive(Default)]
+pub(super) struct Region {
+    /// Counts what was reclaimed here.
+    pub(super) reclaimed: AtomicU32,
+    /// The count (plus one) at which a search found nothing available: without and with the withheld room.
+    pub(super) empty_at: [AtomicU32; 2],
+}
+
+/// The space for data of an open volume.
+pub struct Alloc {
+    /// The length of the volume.
+    pub(super) volume_blocks: AtomicU64,
+    pub(super) unpromised: AtomicI64,
+    pub(super) promised: AtomicI64,
+    pub(super) pending: AtomicI64,
+    pub(super) shards: [Mutex<HashMap<u32, Arc<Group>>>; SHARDS],
+    /// Available blocks of each group plus one; 0: unknown.
+    pub(super) known: Segments<AtomicU16>,
+    pub(super) regions: Segments<Region>,
+    /// Counts how often groups were dropped from memory.
+    pub(super) drops: AtomicU64,
+    /// Where the next search with no goal in a full group starts.
+    pub(super) spill: AtomicU32,
+    /// Where the last zone was made that was not near: the search for the next goes on there, so that a volume that fills
+    /// up is not searched from the start for each.
+    pub(super) grown: AtomicU32,
+    /// Held while zones are made or given back. Taken first of all.
+    pub(super) grow: Mutex<()>,
+    /// No block from this one on is handed out, because the volume is about to end there; else the largest
+    /// number ([`resize`]).
+    pub(super) closed_from: AtomicU64,
+    /// What is free beyond, taken so that nobody else has it. A leaf.
+    pub(super) beyond: Mutex<Vec<Run>>,
+}
+
+impl Alloc {
+    /// The space of a volume just opened.
+    pub(crate) fn new(meta: &Meta) -> Alloc {
+        Alloc {
+            volume_blocks: AtomicU64::new(meta.geometry().blocks),
+            unpromised: AtomicI64::new(meta.totals.free_blocks.get() as i64),
+            promised: AtomicI64::new(0),
+            pending: AtomicI64::new(0),
+            shards: std::array::from_fn(|_| Mutex::default()),
+            known: Segments::new(GROUPS_MAX),
+            regions: Segments::new(GROUPS_MAX / REGION),
+            drops: AtomicU64::new(0),
+            spill: AtomicU32::new(0),
+            grown: AtomicU32::new(0),
+            grow: Mutex::new(()),
+            closed_from: AtomicU64::new(u64::MAX),
+            beyond: Mutex::default(),
+        }
+    }
+
+    pub(super) fn geometry(&self) -> Geometry {
+        Geometry { blocks: self.volume_blocks.load(Ordering::Acquire) }
+    }
+
+    /// The group and bit of a run that came from the medium.
+    ///
+    /// # Errors
+    /// `Corruption` if it is not wholly in the data area of one group.
+    pub(crate) fn place(&self, run: Run) -> Result<(GroupNo, u32)> {
+        match (self.geometry().bit_of(run.start), self.geometry().bit_of(BlockNo(run.end() - 1))) {
+            (Some((first, bit)), Some((last, _))) if first == last => Ok((first, bit)),
+            _ => Err(Corruption::new(
+                "extent",
+                "blocks",
+                "a run within one group's data area",
+                format!("{} blocks from {}", run.len, run.start),
+            )
+            .into()),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Promises, taking and giving back over a real metadata layer on a device in memory.
+
+use super::*;
+use crate::Error;
+use std::sync::Arc;
+use std::time::Duration;
+use yore_device::{Device, MemoryDevice};
+use yore_format::{BlockNo, GroupNo};
+use yore_meta::{Meta, MetaOptions, Reclaimer, Reserved};
+
+fn open(bytes: u64) -> (Arc<Meta>, Arc<Alloc>) {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
+    crate::testing::format(&*device, yore_meta::default_log_blocks(4096));
+    let options = MetaOptions {
+        read_only: false,
+        engine: None,
+        cache_bytes: 16 << 20,
+        commit_interval: Duration::from_secs(3600),
+    };
+    let meta = Meta::open(device, options).unwrap();
+    let alloc = Arc::new(Alloc::new(&meta));
+    let reclaimer: Arc<dyn Reclaimer> = alloc.clone();
+    meta.set_reclaimer(Arc::downgrade(&reclaimer));
+    (meta, alloc)
+}
+
+fn enter(meta: &Meta, alloc: &Alloc, run: Run) {
+    let mut kept = KeptGroups::default();
+    alloc.prepare_commit(meta, run, &mut kept).unwrap();
+    let mut op = meta.begin(Reserved::none());
+    alloc.commit(&mut op, run);
+}
+
+fn free(meta: &Meta, alloc: &Alloc, run: Run) {
+    let mut kept = KeptGroups::default();
+    alloc.prepare_free(meta, run, &mut kept).unwrap();
+    let mut op = meta.begin(Reserved::none());
+    alloc.free(&mut op, run);
+}
+
+/// All that is promised can be taken, no block twice; freed blocks are taken again only after a generation.
+#[test]
+fn promises_are_kept() {
+    let (meta, alloc) = open(300 << 20);
+    let blocks = alloc.available(&meta, 0);
+    assert!(blocks > 70_000);
+    let mut promise = alloc.promise(&meta, GroupNo(0), blocks).unwrap();
+    assert!(alloc.promise(&meta, GroupNo(0), blocks).is_err());
+    let mut runs = Vec::new();
+    let mut left = blocks;
+    while left > 0 {
+        let run = alloc.take(&meta, BlockNo(40_000), left.min(1000) as u32).unwrap();
+        enter(&meta, &alloc, run);
+        left -= u64::from(run.len);
+        runs.push(run);
+    }
+    promise.keep(blocks);
+    drop(promise);
+    let mut sorted = runs.clone();
+    sorted.sort_by_key(|r| r.start);
+    assert!(sorted.windows(2).all(|w| w[0].end() <= w[1].start.0), "a block was handed out twice");
+    let generation = meta.begin(Reserved::none()).generation();
+    free(&meta, &alloc, runs[0]);
+    let mut promise = alloc.promise(&meta, GroupNo(0), u64::from(runs[0].len)).unwrap();
+    let again = alloc.take(&meta, runs[0].start, runs[0].len).unwrap();
+    promise.keep(u64::from(again.len));
+    assert!(meta.begin(Reserved::none()).generation() > generation, "reused before a commit");
+    alloc.untake(again);
+    alloc.release(u64::from(again.len));
+    drop(promise);
+    assert_eq!(alloc.promised(), 0);
+    meta.close().unwrap();
+}
+
+/// Metadata grows into groups never used, then into aligned free room, and an emptied zone comes back.
+#[test]
+fn metadata_grows_and_shrinks() {
+    let (meta, alloc) = open(300 << 20);
+    let zones = meta.totals.zones.get();
+    let free = alloc.free_blocks();
+    for n in 1..=4 {
+        alloc.grow_metadata(&meta, GroupNo(0)).unwrap();
+        assert_eq!(meta.totals.zones.get(), zones + n);
+    }
+    assert!(alloc.free_blocks() < free);
+    assert_eq!(alloc.free_blocks(), meta.totals.free_blocks.get());
+    meta.sync().unwrap();
+    meta.close().unwrap();
+}
+
+/// Damaged extents name no data block; that is an error, not a panic.
+#[test]
+fn impossible_runs_are_corruption() {
+    let (meta, alloc) = open(300 << 20);
+    for (start, len) in [(0, 1), (500, 1), (32_760, 20), (1 << 40, 5), (u64::MAX - 2, 1)] {
+        let run = Run { start: BlockNo(start), len };
+        assert!(matches!(alloc.place(run), Err(Error::Corruption(_))), "{run:?}");
+    }
+    meta.close().unwrap();
+}

@@ -1,0 +1,103 @@
+//! What a change of a tree leaves to be said to whoever keeps its root: how many nodes came or went, and what must reach the
+//! medium before or after the pointer to the root. All that waits for the pointer is chained, so two edges order
+//! everything.
+
+use yore_meta::{Change, Op};
+
+/// What a change of a tree was.
+#[must_use]
+#[derive(Clone, Copy, Debug)]
+pub struct TreeDelta {
+    /// The change that the call meant: the cell inserted, replaced or removed.
+    pub change: Change,
+    /// Nodes gained, or lost if negative.
+    pub nodes: i32,
+    links: Links,
+}
+
+/// What a change did around the cell it meant.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Links {
+    pub(super) nodes: i32,
+    /// The new root's image: must not reach the medium after the pointer to it.
+    image: Option<Change>,
+    /// What must not reach the medium before the pointer to the new root.
+    after: Option<Change>,
+}
+
+impl Links {
+    /// Chained to the earlier one, so that one edge to the pointer orders all.
+    pub(super) fn add_image(&mut self, op: &mut Op<'_>, image: Change) {
+        if let Some(earlier) = self.image {
+            op.before(earlier, image);
+        }
+        self.image = Some(image);
+    }
+
+    pub(super) fn add_after(&mut self, op: &mut Op<'_>, after: Change) {
+        match self.after {
+            Some(first) => op.before(first, after),
+            None => self.after = Some(after),
+        }
+    }
+
+    pub(super) fn around(self, change: Change) -> TreeDelta {
+        TreeDelta { change, nodes: self.nodes, links: self }
+    }
+}
+
+impl TreeDelta {
+    /// This and then `next`, on the same tree in the same Op; the change is that of `next`.
+    pub(crate) fn then(self, op: &mut Op<'_>, next: TreeDelta) -> TreeDelta {
+        let mut links = self.links;
+        links.nodes += next.nodes;
+        if let Some(image) = next.links.image {
+            links.add_image(op, image);
+        }
+        if let Some(after) = next.links.after {
+            links.add_after(op, after);
+        }
+        links.around(next.change)
+    }
+
+    /// The same the other way round, where there may be no earlier one.
+    pub fn after(self, op: &mut Op<'_>, earlier: Option<TreeDelta>) -> TreeDelta {
+        match earlier {
+            Some(earlier) => earlier.then(op, self),
+            None => self,
+        }
+    }
+
+    /// Orders the keeper's change of the root's address against those of the nodes. To be called once it is stored.
+    pub fn stored(&self, op: &mut Op<'_>, pointer: Change) {
+        if let Some(image) = self.links.image {
+            op.before(image, pointer);
+        }
+        if let Some(after) = self.links.after {
+            op.before(pointer, after);
+        }
+    }
+}
+
+/// A change of something that may lie in an inode or in a tree whose root the inode keeps, until the inode is stored.
+#[must_use]
+#[derive(Clone, Copy, Debug)]
+pub enum Placed {
+    /// It lies in the inode.
+    Inside,
+    /// It lies in the tree.
+    InTree(TreeDelta),
+}
+
+impl Placed {
+    /// To be called with the change that stored the inode; returns the change that carries what was meant.
+    pub fn stored(self, op: &mut Op<'_>, inode: Change) -> Change {
+        match self {
+            Placed::Inside => inode,
+            Placed::InTree(delta) => {
+                delta.stored(op, inode);
+                delta.change
+            }
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Nodes inside an Op: the way to a key, on which each becomes the present's own; new nodes, and nodes that go. Nothing here fails
+//! or reads the device.
+
+use super::delta::Links;
+use super::path::{Path, Step};
+use super::tree::Tree;
+use crate::retained;
+use std::ops::Range;
+use yore_format::{
+    Block, BlockHeader, HistoryGrowth, MetaAddr, NodeMut, NodeRef, Number, BLOCK_SIZE, HEADER_BYTES,
+};
+use yore_meta::{Change, Frame, NewBlock, Op};
+
+const WHOLE_BODY: Range<usize> = HEADER_BYTES..BLOCK_SIZE;
+impl Tree {
+    /// A new node with what `fill` puts into it.
+    pub(super) fn new_node(
+        &self,
+        op: &mut Op<'_>,
+        level: u8,
+        birth: Number,
+        key_width: usize,
+        links: &mut Links,
+        fill: impl FnOnce(&mut NodeMut<'_>),
+    ) -> (MetaAddr, Change) {
+        let (frame, image) = self.new_block(op, level, birth, |b| fill(&mut NodeMut::init(b, key_width)));
+        links.nodes += 1;
+        (frame.addr(), image)
+    }
+
+    /// A new block with the body that `write` makes, and the change that is its image.
+    fn new_block(
+        &self,
+        op: &mut Op<'_>,
+        level: u8,
+        birth: Number,
+        write: impl FnOnce(&mut Block),
+    ) -> (Frame, Change) {
+        let new =
+            NewBlock { kind: self.kind, level, owner: self.owner, incarnation: self.incarnation, birth };
+        let (frame, allocated) = op.allocate(new);
+        let ((), image) = op.change(&frame, |page| {
+            page.apply(|b| {
+                write(b);
+                WHOLE_BODY
+            });
+        });
+        op.before(allocated, image);
+        (frame, image)
+    }
+
+    /// The tree has this node no longer. Frees it, unless the past holds it.
+    pub(super) fn free_node(&self, op: &mut Op<'_>, frame: &Frame, links: &mut Links) -> Option<Change> {
+        links.nodes -= 1;
+        if self.is_kept(frame) {
+            let_go(op, 1);
+            return None;
+        }
+        Some(op.free(frame.clone()))
+    }
+
+    /// Whether the past holds a node, too.
+    pub(super) fn is_kept(&self, frame: &Frame) -> bool {
+        self.kept.0 > 0 && birth_of(frame) <= self.kept
+    }
+
+    /// The node as the present's own: itself, or a copy that its parent (none: whoever keeps the root) points to instead.
+    pub(super) fn own(
+        &mut self,
+        op: &mut Op<'_>,
+        frame: Frame,
+        parent: Option<(&Frame, usize)>,
+        links: &mut Links,
+    ) -> Frame {
+        if !self.is_kept(&frame) {
+            return frame;
+        }
+        let_go(op, 1);
+        let old: Block = *frame.read();
+        let level = NodeRef::new(&old).level();
+        let birth = Number(self.kept.0 + 1);
+        let (copy, image) =
+            self.new_block(op, level, birth, |b| b[WHOLE_BODY].copy_from_slice(&old[WHOLE_BODY]));
+        match parent {
+            Some((parent, index)) => {
+                let to = copy.addr().0.to_le_bytes();
+                let ((), linked) =
+                    op.change(parent, |page| page.apply(|b| NodeMut::new(b).replace(index, &to)));
+                op.before(image, linked);
+            }
+            None => {
+                self.root = copy.addr();
+                links.add_image(op, image);
+            }
+        }
+        copy
+    }
+
+    /// The way to `key`: the one known, if it still leads there, else found anew.
+    pub(super) fn follow(
+        &mut self,
+        op: &mut Op<'_>,
+        path: Option<Path>,
+        key: &[u8],
+        links: &mut Links,
+    ) -> Path {
+        if let Some(mut path) = path.filter(|path| path.sound) {
+            if self.still_leads(&mut path, key) {
+                return path;
+            }
+        }
+        self.walk_to(op, key, links)
+    }
+
+    /// Whether a way found earlier still leads to `key`: an earlier change in the same Op may have moved cells and
+    /// nodes. Sees to its last step.
+    fn still_leads(&self, path: &mut Path, key: &[u8]) -> bool {
+        if path.level() != self.level || path.at(self.level).frame.addr() != self.root {
+            return false;
+        }
+        if self.kept.0 > 0 && (0..=self.level).any(|level| self.is_kept(&path.at(level).frame)) {
+            return false;
+        }
+        for level in (1..=self.level).rev() {
+            let (step, next) = (path.at(level), path.at(level - 1).frame.addr());
+            let leads = with_node(&step.frame, |node| {
+                node.child_for(key) == step.index && node.child(step.index).is_ok_and(|child| child == next)
+            });
+            if !leads {
+                return false;
+            }
+        }
+        let at = with_node(&path.at(0).frame, |node| node.search(key));
+        let (Ok(index) | Err(index)) = at;
+        path.set_index(index);
+        path.found = at.is_ok();
+        true
+    }
+
+    /// The way to the leaf of `key`, all of it the present's own. Puts right on the way what an interrupted split, merge or
+    /// removal left: keys beyond the bounds (T1), and a first key above the lower bound (T2).
+    fn walk_to(&mut self, op: &mut Op<'_>, key: &[u8], links: &mut Links) -> Path {
+        let mut path = Path::of(self.level);
+        let mut place = self.root_place(key.len());
+        loop {
+            let frame = self.cached(op, place.addr);
+            let frame = match place.level < self.level {
+                true => {
+                    let above = path.at(place.level + 1);
+                    self.own(op, frame, Some((&above.frame, above.index)), links)
+                }
+                false => self.own(op, frame, None, links),
+            };
+            place.addr = frame.addr();
+            let (count, sound, low) = with_node(&frame, |node| {
+                let high_first = place.level > 0 && *key < *node.key(0);
+                (node.count(), place.cells_that_count(node), high_first)
+            });
+            if sound < count {
+                trim(op, &frame, sound);
+            }
+            if low {
+                op.change(&frame, |page| page.apply(|b| NodeMut::new(b).set_key(0, &place.lower)));
+            }
+            let (index, next) = {
+                let page = frame.read();
+                let node = NodeRef::new(&page);
+                if place.level == 0 {
+                    let at = node.search(key);
+                    path.found = at.is_ok();
+                    let (Ok(index) | Err(index)) = at;
+                    (index, None)
+                } else {
+                    let index = node.child_for(key);
+                    (index, Some(place.child(node, index).expect("verified when it was read")))
+                }
+            };
+            path.set(Step { frame, place, index });
+            match next {
+                Some(next) => place = next,
+                None => return path,
+            }
+        }
+    }
+
+    pub(super) fn cached(&self, op: &mut Op<'_>, addr: MetaAddr) -> Frame {
+        op.cached(addr)
+            .unwrap_or_else(|| panic!("{} {addr} of inode {} was not prepared", self.kind.name(), self.owner))
+    }
+}
+
+/// The present has let go of so many nodes that the past holds.
+pub(super) fn let_go(op: &mut Op<'_>, nodes: i32) {
+    retained::count(op, HistoryGrowth { nodes: nodes.into(), ..HistoryGrowth::default() });
+}
+
+/// Removes the cells `from..`.
+pub(super) fn trim(op: &mut Op<'_>, frame: &Frame, from: usize) -> Change {
+    op.change(frame, |page| {
+        for i in (from..NodeRef::new(page.block()).count()).rev() {
+            page.apply(|b| NodeMut::new(b).remove(i));
+        }
+    })
+    .1
+}
+
+/// When a node was born.
+pub(super) fn birth_of(frame: &Frame) -> Number {
+    Number(BlockHeader::of(&frame.read()).birth.get())
+}
+
+pub(super) fn with_node<R>(frame: &Frame, f: impl FnOnce(NodeRef<'_>) -> R) -> R {
+    let page = frame.read();
+    f(NodeRef::new(&page))
+}
+
+pub(super) fn first_child(node: NodeRef<'_>) -> MetaAddr {
+    node.child(0).expect("verified when it was read")
+}

@@ -1,0 +1,153 @@
+//! Where a walk is: keys, the bounds of nodes, and the way from the root to a leaf.
+
+use yore_format::{Corruption, MetaAddr, NodeRef};
+use yore_meta::Frame;
+
+pub(super) const KEY_BYTES_MAX: usize = 24;
+/// A key, copied.
+#[derive(Clone, Copy)]
+pub(super) struct Key {
+    bytes: [u8; KEY_BYTES_MAX],
+    len: u8,
+}
+
+impl Key {
+    pub(super) fn new(key: &[u8]) -> Key {
+        let mut bytes = [0; KEY_BYTES_MAX];
+        match <&[u8; 8]>::try_from(key) {
+            Ok(key) => bytes[..8].copy_from_slice(key), // Nearly always, and then one move.
+            Err(_) => bytes[..key.len()].copy_from_slice(key),
+        }
+        Key { bytes, len: key.len() as u8 }
+    }
+
+    pub(super) fn zero(len: usize) -> Key {
+        Key { bytes: [0; KEY_BYTES_MAX], len: len as u8 }
+    }
+
+    pub(super) fn is_zero(&self) -> bool {
+        self.bytes == [0; KEY_BYTES_MAX]
+    }
+}
+
+impl std::ops::Deref for Key {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+/// Where a walk is: a node's address, and what its parent says of it.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) addr: MetaAddr,
+    pub(super) level: u8,
+    pub(super) lower: Key,
+    pub(super) upper: Option<Key>,
+}
+
+impl Place {
+    /// Child `i` of the branch `node`, which is here.
+    pub(super) fn child(&self, node: NodeRef<'_>, i: usize) -> std::result::Result<Place, Box<Corruption>> {
+        let lower = if i == 0 { self.lower } else { Key::new(node.key(i)) };
+        let mut upper = self.upper;
+        if i + 1 < node.count() && upper.is_none_or(|u| *node.key(i + 1) < *u) {
+            upper = Some(Key::new(node.key(i + 1)));
+        }
+        Ok(Place { addr: node.child(i)?, level: self.level - 1, lower, upper })
+    }
+
+    pub(super) fn is_below_upper(&self, key: &[u8]) -> bool {
+        self.upper.is_none_or(|u| *key < *u)
+    }
+
+    /// Whether cells with keys below `first` or above `last` stay in the leaf `node`, which is here, whatever becomes of
+    /// those between.
+    pub(super) fn has_beside(&self, node: NodeRef<'_>, first: &[u8], last: &[u8]) -> bool {
+        let end = self.cells_that_count(node);
+        node.count() > 0 && *node.key(0) < *first || end > 0 && *node.key(end - 1) > *last
+    }
+
+    /// How many of the node's cells have keys that count, that is below the upper bound (T1): the first so many.
+    pub(super) fn cells_that_count(&self, node: NodeRef<'_>) -> usize {
+        let count = node.count();
+        match self.upper {
+            None => count,
+            Some(_) => (0..count).rfind(|i| self.is_below_upper(node.key(*i))).map_or(0, |i| i + 1),
+        }
+    }
+}
+
+/// A node on the way to a key, with the index of the child taken, or of the key's place in the leaf.
+pub(super) struct Step {
+    pub(super) frame: Frame,
+    pub(super) place: Place,
+    pub(super) index: usize,
+}
+
+/// Levels of a path that take no heap memory: more than the trees of nearly all directories and files have.
+const NEAR: usize = 3;
+
+/// The way from the root to a leaf, by level. Keeps its nodes in memory.
+pub struct Path {
+    near: [Option<Step>; NEAR],
+    far: Vec<Option<Step>>,
+    /// Whether the leaf has the key.
+    pub(super) found: bool,
+    /// Whether nothing on the way has to be put right before it is changed (T1, T2).
+    pub(super) sound: bool,
+}
+
+impl Path {
+    pub(super) fn of(level: u8) -> Path {
+        let far = (NEAR..usize::from(level) + 1).map(|_| None).collect();
+        Path { near: [const { None }; NEAR], far, found: false, sound: true }
+    }
+
+    /// The root's level.
+    pub(super) fn level(&self) -> u8 {
+        match self.far.len() {
+            0 => self.near.iter().rposition(Option::is_some).map_or(0, |level| level as u8),
+            far => (NEAR + far) as u8 - 1,
+        }
+    }
+
+    pub(super) fn at(&self, level: u8) -> &Step {
+        let level = usize::from(level);
+        let step = if level < NEAR { &self.near[level] } else { &self.far[level - NEAR] };
+        step.as_ref().expect("a walk passes every level")
+    }
+
+    pub(super) fn set(&mut self, step: Step) {
+        let level = usize::from(step.place.level);
+        *if level < NEAR { &mut self.near[level] } else { &mut self.far[level - NEAR] } = Some(step);
+    }
+
+    /// Its last step.
+    pub(super) fn into_leaf(self) -> Option<Step> {
+        let [leaf, ..] = self.near;
+        leaf
+    }
+
+    pub(super) fn set_index(&mut self, index: usize) {
+        self.near[0].as_mut().expect("a walk ends at a leaf").index = index;
+    }
+}
+
+/// Keeps blocks in memory.
+#[derive(Default)]
+pub struct Pins(Vec<Frame>);
+
+impl Pins {
+    /// Nothing yet.
+    pub fn new() -> Pins {
+        Pins::default()
+    }
+
+    /// Keeps this block, too.
+    pub(crate) fn keep(&mut self, frame: &Frame) {
+        if !self.0.iter().rev().any(|f| f.addr() == frame.addr()) {
+            self.0.push(frame.clone());
+        }
+    }
+}

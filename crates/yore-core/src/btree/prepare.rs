@@ -1,0 +1,190 @@
+//! The half of a change that can fail: reading, checking and keeping in memory what it can touch, and how many blocks it can need.
+
+use super::path::{Key, Path, Pins, Place, Step, KEY_BYTES_MAX};
+use super::read::{CellRef, Side};
+use super::tree::Tree;
+use crate::Result;
+use yore_format::{Corruption, NodeRef, Number, NODE_PAYLOAD_BYTES};
+use yore_meta::{Frame, Meta};
+
+/// What [`Tree::way`] shows of the leaf it has come to.
+pub struct Leaf<'a> {
+    node: NodeRef<'a>,
+    place: &'a Place,
+    key: &'a [u8; 8],
+}
+
+impl<'a> Leaf<'a> {
+    /// The cells from the key on, as far as this leaf goes.
+    pub fn cells(&self) -> impl Iterator<Item = CellRef<'a>> {
+        let (node, end) = (self.node, self.place.cells_that_count(self.node));
+        let (Ok(start) | Err(start)) = node.search(self.key);
+        (start..end).map(move |i| (node.key(i), node.value(i)))
+    }
+
+    /// Whether keys up to `last` belong to this leaf.
+    pub fn holds(&self, last: &[u8; 8]) -> bool {
+        self.place.is_below_upper(last)
+    }
+}
+
+impl Tree {
+    /// Reads, checks and keeps in memory whatever inserts, replaces and removes of keys in `first..=last` can touch:
+    /// the leaves in the range and the branches above; and, where all cells of the outermost leaf could go (its keys would
+    /// fall to a neighbour then), that neighbour. The range must be small.
+    pub fn prepare(&self, meta: &Meta, first: &[u8], last: &[u8], pins: &mut Pins) -> Result<()> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let mut from = Key::new(first);
+        loop {
+            let (frame, place) = self.leaf(meta, &from, Side::Holding, Some(pins))?;
+            let may_empty = !place.has_beside(NodeRef::new(&frame.read()), first, last);
+            if may_empty && *place.lower <= *first && !place.lower.is_zero() {
+                self.leaf(meta, &place.lower, Side::Before, Some(pins))?;
+            }
+            match place.upper {
+                Some(upper) if *upper <= *last => from = upper,
+                Some(upper) if may_empty => {
+                    self.leaf(meta, &upper, Side::Holding, Some(pins))?;
+                    return Ok(());
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Keeps in memory the last `leaves` leaves and all above them, for [`Tree::free_last`].
+    pub fn prepare_last(&self, meta: &Meta, leaves: usize, pins: &mut Pins) -> Result<()> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let width = self.key_width(meta)?;
+        let (mut key, mut side) = (Key::new(&[0xff; KEY_BYTES_MAX][..width]), Side::Holding);
+        for _ in 0..leaves {
+            let (_, place) = self.leaf(meta, &key, side, Some(pins))?;
+            if place.lower.is_zero() {
+                break;
+            }
+            (key, side) = (place.lower, Side::Before);
+        }
+        if self.kept.0 > 0 && self.level > 1 {
+            // What the past holds goes with all below it, which is counted then.
+            self.visit(meta, &mut |node| {
+                pins.keep(node.frame);
+                Ok(node.place.level > 1)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// How many blocks `n` inserts (or replaces by longer values) can need: each may split a node on every level, and
+    /// all of them together make the tree higher once.
+    pub fn blocks_for_inserts(&self, n: u32) -> u32 {
+        n * (u32::from(self.level) + 1) + 1 + self.blocks_for_copies(n)
+    }
+
+    /// How many blocks `n` changes can need because nodes on the way belong to the past: copies of them, and of the left
+    /// spine beside a first child that goes.
+    pub fn blocks_for_copies(&self, n: u32) -> u32 {
+        match self.kept {
+            Number(0) => 0,
+            _ if self.is_empty() => 0,
+            _ => n * (2 * u32::from(self.level) + 1),
+        }
+    }
+
+    /// How many blocks [`Tree::insert_run`] of `n` cells of at most `cell_bytes` can need: new leaves as full as cells of
+    /// that size make them, one more at each end of the run, and one branch split on every level.
+    pub fn blocks_for_run(&self, n: usize, cell_bytes: usize) -> u32 {
+        let per_leaf = NODE_PAYLOAD_BYTES / cell_bytes;
+        let leaves = n.div_ceil(per_leaf) + 2;
+        // Half a branch has room for fifty separators of the longest keys.
+        debug_assert!(leaves <= 50, "a run that could split a branch twice");
+        leaves as u32 + u32::from(self.level) + 1 + self.blocks_for_copies(2)
+    }
+
+    /// The way to `key`, for a change that [`Tree::insert_at`] or one of its sisters makes once an Op is open; also
+    /// what [`Tree::prepare`] would keep in memory beside it. `look` sees the leaf once, with the index at which `key` is or
+    /// would be, and the number of cells that count; it may return another key of the same leaf, which is then what the
+    /// way leads to. `None`: the tree is empty, or `look` returned `None`.
+    pub fn way<R>(
+        &self,
+        meta: &Meta,
+        key: &[u8; 8],
+        pins: &mut Pins,
+        look: impl FnOnce(&Leaf<'_>) -> Result<Option<([u8; 8], R)>>,
+    ) -> Result<Option<(Path, R)>> {
+        if self.is_empty() {
+            return Ok(None);
+        }
+        let mut path = Path::of(self.level);
+        let (frame, place) = self.descend(meta, key, &mut path)?;
+        let page = frame.read();
+        let node = NodeRef::new(&page);
+        let Some((key, seen)) = look(&Leaf { node, place: &place, key })? else { return Ok(None) };
+        let at = node.search(&key);
+        path.found = at.is_ok();
+        let (Ok(index) | Err(index)) = at;
+        let may_empty = !place.has_beside(node, &key, &key);
+        drop(page);
+        path.set(Step { frame, place, index });
+        if may_empty {
+            self.keep_neighbours(meta, &place, pins)?;
+        }
+        Ok(Some((path, seen)))
+    }
+
+    /// The way to where a key is to be inserted, for [`Tree::insert_into`]. `None`: the tree is empty. One walk does for looking whether
+    /// it is there, for keeping in memory what changes, and for inserting.
+    ///
+    /// # Errors
+    /// `Corruption` if the key is there; damage and device errors.
+    pub(super) fn way_to_new(&self, meta: &Meta, key: &[u8]) -> Result<Option<Path>> {
+        if self.is_empty() {
+            return Ok(None);
+        }
+        let mut path = Path::of(self.level);
+        let (frame, place) = self.descend(meta, key, &mut path)?;
+        let at = NodeRef::new(&frame.read()).search(key);
+        let Err(index) = at else {
+            let found = format!("{key:02x?}");
+            return Err(Corruption::new(self.kind.name(), "key", "not there yet", found).into());
+        };
+        path.set(Step { frame, place, index });
+        Ok(Some(path))
+    }
+
+    /// Walks to the leaf that holds a key, entering the branches into the path.
+    fn descend(&self, meta: &Meta, key: &[u8], path: &mut Path) -> Result<(Frame, Place)> {
+        self.check_level()?;
+        let mut place = self.root_place(key.len());
+        loop {
+            let frame = meta.read_any(place.addr)?;
+            let page = frame.read();
+            let node = self.checked(&page, &place, key.len())?;
+            path.sound &= place.cells_that_count(node) == node.count();
+            if place.level == 0 {
+                drop(page);
+                return Ok((frame, place));
+            }
+            path.sound &= *key >= *node.key(0);
+            let index = node.child_for(key);
+            let next = place.child(node, index)?;
+            drop(page);
+            path.set(Step { frame, place, index });
+            place = next;
+        }
+    }
+
+    /// Keeps in memory the leaves beside the one at `place`: one takes over its keys, should all its cells go.
+    fn keep_neighbours(&self, meta: &Meta, place: &Place, pins: &mut Pins) -> Result<()> {
+        if !place.lower.is_zero() {
+            self.leaf(meta, &place.lower, Side::Before, Some(pins))?;
+        }
+        if let Some(upper) = place.upper {
+            self.leaf(meta, &upper, Side::Holding, Some(pins))?;
+        }
+        Ok(())
+    }
+}

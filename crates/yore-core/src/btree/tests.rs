@@ -1,0 +1,464 @@
+//! Trees against the standard library's map, over a real metadata layer on a device in memory. After each batch the whole
+//! tree is walked and T1 to T4 are checked, with the number of nodes. A failure prints its seed; to replay it, call
+//! the test's body with that seed alone.
+
+use super::path::Key;
+use super::*;
+use crate::testing::{Ground, Random};
+use crate::Result;
+use std::collections::btree_map::{BTreeMap, Entry};
+
+use yore_format::{
+    Block, BlockKind, Incarnation, InodeNo, MetaAddr, NodeMut, NodeRef, Number, NODE_PAYLOAD_BYTES,
+};
+use yore_meta::{Frame, Meta, Op, Reserved};
+
+const BIRTH: Number = Number(7);
+
+impl Ground {
+    /// Prepares a range of keys, reserves for `inserts` and runs `f` in an Op.
+    fn change<R>(
+        &mut self,
+        tree: &mut Tree,
+        (first, last): (u64, u64),
+        inserts: u32,
+        f: impl FnOnce(&mut Tree, &mut Op<'_>) -> R,
+    ) -> R {
+        let reserved = self.reserve(tree.blocks_for_inserts(inserts));
+        let mut pins = Pins::new();
+        tree.prepare(&self.meta, &key(first), &key(last), &mut pins).unwrap();
+        let mut op = self.meta.begin(reserved);
+        f(tree, &mut op)
+    }
+}
+
+fn key(k: u64) -> [u8; 8] {
+    k.to_be_bytes()
+}
+
+fn tree() -> Tree {
+    Tree::empty(BlockKind::Directory, InodeNo(400), Incarnation(3))
+}
+
+/// Says the seed when the test fails.
+struct Seed(u64);
+
+impl Drop for Seed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("seed {}", self.0);
+        }
+    }
+}
+
+/// Walks all nodes, checks bounds strictly, and returns the number of nodes and of leaves' used bytes.
+fn verify(meta: &Meta, tree: &Tree, expected: &BTreeMap<u64, Vec<u8>>) -> (i32, usize) {
+    let (mut nodes, mut used, mut cells) = (0, 0, Vec::new());
+    if !tree.is_empty() {
+        let mut todo = vec![tree.root_place(8)];
+        while let Some(place) = todo.pop() {
+            nodes += 1;
+            let frame = meta.read_any(place.addr).unwrap();
+            let page = frame.read();
+            let node = tree.checked(&page, &place, 8).unwrap();
+            node.verify().unwrap();
+            assert!(node.count() > 0, "T4");
+            for i in 0..node.count() {
+                assert!(*node.key(i) >= *place.lower && place.is_below_upper(node.key(i)), "T1");
+            }
+            if place.level > 0 {
+                assert_eq!(*node.key(0), *place.lower, "T2");
+                assert!(node.count() > 1 || place.addr != tree.root, "T4: a root of one child");
+                todo.extend((0..node.count()).rev().map(|i| place.child(node, i).unwrap()));
+            } else {
+                used += node.used_bytes();
+                cells.extend(
+                    (0..node.count()).map(|i| {
+                        (u64::from_be_bytes(node.key(i).try_into().unwrap()), node.value(i).to_vec())
+                    }),
+                );
+            }
+        }
+    }
+    assert!(cells.iter().map(|(k, v)| (k, v)).eq(expected.iter()), "the cells differ");
+    (nodes, used)
+}
+
+fn value(random: &mut Random, most: u64) -> Vec<u8> {
+    let len = random.below(most + 1) as usize;
+    vec![random.below(256) as u8; len]
+}
+
+/// Random inserts, replaces and removes, alone and several to an Op, of values up to `most` bytes.
+fn against_map(seed: u64, keys: u64, most: u64, batches: usize) {
+    let _seed = Seed(seed);
+    let (mut ground, mut random) = (Ground::new(), Random(seed));
+    let (mut tree, mut map, mut nodes) = (tree(), BTreeMap::new(), 0);
+    for batch in 0..batches {
+        // Phases that mostly grow and phases that mostly shrink, down to nothing.
+        let growing = batch % 4 < 2;
+        for _ in 0..300 {
+            let first = random.below(keys);
+            let span = if random.below(4) == 0 { random.below(12) } else { 0 };
+            let changes = 1 + random.below(3) as u32;
+            let meta = ground.meta.clone();
+            let delta = ground.change(&mut tree, (first, first + span), changes, |tree, op| {
+                let mut all: Option<TreeDelta> = None;
+                for _ in 0..changes {
+                    let k = first + random.below(span + 1);
+                    let there = map.contains_key(&k);
+                    let delta = if there && (!growing || random.below(4) == 0) {
+                        map.remove(&k);
+                        tree.remove(op, &key(k))
+                    } else if there {
+                        let v = value(&mut random, most);
+                        let delta = tree.replace(op, &key(k), &v);
+                        map.insert(k, v);
+                        delta
+                    } else if growing || random.below(4) == 0 {
+                        let v = value(&mut random, most);
+                        let delta = tree.insert(op, &key(k), &v, BIRTH);
+                        map.insert(k, v);
+                        delta
+                    } else {
+                        continue;
+                    };
+                    all = Some(delta.after(op, all));
+                }
+                all
+            });
+            nodes += delta.map_or(0, |d| d.nodes);
+            let probe = random.below(keys);
+            let got = tree.get(&meta, &key(probe), |v| v.map(<[u8]>::to_vec)).unwrap();
+            assert_eq!(got.as_ref(), map.get(&probe));
+            let got = tree.floor(&meta, &key(probe), |c| c.map(|(k, _)| k.to_vec())).unwrap();
+            assert_eq!(got, map.range(..=probe).next_back().map(|(k, _)| key(*k).to_vec()));
+        }
+        if !growing && batch % 4 == 3 {
+            while let Some(k) = map.range(random.below(keys)..).next().or(map.iter().next()).map(|(k, _)| *k)
+            {
+                map.remove(&k);
+                nodes += ground.change(&mut tree, (k, k), 0, |tree, op| tree.remove(op, &key(k))).nodes;
+                if map.len() % 64 == 0 {
+                    assert_eq!(verify(&ground.meta, &tree, &map).0, nodes);
+                }
+            }
+            assert!(tree.is_empty() && nodes == 0);
+        }
+        assert_eq!(verify(&ground.meta, &tree, &map).0, nodes);
+        if batch % 3 == 0 {
+            ground.meta.sync().unwrap();
+        }
+        scan_from(&ground.meta, &tree, &map, random.below(keys));
+    }
+}
+
+fn scan_from(meta: &Meta, tree: &Tree, map: &BTreeMap<u64, Vec<u8>>, from: u64) {
+    let mut want = map.range(from..);
+    tree.scan(meta, &key(from), &mut |k, v| {
+        let (wk, wv) = want.next().unwrap();
+        assert!(*k == key(*wk) && *v == **wv);
+        Ok(true)
+    })
+    .unwrap();
+    assert!(want.next().is_none());
+}
+
+#[test]
+fn behaves_as_a_map_with_small_values() {
+    against_map(11, 3000, 30, 24);
+}
+
+#[test]
+fn behaves_as_a_map_with_sparse_keys_and_large_values() {
+    against_map(12, 2000, 1300, 24);
+}
+
+#[test]
+fn behaves_as_a_map_where_nodes_hold_few_cells() {
+    // Values so long that leaves hold two or three: many levels of one-cell leaves come and go.
+    against_map(13, 600, 1990, 24);
+}
+
+#[test]
+fn a_hundred_thousand_keys_in_order_fill_nodes_and_come_off_from_the_end() {
+    let mut ground = Ground::new();
+    let (mut tree, mut map, mut nodes) = (tree(), BTreeMap::new(), 0);
+    for k in 0..100_000u64 {
+        let v = k.to_le_bytes();
+        nodes += ground.change(&mut tree, (k, k), 1, |t, op| t.insert(op, &key(k), &v, BIRTH)).nodes;
+        map.insert(k, v.to_vec());
+    }
+    let (counted, used) = verify(&ground.meta, &tree, &map);
+    assert_eq!(counted, nodes);
+    assert!(used * 10 >= counted as usize * NODE_PAYLOAD_BYTES * 8, "leaves of an ascending load are full");
+    // Stepwise, as a file's extents go.
+    while let Some((&last, _)) = map.iter().next_back() {
+        let first = last.saturating_sub(499);
+        nodes += ground.change(&mut tree, (first, last), 0, |t, op| {
+            (first..=last).map(|k| t.remove(op, &key(k)).nodes).sum::<i32>()
+        });
+        map.retain(|k, _| *k < first);
+    }
+    assert!(tree.is_empty() && nodes == 0);
+}
+
+/// Emptying a branch that is its parent's first child: the next branch takes over its bounds, down to the leaf, and an insert
+/// of the same Op into the emptied range finds its way there.
+#[test]
+fn neighbours_take_over_what_emptied_branches_held() {
+    for from_the_end in [false, true] {
+        let mut ground = Ground::new();
+        let (mut tree, mut map, mut nodes) = (tree(), BTreeMap::new(), 0);
+        for k in 0..1000u64 {
+            let k = 10 * k;
+            nodes +=
+                ground.change(&mut tree, (k, k), 1, |t, op| t.insert(op, &key(k), &[3; 1900], BIRTH)).nodes;
+            map.insert(k, vec![3; 1900]);
+        }
+        assert_eq!(tree.level, 2);
+        while map.len() > 1 {
+            let mut keys: Vec<u64> = if from_the_end {
+                map.keys().rev().take(5).copied().collect()
+            } else {
+                map.keys().take(5).copied().collect()
+            };
+            keys.sort_unstable();
+            let (first, last) = (keys[0], keys[keys.len() - 1]);
+            // All go, and one of them comes back with another key.
+            let back = first + 3;
+            nodes += ground.change(&mut tree, (first, last), 1, |t, op| {
+                let gone: i32 = keys.iter().map(|k| t.remove(op, &key(*k)).nodes).sum();
+                gone + t.insert(op, &key(back), &[4; 1000], BIRTH).nodes
+            });
+            keys.iter().for_each(|k| drop(map.remove(k)));
+            map.insert(back, vec![4; 1000]);
+            if map.len() % 3 == 0 {
+                assert_eq!(verify(&ground.meta, &tree, &map).0, nodes);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_run_takes_no_more_blocks_than_it_says() {
+    for seed in 1..40 {
+        let _seed = Seed(seed);
+        let (mut ground, mut random) = (Ground::new(), Random(seed * 0x9e37_79b9));
+        let (mut tree, mut map) = (tree(), BTreeMap::new());
+        for _ in 0..random.below(60) {
+            let k = random.below(1000) << 16;
+            let v = value(&mut random, 1280);
+            if map.insert(k, v.clone()).is_none() {
+                let _ = ground.change(&mut tree, (k, k), 1, |t, op| t.insert(op, &key(k), &v, BIRTH));
+            } else {
+                let _ = ground.change(&mut tree, (k, k), 1, |t, op| t.replace(op, &key(k), &v));
+            }
+        }
+        let nodes_before = verify(&ground.meta, &tree, &map).0;
+        let first = (random.below(1000) << 16) + 1;
+        let bound = tree.blocks_for_run(64, 1301);
+        assert!(bound <= 32, "more than an Op may reserve");
+        let reserved = ground.reserve(bound);
+        let mut pins = Pins::new();
+        tree.prepare(&ground.meta, &key(first), &key(first + 63), &mut pins).unwrap();
+        let mut op = ground.meta.begin(reserved);
+        for k in first..first + 64 {
+            let v = vec![k as u8; if k == first { 1287 } else { 1025 }];
+            let _ = tree.insert_run(&mut op, &key(k), &v, BIRTH);
+            map.insert(k, v);
+        }
+        drop(op);
+        let gained = verify(&ground.meta, &tree, &map).0 - nodes_before;
+        assert!(gained as u32 <= bound, "{gained} of {bound}");
+    }
+}
+
+#[test]
+fn whole_trees_are_freed_in_steps() {
+    let mut ground = Ground::new();
+    let (mut tree, mut nodes) = (tree(), 0);
+    for k in 0..1500u64 {
+        let k = k.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        nodes += ground.change(&mut tree, (k, k), 1, |t, op| t.insert(op, &key(k), &[1; 200], BIRTH)).nodes;
+    }
+    assert!(tree.level >= 1 && nodes > 60);
+    while !tree.is_empty() {
+        let mut pins = Pins::new();
+        tree.prepare_last(&ground.meta, 8, &mut pins).unwrap();
+        let mut op = ground.meta.begin(Reserved::none());
+        let before = nodes;
+        nodes += tree.free_last(&mut op, 8).unwrap().nodes;
+        assert!(nodes < before);
+    }
+    assert_eq!(nodes, 0);
+}
+
+/// A tree of two levels with what it holds.
+fn planted(ground: &mut Ground) -> Tree {
+    let mut tree = tree();
+    for k in 0..400u64 {
+        let k = k * 10;
+        let _ = ground.change(&mut tree, (k, k), 1, |t, op| t.insert(op, &key(k), &[5; 100], BIRTH));
+    }
+    assert_eq!(tree.level, 1);
+    tree
+}
+
+fn child(meta: &Meta, tree: &Tree, i: usize) -> (Frame, MetaAddr) {
+    let root = meta.read(tree.root, &tree.expect(1)).unwrap();
+    let addr = NodeRef::new(&root.read()).child(i).unwrap();
+    (meta.read(addr, &tree.expect(0)).unwrap(), addr)
+}
+
+fn damage(meta: &Meta, frame: &Frame, f: impl FnOnce(&mut Block)) {
+    let mut op = meta.begin(Reserved::none());
+    op.change(frame, |page| {
+        page.apply(|b| {
+            f(b);
+            yore_format::Touched::whole(0..0)
+        });
+    });
+}
+
+fn is_corruption<T>(result: Result<T>) -> bool {
+    matches!(result, Err(crate::Error::Corruption(_)))
+}
+
+#[test]
+fn damaged_trees_give_errors() {
+    let mut ground = Ground::new();
+    let tree = planted(&mut ground);
+    let meta = ground.meta.clone();
+    let (leaf, _) = child(&meta, &tree, 1);
+    let lower = leaf.read()[..].to_vec();
+    let first = Key::new(NodeRef::new(&leaf.read()).key(0));
+    let all = |tree: &Tree| tree.scan(&meta, &key(0), &mut |_, _| Ok(true));
+    all(&tree).unwrap();
+
+    // Another owner's node, and a level that does not descend.
+    for (at, what) in [(16, "owner"), (24, "incarnation"), (5, "level"), (4, "kind")] {
+        damage(&meta, &leaf, |b| b[at] ^= 1);
+        assert!(is_corruption(tree.get(&meta, &first, |_| ())), "{what}");
+        assert!(is_corruption(all(&tree)), "{what}");
+        assert!(is_corruption(tree.prepare(&meta, &first, &first, &mut Pins::new())), "{what}");
+        damage(&meta, &leaf, |b| b.copy_from_slice(&lower));
+    }
+    // A key below the bounds that the parent gives.
+    damage(&meta, &leaf, |b| {
+        NodeMut::new(b).set_key(0, &key(1));
+    });
+    assert!(is_corruption(tree.get(&meta, &first, |_| ())));
+    damage(&meta, &leaf, |b| b.copy_from_slice(&lower));
+    // A branch that points to itself, and to one child twice.
+    let root = meta.read(tree.root, &tree.expect(1)).unwrap();
+    let own = tree.root.0.to_le_bytes();
+    let was: Block = *root.read();
+    damage(&meta, &root, |b| {
+        NodeMut::new(b).replace(1, &own);
+    });
+    assert!(is_corruption(all(&tree)));
+    damage(&meta, &root, |b| {
+        *b = was;
+        let twice = NodeRef::new(b).child(0).unwrap().0.to_le_bytes();
+        NodeMut::new(b).replace(1, &twice);
+    });
+    assert!(is_corruption(all(&tree)));
+    damage(&meta, &root, |b| *b = was);
+    all(&tree).unwrap();
+    // Roots that are none.
+    let wrong = Tree { level: 2, ..tree };
+    assert!(is_corruption(wrong.get(&meta, &first, |_| ())));
+    let wrong = Tree { level: 200, ..tree };
+    assert!(is_corruption(wrong.floor(&meta, &first, |_| ())));
+    assert!(is_corruption(Tree::at_root(
+        &meta,
+        InodeNo::ROOT.addr(),
+        tree.kind,
+        tree.owner,
+        tree.incarnation
+    )));
+}
+
+#[test]
+fn what_a_split_that_stopped_half_way_left_is_ignored_and_then_removed() {
+    let mut ground = Ground::new();
+    let tree = planted(&mut ground);
+    let meta = ground.meta.clone();
+    let (left, _) = child(&meta, &tree, 0);
+    let (right, _) = child(&meta, &tree, 1);
+    // The left node still has a cell that moved, with an old value.
+    let moved = Key::new(NodeRef::new(&right.read()).key(0));
+    damage(&meta, &left, |b| {
+        let mut node = NodeMut::new(b);
+        let n = node.as_ref().count();
+        node.insert(n, &moved, &[6; 20]);
+    });
+    let mut seen = Vec::new();
+    tree.scan(&meta, &key(0), &mut |k, v| {
+        assert_eq!(v, [5; 100]);
+        seen.push(u64::from_be_bytes(k.try_into().unwrap()));
+        Ok(true)
+    })
+    .unwrap();
+    assert!(seen.into_iter().eq((0..400).map(|k| k * 10)));
+    let mut changed = tree;
+    let _ = ground.change(&mut changed, (5, 5), 1, |t, op| t.insert(op, &key(5), &[5; 100], BIRTH));
+    let mut map: BTreeMap<u64, Vec<u8>> = (0..400).map(|k| (k * 10, vec![5; 100])).collect();
+    map.insert(5, vec![5; 100]);
+    verify(&meta, &changed, &map);
+}
+
+/// Inserts with hints.
+fn insert_near(ground: &mut Ground, tree: &mut Tree, hints: &mut LeafHints, k: u64, value: &[u8]) {
+    let reserved = ground.reserve(tree.blocks_for_inserts(1));
+    let position = tree.insert_position_near(&ground.meta, hints, &key(k), value.len()).unwrap();
+    let mut op = ground.meta.begin(reserved);
+    let _ = tree.insert_into(&mut op, Some(hints), position, (&key(k), value), BIRTH);
+}
+
+/// Runs that take turns, each amid the keys of the others, leave full leaves behind.
+#[test]
+fn hints_follow_runs() {
+    let (mut ground, mut tree, mut hints) = (Ground::new(), tree(), LeafHints::default());
+    let mut expected = BTreeMap::new();
+    for i in 0..2000 {
+        for run in 0..10 {
+            let (k, value) = (run << 32 | i, vec![run as u8; 24]);
+            insert_near(&mut ground, &mut tree, &mut hints, k, &value);
+            expected.insert(k, value);
+        }
+    }
+    let (nodes, used) = verify(&ground.meta, &tree, &expected);
+    assert!(used * 100 > nodes as usize * NODE_PAYLOAD_BYTES * 90, "{used} bytes in {nodes} nodes");
+    assert!(tree.insert_position_near(&ground.meta, &mut hints, &key(5), 24).is_err(), "it is there");
+}
+
+/// Whatever comes in whatever order, among more leaves than are remembered; removed is by who drops all hints first.
+#[test]
+fn hints_lead_where_a_walk_does() {
+    for seed in 1..5 {
+        let _seed = Seed(seed);
+        let mut random = Random(seed * 0x9e37_79b9);
+        let (mut ground, mut tree, mut hints) = (Ground::new(), tree(), LeafHints::default());
+        let mut expected = BTreeMap::new();
+        let mut at = 0;
+        for step in 0..6000 {
+            at = if random.below(20) == 0 { random.below(1 << 16) } else { at + random.below(3) };
+            if random.below(50) == 0 {
+                if let Some(gone) = expected.range(at..).next().map(|(k, _)| *k) {
+                    hints.clear();
+                    ground.change(&mut tree, (gone, gone), 0, |tree, op| {
+                        let _ = tree.remove(op, &key(gone));
+                    });
+                    expected.remove(&gone);
+                }
+            } else if let Entry::Vacant(vacant) = expected.entry(at) {
+                let value = vec![step as u8; random.below(200) as usize];
+                insert_near(&mut ground, &mut tree, &mut hints, at, &value);
+                vacant.insert(value);
+            }
+        }
+        verify(&ground.meta, &tree, &expected);
+    }
+}

@@ -1,0 +1,157 @@
+//! The core of an open Yore volume: free space, trees, extents, inodes in memory, the list of orphans, the cache of
+//! file data, and the locks. It knows nothing of names, of what calls do, or of how history is kept.
+//!
+//! This crate is the floor of `yore-fs`, which is the library for programs. Who changes something here reserves room
+//! ([`Core::reserve`]), locks inodes in order ([`locks`]), prepares what will change, and opens an Op.
+//!
+//! Of history it knows three things: up to which number the past holds blocks too ([`btree::Tree::kept`], [`extent`]), how
+//! many blocks only the past holds ([`retained`]), and what a cell remembers for those who ask above ([`memo`]).
+
+pub mod alloc;
+pub mod btree;
+pub mod clock;
+pub mod datacache;
+mod error;
+pub mod extent;
+pub mod inode;
+pub mod locks;
+pub mod memo;
+pub mod orphan;
+pub mod pages;
+pub mod retained;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+
+use crate::alloc::Alloc;
+pub use crate::error::{Error, Result};
+pub use crate::inode::Attr;
+use crate::inode::{store_inode, InodeCell, InodeTable};
+use crate::locks::{OrderedMutex, Rank};
+use crate::orphan::Orphans;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use yore_format::layout::GROUP_BLOCKS;
+use yore_format::{GroupNo, Incarnation, InodeNo, Number};
+use yore_meta::{Meta, Reclaimer, Reserved, ReservedInode};
+
+/// What the structures of a volume are made of.
+pub struct Core {
+    /// The metadata.
+    pub meta: Arc<Meta>,
+    /// The space for data.
+    pub alloc: Arc<Alloc>,
+    /// The inodes in memory.
+    pub inodes: InodeTable,
+    /// Inodes without a name that are still in use.
+    pub orphans: Orphans,
+    /// Taken first by renames between directories: keeps the tree's shape still while ancestors are compared.
+    pub rename: OrderedMutex,
+    /// The seed of all hashes of names on this volume.
+    pub hash_seed: [u8; 16],
+    /// Nothing on the medium may change.
+    pub read_only: bool,
+    /// Times of access are kept.
+    pub access_times: bool,
+    /// Cells whose times alone are to be written some time.
+    aged: Mutex<Vec<Arc<InodeCell>>>,
+}
+
+impl Core {
+    /// The core of a volume whose metadata was opened.
+    pub fn new(meta: Arc<Meta>, read_only: bool, access_times: bool) -> Core {
+        let alloc = Arc::new(Alloc::new(&meta));
+        let reclaimer: Arc<dyn Reclaimer> = alloc.clone();
+        meta.set_reclaimer(Arc::downgrade(&reclaimer));
+        Core {
+            alloc,
+            inodes: InodeTable::new(),
+            orphans: Orphans::default(),
+            rename: OrderedMutex::new(Rank::Rename),
+            hash_seed: meta.found().hash_seed,
+            read_only,
+            access_times: access_times && !read_only,
+            aged: Mutex::default(),
+            meta,
+        }
+    }
+
+    /// Everything done before to the volume's metadata, and data noted or written, is durable when this returns.
+    pub fn force(&self) -> Result<()> {
+        Ok(self.meta.force()?)
+    }
+
+    /// Fails on a read-only or closed volume, and after a write error.
+    pub fn check_writable(&self) -> Result<()> {
+        Ok(self.meta.check_writable()?)
+    }
+
+    /// The number at which what is made now is born.
+    pub fn number(&self) -> Number {
+        self.meta.number()
+    }
+
+    /// The group whose zones and blocks are nearest to an inode.
+    pub fn near(&self, no: InodeNo) -> GroupNo {
+        let zone = no.addr().zone();
+        let group = if zone.is_primary() { GroupNo(zone.0 / 2) } else { self.meta.zone_group(zone) };
+        debug_assert!(u64::from(group.0) * GROUP_BLOCKS < self.meta.geometry().blocks);
+        group
+    }
+
+    /// Reserves metadata blocks for an Op, making zones if need be; keeps off what deletes and delayed data need.
+    pub fn reserve(&self, near: GroupNo, blocks: u32) -> Result<Reserved> {
+        self.alloc.reserve(&self.meta, near, blocks, false)
+    }
+
+    /// As [`Core::reserve`], for what must go on when the volume is full: flushing, truncating, deleting.
+    pub fn reserve_freely(&self, near: GroupNo, blocks: u32) -> Result<Reserved> {
+        self.alloc.reserve(&self.meta, near, blocks, true)
+    }
+
+    /// Reserves a free inode, making an inode block if need be.
+    pub fn reserve_inode(&self, near: GroupNo) -> Result<ReservedInode> {
+        loop {
+            if let Some(inode) = self.meta.reserve_inode(near)? {
+                return Ok(inode);
+            }
+            let reserved = self.reserve(near, 1)?;
+            self.meta.begin(reserved).add_inode_block();
+        }
+    }
+
+    /// The inode's cell.
+    pub fn cell(&self, no: InodeNo) -> Result<Arc<InodeCell>> {
+        self.inodes.get(&self.meta, no)
+    }
+
+    /// A cell's times have aged in memory; they are written some time. Called once per cell until then.
+    pub fn note_aged(&self, cell: &Arc<InodeCell>) {
+        self.aged.lock().push(cell.clone());
+    }
+
+    /// Writes the inodes whose times have aged.
+    pub fn flush_aged(&self) -> Result<()> {
+        let aged = std::mem::take(&mut *self.aged.lock());
+        for cell in aged {
+            self.store_if_dirty(&cell)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the inode if times or size differ from its block.
+    pub fn store_if_dirty(&self, cell: &InodeCell) -> Result<()> {
+        let reserved = self.meta.reserve(GroupNo(0), 0)?;
+        let mut state = cell.state.write();
+        if state.dirty && !state.gone {
+            let mut op = self.meta.begin(reserved);
+            store_inode(&mut op, cell, &state);
+            state.dirty = false;
+        }
+        Ok(())
+    }
+
+    /// A fresh incarnation.
+    pub fn next_incarnation(&self) -> Incarnation {
+        self.meta.next_incarnation()
+    }
+}

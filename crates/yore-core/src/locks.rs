@@ -1,0 +1,254 @@
+//! The locks that [`crate::inode`] orders, and in debug builds the check that they are taken in that order.
+//!
+//! Each thread keeps a list of those it holds. Before it waits for another, the rules below are asserted against the list, so
+//! every test in a debug build looks for lock cycles, also those that it does not run into. A lock that is only tried
+//! cannot wait, so nothing is asserted of it; once taken it counts like the others.
+//!
+//! | waiting for | holding |
+//! |---|---|
+//! | rename lock | nothing |
+//! | orphans lock | no state, no other orphans lock |
+//! | a directory's state | no file's state, no io but its own; not itself |
+//! | a file's io | no file's state; not itself |
+//! | a file's state | no file's state with the same or a greater number |
+//!
+//! That a directory comes after its parents is not seen from here: both are directories, and only names say which is above.
+
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::ops::{Deref, DerefMut};
+use yore_format::InodeNo;
+
+/// What a lock is to the order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rank {
+    /// Keeps the tree's shape still.
+    Rename,
+    /// Guards the tree of orphans.
+    Orphans,
+    /// A directory's state.
+    Directory(InodeNo),
+    /// A file's io.
+    Io(InodeNo),
+    /// The state of anything but a directory.
+    File(InodeNo),
+}
+
+#[cfg(debug_assertions)]
+mod held {
+    use crate::locks::Rank;
+    use std::cell::RefCell;
+
+    thread_local! {
+        static HELD: RefCell<Vec<Rank>> = const { RefCell::new(Vec::new()) };
+    }
+
+    impl Rank {
+        /// Whether a thread that holds `self` may wait for `next`.
+        pub(super) fn may_precede(self, next: Rank) -> bool {
+            use Rank::*;
+            match (self, next) {
+                (_, Rename) => false,
+                (Rename, _) => true,
+                (Io(_), Orphans) => true,
+                (_, Orphans) => false,
+                (Orphans, _) => true,
+                (Directory(a), Directory(b)) => a != b,
+                (Io(a), Directory(b)) => a == b,
+                (File(_), Directory(_)) => false,
+                (Directory(_), _) => true,
+                (Io(a), Io(b)) => a != b,
+                (File(_), Io(_)) => false,
+                (Io(_), File(_)) => true,
+                (File(a), File(b)) => a < b,
+            }
+        }
+    }
+
+    /// What a lock knows of its rank.
+    pub(super) type Place = Rank;
+
+    /// A lock on the list of its thread.
+    pub(crate) struct Held(Rank);
+
+    pub(super) fn place(rank: Rank) -> Place {
+        rank
+    }
+
+    /// The thread is about to wait for a lock.
+    pub(super) fn waits_for(next: Place) {
+        HELD.with_borrow(|held| {
+            for rank in held {
+                assert!(rank.may_precede(next), "waiting for {next:?} while holding {held:?}");
+            }
+        });
+    }
+
+    pub(super) fn holds(rank: Place) -> Held {
+        HELD.with_borrow_mut(|held| held.push(rank));
+        Held(rank)
+    }
+
+    impl Drop for Held {
+        fn drop(&mut self) {
+            HELD.with_borrow_mut(|held| {
+                let at =
+                    held.iter().rposition(|rank| *rank == self.0).expect("a guard stays with its thread");
+                held.remove(at);
+            });
+        }
+    }
+}
+
+#[cfg(not(debug_assertions))]
+mod held {
+    use crate::locks::Rank;
+
+    /// Nothing: locks are as small as those of the library.
+    #[derive(Clone, Copy)]
+    pub(super) struct Place;
+
+    pub(crate) struct Held;
+
+    pub(super) fn place(_: Rank) -> Place {
+        Place
+    }
+
+    pub(super) fn waits_for(_: Place) {}
+
+    pub(super) fn holds(_: Place) -> Held {
+        Held
+    }
+}
+
+use held::{holds, place, waits_for, Held, Place};
+
+/// A lock's guard, on its thread's list as long as it lives.
+pub struct Guard<G> {
+    // Before `_held`: the lock is free before it leaves the list.
+    guard: G,
+    _held: Held,
+}
+
+impl<G> Guard<G> {
+    fn wait(place: Place, lock: impl FnOnce() -> G) -> Guard<G> {
+        waits_for(place);
+        let guard = lock();
+        Guard { guard, _held: holds(place) }
+    }
+
+    fn tried(place: Place, guard: Option<G>) -> Option<Guard<G>> {
+        guard.map(|guard| Guard { guard, _held: holds(place) })
+    }
+}
+
+impl<G: Deref> Deref for Guard<G> {
+    type Target = G::Target;
+    fn deref(&self) -> &G::Target {
+        &self.guard
+    }
+}
+
+impl<G: DerefMut> DerefMut for Guard<G> {
+    fn deref_mut(&mut self) -> &mut G::Target {
+        &mut self.guard
+    }
+}
+
+/// A held [`OrderedMutex`].
+pub type Locked<'a> = Guard<MutexGuard<'a, ()>>;
+/// An [`OrderedRwLock`] held for reading.
+pub(crate) type Reading<'a, T> = Guard<RwLockReadGuard<'a, T>>;
+/// An [`OrderedRwLock`] held for writing.
+pub type Writing<'a, T> = Guard<RwLockWriteGuard<'a, T>>;
+
+/// A mutex that has its place in the order.
+pub struct OrderedMutex {
+    place: Place,
+    lock: Mutex<()>,
+}
+
+impl OrderedMutex {
+    pub(crate) fn new(rank: Rank) -> OrderedMutex {
+        OrderedMutex { place: place(rank), lock: Mutex::new(()) }
+    }
+
+    /// Waits for the lock.
+    pub fn lock(&self) -> Locked<'_> {
+        Guard::wait(self.place, || self.lock.lock())
+    }
+
+    /// The lock, if nobody has it.
+    pub fn try_lock(&self) -> Option<Locked<'_>> {
+        Guard::tried(self.place, self.lock.try_lock())
+    }
+}
+
+/// A lock for many readers or one writer that has its place in the order.
+pub struct OrderedRwLock<T> {
+    place: Place,
+    lock: RwLock<T>,
+}
+
+impl<T> OrderedRwLock<T> {
+    pub(crate) fn new(rank: Rank, value: T) -> OrderedRwLock<T> {
+        OrderedRwLock { place: place(rank), lock: RwLock::new(value) }
+    }
+
+    /// Waits until nobody writes.
+    pub fn read(&self) -> Reading<'_, T> {
+        Guard::wait(self.place, || self.lock.read())
+    }
+
+    /// Waits until nobody else has it.
+    pub fn write(&self) -> Writing<'_, T> {
+        Guard::wait(self.place, || self.lock.write())
+    }
+
+    /// The value, if nobody writes.
+    pub fn try_read(&self) -> Option<Reading<'_, T>> {
+        Guard::tried(self.place, self.lock.try_read())
+    }
+}
+
+#[cfg(all(test, debug_assertions))]
+mod tests {
+    use crate::locks::*;
+
+    fn waits(holding: Rank, next: Rank) -> bool {
+        holding.may_precede(next)
+    }
+
+    /// The order of the table above, both ways round.
+    #[test]
+    fn locks_have_one_order() {
+        use Rank::*;
+        let (a, b) = (InodeNo(16), InodeNo(17));
+        let order = [Rename, Orphans, Directory(a), Io(a), File(a), File(b)];
+        for (i, first) in order.into_iter().enumerate() {
+            assert!(!waits(first, first), "{first:?} by a thread that has it");
+            for second in order.into_iter().skip(i + 1) {
+                assert!(waits(first, second), "{first:?} before {second:?}");
+                // An inode's own io comes before its state, a directory's (which only frees it), too.
+                let exempt = second == Io(a) && matches!(first, Orphans | Directory(_));
+                assert_eq!(waits(second, first), exempt, "{second:?} before {first:?}");
+            }
+        }
+        assert!(waits(Directory(b), Directory(a)) && waits(Directory(a), Directory(b)), "a tree says which");
+    }
+
+    /// A guard leaves the list when it is dropped, in whatever order, and a lock that was tried is on it.
+    #[test]
+    fn what_is_held_is_known() {
+        let (orphans, io) = (OrderedMutex::new(Rank::Orphans), OrderedMutex::new(Rank::Io(InodeNo(16))));
+        let (file, other) = [16, 17].map(|n| OrderedRwLock::new(Rank::File(InodeNo(n)), n)).into();
+        let held = orphans.lock();
+        let tried = io.try_lock().expect("nobody else has it");
+        drop(held);
+        let held = orphans.lock();
+        let state = file.write();
+        drop((tried, held));
+        assert_eq!(*other.read() + *state, 33);
+        let waited = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(io.lock())));
+        assert!(waited.is_err(), "io after state");
+    }
+}

@@ -1,0 +1,139 @@
+//! The list of orphans: inodes without a name that are still in use, and files whose blocks beyond their size are being freed.
+//!
+//! They are listed in a tree of the volume from the Op that takes the last name to the one that frees the inode, so a
+//! crash between the two loses nothing: the next mount finds and frees them. Who frees them is `reap.rs`.
+
+use crate::btree::{Path, Pins, Tree};
+use crate::inode::InodeCell;
+use crate::locks::{Locked, OrderedMutex, Rank};
+use crate::{Error, Result};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use yore_format::{orphan_value, BlockKind, Corruption, Incarnation, InodeNo};
+use yore_meta::{Change, Meta, Op};
+
+/// The orphans of an open volume.
+pub struct Orphans {
+    /// Guards the tree. Lock order: before any inode's state.
+    tree: OrderedMutex,
+    /// Those set aside. A leaf.
+    aside: Mutex<Vec<Arc<InodeCell>>>,
+}
+
+impl Default for Orphans {
+    fn default() -> Orphans {
+        Orphans { tree: OrderedMutex::new(Rank::Orphans), aside: Mutex::default() }
+    }
+}
+
+impl Orphans {
+    /// Waits for the lock on the list.
+    pub fn lock(&self) -> OrphansGuard<'_> {
+        OrphansGuard { _guard: self.tree.lock() }
+    }
+
+    /// Sets an inode aside, to be freed with others. Returns how many are.
+    pub fn set_aside(&self, cell: Arc<InodeCell>) -> usize {
+        let mut aside = self.aside.lock();
+        aside.push(cell);
+        aside.len()
+    }
+
+    /// Those set aside, who are no longer.
+    pub fn take_aside(&self) -> Vec<Arc<InodeCell>> {
+        std::mem::take(&mut *self.aside.lock())
+    }
+
+    /// All that are listed, with their incarnations. O(orphans).
+    ///
+    /// # Errors
+    /// Damage and device errors.
+    pub fn listed(&self, meta: &Meta) -> Result<Vec<(InodeNo, Incarnation)>> {
+        let mut listed = Vec::new();
+        tree(meta).scan(meta, &[0; 8], &mut |key, value| {
+            let no = key.try_into().map(u64::from_be_bytes).map(InodeNo);
+            let incarnation = value.try_into().map(u32::from_le_bytes).map(Incarnation);
+            match (no, incarnation) {
+                (Ok(no), Ok(incarnation)) => listed.push((no, incarnation)),
+                _ => {
+                    let found = format!("{key:?} {value:?}");
+                    return Err(Corruption::new("orphan", "lengths", "8 and 4", found).into());
+                }
+            }
+            Ok(true)
+        })?;
+        Ok(listed)
+    }
+}
+
+/// The right to change the tree of orphans.
+pub struct OrphansGuard<'a> {
+    _guard: Locked<'a>,
+}
+
+fn tree(meta: &Meta) -> Tree {
+    let (root, level) = meta.orphan_root();
+    Tree { root, level, ..Tree::empty(BlockKind::Orphans, InodeNo::ORPHANS, Incarnation(0)) }
+}
+
+impl OrphansGuard<'_> {
+    /// Keeps in memory what adding `no` needs; returns the way to its place, and the blocks to reserve.
+    ///
+    /// # Errors
+    /// `Corruption` if it is listed already; damage and device errors.
+    pub fn prepare_add(&self, meta: &Meta, no: InodeNo, pins: &mut Pins) -> Result<(Option<Path>, u32)> {
+        let tree = tree(meta);
+        let key = no.0.to_be_bytes();
+        let way = tree.way(meta, &key, pins, |leaf| {
+            Ok(Some((key, leaf.cells().next().is_some_and(|(found, _)| *found == key))))
+        })?;
+        let (way, listed) = way.map_or((None, false), |(way, listed)| (Some(way), listed));
+        if listed {
+            return Err(not_as_expected("not listed", "listed", no));
+        }
+        Ok((way, tree.blocks_for_inserts(1)))
+    }
+
+    /// Keeps in memory what removing `no` needs; returns the way to it.
+    ///
+    /// # Errors
+    /// `Corruption` if it is not listed; damage and device errors.
+    pub fn prepare_remove(&self, meta: &Meta, no: InodeNo, pins: &mut Pins) -> Result<Path> {
+        let key = no.0.to_be_bytes();
+        let way = tree(meta).way(meta, &key, pins, |leaf| {
+            let listed = leaf.cells().next().is_some_and(|(found, _)| *found == key);
+            Ok(listed.then_some((key, ())))
+        })?;
+        way.map(|(way, ())| way).ok_or_else(|| not_as_expected("listed", "not listed", no))
+    }
+
+    /// Inside an Op: lists an inode.
+    pub fn add(
+        &self,
+        op: &mut Op<'_>,
+        meta: &Meta,
+        way: Option<Path>,
+        no: InodeNo,
+        incarnation: Incarnation,
+    ) -> Change {
+        let mut tree = tree(meta);
+        let (key, value) = (no.0.to_be_bytes(), orphan_value(incarnation));
+        let delta = tree.insert_at(op, way, &key, &value, meta.number());
+        let root = op.set_orphan_root(tree.root, tree.level);
+        delta.stored(op, root);
+        delta.change
+    }
+
+    /// Inside an Op: takes an inode off the list.
+    pub fn remove(&self, op: &mut Op<'_>, meta: &Meta, way: Path, no: InodeNo) -> Change {
+        let mut tree = tree(meta);
+        let delta = tree.remove_at(op, Some(way), &no.0.to_be_bytes());
+        let root = op.set_orphan_root(tree.root, tree.level);
+        delta.stored(op, root);
+        delta.change
+    }
+}
+
+fn not_as_expected(expected: &'static str, found: &'static str, no: InodeNo) -> Error {
+    Corruption::new("list of orphans", "inode", expected, found).of(no).into()
+}

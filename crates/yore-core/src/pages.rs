@@ -1,0 +1,608 @@
+//! Pages of file data in memory: what an inode in memory holds of its file, and the limit on all of them.
+//!
+//! A page belongs to a file ([`FilePages`]) and is found by its index. States: *clean* (as on the medium; may be evicted),
+//! *dirty* (newer than the medium), *writing* (a write-back under way has its bytes; it may be dirty again beside that).
+//! A dirty page is *fresh* if the log has it as it is: it need not be logged again, and is still to be written back.
+//! A page's memory is shared: a write-back holds its own reference, so a writer who comes meanwhile gets a copy
+//! and the bytes under way stay what they were.
+//!
+//! Who may do what: pages are entered and evicted under the map's mutex alone; their bytes change, and they become
+//! dirty, only under the inode's state write lock *and* the mutex. So a reader who holds the state lock shared may copy
+//! from a page outside the mutex.
+//!
+//! **Eviction** is second chance over files, then over each file's pages from where the last sweep of it stopped: no list
+//! of pages exists, a cached page costs its map entry. Files are registered in shards by weak reference; a file that goes
+//! takes its pages with it.
+//!
+//! **Arriving** pages are being read from the medium by somebody who holds no lock of the file: who wants one of them waits,
+//! and whoever changes one makes what arrives be dropped. The argument is in `file/ahead.rs`.
+//!
+//! This module knows neither inodes nor extents. What the fields of [`FileData`] must satisfy, and all that changes them,
+//! is in `file`; which files are dirty, and who writes them back, in `file/cache.rs`.
+//!
+//! Locks: the shards are leaves; a file's map mutex comes before nothing but its shard.
+
+use crate::Error;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use yore_device::{AlignedBuf, SharedBuf};
+use yore_format::{ContentKind, BLOCK_SIZE, INLINE_BYTES};
+
+mod set;
+
+use set::PageSet;
+
+const SHARDS: usize = 16;
+/// The smallest cache, in pages.
+const PAGES_MIN: usize = 256;
+/// Pages a sweep looks at in one file before it lets go of the file's mutex.
+const SWEEP: usize = 256;
+/// Pages of the first window of a sequential reader.
+const WINDOW_LEAST: u32 = 8;
+
+/// What a regular file's inode has in memory beside the inode.
+#[derive(Default)]
+pub struct FileData {
+    /// Up to where the medium has this file's bytes (F1).
+    pub medium_size: u64,
+    /// The size that the stored inode has: one that the file had at some time (F7).
+    pub stored_size: u64,
+    /// The size that the log has, while it has data of the file that is not at home (F8).
+    pub logged_size: Option<u64>,
+    /// The inode is in the list of orphans because blocks beyond its size are being freed.
+    pub listed: bool,
+    pages: OnceLock<Arc<FilePages>>,
+    /// File blocks that count as holes (F5).
+    pub doomed: Option<Range<u64>>,
+    /// The content must not go back into the inode: blocks were asked for.
+    pub in_blocks: bool,
+    /// There may be written extents beyond the size: it must be looked at before the file grows (F9).
+    pub unsure_beyond: bool,
+    /// Noted as dirty in the cache.
+    pub noted: bool,
+    /// What background write-back failed with, for the next fsync.
+    pub error: Option<Error>,
+    /// How it is being read.
+    pub ahead: ReadAhead,
+}
+
+/// What is known of how a file is being read, in pages. A hint: it is updated without a lock.
+#[derive(Default)]
+pub struct ReadAhead {
+    /// Behind the last access.
+    next: AtomicU32,
+    window: AtomicU32,
+    /// Up to where reading ahead was asked for.
+    pub until: AtomicU32,
+}
+
+impl ReadAhead {
+    /// The window for an access to the pages `first..end`; 0 if it is not part of a sequence. Learns from the access.
+    pub fn learn(&self, first: u32, end: u32, most: u32) -> u32 {
+        let window = self.window.load(Ordering::Relaxed);
+        let next = self.next.load(Ordering::Relaxed);
+        // Several threads may serve one reader, so accesses come a little out of order; a page may be read in parts.
+        let is_next = first == next || first + 1 == next || (window > 0 && first.abs_diff(next) <= window);
+        self.next.store(if is_next { next.max(end) } else { end }, Ordering::Relaxed);
+        let window = match is_next {
+            true => (window * 2).max((end - first).min(most)).clamp(WINDOW_LEAST, most.max(WINDOW_LEAST)),
+            false => 0,
+        };
+        self.window.store(window, Ordering::Relaxed);
+        window
+    }
+}
+
+impl FileData {
+    /// Blocks that were promised to data in memory, beyond those in `inode.blocks`.
+    pub fn delayed_blocks(&self) -> u64 {
+        self.pages.get().map_or(0, |p| p.lock().promised())
+    }
+
+    /// Whether there is data in memory that is newer than the medium.
+    pub fn is_busy(&self) -> bool {
+        self.noted || self.pages.get().is_some_and(|p| p.lock().is_busy())
+    }
+
+    /// Whether there is something that the medium alone does not tell: newer data, or a truncation that has stopped
+    /// half-way.
+    pub(crate) fn must_stay(&self) -> bool {
+        self.is_busy() || self.listed || self.doomed.is_some()
+    }
+
+    /// The pages, if the file has any in memory.
+    pub fn cached(&self) -> Option<Pages<'_>> {
+        self.pages.get().map(|p| p.lock())
+    }
+
+    /// The pages, to enter some.
+    pub fn pages(&self, cache: &Arc<PageCache>) -> Pages<'_> {
+        self.pages.get_or_init(|| cache.new_pages()).lock()
+    }
+
+    /// Announces that the pages `range` are being read from the medium. `None` if one of them is here, or announced already.
+    pub fn arriving(&self, cache: &Arc<PageCache>, range: Range<u32>) -> Option<Arriving> {
+        let file = self.pages.get_or_init(|| cache.new_pages());
+        let mut map = file.map.lock();
+        if map.gap(range.start, range.end) != Some(range.clone()) {
+            return None;
+        }
+        map.last_arriving += 1;
+        let id = map.last_arriving;
+        map.arriving.push((id, range.clone()));
+        drop(map);
+        Some(Arriving { file: file.clone(), id, range })
+    }
+
+    /// Waits while the page is being read from the medium by somebody else. True if it was.
+    pub fn await_arrival(&self, index: u32) -> bool {
+        let Some(file) = self.pages.get() else { return false };
+        let mut map = file.map.lock();
+        let mut waited = false;
+        while map.arriving.iter().any(|(_, range)| range.contains(&index)) {
+            waited = true;
+            file.arrived.wait(&mut map);
+        }
+        waited
+    }
+
+    /// Whether the file will go into its inode at this size.
+    pub fn fits_inode(&self, kind: ContentKind, size: u64) -> bool {
+        size <= INLINE_BYTES as u64
+            && !self.in_blocks
+            && matches!(kind, ContentKind::Empty | ContentKind::Inline)
+    }
+}
+
+/// The pages of all files of a volume, and how many of them there may be.
+pub struct PageCache {
+    limit: usize,
+    pages: AtomicUsize,
+    dirty: AtomicUsize,
+    next_id: AtomicU64,
+    cursor: AtomicUsize,
+    shards: [Mutex<Shard>; SHARDS],
+}
+
+impl PageCache {
+    /// Room for `bytes` (and no less than 1 MiB).
+    pub(crate) fn new(bytes: u64) -> PageCache {
+        let limit = usize::try_from(bytes / BLOCK_SIZE as u64).unwrap_or(usize::MAX);
+        PageCache {
+            limit: limit.max(PAGES_MIN),
+            pages: AtomicUsize::new(0),
+            dirty: AtomicUsize::new(0),
+            next_id: AtomicU64::new(0),
+            cursor: AtomicUsize::new(0),
+            shards: Default::default(),
+        }
+    }
+
+    /// Pages for a file that has none yet.
+    fn new_pages(self: &Arc<Self>) -> Arc<FilePages> {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let (shared, map, arrived) = (self.clone(), Mutex::default(), Condvar::new());
+        let pages = Arc::new(FilePages { shared, id, map, arrived });
+        self.shards[id as usize % SHARDS].lock().files.insert(id, Arc::downgrade(&pages));
+        pages
+    }
+
+    /// Evicts until `pages` more fit, as far as there is something to evict. Takes map mutexes: hold none.
+    pub fn make_room(&self, pages: usize) {
+        let target = self.limit.saturating_sub(pages);
+        if self.pages.load(Ordering::Relaxed) <= target {
+            return;
+        }
+        // Twice around: the first time clears the marks of use. A file takes a visit for each part of it that is swept.
+        let files: usize = self.shards.iter().map(|s| s.lock().files.len()).sum();
+        let visits_most = 2 * (files + self.pages.load(Ordering::Relaxed) / SWEEP + SHARDS);
+        let (mut visits, mut empty) = (0, 0);
+        while self.pages.load(Ordering::Relaxed) > target && visits < visits_most && empty < SHARDS {
+            let over = self.pages.load(Ordering::Relaxed).saturating_sub(target).max(1);
+            match self.next_file() {
+                None => empty += 1,
+                Some(file) => {
+                    empty = 0;
+                    visits = if file.is_some_and(|f| f.sweep(over) > 0) { 0 } else { visits + 1 };
+                }
+            }
+        }
+    }
+
+    /// The file that eviction visits next, if its shard has any; `Some(None)` if that is just going.
+    fn next_file(&self) -> Option<Option<Arc<FilePages>>> {
+        let at = self.cursor.fetch_add(1, Ordering::Relaxed) % SHARDS;
+        let mut shard = self.shards[at].lock();
+        let hand = shard.hand;
+        let (id, file) = shard.files.range(hand..).next().or_else(|| shard.files.iter().next())?;
+        let (id, file) = (*id, file.upgrade());
+        shard.hand = id + 1;
+        Some(file)
+    }
+
+    /// How many pages may be read ahead of one reader: `most`, or a sixteenth of the cache.
+    pub fn window_most(&self, most: u32) -> u32 {
+        most.min((self.limit / 16) as u32)
+    }
+
+    /// Whether writers must write back before they go on.
+    pub fn is_over(&self) -> bool {
+        self.dirty.load(Ordering::Relaxed) > self.limit / 2
+    }
+
+    /// Whether so much is dirty that the background should write back.
+    pub fn wants_write_back(&self) -> bool {
+        self.dirty.load(Ordering::Relaxed) > self.limit / 4
+    }
+}
+
+/// A page's bytes.
+pub type Bytes = SharedBuf;
+
+/// A page of a file.
+pub struct Page {
+    /// What it holds.
+    pub bytes: Bytes,
+    /// Newer than the medium, and not yet on its way there.
+    dirty: bool,
+    /// Dirty, and the log has these bytes.
+    fresh: bool,
+    /// Dirty, and the log has these bytes or earlier ones.
+    logged: bool,
+    /// A write-back has its bytes as they were.
+    pub writing: bool,
+    /// A data block is promised for it.
+    pub promised: bool,
+    referenced: bool,
+}
+
+/// The pages of a file by index.
+#[derive(Default)]
+struct PageMap {
+    pages: BTreeMap<u32, Page>,
+    /// Dirty pages that are not fresh.
+    dirty: PageSet,
+    /// Dirty pages that are fresh.
+    fresh: PageSet,
+    writing: PageSet,
+    /// Pages with a promise.
+    promised: u64,
+    /// Where eviction goes on.
+    hand: u32,
+    /// What is being read from the medium, by number; none of it is in `pages` unless it came there since.
+    arriving: Vec<(u64, Range<u32>)>,
+    last_arriving: u64,
+}
+
+impl PageMap {
+    /// The first pages in `from..to` that are neither here nor arriving.
+    fn gap(&self, mut from: u32, to: u32) -> Option<Range<u32>> {
+        let mut here = self.pages.range(from..to.max(from)).map(|(index, _)| *index).peekable();
+        loop {
+            if here.next_if(|index| *index <= from).is_some_and(|index| index == from) {
+                from += 1;
+            } else if let Some((_, range)) = self.arriving.iter().find(|(_, r)| r.contains(&from)) {
+                from = range.end;
+            } else if here.peek().is_none_or(|index| *index > from) {
+                break;
+            }
+        }
+        let coming = self.arriving.iter().map(|(_, r)| r.start).filter(|start| *start > from);
+        let end = coming.chain(here.next()).min().unwrap_or(to).min(to);
+        (from < end).then_some(from..end)
+    }
+}
+
+#[derive(Default)]
+struct Shard {
+    files: BTreeMap<u64, Weak<FilePages>>,
+    hand: u64,
+}
+
+/// The cached pages of one file.
+struct FilePages {
+    shared: Arc<PageCache>,
+    id: u64,
+    map: Mutex<PageMap>,
+    /// Something that was being read is here, or is not being read any more.
+    arrived: Condvar,
+}
+
+/// Pages that are being read from the medium, announced until this is dropped.
+pub struct Arriving {
+    file: Arc<FilePages>,
+    id: u64,
+    range: Range<u32>,
+}
+
+impl Arriving {
+    /// Which pages.
+    pub(crate) fn range(&self) -> Range<u32> {
+        self.range.clone()
+    }
+
+    /// They have been read. Entered unless one of them has changed since they were announced.
+    pub fn arrive(self, bytes: Vec<AlignedBuf>) {
+        let mut pages = self.file.lock();
+        if pages.map.arriving.iter().any(|(id, _)| *id == self.id) {
+            for (index, bytes) in self.range.clone().zip(bytes) {
+                pages.enter(index, Bytes::new(bytes));
+            }
+        }
+    }
+}
+
+impl Drop for Arriving {
+    fn drop(&mut self) {
+        self.file.map.lock().arriving.retain(|(id, _)| *id != self.id);
+        self.file.arrived.notify_all();
+    }
+}
+
+impl Drop for FilePages {
+    fn drop(&mut self) {
+        let map = self.map.get_mut();
+        self.shared.pages.fetch_sub(map.pages.len(), Ordering::Relaxed);
+        self.shared.dirty.fetch_sub(map.dirty.len() + map.fresh.len(), Ordering::Relaxed);
+        self.shared.shards[self.id as usize % SHARDS].lock().files.remove(&self.id);
+    }
+}
+
+/// The map of a file's pages, locked.
+pub struct Pages<'a> {
+    shared: &'a PageCache,
+    arrived: &'a Condvar,
+    map: MutexGuard<'a, PageMap>,
+}
+
+impl FilePages {
+    fn lock(&self) -> Pages<'_> {
+        Pages { shared: &self.shared, arrived: &self.arrived, map: self.map.lock() }
+    }
+
+    /// Evicts up to `most` clean pages that were not used since the last sweep.
+    fn sweep(&self, most: usize) -> usize {
+        let mut guard = self.map.lock();
+        let map = &mut *guard;
+        let mut gone = Vec::new();
+        let mut last = None;
+        for (index, page) in map.pages.range_mut(map.hand..).take(SWEEP) {
+            last = Some(*index);
+            if page.dirty || page.writing {
+                continue;
+            }
+            if std::mem::take(&mut page.referenced) {
+                continue;
+            }
+            gone.push(*index);
+            if gone.len() == most {
+                break;
+            }
+        }
+        map.hand = last.map_or(0, |i| i.wrapping_add(1));
+        for index in &gone {
+            map.pages.remove(index);
+        }
+        self.shared.pages.fetch_sub(gone.len(), Ordering::Relaxed);
+        gone.len()
+    }
+}
+
+impl Pages<'_> {
+    /// The page, which counts as used.
+    pub fn get(&mut self, index: u32) -> Option<&Page> {
+        let page = self.map.pages.get_mut(&index)?;
+        page.referenced = true;
+        Some(page)
+    }
+
+    /// The first pages in `from..to` that are neither here nor being read.
+    pub fn gap(&self, from: u32, to: u32) -> Option<Range<u32>> {
+        self.map.gap(from, to)
+    }
+
+    /// What is being read of these pages is not what they hold any more.
+    fn cancel_arriving(&mut self, from: u32, to: u32) {
+        if !self.map.arriving.is_empty() {
+            self.map.arriving.retain(|(_, range)| range.end <= from || range.start >= to);
+            self.arrived.notify_all();
+        }
+    }
+
+    /// Whether no page is here.
+    pub fn is_empty(&self) -> bool {
+        self.map.pages.is_empty()
+    }
+
+    /// Whether the page is newer than the medium.
+    pub fn is_unstable(&self, index: u32) -> bool {
+        let map = &*self.map;
+        map.dirty.contains(index) || map.fresh.contains(index) || map.writing.contains(index)
+    }
+
+    /// The first page at or after `from` that is newer than the medium.
+    pub fn next_unstable(&self, from: u32) -> Option<u32> {
+        let writing = self.map.writing.next(from);
+        self.next_dirty(from).into_iter().chain(writing).min()
+    }
+
+    /// The first page at or after `from` that is newer than the medium and not on its way there.
+    pub fn next_dirty(&self, from: u32) -> Option<u32> {
+        let dirty = self.map.dirty.next(from);
+        let fresh = self.map.fresh.next(from);
+        dirty.into_iter().chain(fresh).min()
+    }
+
+    /// Up to `most` dirty pages that the log does not have as they are.
+    pub fn unlogged(&self, most: usize) -> Vec<u32> {
+        self.map.dirty.range(0..u32::MAX).take(most).collect()
+    }
+
+    /// Whether the log has some version of the page that is not at home.
+    pub fn is_logged(&self, index: u32) -> bool {
+        self.map.pages.get(&index).is_some_and(|p| p.logged)
+    }
+
+    /// The log has a dirty page as it is.
+    pub fn set_fresh(&mut self, index: u32) {
+        let map = &mut *self.map;
+        let page = map.pages.get_mut(&index).expect("dirty pages are cached");
+        assert!(page.dirty, "only what is newer than the medium is logged");
+        if !std::mem::replace(&mut page.fresh, true) {
+            map.dirty.remove(index);
+            map.fresh.insert(index);
+        }
+        page.logged = true;
+    }
+
+    /// Up to `most` dirty pages in `from..to`.
+    pub fn dirty_in(&self, from: u32, to: u32, most: usize) -> Vec<u32> {
+        let to = to.max(from);
+        let mut dirty: Vec<u32> = self.map.dirty.range(from..to).take(most).collect();
+        if !self.map.fresh.is_empty() {
+            dirty.extend(self.map.fresh.range(from..to).take(most));
+            dirty.sort_unstable();
+            dirty.truncate(most);
+        }
+        dirty
+    }
+
+    /// Whether a page is newer than the medium and not on its way there.
+    pub fn has_dirty(&self) -> bool {
+        !self.map.dirty.is_empty() || !self.map.fresh.is_empty()
+    }
+
+    /// How many pages are newer than the medium and not on their way there.
+    pub fn dirty_count(&self) -> usize {
+        self.map.dirty.len() + self.map.fresh.len()
+    }
+
+    /// Whether a page is newer than the medium.
+    pub fn is_busy(&self) -> bool {
+        self.has_dirty() || !self.map.writing.is_empty()
+    }
+
+    pub(crate) fn promised(&self) -> u64 {
+        self.map.promised
+    }
+
+    /// How many pages in `from..to` a block is promised for. O(cached pages there).
+    pub fn promised_in(&self, from: u32, to: u32) -> u64 {
+        match self.map.promised {
+            0 => 0,
+            _ => self.map.pages.range(from..to.max(from)).filter(|(_, page)| page.promised).count() as u64,
+        }
+    }
+
+    /// Enters a page read from the medium unless it is there; returns the one that is.
+    pub fn enter(&mut self, index: u32, bytes: Bytes) -> Bytes {
+        let shared = self.shared;
+        let page = self.map.pages.entry(index).or_insert_with(|| {
+            shared.pages.fetch_add(1, Ordering::Relaxed);
+            Page {
+                bytes,
+                dirty: false,
+                fresh: false,
+                logged: false,
+                writing: false,
+                promised: false,
+                referenced: true,
+            }
+        });
+        page.bytes.clone()
+    }
+
+    /// The bytes of a page that is there, to change; it becomes dirty.
+    pub fn dirty_bytes(&mut self, index: u32) -> &mut [u8] {
+        self.cancel_arriving(index, index + 1);
+        let map = &mut *self.map;
+        let page = map.pages.get_mut(&index).expect("the page was entered");
+        if !page.dirty {
+            page.dirty = true;
+            map.dirty.insert(index);
+            self.shared.dirty.fetch_add(1, Ordering::Relaxed);
+        } else if std::mem::take(&mut page.fresh) {
+            map.fresh.remove(index);
+            map.dirty.insert(index);
+        }
+        page.referenced = true;
+        page.bytes.make_mut()
+    }
+
+    /// Zeroes the bytes of a cached page from `at` on, which the file does not have any more.
+    pub fn zero_tail(&mut self, index: u32, at: usize) {
+        self.cancel_arriving(index, index + 1);
+        if let Some(page) = self.map.pages.get_mut(&index) {
+            page.bytes.make_mut()[at..].fill(0);
+        }
+    }
+
+    /// Notes that a block is promised for the page.
+    pub fn set_promised(&mut self, index: u32) {
+        let map = &mut *self.map;
+        let page = map.pages.get_mut(&index).expect("the page was entered");
+        if !std::mem::replace(&mut page.promised, true) {
+            map.promised += 1;
+        }
+    }
+
+    /// A write-back takes the page's bytes, and its promise if it has one.
+    pub fn start_writing(&mut self, index: u32) -> (Bytes, bool) {
+        let map = &mut *self.map;
+        let page = map.pages.get_mut(&index).expect("dirty pages are cached");
+        if std::mem::take(&mut page.dirty) {
+            let set = if std::mem::take(&mut page.fresh) { &mut map.fresh } else { &mut map.dirty };
+            set.remove(index);
+            self.shared.dirty.fetch_sub(1, Ordering::Relaxed);
+        }
+        page.logged = false;
+        page.writing = true;
+        map.writing.insert(index);
+        let promised = std::mem::take(&mut page.promised);
+        map.promised -= u64::from(promised);
+        (page.bytes.clone(), promised)
+    }
+
+    /// A write-back of the page has ended well.
+    pub fn end_writing(&mut self, index: u32) {
+        let map = &mut *self.map;
+        map.writing.remove(index);
+        let page = map.pages.get_mut(&index).expect("pages under write-back are cached");
+        page.writing = false;
+    }
+
+    /// A write-back failed: the page is as dirty as before. True if its promise is kept here; false if it has one already.
+    pub fn undo_writing(&mut self, index: u32, promised: bool) -> bool {
+        self.end_writing(index);
+        self.dirty_bytes(index);
+        if promised && !self.map.pages[&index].promised {
+            self.set_promised(index);
+            return true;
+        }
+        false
+    }
+
+    /// Drops the pages in `from..to`; returns how many blocks were promised for them.
+    pub fn discard(&mut self, from: u32, to: u32) -> u64 {
+        self.cancel_arriving(from, to);
+        let map = &mut *self.map;
+        let gone: Vec<u32> = map.pages.range(from..to.max(from)).map(|(i, _)| *i).collect();
+        let mut promised = 0;
+        for index in &gone {
+            let page = map.pages.remove(index).expect("just found");
+            debug_assert!(!page.writing, "io is held: nothing is being written");
+            promised += u64::from(page.promised);
+            if page.dirty {
+                let set = if page.fresh { &mut map.fresh } else { &mut map.dirty };
+                set.remove(*index);
+                self.shared.dirty.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        map.promised -= promised;
+        self.shared.pages.fetch_sub(gone.len(), Ordering::Relaxed);
+        promised
+    }
+}

@@ -1,0 +1,74 @@
+//! What unit tests of this crate and of those above stand on: a volume in memory, and numbers that are the same everywhere.
+
+use std::sync::Arc;
+use std::time::Duration;
+use yore_device::{Device, MemoryDevice};
+use yore_format::{Engine, GroupNo, Timestamp};
+use yore_meta::{Meta, MetaError, MetaOptions, Reserved};
+
+/// Makes a volume that is the same each time.
+pub fn format(device: &dyn Device, log_blocks: u64) {
+    let options = yore_meta::MkfsOptions {
+        uuid: [7; 16],
+        hash_seed: [9; 16],
+        label: String::new(),
+        engine: Engine::Snapshot,
+        owner: (0, 0),
+        permissions: 0o755,
+        now: Timestamp::default(),
+        log_blocks,
+    };
+    yore_meta::mkfs(device, &options).unwrap();
+}
+
+/// A volume without files, and where its metadata goes.
+pub struct Ground {
+    /// Its metadata.
+    pub meta: Arc<Meta>,
+    group: GroupNo,
+}
+
+impl Ground {
+    /// One of 8 GiB in memory.
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Ground {
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 27));
+        format(&*device, yore_meta::default_log_blocks(4096));
+        let options = MetaOptions {
+            read_only: false,
+            engine: None,
+            cache_bytes: 64 << 20,
+            commit_interval: Duration::from_secs(3600),
+        };
+        Ground { meta: Meta::open(device, options).unwrap(), group: GroupNo(0) }
+    }
+
+    /// Reserves metadata blocks, making zones if need be.
+    pub fn reserve(&mut self, blocks: u32) -> Reserved {
+        loop {
+            match self.meta.reserve(self.group, blocks) {
+                Ok(reserved) => return reserved,
+                Err(MetaError::NeedZone { .. }) => {
+                    self.group.0 += 1;
+                    self.meta.prepare_group(self.group).unwrap();
+                    let mut op = self.meta.begin(Reserved::none());
+                    op.create_primary_zone(self.group);
+                }
+                Err(e) => panic!("{e}"),
+            }
+        }
+    }
+}
+
+/// Xorshift: the same numbers for the same seed everywhere.
+pub struct Random(pub u64);
+
+impl Random {
+    /// The next number, less than `n`.
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % n
+    }
+}
