@@ -14,6 +14,7 @@ use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{JoinHandle, ThreadId};
 use yore_device::simulated::SimulatedDevice;
+use yore_device::wrapped::{Hook, Request, Wrapped};
 use yore_device::{Device, DeviceError};
 use yore_fs::{Error, View};
 
@@ -31,15 +32,17 @@ enum State {
 }
 
 /// A device of which a flush can be held up.
+pub(crate) type Gated = Wrapped<Arc<dyn Device>, Gate>;
+
+/// What holds it up.
 pub(crate) struct Gate {
-    inner: Arc<dyn Device>,
     state: Mutex<State>,
     changed: Condvar,
 }
 
 impl Gate {
-    pub(crate) fn new(inner: Arc<dyn Device>) -> Gate {
-        Gate { inner, state: Mutex::new(State::Open), changed: Condvar::new() }
+    pub(crate) fn new() -> Gate {
+        Gate { state: Mutex::new(State::Open), changed: Condvar::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -60,60 +63,32 @@ impl Gate {
 
 impl fmt::Debug for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Gate({})", self.inner.describe())
+        f.write_str("Gate")
     }
 }
 
-impl Device for Gate {
-    fn size(&self) -> u64 {
-        self.inner.size()
-    }
-
-    fn read_only(&self) -> bool {
-        self.inner.read_only()
-    }
-
-    fn describe(&self) -> String {
-        self.inner.describe()
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
-        self.inner.read_at(offset, buf)
-    }
-
-    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
-        self.inner.write_at(offset, buf)
-    }
-
-    fn write_vectored_at(&self, offset: u64, bufs: &[std::io::IoSlice<'_>]) -> Result<(), DeviceError> {
-        self.inner.write_vectored_at(offset, bufs)
-    }
-
-    fn flush(&self) -> Result<(), DeviceError> {
-        let mut state = self.lock();
-        match *state {
-            State::Armed(thread, _) if thread == std::thread::current().id() => {}
-            State::Armed(thread, first @ 1..) => *state = State::Armed(thread, first - 1),
-            State::Armed(_, 0) => {
-                *state = State::Holding;
-                self.changed.notify_all();
-                self.wait_while(state, |state| state == State::Holding);
-                return self.inner.flush();
+impl Hook for Gate {
+    fn request(&self, request: Request<'_>, below: &dyn Device) -> Result<(), DeviceError> {
+        if matches!(request, Request::Flush) {
+            let mut state = self.lock();
+            match *state {
+                State::Armed(thread, _) if thread == std::thread::current().id() => {}
+                State::Armed(thread, first @ 1..) => *state = State::Armed(thread, first - 1),
+                State::Armed(_, 0) => {
+                    *state = State::Holding;
+                    self.changed.notify_all();
+                    self.wait_while(state, |state| state == State::Holding);
+                }
+                State::Open | State::Holding => {}
             }
-            State::Open | State::Holding => {}
         }
-        drop(state);
-        self.inner.flush()
-    }
-
-    fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
-        self.inner.discard(offset, len)
+        request.pass(below)
     }
 }
 
 /// A sync under way. Dropping it lets it go on, and waits for it.
 pub(crate) struct HeldSync {
-    gate: Arc<Gate>,
+    device: Arc<Gated>,
     thread: Option<JoinHandle<Result<(), Error>>>,
     /// The moment that is durable when it has returned.
     moment: usize,
@@ -125,31 +100,32 @@ impl HeldSync {
     /// Begins a sync of what was done until `moment`, which is held at its first flush, or the one after `first` others,
     /// for `left` operations.
     pub(crate) fn begin(
-        gate: &Arc<Gate>,
+        device: &Arc<Gated>,
         view: &View,
         moment: usize,
         first: u32,
         left: usize,
     ) -> Result<HeldSync, Wrong> {
+        let gate = &device.hook;
         gate.set(State::Armed(std::thread::current().id(), first));
-        let (its_gate, its_view) = (gate.clone(), view.clone());
+        let (its_device, its_view) = (device.clone(), view.clone());
         let sync = move || {
             let result = its_view.sync();
             // It may have had nothing to write.
-            its_gate.set(State::Open);
+            its_device.hook.set(State::Open);
             result
         };
         let thread = std::thread::Builder::new()
             .spawn(sync)
             .map_err(|error| Wrong::new("result", format!("no thread for a sync: {error}")))?;
-        let held = HeldSync { gate: gate.clone(), thread: Some(thread), moment, left };
+        let held = HeldSync { device: device.clone(), thread: Some(thread), moment, left };
         gate.wait_while(gate.lock(), |state| matches!(state, State::Armed(..)));
         Ok(held)
     }
 
     /// Lets it return.
     pub(crate) fn end(mut self, device: &SimulatedDevice) -> Result<(), Wrong> {
-        self.gate.set(State::Open);
+        self.device.hook.set(State::Open);
         let result = match self.thread.take().map(JoinHandle::join) {
             Some(Ok(result)) => result,
             Some(Err(_)) => return Err(Wrong::new("panic", "a sync panicked")),
@@ -163,7 +139,7 @@ impl HeldSync {
 
 impl Drop for HeldSync {
     fn drop(&mut self) {
-        self.gate.set(State::Open);
+        self.device.hook.set(State::Open);
         if let Some(thread) = self.thread.take() {
             // What it says is of no interest any more: something else went wrong.
             let _ = thread.join();

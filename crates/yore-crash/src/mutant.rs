@@ -8,7 +8,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard};
+use yore_device::wrapped::{Hook, Request};
 use yore_device::{Device, DeviceError, BLOCK_SIZE};
 
 /// What a block is, by its first bytes.
@@ -66,9 +67,8 @@ pub enum Mutation {
     SuperblockFirst,
 }
 
-/// A device that is wrong in one way.
+/// Makes a device wrong in one way.
 pub struct Mutant {
-    inner: Arc<dyn Device>,
     mutation: Mutation,
     state: Mutex<State>,
 }
@@ -84,18 +84,18 @@ struct State {
 }
 
 impl Mutant {
-    /// Wraps a device.
-    pub fn new(inner: Arc<dyn Device>, mutation: Mutation) -> Mutant {
-        Mutant { inner, mutation, state: Mutex::default() }
+    /// One that makes it wrong like this.
+    pub fn new(mutation: Mutation) -> Mutant {
+        Mutant { mutation, state: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    fn release(&self, state: &mut State) -> Result<(), DeviceError> {
+    fn release(state: &mut State, below: &dyn Device) -> Result<(), DeviceError> {
         for (block, bytes) in std::mem::take(&mut state.held) {
-            self.inner.write_at(block * BLOCK_SIZE as u64, &bytes)?;
+            below.write_at(block * BLOCK_SIZE as u64, &bytes)?;
         }
         Ok(())
     }
@@ -112,30 +112,10 @@ impl Mutant {
             }
         }
     }
-}
 
-impl fmt::Debug for Mutant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Mutant({:?})", self.mutation)
-    }
-}
-
-impl Device for Mutant {
-    fn size(&self) -> u64 {
-        self.inner.size()
-    }
-
-    fn read_only(&self) -> bool {
-        self.inner.read_only()
-    }
-
-    fn describe(&self) -> String {
-        format!("{} with {:?}", self.inner.describe(), self.mutation)
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
+    fn read(&self, offset: u64, buf: &mut [u8], below: &dyn Device) -> Result<(), DeviceError> {
         let state = self.lock();
-        self.inner.read_at(offset, buf)?;
+        below.read_at(offset, buf)?;
         let first = offset / BLOCK_SIZE as u64;
         for (number, bytes) in buf.chunks_mut(BLOCK_SIZE).enumerate() {
             if let Some(held) = state.held.get(&(first + number as u64)) {
@@ -145,13 +125,13 @@ impl Device for Mutant {
         Ok(())
     }
 
-    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
+    fn write(&self, offset: u64, buf: &[u8], below: &dyn Device) -> Result<(), DeviceError> {
         let mut state = self.lock();
         if Written::of(buf) == Written::Log {
             // The blocks of a batch have but one header.
             state.written.push(Written::Log);
             if self.passes(&mut state, Written::Log) {
-                return self.inner.write_at(offset, buf);
+                return below.write_at(offset, buf);
             }
         }
         let in_log = Written::of(buf) == Written::Log;
@@ -161,31 +141,48 @@ impl Device for Mutant {
             state.written.push(kind);
             if !in_log && self.passes(&mut state, kind) {
                 state.held.remove(&block);
-                self.inner.write_at(block * BLOCK_SIZE as u64, bytes)?;
+                below.write_at(block * BLOCK_SIZE as u64, bytes)?;
             } else if !matches!(self.mutation, Mutation::Lose(_)) {
                 state.held.insert(block, bytes.into());
             }
             if kind == Written::Superblock && self.mutation == Mutation::SuperblockFirst {
-                self.release(&mut state)?;
+                Self::release(&mut state, below)?;
             }
         }
         Ok(())
     }
 
-    fn flush(&self) -> Result<(), DeviceError> {
+    fn flush(&self, below: &dyn Device) -> Result<(), DeviceError> {
         let mut state = self.lock();
         let first = std::mem::take(&mut state.written).into_iter().min();
         if self.mutation == first.map_or(Mutation::None, Mutation::OmitFlush) && first.is_some() {
             return Ok(());
         }
-        self.inner.flush()?;
+        below.flush()?;
         match self.mutation {
             Mutation::SuperblockFirst => Ok(()),
-            _ => self.release(&mut state),
+            _ => Self::release(&mut state, below),
         }
     }
+}
 
-    fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
-        self.inner.discard(offset, len)
+impl fmt::Debug for Mutant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Mutant({:?})", self.mutation)
+    }
+}
+
+impl Hook for Mutant {
+    fn request(&self, request: Request<'_>, below: &dyn Device) -> Result<(), DeviceError> {
+        match request {
+            Request::Read { offset, buf } => self.read(offset, buf, below),
+            Request::Write { mut offset, bufs } => bufs.iter().try_for_each(|buf| {
+                self.write(offset, buf, below)?;
+                offset += buf.len() as u64;
+                Ok(())
+            }),
+            Request::Flush => self.flush(below),
+            Request::Discard { .. } => request.pass(below),
+        }
     }
 }

@@ -7,7 +7,7 @@
 
 use crate::case::Case;
 use crate::generate::{sequence, Profile};
-use crate::held::{Gate, HeldSync, HELD};
+use crate::held::{Gate, Gated, HeldSync, HELD};
 use crate::judge::{Bounds, History, Judge};
 use crate::model::{Effects, State};
 use crate::op::Op;
@@ -71,7 +71,7 @@ pub fn record_between(case: &Case, between: Between<'_>) -> Result<Recorded, Wro
     };
     make_with(&raw, case.engine, case.seed, case.log, policy)?;
     device.restart_trace();
-    let gate = case.held.then(|| Arc::new(Gate::new(between(device.clone()))));
+    let gate = case.held.then(|| Arc::new(Gated::new(between(device.clone()), Gate::new())));
     let used: Arc<dyn Device> = match &gate {
         Some(gate) => gate.clone(),
         None => between(device.clone()),
@@ -145,7 +145,7 @@ struct Run<'a> {
     /// Operations that were carried out before the first event.
     before: usize,
     /// Holds syncs, if they are to be held, and the one that is.
-    gate: Option<Arc<Gate>>,
+    gate: Option<Arc<Gated>>,
     held: Option<HeldSync>,
     snapshots_before: Vec<Seen>,
 }
@@ -160,7 +160,7 @@ impl<'a> Run<'a> {
 
     /// Begins a sync in another thread, to be held for some operations. In the history it does nothing; what it promises, a
     /// mark says when it has returned.
-    fn hold(&mut self, gate: &Arc<Gate>) -> Result<(), Wrong> {
+    fn hold(&mut self, gate: &Arc<Gated>) -> Result<(), Wrong> {
         let moment = self.history.ops.len();
         let (first, left) = (moment as u32 / 3 % 2, 1 + moment % 5);
         let held = HeldSync::begin(gate, self.runner.subject.view(), moment, first, left)?;

@@ -6,6 +6,7 @@ use yore_crash::case::Case;
 use yore_crash::generate::Profile;
 use yore_crash::mutant::{Mutant, Mutation, Written};
 use yore_crash::systematic;
+use yore_device::wrapped::Wrapped;
 
 /// Crash states within which a mutation must be found.
 const STATES: u64 = 8000;
@@ -29,7 +30,8 @@ fn found(mutation: Mutation) -> Option<(u64, String)> {
             states += 1;
             states < STATES
         };
-        let between = |device| Arc::new(Mutant::new(device, mutation)) as Arc<dyn yore_device::Device>;
+        let between =
+            |device| Arc::new(Wrapped::new(device, Mutant::new(mutation))) as Arc<dyn yore_device::Device>;
         if let Err(failure) = try_case_between(&case, 200, &mut go_on, &|device| between(device)) {
             let first = failure.wrong.message.lines().next().unwrap_or_default().to_string();
             return Some((states, format!("[{}] {first}", failure.wrong.class)));

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use yore_check::{check, CheckOptions};
 use yore_device::simulated::{CrashPlan, SimulatedDevice};
+use yore_device::wrapped::{Hook, Request, Wrapped};
 use yore_device::{Device, DeviceError, MemoryDevice};
 use yore_fs::{Error, File, MkfsOptions, MountOptions, Volume};
 
@@ -14,46 +15,29 @@ const MIB: u64 = 1 << 20;
 const DONE: u64 = 1;
 
 /// The beginning of a device, which can be made longer up to all of it.
+type Part = Wrapped<Arc<dyn Device>, Size>;
+
 #[derive(Debug)]
-struct Part {
-    of: Arc<dyn Device>,
-    size: AtomicU64,
+struct Size(AtomicU64);
+
+impl Hook for Size {
+    fn request(&self, request: Request<'_>, below: &dyn Device) -> Result<(), DeviceError> {
+        if let Request::Read { offset, .. } | Request::Write { offset, .. } = request {
+            assert!(offset + request.len() <= self.size(below));
+        }
+        request.pass(below)
+    }
+    fn size(&self, _: &dyn Device) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+    fn grow(&self, size: u64, below: &dyn Device) -> Result<u64, DeviceError> {
+        self.0.fetch_max(size.min(below.size()), Ordering::AcqRel);
+        Ok(self.size(below))
+    }
 }
 
-impl Part {
-    fn of(of: Arc<dyn Device>, size: u64) -> Arc<Part> {
-        Arc::new(Part { of, size: AtomicU64::new(size) })
-    }
-}
-
-impl Device for Part {
-    fn size(&self) -> u64 {
-        self.size.load(Ordering::Acquire)
-    }
-    fn grow(&self, size: u64) -> Result<u64, DeviceError> {
-        self.size.fetch_max(size.min(self.of.size()), Ordering::AcqRel);
-        Ok(self.size())
-    }
-    fn read_only(&self) -> bool {
-        false
-    }
-    fn describe(&self) -> String {
-        "a part".into()
-    }
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
-        assert!(offset + buf.len() as u64 <= self.size());
-        self.of.read_at(offset, buf)
-    }
-    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
-        assert!(offset + buf.len() as u64 <= self.size());
-        self.of.write_at(offset, buf)
-    }
-    fn flush(&self) -> Result<(), DeviceError> {
-        self.of.flush()
-    }
-    fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
-        self.of.discard(offset, len)
-    }
+fn part(of: Arc<dyn Device>, size: u64) -> Arc<Part> {
+    Arc::new(Part::new(of, Size(AtomicU64::new(size))))
 }
 
 fn options() -> MountOptions {
@@ -61,7 +45,7 @@ fn options() -> MountOptions {
 }
 
 fn made(of: Arc<dyn Device>, size: u64) -> Arc<Part> {
-    let device = Part::of(of, size);
+    let device = part(of, size);
     Volume::create(device.clone(), &MkfsOptions::default()).unwrap().close().unwrap();
     device
 }
@@ -216,7 +200,7 @@ fn a_shorter_volume() {
     volume.close().unwrap();
     sound(&*device);
     // The rest of the device is not looked at any more.
-    let short = Part::of(device.of.clone(), 40 * MIB);
+    let short = part(device.below.clone(), 40 * MIB);
     sound(&*short);
     let volume = Volume::open(short.clone(), &options()).unwrap();
     assert_eq!(volume.info().size, 40 * MIB);

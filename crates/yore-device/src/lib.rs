@@ -26,6 +26,7 @@
 //! | [`FileDevice`] | image files and block devices of the host |
 //! | [`MemoryDevice`] | tests and scratch volumes; sparse, with cheap snapshots |
 //! | [`SimulatedDevice`] | crashes and faults; records what is done and produces what a crash could leave |
+//! | [`wrapped::Wrapped`] | tests: a device in front of another, which counts, delays, changes or refuses requests |
 
 #![warn(missing_docs)]
 
@@ -37,6 +38,7 @@ pub mod mounts;
 mod pool;
 pub mod simulated;
 pub mod travel;
+pub mod wrapped;
 
 use std::fmt;
 use std::io::{IoSlice, IoSliceMut};

@@ -7,6 +7,7 @@
 use std::sync::{Arc, Mutex};
 use yore_check::{check, CheckOptions};
 use yore_device::simulated::{Fault, FaultPlan, SimulatedDevice};
+use yore_device::wrapped::{Hook, Request, Wrapped};
 use yore_device::{Device, DeviceError, MemoryDevice};
 use yore_faults::watch::{Counting, Watch};
 use yore_faults::workload::{observe, run, steps, History};
@@ -19,55 +20,32 @@ static ALLOCATOR: Counting = Counting;
 const MEMORY: usize = 256 << 20;
 
 /// A simulated device that remembers where its writes went.
-#[derive(Debug)]
-struct Recorder {
-    device: SimulatedDevice,
-    writes: Mutex<Vec<u64>>,
-}
+type Recorder = Wrapped<SimulatedDevice, Writes>;
 
-impl Recorder {
-    fn new(image: &MemoryDevice, plan: FaultPlan) -> Arc<Recorder> {
-        let device = SimulatedDevice::new(image.snapshot());
-        device.fail(plan);
-        Arc::new(Recorder { device, writes: Mutex::default() })
-    }
+#[derive(Debug, Default)]
+struct Writes(Mutex<Vec<u64>>);
 
+impl Writes {
     /// Where the n-th write went, from 1.
-    fn write_of(&self, nth: u64) -> Option<u64> {
-        self.writes.lock().unwrap().get(nth as usize - 1).copied()
+    fn nth(&self, nth: u64) -> Option<u64> {
+        self.0.lock().unwrap().get(nth as usize - 1).copied()
     }
 }
 
-impl Device for Recorder {
-    fn size(&self) -> u64 {
-        self.device.size()
-    }
-    fn read_only(&self) -> bool {
-        false
-    }
-    fn describe(&self) -> String {
-        "recorded device".into()
-    }
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
-        self.device.read_at(offset, buf)
-    }
-    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
+impl Hook for Writes {
+    fn request(&self, request: Request<'_>, below: &dyn Device) -> Result<(), DeviceError> {
+        let Request::Write { offset, .. } = request else { return request.pass(below) };
         // Locked over the write, so that both count alike.
-        let mut writes = self.writes.lock().unwrap();
+        let mut writes = self.0.lock().unwrap();
         writes.push(offset);
-        self.device.write_at(offset, buf)
+        request.pass(below)
     }
-    fn write_vectored_at(&self, offset: u64, bufs: &[std::io::IoSlice<'_>]) -> Result<(), DeviceError> {
-        let mut writes = self.writes.lock().unwrap();
-        writes.push(offset);
-        self.device.write_vectored_at(offset, bufs)
-    }
-    fn flush(&self) -> Result<(), DeviceError> {
-        self.device.flush()
-    }
-    fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
-        self.device.discard(offset, len)
-    }
+}
+
+fn recorder(image: &MemoryDevice, plan: FaultPlan) -> Arc<Recorder> {
+    let device = SimulatedDevice::new(image.snapshot());
+    device.fail(plan);
+    Arc::new(Recorder::new(device, Writes::default()))
 }
 
 fn start() -> (MemoryDevice, History) {
@@ -79,7 +57,7 @@ fn start() -> (MemoryDevice, History) {
 
 /// The device works again: everything promised is there, and the checker finds nothing, before and after opening.
 fn recover(device: &Recorder, history: &History) {
-    let image = Arc::new(device.device.snapshot());
+    let image = Arc::new(device.below.snapshot());
     let report = check(&*image, &CheckOptions::default()).unwrap();
     assert!(report.is_clean(), "after the fault: {report}");
     let volume = Volume::open(image.clone(), &exercise::options()).unwrap();
@@ -106,7 +84,7 @@ fn is_stopped(error: &Error) -> bool {
 
 /// Runs the workload with a fault; tells whether the fault struck.
 fn with_write_error(image: &MemoryDevice, mut history: History, plan: FaultPlan) -> bool {
-    let device = Recorder::new(image, plan.clone());
+    let device = recorder(image, plan.clone());
     let volume = match Volume::open(device.clone(), &exercise::options()) {
         Ok(volume) => volume,
         Err(error) => {
@@ -131,14 +109,14 @@ fn with_write_error(image: &MemoryDevice, mut history: History, plan: FaultPlan)
                 assert!(judged.is_ok() || dead, "{step:?}: {error}; {judged:?}");
             }
         }
-        if !stopped && !device.device.struck().is_empty() {
+        if !stopped && !device.below.struck().is_empty() {
             let error = volume.sync().expect_err("a sync after a write failed");
             assert!(is_devices(&error), "{error}");
             if !dead {
                 history.compare(&observe(&volume)).unwrap();
                 history.judge_past(&volume, true).unwrap();
             }
-            device.device.restart_trace();
+            device.below.restart_trace();
             stopped = true;
             if dead {
                 break;
@@ -147,9 +125,9 @@ fn with_write_error(image: &MemoryDevice, mut history: History, plan: FaultPlan)
     }
     let closed = volume.close();
     drop(volume);
-    let struck = !device.device.struck().is_empty() || stopped;
+    let struck = !device.below.struck().is_empty() || stopped;
     if stopped {
-        assert_eq!(device.device.events(), 0, "something was written after the error");
+        assert_eq!(device.below.events(), 0, "something was written after the error");
         assert!(is_devices(&closed.unwrap_err()));
     } else if struck {
         assert!(is_devices(&closed.expect_err("closing, and the device failed")));
@@ -157,7 +135,7 @@ fn with_write_error(image: &MemoryDevice, mut history: History, plan: FaultPlan)
         closed.unwrap();
         history.done(&yore_faults::workload::Step::Sync);
     }
-    device.device.fail(FaultPlan::none());
+    device.below.fail(FaultPlan::none());
     recover(&device, &history);
     struck
 }
@@ -240,7 +218,7 @@ fn flipped_bits() {
 }
 
 fn with_read_fault(image: &MemoryDevice, mut history: History, fault: Fault, data: bool) -> bool {
-    let device = Recorder::new(image, fault.into());
+    let device = recorder(image, fault.into());
     let typed = |error: &Error| is_devices(error) || matches!(error.root(), Error::Corruption(_));
     let volume = match Volume::open(device.clone(), &exercise::options()) {
         Ok(volume) => volume,
@@ -257,7 +235,7 @@ fn with_read_fault(image: &MemoryDevice, mut history: History, fault: Fault, dat
             Ok(()) => history.done(&step),
             Err(error) => {
                 assert!(
-                    typed(&error) || (is_absent(&error) && !device.device.struck().is_empty()),
+                    typed(&error) || (is_absent(&error) && !device.below.struck().is_empty()),
                     "{step:?}: {error}"
                 );
                 let seen = observe(&volume);
@@ -270,16 +248,16 @@ fn with_read_fault(image: &MemoryDevice, mut history: History, fault: Fault, dat
     }
     let closed = volume.close();
     drop(volume);
-    let struck = !device.device.struck().is_empty();
+    let struck = !device.below.struck().is_empty();
     match closed {
         Ok(()) => history.done(&yore_faults::workload::Step::Sync),
         Err(error) => assert!(struck && typed(&error), "{error}"),
     }
-    device.device.fail(FaultPlan::none());
+    device.below.fail(FaultPlan::none());
     if data {
         recover(&device, &history);
     } else {
-        let image = device.device.snapshot();
+        let image = device.below.snapshot();
         let report = check(&image, &CheckOptions::default()).unwrap();
         assert!(report.is_clean(), "{report}");
         let volume = Volume::open(Arc::new(image), &exercise::options()).unwrap();
@@ -314,7 +292,7 @@ fn lost_and_misdirected_writes() {
 }
 
 fn with_lie(image: &MemoryDevice, mut history: History, nth: u64, fault: Fault, to: Option<u64>) -> bool {
-    let device = Recorder::new(image, fault.into());
+    let device = recorder(image, fault.into());
     let damaged = |error: &Error| matches!(error.root(), Error::Corruption(_) | Error::Stopped { .. });
     if let Ok(volume) = Volume::open(device.clone(), &exercise::options()) {
         for step in steps() {
@@ -334,8 +312,8 @@ fn with_lie(image: &MemoryDevice, mut history: History, nth: u64, fault: Fault, 
         drop(volume.close().inspect_err(|error| assert!(damaged(error), "{error}")));
         history.done(&yore_faults::workload::Step::Sync);
     }
-    let struck = !device.device.struck().is_empty();
-    let left = device.device.snapshot();
+    let struck = !device.below.struck().is_empty();
+    let left = device.below.snapshot();
     let clean = check(&left, &CheckOptions::default()).is_ok_and(|report| report.is_clean());
     let options = MountOptions { read_only: true, ..exercise::options() };
     match Volume::open(Arc::new(left.snapshot()), &options) {
@@ -343,7 +321,7 @@ fn with_lie(image: &MemoryDevice, mut history: History, nth: u64, fault: Fault, 
             let seen = observe(&volume);
             assert!(seen.errors.is_empty() || !clean, "the checker does not see {:?}", seen.errors);
             // Nothing is above the superblocks: if one is lost, the volume is as of the generation before.
-            let superblock = [device.write_of(nth), to].into_iter().flatten().any(|place| place < 8192);
+            let superblock = [device.hook.nth(nth), to].into_iter().flatten().any(|place| place < 8192);
             history.judge_damaged(&seen, superblock).unwrap();
             history.judge_damaged_past(&volume, clean && !superblock).unwrap();
         }

@@ -2,18 +2,20 @@
 //! the log survives whatever comes next: generations, more records than the log holds, readers, another engine.
 
 use std::fmt;
-use std::io::IoSlice;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use yore_device::{Device, DeviceError, MemoryDevice, WriteRequest};
+use yore_device::wrapped::{Hook, Request, Wrapped};
+use yore_device::{Device, DeviceError, MemoryDevice};
 use yore_fs::{Caller, Engine, FileKind, InodeNo, MkfsOptions, MountOptions, View, WriteMode};
 
 const MIB: u64 = 1 << 20;
 
 /// A device in memory that counts, and does something once while a long write is under way.
+type CountingDevice = Wrapped<MemoryDevice, Counting>;
+
+#[derive(Default)]
 struct Counting {
-    below: MemoryDevice,
     writes: AtomicU64,
     flushes: AtomicU64,
     during: Mutex<Option<During>>,
@@ -33,11 +35,6 @@ impl fmt::Debug for Counting {
 }
 
 impl Counting {
-    fn new(bytes: u64) -> Arc<Counting> {
-        let (writes, flushes) = (AtomicU64::new(0), AtomicU64::new(0));
-        Arc::new(Counting { below: MemoryDevice::new(bytes), writes, flushes, during: Mutex::new(None) })
-    }
-
     /// Has `what` done when the write of many pages after `skipped` others reaches the device, by another thread: the one
     /// that writes holds locks.
     fn during_long_write(&self, skipped: u32, what: impl FnOnce() + Send + 'static) {
@@ -62,39 +59,21 @@ impl Counting {
     }
 }
 
-impl Device for Counting {
-    fn size(&self) -> u64 {
-        self.below.size()
-    }
-    fn read_only(&self) -> bool {
-        false
-    }
-    fn describe(&self) -> String {
-        "memory".into()
-    }
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
-        self.below.read_at(offset, buf)
-    }
-    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
-        self.writes.fetch_add(1, Ordering::SeqCst);
-        self.below.write_at(offset, buf)
-    }
-    fn write_vectored_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<(), DeviceError> {
-        if bufs.len() >= 256 {
-            self.long_write();
+impl Hook for Counting {
+    fn request(&self, request: Request<'_>, below: &dyn Device) -> Result<(), DeviceError> {
+        match &request {
+            Request::Write { bufs, .. } => {
+                if bufs.len() >= 256 {
+                    self.long_write();
+                }
+                self.writes.fetch_add(1, Ordering::SeqCst);
+            }
+            Request::Flush => {
+                self.flushes.fetch_add(1, Ordering::SeqCst);
+            }
+            Request::Read { .. } | Request::Discard { .. } => {}
         }
-        self.writes.fetch_add(1, Ordering::SeqCst);
-        self.below.write_vectored_at(offset, bufs)
-    }
-    fn write_batch(&self, writes: &[WriteRequest<'_>]) -> Result<(), DeviceError> {
-        writes.iter().try_for_each(|w| self.write_at(w.offset, w.data))
-    }
-    fn flush(&self) -> Result<(), DeviceError> {
-        self.flushes.fetch_add(1, Ordering::SeqCst);
-        self.below.flush()
-    }
-    fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
-        self.below.discard(offset, len)
+        request.pass(below)
     }
 }
 
@@ -118,8 +97,8 @@ fn volume(log_size: Option<u64>) -> (Arc<MemoryDevice>, View) {
     (device.clone(), mkfs(device, log_size))
 }
 
-fn counted_volume(bytes: u64, log_size: Option<u64>) -> (Arc<Counting>, View) {
-    let device = Counting::new(bytes);
+fn counted_volume(bytes: u64, log_size: Option<u64>) -> (Arc<CountingDevice>, View) {
+    let device = Arc::new(Wrapped::new(MemoryDevice::new(bytes), Counting::default()));
     (device.clone(), mkfs(device, log_size))
 }
 
@@ -164,36 +143,36 @@ fn a_small_file_is_durable_with_one_write_and_one_flush() {
     // The first record of a session has a flush before it.
     let first = create(&view, "first");
     view.fsync(first, false).unwrap();
-    device.count();
+    device.hook.count();
     for i in 0..20 {
         let no = create(&view, &format!("file {i}"));
         write(&view, no, 0, &[i; 4096]);
         view.fsync(no, false).unwrap();
-        assert_eq!(device.count(), (1, 1), "file {i}");
+        assert_eq!(device.hook.count(), (1, 1), "file {i}");
     }
     // In the inode, and a change of attributes only.
     let tiny = create(&view, "tiny");
     write(&view, tiny, 0, b"tiny");
     view.fsync(tiny, false).unwrap();
-    assert_eq!(device.count(), (1, 1));
+    assert_eq!(device.hook.count(), (1, 1));
     // Nothing to do.
     view.fsync(tiny, false).unwrap();
-    assert_eq!(device.count(), (0, 0));
+    assert_eq!(device.hook.count(), (0, 0));
     // Blocks that the file has are overwritten where they are; the flush behind the record is theirs, too.
     view.sync().unwrap();
-    device.count();
+    device.hook.count();
     write(&view, first, 0, &[7; 8192]);
     view.fsync(first, false).unwrap();
     view.sync().unwrap();
-    device.count();
+    device.hook.count();
     write(&view, first, 0, &[8; 8192]);
     view.fsync(first, true).unwrap();
-    assert_eq!(device.count().1, 1);
+    assert_eq!(device.hook.count().1, 1);
     // More than the log takes at once: data, flush, record, flush.
     let large = create(&view, "large");
     write(&view, large, 0, &vec![9; 1 << 20]);
     view.fsync(large, false).unwrap();
-    let (_, flushes) = device.count();
+    let (_, flushes) = device.hook.count();
     assert_eq!(flushes, 2);
     let (_, again) = crash(&device.below);
     assert_eq!(read(&again, "first"), [8; 8192]);
@@ -355,7 +334,7 @@ fn the_log_keeps_what_is_at_home_until_the_size_is_stored() {
             *left.lock().unwrap() = Some(device.below.snapshot());
         }
     };
-    device.during_long_write(1, leave);
+    device.hook.during_long_write(1, leave);
     view.sync().unwrap();
     let left = left.lock().unwrap().take().expect("the second batch was written");
     let (_, after) = crash(&left);
@@ -381,7 +360,7 @@ fn what_lies_beyond_the_size_stored_does_not_come_back() {
             *left.lock().unwrap() = Some(device.below.snapshot());
         }
     };
-    device.during_long_write(1, leave);
+    device.hook.during_long_write(1, leave);
     view.sync().unwrap();
     let left = left.lock().unwrap().take().expect("the second batch was written");
     for is_written in [false, true] {
@@ -449,9 +428,9 @@ fn a_volume_without_a_log_commits_generations() {
     let (device, view) = counted_volume(64 * MIB, Some(0));
     let no = create(&view, "a");
     write(&view, no, 0, &[1; 10_000]);
-    device.count();
+    device.hook.count();
     view.fsync(no, false).unwrap();
-    assert_eq!(device.count().1, 2);
+    assert_eq!(device.hook.count().1, 2);
     let (_, after) = crash(&device.below);
     assert_eq!(read(&after, "a"), [1; 10_000]);
 }

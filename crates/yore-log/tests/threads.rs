@@ -10,15 +10,17 @@ use std::time::Duration;
 use common::contents;
 use parking_lot::{Condvar, Mutex};
 use yore_device::simulated::{CrashPlan, Event, SimulatedDevice};
+use yore_device::wrapped::{Hook, Request, Wrapped};
 use yore_device::{Device, DeviceError, MemoryDevice, BLOCK_SIZE};
 use yore_log::{recover, End, Log, LogError, LogId, Lsn, Position, Region};
 
 const ID: LogId = LogId(4711);
 
 /// A device whose flush returns only when as many records as expected have been appended.
+type Gated = Wrapped<MemoryDevice, Gate>;
+
 #[derive(Debug)]
-struct Gated {
-    device: MemoryDevice,
+struct Gate {
     expected: u64,
     appended: Mutex<u64>,
     changed: Condvar,
@@ -27,36 +29,22 @@ struct Gated {
     broken: bool,
 }
 
-impl Gated {
-    fn new(expected: u64, broken: bool) -> Arc<Gated> {
-        Arc::new(Gated {
-            device: MemoryDevice::new(1 << 20),
-            expected,
-            appended: Mutex::new(0),
-            changed: Condvar::new(),
-            flushes: Mutex::new(0),
-            broken,
-        })
+impl Gate {
+    fn sound(expected: u64) -> Gate {
+        let (appended, flushes) = (Mutex::new(0), Mutex::new(0));
+        Gate { expected, appended, changed: Condvar::new(), flushes, broken: false }
+    }
+
+    fn device(self) -> Arc<Gated> {
+        Arc::new(Gated::new(MemoryDevice::new(1 << 20), self))
     }
 }
 
-impl Device for Gated {
-    fn size(&self) -> u64 {
-        self.device.size()
-    }
-    fn read_only(&self) -> bool {
-        false
-    }
-    fn describe(&self) -> String {
-        "gated memory".to_string()
-    }
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
-        self.device.read_at(offset, buf)
-    }
-    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
-        self.device.write_at(offset, buf)
-    }
-    fn flush(&self) -> Result<(), DeviceError> {
+impl Hook for Gate {
+    fn request(&self, request: Request<'_>, below: &dyn Device) -> Result<(), DeviceError> {
+        if !matches!(request, Request::Flush) {
+            return request.pass(below);
+        }
         let mut appended = self.appended.lock();
         while *appended < self.expected {
             self.changed.wait(&mut appended);
@@ -66,9 +54,6 @@ impl Device for Gated {
         assert!(!self.broken, "the device has a bug");
         Ok(())
     }
-    fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
-        self.device.discard(offset, len)
-    }
 }
 
 /// While one flush runs, everybody else appends: they all are covered by the next one. So 64 forces take
@@ -77,20 +62,20 @@ impl Device for Gated {
 fn those_who_wait_together_share_a_flush() {
     const THREADS: u64 = 64;
     for _ in 0..10 {
-        let device = Gated::new(THREADS, false);
+        let device = Gate::sound(THREADS).device();
         let region = Region::whole(&*device);
         let log = Log::open(device.clone(), region, ID, 1, End::at(Position::start(ID))).unwrap();
         thread::scope(|scope| {
             for _ in 0..THREADS {
                 scope.spawn(|| {
                     let number = log.append(&[b"record"]).unwrap();
-                    *device.appended.lock() += 1;
-                    device.changed.notify_all();
+                    *device.hook.appended.lock() += 1;
+                    device.hook.changed.notify_all();
                     log.force(number).unwrap();
                 });
             }
         });
-        let flushes = *device.flushes.lock();
+        let flushes = *device.hook.flushes.lock();
         assert!(flushes <= 3, "{flushes} flushes");
     }
 }
@@ -100,7 +85,7 @@ fn those_who_wait_together_share_a_flush() {
 #[test]
 fn those_who_wait_for_a_panic_are_told() {
     const THREADS: u64 = 8;
-    let device = Gated::new(THREADS, true);
+    let device = Gate { broken: true, ..Gate::sound(THREADS) }.device();
     let region = Region::whole(&*device);
     let log = Arc::new(Log::open(device.clone(), region, ID, 1, End::at(Position::start(ID))).unwrap());
     let (told, results) = mpsc::channel();
@@ -108,8 +93,8 @@ fn those_who_wait_for_a_panic_are_told() {
         let (log, device, told) = (log.clone(), device.clone(), told.clone());
         thread::spawn(move || {
             let number = log.append(&[b"record"]).unwrap();
-            *device.appended.lock() += 1;
-            device.changed.notify_all();
+            *device.hook.appended.lock() += 1;
+            device.hook.changed.notify_all();
             let forced = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| log.force(number)));
             told.send(forced.ok()).unwrap();
         });

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{mpsc, Arc};
 use std::time::Duration;
 use yore_device::simulated::{Choice, Event, SimulatedDevice, Tearing};
+use yore_device::wrapped::{Hook, Request, Wrapped};
 use yore_device::{AlignedBuf, Device, DeviceError, MemoryDevice, SharedBuf, BLOCK_SIZE};
 use yore_format::layout::{HEADER_SLOTS, SUPERBLOCKS};
 use yore_format::{
@@ -240,50 +241,31 @@ enum Fatal {
     Flushes,
 }
 
-/// A device that panics, once it is told to.
+/// Makes a device panic, once it is told to.
 #[derive(Debug)]
 struct Panics {
-    below: MemoryDevice,
     fatal: Fatal,
     armed: AtomicBool,
 }
 
 impl Panics {
-    fn new(fatal: Fatal) -> Arc<Panics> {
-        Arc::new(Panics { below: MemoryDevice::new(64 << 20), fatal, armed: AtomicBool::new(false) })
-    }
-
-    fn panics(&self, fatal: Fatal) -> bool {
-        self.fatal == fatal && self.armed.load(Ordering::SeqCst)
+    fn at(fatal: Fatal) -> Arc<Wrapped<MemoryDevice, Panics>> {
+        Arc::new(Wrapped::new(MemoryDevice::new(64 << 20), Panics { fatal, armed: AtomicBool::new(false) }))
     }
 }
 
-impl Device for Panics {
-    fn size(&self) -> u64 {
-        self.below.size()
-    }
-    fn read_only(&self) -> bool {
-        false
-    }
-    fn describe(&self) -> String {
-        "memory".into()
-    }
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
-        self.below.read_at(offset, buf)
-    }
-    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
-        let block = offset / BLOCK_SIZE as u64;
-        let is_generation = SUPERBLOCKS.iter().any(|at| at.0 == block) || HEADER_SLOTS.contains(&block);
-        assert!(!(is_generation && self.panics(Fatal::Generations)), "the device has a bug");
-        assert!(!self.panics(Fatal::Writes), "the device has a bug");
-        self.below.write_at(offset, buf)
-    }
-    fn flush(&self) -> Result<(), DeviceError> {
-        assert!(!self.panics(Fatal::Flushes), "the device has a bug");
-        self.below.flush()
-    }
-    fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
-        self.below.discard(offset, len)
+impl Hook for Panics {
+    fn request(&self, request: Request<'_>, below: &dyn Device) -> Result<(), DeviceError> {
+        let fatal = match (self.fatal, &request) {
+            (Fatal::Generations, Request::Write { offset, .. }) => {
+                let block = offset / BLOCK_SIZE as u64;
+                SUPERBLOCKS.iter().any(|at| at.0 == block) || HEADER_SLOTS.contains(&block)
+            }
+            (Fatal::Writes, Request::Write { .. }) | (Fatal::Flushes, Request::Flush) => true,
+            _ => false,
+        };
+        assert!(!(fatal && self.armed.load(Ordering::SeqCst)), "the device has a bug");
+        request.pass(below)
     }
 }
 
@@ -291,13 +273,13 @@ impl Device for Panics {
 /// what is in memory can still be read. Once they waited for ever.
 #[test]
 fn nobody_waits_for_a_writer_that_panicked() {
-    let device = Panics::new(Fatal::Generations);
+    let device = Panics::at(Fatal::Generations);
     make(&*device, 64);
     let meta = open(device.clone());
     let addr = new_block(&meta);
     meta.sync().unwrap();
     change(&meta, addr, 1);
-    device.armed.store(true, Ordering::SeqCst);
+    device.hook.armed.store(true, Ordering::SeqCst);
     let (told, results) = mpsc::channel();
     for _ in 0..3 {
         let (meta, told) = (meta.clone(), told.clone());
@@ -319,14 +301,14 @@ fn nobody_waits_for_a_writer_that_panicked() {
 #[test]
 fn nobody_waits_for_a_leader_that_panicked() {
     for fatal in [Fatal::Writes, Fatal::Flushes] {
-        let device = Panics::new(fatal);
+        let device = Panics::at(fatal);
         make(&*device, 64);
         let meta = open(device.clone());
         let addr = new_block(&meta);
         assert!(note_page(&meta, 100, 1));
         meta.sync().unwrap();
         change(&meta, addr, 1);
-        device.armed.store(true, Ordering::SeqCst);
+        device.hook.armed.store(true, Ordering::SeqCst);
         let (told, results) = mpsc::channel();
         for _ in 0..4 {
             let (meta, told) = (meta.clone(), told.clone());
@@ -343,7 +325,7 @@ fn nobody_waits_for_a_leader_that_panicked() {
             }
         }
         assert_eq!(panicked, 1, "{fatal:?}");
-        device.armed.store(false, Ordering::SeqCst);
+        device.hook.armed.store(false, Ordering::SeqCst);
         assert!(matches!(meta.force(), Err(MetaError::Stopped { .. })));
         assert!(matches!(meta.sync(), Err(MetaError::Stopped { .. })));
         assert!(meta.read(addr, &EXPECT).is_ok());
