@@ -89,8 +89,13 @@ impl Campaign {
         let seed = self.seed.wrapping_add(number);
         let plain = Case { engine: self.engine, ..Case::new(seed, self.ops, self.profile) };
         if self.profile != Profile::Crash {
-            let expunges = self.expunges || number % 6 == 5;
-            return (Kind::Compared, with_past(self.expunges || number % 3 == 2, expunges, plain));
+            let past = match number % 6 {
+                _ if self.expunges => Past::Expunges,
+                5 => Past::Expunges,
+                2 => Past::Snapshots,
+                _ => Past::Nothing,
+            };
+            return (Kind::Compared, past.of(plain));
         }
         let (kind, case) = self.case_without_cuts(number, plain);
         let round = number / 8;
@@ -117,7 +122,13 @@ impl Campaign {
             Kind::Threads | Kind::Compared => false,
         };
         let all = self.expunges && kind != Kind::Threads;
-        (kind, with_past(cuts || all, all || round % 2 == 1, Case { closes, usual, ..case }))
+        let past = match cuts {
+            _ if all => Past::Expunges,
+            true if round % 2 == 1 => Past::Expunges,
+            true => Past::Snapshots,
+            false => Past::Nothing,
+        };
+        (kind, past.of(Case { closes, usual, ..case }))
     }
 
     fn case_without_cuts(&self, number: u64, plain: Case) -> (Kind, Case) {
@@ -208,13 +219,23 @@ impl Campaign {
     }
 }
 
-/// With snapshots, if so, and if so with files expunged from them. On a volume that is full nothing is expunged: a call for several files may
-/// have done some of them when it fails.
-fn with_past(cuts: bool, expunges: bool, case: Case) -> Case {
-    match (cuts, expunges && case.profile != Profile::Full) {
-        (true, true) => case.with_expunges(),
-        (true, false) => case.with_cuts(),
-        (false, _) => case,
+/// What a sequence does with the past.
+enum Past {
+    Nothing,
+    Snapshots,
+    /// Snapshots, and files expunged from them.
+    Expunges,
+}
+
+impl Past {
+    /// A case that does that. On a volume that is full nothing is expunged: a call for several files may have done some of them when it
+    /// fails.
+    fn of(self, case: Case) -> Case {
+        match self {
+            Past::Nothing => case,
+            Past::Expunges if case.profile != Profile::Full => case.with_expunges(),
+            Past::Snapshots | Past::Expunges => case.with_cuts(),
+        }
     }
 }
 

@@ -20,6 +20,7 @@ impl State {
         (expect, effects)
     }
 
+    /// One arm for each operation, and nothing else: that it is long is that there are many.
     fn dispatch(&mut self, op: &Op, effects: &mut Effects) -> Result<Expect, Unresolved> {
         Ok(match op {
             Op::Create { at, kind, permissions, rdev, caller } => {
