@@ -4,8 +4,12 @@
 //!
 //! `YORE_SEED=n` begins with another sequence, `YORE_ROUNDS=n` runs so many.
 
+#[path = "../../yore-fs/tests/common/seeds.rs"]
+mod seeds;
+
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use seeds::seeds;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::ops::ControlFlow;
@@ -349,15 +353,9 @@ impl Test {
     }
 }
 
-fn setting(name: &str, usual: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
-}
-
 #[test]
 fn what_is_excluded_is_what_it_was_or_is_not_there() {
-    let first = setting("YORE_SEED", 1);
-    for seed in first..first + setting("YORE_ROUNDS", 24) {
-        println!("seed {seed}");
+    for seed in seeds(24) {
         let mut test = Test::new(seed);
         for round in 0..4 {
             for _ in 0..60 {

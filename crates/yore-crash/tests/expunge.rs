@@ -54,13 +54,8 @@ fn file(volume: &Volume, path: &Path) -> (InodeNo, u32) {
     (attr.inode, attr.incarnation)
 }
 
-/// A file that is gone, one that has several names, and a directory with what was in it: crashed after each of many
-/// writes of giving them up.
-#[test]
-fn a_crash_at_any_write() {
-    let memory = MemoryDevice::new(SIZE);
-    let device = Arc::new(SimulatedDevice::new(memory));
-    let volume = Volume::create(device.clone(), &MkfsOptions::default()).unwrap();
+/// Makes files and changes them between cuts. Some are gone in the end. Returns the first cut.
+fn change_much(volume: &Volume) -> Number {
     let write = |path: &str, byte: u8, len: usize| volume.write(path, vec![byte; len]).unwrap();
     for directory in ["d", "d/e", "other"] {
         volume.create_dir(directory).unwrap();
@@ -70,21 +65,32 @@ fn a_crash_at_any_write() {
     write("d/e/in", 3, 20_000);
     write("kept", 4, 50_000);
     volume.hard_link("linked", "other/link").unwrap();
-    let first = cut(&volume);
+    let first = cut(volume);
     for n in 0..6 {
         for path in ["secret", "linked", "d/e/in", "kept"] {
             write(path, n + 5, 40_000 + 1000 * usize::from(n));
         }
         volume.rename("d/e/in", "d/in").unwrap();
-        cut(&volume);
+        cut(volume);
         volume.rename("d/in", "d/e/in").unwrap();
         volume.write(format!("d/{n}"), "small").unwrap();
         volume.rename("kept", "moved").unwrap();
-        cut(&volume);
+        cut(volume);
         volume.rename("moved", "kept").unwrap();
     }
     volume.remove_file("secret").unwrap();
     volume.remove_file("other/link").unwrap();
+    first
+}
+
+/// A file that is gone, one that has several names, and a directory with what was in it: crashed after each of many
+/// writes of giving them up.
+#[test]
+fn a_crash_at_any_write() {
+    let memory = MemoryDevice::new(SIZE);
+    let device = Arc::new(SimulatedDevice::new(memory));
+    let volume = Volume::create(device.clone(), &MkfsOptions::default()).unwrap();
+    let first = change_much(&volume);
     let before = show(&volume);
     let then = Volume::from_view(volume.view().as_of(first));
     let directory = file(&volume, Path::new("d"));
@@ -110,9 +116,8 @@ fn a_crash_at_any_write() {
     expected.retain(|(number, path), _| *number == 0 || !is_going(path));
     assert_eq!(after, expected);
     let trace = device.trace();
-    let plan = CrashPlan { ..CrashPlan::default() };
     let mut cases = 0;
-    for case in trace.crash_states(&plan) {
+    for case in trace.crash_states(&CrashPlan::default()) {
         let promised = trace.marks_before(case.after_event()).any(|mark| mark == GONE);
         let state = case.state();
         let medium = Arc::new(case.materialise());

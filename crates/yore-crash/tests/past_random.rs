@@ -5,10 +5,16 @@
 //!
 //! `YORE_SEED=n` begins with another sequence, `YORE_ROUNDS=n` runs so many.
 
+#[path = "../../yore-fs/tests/common/tree.rs"]
+mod reading;
+#[path = "../../yore-fs/tests/common/seeds.rs"]
+mod seeds;
+
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use reading::{read_tree, Found};
+use seeds::seeds;
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -18,7 +24,7 @@ use yore_check::{check, CheckOptions};
 use yore_device::{Device, MemoryDevice};
 use yore_fs::rollback::{Plan, Rights, Verb};
 use yore_fs::{
-    time::When, CutKind, DirItem, Error, FallocateMode, FileKind, InodeNo, MkfsOptions, MountOptions, Number,
+    time::When, CutKind, Error, FallocateMode, FileKind, InodeNo, MkfsOptions, MountOptions, Number,
     OpenOptions, Policy, RenameMode, Result, SetXattrMode, Timestamp, Versioning, View, Volume,
 };
 
@@ -26,40 +32,14 @@ use yore_fs::{
 type Copied = (FileKind, u32, u32, u64, Vec<u8>, Vec<(Vec<u8>, Vec<u8>)>);
 type Tree = BTreeMap<PathBuf, Copied>;
 
-/// A copy of all at and below a directory, whose paths are without it. It is found by its number: of a directory that was cut, nobody
-/// keeps the way to it.
+/// A copy of all at and below a directory, whose paths are without it.
 fn copy(view: &View, root: InodeNo) -> Tree {
-    let mut all = Tree::new();
-    let mut left = vec![(PathBuf::new(), root)];
-    while let Some((path, inode)) = left.pop() {
-        let attr = view.getattr(inode).unwrap();
-        let content = match attr.kind {
-            FileKind::Regular => {
-                let mut bytes = vec![0; attr.size as usize];
-                assert_eq!(view.read(inode, 0, &mut bytes).unwrap(), bytes.len());
-                bytes
-            }
-            FileKind::Symlink => view.readlink(inode).unwrap(),
-            _ => Vec::new(),
-        };
-        if attr.kind == FileKind::Directory {
-            let below = &mut |item: DirItem<'_>| {
-                if item.name != b"." && item.name != b".." {
-                    left.push((path.join(OsStr::from_bytes(item.name)), item.inode));
-                }
-                true
-            };
-            view.readdir(inode, 0, below).unwrap();
-        }
-        let names = view.listxattr(inode).unwrap();
-        let value = |name: Vec<u8>| (name.clone(), view.getxattr(inode, &name).unwrap());
-        let xattrs = names.into_iter().map(value).collect();
+    let copied = |Found { path, attr, content, xattrs }: Found| {
         // The links of a file that was cut with one of its directories may be elsewhere.
-        let links = if attr.kind == FileKind::Directory { attr.links } else { 0 };
-        let size = if attr.kind == FileKind::Directory { 0 } else { attr.size };
-        all.insert(path, (attr.kind, attr.permissions & 0o1777, links, size, content, xattrs));
-    }
-    all
+        let (links, size) = if attr.kind == FileKind::Directory { (attr.links, 0) } else { (0, attr.size) };
+        (path, (attr.kind, attr.permissions & 0o1777, links, size, content, xattrs))
+    };
+    read_tree(view, root).into_iter().map(copied).collect()
 }
 
 /// Inode and incarnation of what a path leads to, from a directory.
@@ -515,24 +495,16 @@ impl Run {
     }
 }
 
-fn seeds() -> std::ops::Range<u64> {
-    let number = |name: &str, usual| std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(usual);
-    let first: u64 = number("YORE_SEED", 1);
-    first..first + number("YORE_ROUNDS", 12)
-}
-
 #[test]
 fn every_past_view_equals_its_copy() {
-    for seed in seeds() {
-        println!("YORE_SEED={seed}");
+    for seed in seeds(12) {
         Run::new(seed).run(400);
     }
 }
 
 #[test]
 fn what_is_not_forgotten_stays_and_what_is_leaves_nothing() {
-    for seed in seeds() {
-        println!("YORE_SEED={seed}");
+    for seed in seeds(12) {
         let mut run = Run { forgets: true, only_root: seed % 2 == 0, ..Run::new(seed) };
         run.run(500);
         run.forget_all();
@@ -542,8 +514,7 @@ fn what_is_not_forgotten_stays_and_what_is_leaves_nothing() {
 /// The same with versions that policies make of files.
 #[test]
 fn what_policies_keep_stays_and_what_is_forgotten_leaves_nothing() {
-    for seed in seeds() {
-        println!("YORE_SEED={seed}");
+    for seed in seeds(12) {
         let run = Run { policies: true, ..Run::new(seed) };
         let mut run = Run { forgets: seed % 3 > 0, only_root: seed % 2 == 0, ..run };
         run.run(500);
@@ -554,8 +525,7 @@ fn what_policies_keep_stays_and_what_is_forgotten_leaves_nothing() {
 /// The same, and of some files all history is given up: it is gone from all views, and everything else stays.
 #[test]
 fn what_is_expunged_is_gone_and_nothing_else() {
-    for seed in seeds() {
-        println!("YORE_SEED={seed}");
+    for seed in seeds(12) {
         let run = Run { expunges: true, policies: seed % 2 == 0, ..Run::new(seed) };
         let mut run = Run { forgets: seed % 3 > 0, only_root: seed % 5 == 0, ..run };
         run.run(500);
@@ -566,8 +536,7 @@ fn what_is_expunged_is_gone_and_nothing_else() {
 /// Directories become what they were, and back: exactly, with everything else and every past view as it was.
 #[test]
 fn what_is_rolled_back_is_its_copy() {
-    for seed in seeds() {
-        println!("YORE_SEED={seed}");
+    for seed in seeds(12) {
         let run = Run { rolls_back: true, policies: seed % 3 == 0, ..Run::new(seed) };
         let mut run = Run { forgets: seed % 2 == 0, only_root: seed % 5 == 0, ..run };
         run.run(500);

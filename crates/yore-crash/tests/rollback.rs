@@ -5,11 +5,14 @@
 //! Sequences of operations and snapshots at random, each with a rollback, an undo or a redo in which the power fails after each of its writes.
 //! `YORE_SEED=n` begins with another sequence, `YORE_ROUNDS=n` runs so many.
 
+#[path = "../../yore-fs/tests/common/seeds.rs"]
+mod seeds;
 #[path = "common/tree.rs"]
 mod tree;
 
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use seeds::seeds;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,30 +89,24 @@ fn roll(volume: &Volume, dir: InodeNo, target: Number, verb: Verb) {
     view.rollback(&Rights::All, dir, &plan, &mut |_| ()).unwrap();
 }
 
-/// Runs a sequence; how many states there were.
-fn run(seed: u64) -> usize {
-    println!("YORE_SEED={seed}");
+/// Runs a sequence up to the last rollback, which is to be that of `verb`; the directory, and the cut it goes back to.
+fn until_the_last(volume: &Volume, seed: u64, verb: Verb) -> (InodeNo, Number) {
     let mut random = Random(Xoshiro256PlusPlus::seed_from_u64(seed));
-    let device = Arc::new(SimulatedDevice::new(MemoryDevice::new(SIZE)));
-    let mkfs = MkfsOptions { log_size: (seed.is_multiple_of(2)).then_some(0), ..MkfsOptions::default() };
-    Volume::create(device.clone(), &mkfs).unwrap().close().unwrap();
-    let volume = Volume::open(device.clone(), &options()).unwrap();
     volume.create_dir_all("d/a/c").unwrap();
     volume.create_dir("d/b").unwrap();
     volume.write("beside", "beside").unwrap();
     let view = volume.view();
     let dir = volume.node("d").unwrap().inode();
-    (0..30).for_each(|_| random.step(&volume));
+    (0..30).for_each(|_| random.step(volume));
     let whole = if seed.is_multiple_of(3) { view.root() } else { dir };
     let target = view.snapshot(whole, "", false, true).unwrap().number;
-    (0..25).for_each(|_| random.step(&volume));
-    let verb = [Verb::Rollback, Verb::Undo, Verb::Redo, Verb::Rollback][seed as usize % 4];
+    (0..25).for_each(|_| random.step(volume));
     if verb != Verb::Rollback {
-        roll(&volume, dir, target, Verb::Rollback);
+        roll(volume, dir, target, Verb::Rollback);
         // Others go on.
-        (0..2).for_each(|_| random.step(&volume));
+        (0..2).for_each(|_| random.step(volume));
         if verb == Verb::Redo {
-            roll(&volume, dir, target, Verb::Undo);
+            roll(volume, dir, target, Verb::Undo);
         }
     }
     if seed.is_multiple_of(2) {
@@ -118,6 +115,18 @@ fn run(seed: u64) -> usize {
         // All that is there is promised, and not yet in a generation.
         view.snapshot(dir, "", false, true).unwrap();
     }
+    (dir, target)
+}
+
+/// Runs a sequence; how many states there were.
+fn run(seed: u64) -> usize {
+    let device = Arc::new(SimulatedDevice::new(MemoryDevice::new(SIZE)));
+    let mkfs = MkfsOptions { log_size: (seed.is_multiple_of(2)).then_some(0), ..MkfsOptions::default() };
+    Volume::create(device.clone(), &mkfs).unwrap().close().unwrap();
+    let volume = Volume::open(device.clone(), &options()).unwrap();
+    let verb = [Verb::Rollback, Verb::Undo, Verb::Redo, Verb::Rollback][seed as usize % 4];
+    let (dir, target) = until_the_last(&volume, seed, verb);
+    let view = volume.view();
     let before = tree(view, dir);
     device.restart_trace();
     roll(&volume, dir, target, verb);
@@ -172,10 +181,8 @@ fn tree_of_then(view: &View, dir: InodeNo, cut: Number) -> Tree {
 /// `YORE_ROUNDS` and `YORE_SEED` say how many others, and from which on.
 #[test]
 fn a_crash_leaves_before_or_after() {
-    let number = |name: &str, usual| std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(usual);
-    let first: u64 = number("YORE_SEED", 1);
     let mut states = 0;
-    for seed in first..first + number("YORE_ROUNDS", 6) {
+    for seed in seeds(6) {
         states += run(seed);
     }
     println!("{states} states");

@@ -5,11 +5,14 @@
 //!
 //! `YORE_SEED=n` begins with another sequence, `YORE_ROUNDS=n` runs so many.
 
+#[path = "../../yore-fs/tests/common/seeds.rs"]
+mod seeds;
 #[path = "common/tree.rs"]
 mod tree;
 
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use seeds::seeds;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tree::tree;
@@ -153,7 +156,6 @@ impl Owner {
 }
 
 fn run(seed: u64) {
-    println!("YORE_SEED={seed}");
     let device = Arc::new(MemoryDevice::new(SIZE));
     Volume::create(device.clone(), &MkfsOptions::default()).unwrap().close().unwrap();
     let volume = Volume::open(device.clone(), &MountOptions::default()).unwrap();
@@ -172,9 +174,7 @@ fn run(seed: u64) {
 /// `YORE_ROUNDS` and `YORE_SEED` say how many others, and from which on.
 #[test]
 fn every_rollback_ends_or_is_refused() {
-    let number = |name: &str, usual| std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(usual);
-    let first: u64 = number("YORE_SEED", 1);
-    for seed in first..first + number("YORE_ROUNDS", 8) {
+    for seed in seeds(8) {
         run(seed);
     }
 }

@@ -8,8 +8,15 @@
 //!
 //! `YORE_SEED=n` begins with another sequence, `YORE_ROUNDS=n` runs so many.
 
+#[path = "common/tree.rs"]
+mod reading;
+#[path = "common/seeds.rs"]
+mod seeds;
+
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use reading::{read_tree, Found};
+use seeds::seeds;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::ops::ControlFlow;
@@ -21,7 +28,7 @@ use yore_device::{Device, MemoryDevice};
 use yore_fs::rollback::{Plan, Rights, Verb};
 use yore_fs::time::When;
 use yore_fs::{
-    Change, CutKind, CutState, Deleted, Difference, DirItem, Error, FileKind, InodeNo, Logged, MkfsOptions,
+    Change, CutKind, CutState, Deleted, Difference, Error, FileKind, InodeNo, Logged, MkfsOptions,
     MountOptions, Node, Number, Policy, Progress, RenameMode, Result, Timestamp, Versioning, View, Volume,
 };
 
@@ -41,32 +48,12 @@ struct Entry {
 type Tree = BTreeMap<PathBuf, Entry>;
 
 fn tree(view: &View, root: InodeNo) -> Tree {
-    let (mut all, mut left) = (Tree::new(), vec![(PathBuf::new(), root)]);
-    while let Some((path, inode)) = left.pop() {
-        let attr = view.getattr(inode).unwrap();
-        let mut content = Vec::new();
-        if attr.kind == FileKind::Regular {
-            content = vec![0; attr.size as usize];
-            assert_eq!(view.read(inode, 0, &mut content).unwrap(), content.len());
-        }
-        if attr.kind == FileKind::Directory {
-            let below = &mut |item: DirItem<'_>| {
-                if item.name != b"." && item.name != b".." {
-                    left.push((path.join(OsStr::from_bytes(item.name)), item.inode));
-                }
-                true
-            };
-            view.readdir(inode, 0, below).unwrap();
-        }
-        let entry = Entry {
-            of: (attr.inode, attr.incarnation),
-            kind: attr.kind,
-            permissions: attr.permissions,
-            content,
-        };
-        all.insert(path, entry);
-    }
-    all
+    let entry = |Found { path, attr, content, .. }: Found| {
+        let of = (attr.inode, attr.incarnation);
+        let content = if attr.kind == FileKind::Regular { content } else { Vec::new() };
+        (path, Entry { of, kind: attr.kind, permissions: attr.permissions, content })
+    };
+    read_tree(view, root).into_iter().map(entry).collect()
 }
 
 /// The part of a tree below a path, with paths from there, and without what a copy would have of its own.
@@ -377,15 +364,9 @@ fn compare(view: &View, directory: InodeNo, from: Option<Number>, to: Option<Num
     all
 }
 
-fn number(name: &str, otherwise: u64) -> u64 {
-    std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(otherwise)
-}
-
 #[test]
 fn all_of_them_agree() {
-    let first = number("YORE_SEED", 1);
-    for seed in first..first + number("YORE_ROUNDS", 40) {
-        eprintln!("YORE_SEED={seed}");
+    for seed in seeds(40) {
         let mut run = Run::new(seed);
         for step in 0..160 {
             // What cannot be done is not.

@@ -1,8 +1,12 @@
 //! Promises of looking at history: a difference applied to what was gives what is; a log has each state that a snapshot has seen, under
 //! whatever name; what is gone is listed with the snapshot that still has it.
 
+#[path = "common/seeds.rs"]
+mod seeds;
+
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use seeds::seeds;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::ops::ControlFlow;
@@ -601,10 +605,7 @@ impl Run {
 /// were forgotten.
 #[test]
 fn differences_give_what_is() {
-    let number = |name: &str, usual| std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(usual);
-    let first: u64 = number("YORE_SEED", 1);
-    for seed in first..first + number("YORE_ROUNDS", 12) {
-        println!("YORE_SEED={seed}");
+    for seed in seeds(12) {
         let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut run = Run { rng, volume: small(), seen: Vec::new(), log: Vec::new(), compared: 0 };
         for step in 0..500 {

@@ -1,5 +1,9 @@
 //! Rolling back in the library: what comes of it, who waits, what a crash or a full volume leaves.
 
+#[path = "common/tree.rs"]
+mod reading;
+
+use reading::{read_tree, Found};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -31,33 +35,16 @@ fn cut(volume: &Volume, path: &str) -> Number {
 
 /// All that is below a directory, as far as a rollback brings it back.
 fn tree(view: &View, root: InodeNo) -> BTreeMap<String, String> {
-    let (mut all, mut left) = (BTreeMap::new(), vec![(String::new(), root)]);
-    while let Some((path, no)) = left.pop() {
-        let mut entries = Vec::new();
-        view.readdir(no, 0, &mut |item| {
-            if item.name != b"." && item.name != b".." {
-                entries.push((String::from_utf8(item.name.to_vec()).unwrap(), item.inode, item.kind));
-            }
-            true
-        })
-        .unwrap();
-        for (name, no, kind) in entries {
-            let (path, attr) = (format!("{path}/{name}"), view.getattr(no).unwrap());
-            let mut what = format!("{kind:?} {:o} {} {}", attr.permissions & 0o1777, attr.uid, attr.gid);
-            match kind {
-                FileKind::Directory => left.push((path.clone(), no)),
-                FileKind::Regular => {
-                    let mut content = vec![0; attr.size as usize];
-                    view.read(no, 0, &mut content).unwrap();
-                    what += &format!(" {:?} {:?}", attr.mtime, String::from_utf8_lossy(&content));
-                }
-                _ => what += &format!(" {:?}", attr.mtime),
-            }
-            for name in view.listxattr(no).unwrap() {
-                what += &format!(" {name:?}={:?}", view.getxattr(no, &name).unwrap());
-            }
-            all.insert(path, what);
+    let mut all = BTreeMap::new();
+    for Found { path, attr, content, xattrs } in read_tree(view, root).into_iter().skip(1) {
+        let mut what = format!("{:?} {:o} {} {}", attr.kind, attr.permissions & 0o1777, attr.uid, attr.gid);
+        if attr.kind != FileKind::Directory {
+            what += &format!(" {:?} {:?}", attr.mtime, String::from_utf8_lossy(&content));
         }
+        for (name, value) in xattrs {
+            what += &format!(" {name:?}={value:?}");
+        }
+        all.insert(format!("/{}", path.to_str().unwrap()), what);
     }
     all
 }

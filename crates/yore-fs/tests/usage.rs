@@ -1,8 +1,12 @@
 //! Promises of what history takes: the count is exact at any time, what a cut is said to hold alone is what forgetting it frees, and
 //! what all versions hold adds up to the count.
 
+#[path = "common/seeds.rs"]
+mod seeds;
+
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use seeds::seeds;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -180,51 +184,16 @@ fn directories_have_what_was_below_them() {
 /// and of nodes.
 #[test]
 fn forgetting_frees_what_was_said() {
-    let seed: u64 = std::env::var("YORE_SEED").map_or(1, |seed| seed.parse().unwrap());
-    for seed in seed..seed + 6 {
-        println!("YORE_SEED={seed}");
+    for seed in seeds(6) {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let device = device();
         let mut volume = open(&device);
         for directory in ["d0", "d1", "d0/e"] {
             volume.create_dir(directory).unwrap();
         }
-        let directories = ["/", "d0", "d1", "d0/e"];
         let mut cuts = Vec::new();
         for step in 0..400 {
-            let file = format!("{}/f{}", directories[rng.random_range(0..4)], rng.random_range(0..4));
-            let at = rng.random_range(0..40);
-            match rng.random_range(0..12) {
-                0 => cuts.push(cut(&volume, directories[rng.random_range(0..4usize) & !1])),
-                1 => drop(volume.remove_file(&file)),
-                2 if volume.node(&file).is_ok() => cut_short(&volume, &file, at),
-                3 => {
-                    if let Ok(node) = volume.node(&file) {
-                        volume
-                            .view()
-                            .fallocate(node.inode(), at * BLOCK, 3 * BLOCK, FallocateMode::PunchHole)
-                            .unwrap();
-                    }
-                }
-                4 => {
-                    if let Ok(node) = volume.node(&file) {
-                        let value = vec![1; rng.random_range(0..9000)];
-                        let name = format!("user.{}", rng.random_range(0..3));
-                        let view = volume.view();
-                        view.setxattr(node.inode(), name.as_bytes(), &value, SetXattrMode::Any).unwrap();
-                    }
-                }
-                _ => {
-                    if volume.node(&file).is_err() {
-                        volume.write(&file, "").unwrap();
-                    }
-                    // Every other block, so that there are trees.
-                    for i in 0..rng.random_range(1..20) {
-                        let node = volume.node(&file).unwrap();
-                        node.write((at + 2 * i) * BLOCK, &[step as u8; 4096], PLAIN).unwrap();
-                    }
-                }
-            }
+            cuts.extend(change(&volume, &mut rng, step));
             if step % 100 == 99 {
                 volume.close().unwrap();
                 volume = open(&device);
@@ -235,11 +204,10 @@ fn forgetting_frees_what_was_said() {
         let (rows, _) = usage(&volume, "/");
         let before = counted(&volume);
         for row in rows.iter().filter(|_| seed % 2 == 0) {
-            forget(&volume, row.seen.cut.number);
-            cuts.retain(|cut| *cut != row.seen.cut.number);
-            let after = counted(&volume);
-            let freed = Held { data: before.data - after.data, metadata: before.metadata - after.metadata };
-            assert_eq!(freed, row.with_older, "cut {} and older ones", row.seen.cut.number);
+            let number = row.seen.cut.number;
+            forget(&volume, number);
+            cuts.retain(|cut| *cut != number);
+            assert_eq!(freed(before, &volume), row.with_older, "cut {number} and older ones");
         }
         while !cuts.is_empty() {
             volume.sync().unwrap();
@@ -247,18 +215,57 @@ fn forgetting_frees_what_was_said() {
             let (all, totals) = usage(&volume, "/");
             let before = counted(&volume);
             assert_eq!(totals.history, before, "what versions hold adds up");
-            let Some(said) = all.iter().find(|cut| cut.seen.cut.number == forgotten) else {
-                // Of a directory below: what it holds is told for that one.
-                forget(&volume, forgotten);
-                continue;
-            };
             forget(&volume, forgotten);
-            let after = counted(&volume);
-            let freed = Held { data: before.data - after.data, metadata: before.metadata - after.metadata };
-            assert_eq!(freed, said.exclusive, "cut {forgotten}");
+            // What a cut of a directory below holds is told for that one.
+            if let Some(said) = all.iter().find(|cut| cut.seen.cut.number == forgotten) {
+                assert_eq!(freed(before, &volume), said.exclusive, "cut {forgotten}");
+            }
         }
         assert_eq!(counted(&volume), Held::default());
         assert_eq!(usage(&volume, "/").1.history, Held::default());
         volume.close().unwrap();
     }
+}
+
+/// Changes something at random, or takes a cut, which it returns.
+fn change(volume: &Volume, rng: &mut Xoshiro256PlusPlus, step: usize) -> Option<Number> {
+    let directories = ["/", "d0", "d1", "d0/e"];
+    let file = format!("{}/f{}", directories[rng.random_range(0..4)], rng.random_range(0..4));
+    let at = rng.random_range(0..40);
+    match rng.random_range(0..12) {
+        0 => return Some(cut(volume, directories[rng.random_range(0..4usize) & !1])),
+        1 => drop(volume.remove_file(&file)),
+        2 if volume.node(&file).is_ok() => cut_short(volume, &file, at),
+        3 => {
+            if let Ok(node) = volume.node(&file) {
+                let mode = FallocateMode::PunchHole;
+                volume.view().fallocate(node.inode(), at * BLOCK, 3 * BLOCK, mode).unwrap();
+            }
+        }
+        4 => {
+            if let Ok(node) = volume.node(&file) {
+                let value = vec![1; rng.random_range(0..9000)];
+                let name = format!("user.{}", rng.random_range(0..3));
+                let view = volume.view();
+                view.setxattr(node.inode(), name.as_bytes(), &value, SetXattrMode::Any).unwrap();
+            }
+        }
+        _ => {
+            if volume.node(&file).is_err() {
+                volume.write(&file, "").unwrap();
+            }
+            // Every other block, so that there are trees.
+            for i in 0..rng.random_range(1..20) {
+                let node = volume.node(&file).unwrap();
+                node.write((at + 2 * i) * BLOCK, &[step as u8; 4096], PLAIN).unwrap();
+            }
+        }
+    }
+    None
+}
+
+/// What history holds less than before.
+fn freed(before: Held, volume: &Volume) -> Held {
+    let after = counted(volume);
+    Held { data: before.data - after.data, metadata: before.metadata - after.metadata }
 }

@@ -1,5 +1,9 @@
 //! What is below a directory, for tests of rollbacks.
 
+#[path = "../../../yore-fs/tests/common/tree.rs"]
+mod reading;
+
+use reading::{read_tree, Found};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use yore_fs::{FileKind, InodeNo, View};
@@ -10,35 +14,23 @@ pub type Tree = BTreeMap<PathBuf, String>;
 
 /// Reads it.
 pub fn tree(view: &View, root: InodeNo) -> Tree {
-    let (mut all, mut left) = (Tree::new(), vec![(PathBuf::new(), root)]);
-    while let Some((path, no)) = left.pop() {
-        let attr = view.getattr(no).unwrap();
+    let mut all = Tree::new();
+    for Found { path, attr, content, xattrs } in read_tree(view, root) {
         // The past shows no set-id bits.
         let permissions = attr.permissions & 0o1777;
         let mut what = format!("{:?} {permissions:o} {:?} {} {}", attr.kind, attr.flags, attr.uid, attr.gid);
         match attr.kind {
-            FileKind::Directory => {
-                view.readdir(no, 0, &mut |item| {
-                    if item.name != b"." && item.name != b".." {
-                        left.push((path.join(String::from_utf8_lossy(item.name).as_ref()), item.inode));
-                    }
-                    true
-                })
-                .unwrap();
-            }
+            FileKind::Directory => {}
             FileKind::Regular => {
-                let mut bytes = vec![0; attr.size as usize];
-                assert_eq!(view.read(no, 0, &mut bytes).unwrap(), bytes.len());
-                let sum = bytes.iter().fold(0u64, |sum, b| sum.wrapping_mul(31).wrapping_add(u64::from(*b)));
+                let sum =
+                    content.iter().fold(0u64, |sum, b| sum.wrapping_mul(31).wrapping_add(u64::from(*b)));
                 what += &format!(" {:?} {} {sum}", attr.mtime, attr.size);
             }
-            FileKind::Symlink => {
-                what += &format!(" {:?}", String::from_utf8_lossy(&view.readlink(no).unwrap()))
-            }
+            FileKind::Symlink => what += &format!(" {:?}", String::from_utf8_lossy(&content)),
             _ => what += &format!(" {:?} {}", attr.mtime, attr.rdev),
         }
-        for name in view.listxattr(no).unwrap() {
-            what += &format!(" {name:?}={:?}", view.getxattr(no, &name).unwrap());
+        for (name, value) in xattrs {
+            what += &format!(" {name:?}={value:?}");
         }
         all.insert(path, what);
     }
