@@ -12,11 +12,10 @@ mod blocks;
 #[path = "golden/seen.rs"]
 mod seen;
 
-use blocks::{pack, unpack};
-use seen::{begun, no, options, read_only, same, text, tree, write};
+use blocks::unpack;
+use seen::{begun, gist, make_files, no, options, read_only, same, text, tree, tree_of, write};
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
-use std::path::Path;
 use std::sync::Arc;
 use yore_device::MemoryDevice;
 use yore_fs::rollback::{Plan, Rights, Verb};
@@ -204,12 +203,7 @@ fn make() -> MemoryDevice {
 #[test]
 #[ignore = "makes the image where there is none"]
 fn make_the_image() {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
-    assert!(IMAGE.is_empty() && SEEN.is_empty(), "they are there, and never made anew");
-    // What was begun is ended in the background, too.
-    let device = (0..100).map(|_| make()).find(|device| begun(device).len() == 1).unwrap();
-    std::fs::write(directory.join("volume-2.2.txt"), seen(&read_only(&device))).unwrap();
-    std::fs::write(directory.join("volume-2.2.blocks"), pack(&device)).unwrap();
+    make_files("2.2", (IMAGE, SEEN), 1, make, seen);
 }
 
 // ---- what is seen ----
@@ -225,11 +219,7 @@ fn past(view: &View) -> String {
         let (by, held_by, until) = (more.by, more.held_by, more.held_until);
         writeln!(out, "  by {by:?}, held {} by {held_by:?} until {until:?}", row.held).unwrap();
         writeln!(out, "  {:?}, {:?}", more.description, more.hold_reason).unwrap();
-        let then = view.as_of(cut.number);
-        match then.getattr(row.root) {
-            Ok(_) => tree(&then, row.root, "", &mut out),
-            Err(error) => writeln!(out, "  {error:?}").unwrap(),
-        }
+        tree_of(view, &cut, &mut out);
     }
     for (inode, policy) in view.policies().unwrap() {
         let Policy { versioning, retention, hold, exclude } = &policy;
@@ -355,13 +345,6 @@ fn empty(volume: &Volume) {
 /// What made it still makes a volume of which as much is seen.
 #[test]
 fn an_image_made_today_is_as_rich() {
-    let lines = |text: &str| {
-        let of = |line: &str| line.split(' ').take(3).map(str::to_string).collect::<Vec<_>>();
-        text.lines()
-            .filter(|line| line.starts_with("cut") || line.starts_with("Done"))
-            .map(of)
-            .collect::<Vec<_>>()
-    };
-    let found = seen(&read_only(&make()));
-    assert_eq!((lines(&found), found.lines().count()), (lines(SEEN), SEEN.lines().count()));
+    let starts = ["cut", "Done"];
+    assert_eq!(gist(&seen(&read_only(&make())), &starts), gist(SEEN, &starts));
 }

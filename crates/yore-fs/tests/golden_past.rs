@@ -12,11 +12,10 @@ mod blocks;
 #[path = "golden/seen.rs"]
 mod seen;
 
-use blocks::{pack, unpack};
-use seen::{begun, no, options, read_only, same, text, tree, write};
+use blocks::unpack;
+use seen::{begun, gist, make_files, no, options, read_only, same, text, tree, tree_of, write};
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
-use std::path::Path;
 use std::sync::Arc;
 use yore_device::MemoryDevice;
 use yore_fs::rollback::{Plan, Rights, Verb};
@@ -43,6 +42,18 @@ fn make() -> MemoryDevice {
     let mkfs = MkfsOptions { uuid: *b"the golden past.", label: "Yore 2.1".into(), ..MkfsOptions::default() };
     Volume::create(device.clone(), &mkfs).unwrap().close().unwrap();
     let volume = Volume::open(device.clone(), &options()).unwrap();
+    with_files(&volume);
+    with_snapshots(&volume);
+    with_versions(&volume);
+    with_rollback(&volume);
+    with_something_begun(&volume);
+    let left = device.snapshot();
+    volume.close().unwrap();
+    left
+}
+
+/// Files of many kinds.
+fn with_files(volume: &Volume) {
     let view = volume.view();
     for path in ["d", "d/sub", "saved", "timed", "many", "gone"] {
         volume.create_dir(path).unwrap();
@@ -55,79 +66,93 @@ fn make() -> MemoryDevice {
     volume.symlink("small", "d/link").unwrap();
     volume.symlink("l".repeat(3000), "d/long link").unwrap();
     volume.hard_link("d/block", "many/second name").unwrap();
-    write(&volume, "d/large", 3 << 20, b"behind a hole");
+    write(volume, "d/large", 3 << 20, b"behind a hole");
     for i in 0..12 {
         // A tree of extents.
-        write(&volume, "d/large", (4 << 20) + i * 16_384, &text(i as usize, 100));
+        write(volume, "d/large", (4 << 20) + i * 16_384, &text(i as usize, 100));
     }
     for i in 0..150 {
         volume.write(format!("many/file {i}"), format!("content {i}")).unwrap();
     }
     volume.write("gone/plain", "stays").unwrap();
-    view.setxattr(no(&volume, "d/small"), b"user.a", b"first", SetXattrMode::Any).unwrap();
-    view.setxattr(no(&volume, "d/block"), b"user.long", &text(3, 5000), SetXattrMode::Any).unwrap();
+    view.setxattr(no(volume, "d/small"), b"user.a", b"first", SetXattrMode::Any).unwrap();
+    view.setxattr(no(volume, "d/block"), b"user.long", &text(3, 5000), SetXattrMode::Any).unwrap();
     view.sync().unwrap();
+}
 
-    cut(&volume, "/", "first", true);
+/// Snapshots of all and of a directory, and changes of many kinds between them.
+fn with_snapshots(volume: &Volume) {
+    let view = volume.view();
+    cut(volume, "/", "first", true);
     volume.write("gone/secret", "to be expunged").unwrap();
     volume.write("d/small", "small, changed").unwrap();
-    write(&volume, "d/block", 1000, b"overwritten");
-    write(&volume, "d/large", 10_000, &text(4, 8_000));
-    view.fallocate(no(&volume, "d/large"), 4 << 20, 100_000, FallocateMode::PunchHole).unwrap();
+    write(volume, "d/block", 1000, b"overwritten");
+    write(volume, "d/large", 10_000, &text(4, 8_000));
+    view.fallocate(no(volume, "d/large"), 4 << 20, 100_000, FallocateMode::PunchHole).unwrap();
     volume.rename("d/sub/moved", "d/moved").unwrap();
     volume.remove_dir("d/sub").unwrap();
     volume.write("d/other", "the other").unwrap();
-    view.rename(no(&volume, "d"), b"other", no(&volume, "d"), b"replaced", RenameMode::Replace).unwrap();
-    view.setxattr(no(&volume, "d/small"), b"user.a", b"second", SetXattrMode::Any).unwrap();
-    view.removexattr(no(&volume, "d/block"), b"user.long").unwrap();
+    view.rename(no(volume, "d"), b"other", no(volume, "d"), b"replaced", RenameMode::Replace).unwrap();
+    view.setxattr(no(volume, "d/small"), b"user.a", b"second", SetXattrMode::Any).unwrap();
+    view.removexattr(no(volume, "d/block"), b"user.long").unwrap();
     let set = SetAttr { permissions: Some(0o4750), uid: Some(7), gid: Some(8), ..SetAttr::default() };
     volume.set_symlink_attributes("d/small", &set).unwrap();
-    cut(&volume, "/d", "of one directory", false);
+    cut(volume, "/d", "of one directory", false);
     for i in (0..150).step_by(2) {
         volume.remove_file(format!("many/file {i}")).unwrap();
     }
     volume.truncate("d/large", 2 << 20).unwrap();
     volume.remove_file("d/link").unwrap();
     volume.remove_file("d/long link").unwrap();
-    cut(&volume, "/", "", false);
+    cut(volume, "/", "", false);
     for i in 0..20 {
         volume.write(format!("many/file {i}"), format!("again {i}")).unwrap();
     }
+}
 
+/// Policies, and versions that one of them made.
+fn with_versions(volume: &Volume) {
+    let view = volume.view();
     let keep = KeepRules { last: 10, daily: 7, within: "2weeks".into(), ..KeepRules::default() };
     let policy = |versioning, retention| Policy { versioning, retention, ..Policy::default() };
     let close = policy(Some(Versioning::Close), Some(Retention::Rules(keep)));
-    view.set_policy(no(&volume, "saved"), &close).unwrap();
-    view.set_policy(no(&volume, "timed"), &policy(Some(Versioning::Interval(3_600_000_000_000)), None))
+    view.set_policy(no(volume, "saved"), &close).unwrap();
+    view.set_policy(no(volume, "timed"), &policy(Some(Versioning::Interval(3_600_000_000_000)), None))
         .unwrap();
-    view.set_policy(no(&volume, "d/block"), &policy(None, Some(Retention::Everything))).unwrap();
+    view.set_policy(no(volume, "d/block"), &policy(None, Some(Retention::Everything))).unwrap();
     for i in 0..4 {
         volume.write("saved/letter", format!("saved {i}")).unwrap();
-        view.closed(no(&volume, "saved/letter")).unwrap();
+        view.closed(no(volume, "saved/letter")).unwrap();
     }
     volume.rename("saved/letter", "saved/sent").unwrap();
     volume.write("saved/gone", "with versions").unwrap();
-    view.closed(no(&volume, "saved/gone")).unwrap();
+    view.closed(no(volume, "saved/gone")).unwrap();
     volume.remove_file("saved/gone").unwrap();
+}
 
-    // Something forgotten, something rolled back.
-    let forgotten = cut(&volume, "/", "forgotten", false);
+/// Something forgotten, something rolled back.
+fn with_rollback(volume: &Volume) {
+    let view = volume.view();
+    let forgotten = cut(volume, "/", "forgotten", false);
     volume.write("d/small", "small, seen by nobody").unwrap();
-    let then = cut(&volume, "/d", "", false);
+    let then = cut(volume, "/d", "", false);
     volume.write("d/small", "small, a mistake").unwrap();
     volume.write("d/mistake", "a mistake").unwrap();
     view.forget(&[forgotten]).unwrap();
     view.finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap();
     let plan = Plan { verb: Verb::Rollback, of: None, target: then, others: None };
-    view.rollback(&Rights::All, no(&volume, "d"), &plan, &mut |_| ()).unwrap();
+    view.rollback(&Rights::All, no(volume, "d"), &plan, &mut |_| ()).unwrap();
+}
 
-    // Begun, and no more.
-    let dying = cut(&volume, "/many", "dying", false);
+/// Something of which the forgetting and something of which the expunging begins, and no more; and a file that is in the log alone.
+fn with_something_begun(volume: &Volume) {
+    let view = volume.view();
+    let dying = cut(volume, "/many", "dying", false);
     for i in (1..150).step_by(2) {
         volume.remove_file(format!("many/file {i}")).unwrap();
     }
     // In the image it is called `last`, which cannot be a name any more.
-    cut(&volume, "/", "latest", false);
+    cut(volume, "/", "latest", false);
     let secret = volume.node("gone/secret").unwrap();
     let secret = (secret.inode(), secret.attr().incarnation);
     view.forget(&[dying]).unwrap();
@@ -135,21 +160,13 @@ fn make() -> MemoryDevice {
     view.sync().unwrap();
     volume.write("d/small", "in the log").unwrap();
     volume.write("logged", "in the log alone").unwrap();
-    view.fsync(no(&volume, "logged"), false).unwrap();
-    let left = device.snapshot();
-    volume.close().unwrap();
-    left
+    view.fsync(no(volume, "logged"), false).unwrap();
 }
 
 #[test]
 #[ignore = "makes the image where there is none"]
 fn make_the_image() {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
-    assert!(IMAGE.is_empty() && SEEN.is_empty(), "they are there, and never made anew");
-    // It is ended in the background, too.
-    let device = (0..100).map(|_| make()).find(|device| begun(device).len() == 2).unwrap();
-    std::fs::write(directory.join("volume-2.1.txt"), seen(&read_only(&device))).unwrap();
-    std::fs::write(directory.join("volume-2.1.blocks"), pack(&device)).unwrap();
+    make_files("2.1", (IMAGE, SEEN), 2, make, seen);
 }
 
 // ---- what is seen ----
@@ -168,11 +185,7 @@ fn past(view: &View) -> String {
         let held = if row.held { ", held" } else { "" };
         writeln!(out, "cut {} {:?} {:?} of {} at {time:?}{held}", cut.number, row.kind, row.name, row.root)
             .unwrap();
-        let then = view.as_of(cut.number);
-        match then.getattr(row.root) {
-            Ok(_) => tree(&then, row.root, "", &mut out),
-            Err(error) => writeln!(out, "  {error:?}").unwrap(),
-        }
+        tree_of(view, &cut, &mut out);
     }
     for (inode, policy) in view.policies().unwrap() {
         let Policy { versioning, retention, .. } = &policy;
@@ -240,10 +253,5 @@ fn the_past_is_taken_on() {
 /// What made it still makes a volume of which as much is seen.
 #[test]
 fn a_past_made_today_is_as_rich() {
-    let kinds = |text: &str| {
-        let of = |line: &str| line.split(' ').take(3).map(str::to_string).collect::<Vec<_>>();
-        text.lines().filter(|line| line.starts_with("cut")).map(of).collect::<Vec<_>>()
-    };
-    let found = seen(&read_only(&make()));
-    assert_eq!((kinds(&found), found.lines().count()), (kinds(SEEN), SEEN.lines().count()));
+    assert_eq!(gist(&seen(&read_only(&make())), &["cut"]), gist(SEEN, &["cut"]));
 }

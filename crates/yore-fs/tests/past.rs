@@ -74,133 +74,9 @@ fn a_file_is_read_as_it_was() {
 fn whatever_changes_the_past_stays() {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(128 << 20));
     let volume = Volume::create(device.clone(), &MkfsOptions::default()).unwrap();
-    let big: Vec<u8> = (0..3_000_000u32).map(|i| (i / 7) as u8).collect();
-    volume.create_dir_all("d/e/f").unwrap();
-    for i in 0..300 {
-        volume.write(format!("d/n{i}"), format!("{i}").repeat(i)).unwrap();
-    }
-    volume.write("big", &big).unwrap();
-    volume.write("d/small", "s").unwrap();
-    volume.symlink("d/small", "short").unwrap();
-    volume.symlink("x/".repeat(900), "long").unwrap();
-    volume.hard_link("d/small", "again").unwrap();
-    volume.set_xattr("big", "user.a", vec![7; 5000], SetXattrMode::Any).unwrap();
-    volume.set_xattr("d", "user.b", "b", SetXattrMode::Any).unwrap();
-    volume.set_xattr("d/n60", "security.capability", vec![1; 3000], SetXattrMode::Any).unwrap();
-    volume.set_xattr("d/n60", "user.a", vec![1; 9000], SetXattrMode::Any).unwrap();
-    volume.append("d/n60", vec![1; 20_000]).unwrap();
-    volume.set_xattr("d/n61", "security.capability", "c", SetXattrMode::Any).unwrap();
-    let file = || OpenOptions::new().read(true).write(true).open(&volume, "big").unwrap();
-    let view = volume.view();
-    let ino = |path: &str| volume.symlink_node(path).unwrap().inode();
-    let steps: Vec<Step<'_>> = vec![
-        (
-            "overwrite in the middle",
-            Box::new(|| {
-                file().write_at(&[9; 10_000], 1_000_000).unwrap();
-            }),
-        ),
-        ("append", Box::new(|| volume.append("big", vec![3; 9_000]).unwrap())),
-        (
-            "overwrite a page twice",
-            Box::new(|| {
-                file().write_at(b"again", 1_000_100).unwrap();
-            }),
-        ),
-        ("truncate", Box::new(|| volume.truncate("big", 1_500_001).unwrap())),
-        ("grow", Box::new(|| volume.truncate("big", 1_700_000).unwrap())),
-        (
-            "scattered writes",
-            Box::new(|| {
-                let file = file();
-                for i in 0..150u64 {
-                    file.write_at(&[i as u8; 100], i * 11_000).unwrap();
-                }
-            }),
-        ),
-        (
-            "punch",
-            Box::new(|| {
-                view.fallocate(ino("big"), 50_000, 400_000, FallocateMode::PunchHole).unwrap();
-            }),
-        ),
-        (
-            "allocate",
-            Box::new(|| {
-                let mode = FallocateMode::Allocate { keep_size: false };
-                view.fallocate(ino("big"), 100_000, 3_000_000, mode).unwrap();
-            }),
-        ),
-        (
-            "write to what is allocated",
-            Box::new(|| {
-                file().write_at(&[8; 70_000], 2_000_000).unwrap();
-            }),
-        ),
-        (
-            "zero a range",
-            Box::new(|| {
-                let mode = FallocateMode::ZeroRange { keep_size: true };
-                view.fallocate(ino("big"), 900_000, 300_000, mode).unwrap();
-            }),
-        ),
-        ("rename", Box::new(|| volume.rename("big", "d/e/bigger").unwrap())),
-        ("rename back over another", Box::new(|| volume.rename("d/e/bigger", "d/n7").unwrap())),
-        ("exchange", Box::new(|| volume.rename_with("d/n7", "d/n8", RenameMode::Exchange).unwrap())),
-        ("move a directory", Box::new(|| volume.rename("d/e", "e").unwrap())),
-        ("chmod", Box::new(|| volume.set_permissions("d/n9", 0o600).unwrap())),
-        ("chown", Box::new(|| volume.chown("d/n9", Some(5), None).unwrap())),
-        (
-            "xattr replaced",
-            Box::new(|| volume.set_xattr("d/n8", "user.a", "short", SetXattrMode::Any).unwrap()),
-        ),
-        (
-            "xattr added",
-            Box::new(|| {
-                volume.set_xattr("d/n8", "user.c", vec![1; 60_000], SetXattrMode::Any).unwrap();
-            }),
-        ),
-        (
-            "cut, and a capability with it",
-            Box::new(|| {
-                let set = SetAttr { size: Some(1_000), kill_set_id: true, ..SetAttr::default() };
-                view.setattr(&Caller::superuser(), ino("d/n60"), &set).unwrap();
-                assert_eq!(volume.get_xattr("d/n60", "security.capability").unwrap(), None);
-            }),
-        ),
-        (
-            "cut, and the only attribute with it",
-            Box::new(|| {
-                let set = SetAttr { size: Some(0), kill_set_id: true, ..SetAttr::default() };
-                view.setattr(&Caller::superuser(), ino("d/n61"), &set).unwrap();
-            }),
-        ),
-        ("xattr removed", Box::new(|| volume.remove_xattr("d", "user.b").unwrap())),
-        ("unlink one of two", Box::new(|| volume.remove_file("again").unwrap())),
-        ("unlink the other", Box::new(|| volume.remove_file("d/small").unwrap())),
-        ("unlink a link", Box::new(|| volume.remove_file("long").unwrap())),
-        ("link", Box::new(|| volume.hard_link("d/n20", "d/n20-too").unwrap())),
-        (
-            "unlink many",
-            Box::new(|| {
-                for i in 100..250 {
-                    volume.remove_file(format!("d/n{i}")).unwrap();
-                }
-            }),
-        ),
-        (
-            "make many",
-            Box::new(|| {
-                for i in 100..200 {
-                    volume.write(format!("d/n{i}"), "new").unwrap();
-                }
-            }),
-        ),
-        ("unlink the big one", Box::new(|| volume.remove_file("d/n8").unwrap())),
-        ("remove a directory", Box::new(|| volume.remove_dir_all("e").unwrap())),
-        ("the same name again", Box::new(|| volume.write("e", "a file now").unwrap())),
-        ("remove everything", Box::new(|| volume.remove_dir_all("d").unwrap())),
-    ];
+    fill(&volume);
+    let steps: Vec<Step<'_>> =
+        [contents, names, attributes, removals].iter().flat_map(|part| part(&volume)).collect();
     let mut seen = vec![("nothing", cut(&volume), tree(&volume))];
     for (what, step) in &steps {
         step();
@@ -226,6 +102,128 @@ fn whatever_changes_the_past_stays() {
     volume.close().unwrap();
     let volume = Volume::open(device, &MountOptions::default()).unwrap();
     check(&volume, "opened again");
+}
+
+/// What is changed.
+fn fill(volume: &Volume) {
+    let big: Vec<u8> = (0..3_000_000u32).map(|i| (i / 7) as u8).collect();
+    volume.create_dir_all("d/e/f").unwrap();
+    for i in 0..300 {
+        volume.write(format!("d/n{i}"), format!("{i}").repeat(i)).unwrap();
+    }
+    volume.write("big", &big).unwrap();
+    volume.write("d/small", "s").unwrap();
+    volume.symlink("d/small", "short").unwrap();
+    volume.symlink("x/".repeat(900), "long").unwrap();
+    volume.hard_link("d/small", "again").unwrap();
+    volume.set_xattr("big", "user.a", vec![7; 5000], SetXattrMode::Any).unwrap();
+    volume.set_xattr("d", "user.b", "b", SetXattrMode::Any).unwrap();
+    volume.set_xattr("d/n60", "security.capability", vec![1; 3000], SetXattrMode::Any).unwrap();
+    volume.set_xattr("d/n60", "user.a", vec![1; 9000], SetXattrMode::Any).unwrap();
+    volume.append("d/n60", vec![1; 20_000]).unwrap();
+    volume.set_xattr("d/n61", "security.capability", "c", SetXattrMode::Any).unwrap();
+}
+
+fn step<'a>(what: &'static str, change: impl Fn() + 'a) -> Step<'a> {
+    (what, Box::new(change))
+}
+
+/// What is in a file: overwritten, cut, allocated, with holes.
+fn contents(volume: &Volume) -> Vec<Step<'_>> {
+    let file = || OpenOptions::new().read(true).write(true).open(volume, "big").unwrap();
+    let ino = |path: &str| volume.symlink_node(path).unwrap().inode();
+    let view = volume.view();
+    vec![
+        step("overwrite in the middle", move || {
+            file().write_at(&[9; 10_000], 1_000_000).unwrap();
+        }),
+        step("append", move || volume.append("big", vec![3; 9_000]).unwrap()),
+        step("overwrite a page twice", move || {
+            file().write_at(b"again", 1_000_100).unwrap();
+        }),
+        step("truncate", move || volume.truncate("big", 1_500_001).unwrap()),
+        step("grow", move || volume.truncate("big", 1_700_000).unwrap()),
+        step("scattered writes", move || {
+            let file = file();
+            for i in 0..150u64 {
+                file.write_at(&[i as u8; 100], i * 11_000).unwrap();
+            }
+        }),
+        step("punch", move || {
+            view.fallocate(ino("big"), 50_000, 400_000, FallocateMode::PunchHole).unwrap();
+        }),
+        step("allocate", move || {
+            let mode = FallocateMode::Allocate { keep_size: false };
+            view.fallocate(ino("big"), 100_000, 3_000_000, mode).unwrap();
+        }),
+        step("write to what is allocated", move || {
+            file().write_at(&[8; 70_000], 2_000_000).unwrap();
+        }),
+        step("zero a range", move || {
+            let mode = FallocateMode::ZeroRange { keep_size: true };
+            view.fallocate(ino("big"), 900_000, 300_000, mode).unwrap();
+        }),
+    ]
+}
+
+/// Names and directories: renamed, exchanged, moved.
+fn names(volume: &Volume) -> Vec<Step<'_>> {
+    vec![
+        step("rename", move || volume.rename("big", "d/e/bigger").unwrap()),
+        step("rename back over another", move || volume.rename("d/e/bigger", "d/n7").unwrap()),
+        step("exchange", move || volume.rename_with("d/n7", "d/n8", RenameMode::Exchange).unwrap()),
+        step("move a directory", move || volume.rename("d/e", "e").unwrap()),
+    ]
+}
+
+/// Permissions, owners, extended attributes.
+fn attributes(volume: &Volume) -> Vec<Step<'_>> {
+    let ino = |path: &str| volume.symlink_node(path).unwrap().inode();
+    let view = volume.view();
+    vec![
+        step("chmod", move || volume.set_permissions("d/n9", 0o600).unwrap()),
+        step("chown", move || volume.chown("d/n9", Some(5), None).unwrap()),
+        step("xattr replaced", move || {
+            volume.set_xattr("d/n8", "user.a", "short", SetXattrMode::Any).unwrap()
+        }),
+        step("xattr added", move || {
+            volume.set_xattr("d/n8", "user.c", vec![1; 60_000], SetXattrMode::Any).unwrap();
+        }),
+        step("cut, and a capability with it", move || {
+            let set = SetAttr { size: Some(1_000), kill_set_id: true, ..SetAttr::default() };
+            view.setattr(&Caller::superuser(), ino("d/n60"), &set).unwrap();
+            assert_eq!(volume.get_xattr("d/n60", "security.capability").unwrap(), None);
+        }),
+        step("cut, and the only attribute with it", move || {
+            let set = SetAttr { size: Some(0), kill_set_id: true, ..SetAttr::default() };
+            view.setattr(&Caller::superuser(), ino("d/n61"), &set).unwrap();
+        }),
+        step("xattr removed", move || volume.remove_xattr("d", "user.b").unwrap()),
+    ]
+}
+
+/// Links, removals, and names that are used again.
+fn removals(volume: &Volume) -> Vec<Step<'_>> {
+    vec![
+        step("unlink one of two", move || volume.remove_file("again").unwrap()),
+        step("unlink the other", move || volume.remove_file("d/small").unwrap()),
+        step("unlink a link", move || volume.remove_file("long").unwrap()),
+        step("link", move || volume.hard_link("d/n20", "d/n20-too").unwrap()),
+        step("unlink many", move || {
+            for i in 100..250 {
+                volume.remove_file(format!("d/n{i}")).unwrap();
+            }
+        }),
+        step("make many", move || {
+            for i in 100..200 {
+                volume.write(format!("d/n{i}"), "new").unwrap();
+            }
+        }),
+        step("unlink the big one", move || volume.remove_file("d/n8").unwrap()),
+        step("remove a directory", move || volume.remove_dir_all("e").unwrap()),
+        step("the same name again", move || volume.write("e", "a file now").unwrap()),
+        step("remove everything", move || volume.remove_dir_all("d").unwrap()),
+    ]
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! What the tests of golden images of the past share: making content, and telling all that is to be seen.
 
+use crate::blocks::pack;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 use yore_device::MemoryDevice;
 use yore_format::{verify_checksum, Block, BlockHeader, BlockKind, CutRow, CutState, NodeRef, BLOCK_SIZE};
-use yore_fs::{CutKind, FileKind, InodeFlags, InodeNo, MountOptions, View, Volume, WriteMode};
+use yore_fs::{Cut, CutKind, FileKind, InodeFlags, InodeNo, MountOptions, View, Volume, WriteMode};
 
 pub fn options() -> MountOptions {
     let commit_interval = Duration::from_secs(3600);
@@ -93,6 +94,39 @@ pub fn same(found: &str, expected: &str) {
         assert_eq!(found, expected);
     }
     assert_eq!(found.lines().count(), expected.lines().count());
+}
+
+/// Writes the image that `make` makes and what `seen` tells of it to the files of a format, which must be empty: neither is ever made anew.
+/// What was begun is ended in the background too, so it is made until so much is `left` begun.
+pub fn make_files(
+    format: &str,
+    there: (&[u8], &str),
+    left: usize,
+    make: fn() -> MemoryDevice,
+    seen: fn(&View) -> String,
+) {
+    assert!(there.0.is_empty() && there.1.is_empty(), "they are there, and never made anew");
+    let device = (0..100).map(|_| make()).find(|device| begun(device).len() == left).unwrap();
+    let path = |kind| format!("{}/tests/golden/volume-{format}.{kind}", env!("CARGO_MANIFEST_DIR"));
+    std::fs::write(path("txt"), seen(&read_only(&device))).unwrap();
+    std::fs::write(path("blocks"), pack(&device)).unwrap();
+}
+
+/// What a cut has seen.
+pub fn tree_of(view: &View, cut: &Cut, out: &mut String) {
+    let then = view.as_of(cut.number);
+    match then.getattr(cut.row.root) {
+        Ok(_) => tree(&then, cut.row.root, "", out),
+        Err(error) => writeln!(out, "  {error:?}").unwrap(),
+    }
+}
+
+/// The first words of lines that begin with one of `starts`: as much of what is seen as two volumes made the same way have in common; and
+/// how many lines there are.
+pub fn gist(text: &str, starts: &[&str]) -> (Vec<String>, usize) {
+    let of = |line: &str| line.split(' ').take(3).collect::<Vec<_>>().join(" ");
+    let lines = text.lines().filter(|line| starts.iter().any(|start| line.starts_with(start)));
+    (lines.map(of).collect(), text.lines().count())
 }
 
 /// What is being given up, by the newest rows of the table of cuts on the medium.
