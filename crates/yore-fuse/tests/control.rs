@@ -2,16 +2,13 @@
 
 mod common;
 
+use common::asking::{hold, number_of, snapshot};
 use common::{as_user, errno_of, Mounted, NOBODY};
 use rustix::ioctl::{ioctl, opcode, Updater};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use yore_control::{Client, Mounted as Asked, Request, Saying, Take, FORGET_MAX};
+use yore_control::{Client, Mounted as Asked, Request, Take, FORGET_MAX};
 use yore_fs::{Error, ListedCut, MountOptions, Number, Result, Timestamp, View};
-
-fn snapshot(dir: &File, name: &str, held: bool, wait: bool) -> Result<(Number, Timestamp)> {
-    Asked(dir).take(Take { name: name.into(), held, wait, ..Take::default() })
-}
 
 fn snapshots(dir: &File, from: Number) -> Result<(Vec<ListedCut>, Option<Number>)> {
     Asked(dir).snapshots(from).map(|page| (page.rows, page.next))
@@ -23,16 +20,6 @@ fn seen(dir: &File) -> Result<Option<ListedCut>> {
 
 fn forget(dir: &File, numbers: &[Number]) -> Result<()> {
     Asked(dir).ask(&Request::Forget { numbers: numbers.to_vec() }).map(drop)
-}
-
-fn hold(dir: &File, number: Number, held: bool) -> Result<()> {
-    Asked(dir).describe(number, Saying { hold: Some(held.then(String::new)), ..Saying::default() })
-}
-
-/// The number of an error that arrived whole.
-#[track_caller]
-fn number_of<T: std::fmt::Debug>(outcome: Result<T>) -> i32 {
-    yore_fuse::errno(&outcome.unwrap_err()).code()
 }
 
 fn names(dir: &File) -> Vec<String> {

@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::asking::{hold, number_of, snapshot};
 use common::{as_user, errno_of, Mounted, NOBODY};
 use std::fs::{self, File, Permissions};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -10,9 +11,9 @@ use std::os::unix::fs::{chown, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use yore_control::{Client as _, Mounted as Asked, Saying, Take};
+use yore_control::{Client as _, Mounted as Asked, Saying};
 use yore_fs::rollback::{Plan, Verb};
-use yore_fs::{Number, Result, Timestamp, UserLimits};
+use yore_fs::{Number, Result, UserLimits};
 use yore_fuse::control::look::{deleted, diff, log};
 use yore_fuse::control::rollback::roll_back;
 
@@ -26,22 +27,8 @@ fn make(m: &Mounted, name: &str, owner: u32, mode: u32) -> File {
     File::open(m.path(name)).unwrap()
 }
 
-fn snapshot(dir: &File, name: &str, held: bool, wait: bool) -> Result<(Number, Timestamp)> {
-    Asked(dir).take(Take { name: name.into(), held, wait, ..Take::default() })
-}
-
 fn forget(dir: &File, numbers: &[Number]) -> Result<()> {
     Asked(dir).forget(numbers)
-}
-
-fn hold(dir: &File, number: Number, held: bool) -> Result<()> {
-    Asked(dir).describe(number, Saying { hold: Some(held.then(String::new)), ..Saying::default() })
-}
-
-/// The number of an error that arrived whole.
-#[track_caller]
-fn number_of<T: std::fmt::Debug>(outcome: Result<T>) -> i32 {
-    yore_fuse::errno(&outcome.unwrap_err()).code()
 }
 
 fn names(dir: &File) -> Vec<String> {

@@ -5,6 +5,8 @@
 
 #![allow(dead_code)] // Each test binary uses its own part.
 
+pub mod asking;
+
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};

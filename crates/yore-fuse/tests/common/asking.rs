@@ -1,0 +1,19 @@
+//! What commands ask of a mount, through one of its directories.
+
+use std::fs::File;
+use yore_control::{Client as _, Mounted, Saying, Take};
+use yore_fs::{Number, Result, Timestamp};
+
+pub fn snapshot(dir: &File, name: &str, held: bool, wait: bool) -> Result<(Number, Timestamp)> {
+    Mounted(dir).take(Take { name: name.into(), held, wait, ..Take::default() })
+}
+
+pub fn hold(dir: &File, number: Number, held: bool) -> Result<()> {
+    Mounted(dir).describe(number, Saying { hold: Some(held.then(String::new)), ..Saying::default() })
+}
+
+/// The number of an error that arrived whole.
+#[track_caller]
+pub fn number_of<T: std::fmt::Debug>(outcome: Result<T>) -> i32 {
+    yore_fuse::errno(&outcome.unwrap_err()).code()
+}
