@@ -1,6 +1,7 @@
 //! A device around another one, for tests: it looks at each request, changes it, delays it or refuses it.
 //!
-//! What it does is a [`Hook`]. A hook says only what is special about the device; the rest goes to the device below.
+//! What it does is a [`Hook`]. A hook says only what is special about the device; the rest goes to the device
+//! below.
 //!
 //! ```
 //! use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,7 +37,8 @@ pub enum Request<'a> {
         /// What to fill.
         buf: &'a mut [u8],
     },
-    /// [`Device::write_at`] with one buffer, else [`Device::write_vectored_at`]. A batch is one of these for each of its writes.
+    /// [`Device::write_at`] with one buffer, else [`Device::write_vectored_at`]. A batch is one of these for
+    /// each of its writes.
     Write {
         /// Where the range starts, in bytes.
         offset: u64,
