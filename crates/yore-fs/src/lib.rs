@@ -29,7 +29,7 @@ pub use history::done::Doing;
 pub use history::pin::Pin;
 pub use history::policy::PolicyInForce;
 pub use history::read::access::Access;
-pub use history::read::at_time::split_time;
+pub use history::read::at_time::{resolve_name, split_time, Resolved};
 pub use history::read::listing::ListedCut;
 pub use history::read::query::{Change, Deleted, Difference, Facts, Gone, Logged, SeenBy, What};
 pub use history::read::usage::{CutUsage, Held, StateUsage, UsageTotals};

@@ -45,9 +45,10 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 use writers::Writers;
+use yore_fs::time::When;
 use yore_fs::{
-    Behalf, Caller, Error, FallocateMode, FileKind, InodeNo, Number, Remembered, RenameMode, SeekTo, SetAttr,
-    SetXattrMode, View, WriteMode,
+    Behalf, Caller, Error, FallocateMode, FileKind, InodeNo, Number, Remembered, RenameMode, Resolved,
+    SeekTo, SetAttr, SetXattrMode, View, WriteMode,
 };
 
 /// Longest stretch one copy_file_range request copies; callers go on with the rest. Bounds how long a thread that serves is away.
@@ -208,13 +209,22 @@ impl Filesystem for Server {
             return self.lookup_snapshot(request, name, reply);
         }
         let (view, directory) = seen!(self, parent, reply);
-        match self.find(parent, &view, directory, name) {
-            Err(Error::NotFound) if self.is_snapdir(parent, name) => self.snapdir_entry(reply),
-            Err(Error::NotFound) => self.look_back(request, (parent, &view, directory), name, reply),
-            Ok(node) if PastNodes::is_past(parent.0) => {
+        let literal = || match self.find(parent, &view, directory, name) {
+            Err(Error::NotFound) if self.is_snapdir(parent, name) => Ok(None),
+            found => found.map(Some),
+        };
+        let then = |of: &[u8], when: &When| self.look_back_for(request, &view, directory, of, when);
+        match yore_fs::resolve_name(name, literal, then) {
+            Ok(Resolved::Literal(None)) => self.snapdir_entry(reply),
+            Ok(Resolved::Literal(Some(node))) if PastNodes::is_past(parent.0) => {
                 self.past_lookup(request, (parent, directory), name, &node, reply)
             }
-            found => self.entry("lookup", directory, found, reply),
+            Ok(Resolved::Literal(Some(node))) => self.entry("lookup", directory, Ok(node), reply),
+            Ok(Resolved::AtTime(node)) => self.entry_at_time(parent, name, node.as_ref(), reply),
+            // The next moment there may be something then.
+            Ok(Resolved::NothingThen) => reply.error(Errno::ENOENT),
+            Ok(Resolved::Nothing) => self.no_entry(reply),
+            Err(error) => self.entry("lookup", directory, Err(error), reply),
         }
     }
 

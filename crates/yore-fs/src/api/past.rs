@@ -269,15 +269,13 @@ impl View {
         expunge::check_taken_by(self.store(), &files, uid)
     }
 
-    /// What a name means in a directory of this view, or, if nothing has it and it has a time, what it meant then.
+    /// What a name means in a directory of this view that may have a time ([`crate::resolve_name`]).
     ///
     /// # Errors
     /// As [`View::lookup`] and [`View::look_back`].
     pub fn named(&self, directory: InodeNo, name: &[u8]) -> Result<Node> {
-        match (self.lookup(directory, name), at_time::split_time(name)) {
-            (Err(Error::NotFound), Some((of, when))) => self.look_back(directory, of, &when),
-            (found, _) => found,
-        }
+        let literal = || self.lookup(directory, name);
+        at_time::resolve_name(name, literal, |of, when| self.look_back(directory, of, when))?.found()
     }
 
     /// What the history knows of a file. O(versions).

@@ -14,7 +14,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::time::Duration;
 use yore_fs::time::When;
-use yore_fs::{Access, Attr, DirItem, Error, FileKind, InodeNo, Node, View};
+use yore_fs::{Access, Attr, DirItem, Error, FileKind, InodeNo, Node, Resolved, View};
 
 impl Server {
     /// The inode of a node that is of the mount's own time.
@@ -174,28 +174,19 @@ impl Server {
         }
     }
 
-    /// Looks for a name that is not there as one with a time.
-    pub(super) fn look_back(
-        &self,
-        request: &Request,
-        (parent, view, directory): (INodeNo, &View, InodeNo),
-        name: &[u8],
-        reply: ReplyEntry,
-    ) {
-        let split = yore_fs::split_time(name);
-        match split.map(|(of, when)| self.look_back_for(request, view, directory, of, &when)) {
-            Some(Ok(None)) => reply.error(Errno::EACCES),
-            Some(Ok(Some(node))) => {
-                let (attr, timeout) = self.past_entry(parent, Some(name), &node);
-                reply.entry(&timeout, &attr, Generation(u64::from(node.attr().incarnation)));
-            }
-            // The next moment there may be something then.
-            Some(Err(error)) => reply.error(self.number("lookup", directory, error)),
+    /// What a name with a time means; `None`: who asks may not come to it.
+    pub(super) fn entry_at_time(&self, parent: INodeNo, name: &[u8], node: Option<&Node>, reply: ReplyEntry) {
+        let Some(node) = node else { return reply.error(Errno::EACCES) };
+        let (attr, timeout) = self.past_entry(parent, Some(name), node);
+        reply.entry(&timeout, &attr, Generation(u64::from(node.attr().incarnation)));
+    }
+
+    /// There is no such name.
+    pub(super) fn no_entry(&self, reply: ReplyEntry) {
+        match self.config.negative_timeout > Duration::ZERO {
             // Node 0 with a lifetime: the kernel remembers that there is no such name.
-            None if self.config.negative_timeout > Duration::ZERO => {
-                reply.entry(&self.config.negative_timeout, &no_attr(), Generation(0))
-            }
-            None => reply.error(Errno::ENOENT),
+            true => reply.entry(&self.config.negative_timeout, &no_attr(), Generation(0)),
+            false => reply.error(Errno::ENOENT),
         }
     }
 
@@ -207,16 +198,15 @@ impl Server {
         name: &OsStr,
         with: Errno,
     ) -> Option<Errno> {
-        // All of the past is refused where it is changed.
-        let (of, when) = yore_fs::split_time(name.as_bytes()).filter(|_| view.cut().is_none())?;
-        match view.lookup(directory, name.as_bytes()) {
-            Err(Error::NotFound) => {}
-            Ok(_) => return None,
-            Err(error) => return Some(self.number(call, directory, error)),
+        let name = name.as_bytes();
+        // All of the past is refused where it is changed. Most names have no time, and are not looked up for this.
+        if view.cut().is_some() || yore_fs::split_time(name).is_none() {
+            return None;
         }
-        match view.look_back(directory, of, &when) {
-            Ok(_) => Some(with),
-            Err(Error::NotFound) => None,
+        let literal = || view.lookup(directory, name);
+        match yore_fs::resolve_name(name, literal, |of, when| view.look_back(directory, of, when)) {
+            Ok(Resolved::AtTime(_)) => Some(with),
+            Ok(Resolved::Literal(_) | Resolved::NothingThen | Resolved::Nothing) => None,
             Err(error) => Some(self.number(call, directory, error)),
         }
     }

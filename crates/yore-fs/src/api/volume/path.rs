@@ -6,11 +6,10 @@
 //!
 //! The walk holds the [`Node`] of every directory it stands in, so no inode number can be reused under it.
 //!
-//! **The past.** A name that no directory has, and that has an `@` in it, means what is in front of the last `@` as of the time
-//! behind it, in the same directory (`.@TIME`: the directory itself). The walk goes on as of that cut; a [`Node`] knows its own.
+//! **The past.** A name may have a time behind an `@` ([`crate::resolve_name`]; `.@TIME` is the directory itself). The walk goes on as of
+//! that cut; a [`Node`] knows its own.
 //! `..` leads back through the name. Links that begin with `/` lead to where the walk began.
 
-use crate::history::read::at_time;
 use crate::types::absolute;
 use crate::{Error, Node, Result, View};
 use std::os::unix::ffi::OsStrExt;
@@ -83,94 +82,116 @@ pub(super) fn locate(view: &View, path: &[u8], links: Links) -> Result<Place> {
     if path.contains(&0) {
         return Err(Error::Invalid { what: "a path cannot contain the byte 0" });
     }
-    let root = || view.node(view.root(), None);
-    let mut current = root()?;
-    let mut names: Vec<Vec<u8>> = Vec::new();
-    // For each of the names, where it was looked up, if that is of another time.
-    let mut ways_back: Vec<Option<Node>> = Vec::new();
-    let mut pending = Pending(Vec::new());
-    pending.splice(path);
-    let mut slash = path.ends_with(b"/");
+    let mut walk = Walk {
+        view,
+        current: view.node(view.root(), None)?,
+        names: Vec::new(),
+        ways_back: Vec::new(),
+        pending: Pending(Vec::new()),
+        slash: path.ends_with(b"/"),
+        followed: 0,
+    };
+    walk.pending.splice(path);
     let mut dots = false;
-    let mut followed = 0;
-    while let Some(name) = pending.0.pop() {
-        if current.attr().kind != FileKind::Directory {
+    while let Some(name) = walk.pending.0.pop() {
+        if walk.current.attr().kind != FileKind::Directory {
             return Err(Error::NotADirectory);
         }
         dots = name == b"." || name == b"..";
         if dots {
             if name == b".." {
-                names.pop();
-                let seen = view.of(&current);
-                current = match ways_back.pop().flatten() {
-                    Some(back) => back,
-                    None => seen.node(seen.parent(current.inode())?, None)?,
-                };
+                walk.up()?;
             }
             continue;
         }
-        let last = pending.0.is_empty();
-        let seen = view.of(&current);
-        let node = match seen.lookup(current.inode(), &name) {
-            Err(Error::NotFound) => match look_back(&seen, &current, &name)? {
-                Some(node) => node,
-                None if last => return Ok(finish(current, names, name, None, slash)),
-                None => return Err(Error::NotFound),
-            },
-            other => other?,
+        let last = walk.pending.0.is_empty();
+        let node = match view.of(&walk.current).named(walk.current.inode(), &name) {
+            Err(Error::NotFound) if last => return Ok(walk.end(name, None)),
+            found => found?,
         };
-        if node.attr().kind == FileKind::Symlink && (!last || slash || links == Links::Follow) {
-            followed += 1;
-            if followed > LINKS_MAX {
-                return Err(Error::Loop);
-            }
-            let target = view.of(&node).readlink(node.inode())?;
-            if target.is_empty() {
-                return Err(Error::NotFound);
-            }
-            if target.starts_with(b"/") {
-                current = root()?;
-                names.clear();
-                ways_back.clear();
-            } else if node.cut() != current.cut() {
-                // What it leads to is of its own time.
-                current = view.of(&node).node(current.inode(), None)?;
-            }
-            slash |= last && target.ends_with(b"/");
-            pending.splice(&target);
-            continue;
+        if node.attr().kind == FileKind::Symlink && (!last || walk.slash || links == Links::Follow) {
+            walk.follow(&node, last)?;
+        } else if !last {
+            walk.down(name, node);
+        } else if walk.slash && node.attr().kind != FileKind::Directory {
+            return Err(Error::NotADirectory);
+        } else {
+            return Ok(walk.end(name, Some(node)));
         }
-        if last {
-            if slash && node.attr().kind != FileKind::Directory {
-                return Err(Error::NotADirectory);
-            }
-            return Ok(finish(current, names, name, Some(node), slash));
-        }
-        names.push(name);
-        let other = node.cut() != current.cut();
-        ways_back.push(other.then_some(std::mem::replace(&mut current, node)));
     }
-    // The root, or a path that ended in dots.
-    let found = view.of(&current).node(current.inode(), None)?;
-    Ok(Place { directory: current, last: None, dots, found: Some(found), slash, path: absolute(&names) })
+    walk.end_at_directory(dots)
 }
 
-/// What a name with a time means in a directory that has no such name; `None` if it has no time, or nothing was there then.
-fn look_back(view: &View, directory: &Node, name: &[u8]) -> Result<Option<Node>> {
-    let Some((of, when)) = at_time::split_time(name) else { return Ok(None) };
-    match view.look_back(directory.inode(), of, &when) {
-        Err(Error::NotFound) => Ok(None),
-        other => other.map(Some),
-    }
-}
-
-fn finish(
-    directory: Node,
-    mut names: Vec<Vec<u8>>,
-    name: Vec<u8>,
-    found: Option<Node>,
+/// A walk under way.
+struct Walk<'v> {
+    view: &'v View,
+    /// Where it stands.
+    current: Node,
+    /// The names of what is above, below the root.
+    names: Vec<Vec<u8>>,
+    /// For each of the names, where it was looked up, if that is of another time.
+    ways_back: Vec<Option<Node>>,
+    pending: Pending,
+    /// The path ended in a slash.
     slash: bool,
-) -> Place {
-    names.push(name.clone());
-    Place { directory, last: Some(name), dots: false, found, slash, path: absolute(&names) }
+    /// Symbolic links followed.
+    followed: u32,
+}
+
+impl Walk<'_> {
+    fn up(&mut self) -> Result<()> {
+        self.names.pop();
+        self.current = match self.ways_back.pop().flatten() {
+            Some(back) => back,
+            None => {
+                let seen = self.view.of(&self.current);
+                seen.node(seen.parent(self.current.inode())?, None)?
+            }
+        };
+        Ok(())
+    }
+
+    fn down(&mut self, name: Vec<u8>, node: Node) {
+        self.names.push(name);
+        let other = node.cut() != self.current.cut();
+        let above = std::mem::replace(&mut self.current, node);
+        self.ways_back.push(other.then_some(above));
+    }
+
+    /// Goes on along a symbolic link, which may be the last name of the path.
+    fn follow(&mut self, link: &Node, last: bool) -> Result<()> {
+        self.followed += 1;
+        if self.followed > LINKS_MAX {
+            return Err(Error::Loop);
+        }
+        let target = self.view.of(link).readlink(link.inode())?;
+        if target.is_empty() {
+            return Err(Error::NotFound);
+        }
+        if target.starts_with(b"/") {
+            self.current = self.view.node(self.view.root(), None)?;
+            self.names.clear();
+            self.ways_back.clear();
+        } else if link.cut() != self.current.cut() {
+            // What it leads to is of its own time.
+            self.current = self.view.of(link).node(self.current.inode(), None)?;
+        }
+        self.slash |= last && target.ends_with(b"/");
+        self.pending.splice(&target);
+        Ok(())
+    }
+
+    /// It ends at a name in the directory where it stands.
+    fn end(mut self, name: Vec<u8>, found: Option<Node>) -> Place {
+        self.names.push(name.clone());
+        let path = absolute(&self.names);
+        Place { directory: self.current, last: Some(name), dots: false, found, slash: self.slash, path }
+    }
+
+    /// It ends at the directory where it stands: the root, or of a path that ended in dots.
+    fn end_at_directory(self, dots: bool) -> Result<Place> {
+        let found = self.view.of(&self.current).node(self.current.inode(), None)?;
+        let path = absolute(&self.names);
+        Ok(Place { directory: self.current, last: None, dots, found: Some(found), slash: self.slash, path })
+    }
 }

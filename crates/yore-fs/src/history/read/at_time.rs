@@ -19,7 +19,7 @@ mod tree;
 mod when;
 
 pub(crate) use cuts::{covers, cuts, kept_from};
-pub use name::split_time;
+pub use name::{resolve_name, split_time, Resolved};
 pub(crate) use tree::{
     attr, each_state, entries, entry_at, entry_named, get_xattr, inode, list_xattrs, lookup, parent, place,
     read, read_from, readdir, readlink, seek, with, PastInode, PRESENT,

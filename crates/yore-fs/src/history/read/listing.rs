@@ -6,8 +6,9 @@
 
 use crate::core::inode::DEPTH_MAX;
 use crate::history::read::at_time;
-use crate::history::read::at_time::PRESENT;
+use crate::history::read::at_time::{Resolved, PRESENT};
 use crate::history::record::{is_held, Cut};
+use crate::time::When;
 use crate::types::absolute;
 use crate::{Error, InodeNo, Result, View};
 use hashbrown::HashMap;
@@ -179,17 +180,18 @@ impl View {
     fn meant(&self, directory: InodeNo, name: &[u8]) -> Result<(InodeNo, Incarnation, Option<Number>)> {
         let (store, cut) = (self.store(), self.cut());
         let at = cut.unwrap_or(PRESENT);
-        if let Some(entry) = at_time::entry_named(store, directory, name, at)? {
-            return Ok((entry.inode, entry.incarnation, cut));
-        }
-        if let Some((of, when)) = at_time::split_time(name) {
-            match at_time::look_back(store, directory, cut, of, &when) {
-                Ok((cut, found)) => {
-                    return Ok((found.attr.inode, Incarnation(found.attr.incarnation), Some(cut)))
-                }
-                Err(Error::NotFound) => {}
-                Err(e) => return Err(e),
-            }
+        let literal = || {
+            let entry = at_time::entry_named(store, directory, name, at)?.ok_or(Error::NotFound)?;
+            Ok((entry.inode, entry.incarnation, cut))
+        };
+        let then = |of: &[u8], when: &When| {
+            let (cut, found) = at_time::look_back(store, directory, cut, of, when)?;
+            Ok((found.attr.inode, Incarnation(found.attr.incarnation), Some(cut)))
+        };
+        if let Resolved::Literal(found) | Resolved::AtTime(found) =
+            at_time::resolve_name(name, literal, then)?
+        {
+            return Ok(found);
         }
         let gone = store.past.name_before(store, directory, name, at)?.ok_or(Error::NotFound)?;
         Ok((gone.inode, gone.incarnation, cut))

@@ -1,6 +1,62 @@
-//! A name with a time behind an `@`, as `thesis@yesterday`.
+//! A name with a time behind an `@`, as `thesis@yesterday`: how it is taken apart, and when it is.
 
 use crate::time::{self, When};
+use crate::{Error, Result};
+
+/// What a name turns out to mean in a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resolved<T> {
+    /// What has this very name.
+    Literal(T),
+    /// Nothing has this very name, and what stands before its `@` meant this at the time behind it.
+    AtTime(T),
+    /// Nothing has this very name. It has a time, and there was nothing then.
+    NothingThen,
+    /// Nothing has this very name, and it has no time.
+    Nothing,
+}
+
+impl<T> Resolved<T> {
+    /// What the name means, by itself or with its time.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if it means nothing.
+    pub fn found(self) -> Result<T> {
+        match self {
+            Resolved::Literal(found) | Resolved::AtTime(found) => Ok(found),
+            Resolved::NothingThen | Resolved::Nothing => Err(Error::NotFound),
+        }
+    }
+}
+
+/// Finds out what a name in a directory means that may have a time behind an `@`. Every call that takes such names asks here.
+///
+/// 1. **The literal name comes first.** `literal` looks the whole name up. If that is there, the name means it, whether there is an `@` in
+///    it or not: no file becomes unreachable by what it is called.
+/// 2. **Then the time.** If `literal` fails with [`Error::NotFound`] and [`split_time`] finds a time, `at_time` gets what stands before the
+///    `@`, and the time. `.` there is the directory itself.
+/// 3. **Otherwise the name means nothing**, also if `at_time` fails with [`Error::NotFound`].
+///
+/// The caller looks up, so the rules are the same for the present, for a view of the past and for a mount. `at_time` runs only where
+/// `literal` found nothing, and a time is read only then: names that are there cost one look-up.
+///
+/// # Errors
+/// Those of `literal` and `at_time` but [`Error::NotFound`].
+pub fn resolve_name<'n, T>(
+    name: &'n [u8],
+    literal: impl FnOnce() -> Result<T>,
+    at_time: impl FnOnce(&'n [u8], &When) -> Result<T>,
+) -> Result<Resolved<T>> {
+    match literal() {
+        Err(Error::NotFound) => {}
+        found => return found.map(Resolved::Literal),
+    }
+    let Some((of, when)) = split_time(name) else { return Ok(Resolved::Nothing) };
+    match at_time(of, &when) {
+        Err(Error::NotFound) => Ok(Resolved::NothingThen),
+        found => found.map(Resolved::AtTime),
+    }
+}
 
 /// A name with a time behind its last `@`, taken apart; `None` if it has none that can be read. Of `@@` both are the time's, if it
 /// can be read so: the second one marks seconds.
@@ -45,5 +101,44 @@ mod tests {
         for none in ["a", "a@", "@a", "a@2026", "@@2026", "a@5m"] {
             assert_eq!(split(none), None, "{none}");
         }
+    }
+
+    /// What `name` means where these names are there now, and `thesis` and `.` were there at the times that can be read.
+    fn meaning(name: &str, now: &[&str]) -> Result<Resolved<String>> {
+        let literal = || match now.contains(&name) {
+            true => Ok(format!("{name} now")),
+            false => Err(Error::NotFound),
+        };
+        resolve_name(name.as_bytes(), literal, |of, _| match of {
+            b"thesis" | b"." => Ok(format!("{} then", String::from_utf8_lossy(of))),
+            _ => Err(Error::NotFound),
+        })
+    }
+
+    /// A file that is really called so wins over a time.
+    #[test]
+    fn the_literal_name_comes_first() {
+        let of = |name: &str, now: &[&str]| meaning(name, now).unwrap();
+        assert_eq!(of("thesis", &["thesis"]), Resolved::Literal("thesis now".into()));
+        assert_eq!(of("thesis@before", &["thesis@before"]), Resolved::Literal("thesis@before now".into()));
+        assert_eq!(of("thesis@before", &["thesis"]), Resolved::AtTime("thesis then".into()));
+        assert_eq!(of(".@before", &[]), Resolved::AtTime(". then".into()));
+        assert_eq!(of("letter@before", &["letter"]), Resolved::NothingThen);
+        for none in ["thesis", "thesis@", "thesis@2026", "@before"] {
+            assert_eq!(of(none, &[]), Resolved::Nothing, "{none}");
+        }
+        assert!(matches!(of("letter@before", &[]).found(), Err(Error::NotFound)));
+        assert_eq!(of("thesis@before", &[]).found().unwrap(), "thesis then");
+    }
+
+    /// Only that a name is not there leads to its time: what cannot be looked up may be there.
+    #[test]
+    fn other_errors_are_told() {
+        let unread = || -> Result<()> { Err(Error::NotADirectory) };
+        let found = resolve_name(b"thesis@before", unread, |_, _| panic!("the literal name may be there"));
+        assert!(matches!(found, Err(Error::NotADirectory)));
+        let absent = || -> Result<()> { Err(Error::NotFound) };
+        let found = resolve_name(b"thesis@before", absent, |_, _| Err(Error::Stale));
+        assert!(matches!(found, Err(Error::Stale)));
     }
 }

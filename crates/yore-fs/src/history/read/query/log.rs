@@ -10,9 +10,10 @@ use super::changes::changes;
 use super::kept::{join_spans, KeptCuts, Span};
 use super::last::{self, is_temporary};
 use crate::core::inode::DEPTH_MAX;
-use crate::history::read::at_time::{self, with, PRESENT};
+use crate::history::read::at_time::{self, with, Resolved, PRESENT};
 use crate::history::record::{Cut, PastEntry, Seeing};
 use crate::store::Store;
+use crate::time::When;
 use crate::{Error, FileKind, InodeNo, Result};
 use std::sync::Arc;
 use yore_format::{Incarnation, Number};
@@ -162,24 +163,23 @@ fn begin(kept: &KeptCuts<'_>, above: &Found, name: &[u8]) -> Result<Begin> {
     if name == b".." || name.len() > yore_format::NAME_MAX {
         return Err(Error::NotFound);
     }
-    if let Some(entry) = at_time::entry_named(store, directory, name, cut)? {
-        let first = stretch(store, entry.clone(), end.min(entry.death))?;
-        return Ok(Begin { first, current: Some(cut), gone: None });
-    }
-    if let Some((of, when)) = at_time::split_time(name) {
-        let from = (cut != PRESENT).then_some(cut);
-        match at_time::look_back(store, directory, from, of, &when) {
-            Ok((cut, _)) if of == b"." => return of_itself(store, directory, cut),
-            Ok((cut, _)) => {
-                let entry = at_time::entry_named(store, directory, of, cut)?.ok_or(Error::NotFound)?;
-                let first = stretch(store, entry.clone(), Number(cut.0 + 1).min(entry.death))?;
-                return Ok(Begin { first, current: Some(cut), gone: None });
-            }
-            Err(Error::NotFound) => {}
-            Err(e) => return Err(e),
+    let entry_at = |of: &[u8], cut| at_time::entry_named(store, directory, of, cut)?.ok_or(Error::NotFound);
+    let from = (cut != PRESENT).then_some(cut);
+    let literal = || Ok((name, cut, Some(entry_at(name, cut)?)));
+    let then = |of, when: &When| Ok((of, at_time::look_back(store, directory, from, of, when)?.0, None));
+    match at_time::resolve_name(name, literal, then)? {
+        Resolved::Literal((.., Some(entry))) => {
+            let first = stretch(store, entry.clone(), end.min(entry.death))?;
+            Ok(Begin { first, current: Some(cut), gone: None })
         }
+        Resolved::AtTime((b".", cut, _)) => of_itself(store, directory, cut),
+        Resolved::Literal((of, cut, None)) | Resolved::AtTime((of, cut, _)) => {
+            let entry = entry_at(of, cut)?;
+            let first = stretch(store, entry.clone(), Number(cut.0 + 1).min(entry.death))?;
+            Ok(Begin { first, current: Some(cut), gone: None })
+        }
+        Resolved::NothingThen | Resolved::Nothing => begin_gone(kept, above, name),
     }
-    begin_gone(kept, above, name)
 }
 
 fn begin_gone(kept: &KeptCuts<'_>, above: &Found, name: &[u8]) -> Result<Begin> {

@@ -4,6 +4,7 @@ use super::states::{each_version, in_use_as};
 use crate::history::read::at_time::{self, each_state, PRESENT};
 use crate::history::record::PastEntry;
 use crate::store::Store;
+use crate::time::When;
 use crate::{Error, FileKind, InodeNo, Result, View};
 use hashbrown::HashSet;
 use std::sync::Arc;
@@ -101,10 +102,9 @@ pub(crate) fn history_of(
     others: bool,
 ) -> Result<(Vec<Remembered>, usize)> {
     let store = view.store();
-    let (of, found) = match (view.lookup(directory, name), at_time::split_time(name)) {
-        (Err(Error::NotFound), Some((of, when))) => (of, view.look_back(directory, of, &when)?),
-        (found, _) => (name, found?),
-    };
+    let literal = || Ok((name, view.lookup(directory, name)?));
+    let then = |of, when: &When| Ok((of, view.look_back(directory, of, when)?));
+    let (of, found) = at_time::resolve_name(name, literal, then)?.found()?;
     let file = (found.inode(), Incarnation(found.attr().incarnation));
     let more = others_named(store, directory, of, file)?;
     let (wanted, left_out) = if others { (&more[..], 0) } else { (&[][..], more.len()) };
