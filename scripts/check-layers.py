@@ -68,6 +68,7 @@ LAYERS = {
         history/pin history/read/access history/read/query/* history/reclaim/expunge/*
         history/reclaim/forget
         history/reclaim/room/* history/reclaim/shred
+        api/room
         history/policy
         api/opened api/past api/present
         api history/read/listing history/read/usage history/rollback/*

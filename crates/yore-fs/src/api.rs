@@ -1,6 +1,7 @@
 //! What programs ask of a volume: the calls of a [`crate::View`] that change it, or are about its past.
 
 pub(crate) mod opened;
+pub(crate) mod room;
 pub(crate) mod shrink;
 pub(crate) mod view;
 pub(crate) mod volume;

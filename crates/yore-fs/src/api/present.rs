@@ -1,9 +1,10 @@
 //! The calls of a view that change the present: each makes room when the volume is full ([`crate::history::reclaim::room`]), and passes the gate.
 
+use crate::api::room::with_room;
 use crate::api::view::{is_below, Node, View};
 use crate::core::inode::InodeState;
 use crate::history::policy::Naming;
-use crate::history::reclaim::room::{with_room, Want};
+use crate::history::reclaim::room::Want;
 use crate::ops::{self, NewFile, Remove};
 use crate::store::Store;
 use crate::{

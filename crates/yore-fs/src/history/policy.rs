@@ -19,12 +19,13 @@
 //! **How long** ([`retain`]). The cuts of each directory and file that a policy with rules covers are looked at every few minutes, and forgotten
 //! if no rule keeps them; those with a name and those held never.
 
+use crate::api::room::with_room;
 use crate::api::view::is_below;
 use crate::core::inode::InodeCell;
 use crate::history::exclude;
 use crate::history::reclaim::forget;
 use crate::history::reclaim::keep::{self, Taken};
-use crate::history::reclaim::room::{with_room, Want};
+use crate::history::reclaim::room::Want;
 use crate::history::record::{check_patterns, is_full, is_held, Cut, User};
 use crate::history::versioning;
 use crate::ops::{self, InUse};

@@ -28,9 +28,10 @@ pub(crate) use operation::begun;
 pub use operation::{name, next, next_number, operations, until, Operation, Verb};
 pub use plan::{ancestors, leave_alone, real, reversed, Back, Changed, Plan, Rights};
 
+use crate::api::room::with_room;
 use crate::api::view::is_below;
 use crate::history::reclaim::forget;
-use crate::history::reclaim::room::{self, with_room, Want};
+use crate::history::reclaim::room::{self, Want};
 use crate::history::record::{Counted, Cut, Unfinished, User};
 use crate::store::Store;
 use crate::types::PinnedBy;

@@ -60,25 +60,6 @@ impl Want<'_> {
     }
 }
 
-/// Carries out what changes the present; again when there was no room for it, as long as giving up history makes some. A call that
-/// fails for want of room has changed nothing, or would do the same once more. The caller holds no lock.
-///
-/// # Errors
-/// Those of `change`, and of forgetting. [`Error::NeverFits`] in place of [`Error::NoSpace`] if more is wanted than could be had.
-pub(crate) fn with_room<R>(
-    store: &Arc<Store>,
-    want: &Want<'_>,
-    change: impl Fn(&Arc<Store>) -> Result<R>,
-) -> Result<R> {
-    loop {
-        let made = store.past.rooms_made.load(Ordering::Acquire);
-        match change(store) {
-            Err(Error::NoSpace) => make_room(store, want, made)?,
-            result => return result,
-        }
-    }
-}
-
 /// Whether so many data blocks can be had for somebody, by giving up history if it must be. Nothing is given
 /// up. For who writes much in pieces, and must know before the first one.
 ///
@@ -113,7 +94,7 @@ pub(crate) fn check(store: &Arc<Store>, behalf: Behalf, blocks: u64) -> Result<(
 ///
 /// # Errors
 /// [`Error::NoSpace`] and [`Error::NeverFits`] if nothing was given up; damage and device errors.
-fn make_room(store: &Arc<Store>, want: &Want<'_>, made_before: u64) -> Result<()> {
+pub(crate) fn make_room(store: &Arc<Store>, want: &Want<'_>, made_before: u64) -> Result<()> {
     if store.keep_history || !store.past.is_any() {
         return Err(Error::NoSpace);
     }

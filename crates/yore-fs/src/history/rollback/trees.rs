@@ -2,9 +2,10 @@
 //! has believed something else of it.
 
 use super::plan::{split, Changed, Plan};
+use crate::api::room::with_room;
 use crate::core::inode::InodeCell;
 use crate::history::read::at_time;
-use crate::history::reclaim::room::{with_room, Want};
+use crate::history::reclaim::room::Want;
 use crate::ops::{self, InUse, NewFile};
 use crate::store::Store;
 use crate::{
