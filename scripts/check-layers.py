@@ -57,7 +57,7 @@ LAYERS = {
         types
         history/gate
         history/record/*
-        store history/reclaim/keep
+        store history/reclaim/retention
         dir/* symlink
         history/exclude
         history/versioning

@@ -34,7 +34,7 @@ pub use history::read::listing::ListedCut;
 pub use history::read::query::{Change, Deleted, Difference, Facts, Gone, Logged, SeenBy, What};
 pub use history::read::usage::{CutUsage, Held, StateUsage, UsageTotals};
 pub use history::reclaim::expunge::Remembered;
-pub use history::reclaim::keep;
+pub use history::reclaim::retention;
 pub use history::reclaim::room::{Stays, WouldFree};
 pub use history::reclaim::shred::Shredded;
 pub use history::record::{check_patterns, Cut, Forgetting, MissedVersions, User, UserLimits};

@@ -3,7 +3,7 @@
 //! **What is forgotten is what was named.** `PATH@TIME` is shown as of some snapshot, and that one is meant; but only if it is one of
 //! that very directory, or a version of that very file. One of a directory above shows more than was named, and is refused with the
 //! name that it has. Without a time, options choose among a directory's own snapshots, or a file's own versions
-//! ([`yore_fs::keep`]), and without options nothing is chosen.
+//! ([`yore_fs::retention`]), and without options nothing is chosen.
 //!
 //! **Nothing is lost by stopping.** First all are marked, durably: from then on nobody sees them. Then the space that they alone
 //! held is given back, in small steps; a mount's daemon does that in the background. What a signal or a crash leaves, the
@@ -31,7 +31,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use yore_control::Saying;
-use yore_fs::keep::{reasons, Reason, Taken};
+use yore_fs::retention::{reasons, Reason, Taken};
 use yore_fs::time::{parse_ago, parse_begin, When};
 use yore_fs::{Cut, CutKind, Error, Forgetting, KeepRules, ListedCut, Number, Volume};
 

@@ -3,7 +3,7 @@
 use crate::api::room::with_room;
 use crate::api::view::{is_below, Node, View};
 use crate::core::inode::InodeState;
-use crate::history::policy::Naming;
+use crate::history::policy::NameChange;
 use crate::history::reclaim::room::Want;
 use crate::ops::{self, NewFile, Remove};
 use crate::store::Store;
@@ -116,7 +116,7 @@ impl View {
     pub fn link(&self, inode: InodeNo, directory: InodeNo, name: &[u8]) -> Result<Node> {
         let _passage = self.enter_both(inode, directory)?;
         let node = self.change(|store| ops::link(store, inode, directory, name))?;
-        Naming::of_file(self.store(), &node, self.behalf())?.changed(self.store())?;
+        NameChange::of_file(self.store(), &node, self.behalf())?.changed(self.store())?;
         Ok(Node::from(node))
     }
 
@@ -126,7 +126,7 @@ impl View {
     /// [`Error::NotFound`], [`Error::IsADirectory`].
     pub fn unlink(&self, directory: InodeNo, name: &[u8]) -> Result<()> {
         let _passage = self.enter_names(&[(directory, name)])?;
-        let naming = Naming::of(self.live()?, directory, name, self.behalf())?;
+        let naming = NameChange::of(self.live()?, directory, name, self.behalf())?;
         self.change(|store| ops::remove(store, directory, name, Remove::File))?;
         naming.changed(self.store())
     }
@@ -155,8 +155,8 @@ impl View {
     ) -> Result<()> {
         let _passage = self.enter_names(&[(from, name), (to, new_name)])?;
         let store = self.live()?;
-        let moves = Naming::of(store, from, name, self.behalf())?;
-        let replaced = Naming::of(store, to, new_name, self.behalf())?;
+        let moves = NameChange::of(store, from, name, self.behalf())?;
+        let replaced = NameChange::of(store, to, new_name, self.behalf())?;
         self.change(|store| ops::rename(store, from, name, to, new_name, mode))?;
         replaced.replaced_by(store, &moves)?;
         moves.changed(store)

@@ -10,7 +10,7 @@ use super::group::flush_among_others;
 use crate::core::inode::{store_inode, InodeCell, InodeState};
 use crate::core::locks::Writing;
 use crate::history::exclude;
-use crate::history::record::{Ending, VERSION_BLOCKS};
+use crate::history::record::{OldVersion, VERSION_BLOCKS};
 use crate::history::versioning;
 use crate::store::Store;
 use crate::{InodeNo, Result};
@@ -72,7 +72,7 @@ pub(crate) fn preserve_locked(store: &Store, cell: &Arc<InodeCell>, room: Room) 
         }
         let waits = versioning::interval_of(store, cell, &state.inode)?;
         let number = store.number();
-        let ending = vec![Ending::new(cell.no, &state.inode, number)];
+        let ending = vec![OldVersion::new(cell.no, &state.inode, number)];
         let mut keep = store.past.prepare(store, number, ending, &[])?;
         if let Some(mut op) = store.past.begin(&store.meta, reserved, epoch) {
             let kept = keep.inode(&mut op, cell.no, &mut state).expect("prepared above");
@@ -120,7 +120,7 @@ pub(crate) enum Before {
     /// No cut has seen the inode so.
     Nothing,
     /// This version can be kept in the same Op. If an interval waits for it ([`versioning::interval_of`]), that is to be told afterwards.
-    Version(Ending, Option<(InodeNo, Duration)>),
+    Version(OldVersion, Option<(InodeNo, Duration)>),
     /// The version must be kept first, by [`preserve`].
     Preserve,
 }
@@ -148,7 +148,7 @@ pub(crate) fn before_change(
         return Ok(Before::Preserve);
     }
     let waits = versioning::interval_of(store, cell, &state.inode)?;
-    Ok(Before::Version(Ending::new(cell.no, &state.inode, number), waits))
+    Ok(Before::Version(OldVersion::new(cell.no, &state.inode, number), waits))
 }
 
 /// The file's state, to be changed: what a cut has seen of it is kept. The caller holds io.

@@ -75,7 +75,7 @@ fn above(store: &Store, cell: &InodeCell) -> Result<Option<Arc<InodeCell>>> {
 /// The place of a directory; `None` if it cannot be found out. O(1), or O(depth) after a directory was renamed or patterns changed.
 fn place(store: &Store, directory: &Arc<InodeCell>, wait: Wait) -> Result<Option<Arc<Place>>> {
     let epoch = store.past.exclusion_epoch();
-    let (mut way, mut at) = (Vec::new(), directory.clone());
+    let (mut path, mut at) = (Vec::new(), directory.clone());
     let mut found = loop {
         if let Some(Excluded::Directory(place)) = at.cover.excluded.get(epoch) {
             break place;
@@ -89,12 +89,12 @@ fn place(store: &Store, directory: &Arc<InodeCell>, wait: Wait) -> Result<Option
         if at.no == InodeNo::ROOT {
             break Arc::new(Place::undecided());
         }
-        let Some(up) = above(store, &at)?.filter(|_| way.len() < DEPTH_MAX) else { return Ok(None) };
+        let Some(up) = above(store, &at)?.filter(|_| path.len() < DEPTH_MAX) else { return Ok(None) };
         let Some(name) = name_in(store, &up, &at, wait)? else { return Ok(None) };
-        way.push((at, followed, name));
+        path.push((at, followed, name));
         at = up;
     };
-    for (cell, followed, name) in way.iter().rev() {
+    for (cell, followed, name) in path.iter().rev() {
         found = Arc::new(found.of_directory(name));
         cell.cover.excluded.set(epoch, *followed, Excluded::Directory(found.clone()));
     }

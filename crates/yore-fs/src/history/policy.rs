@@ -5,7 +5,7 @@
 //! obeys the directory of its latest one, or the root directory if that name is gone.
 //!
 //! **At each close** ([`closed`]). When a file that was changed is closed by who could write to it, it is cut. So that a name, too, has its
-//! history, what changes the names of such a file cuts it ([`Naming`], V3): before, if it was changed since its last cut, and
+//! history, what changes the names of such a file cuts it ([`NameChange`], V3): before, if it was changed since its last cut, and
 //! after; a file without names is cut no more, but that it was removed is noted.
 //!
 //! **At intervals** ([`Due`]). The first change after a cut must keep a version; there it is noted that the directory (or file) whose
@@ -24,7 +24,8 @@ use crate::api::view::is_below;
 use crate::core::inode::InodeCell;
 use crate::history::exclude;
 use crate::history::reclaim::forget;
-use crate::history::reclaim::keep::{self, Taken};
+
+use crate::history::reclaim::retention::{self, Taken};
 use crate::history::reclaim::room::Want;
 use crate::history::record::{check_patterns, is_full, is_held, Cut, User};
 use crate::history::versioning;
@@ -320,30 +321,35 @@ fn cut_if_changed(
 
 /// A file whose names are about to change, if versions of it are made when it is closed; and whose request that is. It stays while
 /// this lives.
-pub(crate) struct Naming {
+pub(crate) struct NameChange {
     file: Option<InUse>,
     behalf: Behalf,
     /// Under its old name it is excluded; the new one may not be.
     excluded: bool,
 }
 
-impl Naming {
-    fn nothing(behalf: Behalf) -> Naming {
-        Naming { file: None, behalf, excluded: false }
+impl NameChange {
+    fn nothing(behalf: Behalf) -> NameChange {
+        NameChange { file: None, behalf, excluded: false }
     }
 
     /// The file of a name, before something happens to that.
     ///
     /// # Errors
     /// `NoSpace`; damage and device errors. That there is no such name is left to who changes it.
-    pub(crate) fn of(store: &Arc<Store>, directory: InodeNo, name: &[u8], behalf: Behalf) -> Result<Naming> {
+    pub(crate) fn of(
+        store: &Arc<Store>,
+        directory: InodeNo,
+        name: &[u8],
+        behalf: Behalf,
+    ) -> Result<NameChange> {
         if !store.past.has_policies() {
-            return Ok(Naming::nothing(behalf));
+            return Ok(NameChange::nothing(behalf));
         }
         match ops::lookup(store, directory, name) {
-            Ok(found) => Naming::of_file(store, &found, behalf),
+            Ok(found) => NameChange::of_file(store, &found, behalf),
             Err(Error::NotFound | Error::NotADirectory | Error::Stale | Error::NameTooLong) => {
-                Ok(Naming::nothing(behalf))
+                Ok(NameChange::nothing(behalf))
             }
             Err(e) => Err(e),
         }
@@ -352,23 +358,23 @@ impl Naming {
     /// The same for a file that is known.
     ///
     /// # Errors
-    /// As [`Naming::of`].
-    pub(crate) fn of_file(store: &Arc<Store>, file: &InUse, behalf: Behalf) -> Result<Naming> {
+    /// As [`NameChange::of`].
+    pub(crate) fn of_file(store: &Arc<Store>, file: &InUse, behalf: Behalf) -> Result<NameChange> {
         if !obeys_closes(store, &file.cell)? {
-            return Ok(Naming::nothing(behalf));
+            return Ok(NameChange::nothing(behalf));
         }
         let excluded = exclude::is_excluded(store, &file.cell)?;
         // What it had when it was closed is a version already.
         cut_if_changed(store, &file.cell, Since::AnyCut, behalf)?;
         let file = Some(InUse::new(store, file.cell.clone(), file.attr));
-        Ok(Naming { file, behalf, excluded })
+        Ok(NameChange { file, behalf, excluded })
     }
 
     /// It lost a name to this one, which tells when that was.
     ///
     /// # Errors
-    /// As [`Naming::changed`].
-    pub(crate) fn replaced_by(self, store: &Arc<Store>, other: &Naming) -> Result<()> {
+    /// As [`NameChange::changed`].
+    pub(crate) fn replaced_by(self, store: &Arc<Store>, other: &NameChange) -> Result<()> {
         let is_gone = |file: &InUse| file.cell.unlinked.load(Ordering::Acquire);
         match other.file.is_some() && self.file.as_ref().is_some_and(is_gone) {
             true => Ok(()),
@@ -536,7 +542,7 @@ pub(crate) fn retain(store: &Arc<Store>) -> Result<usize> {
             cuts.into_iter().partition(|cut| cut.row.kind == CutKind::Removed);
         let taken: Vec<Taken<'_>> =
             versions.iter().map(|cut| Taken::of(cut, store.past.is_pinned(cut.number))).collect();
-        let reasons = keep::reasons(&rules, false, &taken, &zone)
+        let reasons = retention::reasons(&rules, false, &taken, &zone)
             .map_err(|_| Corruption::new("policy", "duration", "one that can be read", &rules.within))?;
         let before = going.len();
         going.extend(

@@ -3,7 +3,7 @@
 pub(crate) mod alone;
 pub(crate) mod expunge;
 pub(crate) mod forget;
-pub mod keep;
 pub(crate) mod needed;
+pub mod retention;
 pub(crate) mod room;
 pub(crate) mod shred;

@@ -85,7 +85,7 @@ pub(crate) use expunge::ROW_BLOCKS;
 pub(crate) use expunging::Expunge;
 pub use forget::Forgetting;
 pub(crate) use forget::{Ask, Ended};
-pub(crate) use keep::{Ending, Going, Keep};
+pub(crate) use keep::{Keep, OldName, OldVersion};
 pub use missed::MissedVersions;
 pub(crate) use missed::{is_full, Missed};
 pub(crate) use past::{Past, Seeing, VERSION_BLOCKS};

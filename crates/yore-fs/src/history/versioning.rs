@@ -53,7 +53,7 @@ pub(crate) fn versioning(store: &Store, cell: &Arc<InodeCell>) -> Result<Ruled> 
         Some((as_of, ruled)) if as_of == epochs => Some(ruled),
         _ => None,
     };
-    let mut way = Vec::new();
+    let mut path = Vec::new();
     upwards(store, cell, &mut |at, own| {
         if let Some(known) = known(at) {
             ruled = Ruled { at_close: ruled.at_close || known.at_close, ..known };
@@ -61,7 +61,7 @@ pub(crate) fn versioning(store: &Store, cell: &Arc<InodeCell>) -> Result<Ruled> 
         }
         // What is above one that says "at each close" is ruled otherwise.
         if !ruled.at_close {
-            way.push(at.clone());
+            path.push(at.clone());
         }
         match own.and_then(|own| own.versioning) {
             None => return Ok(true),
@@ -74,7 +74,7 @@ pub(crate) fn versioning(store: &Store, cell: &Arc<InodeCell>) -> Result<Ruled> 
         }
         Ok(false)
     })?;
-    for cell in way {
+    for cell in path {
         *cell.cover.versioning.lock() = Some((epochs, ruled));
     }
     Ok(ruled)

@@ -11,7 +11,7 @@ use crate::core::orphan::OrphansGuard;
 use crate::dir::Looked;
 use crate::file::{Before, Room};
 use crate::history::exclude;
-use crate::history::record::Going;
+use crate::history::record::OldName;
 use crate::history::versioning;
 use crate::store::Store;
 use crate::{dir, file, Error, InodeNo, Result};
@@ -106,7 +106,7 @@ pub(crate) fn remove(store: &Arc<Store>, directory: InodeNo, name: &[u8], what: 
         let is_dir = state.inode.is_directory();
         let excluded = exclude::excludes_name(store, place.as_ref(), name, (&cell, &state.inode))?;
         let cover = store.past.hold_cover(store, &cell, &mut state.inode, excluded)?;
-        let going = [Going {
+        let going = [OldName {
             directory: &parent,
             inode: &dir.inode,
             cookie: found.cookie,

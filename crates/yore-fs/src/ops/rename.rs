@@ -16,7 +16,7 @@ use crate::core::memo::Place;
 use crate::dir::{self, Found, Looked, Spot};
 use crate::file::{Before, Room};
 use crate::history::exclude;
-use crate::history::record::{Ending, Going, Keep};
+use crate::history::record::{Keep, OldName, OldVersion};
 use crate::history::versioning;
 use crate::store::Store;
 use crate::{file, Error, InodeNo, RenameMode, Result};
@@ -500,7 +500,7 @@ impl Rename<'_> {
         &self,
         dirs: &mut Dirs<'_>,
         number: Number,
-        versions: Vec<Ending>,
+        versions: Vec<OldVersion>,
         source: Named<'_>,
         target: Option<Named<'_>>,
     ) -> Result<Keep<'_>> {
@@ -508,8 +508,8 @@ impl Rename<'_> {
             (directory, name): (&'d InodeCell, &'d [u8]),
             inode: &'d Inode,
             (found, (cover, excluded)): Named<'_>,
-        ) -> Going<'d> {
-            Going { directory, inode, cookie: found.cookie, entry: found.entry(name), cover, excluded }
+        ) -> OldName<'d> {
+            OldName { directory, inode, cookie: found.cookie, entry: found.entry(name), cover, excluded }
         }
         let (from, to) = match dirs {
             Dirs::Same(state) => (&state.inode, &state.inode),

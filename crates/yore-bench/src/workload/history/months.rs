@@ -20,7 +20,7 @@ use crate::workload::noise;
 use crate::{BenchError, Result, Target as _};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
-use yore_fs::keep::{reasons, Taken};
+use yore_fs::retention::{reasons, Taken};
 use yore_fs::{MkfsOptions, Node, Number, Retention, Timestamp};
 
 const DAYS: usize = 90;

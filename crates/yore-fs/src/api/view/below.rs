@@ -38,7 +38,7 @@ pub(crate) fn is_below(store: &Arc<Store>, no: InodeNo, directory: InodeNo) -> R
 }
 
 /// The inode of a name as it is now, if there is one.
-pub(super) fn meant(store: &Arc<Store>, directory: InodeNo, name: &[u8]) -> Result<Option<InodeNo>> {
+pub(super) fn inode_named(store: &Arc<Store>, directory: InodeNo, name: &[u8]) -> Result<Option<InodeNo>> {
     match ops::lookup(store, directory, name) {
         Ok(found) => Ok(Some(found.cell.no)),
         Err(Error::NotFound | Error::NotADirectory | Error::Stale | Error::NameTooLong) => Ok(None),

@@ -1,6 +1,6 @@
 //! How calls on the present pass the gate ([`crate::history::gate`]): what each of them concerns.
 
-use super::below::{is_below, meant};
+use super::below::{inode_named, is_below};
 use super::handle::View;
 use crate::history::gate::Passage;
 use crate::store::Store;
@@ -36,7 +36,7 @@ impl View {
                 if is_below(store, *no, directory)? {
                     return Ok(true);
                 }
-                if let Some(found) = meant(store, *no, name)? {
+                if let Some(found) = inode_named(store, *no, name)? {
                     if is_below(store, found, directory)? {
                         return Ok(true);
                     }

@@ -86,7 +86,7 @@ pub(super) fn locate(view: &View, path: &[u8], links: Links) -> Result<Place> {
         view,
         current: view.node(view.root(), None)?,
         names: Vec::new(),
-        ways_back: Vec::new(),
+        origins: Vec::new(),
         pending: Pending(Vec::new()),
         slash: path.ends_with(b"/"),
         followed: 0,
@@ -130,7 +130,7 @@ struct Walk<'v> {
     /// The names of what is above, below the root.
     names: Vec<Vec<u8>>,
     /// For each of the names, where it was looked up, if that is of another time.
-    ways_back: Vec<Option<Node>>,
+    origins: Vec<Option<Node>>,
     pending: Pending,
     /// The path ended in a slash.
     slash: bool,
@@ -141,7 +141,7 @@ struct Walk<'v> {
 impl Walk<'_> {
     fn up(&mut self) -> Result<()> {
         self.names.pop();
-        self.current = match self.ways_back.pop().flatten() {
+        self.current = match self.origins.pop().flatten() {
             Some(back) => back,
             None => {
                 let seen = self.view.of(&self.current);
@@ -155,7 +155,7 @@ impl Walk<'_> {
         self.names.push(name);
         let other = node.cut() != self.current.cut();
         let above = std::mem::replace(&mut self.current, node);
-        self.ways_back.push(other.then_some(above));
+        self.origins.push(other.then_some(above));
     }
 
     /// Goes on along a symbolic link, which may be the last name of the path.
@@ -171,7 +171,7 @@ impl Walk<'_> {
         if target.starts_with(b"/") {
             self.current = self.view.node(self.view.root(), None)?;
             self.names.clear();
-            self.ways_back.clear();
+            self.origins.clear();
         } else if link.cut() != self.current.cut() {
             // What it leads to is of its own time.
             self.current = self.view.of(link).node(self.current.inode(), None)?;

@@ -138,13 +138,13 @@ impl Access {
 
     fn reaches_at(&self, directory: InodeNo, at: Number) -> Result<bool> {
         let Some(asking) = &self.asking else { return Ok(true) };
-        let (mut way, mut no, mut of) = (Vec::new(), directory, None);
+        let (mut path, mut no, mut of) = (Vec::new(), directory, None);
         let mut sight = self.sight(directory, at)?;
         let reached = loop {
             if let Some(known) = self.reached.lock().get(&(no, at)) {
                 break *known;
             }
-            way.push(no);
+            path.push(no);
             let known = self.during(at, || self.known(asking, (no, of), (at, sight), SEARCH))?;
             if matches!(sight, Sight::Below(root) if root == no) {
                 sight = Sight::Nothing;
@@ -153,7 +153,7 @@ impl Access {
                 Some(Known { allows: false, .. }) => break false,
                 // Nobody knows more, or there is no more; or damage made a circle, which others will tell.
                 None => break true,
-                Some(_) if no == self.top || way.len() > DEPTH_MAX => break true,
+                Some(_) if no == self.top || path.len() > DEPTH_MAX => break true,
                 Some(Known { parent: (parent, _), .. }) if parent == no || parent == InodeNo::NONE => {
                     break true
                 }
@@ -161,7 +161,7 @@ impl Access {
             }
         };
         let mut all = self.reached.lock();
-        all.extend(way.into_iter().map(|no| ((no, at), reached)));
+        all.extend(path.into_iter().map(|no| ((no, at), reached)));
         Ok(reached)
     }
 

@@ -141,7 +141,7 @@ impl View {
         name: &[u8],
         from: Number,
     ) -> Result<(Vec<ListedCut>, Option<Number>)> {
-        let (inode, incarnation, _) = self.meant(directory, name)?;
+        let (inode, incarnation, _) = self.inode_of_name(directory, name)?;
         let path = self.path_as(inode, incarnation)?;
         let mut cuts = self.cuts_of(inode, from, PAGE + 1)?;
         let beyond = cuts.get(PAGE).map(|(cut, _)| cut.number);
@@ -161,7 +161,9 @@ impl View {
     /// # Errors
     /// As [`View::list_versions`].
     pub fn version_seen(&self, directory: InodeNo, name: &[u8]) -> Result<Option<ListedCut>> {
-        let (inode, incarnation, Some(number)) = self.meant(directory, name)? else { return Ok(None) };
+        let (inode, incarnation, Some(number)) = self.inode_of_name(directory, name)? else {
+            return Ok(None);
+        };
         let cut = shown(self.kept_cut(number)?);
         let next = self.store().past.time_after(&self.store().meta, number)?;
         let of = (cut.row.root, cut.row.root_incarnation);
@@ -177,7 +179,11 @@ impl View {
     }
 
     /// What a name means in a directory of this view, and as of which cut (`None`: the present).
-    fn meant(&self, directory: InodeNo, name: &[u8]) -> Result<(InodeNo, Incarnation, Option<Number>)> {
+    fn inode_of_name(
+        &self,
+        directory: InodeNo,
+        name: &[u8],
+    ) -> Result<(InodeNo, Incarnation, Option<Number>)> {
         let (store, cut) = (self.store(), self.cut());
         let at = cut.unwrap_or(PRESENT);
         let literal = || {
@@ -248,13 +254,13 @@ impl View {
             Ok(node) => node,
             Err(e) => return gone(e),
         };
-        let (mut names, mut way, mut at) = (Vec::new(), vec![directory], directory);
-        while at != present.root() && way.len() <= DEPTH_MAX {
+        let (mut names, mut path, mut at) = (Vec::new(), vec![directory], directory);
+        while at != present.root() && path.len() <= DEPTH_MAX {
             let step = present.parent(at).and_then(|up| Ok((up, present.name_in(up, at)?)));
             match step {
                 Ok((up, Some(name))) => {
                     names.push(name);
-                    way.push(up);
+                    path.push(up);
                     at = up;
                 }
                 Ok((_, None)) => return Ok(None),
@@ -262,7 +268,7 @@ impl View {
             }
         }
         names.reverse();
-        Ok(Some((absolute(&names), way)))
+        Ok(Some((absolute(&names), path)))
     }
 
     /// The name that a directory has for an inode. O(entries).

@@ -54,7 +54,7 @@ impl Past {
 
     /// The cover of a directory, without its lock; who asks may hold one that comes later.
     fn cover_of_directory(&self, store: &Core, no: InodeNo, epoch: u64) -> Result<Number> {
-        let (mut way, mut at) = (Vec::new(), no);
+        let (mut path, mut at) = (Vec::new(), no);
         let mut cut = loop {
             let cell = match store.cell(at) {
                 Ok(cell) => cell,
@@ -66,17 +66,17 @@ impl Past {
                 break cut;
             }
             let up = InodeNo(cell.cover.parent.load(Ordering::Relaxed));
-            way.push(cell);
+            path.push(cell);
             if up == at || up == InodeNo::NONE {
                 break Number(0);
             }
-            if way.len() > DEPTH_MAX {
+            if path.len() > DEPTH_MAX {
                 let c = Corruption::new("directory", "parent", "a way to the root", "a circle");
                 return Err(c.of(no).into());
             }
             at = up;
         };
-        for cell in way.iter().rev() {
+        for cell in path.iter().rev() {
             cut = self.round(cut.max(Number(cell.cover.own_cut.load(Ordering::Relaxed))));
             cell.cover.set(epoch, cut);
         }

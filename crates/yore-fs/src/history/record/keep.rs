@@ -30,19 +30,19 @@ impl Past {
         &self,
         store: &Core,
         number: Number,
-        versions: Vec<Ending>,
-        going: &[Going<'_>],
+        versions: Vec<OldVersion>,
+        old_names: &[OldName<'_>],
     ) -> Result<Keep<'_>> {
         let mut keep = Keep { past: self, number, shards: Vec::new(), _pins: Pins::new() };
         if !self.is_any() {
             return Ok(keep);
         }
         let mut cells = Vec::new();
-        for Ending { no, born, value } in versions {
+        for OldVersion { no, born, value } in versions {
             let key = Key::Version(version_key(no, born));
             cells.push((version_shard(no), key, value, version_end_key(number, no)));
         }
-        for Going { directory, inode, cookie, entry, cover, excluded } in going {
+        for OldName { directory, inode, cookie, entry, cover, excluded } in old_names {
             let of_directory = match excluded {
                 true => self.cover_of_names(store, directory, inode)?,
                 false => self.cover(store, directory, inode)?,
@@ -96,22 +96,22 @@ fn as_version(inode: &Inode) -> Inode {
 }
 
 /// A version of an inode as it is before it changes.
-pub(crate) struct Ending {
+pub(crate) struct OldVersion {
     no: InodeNo,
     born: Number,
     value: Vec<u8>,
 }
 
-impl Ending {
+impl OldVersion {
     /// The version that ends at `number`.
-    pub(crate) fn new(no: InodeNo, inode: &Inode, number: Number) -> Ending {
+    pub(crate) fn new(no: InodeNo, inode: &Inode, number: Number) -> OldVersion {
         let value = Version { end: number, inode: as_version(inode) }.encode();
-        Ending { no, born: inode.born, value }
+        OldVersion { no, born: inode.born, value }
     }
 }
 
 /// A name that a directory is about to lose.
-pub(crate) struct Going<'a> {
+pub(crate) struct OldName<'a> {
     /// The directory.
     pub directory: &'a InodeCell,
     /// Its inode.

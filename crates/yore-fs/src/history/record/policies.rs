@@ -130,13 +130,8 @@ impl Past {
         }
         let excluded = was.as_ref().and_then(|was| was.policy.exclude.as_ref());
         let excludes_others = epoch.is_none() || excluded != policy.exclude.as_ref();
-        let since = match &policy.exclude {
-            // No cut is taken meanwhile: that needs the lock of the cuts.
-            Some(_) if excludes_others && self.is_any() => meta.number(),
-            Some(_) => was.as_ref().map_or(Number(0), |was| was.excluding_since),
-            None => Number(0),
-        };
-        let row = PolicyRow { incarnation: cell.incarnation, policy: policy.clone(), excluding_since: since };
+        let excluding_since = self.excluding_since(meta, policy, was.as_ref(), excludes_others);
+        let row = PolicyRow { incarnation: cell.incarnation, policy: policy.clone(), excluding_since };
         let bytes = row.encode();
         let mut op = meta.begin(reserved);
         self.make_roots(&mut op);
@@ -163,6 +158,16 @@ impl Past {
         }
         drop(op);
         Ok(true)
+    }
+
+    /// The number since which a policy's patterns exclude what they do, in place of the row that was. Under the lock of the cuts.
+    fn excluding_since(&self, meta: &Meta, policy: &Policy, was: Option<&PolicyRow>, anew: bool) -> Number {
+        match &policy.exclude {
+            // No cut is taken meanwhile: that needs the lock of the cuts.
+            Some(_) if anew && self.is_any() => meta.number(),
+            Some(_) => was.map_or(Number(0), |was| was.excluding_since),
+            None => Number(0),
+        }
     }
 
     /// Gives up the policy of an inode number that nobody has, or that another inode has.

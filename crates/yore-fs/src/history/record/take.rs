@@ -10,7 +10,8 @@ use crate::core::Core;
 use crate::{Error, InodeNo, Result};
 use std::sync::atomic::Ordering;
 use yore_format::{
-    cut_index_by_name, cut_index_by_root, CutKind, CutMore, CutRow, CutState, GroupNo, HistoryTree, Timestamp,
+    cut_index_by_name, cut_index_by_root, CutKind, CutMore, CutRow, CutState, GroupNo, HistoryTree, Number,
+    Timestamp,
 };
 
 /// Blocks that a cut may need: a row, two entries of the index, and once the block of roots.
@@ -119,19 +120,25 @@ impl Past {
             store_inode(&mut op, cell, &state);
             cell.cover.follow(&state.inode);
         }
-        self.numbers.write().keep(number, &row);
-        self.users.add(&row);
-        self.last.store(number.0, Ordering::Release);
-        if !kind.is_of_file() {
-            self.last_of_directories.store(number.0, Ordering::Release);
-            match cell.no {
-                InodeNo::ROOT => self.root_cut.store(number.0, Ordering::Release),
-                _ => self.only_root.store(false, Ordering::Release),
-            }
-            self.epoch.fetch_add(1, Ordering::AcqRel);
-        }
+        self.note_taken(number, &row);
         *last = row.time;
         drop(op);
         Ok(Cut { number, row })
+    }
+
+    /// Inside the Op that enters a cut: it counts from now on.
+    fn note_taken(&self, number: Number, row: &CutRow) {
+        self.numbers.write().keep(number, row);
+        self.users.add(row);
+        self.last.store(number.0, Ordering::Release);
+        if row.kind.is_of_file() {
+            return;
+        }
+        self.last_of_directories.store(number.0, Ordering::Release);
+        match row.root {
+            InodeNo::ROOT => self.root_cut.store(number.0, Ordering::Release),
+            _ => self.only_root.store(false, Ordering::Release),
+        }
+        self.epoch.fetch_add(1, Ordering::AcqRel);
     }
 }

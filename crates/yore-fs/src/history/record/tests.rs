@@ -1,6 +1,6 @@
 //! What the interfaces cannot bring about: cuts in between.
 
-use super::Going;
+use super::OldName;
 use crate::core::btree::Pins;
 use crate::{dir, InodeNo, Volume};
 use yore_format::Number;
@@ -24,7 +24,7 @@ fn a_name_does_not_end_twice_with_one_number() {
     let mut pins = Pins::new();
     let looked = dir::look(store, &state, InodeNo::ROOT, b"a", &mut pins).unwrap();
     let dir::Looked::Taken(found, _) = looked else { panic!("it is there") };
-    let going = Going {
+    let going = OldName {
         excluded: false,
         directory: &root,
         inode: &state.inode,

@@ -82,11 +82,11 @@ pub(super) fn own(
         }
     }
     // What has the name now, or had it as of `from`, may have been cut under another one.
-    let meant = match from {
+    let inode_of_name = match from {
         Some(from) => entry(store, directory, entry_name, from)?,
         None => live.map(|found| (found.inode, found.incarnation)),
     };
-    let Some((inode, incarnation)) = meant else { return Ok(None) };
+    let Some((inode, incarnation)) = inode_of_name else { return Ok(None) };
     let found = store.past.named_of(store, inode, name)?;
     Ok(found.into_iter().rev().find(|cut| cut.row.root_incarnation == incarnation))
 }

@@ -162,7 +162,7 @@ pub(super) fn entry(
     name: &[u8],
     cut: Number,
 ) -> Result<Option<(InodeNo, Incarnation)>> {
-    let meant = |entry: PastEntry| (entry.inode, entry.incarnation);
+    let inode_of = |entry: PastEntry| (entry.inode, entry.incarnation);
     // Most directories are as they were: one look is enough.
     if let Ok(cell) = store.cell(directory) {
         let state = cell.state.read();
@@ -170,12 +170,12 @@ pub(super) fn entry(
             state.check_directory()?;
             return match live_entry(store, &state, directory, name, cut)? {
                 Some(found) => Ok(Some((found.inode, found.incarnation))),
-                None => Ok(past_entry(store, directory, name, cut)?.map(meant)),
+                None => Ok(past_entry(store, directory, name, cut)?.map(inode_of)),
             };
         }
     }
     check_directory(store, directory, cut)?;
-    Ok(entry_named(store, directory, name, cut)?.map(meant))
+    Ok(entry_named(store, directory, name, cut)?.map(inode_of))
 }
 
 /// The inode in use under the number of a directory, if it is one.

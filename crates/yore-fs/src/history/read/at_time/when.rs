@@ -114,16 +114,16 @@ pub(crate) fn look_back(
     }
     let live = live(store, directory, from, name)?;
     match own_cut_then(store, &asked, (directory, name), live.as_ref(), of_directory)? {
-        Some(Meant::At(own)) => return Ok((own.number, inode(store, own.row.root, own.number)?)),
-        Some(Meant::Nothing) => return Err(Error::NotFound),
+        Some(OwnCut::At(own)) => return Ok((own.number, inode(store, own.row.root, own.number)?)),
+        Some(OwnCut::Gone) => return Err(Error::NotFound),
         None => {}
     }
-    let meant = match from {
+    let inode_of_name = match from {
         Some(from) => entry(store, directory, name, from)?,
         None => live.as_ref().map(|found| (found.inode, found.incarnation)),
     };
     let mut own = None;
-    if let Some((no, incarnation)) = meant {
+    if let Some((no, incarnation)) = inode_of_name {
         own = asked.of_inode(store, no)?.filter(|cut| cut.row.root_incarnation == incarnation);
     }
     match own.filter(|own| of_directory.is_none_or(|cut| own.number > cut)) {
@@ -173,12 +173,12 @@ fn look_back_named(
     Ok((number, lookup(store, directory, name, number)?))
 }
 
-/// What a name meant, by cuts of the very inodes that it has meant.
-enum Meant {
+/// The last cut of a very inode that a name meant.
+enum OwnCut {
     /// That which was cut there.
     At(Cut),
     /// The cut is one of what had lost the name before, or the one that was named was forgotten: an earlier one would be something else.
-    Nothing,
+    Gone,
 }
 
 /// The last cut of an inode itself that the name meant then, where that is later than the directory's; `None` if there is none. O(log
@@ -189,7 +189,7 @@ fn own_cut_then(
     (directory, name): (InodeNo, &[u8]),
     live: Option<&dir::Found>,
     of_directory: Option<Number>,
-) -> Result<Option<Meant>> {
+) -> Result<Option<OwnCut>> {
     let mut most = asked.most;
     loop {
         let (inode, incarnation, birth, death) = match live {
@@ -208,13 +208,13 @@ fn own_cut_then(
         });
         if let Some(own) = own {
             return Ok(Some(match own.number < death {
-                true => Meant::At(own),
-                false => Meant::Nothing,
+                true => OwnCut::At(own),
+                false => OwnCut::Gone,
             }));
         }
         let gone = asked.gone_of(inode, incarnation);
         if gone.is_some_and(|gone| gone >= birth && of_directory.is_none_or(|cut| gone > cut)) {
-            return Ok(Some(Meant::Nothing));
+            return Ok(Some(OwnCut::Gone));
         }
         match birth.0.checked_sub(1) {
             // What was before that was seen by the directory's cut, and is not later.

@@ -26,13 +26,13 @@ impl<'s> Tree<'s> {
 
     /// The path of a directory from the root of this tree; `None` if it was not in it. O(depth · log) the first time.
     pub(super) fn path(&mut self, directory: InodeNo) -> Result<Option<&[u8]>> {
-        let (mut way, mut at) = (Vec::new(), directory);
+        let (mut steps, mut at) = (Vec::new(), directory);
         let mut path = loop {
             if let Some(known) = self.paths.get(&at) {
                 break known.clone();
             }
             // In the present a way may come to be a circle while it is followed.
-            let place = match way.len() < DEPTH_MAX {
+            let place = match steps.len() < DEPTH_MAX {
                 true => at_time::place(self.store, at, self.cut)?,
                 false => None,
             };
@@ -41,10 +41,10 @@ impl<'s> Tree<'s> {
                 self.paths.insert(at, None);
                 break None;
             };
-            way.push((at, place.name));
+            steps.push((at, place.name));
             at = place.directory;
         };
-        for (at, name) in way.into_iter().rev() {
+        for (at, name) in steps.into_iter().rev() {
             path = path.map(|above| join(&above, &name));
             self.paths.insert(at, path.clone());
         }
