@@ -101,7 +101,7 @@ LAYERS = {
 # leaves this list.
 TANGLED = {
     "yore-fs": """
-        file xattr
+        file
     """,
 }
 

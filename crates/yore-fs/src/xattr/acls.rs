@@ -1,5 +1,7 @@
 //! The ACLs that inodes keep, and what they allow ([`crate::xattr::acl`] has their form).
 
+use super::name::{ACCESS, DEFAULT};
+use super::read::get_acl;
 use crate::core::inode::InodeState;
 use crate::store::Store;
 use crate::types::Asking;
@@ -9,7 +11,7 @@ use yore_format::{Corruption, InodeFlags, InodeNo};
 
 /// An ACL that the inode keeps.
 fn stored(store: &Store, state: &InodeState, no: InodeNo, name: &[u8]) -> Result<Option<Acl>> {
-    let Some(value) = super::get_acl(store, state, no, name)? else { return Ok(None) };
+    let Some(value) = get_acl(store, state, no, name)? else { return Ok(None) };
     Acl::decode(&value).map_err(|e| Corruption::new("POSIX ACL", "value", "a valid ACL", e).of(no).into())
 }
 
@@ -31,7 +33,7 @@ pub(crate) fn permits(
         return Ok(class(6));
     }
     if inode.mode & 0o070 != 0 {
-        if let Some(acl) = stored(store, state, no, super::ACCESS)? {
+        if let Some(acl) = stored(store, state, no, ACCESS)? {
             return Ok(acl.permits(inode.gid, asking, want));
         }
     }
@@ -57,7 +59,7 @@ pub(crate) fn inherit(
         return Ok(Inherited { mode: 0o777, ..Inherited::default() });
     }
     let default = match dir.inode.flags.contains(InodeFlags::DEFAULT_ACL) {
-        true => stored(store, dir, dir_no, super::DEFAULT)?,
+        true => stored(store, dir, dir_no, DEFAULT)?,
         false => None,
     };
     Ok(acl::inherit_from(default, caller.umask, kind, permissions))
@@ -73,7 +75,7 @@ pub(crate) fn chmod(
     no: InodeNo,
     permissions: u32,
 ) -> Result<Option<Vec<u8>>> {
-    let mut acl = stored(store, state, no, super::ACCESS)?;
+    let mut acl = stored(store, state, no, ACCESS)?;
     if let Some(acl) = &mut acl {
         acl.chmod(permissions);
     }

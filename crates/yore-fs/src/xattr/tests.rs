@@ -4,6 +4,7 @@ use super::*;
 use std::collections::BTreeMap;
 use yore_core::testing::{Ground, Random};
 use yore_format::Incarnation;
+use yore_format::MetaAddr;
 
 const NO: InodeNo = InodeNo(400);
 const SEED: [u8; 16] = [9; 16];

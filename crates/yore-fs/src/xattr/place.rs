@@ -1,0 +1,210 @@
+//! The cells of attributes in the tree of an inode: looking them up, and planning and making changes of one.
+
+use super::name::Name;
+use crate::core::btree::{Pins, Placed, Tree, TreeDelta};
+use crate::{Error, Result, SetXattrMode};
+use yore_format::{
+    BlockKind, Corruption, Inode, InodeFlags, InodeNo, Number, XattrCell, XATTR_CHUNK_BYTES, XATTR_VALUE_MAX,
+};
+use yore_meta::{Meta, Op};
+
+pub(super) const SLOT: u64 = 1 << 16;
+const HASH: u64 = 1 << 24;
+/// The largest cell: a first chunk with the longest name behind the shortest prefix.
+pub(super) const CELL_BYTES: usize = 4 + 8 + 2 + 8 + 250 + XATTR_CHUNK_BYTES;
+
+const CHUNKS_MAX: usize = XATTR_VALUE_MAX / XATTR_CHUNK_BYTES;
+/// Where an inode's attributes are.
+pub(super) struct Place<'a> {
+    pub(super) meta: &'a Meta,
+    pub(super) seed: &'a [u8; 16],
+    pub(super) inode: &'a Inode,
+    pub(super) no: InodeNo,
+    /// What was born then or before belongs to the past, too; for changes.
+    pub(super) kept: Number,
+}
+
+/// An attribute found.
+struct Found {
+    slot: u64,
+    cell_len: usize,
+    value_len: usize,
+    chunk: Vec<u8>,
+}
+
+/// A change of one attribute, made ready.
+pub(super) struct Plan {
+    pub(super) tree: Tree,
+    pub(super) slot: u64,
+    /// The keys of the cells that it has now.
+    pub(super) old: Vec<u64>,
+    /// The cells that it will have.
+    pub(super) new: Vec<Vec<u8>>,
+    pub(super) flag: InodeFlags,
+    /// Blocks to reserve.
+    pub(super) blocks: u32,
+}
+
+impl Place<'_> {
+    /// The attribute, or the first free slot among those of its name's hash.
+    fn locate(&self, tree: &Tree, name: Name<'_>) -> Result<std::result::Result<Found, u64>> {
+        let first = name.key(self.seed);
+        let mut free = first;
+        let last = first | (HASH - 1);
+        let found = tree.find(self.meta, &first.to_be_bytes(), &last.to_be_bytes(), |key, cell| {
+            let key = u64::from_be_bytes(key.try_into().expect("the walk checked the keys' width"));
+            if key & !(SLOT - 1) == free {
+                free += SLOT;
+            }
+            if key & (SLOT - 1) != 0 {
+                return None;
+            }
+            match XattrCell::decode(cell) {
+                Ok(XattrCell::First { namespace, name: n, value_len, chunk }) => {
+                    let same = namespace == name.namespace && n == name.name;
+                    let (value_len, chunk) = (value_len as usize, chunk.to_vec());
+                    same.then_some(Ok(Found { slot: key, cell_len: cell.len(), value_len, chunk }))
+                }
+                Ok(XattrCell::Rest(_)) => {
+                    Some(Err(Corruption::new("xattr cell", "kind", "a first chunk", "another").of(self.no)))
+                }
+                Err(corruption) => Some(Err(corruption.of(self.no))),
+            }
+        })?;
+        Ok(found.transpose()?.ok_or(free))
+    }
+
+    pub(super) fn get(&self, name: Name<'_>) -> Result<Option<Vec<u8>>> {
+        if self.inode.xattr_root.is_none() || !self.inode.flags.contains(name.flag()) {
+            return Ok(None);
+        }
+        let tree = tree(self.meta, self.inode, self.no)?;
+        let Ok(found) = self.locate(&tree, name)? else { return Ok(None) };
+        let mut value = found.chunk;
+        for i in 1..chunks_of(found.value_len) {
+            let want = (found.value_len - value.len()).min(XATTR_CHUNK_BYTES);
+            let key = found.slot + i as u64;
+            let whole =
+                tree.get(self.meta, &key.to_be_bytes(), |cell| match cell.map(XattrCell::decode) {
+                    Some(Ok(XattrCell::Rest(bytes))) if bytes.len() == want => {
+                        value.extend_from_slice(bytes);
+                        true
+                    }
+                    _ => false,
+                })?;
+            if !whole {
+                let expected = format!("chunk {i} of {want} bytes");
+                return Err(Corruption::new("xattr", "value", expected, "another or none")
+                    .of(self.no)
+                    .into());
+            }
+        }
+        Ok(Some(value))
+    }
+
+    pub(super) fn list(&self) -> Result<Vec<Vec<u8>>> {
+        let mut names = Vec::new();
+        tree(self.meta, self.inode, self.no)?.scan(self.meta, &[0; 8], &mut |_, cell| {
+            if let XattrCell::First { namespace, name, .. } =
+                XattrCell::decode(cell).map_err(|c| c.of(self.no))?
+            {
+                names.push([namespace.prefix().as_bytes(), name].concat());
+            }
+            Ok(true)
+        })?;
+        Ok(names)
+    }
+
+    pub(super) fn plan(
+        &self,
+        name: Name<'_>,
+        value: Option<&[u8]>,
+        mode: SetXattrMode,
+        pins: &mut Pins,
+    ) -> Result<Plan> {
+        let tree = tree(self.meta, self.inode, self.no)?.keeping(self.kept);
+        let (slot, old_len) = match (self.locate(&tree, name)?, mode) {
+            (Ok(_), SetXattrMode::Create) => return Err(Error::Exists),
+            (Err(_), SetXattrMode::Replace) => return Err(Error::NoAttribute),
+            (Ok(found), _) => (found.slot, Some(found.cell_len)),
+            (Err(free), _) if free & !(HASH - 1) == name.key(self.seed) => (free, None),
+            (Err(_), _) => return Err(Error::HashFull { what: "attributes" }),
+        };
+        let (first, last) = (slot.to_be_bytes(), (slot | (SLOT - 1)).to_be_bytes());
+        let mut old = Vec::new();
+        tree.find(self.meta, &first, &last, |key, _| {
+            old.push(u64::from_be_bytes(key.try_into().expect("the walk checked the keys' width")));
+            (old.len() > CHUNKS_MAX).then_some(())
+        })?;
+        if old.len() > CHUNKS_MAX {
+            return Err(Corruption::new("xattr", "chunks", "at most 64", "more").of(self.no).into());
+        }
+        tree.prepare(self.meta, &first, &last, pins)?;
+        let new = value.map_or(Vec::new(), |value| cells(name, value));
+        let blocks = match (&old[..], &new[..]) {
+            (_, []) => 0,
+            ([_], [cell]) if old_len.is_some_and(|len| cell.len() <= len) => 0,
+            (_, [_]) => tree.blocks_for_inserts(1),
+            (_, cells) => tree.blocks_for_run(cells.len(), CELL_BYTES),
+        };
+        let blocks = blocks + tree.blocks_for_copies(old.len() as u32);
+        Ok(Plan { tree, slot, old, new, flag: name.flag(), blocks })
+    }
+}
+
+impl Plan {
+    pub(super) fn is_nothing(&self) -> bool {
+        self.old.is_empty() && self.new.is_empty()
+    }
+
+    /// Inside an Op. The caller stores the inode.
+    pub(super) fn apply(self, op: &mut Op<'_>, inode: &mut Inode, birth: Number) -> Placed {
+        let Plan { mut tree, slot, old, new, .. } = self;
+        inode.flags.set(self.flag, !new.is_empty());
+        let mut all: Option<TreeDelta> = None;
+        if let ([key], [cell]) = (&old[..], &new[..]) {
+            let delta = tree.replace(op, &key.to_be_bytes(), cell);
+            return keep(inode, &tree, delta);
+        }
+        for key in old {
+            let delta = tree.remove(op, &key.to_be_bytes());
+            all = Some(delta.after(op, all));
+        }
+        for (i, cell) in new.iter().enumerate() {
+            let delta = tree.insert_run(op, &(slot + i as u64).to_be_bytes(), cell, birth);
+            all = Some(delta.after(op, all));
+        }
+        match all {
+            Some(delta) => keep(inode, &tree, delta),
+            None => Placed::Inside,
+        }
+    }
+}
+
+/// The tree of an inode's attributes.
+///
+/// # Errors
+/// Reading its root may fail.
+pub(crate) fn tree(meta: &Meta, inode: &Inode, no: InodeNo) -> Result<Tree> {
+    Tree::at_root(meta, inode.xattr_root, BlockKind::Xattrs, no, inode.incarnation)
+}
+
+/// Takes the changed tree into the inode.
+pub(super) fn keep(inode: &mut Inode, tree: &Tree, delta: TreeDelta) -> Placed {
+    inode.xattr_root = tree.root;
+    inode.blocks = inode.blocks.saturating_add_signed(i64::from(delta.nodes));
+    Placed::InTree(delta)
+}
+
+pub(super) fn chunks_of(value_len: usize) -> usize {
+    value_len.div_ceil(XATTR_CHUNK_BYTES).max(1)
+}
+
+/// The cells of an attribute, encoded.
+pub(super) fn cells(name: Name<'_>, value: &[u8]) -> Vec<Vec<u8>> {
+    let (chunk, rest) = value.split_at(value.len().min(XATTR_CHUNK_BYTES));
+    let Name { namespace, name } = name;
+    let first = XattrCell::First { namespace, name, value_len: value.len() as u32, chunk };
+    let rest = rest.chunks(XATTR_CHUNK_BYTES).map(|chunk| XattrCell::Rest(chunk).encode());
+    std::iter::once(first.encode()).chain(rest).collect()
+}

@@ -1,0 +1,36 @@
+//! Reading attributes.
+
+use super::name::Name;
+use super::place::Place;
+use crate::core::inode::InodeState;
+use crate::store::Store;
+use crate::{Error, Result};
+use yore_format::{InodeNo, Number, XattrNamespace};
+
+/// The value of an attribute.
+///
+/// # Errors
+/// [`Error::NoAttribute`]; those of impossible names; corruption; the device.
+pub(crate) fn get(store: &Store, state: &InodeState, no: InodeNo, full: &[u8]) -> Result<Vec<u8>> {
+    let name = Name::parse(full)?;
+    place(store, state, no).get(name)?.ok_or(Error::NoAttribute)
+}
+
+/// An ACL of an inode, encoded.
+pub(crate) fn get_acl(
+    store: &Store,
+    state: &InodeState,
+    no: InodeNo,
+    name: &[u8],
+) -> Result<Option<Vec<u8>>> {
+    place(store, state, no).get(Name { namespace: XattrNamespace::System, name })
+}
+
+/// The names of all attributes, in no order that means anything.
+pub(crate) fn list(store: &Store, state: &InodeState, no: InodeNo) -> Result<Vec<Vec<u8>>> {
+    place(store, state, no).list()
+}
+
+pub(super) fn place<'a>(store: &'a Store, state: &'a InodeState, no: InodeNo) -> Place<'a> {
+    Place { meta: &store.meta, seed: &store.hash_seed, inode: &state.inode, no, kept: Number(0) }
+}
