@@ -45,6 +45,21 @@ FREE_TESTS = NEVER_USED = {"yore-bench", "yore-crash", "yore-faults", "yore-cli"
 # that module and all below it, which count as one; `lib`, or `main` if there is none, is the root of the crate. A module
 # refers to lower levels only, not to others of its own. A crate is added by adding its table: folders as layers.
 LAYERS = {
+    "yore-format": """
+        units travel tables
+        ids
+        error layout
+        tagged touched header
+        bitmap inode node zone
+        cells policy
+        history/keys history/more history/rollback history/trees history/version history/past_name superblock/fields
+        history/cut history/operations history/roots superblock/raw
+        history superblock/slot
+        superblock
+        intent verify
+        structures
+        lib
+    """,
     "yore-core": """
         clock error locks memo retained testing
         alloc/* btree/* pages/*

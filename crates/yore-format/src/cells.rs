@@ -1,6 +1,6 @@
 //! What the cells of the trees hold: directory entries, extents, extended attributes, symbolic link chunks.
 
-use crate::{BlockNo, Corruption, Incarnation, InodeNo, Number};
+use crate::{BlockNo, Corruption, Incarnation, InodeNo, Number, EXTENT_INLINE_BYTES};
 
 /// The longest name, in bytes.
 pub const NAME_MAX: usize = 255;
@@ -8,8 +8,6 @@ pub const NAME_MAX: usize = 255;
 pub const DIRENT_FIXED_BYTES: usize = 22;
 /// Bytes of an extent's value.
 pub const EXTENT_VALUE_BYTES: usize = 20;
-/// Bytes of an extent in an inode: its key in 4, then its value.
-pub const EXTENT_INLINE_BYTES: usize = 24;
 /// The longest extent, in blocks.
 pub const EXTENT_LEN_MAX: u32 = (1 << 30) - 1;
 /// Bytes of a symbolic link's target in one cell.

@@ -1,6 +1,6 @@
-//! The header that every metadata block starts with, which makes it self-identifying (rext3's back-pointers
-//! and more): a block read from the wrong place, of another volume, or not belonging to who asked is an
-//! error, not data.
+//! The header at the start of every metadata block. It makes the block self-identifying (rext3's
+//! back-pointers and more): a block that was read from the wrong place, or belongs to another volume or to
+//! another owner than the reader expects, is an error, not data.
 
 use crate::{
     checksum_except, Block, BlockNo, Corruption, Generation, Incarnation, InodeNo, MetaAddr, Number,
@@ -297,59 +297,4 @@ pub fn verify_version(
     let c = Corruption::new("metadata block", "checksum in the zone map", format!("{check:#010x}"), found);
     let c = c.at(addr).on(block_no);
     Err(if h.owner.get() == InodeNo::NONE.0 { c } else { c.of(InodeNo(h.owner.get())) })
-}
-
-/// The verifier that runs after every read: magic, checksum, volume, address, reserved bytes, then the
-/// structure's own verifier for its kind. `block_no` is where the bytes came from, for the message.
-///
-/// # Errors
-/// [`Corruption`] with address and block filled in.
-pub fn verify_header(
-    block: &Block,
-    addr: MetaAddr,
-    volume: u32,
-    block_no: BlockNo,
-) -> Result<(), Box<Corruption>> {
-    let h = BlockHeader::of(block);
-    let check = || {
-        verify_checksum(block)?;
-        let Some(kind) = BlockKind::from_u8(h.kind) else {
-            return Err(Corruption::new("metadata block", "kind", "a known kind", h.kind));
-        };
-        if h.volume.get() != volume {
-            let (e, f) = (format!("{volume:#010x}"), format!("{:#010x}", h.volume.get()));
-            return Err(Corruption::new(kind.name(), "volume", e, f));
-        }
-        if h.addr.get() != addr.0 {
-            return Err(Corruption::new(kind.name(), "own address", addr, MetaAddr(h.addr.get())));
-        }
-        if h.reserved0 != [0; 2] || h.reserved1 != [0; 12] {
-            return Err(Corruption::new(kind.name(), "reserved bytes", "zero", "something else"));
-        }
-        if !kind.is_tree() && (h.level != 0 || h.birth.get() != 0) {
-            return Err(Corruption::new(
-                kind.name(),
-                "level and birth",
-                "zero",
-                format!("{}, {}", h.level, h.birth),
-            ));
-        }
-        match kind {
-            BlockKind::ZoneHeader => crate::ZoneHeader::verify(block),
-            BlockKind::ZoneTable => crate::ZoneTableRef::new(block).verify(),
-            BlockKind::Bitmap => crate::BitmapRef::new(block).verify(),
-            BlockKind::Inodes => crate::Inode::verify_block(block),
-            BlockKind::HistoryRoots => crate::HistoryRoots::verify(block),
-            _ => crate::NodeRef::new(block).verify(),
-        }
-    };
-    check().map_err(|c| {
-        let c = c.at(addr).on(block_no);
-        let owner = InodeNo(h.owner.get());
-        if owner == InodeNo::NONE {
-            c
-        } else {
-            c.of(owner)
-        }
-    })
 }

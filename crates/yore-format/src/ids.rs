@@ -115,7 +115,7 @@ impl MetaAddr {
     /// Whether the bits can be an address at all: zone number within 31 bits and an index that a zone has.
     pub fn is_plausible(self) -> bool {
         self.0 >> Self::INDEX_BITS <= u64::from(u32::MAX >> 1)
-            && u32::from(self.index()) < crate::layout::ZONE_INDEXES
+            && u32::from(self.index()) < crate::units::ZONE_INDEXES
     }
 }
 

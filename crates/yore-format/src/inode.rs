@@ -1,16 +1,16 @@
 //! Inodes: 252 bytes each, sixteen to a block.
 
 use crate::header::HEADER_BYTES;
-use crate::{Block, Corruption, Incarnation, InodeNo, MetaAddr, Number};
+use crate::{Block, Corruption, Incarnation, InodeNo, MetaAddr, Number, INODES_PER_BLOCK};
 use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Bytes of an inode.
 pub const INODE_BYTES: usize = 252;
-/// Inodes in an inode block.
-pub const INODES_PER_BLOCK: usize = 16;
 /// Bytes of content that live in the inode.
 pub const INLINE_BYTES: usize = 108;
+/// Bytes of an extent in an inode: its key in 4, then its value.
+pub const EXTENT_INLINE_BYTES: usize = 24;
 
 const _: () = assert!(HEADER_BYTES + INODES_PER_BLOCK * INODE_BYTES == crate::BLOCK_SIZE);
 const _: () = assert!(size_of::<RawInode>() == INODE_BYTES);
@@ -248,7 +248,7 @@ impl Inode {
         let most = match content_kind {
             ContentKind::Empty | ContentKind::Tree => 0,
             ContentKind::Inline => INLINE_BYTES,
-            ContentKind::Extents => INLINE_BYTES / crate::EXTENT_INLINE_BYTES,
+            ContentKind::Extents => INLINE_BYTES / EXTENT_INLINE_BYTES,
         };
         if usize::from(r.content_count) > most {
             return bad("content count", "no more than fits", r.content_count.to_string());
@@ -323,7 +323,7 @@ impl Inode {
         let used = match self.content_kind {
             ContentKind::Empty => 0,
             ContentKind::Inline => usize::from(self.content_count),
-            ContentKind::Extents => usize::from(self.content_count) * crate::EXTENT_INLINE_BYTES,
+            ContentKind::Extents => usize::from(self.content_count) * EXTENT_INLINE_BYTES,
             ContentKind::Tree => 8,
         };
         if self.content[used..].iter().any(|b| *b != 0) {

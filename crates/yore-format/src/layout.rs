@@ -1,4 +1,4 @@
-//! Where things are: the geometry of a volume, all of it arithmetic on its size.
+//! The geometry of a volume: where things are, all of it arithmetic on the volume's size.
 //!
 //! A volume is a row of allocation groups of 32,768 blocks (128 MiB). The first 1,024 blocks (4 MiB) of each
 //! group are set aside for a zone and are not in the group's bitmap; the bitmap covers the other 31,744. In
@@ -6,14 +6,13 @@
 //! zone is the next 1,024 blocks, marked used in its bitmap. The last group may be short; its tail is marked
 //! used.
 
+pub use crate::units::ZONE_INDEXES;
 use crate::{BlockNo, GroupNo, ZoneNo};
 
 /// Blocks in an allocation group.
 pub const GROUP_BLOCKS: u64 = 32_768;
 /// Blocks in a zone.
 pub const ZONE_BLOCKS: u64 = 1_024;
-/// Logical metadata blocks in a zone.
-pub const ZONE_INDEXES: u32 = 510;
 /// The first block of a zone that is a slot; 0 and 1 are superblock slots in root zone 0 and unused
 /// elsewhere.
 pub const FIRST_SLOT: u64 = 4;

@@ -16,23 +16,24 @@ mod intent;
 pub mod layout;
 mod node;
 mod policy;
+mod structures;
 mod superblock;
 mod tables;
 mod tagged;
 mod touched;
 pub mod travel;
+mod units;
+mod verify;
 mod zone;
 
 pub use bitmap::{BitmapMut, BitmapRef, BITMAP_OFFSET, BITS_PER_GROUP};
 pub use cells::{
     decode_symlink_chunk, name_cookie, orphan_value, xattr_key, DirEntry, ExtentValue, FileKind, XattrCell,
-    XattrNamespace, DIRENT_FIXED_BYTES, EXTENT_INLINE_BYTES, EXTENT_LEN_MAX, EXTENT_VALUE_BYTES, NAME_MAX,
-    SYMLINK_CHUNK_BYTES, SYMLINK_MAX, XATTR_CHUNK_BYTES, XATTR_VALUE_MAX,
+    XattrNamespace, DIRENT_FIXED_BYTES, EXTENT_LEN_MAX, EXTENT_VALUE_BYTES, NAME_MAX, SYMLINK_CHUNK_BYTES,
+    SYMLINK_MAX, XATTR_CHUNK_BYTES, XATTR_VALUE_MAX,
 };
 pub use error::Corruption;
-pub use header::{
-    seal, verify_checksum, verify_header, verify_version, BlockHeader, BlockKind, Expect, HEADER_BYTES,
-};
+pub use header::{seal, verify_checksum, verify_version, BlockHeader, BlockKind, Expect, HEADER_BYTES};
 pub use history::{
     cut_index_by_name, cut_index_by_root, key_parts, name_end_key, name_key, name_shard, operation_key,
     version_end_key, version_key, version_shard, CutKind, CutMore, CutRow, CutState, ForgottenFor,
@@ -41,7 +42,7 @@ pub use history::{
     HISTORY_SHARDS, HOLD_REASON_MAX, OPERATION_NOTE_MAX, OPERATION_PATH_MAX, VERSION_FIXED_BYTES,
 };
 pub use ids::{BlockNo, Generation, GroupNo, Incarnation, InodeNo, MetaAddr, Number, ZoneNo};
-pub use inode::{ContentKind, Inode, InodeFlags, Timestamp, INLINE_BYTES, INODES_PER_BLOCK, INODE_BYTES};
+pub use inode::{ContentKind, Inode, InodeFlags, Timestamp, EXTENT_INLINE_BYTES, INLINE_BYTES, INODE_BYTES};
 pub use intent::{
     body_crc, encode_note, Intent, IntentBlock, IntentHead, IntentNote, IntentWriter, IntentZone,
     INTENT_DATA_MAX,
@@ -50,32 +51,14 @@ pub use node::{NodeMut, NodeRef, NODE_HEADER_BYTES, NODE_PAYLOAD_BYTES};
 pub use policy::{
     policy_key, KeepRules, Policy, PolicyRow, Retention, Versioning, EXCLUDE_MAX, INTERVAL_MIN, WITHIN_MAX,
 };
+pub use structures::layout_tables;
 pub use superblock::{
     decode_slots, Engine, Features, RootZone, SlotState, SpaceRules, Superblock, VolumeState, WriteFeatures,
     FORMAT_MAJOR, FORMAT_MINOR, ROOT_ZONES_MAX,
 };
-pub use tables::{layout_tables, FieldLayout, StructLayout};
+pub use tables::{FieldLayout, StructLayout};
 pub use tagged::is_storable_text;
 pub use touched::{chunks_of, Touched, CHUNK_BYTES};
+pub use units::{checksum, checksum_except, Block, BLOCK_SIZE, INODES_PER_BLOCK, ZERO_BLOCK};
+pub use verify::verify_header;
 pub use zone::{ZoneHeader, ZoneTableEntry, ZoneTableMut, ZoneTableRef, NOT_INODES};
-
-/// Bytes in a block, the unit of all addresses and of all metadata.
-pub const BLOCK_SIZE: usize = 4096;
-
-/// One block's bytes.
-pub type Block = [u8; BLOCK_SIZE];
-
-/// A block of zeros.
-pub const ZERO_BLOCK: Block = [0; BLOCK_SIZE];
-
-/// crc32c (Castagnoli) of `bytes`, the checksum of every structure on the medium.
-pub fn checksum(bytes: &[u8]) -> u32 {
-    crc32c::crc32c(bytes)
-}
-
-/// crc32c of `block` with the four bytes at `at` taken as zero (the field that holds the checksum itself).
-pub fn checksum_except(block: &[u8], at: usize) -> u32 {
-    let crc = crc32c::crc32c(&block[..at]);
-    let crc = crc32c::crc32c_append(crc, &[0; 4]);
-    crc32c::crc32c_append(crc, &block[at + 4..])
-}

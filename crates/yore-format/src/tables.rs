@@ -23,25 +23,6 @@ pub struct StructLayout {
     pub fields: Vec<FieldLayout>,
 }
 
-/// Every structure of fixed size, derived from the definitions that encode and decode.
-pub fn layout_tables() -> Vec<StructLayout> {
-    let mut tables = vec![
-        crate::header::layout(),
-        crate::superblock::layout(),
-        crate::superblock::root_zone_layout(),
-        crate::zone::header_layout(),
-        crate::zone::entry_layout(),
-        crate::bitmap::layout(),
-        crate::inode::layout(),
-        crate::inode::time_layout(),
-        crate::node::layout(),
-    ];
-    tables.extend(crate::history::layouts());
-    tables.extend(crate::policy::layouts());
-    tables.extend(crate::intent::layouts());
-    tables
-}
-
 /// Bytes of the field that `_get` selects.
 pub(crate) fn field_size<S, F>(_get: fn(&S) -> &F) -> usize {
     size_of::<F>()

@@ -1,4 +1,4 @@
-//! What only some events have: who took them, what they are for, why and how long they are held.
+//! The fields that only some events have: who took them, what they are for, why and how long they are held.
 
 use crate::{tagged, Corruption};
 use serde::{Deserialize, Serialize};
@@ -35,18 +35,19 @@ impl ForgottenFor {
     }
 }
 
-/// What only some events have; a volume has such rows only with [`crate::WriteFeatures::EXTENDED_PAST`].
+/// The fields that only some events have. A volume has such rows only with
+/// [`crate::WriteFeatures::EXTENDED_PAST`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CutMore {
-    /// The user who took it; `None`: not recorded, as of what policies take.
+    /// The user who took it. `None`: not recorded, as for events that policies take.
     pub by: Option<u32>,
-    /// What somebody says of it, at most [`DESCRIPTION_MAX`] bytes.
+    /// A description by users, at most [`DESCRIPTION_MAX`] bytes.
     pub description: String,
     /// Why it is held, at most [`HOLD_REASON_MAX`] bytes.
     pub hold_reason: String,
     /// Who holds it.
     pub held_by: Option<u32>,
-    /// Until when nobody gives it up, in seconds since 1970.
+    /// Until when nobody may forget it, in seconds since 1970.
     pub held_until: Option<i64>,
     /// Why it was forgotten.
     pub forgotten_for: Option<ForgottenFor>,

@@ -1,22 +1,22 @@
-//! The tree of operations: who did what to the past, and what a full volume gave up.
+//! The tree of operations: who did what to the past, and which history a full volume reclaimed.
 
-use super::pair;
+use super::keys::pair;
 use crate::{tagged, Corruption, Number, Timestamp};
 use serde::{Deserialize, Serialize};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 const WHAT: &str = "operation";
-/// The longest path in a row, in bytes; a longer one is cut.
+/// The longest path in a row, in bytes. A longer one is shortened.
 pub const OPERATION_PATH_MAX: usize = 768;
 /// The longest note in a row, in bytes.
 pub const OPERATION_NOTE_MAX: usize = 512;
 
-/// Which list a row belongs to. Each is bounded by itself, so that a long one cannot push another out.
+/// Which list a row belongs to. Each list has its own bound, so a long one cannot push another out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum RowClass {
-    /// What a full volume gave up.
+    /// What a full volume reclaimed.
     GivenUp = 1,
     /// What somebody did.
     Done = 2,
@@ -34,7 +34,7 @@ impl RowClass {
 #[repr(u8)]
 #[allow(missing_docs)]
 pub enum OperationKind {
-    /// History was given up because the volume was full.
+    /// History was reclaimed because the volume was full.
     GaveUp = 1,
     Snapshot = 2,
     Restore = 3,
@@ -51,7 +51,7 @@ pub enum OperationKind {
     Rename = 13,
     /// The volume was made larger or smaller.
     Resize = 14,
-    /// The rules by which a full volume gives up history were changed.
+    /// The rules by which a full volume reclaims history were changed.
     SpaceRules = 15,
 }
 

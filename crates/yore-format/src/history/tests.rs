@@ -1,7 +1,7 @@
 //! Promises: what is encoded is decoded; keys sort as what they mean; any bytes are decoded or refused.
 
 use super::*;
-use crate::FileKind;
+use crate::*;
 use proptest::prelude::*;
 
 fn row(name: &str) -> CutRow {

@@ -1,0 +1,110 @@
+//! The trees of the past, and which shard has what.
+
+use crate::{BlockKind, InodeNo};
+
+/// Trees of versions, of names, and of changes.
+pub const HISTORY_SHARDS: usize = 16;
+/// Roots in the block of roots.
+pub const HISTORY_ROOTS: usize = FIRST_ROOTS + LATER_ROOTS;
+/// Roots in front of the counts of blocks.
+pub(super) const FIRST_ROOTS: usize = 4 + 3 * HISTORY_SHARDS;
+/// Roots behind the counts, which format 2.2 added.
+pub(super) const LATER_ROOTS: usize = 1;
+
+/// The trees of the past, in the order of their roots in the block of roots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HistoryTree {
+    /// The events that are kept or being forgotten, by number.
+    Cuts,
+    /// The same events by root and by name.
+    CutIndex,
+    /// What inodes were.
+    Versions(usize),
+    /// What names meant.
+    Names(usize),
+    /// Which version of an inode, and which past name in a directory, ended at which number.
+    Changes(usize),
+    /// The events that were forgotten, by number.
+    Forgotten,
+    /// Policies by inode: how often versions are made, and how long they are kept.
+    Policies,
+    /// Who did what to the past, and what a full volume gave up.
+    Operations,
+}
+
+impl HistoryTree {
+    /// Its place among the roots.
+    ///
+    /// # Panics
+    /// If there is no such shard.
+    pub fn index(self) -> usize {
+        let shard = |s: usize| {
+            assert!(s < HISTORY_SHARDS, "a shard of the history below {HISTORY_SHARDS}, not {s}");
+            3 * s
+        };
+        match self {
+            HistoryTree::Cuts => 0,
+            HistoryTree::CutIndex => 1,
+            HistoryTree::Versions(s) => 2 + shard(s),
+            HistoryTree::Names(s) => 3 + shard(s),
+            HistoryTree::Changes(s) => 4 + shard(s),
+            HistoryTree::Forgotten => FIRST_ROOTS - 2,
+            HistoryTree::Policies => FIRST_ROOTS - 1,
+            HistoryTree::Operations => FIRST_ROOTS,
+        }
+    }
+
+    /// All of them, in the order of their roots.
+    pub fn all() -> impl Iterator<Item = HistoryTree> {
+        let shards = (0..HISTORY_SHARDS)
+            .flat_map(|s| [HistoryTree::Versions(s), HistoryTree::Names(s), HistoryTree::Changes(s)]);
+        let first = [HistoryTree::Cuts, HistoryTree::CutIndex];
+        let last = [HistoryTree::Forgotten, HistoryTree::Policies, HistoryTree::Operations];
+        first.into_iter().chain(shards).chain(last)
+    }
+
+    /// What its nodes are.
+    pub fn kind(self) -> BlockKind {
+        match self {
+            HistoryTree::Cuts | HistoryTree::Forgotten => BlockKind::Cuts,
+            HistoryTree::CutIndex => BlockKind::CutIndex,
+            HistoryTree::Versions(_) => BlockKind::Versions,
+            HistoryTree::Names(_) => BlockKind::Names,
+            HistoryTree::Changes(_) => BlockKind::Changes,
+            HistoryTree::Policies => BlockKind::Policies,
+            HistoryTree::Operations => BlockKind::Operations,
+        }
+    }
+
+    /// The owner of its nodes.
+    pub fn owner(self) -> InodeNo {
+        match self {
+            HistoryTree::Cuts | HistoryTree::CutIndex | HistoryTree::Forgotten => InodeNo::CUTS,
+            _ => InodeNo::HISTORY,
+        }
+    }
+
+    /// Bytes of its keys.
+    pub fn key_width(self) -> usize {
+        match self {
+            HistoryTree::Cuts | HistoryTree::Forgotten | HistoryTree::Policies => 8,
+            HistoryTree::Names(_) | HistoryTree::Changes(_) => 24,
+            HistoryTree::CutIndex | HistoryTree::Versions(_) | HistoryTree::Operations => 16,
+        }
+    }
+}
+
+/// The shard that holds the versions of an inode. Inodes with 64 neighbouring numbers share a shard: they are
+/// often made and removed together, and their versions are then neighbours too.
+pub fn version_shard(inode: InodeNo) -> usize {
+    shard(inode.0 / 64)
+}
+
+/// The shard that holds the past names in a directory.
+pub fn name_shard(directory: InodeNo) -> usize {
+    shard(directory.0)
+}
+
+fn shard(of: u64) -> usize {
+    (of.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize
+}
