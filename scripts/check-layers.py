@@ -60,6 +60,20 @@ LAYERS = {
         structures
         lib
     """,
+    "yore-device": """
+        block host_error mounts travel
+        error pool
+        buffer
+        device
+        file/failure file/host memory simulated/state wrapped
+        file/lock file/ring
+        file/device
+        file/open
+        file simulated/crash simulated/fault simulated/trace
+        simulated/states
+        simulated
+        lib
+    """,
     "yore-core": """
         clock error locks memo retained testing
         alloc/* btree/* pages/*

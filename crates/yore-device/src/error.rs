@@ -7,6 +7,7 @@
 //! `WrittenAfterError`).
 
 use crate::travel::{self, Text};
+use crate::HostError;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
@@ -41,40 +42,6 @@ impl fmt::Display for Operation {
         })
     }
 }
-
-/// An error number of the host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "(i32, travel::Kind)", into = "(i32, travel::Kind)")]
-pub struct HostError {
-    /// The raw error number; 0 if the host gave none (a read that ended before the device did).
-    pub errno: i32,
-    /// The portable kind.
-    pub kind: io::ErrorKind,
-}
-
-impl HostError {
-    /// From a raw error number.
-    pub fn from_errno(errno: i32) -> Self {
-        HostError { errno, kind: io::Error::from_raw_os_error(errno).kind() }
-    }
-}
-
-impl From<&io::Error> for HostError {
-    fn from(error: &io::Error) -> Self {
-        HostError { errno: error.raw_os_error().unwrap_or(0), kind: error.kind() }
-    }
-}
-
-impl fmt::Display for HostError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.errno {
-            0 => write!(f, "{}", self.kind),
-            errno => write!(f, "{}", io::Error::from_raw_os_error(errno)),
-        }
-    }
-}
-
-impl std::error::Error for HostError {}
 
 /// A process that has a device open.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -16,7 +16,8 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use crate::{check_range, checked_len, Device, DeviceError, HostError, Operation, BLOCK_SIZE};
+use crate::device::{check_range, checked_len};
+use crate::{Device, DeviceError, HostError, Operation, BLOCK_SIZE};
 
 /// How many independently locked trees there are.
 const SHARDS: u64 = 32;

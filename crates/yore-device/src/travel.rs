@@ -1,11 +1,9 @@
-//! What errors need to come from another process as they were: serde knows no `io::ErrorKind`, no texts of
-//! the program, and no bound on how deep a value is nested in itself.
+//! What errors need to come from another process as they were: serde knows no texts of the program, and no
+//! bound on how deep a value is nested in itself.
 
-use crate::HostError;
 use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer};
 use std::cell::Cell;
-use std::io::ErrorKind;
 
 /// How deep an error is nested in errors at most.
 pub const DEEPEST: u32 = 16;
@@ -20,48 +18,6 @@ pub(crate) mod kinds {
     pub const PIPE: &str = "pipe";
     pub const SOCKET: &str = "socket";
     pub const ALL: [&str; 4] = [DIRECTORY, CHARACTER_DEVICE, PIPE, SOCKET];
-}
-
-/// Kinds that a host's error has without a number; with a number the kind follows from that.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) enum Kind {
-    Other,
-    UnexpectedEof,
-    WriteZero,
-    InvalidData,
-    InvalidInput,
-    Interrupted,
-}
-
-impl From<(i32, Kind)> for HostError {
-    fn from((errno, kind): (i32, Kind)) -> HostError {
-        if errno != 0 {
-            return HostError::from_errno(errno);
-        }
-        let kind = match kind {
-            Kind::Other => ErrorKind::Other,
-            Kind::UnexpectedEof => ErrorKind::UnexpectedEof,
-            Kind::WriteZero => ErrorKind::WriteZero,
-            Kind::InvalidData => ErrorKind::InvalidData,
-            Kind::InvalidInput => ErrorKind::InvalidInput,
-            Kind::Interrupted => ErrorKind::Interrupted,
-        };
-        HostError { errno, kind }
-    }
-}
-
-impl From<HostError> for (i32, Kind) {
-    fn from(error: HostError) -> (i32, Kind) {
-        let kind = match error.kind {
-            ErrorKind::UnexpectedEof => Kind::UnexpectedEof,
-            ErrorKind::WriteZero => Kind::WriteZero,
-            ErrorKind::InvalidData => Kind::InvalidData,
-            ErrorKind::InvalidInput => Kind::InvalidInput,
-            ErrorKind::Interrupted => Kind::Interrupted,
-            _ => Kind::Other,
-        };
-        (error.errno, kind)
-    }
 }
 
 /// Reads what is no device, one of [`kinds::ALL`].

@@ -39,7 +39,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 /// Takes the lock, or says who has it.
 pub(super) fn take(file: &File, path: &str, exclusive: bool) -> Result<(), DeviceError> {
-    let found = file.metadata().map_err(|error| super::open::failed(path, &error))?;
+    let found = file.metadata().map_err(|error| super::failure::failed(path, &error))?;
     let patience = match exclusive && found.file_type().is_block_device() {
         true => PATIENCE,
         false => MOMENT,
@@ -60,7 +60,7 @@ pub(super) fn take(file: &File, path: &str, exclusive: bool) -> Result<(), Devic
             Err(Errno::WOULDBLOCK) => {
                 Err(DeviceError::Busy { device: path.to_string(), holder: holder(&found) })
             }
-            Err(errno) => Err(super::open::failed(path, &io::Error::from(errno))),
+            Err(errno) => Err(super::failure::failed(path, &io::Error::from(errno))),
         };
     }
 }

@@ -14,9 +14,11 @@ use std::sync::OnceLock;
 
 use parking_lot::Mutex;
 
-use super::{host, lock, ring, FileDevice};
+use super::device::FileDevice;
+use super::failure::{creating, failed};
+use super::{host, lock, ring};
 use crate::travel::kinds;
-use crate::{AlignedBuf, DeviceError, HostError, Operation, BLOCK_SIZE};
+use crate::{AlignedBuf, DeviceError, BLOCK_SIZE};
 
 /// Whether to go around the host's page cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -247,24 +249,4 @@ fn check_kind(path: &str, kind: FileType) -> Result<(), DeviceError> {
         kinds::SOCKET
     };
     Err(DeviceError::NotADevice { device: path.to_string(), found })
-}
-
-/// The typed error for a failure to open.
-pub(super) fn failed(path: &str, error: &io::Error) -> DeviceError {
-    typed(Operation::Open, path, error)
-}
-
-/// The typed error for a failure to create.
-fn creating(path: &str, error: &io::Error) -> DeviceError {
-    typed(Operation::Create, path, error)
-}
-
-fn typed(operation: Operation, path: &str, error: &io::Error) -> DeviceError {
-    let device = path.to_string();
-    match error.kind() {
-        io::ErrorKind::NotFound => DeviceError::NotFound { device },
-        io::ErrorKind::AlreadyExists => DeviceError::AlreadyExists { device },
-        io::ErrorKind::PermissionDenied => DeviceError::PermissionDenied { operation, device },
-        _ => DeviceError::OpenFailed { operation, device, source: HostError::from(error) },
-    }
 }

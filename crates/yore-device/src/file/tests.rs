@@ -1,6 +1,9 @@
 //! What can only be seen from inside: which way batches went, and what stops after an error.
 
 use super::*;
+use crate::{AlignedBuf, Device, DeviceError, Operation, ReadRequest, WriteRequest, BLOCK_SIZE};
+use std::fs::File;
+use std::io;
 
 fn image(direct: Direct) -> (tempfile::TempDir, FileDevice) {
     let directory = tempfile::tempdir().unwrap();

@@ -65,7 +65,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::{check_range, checked_len, Device, DeviceError, HostError, MemoryDevice, Operation, BLOCK_SIZE};
+use crate::device::{check_range, checked_len};
+use crate::{Device, DeviceError, HostError, MemoryDevice, Operation, BLOCK_SIZE};
 use fault::Faults;
 
 pub use crash::CrashPoint;

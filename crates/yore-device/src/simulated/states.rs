@@ -7,9 +7,40 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::crash::{apply, CrashPoint, Pending};
-use super::state::{CrashPlan, CrashState};
+use super::state::{CrashPlan, CrashState, CrashStateError};
 use super::trace::{Event, Trace};
 use crate::MemoryDevice;
+
+impl Trace {
+    /// The crash points from after event `first` on, in order. Moving on costs what the event wrote; only the
+    /// first step has to go through the events before it.
+    pub fn crash_points(&self, first: usize) -> CrashPoints<'_> {
+        CrashPoints::new(self, first)
+    }
+
+    /// The states that crashes could leave, by `plan`: for every point all of them if they are few, else
+    /// samples.
+    pub fn crash_states(&self, plan: &CrashPlan) -> CrashStates<'_> {
+        CrashStates::new(self, plan)
+    }
+
+    /// Produces one state again, from its printed form, say.
+    ///
+    /// # Errors
+    /// If the state cannot be one of this trace.
+    pub fn materialise(&self, state: &CrashState) -> Result<MemoryDevice, CrashStateError> {
+        self.crash_point(state.after_event)?.materialise(state.choice, state.tearing)
+    }
+
+    /// The crash point after the first `after_event` events.
+    ///
+    /// # Errors
+    /// If the trace is shorter.
+    pub fn crash_point(&self, after_event: usize) -> Result<Arc<CrashPoint>, CrashStateError> {
+        let no_such_event = CrashStateError::NoSuchEvent { after_event, events: self.len() };
+        self.crash_points(after_event).next().ok_or(no_such_event)
+    }
+}
 
 /// The crash points of a trace, in order.
 #[derive(Debug)]
