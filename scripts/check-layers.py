@@ -74,6 +74,17 @@ LAYERS = {
         simulated
         lib
     """,
+    "yore-log": """
+        mutation types
+        layout
+        error
+        ring
+        recover
+        log
+        read
+        file
+        lib
+    """,
     "yore-core": """
         clock error locks memo retained testing
         alloc/* btree/* pages/*

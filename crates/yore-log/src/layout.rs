@@ -342,5 +342,4 @@ impl Anchor {
 }
 
 #[cfg(test)]
-#[path = "layout_tests.rs"]
 mod tests;

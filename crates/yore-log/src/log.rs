@@ -44,7 +44,8 @@ use crate::layout::{
 };
 use crate::recover::{check_position, Entry};
 use crate::ring::Ring;
-use crate::{now_ns, End, LogError, LogId, Lsn, Position, Region};
+use crate::types::now_ns;
+use crate::{End, LogError, LogId, Lsn, Position, Region};
 
 /// Bytes of the buffer that a batch is first gathered in.
 const BUFFER_BYTES: usize = 64 << 10;

@@ -178,3 +178,15 @@ impl<D: Device> Stream<D> {
         &self.buffer[start..start + n as usize * BLOCK_SIZE]
     }
 }
+
+/// Makes a region ready for a log: writes zeros over all of it, and flushes. The owner of an embedded log
+/// then stores [`Position::start`](crate::Position::start) of a new
+/// [`LogId`](crate::LogId) in its superblock. (Zeros are not needed to tell old
+/// records from new ones; they make the host set aside room for a file, so that no later flush has to write
+/// metadata of the host.)
+///
+/// # Errors
+/// [`LogError::BadRegion`], and [`LogError::Device`].
+pub fn format(device: Arc<dyn Device>, region: Region) -> Result<(), LogError> {
+    Ok(Ring::new(device, region)?.clear()?)
+}
