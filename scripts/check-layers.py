@@ -85,6 +85,22 @@ LAYERS = {
         file
         lib
     """,
+    "yore-check": """
+        error finding key known
+        chain report superblock
+        checker
+        space tree
+        follow
+        walk
+        history/walk state
+        extents history/index xattrs
+        history/cuts history/operations history/policies history/versions
+        history/names
+        directory history inodes links unreached zones
+        content
+        states
+        lib
+    """,
     "yore-core": """
         clock error locks memo retained testing
         alloc/* btree/* pages/*

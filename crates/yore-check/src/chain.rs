@@ -1,29 +1,26 @@
-//! What the states of one inode hold together: the inode in use and what is kept of what it was.
+//! What the states of one inode hold together: the inode in use and its versions.
 //!
 //! The states of one incarnation are a *chain*, walked from the newest to the oldest. They may name the same
-//! nodes and the same blocks, which then have one owner, the chain. What a state names that was not met
-//! before in the chain is reached and claimed as for any inode; what was met before is not read again, but
-//! must be the same thing in the same place. Two rules say which states name it, given its birth:
+//! nodes and the same blocks, which then have one owner, the chain. The first time the walk meets a node or
+//! block in the chain, it reaches and claims it as for any inode. What it met before it does not read again,
+//! but that must be the same thing in the same place. Given the birth of a node or block, two rules say which
+//! states name it:
 //!
 //! - a version names nothing that was born at its end or later ([`Problem::VersionBirth`]);
-//! - what a state names that was born before the end of the version next to it in the past, that version
-//!   names too ([`Problem::VersionGap`]).
+//! - if a state names something that was born before the end of the next older version, that version names it
+//!   too ([`Problem::VersionGap`]).
 //!
-//! So what is named by two states is named by all between them. A node that is met again passes for all that
-//! is below it: for that, what holds a node or a run of blocks is remembered as the branch or leaf through
-//! which the oldest state so far comes to it, and the state is found by following these up to a root.
+//! So if two states name something, all states between them do. A node that is met again stands for
+//! everything below it. For this, each node and each run of blocks has a holder: the branch or leaf through
+//! which the oldest state so far comes to it. Following holders up to a root finds that state.
 //!
 //! Memory grows with the nodes and extents of one chain, and is given back after each.
 
-use crate::checker::Checker;
-use crate::tree::{Key, Step, Tree};
-use crate::{CheckError, Finding, Problem};
+use crate::{Finding, Problem};
 use std::collections::BTreeMap;
-use yore_format::{
-    Block, BlockHeader, BlockKind, BlockNo, ExtentValue, InodeFlags, InodeNo, MetaAddr, Number,
-};
+use yore_format::{BlockKind, BlockNo, InodeFlags, InodeNo, MetaAddr, Number};
 
-/// Through what a state comes to a node or to blocks.
+/// What leads a state to a node or to blocks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Holder {
     /// The inode itself, in the n-th state of the chain.
@@ -66,27 +63,27 @@ impl Below {
 }
 
 /// A node that some state of the chain names.
-struct Held {
-    kind: BlockKind,
-    level: u8,
-    birth: Number,
-    holder: Holder,
+pub(crate) struct Held {
+    pub(crate) kind: BlockKind,
+    pub(crate) level: u8,
+    pub(crate) birth: Number,
+    pub(crate) holder: Holder,
     /// The state that led to it last.
-    passed: usize,
-    /// Whether it could be read and is what was expected; else this was reported.
-    usable: bool,
-    below: Below,
+    pub(crate) passed: usize,
+    /// Whether it could be read and is what was expected. If not, that was reported.
+    pub(crate) usable: bool,
+    pub(crate) below: Below,
 }
 
 /// Blocks that some state of the chain names.
 #[derive(Clone, Copy)]
-struct Piece {
-    len: u64,
+pub(crate) struct Piece {
+    pub(crate) len: u64,
     /// The file block that the first one is.
-    key: u64,
-    birth: Number,
-    unwritten: bool,
-    holder: Holder,
+    pub(crate) key: u64,
+    pub(crate) birth: Number,
+    pub(crate) unwritten: bool,
+    pub(crate) holder: Holder,
 }
 
 /// One state: the inode in use, or a version.
@@ -110,25 +107,15 @@ pub(crate) struct SeenXattrs {
     pub(crate) complete: bool,
 }
 
-/// What became of following a reference to a node.
-pub(crate) enum Followed {
-    /// Nothing led to it before.
-    New(Box<Block>),
-    /// A newer state of the chain names it too.
-    Known(Below),
-    /// It cannot be used, which was reported.
-    Nothing,
-}
-
 /// The states of one incarnation of an inode, and what they hold.
 pub(crate) struct Chain {
     /// From the newest to the oldest.
     states: Vec<State>,
     /// Which of them is under way.
-    state: usize,
+    pub(crate) state: usize,
     /// The end of the version before the oldest one, of another incarnation.
     before: Option<Number>,
-    nodes: BTreeMap<MetaAddr, Held>,
+    pub(crate) nodes: BTreeMap<MetaAddr, Held>,
     /// By their first blocks; they do not overlap.
     pieces: BTreeMap<u64, Piece>,
     /// Of the last state with attributes.
@@ -136,8 +123,8 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// A chain of states that ended then, from the newest to the oldest, after the version that ended at
-    /// `before`.
+    /// A chain of states with these ends, from the newest to the oldest. The version before the oldest one
+    /// ended at `before`.
     pub(crate) fn new(ends: impl Iterator<Item = Option<Number>>, before: Option<Number>) -> Chain {
         Chain {
             states: ends.map(|end| State { end, complete: false }).collect(),
@@ -167,7 +154,7 @@ impl Chain {
 
     /// The oldest state so far that comes to something through `holder`. Takes as many steps as a tree has
     /// levels.
-    fn last(&self, mut holder: Holder) -> usize {
+    pub(crate) fn last(&self, mut holder: Holder) -> usize {
         loop {
             match holder {
                 Holder::State(state) => return state,
@@ -180,9 +167,9 @@ impl Chain {
         }
     }
 
-    /// Whether the state after `last`, which is newer than the one under way, should name what both of these
-    /// do.
-    fn is_gap(&self, last: usize) -> bool {
+    /// Whether there is a state between `last` and the older one under way. It should name what both of them
+    /// name.
+    pub(crate) fn is_gap(&self, last: usize) -> bool {
         last + 1 < self.state && self.states[self.state - 1].complete
     }
 
@@ -200,14 +187,14 @@ impl Chain {
         }
     }
 
-    /// The birth of a node, which counts as one of what is below it.
+    /// The birth of a node. It counts among the births below the node.
     pub(crate) fn birth(&self, addr: MetaAddr) -> Number {
         self.nodes.get(&addr).map_or(Number(0), |held| held.birth)
     }
 
     /// Makes the blocks `start..start + piece.len` be as `piece` says. Returns the runs of them that the
     /// chain did not have, and what is wrong with how it had the others.
-    fn take(&mut self, start: u64, piece: Piece) -> (Vec<(u64, u64)>, Vec<Finding>) {
+    pub(crate) fn take(&mut self, start: u64, piece: Piece) -> (Vec<(u64, u64)>, Vec<Finding>) {
         let end = start + piece.len;
         let (mut fresh, mut findings, mut at) = (Vec::new(), Vec::new(), start);
         for (first, old) in self.overlapping(start, end) {
@@ -239,8 +226,8 @@ impl Chain {
         before.into_iter().chain(self.pieces.range(start..end)).map(|(first, p)| (*first, *p)).collect()
     }
 
-    /// What is wrong if the state under way has the `len` blocks from `from` as `new` says, and a newer one
-    /// as `old`.
+    /// What is wrong if the state under way has the `len` blocks from `from` as `new` says, and a newer state
+    /// has them as `old` says.
     fn compare(
         &self,
         (old_start, old): (u64, &Piece),
@@ -265,7 +252,8 @@ impl Chain {
         self.is_gap(last).then(|| gap(format!("{len} blocks"), new.birth).on(BlockNo(from)))
     }
 
-    /// What is named by no version that it should be named by: of everything, the oldest state that names it.
+    /// Reports what a version should name and does not: for each node and piece, this looks at the oldest
+    /// state that names it.
     pub(crate) fn lacking(&self, owner: InodeNo) -> Vec<Finding> {
         let lacks = |last: usize, birth: Number| {
             let (end, complete) = match self.states.get(last + 1) {
@@ -274,7 +262,7 @@ impl Chain {
             };
             end.filter(|end| complete && birth < *end)
         };
-        // Of what hangs on something that is lacking itself, that says enough.
+        // If the holder is lacking too, reporting that is enough.
         let holder_lacks = |last: usize, holder: Holder| match holder {
             Holder::State(_) => false,
             Holder::Node(addr) => lacks(last, self.birth(addr)).is_some(),
@@ -300,134 +288,8 @@ impl Chain {
     }
 }
 
-/// Something is named by a newer and by an older state, and not by a version between them.
-fn gap(what: String, birth: Number) -> Finding {
+/// A newer and an older state name something, and a version between them does not.
+pub(crate) fn gap(what: String, birth: Number) -> Finding {
     let expected = "named by all versions between two states that name it";
     Finding::new(Problem::VersionGap, expected, format!("{what}, born at {birth}"))
-}
-
-impl Checker<'_> {
-    /// Follows a reference to a node: one that only this state can have, or one that other states of the
-    /// chain may have too.
-    pub(crate) fn follow(
-        &mut self,
-        tree: &Tree,
-        step: &Step,
-        chain: Option<&mut Chain>,
-    ) -> Result<Followed, CheckError> {
-        let expect = tree.expect(step.level);
-        if let Some(chain) = chain {
-            if chain.nodes.contains_key(&step.addr) {
-                return Ok(self.follow_known(tree, step, chain));
-            }
-            let block = self.reach(step.addr, &expect)?;
-            let header = block.as_ref().map(|block| *BlockHeader::of(block));
-            let birth = Number(header.map_or(0, |h| h.birth.get()));
-            let held = Held {
-                kind: tree.kind,
-                level: header.map_or(0, |h| h.level),
-                birth,
-                holder: step.holder(chain.state),
-                passed: chain.state,
-                usable: block.is_some(),
-                below: Below { latest: birth, ..Below::NOTHING },
-            };
-            chain.nodes.insert(step.addr, held);
-            self.check_birth(chain.end(), birth, step.addr, tree.owner);
-            // The newest state comes first: what is met in a version first, no inode in use names.
-            self.counts.history_nodes += u64::from(chain.end().is_some() && block.is_some());
-            return Ok(self.followed(block));
-        }
-        let block = self.reach(step.addr, &expect)?;
-        let is_past = matches!(tree.owner, InodeNo::HISTORY | InodeNo::CUTS);
-        self.counts.history_trees += u64::from(is_past && block.is_some());
-        Ok(self.followed(block))
-    }
-
-    fn followed(&mut self, block: Option<Box<Block>>) -> Followed {
-        let Some(block) = block else { return Followed::Nothing };
-        self.counts.tree_nodes += 1;
-        Followed::New(block)
-    }
-
-    /// A reference to a node that was met in the chain.
-    fn follow_known(&mut self, tree: &Tree, step: &Step, chain: &mut Chain) -> Followed {
-        let (last, end) = (chain.last(Holder::Node(step.addr)), chain.end());
-        // What is below a node that is walked again is where it was, and was looked at with it.
-        let is_gap = !step.again && chain.is_gap(last);
-        let Some(held) = chain.nodes.get_mut(&step.addr).filter(|held| held.usable) else {
-            return Followed::Nothing;
-        };
-        if held.kind != tree.kind || step.level.is_some_and(|level| level != held.level) {
-            let expected = format!("{} of level {}", tree.kind.name(), step.level.unwrap_or(held.level));
-            let found = format!("{} of level {}", held.kind.name(), held.level);
-            let finding = Finding::new(Problem::BlockWrong, expected, found);
-            self.add_incomplete(finding.at(step.addr).of(tree.owner));
-            return Followed::Nothing;
-        }
-        // Each state passes each node once, so a walk ends.
-        if held.passed == chain.state || (last == chain.state && !step.again) {
-            let finding = Finding::new(Problem::BlockReachedTwice, "one reference", "another");
-            self.add_incomplete(finding.at(step.addr).of(tree.owner));
-            return Followed::Nothing;
-        }
-        (held.holder, held.passed) = (step.holder(chain.state), chain.state);
-        let (below, birth) = (held.below, held.birth);
-        if is_gap {
-            self.add(gap(tree.kind.name().to_string(), birth).at(step.addr).of(tree.owner));
-        }
-        self.check_birth(end, below.latest, step.addr, tree.owner);
-        Followed::Known(below)
-    }
-
-    /// Whether the keys below a node that is not read again lie within the bounds of the reference to it.
-    pub(crate) fn check_known_bounds(&mut self, tree: &Tree, step: &Step, below: &Below) {
-        if let Some((first, last)) = below.keys {
-            tree.check_bounds(self, step, Key::from(first), Key::from(last));
-        }
-    }
-
-    /// A version that ended at `end` names nothing that was born then or later.
-    pub(crate) fn check_birth(
-        &mut self,
-        end: Option<Number>,
-        birth: Number,
-        place: MetaAddr,
-        owner: InodeNo,
-    ) {
-        if let Some(end) = end.filter(|end| birth >= *end) {
-            let expected = format!("born before the version's end at {end}");
-            self.add(Finding::new(Problem::VersionBirth, expected, birth.0).at(place).of(owner));
-        }
-    }
-
-    /// Gives the blocks of an extent to a chain. `place` is where the extent stands.
-    pub(crate) fn claim_in(
-        &mut self,
-        chain: &mut Chain,
-        owner: InodeNo,
-        (place, holder): (MetaAddr, Holder),
-        key: u64,
-        extent: &ExtentValue,
-    ) {
-        let piece = Piece {
-            len: u64::from(extent.len),
-            key,
-            birth: extent.birth,
-            unwritten: extent.unwritten,
-            holder,
-        };
-        let (fresh, findings) = chain.take(extent.start.0, piece);
-        for finding in findings {
-            self.add(finding.at(place).of(owner));
-        }
-        for (start, len) in fresh {
-            if self.claim(BlockNo(start), len, "a file", Some(place), Some(owner)) {
-                self.counts.data_blocks += len;
-                if chain.end().is_some() {
-                    self.counts.history_data_blocks += len;
-                }
-            }
-        }
-    }
 }

@@ -5,16 +5,15 @@
 //! zone's header records. An older copy is of no more use than a damaged block: what it names may long belong
 //! to others.
 
-use crate::history::History;
-use crate::inodes::Known;
+use crate::known::{History, Known, Place, Zone};
 use crate::report::Findings;
-use crate::zones::Zone;
-use crate::{CheckError, CheckOptions, Counts, Finding, Found, Problem};
+use crate::superblock::Found;
+use crate::{CheckError, CheckOptions, Counts, Finding, Problem};
 use yore_device::Device;
 use yore_format::layout::Geometry;
 use yore_format::{
-    verify_header, verify_version, Block, BlockHeader, BlockNo, Expect, InodeNo, MetaAddr, Number, SlotState,
-    Superblock, ZoneHeader, BITS_PER_GROUP, BLOCK_SIZE, ZERO_BLOCK,
+    verify_header, verify_version, Block, BlockHeader, BlockNo, Expect, Incarnation, InodeNo, MetaAddr,
+    Number, SlotState, Superblock, WriteFeatures, BITS_PER_GROUP, BLOCK_SIZE, NOT_INODES, ZERO_BLOCK,
 };
 
 /// Words of a bit set over a group's data area.
@@ -22,25 +21,7 @@ pub(crate) const GROUP_WORDS: usize = BITS_PER_GROUP as usize / 64;
 /// The blocks of a group that have an owner.
 pub(crate) type Owned = [u64; GROUP_WORDS];
 
-/// Where a zone's header has a block: a physical block, and the checksum of the copy that is meant.
-#[derive(Clone, Copy)]
-pub(crate) struct Place {
-    pub(crate) block: BlockNo,
-    /// `None` for zone headers, which are compared with their table entries.
-    pub(crate) check: Option<u32>,
-}
-
-impl Place {
-    /// The place of an index of a zone; `None` if nothing exists there, or no zone has such an index.
-    pub(crate) fn of(header: &ZoneHeader, index: u16) -> Option<Place> {
-        // An address from the medium may have an index that no zone has.
-        let slot = *header.map.get(usize::from(index))?;
-        let check = Some(header.checks[usize::from(index)]);
-        (slot != 0).then(|| Place { block: BlockNo(header.place.0 + u64::from(slot)), check })
-    }
-}
-
-/// What became of reading a block; anything but the first has been reported.
+/// The outcome of reading a block. Anything but the first was reported.
 enum Reading {
     Sound(Box<Block>),
     /// Sound, but not what was expected of it.
@@ -71,13 +52,13 @@ pub(crate) struct Checker<'a> {
     pub(crate) owned: Vec<Option<Box<Owned>>>,
     /// All inodes in use, in ascending order of their numbers.
     pub(crate) inodes: Vec<Known>,
-    /// What is kept of what inodes were.
+    /// The past of inodes, as far as later steps need it.
     pub(crate) history: History,
     /// The bitmaps that could not be read, which was reported.
     pub(crate) damaged_bitmaps: Vec<MetaAddr>,
-    /// Something could not be read, and was reported: what is not found may be there.
+    /// Something could not be read, which was reported. So things that are not found may exist.
     pub(crate) incomplete: bool,
-    /// The header of some zone could not be read: addresses in zones that are not known may be right.
+    /// The header of some zone could not be read. So addresses in unknown zones may be right.
     pub(crate) zones_lost: bool,
     device_blocks: u64,
     volume_tag: u32,
@@ -109,13 +90,13 @@ impl<'a> Checker<'a> {
         self.findings.add(finding);
     }
 
-    /// Reports, and remembers that what is not found may be there.
+    /// Reports a finding, and remembers that things that are not found may exist.
     pub(crate) fn add_incomplete(&mut self, finding: Finding) {
         self.incomplete = true;
         self.findings.add(finding);
     }
 
-    /// What can be said of the superblock itself.
+    /// Checks the superblock by itself.
     pub(crate) fn superblock(&mut self, found: &Found) {
         let other = BlockNo(u64::from(1 - found.slot));
         let wrong = match &found.other {
@@ -153,8 +134,9 @@ impl<'a> Checker<'a> {
         Ok(Some(bytes))
     }
 
-    /// Reads and verifies the block in `place` that must be the one at `addr`. Reports `problem` if it is not
-    /// sound, and, as this is its first reading, numbers in its header that were not given yet.
+    /// Reads and verifies the block in `place`, which must be the one at `addr`. Reports `problem` if it is
+    /// not sound. As this is the first reading of the block, also reports numbers in its header that were not
+    /// given yet.
     pub(crate) fn read_at(
         &mut self,
         addr: MetaAddr,
@@ -200,7 +182,8 @@ impl<'a> Checker<'a> {
         Ok(Some(block))
     }
 
-    /// Where the block at `addr` is: the zone's place in `zones`, and its own. `None` if it does not exist.
+    /// Where the block at `addr` is: the zone's index in `zones`, and the block's place. `None` if it does
+    /// not exist.
     pub(crate) fn locate(&self, addr: MetaAddr) -> Option<(usize, Place)> {
         let zone = self.zones.binary_search_by_key(&addr.zone(), |z| z.number).ok()?;
         Some((zone, Place::of(&self.zones[zone].header, addr.index())?))
@@ -242,7 +225,7 @@ impl<'a> Checker<'a> {
         Ok(self.read_verified(addr, expect, false)?.sound())
     }
 
-    /// Follows the one reference that there may be to the block at `addr`.
+    /// Follows a reference to the block at `addr`, to which there may be only one.
     pub(crate) fn reach(
         &mut self,
         addr: MetaAddr,
@@ -261,18 +244,64 @@ impl<'a> Checker<'a> {
         }
         let reading = self.read_verified(addr, expect, true)?;
         if let (Reading::SomebodyElses, Some((zone, _))) = (&reading, located) {
-            // The reference of the one to whom it belongs may still come.
+            // The owner's reference may still come.
             self.zones[zone].reached[index] &= !bit;
         }
         Ok(reading.sound())
     }
 
-    /// Reports a number beyond those given.
+    /// Reports a number that was not given yet.
     pub(crate) fn check_number(&mut self, what: &str, number: Number, place: MetaAddr, inode: InodeNo) {
         if number > self.sb.next_number {
             let (expected, found) =
                 (format!("at most {}", self.sb.next_number), format!("{number} ({what})"));
             self.add(Finding::new(Problem::FutureNumber, expected, found).at(place).of(inode));
         }
+    }
+
+    /// Reports an incarnation that was not given yet.
+    pub(crate) fn check_incarnation(&mut self, incarnation: Incarnation, inode: InodeNo, addr: MetaAddr) {
+        if u64::from(incarnation.0) >= self.sb.next_incarnation && incarnation.0 != 0 {
+            let expected = format!("below {}", self.sb.next_incarnation);
+            let finding = Finding::new(Problem::FutureIncarnation, expected, incarnation.0);
+            self.add(finding.at(addr).of(inode));
+        }
+    }
+
+    /// Reports something that a program without this feature would take for damage, if the superblock does
+    /// not name the feature.
+    pub(crate) fn needs(&mut self, feature: WriteFeatures, what: &str, place: MetaAddr, of: InodeNo) {
+        if !self.sb.features.contains(feature) {
+            let expected = format!("feature {} in the superblock", feature.bits());
+            self.add(Finding::new(Problem::Feature, expected, what).at(place).of(of));
+        }
+    }
+
+    /// Where an inode is in `inodes`.
+    pub(crate) fn known(&self, number: InodeNo) -> Option<usize> {
+        self.inodes.binary_search_by_key(&number, |k| k.number).ok()
+    }
+
+    /// Whether an inode may exist in a block or zone that could not be read, which was reported.
+    pub(crate) fn is_hidden(&self, inode: InodeNo) -> bool {
+        if !self.incomplete {
+            return false;
+        }
+        match self.locate(inode.addr()) {
+            // The block was read, or at least reported, unless no inode of it is known at all.
+            Some((zone, _)) if self.is_inode_block(zone, inode.addr().index()) => {
+                let at = self.inodes.partition_point(|k| k.number.addr() < inode.addr());
+                self.inodes.get(at).is_none_or(|k| k.number.addr() != inode.addr())
+            }
+            Some(_) => false,
+            None => self.is_in_lost_zone(inode.addr()),
+        }
+    }
+
+    /// Whether the zone's header says that there are inodes at an existing index.
+    pub(crate) fn is_inode_block(&self, zone: usize, index: u16) -> bool {
+        let zone = &self.zones[zone];
+        let bitmap = index == 0 && zone.number.is_primary();
+        !bitmap && zone.header.inode_free[usize::from(index)] != NOT_INODES
     }
 }

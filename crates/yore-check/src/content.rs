@@ -1,61 +1,11 @@
 //! What each type of file may hold, and whether it adds up: extents, symbolic links, sizes and counts of
 //! blocks.
 
-use crate::chain::Chain;
 use crate::checker::Checker;
-use crate::tree::{Tree, Walk, KEY_WIDTH};
+use crate::state::State;
+use crate::walk::Walk;
 use crate::{CheckError, Finding, Problem};
-use yore_format::{
-    decode_symlink_chunk, BlockKind, ContentKind, FileKind, Inode, InodeNo, MetaAddr, Number,
-    SYMLINK_CHUNK_BYTES, SYMLINK_MAX,
-};
-
-/// An inode as it is, or as it was: a version.
-pub(crate) struct State<'a> {
-    pub(crate) number: InodeNo,
-    pub(crate) inode: &'a Inode,
-    /// Where it stands: the inode's block, or a leaf with versions.
-    pub(crate) place: MetaAddr,
-    /// What other states hold of the same; `None` for an inode without a past.
-    pub(crate) chain: Option<&'a mut Chain>,
-    /// Data blocks and nodes that were found.
-    pub(crate) blocks: u64,
-    /// Whether all of it could be read.
-    pub(crate) complete: bool,
-}
-
-impl<'a> State<'a> {
-    pub(crate) fn new(
-        number: InodeNo,
-        inode: &'a Inode,
-        place: MetaAddr,
-        chain: Option<&'a mut Chain>,
-    ) -> State<'a> {
-        State { number, inode, place, chain, blocks: 0, complete: true }
-    }
-
-    /// When a version ended.
-    pub(crate) fn end(&self) -> Option<Number> {
-        self.chain.as_ref().and_then(|chain| chain.end())
-    }
-
-    /// Whether this is a version.
-    pub(crate) fn is_past(&self) -> bool {
-        self.end().is_some()
-    }
-
-    /// The content's tree.
-    pub(crate) fn content_tree(&self, kind: BlockKind) -> Tree {
-        Tree {
-            kind,
-            owner: self.number,
-            incarnation: self.inode.incarnation,
-            root: self.inode.tree_root(),
-            level: Some(self.inode.content_level),
-            key_width: KEY_WIDTH,
-        }
-    }
-}
+use yore_format::{decode_symlink_chunk, BlockKind, ContentKind, FileKind, SYMLINK_CHUNK_BYTES, SYMLINK_MAX};
 
 impl Checker<'_> {
     /// Checks content and attributes of an inode in use, which is `at` in `inodes`, or of a version.
@@ -83,21 +33,13 @@ impl Checker<'_> {
             _ => self.wrong_content(state, "empty"),
         }
         self.xattrs(state)?;
-        // The nodes of a directory are not kept with what it was.
+        // A version of a directory does not keep the directory's nodes.
         let has_all = at.is_some() || kind != FileKind::Directory;
         if state.complete && has_all && state.blocks != inode.blocks {
             let finding = Finding::new(Problem::InodeBlocks, state.blocks, inode.blocks);
             self.add(finding.at(place).of(number));
         }
         Ok(())
-    }
-
-    /// Content of a kind that the type cannot have; what it refers to is not followed.
-    pub(crate) fn wrong_content(&mut self, state: &mut State<'_>, expected: &str) {
-        state.complete = false;
-        let found = format!("{:?}", state.inode.content_kind).to_lowercase();
-        let finding = Finding::new(Problem::ContentKind, expected, found);
-        self.add_incomplete(finding.at(state.place).of(state.number));
     }
 
     fn regular(&mut self, state: &mut State<'_>) -> Result<(), CheckError> {

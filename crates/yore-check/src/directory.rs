@@ -1,8 +1,8 @@
-//! Entries of directories, and what they say of the inodes that they name.
+//! Entries of directories, and what they say about the inodes that they name.
 
 use crate::checker::Checker;
-use crate::content::State;
-use crate::tree::Walk;
+use crate::state::State;
+use crate::walk::Walk;
 use crate::{CheckError, Finding, Problem};
 use yore_format::{name_cookie, BlockKind, ContentKind, Corruption, DirEntry, Inode, InodeNo, MetaAddr};
 
@@ -14,8 +14,8 @@ struct Listing {
     /// Where the directory is in `inodes`.
     at: usize,
     number: InodeNo,
-    /// The hash that the last names share, and the names. Names that are equal share their hash, and hashes
-    /// ascend with the cookies, so a name can only occur twice among these, of which there are at most 256.
+    /// The hash that the last names share, and the names. Equal names share their hash, and hashes ascend
+    /// with the cookies. So a name can occur twice only among these names, of which there are at most 256.
     base: u64,
     names: Vec<Vec<u8>>,
 }
@@ -38,7 +38,7 @@ impl Checker<'_> {
                     for i in 0..leaf.count() {
                         let (cookie, value) = leaf.cell(i);
                         match DirEntry::decode(value) {
-                            Ok(entry) => self.entry(&mut listing, leaf.addr, cookie, &entry),
+                            Ok(entry) => self.check_entry(&mut listing, leaf.addr, cookie, &entry),
                             Err(c) => {
                                 let c = c.at(leaf.addr).of(number);
                                 self.add_incomplete(Finding::corruption(Problem::CellDamaged, &c));
@@ -87,14 +87,14 @@ impl Checker<'_> {
                 self.add(finding.at(addr).of(listing.number));
             }
             after = Some(cookie);
-            self.entry(listing, addr, cookie, &entry);
+            self.check_entry(listing, addr, cookie, &entry);
             rest = &rest[8 + used..];
         }
         true
     }
 
     /// One entry.
-    fn entry(&mut self, listing: &mut Listing, place: MetaAddr, cookie: u64, entry: &DirEntry<'_>) {
+    fn check_entry(&mut self, listing: &mut Listing, place: MetaAddr, cookie: u64, entry: &DirEntry<'_>) {
         let directory = listing.number;
         let name = String::from_utf8_lossy(entry.name);
         self.inodes[listing.at].entries += 1;
@@ -144,22 +144,6 @@ impl Checker<'_> {
             let (expected, found) = (format!("{kind:?}"), format!("{:?} for {name:?}", entry.kind));
             let finding = Finding::new(Problem::EntryKind, expected, found);
             self.add(finding.at(place).of(directory));
-        }
-    }
-
-    /// Whether an inode may exist in a block or zone that could not be read, which was reported.
-    pub(crate) fn is_hidden(&self, inode: InodeNo) -> bool {
-        if !self.incomplete {
-            return false;
-        }
-        match self.locate(inode.addr()) {
-            // The block was read, or at least reported, unless no inode of it is known at all.
-            Some((zone, _)) if self.is_inode_block(zone, inode.addr().index()) => {
-                let at = self.inodes.partition_point(|k| k.number.addr() < inode.addr());
-                self.inodes.get(at).is_none_or(|k| k.number.addr() != inode.addr())
-            }
-            Some(_) => false,
-            None => self.is_in_lost_zone(inode.addr()),
         }
     }
 }

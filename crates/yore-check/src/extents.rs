@@ -1,12 +1,13 @@
 //! Extents of regular files, in the inode or in a tree, and the blocks that they name.
 //!
-//! The tree is walked with a stack of its open branches, so that of each node it is known afterwards what
-//! lies below it ([`Below`]). An older state of the file that names the same node then need not walk it
-//! again: a version costs as much as it differs from the state after it.
+//! The walk keeps a stack of open branches, so it knows afterwards what lies below each node ([`Below`]). An
+//! older state of the file that names the same node then need not be walked there again: a version costs as
+//! much as it differs from the state after it.
 
-use crate::chain::{Below, Followed, Holder};
+use crate::chain::{Below, Holder};
 use crate::checker::Checker;
-use crate::content::State;
+use crate::follow::Followed;
+use crate::state::State;
 use crate::tree::{Step, Tree};
 use crate::{CheckError, Finding, Problem};
 use yore_format::{
@@ -16,7 +17,7 @@ use yore_format::{
 /// The file block after the last extent.
 struct FileEnd(u64);
 
-/// A branch of which children are still to be entered.
+/// A branch whose children the walk has not all entered yet.
 struct Frame {
     /// `None` above the root.
     addr: Option<MetaAddr>,
@@ -80,7 +81,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Enters a node, or passes by one whose extents were seen before in the chain.
+    /// Enters a node, or passes over one whose extents the chain has seen before.
     fn enter(
         &mut self,
         state: &mut State<'_>,
@@ -132,7 +133,7 @@ impl Checker<'_> {
     ) -> Below {
         let node = NodeRef::new(block);
         for i in 0..node.count() {
-            let key = crate::tree::key(node, i).number();
+            let key = crate::key::key(node, i).number();
             match ExtentValue::decode(node.value(i)) {
                 Ok(extent) => {
                     self.extent(state, (addr, Holder::Node(addr)), key, &extent, end);
@@ -155,7 +156,7 @@ impl Checker<'_> {
         below
     }
 
-    /// File blocks from `key` to below `after` come next, in ascending order of file blocks.
+    /// Checks that the file blocks from `key` to below `after` come next, in ascending order.
     fn check_order(
         &mut self,
         state: &State<'_>,
@@ -189,8 +190,8 @@ impl Checker<'_> {
         if state.is_past() {
             self.check_birth(state.end(), extent.birth, place, number);
             if extent.unwritten {
-                // A hole: the blocks are the inode's in use, or by now somebody else's, or went when the
-                // volume was made shorter.
+                // A hole: the blocks belong to the inode in use, or by now to somebody else, or are gone
+                // because the volume was made shorter.
                 let is_resized = self.sb.write_features().contains(WriteFeatures::RESIZED);
                 if !is_resized || extent.start.0 + len <= self.geometry.blocks {
                     self.check_area(extent, place, number);

@@ -29,9 +29,9 @@ pub enum Class {
     Link,
     /// The tree of orphans.
     Orphan,
-    /// Data blocks and who has them.
+    /// Data blocks and their owners.
     Space,
-    /// What is kept of the past.
+    /// The history.
     History,
     /// The totals in the superblock.
     Total,
@@ -107,7 +107,7 @@ problems! {
     BlockWrong, Block, "a metadata block is not what refers to it expects";
     /// A block of a generation later than the superblock's.
     FutureGeneration, Block, "a block is newer than the superblock";
-    /// An address that no existing block has is referred to.
+    /// A reference to an address at which no block exists.
     BlockMissing, Block, "a metadata block that is referred to does not exist";
     /// Two references to one metadata block.
     BlockReachedTwice, Block, "a metadata block is referred to twice";
@@ -131,7 +131,7 @@ problems! {
     ContentKind, Inode, "content of a kind that this type of file cannot have";
     /// The size contradicts the content.
     InodeSize, Inode, "the size contradicts the content";
-    /// The count of blocks is not what the inode has.
+    /// The count of blocks is not the number of blocks that the inode has.
     InodeBlocks, Inode, "the count of blocks is wrong";
     /// A device number on a file that is no device.
     DeviceNumber, Inode, "a device number on a file that is no device";
@@ -145,7 +145,7 @@ problems! {
     XattrName, Inode, "an extended attribute's name is impossible or not the only one";
     /// The inode's flags disagree with the attributes that it has.
     XattrFlags, Inode, "the inode's flags disagree with its extended attributes";
-    /// What is neither file nor directory has flags that only those have.
+    /// Something that is neither file nor directory has flags that only those have.
     ChosenFlags, Inode, "what is neither file nor directory has flags of `chattr`";
     /// The root directory is missing or no directory.
     RootMissing, Directory, "there is no root directory";
@@ -194,21 +194,21 @@ problems! {
     SpaceLeaked, Space, "blocks are marked used and have no owner";
     /// A cut's number is 0, or not given yet.
     CutNumber, History, "a cut has a number that no cut has";
-    /// One number is that of two cuts: of one in the tree of cuts, and of a forgotten one.
+    /// Two cuts have one number: one in the tree of cuts, and a forgotten one.
     CutTwice, History, "two cuts have one number";
-    /// A forgotten cut is not in the tree of those, or another one is.
+    /// A forgotten cut is not in the tree of forgotten cuts, or another cut is.
     CutState, History, "a cut is in the tree of another state";
     /// A cut is not later than the one with the number before, forgotten or not.
     CutTime, History, "a cut is not later than the one before it";
     /// Two cuts that are kept have one name.
     CutName, History, "two cuts that are kept have one name";
-    /// What is in use of a file whose history is being given up began before that.
+    /// The history of a file is being expunged, and something that the file still uses began before that.
     Expunged, History, "what is being expunged is still in use";
-    /// A rollback that is not finished needs a cut that is not kept, or was not taken before it.
+    /// An unfinished rollback needs a cut that is not kept, or was not taken before it.
     RollbackCut, History, "a rollback that is not finished needs a cut that is not there";
-    /// A rollback that is to be finished is of what is no directory.
+    /// The root of an unfinished rollback is no directory.
     RollbackRoot, History, "a rollback that is not finished is of no directory";
-    /// The index of cuts lacks one, or has one that there is not or that was forgotten.
+    /// The index of cuts lacks a cut, or has one that does not exist or was forgotten.
     CutIndex, History, "the index of cuts is not that of the cuts";
     /// A cell is in the tree of another shard.
     HistoryShard, History, "a cell of the past is in the tree of another shard";
@@ -217,21 +217,21 @@ problems! {
     VersionOrder, History, "versions of an inode overlap or are out of order";
     /// States of one incarnation are of different types.
     VersionKind, History, "a version is of another type than its inode";
-    /// A version names what was born at its end or later.
+    /// A version names something that was born at its end or later.
     VersionBirth, History, "a version names what was born after it";
     /// A version does not name what its inode had then.
     VersionGap, History, "a version lacks what its inode had then";
-    /// The tree of changes lacks the end of a version or of a past name, or has one that there is not.
+    /// The tree of changes lacks the end of a version or of a past name, or has one that does not exist.
     ChangeIndex, History, "the changes are not the ends of versions and past names";
     /// Past names of one directory and name, or of one directory and cookie, overlap, or one reaches into the
     /// life of the entry in use under that name or cookie.
     PastNameOrder, History, "lives of a name in a directory overlap";
     /// An inode has a policy and does not say so, or says so and has none.
     Policy, History, "an inode and the tree of policies disagree";
-    /// Something is there that a program which does not know a feature takes for damage, and the superblock
-    /// does not name the feature.
+    /// There is something that a program without a feature takes for damage, and the superblock does not name
+    /// that feature.
     Feature, History, "there is something that needs a feature the superblock does not have";
-    /// What the past alone holds.
+    /// The counts of blocks that the past alone holds.
     HistorySpace, History, "the count of blocks that only the past holds is wrong";
     /// Free data blocks.
     TotalFreeBlocks, Total, "the superblock's count of free blocks is wrong";
@@ -246,8 +246,8 @@ problems! {
 }
 
 impl Problem {
-    /// Whether only space (blocks, inodes, names' counts) is lost by it, and nothing that a file holds is in
-    /// danger: what the engines `sync` and `soft-updates` may leave after a crash.
+    /// Whether it loses only space (blocks, inodes, counts of names) and endangers no file's content: the
+    /// engines `sync` and `soft-updates` may leave such problems after a crash.
     pub fn is_leak(self) -> bool {
         matches!(
             self,

@@ -1,8 +1,10 @@
 //! Names against links, directories against the root, and the tree of orphans.
 
 use crate::checker::Checker;
-use crate::inodes::Known;
-use crate::tree::{Tree, Walk, KEY_WIDTH};
+use crate::key::KEY_WIDTH;
+use crate::known::Known;
+use crate::tree::Tree;
+use crate::walk::Walk;
 use crate::{CheckError, Finding, Problem};
 use yore_format::{BlockKind, FileKind, Incarnation, InodeNo};
 
@@ -116,7 +118,7 @@ impl Checker<'_> {
         findings
     }
 
-    /// The parent of a directory, and of a file with one name, is where that name is.
+    /// Checks that the parent of a directory, or of a file with one name, is where that name is.
     fn parent_finding(&self, known: &Known) -> Option<Finding> {
         let is_root = known.number == InodeNo::ROOT;
         let directory = if is_root { known.number } else { known.named_in };
@@ -137,9 +139,9 @@ impl Checker<'_> {
         })
     }
 
-    /// Every directory with a name is below the root: the way up by names ends there. Each directory is
-    /// passed once, because what is found at the end of a way is then known of all on it. A directory under
-    /// way counts as not below the root, so that a way that meets itself ends.
+    /// Checks that every directory with a name is below the root: the path up by names ends there. Each
+    /// directory is passed once, because what is found at the end of a path is then known for all directories
+    /// on it. A directory on the current path counts as not below the root, so a path that meets itself ends.
     fn below_root(&mut self) {
         let mut way = Vec::new();
         for start in 0..self.inodes.len() {

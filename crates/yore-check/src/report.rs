@@ -5,6 +5,19 @@ use serde::Serialize;
 use std::fmt;
 use yore_format::{Generation, Superblock};
 
+/// How to check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckOptions {
+    /// How many findings to keep; further ones are only counted. 1,000 unless set.
+    pub findings_max: usize,
+}
+
+impl Default for CheckOptions {
+    fn default() -> CheckOptions {
+        CheckOptions { findings_max: 1000 }
+    }
+}
+
 /// How much there is of everything, as counted by the check itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
@@ -42,7 +55,7 @@ pub struct Counts {
     pub forgotten: u64,
     /// Versions of inodes.
     pub versions: u64,
-    /// Entries that directories do not have any more.
+    /// Entries that directories no longer have.
     pub past_names: u64,
     /// Data blocks that versions name and no inode in use.
     pub history_data_blocks: u64,
@@ -94,8 +107,8 @@ impl Report {
 }
 
 impl fmt::Display for Report {
-    /// One line for each finding kept, then one that sums up, one for the past if there is any, and one for
-    /// rollbacks that are not finished.
+    /// One line for each finding kept, then a summary, a line for the past if there is any, and one for
+    /// unfinished rollbacks.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for finding in &self.findings {
             writeln!(f, "{finding}")?;

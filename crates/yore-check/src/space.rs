@@ -35,8 +35,9 @@ impl Checker<'_> {
         area.filter(|(group, bit)| u64::from(*bit) + len <= self.geometry.data_blocks(*group))
     }
 
-    /// Gives `len` blocks from `start` an owner. Reports blocks that cannot be had, or are had already.
-    /// Returns whether they can be the owner's at all. Constant time for each 64 blocks, at most a group.
+    /// Gives `len` blocks from `start` an owner. Reports blocks that cannot have one, or have one already.
+    /// Returns whether the blocks can belong to an owner at all. Constant time for each 64 blocks, at most a
+    /// group.
     pub(crate) fn claim(
         &mut self,
         start: BlockNo,
@@ -126,8 +127,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Compares the superblock's totals. Not after something could not be read: the counts are then not all
-    /// there is.
+    /// Compares the superblock's totals, unless something could not be read: the counts are incomplete then.
     pub(crate) fn totals(&mut self) {
         for group in (0..self.geometry.groups()).map(GroupNo) {
             if self.zones.binary_search_by_key(&ZoneNo::primary(group), |z| z.number).is_err() {
@@ -145,7 +145,7 @@ impl Checker<'_> {
             (Problem::TotalMetadataBlocks, counts.metadata_blocks, sb.metadata_blocks),
             (Problem::TotalZones, counts.zones, u64::from(sb.zones)),
         ];
-        // Of what is lost, nobody knows whose it was.
+        // Nobody knows who owned what is lost.
         if !self.findings.any_leak() {
             let space = self.history.space;
             let of_the_past = [

@@ -1,12 +1,11 @@
-//! Inodes with what is kept of what they were: the order of their versions, and one chain for each
-//! incarnation.
+//! Inodes with their versions: the order of the versions, and one chain for each incarnation.
 
 use crate::chain::Chain;
 use crate::checker::Checker;
-use crate::content::State;
-use crate::history::Past;
+use crate::known::Past;
+use crate::state::State;
 use crate::{CheckError, Finding, Problem};
-use yore_format::{FileKind, Incarnation, Inode, InodeNo, MetaAddr, Number};
+use yore_format::{BlockKind, Expect, FileKind, Incarnation, Inode, InodeNo, MetaAddr, Number};
 
 /// One of the states of an inode number.
 #[derive(Clone, Copy)]
@@ -35,6 +34,28 @@ impl<'a> One<'a> {
 }
 
 impl Checker<'_> {
+    /// Walks the content of every inode and of its versions, and then of the versions of inodes that are
+    /// gone.
+    pub(crate) fn contents(&mut self) -> Result<(), CheckError> {
+        let mut next = 0;
+        while let Some(addr) = self.inodes.get(next).map(|k| k.number.addr()) {
+            // The census has reported what is wrong with the block, and then none of its inodes is known.
+            let block = self.read_again(addr, &Expect::volume(BlockKind::Inodes))?;
+            while let Some(number) = self.inodes.get(next).map(|k| k.number).filter(|n| n.addr() == addr) {
+                let inode = block.as_ref().map(|b| Inode::decode(Inode::slot(b, number.slot())));
+                if let Some(Ok(inode)) = inode {
+                    self.states(number, Some((next, &inode)))?;
+                }
+                next += 1;
+            }
+        }
+        // What is left are versions of inodes that are gone.
+        while let Some(number) = self.history.first_inode() {
+            self.states(number, None)?;
+        }
+        Ok(())
+    }
+
     /// Checks all states of an inode number: the inode in use, if there is one, with its place in `inodes`,
     /// and its versions.
     pub(crate) fn states(
@@ -85,8 +106,8 @@ impl Checker<'_> {
         match one.kind() {
             Some(kind) => self.content(one.at, kind, state),
             None => {
-                // The census, and the decoder of versions, see this first; kept so that no change there makes
-                // it go unseen.
+                // The census and the decoder of versions see this first. This stays here so that it does not
+                // go unseen if they change.
                 let found = format!("mode {:#o}", one.inode.mode);
                 let finding = Finding::new(Problem::BlockDamaged, "a file type", found);
                 self.add_incomplete(finding.at(one.place).of(state.number));

@@ -1,9 +1,12 @@
 //! Extended attributes: keys, names, complete chunks, and the flags that the inode keeps of them.
 
-use crate::chain::{Followed, SeenXattrs};
+use crate::chain::SeenXattrs;
 use crate::checker::Checker;
-use crate::content::State;
-use crate::tree::{Tree, Walk, KEY_WIDTH};
+use crate::follow::Followed;
+use crate::key::KEY_WIDTH;
+use crate::state::State;
+use crate::tree::Tree;
+use crate::walk::Walk;
 use crate::{CheckError, Finding, Problem};
 use yore_format::{
     xattr_key, BlockKind, InodeFlags, InodeNo, MetaAddr, WriteFeatures, XattrCell, XattrNamespace,

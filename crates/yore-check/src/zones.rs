@@ -4,7 +4,8 @@
 //! and checksum its table entry (or the superblock) records, at the place recorded there, for the zone that
 //! it is read for; a table block must be the version whose checksum the root zone's header records.
 
-use crate::checker::{Checker, Place, GROUP_WORDS};
+use crate::checker::{Checker, GROUP_WORDS};
+use crate::known::{Place, Zone};
 use crate::{CheckError, Finding, Problem};
 use yore_format::layout::{
     GROUP_BLOCKS, HEADER_SLOTS, VOLUME_BLOCKS_MAX, VOLUME_BLOCKS_MIN, ZONE_BLOCKS, ZONE_INDEXES,
@@ -15,24 +16,6 @@ use yore_format::{
     ZoneNo, ZoneTableEntry, ZoneTableRef, NOT_INODES,
 };
 use yore_meta::MetaError;
-
-/// A zone whose header could be read.
-pub(crate) struct Zone {
-    pub(crate) number: ZoneNo,
-    pub(crate) entry: ZoneTableEntry,
-    pub(crate) header: ZoneHeader,
-    /// Bit i: index i has been reached from what it belongs to.
-    pub(crate) reached: [u64; 8],
-    /// Further zones: how many lists of their group's first zone name this one.
-    listed: u32,
-}
-
-impl Zone {
-    /// The indexes that exist, ascending.
-    pub(crate) fn indexes(&self) -> Vec<u16> {
-        (0..ZONE_INDEXES as u16).filter(|i| self.header.has(*i)).collect()
-    }
-}
 
 /// What the superblock or the table records of a zone's current header.
 struct Recorded {

@@ -151,12 +151,12 @@ impl fmt::Debug for AlignedBuf {
 }
 
 /// One block that several owners share, as an `Arc` of it would be, but in 8 bytes and without memory beside
-/// the block: the pool counts the owners. Who is the only owner may change it ([`SharedBuf::make_mut`]).
+/// the block: the pool counts the owners. A sole owner may change the block ([`SharedBuf::make_mut`]).
 pub struct SharedBuf {
     pointer: NonNull<u8>,
 }
 
-// SAFETY: owners only read the bytes, unless there is but one, who writes by `&mut`; the count is atomic.
+// SAFETY: owners only read the bytes. A sole owner may write them, through `&mut`. The count is atomic.
 unsafe impl Send for SharedBuf {}
 // SAFETY: as above.
 unsafe impl Sync for SharedBuf {}
@@ -174,7 +174,7 @@ impl SharedBuf {
         shared
     }
 
-    /// The bytes, to change: of a copy, which takes the place of this value, if there are other owners.
+    /// The bytes, to change. If there are other owners, this value becomes a copy first.
     pub fn make_mut(&mut self) -> &mut [u8] {
         // As in `Arc`: what other owners read happened before they let go.
         if self.count().load(Ordering::Acquire) != 1 {
@@ -216,8 +216,7 @@ impl Deref for SharedBuf {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the block is initialised, and nobody changes it while it has owners besides who has `&mut`
-        // of the only one.
+        // SAFETY: the block is initialised, and only a sole owner changes it, through `&mut`.
         unsafe { std::slice::from_raw_parts(self.pointer.as_ptr(), BLOCK_SIZE) }
     }
 }
@@ -249,8 +248,8 @@ mod tests {
         assert!(AlignedBuf::zeroed(0).is_empty());
     }
 
-    /// Owners see the same bytes until one changes its own, which are a copy then unless it is the only
-    /// owner. The last one's block is taken again.
+    /// Owners see the same bytes until one of them changes its own. These are then a copy, unless it was the
+    /// only owner. After the last owner the block is used again.
     #[test]
     fn shared_buffers_are_copied_when_changed() {
         let mut one = SharedBuf::new(AlignedBuf::from_slice(&[1; 10]));

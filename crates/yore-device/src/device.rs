@@ -26,13 +26,12 @@ pub struct WriteRequest<'a> {
 /// A fixed number of 4096-byte blocks that can be read, written and flushed. See the crate's documentation
 /// for the rules that every implementation keeps and every caller may rely on.
 pub trait Device: Send + Sync + fmt::Debug {
-    /// The size in bytes: whole blocks. It changes by [`Device::grow`], and else only if who has the device
-    /// says so.
+    /// The size in bytes: whole blocks. Only [`Device::grow`] changes it, or whoever owns the device.
     fn size(&self) -> u64;
 
-    /// Makes the device `size` bytes long, if it is shorter and the host can do that, durably; and takes
-    /// notice if the host has made it longer meanwhile. Returns its size now, which is less than `size` where
-    /// that cannot be had. Most devices are as they are.
+    /// Makes a shorter device `size` bytes long, durably, if the host can do that. Also notices if the host
+    /// has made it longer meanwhile. Returns its size now, which is less than `size` if the host cannot grow
+    /// it. The default, which most devices use, changes nothing.
     ///
     /// # Errors
     /// [`DeviceError::ReadOnly`], [`DeviceError::NoSpace`] and [`DeviceError::Io`]; the device is then as it
@@ -45,9 +44,9 @@ pub trait Device: Send + Sync + fmt::Debug {
         Ok(self.size())
     }
 
-    /// From now on the first `size` bytes are in use. A device that can lose its end while it is open, as an
-    /// image file that somebody truncates, refuses every write and flush once it has lost some of these. Most
-    /// devices are as they are.
+    /// From now on the first `size` bytes are in use. A device can lose its end while it is open: somebody
+    /// may truncate an image file. Such a device refuses every write and flush once it has lost some of these
+    /// bytes. The default ignores the call.
     fn use_up_to(&self, size: u64) {
         let _ = size;
     }
@@ -160,9 +159,9 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// may then be believed durable, even if a later flush succeeds.
     fn flush(&self) -> Result<(), DeviceError>;
 
-    /// Overwrites what the device has in a range with zeros, and gives the room back where that is possible.
-    /// Durable after a [`Device::flush`]. What was in the range is then not on the device any more; what the
-    /// host, or the medium, keeps below it of older contents is beyond reach.
+    /// Overwrites what the device has in a range with zeros, and gives the space back where that is possible.
+    /// Durable after a [`Device::flush`]. The device then no longer holds what was in the range. Older
+    /// contents that the host or the medium may keep below it are beyond reach.
     ///
     /// # Errors
     /// As [`Device::write_at`].
@@ -240,7 +239,7 @@ pub(crate) fn check_range<D: Device + ?Sized>(
     }
 }
 
-/// Refuses what would change a read-only device.
+/// Refuses operations that would change a read-only device.
 pub(crate) fn check_writable<D: Device + ?Sized>(
     device: &D,
     operation: Operation,

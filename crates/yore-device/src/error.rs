@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
 
-/// What was being done to a device when it failed.
+/// What the caller was doing to a device when it failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Operation {
@@ -61,7 +61,7 @@ impl fmt::Display for Holder {
     }
 }
 
-/// A holder in a sentence, also when it is not known.
+/// A holder in a sentence, known or not.
 fn holder_name(holder: &Option<Holder>) -> String {
     match holder {
         Some(holder) => holder.to_string(),

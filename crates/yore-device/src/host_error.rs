@@ -38,7 +38,7 @@ impl fmt::Display for HostError {
 
 impl std::error::Error for HostError {}
 
-/// Kinds that a host's error has without a number; with a number the kind follows from that.
+/// The kinds of host errors that have no number. Where there is a number, the kind follows from it.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 enum Kind {
     Other,

@@ -1,4 +1,4 @@
-//! The host's table of mounts, which is read here and nowhere else.
+//! The host's table of mounts. Nothing else in the project reads it.
 //!
 //! It is `/proc/PID/mountinfo`, one line for each mount: `36 35 0:57 / /mnt rw,nosuid shared:5 - fuse.yore
 //! /v.yore rw,user_id=0`. Later lines lie on top of earlier ones. Blanks, tabs, ends of lines and backslashes
@@ -19,7 +19,7 @@ pub struct Mount {
     pub directory: PathBuf,
     /// The type of file system.
     pub fs_type: String,
-    /// What is mounted, in the words of whoever mounted it.
+    /// What is mounted, as the program that mounted it calls it.
     pub source: OsString,
     /// The options of the file system, with commas between them.
     pub options: Vec<u8>,

@@ -1,21 +1,21 @@
-//! Memory for buffers of one block, which a cache of file data has by the hundred thousand.
+//! Memory for buffers of one block. A cache of file data has hundreds of thousands of them.
 //!
 //! The system's allocator gives a block aligned to its own size at the price of nearly two: its bookkeeping
-//! lies in front of each. Here slabs of 2 MiB are cut into blocks without anything between them, and what is
-//! free is known beside them.
+//! lies in front of each. Here slabs of 2 MiB are cut into blocks with nothing between them, and a slab's
+//! first block says which others are free.
 //!
-//! A slab belongs to one of a few *homes*, each with a lock of its own; a thread takes blocks from always the
+//! A slab belongs to one of a few *homes*, each with a lock of its own. A thread always takes blocks from the
 //! same home, and any thread may give a block back. A block is taken from the slab with the lowest address
 //! that has one, so that the others run empty; an empty slab goes back to the system unless it is the only
-//! one of its home with room. The first block of a slab is its own: it says what home it has, which blocks
-//! are free, and for each block that several share how many they are, so that a block's address leads to all
-//! of that, and sharing one takes no more memory. Invariants of a home: a slab is in `open` if and only if it
-//! has a free block; a bit in `free` is set if and only if nobody has the block.
+//! one of its home with room. The first block of a slab is the slab's own: it names the home, the free
+//! blocks, and for each shared block the number of its owners. So a block's address leads to all of this, and
+//! sharing a block takes no further memory. Invariants of a home: a slab is in `open` if and only if it has a
+//! free block; a bit in `free` is set if and only if nobody has the block.
 //!
-//! **Forks.** Daemons open a volume and then fork, and the child goes on with it, so a lock that another
-//! thread held at that moment must not stay locked in the child for ever. As the system's allocator does, a
-//! fork takes all locks first and lets go of them on both sides. (So they are the standard library's, which
-//! keep nothing but a word: waiters that do not exist in the child do it no harm.)
+//! **Forks.** Daemons open a volume and then fork, and the child goes on with it. A lock that another thread
+//! held at that moment must not stay locked in the child for ever. So a fork takes all locks first and
+//! releases them on both sides, as the system's allocator does. (The locks are the standard library's, which
+//! keep nothing but a word: waiters that do not exist in the child do no harm.)
 
 use rustix::mm::{madvise, Advice};
 use std::alloc::{alloc, dealloc, handle_alloc_error, Layout};
@@ -39,10 +39,10 @@ const SLAB: Layout = match Layout::from_size_align(SLAB_BYTES, SLAB_BYTES) {
     Err(_) => panic!("a power of two is an alignment"),
 };
 
-/// What the first block of a slab has.
+/// What the first block of a slab holds.
 struct Header {
     home: u8,
-    /// How many share each block. Zero unless a [`crate::SharedBuf`] has it.
+    /// How many owners share each block. Zero unless a [`crate::SharedBuf`] owns it.
     shares: [AtomicU32; SLAB_BLOCKS],
     /// Guarded by the home's lock.
     free: UnsafeCell<[u64; WORDS]>,
@@ -122,7 +122,7 @@ pub(crate) unsafe fn give_back(block: NonNull<u8>) {
     }
 }
 
-/// How many share the block.
+/// How many owners share the block.
 ///
 /// # Safety
 /// It was taken from here and not given back as long as the result lives.
@@ -189,7 +189,7 @@ impl Home {
         start
     }
 
-    /// True if the slab is wholly free now and not needed; it is forgotten then.
+    /// True if the slab is now wholly free and not needed. The home has then forgotten it.
     fn give_back(&mut self, header: &Header, block: NonNull<u8>) -> bool {
         // SAFETY: this is under the home's lock, as all that reads or writes `free`.
         let free = unsafe { &mut *header.free.get() };
@@ -207,7 +207,8 @@ impl Home {
 mod tests {
     use super::*;
 
-    /// Blocks do not overlap; what is given back is taken again; empty slabs go, but for one.
+    /// Blocks do not overlap, blocks that were given back are used again, and all empty slabs but one are
+    /// freed.
     #[test]
     fn blocks_are_apart_and_slabs_go() {
         const OWN: usize = SLAB_BLOCKS - 1;
@@ -267,7 +268,7 @@ mod tests {
         });
     }
 
-    /// A child forked while other threads take and give back can do so, too.
+    /// A child that was forked while other threads took and gave back blocks can do so too.
     #[test]
     fn forks_find_no_lock_held() {
         use crate::AlignedBuf;

@@ -1,5 +1,5 @@
-//! What errors need to come from another process as they were: serde knows no texts of the program, and no
-//! bound on how deep a value is nested in itself.
+//! Help for errors that come from another process: serde knows no static texts of the program, and no bound
+//! on how deep a value is nested in itself.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -20,17 +20,17 @@ pub(crate) mod kinds {
     pub const ALL: [&str; 4] = [DIRECTORY, CHARACTER_DEVICE, PIPE, SOCKET];
 }
 
-/// Reads what is no device, one of [`kinds::ALL`].
+/// Reads a kind of file that is no device: one of [`kinds::ALL`].
 pub(crate) fn kind_of_file<'de, D: Deserializer<'de>>(from: D) -> Result<Text, D::Error> {
     let found = String::deserialize(from)?;
     kinds::ALL.into_iter().find(|known| *known == found).ok_or_else(|| D::Error::custom("no kind of file"))
 }
 
-/// Reads what is nested in its own kind, for `#[serde(deserialize_with)]`: at most [`DEEPEST`] levels, so
-/// that no bytes exhaust the stack.
+/// Reads a value that is nested in its own kind, for `#[serde(deserialize_with)]`. It reads at most
+/// [`DEEPEST`] levels, so no bytes exhaust the stack.
 ///
 /// # Errors
-/// Those of what is read, and that it is nested too deep.
+/// The errors of the value itself, and one for a value that is nested too deep.
 pub fn nested<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Box<T>, D::Error> {
     thread_local!(static DEPTH: Cell<u32> = const { Cell::new(0) });
     struct Level;

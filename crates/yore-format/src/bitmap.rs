@@ -82,7 +82,8 @@ impl<'a> BitmapMut<'a> {
     /// Marks `len` blocks from `bit` on as used or free; each must have been the other.
     ///
     /// # Panics
-    /// If one already is what it is to become: two owners of one block, which must never reach the medium.
+    /// If a block already is in the new state: one block would have two owners, which must never reach the
+    /// medium.
     pub fn set(&mut self, bit: u32, len: u32, used: bool) -> Touched {
         if len == 0 {
             return (BITMAP_OFFSET..BITMAP_OFFSET).into();

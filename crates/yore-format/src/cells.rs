@@ -74,7 +74,7 @@ impl FileKind {
 pub struct DirEntry<'a> {
     /// The inode.
     pub inode: InodeNo,
-    /// Its incarnation: an entry that survived its inode is recognised.
+    /// Its incarnation, by which an entry that outlived its inode is recognised.
     pub incarnation: Incarnation,
     /// The number since which the name means this inode.
     pub birth: Number,
@@ -147,7 +147,7 @@ impl<'a> DirEntry<'a> {
     /// # Errors
     /// As [`DirEntry::decode`].
     pub fn decode_named(bytes: &'a [u8], name: &[u8]) -> Result<Option<DirEntry<'a>>, Box<Corruption>> {
-        // Equal to a possible name: its bytes need no second look.
+        // The name equals a possible one, so its bytes need no check.
         let same = bytes.len() == DIRENT_FIXED_BYTES + name.len()
             && usize::from(bytes[21]) == name.len()
             && bytes[DIRENT_FIXED_BYTES..] == *name;

@@ -1,7 +1,8 @@
-//! Policies: how often versions are made, and how long they are kept, of a directory with all that is below
-//! it or of a file.
+//! Policies: how often versions of a file, or of a directory with all that is below it, are made, and how
+//! long they are kept.
 //!
-//! An inode that has one says so in itself; what it is stands in a tree of the past, by the inode's number.
+//! An inode says whether it has a policy. The policy itself is in a tree of the past, under the inode's
+//! number.
 
 use crate::{tagged, Corruption, Incarnation, InodeNo, Number};
 use zerocopy::little_endian::{U32, U64};
@@ -14,29 +15,29 @@ pub enum Versioning {
     Snapshots,
     /// When a file that was changed is closed.
     Close,
-    /// So many nanoseconds after the first change since the last one.
+    /// This many nanoseconds after the first change since the last version.
     Interval(u64),
 }
 
 /// The shortest interval, in nanoseconds: 1 s.
 pub const INTERVAL_MIN: u64 = 1_000_000_000;
 
-/// How many snapshots or versions are kept of what.
+/// Rules for which snapshots or versions are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeepRules {
     /// The last ones.
     pub last: u32,
-    /// Of each hour the last one, for so many hours that have one.
+    /// The last one of each hour, for this many hours that have one.
     pub hourly: u32,
-    /// So of days.
+    /// The same for days.
     pub daily: u32,
-    /// So of weeks.
+    /// The same for weeks.
     pub weekly: u32,
-    /// So of months.
+    /// The same for months.
     pub monthly: u32,
-    /// So of years.
+    /// The same for years.
     pub yearly: u32,
-    /// All that are at most so much older than the last one: a duration as `3days`, or nothing.
+    /// All that are older than the last one by at most this duration, such as `3days`; or nothing.
     pub within: String,
 }
 
@@ -45,37 +46,38 @@ impl KeepRules {
     pub const ALL: u32 = u32::MAX;
 }
 
-/// How long what was is kept.
+/// How long history is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Retention {
-    /// Until somebody forgets it, or there is no room.
+    /// Until somebody forgets it, or the volume is full.
     Everything,
-    /// What no rule keeps is forgotten.
+    /// As long as a rule keeps it.
     Rules(KeepRules),
 }
 
-/// What an inode's own policy says; the rest is that of the directory above.
+/// What an inode's own policy says. The policy of the directory above says the rest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     /// When versions are made.
     pub versioning: Option<Versioning>,
     /// How long they are kept.
     pub retention: Option<Retention>,
-    /// Patterns of what neither intervals nor closes make versions of; an empty list: nothing is excluded.
+    /// Patterns for files of which neither intervals nor closes make versions. An empty list excludes
+    /// nothing.
     pub exclude: Option<Vec<String>>,
-    /// How long nobody but root gives up what is taken under the policy, in nanoseconds; 0: not at all.
+    /// How long only root may forget what is taken under the policy, in nanoseconds; 0: anybody may at once.
     pub hold: Option<u64>,
 }
 
-/// A policy with whose it is.
+/// A policy, and the inode that it belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyRow {
-    /// The inode's incarnation: under the number of another one it means nothing.
+    /// The inode's incarnation. For another incarnation of that inode the policy means nothing.
     pub incarnation: Incarnation,
     /// What it says.
     pub policy: Policy,
-    /// Snapshots that policies took before this number have seen what the patterns exclude as they have seen
-    /// all else; 0: there is no such snapshot. Without patterns it is 0.
+    /// Snapshots that policies took before this number also cover the files that the patterns exclude; 0:
+    /// there is no such snapshot. Without patterns it is 0.
     pub excluding_since: Number,
 }
 

@@ -1,8 +1,8 @@
-//! Fields that only some rows have: each is a tag (1 byte), a length (2 bytes) and so many bytes.
+//! Fields that only some rows have: each is a tag (1 byte), a length (2 bytes) and as many bytes.
 //!
 //! The tags of a row ascend, so each occurs once at most, and a row has one encoding. A tag that the program
 //! does not know is corruption: a feature of the superblock says that there may be such fields, and programs
-//! that know it know them all.
+//! that know the feature know all of them.
 
 use crate::Corruption;
 
@@ -41,7 +41,7 @@ impl Writer {
 /// Calls `each` with the tag and the bytes of each field.
 ///
 /// # Errors
-/// [`Corruption`] for fields that no [`Writer`] wrote, and what `each` says.
+/// [`Corruption`] for fields that no [`Writer`] wrote, and the errors of `each`.
 pub(crate) fn read(
     what: &'static str,
     mut bytes: &[u8],

@@ -1,9 +1,9 @@
 //! Texts of the program in errors that come from another process.
 //!
-//! An error says what is wrong in texts that stand in the program, so its fields are `&'static str`. When
-//! such an error is read from bytes, each text is kept for the rest of the process's life, once, however
-//! often it comes. There are only as many as the other program has. One that lies about that does not fill
-//! memory: beyond [`MOST`] texts, or in place of one that is longer than [`LONGEST`], stands [`UNKNOWN`].
+//! An error says what is wrong in texts that are part of the program, so its fields are `&'static str`. When
+//! a process reads such an error from bytes, it keeps each text for the rest of its life, once, however often
+//! it comes. There are only as many texts as the other program has. A program that lies about that does not
+//! fill memory: beyond [`MOST`] texts, and for a text longer than [`LONGEST`], the reader gives [`UNKNOWN`].
 
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ static KEPT: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
 /// Reads a text of the program: for `#[serde(deserialize_with)]`. O(log of the texts kept).
 ///
 /// # Errors
-/// That the bytes are no text.
+/// If the bytes are no text.
 pub fn text<'de, D: Deserializer<'de>>(from: D) -> Result<Text, D::Error> {
     let text = String::deserialize(from)?;
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);

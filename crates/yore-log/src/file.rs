@@ -179,7 +179,7 @@ impl LogFile {
     }
 
     /// Forgets the records before `number`, durably, and frees their space. `number` may be the next one to
-    /// be appended: then nothing is kept. To forget what was forgotten changes nothing.
+    /// be appended: then nothing is kept. Forgetting records again changes nothing.
     ///
     /// # Errors
     /// [`LogError::NotAppended`] if it is a later one; otherwise as [`Log::read`] and [`Log::force`].
@@ -193,8 +193,8 @@ impl LogFile {
         self.log.release(oldest)
     }
 
-    /// The log itself: positions, free space, and what else owners of embedded logs use. What is released
-    /// there without [`LogFile::trim`] is lost when the log is mounted again.
+    /// The log itself: positions, free space, and what else owners of embedded logs use. The next mount does
+    /// not know of records released there without [`LogFile::trim`].
     pub fn log(&self) -> &Log {
         &self.log
     }
@@ -210,7 +210,7 @@ impl LogFile {
     }
 
     fn write_anchor(&self, last: &mut Anchor, oldest: Position) -> Result<(), LogError> {
-        // Once a write was not stored, nothing more may be written.
+        // Once a write has failed, nothing more may be written.
         self.log.check()?;
         let (_, durable) = self.log.durable();
         let generation = last.generation.get() + 1;

@@ -3,11 +3,11 @@
 //! No I/O here. `docs/FORMAT.md`, "The log", is the prose; the test below compares its tables with the
 //! structures.
 //!
-//! A header read from the medium is bytes until [`BatchHeader::find`] has returned it. That it was returned
-//! says: this sector was written as a whole, by this log, for this very block, and nothing in it changed. It
-//! says nothing of the rest of the batch ([`BatchHeader::body_is_whole`]) nor of whether the batch belongs to
-//! the log as it is now (`recover.rs`). The header lies within the first 512 bytes of a block, so no crash
-//! can tear it.
+//! A header read from the medium is bytes until [`BatchHeader::find`] has returned it. A header that it
+//! returns was written as a whole, by this log, for this very block, and nothing in it changed. That says
+//! nothing about the rest of the batch ([`BatchHeader::body_is_whole`]), nor whether the batch belongs to the
+//! log as it is now (`recover.rs`). The header lies within the first 512 bytes of a block, so no crash can
+//! tear it.
 
 use yore_device::BLOCK_SIZE;
 use zerocopy::byteorder::little_endian::{U32, U64};
@@ -132,14 +132,14 @@ pub(crate) fn mix(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// What the header found at the start of a block says.
+/// What stands at the start of a block.
 #[derive(Debug)]
 pub(crate) enum Found {
     /// No batch of this log begins here.
     Nothing,
-    /// One did, in a format that this program does not know.
+    /// A batch in a format that this program does not know.
     UnknownVersion(u32),
-    /// A batch of this log was written here; whether all of it, its body says.
+    /// A batch of this log was written here. Its body says whether all of it was.
     Batch(BatchHeader),
 }
 
@@ -254,8 +254,8 @@ impl RecordPlace {
     }
 }
 
-/// Where a log is to be read from: the anchor that its owner keeps, in its own superblock, say. Says where to
-/// begin reading, and how to know what was written there since: plain old data, 32 bytes.
+/// Where to read a log from: the anchor that its owner keeps, in its own superblock for example. It says
+/// where to begin, and how to recognise what was written there since. Plain old data, 32 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Position {
     /// The first record to give. It may lie in the middle of the batch at `block`.
@@ -278,15 +278,16 @@ impl Position {
         Position { number: Lsn(1), sequence: 1, block: 0, chain: mix(id.0) }
     }
 
-    /// As it is kept on a medium. It has no checksum of its own: what it is kept in has one.
+    /// The position as bytes for a medium. It has no checksum of its own, because the structure that holds it
+    /// has one.
     pub fn to_bytes(self) -> [u8; Position::BYTES] {
         let mut bytes = [0; Position::BYTES];
         bytes.copy_from_slice(RawPosition::from(self).as_bytes());
         bytes
     }
 
-    /// From what [`Position::to_bytes`] gave. Any bytes are accepted here; what cannot be is refused when
-    /// used.
+    /// The position that [`Position::to_bytes`] encoded. Any bytes are accepted here. An impossible position
+    /// is refused when it is used.
     pub fn from_bytes(bytes: &[u8; Position::BYTES]) -> Position {
         let field = |n: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[8 * n + i]));
         Position { number: Lsn(field(0)), sequence: field(1), block: field(2), chain: field(3) }

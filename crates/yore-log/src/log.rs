@@ -9,9 +9,9 @@
 //! ```
 //!
 //! **Group commit.** Of the threads that wait in [`Log::force`] one leads: it seals what is gathered, its own
-//! records and everybody's, and writes. While it writes, others append to the next batch, and those who want
-//! that durable wait; when the flush returns, those whose records it covered go, and one of the rest leads
-//! the next. So a batch costs one write and one flush, however many wait for it.
+//! records and everybody's, and writes. While it writes, others append to the next batch, and whoever wants
+//! that durable waits. When the flush returns, the threads whose records it covered go on, and one of the
+//! rest leads the next batch. So a batch costs one write and one flush, however many wait for it.
 //!
 //! **Invariants.** (a) Sealed batches are written in order, one at a time, each after the flush of the one
 //! before it: whoever finds `writing` set waits. (b) The blocks from `oldest.block` to `at.block` are `kept`,
@@ -20,12 +20,12 @@
 //! chain value is known when its predecessor is sealed, and so a [`Position`] can be given at any time, even
 //! in the middle of a batch that is not written yet. (d) The session's first batch is its start (see the
 //! crate's essay); it is sealed by the first append, so a session that appends nothing writes nothing. (e)
-//! After an error of the device nothing is written any more, nor after a panic of who writes: those who wait
-//! for it are told ([`Writing`]).
+//! After an error of the device, or a panic of the writing thread, nothing more is written, and all who wait
+//! are told ([`Writing`]).
 //!
-//! **Release ahead of writing.** An owner may release records that were never forced, when what they protect
-//! was committed otherwise. They are still written when their turn comes, so that the chain has no gap; it
-//! does not matter what overwrites them, for the owner's anchor lies behind them.
+//! **Release ahead of writing.** An owner may release records that were never forced, if what they protect
+//! was committed in another way. They are still written when their turn comes, so that the chain has no gap.
+//! It does not matter what overwrites them, because the owner's anchor lies behind them.
 //!
 //! One lock guards the state, and it is not held across I/O. Sealing computes checksums under it: 16 MiB at
 //! most, some kilobytes as a rule. Buffers are used again, so a force allocates nothing once their sizes have
@@ -81,15 +81,15 @@ pub(crate) struct State {
     durable: Lsn,
     durable_sequence: u64,
     writing: bool,
-    /// Why nothing is accepted any more.
+    /// Why the log accepts nothing more.
     failed: Option<LogError>,
     /// Batches with records, from the one that holds `oldest.number` to the last sealed.
     pub index: VecDeque<Entry>,
     spare: Vec<Arc<AlignedBuf>>,
 }
 
-/// Somebody writes as long as this lives; those who wait go on when it ends, however it ends. After a panic
-/// nobody knows what was written, and the log accepts nothing more.
+/// As long as this lives, a thread is writing. The threads that wait go on when it ends, however it ends.
+/// After a panic nobody knows what was written, and the log accepts nothing more.
 struct Writing<'a, 'log> {
     state: &'a mut MutexGuard<'log, State>,
     written: &'a Condvar,
@@ -156,8 +156,8 @@ fn record_bytes(length: usize) -> usize {
 
 impl Log {
     /// Opens the log `id` for appending at `end`, and keeps what is between `end.oldest` and `end.position`.
-    /// `session` is a number that is greater than that of every earlier opening; the caller has made durable
-    /// that it is taken. Nothing is written before the first record is forced.
+    /// `session` is greater than the number of every earlier opening, and the caller has made durable that it
+    /// is taken. Nothing is written before the first record is forced.
     ///
     /// `end` comes from [`recover`](crate::recover()) at the same time, or is [`End::at`] the position where
     /// a recovery ended, if nothing before it is to be kept, or at [`Position::start`].
@@ -208,7 +208,7 @@ impl Log {
 
     /// Appends a record made of `parts`, one after the other, and gives its number. It is copied; nothing is
     /// written until somebody forces it, or a record after it. The position after it is [`Log::position`].
-    /// What was not forced stays in memory, as much as the ring has room for.
+    /// Records that were not forced stay in memory, up to what the ring has room for.
     ///
     /// # Errors
     /// [`LogError::Full`] until something is released, [`LogError::TooLong`]; [`LogError::Device`] if an
@@ -260,8 +260,8 @@ impl Log {
     }
 
     /// Makes the record `number` durable, and all before it. Callers that wait at the same time share one
-    /// write and one flush. What a record speaks of (data that was written elsewhere) and must be durable
-    /// before it is the caller's business: flush the device first.
+    /// write and one flush. If data that was written elsewhere must be durable before the record that names
+    /// it, the caller flushes the device first.
     ///
     /// # Errors
     /// [`LogError::NotAppended`]; [`LogError::Device`] if this or an earlier write or flush failed, and the
@@ -338,8 +338,8 @@ impl Log {
         self.seal_batch(state, buffer, length, count);
     }
 
-    /// Seals the batch that starts the session: one block, each of whose sectors holds what nothing else
-    /// does.
+    /// Seals the batch that starts the session: one block, each of whose sectors holds bytes that nothing
+    /// else holds.
     fn seal_start(&self, state: &mut State) {
         let Gathered { mut buffer, .. } = state.new_gathered();
         let bytes = Arc::get_mut(&mut buffer).expect("a new buffer is shared with nobody");
@@ -393,9 +393,8 @@ impl Log {
         state.sealed.push_back(Sealed { buffer, at, blocks, end_number });
     }
 
-    /// The position after the last record appended: who recovers from it is given exactly the records that
-    /// are appended from now on. It is valid at once, whether or not what is before it was forced, or ever
-    /// is.
+    /// The position after the last record appended. Recovery from it gives exactly the records that are
+    /// appended from now on. It is valid at once, whether or not the records before it are ever forced.
     pub fn position(&self) -> Position {
         let state = self.state.lock();
         Position { number: state.next_number(), ..state.at }
@@ -418,9 +417,9 @@ impl Log {
         (state.durable, state.durable_sequence)
     }
 
-    /// Lets what is before `up_to` be overwritten. `up_to` was given by [`Log::position`],
-    /// [`Log::position_of`] or recovery, and the caller's durable anchor says so already, or names a later
-    /// one. A position before the oldest one changes nothing. Space is freed by whole batches.
+    /// Allows the log to overwrite what is before `up_to`. That position comes from [`Log::position`],
+    /// [`Log::position_of`] or recovery, and the caller's durable anchor already names it or a later one. A
+    /// position before the oldest one changes nothing. Space is freed by whole batches.
     ///
     /// # Errors
     /// [`LogError::BadPosition`] if it is not a position of this log: nothing is released.
@@ -454,8 +453,8 @@ impl Log {
         Ok(())
     }
 
-    /// Overwrites with zeros the blocks that no recovery needs any more. Durable after a flush of the device.
-    /// Others may append meanwhile; what they force is written afterwards.
+    /// Overwrites the blocks that no recovery needs any more with zeros. Durable after a flush of the device.
+    /// Other threads may append meanwhile; records that they force are written afterwards.
     ///
     /// # Errors
     /// [`LogError::Device`] if this or an earlier write failed.
@@ -496,8 +495,8 @@ impl Log {
             in_blocks.saturating_mul(BLOCK_SIZE).min(BATCH_BYTES_MAX).saturating_sub(gathered.length);
         let alone = usize::try_from(free).unwrap_or(usize::MAX).saturating_mul(BLOCK_SIZE);
         let alone = alone.min(BATCH_BYTES_MAX).saturating_sub(BATCH_HEADER_BYTES);
-        // A record that does not fit beside what is gathered begins a batch of its own, if the limit of
-        // batches is why.
+        // A record that does not fit beside the gathered ones because of the limit of batches begins a batch
+        // of its own.
         let bytes = if gathered.length + alone > BATCH_BYTES_MAX { joining.max(alone) } else { joining };
         (bytes.saturating_sub(RECORD_HEADER_BYTES) & !7).min(self.record_bytes_max())
     }
@@ -564,7 +563,7 @@ impl State {
         Gathered { buffer, length: BATCH_HEADER_BYTES, count: 0 }
     }
 
-    /// Keeps a buffer for the next batch, unless a reader has it still, it is very large, or there are
+    /// Keeps a buffer for the next batch, unless a reader still has it, it is very large, or there are
     /// enough.
     fn keep_spare(&mut self, mut buffer: Arc<AlignedBuf>) {
         if self.spare.len() < 2 && buffer.len() <= SPARE_BYTES_MAX && Arc::get_mut(&mut buffer).is_some() {

@@ -1,5 +1,5 @@
-//! A switch that makes recovery wrong, for the tests that prove that crash tests find it. Only with the
-//! feature `mutations`, which nothing that is released has.
+//! A switch that makes recovery wrong, for the tests which prove that crash tests find that. It exists only
+//! with the feature `mutations`, which no released program has.
 
 use std::sync::atomic::AtomicBool;
 

@@ -1,9 +1,9 @@
-//! Reading what is kept, while the log is open: by number, and in sequence.
+//! Reading records while the log is open: by number, and in sequence.
 //!
 //! A batch is found by its first record's number in the index in memory, in O(log n), and read from memory
 //! while it is not durable, else from the device, where its checksums are verified each time. The device is
-//! read without the lock held. A batch that is released meanwhile may be overwritten meanwhile, so one that
-//! does not verify is damage only if it is still kept afterwards.
+//! read without the lock held. A batch that is released meanwhile may also be overwritten. So a batch that
+//! does not verify is damaged only if it is still kept afterwards.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ struct Batch {
     block: u64,
 }
 
-/// Where a batch is to be had.
+/// Where a batch can be found.
 enum Place {
     Memory(Batch),
     Medium(Entry),
@@ -158,7 +158,7 @@ impl Log {
         entry_of(&state, number).map(Place::Medium)
     }
 
-    /// Why a batch that was read is not what the index says: released meanwhile, or damaged.
+    /// Why a batch is not what the index says: it was released meanwhile, or is damaged.
     fn unverified(&self, number: Lsn, block: u64) -> LogError {
         match check_kept(&self.state(), number) {
             Err(forgotten) => forgotten,

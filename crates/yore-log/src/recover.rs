@@ -15,9 +15,9 @@
 //! between such a header proves nothing: the write of batch k may have been lost, leaving what was there
 //! before.)
 //!
-//! Recovery begins with a flush, so that what it reads is durable: after a mere crash of the process, what it
-//! wrote last may be readable and not yet on the medium. Without it the next session's batches could reach
-//! the medium before the batch that they are chained to.
+//! Recovery begins with a flush, so that what it reads is durable. After a crash of only the process, its
+//! last writes may be readable and not yet on the medium. Without the flush, the next session's batches could
+//! reach the medium before the batch to which they are chained.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -50,8 +50,8 @@ pub struct End {
 }
 
 impl End {
-    /// The end of a log of which nothing is to be kept: a new one, or one whose owner no longer needs what is
-    /// before `position`.
+    /// The end of a log that keeps nothing: a new one, or one whose owner no longer needs what is before
+    /// `position`.
     pub fn at(position: Position) -> End {
         End { position, oldest: position, session: None, index: VecDeque::new() }
     }
@@ -104,7 +104,7 @@ pub struct Recovered<D = Arc<dyn Device>> {
     stream: Stream<D>,
     /// How many blocks from the origin on were walked.
     at: u64,
-    /// As far as was walked.
+    /// The end of the walk so far.
     end: End,
     /// The batch whose records are being given.
     current: Option<Current>,
@@ -115,7 +115,7 @@ pub struct Recovered<D = Arc<dyn Device>> {
 enum State {
     Walking,
     Ended,
-    /// Found again by who asks again.
+    /// Whoever asks again gets the same error.
     Failed(LogError),
 }
 
@@ -128,7 +128,7 @@ struct Current {
     /// Bytes from its start: of the next record, and the end of the last.
     offset: usize,
     length: usize,
-    /// Of the next record, and of the one after the last.
+    /// The numbers of the next record, and of the one after the last.
     number: u64,
     end_number: u64,
 }
@@ -139,7 +139,7 @@ impl<D: Device> Recovered<D> {
     /// # Errors
     /// [`LogError::Damaged`] and [`LogError::UnknownVersion`]: the log goes on, but what follows cannot be
     /// given.
-    /// [`LogError::Device`]: it cannot be read. The same again for who asks again.
+    /// [`LogError::Device`]: it cannot be read. Whoever asks again gets the same error.
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, LogError> {
         match self.advance() {
             Ok(Some((current, place))) => Ok(Some(place.record(self.stream.get(current.at, current.blocks)))),
@@ -235,8 +235,8 @@ impl<D: Device> Recovered<D> {
         }
     }
 
-    /// Checks that a header of the expected sequence number continues what was walked. It is whole, so what
-    /// does not fit was not left by any crash.
+    /// Checks that a header of the expected sequence number continues what was walked. The header is whole,
+    /// so no crash left one that does not fit.
     fn check_fits(&self, header: &BatchHeader, left: u64) -> Result<(), LogError> {
         let expected = &self.end.position;
         let number = header.number.get();

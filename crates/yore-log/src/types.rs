@@ -26,13 +26,13 @@ impl Region {
     }
 }
 
-/// The identity of a log. A log that is made anew in the same place needs another one: by it alone old
-/// records are told from new ones.
+/// The identity of a log. A log that is made anew in the same place needs another one: only the identity
+/// tells old records from new ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LogId(pub u64);
 
 impl LogId {
-    /// One that was most probably never used before.
+    /// An identity that most probably was never used before.
     pub fn random() -> LogId {
         // The standard library seeds each process's hashers from the system's source of randomness.
         let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();

@@ -27,7 +27,7 @@ pub struct FileDevice {
     pub(super) is_block_device: bool,
     pub(super) read_only: bool,
     pub(super) direct_io: bool,
-    /// The host cannot discard here; it need not be asked again.
+    /// The host cannot discard here. There is no need to ask it again.
     pub(super) discard_unsupported: AtomicBool,
     /// The directory of a file that was created and whose name, size and directory are not yet durable.
     /// Held across the full sync, so that no flush overtakes it.
@@ -48,8 +48,8 @@ impl FileDevice {
         self.is_block_device
     }
 
-    /// Cuts an image file off behind `size` bytes, durably; a block device stays as it is. What is beyond is
-    /// lost, so nothing may use it.
+    /// Truncates an image file to `size` bytes, durably. A block device stays as it is. What lies beyond is
+    /// lost, so nothing may use it any more.
     ///
     /// # Errors
     /// [`DeviceError::ReadOnly`] and [`DeviceError::Io`].
@@ -68,7 +68,7 @@ impl FileDevice {
         Ok(())
     }
 
-    /// Refuses writing where it is not allowed, or no longer sensible.
+    /// Refuses to write where that is not allowed, or no longer safe.
     fn check_may_write(&self, operation: Operation) -> Result<(), DeviceError> {
         check_writable(self, operation)?;
         match self.failed.get() {
@@ -91,7 +91,8 @@ impl FileDevice {
         error
     }
 
-    /// Fails if somebody shortened the file or device: if it ends before `end`, or before what is used.
+    /// Fails if somebody shortened the file or device, so that it ends before `end` or before the bytes in
+    /// use.
     fn check_length(&self, operation: Operation, end: u64) -> Result<(), DeviceError> {
         let needed = self.used.load(Ordering::Acquire).max(end);
         let found =
@@ -124,7 +125,7 @@ impl FileDevice {
         directory.sync_all()
     }
 
-    /// Runs transfers through a ring if that pays and is possible; then whatever is left one by one.
+    /// Runs transfers through a ring if that pays and is possible. Runs whatever is left one by one.
     fn run_transfers(
         &self,
         direction: host::Direction,
@@ -293,7 +294,8 @@ impl Device for FileDevice {
         result.map_err(|error| self.error(Operation::Flush, 0, self.size(), HostError::from(&error)))
     }
 
-    /// Of an image file only what the host has there, so that holes stay holes; then it becomes one.
+    /// Overwrites only the parts of an image file that the host has stored, so holes stay holes. Then the
+    /// range becomes a hole.
     fn erase(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
         self.check_may_write(Operation::Write)?;
         check_range(self, Operation::Write, offset, len)?;
@@ -305,7 +307,7 @@ impl Device for FileDevice {
             let data = match rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Data(at)) {
                 Ok(data) if data < end => data.max(at),
                 Ok(_) | Err(Errno::NXIO) => break,
-                // A host that cannot tell has data everywhere.
+                // If the host cannot tell, all of the range counts as data.
                 Err(_) => at,
             };
             let hole = rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Hole(data)).unwrap_or(end);

@@ -203,7 +203,7 @@ impl<'a> Transfer<'a> {
         self.len
     }
 
-    /// Whether there is something left to move, and no reason not to try.
+    /// Whether there is something left to move, and nothing against trying.
     pub(super) fn unfinished(&self) -> bool {
         self.done < self.len && self.error.is_none()
     }

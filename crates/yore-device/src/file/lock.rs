@@ -1,4 +1,4 @@
-//! Who else has this device open, and keeping them out.
+//! Locks that keep others away from an open device, and the search for whoever holds one.
 //!
 //! The lock is `flock(2)`: exclusive for a writer, shared for readers. It belongs to the open file, not to
 //! the process: two handles in one process exclude each other, and a daemon that forks after opening keeps
@@ -6,10 +6,11 @@
 //! so also by a crash. (Classic `fcntl` locks do neither: they are not inherited, and closing any descriptor
 //! of the file drops them. Open-file-description locks would do, but the host never says who holds one.)
 //!
-//! The host remembers with the lock the process that *took* it, which after a fork may be gone or, worse, a
-//! stranger by now. So the holder is looked for where it cannot be mistaken: among all open descriptors
-//! (`/proc/<pid>/fd`), those of the same file whose `fdinfo` lists a `FLOCK`. Only if the descriptors may not
-//! be looked at (another user's process) is `/proc/locks` believed, and only about processes that exist.
+//! The host remembers the process that *took* a lock. After a fork that process may be gone or, worse, its
+//! number may belong to a stranger. So we look for the holder where we cannot be wrong: among all open
+//! descriptors (`/proc/<pid>/fd`), for those of the same file whose `fdinfo` lists a `FLOCK`. Only if we may
+//! not look at the descriptors (another user's process) do we believe `/proc/locks`, and only about processes
+//! that exist.
 //!
 //! Writers open block devices with `O_EXCL` besides, which the host refuses for a device that it has mounted
 //! or otherwise claimed, and which also holds between different names of one device. That leaves the lock on
@@ -96,7 +97,7 @@ fn holder(device: &Metadata) -> Option<Holder> {
 }
 
 /// All processes that have the file open by a descriptor that holds a lock. Processes and descriptors come
-/// and go while we look, and many may not be looked at; those are passed over.
+/// and go while we look, and we may not look at many of them. Those are passed over.
 fn lock_holders(device: &Metadata) -> Vec<u32> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let mut pids: Vec<u32> = processes
@@ -107,8 +108,8 @@ fn lock_holders(device: &Metadata) -> Vec<u32> {
     pids
 }
 
-/// What a stranger has open may be on a file system that never answers. So the host is asked first what it
-/// knows itself, and then for attributes as it remembers them.
+/// A stranger's file may be on a file system that never answers. So we first ask the host for what it knows
+/// itself, and then for attributes as it remembers them.
 fn holds_lock(pid: u32, device: &Metadata) -> bool {
     let descriptors = fs::read_dir(format!("/proc/{pid}/fdinfo"));
     descriptors.into_iter().flatten().flatten().any(|entry| {
@@ -138,8 +139,8 @@ fn taker(device: &Metadata) -> Option<u32> {
     })
 }
 
-/// The process in a line such as `1: FLOCK  ADVISORY  WRITE 5021 fe:00:9978199 0 EOF`, if it is about this
-/// place and not about somebody who waits (`1: -> FLOCK …`).
+/// The process in a line such as `1: FLOCK ADVISORY WRITE 5021 fe:00:9978199 0 EOF`, if it is about this
+/// place and about a holder, not a waiter (`1: -> FLOCK …`).
 fn taker_in_line(line: &str, place: &str) -> Option<u32> {
     let words: Vec<_> = line.split_ascii_whitespace().collect();
     match words[..] {

@@ -1,6 +1,6 @@
 //! Opening and creating: what is refused, in which order, and why.
 //!
-//! 1. The kind is looked at before opening, since opening a pipe would wait for its other end.
+//! 1. The kind is checked before opening, since opening a pipe would wait for its other end.
 //! 2. The lock is taken before anything is changed: creating over a volume that is in use must not truncate
 //!    it.
 //! 3. Direct I/O is switched on last, with the lock held, and tried with one read.
@@ -133,7 +133,7 @@ impl FileDevice {
         }
         let directory = prepare_file(path, &file, size).map_err(|error| {
             if is_new {
-                // The error that matters is the first; a file that cannot be removed is merely empty.
+                // The first error matters. A file that cannot be removed is merely empty.
                 let _ = std::fs::remove_file(path);
             }
             creating(&name, &error)
@@ -211,7 +211,7 @@ fn try_direct(file: &File, path: &str) -> Result<bool, DeviceError> {
             lock::set_direct(file, false).map_err(|errno| failed(path, &errno.into()))?;
             Ok(false)
         }
-        // A block that cannot be read is for the reader of that block to find out about.
+        // If the block cannot be read, its reader will find out.
         _ => Ok(true),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A batch takes a ring out of the pool, or makes one, and puts it back when done, so that concurrent batches
 //! do not wait for each other. Where the host refuses io_uring (an old kernel, a container's filter) this is
-//! found out once and every batch goes by plain calls.
+//! found out once, and every batch uses plain calls.
 //!
 //! The one invariant that memory safety rests on: [`Batch::run`] does not return, and does not panic, while
 //! the kernel may still touch a buffer. Every entry that the kernel has taken is waited for, after errors
@@ -55,7 +55,7 @@ impl RingPool {
         RingPool { idle: Mutex::new(Vec::new()), refused: AtomicBool::new(false) }
     }
 
-    /// Pretends that the host has no io_uring, for tests of the way without.
+    /// Pretends that the host has no io_uring, for tests of the plain calls.
     #[cfg(test)]
     pub(super) fn refuse(&self) {
         self.refused.store(true, Ordering::Relaxed);
@@ -208,7 +208,7 @@ impl Batch<'_, '_, '_> {
             let transfer = &mut self.transfers[index];
             match completion.result() {
                 error if error < 0 => match -error {
-                    // Not a matter of this request but of the ring: a plain call will tell.
+                    // The ring failed, not this request. A plain call will tell.
                     libc::EINTR | libc::EAGAIN | libc::EINVAL | libc::EOPNOTSUPP => continue,
                     errno => transfer.set_error(HostError::from_errno(errno)),
                 },

@@ -1,4 +1,4 @@
-//! What can only be seen from inside: which way batches went, and what stops after an error.
+//! What only tests inside the module can see: how batches were carried out, and what stops after an error.
 
 use super::*;
 use crate::{AlignedBuf, Device, DeviceError, Operation, ReadRequest, WriteRequest, BLOCK_SIZE};
@@ -118,8 +118,8 @@ fn a_truncated_file_is_an_error() {
 }
 
 /// Somebody truncates an image that is in use. The next write behind its new end made it as long as before,
-/// with a hole where data was, and nobody noticed. No write makes it longer again, and what is in use must be
-/// there at each write and flush; what is behind that may go.
+/// with a hole where data was, and nobody noticed. Now no write makes it longer again, and each write and
+/// flush needs all bytes in use. What lies behind them may go.
 #[test]
 fn a_file_that_was_shortened_is_not_written() {
     const BLOCK: u64 = BLOCK_SIZE as u64;

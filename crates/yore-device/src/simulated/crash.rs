@@ -69,7 +69,7 @@ pub struct CrashPoint {
     pending: Vec<Pending>,
     sectors: OnceLock<Vec<Cell>>,
     blocks: OnceLock<Vec<Cell>>,
-    /// Cells with outcomes that are the same counted once, for the enumeration.
+    /// Cells for the enumeration. Outcomes that are the same count once.
     distinct_sectors: OnceLock<Vec<Cell>>,
     distinct_blocks: OnceLock<Vec<Cell>>,
 }
@@ -125,7 +125,7 @@ impl CrashPoint {
         let mut choices = vec![Choice::None, Choice::All];
         let pending = self.pending.len() as u64;
         let left_out = pending.min(plan.samples.max(1));
-        // Spread evenly, and always with the latest: it is the one whose order is most often forgotten.
+        // Spread evenly, and always with the latest, whose order code forgets most often.
         choices.extend((1..=left_out).map(|part| {
             let number = u128::from(part) * u128::from(pending) / u128::from(left_out) - 1;
             Choice::AllBut(number as usize)
@@ -274,8 +274,8 @@ impl CrashPoint {
         })
     }
 
-    /// The cells without the writes that would leave a cell as another outcome does; the cells left with one
-    /// outcome are not in the list.
+    /// The cells, without writes that leave a cell as another outcome does. Cells with only one outcome are
+    /// not in the list.
     fn distinct_cells(&self, tearing: Tearing) -> &[Cell] {
         let kept = match tearing {
             Tearing::Sectors => &self.distinct_sectors,

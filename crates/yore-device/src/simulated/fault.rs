@@ -2,7 +2,7 @@
 //!
 //! Requests are counted per kind from 1, beginning when a plan is set. Each buffer of a vectored read and
 //! each request of a batch is a request; a vectored write is one. The first fault of the plan that fits a
-//! request strikes it; the others do not see it, but it is counted for them.
+//! request strikes it. The other faults do not see the request, but it counts for them too.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -24,7 +24,7 @@ pub enum Fault {
         /// Which write, from 1.
         nth: u64,
     },
-    /// The n-th flush fails; what was pending stays so.
+    /// The n-th flush fails; pending writes stay pending.
     FlushError {
         /// Which flush, from 1.
         nth: u64,

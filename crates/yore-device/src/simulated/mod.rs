@@ -24,10 +24,10 @@
 //!
 //! While the device runs it is truthful unless told otherwise by a [`FaultPlan`]: errors, lost writes
 //! (reported as done, never stored), misdirected writes (stored in the wrong place), bits that flip while
-//! reading, and a device that is full. What a fault kept from being stored is not in the trace, and what it
-//! put elsewhere is in the trace there. A flush that failed is not in the trace: what was pending stays so.
-//! Unlike a `FileDevice` this one does not refuse to go on after an error: whether the layers above stop by
-//! themselves is what it is for.
+//! reading, and a device that is full. A write that a fault kept from being stored is not in the trace. A
+//! misdirected write is in the trace where it went. A flush that failed is not in the trace: pending writes
+//! stay pending. Unlike a `FileDevice`, this device goes on after an error: it exists to show whether the
+//! layers above stop by themselves.
 //!
 //! Time does not pass here yet. Every request goes through `SimulatedDevice::admit`, the one place where a
 //! virtual clock would charge it to a timing model of a disk.
@@ -107,7 +107,7 @@ impl SimulatedDevice {
     }
 
     /// Forgets the trace: everything written so far counts as durable, and event numbers begin at 0 again.
-    /// For what need not be crashed, such as the making of a volume. Returns the trace that was.
+    /// For steps that need no crashes, such as making a volume. Returns the trace up to now.
     pub fn restart_trace(&self) -> Trace {
         let mut trace = self.trace.lock();
         std::mem::replace(&mut trace, Trace::new(self.image.snapshot()))
@@ -118,7 +118,7 @@ impl SimulatedDevice {
         self.image.snapshot()
     }
 
-    /// Makes the device fail as planned from now on. Replaces the plan there was; requests are counted from 1
+    /// Makes the device fail as planned from now on. Replaces the current plan, and counts requests from 1
     /// again. The empty plan makes the device truthful.
     pub fn fail(&self, plan: FaultPlan) {
         self.faults.set(plan);

@@ -147,8 +147,8 @@ pub enum CrashStateError {
 pub struct CrashPlan {
     /// Produce all states of a point that has at most this many.
     pub exhaustive_max: u64,
-    /// Of a point with more: none of the pending, all of them, all but one (each, up to this many), and this
-    /// many samples.
+    /// At a point with more states: none of the pending writes, all of them, all but one (each, up to this
+    /// many), and this many samples.
     pub samples: u64,
     /// The seed of the first sample of each point; the next ones count up from it.
     pub seed: u64,

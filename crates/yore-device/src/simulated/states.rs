@@ -18,8 +18,8 @@ impl Trace {
         CrashPoints::new(self, first)
     }
 
-    /// The states that crashes could leave, by `plan`: for every point all of them if they are few, else
-    /// samples.
+    /// The states that crashes could leave, as `plan` selects them: at each point all of them if they are
+    /// few, otherwise samples.
     pub fn crash_states(&self, plan: &CrashPlan) -> CrashStates<'_> {
         CrashStates::new(self, plan)
     }

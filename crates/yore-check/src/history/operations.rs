@@ -1,14 +1,14 @@
-//! The tree of operations, and features that must be there for what is.
+//! The tree of operations.
 
 use crate::checker::Checker;
-use crate::{CheckError, Finding, Problem};
+use crate::CheckError;
 use yore_format::{
-    key_parts, Block, Corruption, HistoryTree, InodeNo, MetaAddr, OperationRow, RowClass, WriteFeatures,
+    key_parts, Block, Corruption, HistoryTree, InodeNo, OperationRow, RowClass, WriteFeatures,
 };
 
 impl Checker<'_> {
-    /// Walks the tree. Its rows are for people, so each is looked at by itself.
-    pub(crate) fn operations(&mut self, roots: &Block) -> Result<(), CheckError> {
+    /// Walks the tree. Its rows are for people, so each is checked by itself.
+    pub(super) fn operations(&mut self, roots: &Block) -> Result<(), CheckError> {
         let mut walk = Self::past_walk(roots, HistoryTree::Operations);
         let mut is_first = true;
         while let Some(leaf) = self.next_past_leaf(&mut walk)? {
@@ -25,15 +25,6 @@ impl Checker<'_> {
             }
         }
         Ok(())
-    }
-
-    /// Reports what a program that does not know a feature would take for damage, if the superblock does not
-    /// say that it is there.
-    pub(crate) fn needs(&mut self, feature: WriteFeatures, what: &str, place: MetaAddr, of: InodeNo) {
-        if !self.sb.features.contains(feature) {
-            let expected = format!("feature {} in the superblock", feature.bits());
-            self.add(Finding::new(Problem::Feature, expected, what).at(place).of(of));
-        }
     }
 }
 

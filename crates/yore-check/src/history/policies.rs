@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use yore_format::{Block, HistoryTree, Incarnation, InodeNo, MetaAddr, PolicyRow, WriteFeatures};
 
 impl Checker<'_> {
-    /// Walks the tree. A policy under the number of an inode that is gone means nothing, and is swept out
+    /// Walks the tree. A policy under the number of an inode that is gone means nothing, and is removed at
     /// some time.
-    pub(crate) fn policies(&mut self, roots: &Block) -> Result<(), CheckError> {
+    pub(super) fn policies(&mut self, roots: &Block) -> Result<(), CheckError> {
         let mut rows: BTreeMap<InodeNo, (Incarnation, MetaAddr)> = BTreeMap::new();
         let mut complete = true;
         let mut walk = Self::past_walk(roots, HistoryTree::Policies);
@@ -35,8 +35,8 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Compares what inodes say with the policies that there are: all of them, if they are `complete`.
-    pub(crate) fn policies_of_inodes(
+    /// Compares what inodes say with the policies found. If these are `complete`, there are no others.
+    pub(super) fn policies_of_inodes(
         &mut self,
         rows: &BTreeMap<InodeNo, (Incarnation, MetaAddr)>,
         complete: bool,

@@ -1,0 +1,57 @@
+//! Why a volume could not be checked at all.
+
+use yore_device::DeviceError;
+use yore_format::Corruption;
+
+/// Why a volume could not be checked, or not marked as checked.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CheckError {
+    /// Neither superblock slot holds a superblock.
+    #[error("{device} holds no Yore volume: {reason}; check the path, or create a volume there first")]
+    NotAVolume {
+        /// The device, for people.
+        device: String,
+        /// What the slots hold.
+        reason: Box<Corruption>,
+    },
+    /// The superblock that counts is damaged, or of a format that this program does not know.
+    #[error("the superblock of {device} cannot be used: {reason}; use a newer program if the version is not known to this one")]
+    Superblock {
+        /// The device, for people.
+        device: String,
+        /// What is wrong with it.
+        reason: Box<Corruption>,
+    },
+    /// The device failed.
+    #[error("the check was given up: {0}")]
+    Device(#[from] DeviceError),
+    /// The volume has findings, so it is not marked clean.
+    #[error("{device} is not marked clean because the check has {findings} findings; repair it first")]
+    NotClean {
+        /// The device, for people.
+        device: String,
+        /// How many.
+        findings: u64,
+    },
+    /// The volume is in a state that a check does not end.
+    #[error("{device} is {state} under the engine {engine}, which a check does not end; mount it, which recovers it")]
+    NotMarkable {
+        /// The device, for people.
+        device: String,
+        /// The state.
+        state: &'static str,
+        /// The engine.
+        engine: &'static str,
+    },
+    /// The generations are used up, which only damage can bring about.
+    #[error(
+        "{device} has generation {generation}, after which there is none; the superblock must be rebuilt"
+    )]
+    GenerationsUsedUp {
+        /// The device, for people.
+        device: String,
+        /// The greatest generation in either slot.
+        generation: u64,
+    },
+}

@@ -1,0 +1,153 @@
+//! Past names, and the entries in use that follow them.
+
+use super::versions::Ends;
+use super::walk::inode_of;
+use crate::checker::Checker;
+use crate::{CheckError, Finding, Problem};
+use yore_format::{
+    key_parts, name_cookie, name_end_key, name_shard, Block, Corruption, DirEntry, HistoryTree, InodeNo,
+    MetaAddr, Number, PastName,
+};
+
+/// Cookies that one hash of a name can have.
+const COLLISIONS: u64 = 256;
+
+/// The past names of one directory and one hash. Equal names are always in one run.
+struct Run {
+    directory: InodeNo,
+    base: u64,
+    lives: Vec<Life>,
+    /// Directory and cookie of the cell before, and when it ended.
+    before: (InodeNo, u64, Number),
+}
+
+/// The life of a past name. Lives sort by name and birth.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Life {
+    name: Vec<u8>,
+    birth: Number,
+    death: Number,
+    cookie: u64,
+    place: MetaAddr,
+}
+
+impl Checker<'_> {
+    /// Checks the past names of a shard. Keeps their ends, and when each of them ended last.
+    pub(super) fn past_names(
+        &mut self,
+        roots: &Block,
+        shard: usize,
+        ends: &mut Ends,
+    ) -> Result<(), CheckError> {
+        let before = (InodeNo::NONE, 0, Number(0));
+        let mut run = Run { directory: InodeNo::NONE, base: 0, lives: Vec::new(), before };
+        let mut walk = Self::past_walk(roots, HistoryTree::Names(shard));
+        while let Some(leaf) = self.next_past_leaf(&mut walk)? {
+            for i in 0..leaf.count() {
+                let (key, value) = leaf.wide_cell(i);
+                self.counts.past_names += 1;
+                match decode_name(key, value) {
+                    Ok((directory, cookie, name)) => {
+                        self.check_shard(directory, name_shard, shard, leaf.addr);
+                        ends.keys[name_shard(directory)].push(name_end_key(name.death, directory, cookie));
+                        self.past_name(&mut run, leaf.addr, directory, cookie, &name);
+                    }
+                    Err(c) => {
+                        self.damaged_cell(c, leaf.addr);
+                        ends.complete = false;
+                    }
+                }
+            }
+        }
+        self.end_of_run(&mut run);
+        ends.complete &= walk.is_none_or(|walk| walk.complete);
+        Ok(())
+    }
+
+    fn past_name(
+        &mut self,
+        run: &mut Run,
+        place: MetaAddr,
+        directory: InodeNo,
+        cookie: u64,
+        name: &PastName<'_>,
+    ) {
+        let PastName { death, entry } = name;
+        self.check_number("death of a name", *death, place, directory);
+        self.check_incarnation(entry.incarnation, entry.inode, place);
+        let base = name_cookie(&self.sb.hash_seed, entry.name);
+        if !(base..base + COLLISIONS).contains(&cookie) {
+            let shown = String::from_utf8_lossy(entry.name);
+            let expected = format!("{base:#x} and up to 255 more for {shown:?}");
+            let finding = Finding::new(Problem::EntryKey, expected, format!("{cookie:#x}"));
+            self.add(finding.at(place).of(directory));
+        }
+        if (directory, base) != (run.directory, run.base) {
+            self.end_of_run(run);
+            (run.directory, run.base) = (directory, base);
+        }
+        self.cookie_is_free(run, place, (directory, cookie), entry.birth);
+        run.before = (directory, cookie, *death);
+        let name = entry.name.to_vec();
+        run.lives.push(Life { name, birth: entry.birth, death: *death, cookie, place });
+    }
+
+    /// Checks that a cookie stands for one name at a time. Cells of one cookie follow each other in the order
+    /// of births.
+    fn cookie_is_free(&mut self, run: &Run, place: MetaAddr, key: (InodeNo, u64), birth: Number) {
+        let (directory, cookie, end) = run.before;
+        if (directory, cookie) == key && end > birth {
+            let expected = format!("a name {cookie:#x} born at {end} or later");
+            let finding = Finding::new(Problem::PastNameOrder, expected, birth.0);
+            self.add(finding.at(place).of(directory));
+        }
+    }
+
+    /// Compares the lives of each name with each other. Lives under one cookie were compared before.
+    fn end_of_run(&mut self, run: &mut Run) {
+        run.lives.sort();
+        let mut before: Option<(Vec<u8>, u64, Number)> = None;
+        for Life { name, birth, death, cookie, place } in run.lives.drain(..) {
+            let overlaps = |(other, under, end): &(Vec<u8>, u64, Number)| {
+                *other == name && *under != cookie && *end > birth
+            };
+            if let Some((_, _, end)) = before.filter(overlaps) {
+                let shown = String::from_utf8_lossy(&name);
+                let (expected, found) = (format!("{shown:?} born at {end} or later"), birth.0);
+                let finding = Finding::new(Problem::PastNameOrder, expected, found);
+                self.add(finding.at(place).of(run.directory));
+            }
+            let deaths = self.history.deaths.entry(run.directory).or_default();
+            let by_cookie = deaths.by_cookie.entry(cookie).or_default();
+            *by_cookie = death.max(*by_cookie);
+            let by_name = deaths.by_name.entry(name.clone()).or_default();
+            *by_name = death.max(*by_name);
+            before = Some((name, cookie, death));
+        }
+    }
+
+    /// Checks that the earlier lives of an entry's name and cookie ended before the entry was born.
+    pub(crate) fn check_past_names(
+        &mut self,
+        directory: InodeNo,
+        place: MetaAddr,
+        cookie: u64,
+        entry: &DirEntry<'_>,
+    ) {
+        let deaths = self.history.deaths.get(&directory);
+        let death = deaths.and_then(|deaths| {
+            deaths.by_name.get(entry.name).copied().max(deaths.by_cookie.get(&cookie).copied())
+        });
+        if let Some(death) = death.filter(|death| *death > entry.birth) {
+            let shown = String::from_utf8_lossy(entry.name);
+            let expected = format!("{shown:?} born at {death} or later");
+            let finding = Finding::new(Problem::PastNameOrder, expected, entry.birth.0);
+            self.add(finding.at(place).of(directory));
+        }
+    }
+}
+
+fn decode_name<'v>(key: &[u8], value: &'v [u8]) -> Result<(InodeNo, u64, PastName<'v>), Box<Corruption>> {
+    let [directory, cookie, birth] = key_parts(key)?;
+    Ok((inode_of(directory)?, cookie, PastName::decode(Number(birth), value)?))
+}

@@ -1,0 +1,98 @@
+//! Versions, and the changes, which are the ends of versions and past names.
+
+use super::index::Index;
+use super::walk::inode_of;
+use crate::checker::Checker;
+use crate::known::Past;
+use crate::{CheckError, Finding, Problem};
+use yore_format::{
+    key_parts, version_end_key, version_shard, Block, Corruption, HistoryTree, Incarnation, InodeNo,
+    MetaAddr, Number, Version,
+};
+
+/// The keys that the trees of changes should have, by shard.
+pub(super) struct Ends {
+    pub(super) keys: Vec<Vec<[u8; 24]>>,
+    /// Whether these are all.
+    pub(super) complete: bool,
+}
+
+impl Checker<'_> {
+    /// Gathers the versions of a shard, and their ends.
+    pub(super) fn versions(
+        &mut self,
+        roots: &Block,
+        shard: usize,
+        ends: &mut Ends,
+    ) -> Result<(), CheckError> {
+        let mut walk = Self::past_walk(roots, HistoryTree::Versions(shard));
+        while let Some(leaf) = self.next_past_leaf(&mut walk)? {
+            for i in 0..leaf.count() {
+                let (key, value) = leaf.wide_cell(i);
+                self.counts.versions += 1;
+                match decode_version(key, value) {
+                    Ok((inode, version)) => {
+                        self.version(inode, &version, shard, leaf.addr);
+                        let Version { end, inode: was } = version;
+                        ends.keys[version_shard(inode)].push(version_end_key(end, inode));
+                        let past = Past { end, inode: was, place: leaf.addr };
+                        self.history.versions.entry(inode).or_default().push(past);
+                    }
+                    Err(c) => {
+                        self.damaged_cell(c, leaf.addr);
+                        ends.complete = false;
+                    }
+                }
+            }
+        }
+        ends.complete &= walk.is_none_or(|walk| walk.complete);
+        Ok(())
+    }
+
+    fn version(&mut self, inode: InodeNo, version: &Version, shard: usize, place: MetaAddr) {
+        self.check_shard(inode, version_shard, shard, place);
+        self.check_number("end of a version", version.end, place, inode);
+        self.check_incarnation(version.inode.incarnation, inode, place);
+    }
+
+    /// Compares the trees of changes with the ends of versions and past names.
+    pub(super) fn changes(&mut self, roots: &Block, ends: Ends) -> Result<(), CheckError> {
+        for (shard, keys) in ends.keys.into_iter().enumerate() {
+            let index = Index {
+                keys,
+                complete: ends.complete,
+                problem: Problem::ChangeIndex,
+                shown: |key| match key_parts(key) {
+                    Ok([end, inode, 0]) => format!("the end of a version of inode {inode} at {end}"),
+                    Ok([death, directory, cookie]) => {
+                        format!("the end of a name {cookie:#x} of inode {directory} at {death}")
+                    }
+                    Err(c) => c.to_string(),
+                },
+            };
+            self.compare_index(Self::past_walk(roots, HistoryTree::Changes(shard)), Some(shard), index)?;
+        }
+        Ok(())
+    }
+
+    /// Checks that what a file still uses began no earlier than the expunge of its history.
+    pub(crate) fn check_expunged(
+        &mut self,
+        of: (InodeNo, Incarnation),
+        birth: Number,
+        what: &str,
+        place: MetaAddr,
+    ) {
+        let since = self.history.expunged.get(&of).copied();
+        if let Some(since) = since.filter(|since| birth < *since) {
+            let expected = format!("{what} born at {since} or later");
+            self.add(Finding::new(Problem::Expunged, expected, birth.0).at(place).of(of.0));
+        }
+    }
+}
+
+fn decode_version(key: &[u8], value: &[u8]) -> Result<(InodeNo, Version), Box<Corruption>> {
+    let [inode, born] = key_parts(key)?;
+    let inode = inode_of(inode)?;
+    Ok((inode, Version::decode(inode, Number(born), value)?))
+}

@@ -1,0 +1,135 @@
+//! What a check keeps of what it has read: zones, inodes, and the past.
+
+use std::collections::BTreeMap;
+use yore_format::layout::ZONE_INDEXES;
+use yore_format::{
+    BlockNo, FileKind, HistorySpace, Incarnation, Inode, InodeNo, MetaAddr, Number, ZoneHeader, ZoneNo,
+    ZoneTableEntry,
+};
+
+/// Where a zone's header has a block: the physical block, and the checksum of the current copy.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) block: BlockNo,
+    /// `None` for zone headers, which are compared with their table entries.
+    pub(crate) check: Option<u32>,
+}
+
+impl Place {
+    /// The place of an index of a zone; `None` if nothing exists there, or no zone has such an index.
+    pub(crate) fn of(header: &ZoneHeader, index: u16) -> Option<Place> {
+        // An address from the medium may have an index that no zone has.
+        let slot = *header.map.get(usize::from(index))?;
+        let check = Some(header.checks[usize::from(index)]);
+        (slot != 0).then(|| Place { block: BlockNo(header.place.0 + u64::from(slot)), check })
+    }
+}
+
+/// A zone whose header could be read.
+pub(crate) struct Zone {
+    pub(crate) number: ZoneNo,
+    pub(crate) entry: ZoneTableEntry,
+    pub(crate) header: ZoneHeader,
+    /// Bit i: index i has been reached from what it belongs to.
+    pub(crate) reached: [u64; 8],
+    /// Further zones: how many lists of their group's first zone name this one.
+    pub(crate) listed: u32,
+}
+
+impl Zone {
+    /// The indexes that exist, ascending.
+    pub(crate) fn indexes(&self) -> Vec<u16> {
+        (0..ZONE_INDEXES as u16).filter(|i| self.header.has(*i)).collect()
+    }
+}
+
+/// What later steps must know of an inode in use, and what the check learns about its names.
+pub(crate) struct Known {
+    pub(crate) number: InodeNo,
+    pub(crate) incarnation: Incarnation,
+    pub(crate) kind: FileKind,
+    pub(crate) links: u32,
+    pub(crate) parent: InodeNo,
+    pub(crate) parent_incarnation: Incarnation,
+    pub(crate) parent_cookie: u64,
+    /// Entries that name it.
+    pub(crate) names: u64,
+    /// The directory and cookie of the last of them.
+    pub(crate) named_in: InodeNo,
+    pub(crate) named_at: u64,
+    /// Directories: entries that are directories.
+    pub(crate) subdirectories: u64,
+    /// Directories: entries.
+    pub(crate) entries: u64,
+    /// Whether it says that it has a policy of its own.
+    pub(crate) has_policy: bool,
+    /// Whether the tree of orphans names it.
+    pub(crate) orphan: bool,
+    /// Directories: whether it is known to be below the root, or known not to be.
+    pub(crate) below_root: Option<bool>,
+}
+
+impl Known {
+    pub(crate) fn new(number: InodeNo, inode: &Inode, kind: FileKind) -> Known {
+        Known {
+            number,
+            incarnation: inode.incarnation,
+            kind,
+            links: inode.links,
+            parent: inode.parent,
+            parent_incarnation: inode.parent_incarnation,
+            parent_cookie: inode.parent_cookie,
+            names: 0,
+            named_in: InodeNo::NONE,
+            named_at: 0,
+            subdirectories: 0,
+            entries: 0,
+            has_policy: inode.has_policy,
+            orphan: false,
+            below_root: None,
+        }
+    }
+
+    pub(crate) fn is_directory(&self) -> bool {
+        self.kind == FileKind::Directory
+    }
+}
+
+/// A version, with where it stands.
+pub(crate) struct Past {
+    pub(crate) end: Number,
+    pub(crate) inode: Inode,
+    pub(crate) place: MetaAddr,
+}
+
+/// What the walk over the inodes needs from the trees of the past.
+#[derive(Default)]
+pub(crate) struct History {
+    /// The versions of each inode that has any, from the oldest to the newest.
+    pub(crate) versions: BTreeMap<InodeNo, Vec<Past>>,
+    /// For each directory: when each past name ended last.
+    pub(crate) deaths: BTreeMap<InodeNo, Deaths>,
+    /// Files whose history is being expunged, and up to which number.
+    pub(crate) expunged: BTreeMap<(InodeNo, Incarnation), Number>,
+    /// How many blocks only the past holds, as its roots say.
+    pub(crate) space: HistorySpace,
+}
+
+impl History {
+    /// Takes the versions of an inode, from the oldest to the newest.
+    pub(crate) fn take(&mut self, inode: InodeNo) -> Vec<Past> {
+        self.versions.remove(&inode).unwrap_or_default()
+    }
+
+    /// The first inode of which there still are versions.
+    pub(crate) fn first_inode(&self) -> Option<InodeNo> {
+        self.versions.keys().next().copied()
+    }
+}
+
+/// When past names ended last.
+#[derive(Default)]
+pub(crate) struct Deaths {
+    pub(crate) by_name: BTreeMap<Vec<u8>, Number>,
+    pub(crate) by_cookie: BTreeMap<u64, Number>,
+}

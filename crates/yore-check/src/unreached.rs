@@ -1,0 +1,33 @@
+//! Blocks that exist and to which nothing led.
+
+use crate::checker::Checker;
+use crate::{CheckError, Finding, Problem};
+use yore_format::{BlockKind, InodeNo, MetaAddr};
+
+impl Checker<'_> {
+    /// Reports blocks that exist and to which nothing led.
+    pub(crate) fn unreached(&mut self) -> Result<(), CheckError> {
+        for zone in 0..self.zones.len() {
+            let number = self.zones[zone].number;
+            for index in self.zones[zone].indexes() {
+                if self.zones[zone].reached[usize::from(index) / 64] & (1 << (index % 64)) != 0 {
+                    continue;
+                }
+                let addr = MetaAddr::new(number, index);
+                let Some((_, place)) = self.locate(addr) else { continue };
+                let Some(block) = self.read_at(addr, place, Problem::BlockDamaged)? else { continue };
+                let header = yore_format::BlockHeader::of(&block);
+                let kind = BlockKind::from_u8(header.kind).map_or("unknown kind", BlockKind::name);
+                let owner = InodeNo(header.owner.get());
+                if header.kind == BlockKind::Inodes as u8 {
+                    let finding = Finding::new(Problem::InodeFree, "a count of free inodes", "no inodes");
+                    self.add_incomplete(finding.at(addr));
+                } else if !self.incomplete {
+                    let finding = Finding::new(Problem::BlockUnreachable, "a reference", kind);
+                    self.add(finding.at(addr).on(place.block).of(owner));
+                }
+            }
+        }
+        Ok(())
+    }
+}
