@@ -15,13 +15,14 @@
 //!
 //! That something could not be recorded does not make it undone: it is logged.
 
+use crate::history::reclaim::retention::retention_text;
 use crate::history::record::Cut;
 use crate::history::rollback::begun;
 use crate::{Error, InodeNo, Result, View};
 use std::os::unix::ffi::OsStrExt as _;
 use yore_format::{
-    CutKind, Number, OperationKind, OperationRow, Policy, Retention, RowClass, Versioning,
-    OPERATION_NOTE_MAX, OPERATION_PATH_MAX,
+    CutKind, Number, OperationKind, OperationRow, Policy, RowClass, Versioning, OPERATION_NOTE_MAX,
+    OPERATION_PATH_MAX,
 };
 
 /// Who does something, and where, to record what.
@@ -156,20 +157,7 @@ fn policy_text(policy: &Policy, next: &Policy) -> String {
     };
     let keep = match retention {
         None => "inherit".to_string(),
-        Some(Retention::Everything) => "all".to_string(),
-        Some(Retention::Rules(rules)) => {
-            let counts = [
-                ("last", rules.last),
-                ("hourly", rules.hourly),
-                ("daily", rules.daily),
-                ("weekly", rules.weekly),
-                ("monthly", rules.monthly),
-                ("yearly", rules.yearly),
-            ];
-            let counts = counts.iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!("{name}:{n}"));
-            let within = (!rules.within.is_empty()).then(|| format!("within:{}", rules.within));
-            counts.chain(within).collect::<Vec<_>>().join(",")
-        }
+        Some(retention) => retention_text(retention),
     };
     let hold = match hold {
         None => "inherit".to_string(),
@@ -220,5 +208,20 @@ impl View {
             Err(Error::Stale | Error::NotFound) => Ok(false),
             Err(e) => Err(e),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use yore_format::{KeepRules, Retention};
+
+    /// `monthly:all` was noted as `monthly:4294967295`, and that is what `yore operations` told people to write.
+    #[test]
+    fn policies_are_noted_as_commands_write_them() {
+        let rules = KeepRules { monthly: KeepRules::ALL, last: 3, ..KeepRules::default() };
+        let was = Policy { retention: Some(Retention::Rules(rules)), ..Policy::default() };
+        let text = policy_text(&was, &Policy::default());
+        assert_eq!(text, "version=inherit keep=last:3,monthly:all hold=inherit");
     }
 }

@@ -242,6 +242,7 @@ fn check(policy: &Policy) -> Result<()> {
         let zone = jiff::tz::TimeZone::UTC;
         if !within.is_empty()
             && (within.len() > WITHIN_MAX
+                || within.contains(char::is_control)
                 || crate::time::parse_ago(within, crate::clock::now(), &zone).is_err())
         {
             return Err(Error::Invalid { what: "not a duration, or too long a one" });

@@ -15,10 +15,38 @@ use crate::history::record::is_held;
 use crate::time::{instant, parse_ago, TimeError};
 use crate::Cut;
 use jiff::tz::TimeZone;
-use yore_format::{CutKind, CutRow, KeepRules, Number, Timestamp};
+use yore_format::{CutKind, CutRow, KeepRules, Number, Retention, Timestamp};
 
 /// For how many days, back from the last snapshot, those are kept that something can be undone by.
 pub const UNDO_DAYS: u32 = 30;
+
+/// What is kept as commands write it and read it again: `all`, or rules with commas between.
+///
+/// ```
+/// use yore_fs::retention::retention_text;
+/// use yore_fs::{KeepRules, Retention};
+///
+/// let rules = KeepRules { daily: 7, monthly: KeepRules::ALL, within: "2h".into(), ..KeepRules::default() };
+/// assert_eq!(retention_text(&Retention::Rules(rules)), "daily:7,monthly:all,within:2h");
+/// assert_eq!(retention_text(&Retention::Everything), "all");
+/// ```
+pub fn retention_text(retention: &Retention) -> String {
+    let Retention::Rules(rules) = retention else { return "all".into() };
+    let counts = [
+        ("last", rules.last),
+        ("hourly", rules.hourly),
+        ("daily", rules.daily),
+        ("weekly", rules.weekly),
+        ("monthly", rules.monthly),
+        ("yearly", rules.yearly),
+    ];
+    let counts = counts.into_iter().filter(|(_, n)| *n > 0).map(|(name, n)| match n {
+        KeepRules::ALL => format!("{name}:all"),
+        n => format!("{name}:{n}"),
+    });
+    let within = (!rules.within.is_empty()).then(|| format!("within:{}", rules.within));
+    counts.chain(within).collect::<Vec<_>>().join(",")
+}
 
 /// What the rules know of a snapshot.
 #[derive(Clone, Copy, Debug)]
