@@ -1,14 +1,18 @@
 //! The asking half: of a mount, or of a volume opened here.
 
 use crate::wire::{decode_answer, encode_request, Wrong, BYTES, OPCODE};
-use crate::{answer, Answer, Host, Kept, Page, Request, Saying, Take, Who, FORGET_MAX};
+use crate::{
+    answer, Answer, Host, Kept, Known, KnownFile, Named, Page, PolicyHere, Request, Saying, Stopped, Take,
+    Who, FORGET_MAX,
+};
 use rustix::fs::StatVfsMountFlags;
 use rustix::io::Errno;
 use rustix::ioctl::{ioctl, Updater};
 use std::cell::RefCell;
 use std::os::fd::AsFd;
+use yore_fs::rollback::{Plan, RolledBack, UnfinishedRollback};
 use yore_fs::{
-    Access, Error, InodeNo, ListedCut, MissedVersions, Number, OperationRow, Pin, Result, SpaceRules,
+    Access, Error, InodeNo, ListedCut, MissedVersions, Number, OperationRow, Pin, Policy, Result, SpaceRules,
     Timestamp, UserLimits, View, WouldFree,
 };
 
@@ -155,18 +159,10 @@ pub trait Client {
     /// # Errors
     /// As [`Request::GivenUp`].
     fn given_up(&self) -> Result<Vec<(u64, OperationRow)>> {
-        let (mut all, mut from) = (Vec::new(), 0);
-        loop {
-            let Answer::Operations { rows, next } = self.ask(&Request::GivenUp { from })? else {
-                return Err(misunderstood());
-            };
-            all.extend(rows);
-            match next {
-                None => return Ok(all),
-                Some(next) if next > from => from = next,
-                Some(_) => return Err(misunderstood()),
-            }
-        }
+        all_parts(|from| match self.ask(&Request::GivenUp { from })? {
+            Answer::Operations { rows, next } => Ok((rows, next)),
+            _ => Err(misunderstood()),
+        })
     }
 
     /// What the volume gives up by itself when it is full, and what would free more.
@@ -212,6 +208,87 @@ pub trait Client {
             _ => Err(misunderstood()),
         }
     }
+
+    /// The policy of the directory or file, and what applies to it.
+    ///
+    /// # Errors
+    /// As [`Request::Policy`]; [`Error::NotPermitted`] for what is of the past; so for the next.
+    fn policy(&self) -> Result<PolicyHere> {
+        match self.ask(&Request::Policy)? {
+            Answer::Policy(found) => Ok(*found),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// Gives the directory or file another policy, or with one that says nothing none.
+    ///
+    /// # Errors
+    /// As [`Request::SetPolicy`]; [`Error::Invalid`] and [`Error::Refused`] for what cannot be.
+    fn set_policy(&self, policy: Policy) -> Result<()> {
+        done(self.ask(&Request::SetPolicy(policy))?)
+    }
+
+    /// Makes the directory what it was.
+    ///
+    /// # Errors
+    /// As [`yore_fs::View::rollback`], and as [`Request::RollBack`].
+    fn roll_back(&self, plan: &Plan) -> Result<RolledBack> {
+        match self.ask(&Request::RollBack(*plan))? {
+            Answer::RolledBack(done) => Ok(done),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// The rollbacks that did not end, each with the path of its directory on the volume.
+    ///
+    /// # Errors
+    /// As [`Request::UnfinishedRollbacks`].
+    fn unfinished_rollbacks(&self) -> Result<Vec<(UnfinishedRollback, Option<Vec<u8>>)>> {
+        all_parts(|from| match self.ask(&Request::UnfinishedRollbacks { from })? {
+            Answer::UnfinishedRollbacks { rows, next } => Ok((rows, next)),
+            _ => Err(misunderstood()),
+        })
+    }
+
+    /// What the history knows of a name in the directory: all in all, and of each file.
+    ///
+    /// # Errors
+    /// As [`Request::HistoryOf`]; [`Error::NotFound`] for a name that means nothing, [`Error::IsADirectory`] for a directory without what is
+    /// below it.
+    fn history_of(&self, of: &Named) -> Result<(Known, Vec<KnownFile>)> {
+        let mut all = Known::default();
+        let files = all_parts(|from| match self.ask(&Request::HistoryOf { of: of.clone(), from })? {
+            Answer::HistoryOf { known, rows, next } => {
+                all = known;
+                Ok((rows, next))
+            }
+            _ => Err(misunderstood()),
+        })?;
+        Ok((all, files))
+    }
+
+    /// Gives that up; how much it was.
+    ///
+    /// # Errors
+    /// As [`Client::history_of`]; [`Error::Held`], [`Error::Pinned`] or [`Error::TakenByOthers`] if a snapshot that must stay has seen some
+    /// of it, and [`Error::Invalid`] for the root directory: then nothing is given up.
+    fn expunge(&self, of: &Named) -> Result<Known> {
+        match self.ask(&Request::Expunge(of.clone()))? {
+            Answer::Expunged(known) => Ok(known),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    /// Why nothing is written to the volume any more; `None`: it is written.
+    ///
+    /// # Errors
+    /// As [`Request::Stopped`].
+    fn stopped(&self) -> Result<Option<Stopped>> {
+        match self.ask(&Request::Stopped)? {
+            Answer::Stopped(stopped) => Ok(stopped),
+            _ => Err(misunderstood()),
+        }
+    }
 }
 
 fn done(answer: Answer) -> Result<()> {
@@ -228,11 +305,19 @@ fn page(answer: Answer) -> Result<Page<ListedCut>> {
     }
 }
 
-/// All of a list that comes in pages, which must come to an end.
+/// All of a list that comes in pages.
 fn all_pages<T>(mut page: impl FnMut(Number) -> Result<Page<T>>) -> Result<Vec<T>> {
-    let (mut all, mut at) = (Vec::new(), Some(Number(0)));
+    all_parts(|from| {
+        let Page { rows, next } = page(Number(from))?;
+        Ok((rows, next.map(|next| next.0)))
+    })
+}
+
+/// All of a list that comes in parts, each with the place to go on from; it must come to an end.
+fn all_parts<T>(mut part: impl FnMut(u64) -> Result<(Vec<T>, Option<u64>)>) -> Result<Vec<T>> {
+    let (mut all, mut at) = (Vec::new(), Some(0));
     while let Some(from) = at {
-        let Page { rows, next } = page(from)?;
+        let (rows, next) = part(from)?;
         if next.is_some_and(|next| next <= from) {
             return Err(misunderstood());
         }
@@ -344,9 +429,12 @@ impl Client for Here {
         let who = Who {
             uid: rustix::process::getuid().as_raw(),
             may_all: true,
+            as_root: true,
+            groups: &[],
             access: &self.access,
             read_only: false,
             limits: UserLimits::default(),
+            expunges_others: true,
             host: &self.pins,
         };
         answer(&self.view, self.directory, &who, request)

@@ -39,8 +39,7 @@
 //! ([`yore_device::travel`](../yore_device/travel/index.html)), the texts of errors that a process keeps are bounded
 //! (`yore_format::travel`), and no bytes panic.
 //!
-//! Most of the protocol is still to come: `control.rs` of yore-fuse and the modules below it have requests of their own numbers for
-//! policies, looking at history, expunging, rolling back, and whether the volume is still written.
+//! Looking at history is still to come: `control/look.rs` of yore-fuse and the modules below it have requests of their own numbers for that.
 
 mod client;
 mod message;
@@ -48,6 +47,9 @@ mod server;
 mod wire;
 
 pub use client::{Client, Here, Mounted};
-pub use message::{Answer, Page, Request, Saying, Take, FORGET_MAX};
+pub use message::{
+    Answer, Known, KnownFile, Named, Page, PolicyHere, Request, Saying, Stopped, Take, FORGET_MAX,
+};
+pub use server::told;
 pub use server::{answer, may_take, Host, Kept, Who};
 pub use wire::{decode_request, encode_answer, encode_nothing, Wrong, BYTES, OPCODE, VERSION};

@@ -1,8 +1,15 @@
 //! Requests and answers.
 
+mod expunge;
+mod policy;
+
+pub use expunge::{Known, KnownFile, Named};
+pub use policy::PolicyHere;
+
 use serde::{Deserialize, Serialize};
+use yore_fs::rollback::{Plan, RolledBack, UnfinishedRollback};
 use yore_fs::{
-    ListedCut, MissedVersions, NewSnapshot, Number, OperationRow, SpaceRules, Timestamp, WouldFree,
+    ListedCut, MissedVersions, NewSnapshot, Number, OperationRow, Policy, SpaceRules, Timestamp, WouldFree,
 };
 
 /// Most snapshots that one [`Request::Forget`] names.
@@ -85,18 +92,55 @@ pub enum Request {
     /// Erases what nothing names any more, after giving up what is being given up. For root and the daemon's user. It is answered when
     /// all is durable; others go on meanwhile. [`Answer::Shredded`].
     Shred,
+    /// The policy of the directory, and what applies to it; of files, too, and of the present only. For everybody who may open it.
+    /// [`Answer::Policy`].
+    Policy,
+    /// Gives the directory or file another policy, or with one that says nothing none. For root, the daemon's user, and the owner. Only root
+    /// and the daemon's user may say anything else of holding than before, and only root so that what policies take is held for a
+    /// shorter time. Durable when it returns. [`Answer::Done`].
+    SetPolicy(Policy),
+    /// Makes the directory what it was. For root and the daemon's user; for the directory's owner if all that is changed, removed or brought
+    /// back is the owner's. It is answered when all is durable and the kernel knows what is not as it was any more; requests that
+    /// concern the directory wait meanwhile. [`Answer::RolledBack`].
+    RollBack(Plan),
+    /// The rollbacks that did not end, the first one first. For root and the daemon's user; others see those of their own directories.
+    /// [`Answer::UnfinishedRollbacks`].
+    UnfinishedRollbacks {
+        /// The least place in the list.
+        from: u64,
+    },
+    /// What the history knows of a name. For root, the daemon's user, and who owns all of it, now and in every version; others learn
+    /// nothing of names in directories that are not theirs. Each part of the list is made anew. [`Answer::HistoryOf`].
+    HistoryOf {
+        /// The name.
+        of: Named,
+        /// The least place in the list.
+        from: u64,
+    },
+    /// Gives that up, in all snapshots at once. For the same; who owns it gives it up in snapshots that others took only on a mount that
+    /// allows it. Nobody sees any of it when it returns, and that is durable; the space is given back in the background.
+    /// [`Answer::Expunged`].
+    Expunge(Named),
+    /// Whether an error has stopped all writing to the volume. Of files, too, and for everybody. [`Answer::Stopped`].
+    Stopped,
 }
 
 impl Request {
     /// Whether it changes something.
     pub(crate) fn changes(&self) -> bool {
         use Request::*;
-        matches!(self, Take(_) | Describe { .. } | Forget { .. } | SetSpaceRules(_) | Lengthen { .. } | Shred)
+        let of_history = matches!(self, Take(_) | Describe { .. } | Forget { .. } | RollBack(_) | Expunge(_));
+        of_history || matches!(self, SetPolicy(_) | SetSpaceRules(_) | Lengthen { .. } | Shred)
     }
 
     /// Whether all that programs have written must be on the volume before.
     pub(crate) fn needs_what_was_written(&self) -> bool {
-        matches!(self, Request::Take(_) | Request::Shred)
+        matches!(self, Request::Take(_) | Request::Shred | Request::RollBack(_))
+    }
+
+    /// Whether what programs have stored through mappings must be on the volume before, too.
+    pub fn needs_stores(&self) -> bool {
+        matches!(self, Request::Take(_) | Request::RollBack(_))
     }
 
     /// Whether it waits for what other requests do, or long, so that no thread that serves others may answer it.
@@ -107,7 +151,9 @@ impl Request {
     /// Whether files are asked, too, and not only directories.
     pub(crate) fn is_of_files(&self) -> bool {
         use Request::*;
-        matches!(self, Keep | SpaceRules | SetSpaceRules(_) | GivenUp { .. } | WouldFree | MissedVersions)
+        let of_space =
+            matches!(self, SpaceRules | SetSpaceRules(_) | GivenUp { .. } | WouldFree | MissedVersions);
+        of_space || matches!(self, Keep | Policy | SetPolicy(_) | Stopped)
     }
 }
 
@@ -201,6 +247,39 @@ pub enum Answer {
         /// Free blocks that had to be left out, because all that is free was promised to writers. They are erased by asking again later.
         blocks_left_out: u64,
     },
+    /// A policy.
+    Policy(Box<PolicyHere>),
+    /// What was rolled back.
+    RolledBack(RolledBack),
+    /// A part of a list of rollbacks that did not end.
+    UnfinishedRollbacks {
+        /// Each with the path of its directory on the volume as it is now, if it is still there.
+        rows: Vec<(UnfinishedRollback, Option<Vec<u8>>)>,
+        /// The place to go on from; `None` at the end of the list.
+        next: Option<u64>,
+    },
+    /// What the history knows of a name.
+    HistoryOf {
+        /// All in all.
+        known: Known,
+        /// A part of the files.
+        rows: Vec<KnownFile>,
+        /// The place to go on from; `None` at the end of the list.
+        next: Option<u64>,
+    },
+    /// How much history was given up.
+    Expunged(Known),
+    /// Why nothing is written any more; `None`: the volume is written.
+    Stopped(Option<Stopped>),
+}
+
+/// An error has stopped all writing to a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stopped {
+    /// The error that came first, for people.
+    pub why: String,
+    /// When it came, in seconds since 1970.
+    pub since_seconds: u64,
 }
 
 /// A part of a list, in ascending order.

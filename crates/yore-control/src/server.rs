@@ -1,13 +1,19 @@
 //! The answering half: what a request does to a volume, for whom.
 
+mod expunge;
+mod policies;
+mod rollback;
+pub mod told;
+
 use crate::wire::{size, ROWS};
-use crate::{Answer, Page, Request, Saying, Take, FORGET_MAX};
+use crate::{Answer, Page, Request, Saying, Stopped, Take, FORGET_MAX};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
+use yore_fs::rollback::Changed;
 use yore_fs::{
     Access, Cut, CutRow, Doing, Error, FileKind, Incarnation, InodeNo, ListedCut, NewSnapshot, Number,
-    OperationRow, Pin, PinnedBy, Result, RowClass, User, UserLimits, View, NAME_MAX,
+    OperationRow, Pin, PinnedBy, Remembered, Result, RowClass, User, UserLimits, View, NAME_MAX,
 };
 
 /// The user who asks, and the kind of mount that is asked.
@@ -16,12 +22,18 @@ pub struct Who<'a> {
     pub uid: u32,
     /// He may do what is anybody's: root, the daemon's user, and who opened the volume himself.
     pub may_all: bool,
+    /// He may also do what on a mount only root may: shorten holds, change what is immutable. Root, and who opened the volume himself.
+    pub as_root: bool,
+    /// The groups of who may not do all.
+    pub groups: &'a [u32],
     /// What of the history he may be told.
     pub access: &'a Access,
     /// Nothing can be changed on the mount.
     pub read_only: bool,
     /// What each user may have who may not do all.
     pub limits: UserLimits,
+    /// Owners may give up what others' snapshots have seen, too.
+    pub expunges_others: bool,
     /// What only whoever serves can do.
     pub host: &'a dyn Host,
 }
@@ -39,6 +51,20 @@ pub trait Host {
 
     /// Whether it is about to end, and what takes long is broken off.
     fn is_over(&self) -> bool;
+
+    /// Finds out from now on when files are closed, if it does not yet.
+    ///
+    /// # Errors
+    /// It cannot.
+    fn want_closes(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Tells whoever believes what is seen of the volume that this is not as it was any more.
+    fn changed(&self, _changed: Changed) {}
+
+    /// The same of files whose history was given up in these cuts, which ascend.
+    fn gone(&self, _files: &[Remembered], _cuts: &[Number]) {}
 }
 
 const NOT_YOURS: Error = Error::NotPermitted {
@@ -135,13 +161,7 @@ pub fn may_take(view: &View, directory: InodeNo, who: &Who<'_>) -> bool {
 /// # Errors
 /// [`Error::NotADirectory`]; [`Error::NotPermitted`] for what the asker may not; else those of what is asked.
 pub fn answer(view: &View, directory: InodeNo, who: &Who<'_>, request: &Request) -> Result<Answer> {
-    match view.getattr(directory)?.kind {
-        FileKind::Directory => {}
-        FileKind::Regular if request.is_of_files() => {}
-        // Of a volume opened here that is read from, links and pipes, too.
-        _ if matches!(request, Request::Keep) => {}
-        _ => return Err(Error::NotADirectory),
-    }
+    check_kind(view, directory, request)?;
     match request {
         Request::Take(new) => {
             let Cut { number, row } = take(view, directory, who, new)?;
@@ -174,11 +194,7 @@ pub fn answer(view: &View, directory: InodeNo, who: &Who<'_>, request: &Request)
             page(view, who, rows, None)
         }
         Request::Operations { before } => operations(view, who, *before),
-        Request::Keep => {
-            let Some(cut) = view.cut() else { return Ok(Answer::Kept(false)) };
-            let pin = view.pin(cut, PinnedBy::Work)?;
-            Ok(Answer::Kept(who.host.room().and_then(|keep| keep(pin)).is_ok()))
-        }
+        Request::Keep => keep(view, who),
         Request::SpaceRules => Ok(Answer::SpaceRules(view.space_rules())),
         Request::SetSpaceRules(rules) => {
             who.check_everything()?;
@@ -197,7 +213,44 @@ pub fn answer(view: &View, directory: InodeNo, who: &Who<'_>, request: &Request)
         Request::MissedVersions => Ok(Answer::MissedVersions(view.missed_versions())),
         Request::Lengthen { bytes } => lengthen(view, who, *bytes),
         Request::Shred => shred(view, who),
+        Request::Policy => policies::policy(view, directory),
+        Request::SetPolicy(policy) => policies::set(view, directory, who, policy),
+        Request::RollBack(plan) => rollback::roll_back(view, directory, who, plan),
+        Request::UnfinishedRollbacks { from } => rollback::unfinished(view, who, *from),
+        Request::HistoryOf { of, from } => expunge::history_of(view, directory, who, (of, *from)),
+        Request::Expunge(of) => expunge::expunge(view, directory, who, of),
+        Request::Stopped => Ok(stopped(view)),
     }
+}
+
+/// Refuses what is asked of something that is no directory, unless it can be.
+fn check_kind(view: &View, inode: InodeNo, request: &Request) -> Result<()> {
+    // If nothing can be read any more, that is told still.
+    if matches!(request, Request::Stopped) {
+        return Ok(());
+    }
+    match view.getattr(inode)?.kind {
+        FileKind::Directory => Ok(()),
+        FileKind::Regular if request.is_of_files() => Ok(()),
+        // Of a volume opened here that is read from, links and pipes, too.
+        _ if matches!(request, Request::Keep | Request::Policy | Request::SetPolicy(_)) => Ok(()),
+        _ => Err(Error::NotADirectory),
+    }
+}
+
+fn keep(view: &View, who: &Who<'_>) -> Result<Answer> {
+    let Some(cut) = view.cut() else { return Ok(Answer::Kept(false)) };
+    let pin = view.pin(cut, PinnedBy::Work)?;
+    Ok(Answer::Kept(who.host.room().and_then(|keep| keep(pin)).is_ok()))
+}
+
+/// Whether an error has stopped all writing.
+fn stopped(view: &View) -> Answer {
+    Answer::Stopped(view.stopped().map(|stopped| Stopped {
+        // It is for people, and long ones would not fit.
+        why: stopped.first.to_string().chars().take(1024).collect(),
+        since_seconds: stopped.since_seconds,
+    }))
 }
 
 fn check_name(name: &[u8]) -> Result<()> {
@@ -299,7 +352,7 @@ fn page(view: &View, who: &Who<'_>, rows: Vec<ListedCut>, mut next: Option<Numbe
             continue;
         }
         // A path that would not fit into any answer, four times as long as any that a call takes, is left out.
-        if size(&row).is_none_or(|size| size > ROWS) {
+        if !fits(&row) {
             row.path = None;
         }
         told.push(row);
@@ -315,6 +368,11 @@ fn operations(view: &View, who: &Who<'_>, before: Option<u64>) -> Result<Answer>
     let (rows, left) = fitting(all.into_iter().filter(wanted));
     let next = left.and(rows.last().map(|(place, _)| *place));
     Ok(Answer::Operations { rows, next })
+}
+
+/// Whether an answer has room for a row.
+fn fits<T: Serialize>(row: &T) -> bool {
+    size(row).is_some_and(|size| size <= ROWS)
 }
 
 /// As many rows as there is room for, and the first that is left.

@@ -7,7 +7,7 @@ use serde::Serialize;
 use yore_fs::{Error, Result};
 
 /// The version of the protocol. It grows with each change of what travels.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Bytes of the buffer; the most that an ioctl's number can say is 16,383.
 pub const BYTES: usize = 16_376;
 /// The number of the ioctl.
@@ -15,8 +15,8 @@ pub const OPCODE: Opcode = opcode::read_write::<[u8; BYTES]>(b'Y', 100);
 
 const MAGIC: [u8; 4] = *b"yore";
 const HEAD: usize = 16;
-/// Bytes left for rows in an answer that is a page: beside them stand the variants, their count and the number to go on from.
-pub(crate) const ROWS: usize = BYTES - HEAD - 32;
+/// Bytes left for rows in an answer that is a page: beside them stand the variants, their count, sums, and the place to go on from.
+pub(crate) const ROWS: usize = BYTES - HEAD - 64;
 
 /// Why bytes are no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -28,7 +28,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 /// The type of a file as entries keep it: the type bits of its mode, shifted right by 12.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[repr(u8)]
 #[allow(missing_docs)]
 pub enum FileKind {

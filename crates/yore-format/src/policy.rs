@@ -5,11 +5,12 @@
 //! number.
 
 use crate::{tagged, Corruption, Incarnation, InodeNo, Number};
+use serde::{Deserialize, Serialize};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// When versions are made, beside snapshots that somebody asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Versioning {
     /// Never: only at snapshots.
     Snapshots,
@@ -23,7 +24,7 @@ pub enum Versioning {
 pub const INTERVAL_MIN: u64 = 1_000_000_000;
 
 /// Rules for which snapshots or versions are kept.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeepRules {
     /// The last ones.
     pub last: u32,
@@ -47,7 +48,7 @@ impl KeepRules {
 }
 
 /// How long history is kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Retention {
     /// Until somebody forgets it, or the volume is full.
     Everything,
@@ -56,7 +57,7 @@ pub enum Retention {
 }
 
 /// What an inode's own policy says. The policy of the directory above says the rest.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
     /// When versions are made.
     pub versioning: Option<Versioning>,

@@ -1,43 +1,22 @@
 //! What a mount can be asked for beside files, by ioctl(2) on any directory of it: who asks comes from the kernel.
 //!
-//! Snapshots (taken, listed, described, held, forgotten) the list of who did what to the past, what a full volume keeps and the volume's length are asked for in the protocol that
-//! [`yore_control`] describes, and answered there; [`crate::serve`] brings requests to it. What follows here is not yet part of it: requests of their own
+//! Everything but looking at history is asked for in the protocol that [`yore_control`] describes, and answered there; `serve/asked.rs` brings
+//! requests to it. What [`look`] answers is not yet part of it: requests of their own
 //! numbers, whose buffers have a fixed layout. They are *restricted* ioctls, too: the number says how many bytes go in and come
 //! back. One buffer holds first the request and then the answer. All numbers in it are little-endian; bytes without a meaning are zero, and
 //! a request in which they are not is EINVAL.
 //!
-//! # Look at history: numbers 5 to 7, and 10; policies: 8 and 9
-//!
-//! See [`look`], and [`policy`], which regular files answer, too.
-//!
-//! # Expunge: numbers 20 and 21; roll back: 22 and 23
-//!
-//! See [`expunge`] and [`rollback`].
-//!
 //! Any other number, and these on what is no directory, are ENOTTY, as the kernel answers for file systems that have none.
 
-pub mod expunge;
 pub mod look;
-pub mod policy;
 mod record;
-pub mod rollback;
-pub mod state;
 
 use fuser::Errno;
 use record::{decode_record, encode_record};
-use rustix::fs::StatVfsMountFlags;
 use rustix::ioctl::{ioctl, Opcode, Updater};
 use std::fs::File;
 use std::io;
-use yore_fs::{Incarnation, InodeNo, Timestamp, User, UserLimits, View};
-
-/// The daemon does not know all the ways in which a mount can be read-only.
-fn check_writable(dir: &File) -> io::Result<()> {
-    match rustix::fs::fstatvfs(dir)?.f_flag.contains(StatVfsMountFlags::RDONLY) {
-        true => Err(rustix::io::Errno::ROFS.into()),
-        false => Ok(()),
-    }
-}
+use yore_fs::{Incarnation, InodeNo, Timestamp, View};
 
 fn call<const OPCODE: Opcode, const BYTES: usize>(dir: &File, buffer: &mut [u8; BYTES]) -> io::Result<()> {
     // SAFETY: this number has the size of the buffer in it. By the kernel's rules for such numbers whoever knows it reads and
@@ -51,11 +30,6 @@ fn malformed() -> io::Error {
         io::ErrorKind::InvalidData,
         "the mount's answer is not understood; is its daemon of another version?",
     )
-}
-
-/// A user, whose limits are these unless he is root or the daemon's user.
-pub(crate) fn user(uid: u32, limits: UserLimits) -> User {
-    User { uid, limits: (!may_all(uid)).then_some(limits) }
 }
 
 /// Why there is no answer.
@@ -105,11 +79,6 @@ fn may_snapshot(
         Err(yore_fs::Error::Stale) if incarnation.is_some() => Ok(false),
         Err(error) => Err(error.into()),
     }
-}
-
-/// Whether a user may take one of this directory.
-pub(crate) fn may_take(view: &View, inode: InodeNo, uid: u32) -> bool {
-    matches!(may_snapshot(view, inode, None, uid), Ok(true))
 }
 
 fn put(bytes: &mut [u8], at: usize, value: &[u8]) {

@@ -60,7 +60,8 @@ pub fn errno(error: &Error) -> Errno {
 /// Whether people should read of it in the daemon's log: what the caller's program cannot explain. Whatever is EIO is among it, so there is
 /// no EIO of the daemon's without its cause in the log.
 pub(crate) fn worth_logging(error: &Error) -> bool {
-    matches!(error.root(), Error::Corruption(_) | Error::Refused(_)) || errno(error).code() == libc::EIO
+    matches!(error.root(), Error::Corruption(_) | Error::Refused(_) | Error::Unfinished { .. })
+        || errno(error).code() == libc::EIO
 }
 
 /// Whether the kernel makes something else of it when it writes back what programs stored through mappings: it keeps ENOSPC for the next

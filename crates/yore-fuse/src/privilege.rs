@@ -92,11 +92,6 @@ fn asking_of(uid: u32, gid: u32, status: Option<&str>) -> Asking {
     Asking { uid, groups, knows_groups: uid == 0 || status.is_some() }
 }
 
-/// The groups of a thread that waits for our answer; none of one that we do not see.
-pub(crate) fn groups_of(pid: u32) -> Vec<u32> {
-    groups_in(&status_of(pid).unwrap_or_default()).collect()
-}
-
 /// The process of a thread that waits for our answer; `None` of one that we do not see.
 pub(crate) fn process_of(thread: u32) -> Option<u32> {
     status_of(thread)?.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()

@@ -47,8 +47,8 @@ use std::time::{Duration, SystemTime};
 use writers::Writers;
 use yore_fs::time::When;
 use yore_fs::{
-    Behalf, Caller, Error, FallocateMode, FileKind, InodeNo, Number, Remembered, RenameMode, Resolved,
-    SeekTo, SetAttr, SetXattrMode, View, WriteMode,
+    Behalf, Caller, Error, FallocateMode, FileKind, InodeNo, RenameMode, Resolved, SeekTo, SetAttr,
+    SetXattrMode, View, WriteMode,
 };
 
 /// Longest stretch one copy_file_range request copies; callers go on with the rest. Bounds how long a thread that serves is away.
@@ -823,42 +823,18 @@ impl Filesystem for Server {
             let view = self.for_request(view, request);
             return self.asked(request, (view.into_owned(), inode), data, reply);
         }
-        let (uid, read_only) = (request.uid(), self.config.read_only);
-        let access = self.access_to_history(request);
         self.saves.settle();
         let view = self.for_request(view, request);
         if flags::is_ours(number) {
             return self.flags(request, (view.into_owned(), inode), (number, data, size), reply);
         }
-        if number == control::rollback::ROLL_BACK {
-            return self.roll_back(request, (view.into_owned(), inode), data, reply);
-        }
-        let answer = if control::rollback::is_list(number) {
-            control::rollback::list(&view, uid, data)
-        } else if control::policy::is_ours(number) {
-            let want_closes = || match self.config.close_events {
-                true => Ok(()),
-                false => self.saves.want(),
-            };
-            let by = control::user(uid, self.config.limits);
-            control::policy::answer(&view, inode, (by, read_only), &want_closes, number, data)
-        } else if control::expunge::is_ours(number) {
-            let gone = |files: &[Remembered], cuts: &[Number]| self.tell_gone(files, cuts);
-            let from_others = self.config.expunge_others;
-            let by = control::expunge::By { uid, access: &access, read_only, from_others };
-            control::expunge::answer(&view, inode, &by, (number, data), gone)
-        } else if control::state::is_ours(number) {
-            control::state::answer(&view, data)
-        } else if control::look::is_known(number) {
-            self.answers.answer_for(&view, inode, (uid, &access), number, data)
+        let answer = if control::look::is_known(number) {
+            let access = self.access_to_history(request);
+            self.answers.answer_for(&view, inode, (request.uid(), &access), number, data)
         } else {
             Err(control::Failure::Number(Errno::ENOTTY))
         };
-        match answer {
-            Ok(answer) => reply.ioctl(0, &answer),
-            Err(control::Failure::Number(number)) => reply.error(number),
-            Err(control::Failure::View(error)) => reply.error(self.number("ioctl", inode, error)),
-        }
+        background::answer(inode, answer, reply);
     }
 
     fn poll(

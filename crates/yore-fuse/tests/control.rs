@@ -231,8 +231,9 @@ fn other_requests() {
         asked.map(|()| buffer[..16].to_vec())
     };
     assert_eq!(raw(&[]), Err(rustix::io::Errno::INVAL));
-    assert_eq!(raw(b"yore\x02\0\0\0\x01\0\0\0\0\0\0\0\xff"), Err(rustix::io::Errno::INVAL));
     let version = yore_control::VERSION.to_le_bytes();
+    let unknown = [&b"yore"[..], &version, b"\x01\0\0\0\0\0\0\0\xff"].concat();
+    assert_eq!(raw(&unknown), Err(rustix::io::Errno::INVAL));
     let expected = [&b"yore"[..], &version, &[0; 8]].concat();
     assert_eq!(raw(b"yore\xff\0\0\0\x01\0\0\0\0\0\0\0\x05"), Ok(expected));
     assert_eq!(names(&root), Vec::<String>::new());

@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use yore_control::{Client as _, Mounted as Asked, Take};
 use yore_fs::rollback::{Plan, Verb};
 use yore_fs::{Policy, Versioning};
-use yore_fuse::control::rollback::roll_back;
 
 /// Numbers at random, the same ones each time.
 struct Random(u64);
@@ -103,7 +102,7 @@ fn fsync_knows_no_worse_than_no_space() {
             if let Some(target) = taken.last() {
                 let plan = Plan { verb: Verb::Rollback, of: None, target: *target, others: None };
                 // A rollback that a full volume stops says so; what was snapshot there may be given up meanwhile.
-                assert!(is_usual(roll_back(&dir, &plan)));
+                assert!(is_usual(Asked(&dir).roll_back(&plan).map_err(number)));
             }
             if taken.len() > 3 {
                 assert!(is_usual(Asked(&dir).forget(&[taken.remove(0)]).map_err(number)));

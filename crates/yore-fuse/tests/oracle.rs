@@ -7,12 +7,10 @@ use common::{as_user, Mounted, NOBODY};
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::unix::fs::{chown, PermissionsExt};
-use yore_control::Client as _;
+use yore_control::{Client as _, Named};
 use yore_fs::rollback::{Plan, Verb};
 use yore_fs::{Error, InodeNo, Number};
-use yore_fuse::control::expunge::{expunge, forbidden, look, Wanted};
 use yore_fuse::control::look::{deleted, diff, log};
-use yore_fuse::control::rollback::roll_back;
 
 /// Who keeps something below a directory of NOBODY's.
 const OTHER: u32 = 1000;
@@ -126,7 +124,7 @@ fn a_refusal_names_nothing_in_closed_directories() {
     let Some((m, then)) = share() else { return };
     let dir = File::open(m.path("share")).unwrap();
     let plan = Plan { verb: Verb::Rollback, of: None, target: then, others: None };
-    match as_user(NOBODY, || roll_back(&dir, &plan)).unwrap() {
+    match as_user(NOBODY, || yore_control::Mounted(&dir).roll_back(&plan)) {
         Err(Error::NotYours { path }) => assert!(!path.contains('/'), "{path}"),
         other => panic!("{other:?}"),
     }
@@ -156,8 +154,9 @@ fn lists_of_a_name_are_for_who_might_look_it_up() {
         assert!(matches!(versions, Err(Error::NotFound)), "{}", text(name));
         let seen = as_user(NOBODY, || asked.version_seen(name));
         assert!(matches!(seen, Err(Error::NotFound)), "{}", text(name));
-        let wanted = Wanted { name, below: false, others: false };
-        assert_eq!(number(as_user(NOBODY, || look(&dir, &wanted))), libc::EPERM, "{}", text(name));
+        let known =
+            as_user(NOBODY, || asked.history_of(&Named { name: name.to_vec(), below: false, others: false }));
+        assert!(matches!(known, Err(Error::NotPermitted { .. })), "{}", text(name));
     }
     assert!(as_user(OTHER, || yore_control::Mounted(&dir).version_seen(b"gone@closed")).unwrap().is_some());
     drop(dir);
@@ -186,16 +185,16 @@ fn owners_give_up_what_only_they_remember() {
         make(&m, "home/new", Some("1"), OTHER, 0o644);
         m.view.closed(inode(&m, "home/new")).unwrap();
         let dir = File::open(m.path("home")).unwrap();
-        let wanted = |name| Wanted { name, below: false, others: false };
-        let done = |uid, name: &'static [u8]| as_user(uid, || expunge(&dir, &wanted(name)));
+        let done = |uid, name: &[u8]| {
+            let of = Named { name: name.to_vec(), below: false, others: false };
+            as_user(uid, || yore_control::Mounted(&dir).expunge(&of))
+        };
         assert!(done(OTHER, b"new").is_ok());
         let outcome = done(OTHER, b"kept");
         if allowed {
             assert!(outcome.is_ok(), "{outcome:?}");
         } else {
-            assert_eq!(number(outcome), libc::EPERM);
-            let why = as_user(OTHER, || forbidden(&dir, &wanted(b"kept"))).unwrap();
-            assert!(matches!(why, Some(Error::TakenByOthers { .. })), "{why:?}");
+            assert!(matches!(outcome, Err(Error::TakenByOthers { .. })), "{outcome:?}");
             assert_eq!(fs::read(m.path(".@roots/home/kept")).unwrap(), b"1");
             assert!(done(0, b"kept").is_ok(), "root may");
         }

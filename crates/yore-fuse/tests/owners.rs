@@ -15,7 +15,6 @@ use yore_control::{Client as _, Mounted as Asked, Saying};
 use yore_fs::rollback::{Plan, Verb};
 use yore_fs::{Number, Result, UserLimits};
 use yore_fuse::control::look::{deleted, diff, log};
-use yore_fuse::control::rollback::roll_back;
 
 /// The owner of a directory.
 const OWNER: u32 = 1000;
@@ -92,19 +91,19 @@ fn rollbacks_count_as_snapshots() {
     let plan = Plan { verb: Verb::Rollback, of: None, target: then, others: None };
     for _ in 0..2 {
         save("now");
-        as_user(OWNER, || roll_back(&dir, &plan)).unwrap().unwrap();
+        as_user(OWNER, || Asked(&dir).roll_back(&plan)).unwrap();
         assert_eq!(fs::read(&file).unwrap(), b"then");
     }
     save("now");
-    assert_eq!(errno_of(as_user(OWNER, || roll_back(&dir, &plan))), libc::EDQUOT);
+    assert_eq!(number_of(as_user(OWNER, || Asked(&dir).roll_back(&plan))), libc::EDQUOT);
     assert_eq!((fs::read(&file).unwrap(), names(&dir).len()), (b"now".to_vec(), 5), "nothing was changed");
-    as_user(0, || roll_back(&dir, &plan)).unwrap().unwrap();
+    as_user(0, || Asked(&dir).roll_back(&plan)).unwrap();
     // Who forgets some has room again.
     save("now");
     let own = Asked(&dir).all_snapshots().unwrap();
     let own: Vec<Number> = own[1..3].iter().map(|one| one.cut.number).collect();
     as_user(OWNER, || forget(&dir, &own)).unwrap();
-    as_user(OWNER, || roll_back(&dir, &plan)).unwrap().unwrap();
+    as_user(OWNER, || Asked(&dir).roll_back(&plan)).unwrap();
     drop(dir);
     m.end();
 }

@@ -1,33 +1,28 @@
-//! `expunge`: all history of files is given up; of a mount by asking its daemon, of a volume that is not mounted by opening it.
+//! `expunge`: all history of files is given up.
 //!
 //! **Nothing happens before all is known.** Each operand is looked at first: what it is, how much would go, whether the caller may. Then a
 //! person is asked, or `--yes` says it; then one operand after the other is given up, each as a whole. What cannot be
 //! brought back must not be done by a wrong letter.
 
-use super::doing;
-use super::files::on_volume;
 use super::forget::{give_back, mounted_on, named, say_freed};
-use super::snapshot::{library_error, Place};
+use super::snapshot::Place;
 use super::Outcome;
 use crate::args;
-use crate::asked::here;
 use crate::live;
 use crate::output::{human, json_name, kind_name, Clock, List};
 use crate::progress::{while_given_back, Progress};
 use crate::status;
 use crate::volume::{Access, OnVolume};
 use anyhow::Context as _;
-use rustix::io::Errno;
 use serde_json::json;
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use yore_control::{Client, Mounted};
-use yore_fs::{Error, FileKind, ListedCut, Number, Volume};
-use yore_fuse::control::expunge::{self as control, Entry, Known, Wanted};
+use yore_control::{Known, KnownFile, Named};
+use yore_fs::{Error, ListedCut, Number};
 
 /// An operand: the directory that has the name, and the name, which may have a time.
 struct Operand {
@@ -56,46 +51,23 @@ impl Operand {
         Ok(Operand { place, name, shown })
     }
 
-    fn wanted(&self, args: &args::Expunge) -> Wanted<'_> {
-        Wanted { name: self.name.as_bytes(), below: args.recursive, others: args.all_under_name }
+    fn named(&self, args: &args::Expunge) -> Named {
+        Named { name: self.name.as_bytes().to_vec(), below: args.recursive, others: args.all_under_name }
     }
 
     /// What its history is.
-    fn look(&self, args: &args::Expunge) -> anyhow::Result<(Known, Vec<Entry>)> {
-        let wanted = self.wanted(args);
-        let found = match &self.place {
-            Place::Mounted { dir, .. } => control::look(dir, &wanted).map_err(refused),
-            Place::Free(on) => on_volume(&on.volume, Access::Read, |volume| {
-                let (files, others) = of_volume(volume, on, &wanted)?;
-                Ok((Known::of(&files, others), files.iter().map(Entry::from).collect()))
-            }),
-        };
+    fn look(&self, args: &args::Expunge) -> anyhow::Result<(Known, Vec<KnownFile>)> {
+        let found = self.place.ask(Access::Read, |client| Ok(client.history_of(&self.named(args))?));
         found.map_err(|error| self.explain(error))
     }
 
     /// Gives it up; how much space that freed, if that is known when this returns.
     fn expunge(&self, args: &args::Expunge) -> anyhow::Result<Option<u64>> {
-        let wanted = self.wanted(args);
-        let done = match &self.place {
-            Place::Mounted { dir, .. } => control::expunge(dir, &wanted).map(|_| None).map_err(|error| {
-                // The number of an error says nothing of who is to blame.
-                let number = error.raw_os_error().map(Errno::from_raw_os_error);
-                let may_say = matches!(number, Some(Errno::BUSY | Errno::PERM));
-                let forbidden = if may_say { control::forbidden(dir, &wanted).ok().flatten() } else { None };
-                forbidden.map_or_else(|| refused(error), Into::into)
-            }),
-            Place::Free(on) => {
-                let progress = Progress::without_end(args.progress)?;
-                on_volume(&on.volume, Access::Write, |volume| {
-                    let (files, _) = of_volume(volume, on, &wanted)?;
-                    let files: Vec<_> = files.iter().map(|file| (file.inode, file.incarnation)).collect();
-                    volume.view().expunge(&files)?;
-                    let doing = doing(volume.view());
-                    doing.note([doing.expunging(volume.node(&on.path)?.inode(), files.len())?]);
-                    Ok(Some(give_back(volume, progress)?))
-                })
-            }
-        };
+        let progress = Progress::without_end(args.progress)?;
+        let done = self.place.ask_with(Access::Write, |client, volume| {
+            client.expunge(&self.named(args))?;
+            volume.map(|volume| give_back(volume, progress)).transpose()
+        });
         done.map_err(|error| self.explain(error))
     }
 
@@ -113,24 +85,11 @@ impl Operand {
     /// A snapshot of the volume, or a version of the file, and how it is named; as far as it can be found.
     fn name_of(&self, cut: u64) -> (Option<ListedCut>, Option<String>) {
         let (from, name) = (Number(cut), self.name.as_bytes());
-        let of_both = |root: Option<&dyn Client>, directory: &dyn Client| {
-            let pages =
-                [root.and_then(|root| root.snapshots(from).ok()), directory.versions(name, from).ok()];
-            pages.into_iter().flatten().flat_map(|page| page.rows).collect::<Vec<_>>()
-        };
-        let rows = match &self.place {
-            Place::Mounted { dir, path } => {
-                let root =
-                    live::mount_at(path).and_then(|mount| File::open(mount.directory).ok()).map(Mounted);
-                of_both(root.as_ref().map(|root| root as &dyn Client), &Mounted(dir))
-            }
-            Place::Free(on) => on_volume(&on.volume, Access::Read, |volume| {
-                let root = here(volume, Path::new("/"))?;
-                Ok(of_both(Some(&root), &here(volume, &on.path)?))
-            })
-            .unwrap_or_default(),
-        };
-        let row = rows.into_iter().find(|row: &ListedCut| row.cut.number == from);
+        let root = Place::find(self.place.root().as_os_str());
+        let of_root = root.and_then(|root| root.ask(Access::Read, |client| Ok(client.snapshots(from)?)));
+        let of_file = self.place.ask(Access::Read, |client| Ok(client.versions(name, from)?));
+        let mut rows = [of_root, of_file].into_iter().flatten().flat_map(|page| page.rows);
+        let row = rows.find(|row| row.cut.number == from);
         let named = row.as_ref().and_then(|row| named(&self.place, row, &Clock::new(false)));
         (row, named)
     }
@@ -140,7 +99,7 @@ impl Operand {
         let shown = &self.shown;
         let root = error.chain().find_map(|cause| cause.downcast_ref::<Error>()).map(Error::root);
         match root {
-            Some(Error::NotFound) => status::unreadable(shown, || {
+            Some(Error::NotFound | Error::Stale) => status::unreadable(shown, || {
                 match yore_fs::split_time(self.name.as_bytes()).is_some() {
                     true => anyhow::anyhow!(
                         "cannot expunge {shown}: no such file at that time; `yore log` tells when one can be seen, and `yore \
@@ -187,33 +146,6 @@ impl Operand {
     }
 }
 
-fn of_volume(
-    volume: &Volume,
-    on: &OnVolume,
-    wanted: &Wanted<'_>,
-) -> anyhow::Result<(Vec<yore_fs::Remembered>, usize)> {
-    let node = volume.node(&on.path)?;
-    anyhow::ensure!(node.attr().kind == FileKind::Directory, "{} is not a directory", on.path.display());
-    let view = volume.view().of(&node);
-    Ok(view.history_of(node.inode(), wanted.name, wanted.below, wanted.others)?)
-}
-
-/// What a mount answered.
-fn refused(error: io::Error) -> anyhow::Error {
-    match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::NOENT | Errno::STALE) => Error::NotFound.into(),
-        Some(Errno::ISDIR) => Error::IsADirectory.into(),
-        Some(Errno::INVAL) => Error::Invalid { what: "the root directory" }.into(),
-        Some(Errno::BUSY) => anyhow::anyhow!(
-            "a snapshot that is held or mounted has seen it (`yore snapshots` lists them); release and unmount those first"
-        ),
-        Some(Errno::PERM) => anyhow::anyhow!(
-            "only root, the user who mounted the volume, and who owned all of it in every version may do that"
-        ),
-        _ => library_error(error),
-    }
-}
-
 /// Gives up all history of files.
 pub fn run(args: &args::Expunge) -> Outcome {
     let operands = args.paths.iter().map(|path| Operand::find(path)).collect::<anyhow::Result<Vec<_>>>()?;
@@ -254,8 +186,8 @@ pub fn run(args: &args::Expunge) -> Outcome {
 fn watch(operands: &[Operand], progress: args::Progress) -> anyhow::Result<()> {
     let mut mounts = HashSet::new();
     for operand in operands {
-        let Place::Mounted { dir, path } = &operand.place else { continue };
-        if mounts.insert(live::mount_at(path).map_or(path.clone(), |mount| mount.directory)) {
+        let Place::Mounted { dir, .. } = &operand.place else { continue };
+        if mounts.insert(operand.place.root()) {
             while_given_back(dir, progress)?;
         }
     }
@@ -266,11 +198,7 @@ fn watch(operands: &[Operand], progress: args::Progress) -> anyhow::Result<()> {
 fn shred_all(operands: &[Operand]) -> anyhow::Result<()> {
     let mut volumes = HashSet::new();
     for operand in operands {
-        let volume = match &operand.place {
-            Place::Mounted { path, .. } => live::mount_at(path).map_or(path.clone(), |mount| mount.directory),
-            Place::Free(on) => on.volume.clone(),
-        };
-        if volumes.insert(volume) {
+        if volumes.insert(operand.place.root()) {
             let left = operand.shred()?;
             anyhow::ensure!(
                 left == 0,
@@ -287,7 +215,7 @@ const REMAINS: &str = "Parts of what is given up stay readable in the image or d
                        targets of links. --shred erases them, too.";
 
 /// Asks a person.
-fn confirmed(operands: &[Operand], found: &[(Known, Vec<Entry>)], shred: bool) -> anyhow::Result<bool> {
+fn confirmed(operands: &[Operand], found: &[(Known, Vec<KnownFile>)], shred: bool) -> anyhow::Result<bool> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Err(status::usage(
             "expunging cannot be undone: look with --dry-run, then say --yes (there is no terminal to ask on)",
@@ -314,7 +242,11 @@ fn amount(known: &Known) -> String {
 }
 
 /// What goes, or went: a line for each file.
-fn print(args: &args::Expunge, operands: &[Operand], found: &[(Known, Vec<Entry>)]) -> anyhow::Result<()> {
+fn print(
+    args: &args::Expunge,
+    operands: &[Operand],
+    found: &[(Known, Vec<KnownFile>)],
+) -> anyhow::Result<()> {
     let mut list = List::new(args.listing);
     for (operand, (_, entries)) in operands.iter().zip(found) {
         for entry in entries {
@@ -334,8 +266,8 @@ fn print(args: &args::Expunge, operands: &[Operand], found: &[(Known, Vec<Entry>
             list.entry(&before, &path, after, || {
                 let mut value = json!({
                     "type": kind_name(entry.kind),
-                    "inode": entry.inode.0 .0,
-                    "incarnation": entry.inode.1,
+                    "inode": entry.inode.0,
+                    "incarnation": entry.incarnation.0,
                     "versions": entry.versions,
                     "bytes": entry.bytes,
                     "in_use": entry.in_use,

@@ -12,13 +12,11 @@ use serde_json::{json, Value};
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use yore_control::{Client, Here, Mounted};
+use yore_control::{Client, Here, Mounted, Stopped};
 use yore_device::{DeviceError, FileDevice, OpenOptions};
 use yore_fs::rollback::UnfinishedRollback;
 use yore_fs::{ListedCut, MountOptions, Statfs, Stays};
 use yore_fuse::control::look::{self, usage::HistoryBytes};
-use yore_fuse::control::rollback;
-use yore_fuse::control::state::Stopped;
 
 /// Space, from whoever knows.
 struct Space {
@@ -174,15 +172,11 @@ pub fn info(args: &args::Info) -> Outcome {
         }
         Target::Free(open) => {
             let mut value = of_volume(&args.target, &open);
-            let view = open.view();
-            value["snapshots"] = json_snapshots(&Here::new(view, view.root()).all_snapshots()?);
-            let mut unfinished = Vec::new();
-            for one in view.unfinished_rollbacks()? {
-                let path = view.path_now(one.directory)?;
-                unfinished.push((one, path));
-            }
-            value["unfinished"] = json_unfinished(&unfinished);
-            value["when_full"] = json_when_full(&Here::new(view, view.root()))?;
+            let client = Here::new(open.view(), open.view().root());
+            value["snapshots"] = json_snapshots(&client.all_snapshots()?);
+            value["unfinished"] = json_unfinished(&client.unfinished_rollbacks()?);
+            value["when_full"] = json_when_full(&client)?;
+            drop(client);
             open.close().with_context(|| format!("cannot close {}", args.target.display()))?;
             value
         }
@@ -261,7 +255,8 @@ fn of_mount(
         .and_then(|dir| Ok(Mounted(dir).all_snapshots()?))
         .map_or(Value::Null, |rows| json_snapshots(&rows));
     value["unfinished"] = File::open(directory)
-        .and_then(|dir| rollback::unfinished_with_paths(&dir))
+        .map_err(anyhow::Error::new)
+        .and_then(|dir| Ok(Mounted(dir).unfinished_rollbacks()?))
         .map_or(Value::Null, |all| json_unfinished(&all));
     let when_full = File::open(directory).map(|dir| json_when_full(&Mounted(dir)));
     value["when_full"] = when_full.ok().and_then(Result::ok).unwrap_or(Value::Null);
@@ -269,11 +264,11 @@ fn of_mount(
 }
 
 /// Rollbacks that are not finished, with the paths on the volume of their directories.
-fn json_unfinished(all: &[(UnfinishedRollback, Option<PathBuf>)]) -> Value {
-    let one = |(of, path): &(UnfinishedRollback, Option<PathBuf>)| {
+fn json_unfinished(all: &[(UnfinishedRollback, Option<Vec<u8>>)]) -> Value {
+    let one = |(of, path): &(UnfinishedRollback, Option<Vec<u8>>)| {
         let mut value = json!({ "name": of.name, "stopped": of.stopped, "path": Value::Null });
         if let Some(path) = path {
-            json_name(&mut value, "path", bytes_of(path));
+            json_name(&mut value, "path", path);
         }
         value
     };

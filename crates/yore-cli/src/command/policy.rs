@@ -1,8 +1,7 @@
 //! `policy`: shows and sets when versions are made and how long they are kept.
 
-use super::doing;
 use super::files::on_volume;
-use super::snapshot::{is_file_on_mount, library_error, too_many, Place};
+use super::snapshot::{is_file_on_mount, too_many, Place};
 use super::Outcome;
 use crate::args;
 use crate::output::{bytes_of, json_name, now, printable, Out};
@@ -10,14 +9,13 @@ use crate::status;
 use crate::volume::Access;
 use anyhow::Context as _;
 use jiff::tz::TimeZone;
-use rustix::io::Errno;
 use serde_json::{json, Value};
 use std::ffi::OsStr;
-use std::io;
 use std::path::{Path, PathBuf};
+use yore_control::PolicyHere;
+use yore_fs::retention::retention_text;
 use yore_fs::time::parse_ago;
-use yore_fs::{check_patterns, InodeNo, KeepRules, Policy, Retention, Versioning, View};
-use yore_fuse::control::policy::{policy as policy_of, set_policy, PolicyHere};
+use yore_fs::{check_patterns, Error, KeepRules, Policy, Retention, Versioning, View};
 
 /// What can be written.
 const ACCEPTED: &str = "version=snapshot, version=close, version=DURATION (as 10min) or version=inherit; keep=all, keep=inherit, or \
@@ -198,24 +196,6 @@ fn duration_text(nanos: u64) -> String {
     text
 }
 
-fn retention_text(retention: &Retention) -> String {
-    let Retention::Rules(rules) = retention else { return "all".into() };
-    let counts = [
-        ("last", rules.last),
-        ("hourly", rules.hourly),
-        ("daily", rules.daily),
-        ("weekly", rules.weekly),
-        ("monthly", rules.monthly),
-        ("yearly", rules.yearly),
-    ];
-    let counts = counts.into_iter().filter(|(_, n)| *n > 0).map(|(name, n)| match n {
-        KeepRules::ALL => format!("{name}:all"),
-        n => format!("{name}:{n}"),
-    });
-    let within = (!rules.within.is_empty()).then(|| format!("within:{}", rules.within));
-    counts.chain(within).collect::<Vec<_>>().join(",")
-}
-
 /// The patterns as settings, which a shell reads as they are meant.
 fn exclude_text(patterns: &[String]) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
@@ -253,15 +233,13 @@ pub fn of_new_volume(settings: &str) -> anyhow::Result<Policy> {
     Ok(Change::parse(&settings)?.apply(Policy::default()))
 }
 
-/// Why a mount did not set a policy.
-fn refused(error: io::Error) -> anyhow::Error {
-    match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::PERM) => anyhow::anyhow!(
-            "policies are set by the owner, by root, and by the user who mounted the volume; what is said of `hold` by root and that \
-             user only, and only root makes it shorter, also by a policy further down"
-        ),
-        Some(Errno::DQUOT) => too_many("policies", "`yore policy PATH version=inherit keep=inherit` takes one away"),
-        _ => library_error(error),
+/// Why a policy was not set, with the next step where the error does not say it.
+fn refused(error: Error) -> anyhow::Error {
+    match error.root() {
+        Error::LimitReached { .. } => {
+            too_many("policies", "`yore policy PATH version=inherit keep=inherit` takes one away")
+        }
+        _ => error.into(),
     }
 }
 
@@ -296,53 +274,16 @@ pub fn run(args: &args::Policy) -> Outcome {
         };
     }
     let shown = args.path.to_string_lossy().into_owned();
-    let here = match find(&args.path)? {
-        Place::Mounted { dir: file, .. } => {
-            if changes {
-                let own = policy_of(&file)
-                    .map_err(library_error)
-                    .with_context(|| format!("cannot set the policy of {shown}"))?
-                    .own;
-                set_policy(&file, &change.apply(own))
-                    .map_err(refused)
-                    .with_context(|| format!("cannot set the policy of {shown}"))?;
-            }
-            policy_of(&file)
-                .map_err(library_error)
-                .with_context(|| format!("cannot ask for the policy of {shown}"))?
+    let access = if changes { Access::Write } else { Access::Read };
+    let here = find(&args.path)?.ask(access, |client| {
+        if changes {
+            let own = client.policy().map(|here| here.own);
+            own.and_then(|own| client.set_policy(change.apply(own)))
+                .map_err(refused)
+                .with_context(|| format!("cannot set the policy of {shown}"))?;
         }
-        Place::Free(on) => {
-            let access = if changes { Access::Write } else { Access::Read };
-            on_volume(&on.volume, access, |volume| {
-                let node = volume.node(&on.path)?;
-                anyhow::ensure!(node.cut().is_none(), "{shown} is of the past, which has no policies");
-                let (view, inode) = (volume.view(), node.inode());
-                if changes {
-                    let doing = doing(view);
-                    let policy = change.apply(view.policy(inode)?);
-                    let row = doing.setting(inode, &policy)?;
-                    let set = view.set_policy(inode, &policy);
-                    set.map_err(|error| error.on_path("cannot set the policy of", bytes_of(&on.path)))?;
-                    doing.note([row]);
-                }
-                let in_force = view.policy_in_force(inode)?;
-                Ok(PolicyHere {
-                    own: view.policy(inode)?,
-                    versioning_by: path(view, in_force.versioning_by)?,
-                    retention_by: path(view, in_force.retention_by)?,
-                    hold_by: path(view, in_force.hold_by)?,
-                    exclude_by: path(view, in_force.exclude_by)?,
-                    excluded: in_force.excluded,
-                    in_force: Policy {
-                        versioning: Some(in_force.versioning),
-                        retention: Some(in_force.retention),
-                        hold: Some(in_force.hold),
-                        exclude: Some(in_force.exclude),
-                    },
-                })
-            })?
-        }
-    };
+        client.policy().with_context(|| format!("cannot ask for the policy of {shown}"))
+    })?;
     show(args, &shown, &here)?;
     Ok(status::OK)
 }
@@ -366,7 +307,7 @@ fn show(args: &args::Policy, name: &str, here: &PolicyHere) -> anyhow::Result<()
         ] {
             object[format!("{key}_itself")] = Value::Bool(own);
             match by {
-                Some(path) => json_name(&mut object, key, bytes_of(path)),
+                Some(path) => json_name(&mut object, key, path),
                 None => object[key] = Value::Null,
             }
         }
@@ -390,14 +331,10 @@ fn show(args: &args::Policy, name: &str, here: &PolicyHere) -> anyhow::Result<()
     out.done()
 }
 
-fn path(view: &View, of: Option<InodeNo>) -> yore_fs::Result<Option<PathBuf>> {
-    Ok(of.map(|of| view.path_now(of)).transpose()?.flatten())
-}
-
-fn whence(own: bool, by: &Option<PathBuf>) -> String {
+fn whence(own: bool, by: &Option<Vec<u8>>) -> String {
     match (own, by) {
         (true, _) => "(set here)".into(),
-        (false, Some(by)) => format!("(from {})", printable(bytes_of(by))),
+        (false, Some(by)) => format!("(from {})", printable(by)),
         (false, None) => "(nothing is said)".into(),
     }
 }

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use yore_control::{Client, Mounted, Take};
 use yore_fs::time::check_snapshot_name;
-use yore_fs::{CutKind, Error, ListedCut, Number, Timestamp};
+use yore_fs::{CutKind, Error, ListedCut, Number, Timestamp, Volume};
 
 /// How long after a snapshot the time printed for it may end. So much precision tells apart all but what is taken at once, and
 /// nobody notices waiting for it.
@@ -73,9 +73,28 @@ impl Place {
         access: Access,
         work: impl FnOnce(&dyn Client) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
+        self.ask_with(access, |client, _| work(client))
+    }
+
+    /// The same with the volume, if this process opens it: what a daemon does in the background is then left to the command.
+    pub fn ask_with<T>(
+        &self,
+        access: Access,
+        work: impl FnOnce(&dyn Client, Option<&Volume>) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
         match self {
-            Place::Mounted { dir, .. } => work(&Mounted(dir)),
-            Place::Free(on) => on_volume(&on.volume, access, |volume| work(&here(volume, &on.path)?)),
+            Place::Mounted { dir, .. } => work(&Mounted(dir), None),
+            Place::Free(on) => {
+                on_volume(&on.volume, access, |volume| work(&here(volume, &on.path)?, Some(volume)))
+            }
+        }
+    }
+
+    /// The root directory of what it is on: the mount point, or the file of the volume.
+    pub fn root(&self) -> PathBuf {
+        match self {
+            Place::Mounted { path, .. } => live::mount_at(path).map_or(path.clone(), |mount| mount.directory),
+            Place::Free(on) => on.volume.clone(),
         }
     }
 

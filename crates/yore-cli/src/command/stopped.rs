@@ -3,9 +3,8 @@
 use crate::output::{json_seconds, printable, Clock};
 use serde_json::{json, Value};
 use std::fs::File;
-use std::io;
 use std::path::Path;
-use yore_fuse::control::state::{self, Stopped};
+use yore_control::{Client as _, Mounted, Stopped};
 
 /// What to do about it.
 const ADVICE: &str = "what was written since the last sync may be lost, and reads go on: copy elsewhere what matters, unmount, mend the \
@@ -14,9 +13,9 @@ const ADVICE: &str = "what was written since the last sync may be lost, and read
 /// Whether writing to the volume of a mount has stopped.
 ///
 /// # Errors
-/// Who may not open the directory is not told, and an earlier daemon does not tell.
-pub fn of_mount(directory: &Path) -> io::Result<Option<Stopped>> {
-    state::stopped(&File::open(directory)?)
+/// Who may not open the directory is not told, and a daemon of another version does not tell.
+pub fn of_mount(directory: &Path) -> anyhow::Result<Option<Stopped>> {
+    Ok(Mounted(File::open(directory)?).stopped()?)
 }
 
 /// For programs.

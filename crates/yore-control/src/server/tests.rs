@@ -2,11 +2,18 @@
 
 use super::*;
 use crate::{Client, Here};
+
+mod expunge;
+mod policies;
+mod put_back;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use yore_device::{Device, MemoryDevice};
 use yore_fs::{Caller, MkfsOptions, MountOptions, SpaceRules};
 
+/// Who mounted the volume.
+const DAEMONS: u32 = 1;
 const ME: Caller = Caller { uid: 4711, gid: 4711, umask: 0o022, keeps_set_id: false };
 
 fn view() -> View {
@@ -26,6 +33,10 @@ impl Host for Full {
     fn is_over(&self) -> bool {
         true
     }
+
+    fn want_closes(&self) -> Result<()> {
+        Err(Error::Refused("no thread".into()))
+    }
 }
 
 /// Somebody who asks about a directory.
@@ -41,7 +52,17 @@ impl Client for Asking<'_> {
         let access = self.view.access(None, self.view.root());
         let limits = UserLimits { snapshots: 300, holds: 2, policies: 2 };
         let (uid, read_only) = (self.uid, self.read_only);
-        let who = Who { uid, may_all: uid == 0, access: &access, read_only, limits, host: &Full };
+        let who = Who {
+            uid,
+            may_all: uid == 0 || uid == DAEMONS,
+            as_root: uid == 0,
+            groups: &[uid],
+            access: &access,
+            read_only,
+            limits,
+            expunges_others: false,
+            host: &Full,
+        };
         answer(self.view, self.directory, &who, request)
     }
 }
@@ -203,7 +224,17 @@ fn pages() {
     row.path = Some(PathBuf::from("/d".repeat(10_000)));
     let access = view.access(None, view.root());
     let limits = UserLimits::default();
-    let who = Who { uid: 0, may_all: true, access: &access, read_only: false, limits, host: &Full };
+    let who = Who {
+        uid: 0,
+        may_all: true,
+        as_root: true,
+        groups: &[],
+        access: &access,
+        read_only: false,
+        limits,
+        expunges_others: false,
+        host: &Full,
+    };
     let Answer::Page(page) = page(&view, &who, vec![row], None).unwrap() else { panic!("no page") };
     assert_eq!((page.rows.len(), page.rows[0].path.is_none(), page.next), (1, true, None));
 }

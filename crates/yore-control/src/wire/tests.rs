@@ -1,16 +1,18 @@
 //! Everything that travels arrives as it was, and bytes of anybody do no harm.
 
 use super::*;
-use crate::{Page, Saying, Take};
+use crate::{Known, KnownFile, Named, Page, PolicyHere, Saying, Stopped, Take};
 use proptest::prelude::*;
 use serde::de::{Deserialize, Deserializer, Visitor};
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::path::PathBuf;
 use yore_device::{DeviceError, Holder, HostError, Operation};
+use yore_fs::rollback::{Plan, RolledBack, UnfinishedRollback, Verb};
 use yore_fs::{
-    Cut, CutKind, CutMore, CutRow, CutState, ForgottenFor, Incarnation, InodeNo, ListedCut, MissedVersions,
-    Number, OperationKind, OperationRow, SpaceRules, Stays, Timestamp, WouldFree,
+    Cut, CutKind, CutMore, CutRow, CutState, FileKind, ForgottenFor, Incarnation, InodeNo, KeepRules,
+    ListedCut, MissedVersions, Number, OperationKind, OperationRow, Policy, Retention, SpaceRules, Stays,
+    Timestamp, Versioning, WouldFree, EXCLUDE_MAX,
 };
 
 /// Tells the names of an enum's variants, and reads nothing.
@@ -159,6 +161,47 @@ fn take() -> Take {
 
 const RULES: SpaceRules = SpaceRules { floor_seconds: 86_400, share_percent: 90 };
 
+/// As long as one can be.
+fn policy() -> Policy {
+    let rules =
+        KeepRules { last: 1, monthly: KeepRules::ALL, within: "1".repeat(64), ..KeepRules::default() };
+    Policy {
+        versioning: Some(Versioning::Interval(u64::MAX)),
+        retention: Some(Retention::Rules(rules)),
+        exclude: Some(vec!["x".repeat(EXCLUDE_MAX - 1)]),
+        hold: Some(u64::MAX),
+    }
+}
+
+fn named() -> Named {
+    Named { name: b"a@yesterday\xff".to_vec(), below: true, others: false }
+}
+
+const KNOWN: Known = Known { files: 1, versions: 2, bytes: u64::MAX, others: 3 };
+
+fn known_file() -> KnownFile {
+    KnownFile {
+        path: b"a/\xff".to_vec(),
+        inode: InodeNo(77),
+        incarnation: Incarnation(3),
+        kind: FileKind::Socket,
+        versions: 4,
+        bytes: 5,
+        in_use: true,
+    }
+}
+
+fn unfinished() -> UnfinishedRollback {
+    UnfinishedRollback {
+        name: "rollback-3".into(),
+        directory: InodeNo(77),
+        incarnation: 3,
+        target: Number(1),
+        before: Number(2),
+        stopped: true,
+    }
+}
+
 fn requests() -> Vec<Request> {
     let saying = Saying { name: Some(String::new()), description: None, hold: Some(None) };
     vec![
@@ -178,6 +221,18 @@ fn requests() -> Vec<Request> {
         Request::MissedVersions,
         Request::Lengthen { bytes: 1 << 40 },
         Request::Shred,
+        Request::Policy,
+        Request::SetPolicy(policy()),
+        Request::RollBack(Plan {
+            verb: Verb::Undo,
+            of: Some(7),
+            target: Number(1),
+            others: Some((Number(2), Some(Number(3)))),
+        }),
+        Request::UnfinishedRollbacks { from: 1 },
+        Request::HistoryOf { of: named(), from: 700 },
+        Request::Expunge(named()),
+        Request::Stopped,
     ]
 }
 
@@ -243,6 +298,20 @@ fn answers() -> Vec<Answer> {
         Answer::MissedVersions(Some(MissedVersions { since: Timestamp { seconds: 1, nanos: 0 }, count: 9 })),
         Answer::Length { bytes: 1 << 40, longer: true },
         Answer::Shredded { blocks_left_out: 3 },
+        Answer::Policy(Box::new(PolicyHere {
+            own: policy(),
+            in_force: policy(),
+            versioning_by: Some(vec![0xff; 2048]),
+            retention_by: Some(vec![b'/'; 2048]),
+            hold_by: Some(vec![b'a'; 2048]),
+            exclude_by: Some(vec![b'b'; 2048]),
+            excluded: true,
+        })),
+        Answer::RolledBack(RolledBack { name: "rollback-3".into(), has_end: true }),
+        Answer::UnfinishedRollbacks { rows: vec![(unfinished(), Some(b"/\xff".to_vec()))], next: Some(1) },
+        Answer::HistoryOf { known: KNOWN, rows: vec![known_file()], next: Some(1) },
+        Answer::Expunged(KNOWN),
+        Answer::Stopped(Some(Stopped { why: "no space left on the host".into(), since_seconds: 17 })),
     ]
 }
 
@@ -261,7 +330,7 @@ fn everything_arrives() {
     answers().into_iter().for_each(|answer| arrives(&Ok::<Answer, Error>(answer)));
 }
 
-/// The bytes of version 2. If this fails, what travels has changed: count [`VERSION`] up, and put the new sum here. A daemon of yesterday
+/// The bytes of version 3. If this fails, what travels has changed: count [`VERSION`] up, and put the new sum here. A daemon of yesterday
 /// would otherwise read a request of today as another one.
 #[test]
 fn the_version_changes_with_the_bytes() {
@@ -275,10 +344,10 @@ fn the_version_changes_with_the_bytes() {
     let sum = all
         .iter()
         .fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));
-    assert_eq!((VERSION, sum), (2, SUM), "{sum:#x}");
+    assert_eq!((VERSION, sum), (3, SUM), "{sum:#x}");
 }
 
-const SUM: u64 = 0x30a3_2384_7afb_64e6;
+const SUM: u64 = 0x759756d5245d454a;
 
 /// A command newer or older than the daemon is told that, and not something that its bytes happen to mean.
 #[test]

@@ -250,15 +250,6 @@ impl View {
         expunge::begin(self.live()?, &files)
     }
 
-    /// Whether [`View::expunge`] would take these files: fails as that would, and changes nothing. O(versions · cuts that must stay).
-    ///
-    /// # Errors
-    /// [`Error::Held`] or [`Error::Pinned`] with a cut that must stay and has seen one of them; damage and device errors.
-    pub fn check_expunge(&self, files: &[(InodeNo, u32)]) -> Result<()> {
-        let files: Vec<_> = files.iter().map(|(inode, of)| (*inode, Incarnation(*of))).collect();
-        expunge::check_free(self.store(), &files)
-    }
-
     /// Whether only cuts that a user took have seen these files: those of which it is known that he did; those of one of the files itself; and, of
     /// directories that are his, those that nobody took: policies did, or what can be undone. O(versions · cuts).
     ///

@@ -44,7 +44,7 @@ use yore_format::{Corruption, CutKind, CutState, Incarnation, Number, RollbackIn
 const TRIES: u64 = 10_000;
 
 /// What was done.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct RolledBack {
     /// What it is called, as in `rollback-3`; empty: nothing differed, and nothing was done.
     pub name: String,
@@ -53,7 +53,7 @@ pub struct RolledBack {
 }
 
 /// A rollback that is not finished.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct UnfinishedRollback {
     /// What it is called, as in `rollback-3`; empty if that is not known.
     pub name: String,

@@ -79,11 +79,10 @@
 //! snapshot has not seen the directory, or the name is unknown. Which directory is asked, everybody may ask.
 
 pub mod progress;
-pub(super) mod told;
 pub mod usage;
 
 use progress::{watched, Running, Watch, PROGRESS};
-use told::Told;
+use yore_control::told::Told;
 
 use super::{call, decode_record, encode_record, malformed, may_all, may_snapshot, put, u64_at, Failure};
 use fuser::Errno;

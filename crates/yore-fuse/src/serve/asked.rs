@@ -1,65 +1,109 @@
-//! Brings requests of [`yore_control`] to the one function that answers them, with who asks by the kernel's word.
+//! Brings requests of [`yore_control`] to the one function that answers them, with who asks by the kernel's
+//! word.
 
 use super::background::{write_stores, Watched};
+use super::rollback::tell;
 use super::Server;
 use crate::control;
 use crate::errno::worth_logging;
 use crate::keeper::Keeper;
+use crate::notices::Notices;
+use crate::privilege;
 use crate::session::Shared;
 use fuser::{Errno, ReplyIoctl, Request};
+use std::sync::Arc;
 use yore_control::{Host, Kept, Who, Wrong};
-use yore_fs::{Access, Error, InodeNo, UserLimits, View};
+use yore_fs::rollback::Changed;
+use yore_fs::{Access, Error, InodeNo, Number, Remembered, UserLimits, View};
 
 /// Who asks, owned, so that a thread of its own can answer.
 struct Asker {
     uid: u32,
-    /// The thread that waits for the answer.
-    thread: u32,
+    groups: Vec<u32>,
     access: Access,
     read_only: bool,
     limits: UserLimits,
+    expunges_others: bool,
 }
 
-/// What a mount can do for a thread that asks.
-struct Mount<'a> {
-    keeper: &'a Keeper,
+/// A thread that serves, and answers at once; with the thread that waits for the answer.
+struct AtOnce<'a>(&'a Server, u32);
+
+/// A thread that serves nobody else; with the thread that waits for the answer.
+struct InBackground {
+    keeper: Arc<Keeper>,
+    shared: Arc<Shared>,
+    notices: Option<Notices>,
     thread: u32,
-    shared: &'a Shared,
 }
 
-impl Host for Mount<'_> {
+/// Room to keep a snapshot for a thread.
+fn room(keeper: &Keeper, thread: u32) -> yore_fs::Result<Kept<'_>> {
+    let too_many = |_: Errno| {
+        Error::Refused("too many programs want a snapshot to stay; try again when some have ended".into())
+    };
+    let place = keeper.place(thread).map_err(too_many)?;
+    Ok(Box::new(move |pin| place.keep(pin).map_err(too_many)))
+}
+
+impl Host for AtOnce<'_> {
     fn room(&self) -> yore_fs::Result<Kept<'_>> {
-        let too_many = |_: Errno| {
-            Error::Refused("too many programs want a snapshot to stay; try again when some have ended".into())
-        };
-        let place = self.keeper.place(self.thread).map_err(too_many)?;
-        Ok(Box::new(move |pin| place.keep(pin).map_err(too_many)))
+        room(&self.0.keeper, self.1)
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.shared.is_over()
+    }
+
+    fn want_closes(&self) -> yore_fs::Result<()> {
+        if self.0.config.close_events {
+            return Ok(());
+        }
+        let cannot =
+            |error| format!("the thread that finds out when files are closed cannot be started: {error}");
+        self.0.saves.want().map_err(|error| Error::Refused(cannot(error)))
+    }
+
+    fn gone(&self, files: &[Remembered], cuts: &[Number]) {
+        self.0.tell_gone(files, cuts);
+    }
+}
+
+impl Host for InBackground {
+    fn room(&self) -> yore_fs::Result<Kept<'_>> {
+        room(&self.keeper, self.thread)
     }
 
     fn is_over(&self) -> bool {
         self.shared.is_over()
+    }
+
+    fn changed(&self, changed: Changed) {
+        tell(self.notices.as_ref(), &changed);
     }
 }
 
 impl Asker {
     fn answer(
         &self,
-        (keeper, shared): (&Keeper, &Shared),
+        host: &dyn Host,
         (view, inode): (&View, InodeNo),
         asked: &yore_control::Request,
         prepare: impl FnOnce(),
     ) -> Vec<u8> {
-        let host = Mount { keeper, thread: self.thread, shared };
         let who = Who {
             uid: self.uid,
             may_all: control::may_all(self.uid),
+            as_root: self.uid == 0,
+            groups: &self.groups,
             access: &self.access,
             read_only: self.read_only,
             limits: self.limits,
-            host: &host,
+            expunges_others: self.expunges_others,
+            host,
         };
         // Who may not is told so without anybody being disturbed.
-        if matches!(asked, yore_control::Request::Take(_)) && yore_control::may_take(view, inode, &who) {
+        if asked.needs_stores() && yore_control::may_take(view, inode, &who) {
             prepare();
         }
         let answer = yore_control::answer(view, inode, &who, asked);
@@ -84,23 +128,29 @@ impl Server {
             Err(Wrong::Version(_)) => return reply.ioctl(0, &yore_control::encode_nothing()),
             Err(Wrong::Meaning) => return reply.error(Errno::EINVAL),
         };
+        let asking = privilege::asking(request);
         let asker = Asker {
-            uid: request.uid(),
-            thread: request.pid(),
-            access: self.access_to_history(request),
+            uid: asking.uid,
+            groups: asking.groups.clone(),
+            access: self.access_of(asking),
             read_only: self.config.read_only,
             limits: self.config.limits,
+            expunges_others: self.config.expunge_others,
         };
         if !asked.waits() {
-            let serving = (&*self.keeper, &*self.shared);
-            return reply.ioctl(0, &asker.answer(serving, (&view, inode), &asked, || ()));
+            let host = AtOnce(self, request.pid());
+            return reply.ioctl(0, &asker.answer(&host, (&view, inode), &asked, || ()));
         }
-        let (shared, notices, keeper) =
-            (self.shared.clone(), self.notices.get().cloned(), self.keeper.clone());
+        let host = InBackground {
+            keeper: self.keeper.clone(),
+            shared: self.shared.clone(),
+            notices: self.notices.get().cloned(),
+            thread: request.pid(),
+        };
         self.in_background("yore-asked", move || {
-            let _watched = Watched(shared.clone());
-            let stores = || write_stores(&shared, notices.as_ref());
-            reply.ioctl(0, &asker.answer((&*keeper, &*shared), (&view, inode), &asked, stores));
+            let _watched = Watched(host.shared.clone());
+            let stores = || write_stores(&host.shared, host.notices.as_ref());
+            reply.ioctl(0, &asker.answer(&host, (&view, inode), &asked, stores));
         });
     }
 }

@@ -14,7 +14,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::time::Duration;
 use yore_fs::time::When;
-use yore_fs::{Access, Attr, DirItem, Error, FileKind, InodeNo, Node, Resolved, View};
+use yore_fs::{Access, Asking, Attr, DirItem, Error, FileKind, InodeNo, Node, Resolved, View};
 
 impl Server {
     /// The inode of a node that is of the mount's own time.
@@ -138,7 +138,11 @@ impl Server {
 
     /// What of the history who sent a request may be told. The user whose daemon it is may all.
     pub(super) fn access_to_history(&self, request: &Request) -> Access {
-        let asking = privilege::asking(request);
+        self.access_of(privilege::asking(request))
+    }
+
+    /// The same of a user whose groups are known.
+    pub(super) fn access_of(&self, asking: Asking) -> Access {
         self.view.access(Some(asking).filter(|asking| !control::may_all(asking.uid)), self.root)
     }
 

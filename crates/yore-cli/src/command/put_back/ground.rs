@@ -3,10 +3,8 @@
 use crate::args;
 use crate::asked::here;
 use crate::command::copy::Copy;
-use crate::command::doing;
 use crate::command::forget::split_root;
 use crate::command::look::{asked, is_past_on, is_past_on_mount, not_both, without_times, Identity};
-use crate::command::snapshot::library_error;
 use crate::live;
 use crate::nearest;
 use crate::opened;
@@ -21,7 +19,7 @@ use std::io::ErrorKind;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use yore_control::{Client, Mounted, Take};
-use yore_fs::rollback::{Plan, Rights, RolledBack};
+use yore_fs::rollback::{Plan, RolledBack};
 use yore_fs::{Difference, Error, FileKind, Incarnation, ListedCut, Logged, Number, Volume};
 use yore_fuse::control;
 
@@ -284,28 +282,7 @@ impl Ground {
     /// Makes a directory what it was, in one operation of whoever has the volume open.
     pub fn rollback(&self, dir: &Path, plan: &Plan) -> anyhow::Result<RolledBack> {
         let shown = self.name(dir);
-        let done = match &self.volume {
-            None => {
-                let asked = control::rollback::roll_back(&Ground::open(dir)?, plan);
-                asked.map_err(|error| match error.raw_os_error().map(Errno::from_raw_os_error) {
-                    Some(Errno::NOENT) => not_both(&shown),
-                    _ => not_begun(library_error(error), &shown),
-                })?
-            }
-            Some(volume) => {
-                let node = volume.node(dir)?;
-                let done = volume.view().rollback(&Rights::All, node.inode(), plan, &mut |_| ());
-                let name = match &done {
-                    Ok(done) => &done.name,
-                    Err(Error::Unfinished { name, .. }) => name,
-                    Err(_) => "",
-                };
-                let doing = doing(volume.view());
-                doing.note(doing.rolling(node.inode(), name)?);
-                done
-            }
-        };
-        done.map_err(|error| match error {
+        self.client(dir)?.roll_back(plan).map_err(|error| match error {
             Error::Unfinished { name, source } => anyhow::Error::new(*source).context(format!(
                 "{} did not end; what was done so far stays. Do it again to finish it, or go back with `yore rollback \
                  {shown}/.@before-{name}`",
@@ -319,11 +296,8 @@ impl Ground {
     /// Rollbacks of a directory that did not end.
     pub fn unfinished(&self, dir: &Path) -> anyhow::Result<Vec<String>> {
         let (inode, incarnation, _) = self.identity(dir)?;
-        let all = match &self.volume {
-            None => control::rollback::unfinished(&Ground::open(dir)?).map_err(asked)?,
-            Some(volume) => volume.view().unfinished_rollbacks()?,
-        };
-        let here = all.into_iter().filter(|one| (one.directory, one.incarnation) == (inode, incarnation.0));
+        let all = self.client(dir)?.unfinished_rollbacks()?.into_iter().map(|(one, _)| one);
+        let here = all.filter(|one| (one.directory, one.incarnation) == (inode, incarnation.0));
         Ok(here.map(|one| one.name).collect())
     }
 

@@ -97,7 +97,7 @@ fn forget_own(store: &Arc<Store>, no: InodeNo, incarnation: Incarnation, before:
 }
 
 /// Fails if a cut that must stay has seen one of the files (X3).
-pub(crate) fn check_free(store: &Arc<Store>, files: &[(InodeNo, Incarnation)]) -> Result<()> {
+fn check_free(store: &Arc<Store>, files: &[(InodeNo, Incarnation)]) -> Result<()> {
     let (mut stay, mut held) = (Vec::new(), HashMap::new());
     store.past.each_cut(&store.meta, Number(0), &mut |cut| {
         let why = record::held(&cut);

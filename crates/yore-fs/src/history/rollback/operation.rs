@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashSet};
 use yore_format::{CutKind, Number, OperationKind};
 
 /// What was done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Verb {
     /// Names got back what they meant; others were left alone.
     Restore,

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashSet};
 use yore_format::Number;
 
 /// What is to be done with a directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Plan {
     /// What it is called: a rollback, an undo or a redo.
     pub verb: Verb,

@@ -15,13 +15,13 @@
 //!
 //! Of the volume for everybody, as statfs(2); of a directory as the log.
 
-use super::told::Told;
 use super::{ask, Reader, Writer, PART_BYTES};
 use crate::control::{malformed, put};
 use rustix::ioctl::{opcode, Opcode};
 use std::fs::File;
 use std::io;
 use std::ops::ControlFlow;
+use yore_control::told::Told;
 use yore_fs::{CutUsage, Held, InodeNo, StateUsage, Statfs, UsageTotals, View};
 
 pub(super) const USAGE: Opcode = opcode::read_write::<[u8; PART_BYTES]>(b'Y', 10);

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use yore_fs::{Access, Change, Deleted, Difference, Error, InodeNo, Logged, Number, Result, View};
 
 /// Decides for one answer.
-pub(super) struct Told<'a> {
+pub struct Told<'a> {
     view: View,
     access: &'a Access,
     /// The directory that is asked.
@@ -19,7 +19,8 @@ pub(super) struct Told<'a> {
 }
 
 impl<'a> Told<'a> {
-    pub(super) fn new(view: &View, access: &'a Access, directory: InodeNo) -> Told<'a> {
+    /// For who asks about a directory.
+    pub fn new(view: &View, access: &'a Access, directory: InodeNo) -> Told<'a> {
         Told { view: view.present(), access, directory, found: HashMap::new() }
     }
 
@@ -71,7 +72,10 @@ impl<'a> Told<'a> {
     }
 
     /// What is told of a difference between two times: all, the half that may be known, or nothing.
-    pub(super) fn difference(
+    ///
+    /// # Errors
+    /// Damage and device errors; so all others here.
+    pub fn difference(
         &mut self,
         found: Difference,
         (from, to): (Option<Number>, Option<Number>),
@@ -104,7 +108,10 @@ impl<'a> Told<'a> {
     }
 
     /// Whether a name that is gone is told.
-    pub(super) fn deleted(&mut self, found: &Deleted) -> Result<bool> {
+    ///
+    /// # Errors
+    /// As [`Told::difference`].
+    pub fn deleted(&mut self, found: &Deleted) -> Result<bool> {
         if self.access.is_all() {
             return Ok(true);
         }
@@ -115,7 +122,10 @@ impl<'a> Told<'a> {
     }
 
     /// A state in the log of a name, if it is told; without the place that the file was moved to, if that is not.
-    pub(super) fn logged(&self, mut found: Logged, name: &[u8]) -> Result<Option<Logged>> {
+    ///
+    /// # Errors
+    /// As [`Told::difference`].
+    pub fn logged(&self, mut found: Logged, name: &[u8]) -> Result<Option<Logged>> {
         if self.access.is_all() {
             return Ok(Some(found));
         }
@@ -154,7 +164,7 @@ fn parent(path: &[u8]) -> &[u8] {
 ///
 /// # Errors
 /// Damage and device errors.
-pub(crate) fn visible_part(
+pub fn visible_part(
     view: &View,
     access: &Access,
     directory: InodeNo,

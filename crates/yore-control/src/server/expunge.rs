@@ -1,0 +1,79 @@
+//! What the history knows of a name, and giving that up.
+
+use super::{check_name, fits, fitting, Who};
+use crate::{Answer, Known, KnownFile, Named};
+use yore_fs::{Error, InodeNo, Number, Remembered, Result, View};
+
+const NOT_YOURS: Error = Error::NotPermitted {
+    what: "only root, the user who mounted the volume, and who owned all of it in every version may do that",
+};
+
+/// What the history knows of a name, if the user may give it up. To others it is told of no name whether it
+/// was there, unless the directory is theirs and they may look into it; and of what is not theirs nothing is
+/// looked for below it.
+fn of_owner(
+    view: &View,
+    directory: InodeNo,
+    who: &Who<'_>,
+    named: &Named,
+) -> Result<(Vec<Remembered>, usize)> {
+    check_name(&named.name)?;
+    let look = || view.history_of(directory, &named.name, named.below, named.others);
+    if who.may_all {
+        return look();
+    }
+    let is_owner = |found: &(Vec<Remembered>, usize)| found.0.iter().all(|file| file.owners == [who.uid]);
+    let is_mine = |node: &yore_fs::Node| node.attr().uid == who.uid;
+    let found = match (named.below, view.named(directory, &named.name)) {
+        (true, Ok(node)) if !is_mine(&node) => return Err(NOT_YOURS),
+        (_, Ok(_)) => look(),
+        (_, Err(error)) => Err(error),
+    };
+    match found {
+        Ok(found) if is_owner(&found) => Ok(found),
+        Ok(_) => Err(NOT_YOURS),
+        Err(error) => {
+            let is_theirs = view.getattr(directory)?.uid == who.uid;
+            match is_theirs && who.access.lists(directory, view.cut())? {
+                true => Err(error),
+                false => Err(NOT_YOURS),
+            }
+        }
+    }
+}
+
+/// What the history knows of a name.
+pub(super) fn history_of(
+    view: &View,
+    directory: InodeNo,
+    who: &Who<'_>,
+    (of, from): (&Named, u64),
+) -> Result<Answer> {
+    let (files, others) = of_owner(view, directory, who, of)?;
+    let known = Known::of(&files, others);
+    let rows = (0u64..).zip(files).filter(|(place, _)| *place >= from).map(|(place, file)| {
+        let file = KnownFile::from(file);
+        // A path that would not fit into any answer is left out.
+        (place, if fits(&file) { file } else { KnownFile { path: Vec::new(), ..file } })
+    });
+    let (rows, left) = fitting(rows);
+    let rows = rows.into_iter().map(|(_, row)| row).collect();
+    Ok(Answer::HistoryOf { known, rows, next: left.map(|(place, _)| place) })
+}
+
+/// Gives it up.
+pub(super) fn expunge(view: &View, directory: InodeNo, who: &Who<'_>, of: &Named) -> Result<Answer> {
+    let (files, others) = of_owner(view, directory, who, of)?;
+    who.check_writable()?;
+    let numbers: Vec<_> = files.iter().map(|file| (file.inode, file.incarnation)).collect();
+    if !(who.may_all || who.expunges_others) {
+        view.check_taken_by(&numbers, who.uid)?;
+    }
+    let view = view.present();
+    let cuts: Vec<Number> = view.cuts()?.iter().map(|cut| cut.number).collect();
+    view.expunge(&numbers)?;
+    let doing = who.doing(&view);
+    doing.note([doing.expunging(directory, numbers.len())?]);
+    who.host.gone(&files, &cuts);
+    Ok(Answer::Expunged(Known::of(&files, others)))
+}
