@@ -153,15 +153,6 @@ LAYERS = {
     """,
 }
 
-# Folders of which the files still refer to each other both ways. Each counts as one above; none is to be added, and one that is put right
-# leaves this list.
-TANGLED = {
-    "yore-fs": """
-        file
-    """,
-}
-
-
 def below(name):
     """All crates that a crate reaches over the table's edges."""
     reached, ways = set(), list(EDGES[name])
@@ -401,7 +392,7 @@ def rings(edges):
     return sorted(sorted(ring) for ring in found)
 
 
-def layer_breaches(crate, files, table, tangled=(), outside=()):
+def layer_breaches(crate, files, table, outside=()):
     """Modules that the table does not know, references that do not lead down, and rings."""
     layers = Layers(table)
     known = product_modules(files)
@@ -419,14 +410,8 @@ def layer_breaches(crate, files, table, tangled=(), outside=()):
             continue
         if layers.levels[other] >= layers.levels[own]:
             yield f"{crate}/src/{module}:{line}: {own} refers to {other}, which is not below it"
-    left = set(tangled)
     for ring in rings(edges):
-        folder = next((f for f in tangled if all(m == f or m.startswith(f + "/") for m in ring)), None)
-        left.discard(folder)
-        if folder is None:
-            yield f"{crate}: a ring of modules: {', '.join(ring)}"
-    for folder in sorted(left):
-        yield f"{crate}/src/{folder}: in TANGLED, and has no ring any more; take it out"
+        yield f"{crate}: a ring of modules: {', '.join(ring)}"
 
 
 def print_edges(crate, files, table, outside):
@@ -478,10 +463,6 @@ def self_test_layers():
     assert gone == ["crate/src/old: in LAYERS, and not there"], gone
     ring = [("a/mod.rs", "mod b; use b::B; pub struct A;"), ("a/b.rs", "use super::A; pub struct B;")]
     assert list(layer_breaches("crate", ring, "a/*")) == ["crate: a ring of modules: a, a/b"]
-    assert list(layer_breaches("crate", ring, "a/*", ["a"])) == []
-    assert list(layer_breaches("crate", ring[:1] + [("a/b.rs", "pub struct B;")], "a/*", ["a"])) == [
-        "crate/src/a: in TANGLED, and has no ring any more; take it out"
-    ]
     assert list(layer_breaches("crate", ring[:1] + [("a/b.rs", "pub struct B;")], "a/*")) == []
 
 
@@ -536,7 +517,7 @@ def main():
     ]
     breaches = sorted(crate_breaches(packages))
     for crate, table in LAYERS.items():
-        breaches += sorted(layer_breaches(crate, sources(root, crate), table, TANGLED.get(crate, "").split(), methods_below(root, crate)))
+        breaches += sorted(layer_breaches(crate, sources(root, crate), table, methods_below(root, crate)))
     for breach in breaches:
         print(f"check-layers: {breach}", file=sys.stderr)
     if breaches:

@@ -22,7 +22,7 @@
 //!   So no Op stores a size beyond what the log has of the file.
 //! - **F9** No written extent begins beyond the page in which `medium_size` ends, or `unsure_beyond` is set. A pass enters extents
 //!   before it stores the size that covers them, so a crash in the middle leaves some with what was to be there. Nobody
-//!   sees them as long as the file does not grow; before it does they become unwritten ([`hole::settle_beyond`]).
+//!   sees them as long as the file does not grow; before it does they become unwritten ([`extents::settle_beyond`]).
 //!
 //! **Truncating** a file with many extents is a chain of Ops. The first sets the size and lists the inode among the orphans,
 //! the last takes it off the list; a crash between them is finished by the next mount. Meanwhile F5 hides what is left.
@@ -35,11 +35,15 @@
 //! holds it, so that blocks do not change their meaning under the reader.
 
 mod ahead;
+mod batch;
+mod extents;
 mod flush;
 mod group;
 mod hole;
 mod logged;
+mod map;
 mod needs;
+mod noted;
 mod preserve;
 mod read;
 mod relocate;
@@ -62,51 +66,3 @@ pub(crate) use relocate::{blocks, relocate};
 pub(crate) use seek::{copy_range, seek};
 pub(crate) use truncate::{forget, free_step, truncate, GoesWithCut};
 pub(crate) use write::write;
-
-use crate::core::extent::{self, Mapping};
-use crate::core::inode::InodeState;
-use crate::store::Store;
-use crate::{Error, Result};
-use yore_format::{InodeNo, BLOCK_SIZE};
-
-/// Bytes of a page.
-const PAGE: u64 = BLOCK_SIZE as u64;
-/// Pages of the longest single transfer: 1 MiB.
-const TRANSFER: u32 = 256;
-
-/// What a call changes of the inode beside size and blocks: its times, and its mode where writing drops bits.
-pub(crate) type Touch<'a> = &'a mut dyn FnMut(&mut InodeState);
-
-/// What is at a block of the file for readers and writers: its extents without the doomed ones.
-fn map_block(store: &Store, no: InodeNo, state: &InodeState, block: u64) -> Result<Mapping> {
-    let mapping = |block| extent::mapping(&store.meta, &store.alloc, no, &state.inode, block);
-    let Some(doomed) = &state.data.doomed else { return mapping(block) };
-    if doomed.contains(&block) {
-        return Ok(Mapping::hole(doomed.end - block));
-    }
-    let mut found = mapping(block)?;
-    if block < doomed.start {
-        found.len = found.len.min(doomed.start - block);
-        if let Some(extent) = &mut found.extent {
-            extent.len = found.len as u32;
-        }
-    }
-    Ok(found)
-}
-
-/// The page that holds a byte. File sizes are limited so that every page has a 32-bit index.
-fn page_of(offset: u64) -> u32 {
-    u32::try_from(offset / PAGE).expect("offsets are within the largest file")
-}
-
-/// The number of pages that `size` bytes take.
-fn pages_for(size: u64) -> u32 {
-    u32::try_from(size.div_ceil(PAGE)).expect("sizes are within the largest file")
-}
-
-fn check_alive(state: &InodeState) -> Result<()> {
-    match state.gone {
-        true => Err(Error::Stale),
-        false => Ok(()),
-    }
-}

@@ -19,7 +19,7 @@
 //!
 //! Threads are started when there is something to read for the first time, and end before the volume is closed.
 
-use super::{map_block, pages_for, TRANSFER};
+use super::map::{map_block, pages_for, TRANSFER};
 use crate::core::datacache::Job;
 use crate::core::inode::{InodeCell, InodeState};
 use crate::store::Store;

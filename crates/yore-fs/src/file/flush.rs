@@ -15,10 +15,13 @@
 //! of them get their blocks, next to one another if there is room, then what lies together is written with one request,
 //! and then each file has Ops of its own.
 
-use super::{map_block, pages_for, PAGE};
+use super::batch::{collect, Batch, Destination, Pass, Segment};
+use super::extents::finish_doomed;
+use super::map::{map_block, pages_for, PAGE};
+use super::noted;
 use crate::core::alloc::{KeptGroups, Run};
 use crate::core::btree::Pins;
-use crate::core::extent::{is_own, Edit};
+use crate::core::extent::Edit;
 use crate::core::inode::{store_inode, InodeCell, InodeState};
 use crate::core::pages::Bytes;
 use crate::store::Store;
@@ -29,8 +32,6 @@ use yore_device::{AlignedBuf, WriteRequest};
 use yore_format::{BlockNo, Corruption, INLINE_BYTES};
 use yore_meta::{MetaError, Reserved};
 
-/// Pages in a batch: 4 MiB.
-pub(super) const BATCH: usize = 1024;
 /// Extents that one Op may add.
 const GROWTH: usize = 8;
 /// Pieces that one Op enters.
@@ -39,26 +40,6 @@ const PIECES: usize = 16;
 const REQUEST: usize = 1024;
 /// Pages of a run beyond which it has a request of its own; shorter ones go to the device together.
 const RUN_LONG: usize = 64;
-
-/// Where the pages of a segment go.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
-    /// Over what is there.
-    InPlace(BlockNo),
-    /// Into blocks that were allocated and never written.
-    Unwritten(BlockNo),
-    /// Into blocks yet to be taken.
-    New,
-}
-
-/// Consecutive pages that go one way.
-struct Segment {
-    first: u32,
-    way: Way,
-    bytes: Vec<Bytes>,
-    /// Which of them brought a promise.
-    promised: Vec<bool>,
-}
 
 /// What one Op has to enter of written data.
 enum Piece {
@@ -95,26 +76,6 @@ impl Piece {
             }
         })
     }
-}
-
-/// A snapshot of dirty pages under write-back.
-pub(super) struct Batch {
-    segments: Vec<Segment>,
-    /// The page where the pass goes on.
-    next: u32,
-    /// Up to where the medium has the file's bytes when all is written.
-    size: u64,
-    /// The size to be stored then, if this is the last batch of the pass.
-    stored: Option<u64>,
-}
-
-/// What a pass writes back.
-#[derive(Clone, Copy)]
-pub(super) struct Pass {
-    /// Dirty pages before this one.
-    pub(super) end: u32,
-    /// The size that is stored when they are written: one that the file had (F7).
-    pub(super) size: u64,
 }
 
 /// One file's batch on its way to the medium.
@@ -186,7 +147,7 @@ pub(super) fn flush_locked(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
 
 /// As [`flush_locked`], of the bytes before `size`, as far as the file has them.
 pub(super) fn flush_to(store: &Store, cell: &Arc<InodeCell>, size: u64) -> Result<()> {
-    super::truncate::finish_doomed(store, cell)?;
+    finish_doomed(store, cell)?;
     if flush_small(store, cell)? {
         return Ok(());
     }
@@ -239,92 +200,6 @@ pub(super) fn flush_small(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> 
     Ok(true)
 }
 
-/// Takes a snapshot of the next dirty pages.
-pub(super) fn collect(store: &Store, cell: &InodeCell, from: u32, pass: Pass) -> Result<Batch> {
-    let state = cell.state.read();
-    let size = state.inode.size;
-    let mut batch = Batch { segments: Vec::new(), next: pass.end, size, stored: None };
-    let Some(pages) = state.data.cached() else { return Ok(batch) };
-    let dirty = pages.dirty_in(from, pass.end, BATCH);
-    drop(pages);
-    let ways = ways(store, cell, &state, &dirty)?;
-    // No page has become dirty or clean since: the first takes the state lock, the second io.
-    let mut pages = state.data.pages(&store.files.pages);
-    for (index, way) in dirty.iter().zip(ways) {
-        let (bytes, promised) = pages.start_writing(*index);
-        match batch.segments.last_mut() {
-            Some(last) if last.continues(*index, way) => {
-                last.bytes.push(bytes);
-                last.promised.push(promised);
-            }
-            _ => batch.segments.push(Segment {
-                first: *index,
-                way,
-                bytes: vec![bytes],
-                promised: vec![promised],
-            }),
-        }
-    }
-    if let Some(last) = dirty.last() {
-        batch.next = last + 1;
-        if let Some(next) = pages.next_dirty(last + 1) {
-            batch.size = size.min(u64::from(next) * PAGE);
-        }
-        batch.stored = pages.next_dirty(last + 1).is_none_or(|next| next >= pass.end).then_some(pass.size);
-    }
-    Ok(batch)
-}
-
-impl Batch {
-    /// Whether nothing was dirty.
-    pub(super) fn is_empty(&self) -> bool {
-        self.segments.is_empty()
-    }
-
-    /// Whether any of it goes over what is there.
-    fn is_in_place(&self) -> bool {
-        self.segments.iter().any(|segment| matches!(segment.way, Way::InPlace(_)))
-    }
-
-    /// How many pages it has.
-    pub(super) fn pages(&self) -> usize {
-        self.segments.iter().map(|s| s.bytes.len()).sum()
-    }
-}
-
-impl Segment {
-    fn continues(&self, index: u32, way: Way) -> bool {
-        let len = self.bytes.len() as u64;
-        u64::from(self.first) + len == u64::from(index)
-            && match (self.way, way) {
-                (Way::New, Way::New) => true,
-                (Way::InPlace(a), Way::InPlace(b)) | (Way::Unwritten(a), Way::Unwritten(b)) => {
-                    a.0 + len == b.0
-                }
-                _ => false,
-            }
-    }
-}
-
-/// Where each of the pages goes.
-pub(super) fn ways(store: &Store, cell: &InodeCell, state: &InodeState, pages: &[u32]) -> Result<Vec<Way>> {
-    let mut known: Option<(u64, crate::core::extent::Mapping)> = None;
-    let mut ways = Vec::with_capacity(pages.len());
-    let kept = store.kept(state, cell.no)?;
-    for block in pages.iter().map(|p| u64::from(*p)) {
-        if known.is_none_or(|(first, m)| block - first >= m.len) {
-            known = Some((block, map_block(store, cell.no, state, block)?));
-        }
-        let (first, mapping) = known.expect("just looked up");
-        ways.push(match mapping.extent {
-            Some(e) if e.unwritten => Way::Unwritten(BlockNo(e.start.0 + block - first)),
-            Some(e) if is_own(kept, &e) => Way::InPlace(BlockNo(e.start.0 + block - first)),
-            _ => Way::New,
-        });
-    }
-    Ok(ways)
-}
-
 /// Writes batches of files, whose io the caller holds, and enters them; each part has its own result.
 pub(super) fn write_parts(store: &Store, parts: &mut [Part<'_>]) {
     let (mut placement, mut renewed) = (Placement::default(), 0);
@@ -370,7 +245,7 @@ fn settle(store: &Store, part: &Part<'_>) {
             let index = segment.first + i as u32;
             let block = u64::from(index);
             let spent =
-                segment.way == Way::New && part.entered.iter().any(|(a, b)| (*a..*b).contains(&block));
+                segment.to == Destination::New && part.entered.iter().any(|(a, b)| (*a..*b).contains(&block));
             let unspent = *promised && !spent;
             if part.result.is_ok() {
                 pages.end_writing(index);
@@ -396,13 +271,13 @@ impl<'a> Placement<'a> {
     ) -> Result<()> {
         for segment in &batch.segments {
             let (first, len) = (u64::from(segment.first), segment.bytes.len() as u64);
-            match segment.way {
-                Way::InPlace(start) => self.writes.push((start, &segment.bytes)),
-                Way::Unwritten(start) => {
+            match segment.to {
+                Destination::InPlace(start) => self.writes.push((start, &segment.bytes)),
+                Destination::Unwritten(start) => {
                     pieces.push(Piece::Written(first, first + len));
                     self.writes.push((start, &segment.bytes));
                 }
-                Way::New => self.place_new(store, cell, segment, pieces)?,
+                Destination::New => self.place_new(store, cell, segment, pieces)?,
             }
         }
         Ok(())
@@ -553,7 +428,7 @@ fn enter(
             note_on_medium(state, batch);
             if let Some(stored) = batch.stored {
                 state.data.stored_size = state.data.stored_size.max(stored);
-                super::logged::release_in(&mut op, cell, state);
+                noted::release_in(&mut op, cell, state);
             }
         }
         let applied = edit.apply(&mut op, &store.alloc, &mut state.inode);
@@ -654,9 +529,9 @@ fn store_and_release(
 ) {
     if changed && !state.gone {
         let mut op = store.meta.begin(reserved);
-        super::logged::release_in(&mut op, cell, state);
+        noted::release_in(&mut op, cell, state);
         store_inode(&mut op, cell, state);
         state.dirty = false;
     }
-    super::logged::release(store, cell, state);
+    noted::release(store, cell, state);
 }

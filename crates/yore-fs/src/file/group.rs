@@ -6,10 +6,9 @@
 //! than fits a group, or with a truncation to be finished, are written back alone when the group is done and its locks are
 //! free ([`super::flush`]).
 
-use super::flush::{
-    collect, finish_pass, flush_locked, flush_small, flush_to, note_failed, write_parts, Part, Pass, BATCH,
-};
-use super::pages_for;
+use super::batch::{collect, Pass, BATCH};
+use super::flush::{finish_pass, flush_locked, flush_small, flush_to, note_failed, write_parts, Part};
+use super::map::pages_for;
 use crate::core::datacache::FILES;
 use crate::core::inode::InodeCell;
 use crate::core::locks::Locked;

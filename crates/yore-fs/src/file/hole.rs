@@ -4,14 +4,15 @@
 //! that it fails before anything has changed. Punching and zeroing write zeros to the pages at the edges, discard the pages
 //! between, and hide the extents there (F5) until they have been taken out or become unwritten.
 
+use super::extents::{apply, finish_doomed, make_unwritten};
 use super::flush::{flush_locked, store_changed};
+use super::map::{check_alive, map_block, page_of, pages_for, Touch, PAGE};
 use super::preserve::{lock_preserved, preserve_locked, Room};
-use super::truncate::{extend, finish_doomed};
-use super::{check_alive, map_block, page_of, pages_for, write, Touch, PAGE};
-use crate::core::alloc::{KeptGroups, Run};
-use crate::core::btree::Pins;
+use super::truncate::extend;
+use super::write;
+use crate::core::alloc::Run;
 use crate::core::extent::{self, Edit};
-use crate::core::inode::{store_inode, InodeCell, InodeState};
+use crate::core::inode::{InodeCell, InodeState};
 use crate::store::Store;
 use crate::{Error, FallocateMode, Result};
 use std::ops::Range;
@@ -134,27 +135,6 @@ fn enter_unwritten(store: &Store, cell: &InodeCell, at: u64, run: Run) -> Result
     apply(store, cell, edit, |_| {})
 }
 
-/// Enters an edit in one Op. With the state locked, `then` changes it before the Op opens.
-pub(super) fn apply(
-    store: &Store,
-    cell: &InodeCell,
-    edit: Edit,
-    then: impl FnOnce(&mut InodeState),
-) -> Result<()> {
-    let reserved = store.reserve_freely(store.near(cell.no), edit.blocks())?;
-    let (mut pins, mut kept) = (Pins::new(), KeptGroups::default());
-    edit.prepare(&store.meta, &store.alloc, &mut pins, &mut kept)?;
-    let mut guard = cell.state.write();
-    let state = &mut *guard;
-    then(state);
-    let mut op = store.meta.begin(reserved);
-    let applied = edit.apply(&mut op, &store.alloc, &mut state.inode);
-    let stored = store_inode(&mut op, cell, state);
-    applied.stored(&mut op, stored);
-    state.dirty = false;
-    Ok(())
-}
-
 /// The content goes to blocks from now on, also if it would fit the inode.
 fn leave_inode(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
     loop {
@@ -239,57 +219,4 @@ fn edges<'a>(
         }
     }
     Ok(Some(plans))
-}
-
-/// Sees to it that a file which is about to grow has no written extents beyond its size (F9). The caller holds io; nobody
-/// else makes the file grow meanwhile, for who finds `unsure_beyond` waits for io.
-///
-/// # Errors
-/// Damage and device errors. What was not made unwritten stays doomed.
-pub(super) fn settle_beyond(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
-    if !cell.state.read().data.unsure_beyond {
-        return Ok(());
-    }
-    if !store.read_only {
-        finish_doomed(store, cell)?;
-    }
-    let mut guard = cell.state.write();
-    let from = u64::from(pages_for(guard.inode.size));
-    let mut is_written = false;
-    extent::each(&store.meta, cell.no, &guard.inode, from, &mut |(_, value)| {
-        is_written |= !value.unwritten;
-        Ok(!is_written)
-    })?;
-    if is_written {
-        // Who only reads the volume goes on with that.
-        guard.data.doomed = Some(from..u64::MAX);
-    }
-    drop(guard);
-    if is_written && !store.read_only {
-        make_unwritten(store, cell)?;
-    }
-    cell.state.write().data.unsure_beyond = false;
-    Ok(())
-}
-
-/// Turns the doomed extents into unwritten ones.
-fn make_unwritten(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
-    let Some(range) = cell.state.read().data.doomed.clone() else { return Ok(()) };
-    let mut at = range.start;
-    while at < range.end {
-        let mut edit = {
-            let state = cell.state.read();
-            Edit::load(&store.meta, cell.no, &state.inode, store.kept(&state, cell.no)?, at, range.end)?
-        };
-        let limit = edit.limit();
-        edit.set_unwritten(at, limit);
-        let done = limit >= range.end;
-        apply(store, cell, edit, |state| {
-            if done {
-                state.data.doomed = None;
-            }
-        })?;
-        at = limit;
-    }
-    Ok(())
 }

@@ -3,8 +3,8 @@
 //! A dirty page that has no blocks yet would need some, a write to them, a flush, and a record that names them. Instead the
 //! record carries its bytes: the page stays dirty, is *fresh* while the log has it as it is, and goes home with the next
 //! write-back. The metadata layer carries over from one generation to the next what is not at home ([`yore_meta::Meta`]);
-//! when that is much, the write-back thread brings it home ([`bring_home`]). At a mount after a crash [`restore`] puts into
-//! the cache what was only in the log.
+//! when that is much, the write-back thread brings it home (`writeback.rs`). At a mount after a crash [`restore`] puts
+//! into the cache what was only in the log.
 //!
 //! Not logged are: more than [`PAGES_MOST`] pages at once, which are better written once; pages that all have blocks to be
 //! overwritten (one write and one flush, too); and small files, whose content goes into the inode and so is in the record
@@ -21,22 +21,24 @@
 //!   the file's size as they have it: over a size stored later, it would make a hole of what lies between the two.
 //!
 //! So the Op that makes the newer thing count is the one that takes the note back: the Op that stores a pass's size
-//! ([`release_in`]), that takes the content into the inode, or that cuts the file ([`cut`]). Only where no Op makes it count,
-//! because everything lies in blocks below the size stored, is there none to do it ([`release`]). A replay may find the note
-//! and the newer bytes then, and leaves the block as it was fsynced: old, as a crash without a log may leave it.
+//! ([`super::noted::release_in`]), that takes the content into the inode, or that truncates the file
+//! ([`super::noted::truncate`]). Only where no Op makes it count, because everything lies in blocks below the size
+//! stored, is there none to do it ([`super::noted::release`]). A replay may find the note and the newer bytes then, and
+//! leaves the block as it was fsynced: old, as a crash without a log may leave it.
 
-use super::flush::{flush_file, is_settled, ways, Way};
-use super::group::{in_groups, Busy};
-use super::hole::settle_beyond;
-use super::{write, PAGE};
+use super::batch::{destinations, Destination};
+use super::extents::settle_beyond;
+use super::flush::{flush_file, is_settled};
+use super::map::PAGE;
+use super::write;
 use crate::core::inode::{store_inode, InodeCell, InodeState};
 use crate::core::pages::Bytes;
 use crate::store::Store;
 use crate::{Error, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use yore_format::{Incarnation, InodeNo, IntentNote};
-use yore_meta::{NotedFile, Op};
+use yore_format::{Incarnation, InodeNo};
+use yore_meta::NotedFile;
 
 /// Pages that one fsync puts into the log at most: 64 KiB.
 const PAGES_MOST: usize = 16;
@@ -81,8 +83,8 @@ fn log_pages(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> {
         return Ok(false);
     }
     if !unlogged.is_empty() {
-        let ways = ways(store, cell, state, &unlogged)?;
-        let in_place = ways.iter().all(|way| matches!(way, Way::InPlace(_)));
+        let destinations = destinations(store, cell, state, &unlogged)?;
+        let in_place = destinations.iter().all(|to| matches!(to, Destination::InPlace(_)));
         if in_place && !again {
             return Ok(false);
         }
@@ -117,44 +119,6 @@ fn note_pages(store: &Store, cell: &Arc<InodeCell>, state: &mut InodeState, unlo
         store.files.wake_write_back();
     }
     true
-}
-
-/// What the log has beyond `size` goes in this Op: cut off, or (all of it, 0) with the content into the inode.
-pub(super) fn cut(op: &mut Op<'_>, cell: &InodeCell, state: &mut InodeState, size: u64) {
-    if let Some(logged) = state.data.logged_size {
-        op.note(&IntentNote::Cut { inode: cell.no, incarnation: cell.incarnation, size });
-        state.data.logged_size = (size > 0).then_some(logged.min(size));
-    }
-}
-
-/// Everything of the file that the log may have is at home, and this Op makes it count: it enters the last extents, or stores
-/// the size.
-pub(super) fn release_in(op: &mut Op<'_>, cell: &InodeCell, state: &mut InodeState) {
-    cut(op, cell, state, 0);
-}
-
-/// Everything of the file that the log may have is at home and counts already, or is gone.
-pub(super) fn release(store: &Store, cell: &InodeCell, state: &mut InodeState) {
-    if state.data.logged_size.take().is_some() {
-        store.meta.note(&IntentNote::Cut { inode: cell.no, incarnation: cell.incarnation, size: 0 });
-    }
-}
-
-/// Writes home what is in the log only, of all files.
-///
-/// # Errors
-/// The first file's error, which its next fsync is told, too; the others are still tried.
-pub(crate) fn bring_home(store: &Store) -> Result<()> {
-    let cells = store.files.take_logged();
-    let logged = |cell: &InodeCell| {
-        let state = cell.state.read();
-        state.data.logged_size.filter(|_| !state.gone)
-    };
-    let result = in_groups(store, &cells, Busy::Wait, &logged);
-    for cell in cells.iter().filter(|cell| logged(cell).is_some()) {
-        store.files.note_logged(cell);
-    }
-    result
 }
 
 /// Puts into the cache what a crash left in the log, as if it had just been written; times stay as they are. Files that are

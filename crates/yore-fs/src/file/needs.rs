@@ -1,7 +1,7 @@
 //! How much room a call on a file's content wants in all: asked when the volume is full, before history is given up for it.
 
+use super::map::{pages_for, PAGE};
 use super::preserve::must_keep;
-use super::{pages_for, PAGE};
 use crate::core::extent::{self, is_own};
 use crate::core::inode::{InodeCell, InodeState};
 use crate::store::Store;

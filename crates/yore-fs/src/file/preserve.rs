@@ -7,6 +7,7 @@
 
 use super::flush::is_written;
 use super::group::flush_among_others;
+use super::map::check_alive;
 use crate::core::inode::{store_inode, InodeCell, InodeState};
 use crate::core::locks::Writing;
 use crate::history::exclude;
@@ -162,7 +163,7 @@ pub(super) fn lock_preserved<'c>(
 ) -> Result<Writing<'c, InodeState>> {
     loop {
         let state = cell.state.write();
-        super::check_alive(&state)?;
+        check_alive(&state)?;
         if !must_keep(store, cell, &state)? {
             return Ok(state);
         }

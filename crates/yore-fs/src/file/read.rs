@@ -1,7 +1,7 @@
 //! Reading: from cached pages, filling in what is missing with runs from the device.
 
 use super::ahead::look_ahead;
-use super::{check_alive, map_block, page_of, pages_for, PAGE, TRANSFER};
+use super::map::{check_alive, map_block, page_of, pages_for, PAGE, TRANSFER};
 use crate::core::datacache::read_run;
 use crate::core::inode::{InodeCell, InodeState};
 use crate::core::pages::Bytes;

@@ -9,10 +9,9 @@
 //! Bytes behind what the medium has of the file (F1) are copied, too, and are as stale as before. Blocks
 //! never written stay so.
 
+use super::extents::{apply, finish_doomed};
 use super::flush::flush_locked;
-use super::hole::apply;
-use super::truncate::finish_doomed;
-use super::{map_block, PAGE};
+use super::map::{map_block, PAGE};
 use crate::core::alloc::{Promise, Run};
 use crate::core::extent::{self, check_run, is_own, Edit, Extent};
 use crate::core::inode::InodeCell;

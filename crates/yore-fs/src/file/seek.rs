@@ -1,6 +1,8 @@
 //! Where data is, and copying it.
 
-use super::{check_alive, map_block, page_of, pages_for, read, write, Touch, PAGE};
+use super::map::{check_alive, map_block, page_of, pages_for, Touch, PAGE};
+use super::read::read;
+use super::write::write;
 use crate::core::inode::{InodeCell, InodeState};
 use crate::store::Store;
 use crate::{Error, Result, SeekTo};

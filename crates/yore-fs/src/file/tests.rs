@@ -2,10 +2,12 @@
 //! call `random_run` with that seed alone.
 
 use super::group::{write_back_many, Busy};
+use super::map::{map_block, pages_for, Touch, PAGE};
 use super::*;
-use crate::core::inode::InodeCell;
+use crate::core::inode::{InodeCell, InodeState};
 use crate::ops::{create, InUse, NewFile};
-use crate::{Caller, FallocateMode, FileKind, MountOptions, SeekTo};
+use crate::store::Store;
+use crate::{Caller, Error, FallocateMode, FileKind, InodeNo, MountOptions, Result, SeekTo};
 use std::sync::Arc;
 use std::time::Duration;
 use yore_device::simulated::{Fault, FaultPlan};
@@ -552,8 +554,8 @@ fn the_log_lets_go_in_the_op_that_stores_the_size() {
             }
             append_to(size);
             let io = cell.io.lock();
-            let pass = super::flush::Pass { end: pages_for(size as u64), size: size as u64 };
-            let batch = super::flush::collect(&store, cell, 0, pass).unwrap();
+            let pass = super::batch::Pass { end: pages_for(size as u64), size: size as u64 };
+            let batch = super::batch::collect(&store, cell, 0, pass).unwrap();
             let mut parts = [super::flush::Part::new(cell, batch)];
             super::flush::write_parts(&store, &mut parts);
             let [part] = parts;

@@ -8,23 +8,21 @@
 //! with the new size: a generation in between would show a file as it was before the call that had lost it. A file that
 //! grows may lose it before, for sizes may reach the medium later than attributes.
 
+use super::extents::{finish_doomed, remove_step, settle_beyond, BLOCKS_END};
 use super::flush::store_changed;
+use super::map::{check_alive, page_of, pages_for, Touch, PAGE};
 use super::preserve::{lock_preserved, must_keep, preserve_locked, Room};
-use super::{check_alive, page_of, pages_for, write, Touch, PAGE};
+use super::{noted, write};
 use crate::core::alloc::KeptGroups;
 use crate::core::btree::{Pins, Placed};
 use crate::core::extent::Edit;
 use crate::core::inode::{store_inode, InodeCell, InodeState};
 use crate::store::Store;
 use crate::{Error, Result};
-use std::ops::Range;
 use std::sync::Arc;
 use yore_format::layout::FILE_SIZE_MAX;
 use yore_format::ContentKind;
 use yore_meta::Op;
-
-/// Beyond every block of a file.
-const BLOCKS_END: u64 = u64::MAX;
 
 /// What a file loses in the Op that cuts it, known to the layer above.
 pub(crate) trait GoesWithCut {
@@ -105,7 +103,7 @@ pub(crate) fn truncate(
 
 /// Grows the file to `size`, with io held. False if it has grown beyond that meanwhile.
 pub(super) fn extend(store: &Store, cell: &Arc<InodeCell>, size: u64, touch: Touch<'_>) -> Result<bool> {
-    super::hole::settle_beyond(store, cell)?;
+    settle_beyond(store, cell)?;
     let clean = loop {
         let mut state = lock_preserved(store, cell, Room::Free)?;
         if size < state.inode.size {
@@ -130,7 +128,7 @@ pub(super) fn extend(store: &Store, cell: &Arc<InodeCell>, size: u64, touch: Tou
     match clean {
         true => store_grown(store, cell)?,
         // The times are exact like those of every call that is no write.
-        false => super::flush::store_changed(store, cell)?,
+        false => store_changed(store, cell)?,
     }
     Ok(true)
 }
@@ -184,10 +182,10 @@ fn shrink(
     let mut blocks = edit.blocks();
     // Whoever takes the last name needs the orphans lock, or io.
     let listing = orphans.as_ref().filter(|_| cell.state.read().inode.links > 0);
-    let mut way = None;
+    let mut position = None;
     if let Some(orphans) = listing {
         let more;
-        (way, more) = orphans.prepare_add(&store.meta, cell.no, &mut pins)?;
+        (position, more) = orphans.prepare_add(&store.meta, cell.no, &mut pins)?;
         blocks += more;
     }
     let reserved = store.reserve_freely(store.near(cell.no), blocks + spare)?;
@@ -203,10 +201,10 @@ fn shrink(
     cut_memory(store, state, size);
     touch(state);
     let mut op = store.meta.begin(reserved);
-    super::logged::cut(&mut op, cell, state, size);
+    noted::truncate(&mut op, cell, state, size);
     let listed = listing.map(|orphans| {
         state.data.listed = true;
-        orphans.add(&mut op, &store.meta, way, cell.no, cell.incarnation)
+        orphans.add(&mut op, &store.meta, position, cell.no, cell.incarnation)
     });
     let applied = edit.apply(&mut op, &store.alloc, &mut state.inode);
     let gone = goes.apply(&mut op, state);
@@ -247,56 +245,6 @@ fn cut_memory(store: &Store, state: &mut InodeState, size: u64) {
     }
 }
 
-/// Goes on with freeing what is doomed, to the end. The caller holds io.
-pub(super) fn finish_doomed(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
-    loop {
-        let Some(doomed) = cell.state.read().data.doomed.clone() else { return Ok(()) };
-        if remove_step(store, cell, doomed)? {
-            return Ok(());
-        }
-    }
-}
-
-/// One Op that frees the first extents of a range; true if there are none left. The range is not doomed any more then.
-fn remove_step(store: &Store, cell: &InodeCell, range: Range<u64>) -> Result<bool> {
-    let mut edit = {
-        let state = cell.state.read();
-        Edit::load(&store.meta, cell.no, &state.inode, store.kept(&state, cell.no)?, range.start, range.end)?
-    };
-    let limit = edit.limit();
-    edit.remove(range.start, limit);
-    let done = limit >= range.end;
-    let unlist = done && cell.state.read().data.listed;
-    let orphans = unlist.then(|| store.orphans.lock());
-    let (mut pins, mut kept) = (Pins::new(), KeptGroups::default());
-    edit.prepare(&store.meta, &store.alloc, &mut pins, &mut kept)?;
-    let way = orphans
-        .as_ref()
-        .map(|orphans| orphans.prepare_remove(&store.meta, cell.no, &mut pins))
-        .transpose()?;
-    let reserved = store.reserve_freely(store.near(cell.no), edit.blocks())?;
-    let mut guard = cell.state.write();
-    let state = &mut *guard;
-    let mut op = store.meta.begin(reserved);
-    let applied = edit.apply(&mut op, &store.alloc, &mut state.inode);
-    let stored = store_inode(&mut op, cell, state);
-    applied.stored(&mut op, stored);
-    if let Some((orphans, way)) = orphans.as_ref().zip(way) {
-        // Whoever took the last name meanwhile counts on the list.
-        if state.inode.links > 0 {
-            let unlisted = orphans.remove(&mut op, &store.meta, way, cell.no);
-            op.before(stored, unlisted);
-        }
-        state.data.listed = false;
-    }
-    drop(op);
-    state.dirty = false;
-    if done {
-        state.data.doomed = None;
-    }
-    Ok(done)
-}
-
 /// One step of freeing the blocks of an inode: all of them if it has no name, else those beyond its size. True when there
 /// are none left. The inode stays in the list of orphans; its keeper takes it off.
 ///
@@ -309,7 +257,7 @@ pub(crate) fn free_step(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> {
         let state = &mut *guard;
         if state.inode.links == 0 {
             cut_memory(store, state, 0);
-            super::logged::release(store, cell, state);
+            noted::release(store, cell, state);
             state.data.doomed = None;
             state.data.noted = false;
             state.data.listed = false;
@@ -341,7 +289,7 @@ pub(crate) fn free_step(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> {
 /// Forgets what is in memory of a file that is being freed in this very Op, with the extents that it has. Io is held.
 pub(crate) fn forget(store: &Store, cell: &InodeCell, state: &mut InodeState) {
     cut_memory(store, state, 0);
-    super::logged::release(store, cell, state);
+    noted::release(store, cell, state);
     state.data.noted = false;
     store.files.note_flushed(cell, true);
 }

@@ -1,8 +1,10 @@
 //! Writing to memory: what is needed is read and promised first, then nothing can fail.
 
+use super::extents::settle_beyond;
+use super::map::{check_alive, map_block, page_of, pages_for, Touch, PAGE};
 use super::preserve::{must_keep, preserve, Room};
 use super::read::load_page;
-use super::{check_alive, map_block, page_of, pages_for, Touch, PAGE};
+use super::writeback::throttle;
 use crate::core::alloc::Promise;
 use crate::core::extent::is_own;
 use crate::core::inode::{InodeCell, InodeState};
@@ -53,7 +55,7 @@ fn write_chunk(
 ) -> Result<u64> {
     let room = data.len() / PAGE as usize + 3;
     loop {
-        super::writeback::throttle(store)?;
+        throttle(store)?;
         store.files.pages.make_room(room);
         let mut state = cell.state.write();
         check_alive(&state)?;
@@ -71,7 +73,7 @@ fn write_chunk(
         if state.data.unsure_beyond && end > state.inode.size {
             drop(state);
             let _io = cell.io.lock();
-            super::hole::settle_beyond(store, cell)?;
+            settle_beyond(store, cell)?;
             continue;
         }
         let Some(plan) = prepare(store, cell, &state, offset, end, data)? else {

@@ -1,7 +1,8 @@
 //! Writing back: what the write-back thread does in a round, and writers who are too fast ([`crate::core::datacache`]).
 
-use super::group::{self, Busy};
+use super::group::{self, in_groups, Busy};
 use crate::core::datacache::{WriteBack, FILES};
+use crate::core::inode::InodeCell;
 use crate::store::Store;
 use crate::Result;
 use std::time::{Duration, Instant};
@@ -46,12 +47,29 @@ fn make_room(store: &Store) -> Result<()> {
     Ok(())
 }
 
+/// Writes home what is in the log only, of all files.
+///
+/// # Errors
+/// The first file's error, which its next fsync is told, too; the others are still tried.
+fn bring_home(store: &Store) -> Result<()> {
+    let cells = store.files.take_logged();
+    let logged = |cell: &InodeCell| {
+        let state = cell.state.read();
+        state.data.logged_size.filter(|_| !state.gone)
+    };
+    let result = in_groups(store, &cells, Busy::Wait, &logged);
+    for cell in cells.iter().filter(|cell| logged(cell).is_some()) {
+        store.files.note_logged(cell);
+    }
+    result
+}
+
 impl WriteBack for Store {
     /// Each file that is dirty now once, as far as it is old or there is too much; those that stay dirty come again next time.
     fn round(&self, stop: &dyn Fn() -> bool) -> Result<()> {
         let mut result = Ok(());
         if self.meta.notes_press() {
-            result = super::logged::bring_home(self);
+            result = bring_home(self);
         }
         let (mut turn, end) = (0, self.files.next_turn());
         loop {

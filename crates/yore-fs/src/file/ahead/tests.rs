@@ -1,8 +1,9 @@
 //! What is read ahead is never older than what was written, whatever happens to the file meanwhile; and who waits for it is
 //! never forgotten.
 
+use super::super::map::PAGE;
 use super::super::tests::{contents, evict, make, new_file, open, touch, truncate, write_back, MIB};
-use super::super::{fallocate, read, write, PAGE};
+use super::super::{fallocate, read, write};
 use super::*;
 use crate::core::pages::Arriving;
 use crate::ops::InUse;

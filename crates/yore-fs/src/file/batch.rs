@@ -1,0 +1,142 @@
+//! A batch of a file's dirty pages: which pages, their bytes as of one instant, and where each goes.
+
+use super::map::{map_block, PAGE};
+use crate::core::extent::{is_own, Mapping};
+use crate::core::inode::{InodeCell, InodeState};
+use crate::core::pages::Bytes;
+use crate::store::Store;
+use crate::Result;
+use yore_format::BlockNo;
+
+/// Pages in a batch: 4 MiB.
+pub(super) const BATCH: usize = 1024;
+
+/// Where the pages of a segment go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Destination {
+    /// Over what is there.
+    InPlace(BlockNo),
+    /// Into blocks that were allocated and never written.
+    Unwritten(BlockNo),
+    /// Into blocks yet to be taken.
+    New,
+}
+
+/// Consecutive pages that go to one kind of destination.
+pub(super) struct Segment {
+    pub(super) first: u32,
+    pub(super) to: Destination,
+    pub(super) bytes: Vec<Bytes>,
+    /// Which of them brought a promise.
+    pub(super) promised: Vec<bool>,
+}
+
+/// A snapshot of dirty pages under write-back.
+pub(super) struct Batch {
+    pub(super) segments: Vec<Segment>,
+    /// The page where the pass goes on.
+    pub(super) next: u32,
+    /// Up to where the medium has the file's bytes when all is written.
+    pub(super) size: u64,
+    /// The size to be stored then, if this is the last batch of the pass.
+    pub(super) stored: Option<u64>,
+}
+
+/// What a pass writes back.
+#[derive(Clone, Copy)]
+pub(super) struct Pass {
+    /// Dirty pages before this one.
+    pub(super) end: u32,
+    /// The size that is stored when they are written: one that the file had (F7).
+    pub(super) size: u64,
+}
+
+/// Takes a snapshot of the next dirty pages.
+pub(super) fn collect(store: &Store, cell: &InodeCell, from: u32, pass: Pass) -> Result<Batch> {
+    let state = cell.state.read();
+    let size = state.inode.size;
+    let mut batch = Batch { segments: Vec::new(), next: pass.end, size, stored: None };
+    let Some(pages) = state.data.cached() else { return Ok(batch) };
+    let dirty = pages.dirty_in(from, pass.end, BATCH);
+    drop(pages);
+    let destinations = destinations(store, cell, &state, &dirty)?;
+    // No page has become dirty or clean since: the first takes the state lock, the second io.
+    let mut pages = state.data.pages(&store.files.pages);
+    for (index, to) in dirty.iter().zip(destinations) {
+        let (bytes, promised) = pages.start_writing(*index);
+        match batch.segments.last_mut() {
+            Some(last) if last.continues(*index, to) => {
+                last.bytes.push(bytes);
+                last.promised.push(promised);
+            }
+            _ => batch.segments.push(Segment {
+                first: *index,
+                to,
+                bytes: vec![bytes],
+                promised: vec![promised],
+            }),
+        }
+    }
+    if let Some(last) = dirty.last() {
+        batch.next = last + 1;
+        if let Some(next) = pages.next_dirty(last + 1) {
+            batch.size = size.min(u64::from(next) * PAGE);
+        }
+        batch.stored = pages.next_dirty(last + 1).is_none_or(|next| next >= pass.end).then_some(pass.size);
+    }
+    Ok(batch)
+}
+
+impl Batch {
+    /// Whether nothing was dirty.
+    pub(super) fn is_empty(&self) -> bool {
+        self.segments.is_empty()
+    }
+
+    /// Whether any of it goes over what is there.
+    pub(super) fn is_in_place(&self) -> bool {
+        self.segments.iter().any(|segment| matches!(segment.to, Destination::InPlace(_)))
+    }
+
+    /// How many pages it has.
+    pub(super) fn pages(&self) -> usize {
+        self.segments.iter().map(|s| s.bytes.len()).sum()
+    }
+}
+
+impl Segment {
+    fn continues(&self, index: u32, to: Destination) -> bool {
+        let len = self.bytes.len() as u64;
+        u64::from(self.first) + len == u64::from(index)
+            && match (self.to, to) {
+                (Destination::New, Destination::New) => true,
+                (Destination::InPlace(a), Destination::InPlace(b))
+                | (Destination::Unwritten(a), Destination::Unwritten(b)) => a.0 + len == b.0,
+                _ => false,
+            }
+    }
+}
+
+/// Where each of the pages goes.
+pub(super) fn destinations(
+    store: &Store,
+    cell: &InodeCell,
+    state: &InodeState,
+    pages: &[u32],
+) -> Result<Vec<Destination>> {
+    let mut known: Option<(u64, Mapping)> = None;
+    let mut found = Vec::with_capacity(pages.len());
+    let kept = store.kept(state, cell.no)?;
+    for block in pages.iter().map(|p| u64::from(*p)) {
+        if known.is_none_or(|(first, m)| block - first >= m.len) {
+            known = Some((block, map_block(store, cell.no, state, block)?));
+        }
+        let (first, mapping) = known.expect("just looked up");
+        found.push(match mapping.extent {
+            Some(e) if e.unwritten => Destination::Unwritten(BlockNo(e.start.0 + block - first)),
+            Some(e) if is_own(kept, &e) => Destination::InPlace(BlockNo(e.start.0 + block - first)),
+            _ => Destination::New,
+        });
+    }
+    Ok(found)
+}

@@ -1,0 +1,138 @@
+//! Ops that change which extents a file has: in steps, each of which is one Op of bounded size. The caller holds io.
+
+use super::map::pages_for;
+use crate::core::alloc::KeptGroups;
+use crate::core::btree::Pins;
+use crate::core::extent::{self, Edit};
+use crate::core::inode::{store_inode, InodeCell, InodeState};
+use crate::store::Store;
+use crate::Result;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Beyond every block of a file.
+pub(super) const BLOCKS_END: u64 = u64::MAX;
+
+/// Enters an edit in one Op. With the state locked, `then` changes it before the Op opens.
+pub(super) fn apply(
+    store: &Store,
+    cell: &InodeCell,
+    edit: Edit,
+    then: impl FnOnce(&mut InodeState),
+) -> Result<()> {
+    let reserved = store.reserve_freely(store.near(cell.no), edit.blocks())?;
+    let (mut pins, mut kept) = (Pins::new(), KeptGroups::default());
+    edit.prepare(&store.meta, &store.alloc, &mut pins, &mut kept)?;
+    let mut guard = cell.state.write();
+    let state = &mut *guard;
+    then(state);
+    let mut op = store.meta.begin(reserved);
+    let applied = edit.apply(&mut op, &store.alloc, &mut state.inode);
+    let stored = store_inode(&mut op, cell, state);
+    applied.stored(&mut op, stored);
+    state.dirty = false;
+    Ok(())
+}
+
+/// Goes on with freeing what is doomed, to the end. The caller holds io.
+pub(super) fn finish_doomed(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
+    loop {
+        let Some(doomed) = cell.state.read().data.doomed.clone() else { return Ok(()) };
+        if remove_step(store, cell, doomed)? {
+            return Ok(());
+        }
+    }
+}
+
+/// One Op that frees the first extents of a range; true if there are none left. The range is not doomed any more then.
+pub(super) fn remove_step(store: &Store, cell: &InodeCell, range: Range<u64>) -> Result<bool> {
+    let mut edit = {
+        let state = cell.state.read();
+        Edit::load(&store.meta, cell.no, &state.inode, store.kept(&state, cell.no)?, range.start, range.end)?
+    };
+    let limit = edit.limit();
+    edit.remove(range.start, limit);
+    let done = limit >= range.end;
+    let unlist = done && cell.state.read().data.listed;
+    let orphans = unlist.then(|| store.orphans.lock());
+    let (mut pins, mut kept) = (Pins::new(), KeptGroups::default());
+    edit.prepare(&store.meta, &store.alloc, &mut pins, &mut kept)?;
+    let position = orphans
+        .as_ref()
+        .map(|orphans| orphans.prepare_remove(&store.meta, cell.no, &mut pins))
+        .transpose()?;
+    let reserved = store.reserve_freely(store.near(cell.no), edit.blocks())?;
+    let mut guard = cell.state.write();
+    let state = &mut *guard;
+    let mut op = store.meta.begin(reserved);
+    let applied = edit.apply(&mut op, &store.alloc, &mut state.inode);
+    let stored = store_inode(&mut op, cell, state);
+    applied.stored(&mut op, stored);
+    if let Some((orphans, position)) = orphans.as_ref().zip(position) {
+        // Whoever took the last name meanwhile counts on the list.
+        if state.inode.links > 0 {
+            let unlisted = orphans.remove(&mut op, &store.meta, position, cell.no);
+            op.before(stored, unlisted);
+        }
+        state.data.listed = false;
+    }
+    drop(op);
+    state.dirty = false;
+    if done {
+        state.data.doomed = None;
+    }
+    Ok(done)
+}
+
+/// Sees to it that a file which is about to grow has no written extents beyond its size (F9). The caller holds io; nobody
+/// else makes the file grow meanwhile, for who finds `unsure_beyond` waits for io.
+///
+/// # Errors
+/// Damage and device errors. What was not made unwritten stays doomed.
+pub(super) fn settle_beyond(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
+    if !cell.state.read().data.unsure_beyond {
+        return Ok(());
+    }
+    if !store.read_only {
+        finish_doomed(store, cell)?;
+    }
+    let mut guard = cell.state.write();
+    let from = u64::from(pages_for(guard.inode.size));
+    let mut is_written = false;
+    extent::each(&store.meta, cell.no, &guard.inode, from, &mut |(_, value)| {
+        is_written |= !value.unwritten;
+        Ok(!is_written)
+    })?;
+    if is_written {
+        // Who only reads the volume goes on with that.
+        guard.data.doomed = Some(from..u64::MAX);
+    }
+    drop(guard);
+    if is_written && !store.read_only {
+        make_unwritten(store, cell)?;
+    }
+    cell.state.write().data.unsure_beyond = false;
+    Ok(())
+}
+
+/// Turns the doomed extents into unwritten ones.
+pub(super) fn make_unwritten(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
+    let Some(range) = cell.state.read().data.doomed.clone() else { return Ok(()) };
+    let mut at = range.start;
+    while at < range.end {
+        let mut edit = {
+            let state = cell.state.read();
+            Edit::load(&store.meta, cell.no, &state.inode, store.kept(&state, cell.no)?, at, range.end)?
+        };
+        let limit = edit.limit();
+        edit.set_unwritten(at, limit);
+        let done = limit >= range.end;
+        apply(store, cell, edit, |state| {
+            if done {
+                state.data.doomed = None;
+            }
+        })?;
+        at = limit;
+    }
+    Ok(())
+}

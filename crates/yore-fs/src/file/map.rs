@@ -1,0 +1,49 @@
+//! A file as its pages see it: which page holds a byte, and what is at a block.
+
+use crate::core::extent::{self, Mapping};
+use crate::core::inode::InodeState;
+use crate::store::Store;
+use crate::{Error, Result};
+use yore_format::{InodeNo, BLOCK_SIZE};
+
+/// Bytes of a page.
+pub(super) const PAGE: u64 = BLOCK_SIZE as u64;
+/// Pages of the longest single transfer: 1 MiB.
+pub(super) const TRANSFER: u32 = 256;
+
+/// What a call changes of the inode beside size and blocks: its times, and its mode where writing drops bits.
+pub(crate) type Touch<'a> = &'a mut dyn FnMut(&mut InodeState);
+
+/// What is at a block of the file for readers and writers: its extents without the doomed ones.
+pub(super) fn map_block(store: &Store, no: InodeNo, state: &InodeState, block: u64) -> Result<Mapping> {
+    let mapping = |block| extent::mapping(&store.meta, &store.alloc, no, &state.inode, block);
+    let Some(doomed) = &state.data.doomed else { return mapping(block) };
+    if doomed.contains(&block) {
+        return Ok(Mapping::hole(doomed.end - block));
+    }
+    let mut found = mapping(block)?;
+    if block < doomed.start {
+        found.len = found.len.min(doomed.start - block);
+        if let Some(extent) = &mut found.extent {
+            extent.len = found.len as u32;
+        }
+    }
+    Ok(found)
+}
+
+/// The page that holds a byte. File sizes are limited so that every page has a 32-bit index.
+pub(super) fn page_of(offset: u64) -> u32 {
+    u32::try_from(offset / PAGE).expect("offsets are within the largest file")
+}
+
+/// The number of pages that `size` bytes take.
+pub(super) fn pages_for(size: u64) -> u32 {
+    u32::try_from(size.div_ceil(PAGE)).expect("sizes are within the largest file")
+}
+
+pub(super) fn check_alive(state: &InodeState) -> Result<()> {
+    match state.gone {
+        true => Err(Error::Stale),
+        false => Ok(()),
+    }
+}
