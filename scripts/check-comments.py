@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Holds comments to the width of the code, which is `max_width` in rustfmt.toml. (rustfmt leaves comments alone.)
 
-`check-comments.py` fails on wider lines in the crates of CRATES, their tests included. `--fix CRATE|FILE...` rewraps the
-paragraphs that have a wider line, whether the crate is in CRATES or not, and leaves all others as they are. `--self-test`
+`check-comments.py` fails on wider lines in all crates, their tests included. `--fix CRATE|FILE...` rewraps the
+paragraphs that have a wider line, and leaves all others as they are. `--self-test`
 proves both on made-up input.
 
 Exempt, because no wrapping helps them: tables, code blocks, definitions of links, and words that alone are too long.
@@ -14,10 +14,9 @@ import os
 import re
 import sys
 
-# Crates whose comments keep the width. One that is put right joins them.
-CRATES = ["yore-check", "yore-device", "yore-format", "yore-log", "yore-meta"]
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+CRATES = sorted(os.listdir(os.path.join(ROOT, "crates")))
 
 # Strings and characters are here so that what looks like a comment in them is none.
 TOKENS = re.compile(

@@ -53,7 +53,7 @@ LAYERS = {
         bitmap inode node zone
         cells policy
         history/keys history/more history/rollback history/trees history/version history/past_name superblock/fields
-        history/cut history/operations history/roots superblock/raw
+        history/event history/operations history/roots superblock/raw
         history superblock/slot
         superblock
         intent verify
@@ -94,7 +94,7 @@ LAYERS = {
         walk
         history/walk state
         extents history/index xattrs
-        history/cuts history/operations history/policies history/versions
+        history/events history/operations history/policies history/versions
         history/names
         directory history inodes links unreached zones
         content

@@ -1,6 +1,7 @@
-//! Threads that make and remove files and directories on one view in memory, so that inode numbers and metadata blocks are freed and
-//! taken again all the time: whatever goes wrong between freeing and taking shows within seconds as a panic or as damage.
-//! `cargo run --release -p yore-bench --example churn -- [SECONDS [THREADS]]`
+//! Threads that make and remove files and directories on one view in memory, so that inode numbers and
+//! metadata blocks are freed and taken again all the time: whatever goes wrong between freeing and taking
+//! shows within seconds as a panic or as damage. `cargo run --release -p yore-bench --example churn --
+//! [SECONDS [THREADS]]`
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -4,15 +4,17 @@
 //! - `volume=FILE` the volume, made anew; without it a memory device of 4 GiB,
 //! - `rivals=DIR,DIR` directories of other file systems to measure in the same rounds,
 //! - `engines=snapshot,none` one library target for each,
-//! - `data_cache=256`, `metadata_cache=256` MiB of the library's caches (other file systems take what the machine has),
+//! - `data_cache=256`, `metadata_cache=256` MiB of the library's caches (other file systems take what the
+//!   machine has),
 //! - `files=20000`, `directories=100`, `rounds=5`,
-//! - `only=create,stat,rename,unlink,pairs,write,postmark` (`pairs` is create and unlink in turn; `write` creates files
-//!   of 2 KiB; `postmark` is PostMark's mix: 20,000 files of 500 bytes to 16 KiB in 400 directories, 100,000 transactions;
-//!   `transactions=` sets another count).
+//! - `only=create,stat,rename,unlink,pairs,write,postmark` (`pairs` is create and unlink in turn; `write`
+//!   creates files of 2 KiB; `postmark` is PostMark's mix: 20,000 files of 500 bytes to 16 KiB in 400
+//!   directories, 100,000 transactions; `transactions=` sets another count).
 //!
-//! For each workload it prints the median over the rounds in thousand calls a second, and the processor time that this
-//! thread spent on a call, which other work on the machine disturbs less. Each phase is a function of its own, so that
-//! `valgrind --tool=callgrind` counts its instructions: `--toggle-collect='*phase_create*'`.
+//! For each workload it prints the median over the rounds in thousand calls a second, and the processor time
+//! that this thread spent on a call, which other work on the machine disturbs less. Each phase is a function
+//! of its own, so that `valgrind --tool=callgrind` counts its instructions:
+//! `--toggle-collect='*phase_create*'`.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -263,7 +265,8 @@ fn phase_write(fs: &mut dyn Fs, names: &Names) -> Done {
 const POSTMARK_DIRECTORIES: usize = 400;
 const POSTMARK_FILES: usize = 20_000;
 
-/// PostMark's transactions (Katcher, 1997): each reads a file or appends to one, and creates one or deletes one.
+/// PostMark's transactions (Katcher, 1997): each reads a file or appends to one, and creates one or deletes
+/// one.
 struct Postmark {
     random: StdRng,
     files: Vec<(usize, String)>,

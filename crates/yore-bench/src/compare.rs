@@ -1,10 +1,10 @@
 //! Rivals side by side, in rounds that take turns.
 //!
-//! Round 1 on every file system, then round 2, …, and each round starts one place later, so that a machine that slows down or
-//! speeds up meanwhile does so for all, and none always runs in the wake of the same other. Every round leaves a file system as
-//! empty as it found it; it is used again in the next round, so all are equally aged, or made anew for each
-//! ([`CompareOptions::fresh`]). After its turn each must put everything on the medium before the next begins: nobody writes
-//! back while another is measured.
+//! Round 1 on every file system, then round 2, …, and each round starts one place later, so that a machine
+//! that slows down or speeds up meanwhile does so for all, and none always runs in the wake of the same
+//! other. Every round leaves a file system as empty as it found it; it is used again in the next round, so
+//! all are equally aged, or made anew for each ([`CompareOptions::fresh`]). After its turn each must put
+//! everything on the medium before the next begins: nobody writes back while another is measured.
 
 use crate::report::{Cell, Column, LeftOut, Machine, Report, Row, Table, TargetInfo, SCHEMA};
 use crate::rival::{Environment, Rival, RivalKind, Serving};
@@ -59,8 +59,8 @@ pub struct CompareOptions {
     pub serving: Serving,
     /// Options for `yore mount -o`.
     pub mount_options: String,
-    /// Where volumes, images and mount points are made (a directory of their own within it, removed afterwards). It decides
-    /// which disk is measured.
+    /// Where volumes, images and mount points are made (a directory of their own within it, removed
+    /// afterwards). It decides which disk is measured.
     pub work_dir: PathBuf,
     /// Looked at between steps: if set, everything is taken away and the run ends.
     pub stop: Arc<AtomicBool>,
@@ -160,11 +160,12 @@ struct Lane {
     samples: Vec<Vec<Vec<f64>>>,
 }
 
-/// Measures `benchmark` on all targets. One that this machine or this user cannot have is left out, one that fails while it is
-/// measured goes no further; the report says so of both.
+/// Measures `benchmark` on all targets. One that this machine or this user cannot have is left out, one that
+/// fails while it is measured goes no further; the report says so of both.
 ///
 /// # Errors
-/// [`BenchError::Interrupted`]; that nothing can be made in the work directory; that a file system could not be taken away.
+/// [`BenchError::Interrupted`]; that nothing can be made in the work directory; that a file system could not
+/// be taken away.
 pub fn compare(benchmark: &dyn Benchmark, options: &CompareOptions) -> Result<Report> {
     let work = options.make_work_dir()?;
     let env = options.environment(work.path().to_path_buf());

@@ -1,8 +1,9 @@
 //! A FUSE file system in memory with nothing behind it: the **transport bound**.
 //!
-//! No file system served through the same connection can be faster than this one, so what a mounted volume needs beyond it
-//! is the volume's own cost. It keeps just enough to run the workloads truthfully: names, attributes, contents, in
-//! vectors and hash maps under one lock. Nothing is checked that the kernel checks, nothing survives the process.
+//! No file system served through the same connection can be faster than this one, so what a mounted volume
+//! needs beyond it is the volume's own cost. It keeps just enough to run the workloads truthfully: names,
+//! attributes, contents, in vectors and hash maps under one lock. Nothing is checked that the kernel checks,
+//! nothing survives the process.
 
 use fuser::*;
 use std::collections::{BTreeMap, HashMap};

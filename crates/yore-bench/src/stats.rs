@@ -21,15 +21,17 @@ pub fn highest(values: &[f64]) -> f64 {
     values.iter().copied().max_by(f64::total_cmp).unwrap_or(0.0)
 }
 
-/// The smallest value that at least the share `quantile` (0 to 1) of `sorted` does not exceed; 0 of none. `sorted` ascends.
+/// The smallest value that at least the share `quantile` (0 to 1) of `sorted` does not exceed; 0 of none.
+/// `sorted` ascends.
 pub fn percentile(sorted: &[u64], quantile: f64) -> u64 {
     let rank = (quantile * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied().unwrap_or(0)
 }
 
-/// How many times as good `mine` is as `theirs`, round by round: the median of the rounds' ratios, above 1 for better.
-/// Figures of one round were made minutes apart at most; ratios of medians would mix the machine's moods. Rounds that one
-/// side lacks, or of which a figure is 0, are left out; `None` if no round is left.
+/// How many times as good `mine` is as `theirs`, round by round: the median of the rounds' ratios, above 1
+/// for better. Figures of one round were made minutes apart at most; ratios of medians would mix the
+/// machine's moods. Rounds that one side lacks, or of which a figure is 0, are left out; `None` if no round
+/// is left.
 pub fn paired_ratio(mine: &[f64], theirs: &[f64], higher_is_better: bool) -> Option<f64> {
     let ratios: Vec<f64> = mine
         .iter()

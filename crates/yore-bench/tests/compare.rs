@@ -1,4 +1,5 @@
-//! Comparisons made small: they run on every file system this machine has, leave nothing behind, and report each.
+//! Comparisons made small: they run on every file system this machine has, leave nothing behind, and report
+//! each.
 
 use yore_bench::{compare, CompareOptions, Micro, MicroStep, PostMark, Report, RivalKind};
 
@@ -31,8 +32,8 @@ fn assert_whole(report: &Report, rounds: usize) {
     }
 }
 
-/// Every target is measured, or named as left out with the reason; nothing is left behind. What is left out on a machine that can
-/// mount is only what it has no program for.
+/// Every target is measured, or named as left out with the reason; nothing is left behind. What is left out
+/// on a machine that can mount is only what it has no program for.
 #[test]
 fn every_target_is_reported() {
     let dir = tempfile::tempdir().unwrap();
@@ -79,8 +80,8 @@ fn steps_can_be_chosen() {
     assert_whole(&report, 2);
 }
 
-/// PostMark runs to its end on fresh volumes, and on one that is used again: it leaves an empty tree, or the second round
-/// would find its names taken.
+/// PostMark runs to its end on fresh volumes, and on one that is used again: it leaves an empty tree, or the
+/// second round would find its names taken.
 #[test]
 fn postmark_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();

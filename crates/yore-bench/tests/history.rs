@@ -29,8 +29,9 @@ fn options(dir: &std::path::Path) -> CompareOptions {
     }
 }
 
-/// Every row has figures from each round, with, without and their ratio, finite and above zero, in a unit that says what they
-/// are, and a goal that can be met if it has one. Of the distances back those are measured that there are.
+/// Every row has figures from each round, with, without and their ratio, finite and above zero, in a unit
+/// that says what they are, and a goal that can be met if it has one. Of the distances back those are
+/// measured that there are.
 #[test]
 fn every_measure_has_figures() {
     let dir = tempfile::tempdir().unwrap();

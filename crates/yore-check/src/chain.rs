@@ -18,7 +18,7 @@
 
 use crate::{Finding, Problem};
 use std::collections::BTreeMap;
-use yore_format::{BlockKind, BlockNo, InodeFlags, InodeNo, MetaAddr, Number};
+use yore_format::{BlockKind, BlockNo, EventNo, InodeFlags, InodeNo, MetaAddr};
 
 /// What leads a state to a node or to blocks.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub(crate) struct Below {
     /// Data blocks and nodes.
     pub(crate) blocks: u64,
     /// The latest birth.
-    pub(crate) latest: Number,
+    pub(crate) latest: EventNo,
     /// Whether all of it could be read.
     pub(crate) complete: bool,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Below {
 impl Below {
     /// Nothing, of which all was read.
     pub(crate) const NOTHING: Below =
-        Below { keys: None, end: 0, blocks: 0, latest: Number(0), complete: true };
+        Below { keys: None, end: 0, blocks: 0, latest: EventNo(0), complete: true };
 
     /// Adds what comes next in the order of keys.
     pub(crate) fn add(&mut self, next: &Below) {
@@ -63,10 +63,10 @@ impl Below {
 }
 
 /// A node that some state of the chain names.
-pub(crate) struct Held {
+pub(crate) struct NamedNode {
     pub(crate) kind: BlockKind,
     pub(crate) level: u8,
-    pub(crate) birth: Number,
+    pub(crate) birth: EventNo,
     pub(crate) holder: Holder,
     /// The state that led to it last.
     pub(crate) passed: usize,
@@ -81,7 +81,7 @@ pub(crate) struct Piece {
     pub(crate) len: u64,
     /// The file block that the first one is.
     pub(crate) key: u64,
-    pub(crate) birth: Number,
+    pub(crate) birth: EventNo,
     pub(crate) unwritten: bool,
     pub(crate) holder: Holder,
 }
@@ -89,7 +89,7 @@ pub(crate) struct Piece {
 /// One state: the inode in use, or a version.
 struct State {
     /// When a version ended.
-    end: Option<Number>,
+    end: Option<EventNo>,
     /// Whether all that it names could be read. Known after its walk.
     complete: bool,
 }
@@ -114,8 +114,8 @@ pub(crate) struct Chain {
     /// Which of them is under way.
     pub(crate) state: usize,
     /// The end of the version before the oldest one, of another incarnation.
-    before: Option<Number>,
-    pub(crate) nodes: BTreeMap<MetaAddr, Held>,
+    before: Option<EventNo>,
+    pub(crate) nodes: BTreeMap<MetaAddr, NamedNode>,
     /// By their first blocks; they do not overlap.
     pieces: BTreeMap<u64, Piece>,
     /// Of the last state with attributes.
@@ -125,7 +125,7 @@ pub(crate) struct Chain {
 impl Chain {
     /// A chain of states with these ends, from the newest to the oldest. The version before the oldest one
     /// ended at `before`.
-    pub(crate) fn new(ends: impl Iterator<Item = Option<Number>>, before: Option<Number>) -> Chain {
+    pub(crate) fn new(ends: impl Iterator<Item = Option<EventNo>>, before: Option<EventNo>) -> Chain {
         Chain {
             states: ends.map(|end| State { end, complete: false }).collect(),
             state: 0,
@@ -148,7 +148,7 @@ impl Chain {
     }
 
     /// When the state under way ended; `None` if it is the one in use.
-    pub(crate) fn end(&self) -> Option<Number> {
+    pub(crate) fn end(&self) -> Option<EventNo> {
         self.states[self.state].end
     }
 
@@ -188,8 +188,8 @@ impl Chain {
     }
 
     /// The birth of a node. It counts among the births below the node.
-    pub(crate) fn birth(&self, addr: MetaAddr) -> Number {
-        self.nodes.get(&addr).map_or(Number(0), |held| held.birth)
+    pub(crate) fn birth(&self, addr: MetaAddr) -> EventNo {
+        self.nodes.get(&addr).map_or(EventNo(0), |held| held.birth)
     }
 
     /// Makes the blocks `start..start + piece.len` be as `piece` says. Returns the runs of them that the
@@ -255,7 +255,7 @@ impl Chain {
     /// Reports what a version should name and does not: for each node and piece, this looks at the oldest
     /// state that names it.
     pub(crate) fn lacking(&self, owner: InodeNo) -> Vec<Finding> {
-        let lacks = |last: usize, birth: Number| {
+        let lacks = |last: usize, birth: EventNo| {
             let (end, complete) = match self.states.get(last + 1) {
                 Some(older) => (older.end, older.complete),
                 None => (self.before, true),
@@ -267,7 +267,7 @@ impl Chain {
             Holder::State(_) => false,
             Holder::Node(addr) => lacks(last, self.birth(addr)).is_some(),
         };
-        let finding = |what: String, birth: Number, end: Number| {
+        let finding = |what: String, birth: EventNo, end: EventNo| {
             let expected = format!("named by the version that ended at {end}");
             Finding::new(Problem::VersionGap, expected, format!("{what}, born at {birth}")).of(owner)
         };
@@ -289,7 +289,7 @@ impl Chain {
 }
 
 /// A newer and an older state name something, and a version between them does not.
-pub(crate) fn gap(what: String, birth: Number) -> Finding {
+pub(crate) fn gap(what: String, birth: EventNo) -> Finding {
     let expected = "named by all versions between two states that name it";
     Finding::new(Problem::VersionGap, expected, format!("{what}, born at {birth}"))
 }

@@ -12,8 +12,8 @@ use crate::{CheckError, CheckOptions, Counts, Finding, Problem};
 use yore_device::Device;
 use yore_format::layout::Geometry;
 use yore_format::{
-    verify_header, verify_version, Block, BlockHeader, BlockNo, Expect, Incarnation, InodeNo, MetaAddr,
-    Number, SlotState, Superblock, WriteFeatures, BITS_PER_GROUP, BLOCK_SIZE, NOT_INODES, ZERO_BLOCK,
+    verify_header, verify_version, Block, BlockHeader, BlockNo, EventNo, Expect, Incarnation, InodeNo,
+    MetaAddr, SlotState, Superblock, WriteFeatures, BITS_PER_GROUP, BLOCK_SIZE, NOT_INODES, ZERO_BLOCK,
 };
 
 /// Words of a bit set over a group's data area.
@@ -114,8 +114,8 @@ impl<'a> Checker<'a> {
         if self.device_blocks < self.sb.volume_blocks {
             self.add(Finding::new(Problem::DeviceTooShort, self.sb.volume_blocks, self.device_blocks));
         }
-        if !self.sb.cuts_root.is_none() {
-            let found = format!("a root of the cuts: {}", self.sb.cuts_root);
+        if !self.sb.events_root.is_none() {
+            let found = format!("a root of the events: {}", self.sb.events_root);
             self.add(Finding::new(Problem::ReservedRoot, "none", found));
         }
         if self.sb.orphan_root.is_none() && self.sb.orphan_level != 0 {
@@ -153,7 +153,7 @@ impl<'a> Checker<'a> {
                     Finding::new(Problem::FutureGeneration, expected, generation).at(addr).on(place.block),
                 );
             }
-            self.check_number("birth of a node", Number(birth), addr, InodeNo(header.owner.get()));
+            self.check_number("birth of a node", EventNo(birth), addr, InodeNo(header.owner.get()));
         }
         Ok(block)
     }
@@ -251,7 +251,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Reports a number that was not given yet.
-    pub(crate) fn check_number(&mut self, what: &str, number: Number, place: MetaAddr, inode: InodeNo) {
+    pub(crate) fn check_number(&mut self, what: &str, number: EventNo, place: MetaAddr, inode: InodeNo) {
         if number > self.sb.next_number {
             let (expected, found) =
                 (format!("at most {}", self.sb.next_number), format!("{number} ({what})"));

@@ -17,7 +17,7 @@ impl Checker<'_> {
     ) -> Result<(), CheckError> {
         let (number, inode, place) = (state.number, state.inode, state.place);
         self.check_number("the number since which the inode is as it is", inode.born, place, number);
-        self.check_number("the inode's own cut", inode.own_cut, place, number);
+        self.check_number("the inode's own event", inode.own_event, place, number);
         if at.is_some() && inode.links > 0 {
             self.check_expunged((number, inode.incarnation), inode.born, "an inode", place);
         }

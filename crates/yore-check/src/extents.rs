@@ -11,7 +11,7 @@ use crate::state::State;
 use crate::tree::{Step, Tree};
 use crate::{CheckError, Finding, Problem};
 use yore_format::{
-    Block, BlockHeader, BlockKind, BlockNo, ExtentValue, MetaAddr, NodeRef, Number, WriteFeatures,
+    Block, BlockHeader, BlockKind, BlockNo, EventNo, ExtentValue, MetaAddr, NodeRef, WriteFeatures,
 };
 
 /// The file block after the last extent.
@@ -108,7 +108,7 @@ impl Checker<'_> {
             }
             return Ok(Entered::Done(nothing));
         }
-        let latest = Number(BlockHeader::of(&block).birth.get());
+        let latest = EventNo(BlockHeader::of(&block).birth.get());
         let below = Below { blocks: 1, latest, ..Below::NOTHING };
         if node.level() > 0 {
             let (steps, complete) = tree.children(self, step, node);

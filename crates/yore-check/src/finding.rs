@@ -192,24 +192,24 @@ problems! {
     SpaceMarkedFree, Space, "blocks that have an owner are marked free";
     /// A block is marked used and has no owner.
     SpaceLeaked, Space, "blocks are marked used and have no owner";
-    /// A cut's number is 0, or not given yet.
-    CutNumber, History, "a cut has a number that no cut has";
-    /// Two cuts have one number: one in the tree of cuts, and a forgotten one.
-    CutTwice, History, "two cuts have one number";
-    /// A forgotten cut is not in the tree of forgotten cuts, or another cut is.
-    CutState, History, "a cut is in the tree of another state";
-    /// A cut is not later than the one with the number before, forgotten or not.
-    CutTime, History, "a cut is not later than the one before it";
-    /// Two cuts that are kept have one name.
-    CutName, History, "two cuts that are kept have one name";
+    /// An event's number is 0, or not given yet.
+    EventNumber, History, "an event has a number that no event has";
+    /// Two events have one number: one in the tree of events, and a forgotten one.
+    EventTwice, History, "two events have one number";
+    /// A forgotten event is not in the tree of forgotten events, or another event is.
+    EventState, History, "an event is in the tree of another state";
+    /// An event is not later than the one with the number before, forgotten or not.
+    EventTime, History, "an event is not later than the one before it";
+    /// Two events that are kept have one name.
+    EventName, History, "two events that are kept have one name";
     /// The history of a file is being expunged, and something that the file still uses began before that.
     Expunged, History, "what is being expunged is still in use";
-    /// An unfinished rollback needs a cut that is not kept, or was not taken before it.
-    RollbackCut, History, "a rollback that is not finished needs a cut that is not there";
+    /// An unfinished rollback needs an event that is not kept, or was not taken before it.
+    RollbackEvent, History, "a rollback that is not finished needs an event that is not there";
     /// The root of an unfinished rollback is no directory.
     RollbackRoot, History, "a rollback that is not finished is of no directory";
-    /// The index of cuts lacks a cut, or has one that does not exist or was forgotten.
-    CutIndex, History, "the index of cuts is not that of the cuts";
+    /// The index of events lacks an event, or has one that does not exist or was forgotten.
+    EventIndex, History, "the index of events is not that of the events";
     /// A cell is in the tree of another shard.
     HistoryShard, History, "a cell of the past is in the tree of another shard";
     /// Versions of an inode overlap, or one is not older than the inode in use, or of an incarnation that had
@@ -265,7 +265,7 @@ impl Problem {
 #[serde(untagged)]
 pub enum Value {
     /// A count, address or size.
-    Number(u64),
+    EventNo(u64),
     /// Anything else, in words.
     Text(String),
 }
@@ -273,7 +273,7 @@ pub enum Value {
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Value::Number(n) => n.fmt(f),
+            Value::EventNo(n) => n.fmt(f),
             Value::Text(t) => t.fmt(f),
         }
     }
@@ -281,13 +281,13 @@ impl fmt::Display for Value {
 
 impl From<u64> for Value {
     fn from(n: u64) -> Value {
-        Value::Number(n)
+        Value::EventNo(n)
     }
 }
 
 impl From<u32> for Value {
     fn from(n: u32) -> Value {
-        Value::Number(n.into())
+        Value::EventNo(n.into())
     }
 }
 

@@ -1,11 +1,11 @@
 //! Following the references of a chain's states to nodes and blocks.
 
-use crate::chain::{gap, Below, Chain, Held, Holder, Piece};
+use crate::chain::{gap, Below, Chain, Holder, NamedNode, Piece};
 use crate::checker::Checker;
 use crate::key::Key;
 use crate::tree::{Step, Tree};
 use crate::{CheckError, Finding, Problem};
-use yore_format::{Block, BlockHeader, BlockNo, ExtentValue, InodeNo, MetaAddr, Number};
+use yore_format::{Block, BlockHeader, BlockNo, EventNo, ExtentValue, InodeNo, MetaAddr};
 
 /// The outcome of following a reference to a node.
 pub(crate) enum Followed {
@@ -33,8 +33,8 @@ impl Checker<'_> {
             }
             let block = self.reach(step.addr, &expect)?;
             let header = block.as_ref().map(|block| *BlockHeader::of(block));
-            let birth = Number(header.map_or(0, |h| h.birth.get()));
-            let held = Held {
+            let birth = EventNo(header.map_or(0, |h| h.birth.get()));
+            let held = NamedNode {
                 kind: tree.kind,
                 level: header.map_or(0, |h| h.level),
                 birth,
@@ -50,7 +50,7 @@ impl Checker<'_> {
             return Ok(self.followed(block));
         }
         let block = self.reach(step.addr, &expect)?;
-        let is_past = matches!(tree.owner, InodeNo::HISTORY | InodeNo::CUTS);
+        let is_past = matches!(tree.owner, InodeNo::HISTORY | InodeNo::EVENTS);
         self.counts.history_trees += u64::from(is_past && block.is_some());
         Ok(self.followed(block))
     }
@@ -101,8 +101,8 @@ impl Checker<'_> {
     /// A version that ended at `end` names nothing that was born then or later.
     pub(crate) fn check_birth(
         &mut self,
-        end: Option<Number>,
-        birth: Number,
+        end: Option<EventNo>,
+        birth: EventNo,
         place: MetaAddr,
         owner: InodeNo,
     ) {

@@ -1,11 +1,11 @@
-//! The trees of the past, compared with each other: cuts, forgotten cuts and the index of the others;
+//! The trees of the past, compared with each other: events, forgotten events and the index of the others;
 //! versions, past names, and the changes, which are the ends of both.
 //!
 //! This step gathers the versions; [`crate::states`] checks with the inodes what the versions name. Memory is
 //! in proportion to the history: an inode for each version, a name and a number for each name that a
 //! directory once had, and, until these trees are done, a time or a key for each of their cells.
 
-mod cuts;
+mod events;
 mod index;
 mod names;
 mod operations;
@@ -28,7 +28,7 @@ impl Checker<'_> {
             }
             return Ok(());
         };
-        self.cuts(&roots)?;
+        self.events(&roots)?;
         let mut ends = Ends { keys: vec![Vec::new(); HISTORY_SHARDS], complete: true };
         for shard in 0..HISTORY_SHARDS {
             self.versions(&roots, shard, &mut ends)?;

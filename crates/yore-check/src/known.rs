@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use yore_format::layout::ZONE_INDEXES;
 use yore_format::{
-    BlockNo, FileKind, HistorySpace, Incarnation, Inode, InodeNo, MetaAddr, Number, ZoneHeader, ZoneNo,
+    BlockNo, EventNo, FileKind, HistorySpace, Incarnation, Inode, InodeNo, MetaAddr, ZoneHeader, ZoneNo,
     ZoneTableEntry,
 };
 
@@ -97,7 +97,7 @@ impl Known {
 
 /// A version, with where it stands.
 pub(crate) struct Past {
-    pub(crate) end: Number,
+    pub(crate) end: EventNo,
     pub(crate) inode: Inode,
     pub(crate) place: MetaAddr,
 }
@@ -110,7 +110,7 @@ pub(crate) struct History {
     /// For each directory: when each past name ended last.
     pub(crate) deaths: BTreeMap<InodeNo, Deaths>,
     /// Files whose history is being expunged, and up to which number.
-    pub(crate) expunged: BTreeMap<(InodeNo, Incarnation), Number>,
+    pub(crate) expunged: BTreeMap<(InodeNo, Incarnation), EventNo>,
     /// How many blocks only the past holds, as its roots say.
     pub(crate) space: HistorySpace,
 }
@@ -130,6 +130,6 @@ impl History {
 /// When past names ended last.
 #[derive(Default)]
 pub(crate) struct Deaths {
-    pub(crate) by_name: BTreeMap<Vec<u8>, Number>,
-    pub(crate) by_cookie: BTreeMap<u64, Number>,
+    pub(crate) by_name: BTreeMap<Vec<u8>, EventNo>,
+    pub(crate) by_cookie: BTreeMap<u64, EventNo>,
 }

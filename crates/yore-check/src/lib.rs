@@ -8,7 +8,7 @@
 //!
 //! 1. *Zones*: superblock → root zones → zone table → zone headers. They are compared with each other.
 //! 2. *Census*: reads every bitmap and inode block once, and keeps what later steps must know of each inode.
-//! 3. *Past*: the trees of cuts, forgotten cuts, versions, past names and changes are walked and compared
+//! 3. *Past*: the trees of events, forgotten events, versions, past names and changes are walked and compared
 //!    with each other; versions and the deaths of names are kept for the next step.
 //! 4. *Contents*: each inode's content and attributes, and the tree of orphans, are walked. Metadata blocks
 //!    that are reached are marked in a bit set for each zone, data blocks in one for each group in use. An
@@ -67,7 +67,7 @@ use yore_format::{Engine, Generation, VolumeState, BLOCK_SIZE};
 /// volume meanwhile, or findings will be about moments that never existed.
 ///
 /// Takes time in proportion to the metadata that exists and memory in proportion to inodes, zones and groups
-/// in use, to the cuts, versions and past names that are kept, and to the tree nodes and extents of the one
+/// in use, to the events, versions and past names that are kept, and to the tree nodes and extents of the one
 /// file whose states name most.
 ///
 /// # Errors

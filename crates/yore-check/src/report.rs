@@ -47,11 +47,11 @@ pub struct Counts {
     pub orphans: u64,
     /// Records in the log, which the next mount replays. Everything else is counted as the generation has it.
     pub log_records: u64,
-    /// Cuts that are kept or being forgotten.
-    pub cuts: u64,
-    /// Rollbacks that are not finished, which are among the cuts.
+    /// Events that are kept or being forgotten.
+    pub events: u64,
+    /// Rollbacks that are not finished, which are among the events.
     pub rollbacks: u64,
-    /// Cuts that were forgotten.
+    /// Events that were forgotten.
     pub forgotten: u64,
     /// Versions of inodes.
     pub versions: u64,
@@ -133,11 +133,11 @@ impl fmt::Display for Report {
             self.findings_count,
             self.leaks_count,
         )?;
-        let Counts { cuts, forgotten, versions, past_names, .. } = c;
-        if [cuts, forgotten, versions, past_names] != [&0; 4] {
+        let Counts { events, forgotten, versions, past_names, .. } = c;
+        if [events, forgotten, versions, past_names] != [&0; 4] {
             write!(
                 f,
-                "\nof the past: {cuts} cuts, {forgotten} forgotten, {versions} versions, {past_names} names"
+                "\nof the past: {events} events, {forgotten} forgotten, {versions} versions, {past_names} names"
             )?;
         }
         if c.rollbacks > 0 {

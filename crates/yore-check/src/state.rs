@@ -5,7 +5,7 @@ use crate::checker::Checker;
 use crate::key::KEY_WIDTH;
 use crate::tree::Tree;
 use crate::{Finding, Problem};
-use yore_format::{BlockKind, Inode, InodeNo, MetaAddr, Number};
+use yore_format::{BlockKind, EventNo, Inode, InodeNo, MetaAddr};
 
 /// An inode as it is, or as it was: a version.
 pub(crate) struct State<'a> {
@@ -32,7 +32,7 @@ impl<'a> State<'a> {
     }
 
     /// When a version ended.
-    pub(crate) fn end(&self) -> Option<Number> {
+    pub(crate) fn end(&self) -> Option<EventNo> {
         self.chain.as_ref().and_then(|chain| chain.end())
     }
 

@@ -5,7 +5,7 @@ use crate::checker::Checker;
 use crate::known::Past;
 use crate::state::State;
 use crate::{CheckError, Finding, Problem};
-use yore_format::{BlockKind, Expect, FileKind, Incarnation, Inode, InodeNo, MetaAddr, Number};
+use yore_format::{BlockKind, EventNo, Expect, FileKind, Incarnation, Inode, InodeNo, MetaAddr};
 
 /// One of the states of an inode number.
 #[derive(Clone, Copy)]
@@ -13,7 +13,7 @@ struct One<'a> {
     inode: &'a Inode,
     place: MetaAddr,
     /// Of a version.
-    end: Option<Number>,
+    end: Option<EventNo>,
     /// Of the inode in use: where it is in `inodes`.
     at: Option<usize>,
 }
@@ -87,7 +87,7 @@ impl Checker<'_> {
         &mut self,
         number: InodeNo,
         states: &[One<'_>],
-        before: Option<Number>,
+        before: Option<EventNo>,
     ) -> Result<(), CheckError> {
         let mut chain = Chain::new(states.iter().map(|one| one.end), before);
         for one in states {

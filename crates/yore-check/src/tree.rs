@@ -64,7 +64,7 @@ impl Tree {
         }
         let most = match self.owner {
             InodeNo::ORPHANS => LEVEL_MAX_ORPHANS,
-            InodeNo::CUTS | InodeNo::HISTORY => LEVEL_MAX_PAST,
+            InodeNo::EVENTS | InodeNo::HISTORY => LEVEL_MAX_PAST,
             _ => LEVEL_MAX,
         };
         if step.parent.is_none() && node.level() > most {

@@ -209,7 +209,7 @@ fn deep_trees_of_many_versions_end() {
             }
             b.version(past::GONE, born + 1, inode);
         }
-        b.sb.next_number = Number(500);
+        b.sb.next_number = EventNo(500);
         let report = checked(&b.finish()).unwrap();
         assert_eq!(report.counts.versions, 11 + 255, "{report}");
         assert!(report.findings_count >= 255, "{report}");

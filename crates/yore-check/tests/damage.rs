@@ -9,7 +9,7 @@ mod past_damage;
 mod present_damage;
 
 use common::*;
-use past_damage::{CUTS, EXTENDED, PAST_NAMES, PAST_TREES, POLICIES, SHARING, VERSIONS};
+use past_damage::{EVENTS, EXTENDED, PAST_NAMES, PAST_TREES, POLICIES, SHARING, VERSIONS};
 use present_damage::{BLOCKS_AND_TREES, INODES, NAMES, SPACE, SUPERBLOCKS_AND_ZONES};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -115,7 +115,7 @@ type Plants = (fn() -> Builder, Vec<&'static Plant>);
 /// Damages of the sound volume, and of the one with a past.
 fn volumes() -> [Plants; 2] {
     let present = [SUPERBLOCKS_AND_ZONES, BLOCKS_AND_TREES, INODES, NAMES, SPACE];
-    let past = [PAST_TREES, CUTS, VERSIONS, PAST_NAMES, POLICIES, EXTENDED, SHARING];
+    let past = [PAST_TREES, EVENTS, VERSIONS, PAST_NAMES, POLICIES, EXTENDED, SHARING];
     [
         (sound, present.into_iter().flatten().collect()),
         (common::past::past, past.into_iter().flatten().collect()),
@@ -204,7 +204,7 @@ fn a_finding_says_where_and_what() {
     assert_eq!(finding.class, Class::Inode);
     assert_eq!(finding.inode, Some(InodeNo(BIG)));
     assert_eq!(finding.place, Some(InodeNo(BIG).addr()));
-    assert_eq!((&finding.expected, &finding.found), (&Value::Number(393), &Value::Number(394)));
+    assert_eq!((&finding.expected, &finding.found), (&Value::EventNo(393), &Value::EventNo(394)));
     let json = serde_json::to_value(&report).unwrap();
     assert_eq!(json["findings"][0]["problem"], "inode-blocks");
     assert_eq!(json["findings"][0]["place"], "0:1");

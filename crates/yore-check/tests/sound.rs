@@ -61,7 +61,7 @@ fn a_sound_volume_is_clean() {
         xattrs: 4,
         orphans: 3,
         log_records: 0,
-        cuts: 0,
+        events: 0,
         rollbacks: 0,
         forgotten: 0,
         versions: 0,
@@ -98,7 +98,7 @@ fn a_sound_volume_with_a_past_is_clean() {
         data_blocks: present.data_blocks + data,
         free_blocks: present.free_blocks - data,
         xattrs: present.xattrs + 3,
-        cuts: 5,
+        events: 5,
         rollbacks: 0,
         forgotten: 2,
         versions: 3 + 2 + 2 + 4,
@@ -110,41 +110,45 @@ fn a_sound_volume_with_a_past_is_clean() {
     };
     assert_eq!(counts, expected);
     let text = report.to_string();
-    assert_eq!(text.lines().last(), Some("of the past: 5 cuts, 2 forgotten, 11 versions, 4 names"), "{text}");
+    assert_eq!(
+        text.lines().last(),
+        Some("of the past: 5 events, 2 forgotten, 11 versions, 4 names"),
+        "{text}"
+    );
 }
 
 /// Promises that a file of which all is given up may be gone.
 #[test]
 fn what_is_being_expunged_may_be_gone() {
     let mut b = past::past();
-    let row = past::cut(50, past::GONE, 60, "");
-    b.past.cuts.insert(8, CutRow { kind: CutKind::Expunge, state: CutState::Dying, ..row });
+    let row = past::event(50, past::GONE, 60, "");
+    b.past.events.insert(8, EventRow { kind: EventKind::Expunge, state: EventState::Dying, ..row });
     let report = check(&b.finish(), &CheckOptions::default()).unwrap();
     assert!(report.is_clean(), "{report}");
 }
 
-/// Promises that what no kept cut has seen may still be there: forgetting takes it away later, and step by
+/// Promises that what no kept event has seen may still be there: forgetting takes it away later, and step by
 /// step.
 #[test]
-fn the_past_may_outlast_its_cuts() {
-    for state in [CutState::Dying, CutState::Forgotten] {
+fn the_past_may_outlast_its_events() {
+    for state in [EventState::Dying, EventState::Forgotten] {
         let mut b = past::past();
-        b.past.cuts.values_mut().for_each(|cut| cut.state = state);
+        b.past.events.values_mut().for_each(|event| event.state = state);
         let report = check(&b.finish(), &CheckOptions::default()).unwrap();
         assert!(report.is_clean(), "{report}");
-        let (cuts, forgotten) = if state == CutState::Dying { (7, 0) } else { (0, 7) };
-        assert_eq!((report.counts.cuts, report.counts.forgotten), (cuts, forgotten));
+        let (events, forgotten) = if state == EventState::Dying { (7, 0) } else { (0, 7) };
+        assert_eq!((report.counts.events, report.counts.forgotten), (events, forgotten));
     }
 }
 
-/// Promises that the history of a file may be half given up: a cut that says so is dying, and any versions
+/// Promises that the history of a file may be half given up: an event that says so is dying, and any versions
 /// and names are gone. The file in use and its name began then.
 #[test]
 fn expunging_may_be_under_way() {
     let mut b = past::past();
-    let row = b.past.cuts.get_mut(&6).unwrap();
-    assert_eq!(row.state, CutState::Dying);
-    row.kind = yore_format::CutKind::Expunge;
+    let row = b.past.events.get_mut(&6).unwrap();
+    assert_eq!(row.state, EventState::Dying);
+    row.kind = yore_format::EventKind::Expunge;
     past::big_since(&mut b, 6);
     let report = check(&b.finish(), &CheckOptions::default()).unwrap();
     assert!(report.is_clean(), "{report}");
@@ -156,14 +160,14 @@ fn expunging_may_be_under_way() {
 fn rolling_back_may_be_under_way() {
     for stopped in [false, true] {
         let mut b = past::past();
-        let root = b.past.cuts[&4].root;
-        let incarnation = b.past.cuts[&4].root_incarnation.0 + u32::from(stopped);
-        let mut row = past::cut(99, root.0, incarnation, "4 2");
-        row.kind = yore_format::CutKind::Rollback;
-        row.state = CutState::Dying;
+        let root = b.past.events[&4].root;
+        let incarnation = b.past.events[&4].root_incarnation.0 + u32::from(stopped);
+        let mut row = past::event(99, root.0, incarnation, "4 2");
+        row.kind = yore_format::EventKind::Rollback;
+        row.state = EventState::Dying;
         row.held = stopped;
-        b.past.cuts.get_mut(&4).unwrap().kind = CutKind::Undo;
-        b.past.cuts.insert(8, row);
+        b.past.events.get_mut(&4).unwrap().kind = EventKind::Undo;
+        b.past.events.insert(8, row);
         let report = check(&b.finish(), &CheckOptions::default()).unwrap();
         assert!(report.is_clean(), "{report}");
         assert_eq!(report.counts.rollbacks, 1);

@@ -69,9 +69,9 @@ pub enum Command {
     /// List snapshots
     Snapshots(Snapshots),
     /// Hold a snapshot, so that it is not forgotten
-    Hold(Held),
+    Hold(Hold),
     /// Release a snapshot that is held
-    Release(Held),
+    Release(Hold),
     /// Give a snapshot another name, or say what it is
     Describe(Describe),
     /// Who did what to the past, and what undoes it
@@ -139,7 +139,8 @@ pub struct Listing {
     /// Print JSON
     #[arg(long, conflicts_with = "null")]
     pub json: bool,
-    /// Print names as they are, each ended by a zero byte; in lines control characters, and what is no text, are written as \x1b
+    /// Print names as they are, each ended by a zero byte; in lines control characters, and what is no text,
+    /// are written as \x1b
     #[arg(short = '0', long = "null")]
     pub null: bool,
     /// Print times in UTC instead of local time
@@ -173,17 +174,17 @@ pub struct Mkfs {
     /// How metadata is kept consistent
     #[arg(long, default_value = "snapshot")]
     pub engine: EngineName,
-    /// Size of the log that makes fsync cheap; 0 for none. Longer: more fsyncs between two generations; shorter: less to
-    /// replay after a crash. Default: a 128th of the volume, at least 256K, at most 32M
+    /// Size of the log that makes fsync cheap; 0 for none. Longer: more fsyncs between two generations;
+    /// shorter: less to replay after a crash. Default: a 128th of the volume, at least 256K, at most 32M
     #[arg(long, value_parser = crate::output::parse_size)]
     pub log_size: Option<u64>,
-    /// When versions are made and how long they are kept, as the settings of `yore policy`: "version=1h keep=daily:30", or none.
-    /// Default: a snapshot a minute after something has changed; all of two hours stay, then one for each hour of two days,
-    /// each day of a month, each week of a quarter, and each month
+    /// When versions are made and how long they are kept, as the settings of `yore policy`: "version=1h
+    /// keep=daily:30", or none. Default: a snapshot a minute after something has changed; all of two hours
+    /// stay, then one for each hour of two days, each day of a month, each week of a quarter, and each month
     #[arg(long, value_name = "SETTINGS")]
     pub policy: Option<String>,
-    /// History younger than this (as 1d, 12h) is kept when the volume is full, as long as history takes less than its share.
-    /// `yore history` changes it. Default: 1d
+    /// History younger than this (as 1d, 12h) is kept when the volume is full, as long as history takes less
+    /// than its share. `yore history` changes it. Default: 1d
     #[arg(long, value_name = "DURATION")]
     pub history_floor: Option<String>,
     /// The share of the volume that history may take before young history is given up, too. Default: 50
@@ -480,8 +481,8 @@ pub struct Snapshot {
     /// Why it is held
     #[arg(long, value_name = "TEXT", requires = "hold")]
     pub reason: Option<String>,
-    /// When an imported snapshot was taken: of the whole volume alone, later than the last one, and not in the future. The
-    /// volume should be made with `mkfs --policy none`, so that none is taken by itself
+    /// When an imported snapshot was taken: of the whole volume alone, later than the last one, and not in
+    /// the future. The volume should be made with `mkfs --policy none`, so that none is taken by itself
     #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
     pub time: Option<String>,
     /// Return before it is durable; it will be with everything else that was done before
@@ -539,12 +540,13 @@ pub struct History {
 
 /// `hold`, `release`
 #[derive(Debug, Args)]
-pub struct Held {
-    /// A directory as of a snapshot that was taken of it, or a file as of a version of its own, on a mount or on a volume that is not mounted (VOL:/PATH@TIME)
+pub struct Hold {
+    /// A directory as of a snapshot that was taken of it, or a file as of a version of its own, on a mount or
+    /// on a volume that is not mounted (VOL:/PATH@TIME)
     #[arg(value_name = "PATH@TIME")]
     pub path: OsString,
-    /// The snapshot of this number in the list of PATH (`yore snapshots --json`), which then has no time: also of a directory that is
-    /// gone
+    /// The snapshot of this number in the list of PATH (`yore snapshots --json`), which then has no time:
+    /// also of a directory that is gone
     #[arg(long, value_name = "N")]
     pub number: Option<u64>,
     /// Why it is held
@@ -559,11 +561,12 @@ pub struct Held {
 #[derive(Debug, Args)]
 #[command(after_help = "What is not given stays. An empty NAME or TEXT takes away what there is.")]
 pub struct Describe {
-    /// A directory as of a snapshot that was taken of it, on a mount or on a volume that is not mounted (VOL:/PATH@TIME)
+    /// A directory as of a snapshot that was taken of it, on a mount or on a volume that is not mounted
+    /// (VOL:/PATH@TIME)
     #[arg(value_name = "PATH@TIME")]
     pub path: OsString,
-    /// The snapshot of this number in the list of PATH (`yore snapshots --json`), which then has no time: also of a directory that is
-    /// gone
+    /// The snapshot of this number in the list of PATH (`yore snapshots --json`), which then has no time:
+    /// also of a directory that is gone
     #[arg(long, value_name = "N")]
     pub number: Option<u64>,
     /// The name that it gets, of which the directory has one; not one that could be a time
@@ -584,7 +587,8 @@ pub struct Describe {
                   volume see all, others what they did and what concerns their directories. The last 4096 are kept."
 )]
 pub struct Operations {
-    /// A directory or mount point; or a volume, or VOL:/PATH, that is not mounted: what was done there and below
+    /// A directory or mount point; or a volume, or VOL:/PATH, that is not mounted: what was done there and
+    /// below
     #[arg(value_name = "PATH", default_value = ".")]
     pub path: OsString,
     /// The latest N only
@@ -611,8 +615,8 @@ pub struct Operations {
                   version=inherit, keep=inherit, hold=inherit, exclude=inherit  as the directory above says\n\
                   Without settings, what applies is shown.")]
 pub struct Policy {
-    /// A directory or file on a mount, or a volume or VOL:/PATH that is not mounted; where the first word is a setting, the directory one
-    /// is in
+    /// A directory or file on a mount, or a volume or VOL:/PATH that is not mounted; where the first word is
+    /// a setting, the directory one is in
     #[arg(value_name = "PATH", default_value = ".")]
     pub path: OsString,
     /// What to set
@@ -636,22 +640,24 @@ pub struct Policy {
                   forgotten: look first with --dry-run."
 )]
 pub struct Forget {
-    /// Snapshots, or versions of files; or directories and files from whose own the options choose: on a mount, or a volume or VOL:/PATH that is not mounted
+    /// Snapshots, or versions of files; or directories and files from whose own the options choose: on a
+    /// mount, or a volume or VOL:/PATH that is not mounted
     #[arg(value_name = "PATH[@TIME]", required = true)]
     pub paths: Vec<OsString>,
-    /// The snapshot of this number in the list of PATH (`yore snapshots --json`), which then has no time: also of a directory that is
-    /// gone. May be given several times
+    /// The snapshot of this number in the list of PATH (`yore snapshots --json`), which then has no time:
+    /// also of a directory that is gone. May be given several times
     #[arg(long = "number", value_name = "N")]
     pub numbers: Vec<u64>,
-    /// Only those taken before this time (before the day begins, if it is a day), or before the snapshot of this name; without
-    /// other options, all of them
+    /// Only those taken before this time (before the day begins, if it is a day), or before the snapshot of
+    /// this name; without other options, all of them
     #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
     pub before: Option<String>,
-    /// Only those taken from this time on (that day too, if it is a day), or after the snapshot of this name; with `--before` and
-    /// `--keep-last 1` those between two times become one
+    /// Only those taken from this time on (that day too, if it is a day), or after the snapshot of this name;
+    /// with `--before` and `--keep-last 1` those between two times become one
     #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
     pub after: Option<String>,
-    /// The same for each directory below that snapshots were taken of, each by itself; of a whole volume also for those that are gone
+    /// The same for each directory below that snapshots were taken of, each by itself; of a whole volume also
+    /// for those that are gone
     #[arg(long)]
     pub below: bool,
     /// Forget snapshots with a name, too
@@ -670,7 +676,7 @@ pub struct Forget {
     pub progress: Progress,
     // The last one: what follows would come under its heading.
     #[command(flatten)]
-    pub keep: Keep,
+    pub keep: Retention,
 }
 
 /// `expunge`
@@ -687,12 +693,13 @@ pub struct Expunge {
     /// Directories with all that was ever in them, at any time, wherever it is now
     #[arg(short, long)]
     pub recursive: bool,
-    /// Also all other files that the name has meant, as of programs that save a file by putting another in its place
+    /// Also all other files that the name has meant, as of programs that save a file by putting another in
+    /// its place
     #[arg(long)]
     pub all_under_name: bool,
-    /// Then also erase from the image or device what the files leave there: overwrite free blocks, older copies of metadata and
-    /// names in it, and the log, wherever on the volume and whatever they were of. On a mount for root and the user who
-    /// mounted
+    /// Then also erase from the image or device what the files leave there: overwrite free blocks, older
+    /// copies of metadata and names in it, and the log, wherever on the volume and whatever they were of. On
+    /// a mount for root and the user who mounted
     #[arg(long, conflicts_with = "dry_run")]
     pub shred: bool,
     /// Do not ask
@@ -710,7 +717,7 @@ pub struct Expunge {
 /// What `forget` keeps.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "What is kept")]
-pub struct Keep {
+pub struct Retention {
     /// The last N
     #[arg(long = "keep-last", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub last: Option<u32>,

@@ -1,12 +1,12 @@
-//! Whom a command asks about a directory, or about a file in one: the daemon of a mount, or the library on a volume opened here. A command
-//! asks the same in both cases.
+//! Whom a command asks about a directory, or about a file in one: the daemon of a mount, or the library on a
+//! volume opened here. A command asks the same in both cases.
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use yore_control::{Client, Here, Mounted};
-use yore_fs::{Error, FileKind, ListedCut, Number, Result, Volume};
+use yore_fs::{Error, EventNo, FileKind, ListedEvent, Result, Volume};
 
 /// A directory that can be asked, and perhaps a file in it that is meant.
 pub struct Asked<'a> {
@@ -20,7 +20,8 @@ impl<'a> Asked<'a> {
         Asked { client: Box::new(Mounted(dir)), file: file.map(|file| file.as_bytes().to_vec()) }
     }
 
-    /// A path of a volume that is open here. What is no directory, or is gone, is asked for in the directory above.
+    /// A path of a volume that is open here. What is no directory, or is gone, is asked for in the directory
+    /// above.
     ///
     /// # Errors
     /// There is nothing of the path.
@@ -49,7 +50,7 @@ impl<'a> Asked<'a> {
     ///
     /// # Errors
     /// As [`Client::snapshots`] and [`Client::versions`]; so for all here.
-    pub fn list(&self) -> Result<Vec<ListedCut>> {
+    pub fn list(&self) -> Result<Vec<ListedEvent>> {
         match &self.file {
             None => self.client.all_snapshots(),
             Some(file) => self.client.all_versions(file),
@@ -57,16 +58,16 @@ impl<'a> Asked<'a> {
     }
 
     /// The snapshot of the list that has a number.
-    pub fn numbered(&self, number: Number) -> Result<Option<ListedCut>> {
+    pub fn numbered(&self, number: EventNo) -> Result<Option<ListedEvent>> {
         let page = match &self.file {
             None => self.client.snapshots(number)?,
             Some(file) => self.client.versions(file, number)?,
         };
-        Ok(page.rows.into_iter().find(|row| row.cut.number == number))
+        Ok(page.rows.into_iter().find(|row| row.event.number == number))
     }
 
     /// The snapshot as of which it is seen; `None` if it is of the present.
-    pub fn seen(&self) -> Result<Option<ListedCut>> {
+    pub fn seen(&self) -> Result<Option<ListedEvent>> {
         match &self.file {
             None => self.client.seen(),
             Some(file) => self.client.version_seen(file),

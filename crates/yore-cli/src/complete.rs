@@ -1,8 +1,10 @@
-//! Completion in shells: `yore completions SHELL` prints a script that asks `yore complete` for what can follow.
+//! Completion in shells: `yore completions SHELL` prints a script that asks `yore complete` for what can
+//! follow.
 //!
-//! A script that is generated once knows commands and options, but not which snapshots there are. So the scripts here know nothing: they
-//! hand over the words up to the cursor and take what comes back, and where nothing comes back the shell offers files. What can stand
-//! where is read from the same definitions as the help. Nothing here fails: who presses a key wants no message.
+//! A script that is generated once knows commands and options, but not which snapshots there are. So the
+//! scripts here know nothing: they hand over the words up to the cursor and take what comes back, and where
+//! nothing comes back the shell offers files. What can stand where is read from the same definitions as the
+//! help. Nothing here fails: who presses a key wants no message.
 
 use crate::args::Arguments;
 use crate::command::{names_and_times, on_volume};
@@ -147,7 +149,8 @@ fn setting(current: &str) -> Vec<String> {
     beginning(current, rules.map(|value| format!("{front}{value}")))
 }
 
-/// A path: behind an `@` the snapshots that show it, on a volume the names in a directory. Else the shell knows better.
+/// A path: behind an `@` the snapshots that show it, on a volume the names in a directory. Else the shell
+/// knows better.
 fn path(current: &str) -> Vec<String> {
     let name_at = current.rfind('/').map_or(0, |slash| slash + 1);
     if let Some(at) = current.rfind('@').filter(|at| *at > name_at) {

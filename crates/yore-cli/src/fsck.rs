@@ -1,8 +1,9 @@
-//! Being called by fsck(8), as `fsck.yore`: `yore check` with the options and the exit codes that every checker has.
+//! Being called by fsck(8), as `fsck.yore`: `yore check` with the options and the exit codes that every
+//! checker has.
 //!
-//! A volume that was closed in order is not gone through at boot (`-a`, `-p`) unless `-f` says so: like other checkers, this one
-//! then believes the superblock. Nothing is repaired but the state: with `-a`, `-p` or `-y` a sound volume that was not closed in
-//! order is marked clean.
+//! A volume that was closed in order is not gone through at boot (`-a`, `-p`) unless `-f` says so: like other
+//! checkers, this one then believes the superblock. Nothing is repaired but the state: with `-a`, `-p` or
+//! `-y` a sound volume that was not closed in order is marked clean.
 
 use crate::args;
 use crate::command::check;

@@ -1,5 +1,5 @@
-//! Patterns of shells, on bytes: `*` any bytes, `?` one character, `[a-z]` and `[!a-z]` one of a set, `\` takes the next
-//! byte as it is. `*` and `?` match `/` and a leading dot too, as in find(1).
+//! Patterns of shells, on bytes: `*` any bytes, `?` one character, `[a-z]` and `[!a-z]` one of a set, `\`
+//! takes the next byte as it is. `*` and `?` match `/` and a leading dot too, as in find(1).
 //!
 //! Backtracking goes to the last `*` only, so time is at most the product of both lengths.
 
@@ -54,7 +54,8 @@ fn character(name: &[u8]) -> usize {
     first.chars().next().map_or(1, char::len_utf8)
 }
 
-/// A set such as `[!a-z_]`: its length in the pattern, and whether `byte` is in it. `None` if it does not end.
+/// A set such as `[!a-z_]`: its length in the pattern, and whether `byte` is in it. `None` if it does not
+/// end.
 fn set(pattern: &[u8], byte: u8) -> Option<(usize, bool)> {
     let negated = matches!(pattern.get(1), Some(b'!' | b'^'));
     let start = if negated { 2 } else { 1 };

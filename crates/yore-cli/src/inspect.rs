@@ -1,9 +1,9 @@
 //! `inspect`: any structure on the medium, also of a damaged volume.
 //!
-//! Works through `yore-format` and the device alone, so that it shows what lies there and not what the file system makes
-//! of it. It changes nothing and takes no lock: a volume that is in use can be looked at, and may change meanwhile.
-//! Every step that fails says why and goes on with what is left: a damaged block is printed as far as it can be decoded,
-//! with what is wrong with it.
+//! Works through `yore-format` and the device alone, so that it shows what lies there and not what the file
+//! system makes of it. It changes nothing and takes no lock: a volume that is in use can be looked at, and
+//! may change meanwhile. Every step that fails says why and goes on with what is left: a damaged block is
+//! printed as far as it can be decoded, with what is wrong with it.
 
 mod medium;
 mod past;

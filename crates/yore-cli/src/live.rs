@@ -1,16 +1,19 @@
 //! Mounts that are being served: which process serves which volume where.
 //!
 //! Nothing that anybody could have left somewhere is believed. What is asked is the kernel:
-//! - its list of locks has the processes that may hold a volume, and a process's descriptors show whether it does;
-//! - a daemon says what it serves in a file in memory, which is among its descriptors (`live/announce.rs`). So it speaks for
-//!   itself: its number and its user are the kernel's word, not its own;
+//! - its list of locks has the processes that may hold a volume, and a process's descriptors show whether it
+//!   does;
+//! - a daemon says what it serves in a file in memory, which is among its descriptors (`live/announce.rs`).
+//!   So it speaks for itself: its number and its user are the kernel's word, not its own;
 //! - the table of mounts has what is mounted where, and who mounted it.
 //!
-//! A daemon is believed about a *volume* if it holds that volume's lock, and is root's, the caller's, or of the owner of the
-//! volume, or has the volume open for writing: any other user may take the lock of a file that he can read. It is believed
-//! about a *directory* if the mount there was made by the user whose process it is.
+//! A daemon is believed about a *volume* if it holds that volume's lock, and is root's, the caller's, or of
+//! the owner of the volume, or has the volume open for writing: any other user may take the lock of a file
+//! that he can read. It is believed about a *directory* if the mount there was made by the user whose process
+//! it is.
 //!
-//! Who may not look into root's processes reads what root's daemons leave below `/run/yore`, where only root writes.
+//! Who may not look into root's processes reads what root's daemons leave below `/run/yore`, where only root
+//! writes.
 
 mod announce;
 mod process;
@@ -22,7 +25,7 @@ pub use announce::{
 pub use process::{process_start, Process};
 pub use table::{is_mounted, mount_at, mount_points, mounts, Mount};
 
-use process::{Held, Seen};
+use process::{LockedFile, Seen};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -88,7 +91,7 @@ pub struct Known {
     /// Whose process it is.
     user: u32,
     /// How it holds the volume; `None` if that may not be looked at.
-    held: Option<Held>,
+    held: Option<LockedFile>,
     /// Where its last words will be.
     last_words: Option<Arc<File>>,
 }
@@ -125,8 +128,8 @@ fn identity_and_owner(path: &Path) -> std::io::Result<((u64, u64), u32)> {
 /// How long to wait for a daemon whose mount is gone and that is still closing the volume.
 const CLOSING: Duration = Duration::from_secs(30);
 
-/// If the daemon of a volume is closing it, waits for that; whether it is worth trying again. umount(8) returns as soon
-/// as the mount is gone, so the next command often comes that early.
+/// If the daemon of a volume is closing it, waits for that; whether it is worth trying again. umount(8)
+/// returns as soon as the mount is gone, so the next command often comes that early.
 pub fn wait_until_closed(volume: &Path) -> bool {
     let Some(daemon) = daemon_of_volume(volume) else { return false };
     if daemon.is_mounted() {

@@ -1,12 +1,13 @@
 //! The `yore` command: the one place where the parts of Yore are wired together.
 //!
-//! `args` says what can be asked for, `command` does it; what they share is in `volume` (paths on volumes and opening
-//! them), `output` (lists, JSON, times), `progress` and `status` (exit codes and messages). Every command is a function
-//! that returns an exit status or an error; messages are written in one place, [`status::report`].
+//! `args` says what can be asked for, `command` does it; what they share is in `volume` (paths on volumes and
+//! opening them), `output` (lists, JSON, times), `progress` and `status` (exit codes and messages). Every
+//! command is a function that returns an exit status or an error; messages are written in one place,
+//! [`status::report`].
 //!
 //! The binary also answers to the way mount(8) calls helpers: as `mount.yore` or `mount.fuse.yore`, and as
-//! `yore VOL DIR -o …`, which is what `mount.fuse3` makes of `mount -t fuse.yore` (see `mount::helper`); and as `fsck.yore` to
-//! fsck(8) (see `fsck`).
+//! `yore VOL DIR -o …`, which is what `mount.fuse3` makes of `mount -t fuse.yore` (see `mount::helper`); and
+//! as `fsck.yore` to fsck(8) (see `fsck`).
 
 mod allocator;
 mod args;
@@ -41,8 +42,8 @@ fn main() -> ExitCode {
     let outcome = match args::Arguments::try_parse_from(argv) {
         Ok(arguments) => command::run(arguments),
         Err(error) => {
-            // Help and versions go to standard output with status 0, the rest to standard error with status 2. That
-            // nobody reads it is no news to anybody.
+            // Help and versions go to standard output with status 0, the rest to standard error with
+            // status 2. That nobody reads it is no news to anybody.
             if error.use_stderr() && status::is_json() {
                 status::fail(&error.render().to_string(), None, status::USAGE);
             } else {

@@ -6,14 +6,15 @@
 //!      └── waits for one line on a pipe ◄── "ready", or the error and its exit status ──┘        │
 //!      exits                                                                              serves until unmounted
 //! ```
-//! The device is opened by the process that keeps it, so its lock names that process and lives as long. The parent checks
-//! first what can be checked without opening the volume, because opening one for writing already changes it: a mount that
-//! is refused must leave no trace. If the parent is gone when the mount is ready, somebody gave up on it, and it is taken back.
+//! The device is opened by the process that keeps it, so its lock names that process and lives as long. The
+//! parent checks first what can be checked without opening the volume, because opening one for writing
+//! already changes it: a mount that is refused must leave no trace. If the parent is gone when the mount is
+//! ready, somebody gave up on it, and it is taken back.
 //!
 //! `--foreground` is the same without the second process.
 //!
-//! `--at TIME` mounts a snapshot by itself. If a daemon has the volume, that one is asked to serve it, too; if not, one is started, that
-//! opens the volume for reading only.
+//! `--at TIME` mounts a snapshot by itself. If a daemon has the volume, that one is asked to serve it, too;
+//! if not, one is started, that opens the volume for reading only.
 
 pub mod helper;
 mod log;
@@ -190,8 +191,8 @@ fn check_fuse() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Takes away what killed daemons left on the directory. The kernel may still answer from its memory what a dead mount is, so
-/// it is asked something that it must pass on: how much space there is.
+/// Takes away what killed daemons left on the directory. The kernel may still answer from its memory what a
+/// dead mount is, so it is asked something that it must pass on: how much space there is.
 fn clear_dead_mounts(directory: &Path) -> anyhow::Result<()> {
     use rustix::io::Errno;
     let Ok(path) = absolute_directory(directory) else { return Ok(()) };
@@ -241,7 +242,8 @@ fn check_directory(directory: &Path) -> anyhow::Result<()> {
 fn check_volume(volume: &Path) -> anyhow::Result<()> {
     match live::daemon_of_volume(volume) {
         None => Ok(()),
-        // It is closing the volume, or serves those who still use what was unmounted lazily. Opening waits for it.
+        // It is closing the volume, or serves those who still use what was unmounted lazily. Opening waits
+        // for it.
         Some(daemon) if !daemon.is_mounted() => Ok(()),
         Some(daemon) if !daemon.has_present => anyhow::bail!(
             "{} is in use by process {}, which has snapshots of it mounted; unmount them first (yore umount {})",
@@ -264,8 +266,8 @@ fn start(plan: &Plan, args: &args::Mount) -> Outcome {
     close_on_exec()?;
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let mut command = Command::new(program);
-    // As it was called, so that lists of processes show what people typed; but not by a helper's name, which would be
-    // taken for another call of mount(8).
+    // As it was called, so that lists of processes show what people typed; but not by a helper's name, which
+    // would be taken for another call of mount(8).
     if let Some(name) = std::env::args_os().next().filter(|name| !helper::is_helper(name)) {
         command.arg0(name);
     }
@@ -313,8 +315,8 @@ fn start(plan: &Plan, args: &args::Mount) -> Outcome {
     }
 }
 
-/// Keeps the daemon from inheriting whatever this process was given: files it would hold open for its life, on the very
-/// mount perhaps.
+/// Keeps the daemon from inheriting whatever this process was given: files it would hold open for its life,
+/// on the very mount perhaps.
 fn close_on_exec() -> anyhow::Result<()> {
     let open = fs::read_dir("/proc/self/fd").context("cannot list this process's open files")?;
     let numbers: Vec<i32> = open
@@ -322,8 +324,9 @@ fn close_on_exec() -> anyhow::Result<()> {
         .filter(|number| *number > 2)
         .collect();
     for number in numbers {
-        // SAFETY: the number was just listed as open. The one that the listing itself used is closed by now; then the
-        // call fails with EBADF and does nothing. There is no other thread that could give the number to another file.
+        // SAFETY: the number was just listed as open. The one that the listing itself used is closed by now;
+        // then the call fails with EBADF and does nothing. There is no other thread that could give the
+        // number to another file.
         let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
         match rustix::io::fcntl_setfd(descriptor, rustix::io::FdFlags::CLOEXEC) {
             Ok(()) | Err(rustix::io::Errno::BADF) => {}

@@ -1,7 +1,8 @@
-//! Which name somebody may have meant who mistyped one: of snapshots, for the message of a command that found none of a name.
+//! Which name somebody may have meant who mistyped one: of snapshots, for the message of a command that found
+//! none of a name.
 //!
-//! What names there are is known where the snapshot was looked for. On a mount they are asked for when the message is written; of a
-//! volume that is not mounted the error carries them, for then it is closed again.
+//! What names there are is known where the snapshot was looked for. On a mount they are asked for when the
+//! message is written; of a volume that is not mounted the error carries them, for then it is closed again.
 
 use crate::command::snapshot_names;
 use crate::live;
@@ -9,7 +10,8 @@ use std::fmt;
 use std::path::Path;
 use yore_fs::Volume;
 
-/// What a volume knows of a path that leads nowhere, with an error of a command on it. Adds nothing to the message itself.
+/// What a volume knows of a path that leads nowhere, with an error of a command on it. Adds nothing to the
+/// message itself.
 #[derive(Debug)]
 pub struct Known {
     /// The names of its snapshots.
@@ -49,14 +51,15 @@ pub fn up_to_missing_on_host(path: &str) -> &str {
     up_to_missing(path, |part| std::fs::symlink_metadata(part).is_err_and(is_not_found))
 }
 
-/// Adds to an error what a volume knows, if it is about a path with times that leads nowhere. May be done for several volumes.
+/// Adds to an error what a volume knows, if it is about a path with times that leads nowhere. May be done for
+/// several volumes.
 pub fn with_names(error: anyhow::Error, volume: &Volume) -> anyhow::Error {
     let Some(path) = crate::status::absent_path(&error) else { return error };
-    match volume.view().cuts() {
-        Ok(cuts) => {
+    match volume.view().events() {
+        Ok(events) => {
             let known = error.downcast_ref::<Known>();
             let mut names = known.map_or(Vec::new(), |known| known.names.clone());
-            names.extend(cuts.into_iter().map(|cut| cut.row.name).filter(|name| !name.is_empty()));
+            names.extend(events.into_iter().map(|event| event.row.name).filter(|name| !name.is_empty()));
             let is_missing = |part: &Path| {
                 volume.symlink_node(part).is_err_and(|e| matches!(e.root(), yore_fs::Error::NotFound))
             };
@@ -78,7 +81,8 @@ pub fn on_mount(path: &Path, wanted: &str) -> Option<String> {
     nearest(wanted, names.iter().map(String::as_str)).map(str::to_string)
 }
 
-/// The one of these that differs least from what was written, if that is little: one letter in three, or only its end is missing.
+/// The one of these that differs least from what was written, if that is little: one letter in three, or only
+/// its end is missing.
 pub fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let wanted = wanted.to_lowercase();
     let letters = wanted.chars().count();

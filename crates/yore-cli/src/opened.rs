@@ -5,8 +5,8 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-/// Opens a directory or a regular file to ask about it. Anything else is refused. A pipe would keep the caller waiting until somebody
-/// writes to it, and who owns a directory can put one into it at any time.
+/// Opens a directory or a regular file to ask about it. Anything else is refused. A pipe would keep the
+/// caller waiting until somebody writes to it, and who owns a directory can put one into it at any time.
 ///
 /// # Errors
 /// What open(2) says; and that it is no directory and no regular file.

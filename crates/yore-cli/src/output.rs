@@ -70,7 +70,8 @@ impl List {
         self.listing
     }
 
-    /// An entry: what precedes the name on its line, the name, and all of it as JSON (made only if asked for).
+    /// An entry: what precedes the name on its line, the name, and all of it as JSON (made only if asked
+    /// for).
     ///
     /// # Errors
     /// As [`Out::bytes`].
@@ -120,9 +121,10 @@ impl List {
     }
 }
 
-/// A name in a line, for terminals and for what reads lines: what would end the line, send commands to the terminal, turn the order of
-/// letters around, or is no text, is written as `\n`, `\r`, `\t`, or byte by byte as `\x1b`. All else is as it is, backslashes too: the
-/// exact bytes are in lists that end names by zero bytes (`-0`), and in JSON.
+/// A name in a line, for terminals and for what reads lines: what would end the line, send commands to the
+/// terminal, turn the order of letters around, or is no text, is written as `\n`, `\r`, `\t`, or byte by byte
+/// as `\x1b`. All else is as it is, backslashes too: the exact bytes are in lists that end names by zero
+/// bytes (`-0`), and in JSON.
 pub fn printable(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
@@ -151,7 +153,8 @@ fn push_bytes(text: &mut String, bytes: &[u8]) {
     text.extend(bytes.iter().map(|byte| format!("\\x{byte:02x}")));
 }
 
-/// Puts a name into a JSON object: as text under `key`, and if it is not UTF-8 also as bytes under `key_bytes`.
+/// Puts a name into a JSON object: as text under `key`, and if it is not UTF-8 also as bytes under
+/// `key_bytes`.
 pub fn json_name(object: &mut Value, key: &str, name: &[u8]) {
     object[key] = json!(String::from_utf8_lossy(name));
     if std::str::from_utf8(name).is_err() {
@@ -301,9 +304,10 @@ impl Clock {
         }
     }
 
-    /// The shortest time that names a snapshot of this time behind an `@`, if the next is of that time, and goes on naming it: without a
-    /// next one, a time that is over. Else one that is taken in the same minute would be meant later, and be forgotten in place of
-    /// this. Times in UTC say so, since they are read as local ones.
+    /// The shortest time that names a snapshot of this time behind an `@`, if the next is of that time, and
+    /// goes on naming it: without a next one, a time that is over. Else one that is taken in the same minute
+    /// would be meant later, and be forgotten in place of this. Times in UTC say so, since they are read as
+    /// local ones.
     pub fn name(&self, time: Timestamp, next: Option<Timestamp>) -> String {
         let next = next.or_else(|| Some(now()).filter(|now| *now > time));
         let text = yore_fs::time::print(time, next, &self.zone);
@@ -482,8 +486,8 @@ mod tests {
         assert_eq!(clock.text(far, Precision::Minutes), format!("@{}", i64::MAX));
     }
 
-    /// Promises that what is listed goes on naming the same snapshot. `yore forget` with a time from a list of the same minute forgot
-    /// a version that was saved after the list.
+    /// Promises that what is listed goes on naming the same snapshot. `yore forget` with a time from a list
+    /// of the same minute forgot a version that was saved after the list.
     #[test]
     fn names_are_not_taken_over_by_later_ones() {
         let (clock, time) = (Clock::new(true), now());

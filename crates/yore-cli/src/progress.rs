@@ -1,5 +1,5 @@
-//! Progress for whoever waits: a bar with the time left on a terminal, JSON lines on a file descriptor on request,
-//! otherwise nothing. And whether he waits no longer.
+//! Progress for whoever waits: a bar with the time left on a terminal, JSON lines on a file descriptor on
+//! request, otherwise nothing. And whether he waits no longer.
 
 use crate::args;
 use anyhow::Context as _;
@@ -75,7 +75,8 @@ impl Progress {
             Some(fd) => {
                 // SAFETY: the number is used for this one call, which fails with EBADF if it is not open.
                 let given = unsafe { BorrowedFd::borrow_raw(fd) };
-                // A copy, and not a file opened anew: whoever gave it shares the place where the next line goes.
+                // A copy, and not a file opened anew: whoever gave it shares the place where the next line
+                // goes.
                 let copy = rustix::io::fcntl_dupfd_cloexec(given, 3);
                 let copy =
                     copy.with_context(|| format!("file descriptor {fd} (--progress-fd) is not open"))?;
@@ -160,7 +161,8 @@ impl Progress {
     }
 }
 
-/// Shows how far the daemon of a mount is with giving back space, until that is done. The daemon goes on whether or not anybody watches.
+/// Shows how far the daemon of a mount is with giving back space, until that is done. The daemon goes on
+/// whether or not anybody watches.
 ///
 /// # Errors
 /// As [`Progress::new`].

@@ -1,7 +1,9 @@
-//! The two sides of a copy: the host and a volume look alike from here, so that one routine copies in every direction.
+//! The two sides of a copy: the host and a volume look alike from here, so that one routine copies in every
+//! direction.
 //!
-//! What is preserved: permissions, times to the nanosecond, symbolic links, hard links among the files copied, extended
-//! attributes (those that the other side refuses are reported and left out), holes; owners if the process is root.
+//! What is preserved: permissions, times to the nanosecond, symbolic links, hard links among the files
+//! copied, extended attributes (those that the other side refuses are reported and left out), holes; owners
+//! if the process is root.
 
 use crate::output::bytes_of;
 use anyhow::Context as _;
@@ -72,7 +74,8 @@ pub trait Side {
     fn set_facts(&self, path: &Path, facts: &Facts) -> anyhow::Result<()>;
     fn xattrs(&self, path: &Path) -> anyhow::Result<Vec<(OsString, Vec<u8>)>>;
     fn set_xattr(&self, path: &Path, name: &OsStr, value: &[u8]) -> anyhow::Result<()>;
-    /// What `chattr` has set of a file or directory; nothing where there are no such flags, or nobody may ask.
+    /// What `chattr` has set of a file or directory; nothing where there are no such flags, or nobody may
+    /// ask.
     fn flags(&self, path: &Path) -> anyhow::Result<InodeFlags>;
     /// Sets them. `false`: the user may not.
     fn set_flags(&self, path: &Path, flags: InodeFlags) -> anyhow::Result<bool>;
@@ -116,7 +119,8 @@ pub fn sorted_xattrs(side: &dyn Side, path: &Path) -> anyhow::Result<Vec<(OsStri
     Ok(all)
 }
 
-/// Whether two files of one type and size have the same in them, or lead to the same. Takes time for the data of both, not for holes.
+/// Whether two files of one type and size have the same in them, or lead to the same. Takes time for the data
+/// of both, not for holes.
 pub fn same_content(side: &dyn Side, kind: FileKind, first: &Path, second: &Path) -> anyhow::Result<bool> {
     match kind {
         FileKind::Symlink => Ok(side.read_link(first)? == side.read_link(second)?),

@@ -10,7 +10,8 @@ use yore_fs::time::{parse, TimeError, TimeZone, When};
 
 /// Done.
 pub const OK: u8 = 0;
-/// Done, and something was found (`check`, `diff --exit-code`, `status --exit-code`), or nothing (`find` has no such status).
+/// Done, and something was found (`check`, `diff --exit-code`, `status --exit-code`), or nothing (`find` has
+/// no such status).
 pub const FINDINGS: u8 = 1;
 /// The command line makes no sense.
 pub const USAGE: u8 = 2;
@@ -195,8 +196,8 @@ enum Absent {
 }
 
 impl Absent {
-    /// `None` for a path without times. Of several the first that cannot be read counts; else that of the first name that leads
-    /// nowhere, or the last one before it.
+    /// `None` for a path without times. Of several the first that cannot be read counts; else that of the
+    /// first name that leads nowhere, or the last one before it.
     fn of(path: &str, known: Option<&Known>) -> Option<Absent> {
         let now = crate::output::now();
         let read = |text: &str| match parse(text, now, &TimeZone::system()) {
@@ -239,7 +240,8 @@ impl Absent {
     }
 }
 
-/// The error that a path leads nowhere: because what stands behind an `@` cannot be read, or as `otherwise` says.
+/// The error that a path leads nowhere: because what stands behind an `@` cannot be read, or as `otherwise`
+/// says.
 pub fn unreadable(path: &str, otherwise: impl FnOnce() -> anyhow::Error) -> anyhow::Error {
     match Absent::of(path, None) {
         Some(Absent::Unreadable(_)) => absent(path, otherwise),
@@ -320,8 +322,8 @@ mod tests {
         hint(&anyhow::Error::new(error.on_path("cannot open", path.as_bytes())).context("more"))
     }
 
-    /// Promises that a time that cannot be read is a mistake on the command line in a path as it is in an option (it was a failed
-    /// operation), and that what is merely not there is not.
+    /// Promises that a time that cannot be read is a mistake on the command line in a path as it is in an
+    /// option (it was a failed operation), and that what is merely not there is not.
     #[test]
     fn times_that_cannot_be_read_are_usage() {
         let status = |path: &str| {
@@ -351,7 +353,8 @@ mod tests {
         assert!(!hint(&error).unwrap().contains("did you mean"));
     }
 
-    /// Promises that of several times in a path the first one is named that leads nowhere; it was the last one.
+    /// Promises that of several times in a path the first one is named that leads nowhere; it was the last
+    /// one.
     #[test]
     fn the_first_time_that_leads_nowhere_is_blamed() {
         let volume = yore_fs::Volume::memory(64 << 20).unwrap();
@@ -375,8 +378,8 @@ mod tests {
         }
     }
 
-    /// Promises that a time that cannot be read is told from one at which nothing was there, and that other paths and other
-    /// errors get no such advice.
+    /// Promises that a time that cannot be read is told from one at which nothing was there, and that other
+    /// paths and other errors get no such advice.
     #[test]
     fn hints_for_times() {
         let absent = |path| hint_of(Error::NotFound, path);

@@ -1,4 +1,5 @@
-//! What looks at history and what puts back mean the same: `deleted`, `log`, `diff`, `status`, `undelete`, `rollback`.
+//! What looks at history and what puts back mean the same: `deleted`, `log`, `diff`, `status`, `undelete`,
+//! `rollback`.
 
 mod common;
 
@@ -11,8 +12,8 @@ fn json(text: &str) -> Vec<Value> {
     serde_json::from_str(text).unwrap()
 }
 
-/// Under `version=close` a file was saved, seen by a snapshot, saved twice more and removed. `deleted` showed the last state, and
-/// `undelete` brought back the one of the snapshot.
+/// Under `version=close` a file was saved, seen by a snapshot, saved twice more and removed. `deleted` showed
+/// the last state, and `undelete` brought back the one of the snapshot.
 #[test]
 fn undelete_brings_back_what_deleted_shows() {
     both(&["-o", "closes"], |scratch, on| {
@@ -49,8 +50,8 @@ fn undelete_finds_what_only_a_close_has_kept() {
     });
 }
 
-/// A directory that was saved to after the last snapshot was removed with all that was in it. Its files were versions, which nobody found,
-/// for the directory was gone.
+/// A directory that was saved to after the last snapshot was removed with all that was in it. Its files were
+/// versions, which nobody found, for the directory was gone.
 #[test]
 fn versions_below_a_removed_directory_are_found() {
     both(&["-o", "closes"], |scratch, on| {
@@ -66,8 +67,8 @@ fn versions_below_a_removed_directory_are_found() {
     });
 }
 
-/// After `snapshot p -n base; rm -r p/d; rollback p@base` the directory is exactly what it was, but `diff` told of `+ d/` and `- d/`, for
-/// the directory was made anew.
+/// After `snapshot p -n base; rm -r p/d; rollback p@base` the directory is exactly what it was, but `diff`
+/// told of `+ d/` and `- d/`, for the directory was made anew.
 #[test]
 fn nothing_differs_after_a_rollback() {
     both(&["-o", "closes"], |scratch, on| {
@@ -110,7 +111,8 @@ fn what_was_renamed_is_not_undeleted() {
     assert!(json(&ok(["log", "--json", &on("/d/new")]))[0]["gone"].is_null());
 }
 
-/// What is gone is said to be gone, once for all states; a file that is put back has a name of the tool's for a moment, which is in no list.
+/// What is gone is said to be gone, once for all states; a file that is put back has a name of the tool's for
+/// a moment, which is in no list.
 #[test]
 fn lists_leave_out_what_nobody_asks_for() {
     both(&["-o", "closes"], |scratch, on| {
@@ -133,7 +135,8 @@ fn lists_leave_out_what_nobody_asks_for() {
     });
 }
 
-/// `restore --to` leaves the mount or volume: what was is copied with what belongs to it, and nothing changes where it was.
+/// `restore --to` leaves the mount or volume: what was is copied with what belongs to it, and nothing changes
+/// where it was.
 #[test]
 fn a_copy_is_put_elsewhere() {
     both(&["-o", "closes"], |scratch, on| {

@@ -1,5 +1,6 @@
-//! The basic tests that NFS servers are held to (the Connectathon suite, tests 1 to 9), done to a mount, with a snapshot after each
-//! step; in the end everything is read back as of every one of them, also after the volume was mounted again.
+//! The basic tests that NFS servers are held to (the Connectathon suite, tests 1 to 9), done to a mount, with
+//! a snapshot after each step; in the end everything is read back as of every one of them, also after the
+//! volume was mounted again.
 
 mod common;
 
@@ -72,7 +73,8 @@ impl Basic<'_> {
         self.root.join(name)
     }
 
-    /// Each step is seen as it was when it was done, by the name of the whole volume and by that of the directory.
+    /// Each step is seen as it was when it was done, by the name of the whole volume and by that of the
+    /// directory.
     fn verify(&self) {
         let name = self.root.file_name().unwrap().to_str().unwrap();
         for (step, expected) in &self.then {
@@ -88,7 +90,8 @@ impl Basic<'_> {
     }
 }
 
-/// Files and directories, so many in each of so many levels; all of their paths, directories before what is in them.
+/// Files and directories, so many in each of so many levels; all of their paths, directories before what is
+/// in them.
 fn tree(root: &Path, levels: usize, files: usize, directories: usize, paths: &mut Vec<PathBuf>) {
     if levels == 0 {
         return;
@@ -106,7 +109,8 @@ fn tree(root: &Path, levels: usize, files: usize, directories: usize, paths: &mu
     }
 }
 
-/// 1 and 2: 155 files and 62 directories in 5 levels are made and removed; 3: the way up across the mount point.
+/// 1 and 2: 155 files and 62 directories in 5 levels are made and removed; 3: the way up across the mount
+/// point.
 fn names(basic: &mut Basic<'_>) {
     let mut paths = Vec::new();
     tree(&basic.path(""), 5, 5, 2, &mut paths);
@@ -158,7 +162,8 @@ fn attributes(basic: &mut Basic<'_>) {
     basic.done("test4");
 }
 
-/// 5: a file of 1 MiB written and read in pieces of 8 KiB, over and over with another pattern, then out of order; and its length.
+/// 5: a file of 1 MiB written and read in pieces of 8 KiB, over and over with another pattern, then out of
+/// order; and its length.
 fn content(basic: &mut Basic<'_>) {
     const PIECES: usize = 128;
     const PIECE: usize = 8192;

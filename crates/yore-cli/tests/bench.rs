@@ -1,5 +1,5 @@
-//! Each measurement made tiny, through the command, which then is also what serves the mounts and fills the volumes: it
-//! ends well, reports every figure, and leaves nothing behind.
+//! Each measurement made tiny, through the command, which then is also what serves the mounts and fills the
+//! volumes: it ends well, reports every figure, and leaves nothing behind.
 
 mod common;
 

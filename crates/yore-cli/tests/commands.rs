@@ -12,7 +12,8 @@ use std::os::unix::fs::{symlink, FileExt as _, MetadataExt as _, PermissionsExt 
 use std::process::Stdio;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// What is put in comes back with content, permissions, times, symbolic links, hard links, attributes and holes.
+/// What is put in comes back with content, permissions, times, symbolic links, hard links, attributes and
+/// holes.
 #[test]
 fn put_and_get_preserve() {
     let scratch = Scratch::new();

@@ -10,8 +10,8 @@ fn following(words: &[&str]) -> Vec<String> {
     ok([&["complete", "--"], words].concat()).lines().map(String::from).collect()
 }
 
-/// Behind an `@` the snapshots are offered that show the path, by name and time, of a volume and on a mount; and so they are where an
-/// option takes a time. Scripts that knew only commands and options offered none.
+/// Behind an `@` the snapshots are offered that show the path, by name and time, of a volume and on a mount;
+/// and so they are where an option takes a time. Scripts that knew only commands and options offered none.
 #[test]
 fn snapshots_are_offered() {
     let scratch = scratch();
@@ -48,7 +48,8 @@ fn snapshots_are_offered() {
     }
 }
 
-/// The script for bash puts words together again that bash takes apart at `@`, `:` and `=`, and replaces only what stands behind these.
+/// The script for bash puts words together again that bash takes apart at `@`, `:` and `=`, and replaces only
+/// what stands behind these.
 #[test]
 fn bash_completes() {
     let Ok(found) = Command::new("bash").arg("--version").output() else {

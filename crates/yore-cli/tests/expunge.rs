@@ -1,4 +1,5 @@
-//! All history of a file given up by command, on volumes and on mounts: what goes, what stays, who may, and that one is asked first.
+//! All history of a file given up by command, on volumes and on mounts: what goes, what stays, who may, and
+//! that one is asked first.
 
 mod common;
 
@@ -16,7 +17,8 @@ fn take(path: &str, name: &str) {
     ok(["snapshot", path, "-n", name]);
 }
 
-/// On a volume that is not mounted: a file that is gone, and one that is there; nothing happens without `--yes`.
+/// On a volume that is not mounted: a file that is gone, and one that is there; nothing happens without
+/// `--yes`.
 #[test]
 fn files_of_a_volume() {
     let scratch = scratch();
@@ -128,7 +130,8 @@ fn files_of_a_mount() {
     ok(["check", text(&scratch.volume)]);
 }
 
-/// What a held or mounted snapshot has seen is refused on a mount, too, and it is said which snapshot that is, of several.
+/// What a held or mounted snapshot has seen is refused on a mount, too, and it is said which snapshot that
+/// is, of several.
 #[test]
 fn refusals_name_the_snapshot() {
     let scratch = scratch();
@@ -158,7 +161,8 @@ fn refusals_name_the_snapshot() {
     ok(["check", text(&scratch.volume)]);
 }
 
-/// Who owned all of it may, and nobody else but root and who mounted the volume; in snapshots that others took only where the mount says so.
+/// Who owned all of it may, and nobody else but root and who mounted the volume; in snapshots that others
+/// took only where the mount says so.
 #[test]
 fn who_may() {
     for options in ["allow_other", "allow_other,expunge_others"] {
@@ -210,8 +214,8 @@ fn in_image(volume: &str, texts: &[&str]) -> usize {
     texts.iter().map(count).sum()
 }
 
-/// Expunging left content, names and targets of links in the image, where everybody who has it finds them; `--shred` leaves nothing, on a
-/// volume and on a mount.
+/// Expunging left content, names and targets of links in the image, where everybody who has it finds them;
+/// `--shred` leaves nothing, on a volume and on a mount.
 #[test]
 fn shredded() {
     let scratch = scratch();

@@ -1,4 +1,5 @@
-//! Snapshots that are held, released and forgotten by command, on volumes and on mounts: by name, and by rules.
+//! Snapshots that are held, released and forgotten by command, on volumes and on mounts: by name, and by
+//! rules.
 
 mod common;
 
@@ -29,7 +30,8 @@ fn left(path: &str) -> String {
     rows.iter().map(|row| row["name"].as_str().unwrap_or("-")).collect::<Vec<_>>().join(" ")
 }
 
-/// What a snapshot alone has seen is given back when it is forgotten, and it is gone from lists and paths; others stay as they are.
+/// What a snapshot alone has seen is given back when it is forgotten, and it is gone from lists and paths;
+/// others stay as they are.
 #[test]
 fn a_snapshot_is_forgotten() {
     let scratch = scratch();
@@ -154,7 +156,8 @@ fn what_is_held_is_not_forgotten() {
     assert_eq!(left(volume), "c");
 }
 
-/// Rules choose among the snapshots of the very directory, of others below if asked for, and spare those with a name.
+/// Rules choose among the snapshots of the very directory, of others below if asked for, and spare those with
+/// a name.
 #[test]
 fn rules_choose() {
     let scratch = scratch();
@@ -195,7 +198,8 @@ fn rules_choose() {
     ok(["check", volume]);
 }
 
-/// `--before` is where what it names begins, or a snapshot by its name; with rules, those alone are looked at.
+/// `--before` is where what it names begins, or a snapshot by its name; with rules, those alone are looked
+/// at.
 #[test]
 fn what_is_before_is_forgotten() {
     let scratch = scratch();
@@ -241,7 +245,8 @@ fn what_lies_between_is_merged() {
     );
 }
 
-/// What is of a directory that is gone is held, released and forgotten by the name that this had, or by its number.
+/// What is of a directory that is gone is held, released and forgotten by the name that this had, or by its
+/// number.
 #[test]
 fn numbers_name_what_is_gone() {
     let scratch = scratch();
@@ -333,8 +338,8 @@ fn progress_is_told() {
     assert!(last["total"].is_null(), "{last}");
 }
 
-/// On a mount the daemon gives space back in the background, and nobody knew when that was done: who asks for progress is told, and the command
-/// ends with it.
+/// On a mount the daemon gives space back in the background, and nobody knew when that was done: who asks for
+/// progress is told, and the command ends with it.
 #[test]
 fn progress_of_a_mount_is_told() {
     let scratch = scratch();
@@ -397,7 +402,8 @@ fn a_kill_loses_nothing() {
     assert_eq!(ok(["ls", &scratch.on("/.@b")]), "d\n");
 }
 
-/// On a mount the daemon is asked: by paths on it, by the mount point, by the volume; and gives space back in the background.
+/// On a mount the daemon is asked: by paths on it, by the mount point, by the volume; and gives space back in
+/// the background.
 #[test]
 fn on_a_mount() {
     let scratch = scratch();
@@ -519,8 +525,8 @@ fn versions(file: &str) -> Vec<String> {
     rows.iter().map(|row| row["at"].as_str().unwrap().to_string()).collect()
 }
 
-/// Single versions, by name and by rules, of a file that is there and of one that is gone; `at` says where what is. `save` writes a file,
-/// `remove` removes it, `read` reads it as of a time.
+/// Single versions, by name and by rules, of a file that is there and of one that is gone; `at` says where
+/// what is. `save` writes a file, `remove` removes it, `read` reads it as of a time.
 fn forget_versions(
     at: &dyn Fn(&str) -> String,
     save: &dyn Fn(&str, &str),

@@ -40,8 +40,9 @@ fn is_root() -> bool {
     is
 }
 
-/// Of whatever way mount(8) takes to call, a volume's device files and set-id programs are honoured only if the administrator
-/// wrote so; libfuse's helper adds `dev,suid` to what he wrote, so that root's `mount -t fuse.yore` of a foreign image did.
+/// Of whatever way mount(8) takes to call, a volume's device files and set-id programs are honoured only if
+/// the administrator wrote so; libfuse's helper adds `dev,suid` to what he wrote, so that root's
+/// `mount -t fuse.yore` of a foreign image did.
 #[test]
 fn only_what_the_administrator_wrote() {
     if !is_root() {
@@ -105,7 +106,8 @@ fn by_mount_itself() {
     ok(["umount", text(&directory)]);
 }
 
-/// fsck(8) gets the exit codes that it knows: 0, 4 for damage, 8 for what cannot be checked, 16 for a wrong command line.
+/// fsck(8) gets the exit codes that it knows: 0, 4 for damage, 8 for what cannot be checked, 16 for a wrong
+/// command line.
 #[test]
 fn called_by_fsck() {
     let scratch = Scratch::new();

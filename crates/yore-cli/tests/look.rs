@@ -91,7 +91,8 @@ fn differences_on_a_mount_and_on_a_volume() {
     assert!(message.contains("take one"), "{message}");
 }
 
-/// A file that was saved by putting another in its place, or restored, is compared with what had its name; one that is the same is none.
+/// A file that was saved by putting another in its place, or restored, is compared with what had its name;
+/// one that is the same is none.
 #[test]
 fn a_file_in_the_place_of_another_is_one_line() {
     let scratch = scratch();
@@ -164,8 +165,8 @@ fn holes_are_not_read() {
     assert_eq!(ok(["diff", &then]), "");
 }
 
-/// What is nowhere to be seen is said to be so, and a file of a mount is never taken for a volume; the mount point has times in front of
-/// paths, too.
+/// What is nowhere to be seen is said to be so, and a file of a mount is never taken for a volume; the mount
+/// point has times in front of paths, too.
 #[test]
 fn times_that_nothing_has() {
     let scratch = scratch();
@@ -343,7 +344,8 @@ fn odd_names() {
     mount.umount();
 }
 
-/// What snapshots hold alone of a directory or a file, on a mount and on the volume alike; `info` and `df` tell live from history.
+/// What snapshots hold alone of a directory or a file, on a mount and on the volume alike; `info` and `df`
+/// tell live from history.
 #[test]
 fn what_history_takes() {
     let scratch = scratch();

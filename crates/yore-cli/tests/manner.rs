@@ -1,5 +1,5 @@
-//! Promises that commands are alike: where one takes the directory one is in, its siblings do; what says with its exit status whether
-//! something differs; and failures as JSON.
+//! Promises that commands are alike: where one takes the directory one is in, its siblings do; what says with
+//! its exit status whether something differs; and failures as JSON.
 
 mod common;
 
@@ -24,8 +24,8 @@ fn ok_in(directory: &Path, args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// `yore snapshot` wanted a path and `yore snapshots` did not; `yore info` wanted the mount point where `yore status` did with any
-/// directory below.
+/// `yore snapshot` wanted a path and `yore snapshots` did not; `yore info` wanted the mount point where
+/// `yore status` did with any directory below.
 #[test]
 fn without_a_path_it_is_the_directory_one_is_in() {
     let scratch = scratch();
@@ -88,8 +88,9 @@ fn failures_are_json_where_json_is_asked_for() {
     assert!(common::error_text(&run(["ls", &missing])).starts_with("yore: "));
 }
 
-/// A name can hold what ends a line, or what a terminal takes for a command. `ls`, `find`, `diff`, `status` and `deleted` passed it on into
-/// a pipe as it is; `log` wrote it in another way. All lines write it in one way now; `-0` and JSON have the bytes.
+/// A name can hold what ends a line, or what a terminal takes for a command. `ls`, `find`, `diff`, `status`
+/// and `deleted` passed it on into a pipe as it is; `log` wrote it in another way. All lines write it in one
+/// way now; `-0` and JSON have the bytes.
 #[test]
 fn names_in_lines_are_printable() {
     let scratch = scratch();
@@ -139,7 +140,8 @@ fn names_in_lines_are_printable() {
     assert!(has(&patch, shown.as_bytes()), "{}", String::from_utf8_lossy(&patch));
 }
 
-/// `yore diff -- -dash@-2` in the directory itself said "no such file or directory" and not why, as it does with a path.
+/// `yore diff -- -dash@-2` in the directory itself said "no such file or directory" and not why, as it does
+/// with a path.
 #[test]
 fn relative_names_are_explained_as_others_are() {
     let scratch = scratch();

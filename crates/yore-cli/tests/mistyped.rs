@@ -1,5 +1,5 @@
-//! Promises that a mistyped command is answered with what is wrong, with what, and what to do: a hundred of them, each with its exit status
-//! and the words that the answer must have. None of them changes the volume.
+//! Promises that a mistyped command is answered with what is wrong, with what, and what to do: a hundred of
+//! them, each with its exit status and the words that the answer must have. None of them changes the volume.
 
 mod common;
 
@@ -9,8 +9,9 @@ use std::fs;
 const USAGE: i32 = 2;
 const FAILED: i32 = 3;
 
-/// In the commands `V` is a volume with the directory `/d`, the file `/d/file` and the snapshot `first` of the directory; `NEW` is nothing
-/// yet, `DIR` an empty directory of the host, and `FILE` a file of the host that is no volume.
+/// In the commands `V` is a volume with the directory `/d`, the file `/d/file` and the snapshot `first` of
+/// the directory; `NEW` is nothing yet, `DIR` an empty directory of the host, and `FILE` a file of the host
+/// that is no volume.
 #[rustfmt::skip]
 const MISTYPED: &[(&str, i32, &str)] = &[
     // No such command, or not enough said.

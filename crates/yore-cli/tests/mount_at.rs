@@ -1,5 +1,5 @@
-//! Promises of `mount --at`: a snapshot is mounted by itself, beside the present by the same daemon or alone; it stays as long as it
-//! is mounted; what cannot be mounted is explained, and everything ends in good order.
+//! Promises of `mount --at`: a snapshot is mounted by itself, beside the present by the same daemon or alone;
+//! it stays as long as it is mounted; what cannot be mounted is explained, and everything ends in good order.
 
 mod common;
 
@@ -42,7 +42,8 @@ fn wait_for_end(pid: Pid) {
     }
 }
 
-/// Beside the present: one daemon, what is mounted is not forgotten, by name or by rule, and each is unmounted by itself.
+/// Beside the present: one daemon, what is mounted is not forgotten, by name or by rule, and each is
+/// unmounted by itself.
 #[test]
 fn beside_the_present() {
     let scratch = scratch();
@@ -89,7 +90,8 @@ fn beside_the_present() {
     ok(["check", vol]);
 }
 
-/// Without the present the volume is only read; several share a daemon, which ends with the last; meanwhile others are told.
+/// Without the present the volume is only read; several share a daemon, which ends with the last; meanwhile
+/// others are told.
 #[test]
 fn without_the_present() {
     if !common::can_mount() {
@@ -160,7 +162,8 @@ fn what_cannot_be_mounted() {
     mount.umount();
 }
 
-/// When the daemon dies all its mounts are dead, and are replaced one by one; a signal ends all in good order.
+/// When the daemon dies all its mounts are dead, and are replaced one by one; a signal ends all in good
+/// order.
 #[test]
 fn the_end_of_the_daemon() {
     let scratch = scratch();
@@ -185,7 +188,8 @@ fn the_end_of_the_daemon() {
     ok(["check", vol]);
 }
 
-/// The present may be unmounted by others while a snapshot is mounted: the volume is closed then, and the snapshot stays.
+/// The present may be unmounted by others while a snapshot is mounted: the volume is closed then, and the
+/// snapshot stays.
 #[test]
 fn the_present_taken_away_by_others() {
     let scratch = scratch();

@@ -11,8 +11,8 @@ fn list(command: &str, path: &str) -> Vec<Value> {
     serde_json::from_str(&ok([command, "--json", path])).unwrap()
 }
 
-/// Two directories each have a `step-1`, one is renamed and described, and the list says so; on a mount as on a volume. Names were unique
-/// on the volume, and could not be changed.
+/// Two directories each have a `step-1`, one is renamed and described, and the list says so; on a mount as on
+/// a volume. Names were unique on the volume, and could not be changed.
 #[test]
 fn snapshots_are_named_by_directory_and_renamed() {
     let scratch = Scratch::new();

@@ -1,6 +1,7 @@
-//! Sessions on a mount that a file system with time in its names should pass, command by command: those that the paper on ext3cow
-//! shows (Peterson and Burns, "Ext3cow: a time-shifting file system for regulatory compliance", Figures 1, 2 and 4, and the rules
-//! for names in between), 150 versions of a file, each opened, and what editors do when they save.
+//! Sessions on a mount that a file system with time in its names should pass, command by command: those that
+//! the paper on ext3cow shows (Peterson and Burns, "Ext3cow: a time-shifting file system for regulatory
+//! compliance", Figures 1, 2 and 4, and the rules for names in between), 150 versions of a file, each opened,
+//! and what editors do when they save.
 
 mod common;
 
@@ -81,8 +82,9 @@ fn taken(directory: &Path) -> Vec<u128> {
     rows.iter().map(|row| u128::try_from(time(row).as_nanosecond()).unwrap()).collect()
 }
 
-/// Figure 1: a file, a snapshot, another content; both are there, the first by the time that was printed and by the second in
-/// which that was. Time is continuous: any time means the snapshot before it. Nothing is added to what is listed.
+/// Figure 1: a file, a snapshot, another content; both are there, the first by the time that was printed and
+/// by the second in which that was. Time is continuous: any time means the snapshot before it. Nothing is
+/// added to what is listed.
 #[test]
 fn figure_1_a_file_as_of_a_snapshot() {
     let scratch = Scratch::new();
@@ -122,8 +124,9 @@ fn figure_1_a_file_as_of_a_snapshot() {
     ok(["check", text(&scratch.volume)]);
 }
 
-/// Figure 2: software is installed over another, of which a link to a snapshot was made before. All below the link is as of then,
-/// in programs that are run as well; the link may be anywhere. A name of the snapshot does without the link.
+/// Figure 2: software is installed over another, of which a link to a snapshot was made before. All below the
+/// link is as of then, in programs that are run as well; the link may be anywhere. A name of the snapshot
+/// does without the link.
 #[test]
 fn figure_2_named_by_a_link() {
     let scratch = Scratch::new();
@@ -159,8 +162,8 @@ fn figure_2_named_by_a_link() {
     ok(["check", text(&scratch.volume)]);
 }
 
-/// Several times in one path, and how far each reaches: below a name with a time all is as of exactly then, although the
-/// directory itself has not changed for longer.
+/// Several times in one path, and how far each reaches: below a name with a time all is as of exactly then,
+/// although the directory itself has not changed for longer.
 #[test]
 fn several_times_in_a_path() {
     let scratch = Scratch::new();
@@ -193,9 +196,10 @@ fn several_times_in_a_path() {
     ok(["check", text(&scratch.volume)]);
 }
 
-/// Figure 4: names and what they mean over time. A file keeps its number when it is changed after a snapshot, and what it was has
-/// another; a name that was removed is there until its death; what was made and removed between two snapshots was never; one
-/// name may mean one file after the other, and one file have other names at other times.
+/// Figure 4: names and what they mean over time. A file keeps its number when it is changed after a snapshot,
+/// and what it was has another; a name that was removed is there until its death; what was made and removed
+/// between two snapshots was never; one name may mean one file after the other, and one file have other names
+/// at other times.
 #[test]
 fn figure_4_names_over_time() {
     let scratch = Scratch::new();
@@ -247,7 +251,8 @@ fn figure_4_names_over_time() {
     ok(["check", text(&scratch.volume)]);
 }
 
-/// Snapshots 1 to 5 deep are each mounted by itself, all at once, and read what they hold while the present is rewritten.
+/// Snapshots 1 to 5 deep are each mounted by itself, all at once, and read what they hold while the present
+/// is rewritten.
 #[test]
 fn five_clones_beside_the_present() {
     let scratch = Scratch::new();
@@ -294,8 +299,9 @@ fn log(path: &Path) -> Vec<Value> {
     serde_json::from_str(&ok(["log", "--json", text(path)])).unwrap()
 }
 
-/// The first version, from the latest on, that the log of a file does not have in this order, with a time that leads to its content.
-/// There may be states in between: a program that another test starts has this one's open files until it runs, and closes them then.
+/// The first version, from the latest on, that the log of a file does not have in this order, with a time
+/// that leads to its content. There may be states in between: a program that another test starts has this
+/// one's open files until it runs, and closes them then.
 fn missing_in_log(
     mount: &Mount<'_>,
     file: &Path,
@@ -313,7 +319,8 @@ fn missing_in_log(
     versions.next()
 }
 
-/// 150 versions of a file, made by closing it, each opened by the time after its close and by the time that the log prints.
+/// 150 versions of a file, made by closing it, each opened by the time after its close and by the time that
+/// the log prints.
 #[test]
 fn a_hundred_and_fifty_versions() {
     const VERSIONS: usize = 150;
@@ -324,7 +331,7 @@ fn a_hundred_and_fifty_versions() {
     let mut closed = Vec::new();
     for version in 0..VERSIONS {
         if version % 3 == 1 {
-            // In place, as a database would, and then cut off.
+            // In place, as a database would, and then event off.
             let mut open = fs::File::options().write(true).open(&file).unwrap();
             open.write_all(content(version).as_bytes()).unwrap();
             open.set_len(content(version).len() as u64).unwrap();
@@ -379,7 +386,7 @@ fn backup(path: &Path, content: &str) {
     }
 }
 
-/// In place: cut off, then written.
+/// In place: event off, then written.
 fn truncate(path: &Path, content: &str) {
     let mut file = fs::File::create(path).unwrap();
     file.write_all(content.as_bytes()).unwrap();
@@ -417,8 +424,8 @@ fn sed(path: &Path, content: &str) {
     program(path, content, r#"[ -s "$FILE" ] || echo > "$FILE"; sed -i -e "1r $NEW" -e d "$FILE""#);
 }
 
-/// Editors' saves under a policy of versions at each close: each content that was saved is found under the name by the time after
-/// it was saved, although the name means another file each time, and is in its log.
+/// Editors' saves under a policy of versions at each close: each content that was saved is found under the
+/// name by the time after it was saved, although the name means another file each time, and is in its log.
 fn saves(save: Save) {
     const SAVES: usize = 12;
     let scratch = Scratch::new();

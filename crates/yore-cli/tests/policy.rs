@@ -1,5 +1,5 @@
-//! Promises of `policy`: what is set is shown, on mounts and on volumes, and does what it says when programs that know nothing of it
-//! save files.
+//! Promises of `policy`: what is set is shown, on mounts and on volumes, and does what it says when programs
+//! that know nothing of it save files.
 
 mod common;
 
@@ -14,7 +14,8 @@ fn now() -> String {
     format!("{}.{:09}", now.as_secs(), now.subsec_nanos())
 }
 
-/// Waits until a version of a file has this content, for the last close is told a moment after it; a time at which it is seen.
+/// Waits until a version of a file has this content, for the last close is told a moment after it; a time at
+/// which it is seen.
 #[track_caller]
 fn when_seen(file: &Path, content: &str) -> String {
     let mut time = now();
@@ -113,8 +114,8 @@ fn each_save_on_a_mount_is_a_version() {
     assert_eq!(ok(["snapshots", &directory]), "");
 }
 
-/// A shell that redirects to a file closes it once before the program has written anything. That made a version without content
-/// of each save.
+/// A shell that redirects to a file closes it once before the program has written anything. That made a
+/// version without content of each save.
 #[test]
 fn what_shells_write_is_one_version_each() {
     let scratch = scratch();
@@ -142,8 +143,8 @@ fn what_shells_write_is_one_version_each() {
     common::until("the version of the empty file", || newest() == 0);
 }
 
-/// A pipe in the place of a directory kept `snapshot`, `policy`, `undo` and `rollback` waiting for somebody to write to it; who owns the
-/// directory above can put one there.
+/// A pipe in the place of a directory kept `snapshot`, `policy`, `undo` and `rollback` waiting for somebody
+/// to write to it; who owns the directory above can put one there.
 #[test]
 fn pipes_keep_nobody_waiting() {
     let scratch = scratch();
@@ -170,8 +171,8 @@ fn pipes_keep_nobody_waiting() {
     }
 }
 
-/// Since when there are volumes, a new one kept nothing until somebody took a snapshot: a file that was written and removed before was
-/// lost. Now it has a policy, and a first snapshot, when `mkfs` returns.
+/// Since when there are volumes, a new one kept nothing until somebody took a snapshot: a file that was
+/// written and removed before was lost. Now it has a policy, and a first snapshot, when `mkfs` returns.
 #[test]
 fn a_new_volume_has_history() {
     let usual =
@@ -196,7 +197,8 @@ fn a_new_volume_has_history() {
     }
 }
 
-/// A plan is written, and removed after the interval of the volume's policy: it is put back, and nobody had to do anything before.
+/// A plan is written, and removed after the interval of the volume's policy: it is put back, and nobody had
+/// to do anything before.
 #[test]
 fn what_was_written_a_while_ago_is_undeletable() {
     let scratch = Scratch::with_policy(Some("version=1s keep=within:2h"));
@@ -219,8 +221,9 @@ fn what_was_written_a_while_ago_is_undeletable() {
     assert_eq!(fs::read_to_string(&plan).unwrap(), "important\n");
 }
 
-/// A mount of a volume without such a policy is not told of closes. `version=close` did nothing there but print that the volume was to
-/// be mounted again; what was saved and removed before somebody did was lost. Now closes are found out.
+/// A mount of a volume without such a policy is not told of closes. `version=close` did nothing there but
+/// print that the volume was to be mounted again; what was saved and removed before somebody did was lost.
+/// Now closes are found out.
 #[test]
 fn closes_are_noticed_on_a_mount_that_is_there() {
     let scratch = scratch();
@@ -277,8 +280,9 @@ fn closes_are_noticed_on_a_mount_that_is_there() {
     ok(["check", text(&scratch.volume)]);
 }
 
-/// A user's editor rewrote its swap file all day, and each interval kept a version of it. With a pattern the policy keeps none; a snapshot that
-/// somebody takes has the file all the same. What is set is shown, explained where it is wrong, and taken back.
+/// A user's editor rewrote its swap file all day, and each interval kept a version of it. With a pattern the
+/// policy keeps none; a snapshot that somebody takes has the file all the same. What is set is shown,
+/// explained where it is wrong, and taken back.
 #[test]
 fn swap_files_are_excluded() {
     let scratch = scratch();

@@ -12,7 +12,8 @@ use std::process::Stdio;
 fn terminal() -> (File, OwnedFd) {
     let (mut own, mut programs) = (-1, -1);
     let size = libc::winsize { ws_row: 24, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
-    // SAFETY: both numbers are written before it returns 0; no name or settings are asked for; the size is only read.
+    // SAFETY: both numbers are written before it returns 0; no name or settings are asked for; the size is
+    // only read.
     let opened = unsafe {
         libc::openpty(
             &mut own,
@@ -46,8 +47,8 @@ fn shows(args: &[&str]) -> String {
     shown
 }
 
-/// Who copies much on a terminal sees how much is done and how long it takes still; not so with `--quiet`, nor where nobody looks. When it is
-/// done the bar is gone.
+/// Who copies much on a terminal sees how much is done and how long it takes still; not so with `--quiet`,
+/// nor where nobody looks. When it is done the bar is gone.
 #[test]
 fn a_bar_on_a_terminal() {
     let scratch = Scratch::new();
@@ -62,8 +63,8 @@ fn a_bar_on_a_terminal() {
     assert!(fails(3, ["put", "--progress-fd", "99", text(&file), &dest]).contains("99"));
 }
 
-/// `forget` on a mount showed how far the daemon is with giving back the space, and `expunge` did not. With a descriptor both wait until that
-/// is done.
+/// `forget` on a mount showed how far the daemon is with giving back the space, and `expunge` did not. With a
+/// descriptor both wait until that is done.
 #[test]
 fn a_daemon_is_watched() {
     let scratch = Scratch::new();

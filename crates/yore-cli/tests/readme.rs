@@ -87,7 +87,8 @@ impl Drop for Shell {
     }
 }
 
-/// A word with what differs from run to run taken out: times, and what makes a volume the only one of its kind.
+/// A word with what differs from run to run taken out: times, and what makes a volume the only one of its
+/// kind.
 fn masked(word: &str) -> String {
     let shape: String = word.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
     let is_time = ["0000-00-00", "0000-00-00_00.00", "00:00", "00:00:00"].contains(&shape.as_str())
@@ -104,7 +105,8 @@ fn masked(word: &str) -> String {
     }
 }
 
-/// Of a whole line. What a mount says whose daemon dies just now is what it says afterwards. How many generations came to be depends on how long commands took; the day of the month and the month stand alone.
+/// Of a whole line. What a mount says whose daemon dies just now is what it says afterwards. How many
+/// generations came to be depends on how long commands took; the day of the month and the month stand alone.
 fn words(line: &str) -> Vec<String> {
     let line = line.replace("Software caused connection abort", "Transport endpoint is not connected");
     let mut words: Vec<String> = line.split_whitespace().map(masked).collect();

@@ -75,7 +75,7 @@ fn files_that_are_no_volumes() {
     assert!(fails(3, ["ls", &format!("{}:/", text(&absent))]).contains("absent"));
 }
 
-/// A volume cut short, or of a format this program does not know, is refused for that reason.
+/// A volume truncated, or of a format this program does not know, is refused for that reason.
 #[test]
 fn volumes_that_cannot_be_used() {
     let scratch = Scratch::new();
@@ -84,9 +84,9 @@ fn volumes_that_cannot_be_used() {
         fs::copy(&scratch.volume, &copy).unwrap();
         copy
     };
-    for cut in [1u64, 4 << 20, 60 << 20] {
+    for event in [1u64, 4 << 20, 60 << 20] {
         let short = image("short");
-        fs::File::options().write(true).open(&short).unwrap().set_len((64 << 20) - cut).unwrap();
+        fs::File::options().write(true).open(&short).unwrap().set_len((64 << 20) - event).unwrap();
         for command in [["ls", &format!("{}:/", text(&short))], ["info", text(&short)]] {
             let message = fails(3, command);
             assert!(message.contains("truncated"), "{message}");

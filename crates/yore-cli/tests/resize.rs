@@ -1,5 +1,6 @@
-//! Promises of `resize`: an image file gets longer, mounted or not, and a block device that was made longer is used; it gets shorter when it
-//! is not mounted and nothing lies beyond. That there is room is said by `info` and `mount`.
+//! Promises of `resize`: an image file gets longer, mounted or not, and a block device that was made longer
+//! is used; it gets shorter when it is not mounted and nothing lies beyond. That there is room is said by
+//! `info` and `mount`.
 
 mod common;
 

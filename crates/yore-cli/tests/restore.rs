@@ -336,7 +336,8 @@ fn a_killed_rollback_is_finished_by_the_same_command() {
     assert!(killed > 3, "killed {killed} times");
 }
 
-/// A directory that was only renamed keeps being the one that it is, in cycles too; and the times of then return.
+/// A directory that was only renamed keeps being the one that it is, in cycles too; and the times of then
+/// return.
 #[test]
 fn renames_are_renamed_back() {
     let scratch = scratch();

@@ -1,5 +1,5 @@
-//! A `restore` that does not come to its end, for the disk is full or somebody presses Ctrl-C: what was done stays, each file whole, nothing
-//! else is lost, and the same command again finishes it.
+//! A `restore` that does not come to its end, for the disk is full or somebody presses Ctrl-C: what was done
+//! stays, each file whole, nothing else is lost, and the same command again finishes it.
 
 mod common;
 
@@ -55,8 +55,9 @@ fn must_be_between(found: &Tree, before: &Tree, after: &Tree) -> usize {
     done
 }
 
-/// A directory with so many files of so many bytes in seven directories, of which a held snapshot `then` knows; after that a third of
-/// them is changed, a third is gone, and one has come. What it was, and what it is.
+/// A directory with so many files of so many bytes in seven directories, of which a held snapshot `then`
+/// knows; after that a third of them is changed, a third is gone, and one has come. What it was, and what it
+/// is.
 fn changed_since(mount: &Mount<'_>, files: usize, bytes: usize) -> (Tree, Tree) {
     let root = mount.directory.join("d");
     for i in 0..files {
@@ -91,9 +92,9 @@ fn free(mount: &Mount<'_>) -> u64 {
     facts.f_bavail * facts.f_frsize
 }
 
-/// The volume has room for a part of what is to be restored only, and its history cannot give way: it is held, or the mount keeps it.
-/// That is said before anything is done. It used to begin, and a full volume gave up the snapshot from before it, and with it the
-/// only copy of what had been restored over.
+/// The volume has room for a part of what is to be restored only, and its history cannot give way: it is
+/// held, or the mount keeps it. That is said before anything is done. It used to begin, and a full volume
+/// gave up the snapshot from before it, and with it the only copy of what had been restored over.
 #[test]
 fn there_is_room_for_a_part_only() {
     for (options, is_mounted) in [(&[][..], true), (&[][..], false), (&["-o", "keep_history"][..], true)] {
@@ -143,8 +144,8 @@ fn must_be(found: &Tree, expected: &Tree) {
     assert!(differ.is_empty(), "{differ:?}");
 }
 
-/// Runs a restore until `is_time` says so, and then sends what Ctrl-C sends. The restore yields to everybody else, so that the test, which
-/// watches it, does not come too late on a busy machine.
+/// Runs a restore until `is_time` says so, and then sends what Ctrl-C sends. The restore yields to everybody
+/// else, so that the test, which watches it, does not come too late on a busy machine.
 fn interrupt(operand: &str, mut is_time: impl FnMut() -> bool) -> (ExitStatus, String) {
     // What a shell has started in the background ignores Ctrl-C, and so would all that it starts.
     let mut child: Child = std::process::Command::new("env")
@@ -172,7 +173,8 @@ fn must_be_interrupted(status: ExitStatus, said: &str) {
     assert_eq!(said, "");
 }
 
-/// On a mount, where what was done is there at once, when a quarter, half and three quarters of the files are back.
+/// On a mount, where what was done is there at once, when a quarter, half and three quarters of the files are
+/// back.
 #[test]
 fn it_is_interrupted_on_a_mount() {
     let scratch = Scratch::new();

@@ -1,4 +1,5 @@
-//! `restore`, `undelete` and `rollback` of files and directories with flags (`chattr`), on mounts and on volumes that are not mounted.
+//! `restore`, `undelete` and `rollback` of files and directories with flags (`chattr`), on mounts and on
+//! volumes that are not mounted.
 
 mod common;
 
@@ -97,12 +98,13 @@ fn both(work: impl Fn(&dyn Place)) {
 }
 
 /// So many snapshots, with points to undo.
-fn cuts(place: &dyn Place) -> usize {
+fn events(place: &dyn Place) -> usize {
     let all = ok(["snapshots", "--all", "--json", &place.on("/d")]);
     serde_json::from_str::<Vec<Value>>(&all).unwrap().len()
 }
 
-/// A log that could only be appended to, and a file that nobody was to change, came back as files that anybody could empty.
+/// A log that could only be appended to, and a file that nobody was to change, came back as files that
+/// anybody could empty.
 #[test]
 fn flags_come_back() {
     both(|place| {
@@ -143,8 +145,8 @@ fn flags_come_back() {
     });
 }
 
-/// What is immutable now stopped a restore in the middle, with an undo point for nothing. It says so before it begins; a rollback of
-/// root's does it.
+/// What is immutable now stopped a restore in the middle, with an undo point for nothing. It says so before
+/// it begins; a rollback of root's does it.
 #[test]
 fn what_is_protected_now() {
     both(|place| {
@@ -155,12 +157,12 @@ fn what_is_protected_now() {
         }
         for protected in ["/d/other", "/d"] {
             place.set(protected, IFlags::IMMUTABLE);
-            let before = cuts(place);
+            let before = events(place);
             for what in ["/d@then/other", "/d@then"] {
                 let message = fails(3, ["restore", &place.on(what)]);
                 assert!(message.contains(&place.on(protected)) && message.contains("chattr -i"), "{message}");
             }
-            assert_eq!((cuts(place), place.read("/d/file").as_str()), (before, "two"), "nothing was begun");
+            assert_eq!((events(place), place.read("/d/file").as_str()), (before, "two"), "nothing was begun");
             place.set("/d", IFlags::empty());
         }
         place.set("/d", IFlags::APPEND);
@@ -173,7 +175,8 @@ fn what_is_protected_now() {
     });
 }
 
-/// Only root may make something immutable. Who restores a file of his gets the flags that he may set, and is told of the others.
+/// Only root may make something immutable. Who restores a file of his gets the flags that he may set, and is
+/// told of the others.
 #[test]
 fn flags_of_root_are_left_out() {
     const OWNER: u32 = 4711;

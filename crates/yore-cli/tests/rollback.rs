@@ -1,4 +1,5 @@
-//! `rollback` as one operation of whoever has the volume open: the daemon is killed amid it, the volume is full, others wait.
+//! `rollback` as one operation of whoever has the volume open: the daemon is killed amid it, the volume is
+//! full, others wait.
 
 mod common;
 
@@ -50,7 +51,8 @@ fn change(root: &Path, files: usize) {
     }
 }
 
-/// A mounted volume of a size with a directory that was filled, snapshotted as `then`, and changed; and the directory.
+/// A mounted volume of a size with a directory that was filled, snapshotted as `then`, and changed; and the
+/// directory.
 fn changed_since<'s>(scratch: &'s Scratch, size: &str, files: usize) -> Option<(Mount<'s>, PathBuf)> {
     ok(["mkfs", text(&scratch.volume), "--size", size, "--policy", "none"]);
     let mount = Mount::new(scratch, &[])?;
@@ -62,7 +64,8 @@ fn changed_since<'s>(scratch: &'s Scratch, size: &str, files: usize) -> Option<(
     Some((mount, root))
 }
 
-/// The daemon is killed amid a rollback of 10,000 files: the next mount shows it finished; or, if it had not begun, as before.
+/// The daemon is killed amid a rollback of 10,000 files: the next mount shows it finished; or, if it had not
+/// begun, as before.
 #[test]
 fn a_killed_daemon_leaves_nothing_between() {
     const FILES: usize = 10_000;
@@ -79,7 +82,8 @@ fn a_killed_daemon_leaves_nothing_between() {
     assert_eq!(state(&root, FILES), 0);
     mount.umount();
     let mut seen = [0, 0];
-    // On a machine that is busier now than before it may not have begun whenever it was killed: then it gets more time.
+    // On a machine that is busier now than before it may not have begun whenever it was killed: then it gets
+    // more time.
     for (round, part) in (1..8).cycle().take(28).enumerate() {
         if round >= 7 && seen[0] > 0 {
             break;
@@ -112,7 +116,8 @@ fn a_killed_daemon_leaves_nothing_between() {
     assert!(seen[0] > 0, "{seen:?}");
 }
 
-/// Others go on meanwhile; who looks into the directory waits, and sees it as it was before or as it is after.
+/// Others go on meanwhile; who looks into the directory waits, and sees it as it was before or as it is
+/// after.
 #[test]
 fn others_wait_or_go_on() {
     const FILES: usize = 2_000;
@@ -175,8 +180,9 @@ fn what_does_not_fit() {
     ok(["check", text(&scratch.volume)]);
 }
 
-/// Files whose other names are outside the directory are copied by a rollback. Their data did not count when it was asked whether there
-/// is room, and it stopped half way. It is not begun, and ends when there is room; a name that is another one's link inside takes none.
+/// Files whose other names are outside the directory are copied by a rollback. Their data did not count when
+/// it was asked whether there is room, and it stopped half way. It is not begun, and ends when there is room;
+/// a name that is another one's link inside takes none.
 #[test]
 fn files_with_names_elsewhere_need_room() {
     let scratch = Scratch::empty();
@@ -211,9 +217,9 @@ fn files_with_names_elsewhere_need_room() {
     ok(["check", text(&scratch.volume)]);
 }
 
-/// On a full volume it may not end, for only data is counted beforehand, and here attributes take the room: that is
-/// said, with what to do, by the command, by `info` and by `check`; nothing is lost, and doing it again when
-/// there is room finishes it.
+/// On a full volume it may not end, for only data is counted beforehand, and here attributes take the room:
+/// that is said, with what to do, by the command, by `info` and by `check`; nothing is lost, and doing it
+/// again when there is room finishes it.
 #[test]
 fn a_full_volume() {
     const FILES: u8 = 50;

@@ -26,8 +26,8 @@ fn names(rows: &[Value]) -> Vec<&str> {
     rows.iter().map(|row| row["name"].as_str().unwrap_or("-")).collect()
 }
 
-/// Each time that was printed means its snapshot, also of those taken one right after the other; and so does each name, and each
-/// time in the list.
+/// Each time that was printed means its snapshot, also of those taken one right after the other; and so does
+/// each name, and each time in the list.
 #[test]
 fn what_was_printed_names_the_snapshot() {
     let scratch = scratch();
@@ -56,8 +56,8 @@ fn what_was_printed_names_the_snapshot() {
     assert_eq!(ok(["cat", &scratch.on("/d/file")]), "now");
 }
 
-/// The list says of each snapshot what it is of and what it is called, in lines, JSON and with zero bytes; and of a directory it
-/// has those that concern it.
+/// The list says of each snapshot what it is of and what it is called, in lines, JSON and with zero bytes;
+/// and of a directory it has those that concern it.
 #[test]
 fn lists() {
     let scratch = scratch();
@@ -91,13 +91,14 @@ fn lists() {
     // The last one's time gets shorter as time goes by.
     assert!(times.pop().unwrap().starts_with(zeros.pop().unwrap()));
     assert_eq!(zeros, times);
-    // Rows have the shortest time that tells them apart, so it is the beginning of what was printed when it was taken.
+    // Rows have the shortest time that tells them apart, so it is the beginning of what was printed when it
+    // was taken.
     assert!(first.starts_with(words[0][0]), "{first} {}", words[0][0]);
     for line in ok(["snapshots", "--utc", volume]).lines() {
         assert!(line.split(' ').next().unwrap().ends_with('Z'), "{line}");
     }
 
-    // What was cut is shown where it is now, or by its number.
+    // What the event is of is shown where it is now, or by its number.
     let inode = rows[0]["inode"].to_string();
     ok(["cp", "-r", &scratch.on("/d"), &scratch.on("/e")]);
     ok(["rm", "-r", &scratch.on("/d")]);
@@ -111,8 +112,8 @@ fn lists() {
     assert!(ok(["info", volume]).contains("Snapshots:  4, from "));
 }
 
-/// A past tree is listed, searched, shown and copied as one of the present, to the host and within the volume: content, links,
-/// attributes.
+/// A past tree is listed, searched, shown and copied as one of the present, to the host and within the
+/// volume: content, links, attributes.
 #[test]
 fn a_past_tree_is_copied() {
     let scratch = Scratch::new();

@@ -1,5 +1,5 @@
-//! A full volume as its users meet it: what putting back does where it does not fit, what stays, who makes a volume forget, what is told
-//! of it afterwards, and the rules.
+//! A full volume as its users meet it: what putting back does where it does not fit, what stays, who makes a
+//! volume forget, what is told of it afterwards, and the rules.
 
 mod common;
 
@@ -33,9 +33,10 @@ fn free(directory: &Path) -> u64 {
     facts.f_bavail * facts.f_frsize
 }
 
-/// 64 MiB, a thesis of 30, a snapshot, and it is removed. `undelete`, `restore` and `cp` filled the volume; the oldest snapshot, which had
-/// the only copy, was given up for that, and "do it again" could not work. Now the first two say before they begin how many bytes
-/// are missing, nothing has changed, and the copy is still there. When there is room, they work.
+/// 64 MiB, a thesis of 30, a snapshot, and it is removed. `undelete`, `restore` and `cp` filled the volume;
+/// the oldest snapshot, which had the only copy, was given up for that, and "do it again" could not work. Now
+/// the first two say before they begin how many bytes are missing, nothing has changed, and the copy is still
+/// there. When there is room, they work.
 #[test]
 fn putting_back_never_loses_its_source() {
     for name in ["keep", ""] {
@@ -87,8 +88,8 @@ fn putting_back_never_loses_its_source() {
     }
 }
 
-/// A write of 500 MiB to that volume failed, as it must, and had first erased every snapshot, named ones too. Neither a stream nor `put`,
-/// which knows what it needs, takes what is young or named.
+/// A write of 500 MiB to that volume failed, as it must, and had first erased every snapshot, named ones too.
+/// Neither a stream nor `put`, which knows what it needs, takes what is young or named.
 #[test]
 fn a_write_that_is_too_large_erases_nothing() {
     let scratch = volume(&[]);
@@ -153,9 +154,9 @@ fn what_was_given_up_is_told() {
     assert!(fails(2, ["history", text(&scratch.volume), "--share", "101"]).contains("101"));
 }
 
-/// On root's mount with `allow_other` B allocated all that was free, and all that A and root had kept was gone; in nine milliseconds, and
-/// the file need not stay. Now B is told that there is no room, also by statfs, unless the mount says otherwise. Nor may B change the
-/// rules.
+/// On root's mount with `allow_other` B allocated all that was free, and all that A and root had kept was
+/// gone; in nine milliseconds, and the file need not stay. Now B is told that there is no room, also by
+/// statfs, unless the mount says otherwise. Nor may B change the rules.
 #[test]
 fn other_users_do_not_make_a_volume_forget() {
     if !rustix::process::geteuid().is_root() {
@@ -209,8 +210,8 @@ fn other_users_do_not_make_a_volume_forget() {
     }
 }
 
-/// With `version=close` a full volume had an error in its log for each close. It says once that versions are missing, `info` says how many,
-/// and the log says once that they are made again.
+/// With `version=close` a full volume had an error in its log for each close. It says once that versions are
+/// missing, `info` says how many, and the log says once that they are made again.
 #[test]
 fn missing_versions_are_told_once() {
     let scratch = Scratch::empty();

@@ -1,4 +1,5 @@
-//! A volume that is not written any more after an error, as its users meet it: each command that is asked how it is says so.
+//! A volume that is not written any more after an error, as its users meet it: each command that is asked how
+//! it is says so.
 
 mod common;
 
@@ -61,8 +62,8 @@ impl Drop for SmallDisk {
     }
 }
 
-/// The disk below a sparse image gets full. Each write to the mount gave EIO, and `info` called the state clean, for that is how the
-/// volume was found at mounting.
+/// The disk below a sparse image gets full. Each write to the mount gave EIO, and `info` called the state
+/// clean, for that is how the volume was found at mounting.
 #[test]
 fn the_disk_below_is_full() {
     let mut scratch = Scratch::empty();
@@ -76,8 +77,9 @@ fn the_disk_below_is_full() {
     says_so(&mount, "no space left on the host");
 }
 
-/// Somebody truncates the image of a mount. Reads went on from memory, writes made the file longer again, `snapshot` worked, and `umount`
-/// ended as if all were well. The next write finds out, and at the latest the end of the mount.
+/// Somebody truncates the image of a mount. Reads went on from memory, writes made the file longer again,
+/// `snapshot` worked, and `umount` ended as if all were well. The next write finds out, and at the latest the
+/// end of the mount.
 #[test]
 fn the_image_is_truncated() {
     let scratch = Scratch::new();
@@ -98,7 +100,8 @@ fn the_image_is_truncated() {
     says_so(&mount, "shortened");
 }
 
-/// What is lazily unmounted has no end that anybody waits for: the command that takes the mount away says what it knows.
+/// What is lazily unmounted has no end that anybody waits for: the command that takes the mount away says
+/// what it knows.
 #[test]
 fn a_lazy_unmount_says_so() {
     let scratch = Scratch::new();

@@ -1,5 +1,6 @@
-//! Root's commands and users' mounts beside somebody who means harm: what he leaves in directories that everybody may
-//! write to, what he holds open, what he says of himself. Needs root and FUSE; says so where it has not got them.
+//! Root's commands and users' mounts beside somebody who means harm: what he leaves in directories that
+//! everybody may write to, what he holds open, what he says of himself. Needs root and FUSE; says so where it
+//! has not got them.
 
 mod common;
 
@@ -109,8 +110,8 @@ impl Drop for Stranger {
     }
 }
 
-/// A stranger leaves pipes in the temporary directory, where root's commands looked for daemons: `info`, `df` and `umount` waited
-/// for ever for somebody to write to them. They never open them now.
+/// A stranger leaves pipes in the temporary directory, where root's commands looked for daemons: `info`, `df`
+/// and `umount` waited for ever for somebody to write to them. They never open them now.
 #[test]
 fn pipes_in_the_temporary_directory() {
     if !can_play() {
@@ -132,8 +133,8 @@ fn pipes_in_the_temporary_directory() {
     root_does(&["info", text(&scratch.volume)]);
 }
 
-/// What a stranger does to be taken for the daemon of `argv[1]`, mounted on `argv[2]`: takes its lock if told to, says so in
-/// a file in `argv[3]` and in one in memory, and answers requests.
+/// What a stranger does to be taken for the daemon of `argv[1]`, mounted on `argv[2]`: takes its lock if told
+/// to, says so in a file in `argv[3]` and in one in memory, and answers requests.
 const PRETENDER: &str = r#"
 import fcntl, json, os, socket, sys, time
 volume, directory, lair, lock = sys.argv[1:]
@@ -155,9 +156,10 @@ while True:
     stream.recv(65536); stream.sendall(b'"Mounted"\n'); stream.close()
 "#;
 
-/// A stranger's process says that it serves root's volume, and names the mount of another volume. `snapshot`, `info`, `mount
-/// --at` and `umount` of the volume went there, or were answered by that process, which is older than the daemon. They go to
-/// the daemon, also where the stranger may share the lock of a volume that is only read.
+/// A stranger's process says that it serves root's volume, and names the mount of another volume. `snapshot`,
+/// `info`, `mount --at` and `umount` of the volume went there, or were answered by that process, which is
+/// older than the daemon. They go to the daemon, also where the stranger may share the lock of a volume that
+/// is only read.
 #[test]
 fn forged_entries() {
     if !can_play() {
@@ -197,8 +199,9 @@ while read -r _ _ _ _ place rest; do case "$rest" in *" - fuse.yore "*) [ "$plac
 done </proc/self/mountinfo
 echo ready; read line; cat "$1/file" 2>&1"#;
 
-/// Somebody has a copy of the tree of mounts: `umount` waited for ever, and so did a daemon that was sent SIGTERM. Now `umount`
-/// says who keeps the mount. A daemon that is told to end closes the volume and ends the connection.
+/// Somebody has a copy of the tree of mounts: `umount` waited for ever, and so did a daemon that was sent
+/// SIGTERM. Now `umount` says who keeps the mount. A daemon that is told to end closes the volume and ends
+/// the connection.
 #[test]
 fn a_mount_kept_in_another_namespace() {
     if !can_play() {
@@ -210,8 +213,8 @@ fn a_mount_kept_in_another_namespace() {
     fs::write(mount.directory.join("file"), "kept").unwrap();
     let pid = mount.pid();
     let daemon = pidfd_open(pid, PidfdFlags::empty()).unwrap();
-    // Everybody can make such a namespace together with one of users, out of which single mounts cannot be taken. This one lets
-    // go of all others, so that it is in nobody else's way.
+    // Everybody can make such a namespace together with one of users, out of which single mounts cannot be
+    // taken. This one lets go of all others, so that it is in nobody else's way.
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", KEEPER, "sh", text(&mount.directory)]).current_dir("/");
     let mut keeper = Stranger(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
@@ -236,7 +239,8 @@ fn a_mount_kept_in_another_namespace() {
     assert!(said.next().unwrap().unwrap().contains("not connected"));
 }
 
-/// From here on this thread, and what it starts, sees a `/dev/fuse` that everybody may open, and the users [`SOMEBODY`] and [`ROBBED`].
+/// From here on this thread, and what it starts, sees a `/dev/fuse` that everybody may open, and the users
+/// [`SOMEBODY`] and [`ROBBED`].
 fn have_a_user_who_mounts(scratch: &Scratch) {
     use rustix::mount::{mount, mount_bind, mount_change, MountFlags, MountPropagationFlags};
     // SAFETY: the thread gets a copy of the tree of mounts; it shares nothing through it that it relied on.
@@ -291,8 +295,8 @@ fn users_can_mount() -> bool {
     can
 }
 
-/// A user's daemon cannot abort its connection where the control files of FUSE are not mounted. Told to end while somebody keeps the
-/// mount elsewhere, it waited for ever; now it closes the volume and ends.
+/// A user's daemon cannot abort its connection where the control files of FUSE are not mounted. Told to end
+/// while somebody keeps the mount elsewhere, it waited for ever; now it closes the volume and ends.
 #[test]
 fn a_connection_that_cannot_be_aborted() {
     if !can_play() || !users_can_mount() {
@@ -328,8 +332,8 @@ fn a_connection_that_cannot_be_aborted() {
     assert!(ok(["check", text(&scratch.volume)]).contains("clean"), "it was closed in order");
 }
 
-/// A stranger takes the name `/tmp/yore-UID` of the directory that a user's daemon needs: the user's mounts failed, or others knew
-/// nothing of them. They go elsewhere, and root's commands find them there.
+/// A stranger takes the name `/tmp/yore-UID` of the directory that a user's daemon needs: the user's mounts
+/// failed, or others knew nothing of them. They go elsewhere, and root's commands find them there.
 #[test]
 fn a_directory_that_is_taken() {
     if !can_play() || !users_can_mount() {
@@ -370,8 +374,8 @@ fn a_directory_that_is_taken() {
     ok(["check", text(&scratch.volume)]);
 }
 
-/// On root's mount for everybody a user makes no more snapshots than the mount allows him, is told which limit that is, and does
-/// not shorten what root's policy holds, by whatever command.
+/// On root's mount for everybody a user makes no more snapshots than the mount allows him, is told which
+/// limit that is, and does not shorten what root's policy holds, by whatever command.
 #[test]
 fn limits_and_holds_of_policies() {
     if !can_play() {
@@ -442,7 +446,8 @@ fn limits_and_holds_of_policies() {
     root_does(&["forget", &version]);
 }
 
-/// A user who mounts his own volume may do there what root may do elsewhere: he forgets what others took, and gives up what others own.
+/// A user who mounts his own volume may do there what root may do elsewhere: he forgets what others took, and
+/// gives up what others own.
 #[test]
 fn who_mounts_gives_up_anybodys_history() {
     if !can_play() || !users_can_mount() {

@@ -1,11 +1,12 @@
-//! Times on the command line: what cannot be read, what is counted from the last snapshot, and what was mistyped.
+//! Times on the command line: what cannot be read, what is counted from the last snapshot, and what was
+//! mistyped.
 
 mod common;
 
 use common::{fails, ok, put, scratch, text, Mount, Scratch};
 
-/// `5m` may be minutes or months, and every command says so with the status of a mistake on the command line. In a path it was that of a
-/// failed operation, and `find -newermt` had a grammar of its own.
+/// `5m` may be minutes or months, and every command says so with the status of a mistake on the command line.
+/// In a path it was that of a failed operation, and `find -newermt` had a grammar of its own.
 #[test]
 fn times_that_cannot_be_read_are_explained_everywhere() {
     let scratch = scratch();
@@ -95,8 +96,8 @@ fn times_that_cannot_be_read_are_explained_on_a_mount() {
     }
 }
 
-/// `@last` is the last snapshot and `@-2` the one before, in every command that takes a time; who wants the last one need not list them
-/// first.
+/// `@last` is the last snapshot and `@-2` the one before, in every command that takes a time; who wants the
+/// last one need not list them first.
 #[test]
 fn snapshots_are_counted_from_the_last() {
     let scratch = scratch();

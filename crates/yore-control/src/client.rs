@@ -12,13 +12,14 @@ use std::cell::RefCell;
 use std::os::fd::AsFd;
 use yore_fs::rollback::{Plan, RolledBack, UnfinishedRollback};
 use yore_fs::{
-    Access, Error, InodeNo, ListedCut, MissedVersions, Number, OperationRow, Pin, Policy, Result, SpaceRules,
-    Timestamp, UserLimits, View, WouldFree,
+    Access, Error, EventNo, InodeNo, ListedEvent, MissedVersions, OperationRow, Pin, Policy, Result,
+    SpaceRules, Timestamp, UserLimits, View, WouldFree,
 };
 
 /// A directory of a volume that can be asked. Each method is a [`Request`], which says who may ask it.
 ///
-/// Errors are those of the library, as it gave them, wherever that was. What only a mount can fail with is [`Error::Refused`], in words.
+/// Errors are those of the library, as it gave them, wherever that was. What only a mount can fail with is
+/// [`Error::Refused`], in words.
 pub trait Client {
     /// Asks.
     ///
@@ -30,7 +31,7 @@ pub trait Client {
     ///
     /// # Errors
     /// As [`Request::Take`]; so for all others here.
-    fn take(&self, new: Take) -> Result<(Number, Timestamp)> {
+    fn take(&self, new: Take) -> Result<(EventNo, Timestamp)> {
         match self.ask(&Request::Take(new))? {
             Answer::Taken { number, time } => Ok((number, time)),
             _ => Err(misunderstood()),
@@ -41,7 +42,7 @@ pub trait Client {
     ///
     /// # Errors
     /// As [`Request::Describe`].
-    fn describe(&self, number: Number, saying: Saying) -> Result<()> {
+    fn describe(&self, number: EventNo, saying: Saying) -> Result<()> {
         done(self.ask(&Request::Describe { number, saying })?)
     }
 
@@ -49,7 +50,7 @@ pub trait Client {
     ///
     /// # Errors
     /// As [`Request::Forget`].
-    fn forget(&self, numbers: &[Number]) -> Result<()> {
+    fn forget(&self, numbers: &[EventNo]) -> Result<()> {
         let mut parts = numbers.chunks(FORGET_MAX);
         parts.try_for_each(|part| done(self.ask(&Request::Forget { numbers: part.to_vec() })?))
     }
@@ -58,7 +59,7 @@ pub trait Client {
     ///
     /// # Errors
     /// As [`Request::List`].
-    fn snapshots(&self, from: Number) -> Result<Page<ListedCut>> {
+    fn snapshots(&self, from: EventNo) -> Result<Page<ListedEvent>> {
         page(self.ask(&Request::List { from })?)
     }
 
@@ -66,7 +67,7 @@ pub trait Client {
     ///
     /// # Errors
     /// As [`Request::List`].
-    fn all_snapshots(&self) -> Result<Vec<ListedCut>> {
+    fn all_snapshots(&self) -> Result<Vec<ListedEvent>> {
         all_pages(|from| self.snapshots(from))
     }
 
@@ -74,15 +75,16 @@ pub trait Client {
     ///
     /// # Errors
     /// As [`Request::Seen`].
-    fn seen(&self) -> Result<Option<ListedCut>> {
+    fn seen(&self) -> Result<Option<ListedEvent>> {
         Ok(page(self.ask(&Request::Seen)?)?.rows.into_iter().next())
     }
 
-    /// A part of the list of versions of a file that a name in the directory means, those numbered `from` or above.
+    /// A part of the list of versions of a file that a name in the directory means, those numbered `from` or
+    /// above.
     ///
     /// # Errors
     /// As [`Request::Versions`]; [`Error::NotFound`] for a name that never meant anything.
-    fn versions(&self, name: &[u8], from: Number) -> Result<Page<ListedCut>> {
+    fn versions(&self, name: &[u8], from: EventNo) -> Result<Page<ListedEvent>> {
         page(self.ask(&Request::Versions { name: name.to_vec(), from })?)
     }
 
@@ -90,15 +92,16 @@ pub trait Client {
     ///
     /// # Errors
     /// As [`Client::versions`].
-    fn all_versions(&self, name: &[u8]) -> Result<Vec<ListedCut>> {
+    fn all_versions(&self, name: &[u8]) -> Result<Vec<ListedEvent>> {
         all_pages(|from| self.versions(name, from))
     }
 
-    /// The snapshot or version as of which a file is seen under a name in the directory; `None` if it is one of the present.
+    /// The snapshot or version as of which a file is seen under a name in the directory; `None` if it is one
+    /// of the present.
     ///
     /// # Errors
     /// As [`Client::versions`].
-    fn version_seen(&self, name: &[u8]) -> Result<Option<ListedCut>> {
+    fn version_seen(&self, name: &[u8]) -> Result<Option<ListedEvent>> {
         Ok(page(self.ask(&Request::VersionSeen { name: name.to_vec() })?)?.rows.into_iter().next())
     }
 
@@ -123,8 +126,8 @@ pub trait Client {
         }
     }
 
-    /// Keeps the snapshot as of which this is seen, as long as this process lives, or of a volume opened here the client. Whether
-    /// there is one, and it could be.
+    /// Keeps the snapshot as of which this is seen, as long as this process lives, or of a volume opened here
+    /// the client. Whether there is one, and it could be.
     ///
     /// # Errors
     /// As [`Request::Keep`].
@@ -253,8 +256,8 @@ pub trait Client {
     /// What the history knows of a name in the directory: all in all, and of each file.
     ///
     /// # Errors
-    /// As [`Request::HistoryOf`]; [`Error::NotFound`] for a name that means nothing, [`Error::IsADirectory`] for a directory without what is
-    /// below it.
+    /// As [`Request::HistoryOf`]; [`Error::NotFound`] for a name that means nothing, [`Error::IsADirectory`]
+    /// for a directory without what is below it.
     fn history_of(&self, of: &Named) -> Result<(Known, Vec<KnownFile>)> {
         let mut all = Known::default();
         let files = all_parts(|from| match self.ask(&Request::HistoryOf { of: of.clone(), from })? {
@@ -270,8 +273,9 @@ pub trait Client {
     /// Gives that up; how much it was.
     ///
     /// # Errors
-    /// As [`Client::history_of`]; [`Error::Held`], [`Error::Pinned`] or [`Error::TakenByOthers`] if a snapshot that must stay has seen some
-    /// of it, and [`Error::Invalid`] for the root directory: then nothing is given up.
+    /// As [`Client::history_of`]; [`Error::Held`], [`Error::Pinned`] or [`Error::TakenByOthers`] if a
+    /// snapshot that must stay has seen some of it, and [`Error::Invalid`] for the root directory: then
+    /// nothing is given up.
     fn expunge(&self, of: &Named) -> Result<Known> {
         match self.ask(&Request::Expunge(of.clone()))? {
             Answer::Expunged(known) => Ok(known),
@@ -298,7 +302,7 @@ fn done(answer: Answer) -> Result<()> {
     }
 }
 
-fn page(answer: Answer) -> Result<Page<ListedCut>> {
+fn page(answer: Answer) -> Result<Page<ListedEvent>> {
     match answer {
         Answer::Page(page) => Ok(page),
         _ => Err(misunderstood()),
@@ -306,9 +310,9 @@ fn page(answer: Answer) -> Result<Page<ListedCut>> {
 }
 
 /// All of a list that comes in pages.
-fn all_pages<T>(mut page: impl FnMut(Number) -> Result<Page<T>>) -> Result<Vec<T>> {
+fn all_pages<T>(mut page: impl FnMut(EventNo) -> Result<Page<T>>) -> Result<Vec<T>> {
     all_parts(|from| {
-        let Page { rows, next } = page(Number(from))?;
+        let Page { rows, next } = page(EventNo(from))?;
         Ok((rows, next.map(|next| next.0)))
     })
 }
@@ -358,14 +362,15 @@ impl<Dir: AsFd> Client for Mounted<Dir> {
         }
         let bytes = encode_request(request)?;
         if request.needs_what_was_written() {
-            // What was stored through mappings goes to the daemon first, which sees to it for the processes that it can see; with a kernel
-            // that waits here it does so for all. The daemon is not told of syncfs, so that nothing is made durable.
+            // What was stored through mappings goes to the daemon first, which sees to it for the processes
+            // that it can see; with a kernel that waits here it does so for all. The daemon is not told of
+            // syncfs, so that nothing is made durable.
             rustix::fs::syncfs(&self.0).map_err(of_number)?;
         }
         let mut buffer = Box::new([0; BYTES]);
         buffer[..bytes.len()].copy_from_slice(&bytes);
-        // SAFETY: this number has the size of the buffer in it. By the kernel's rules for such numbers whoever knows it reads and
-        // writes no more, and any bytes are a valid buffer afterwards.
+        // SAFETY: this number has the size of the buffer in it. By the kernel's rules for such numbers
+        // whoever knows it reads and writes no more, and any bytes are a valid buffer afterwards.
         unsafe { ioctl(&self.0, Updater::<OPCODE, [u8; BYTES]>::new(&mut buffer)) }.map_err(of_number)?;
         decode_answer(&*buffer).unwrap_or_else(|wrong| match wrong {
             Wrong::Version(_) => Err(other_version()),

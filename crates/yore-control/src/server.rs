@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use yore_fs::rollback::Changed;
 use yore_fs::{
-    Access, Cut, CutRow, Doing, Error, FileKind, Incarnation, InodeNo, ListedCut, NewSnapshot, Number,
+    Access, Doing, Error, Event, EventNo, EventRow, FileKind, Incarnation, InodeNo, ListedEvent, NewSnapshot,
     OperationRow, Pin, PinnedBy, Remembered, Result, RowClass, User, UserLimits, View, NAME_MAX,
 };
 
@@ -22,7 +22,8 @@ pub struct Who<'a> {
     pub uid: u32,
     /// He may do what is anybody's: root, the daemon's user, and who opened the volume himself.
     pub may_all: bool,
-    /// He may also do what on a mount only root may: shorten holds, change what is immutable. Root, and who opened the volume himself.
+    /// He may also do what on a mount only root may: shorten holds, change what is immutable. Root, and who
+    /// opened the volume himself.
     pub as_root: bool,
     /// The groups of who may not do all.
     pub groups: &'a [u32],
@@ -63,8 +64,8 @@ pub trait Host {
     /// Tells whoever believes what is seen of the volume that this is not as it was any more.
     fn changed(&self, _changed: Changed) {}
 
-    /// The same of files whose history was given up in these cuts, which ascend.
-    fn gone(&self, _files: &[Remembered], _cuts: &[Number]) {}
+    /// The same of files whose history was given up in these events, which ascend.
+    fn gone(&self, _files: &[Remembered], _events: &[EventNo]) {}
 }
 
 const NOT_YOURS: Error = Error::NotPermitted {
@@ -81,7 +82,8 @@ impl Who<'_> {
         Doing { view, uid: self.uid }
     }
 
-    /// Whether he may take snapshots of a directory. With an incarnation, of that one only, and not of what is gone.
+    /// Whether he may take snapshots of a directory. With an incarnation, of that one only, and not of what
+    /// is gone.
     fn may_take(&self, view: &View, inode: InodeNo, incarnation: Option<Incarnation>) -> Result<bool> {
         if self.may_all {
             return Ok(true);
@@ -109,14 +111,14 @@ impl Who<'_> {
         }
     }
 
-    /// The view to change these snapshots with, if the user may. Root and the daemon's user may do everything. The owner of the
-    /// directory may hold its snapshots, and forget, rename and release what nobody else took and holds: so what root keeps is safe
-    /// from programs that run with the owner's rights.
-    fn changing(&self, view: &View, numbers: &[Number], to: &[To]) -> Result<View> {
+    /// The view to change these snapshots with, if the user may. Root and the daemon's user may do
+    /// everything. The owner of the directory may hold its snapshots, and forget, rename and release what
+    /// nobody else took and holds: so what root keeps is safe from programs that run with the owner's rights.
+    fn changing(&self, view: &View, numbers: &[EventNo], to: &[To]) -> Result<View> {
         // They are the volume's, whatever time the directory asked is of.
         let view = view.present();
         for number in numbers {
-            let row = view.kept_cut(*number)?.row;
+            let row = view.kept_event(*number)?.row;
             let may_take = self.may_take(&view, row.root, Some(row.root_incarnation))?;
             if !may_take || !(self.may_all || to.iter().all(|to| to.is_allowed(&row, self.uid))) {
                 return Err(NOT_YOURS);
@@ -139,9 +141,9 @@ enum To {
 }
 
 impl To {
-    /// Whether a user who owns the directory may do that to its snapshot, by who took it and who holds it. Of what earlier versions of
-    /// Yore took, nobody knows that.
-    fn is_allowed(self, row: &CutRow, uid: u32) -> bool {
+    /// Whether a user who owns the directory may do that to its snapshot, by who took it and who holds it. Of
+    /// what earlier versions of Yore took, nobody knows that.
+    fn is_allowed(self, row: &EventRow, uid: u32) -> bool {
         let is_own = |by: Option<u32>| by.is_none_or(|by| by == uid);
         match self {
             To::Hold => !row.held || is_own(row.more.held_by),
@@ -164,19 +166,19 @@ pub fn answer(view: &View, directory: InodeNo, who: &Who<'_>, request: &Request)
     check_kind(view, directory, request)?;
     match request {
         Request::Take(new) => {
-            let Cut { number, row } = take(view, directory, who, new)?;
+            let Event { number, row } = take(view, directory, who, new)?;
             Ok(Answer::Taken { number, time: row.time })
         }
         Request::Describe { number, saying } => describe(view, who, *number, saying),
         Request::Forget { numbers } => forget(view, who, numbers),
         Request::List { from } => {
-            let (rows, next) = view.list_cuts(directory, *from)?;
+            let (rows, next) = view.list_events(directory, *from)?;
             page(view, who, rows, next)
         }
-        Request::Seen => match view.cut() {
-            Some(cut) => {
-                let (mut rows, _) = view.list_cuts(directory, cut)?;
-                rows.retain(|row| row.cut.number == cut);
+        Request::Seen => match view.event() {
+            Some(event) => {
+                let (mut rows, _) = view.list_events(directory, event)?;
+                rows.retain(|row| row.event.number == event);
                 page(view, who, rows, None)
             }
             None => Ok(Answer::Page(Page { rows: Vec::new(), next: None })),
@@ -239,8 +241,8 @@ fn check_kind(view: &View, inode: InodeNo, request: &Request) -> Result<()> {
 }
 
 fn keep(view: &View, who: &Who<'_>) -> Result<Answer> {
-    let Some(cut) = view.cut() else { return Ok(Answer::Kept(false)) };
-    let pin = view.pin(cut, PinnedBy::Work)?;
+    let Some(event) = view.event() else { return Ok(Answer::Kept(false)) };
+    let pin = view.pin(event, PinnedBy::Work)?;
     Ok(Answer::Kept(who.host.room().and_then(|keep| keep(pin)).is_ok()))
 }
 
@@ -262,29 +264,29 @@ fn check_name(name: &[u8]) -> Result<()> {
     }
 }
 
-fn take(view: &View, directory: InodeNo, who: &Who<'_>, new: &Take) -> Result<Cut> {
+fn take(view: &View, directory: InodeNo, who: &Who<'_>, new: &Take) -> Result<Event> {
     if !who.may_take(view, directory, None)? {
         return Err(NOT_YOURS);
     }
     who.check_writable()?;
     let room = if new.stays { Some(who.host.room()?) } else { None };
     let user = who.user();
-    let cut = view.take_snapshot(directory, &NewSnapshot { user: Some(&user), ..new.new_snapshot() })?;
+    let event = view.take_snapshot(directory, &NewSnapshot { user: Some(&user), ..new.new_snapshot() })?;
     if let Some(keep) = room {
-        keep(view.pin(cut.number, PinnedBy::Work)?)?;
+        keep(view.pin(event.number, PinnedBy::Work)?)?;
     }
     let doing = who.doing(view);
-    doing.note(doing.taking(&cut)?);
-    Ok(cut)
+    doing.note(doing.taking(&event)?);
+    Ok(event)
 }
 
 /// Changes what is said of a snapshot, and records who did it.
-fn describe(view: &View, who: &Who<'_>, number: Number, saying: &Saying) -> Result<Answer> {
+fn describe(view: &View, who: &Who<'_>, number: EventNo, saying: &Saying) -> Result<Answer> {
     let says = (saying.name.is_some() || saying.description.is_some()).then_some(To::ForgetOrRename);
     let holds = saying.hold.as_ref().map(|hold| if hold.is_some() { To::Hold } else { To::Release });
     let all = says.into_iter().chain(holds).collect::<Vec<_>>();
     let view = who.changing(view, &[number], &all)?;
-    let was = view.kept_cut(number)?;
+    let was = view.kept_event(number)?;
     let doing = who.doing(&view);
     let (name, description) = (saying.name.as_deref(), saying.description.as_deref());
     if name.is_some() || description.is_some() {
@@ -299,11 +301,11 @@ fn describe(view: &View, who: &Who<'_>, number: Number, saying: &Saying) -> Resu
     Ok(Answer::Done)
 }
 
-fn forget(view: &View, who: &Who<'_>, numbers: &[Number]) -> Result<Answer> {
+fn forget(view: &View, who: &Who<'_>, numbers: &[EventNo]) -> Result<Answer> {
     if !(1..=FORGET_MAX).contains(&numbers.len()) {
         return Err(Error::Invalid { what: "1 to 256 snapshots are forgotten by one request" });
     }
-    let numbers: Vec<Number> = numbers.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
+    let numbers: Vec<EventNo> = numbers.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
     let view = who.changing(view, &numbers, &[To::ForgetOrRename])?;
     let doing = who.doing(&view);
     let rows = doing.forgetting(&numbers)?;
@@ -312,26 +314,26 @@ fn forget(view: &View, who: &Who<'_>, numbers: &[Number]) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// Leaves those rows of a file's list that a user may be told: all if he may look the name up, else those as of which he might have. Without
-/// any it is as if there never was such a name.
+/// Leaves those rows of a file's list that a user may be told: all if he may look the name up, else those as
+/// of which he might have. Without any it is as if there never was such a name.
 fn leave_reachable(
     view: &View,
     directory: InodeNo,
     access: &Access,
     name: &[u8],
-    rows: &mut Vec<ListedCut>,
+    rows: &mut Vec<ListedEvent>,
 ) -> Result<()> {
     if access.is_all() {
         return Ok(());
     }
     match view.lookup(directory, name) {
-        Ok(_) if access.reaches(directory, view.cut())? => return Ok(()),
+        Ok(_) if access.reaches(directory, view.event())? => return Ok(()),
         Ok(_) | Err(Error::NotFound) => {}
         Err(error) => return Err(error),
     }
     let mut told = Vec::new();
     for row in rows.drain(..) {
-        if access.reaches(directory, Some(row.cut.number))? {
+        if access.reaches(directory, Some(row.event.number))? {
             told.push(row);
         }
     }
@@ -343,22 +345,23 @@ fn leave_reachable(
 }
 
 /// As many rows as one may be told and there is room for.
-fn page(view: &View, who: &Who<'_>, rows: Vec<ListedCut>, mut next: Option<Number>) -> Result<Answer> {
+fn page(view: &View, who: &Who<'_>, rows: Vec<ListedEvent>, mut next: Option<EventNo>) -> Result<Answer> {
     let present = view.present();
     let mut told = Vec::new();
     for mut row in rows {
-        let CutRow { root, root_incarnation, .. } = row.cut.row;
+        let EventRow { root, root_incarnation, .. } = row.event.row;
         if !row.covers && !who.may_take(&present, root, Some(root_incarnation))? {
             continue;
         }
-        // A path that would not fit into any answer, four times as long as any that a call takes, is left out.
+        // A path that would not fit into any answer, four times as long as any that a call takes, is left
+        // out.
         if !fits(&row) {
             row.path = None;
         }
         told.push(row);
     }
     let (rows, left) = fitting(told.into_iter());
-    next = left.map(|row| row.cut.number).or(next);
+    next = left.map(|row| row.event.number).or(next);
     Ok(Answer::Page(Page { rows, next }))
 }
 

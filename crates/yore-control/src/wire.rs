@@ -15,7 +15,8 @@ pub const OPCODE: Opcode = opcode::read_write::<[u8; BYTES]>(b'Y', 100);
 
 const MAGIC: [u8; 4] = *b"yore";
 const HEAD: usize = 16;
-/// Bytes left for rows in an answer that is a page: beside them stand the variants, their count, sums, and the place to go on from.
+/// Bytes left for rows in an answer that is a page: beside them stand the variants, their count, sums, and
+/// the place to go on from.
 pub(crate) const ROWS: usize = BYTES - HEAD - 64;
 
 /// Why bytes are no message.

@@ -1,13 +1,14 @@
-//! The cache of file data of a volume: its pages, which files are dirty or logged, and the threads that write back and read ahead.
+//! The cache of file data of a volume: its pages, which files are dirty or logged, and the threads that write
+//! back and read ahead.
 //!
-//! **Dirty data** is limited to a part of the cache of pages ([`PageCache`]). Above a quarter the write-back thread writes back
-//! the oldest files, many at a time, until it is less again; above half, writers wait for it. What has been dirty for five
-//! seconds is written whatever there is of it.
+//! **Dirty data** is limited to a part of the cache of pages ([`PageCache`]). Above a quarter the write-back
+//! thread writes back the oldest files, many at a time, until it is less again; above half, writers wait for
+//! it. What has been dirty for five seconds is written whatever there is of it.
 //!
-//! The thread works in *rounds*, each of which looks once at the files that were dirty when it began. A writer who waits has
-//! waited long enough when a round that began after it came is over: if that made no room, its error is the writer's, too.
-//! Where no thread runs (while a volume is opened or closed) writers write back files themselves. How files are written back is
-//! above ([`WriteBack`]).
+//! The thread works in *rounds*, each of which looks once at the files that were dirty when it began. A
+//! writer who waits has waited long enough when a round that began after it came is over: if that made no
+//! room, its error is the writer's, too. Where no thread runs (while a volume is opened or closed) writers
+//! write back files themselves. How files are written back is above ([`WriteBack`]).
 //!
 //! Locks: `dirty_files`, `logged` and `turn` are leaves.
 
@@ -41,8 +42,9 @@ pub trait WriteBack: Send + Sync {
     fn round(&self, stop: &dyn Fn() -> bool) -> Result<()>;
 }
 
-/// The files with data to be written, in the order in which they came here or were looked at last. Each step costs
-/// O(log n), however many there are: they are taken one by one. A file knows its own turn ([`InodeCell::turn`]).
+/// The files with data to be written, in the order in which they came here or were looked at last. Each step
+/// costs O(log n), however many there are: they are taken one by one. A file knows its own turn
+/// ([`InodeCell::turn`]).
 #[derive(Default)]
 struct DirtyFiles {
     by_turn: BTreeMap<u64, DirtyFile>,
@@ -195,8 +197,8 @@ impl FileCache {
         files.by_turn.values().take(most).map(|file| file.cell.clone()).collect()
     }
 
-    /// Files with data to be written that have been dirty since `before`, in the order of their turns: those that come after the turn
-    /// `after`, and before `end`.
+    /// Files with data to be written that have been dirty since `before`, in the order of their turns: those
+    /// that come after the turn `after`, and before `end`.
     pub fn dirty_since(&self, before: Instant, after: u64, end: u64) -> Vec<(u64, Arc<InodeCell>)> {
         self.dirty_files.lock().some(after + 1, end, before)
     }

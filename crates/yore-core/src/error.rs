@@ -76,23 +76,24 @@ pub enum Error {
     /// The volume or view is read-only.
     #[error("the volume is mounted read-only, or the file is of the past")]
     ReadOnly,
-    /// A snapshot with a time of its own that is not behind that of the last snapshot or version, or that is in the future.
+    /// A snapshot with a time of its own that is not behind that of the last snapshot or version, or that is
+    /// in the future.
     #[error("that time is not behind the last snapshot's, or in the future: times ascend")]
     OutOfOrder {
         /// When the last one was taken.
         last: yore_format::Timestamp,
     },
     /// A snapshot that is held is not forgotten.
-    #[error("snapshot {cut} is held: release it first")]
+    #[error("snapshot {event} is held: release it first")]
     Held {
         /// Its number.
-        cut: u64,
+        event: u64,
     },
     /// What a policy holds is not given up before its time.
-    #[error("snapshot {cut} is held by the policy that it was taken under until {until}: it goes then, or when root releases it")]
+    #[error("snapshot {event} is held by the policy that it was taken under until {until}: it goes then, or when root releases it")]
     HeldUntil {
         /// Its number.
-        cut: u64,
+        event: u64,
         /// The time, in UTC.
         until: String,
     },
@@ -109,18 +110,18 @@ pub enum Error {
         most: u32,
     },
     /// A snapshot that is pinned is not forgotten.
-    #[error("snapshot {cut} is in use: it is mounted, and must be unmounted first; or a restore at work, or a rollback that is not finished, needs it")]
+    #[error("snapshot {event} is in use: it is mounted, and must be unmounted first; or a restore at work, or a rollback that is not finished, needs it")]
     Pinned {
         /// Its number.
-        cut: u64,
+        event: u64,
     },
-    /// A cut that somebody else took has seen what was to be expunged.
+    /// An event that somebody else took has seen what was to be expunged.
     #[error(
-        "snapshot {cut} has seen it, and somebody else took that; ask root, or mount with -o expunge_others"
+        "snapshot {event} has seen it, and somebody else took that; ask root, or mount with -o expunge_others"
     )]
     TakenByOthers {
-        /// The number of one such cut.
-        cut: u64,
+        /// The number of one such event.
+        event: u64,
     },
     /// Rolling back would change, remove or bring back what is not the caller's. Nothing was changed.
     #[error("{path}: not yours; nothing was changed. Ask root to do it, or put back what is yours with `yore restore`")]
@@ -134,10 +135,10 @@ pub enum Error {
         /// The first such path, from the directory; lossily decoded.
         path: String,
     },
-    /// Rolling back came to an end before it was done. What was before is kept by a cut of this name.
+    /// Rolling back came to an end before it was done. What was before is kept by an event of this name.
     #[error("{name} did not end ({source}); what was done so far stays")]
     Unfinished {
-        /// What was done, as in `rollback-3`: the cut before it is `before-rollback-3`.
+        /// What was done, as in `rollback-3`: the event before it is `before-rollback-3`.
         name: String,
         /// Why.
         #[serde(deserialize_with = "nested")]

@@ -1,19 +1,21 @@
 //! Where a file's blocks are: extents, up to four in the inode, more in a tree.
 //!
-//! Reading is [`mapping`] (one place) and [`each`] (in order). Changing has three steps, because an Op must not
-//! fail (R7): [`Edit::load`] reads the extents around a range of file blocks; edits are made to that list in memory (carving out
-//! what was there, putting in what comes, merging neighbours that continue one another); [`Edit::prepare`] keeps in memory
-//! what the difference between the list before and after touches, and [`Edit::apply`] carries it over in the Op. A window
-//! holds a bounded number of extents; longer ranges take several Ops, and [`Edit::limit`] says how far this one reaches.
+//! Reading is [`mapping`] (one place) and [`each`] (in order). Changing has three steps, because an Op must
+//! not fail (R7): [`Edit::load`] reads the extents around a range of file blocks; edits are made to that list
+//! in memory (carving out what was there, putting in what comes, merging neighbours that continue one
+//! another); [`Edit::prepare`] keeps in memory what the difference between the list before and after touches,
+//! and [`Edit::apply`] carries it over in the Op. A window holds a bounded number of extents; longer ranges
+//! take several Ops, and [`Edit::limit`] says how far this one reaches.
 //!
 //! Invariants, for one file:
-//! - **E1** Extents do not overlap, and lie in the data area of one group each (groups begin with a zone, so none can run
-//!   into the next).
-//! - **E2** Neighbours that continue one another with the same flags and birth are one extent, as far as an edit has seen both.
-//! - **E3** `inode.blocks` is the sum of the extents' lengths and the number of tree nodes (and of other trees of the inode,
-//!   counted by their modules).
-//! - **E4** All changes are made with the inode's io mutex held; the state lock is taken on top for the Op itself. So whoever
-//!   holds either may rely on the extents.
+//! - **E1** Extents do not overlap, and lie in the data area of one group each (groups begin with a zone, so
+//!   none can run into the next).
+//! - **E2** Neighbours that continue one another with the same flags and birth are one extent, as far as an
+//!   edit has seen both.
+//! - **E3** `inode.blocks` is the sum of the extents' lengths and the number of tree nodes (and of other
+//!   trees of the inode, counted by their modules).
+//! - **E4** All changes are made with the inode's io mutex held; the state lock is taken on top for the Op
+//!   itself. So whoever holds either may rely on the extents.
 //!
 //! What reaches the medium when: bits set → extents → the inode's pointer → bits clear.
 
@@ -22,7 +24,7 @@ use crate::btree::{Pins, Tree, TreeDelta};
 use crate::retained;
 use crate::{Error, Result};
 use yore_format::{
-    BlockKind, BlockNo, ContentKind, Corruption, ExtentValue, HistoryGrowth, Inode, InodeNo, Number,
+    BlockKind, BlockNo, ContentKind, Corruption, EventNo, ExtentValue, HistoryGrowth, Inode, InodeNo,
     EXTENT_INLINE_BYTES, EXTENT_LEN_MAX, INLINE_BYTES,
 };
 use yore_meta::{Change, Meta, Op};
@@ -32,7 +34,8 @@ mod tests;
 
 /// Extents in an inode.
 const INLINE_MOST: usize = INLINE_BYTES / EXTENT_INLINE_BYTES;
-/// A tree left with this few gives way to extents in the inode; fewer than fit, so that it does not go back and forth.
+/// A tree left with this few gives way to extents in the inode; fewer than fit, so that it does not go back
+/// and forth.
 const INLINE_AGAIN: usize = 2;
 /// Extents in a window of a tree higher than a leaf.
 const WINDOW: usize = 32;
@@ -63,25 +66,26 @@ impl Mapping {
     }
 }
 
-/// The birth of new extents and nodes of an inode of whose content the past holds what was born at `kept` or before: the next
-/// number, so that neighbours merge (V8).
-pub fn birth(kept: Number) -> Number {
-    Number(kept.0 + 1)
+/// The birth of new extents and nodes of an inode of whose content the past holds what was born at `kept` or
+/// before: the next number, so that neighbours merge (V8).
+pub fn birth(kept: EventNo) -> EventNo {
+    EventNo(kept.0 + 1)
 }
 
-/// Whether these blocks belong to the present alone: then data may be written over what they hold, and they may be freed
-/// (V8). Blocks that were never written are of no use to the past.
-pub fn is_own(kept: Number, extent: &ExtentValue) -> bool {
+/// Whether these blocks belong to the present alone: then data may be written over what they hold, and they
+/// may be freed (V8). Blocks that were never written are of no use to the past.
+pub fn is_own(kept: EventNo, extent: &ExtentValue) -> bool {
     #[cfg(feature = "mutations")]
     let kept = match yore_meta::mutation::is(yore_meta::mutation::Mutation::KeptReused) {
-        true => Number(0),
+        true => EventNo(0),
         false => kept,
     };
     (extent.birth > kept || extent.unwritten) && !extent.shared
 }
 
-/// The tree of an inode's extents; empty if they are in the inode. What was born at `kept` or before belongs to the past, too.
-pub fn tree(no: InodeNo, inode: &Inode, kept: Number) -> Tree {
+/// The tree of an inode's extents; empty if they are in the inode. What was born at `kept` or before belongs
+/// to the past, too.
+pub fn tree(no: InodeNo, inode: &Inode, kept: EventNo) -> Tree {
     let mut tree = Tree::empty(BlockKind::Extents, no, inode.incarnation).keeping(kept);
     if inode.content_kind == ContentKind::Tree {
         (tree.root, tree.level) = (inode.tree_root(), inode.content_level);
@@ -123,7 +127,8 @@ fn owned<T>(result: Result<T>, no: InodeNo) -> Result<T> {
     })
 }
 
-/// Whether data can be in these blocks: one group's, and no zone's nor the log's. Before they are read, written or freed.
+/// Whether data can be in these blocks: one group's, and no zone's nor the log's. Before they are read,
+/// written or freed.
 pub fn check_run(meta: &Meta, alloc: &Alloc, no: InodeNo, run: Run) -> Result<()> {
     let (group, _) = owned(alloc.place(run), no)?;
     match meta.taken_block(group, run.start, run.len)? {
@@ -154,7 +159,7 @@ pub fn mapping(meta: &Meta, alloc: &Alloc, no: InodeNo, inode: &Inode, block: u6
     let mut below = None;
     let mut above = u64::MAX;
     if inode.content_kind == ContentKind::Tree {
-        let tree = tree(no, inode, Number(0));
+        let tree = tree(no, inode, EventNo(0));
         below = tree
             .floor(meta, &block.to_be_bytes(), |cell| cell.map(|(k, v)| of_cell(k, v, no)))?
             .transpose()?;
@@ -209,7 +214,7 @@ pub fn each(
         }
         return Ok(());
     }
-    let tree = tree(no, inode, Number(0));
+    let tree = tree(no, inode, EventNo(0));
     let below =
         tree.floor(meta, &from.to_be_bytes(), |cell| cell.map(|(k, v)| of_cell(k, v, no)))?.transpose()?;
     if let Some(extent) = below.filter(|e| end(e) > from) {
@@ -231,8 +236,8 @@ pub struct Edit {
     whole: bool,
     limit: u64,
     /// What of the content was born then or before belongs to the past, too.
-    kept: Number,
-    birth: Number,
+    kept: EventNo,
+    birth: EventNo,
     /// Blocks that the file has no longer, freed or not.
     lost: u64,
     freed: Vec<Run>,
@@ -263,12 +268,12 @@ impl Applied {
 }
 
 impl Edit {
-    /// Reads the extents that overlap or touch `from..to`, from the front as many as fit a window. The past holds those born at
-    /// `kept` or before.
+    /// Reads the extents that overlap or touch `from..to`, from the front as many as fit a window. The past
+    /// holds those born at `kept` or before.
     ///
     /// # Errors
     /// As [`mapping`].
-    pub fn load(meta: &Meta, no: InodeNo, inode: &Inode, kept: Number, from: u64, to: u64) -> Result<Edit> {
+    pub fn load(meta: &Meta, no: InodeNo, inode: &Inode, kept: EventNo, from: u64, to: u64) -> Result<Edit> {
         let tree = tree(no, inode, kept);
         let in_tree = !tree.is_empty();
         let mut edit = Edit {
@@ -357,7 +362,8 @@ impl Edit {
         self.set_flag(from, to, false);
     }
 
-    /// The blocks in `from..to` read as zeros from now on. Those that the past holds are no longer the file's.
+    /// The blocks in `from..to` read as zeros from now on. Those that the past holds are no longer the
+    /// file's.
     pub fn set_unwritten(&mut self, from: u64, to: u64) {
         self.set_flag(from, to, true);
     }
@@ -451,7 +457,8 @@ impl Edit {
     /// Keeps in memory what the Op changes.
     ///
     /// # Errors
-    /// Reading it may fail; `Corruption` for extents whose blocks are no data blocks, or not theirs by the bitmaps.
+    /// Reading it may fail; `Corruption` for extents whose blocks are no data blocks, or not theirs by the
+    /// bitmaps.
     pub fn prepare(&self, meta: &Meta, alloc: &Alloc, pins: &mut Pins, kept: &mut KeptGroups) -> Result<()> {
         let no = self.no;
         self.taken.iter().try_for_each(|run| owned(alloc.prepare_commit(meta, *run, kept), no))?;

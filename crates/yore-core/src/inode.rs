@@ -6,12 +6,12 @@
 //! rename lock → orphans lock → directories' state, parents before children (unrelated ones by number)
 //!   → a file's io → files' state, by number → table shard → meta (Op) → group → block
 //! ```
-//! A thread that holds a file's io or state never waits for a directory. The orphans lock may be taken after a file's
-//! io as long as no state is held. Debug builds assert this order ([`crate::locks`]).
+//! A thread that holds a file's io or state never waits for a directory. The orphans lock may be taken after
+//! a file's io as long as no state is held. Debug builds assert this order ([`crate::locks`]).
 //!
-//! A cell stays while somebody uses it (a `Node`, a hold, dirty data, pending attributes); others are evicted by
-//! second chance. An inode without names lives on while it is held or has nodes, is listed in the tree of orphans, and
-//! is freed by whoever lets go of it last.
+//! A cell stays while somebody uses it (a `Node`, a hold, dirty data, pending attributes); others are evicted
+//! by second chance. An inode without names lives on while it is held or has nodes, is listed in the tree of
+//! orphans, and is freed by whoever lets go of it last.
 
 use crate::locks::{OrderedMutex, OrderedRwLock, Rank};
 use crate::memo::CoverMemo;
@@ -23,7 +23,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use yore_format::{
-    BlockKind, ContentKind, Corruption, Expect, FileKind, Incarnation, Inode, InodeFlags, InodeNo, Number,
+    BlockKind, ContentKind, Corruption, EventNo, Expect, FileKind, Incarnation, Inode, InodeFlags, InodeNo,
     Timestamp,
 };
 use yore_meta::{Change, Frame, Meta, Op};
@@ -45,7 +45,8 @@ pub struct InodeCell {
     referenced: AtomicBool,
     /// When its data is written back: its place among the dirty files, 0 if it is not one. Theirs to change.
     pub turn: AtomicU64,
-    /// Serialises write-back, truncation and freeing of one file's data; held across device writes. Before `state`.
+    /// Serialises write-back, truncation and freeing of one file's data; held across device writes. Before
+    /// `state`.
     pub io: OrderedMutex,
     /// Everything else.
     pub state: OrderedRwLock<InodeState>,
@@ -67,8 +68,9 @@ pub struct InodeState {
     pub gone: bool,
     /// A rollback that may do so is changing it: for that moment its flags forbid nothing.
     pub unbound: bool,
-    /// What of its content was born at this number or before belongs to the past, too; asked for when it is needed.
-    kept: OnceLock<Number>,
+    /// What of its content was born at this number or before belongs to the past, too; asked for when it is
+    /// needed.
+    kept: OnceLock<EventNo>,
 }
 
 /// An inode's attributes.
@@ -109,16 +111,16 @@ pub struct Attr {
 impl InodeCell {
     /// The cell of an inode just reserved: nothing that it will have is older than itself.
     pub fn new(no: InodeNo, inode: Inode, frame: Frame) -> InodeCell {
-        let kept = OnceLock::from(Number(inode.born.0.saturating_sub(1)));
+        let kept = OnceLock::from(EventNo(inode.born.0.saturating_sub(1)));
         InodeCell::with(no, inode, Some(frame), kept)
     }
 
     /// The cell of a version, to be read: it is never stored.
     pub fn of_version(no: InodeNo, inode: Inode) -> InodeCell {
-        InodeCell::with(no, inode, None, OnceLock::from(Number(u64::MAX)))
+        InodeCell::with(no, inode, None, OnceLock::from(EventNo(u64::MAX)))
     }
 
-    fn with(no: InodeNo, inode: Inode, frame: Option<Frame>, kept: OnceLock<Number>) -> InodeCell {
+    fn with(no: InodeNo, inode: Inode, frame: Option<Frame>, kept: OnceLock<EventNo>) -> InodeCell {
         let mut data = FileData::default();
         data.medium_size = inode.size;
         data.stored_size = inode.size;
@@ -192,17 +194,17 @@ impl InodeState {
     }
 
     /// Up to which number its content belongs to the past, too, if that is known.
-    pub fn known_kept(&self) -> Option<Number> {
+    pub fn known_kept(&self) -> Option<EventNo> {
         self.kept.get().copied()
     }
 
     /// Remembers the answer, unless somebody was faster.
-    pub fn learn_kept(&self, kept: Number) -> Number {
+    pub fn learn_kept(&self, kept: EventNo) -> EventNo {
         *self.kept.get_or_init(|| kept)
     }
 
     /// A version was kept.
-    pub fn set_kept(&mut self, kept: Number) {
+    pub fn set_kept(&mut self, kept: EventNo) {
         self.kept = OnceLock::from(kept);
     }
 
@@ -258,8 +260,8 @@ impl InodeState {
     }
 }
 
-/// Inside an Op: writes the inode to its block. Of a regular file the size written is one whose data is on the medium
-/// (R4); the rest follows with the data.
+/// Inside an Op: writes the inode to its block. Of a regular file the size written is one whose data is on
+/// the medium (R4); the rest follows with the data.
 pub fn store_inode(op: &mut Op<'_>, cell: &InodeCell, state: &InodeState) -> Change {
     let write = |inode: &Inode, op: &mut Op<'_>| {
         let ((), change) = op.change(cell.frame(), |page| {
@@ -307,8 +309,8 @@ struct Shard {
     cells: HashMap<InodeNo, Arc<InodeCell>>,
     /// For eviction, oldest first. Those whose cells went otherwise are passed over, and swept out in time.
     clock: VecDeque<(InodeNo, Incarnation)>,
-    /// Counts of holds (FUSE lookup counts): they may by far outnumber the cells.
-    held: HashMap<InodeNo, u64>,
+    /// Lookup counts (of FUSE): they may by far outnumber the cells.
+    lookups: HashMap<InodeNo, u64>,
     /// Counts removals, so that a load that overlapped one is repeated.
     removals: u64,
 }
@@ -316,7 +318,7 @@ struct Shard {
 /// All inodes in memory.
 pub struct InodeTable {
     shards: Vec<Mutex<Shard>>,
-    /// There have been holds.
+    /// There have been lookup counts.
     served: AtomicBool,
 }
 
@@ -375,8 +377,8 @@ impl InodeTable {
         }
     }
 
-    /// Enters the cell of an inode just created. The number's last owner may still be there: its number is free from
-    /// the moment its Op clears the slot, its cell goes a moment later.
+    /// Enters the cell of an inode just created. The number's last owner may still be there: its number is
+    /// free from the moment its Op clears the slot, its cell goes a moment later.
     pub fn insert(&self, cell: &Arc<InodeCell>) {
         let mut shard = self.shard(cell.no).lock();
         let last = shard.cells.get(&cell.no).map(|c| c.incarnation);
@@ -384,8 +386,8 @@ impl InodeTable {
         enter(&mut shard, cell);
     }
 
-    /// Removes the cell of an inode that was freed, unless its number is already somebody else's. Inside the Op, after
-    /// the slot was cleared: who looks at the block from then on finds a free slot.
+    /// Removes the cell of an inode that was freed, unless its number is already somebody else's. Inside the
+    /// Op, after the slot was cleared: who looks at the block from then on finds a free slot.
     pub fn remove(&self, cell: &InodeCell) {
         let mut shard = self.shard(cell.no).lock();
         shard.removals += 1;
@@ -395,11 +397,11 @@ impl InodeTable {
     }
 
     /// Adds a hold.
-    pub fn hold(&self, no: InodeNo) {
+    pub fn count_lookup(&self, no: InodeNo) {
         if !self.served.load(Ordering::Relaxed) {
             self.served.store(true, Ordering::Relaxed);
         }
-        *self.shard(no).lock().held.entry(no).or_insert(0) += 1;
+        *self.shard(no).lock().lookups.entry(no).or_insert(0) += 1;
     }
 
     /// Whether a server holds inodes for its clients.
@@ -408,20 +410,20 @@ impl InodeTable {
     }
 
     /// Gives back holds; returns the cell if it has none left and is in memory.
-    pub fn release(&self, no: InodeNo, count: u64) -> Option<Arc<InodeCell>> {
+    pub fn forget_lookups(&self, no: InodeNo, count: u64) -> Option<Arc<InodeCell>> {
         let mut shard = self.shard(no).lock();
-        let held = shard.held.get_mut(&no)?;
+        let held = shard.lookups.get_mut(&no)?;
         *held = held.saturating_sub(count);
         if *held > 0 {
             return None;
         }
-        shard.held.remove(&no);
+        shard.lookups.remove(&no);
         shard.cells.get(&no).cloned()
     }
 
     /// Whether a server's client or a `Node` uses the inode.
     pub fn in_use(&self, cell: &InodeCell) -> bool {
-        cell.has_nodes() || self.shard(cell.no).lock().held.contains_key(&cell.no)
+        cell.has_nodes() || self.shard(cell.no).lock().lookups.contains_key(&cell.no)
     }
 
     /// Cells that fulfil `which`.
@@ -478,7 +480,8 @@ fn load(meta: &Meta, no: InodeNo) -> Result<InodeCell> {
         return Err(Error::Stale);
     }
     let cell = InodeCell::with(no, inode, Some(frame), OnceLock::new());
-    // Only who takes the last name says so, and lists it. One found without names is damage (or listed: `orphan` knows).
+    // Only who takes the last name says so, and lists it. One found without names is damage (or listed:
+    // `orphan` knows).
     cell.unlinked.store(false, Ordering::Relaxed);
     Ok(cell)
 }

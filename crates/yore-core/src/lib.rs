@@ -1,11 +1,13 @@
-//! The core of an open Yore volume: free space, trees, extents, inodes in memory, the list of orphans, the cache of
-//! file data, and the locks. It knows nothing of names, of what calls do, or of how history is kept.
+//! The core of an open Yore volume: free space, trees, extents, inodes in memory, the list of orphans, the
+//! cache of file data, and the locks. It knows nothing of names, of what calls do, or of how history is kept.
 //!
-//! This crate is the floor of `yore-fs`, which is the library for programs. Who changes something here reserves room
-//! ([`Core::reserve`]), locks inodes in order ([`locks`]), prepares what will change, and opens an Op.
+//! This crate is the floor of `yore-fs`, which is the library for programs. Who changes something here
+//! reserves room ([`Core::reserve`]), locks inodes in order ([`locks`]), prepares what will change, and opens
+//! an Op.
 //!
-//! Of history it knows three things: up to which number the past holds blocks too ([`btree::Tree::kept`], [`extent`]), how
-//! many blocks only the past holds ([`retained`]), and what a cell remembers for those who ask above ([`memo`]).
+//! Of history it knows three things: up to which number the past holds blocks too ([`btree::Tree::kept`],
+//! [`extent`]), how many blocks only the past holds ([`retained`]), and what a cell remembers for those who
+//! ask above ([`memo`]).
 
 pub mod alloc;
 pub mod btree;
@@ -31,7 +33,7 @@ use crate::orphan::Orphans;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use yore_format::layout::GROUP_BLOCKS;
-use yore_format::{GroupNo, Incarnation, InodeNo, Number};
+use yore_format::{EventNo, GroupNo, Incarnation, InodeNo};
 use yore_meta::{Meta, Reclaimer, Reserved, ReservedInode};
 
 /// What the structures of a volume are made of.
@@ -75,7 +77,8 @@ impl Core {
         }
     }
 
-    /// Everything done before to the volume's metadata, and data noted or written, is durable when this returns.
+    /// Everything done before to the volume's metadata, and data noted or written, is durable when this
+    /// returns.
     pub fn force(&self) -> Result<()> {
         Ok(self.meta.force()?)
     }
@@ -86,7 +89,7 @@ impl Core {
     }
 
     /// The number at which what is made now is born.
-    pub fn number(&self) -> Number {
+    pub fn number(&self) -> EventNo {
         self.meta.number()
     }
 
@@ -98,7 +101,8 @@ impl Core {
         group
     }
 
-    /// Reserves metadata blocks for an Op, making zones if need be; keeps off what deletes and delayed data need.
+    /// Reserves metadata blocks for an Op, making zones if need be; keeps off what deletes and delayed data
+    /// need.
     pub fn reserve(&self, near: GroupNo, blocks: u32) -> Result<Reserved> {
         self.alloc.reserve(&self.meta, near, blocks, false)
     }

@@ -1,8 +1,9 @@
 //! The locks that [`crate::inode`] orders, and in debug builds the check that they are taken in that order.
 //!
-//! Each thread keeps a list of those it holds. Before it waits for another, the rules below are asserted against the list, so
-//! every test in a debug build looks for lock cycles, also those that it does not run into. A lock that is only tried
-//! cannot wait, so nothing is asserted of it; once taken it counts like the others.
+//! Each thread keeps a list of those it holds. Before it waits for another, the rules below are asserted
+//! against the list, so every test in a debug build looks for lock cycles, also those that it does not run
+//! into. A lock that is only tried cannot wait, so nothing is asserted of it; once taken it counts like the
+//! others.
 //!
 //! | waiting for | holding |
 //! |---|---|
@@ -12,7 +13,8 @@
 //! | a file's io | no file's state; not itself |
 //! | a file's state | no file's state with the same or a greater number |
 //!
-//! That a directory comes after its parents is not seen from here: both are directories, and only names say which is above.
+//! That a directory comes after its parents is not seen from here: both are directories, and only names say
+//! which is above.
 
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::ops::{Deref, DerefMut};

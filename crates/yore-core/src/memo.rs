@@ -1,5 +1,6 @@
-//! What the cell of an inode remembers for history: which cut covers it, when versions are made of it, and whether policies exclude it. What
-//! these mean, and who finds them out, is above (`history/record/cover.rs`, `history/versioning.rs`, `history/exclude.rs`).
+//! What the cell of an inode remembers for history: which event covers it, when versions are made of it, and
+//! whether policies exclude it. What these mean, and who finds them out, is above (`history/record/cover.rs`,
+//! `history/versioning.rs`, `history/exclude.rs`).
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use parking_lot::Mutex;
@@ -7,18 +8,18 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
-use yore_format::{Inode, InodeNo, Number};
+use yore_format::{EventNo, Inode, InodeNo};
 
 /// What a cell remembers of its cover.
 #[derive(Default)]
 pub struct CoverMemo {
-    /// The epoch of `cut`, plus one; 0: none.
+    /// The epoch of `event`, plus one; 0: none.
     epoch: AtomicU64,
-    cut: AtomicU64,
+    event: AtomicU64,
     /// Of directories: what is above, to be read without its lock, as what follows.
     pub parent: AtomicU64,
-    /// The last cut of its own; 0: none.
-    pub own_cut: AtomicU64,
+    /// The last event of its own; 0: none.
+    pub own_event: AtomicU64,
     /// Whether it has a policy.
     pub has_policy: AtomicBool,
     /// When versions are made of it (`history/policy.rs`), and as of which epochs that is known.
@@ -27,29 +28,29 @@ pub struct CoverMemo {
     pub excluded: ExcludedMemo,
 }
 
-/// Epochs of policies and of cuts.
+/// Epochs of policies and of events.
 pub type Epochs = (u64, u64);
 
 impl CoverMemo {
-    /// The inode's place or own cut is this now.
+    /// The inode's place or own event is this now.
     pub fn follow(&self, inode: &Inode) {
         self.parent.store(inode.parent.0, Ordering::Relaxed);
-        self.own_cut.store(inode.own_cut.0, Ordering::Relaxed);
+        self.own_event.store(inode.own_event.0, Ordering::Relaxed);
         self.has_policy.store(inode.has_policy, Ordering::Relaxed);
         self.epoch.store(0, Ordering::Release);
         *self.versioning.lock() = None;
         self.excluded.follow(inode);
     }
 
-    /// The cut that covers it, if that is known as of this epoch.
-    pub fn get(&self, epoch: u64) -> Option<Number> {
+    /// The event that covers it, if that is known as of this epoch.
+    pub fn get(&self, epoch: u64) -> Option<EventNo> {
         let known = self.epoch.load(Ordering::Acquire) == epoch + 1;
-        known.then(|| Number(self.cut.load(Ordering::Acquire)))
+        known.then(|| EventNo(self.event.load(Ordering::Acquire)))
     }
 
-    /// Cuts only grow with epochs, so a reader that finds a later one errs on the side of keeping.
-    pub fn set(&self, epoch: u64, cut: Number) {
-        self.cut.store(cut.0, Ordering::Release);
+    /// Events only grow with epochs, so a reader that finds a later one errs on the side of keeping.
+    pub fn set(&self, epoch: u64, event: EventNo) {
+        self.event.store(event.0, Ordering::Release);
         self.epoch.store(epoch + 1, Ordering::Release);
     }
 }
@@ -175,8 +176,8 @@ impl ExcludedMemo {
 pub struct Patterns(Gitignore);
 
 impl Patterns {
-    /// Compiles patterns. What cannot be compiled excludes nothing: no other program of this format takes such a pattern, so it is damage,
-    /// and too many versions harm nobody.
+    /// Compiles patterns. What cannot be compiled excludes nothing: no other program of this format takes
+    /// such a pattern, so it is damage, and too many versions harm nobody.
     pub fn new(of: InodeNo, patterns: &[String]) -> Patterns {
         let mut builder = builder();
         for pattern in patterns {

@@ -1,7 +1,9 @@
-//! The list of orphans: inodes without a name that are still in use, and files whose blocks beyond their size are being freed.
+//! The list of orphans: inodes without a name that are still in use, and files whose blocks beyond their size
+//! are being freed.
 //!
-//! They are listed in a tree of the volume from the Op that takes the last name to the one that frees the inode, so a
-//! crash between the two loses nothing: the next mount finds and frees them. Who frees them is `reap.rs`.
+//! They are listed in a tree of the volume from the Op that takes the last name to the one that frees the
+//! inode, so a crash between the two loses nothing: the next mount finds and frees them. Who frees them is
+//! `reap.rs`.
 
 use crate::btree::{Path, Pins, Tree};
 use crate::inode::InodeCell;

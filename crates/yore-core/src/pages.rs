@@ -1,24 +1,24 @@
 //! Pages of file data in memory: what an inode in memory holds of its file, and the limit on all of them.
 //!
-//! A page belongs to a file ([`FilePages`]) and is found by its index. States: *clean* (as on the medium; may be evicted),
-//! *dirty* (newer than the medium), *writing* (a write-back under way has its bytes; it may be dirty again beside that).
-//! A dirty page is *fresh* if the log has it as it is: it need not be logged again, and is still to be written back.
-//! A page's memory is shared: a write-back holds its own reference, so a writer who comes meanwhile gets a copy
-//! and the bytes under way stay what they were.
+//! A page belongs to a file ([`FilePages`]) and is found by its index. States: *clean* (as on the medium; may
+//! be evicted), *dirty* (newer than the medium), *writing* (a write-back under way has its bytes; it may be
+//! dirty again beside that). A dirty page is *fresh* if the log has it as it is: it need not be logged again,
+//! and is still to be written back. A page's memory is shared: a write-back holds its own reference, so a
+//! writer who comes meanwhile gets a copy and the bytes under way stay what they were.
 //!
-//! Who may do what: pages are entered and evicted under the map's mutex alone; their bytes change, and they become
-//! dirty, only under the inode's state write lock *and* the mutex. So a reader who holds the state lock shared may copy
-//! from a page outside the mutex.
+//! Who may do what: pages are entered and evicted under the map's mutex alone; their bytes change, and they
+//! become dirty, only under the inode's state write lock *and* the mutex. So a reader who holds the state
+//! lock shared may copy from a page outside the mutex.
 //!
-//! **Eviction** is second chance over files, then over each file's pages from where the last sweep of it stopped: no list
-//! of pages exists, a cached page costs its map entry. Files are registered in shards by weak reference; a file that goes
-//! takes its pages with it.
+//! **Eviction** is second chance over files, then over each file's pages from where the last sweep of it
+//! stopped: no list of pages exists, a cached page costs its map entry. Files are registered in shards by
+//! weak reference; a file that goes takes its pages with it.
 //!
-//! **Arriving** pages are being read from the medium by somebody who holds no lock of the file: who wants one of them waits,
-//! and whoever changes one makes what arrives be dropped. The argument is in `file/ahead.rs`.
+//! **Arriving** pages are being read from the medium by somebody who holds no lock of the file: who wants one
+//! of them waits, and whoever changes one makes what arrives be dropped. The argument is in `file/ahead.rs`.
 //!
-//! This module knows neither inodes nor extents. What the fields of [`FileData`] must satisfy, and all that changes them,
-//! is in `file`; which files are dirty, and who writes them back, in `file/cache.rs`.
+//! This module knows neither inodes nor extents. What the fields of [`FileData`] must satisfy, and all that
+//! changes them, is in `file`; which files are dirty, and who writes them back, in `file/cache.rs`.
 //!
 //! Locks: the shards are leaves; a file's map mutex comes before nothing but its shard.
 
@@ -80,11 +80,13 @@ pub struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// The window for an access to the pages `first..end`; 0 if it is not part of a sequence. Learns from the access.
+    /// The window for an access to the pages `first..end`; 0 if it is not part of a sequence. Learns from the
+    /// access.
     pub fn learn(&self, first: u32, end: u32, most: u32) -> u32 {
         let window = self.window.load(Ordering::Relaxed);
         let next = self.next.load(Ordering::Relaxed);
-        // Several threads may serve one reader, so accesses come a little out of order; a page may be read in parts.
+        // Several threads may serve one reader, so accesses come a little out of order; a page may be read in
+        // parts.
         let is_next = first == next || first + 1 == next || (window > 0 && first.abs_diff(next) <= window);
         self.next.store(if is_next { next.max(end) } else { end }, Ordering::Relaxed);
         let window = match is_next {
@@ -107,8 +109,8 @@ impl FileData {
         self.noted || self.pages.get().is_some_and(|p| p.lock().is_busy())
     }
 
-    /// Whether there is something that the medium alone does not tell: newer data, or a truncation that has stopped
-    /// half-way.
+    /// Whether there is something that the medium alone does not tell: newer data, or a truncation that has
+    /// stopped half-way.
     pub(crate) fn must_stay(&self) -> bool {
         self.is_busy() || self.listed || self.doomed.is_some()
     }
@@ -123,7 +125,8 @@ impl FileData {
         self.pages.get_or_init(|| cache.new_pages()).lock()
     }
 
-    /// Announces that the pages `range` are being read from the medium. `None` if one of them is here, or announced already.
+    /// Announces that the pages `range` are being read from the medium. `None` if one of them is here, or
+    /// announced already.
     pub fn arriving(&self, cache: &Arc<PageCache>, range: Range<u32>) -> Option<Arriving> {
         let file = self.pages.get_or_init(|| cache.new_pages());
         let mut map = file.map.lock();
@@ -196,7 +199,8 @@ impl PageCache {
         if self.pages.load(Ordering::Relaxed) <= target {
             return;
         }
-        // Twice around: the first time clears the marks of use. A file takes a visit for each part of it that is swept.
+        // Twice around: the first time clears the marks of use. A file takes a visit for each part of it that
+        // is swept.
         let files: usize = self.shards.iter().map(|s| s.lock().files.len()).sum();
         let visits_most = 2 * (files + self.pages.load(Ordering::Relaxed) / SWEEP + SHARDS);
         let (mut visits, mut empty) = (0, 0);
@@ -574,7 +578,8 @@ impl Pages<'_> {
         page.writing = false;
     }
 
-    /// A write-back failed: the page is as dirty as before. True if its promise is kept here; false if it has one already.
+    /// A write-back failed: the page is as dirty as before. True if its promise is kept here; false if it has
+    /// one already.
     pub fn undo_writing(&mut self, index: u32, promised: bool) -> bool {
         self.end_writing(index);
         self.dirty_bytes(index);

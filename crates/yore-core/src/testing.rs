@@ -1,4 +1,5 @@
-//! What unit tests of this crate and of those above stand on: a volume in memory, and numbers that are the same everywhere.
+//! What unit tests of this crate and of those above stand on: a volume in memory, and numbers that are the
+//! same everywhere.
 
 use std::sync::Arc;
 use std::time::Duration;

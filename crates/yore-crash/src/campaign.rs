@@ -1,4 +1,5 @@
-//! Many runs: on all processors, until something breaks or enough was tried; then the run that broke it, shortened.
+//! Many runs: on all processors, until something breaks or enough was tried; then the run that broke it,
+//! shortened.
 
 use crate::case::Case;
 use crate::compare::compare;
@@ -80,11 +81,12 @@ impl Campaign {
         }
     }
 
-    /// The run of the n-th sequence, and what kind it is. Of eight sequences with crashes three are the next cases of
-    /// [`crate::systematic`] and one of its pairs across a sync, one is random, one is mostly fsyncs with a small log, one is
-    /// disturbed by another thread, and one is by several threads. About a third takes snapshots, but for those of several
-    /// threads; of some that are not by number each file is closed after each change, and makes a version. Of
-    /// those with snapshots half expunge files from them; with `expunges` all sequences do, but those of several threads.
+    /// The run of the n-th sequence, and what kind it is. Of eight sequences with crashes three are the next
+    /// cases of [`crate::systematic`] and one of its pairs across a sync, one is random, one is mostly fsyncs
+    /// with a small log, one is disturbed by another thread, and one is by several threads. About a third
+    /// takes snapshots, but for those of several threads; of some that are not by number each file is closed
+    /// after each change, and makes a version. Of those with snapshots half expunge files from them; with
+    /// `expunges` all sequences do, but those of several threads.
     fn case(&self, number: u64) -> (Kind, Case) {
         let seed = self.seed.wrapping_add(number);
         let plain = Case { engine: self.engine, ..Case::new(seed, self.ops, self.profile) };
@@ -97,10 +99,11 @@ impl Campaign {
             };
             return (Kind::Compared, past.of(plain));
         }
-        let (kind, case) = self.case_without_cuts(number, plain);
+        let (kind, case) = self.case_without_events(number, plain);
         let round = number / 8;
-        let cuts = match kind {
-            // The number of cases is no multiple of 7, so whoever goes through all of them again has others with snapshots.
+        let events = match kind {
+            // The number of cases is no multiple of 7, so whoever goes through all of them again has others
+            // with snapshots.
             Kind::Systematic => (round * 3 + number % 8) % 7 < 2,
             Kind::Across => round % 7 < 2,
             Kind::Random => round % 3 == 1,
@@ -122,7 +125,7 @@ impl Campaign {
             Kind::Threads | Kind::Compared => false,
         };
         let all = self.expunges && kind != Kind::Threads;
-        let past = match cuts {
+        let past = match events {
             _ if all => Past::Expunges,
             true if round % 2 == 1 => Past::Expunges,
             true => Past::Snapshots,
@@ -131,7 +134,7 @@ impl Campaign {
         (kind, past.of(Case { closes, usual, ..case }))
     }
 
-    fn case_without_cuts(&self, number: u64, plain: Case) -> (Kind, Case) {
+    fn case_without_events(&self, number: u64, plain: Case) -> (Kind, Case) {
         let round = number / 8;
         let log = Some(SMALL_LOGS[(round % SMALL_LOGS.len() as u64) as usize]);
         let small_log = |case: Case| Case { log, profile: Profile::Fsync, ..case };
@@ -144,8 +147,8 @@ impl Campaign {
                 let case = systematic::spread_across(self.seed.wrapping_add(round));
                 (Kind::Across, Case { engine: self.engine, ..Case::across(case) })
             }
-            4 => (Kind::Random, Case { held: round % 2 == 1, ..plain }),
-            5 => (Kind::Fsyncs, Case { held: round % 3 == 1, ..small_log(plain) }),
+            4 => (Kind::Random, Case { stalled: round % 2 == 1, ..plain }),
+            5 => (Kind::Fsyncs, Case { stalled: round % 3 == 1, ..small_log(plain) }),
             6 => match round % 3 {
                 0 => (Kind::Disturbed, Case { disturb: true, ..plain }),
                 1 => (Kind::Disturbed, Case { commits: true, ..plain }),
@@ -228,13 +231,13 @@ enum Past {
 }
 
 impl Past {
-    /// A case that does that. On a volume that is full nothing is expunged: a call for several files may have done some of them when it
-    /// fails.
+    /// A case that does that. On a volume that is full nothing is expunged: a call for several files may have
+    /// done some of them when it fails.
     fn of(self, case: Case) -> Case {
         match self {
             Past::Nothing => case,
             Past::Expunges if case.profile != Profile::Full => case.with_expunges(),
-            Past::Snapshots | Past::Expunges => case.with_cuts(),
+            Past::Snapshots | Past::Expunges => case.with_events(),
         }
     }
 }
@@ -247,9 +250,9 @@ const SMALL_LOGS: [u64; 5] = [16, 20, 24, 32, 48];
 pub enum Kind {
     /// A case of [`crate::systematic`].
     Systematic,
-    /// A pair of operations across a sync that is held up.
+    /// A pair of operations across a sync that is stalled up.
     Across,
-    /// A random sequence; of every second one the syncs are held up.
+    /// A random sequence; of every second one the syncs are stalled up.
     Random,
     /// Mostly small writes and fsyncs, with a small log.
     Fsyncs,

@@ -1,18 +1,21 @@
 //! The one line that replays a run: parsing and printing.
 //!
-//! `seed=42 ops=60 crash=117:seed=9` means: the 60 operations of seed 42 on a fresh volume, a crash after event
-//! 117 of which state `seed=9` remained. Further words: `keep=0,3-7` (only these of the operations), `engine=journal`,
-//! `profile=model` (compare with the model, no crash), `profile=full` (the same on a volume that is too small), `disturb` (another thread syncs all the time; the schedule
-//! then decides what happens, so a replay tries many times), `use` (the volume was used after the mount), `again=7` (a
-//! second crash, drawn by seed 7, while it was mounted after the first), `third=8` (and a third one, while it was mounted
-//! after the second), `more=9` (after the first crash the sequence of seed 9 was carried out, and the power failed again
-//! at some moments of that), `profile=systematic` (case number `seed` of [`crate::systematic`]), `threads=3` (as many
-//! threads, see [`crate::together`]; the schedule decides here too), `profile=fsync` (mostly small writes with an fsync), `log=16`
-//! (a log of so many blocks; when its data goes home is up to the schedule), `commits` (generations begin by themselves all
-//! the time; the schedule decides when), `held` (syncs are held up halfway: see the module), `profile=across` (case number
-//! `seed` of [`crate::systematic::across`]), `closes` (files are closed after each change, under a policy that makes versions then),
-//! `usual` (the volume has the policy of volumes that `yore mkfs` makes, and with it a snapshot from before the first operation), `cuts` (snapshots are taken between the operations, [`crate::past`]; they count
-//! as operations), `expunges` (and files are expunged from them).
+//! `seed=42 ops=60 crash=117:seed=9` means: the 60 operations of seed 42 on a fresh volume, a crash after
+//! entry 117 of which state `seed=9` remained. Further words: `keep=0,3-7` (only these of the operations),
+//! `engine=journal`, `profile=model` (compare with the model, no crash), `profile=full` (the same on a volume
+//! that is too small), `disturb` (another thread syncs all the time; the schedule then decides what happens,
+//! so a replay tries many times), `use` (the volume was used after the mount), `again=7` (a second crash,
+//! drawn by seed 7, while it was mounted after the first), `third=8` (and a third one, while it was mounted
+//! after the second), `more=9` (after the first crash the sequence of seed 9 was carried out, and the power
+//! failed again at some moments of that), `profile=systematic` (case number `seed` of [`crate::systematic`]),
+//! `threads=3` (as many threads, see [`crate::together`]; the schedule decides here too), `profile=fsync`
+//! (mostly small writes with an fsync), `log=16` (a log of so many blocks; when its data goes home is up to
+//! the schedule), `commits` (generations begin by themselves all the time; the schedule decides when),
+//! `stalled` (syncs are stalled up halfway: see the module), `profile=across` (case number `seed` of
+//! [`crate::systematic::across`]), `closes` (files are closed after each change, under a policy that makes
+//! versions then), `usual` (the volume has the policy of volumes that `yore mkfs` makes, and with it a
+//! snapshot from before the first operation), `events` (snapshots are taken between the operations,
+//! [`crate::past`]; they count as operations), `expunges` (and files are expunged from them).
 
 use crate::crash::Trial;
 use crate::generate::{sequence, Profile};
@@ -44,15 +47,16 @@ pub struct Case {
     pub log: Option<u64>,
     /// Whether generations are begun by age, at once.
     pub commits: bool,
-    /// Whether syncs are held up while the sequence goes on.
-    pub held: bool,
+    /// Whether syncs are stalled up while the sequence goes on.
+    pub stalled: bool,
     /// Whether snapshots are taken.
-    pub cuts: bool,
+    pub events: bool,
     /// Whether files are expunged from these.
     pub expunges: bool,
     /// Whether a policy makes versions of files that are closed, which all are that were changed.
     pub closes: bool,
-    /// Whether the volume is made with the usual policy: a snapshot from before the first operation, and another each minute.
+    /// Whether the volume is made with the usual policy: a snapshot from before the first operation, and
+    /// another each minute.
     pub usual: bool,
     /// The crash.
     pub crash: Option<CrashState>,
@@ -75,12 +79,13 @@ impl Case {
     /// A case of [`crate::systematic::across`].
     pub fn across(number: u64) -> Case {
         let ops = crate::systematic::across(number).len();
-        Case { held: true, ..Case::new(number, ops, Profile::Across) }
+        Case { stalled: true, ..Case::new(number, ops, Profile::Across) }
     }
 
-    /// The same with snapshots. A sequence by number keeps all of its operations, of others the last ones give way.
-    pub fn with_cuts(self) -> Case {
-        let mut case = Case { cuts: true, ..self };
+    /// The same with snapshots. A sequence by number keeps all of its operations, of others the last ones
+    /// give way.
+    pub fn with_events(self) -> Case {
+        let mut case = Case { events: true, ..self };
         if case.is_by_number() {
             case.ops = case.drawn(usize::MAX).len();
         }
@@ -89,15 +94,15 @@ impl Case {
 
     /// The same with snapshots from which files are expunged.
     pub fn with_expunges(self) -> Case {
-        Case { expunges: true, ..self }.with_cuts()
+        Case { expunges: true, ..self }.with_events()
     }
 
     /// All operations, up to so many.
     fn drawn(&self, count: usize) -> Vec<Op> {
         // Those by number end by themselves.
         let ops = sequence(self.seed, if self.is_by_number() { usize::MAX } else { count }, self.profile);
-        let mut ops = match self.cuts {
-            true => weave(ops, self.seed, if self.is_by_number() { 2 } else { 8 }, "cut"),
+        let mut ops = match self.events {
+            true => weave(ops, self.seed, if self.is_by_number() { 2 } else { 8 }, "event"),
             false => ops,
         };
         if self.expunges {
@@ -124,8 +129,8 @@ impl Case {
             threads: 1,
             log: None,
             commits: false,
-            held: false,
-            cuts: false,
+            stalled: false,
+            events: false,
             expunges: false,
             closes: false,
             usual: false,
@@ -183,8 +188,8 @@ impl fmt::Display for Case {
         if self.commits {
             write!(f, " commits")?;
         }
-        if self.held {
-            write!(f, " held")?;
+        if self.stalled {
+            write!(f, " stalled")?;
         }
         if self.closes {
             write!(f, " closes")?;
@@ -192,8 +197,8 @@ impl fmt::Display for Case {
         if self.usual {
             write!(f, " usual")?;
         }
-        if self.cuts {
-            write!(f, " cuts")?;
+        if self.events {
+            write!(f, " events")?;
         }
         if self.expunges {
             write!(f, " expunges")?;
@@ -262,12 +267,12 @@ fn parse_word(case: &mut Case, word: &str) -> Option<()> {
             case.commits = true;
             return Some(());
         }
-        "held" => {
-            case.held = true;
+        "stalled" => {
+            case.stalled = true;
             return Some(());
         }
-        "cuts" => {
-            case.cuts = true;
+        "events" => {
+            case.events = true;
             return Some(());
         }
         "expunges" => {
@@ -341,9 +346,9 @@ mod tests {
             "seed=7 ops=10 keep= crash=0:none:blocks",
             "seed=7 ops=4 profile=systematic crash=3:index=5:blocks again=1 third=2",
             "seed=7 ops=40 threads=3 crash=3:all use more=4",
-            "seed=7 ops=60 profile=fsync log=16 commits held crash=3:all",
-            "seed=7 ops=4 profile=across held",
-            "seed=7 ops=60 held cuts crash=3:all",
+            "seed=7 ops=60 profile=fsync log=16 commits stalled crash=3:all",
+            "seed=7 ops=4 profile=across stalled",
+            "seed=7 ops=60 stalled events crash=3:all",
         ] {
             let case: Case = line.parse().expect("it is a line");
             assert_eq!(case.to_string(), line);

@@ -1,8 +1,8 @@
 //! Comparison without crashes: sequences on a volume and on the model, with unmounts in between.
 //!
-//! On a volume that is too small the model does not know when space runs out; but a call that fails for want of
-//! space changes nothing, calls that free space never fail for want of it, and an emptied volume is as good as new
-//! (unless snapshots hold what it had).
+//! On a volume that is too small the model does not know when space runs out; but a call that fails for want
+//! of space changes nothing, calls that free space never fail for want of it, and an emptied volume is as
+//! good as new (unless snapshots hold what it had).
 
 use crate::case::Case;
 use crate::generate::Profile;
@@ -23,9 +23,9 @@ const SIZE_FULL: u64 = 24 << 20;
 /// Operations between two comparisons of the whole tree.
 const COMPARE_EVERY: usize = 25;
 
-/// Carries a sequence out on a volume and on the model: every result must be the same, the whole tree from time to
-/// time, and again after an unmount in the middle and at the end, after each of which the check must find nothing. With the
-/// tree, what each snapshot shows is compared with the tree of its moment.
+/// Carries a sequence out on a volume and on the model: every result must be the same, the whole tree from
+/// time to time, and again after an unmount in the middle and at the end, after each of which the check must
+/// find nothing. With the tree, what each snapshot shows is compared with the tree of its moment.
 ///
 /// # Errors
 /// The first difference.
@@ -45,9 +45,9 @@ pub fn compare(case: &Case) -> Result<(), Wrong> {
         runner.step(op).map_err(result)?;
         if runner.full == failed || matches!(op, Op::Forget { .. }) {
             let own = runner.subject.snapshots();
-            let cut = || *own.taken().last().expect("it was just taken");
+            let event = || *own.taken().last().expect("it was just taken");
             let gone = || own.expunged().last().expect("they were just given up").clone();
-            sequence.note(op, number + 1, &runner.model, cut, gone);
+            sequence.note(op, number + 1, &runner.model, event, gone);
         }
         if runner.full > 0 && !full {
             return Err(result(format!("{op}: the volume is full though little is stored")));
@@ -112,7 +112,7 @@ fn remount(
     when: &str,
 ) -> Result<Runner<ViewSubject>, Wrong> {
     let Runner { model, mut subject, full } = runner;
-    subject.drop_held();
+    subject.drop_references();
     let snapshots = subject.snapshots().clone();
     subject.view().close().map_err(|error| Wrong::new("close", format!("{when}: {error}")))?;
     drop(subject);

@@ -1,17 +1,18 @@
 //! Crash states: produces what crashes could have left of a recorded run, and tries it.
 //!
-//! A state is *tried*: the checker must find nothing, the volume must open without repair, what a walk finds must
-//! satisfy the judge of each part, for every event after which the medium could be like that, and so must what snapshots
-//! show; what had no name must be gone; and of some states: the volume can be used and is clean afterwards, and its
-//! snapshots stay as they were; a second crash at any moment of the mount is survived in the same way, and a third at any
-//! moment of the mount after that; and the volume goes on with another sequence of operations, which is crashed and judged
-//! in turn.
+//! A state is *tried*: the checker must find nothing, the volume must open without repair, what a walk finds
+//! must satisfy the judge of each part, for every entry after which the medium could be like that, and so
+//! must what snapshots show; what had no name must be gone; and of some states: the volume can be used and is
+//! clean afterwards, and its snapshots stay as they were; a second crash at any moment of the mount is
+//! survived in the same way, and a third at any moment of the mount after that; and the volume goes on with
+//! another sequence of operations, which is crashed and judged in turn.
 //!
-//! **Which states.** [`Recorded::try_samples`] draws them, for long sequences. [`Recorded::try_all`] goes through all
-//! moments of a short one. A moment at which the pending writes leave few states is tried in all of them, by blocks and
-//! by sectors apart; the others in samples: nothing of what is pending, all, all but one, and seeded ones. The moments
-//! just before a flush completes are among them, so the flush itself is interrupted with every subset of what it was to
-//! make durable. A state that was tried before under the same promises is not tried again.
+//! **Which states.** [`Recorded::try_samples`] draws them, for long sequences. [`Recorded::try_all`] goes
+//! through all moments of a short one. A moment at which the pending writes leave few states is tried in all
+//! of them, by blocks and by sectors apart; the others in samples: nothing of what is pending, all, all but
+//! one, and seeded ones. The moments just before a flush completes are among them, so the flush itself is
+//! interrupted with every subset of what it was to make durable. A state that was tried before under the same
+//! promises is not tried again.
 
 use crate::judge::{Bounds, Unit};
 use crate::past::{must_begin_with, observe_all, taken_of, Seen};
@@ -26,9 +27,11 @@ use std::collections::{BTreeSet, HashSet};
 use std::hash::{Hash, Hasher};
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use yore_device::simulated::{Choice, CrashPlan, CrashPoint, CrashState, Event, SimulatedDevice, Tearing};
+use yore_device::simulated::{
+    Choice, CrashPlan, CrashPoint, CrashState, SimulatedDevice, Tearing, TraceEntry,
+};
 use yore_device::{Device, MemoryDevice, BLOCK_SIZE};
-use yore_fs::{Caller, Error, FallocateMode, FileKind, InodeNo, Number, SetAttr, View, WriteMode};
+use yore_fs::{Caller, Error, EventNo, FallocateMode, FileKind, InodeNo, SetAttr, View, WriteMode};
 
 /// What to do with a state beyond looking at it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,13 +86,13 @@ impl Recorded {
     /// The promise that the state last given to `each` breaks.
     pub fn try_samples(&self, count: usize, seed: u64, each: Each<'_>) -> Result<(), Wrong> {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let mut after: Vec<usize> = (0..count).map(|_| random.random_range(0..=self.events())).collect();
+        let mut after: Vec<usize> = (0..count).map(|_| random.random_range(0..=self.entries())).collect();
         after.sort_unstable();
         let mut points = self.trace.crash_points(after.first().copied().unwrap_or(0));
         let mut point: Option<Arc<CrashPoint>> = None;
         let mut tried_as_is = false;
         for at in after {
-            while point.as_ref().is_none_or(|point| point.after_event() < at) {
+            while point.as_ref().is_none_or(|point| point.after_entry() < at) {
                 point = points.next();
                 tried_as_is = false;
             }
@@ -116,8 +119,8 @@ impl Recorded {
         let mut seen = HashSet::new();
         let mut durable_until = 0;
         for point in self.trace.crash_points(0) {
-            let at = point.after_event();
-            if at > 0 && self.trace.events()[at - 1] == Event::Flush {
+            let at = point.after_entry();
+            if at > 0 && self.trace.entries()[at - 1] == TraceEntry::Flush {
                 durable_until = at;
             }
             if *self.same_medium(at).end() != at {
@@ -142,24 +145,24 @@ impl Recorded {
         Ok(())
     }
 
-    /// The blocks that were written after one event and until another.
+    /// The blocks that were written after one entry and until another.
     fn touched(&self, from: usize, to: usize) -> BTreeSet<u64> {
         let mut touched = BTreeSet::new();
-        for event in &self.trace.events()[from..to] {
-            let (offset, len) = match event {
-                Event::Write { offset, data } => (*offset, data.len() as u64),
-                Event::Discard { offset, len } => (*offset, *len),
-                Event::Flush | Event::Mark(_) => continue,
+        for entry in &self.trace.entries()[from..to] {
+            let (offset, len) = match entry {
+                TraceEntry::Write { offset, data } => (*offset, data.len() as u64),
+                TraceEntry::Discard { offset, len } => (*offset, *len),
+                TraceEntry::Flush | TraceEntry::Mark(_) => continue,
             };
             touched.extend(offset / BLOCK_SIZE as u64..(offset + len).div_ceil(BLOCK_SIZE as u64));
         }
         touched
     }
 
-    /// What was promised after an event, as a number for each part that differs if the promise does.
-    fn promised(&self, after_event: usize) -> Vec<(usize, usize)> {
+    /// What was promised after an entry, as a number for each part that differs if the promise does.
+    fn promised(&self, after_entry: usize) -> Vec<(usize, usize)> {
         let of = |part: &crate::record::Part| {
-            let bounds = part.bounds[after_event];
+            let bounds = part.bounds[after_entry];
             (part.judge.promises_kept(bounds), bounds.synced.max(bounds.named))
         };
         self.parts.iter().map(of).collect()
@@ -170,7 +173,7 @@ impl Recorded {
     /// # Errors
     /// The promise that it breaks, or that the trace has no such state.
     pub fn try_state(&self, state: CrashState, trial: Trial) -> Result<(), Wrong> {
-        let point = self.trace.crash_point(state.after_event).map_err(|error| Wrong::new("replay", error))?;
+        let point = self.trace.crash_point(state.after_entry).map_err(|error| Wrong::new("replay", error))?;
         self.try_at(&point, state, trial)
     }
 
@@ -181,7 +184,7 @@ impl Recorded {
     }
 
     fn try_medium_by(&self, medium: MemoryDevice, state: CrashState, trial: Trial) -> Result<(), Wrong> {
-        let bounds = self.bounds_at(state.after_event);
+        let bounds = self.bounds_at(state.after_entry);
         let unit = unit_of(state);
         match trial {
             Trial { again: Some(seed), third, .. } => {
@@ -193,11 +196,11 @@ impl Recorded {
         }
     }
 
-    /// How far each part had come at each of the events that leave the same medium, without repetition.
-    fn bounds_at(&self, after_event: usize) -> Vec<Vec<Bounds>> {
+    /// How far each part had come at each of the entries that leave the same medium, without repetition.
+    fn bounds_at(&self, after_entry: usize) -> Vec<Vec<Bounds>> {
         let mut list: Vec<Vec<Bounds>> = Vec::new();
-        for event in self.same_medium(after_event) {
-            let bounds: Vec<Bounds> = self.parts.iter().map(|part| part.bounds[event]).collect();
+        for entry in self.same_medium(after_entry) {
+            let bounds: Vec<Bounds> = self.parts.iter().map(|part| part.bounds[entry]).collect();
             if list.last() != Some(&bounds) {
                 list.push(bounds);
             }
@@ -205,8 +208,8 @@ impl Recorded {
         list
     }
 
-    /// Mounts on a recording device, crashes that, mounts again, as often as there are seeds; all mounts must find the
-    /// same names.
+    /// Mounts on a recording device, crashes that, mounts again, as often as there are seeds; all mounts must
+    /// find the same names.
     fn try_again(
         &self,
         medium: MemoryDevice,
@@ -220,8 +223,8 @@ impl Recorded {
         for seed in seeds {
             let trace = device.trace();
             let mut random = Xoshiro256PlusPlus::seed_from_u64(*seed);
-            let after_event = random.random_range(0..=trace.len());
-            let point = trace.crash_point(after_event).map_err(|error| Wrong::new("replay", error))?;
+            let after_entry = random.random_range(0..=trace.len());
+            let point = trace.crash_point(after_entry).map_err(|error| Wrong::new("replay", error))?;
             let state = choose(&point, &mut random);
             let medium = point
                 .materialise(state.choice, state.tearing)
@@ -278,8 +281,8 @@ impl Recorded {
     ) -> Result<(), Wrong> {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         for _ in 0..count {
-            let after_event = random.random_range(0..=self.events());
-            let point = self.trace.crash_point(after_event).map_err(|error| Wrong::new("replay", error))?;
+            let after_entry = random.random_range(0..=self.entries());
+            let point = self.trace.crash_point(after_entry).map_err(|error| Wrong::new("replay", error))?;
             let state = choose(&point, &mut random);
             if !each(state, Trial::default()) {
                 break;
@@ -326,7 +329,7 @@ impl Recorded {
         }
         let tree = observe(view, view.root()).map_err(|error| Wrong::new("read", error))?;
         let snapshots = observe_all(view).map_err(|error| Wrong::new("past", error))?;
-        let numbers: Vec<Number> = snapshots.iter().map(|seen| seen.number).collect();
+        let numbers: Vec<EventNo> = snapshots.iter().map(|seen| seen.number).collect();
         let mut moments = Vec::new();
         for bounds in bounds {
             let judged = self.judge(&tree, &numbers, bounds, unit);
@@ -372,11 +375,11 @@ impl Found {
     fn meddle(&mut self, view: &View) -> Result<(), Wrong> {
         let wrong = |error: Error| Wrong::new("use", format!("changing what snapshots have seen: {error}"));
         let tree = observe(view, view.root()).map_err(|error| Wrong::new("read", error))?;
-        let cut = view.snapshot(view.root(), "", false, false).map_err(wrong)?;
+        let event = view.snapshot(view.root(), "", false, false).map_err(wrong)?;
         let mut files: Vec<u64> = tree.nodes.keys().copied().collect();
         files.sort_unstable();
         files.retain(|number| tree.nodes[number].facts.kind == FileKind::Regular);
-        self.snapshots.push(taken_of(tree, cut.number));
+        self.snapshots.push(taken_of(tree, event.number));
         for (n, number) in files.into_iter().enumerate() {
             change_file(view, InodeNo(number), n).map_err(wrong)?;
         }
@@ -432,9 +435,9 @@ fn states_of(point: &CrashPoint, how: Thoroughness, random: &mut Xoshiro256PlusP
             tearing,
             ..CrashPlan::default()
         };
-        let after_event = point.after_event();
+        let after_entry = point.after_entry();
         let choices = point.choices(&plan).into_iter();
-        states.extend(choices.map(|choice| CrashState { after_event, choice, tearing }));
+        states.extend(choices.map(|choice| CrashState { after_entry, choice, tearing }));
     }
     states
 }
@@ -466,7 +469,7 @@ fn choose(point: &CrashPoint, random: &mut Xoshiro256PlusPlus) -> CrashState {
         0 if matches!(choice, Choice::Seed(_)) => Tearing::Blocks,
         _ => Tearing::Sectors,
     };
-    CrashState { after_event: point.after_event(), choice, tearing }
+    CrashState { after_entry: point.after_entry(), choice, tearing }
 }
 
 /// Sectors that tear, tear data that is overwritten in place as well.

@@ -1,8 +1,8 @@
 //! Random sequences of operations.
 //!
 //! Few names in few directories, so that operations meet; the generator runs the model along, so that most of
-//! what it asks for is possible, and sizes stay within the volume. The seed determines the sequence, whatever the
-//! file system under test does.
+//! what it asks for is possible, and sizes stay within the volume. The seed determines the sequence, whatever
+//! the file system under test does.
 
 use crate::model::{Ino, State, FILE_MAX, ROOT};
 use crate::op::{Name, Op, Place, Target, SLOTS};
@@ -25,7 +25,8 @@ pub enum Profile {
     Systematic,
     /// Crashes: operations that change something, small files, and many syncs.
     Crash,
-    /// Crashes: small writes to few files, most of them with an fsync, so that a small log fills up and wraps.
+    /// Crashes: small writes to few files, most of them with an fsync, so that a small log fills up and
+    /// wraps.
     Fsync,
     /// Crashes: pairs of operations with a sync between them, by number ([`crate::systematic::across`]).
     Across,
@@ -477,7 +478,7 @@ impl Generator {
         }
     }
 
-    /// Cuts one of the larger files.
+    /// Events one of the larger files.
     fn make_room(&mut self) -> Op {
         let used = |ino: Ino| self.state.get(ino).and_then(|i| i.data()).map_or(0, |data| data.used());
         let paths = self.paths();

@@ -2,30 +2,33 @@
 //!
 //! # What is promised
 //!
-//! Operations are numbered; *moment* m is the state after the first m of them. When the power failed, some had
-//! returned and perhaps one more had begun. Then there must be **one** moment p such that
+//! Operations are numbered; *moment* m is the state after the first m of them. When the power failed, some
+//! had returned and perhaps one more had begun. Then there must be **one** moment p such that
 //!
-//! 1. p lies between the last completed sync and the operations begun, and names and attributes (everything but
-//!    the sizes, contents, mtimes and ctimes of regular files, which may reach the medium later) are exactly those
-//!    of p. A completed fsync, of whatever file or directory, bounds p from below as a sync does.
-//! 2. The size of each regular file is one that it had between its last sync or fsync and p, cut by the truncations
-//!    within p that came later: data may be missing, but what was cut is cut. The same goes for mtime and ctime, with the last call within p that set them.
+//! 1. p lies between the last completed sync and the operations begun, and names and attributes (everything
+//!    but the sizes, contents, mtimes and ctimes of regular files, which may reach the medium later) are
+//!    exactly those of p. A completed fsync, of whatever file or directory, bounds p from below as a sync
+//!    does.
+//! 2. The size of each regular file is one that it had between its last sync or fsync and p, event by the
+//!    truncations within p that came later: data may be missing, but what the event is of is cut. The same
+//!    goes for mtime and ctime, with the last call within p that set them.
 //! 3. Each block of its content is what it was at some moment between its last sync or fsync and the crash
-//!    (beyond the end of the file: zeros). What a truncation within p cut off does not come back: a block that is older
-//!    than a truncation which cut a part of it is zero from there on. If nothing that was there since then was overwritten
-//!    or cut, so that the file only grew, all of it is what it was at *one* moment, up to the size found.
+//!    (beyond the end of the file: zeros). What a truncation within p event off does not come back: a block
+//!    that is older than a truncation which event a part of it is zero from there on. If nothing that was
+//!    there since then was overwritten or event, so that the file only grew, all of it is what it was at
+//!    *one* moment, up to the size found.
 //! 4. If p contains a rename of the file over another, its content is not older than that rename.
 //!
-//! Where a device tears sectors, a block overwritten in place may be old and new by sector, so point 3 is then
-//! judged by sector ([`Unit`]).
+//! Where a device tears sectors, a block overwritten in place may be old and new by sector, so point 3 is
+//! then judged by sector ([`Unit`]).
 //!
-//! A snapshot that is found shows names and attributes of its own moment, and points 2 to 4 hold of its files with that
-//! moment as p and as the crash; a sync or fsync after it has made durable what it shows, too.
+//! A snapshot that is found shows names and attributes of its own moment, and points 2 to 4 hold of its files
+//! with that moment as p and as the crash; a sync or fsync after it has made durable what it shows, too.
 //!
 //! # How
 //!
-//! The hash of names and attributes of every moment is computed once per sequence, so a tree found after a crash
-//! costs one walk and one lookup; only its files are then compared with their versions in the span.
+//! The hash of names and attributes of every moment is computed once per sequence, so a tree found after a
+//! crash costs one walk and one lookup; only its files are then compared with their versions in the span.
 
 use crate::model::{Block, Effects, FileData, Identity, Ino, Inode, State, BLOCK};
 use crate::op::Op;
@@ -195,7 +198,8 @@ impl Judge {
         returned(&self.syncs) + returned(&self.fsyncs)
     }
 
-    /// Says at which moment the tree is, the latest if it may be at several, or why it is at none that is allowed.
+    /// Says at which moment the tree is, the latest if it may be at several, or why it is at none that is
+    /// allowed.
     ///
     /// # Errors
     /// What is wrong, in words.
@@ -244,8 +248,9 @@ impl Judge {
         }
     }
 
-    /// Says what is wrong with what a snapshot shows: names and attributes must be those of its moment, contents what a crash
-    /// at that moment could have left under the promises kept so far, also by syncs that came later.
+    /// Says what is wrong with what a snapshot shows: names and attributes must be those of its moment,
+    /// contents what a crash at that moment could have left under the promises kept so far, also by syncs
+    /// that came later.
     ///
     /// # Errors
     /// What is wrong, in words.
@@ -360,7 +365,8 @@ impl<'a> Span<'a> {
         Span { life, moment, content_from, is_since_replacing, times_from, to, begun: bounds.begun.max(to) }
     }
 
-    /// The same for who shows the moment of names and attributes for ever: nothing of later, and no promise that is later.
+    /// The same for who shows the moment of names and attributes for ever: nothing of later, and no promise
+    /// that is later.
     fn ended(self) -> Span<'a> {
         let to = self.moment;
         Span {
@@ -387,15 +393,15 @@ impl<'a> Span<'a> {
 
     fn wrong(&self, file: &FoundFile<'_>, unit: Unit) -> Vec<String> {
         let mut wrong = Vec::new();
-        // A size of before a truncation is that of data which the truncation met and cut.
-        let cut = |moment: usize, size: u64| {
+        // A size of before a truncation is that of data which the truncation met and event.
+        let event = |moment: usize, size: u64| {
             let later =
                 self.life.truncations.iter().filter(|(at, _)| (moment + 1..=self.moment).contains(at));
             later.map(|(_, size)| *size).chain([size]).min().unwrap_or(size)
         };
         let versions = self.versions(self.content_from, self.to).iter();
         let mut sizes: Vec<u64> =
-            versions.filter_map(|(moment, v)| v.data().map(|data| cut(*moment, data.size()))).collect();
+            versions.filter_map(|(moment, v)| v.data().map(|data| event(*moment, data.size()))).collect();
         sizes.dedup();
         if !sizes.contains(&file.size) {
             wrong.push(format!("size is {}, since its last sync it was {sizes:?}", file.size));
@@ -429,7 +435,7 @@ impl<'a> Span<'a> {
             let told = wrong.map(|index| {
                 let (found, wanted) = (file.blocks.get(&index), last.blocks().get(&index));
                 format!(
-                    "block {index} is {}, which is not how {} begins: nothing of the file was overwritten or cut from \
+                    "block {index} is {}, which is not how {} begins: nothing of the file was overwritten or event from \
                      moment {} on",
                     show_block(found),
                     show_block(wanted),
@@ -447,8 +453,8 @@ impl<'a> Span<'a> {
         indexes.into_iter().filter_map(|index| self.wrong_block(file, index, unit)).collect()
     }
 
-    /// How many bytes the truncations within p that came after `moment` leave of a block of that time, which none of them
-    /// cut off as a whole.
+    /// How many bytes the truncations within p that came after `moment` leave of a block of that time, which
+    /// none of them event off as a whole.
     fn kept_of_block(&self, index: u64, moment: usize) -> usize {
         let start = index * BLOCK as u64;
         let later = self.life.truncations.iter().filter(|(at, _)| (moment + 1..=self.moment).contains(at));
@@ -458,9 +464,10 @@ impl<'a> Span<'a> {
 
     fn wrong_block(&self, file: &FoundFile<'_>, index: u64, unit: Unit) -> Option<String> {
         static ZEROS: Block = [0; BLOCK];
-        // A truncation cuts whole blocks off for good; in the last block it leaves the rest to a later write.
-        let cut = self.life.truncations.iter().filter(|(_, size)| size.div_ceil(BLOCK as u64) <= index);
-        let from = self.since(self.content_from, cut.map(|(moment, _)| *moment));
+        // A truncation events whole blocks off for good; in the last block it leaves the rest to a later
+        // write.
+        let event = self.life.truncations.iter().filter(|(_, size)| size.div_ceil(BLOCK as u64) <= index);
+        let from = self.since(self.content_from, event.map(|(moment, _)| *moment));
         let versions = self.versions(from, self.begun);
         let found = file.blocks.get(&index).map_or(&ZEROS, |block| &**block);
         let len = (file.size.saturating_sub(index * BLOCK as u64)).min(BLOCK as u64) as usize;

@@ -1,8 +1,8 @@
 //! Model file system, operation generator and crash-state enumeration for Yore.
 //!
-//! This crate holds the file system against two things: a model that is written to be obviously right, and the
-//! promises of what survives a crash. It has no way into the file system but [`yore_fs::View`], and none to the
-//! medium but the simulated device and the checker.
+//! This crate holds the file system against two things: a model that is written to be obviously right, and
+//! the promises of what survives a crash. It has no way into the file system but [`yore_fs::View`], and none
+//! to the medium but the simulated device and the checker.
 //!
 //! # How the parts fit
 //!
@@ -18,20 +18,21 @@
 //!
 //! # Replaying
 //!
-//! Everything follows from a seed, but where another thread disturbs (`disturb` in the line). A failure prints one
-//! line, `yore-crash replay "seed=42 ops=60 crash=117:seed=9"`, with the sequence shortened if that was possible;
-//! [`case`] says what its words mean. `cargo run -p yore-crash -- replay "…"` prints the operations and tries it.
+//! Everything follows from a seed, but where another thread disturbs (`disturb` in the line). A failure
+//! prints one line, `yore-crash replay "seed=42 ops=60 crash=117:seed=9"`, with the sequence shortened if
+//! that was possible; [`case`] says what its words mean. `cargo run -p yore-crash -- replay "…"` prints the
+//! operations and tries it.
 //!
 //! # Snapshots
 //!
-//! Where a line says `cuts`, a sequence takes snapshots of the volume ([`past`]). They are no part of the model: what one must
-//! show is the model as it was.
+//! Where a line says `events`, a sequence takes snapshots of the volume ([`past`]). They are no part of the
+//! model: what one must show is the model as it was.
 //!
 //! # Faults of the medium
 //!
-//! They are those of [`yore_device::simulated`]: what was not flushed may be there or not, write by write, in any
-//! order, torn between sectors. Every other sampled state is torn between blocks only, so that the promise about
-//! content (old or new by block) is judged in both ways.
+//! They are those of [`yore_device::simulated`]: what was not flushed may be there or not, write by write, in
+//! any order, torn between sectors. Every other sampled state is torn between blocks only, so that the
+//! promise about content (old or new by block) is judged in both ways.
 
 #![warn(missing_docs)]
 
@@ -40,7 +41,6 @@ pub mod case;
 pub mod compare;
 pub mod crash;
 pub mod generate;
-mod held;
 pub mod judge;
 pub mod model;
 pub mod mutant;
@@ -49,6 +49,7 @@ pub mod outcome;
 pub mod past;
 pub mod record;
 pub mod runner;
+mod stalled;
 pub mod subject;
 pub mod systematic;
 pub mod threads;

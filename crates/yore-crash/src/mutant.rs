@@ -1,10 +1,11 @@
-//! Devices that break the contract on which the crash argument rests, to prove that the crash tests would notice.
+//! Devices that break the contract on which the crash argument rests, to prove that the crash tests would
+//! notice.
 //!
-//! A [`Mutant`] stands between the file system and the device that records. What the file system reads is right, so
-//! nothing goes wrong while it runs; but what is recorded is what a wrong file system would have done: a flush left out,
-//! a block that is handed to the device only after the flush that was to cover it, a superblock written before what it
-//! reaches. Blocks are told apart by what they hold, as `docs/FORMAT.md` has it, and flushes by what was written since
-//! the one before.
+//! A [`Mutant`] stands between the file system and the device that records. What the file system reads is
+//! right, so nothing goes wrong while it runs; but what is recorded is what a wrong file system would have
+//! done: a flush left out, a block that is handed to the device only after the flush that was to cover it, a
+//! superblock written before what it reaches. Blocks are told apart by what they hold, as `docs/FORMAT.md`
+//! has it, and flushes by what was written since the one before.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -56,8 +57,9 @@ impl Written {
 pub enum Mutation {
     /// Nothing: for comparison.
     None,
-    /// A flush is left out: the one that came after a block of this kind was written, and none of the kinds before it in
-    /// the order of [`Written`]. Of a zone header: the flush before the superblock. Of data: the one before a record.
+    /// A flush is left out: the one that came after a block of this kind was written, and none of the kinds
+    /// before it in the order of [`Written`]. Of a zone header: the flush before the superblock. Of data: the
+    /// one before a record.
     OmitFlush(Written),
     /// Blocks of this kind reach the device after the next flush has returned.
     Late(Written),

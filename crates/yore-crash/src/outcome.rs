@@ -81,8 +81,8 @@ impl Kind {
     }
 }
 
-/// A set of kinds. POSIX does not order the errors of a call for which there are several reasons, so the model
-/// names all of them and accepts each.
+/// A set of kinds. POSIX does not order the errors of a call for which there are several reasons, so the
+/// model names all of them and accepts each.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Kinds(u32);
 
@@ -142,7 +142,7 @@ pub enum Expect {
     /// To give these bytes.
     Bytes(Vec<u8>),
     /// To give this offset or count.
-    Number(u64),
+    EventNo(u64),
     /// To give these names, in any order.
     Names(Vec<Name>),
     /// To list these entries, in any order, besides `.` and `..`.
@@ -175,7 +175,7 @@ pub enum Outcome {
     /// Bytes came back.
     Bytes(Vec<u8>),
     /// An offset or a count came back.
-    Number(u64),
+    EventNo(u64),
     /// Names came back.
     Names(Vec<Name>),
     /// Entries came back: names, inode numbers, types.

@@ -1,13 +1,15 @@
-//! Snapshots of the whole volume in a sequence: where they are put, which are forgotten, and what must be seen of the others later.
+//! Snapshots of the whole volume in a sequence: where they are put, which are forgotten, and what must be
+//! seen of the others later.
 //!
-//! A snapshot changes nothing that the model knows. What it must show is the state after it, but for what past views
-//! leave out: times of access and set-id bits. Without a crash it shows exactly that, for ever. After one, the
-//! snapshots that are there must be those that the moment has that names and attributes of the present are at, the
-//! forgotten ones left out; each shows the names and attributes of its own moment, and contents that a crash at that moment could
-//! have left ([`Judge::judge_past`]). What was found once never changes again, whatever is done to the volume.
+//! A snapshot changes nothing that the model knows. What it must show is the state after it, but for what
+//! past views leave out: times of access and set-id bits. Without a crash it shows exactly that, for ever.
+//! After one, the snapshots that are there must be those that the moment has that names and attributes of the
+//! present are at, the forgotten ones left out; each shows the names and attributes of its own moment, and
+//! contents that a crash at that moment could have left ([`Judge::judge_past`]). What was found once never
+//! changes again, whatever is done to the volume.
 //!
-//! But files may be expunged: then all snapshots from before lose them, as soon as the call has returned. Of a call that a crash has met,
-//! each file is seen by all of these as before, or by none.
+//! But files may be expunged: then all snapshots from before lose them, as soon as the call has returned. Of
+//! a call that a crash has met, each file is seen by all of these as before, or by none.
 
 use crate::judge::{Bounds, History, Judge, Unit};
 use crate::model::{Identity, State};
@@ -18,13 +20,14 @@ use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::HashSet;
 use yore_fs::time::When;
-use yore_fs::{CutKind, Number, Timestamp, View};
+use yore_fs::{EventKind, EventNo, Timestamp, View};
 
 /// Bits of permissions that past views do not show.
 const SET_ID: u32 = 0o6000;
 
-/// Puts snapshots between operations: before one of so many, and behind the last. Every second one has a name, which
-/// begins with `prefix`; a third are waited for. A fourth of them are forgettings instead, of which a third give nothing up.
+/// Puts snapshots between operations: before one of so many, and behind the last. Every second one has a
+/// name, which begins with `prefix`; a third are waited for. A fourth of them are forgettings instead, of
+/// which a third give nothing up.
 pub fn weave(ops: Vec<Op>, seed: u64, one_in: u32, prefix: &str) -> Vec<Op> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x0070_6173_7400);
     let (mut woven, mut count) = (Vec::new(), 0);
@@ -50,8 +53,9 @@ pub fn weave(ops: Vec<Op>, seed: u64, one_in: u32, prefix: &str) -> Vec<Op> {
     woven
 }
 
-/// Puts expungings between operations of a sequence that takes snapshots: before one of so many, once there is a snapshot, of what earlier
-/// operations have named, two of three as of a snapshot. Of a third nothing more is given up.
+/// Puts expungings between operations of a sequence that takes snapshots: before one of so many, once there
+/// is a snapshot, of what earlier operations have named, two of three as of a snapshot. Of a third nothing
+/// more is given up.
 pub fn weave_expunges(ops: Vec<Op>, seed: u64, one_in: u32) -> Vec<Op> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x6578_7075_6e67);
     let (mut woven, mut named, mut taken) = (Vec::new(), Vec::new(), false);
@@ -82,8 +86,8 @@ fn named_by(op: &Op) -> Option<Vec<Name>> {
     Some([&path[..], std::slice::from_ref(name)].concat())
 }
 
-/// Which of the snapshots that are kept is meant, given those that are; it is so no longer. The same rule for the file system and for
-/// who remembers what it did.
+/// Which of the snapshots that are kept is meant, given those that are; it is so no longer. The same rule for
+/// the file system and for who remembers what it did.
 pub(crate) fn forgotten(kept: &mut Vec<usize>, which: usize) -> Option<usize> {
     (!kept.is_empty()).then(|| kept.remove(which % kept.len()))
 }
@@ -92,7 +96,7 @@ pub(crate) fn forgotten(kept: &mut Vec<usize>, which: usize) -> Option<usize> {
 #[derive(Clone, Debug)]
 pub struct Taken {
     /// Its number.
-    pub number: Number,
+    pub number: EventNo,
     /// How many operations had been carried out when it was forgotten, that one included.
     pub forgotten: Option<usize>,
     /// How many operations had been carried out, itself included.
@@ -105,7 +109,7 @@ pub struct Taken {
 
 impl Taken {
     /// One that was taken in this state.
-    pub fn new(number: Number, moment: usize, name: &Name, state: &State) -> Taken {
+    pub fn new(number: EventNo, moment: usize, name: &Name, state: &State) -> Taken {
         let tree = without_hidden(Tree::of(&state.without_slots()));
         Taken { number, forgotten: None, moment, name: name.clone(), tree }
     }
@@ -164,14 +168,14 @@ impl Sequence {
         self.taken.is_empty()
     }
 
-    /// An operation was carried out that led to this moment and state. `number` says which number a snapshot has got, `gone` which files
-    /// were expunged.
+    /// An operation was carried out that led to this moment and state. `number` says which number a snapshot
+    /// has got, `gone` which files were expunged.
     pub fn note(
         &mut self,
         op: &Op,
         moment: usize,
         state: &State,
-        number: impl FnOnce() -> Number,
+        number: impl FnOnce() -> EventNo,
         gone: impl FnOnce() -> Vec<Identity>,
     ) {
         match op {
@@ -189,7 +193,8 @@ impl Sequence {
         }
     }
 
-    /// Those that are kept at a moment, as they are seen if these expungings had returned, and `pending` is gone, too.
+    /// Those that are kept at a moment, as they are seen if these expungings had returned, and `pending` is
+    /// gone, too.
     fn shown_at(&self, moment: usize, returned: usize, pending: &HashSet<Identity>) -> Vec<Taken> {
         let kept = self.taken.iter().filter(|taken| taken.is_kept_at(moment));
         kept.map(|taken| taken.without(&self.gone(taken.moment, returned, pending))).collect()
@@ -201,7 +206,8 @@ impl Sequence {
         later.flat_map(|one| one.files.iter()).chain(pending).copied().collect()
     }
 
-    /// Of the files that are being expunged by a call that has begun and not returned, those that nobody sees any more.
+    /// Of the files that are being expunged by a call that has begun and not returned, those that nobody sees
+    /// any more.
     fn pending(&self, seen: &[Seen], bounds: Bounds) -> HashSet<Identity> {
         let is_under_way = |one: &&Expunged| one.moment > bounds.returned && one.moment <= bounds.begun;
         let is_seen = |(number, incarnation): &Identity| {
@@ -217,7 +223,7 @@ impl Sequence {
 #[derive(Clone, Debug)]
 pub struct Seen {
     /// Its number.
-    pub number: Number,
+    pub number: EventNo,
     /// Its name, or nothing.
     pub name: String,
     /// What it shows.
@@ -238,36 +244,37 @@ fn without_hidden(mut tree: Tree) -> Tree {
 /// # Errors
 /// A message: what could not be read, or that what is said of a snapshot contradicts itself.
 pub fn observe_all(view: &View) -> Result<Vec<Seen>, String> {
-    let cuts = view.cuts().map_err(|error| format!("the list of snapshots: {error}"))?;
-    let (of_files, others): (Vec<_>, Vec<_>) = cuts.iter().partition(|cut| cut.row.kind.is_of_file());
-    of_files.iter().try_for_each(|cut| read_version(view, cut))?;
+    let events = view.events().map_err(|error| format!("the list of snapshots: {error}"))?;
+    let (of_files, others): (Vec<_>, Vec<_>) = events.iter().partition(|event| event.row.kind.is_of_file());
+    of_files.iter().try_for_each(|event| read_version(view, event))?;
     let (intervals, others): (Vec<_>, Vec<_>) =
-        others.into_iter().partition(|cut| cut.row.kind == CutKind::Interval);
-    intervals.into_iter().try_for_each(|cut| list_interval(view, cut))?;
-    others.into_iter().map(|cut| observe_one(view, cut)).collect()
+        others.into_iter().partition(|event| event.row.kind == EventKind::Interval);
+    intervals.into_iter().try_for_each(|event| list_interval(view, event))?;
+    others.into_iter().map(|event| observe_one(view, event)).collect()
 }
 
-/// A snapshot that the policy of new volumes has taken can be listed. The first one is from before the first operation.
-fn list_interval(view: &View, cut: &yore_fs::Cut) -> Result<(), String> {
-    let then = view.as_of(cut.number);
+/// A snapshot that the policy of new volumes has taken can be listed. The first one is from before the first
+/// operation.
+fn list_interval(view: &View, event: &yore_fs::Event) -> Result<(), String> {
+    let then = view.as_of(event.number);
     let mut entries = 0;
     let listed = then.readdir(then.root(), 0, &mut |item| {
         entries += usize::from(!matches!(item.name, b"." | b".."));
         true
     });
-    listed.map_err(|error| format!("snapshot {} of the policy: {error}", cut.number))?;
-    match cut.number == Number(1) && entries > 0 {
+    listed.map_err(|error| format!("snapshot {} of the policy: {error}", event.number))?;
+    match event.number == EventNo(1) && entries > 0 {
         true => Err(format!("the snapshot from before the first operation shows {entries} names")),
         false => Ok(()),
     }
 }
 
 /// A version of a single file, which a policy has made, must be there and readable.
-fn read_version(view: &View, cut: &yore_fs::Cut) -> Result<(), String> {
-    if cut.row.kind == CutKind::Removed {
+fn read_version(view: &View, event: &yore_fs::Event) -> Result<(), String> {
+    if event.row.kind == EventKind::Removed {
         return Ok(());
     }
-    let (then, file) = (view.as_of(cut.number), cut.row.root);
+    let (then, file) = (view.as_of(event.number), event.row.root);
     let read = || {
         let attr = then.getattr(file)?;
         let mut buffer = vec![0; (attr.size as usize).min(1 << 20)];
@@ -275,19 +282,19 @@ fn read_version(view: &View, cut: &yore_fs::Cut) -> Result<(), String> {
         then.read(file, attr.size.saturating_sub(4096), &mut buffer)?;
         then.listxattr(file)?.iter().try_for_each(|name| then.getxattr(file, name).map(|_| ()))
     };
-    read().map_err(|error: yore_fs::Error| format!("version {} of file {file}: {error}", cut.number))
+    read().map_err(|error: yore_fs::Error| format!("version {} of file {file}: {error}", event.number))
 }
 
-fn observe_one(view: &View, cut: &yore_fs::Cut) -> Result<Seen, String> {
-    let (number, name) = (cut.number, cut.row.name.clone());
+fn observe_one(view: &View, event: &yore_fs::Event) -> Result<Seen, String> {
+    let (number, name) = (event.number, event.row.name.clone());
     let failed = |what: String| format!("snapshot {number}: {what}");
-    if (cut.row.kind, cut.row.root, cut.row.held) != (CutKind::Snapshot, view.root(), false) {
-        return Err(failed(format!("it is another one: {:?}", cut.row)));
+    if (event.row.kind, event.row.root, event.row.held) != (EventKind::Snapshot, view.root(), false) {
+        return Err(failed(format!("it is another one: {:?}", event.row)));
     }
-    let mut times = vec![When::At(cut.row.time)];
+    let mut times = vec![When::At(event.row.time)];
     times.extend((!name.is_empty()).then(|| When::Named(name.clone())));
     for when in times {
-        match view.cut_for(view.root(), &when) {
+        match view.event_for(view.root(), &when) {
             Ok(found) if found == number => {}
             found => return Err(failed(format!("{when:?} means {found:?}"))),
         }
@@ -385,7 +392,7 @@ impl Snapshots {
     }
 
     /// Those that there are at a moment.
-    pub(crate) fn numbers_at(&self, moment: usize) -> Vec<Number> {
+    pub(crate) fn numbers_at(&self, moment: usize) -> Vec<EventNo> {
         let own = self.own.taken.iter().filter(|taken| taken.is_kept_at(moment)).map(|taken| taken.number);
         self.before.iter().map(|seen| seen.number).chain(own).collect()
     }
@@ -417,7 +424,7 @@ impl Snapshots {
 }
 
 /// What a snapshot without a name must show that was taken of a tree.
-pub(crate) fn taken_of(tree: Tree, number: Number) -> Seen {
+pub(crate) fn taken_of(tree: Tree, number: EventNo) -> Seen {
     Seen { number, name: String::new(), tree: without_hidden(tree) }
 }
 
@@ -465,7 +472,8 @@ mod tests {
         numbers.into_iter().map(of).collect()
     }
 
-    /// What is expunged goes under all its names, and a directory with what is only in it; another file that had the number stays.
+    /// What is expunged goes under all its names, and a directory with what is only in it; another file that
+    /// had the number stays.
     #[test]
     fn what_is_expunged_is_in_no_tree() {
         let gone = |files: &[Identity]| names(&without(&tree(), &files.iter().copied().collect()));
@@ -476,11 +484,12 @@ mod tests {
         assert_eq!(gone(&[(3, 1), (2, 1)]), [(0, 0), (1, 1)]);
     }
 
-    /// Until the call has returned, a file that one snapshot shows must be in all that had it; afterwards in none.
+    /// Until the call has returned, a file that one snapshot shows must be in all that had it; afterwards in
+    /// none.
     #[test]
     fn what_is_being_expunged_is_gone_from_all_or_none() {
         let taken = |number: u64| Taken {
-            number: Number(number),
+            number: EventNo(number),
             forgotten: None,
             moment: number as usize,
             name: Name::from(&b""[..]),
@@ -489,7 +498,7 @@ mod tests {
         let expunged = vec![Expunged { moment: 5, files: vec![(1, 1), (2, 1)] }];
         let sequence = Sequence { taken: vec![taken(1), taken(2), taken(9)], kept: Vec::new(), expunged };
         let seen = |number: u64, gone: &[Identity]| Seen {
-            number: Number(number),
+            number: EventNo(number),
             name: String::new(),
             tree: without(&tree(), &gone.iter().copied().collect()),
         };
@@ -513,7 +522,7 @@ mod tests {
     fn snapshots_lie_between_the_operations() {
         for seed in 0..20 {
             let ops = sequence(seed, 60, Profile::Crash);
-            let plain = weave(ops.clone(), seed, 8, "cut");
+            let plain = weave(ops.clone(), seed, 8, "event");
             let all = plain.len();
             let mut woven = weave_expunges(plain.clone(), seed, 6);
             assert!(woven.len() - all < 30, "{} expungings", woven.len() - all);

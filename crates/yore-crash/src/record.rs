@@ -1,18 +1,18 @@
 //! Carries sequences out on a device that records, comparing each result with the model.
 //!
-//! A mark before and after each operation says, for every event of the device, which operations had begun and which
-//! had returned. What is known to the judge afterwards is a [`Recorded`]: the trace, and for each [`Part`] of the tree
-//! its judge and how far its operations had come at each event. A sequence by one thread has one part, the whole tree;
-//! [`crate::together`] records several threads, of which each has a part.
+//! A mark before and after each operation says, for every entry of the device, which operations had begun and
+//! which had returned. What is known to the judge afterwards is a [`Recorded`]: the trace, and for each
+//! [`Part`] of the tree its judge and how far its operations had come at each entry. A sequence by one thread
+//! has one part, the whole tree; [`crate::together`] records several threads, of which each has a part.
 
 use crate::case::Case;
 use crate::generate::{sequence, Profile};
-use crate::held::{Gate, Gated, HeldSync, HELD};
 use crate::judge::{Bounds, History, Judge};
 use crate::model::{Effects, State};
 use crate::op::Op;
 use crate::past::{weave, Seen, Snapshots};
 use crate::runner::Runner;
+use crate::stalled::{Gate, Gated, StalledSync, STALLED};
 use crate::subject::ViewSubject;
 use crate::systematic;
 use crate::together::{self, Lens};
@@ -22,11 +22,11 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
-use yore_device::simulated::{Event, SimulatedDevice, Trace};
+use yore_device::simulated::{SimulatedDevice, Trace, TraceEntry};
 use yore_device::Device;
 use yore_fs::{Engine, MkfsOptions, Policy, Versioning, View};
 
-/// What was recorded: the events of the device, and what each part of the tree may be after each of them.
+/// What was recorded: the entries of the device, and what each part of the tree may be after each of them.
 pub struct Recorded {
     pub(crate) trace: Trace,
     pub(crate) parts: Vec<Part>,
@@ -40,14 +40,15 @@ pub struct Part {
     pub judge: Judge,
     /// What the part is; `None`: the whole tree.
     pub(crate) lens: Option<Lens>,
-    /// By number of events.
+    /// By number of entries.
     pub(crate) bounds: Vec<Bounds>,
 }
 
 /// The age of changes at which a generation is begun, where that happens all the time.
 const AT_ONCE: Duration = Duration::from_micros(20);
 
-/// Puts a device between the file system and the one that records: for tests that make the medium's contract wrong.
+/// Puts a device between the file system and the one that records: for tests that make the medium's contract
+/// wrong.
 pub type Between<'a> = &'a dyn Fn(Arc<SimulatedDevice>) -> Arc<dyn Device>;
 
 /// Carries a case out.
@@ -71,7 +72,7 @@ pub fn record_between(case: &Case, between: Between<'_>) -> Result<Recorded, Wro
     };
     make_with(&raw, case.engine, case.seed, case.log, policy)?;
     device.restart_trace();
-    let gate = case.held.then(|| Arc::new(Gated::new(between(device.clone()), Gate::new())));
+    let gate = case.stalled.then(|| Arc::new(Gated::new(between(device.clone()), Gate::new())));
     let used: Arc<dyn Device> = match &gate {
         Some(gate) => gate.clone(),
         None => between(device.clone()),
@@ -99,7 +100,8 @@ pub fn record_between(case: &Case, between: Between<'_>) -> Result<Recorded, Wro
     run.finish()
 }
 
-/// Carries out operations that no line names, after others that no crash meets; the last of those must be a sync.
+/// Carries out operations that no line names, after others that no crash meets; the last of those must be a
+/// sync.
 ///
 /// # Errors
 /// As [`record`].
@@ -117,8 +119,8 @@ pub fn record_operations(preparation: Vec<Op>, ops: Vec<Op>) -> Result<Recorded,
     run.finish()
 }
 
-/// Goes on with a volume that was just opened on `device` and on which `tree` was found, and these snapshots. Takes further ones
-/// if there are any.
+/// Goes on with a volume that was just opened on `device` and on which `tree` was found, and these snapshots.
+/// Takes further ones if there are any.
 ///
 /// # Errors
 /// As [`record`].
@@ -142,11 +144,11 @@ struct Run<'a> {
     device: &'a SimulatedDevice,
     runner: Runner<ViewSubject>,
     history: History,
-    /// Operations that were carried out before the first event.
+    /// Operations that were carried out before the first entry.
     before: usize,
-    /// Holds syncs, if they are to be held, and the one that is.
+    /// Holds syncs, if they are to be stalled, and the one that is.
     gate: Option<Arc<Gated>>,
-    held: Option<HeldSync>,
+    stalled: Option<StalledSync>,
     snapshots_before: Vec<Seen>,
 }
 
@@ -155,25 +157,25 @@ impl<'a> Run<'a> {
         let runner = Runner { model, subject: ViewSubject::new(view.clone()), full: 0 };
         let history = History::new(runner.model.clone());
         let snapshots_before = Vec::new();
-        Run { device, history, runner, before: 0, gate: None, held: None, snapshots_before }
+        Run { device, history, runner, before: 0, gate: None, stalled: None, snapshots_before }
     }
 
-    /// Begins a sync in another thread, to be held for some operations. In the history it does nothing; what it promises, a
-    /// mark says when it has returned.
+    /// Begins a sync in another thread, to be stalled for some operations. In the history it does nothing;
+    /// what it promises, a mark says when it has returned.
     fn hold(&mut self, gate: &Arc<Gated>) -> Result<(), Wrong> {
         let moment = self.history.ops.len();
         let (first, left) = (moment as u32 / 3 % 2, 1 + moment % 5);
-        let held = HeldSync::begin(gate, self.runner.subject.view(), moment, first, left)?;
-        self.held = Some(held);
+        let stalled = StalledSync::begin(gate, self.runner.subject.view(), moment, first, left)?;
+        self.stalled = Some(stalled);
         self.history.push(Op::Sync, Effects::default(), self.runner.model.clone());
         self.device.mark(mark(0, moment, false));
         self.device.mark(mark(0, moment, true));
         Ok(())
     }
 
-    /// Lets a held sync go on, and waits for it.
+    /// Lets a stalled sync go on, and waits for it.
     fn let_go(&mut self) -> Result<(), Wrong> {
-        self.held.take().map_or(Ok(()), |held| held.end(self.device))
+        self.stalled.take().map_or(Ok(()), |stalled| stalled.end(self.device))
     }
 
     /// What was done so far is durable, and no crash meets it.
@@ -192,15 +194,15 @@ impl<'a> Run<'a> {
                     | Op::Forget { .. }
                     | Op::Expunge { .. }
             );
-            if waits || self.held.as_ref().is_some_and(|held| held.left == 0) {
+            if waits || self.stalled.as_ref().is_some_and(|stalled| stalled.left == 0) {
                 self.let_go()?;
             }
             if let (Op::Sync, Some(gate)) = (&op, self.gate.clone()) {
                 self.hold(&gate)?;
                 continue;
             }
-            if let Some(held) = &mut self.held {
-                held.left -= 1;
+            if let Some(stalled) = &mut self.stalled {
+                stalled.left -= 1;
             }
             let number = self.history.ops.len();
             self.device.mark(mark(0, number, false));
@@ -218,12 +220,12 @@ impl<'a> Run<'a> {
             .map_err(|error| Wrong::new("tree", format!("after the last operation: {error}")))
     }
 
-    /// Unmounting gives back what is held, and makes everything durable, so it counts as a last sync.
+    /// Unmounting gives back what is stalled, and makes everything durable, so it counts as a last sync.
     fn finish(mut self) -> Result<Recorded, Wrong> {
         self.let_go()?;
         let (number, mut model) = (self.history.ops.len(), self.runner.model.without_slots());
         self.device.mark(mark(0, number, false));
-        self.runner.subject.drop_held();
+        self.runner.subject.drop_references();
         let closed = self.runner.subject.view().close();
         self.device.mark(mark(0, number, true));
         closed.map_err(|error| Wrong::new("close", error))?;
@@ -274,16 +276,17 @@ pub(crate) fn read_mark(mark: u64) -> (usize, usize, bool) {
     ((mark >> 32) as usize, (mark as u32 >> 1) as usize, mark & 1 != 0)
 }
 
-/// For each number of events, how far a thread's operations had come, of which `before` preceded all events.
+/// For each number of entries, how far a thread's operations had come, of which `before` preceded all
+/// entries.
 pub(crate) fn bounds_of(trace: &Trace, thread: usize, before: usize) -> Vec<Bounds> {
     let mut now = Bounds::new(before, before);
     let mut bounds = vec![now];
-    for event in trace.events() {
-        if let Event::Mark(mark) = event {
+    for entry in trace.entries() {
+        if let TraceEntry::Mark(mark) = entry {
             match read_mark(*mark) {
                 (of, number, false) if of == thread => now.begun = number + 1,
                 (of, number, true) if of == thread => now.returned = number + 1,
-                (HELD, moment, true) => now.synced = now.synced.max(moment),
+                (STALLED, moment, true) => now.synced = now.synced.max(moment),
                 _ => {}
             }
         }
@@ -293,24 +296,24 @@ pub(crate) fn bounds_of(trace: &Trace, thread: usize, before: usize) -> Vec<Boun
 }
 
 impl Recorded {
-    /// How many events were recorded: a crash can happen after 0 up to this many.
-    pub fn events(&self) -> usize {
+    /// How many entries were recorded: a crash can happen after 0 up to this many.
+    pub fn entries(&self) -> usize {
         self.trace.len()
     }
 
-    /// How far the operations of the first part had come after so many events.
-    pub fn bounds(&self, after_event: usize) -> Bounds {
+    /// How far the operations of the first part had come after so many entries.
+    pub fn bounds(&self, after_entry: usize) -> Bounds {
         let bounds = &self.parts[0].bounds;
-        bounds[after_event.min(bounds.len() - 1)]
+        bounds[after_entry.min(bounds.len() - 1)]
     }
 
-    /// The events after which the medium may be the same as after this one: only marks lie between.
-    pub(crate) fn same_medium(&self, after_event: usize) -> RangeInclusive<usize> {
-        let events = self.trace.events();
-        let is_mark = |number: usize| matches!(events.get(number), Some(Event::Mark(_)));
+    /// The entries after which the medium may be the same as after this one: only marks lie between.
+    pub(crate) fn same_medium(&self, after_entry: usize) -> RangeInclusive<usize> {
+        let entries = self.trace.entries();
+        let is_mark = |number: usize| matches!(entries.get(number), Some(TraceEntry::Mark(_)));
         let first =
-            (0..after_event).rev().take_while(|number| is_mark(*number)).last().unwrap_or(after_event);
-        let last = (after_event..).take_while(|number| is_mark(*number)).last();
-        first..=last.map_or(after_event, |last| last + 1)
+            (0..after_entry).rev().take_while(|number| is_mark(*number)).last().unwrap_or(after_entry);
+        let last = (after_entry..).take_while(|number| is_mark(*number)).last();
+        first..=last.map_or(after_entry, |last| last + 1)
     }
 }

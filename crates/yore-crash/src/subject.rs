@@ -1,7 +1,8 @@
 //! What is put to the test: something that carries out operations and lets itself be looked at.
 //!
-//! [`ViewSubject`] is the file system; [`ModelSubject`] is the model with a clock of its own, so that generator,
-//! comparison and judge can be tested without a file system, and with one that is wrong on purpose.
+//! [`ViewSubject`] is the file system; [`ModelSubject`] is the model with a clock of its own, so that
+//! generator, comparison and judge can be tested without a file system, and with one that is wrong on
+//! purpose.
 
 use crate::model::{Block, Identity, Inode, State, Time, BLOCK, ROOT};
 use crate::op::{payload, Name, Op, Place, Target, SLOTS};
@@ -12,7 +13,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
-use yore_fs::{Attr, Error, FileKind, InodeNo, Node, Number, SeekTo, Timestamp, View, WriteMode};
+use yore_fs::{Attr, Error, EventNo, FileKind, InodeNo, Node, SeekTo, Timestamp, View, WriteMode};
 
 /// Carries out operations and lets itself be looked at.
 pub trait Subject {
@@ -32,8 +33,8 @@ pub trait Subject {
     fn observe(&self) -> Result<Tree, String>;
 }
 
-/// A held inode: by a node, or by a count that a FUSE server would keep.
-enum Held {
+/// An inode that stays without a name: by a node, or by a count that a FUSE server would keep.
+enum Reference {
     Node(Node),
     Count(InodeNo),
 }
@@ -42,21 +43,21 @@ enum Held {
 pub struct ViewSubject {
     view: View,
     root: InodeNo,
-    slots: [Option<Held>; SLOTS],
+    slots: [Option<Reference>; SLOTS],
     snapshots: Own,
 }
 
 /// The snapshots that a subject has taken, and which of them it has not forgotten.
 #[derive(Clone, Debug, Default)]
 pub struct Own {
-    taken: Vec<Number>,
+    taken: Vec<EventNo>,
     kept: Vec<usize>,
     expunged: Vec<Vec<Identity>>,
 }
 
 impl Own {
     /// The numbers of all that it has taken.
-    pub fn taken(&self) -> &[Number] {
+    pub fn taken(&self) -> &[EventNo] {
         &self.taken
     }
 
@@ -84,15 +85,15 @@ impl ViewSubject {
     }
 
     /// Gives back all that is held.
-    pub fn drop_held(&mut self) {
+    pub fn drop_references(&mut self) {
         for slot in 0..SLOTS {
             self.empty(slot);
         }
     }
 
     fn empty(&mut self, slot: usize) {
-        if let Some(Held::Count(inode)) = self.slots[slot].take() {
-            self.view.release(inode, 1);
+        if let Some(Reference::Count(inode)) = self.slots[slot].take() {
+            self.view.forget_lookups(inode, 1);
         }
     }
 
@@ -100,8 +101,8 @@ impl ViewSubject {
     fn resolve(&self, target: &Target) -> Result<(InodeNo, Option<Node>), Error> {
         match target {
             Target::Slot(slot) => match &self.slots[*slot] {
-                Some(Held::Node(node)) => Ok((node.inode(), None)),
-                Some(Held::Count(inode)) => Ok((*inode, None)),
+                Some(Reference::Node(node)) => Ok((node.inode(), None)),
+                Some(Reference::Count(inode)) => Ok((*inode, None)),
                 None => Err(Error::Stale),
             },
             Target::Path(names) => {
@@ -179,18 +180,18 @@ impl ViewSubject {
             Op::Write { target, offset, len, tag, append, kill_set_id } => {
                 let inode = self.resolve(target)?;
                 let mode = WriteMode { append: *append, kill_set_id: *kill_set_id };
-                view.write(inode.0, *offset, &payload(*tag, *len), mode).map(Outcome::Number)
+                view.write(inode.0, *offset, &payload(*tag, *len), mode).map(Outcome::EventNo)
             }
             Op::Fallocate { target, offset, len, mode } => {
                 let inode = self.resolve(target)?;
                 view.fallocate(inode.0, *offset, *len, *mode).map(|()| Outcome::Done)
             }
             Op::Seek { target, offset, to } => {
-                view.seek(self.resolve(target)?.0, *offset, *to).map(Outcome::Number)
+                view.seek(self.resolve(target)?.0, *offset, *to).map(Outcome::EventNo)
             }
             Op::Copy { from, from_offset, to, to_offset, len } => {
                 let (from, to) = (self.resolve(from)?, self.resolve(to)?);
-                view.copy_file_range(from.0, *from_offset, to.0, *to_offset, *len).map(Outcome::Number)
+                view.copy_file_range(from.0, *from_offset, to.0, *to_offset, *len).map(Outcome::EventNo)
             }
             Op::Fsync { target, data_only } => {
                 view.fsync(self.resolve(target)?.0, *data_only).map(|()| Outcome::Done)
@@ -235,9 +236,9 @@ impl ViewSubject {
 
     fn snapshot(&mut self, name: &[u8], wait: bool) -> Result<Outcome, Error> {
         let name = std::str::from_utf8(name).map_err(|_| Error::Invalid { what: "a snapshot's name" })?;
-        let cut = self.view.snapshot(self.root, name, false, wait)?;
+        let event = self.view.snapshot(self.root, name, false, wait)?;
         self.snapshots.kept.push(self.snapshots.taken.len());
-        self.snapshots.taken.push(cut.number);
+        self.snapshots.taken.push(event.number);
         Ok(Outcome::Done)
     }
 
@@ -270,8 +271,8 @@ impl ViewSubject {
     /// What a path meant, and all that was ever named below it.
     fn going(&self, path: &[Name], which: Option<usize>) -> Result<Vec<Identity>, Error> {
         let (kept, taken) = (&self.snapshots.kept, &self.snapshots.taken);
-        let cut = which.filter(|_| !kept.is_empty()).map(|which| taken[kept[which % kept.len()]]);
-        let view = cut.map_or_else(|| self.view.clone(), |cut| self.view.as_of(cut));
+        let event = which.filter(|_| !kept.is_empty()).map(|which| taken[kept[which % kept.len()]]);
+        let view = event.map_or_else(|| self.view.clone(), |event| self.view.as_of(event));
         let (mut at, mut found) = (self.root, None);
         for name in path {
             let node = match view.lookup(at, name) {
@@ -314,8 +315,8 @@ impl ViewSubject {
         };
         self.empty(slot);
         self.slots[slot] = Some(match slot % 2 {
-            0 => Held::Node(node),
-            _ => Held::Count(node.into_held().inode),
+            0 => Reference::Node(node),
+            _ => Reference::Count(node.into_counted().inode),
         });
         Ok(Outcome::Done)
     }
@@ -645,16 +646,16 @@ impl Subject for ModelSubject {
             },
             Expect::Created(ino) | Expect::Found(ino) => attr(ino).map_or(Outcome::Done, Outcome::Node),
             Expect::Bytes(bytes) => Outcome::Bytes(bytes),
-            Expect::Number(number) => Outcome::Number(number),
+            Expect::EventNo(number) => Outcome::EventNo(number),
             Expect::Names(names) => Outcome::Names(names),
             Expect::Entries(entries) => Outcome::Entries(
                 entries.into_iter().map(|(name, ino, kind)| (name, 1000 + ino as u64, kind)).collect(),
             ),
             Expect::Data { offset, data } => match data.first_nonzero(offset) {
-                Some(at) => Outcome::Number(at),
+                Some(at) => Outcome::EventNo(at),
                 None => Outcome::Failed(Kind::NoDataThere, "only zeros".into()),
             },
-            Expect::Hole { data, .. } => Outcome::Number(data.size()),
+            Expect::Hole { data, .. } => Outcome::EventNo(data.size()),
         }
     }
 

@@ -1,19 +1,19 @@
 //! Every short sequence, by number.
 //!
 //! A case is a few operations of a fixed vocabulary on a small prepared tree, each followed by nothing, an
-//! fsync or fdatasync of the file that it is about, an fsync of the directory, or a sync. All sequences of one and of
-//! two operations are cases, and those of three over the operations that programs use to save files (write, rename,
-//! link, unlink). Numbers are fixed for as long as the vocabulary is; [`spread`] puts them in an order of which each
-//! part is a fair sample of all.
+//! fsync or fdatasync of the file that it is about, an fsync of the directory, or a sync. All sequences of
+//! one and of two operations are cases, and those of three over the operations that programs use to save
+//! files (write, rename, link, unlink). Numbers are fixed for as long as the vocabulary is; [`spread`] puts
+//! them in an order of which each part is a fair sample of all.
 
 use crate::op::brief::{create, mkdir, path, place, write};
 use crate::op::{Name, Op};
 use std::sync::Arc;
 use yore_fs::{Caller, FallocateMode, RenameMode, SetAttr, SetXattrMode};
 
-/// Operations that make the tree that a case begins with; a sync is the last of them, and no crash meets them. Those of
-/// even cases leave a log that has begun its session: the first record of a session has a flush of its own before it, which
-/// would hide that another one is missing.
+/// Operations that make the tree that a case begins with; a sync is the last of them, and no crash meets
+/// them. Those of even cases leave a log that has begun its session: the first record of a session has a
+/// flush of its own before it, which would hide that another one is missing.
 pub fn preparation(number: u64) -> Vec<Op> {
     let mut ops = vec![
         mkdir("d"),
@@ -146,9 +146,9 @@ pub fn across_count() -> u64 {
     (vocabulary(0).len() as u64).pow(2) * 2
 }
 
-/// The operations of a case of another kind, after the [`preparation`]: two operations with a sync between them, then
-/// something that writes the data home, or an fsync. With syncs that are held up, the later operations meet a
-/// generation being written that has the earlier one.
+/// The operations of a case of another kind, after the [`preparation`]: two operations with a sync between
+/// them, then something that writes the data home, or an fsync. With syncs that are held up, the later
+/// operations meet a generation being written that has the earlier one.
 pub fn across(number: u64) -> Vec<Op> {
     let (before, after) = (vocabulary(10), vocabulary(11));
     let words = before.len() as u64;
@@ -210,8 +210,8 @@ fn fallocate(target: &str, offset: u64, len: u64, mode: FallocateMode) -> Op {
 mod tests {
     use super::*;
 
-    /// The order goes through all cases, and of those of one or two operations none is another one again (each fifth of
-    /// them is looked at).
+    /// The order goes through all cases, and of those of one or two operations none is another one again
+    /// (each fifth of them is looked at).
     #[test]
     fn every_number_is_drawn_once() {
         let count = count();
@@ -227,7 +227,8 @@ mod tests {
         }
     }
 
-    /// Most operations of the vocabulary succeed on the prepared tree; those on `/c` need another before them.
+    /// Most operations of the vocabulary succeed on the prepared tree; those on `/c` need another before
+    /// them.
     #[test]
     fn operations_are_possible() {
         use crate::outcome::Expect;

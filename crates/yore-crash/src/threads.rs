@@ -1,9 +1,9 @@
 //! Several threads on one volume.
 //!
-//! In directories of their own, threads must not notice each other: each has a model of its directory, and every
-//! result must be the model's. In shared directories any order of the operations is right, so only what must hold
-//! after every order is judged: no call reports damage, link counts are those of the names found, the check finds
-//! nothing, and the tree is the same after an unmount.
+//! In directories of their own, threads must not notice each other: each has a model of its directory, and
+//! every result must be the model's. In shared directories any order of the operations is right, so only what
+//! must hold after every order is judged: no call reports damage, link counts are those of the names found,
+//! the check finds nothing, and the tree is the same after an unmount.
 
 use crate::generate::{sequence, Profile};
 use crate::op::Op;
@@ -75,7 +75,7 @@ pub fn disjoint(seed: u64, threads: usize, ops: usize, engine: Engine) -> Result
             }
         }
         compare_below(&runner).map_err(wrong)?;
-        runner.subject.drop_held();
+        runner.subject.drop_references();
         Ok(runner.model.without_slots())
     })?;
     view.close().map_err(|error| Wrong::new("close", error))?;
@@ -145,7 +145,8 @@ pub fn shared(seed: u64, threads: usize, ops: usize, engine: Engine) -> Result<(
     view.close().map_err(|error| Wrong::new("close", error))
 }
 
-/// Unmounts while other threads sync without end. Whether a sync succeeds then is left open; that all return is not.
+/// Unmounts while other threads sync without end. Whether a sync succeeds then is left open; that all return
+/// is not.
 ///
 /// # Panics
 /// If the volume cannot be made or used.

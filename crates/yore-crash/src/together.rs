@@ -1,25 +1,28 @@
 //! Crashes of several threads at work on one volume.
 //!
-//! Each thread has a directory of its own, `/t0`, `/t1` and so on, and names of its own in a directory that all of them
-//! share, `/s`: there its names begin with its number. It draws a sequence as a single thread would; what that calls
-//! `/a` to `/d` is in the shared directory, all else in its own. So there are renames and links between the two, all
-//! threads change one directory and share generations, zones and bitmaps, and every result is still the model's.
+//! Each thread has a directory of its own, `/t0`, `/t1` and so on, and names of its own in a directory that
+//! all of them share, `/s`: there its names begin with its number. It draws a sequence as a single thread
+//! would; what that calls `/a` to `/d` is in the shared directory, all else in its own. So there are renames
+//! and links between the two, all threads change one directory and share generations, zones and bitmaps, and
+//! every result is still the model's.
 //!
 //! # What is judged
 //!
-//! The tree is split into a part for each thread: its own directory, and its names in the shared one. Each part must be
-//! what the thread's [`crate::judge::Judge`] allows at some moment of that thread's own sequence, and
+//! The tree is split into a part for each thread: its own directory, and its names in the shared one. Each
+//! part must be what the thread's [`crate::judge::Judge`] allows at some moment of that thread's own
+//! sequence, and
 //!
-//! 1. a sync that has returned, by whatever thread, makes durable all that had returned when it began, and an fsync the
-//!    names and attributes of that;
-//! 2. there must be moments, one for each thread, that together are one moment of the volume: if an operation is there
-//!    that began after another one had returned, that other one is there too.
+//! 1. a sync that has returned, by whatever thread, makes durable all that had returned when it began, and an
+//!    fsync the names and attributes of that;
+//! 2. there must be moments, one for each thread, that together are one moment of the volume: if an operation
+//!    is there that began after another one had returned, that other one is there too.
 //!
-//! This is sound: a volume that keeps its promises is never refused, whatever the schedule. It is not complete: of
-//! operations that ran at the same time, any order is accepted, also one that contradicts what their results said; and
-//! the times and the link count of the root and of the shared directory are not looked at. The moments of point 2 are
-//! found by raising each from the earliest that its part allows until none asks more of another, which finds them if
-//! there are any, because what each asks of the others grows with it.
+//! This is sound: a volume that keeps its promises is never refused, whatever the schedule. It is not
+//! complete: of operations that ran at the same time, any order is accepted, also one that contradicts what
+//! their results said; and the times and the link count of the root and of the shared directory are not
+//! looked at. The moments of point 2 are found by raising each from the earliest that its part allows until
+//! none asks more of another, which finds them if there are any, because what each asks of the others grows
+//! with it.
 
 use crate::case::Case;
 use crate::generate::sequence;
@@ -35,8 +38,8 @@ use crate::tree::{Inside, Tree};
 use crate::volume::{must_be_clean, Wrong};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Barrier};
-use yore_device::simulated::{Event, SimulatedDevice, Trace};
-use yore_fs::{Attr, Caller, FileKind, InodeNo, Number, Timestamp, View};
+use yore_device::simulated::{SimulatedDevice, Trace, TraceEntry};
+use yore_fs::{Attr, Caller, EventNo, FileKind, InodeNo, Timestamp, View};
 
 /// All times of directories that several threads change, in models and in projected trees.
 const NO_TIME: Timestamp = Timestamp { seconds: 0, nanos: 0 };
@@ -314,7 +317,7 @@ impl Worker {
 fn unmount(mut workers: Vec<Worker>, device: &Arc<SimulatedDevice>, view: &View) -> Result<Recorded, Wrong> {
     for (thread, worker) in workers.iter_mut().enumerate() {
         device.mark(mark(thread, worker.history.ops.len(), false));
-        worker.runner.subject.inner.drop_held();
+        worker.runner.subject.inner.drop_references();
     }
     let closed = view.close();
     for (thread, worker) in workers.iter().enumerate() {
@@ -339,15 +342,16 @@ fn unmount(mut workers: Vec<Worker>, device: &Arc<SimulatedDevice>, view: &View)
     Ok(Recorded { trace, parts, snapshots: Snapshots::default() })
 }
 
-/// For each thread and number of events: how far its operations had come, and what others had made durable of them.
+/// For each thread and number of entries: how far its operations had come, and what others had made durable
+/// of them.
 fn bounds_of(trace: &Trace, histories: &[&History]) -> Vec<Vec<Bounds>> {
     let threads = histories.len();
     let mut now = vec![Bounds::new(0, 0); threads];
     let mut all: Vec<Vec<Bounds>> = now.iter().map(|bounds| vec![*bounds]).collect();
     // What each thread had done when the operation began that a thread is at.
     let mut at_begin: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-    for event in trace.events() {
-        if let Event::Mark(mark) = event {
+    for entry in trace.entries() {
+        if let TraceEntry::Mark(mark) = entry {
             let (thread, number, returned) = read_mark(*mark);
             if !returned {
                 now[thread].begun = number + 1;
@@ -372,15 +376,15 @@ fn bounds_of(trace: &Trace, histories: &[&History]) -> Vec<Vec<Bounds>> {
 }
 
 impl Recorded {
-    /// Says for each part at which moment it is in a tree, or why the tree is none that is allowed. `snapshots`: those that
-    /// were found; these there must have been at that moment.
+    /// Says for each part at which moment it is in a tree, or why the tree is none that is allowed.
+    /// `snapshots`: those that were found; these there must have been at that moment.
     ///
     /// # Errors
     /// What is wrong, in words.
     pub fn judge(
         &self,
         tree: &Tree,
-        snapshots: &[Number],
+        snapshots: &[EventNo],
         bounds: &[Bounds],
         unit: Unit,
     ) -> Result<Vec<usize>, String> {

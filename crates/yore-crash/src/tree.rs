@@ -1,8 +1,8 @@
 //! A file system as it is seen from outside: everything that a walk from the root finds.
 //!
-//! A [`Tree`] is made from a mounted volume ([`crate::subject`]) or from a state of the model; comparing two says
-//! where they differ, in words. The judge of crash states works on trees alone, so that it can be tested with
-//! trees that are wrong on purpose.
+//! A [`Tree`] is made from a mounted volume ([`crate::subject`]) or from a state of the model; comparing two
+//! says where they differ, in words. The judge of crash states works on trees alone, so that it can be tested
+//! with trees that are wrong on purpose.
 
 use crate::model::{Block, Body, FileData, Inode, State, Time, ROOT};
 use crate::op::{show_name, Name};
@@ -115,8 +115,8 @@ impl Tree {
         format!("{path} (inode {inode})")
     }
 
-    /// A number that two trees share if their names, and all attributes but those that may reach the medium later
-    /// (sizes, mtimes, ctimes and contents of regular files), are the same.
+    /// A number that two trees share if their names, and all attributes but those that may reach the medium
+    /// later (sizes, mtimes, ctimes and contents of regular files), are the same.
     pub fn names_hash(&self) -> u64 {
         self.nodes.iter().fold(0, |sum: u64, (number, node)| sum.wrapping_add(node.names_hash(*number)))
     }

@@ -27,8 +27,8 @@ impl Wrong {
     }
 }
 
-/// A device that was used before: no block of it holds zeros, or what another holds. Whoever names blocks that were not
-/// written yet, as if zeros were there, shows what nobody stored.
+/// A device that was used before: no block of it holds zeros, or what another holds. Whoever names blocks
+/// that were not written yet, as if zeros were there, shows what nobody stored.
 pub fn used_device() -> MemoryDevice {
     static USED: OnceLock<MemoryDevice> = OnceLock::new();
     let make = || {

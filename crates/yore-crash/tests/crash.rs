@@ -10,8 +10,8 @@ use yore_device::simulated::SimulatedDevice;
 use yore_device::{Device, MemoryDevice};
 use yore_fs::{Caller, Engine, Error};
 
-/// 20,000 states that crashes could have left: each is clean, opens without repair, and holds what was promised; of
-/// some, also after a second crash while mounting; of some, usable and clean afterwards.
+/// 20,000 states that crashes could have left: each is clean, opens without repair, and holds what was
+/// promised; of some, also after a second crash while mounting; of some, usable and clean afterwards.
 #[test]
 fn every_crash_leaves_what_was_promised() {
     let summary = Campaign::crashes(1, 20_000).run();
@@ -19,8 +19,9 @@ fn every_crash_leaves_what_was_promised() {
     assert!(summary.states >= 20_000, "only {} states were tried", summary.states);
 }
 
-/// The same where files are expunged from snapshots while the power may fail: nobody sees any of what a call had promised to be gone, of
-/// a call that was under way each file is seen by all snapshots or by none, and everything else in them is what it was.
+/// The same where files are expunged from snapshots while the power may fail: nobody sees any of what a call
+/// had promised to be gone, of a call that was under way each file is seen by all snapshots or by none, and
+/// everything else in them is what it was.
 #[test]
 fn what_was_expunged_stays_gone() {
     let summary = Campaign { expunges: true, ..Campaign::crashes(1, 20_000) }.run();
@@ -28,7 +29,7 @@ fn what_was_expunged_stays_gone() {
     assert!(summary.states >= 20_000, "only {} states were tried", summary.states);
 }
 
-/// Recording a sequence twice gives the same events, so that a printed line means the same crash again.
+/// Recording a sequence twice gives the same entries, so that a printed line means the same crash again.
 #[test]
 fn a_recorded_sequence_can_be_replayed() {
     for seed in 0..5 {
@@ -38,9 +39,9 @@ fn a_recorded_sequence_can_be_replayed() {
             Err(wrong) => panic!("{case}: [{}] {}", wrong.class, wrong.message),
         };
         let (first, second) = (record(), record());
-        assert_eq!(first.events(), second.events(), "{case}");
-        for at in 0..=first.events() {
-            assert_eq!(first.bounds(at), second.bounds(at), "{case}, event {at}");
+        assert_eq!(first.entries(), second.entries(), "{case}");
+        for at in 0..=first.entries() {
+            assert_eq!(first.bounds(at), second.bounds(at), "{case}, entry {at}");
         }
     }
 }
@@ -64,11 +65,11 @@ fn after_a_crash_under_none_a_check_is_needed() {
 
 /// Cases in which crashes once left something else than what was promised, all of their states.
 ///
-/// 128071: a file was overwritten in place, renamed over another, and synced. The log's record with the new name was on
-/// the medium before the data was, so a crash in between showed the name with the old content.
+/// 128071: a file was overwritten in place, renamed over another, and synced. The log's record with the new
+/// name was on the medium before the data was, so a crash in between showed the name with the old content.
 ///
-/// 72619: a file was cut within a block, appended to and synced. The record with the new size was on the medium before the
-/// block was written in place, so a crash in between showed again what had been cut off.
+/// 72619: a file was cut within a block, appended to and synced. The record with the new size was on the
+/// medium before the block was written in place, so a crash in between showed again what had been truncated.
 #[test]
 fn what_once_was_lost_is_there() {
     for number in [128_071, 72_619] {
@@ -79,10 +80,10 @@ fn what_once_was_lost_is_there() {
     }
 }
 
-/// A set-user-id file was cut by somebody who may not keep the bit, while generations began all the time. The bit fell in an Op
-/// of its own before, and a crash showed the old content under the new mode.
+/// A set-user-id file was cut by somebody who may not keep the bit, while generations began all the time. The
+/// bit fell in an Op of its own before, and a crash showed the old content under the new mode.
 #[test]
-fn a_file_is_cut_and_loses_its_privileges_in_one_instant() {
+fn a_file_is_event_and_loses_its_privileges_in_one_instant() {
     let case: Case = "seed=8182 ops=60 profile=fsync log=24 commits".parse().expect("a case");
     for _ in 0..20 {
         if let Err(failure) = try_case(&case, 1000, &mut |_| true) {

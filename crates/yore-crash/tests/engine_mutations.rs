@@ -1,7 +1,8 @@
-//! The crash tests work: an engine that is wrong in one way is found, within a bounded number of states. Only with the
-//! feature `mutations`; what a device in between can imitate is in `mutations.rs`.
+//! The crash tests work: an engine that is wrong in one way is found, within a bounded number of states. Only
+//! with the feature `mutations`; what a device in between can imitate is in `mutations.rs`.
 //!
-//! Two switches are not in the list: docs/TESTING.md says why no crash shows them, and where else one of them is found.
+//! Two switches are not in the list: docs/TESTING.md says why no crash shows them, and where else one of them
+//! is found.
 //!
 //! The switches are for the whole process, so this is one test, and alone in its file.
 
@@ -12,7 +13,8 @@ use yore_crash::case::Case;
 use yore_crash::judge::REPLACED;
 use yore_fs::mutation::{set, Mutation};
 
-/// Crash states within which a mutation must be found. Those that need a certain schedule take some thousands.
+/// Crash states within which a mutation must be found. Those that need a certain schedule take some
+/// thousands.
 const STATES: u64 = 30_000;
 /// Crash states in which nothing must be found without one.
 const STATES_RIGHT: u64 = 15_000;

@@ -1,6 +1,7 @@
-//! Promise: whatever the sequence of operations, cuts and policies, as of a cut that somebody asked for everything is exactly what it was,
-//! excluded or not; as of one that a policy took everything that was not excluded then is exactly what it was, and what was excluded is
-//! that or is not there. The patterns here are few, and what they exclude is found out by other means than in the library.
+//! Promise: whatever the sequence of operations, events and policies, as of an event that somebody asked for
+//! everything is exactly what it was, excluded or not; as of one that a policy took everything that was not
+//! excluded then is exactly what it was, and what was excluded is that or is not there. The patterns here are
+//! few, and what they exclude is found out by other means than in the library.
 //!
 //! `YORE_SEED=n` begins with another sequence, `YORE_ROUNDS=n` runs so many.
 
@@ -20,7 +21,7 @@ use yore_check::{check, CheckOptions};
 use yore_device::{Device, MemoryDevice};
 use yore_fs::rollback::{Plan, Rights, Verb};
 use yore_fs::{
-    CutKind, DirItem, Error, FileKind, InodeNo, MkfsOptions, MountOptions, Number, OpenOptions, Policy,
+    DirItem, Error, EventKind, EventNo, FileKind, InodeNo, MkfsOptions, MountOptions, OpenOptions, Policy,
     RenameMode, Versioning, View, Volume,
 };
 
@@ -53,9 +54,9 @@ fn copy(view: &View, root: InodeNo) -> Tree {
     all
 }
 
-/// A cut, with what there was.
+/// An event, with what there was.
 struct Taken {
-    number: Number,
+    number: EventNo,
     root: InodeNo,
     asked: bool,
     tree: Tree,
@@ -67,7 +68,7 @@ struct Test {
     device: Arc<dyn Device>,
     volume: Volume,
     rng: Xoshiro256PlusPlus,
-    cuts: Vec<Taken>,
+    events: Vec<Taken>,
     /// The patterns that directories' policies have.
     patterns: BTreeMap<InodeNo, Vec<String>>,
 }
@@ -101,7 +102,7 @@ impl Test {
         View::mkfs(&device, &MkfsOptions::default()).unwrap();
         let volume = Volume::open(device.clone(), &MountOptions::default()).unwrap();
         let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        Test { device, volume, rng, cuts: Vec::new(), patterns: BTreeMap::new() }
+        Test { device, volume, rng, events: Vec::new(), patterns: BTreeMap::new() }
     }
 
     fn chance(&mut self, one_in: u32) -> bool {
@@ -176,19 +177,19 @@ impl Test {
         let number = match asked {
             true => view.snapshot(root, "", false, false).unwrap().number,
             false => {
-                // It begins with a cut, and takes the next one in an hour.
+                // It begins with an event, and takes the next one in an hour.
                 let versioning = Some(Versioning::Interval(3_600_000_000_000));
                 let exclude = self.patterns.get(&root).cloned();
                 view.set_policy(root, &Policy { versioning, exclude, ..Policy::default() }).unwrap();
-                let last = view.cuts().unwrap().pop().unwrap();
-                assert_eq!((last.row.kind, last.row.root), (CutKind::Interval, root));
+                let last = view.events().unwrap().pop().unwrap();
+                assert_eq!((last.row.kind, last.row.root), (EventKind::Interval, root));
                 last.number
             }
         };
         let below = |of: &PathBuf| of.strip_prefix(&path).ok().map(Path::to_path_buf);
         let excluded = self.excluded(tree).iter().filter_map(below).collect();
         let tree = tree.iter().filter_map(|(of, content)| Some((below(of)?, content.clone()))).collect();
-        self.cuts.push(Taken { number, root, asked, tree, excluded });
+        self.events.push(Taken { number, root, asked, tree, excluded });
     }
 
     fn set_policy(&mut self, tree: &Tree) {
@@ -281,9 +282,9 @@ impl Test {
         Ok(())
     }
 
-    /// Compares each cut with what there was.
+    /// Compares each event with what there was.
     fn compare(&self) {
-        for Taken { number, root, asked, tree, excluded } in &self.cuts {
+        for Taken { number, root, asked, tree, excluded } in &self.events {
             let past = self.volume.view().as_of(*number);
             let what = |path: &Path| format!("{path:?} as of {number}, asked: {asked}");
             let found = match past.getattr(*root) {
@@ -310,21 +311,22 @@ impl Test {
     }
 
     fn forget(&mut self) {
-        if self.cuts.is_empty() {
+        if self.events.is_empty() {
             return;
         }
-        let at = self.rng.random_range(0..self.cuts.len());
-        let gone = self.cuts.remove(at);
+        let at = self.rng.random_range(0..self.events.len());
+        let gone = self.events.remove(at);
         self.volume.view().forget(&[gone.number]).unwrap();
         self.volume.view().finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap();
     }
 
-    /// After going back to a cut that a policy took, what was not excluded is what it was, and what is excluded now was left alone or put back.
+    /// After going back to an event that a policy took, what was not excluded is what it was, and what is
+    /// excluded now was left alone or put back.
     fn roll_back(&mut self) {
-        let of_root = |cut: &Taken| cut.root == InodeNo::ROOT && !cut.asked;
-        let Some(cut) = self.cuts.iter().rev().find(|cut| of_root(cut)) else { return };
+        let of_root = |event: &Taken| event.root == InodeNo::ROOT && !event.asked;
+        let Some(event) = self.events.iter().rev().find(|event| of_root(event)) else { return };
         let view = self.volume.view();
-        let (before, past) = (self.now(), view.as_of(cut.number));
+        let (before, past) = (self.now(), view.as_of(event.number));
         let excluded = self.excluded(&before);
         let was_nothing = |path: &PathBuf| {
             let no = self.node(path).unwrap().inode();
@@ -335,7 +337,7 @@ impl Test {
             .filter(|path| was_nothing(path))
             .map(|path| (path, self.node(path).unwrap().inode()))
             .collect();
-        let plan = Plan { verb: Verb::Rollback, of: None, target: cut.number, others: None };
+        let plan = Plan { verb: Verb::Rollback, of: None, target: event.number, others: None };
         view.rollback(&Rights::All, InodeNo::ROOT, &plan, &mut |_| ()).unwrap();
         let after = self.now();
         let inodes: BTreeSet<InodeNo> = after.keys().map(|p| self.node(p).unwrap().inode()).collect();
@@ -343,7 +345,7 @@ impl Test {
             assert!(
                 inodes.contains(&no),
                 "{path:?} is excluded, was nothing as of {}, and is lost",
-                cut.number
+                event.number
             );
             let is = self.volume.view().path_now(no).unwrap().unwrap();
             assert_eq!(after[is.strip_prefix("/").unwrap()], before[path], "{path:?} is something else");
@@ -373,7 +375,7 @@ fn what_is_excluded_is_what_it_was_or_is_not_there() {
         }
         test.roll_back();
         test.compare();
-        while !test.cuts.is_empty() {
+        while !test.events.is_empty() {
             test.forget();
         }
         test.reopen();

@@ -1,5 +1,6 @@
-//! Promise: wherever the power fails while the history of files is given up, the volume is sound, what had been promised gone is not
-//! seen, everything else is what it was, and when it has gone on nothing of them is left.
+//! Promise: wherever the power fails while the history of files is given up, the volume is sound, what had
+//! been promised gone is not seen, everything else is what it was, and when it has gone on nothing of them is
+//! left.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -10,13 +11,13 @@ use std::time::Duration;
 use yore_check::{check, CheckOptions};
 use yore_device::simulated::{CrashPlan, SimulatedDevice};
 use yore_device::{Device, MemoryDevice};
-use yore_fs::{InodeNo, MkfsOptions, MountOptions, Number, Volume};
+use yore_fs::{EventNo, InodeNo, MkfsOptions, MountOptions, Volume};
 
 const SIZE: u64 = 48 << 20;
 /// The promise that the history is gone.
 const GONE: u64 = 1;
 
-/// What files hold as of each cut, and now (number 0), by path.
+/// What files hold as of each event, and now (number 0), by path.
 type Shown = BTreeMap<(u64, PathBuf), Vec<u8>>;
 
 fn options() -> MountOptions {
@@ -25,8 +26,8 @@ fn options() -> MountOptions {
 
 fn show(volume: &Volume) -> Shown {
     let mut shown = Shown::new();
-    let cuts = volume.view().cuts().unwrap();
-    let views = cuts.iter().map(|cut| (cut.number.0, volume.view().as_of(cut.number)));
+    let events = volume.view().events().unwrap();
+    let views = events.iter().map(|event| (event.number.0, volume.view().as_of(event.number)));
     for (number, view) in views.chain([(0, volume.view().clone())]) {
         let volume = Volume::from_view(view);
         let mut left = vec![PathBuf::from("/")];
@@ -45,7 +46,7 @@ fn show(volume: &Volume) -> Shown {
     shown
 }
 
-fn cut(volume: &Volume) -> Number {
+fn event(volume: &Volume) -> EventNo {
     volume.view().snapshot(volume.view().root(), "", false, true).unwrap().number
 }
 
@@ -54,8 +55,8 @@ fn file(volume: &Volume, path: &Path) -> (InodeNo, u32) {
     (attr.inode, attr.incarnation)
 }
 
-/// Makes files and changes them between cuts. Some are gone in the end. Returns the first cut.
-fn change_much(volume: &Volume) -> Number {
+/// Makes files and changes them between events. Some are gone in the end. Returns the first event.
+fn change_much(volume: &Volume) -> EventNo {
     let write = |path: &str, byte: u8, len: usize| volume.write(path, vec![byte; len]).unwrap();
     for directory in ["d", "d/e", "other"] {
         volume.create_dir(directory).unwrap();
@@ -65,17 +66,17 @@ fn change_much(volume: &Volume) -> Number {
     write("d/e/in", 3, 20_000);
     write("kept", 4, 50_000);
     volume.hard_link("linked", "other/link").unwrap();
-    let first = cut(volume);
+    let first = event(volume);
     for n in 0..6 {
         for path in ["secret", "linked", "d/e/in", "kept"] {
             write(path, n + 5, 40_000 + 1000 * usize::from(n));
         }
         volume.rename("d/e/in", "d/in").unwrap();
-        cut(volume);
+        event(volume);
         volume.rename("d/in", "d/e/in").unwrap();
         volume.write(format!("d/{n}"), "small").unwrap();
         volume.rename("kept", "moved").unwrap();
-        cut(volume);
+        event(volume);
         volume.rename("moved", "kept").unwrap();
     }
     volume.remove_file("secret").unwrap();
@@ -83,8 +84,8 @@ fn change_much(volume: &Volume) -> Number {
     first
 }
 
-/// A file that is gone, one that has several names, and a directory with what was in it: crashed after each of many
-/// writes of giving them up.
+/// A file that is gone, one that has several names, and a directory with what was in it: crashed after each
+/// of many writes of giving them up.
 #[test]
 fn a_crash_at_any_write() {
     let memory = MemoryDevice::new(SIZE);
@@ -118,7 +119,7 @@ fn a_crash_at_any_write() {
     let trace = device.trace();
     let mut cases = 0;
     for case in trace.crash_states(&CrashPlan::default()) {
-        let promised = trace.marks_before(case.after_event()).any(|mark| mark == GONE);
+        let promised = trace.marks_before(case.after_entry()).any(|mark| mark == GONE);
         let state = case.state();
         let medium = Arc::new(case.materialise());
         let report = check(&*medium, &CheckOptions::default()).unwrap();
@@ -148,8 +149,9 @@ fn a_crash_at_any_write() {
     println!("{cases} states");
 }
 
-/// Files are expunged while threads write, link, rename and remove them, snapshots are taken, held and forgotten, and the past is read:
-/// nothing waits for ever, who reads gets what was or nothing, and the volume is sound.
+/// Files are expunged while threads write, link, rename and remove them, snapshots are taken, held and
+/// forgotten, and the past is read: nothing waits for ever, who reads gets what was or nothing, and the
+/// volume is sound.
 #[test]
 fn files_are_expunged_while_threads_work() {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(256 << 20));
@@ -181,8 +183,8 @@ fn files_are_expunged_while_threads_work() {
         }
         scope.spawn(move || {
             while !stop.load(Ordering::Relaxed) {
-                for cut in volume.view().cuts().unwrap() {
-                    let then = Volume::from_view(volume.view().as_of(cut.number));
+                for event in volume.view().events().unwrap() {
+                    let then = Volume::from_view(volume.view().as_of(event.number));
                     for (t, file) in (0..3u8).flat_map(|t| (0..4).map(move |n| (t, format!("t{t}/f{n}")))) {
                         if let Ok(bytes) = then.read(&file) {
                             assert!(
@@ -197,7 +199,7 @@ fn files_are_expunged_while_threads_work() {
         let view = volume.view();
         for round in 0..60usize {
             std::thread::sleep(Duration::from_millis(3));
-            let one = cut(volume);
+            let one = event(volume);
             view.hold(one, round % 5 == 0).unwrap();
             let (path, then) = (format!("t{}/f{}", round % 3, round % 4), view.as_of(one));
             if let Ok(node) = Volume::from_view(then).node(&path) {

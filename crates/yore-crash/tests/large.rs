@@ -1,5 +1,5 @@
-//! Large volumes: groups far out come into being when they are used, with the root zones that their table needs, and
-//! making, opening and checking a volume does not depend on its size.
+//! Large volumes: groups far out come into being when they are used, with the root zones that their table
+//! needs, and making, opening and checking a volume does not depend on its size.
 
 use std::sync::Arc;
 use yore_device::{Device, MemoryDevice};
@@ -39,7 +39,8 @@ fn sixty_four_tebibytes() {
     assert_eq!(&back, b"far out");
 }
 
-/// Beyond group 36,720 (about 4.5 TiB) the zone table needs a second root zone, which lies in the first such group.
+/// Beyond group 36,720 (about 4.5 TiB) the zone table needs a second root zone, which lies in the first such
+/// group.
 #[test]
 fn groups_beyond_the_first_root_zone() {
     let (device, view) = volume(5 * TIB);

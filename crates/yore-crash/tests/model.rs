@@ -5,14 +5,15 @@ use yore_crash::generate::Profile;
 use yore_crash::threads;
 use yore_fs::Engine;
 
-/// 200 sequences of 200 operations, with an unmount in the middle and at the end of each, agree with the model.
+/// 200 sequences of 200 operations, with an unmount in the middle and at the end of each, agree with the
+/// model.
 #[test]
 fn sequences_agree_with_the_model() {
     Campaign::comparisons(1, 200, 200, Engine::Snapshot).run().must_be_good();
 }
 
-/// The same with the engine that promises nothing across crashes: results do not depend on the engine, and a clean
-/// unmount leaves a clean volume.
+/// The same with the engine that promises nothing across crashes: results do not depend on the engine, and a
+/// clean unmount leaves a clean volume.
 #[test]
 fn sequences_agree_with_the_model_under_none() {
     Campaign::comparisons(10_001, 100, 200, Engine::None).run().must_be_good();

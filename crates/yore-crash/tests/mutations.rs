@@ -1,4 +1,5 @@
-//! The crash tests work: each way to break the order of writes and flushes is found, within a bounded number of states.
+//! The crash tests work: each way to break the order of writes and flushes is found, within a bounded number
+//! of states.
 
 use std::sync::Arc;
 use yore_crash::campaign::try_case_between;
@@ -25,7 +26,7 @@ fn found(mutation: Mutation) -> Option<(u64, String)> {
         };
         let of_history =
             matches!(mutation, Mutation::Late(Written::History) | Mutation::Lose(Written::History));
-        let case = if of_history { case.with_cuts() } else { case };
+        let case = if of_history { case.with_events() } else { case };
         let mut go_on = |_| {
             states += 1;
             states < STATES

@@ -1,11 +1,11 @@
-//! Promises of the tree of operations: rows come back, also after opening the volume anew; each class is bounded by itself; the feature
-//! that older programs must know is there before the first row is.
+//! Promises of the tree of operations: rows come back, also after opening the volume anew; each class is
+//! bounded by itself; the feature that older programs must know is there before the first row is.
 
 use std::sync::Arc;
 use yore_check::{check, CheckOptions};
 use yore_device::{Device, MemoryDevice};
 use yore_fs::{
-    MkfsOptions, MountOptions, Number, OperationKind, OperationRow, RowClass, Timestamp, View, Volume,
+    EventNo, MkfsOptions, MountOptions, OperationKind, OperationRow, RowClass, Timestamp, View, Volume,
 };
 
 fn row(count: u64) -> OperationRow {
@@ -13,8 +13,8 @@ fn row(count: u64) -> OperationRow {
         time: Timestamp { seconds: count as i64, nanos: 5 },
         kind: OperationKind::Forget,
         uid: 1000,
-        first: Number(3),
-        last: Number(9),
+        first: EventNo(3),
+        last: EventNo(9),
         count,
         bytes: 4096,
         path: b"letters/to-\xffanna".to_vec(),

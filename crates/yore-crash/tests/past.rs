@@ -1,5 +1,6 @@
-//! Crashes of volumes with a past that is larger than what random sequences make: files of many extents, which are cut in many
-//! steps, and directories and a history of many blocks. What is judged is what `yore_crash::past` says.
+//! Crashes of volumes with a past that is larger than what random sequences make: files of many extents,
+//! which are cut in many steps, and directories and a history of many blocks. What is judged is what
+//! `yore_crash::past` says.
 
 use std::sync::Arc;
 use yore_crash::op::brief::{create, mkdir, path as target, place, write};
@@ -45,10 +46,10 @@ fn crash(preparation: Vec<Op>, ops: Vec<Op>, states: usize) {
     }
 }
 
-/// A file of 400 extents that a snapshot has seen is cut in many steps, written over here and there, and removed, with further
-/// snapshots in between: none of its blocks and nodes is lost or changed.
+/// A file of 400 extents that a snapshot has seen is cut in many steps, written over here and there, and
+/// removed, with further snapshots in between: none of its blocks and nodes is lost or changed.
 #[test]
-fn a_file_of_many_extents_is_cut_and_overwritten() {
+fn a_file_of_many_extents_is_event_and_overwritten() {
     let mut preparation = vec![create("a"), create("b")];
     preparation.extend((0..400).map(|n| write("a", 2 * n * BLOCK, BLOCK as usize, n)));
     preparation.push(Op::Sync);

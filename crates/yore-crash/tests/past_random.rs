@@ -1,7 +1,8 @@
-//! Promise: whatever the sequence of operations and cuts, every past view equals a full copy made when the cut was taken, also after
-//! others were forgotten. Moves out of and into directories that were cut, hard links across them, cuts of the volume and of
-//! directories, versions that policies make of files, under the names that these had, policies that change, volumes opened anew,
-//! forgetting that is broken off and goes on. When all cuts are forgotten, nothing of the past is left.
+//! Promise: whatever the sequence of operations and events, every past view equals a full copy made when the
+//! event was taken, also after others were forgotten. Moves out of and into directories with events of their
+//! own, hard links across them, events of the volume and of directories, versions that policies make of
+//! files, under the names that these had, policies that change, volumes opened anew, forgetting that is
+//! broken off and goes on. When all events are forgotten, nothing of the past is left.
 //!
 //! `YORE_SEED=n` begins with another sequence, `YORE_ROUNDS=n` runs so many.
 
@@ -24,7 +25,7 @@ use yore_check::{check, CheckOptions};
 use yore_device::{Device, MemoryDevice};
 use yore_fs::rollback::{Plan, Rights, Verb};
 use yore_fs::{
-    time::When, CutKind, Error, FallocateMode, FileKind, InodeNo, MkfsOptions, MountOptions, Number,
+    time::When, Error, EventKind, EventNo, FallocateMode, FileKind, InodeNo, MkfsOptions, MountOptions,
     OpenOptions, Policy, RenameMode, Result, SetXattrMode, Timestamp, Versioning, View, Volume,
 };
 
@@ -57,7 +58,7 @@ fn copy_all(volume: &Volume) -> Tree {
 }
 
 struct Seen {
-    cut: Number,
+    event: EventNo,
     root: InodeNo,
     /// Empty: that something was removed.
     copy: Tree,
@@ -90,9 +91,9 @@ impl Named {
             return; // Nobody can ask there any more.
         }
         let found = view.look_back(self.directory, &self.name, &When::At(self.time));
-        let found = found.map(|node| (node.inode(), node.cut()));
+        let found = found.map(|node| (node.inode(), node.event()));
         let name = String::from_utf8_lossy(&self.name);
-        let expected = (seen.root, Some(seen.cut));
+        let expected = (seen.root, Some(seen.event));
         assert!(
             matches!(found, Ok(found) if found == expected),
             "{when}: {name} in {} at {:?}: {found:?} and not {expected:?}",
@@ -110,25 +111,25 @@ impl Seen {
         if let Some(named) = &self.named {
             named.compare(self, volume, when);
         }
-        let found = copy(&volume.view().as_of(self.cut), self.root);
+        let found = copy(&volume.view().as_of(self.event), self.root);
         for (path, value) in &self.copy {
             let Some(found) = found.get(path) else {
-                panic!("{when}: cut {} of {}: {} is not there", self.cut, self.root, path.display())
+                panic!("{when}: event {} of {}: {} is not there", self.event, self.root, path.display())
             };
             let same_content = found.4 == value.4;
             let at = found.4.iter().zip(&value.4).position(|(a, b)| a != b);
             let brief = |v: &Copied| (v.0, v.1, v.2, v.3, v.5.len());
             assert!(
                 same_content && brief(found) == brief(value) && found.5 == value.5,
-                "{when}: cut {} of {}: {}: {:?} and not {:?}; content differs at {at:?}",
-                self.cut,
+                "{when}: event {} of {}: {}: {:?} and not {:?}; content differs at {at:?}",
+                self.event,
                 self.root,
                 path.display(),
                 brief(found),
                 brief(value)
             );
         }
-        assert_eq!(found.len(), self.copy.len(), "{when}: cut {}: more names", self.cut);
+        assert_eq!(found.len(), self.copy.len(), "{when}: event {}: more names", self.event);
     }
 }
 
@@ -138,7 +139,7 @@ struct Run {
     device: Arc<dyn Device>,
     seen: Vec<Seen>,
     log: Vec<String>,
-    /// Cuts are of the root directory alone.
+    /// Events are of the root directory alone.
     only_root: bool,
     forgets: bool,
     /// Gives up all history of some files.
@@ -147,10 +148,10 @@ struct Run {
     rolls_back: bool,
     /// Of which versions are made.
     policies: bool,
-    /// The last cut known.
-    last: Number,
+    /// The last event known.
+    last: EventNo,
     /// The last one that rolling back has taken.
-    last_rolled: Number,
+    last_rolled: EventNo,
 }
 
 fn options() -> MountOptions {
@@ -174,8 +175,8 @@ impl Run {
             expunges: false,
             rolls_back: false,
             policies: false,
-            last: Number(0),
-            last_rolled: Number(0),
+            last: EventNo(0),
+            last_rolled: EventNo(0),
         }
     }
 
@@ -246,7 +247,7 @@ impl Run {
             }
             88..=89 => volume.sync(),
             90 => file(&path)?.sync_all(),
-            91..=97 => self.cut(&volume),
+            91..=97 => self.event(&volume),
             98 => {
                 let to = self.path();
                 let old = self.seen.len().checked_sub(1).map(|last| self.pick(last as u64 + 1) as usize);
@@ -266,13 +267,13 @@ impl Run {
         }
     }
 
-    fn cut(&mut self, volume: &Volume) -> Result<()> {
+    fn event(&mut self, volume: &Volume) -> Result<()> {
         let of_root = self.pick(3) > 0 || self.only_root;
         let root = if of_root { PathBuf::from("/") } else { self.directory() };
         let root = volume.node(&root)?.inode();
         let copy = copy(volume.view(), root);
-        let cut = volume.view().snapshot(root, "", false, self.pick(5) == 0)?.number;
-        self.seen.push(Seen { cut, root, copy, named: None });
+        let event = volume.view().snapshot(root, "", false, self.pick(5) == 0)?.number;
+        self.seen.push(Seen { event, root, copy, named: None });
         Ok(())
     }
 
@@ -292,23 +293,24 @@ impl Run {
     /// Remembers the versions that policies have made.
     fn note_versions(&mut self) {
         let view = self.volume.view().clone();
-        let new: Vec<_> = view.cuts().unwrap().into_iter().filter(|cut| cut.number > self.last).collect();
-        for cut in &new {
-            self.last = cut.number;
-            let root = cut.row.root;
-            let seen = match cut.row.kind {
-                CutKind::Close => {
-                    let copy = copy(&view.as_of(cut.number), root);
+        let new: Vec<_> =
+            view.events().unwrap().into_iter().filter(|event| event.number > self.last).collect();
+        for event in &new {
+            self.last = event.number;
+            let root = event.row.root;
+            let seen = match event.row.kind {
+                EventKind::Close => {
+                    let copy = copy(&view.as_of(event.number), root);
                     // Others of the same call came after the names changed.
-                    let is_last = new.last().is_some_and(|last| last.number == cut.number);
-                    let named = if is_last { Named::of(&view, root, cut.row.time) } else { None };
+                    let is_last = new.last().is_some_and(|last| last.number == event.number);
+                    let named = if is_last { Named::of(&view, root, event.row.time) } else { None };
                     if named.is_some() {
                         let now = self::copy(&view, root);
                         assert!(copy == now, "{:?}: not as it is", self.log.last());
                     }
-                    Seen { cut: cut.number, root, copy, named }
+                    Seen { event: event.number, root, copy, named }
                 }
-                CutKind::Removed => Seen { cut: cut.number, root, copy: Tree::new(), named: None },
+                EventKind::Removed => Seen { event: event.number, root, copy: Tree::new(), named: None },
                 _ => continue,
             };
             seen.compare(&self.volume, "at once");
@@ -321,13 +323,13 @@ impl Run {
         assert!(report.is_clean(), "{report}: {:#?}", &self.log[self.log.len().saturating_sub(30)..]);
     }
 
-    /// Forgets some cuts: at once, in the background of what follows, or in pieces.
+    /// Forgets some events: at once, in the background of what follows, or in pieces.
     fn forget(&mut self) {
         let mut numbers = Vec::new();
         for _ in 0..self.pick(4) + 1 {
             if !self.seen.is_empty() {
                 let i = self.pick(self.seen.len() as u64) as usize;
-                numbers.push(self.seen.swap_remove(i).cut);
+                numbers.push(self.seen.swap_remove(i).event);
             }
         }
         self.log.push(format!("forget {numbers:?}"));
@@ -344,16 +346,17 @@ impl Run {
         }
     }
 
-    /// Gives up all history of a file, or of a directory with all that was ever in it; the copies lose it, too. All of it goes at once,
-    /// or in the background of what follows, or in pieces.
+    /// Gives up all history of a file, or of a directory with all that was ever in it; the copies lose it,
+    /// too. All of it goes at once, or in the background of what follows, or in pieces.
     fn expunge(&mut self) {
         let view = self.volume.view().clone();
         let old = self.pick(self.seen.len() as u64 * 2) as usize;
         let (at, root, path) = match self.seen.get(old).filter(|seen| !seen.copy.is_empty()) {
             Some(seen) => {
-                let (cut, root, paths) = (seen.cut, seen.root, seen.copy.keys().cloned().collect::<Vec<_>>());
+                let (event, root, paths) =
+                    (seen.event, seen.root, seen.copy.keys().cloned().collect::<Vec<_>>());
                 let which = self.pick(paths.len() as u64) as usize;
-                (view.as_of(cut), root, paths[which].clone())
+                (view.as_of(event), root, paths[which].clone())
             }
             None => (view.clone(), view.root(), self.path().strip_prefix("/").unwrap().into()),
         };
@@ -363,18 +366,18 @@ impl Run {
         }
         let all = view.remembered_below(inode, incarnation).unwrap();
         let going: Vec<(InodeNo, u32)> = all.iter().map(|one| (one.inode, one.incarnation)).collect();
-        self.log.push(format!("expunge {going:?}, {} as of {:?}", path.display(), at.cut()));
+        self.log.push(format!("expunge {going:?}, {} as of {:?}", path.display(), at.event()));
         let before = copy_all(&self.volume);
         for seen in &mut self.seen {
-            let then = view.as_of(seen.cut);
+            let then = view.as_of(seen.event);
             let root = seen.root;
             seen.copy.retain(|path, _| !going.contains(&resolve(&then, root, path).unwrap()));
         }
         view.expunge(&going).unwrap();
-        let kept: Vec<Number> = view.cuts().unwrap().iter().map(|cut| cut.number).collect();
+        let kept: Vec<EventNo> = view.events().unwrap().iter().map(|event| event.number).collect();
         self.seen.retain(|seen| {
-            let is_kept = kept.contains(&seen.cut);
-            assert!(is_kept || going.iter().any(|(inode, _)| *inode == seen.root), "cut {}", seen.cut);
+            let is_kept = kept.contains(&seen.event);
+            assert!(is_kept || going.iter().any(|(inode, _)| *inode == seen.root), "event {}", seen.event);
             is_kept
         });
         self.seen.iter().for_each(|seen| seen.compare(&self.volume, "expunged"));
@@ -393,22 +396,23 @@ impl Run {
         assert_eq!(copy_all(&self.volume), before, "the present stays");
     }
 
-    /// Makes a directory what it was as of a cut: it is its copy then, and all else is what it is; the cuts before and after are seen,
-    /// too. What expunging took from a cut cannot come back, so both are not tried together.
+    /// Makes a directory what it was as of an event: it is its copy then, and all else is what it is; the
+    /// events before and after are seen, too. What expunging took from an event cannot come back, so both are
+    /// not tried together.
     fn roll_back(&mut self) {
         let view = self.volume.view().clone();
         let old = self.pick(self.seen.len() as u64) as usize;
-        let Seen { cut, root, .. } = self.seen[old];
+        let Seen { event, root, .. } = self.seen[old];
         let same = |at: &View| at.node(root, None).map(|node| node.attr().incarnation).ok();
         let is_directory =
             self.seen[old].copy.get(Path::new("")).is_some_and(|of| of.0 == FileKind::Directory);
-        if !is_directory || same(&view).is_none() || same(&view) != same(&view.as_of(cut)) {
+        if !is_directory || same(&view).is_none() || same(&view) != same(&view.as_of(event)) {
             return;
         }
-        self.log.push(format!("roll {root} back to {cut}"));
+        self.log.push(format!("roll {root} back to {event}"));
         let (before, all) = (copy(&view, root), copy_all(&self.volume));
         let place = view.path_now(root).unwrap();
-        let plan = Plan { verb: Verb::Rollback, of: None, target: cut, others: None };
+        let plan = Plan { verb: Verb::Rollback, of: None, target: event, others: None };
         let done = view.rollback(&Rights::All, root, &plan, &mut |_| ()).unwrap();
         let after = copy(&view, root);
         let was = &self.seen[old].copy;
@@ -424,19 +428,20 @@ impl Run {
             };
             assert_eq!(others(&all), others(&copy_all(&self.volume)), "what is elsewhere: {tail:#?}");
         }
-        for cut in view.cuts().unwrap() {
-            let copy = match cut.row.name.split_once('-') {
-                Some(("before", name)) if name == done.name && cut.row.root == root => before.clone(),
-                Some(("after", name)) if name == done.name && cut.row.root == root => after.clone(),
+        for event in view.events().unwrap() {
+            let copy = match event.row.name.split_once('-') {
+                Some(("before", name)) if name == done.name && event.row.root == root => before.clone(),
+                Some(("after", name)) if name == done.name && event.row.root == root => after.clone(),
                 _ => continue,
             };
-            if cut.number > self.last_rolled {
-                self.last_rolled = cut.number;
-                self.seen.push(Seen { cut: cut.number, root, copy, named: None });
+            if event.number > self.last_rolled {
+                self.last_rolled = event.number;
+                self.seen.push(Seen { event: event.number, root, copy, named: None });
             }
         }
         assert_eq!(view.unfinished_rollbacks().unwrap(), []);
-        // A version that was made just before its file got a name is found under that as long as the name is in use; many go here.
+        // A version that was made just before its file got a name is found under that as long as the name is
+        // in use; many go here.
         self.seen.iter_mut().for_each(|seen| seen.named = None);
     }
 
@@ -447,7 +452,7 @@ impl Run {
         }
         let before = copy_all(&self.volume);
         self.volume.view().finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap();
-        assert_eq!(self.volume.view().cuts().unwrap().len(), 0);
+        assert_eq!(self.volume.view().events().unwrap().len(), 0);
         self.volume.close().unwrap();
         self.check();
         let report = check(&*self.device, &CheckOptions::default()).unwrap();
@@ -553,8 +558,9 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Past views do not change, and hold together, while threads change the present: each writes a number to two files, the first before
-/// the second, and moves a file to and fro between two names, which is never under both or neither.
+/// Past views do not change, and hold together, while threads change the present: each writes a number to two
+/// files, the first before the second, and moves a file to and fro between two names, which is never under
+/// both or neither.
 #[test]
 fn past_views_stand_still_while_threads_work() {
     let volume = Volume::memory(256 << 20).unwrap();
@@ -595,8 +601,8 @@ fn past_views_stand_still_while_threads_work() {
         for _ in 0..60 {
             std::thread::sleep(Duration::from_millis(10));
             let view = volume.view();
-            let cut = view.snapshot(view.root(), "", false, false).unwrap().number;
-            let tree = copy(&view.as_of(cut), view.root());
+            let event = view.snapshot(view.root(), "", false, false).unwrap().number;
+            let tree = copy(&view.as_of(event), view.root());
             for t in 0..4 {
                 let at = |name: &str| PathBuf::from(format!("t{t}/{name}"));
                 let number = |name: &str| u64::from_le_bytes(tree[&at(name)].4[..].try_into().unwrap());
@@ -604,7 +610,7 @@ fn past_views_stand_still_while_threads_work() {
                 assert!(first == second || first == second + 1, "{first} and {second}");
                 assert!(tree.contains_key(&at("moves")) != tree.contains_key(&at("d/moved")), "one name");
             }
-            seen.push(Seen { cut, root: view.root(), copy: tree, named: None });
+            seen.push(Seen { event, root: view.root(), copy: tree, named: None });
             let old = &seen[seen.len() / 2];
             old.compare(&volume, "while threads work");
         }
@@ -612,9 +618,9 @@ fn past_views_stand_still_while_threads_work() {
     });
 }
 
-/// The same while others are forgotten: a thread forgets every other snapshot as they come, most of them while the next are taken and
-/// the present is changed. What is not forgotten stays, also a snapshot that was taken while forgetting was under way; and in the
-/// end nothing is left of the others.
+/// The same while others are forgotten: a thread forgets every other snapshot as they come, most of them
+/// while the next are taken and the present is changed. What is not forgotten stays, also a snapshot that was
+/// taken while forgetting was under way; and in the end nothing is left of the others.
 #[test]
 fn past_views_stand_still_while_others_are_forgotten() {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(256 << 20));
@@ -627,7 +633,7 @@ fn past_views_stand_still_while_others_are_forgotten() {
             volume.write(format!("t{t}/{n}"), vec![n as u8; 6000]).unwrap();
         }
     }
-    let (to_forget, forgotten) = std::sync::mpsc::channel::<Number>();
+    let (to_forget, forgotten) = std::sync::mpsc::channel::<EventNo>();
     let kept = std::thread::scope(|scope| {
         for t in 0..3 {
             let (volume, stopped) = (&volume, &stopped);
@@ -663,11 +669,11 @@ fn past_views_stand_still_while_others_are_forgotten() {
             std::thread::sleep(Duration::from_millis(4));
             let directory = if round % 3 == 0 { "t0" } else { "/" };
             let root = volume.node(directory).unwrap().inode();
-            let cut = view.snapshot(root, "", false, false).unwrap().number;
+            let event = view.snapshot(root, "", false, false).unwrap().number;
             if round % 2 == 0 {
-                to_forget.send(cut).unwrap();
+                to_forget.send(event).unwrap();
             } else {
-                seen.push(Seen { cut, root, copy: copy(&view.as_of(cut), root), named: None });
+                seen.push(Seen { event, root, copy: copy(&view.as_of(event), root), named: None });
                 seen[seen.len() / 2].compare(&volume, "while others are forgotten");
             }
         }
@@ -675,7 +681,7 @@ fn past_views_stand_still_while_others_are_forgotten() {
         seen
     });
     kept.iter().for_each(|seen| seen.compare(&volume, "in the end"));
-    let numbers: Vec<Number> = kept.iter().map(|seen| seen.cut).collect();
+    let numbers: Vec<EventNo> = kept.iter().map(|seen| seen.event).collect();
     volume.view().forget(&numbers).unwrap();
     volume.view().finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap();
     volume.close().unwrap();
@@ -684,8 +690,8 @@ fn past_views_stand_still_while_others_are_forgotten() {
     assert_eq!((report.counts.versions, report.counts.past_names), (0, 0), "{report}");
 }
 
-/// A link that never changes and attributes in a tree of three levels are shared by many versions. The checker took the nodes below
-/// one that it knew for named twice.
+/// A link that never changes and attributes in a tree of three levels are shared by many versions. The
+/// checker took the nodes below one that it knew for named twice.
 #[test]
 fn trees_that_versions_share_are_sound() {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
@@ -700,7 +706,7 @@ fn trees_that_versions_share_are_sound() {
     for i in 0..4 {
         let (root, copy) = (view.root(), copy_all(&volume));
         seen.push(Seen {
-            cut: view.snapshot(root, "", false, false).unwrap().number,
+            event: view.snapshot(root, "", false, false).unwrap().number,
             root,
             copy,
             named: None,
@@ -715,8 +721,8 @@ fn trees_that_versions_share_are_sound() {
     assert!(report.is_clean(), "{report}");
 }
 
-/// What is let go of with all that is below it is counted with all that is below it: trees of three levels of attributes, a part of which is
-/// the past's, go with their files, and then the versions, one after another.
+/// What is let go of with all that is below it is counted with all that is below it: trees of three levels of
+/// attributes, a part of which is the past's, go with their files, and then the versions, one after another.
 #[test]
 fn trees_that_go_whole_are_counted_whole() {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(128 << 20));
@@ -730,7 +736,7 @@ fn trees_that_go_whole_are_counted_whole() {
             volume.set_xattr(file, attribute(i), vec![i; 60_000], SetXattrMode::Any).unwrap();
         }
     }
-    let cut = |volume: &Volume| {
+    let event = |volume: &Volume| {
         let view = volume.view();
         view.snapshot(view.root(), "", false, false).unwrap().number
     };
@@ -741,11 +747,11 @@ fn trees_that_go_whole_are_counted_whole() {
         let held = (report.counts.history_data_blocks, report.counts.history_nodes);
         (Volume::open(device.clone(), &options).unwrap(), held)
     };
-    let first = cut(&volume);
+    let first = event(&volume);
     for i in 0..5 {
         volume.set_xattr("changed", attribute(i * 11), "small", SetXattrMode::Any).unwrap();
     }
-    let second = cut(&volume);
+    let second = event(&volume);
     volume.set_xattr("changed", attribute(7), "small", SetXattrMode::Any).unwrap();
     for name in ["whole", "changed", "link"] {
         volume.remove_file(name).unwrap();
@@ -763,9 +769,10 @@ fn trees_that_go_whole_are_counted_whole() {
     }
 }
 
-/// Versions of single files are made beside everything else, and take numbers while other changes are under way: names ended at another
-/// number than they were looked up with. Threads save as editors do, each in its own way, in one directory; snapshots are taken
-/// and some versions forgotten meanwhile. What each saved is under its name at its time, and the volume is sound.
+/// Versions of single files are made beside everything else, and take numbers while other changes are under
+/// way: names ended at another number than they were looked up with. Threads save as editors do, each in its
+/// own way, in one directory; snapshots are taken and some versions forgotten meanwhile. What each saved is
+/// under its name at its time, and the volume is sound.
 #[test]
 fn versions_are_made_beside_other_changes() {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(256 << 20));
@@ -786,10 +793,10 @@ fn versions_are_made_beside_other_changes() {
                         volume.write(format!("tmp{t}"), &text).unwrap();
                         volume.rename(format!("tmp{t}"), &name).unwrap();
                     }
-                    // Of this file alone, so the last cut of it.
+                    // Of this file alone, so the last event of it.
                     let inode = volume.node(&name).unwrap().inode();
-                    let cuts = volume.view().cuts().unwrap();
-                    let last = cuts.iter().rev().find(|cut| cut.row.root == inode).unwrap();
+                    let events = volume.view().events().unwrap();
+                    let last = events.iter().rev().find(|event| event.row.root == inode).unwrap();
                     saved.push((text, last.row.time));
                     if round % 20 == 7 {
                         volume.remove_file(&name).unwrap();
@@ -805,8 +812,8 @@ fn versions_are_made_beside_other_changes() {
         let threads: Vec<_> = (0..4).map(|t| scope.spawn(work(t))).collect();
         for _ in 0..40 {
             std::thread::sleep(Duration::from_millis(5));
-            let cut = view.snapshot(root, "", false, false).unwrap().number;
-            view.forget(&[cut]).unwrap();
+            let event = view.snapshot(root, "", false, false).unwrap().number;
+            view.forget(&[event]).unwrap();
             view.finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap();
         }
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use yore_crash::op::payload;
 use yore_crash::volume;
-use yore_device::simulated::{Choice, Event, SimulatedDevice, Tearing};
+use yore_device::simulated::{Choice, SimulatedDevice, Tearing, TraceEntry};
 use yore_device::{Device, MemoryDevice};
 use yore_fs::{
     Caller, Engine, Error, FallocateMode, FileKind, InodeNo, Node, SetAttr, SetXattrMode, View, WriteMode,
@@ -31,7 +31,7 @@ fn file(view: &View, name: &[u8], permissions: u32) -> Node {
 /// The volume as a crash now leaves it, with nothing of what is not flushed.
 fn crash(device: &SimulatedDevice) -> View {
     let trace = device.trace();
-    let point = trace.crash_point(trace.len()).expect("the last event");
+    let point = trace.crash_point(trace.len()).expect("the last entry");
     let medium = point.materialise(Choice::None, Tearing::Sectors).expect("nothing is the simplest choice");
     volume::open(Arc::new(medium)).expect("a crash needs no repair")
 }
@@ -43,8 +43,9 @@ fn read(view: &View, inode: InodeNo) -> Vec<u8> {
     bytes
 }
 
-/// A file that lives in its inode was overwritten; a change of attributes then stored the inode, with the old content,
-/// and marked it as stored; the sync after it found nothing to store. What the sync had promised was lost in a crash.
+/// A file that lives in its inode was overwritten; a change of attributes then stored the inode, with the old
+/// content, and marked it as stored; the sync after it found nothing to store. What the sync had promised was
+/// lost in a crash.
 #[test]
 fn small_content_overwritten_before_a_change_of_attributes_is_synced() {
     type Change = (&'static str, fn(&View, InodeNo));
@@ -70,8 +71,8 @@ fn small_content_overwritten_before_a_change_of_attributes_is_synced() {
     }
 }
 
-/// A write that drops set-id bits changes an attribute; that must not wait for the data, or a crash brings the bits
-/// back although later operations survive it (and, where data goes in place, with the new content).
+/// A write that drops set-id bits changes an attribute; that must not wait for the data, or a crash brings
+/// the bits back although later operations survive it (and, where data goes in place, with the new content).
 #[test]
 fn set_id_bits_dropped_by_a_write_do_not_come_back() {
     let (device, view) = fresh();
@@ -86,10 +87,11 @@ fn set_id_bits_dropped_by_a_write_do_not_come_back() {
     assert_eq!(permissions, 0o755, "{permissions:o}");
 }
 
-/// Cutting a file took its capability off in an Op of its own before the cut. A generation that was frozen in between showed
-/// the file of before the call without the capability; both are attributes of one moment, so they go in one Op.
+/// Cutting a file took its capability off in an Op of its own before the event. A generation that was frozen
+/// in between showed the file of before the call without the capability; both are attributes of one moment,
+/// so they go in one Op.
 #[test]
-fn a_cut_and_the_capability_that_it_takes_are_one() {
+fn a_event_and_the_capability_that_it_takes_are_one() {
     // When generations are frozen is up to the schedule: three rounds of four met the defect.
     (0..20).for_each(|_| cut_files_with_capabilities_while_another_syncs());
 }
@@ -118,16 +120,17 @@ fn cut_files_with_capabilities_while_another_syncs() {
             }
         });
         let set = SetAttr { size: Some(7), kill_set_id: true, ..SetAttr::default() };
-        let cut = |node: &Node| view.setattr(&Caller::superuser(), node.inode(), &set).is_ok();
-        let all = nodes.iter().all(cut);
+        let event = |node: &Node| view.setattr(&Caller::superuser(), node.inode(), &set).is_ok();
+        let all = nodes.iter().all(event);
         done.store(true, Ordering::Relaxed);
         assert!(all, "there is room");
     });
     let trace = device.trace();
-    let flushes = (1..=trace.len())
-        .filter(|n| matches!(trace.events()[..*n].last_chunk(), Some([Event::Write { .. }, Event::Flush])));
-    for after_event in flushes {
-        let point = trace.crash_point(after_event).expect("an event of the trace");
+    let flushes = (1..=trace.len()).filter(|n| {
+        matches!(trace.entries()[..*n].last_chunk(), Some([TraceEntry::Write { .. }, TraceEntry::Flush]))
+    });
+    for after_entry in flushes {
+        let point = trace.crash_point(after_entry).expect("an entry of the trace");
         let medium =
             point.materialise(Choice::None, Tearing::Sectors).expect("nothing is the simplest choice");
         let found = volume::open(Arc::new(medium)).expect("a crash needs no repair");
@@ -137,7 +140,7 @@ fn cut_files_with_capabilities_while_another_syncs() {
             assert_eq!(
                 has,
                 node.attr().size != 7,
-                "file {n} of {} bytes, after event {after_event}",
+                "file {n} of {} bytes, after entry {after_entry}",
                 node.attr().size
             );
         }
@@ -172,8 +175,8 @@ fn a_copy_within_a_file_ends_where_the_file_ended() {
     assert_eq!(view.getattr(node.inode()).expect("it exists").size, 25_000);
 }
 
-/// Who is not in a file's group and does not keep set-id bits must not get the group's, neither by chmod nor by
-/// creating a program in a set-group-id directory.
+/// Who is not in a file's group and does not keep set-id bits must not get the group's, neither by chmod nor
+/// by creating a program in a set-group-id directory.
 #[test]
 fn an_ordinary_user_does_not_set_another_groups_bit() {
     let (_device, view) = fresh();

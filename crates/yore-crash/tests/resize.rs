@@ -1,6 +1,6 @@
-//! Promise: a volume gets longer while it is used, and nothing is lost wherever the power fails: it has the old length or the new one, and
-//! the new one once that was promised. What lies on it is whole, and the checker finds nothing. It gets shorter if nothing lies beyond,
-//! and is as it was if something does.
+//! Promise: a volume gets longer while it is used, and nothing is lost wherever the power fails: it has the
+//! old length or the new one, and the new one once that was promised. What lies on it is whole, and the
+//! checker finds nothing. It gets shorter if nothing lies beyond, and is as it was if something does.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -77,7 +77,8 @@ fn fill(volume: &Volume) -> u64 {
     }
 }
 
-/// Lengths within the first group, to the group's end, and into others; all of it can be used, and is there the next time.
+/// Lengths within the first group, to the group's end, and into others; all of it can be used, and is there
+/// the next time.
 #[test]
 fn all_of_a_longer_volume_can_be_used() {
     for (from, to) in [(20, 40), (20, 128), (40, 128 + 8), (100, 400), (128 + 8, 128 + 100), (256, 300)] {
@@ -112,7 +113,8 @@ fn all_of_a_longer_volume_can_be_used() {
     }
 }
 
-/// A device that cannot be made longer, a volume that is only read, a length that no volume has: nothing changes.
+/// A device that cannot be made longer, a volume that is only read, a length that no volume has: nothing
+/// changes.
 #[test]
 fn what_is_refused() {
     let device = made(Arc::new(MemoryDevice::new(64 * MIB)), 32 * MIB);
@@ -163,7 +165,8 @@ fn others_go_on_meanwhile() {
     sound(&*device);
 }
 
-/// What grew too far shrinks again, also when what was beyond was used and is gone; what lies there is in the way, and stays.
+/// What grew too far shrinks again, also when what was beyond was used and is gone; what lies there is in the
+/// way, and stays.
 #[test]
 fn a_shorter_volume() {
     let device = made(Arc::new(MemoryDevice::new(400 * MIB)), 100 * MIB);
@@ -238,7 +241,7 @@ fn crashes(from: u64, to: u64) -> usize {
     let trace = simulated.trace();
     let mut states = 0;
     for case in trace.crash_states(&CrashPlan::default()) {
-        let promised = trace.marks_before(case.after_event()).any(|mark| mark == DONE);
+        let promised = trace.marks_before(case.after_entry()).any(|mark| mark == DONE);
         let state = format!("{from} to {to}: {}", case.state());
         let medium = Arc::new(case.materialise());
         let report = check(&*medium, &CheckOptions::default()).unwrap();
@@ -282,7 +285,7 @@ fn a_crash_while_files_move() {
     let trace = simulated.trace();
     let (mut states, mut old) = (0, 0);
     for case in trace.crash_states(&CrashPlan::default()) {
-        let promised = trace.marks_before(case.after_event()).any(|mark| mark == DONE);
+        let promised = trace.marks_before(case.after_entry()).any(|mark| mark == DONE);
         let medium = Arc::new(case.materialise());
         let report = check(&*medium, &CheckOptions::default()).unwrap();
         assert!(report.is_clean(), "{}: {report}", case.state());

@@ -1,9 +1,10 @@
-//! Promise: wherever the power fails while a directory is made what it was, it is as before it or as after it when the volume is opened
-//! again, never between; and as after it, once that was promised. What is elsewhere is not concerned, the volume is sound before and
-//! after, and the cuts show what they have seen.
+//! Promise: wherever the power fails while a directory is made what it was, it is as before it or as after it
+//! when the volume is opened again, never between; and as after it, once that was promised. What is elsewhere
+//! is not concerned, the volume is sound before and after, and the events show what they have seen.
 //!
-//! Sequences of operations and snapshots at random, each with a rollback, an undo or a redo in which the power fails after each of its writes.
-//! `YORE_SEED=n` begins with another sequence, `YORE_ROUNDS=n` runs so many.
+//! Sequences of operations and snapshots at random, each with a rollback, an undo or a redo in which the
+//! power fails after each of its writes. `YORE_SEED=n` begins with another sequence, `YORE_ROUNDS=n` runs so
+//! many.
 
 #[path = "../../yore-fs/tests/common/seeds.rs"]
 mod seeds;
@@ -22,7 +23,7 @@ use yore_device::simulated::{CrashPlan, SimulatedDevice};
 use yore_device::MemoryDevice;
 use yore_fs::rollback::{next, operations, until, Plan, Rights, Verb};
 use yore_fs::{
-    InodeFlags, InodeNo, MkfsOptions, MountOptions, Number, RenameMode, SetXattrMode, View, Volume,
+    EventNo, InodeFlags, InodeNo, MkfsOptions, MountOptions, RenameMode, SetXattrMode, View, Volume,
 };
 
 const SIZE: u64 = 32 << 20;
@@ -73,14 +74,14 @@ impl Random {
     }
 }
 
-/// What is done last: a rollback to the first cut, or an undo of one, or a redo of that.
-fn roll(volume: &Volume, dir: InodeNo, target: Number, verb: Verb) {
+/// What is done last: a rollback to the first event, or an undo of one, or a redo of that.
+fn roll(volume: &Volume, dir: InodeNo, target: EventNo, verb: Verb) {
     let view = volume.view();
     let plan = match verb {
         Verb::Rollback => Plan { verb, of: None, target, others: None },
         verb => {
-            let cuts = view.cuts().unwrap();
-            let all = operations(cuts.iter().filter(|cut| cut.row.root == dir));
+            let events = view.events().unwrap();
+            let all = operations(events.iter().filter(|event| event.row.root == dir));
             let one = next(&all, verb == Verb::Redo).unwrap();
             let target = one.before.as_ref().unwrap().number;
             Plan { verb, of: Some(one.number), target, others: until(&all, one) }
@@ -89,8 +90,9 @@ fn roll(volume: &Volume, dir: InodeNo, target: Number, verb: Verb) {
     view.rollback(&Rights::All, dir, &plan, &mut |_| ()).unwrap();
 }
 
-/// Runs a sequence up to the last rollback, which is to be that of `verb`; the directory, and the cut it goes back to.
-fn until_the_last(volume: &Volume, seed: u64, verb: Verb) -> (InodeNo, Number) {
+/// Runs a sequence up to the last rollback, which is to be that of `verb`; the directory, and the event it
+/// goes back to.
+fn until_the_last(volume: &Volume, seed: u64, verb: Verb) -> (InodeNo, EventNo) {
     let mut random = Random(Xoshiro256PlusPlus::seed_from_u64(seed));
     volume.create_dir_all("d/a/c").unwrap();
     volume.create_dir("d/b").unwrap();
@@ -139,12 +141,13 @@ fn run(seed: u64) -> usize {
     let trace = device.trace();
     let mut states = 0;
     for case in trace.crash_states(&CrashPlan::default()) {
-        let promised = trace.marks_before(case.after_event()).any(|mark| mark == DONE);
+        let promised = trace.marks_before(case.after_entry()).any(|mark| mark == DONE);
         let state = format!("YORE_SEED={seed}: {}", case.state());
         let medium = Arc::new(case.materialise());
         let report = check(&*medium, &CheckOptions::default()).unwrap();
         assert!(report.is_clean(), "{state}: {report}");
-        // Where a generation was complete before, one that has the row is of this rollback, and not of the one that is undone.
+        // Where a generation was complete before, one that has the row is of this rollback, and not of the
+        // one that is undone.
         let is_begun = seed.is_multiple_of(2) && report.counts.rollbacks > 0;
         let again = Volume::open(medium.clone(), &options()).unwrap();
         let found = tree(again.view(), dir);
@@ -174,8 +177,8 @@ fn run(seed: u64) -> usize {
 }
 
 /// What was, with the set-id bits that the past does not show left out on both sides: there are none here.
-fn tree_of_then(view: &View, dir: InodeNo, cut: Number) -> Tree {
-    tree(&view.as_of(cut), dir)
+fn tree_of_then(view: &View, dir: InodeNo, event: EventNo) -> Tree {
+    tree(&view.as_of(event), dir)
 }
 
 /// `YORE_ROUNDS` and `YORE_SEED` say how many others, and from which on.

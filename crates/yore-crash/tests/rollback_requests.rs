@@ -1,7 +1,8 @@
-//! Promise: whatever an owner asks to be made what it was, it ends, or is refused before anything is changed. Directories are
-//! changed at random, and rolled back as of any cut, with any two cuts said to be between what others changed, as a program that speaks to
-//! a mount may ask; meanwhile files are open, have names elsewhere, and come and go in the directory that is rolled back.
-//! What was asked without others is exactly what it was then; and what was undone can be undone.
+//! Promise: whatever an owner asks to be made what it was, it ends, or is refused before anything is changed.
+//! Directories are changed at random, and rolled back as of any event, with any two events said to be between
+//! what others changed, as a program that speaks to a mount may ask; meanwhile files are open, have names
+//! elsewhere, and come and go in the directory that is rolled back. What was asked without others is exactly
+//! what it was then; and what was undone can be undone.
 //!
 //! `YORE_SEED=n` begins with another sequence, `YORE_ROUNDS=n` runs so many.
 
@@ -20,7 +21,7 @@ use yore_check::{check, CheckOptions};
 use yore_device::MemoryDevice;
 use yore_fs::rollback::{next, operations, until, Plan, Rights, Verb};
 use yore_fs::{
-    Error, File, FileKind, InodeNo, MkfsOptions, MountOptions, Number, RenameMode, SetXattrMode, Volume,
+    Error, EventNo, File, FileKind, InodeNo, MkfsOptions, MountOptions, RenameMode, SetXattrMode, Volume,
 };
 
 const SIZE: u64 = 64 << 20;
@@ -77,21 +78,21 @@ impl Owner {
         }
     }
 
-    fn cuts(&self, dir: InodeNo) -> Vec<Number> {
+    fn events(&self, dir: InodeNo) -> Vec<EventNo> {
         let view = self.volume.view();
-        let sees = |number: &Number| view.as_of(*number).getattr(dir).is_ok();
-        view.cuts().unwrap().iter().map(|cut| cut.number).filter(sees).collect()
+        let sees = |number: &EventNo| view.as_of(*number).getattr(dir).is_ok();
+        view.events().unwrap().iter().map(|event| event.number).filter(sees).collect()
     }
 
     /// What is asked for: as the commands do, or anything.
-    fn plan(&mut self, dir: InodeNo, numbers: &[Number]) -> Option<Plan> {
+    fn plan(&mut self, dir: InodeNo, numbers: &[EventNo]) -> Option<Plan> {
         let any = numbers[self.below(numbers.len())];
         match self.below(6) {
             0 => Some(Plan { verb: Verb::Rollback, of: None, target: any, others: None }),
             1 | 2 => {
                 let verb = [Verb::Undo, Verb::Redo][self.below(2)];
-                let cuts = self.volume.view().cuts().unwrap();
-                let all = operations(cuts.iter().filter(|cut| cut.row.root == dir));
+                let events = self.volume.view().events().unwrap();
+                let all = operations(events.iter().filter(|event| event.row.root == dir));
                 let one = next(&all, verb == Verb::Redo)?;
                 let target = one.before.as_ref()?.number;
                 let others = if self.below(3) == 0 { None } else { until(&all, one) };
@@ -113,7 +114,7 @@ impl Owner {
         if self.volume.view().getattr(dir).unwrap().kind != FileKind::Directory {
             return;
         }
-        let numbers = self.cuts(dir);
+        let numbers = self.events(dir);
         if numbers.is_empty() {
             return;
         }
@@ -145,7 +146,7 @@ impl Owner {
                     let view = self.volume.view();
                     let Ok(node) = self.volume.node(path) else { continue };
                     if view.snapshot(node.inode(), "", false, false).is_ok() {
-                        self.log.push(format!("cut {path}"));
+                        self.log.push(format!("event {path}"));
                     }
                 }
                 1 => self.roll(),

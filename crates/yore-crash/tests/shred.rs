@@ -1,6 +1,7 @@
-//! Promise: after expunging and shredding, the image holds nothing of the file: not its content, in blocks or in its inode, not its name,
-//! not where a link led, no attribute; not in older copies of metadata, dead cells, free blocks, nor in the log. What is kept is whole,
-//! others go on meanwhile, and the volume is sound.
+//! Promise: after expunging and shredding, the image holds nothing of the file: not its content, in blocks or
+//! in its inode, not its name, not where a link led, no attribute; not in older copies of metadata, dead
+//! cells, free blocks, nor in the log. What is kept is whole, others go on meanwhile, and the volume is
+//! sound.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,7 +32,8 @@ fn none(device: &dyn Device) {
     assert_eq!(left, [], "is left on the medium");
 }
 
-/// Names, contents, links and attributes, some that many others lie beside; saved again and again, and synced, so that the log has them.
+/// Names, contents, links and attributes, some that many others lie beside; saved again and again, and
+/// synced, so that the log has them.
 fn secrets(volume: &Volume, round: usize) -> Vec<String> {
     let mut names = Vec::new();
     for n in 0..20 {
@@ -114,7 +116,7 @@ fn nothing_is_left_of_what_was_expunged() {
     none(&*device);
     kept(&volume);
     // Snapshots that have seen them are kept, with all else.
-    assert_eq!(view.cuts().unwrap().len(), 3);
+    assert_eq!(view.events().unwrap().len(), 3);
     volume.close().unwrap();
     none(&*device);
     sound(&*device);

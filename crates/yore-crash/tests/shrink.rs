@@ -53,12 +53,12 @@ fn shorten(volume: &Volume, bytes: u64) -> u64 {
     moved.0
 }
 
-fn cut(volume: &Volume, name: &str) -> yore_fs::Number {
+fn event(volume: &Volume, name: &str) -> yore_fs::EventNo {
     volume.view().snapshot(volume.view().root(), name, false, true).unwrap().number
 }
 
-fn forget(volume: &Volume, cuts: &[yore_fs::Number]) {
-    volume.view().forget(cuts).unwrap();
+fn forget(volume: &Volume, events: &[yore_fs::EventNo]) {
+    volume.view().forget(events).unwrap();
     volume.view().finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap();
 }
 
@@ -129,13 +129,13 @@ fn a_snapshot_in_the_way() {
     volume.write("gone", content(2, MIB)).unwrap();
     volume.write("same", content(3, MIB)).unwrap();
     volume.sync().unwrap();
-    let one = cut(&volume, "one");
+    let one = event(&volume, "one");
     for name in &names {
         OpenOptions::new().write(true).open(&volume, name).unwrap().write_at(b"new", 0).unwrap();
     }
     volume.remove_file("gone").unwrap();
     volume.remove_file("filler").unwrap();
-    let two = cut(&volume, "two");
+    let two = event(&volume, "two");
     forget(&volume, &[two]);
     let why = refused(&volume, 24 * MIB);
     for words in ["/changed", " … and ", "bytes of history alone", "yore forget", "bytes long"] {
@@ -147,7 +147,7 @@ fn a_snapshot_in_the_way() {
     shorten(&volume, least);
     assert!(volume.read(".@one/gone").unwrap() == content(2, MIB));
     forget(&volume, &[one]);
-    let three = cut(&volume, "three");
+    let three = event(&volume, "three");
     assert!(shorten(&volume, 24 * MIB) > 0);
     for at in ["same", ".@three/same"] {
         assert!(volume.read(at).unwrap() == content(3, MIB), "{at}");
@@ -172,7 +172,7 @@ fn what_a_version_has_and_nobody_wrote() {
     volume.view().fallocate(inode, 0, MIB, FallocateMode::Allocate { keep_size: false }).unwrap();
     volume.remove_file("filler").unwrap();
     volume.sync().unwrap();
-    cut(&volume, "one");
+    event(&volume, "one");
     OpenOptions::new().write(true).open(&volume, "f").unwrap().set_len(0).unwrap();
     volume.sync().unwrap();
     shorten(&volume, 24 * MIB);
@@ -201,7 +201,7 @@ fn agrees_with_a_model_at_any_length() {
         let (device, volume) = made(96 * MIB);
         let mut volume = volume;
         let mut model: BTreeMap<String, Vec<u8>> = BTreeMap::new();
-        let mut past: Option<(yore_fs::Number, BTreeMap<String, Vec<u8>>)> = None;
+        let mut past: Option<(yore_fs::EventNo, BTreeMap<String, Vec<u8>>)> = None;
         for round in 0..10 {
             // What is removed in front of the rest, so that something must move.
             let filled =
@@ -214,8 +214,8 @@ fn agrees_with_a_model_at_any_length() {
                 volume.remove_file("filler").unwrap();
             }
             match (rng.next(4), past.take()) {
-                (0, None) => past = Some((cut(&volume, "past"), model.clone())),
-                (0 | 1, Some((cut, _))) => forget(&volume, &[cut]),
+                (0, None) => past = Some((event(&volume, "past"), model.clone())),
+                (0 | 1, Some((event, _))) => forget(&volume, &[event]),
                 (_, kept) => past = kept,
             }
             let size = volume.info().size;

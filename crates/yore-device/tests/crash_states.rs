@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use common::{at, pattern, read};
 use yore_device::simulated::{
-    Choice, CrashPlan, CrashState, CrashStateError, Event, SimulatedDevice, Tearing, Trace,
+    Choice, CrashPlan, CrashState, CrashStateError, SimulatedDevice, Tearing, Trace, TraceEntry,
 };
 use yore_device::{AlignedBuf, Device, MemoryDevice, BLOCK_SIZE};
 
@@ -25,7 +25,7 @@ impl Random {
     }
 }
 
-/// A trace of a few events on three blocks, in which every sector ever written is recognisable.
+/// A trace of a few entries on three blocks, in which every sector ever written is recognisable.
 fn small_trace(seed: u64, discards: bool) -> Trace {
     let mut random = Random(seed);
     let device = SimulatedDevice::new(MemoryDevice::from_bytes(&pattern(seed + 1, 3)));
@@ -52,22 +52,24 @@ fn small_trace(seed: u64, discards: bool) -> Trace {
 }
 
 /// The fault model, written down a second time as plainly as possible: all images that can be there after `k`
-/// events, sectors of garbage replaced by `GARBAGE`. `None` if there are too many to go through.
+/// entries, sectors of garbage replaced by `GARBAGE`. `None` if there are too many to go through.
 fn oracle(trace: &Trace, k: usize, cell: usize) -> Option<BTreeSet<Vec<u8>>> {
-    let events = &trace.events()[..k];
-    let flushed = events.iter().rposition(|event| *event == Event::Flush).map_or(0, |last| last + 1);
+    let entries = &trace.entries()[..k];
+    let flushed = entries.iter().rposition(|entry| *entry == TraceEntry::Flush).map_or(0, |last| last + 1);
     let mut durable = trace.initial().to_bytes();
-    for event in &events[..flushed] {
-        match event {
-            Event::Write { offset, data } => durable[*offset as usize..][..data.len()].copy_from_slice(data),
-            Event::Discard { offset, len } => durable[*offset as usize..][..*len as usize].fill(0),
-            Event::Flush | Event::Mark(_) => {}
+    for entry in &entries[..flushed] {
+        match entry {
+            TraceEntry::Write { offset, data } => {
+                durable[*offset as usize..][..data.len()].copy_from_slice(data)
+            }
+            TraceEntry::Discard { offset, len } => durable[*offset as usize..][..*len as usize].fill(0),
+            TraceEntry::Flush | TraceEntry::Mark(_) => {}
         }
     }
-    let pending = &events[flushed..];
+    let pending = &entries[flushed..];
     let mut below = vec![durable];
-    for event in pending {
-        if let Event::Discard { offset, len } = event {
+    for entry in pending {
+        if let TraceEntry::Discard { offset, len } = entry {
             let range = *offset as usize..(*offset + *len) as usize;
             let mut more = below.clone();
             more.iter_mut().for_each(|image| image[range.clone()].fill(0));
@@ -82,8 +84,8 @@ fn oracle(trace: &Trace, k: usize, cell: usize) -> Option<BTreeSet<Vec<u8>>> {
         let mut of_this = BTreeSet::from([image.clone()]);
         for start in (0..image.len()).step_by(cell) {
             let mut outcomes: BTreeSet<Vec<u8>> = BTreeSet::new();
-            for event in pending {
-                let Event::Write { offset, data } = event else { continue };
+            for entry in pending {
+                let TraceEntry::Write { offset, data } = entry else { continue };
                 let offset = *offset as usize;
                 if (offset..offset + data.len()).contains(&start) {
                     outcomes.insert(data[start - offset..][..cell].to_vec());
@@ -110,8 +112,8 @@ fn oracle(trace: &Trace, k: usize, cell: usize) -> Option<BTreeSet<Vec<u8>>> {
 fn normal(trace: &Trace, medium: &MemoryDevice) -> Vec<u8> {
     let mut known: BTreeSet<Vec<u8>> = BTreeSet::from([vec![0; SECTOR]]);
     known.extend(trace.initial().to_bytes().chunks(SECTOR).map(<[u8]>::to_vec));
-    for event in trace.events() {
-        if let Event::Write { data, .. } = event {
+    for entry in trace.entries() {
+        if let TraceEntry::Write { data, .. } = entry {
             known.extend(data.chunks(SECTOR).map(<[u8]>::to_vec));
         }
     }
@@ -134,9 +136,9 @@ fn enumeration_equals_the_oracle() {
         for tearing in [Tearing::Sectors, Tearing::Blocks] {
             let cell = if tearing == Tearing::Sectors { SECTOR } else { BLOCK_SIZE };
             for point in trace.crash_points(0) {
-                let k = point.after_event();
+                let k = point.after_entry();
                 let Some(expected) = oracle(&trace, k, cell) else { continue };
-                let place = format!("trace of seed {seed}, {tearing:?}, after event {k}");
+                let place = format!("trace of seed {seed}, {tearing:?}, after entry {k}");
                 if let Some(count) = point.state_count(tearing).filter(|&count| count <= 600) {
                     let produce = |index| point.materialise(Choice::Index(index), tearing).unwrap();
                     let states: BTreeSet<_> =
@@ -167,7 +169,7 @@ fn enumeration_has_no_duplicates() {
             if count <= 1000 {
                 let produce = |index| point.materialise(Choice::Index(index), Tearing::Sectors).unwrap();
                 let states: BTreeSet<_> = (0..count).map(|index| produce(index).to_bytes()).collect();
-                assert_eq!(states.len() as u64, count, "seed {seed} after {}", point.after_event());
+                assert_eq!(states.len() as u64, count, "seed {seed} after {}", point.after_entry());
             }
         }
     }
@@ -194,7 +196,7 @@ fn long_trace() -> Trace {
 fn names_replay() {
     let trace = long_trace();
     let again = long_trace();
-    assert_eq!(trace.events(), again.events());
+    assert_eq!(trace.entries(), again.entries());
     let plan = CrashPlan { samples: 4, ..CrashPlan::default() };
     let mut states = 0;
     for case in trace.crash_states(&plan).step_by(7) {
@@ -233,7 +235,7 @@ fn sampling_has_the_extremes() {
     let trace = device.trace();
     let plan = CrashPlan { after_events: Some(40..=40), samples: 50, ..CrashPlan::default() };
     let cases: Vec<_> = trace.crash_states(&plan).collect();
-    assert!(cases.iter().all(|case| case.after_event() == 40));
+    assert!(cases.iter().all(|case| case.after_entry() == 40));
     let choices: Vec<_> = cases.iter().map(|case| case.state().choice).collect();
     assert_eq!(choices[..2], [Choice::None, Choice::All]);
     assert_eq!(choices[2..42], (0..40).map(Choice::AllBut).collect::<Vec<_>>()[..]);
@@ -267,20 +269,20 @@ fn flushed_data_and_marks() {
     assert_eq!((marks(0), marks(1), marks(4), marks(9)), (vec![], vec![10], vec![10, 11], vec![10, 11]));
     for case in trace.crash_states(&CrashPlan::default()) {
         let medium = case.materialise();
-        if case.after_event() >= 3 {
+        if case.after_entry() >= 3 {
             assert_eq!(read(&medium, 0, 1)[..], pattern(1, 2)[..BLOCK_SIZE], "{}", case.state());
         }
     }
     let plan = CrashPlan { at_marks: false, ..CrashPlan::default() };
-    let points: BTreeSet<_> = trace.crash_states(&plan).map(|case| case.after_event()).collect();
+    let points: BTreeSet<_> = trace.crash_states(&plan).map(|case| case.after_entry()).collect();
     assert_eq!(points, BTreeSet::from([0, 2, 5]));
-    let nowhere = CrashState { after_event: 6, choice: Choice::All, tearing: Tearing::Sectors };
+    let nowhere = CrashState { after_entry: 6, choice: Choice::All, tearing: Tearing::Sectors };
     let error = trace.materialise(&nowhere).unwrap_err();
-    assert_eq!(error, CrashStateError::NoSuchEvent { after_event: 6, events: 5 });
-    let nobody = CrashState { after_event: 5, choice: Choice::AllBut(1), tearing: Tearing::Sectors };
+    assert_eq!(error, CrashStateError::NoSuchEntry { after_entry: 6, entries: 5 });
+    let nobody = CrashState { after_entry: 5, choice: Choice::AllBut(1), tearing: Tearing::Sectors };
     assert!(matches!(trace.materialise(&nobody), Err(CrashStateError::NoSuchPending { .. })));
     let before = device.restart_trace();
-    assert_eq!(before.events(), trace.events());
+    assert_eq!(before.entries(), trace.entries());
     assert!(device.trace().is_empty());
     assert_eq!(device.trace().initial().first_difference(&device.snapshot()), None);
 }

@@ -36,7 +36,7 @@ fn errors_strike_the_nth_request() {
     let trace = device.trace();
     let lost = trace
         .crash_states(&CrashPlan::default())
-        .any(|case| case.after_event() == trace.len() && read(&case.materialise(), 1, 1) != pattern(3, 1));
+        .any(|case| case.after_entry() == trace.len() && read(&case.materialise(), 1, 1) != pattern(3, 1));
     assert!(lost);
     assert_eq!(device.struck(), [plan.faults[0], plan.faults[1], plan.faults[2]]);
     device.fail(FaultPlan::none());
@@ -54,7 +54,7 @@ fn a_write_of_a_batch_fails() {
         (0..4).map(|block| WriteRequest { offset: at(block), data: &data[block as usize] }).collect();
     assert!(is_io(device.write_batch(&writes)));
     assert_eq!(device.struck().len(), 1);
-    assert_eq!(device.events(), 2);
+    assert_eq!(device.entries(), 2);
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn lost_and_misdirected_writes_are_reported_as_done() {
     assert_eq!(device.snapshot().first_difference(&before), Some(at(9)));
     assert_eq!(read(&device, 9, 1), pattern(3, 1));
     device.write_at(at(2), &pattern(4, 1)).unwrap();
-    assert_eq!(device.events(), 1, "only the misdirected one that landed is in the trace");
+    assert_eq!(device.entries(), 1, "only the misdirected one that landed is in the trace");
     assert_eq!(device.struck().len(), 3);
     // No crash brings a lost write back.
     device.flush().unwrap();

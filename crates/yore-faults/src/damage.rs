@@ -1,6 +1,7 @@
 //! Changes of metadata blocks, with the chain of checksums put right.
 //!
-//! What an enemy can write, or a bug: each block verifies as to its checksum, and what leads to it names that checksum.
+//! What an enemy can write, or a bug: each block verifies as to its checksum, and what leads to it names that
+//! checksum.
 
 use crate::survey::{read, Field, Site};
 use crate::{mend, Chance};
@@ -132,8 +133,8 @@ pub fn write(device: &MemoryDevice, site: &Site, block: &mut Block) {
     device.write_at(site.block.0 * BLOCK_SIZE as u64, &block[..]).expect("memory can be written");
 }
 
-/// The extremes of a field: nothing, one, all, half of it, one more and one less than there is; where a number may be a
-/// name of something, names of other things that exist.
+/// The extremes of a field: nothing, one, all, half of it, one more and one less than there is; where a
+/// number may be a name of something, names of other things that exist.
 pub fn extremes(site: &Site, field: &Field, block: &Block, names: &[u64]) -> Vec<Change> {
     let max = u64::MAX >> (64 - 8 * field.size as u32);
     let now = get(block, field);

@@ -1,8 +1,8 @@
 //! Everything a program can do with a volume, on one that may be damaged anywhere.
 //!
-//! Nothing is expected of the results but that they come: a call gives a result or an error of a class that fits, in
-//! bounded time and memory. A device that is sound gives no device errors, so one here means that a number from the
-//! medium went to the device without having been looked at.
+//! Nothing is expected of the results but that they come: a call gives a result or an error of a class that
+//! fits, in bounded time and memory. A device that is sound gives no device errors, so one here means that a
+//! number from the medium went to the device without having been looked at.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -144,21 +144,21 @@ fn look(view: &View, seen: &mut Seen) -> Vec<Name> {
 
 /// Walks the past as of each snapshot, of many the first ones.
 fn look_back(view: &View, seen: &mut Seen) {
-    let cuts = note(view.cuts(), seen).unwrap_or_default();
+    let events = note(view.events(), seen).unwrap_or_default();
     let now = Timestamp { seconds: 4_000_000_000, nanos: 0 };
     note_expected(view.look_back(view.root(), b".", &When::At(now)), seen);
-    for cut in cuts.iter().take(SNAPSHOTS_MAX) {
-        look(&view.as_of(cut.number), seen);
+    for event in events.iter().take(SNAPSHOTS_MAX) {
+        look(&view.as_of(event.number), seen);
     }
 }
 
 /// Forgets every second snapshot, then all.
 fn forget(view: &View, seen: &mut Seen) {
     for every in [2, 1] {
-        let cuts = note(view.cuts(), seen).unwrap_or_default();
-        for cut in cuts.iter().step_by(every).take(SNAPSHOTS_MAX) {
-            note(view.hold(cut.number, false), seen);
-            note(view.forget(&[cut.number]), seen);
+        let events = note(view.events(), seen).unwrap_or_default();
+        for event in events.iter().step_by(every).take(SNAPSHOTS_MAX) {
+            note(view.hold(event.number, false), seen);
+            note(view.forget(&[event.number]), seen);
         }
         note(view.finish_forgetting(&mut |_| ControlFlow::Continue(())), seen);
     }

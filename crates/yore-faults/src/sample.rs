@@ -43,8 +43,8 @@ pub fn content(number: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// A volume with files of every kind and content, trees of each kind, attributes, and orphans of both sorts, as a crash
-/// has left it after a sync.
+/// A volume with files of every kind and content, trees of each kind, attributes, and orphans of both sorts,
+/// as a crash has left it after a sync.
 ///
 /// # Errors
 /// None that are expected: the device is memory.
@@ -88,8 +88,8 @@ pub fn with_intents() -> Result<MemoryDevice> {
     Ok(crashed)
 }
 
-/// As [`small`], with a past: snapshots of the volume and of a directory, versions and past names of all kinds between them, one
-/// snapshot that was forgotten and one that is to be.
+/// As [`small`], with a past: snapshots of the volume and of a directory, versions and past names of all
+/// kinds between them, one snapshot that was forgotten and one that is to be.
 ///
 /// # Errors
 /// As [`small`].
@@ -124,7 +124,7 @@ pub fn with_past() -> Result<MemoryDevice> {
     }
     let hourly = Policy { versioning: Some(Versioning::Interval(3_600_000_000_000)), ..Policy::default() };
     view.set_policy(volume.node("many")?.inode(), &hourly)?;
-    let named = |name: &str| view.cut_for(view.root(), &When::Named(name.into()));
+    let named = |name: &str| view.event_for(view.root(), &When::Named(name.into()));
     view.forget(&[named("s0")?])?;
     view.finish_forgetting(&mut |_| ControlFlow::Continue(()))?;
     view.forget(&[named("s2")?])?;

@@ -1,7 +1,7 @@
 //! Where on a volume which metadata block is, and which fields it has.
 //!
-//! The way down is that of [`crate::mend`]: superblock, root zones, table, zone headers, and what they map. What cannot be
-//! followed is left out.
+//! The way down is that of [`crate::mend`]: superblock, root zones, table, zone headers, and what they map.
+//! What cannot be followed is left out.
 
 use yore_device::Device;
 use yore_format::layout::{FIRST_SLOT, HEADER_SLOTS, ZONE_INDEXES, ZONE_TABLE_ENTRIES};
@@ -83,7 +83,8 @@ fn zone(device: &dyn Device, place: BlockNo, header_slot: u8, sites: &mut Vec<Si
     blocks
 }
 
-/// Every field of a block, by the tables of the format; of arrays and trees some at the beginning and at the end.
+/// Every field of a block, by the tables of the format; of arrays and trees some at the beginning and at the
+/// end.
 pub fn fields(site: &Site, block: &Block) -> Vec<Field> {
     let mut fields = Vec::new();
     let Some(kind) = site.kind else {
@@ -151,7 +152,8 @@ fn node(block: &Block, fields: &mut Vec<Field>) {
         for word in (0..len.min(268)).step_by(4).filter(|at| len > 80 && at + 8 <= len) {
             add(&format!("value at {word}"), value + word, 8);
         }
-        // The layouts of all values: directory entries, extents, attributes, orphans, addresses, cuts, past names.
+        // The layouts of all values: directory entries, extents, attributes, orphans, addresses, events, past
+        // names.
         for (offset, size) in
             [(0, 8), (8, 4), (12, 8), (20, 1), (21, 1), (22, 1), (0, 1), (1, 1), (2, 1), (4, 4)]
         {

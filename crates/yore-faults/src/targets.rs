@@ -1,7 +1,7 @@
 //! The bodies of the fuzzers, and what they are fed with.
 //!
-//! `format` takes blocks as they are, [`mount`] takes decisions that change a sound volume, [`log`] takes changes of the
-//! bytes of a log. All three promise an end without a panic (R15).
+//! `format` takes blocks as they are, [`mount`] takes decisions that change a sound volume, [`log`] takes
+//! changes of the bytes of a log. All three promise an end without a panic (R15).
 
 use crate::{damage, exercise, mend, sample, survey, Chance};
 use std::sync::{Arc, OnceLock};
@@ -80,13 +80,13 @@ fn cells(bytes: &[u8]) {
     drop(ExtentValue::decode(bytes));
     drop(XattrCell::decode(bytes));
     drop(decode_symlink_chunk(bytes));
-    drop(CutRow::decode(bytes));
-    drop(Version::decode(InodeNo(16), Number(5), bytes));
-    drop(PastName::decode(Number(5), bytes));
+    drop(EventRow::decode(bytes));
+    drop(Version::decode(InodeNo(16), EventNo(5), bytes));
+    drop(PastName::decode(EventNo(5), bytes));
 }
 
-/// A sound volume with a few changes, each block sealed, used in all ways. The first byte says which volume, and whether
-/// the chain of checksums is put right.
+/// A sound volume with a few changes, each block sealed, used in all ways. The first byte says which volume,
+/// and whether the chain of checksums is put right.
 pub fn mount(bytes: &[u8]) {
     let mut chance = Chance::of(bytes);
     let choice = chance.below(256);
@@ -123,7 +123,8 @@ fn volumes() -> &'static [Sample; 3] {
 
 const LOG_BLOCKS: u64 = 24;
 
-/// A log with some records, changed in some places: recovered as an embedded one, and mounted as one on its own.
+/// A log with some records, changed in some places: recovered as an embedded one, and mounted as one on its
+/// own.
 pub fn log(bytes: &[u8]) {
     let mut chance = Chance::of(bytes);
     let (embedded, alone, position) = logs();

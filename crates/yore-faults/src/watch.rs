@@ -1,9 +1,10 @@
 //! What fails a test that panics in any thread, hangs, or takes too much memory.
 //!
-//! A case runs between [`Watch::case`] and the next one. *Panics* are seen through a hook, whichever thread they are in:
-//! a volume has threads of its own, and one that dies does not fail a test by itself. *Hangs* are seen by a thread that
-//! ends the process with the case's name, since nothing else ends a loop; the limit is far above what any case takes,
-//! so that a busy machine is no hang. *Memory* is counted by [`Counting`], which a test binary installs.
+//! A case runs between [`Watch::case`] and the next one. *Panics* are seen through a hook, whichever thread
+//! they are in: a volume has threads of its own, and one that dies does not fail a test by itself. *Hangs*
+//! are seen by a thread that ends the process with the case's name, since nothing else ends a loop; the limit
+//! is far above what any case takes, so that a busy machine is no hang. *Memory* is counted by [`Counting`],
+//! which a test binary installs.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -15,7 +16,8 @@ use std::time::Duration;
 pub const HANG: Duration = Duration::from_secs(60);
 
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
-/// The case being run, for the hook: a panic within a panic ends the process before the case can be told otherwise.
+/// The case being run, for the hook: a panic within a panic ends the process before the case can be told
+/// otherwise.
 static CASE: Mutex<String> = Mutex::new(String::new());
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -76,7 +78,8 @@ pub fn restart_peak() {
     PEAK.store(live_bytes(), Ordering::Relaxed);
 }
 
-/// Runs cases one after the other. Only one exists in a process at a time, so that a panic belongs to one case.
+/// Runs cases one after the other. Only one exists in a process at a time, so that a panic belongs to one
+/// case.
 pub struct Watch {
     memory: usize,
     running: Arc<(Mutex<Running>, Condvar)>,

@@ -1,9 +1,10 @@
-//! A sequence of all kinds of operations on a [`sample`](crate::sample) volume, and a small model of what must be there.
+//! A sequence of all kinds of operations on a [`sample`](crate::sample) volume, and a small model of what
+//! must be there.
 //!
-//! The model keeps what it was after every step, so that what a fault has left can be held against the two promises of
-//! SEMANTICS.md: names and attributes are those after one step, no earlier than the last completed sync or fsync; and
-//! the content of a file that was not touched since its last sync or fsync is what it was. Content touched since is
-//! not judged, nor are times.
+//! The model keeps what it was after every step, so that what a fault has left can be held against the two
+//! promises of SEMANTICS.md: names and attributes are those after one step, no earlier than the last
+//! completed sync or fsync; and the content of a file that was not touched since its last sync or fsync is
+//! what it was. Content touched since is not judged, nor are times.
 
 use crate::sample::content;
 use std::collections::BTreeMap;
@@ -66,7 +67,8 @@ impl Step {
     }
 }
 
-/// The workload: every kind of call, on what is on the medium and on what is new, some of it promised and some not.
+/// The workload: every kind of call, on what is on the medium and on what is new, some of it promised and
+/// some not.
 pub fn steps() -> Vec<Step> {
     use Step::*;
     vec![
@@ -336,9 +338,9 @@ pub fn observe(volume: &Volume) -> Observed {
 /// If the snapshots cannot be listed.
 pub fn observe_snapshots(volume: &Volume) -> Result<Vec<(String, Observed)>> {
     let view = volume.view();
-    let cuts = view.cuts()?.into_iter();
-    let named = cuts.filter(|cut| cut.row.root == view.root() && !cut.row.name.is_empty());
-    Ok(named.map(|cut| (cut.row.name, observe(&Volume::from_view(view.as_of(cut.number))))).collect())
+    let events = view.events()?.into_iter();
+    let named = events.filter(|event| event.row.root == view.root() && !event.row.name.is_empty());
+    Ok(named.map(|event| (event.row.name, observe(&Volume::from_view(view.as_of(event.number))))).collect())
 }
 
 fn observe_one(view: &View, directory: yore_fs::InodeNo, name: &[u8]) -> Result<(u64, Inode)> {
@@ -422,7 +424,7 @@ pub fn run(volume: &Volume, step: &Step, model: Option<&Model>) -> Result<()> {
         Step::Sync => volume.sync(),
         Step::Snapshot { name } => view.snapshot(view.root(), name, false, true).map(drop),
         Step::Forget { name } => {
-            view.forget(&[view.cut_for(view.root(), &When::Named(name.into()))?])?;
+            view.forget(&[view.event_for(view.root(), &When::Named(name.into()))?])?;
             view.finish_forgetting(&mut |_| ControlFlow::Continue(())).map(drop)
         }
     }
@@ -604,8 +606,8 @@ impl History {
         Err(format!("names are of no step since the last sync; last: {why}"))
     }
 
-    /// Holds a volume's snapshots against what was promised of them: those that must be there are, those that must not are not, and
-    /// each is as the volume was, contents too if `contents`.
+    /// Holds a volume's snapshots against what was promised of them: those that must be there are, those that
+    /// must not are not, and each is as the volume was, contents too if `contents`.
     ///
     /// # Errors
     /// What is broken, in words.
@@ -640,8 +642,9 @@ impl History {
         }
     }
 
-    /// As [`History::judge_past`] where the medium lied: of what can be read of a snapshot, names and attributes are some that
-    /// there were. If the checker finds nothing (`clean`), all that must be there is.
+    /// As [`History::judge_past`] where the medium lied: of what can be read of a snapshot, names and
+    /// attributes are some that there were. If the checker finds nothing (`clean`), all that must be there
+    /// is.
     ///
     /// # Errors
     /// What is broken, in words.
@@ -672,8 +675,8 @@ impl History {
         Ok(())
     }
 
-    /// As [`History::judge`] where the medium lied: names and attributes that can be read are those after some step, and if
-    /// nothing is missing, all of one. Contents are not judged, for nothing guards them.
+    /// As [`History::judge`] where the medium lied: names and attributes that can be read are those after
+    /// some step, and if nothing is missing, all of one. Contents are not judged, for nothing guards them.
     ///
     /// # Errors
     /// What is broken, in words.

@@ -1,6 +1,7 @@
-//! Promises (R15, R16): whatever single request of the device fails, is lost, goes elsewhere or comes back with a wrong bit,
-//! in a workload of all kinds of calls: errors are typed; after a write error nothing more is written and reads go on;
-//! what was promised is there when the device works again; and of metadata nothing wrong is ever believed.
+//! Promises (R15, R16): whatever single request of the device fails, is lost, goes elsewhere or comes back
+//! with a wrong bit, in a workload of all kinds of calls: errors are typed; after a write error nothing more
+//! is written and reads go on; what was promised is there when the device works again; and of metadata
+//! nothing wrong is ever believed.
 //!
 //! File data has no checksums, so where the medium lies contents are not judged.
 
@@ -55,7 +56,8 @@ fn start() -> (MemoryDevice, History) {
     (image, history)
 }
 
-/// The device works again: everything promised is there, and the checker finds nothing, before and after opening.
+/// The device works again: everything promised is there, and the checker finds nothing, before and after
+/// opening.
 fn recover(device: &Recorder, history: &History) {
     let image = Arc::new(device.below.snapshot());
     let report = check(&*image, &CheckOptions::default()).unwrap();
@@ -127,7 +129,7 @@ fn with_write_error(image: &MemoryDevice, mut history: History, plan: FaultPlan)
     drop(volume);
     let struck = !device.below.struck().is_empty() || stopped;
     if stopped {
-        assert_eq!(device.below.events(), 0, "something was written after the error");
+        assert_eq!(device.below.entries(), 0, "something was written after the error");
         assert!(is_devices(&closed.unwrap_err()));
     } else if struck {
         assert!(is_devices(&closed.expect_err("closing, and the device failed")));
@@ -269,7 +271,8 @@ fn with_read_fault(image: &MemoryDevice, mut history: History, fault: Fault, dat
     struck
 }
 
-/// The n-th write is lost, or lands on another block: metadata is right or an error that says so, and the checker knows.
+/// The n-th write is lost, or lands on another block: metadata is right or an error that says so, and the
+/// checker knows.
 #[test]
 fn lost_and_misdirected_writes() {
     let (image, history) = start();
@@ -336,7 +339,8 @@ fn with_lie(image: &MemoryDevice, mut history: History, nth: u64, fault: Fault, 
     struck
 }
 
-/// One bit that is wrong on the medium, in any metadata block: nothing wrong is believed, and the checker finds it.
+/// One bit that is wrong on the medium, in any metadata block: nothing wrong is believed, and the checker
+/// finds it.
 #[test]
 fn stored_bits() {
     let (image, history) = start();

@@ -1,6 +1,6 @@
-//! Promises: on the smallest volume, with exactly k data blocks or about k metadata blocks left, for every k up to what a
-//! call takes: each kind of call succeeds or says that there is no space, and loses nothing; what was accepted is written;
-//! deleting always works and gives everything back; the checker finds nothing.
+//! Promises: on the smallest volume, with exactly k data blocks or about k metadata blocks left, for every k
+//! up to what a call takes: each kind of call succeeds or says that there is no space, and loses nothing;
+//! what was accepted is written; deleting always works and gives everything back; the checker finds nothing.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ fn one(image: &MemoryDevice, number: usize, free_when_empty: u64) {
             // `write` makes the file first; its content may be refused then.
             if volume.exists("new").unwrap() {
                 volume.remove_file("new").unwrap();
-            } else if volume.view().cuts().unwrap().is_empty() {
+            } else if volume.view().events().unwrap().is_empty() {
                 assert!(before.model.same_names(&after.model), "{}", before.model.difference(&after.model));
             }
         }
@@ -91,8 +91,8 @@ fn one(image: &MemoryDevice, number: usize, free_when_empty: u64) {
     for name in names {
         volume.remove_dir_all(&name).unwrap();
     }
-    let cuts: Vec<_> = volume.view().cuts().unwrap().iter().map(|cut| cut.number).collect();
-    volume.view().forget(&cuts).unwrap();
+    let events: Vec<_> = volume.view().events().unwrap().iter().map(|event| event.number).collect();
+    volume.view().forget(&events).unwrap();
     volume.view().finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap();
     volume.sync().unwrap();
     volume.close().unwrap();

@@ -1,7 +1,9 @@
-//! Promises: the fuzzers' targets end without a panic on the committed corpus, and on what a short loop of mutations from
-//! a seed makes of it. `YORE_SEED=n` and `YORE_ROUNDS=n` make others; the campaign is `make campaign-fuzz BUDGET=600`.
+//! Promises: the fuzzers' targets end without a panic on the committed corpus, and on what a short loop of
+//! mutations from a seed makes of it. `YORE_SEED=n` and `YORE_ROUNDS=n` make others; the campaign is
+//! `make campaign-fuzz BUDGET=600`.
 //!
-//! `cargo test -p yore-faults --test fuzz -- --ignored make_the_corpus` makes the corpus, where there is none.
+//! `cargo test -p yore-faults --test fuzz -- --ignored make_the_corpus` makes the corpus, where there is
+//! none.
 
 use std::path::{Path, PathBuf};
 use yore_device::Device;
@@ -84,7 +86,8 @@ fn targets_on_the_corpus_and_near_it() {
     }
 }
 
-/// For `format` one block of each kind, from a sample volume and its log; for the others short strings of decisions.
+/// For `format` one block of each kind, from a sample volume and its log; for the others short strings of
+/// decisions.
 #[test]
 #[ignore = "writes the committed corpus: to be run when the format changes (docs/TESTING.md)"]
 fn make_the_corpus() {

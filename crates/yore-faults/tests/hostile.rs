@@ -1,9 +1,9 @@
-//! Promises (R15): a volume with any metadata block changed in any field, or filled with noise, and all checksums right, is
-//! opened, walked, read, written, emptied, closed and checked with typed errors: no panic in any thread, no hang, no memory
-//! beyond a bound.
+//! Promises (R15): a volume with any metadata block changed in any field, or filled with noise, and all
+//! checksums right, is opened, walked, read, written, emptied, closed and checked with typed errors: no panic
+//! in any thread, no hang, no memory beyond a bound.
 //!
-//! The tests take every so-manieth case; `YORE_HOSTILE=1` takes all, `YORE_SEED=n` other ones. A failure prints the case,
-//! and `YORE_CASE=text` runs the cases whose name contains the text alone.
+//! The tests take every so-manieth case; `YORE_HOSTILE=1` takes all, `YORE_SEED=n` other ones. A failure
+//! prints the case, and `YORE_CASE=text` runs the cases whose name contains the text alone.
 
 use yore_device::MemoryDevice;
 use yore_faults::watch::{Counting, Watch};
@@ -14,8 +14,8 @@ static ALLOCATOR: Counting = Counting;
 
 /// The kinds of blocks that keep the past.
 const PAST: [&str; 7] = [
-    "cuts node",
-    "cut index node",
+    "events node",
+    "event index node",
     "version node",
     "past name node",
     "change node",
@@ -138,7 +138,8 @@ fn fields_of_further_zones() {
     );
 }
 
-/// Every word of the log's first batches, with all checksums of the log right: what records say is verified, too.
+/// Every word of the log's first batches, with all checksums of the log right: what records say is verified,
+/// too.
 #[test]
 fn words_of_the_log() {
     let sound = sample::with_intents().unwrap();

@@ -1,11 +1,12 @@
-//! Promises: when four billion inodes have been made, and incarnations begin anew, nothing is taken for damage, and what is of one file is
-//! not taken for another's: while they are given, after a crash, in the past, and by who gives a file's past up.
+//! Promises: when four billion inodes have been made, and incarnations begin anew, nothing is taken for
+//! damage, and what is of one file is not taken for another's: while they are given, after a crash, in the
+//! past, and by who gives a file's past up.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use yore_check::{check, CheckOptions};
 use yore_device::{Device, MemoryDevice};
-use yore_fs::{MkfsOptions, MountOptions, Number, Volume};
+use yore_fs::{EventNo, MkfsOptions, MountOptions, Volume};
 
 const BLOCK: usize = 4096;
 
@@ -35,21 +36,22 @@ fn is_sound(device: &MemoryDevice) {
     assert!(report.findings.is_empty(), "{:#?}", report.findings);
 }
 
-fn cut(volume: &Volume, name: &str) -> Number {
+fn event(volume: &Volume, name: &str) -> EventNo {
     volume.view().snapshot(volume.view().root(), name, false, true).unwrap().number
 }
 
-/// Directories take each other's inode numbers, with a name each, before and after; all is seen by a snapshot, and one of them given up.
+/// Directories take each other's inode numbers, with a name each, before and after; all is seen by a
+/// snapshot, and one of them given up.
 #[test]
 fn incarnations_begin_anew() {
     for left in [0, 1, 3, 6, 40] {
         let device = volume(left);
         let volume = open(&device);
-        let mut cuts = Vec::new();
+        let mut events = Vec::new();
         for n in 0..6 {
             volume.create_dir("d").unwrap();
             volume.write(format!("d/file{n}"), format!("content {n}")).unwrap();
-            cuts.push(cut(&volume, &format!("then{n}")));
+            events.push(event(&volume, &format!("then{n}")));
             volume.remove_dir_all("d").unwrap();
         }
         // What a crash leaves is the same, from the log.
@@ -67,8 +69,8 @@ fn incarnations_begin_anew() {
         drop(gone);
         volume.view().expunge(&all).unwrap();
         while volume.view().finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap().looked_at > 0 {}
-        for (n, cut) in cuts.iter().enumerate() {
-            let then = Volume::from_view(volume.view().as_of(*cut));
+        for (n, event) in events.iter().enumerate() {
+            let then = Volume::from_view(volume.view().as_of(*event));
             let found = then.read(format!("d/file{n}")).ok();
             let expected = (n != 3).then(|| format!("content {n}").into_bytes());
             assert_eq!(found, expected, "{n} of {left}");

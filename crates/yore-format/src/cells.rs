@@ -1,6 +1,6 @@
 //! What the cells of the trees hold: directory entries, extents, extended attributes, symbolic link chunks.
 
-use crate::{BlockNo, Corruption, Incarnation, InodeNo, Number, EXTENT_INLINE_BYTES};
+use crate::{BlockNo, Corruption, EventNo, Incarnation, InodeNo, EXTENT_INLINE_BYTES};
 
 /// The longest name, in bytes.
 pub const NAME_MAX: usize = 255;
@@ -77,7 +77,7 @@ pub struct DirEntry<'a> {
     /// Its incarnation, by which an entry that outlived its inode is recognised.
     pub incarnation: Incarnation,
     /// The number since which the name means this inode.
-    pub birth: Number,
+    pub birth: EventNo,
     /// The inode's type.
     pub kind: FileKind,
     /// The name: 1 to 255 bytes without `/` and NUL.
@@ -137,7 +137,7 @@ impl<'a> DirEntry<'a> {
             return bad("inode", "a file's number", inode.to_string());
         }
         let incarnation = Incarnation(u32_at(bytes, 8));
-        let entry = DirEntry { inode, incarnation, birth: Number(u64_at(bytes, 12)), kind, name };
+        let entry = DirEntry { inode, incarnation, birth: EventNo(u64_at(bytes, 12)), kind, name };
         Ok((entry, DIRENT_FIXED_BYTES + len))
     }
 
@@ -160,7 +160,7 @@ impl<'a> DirEntry<'a> {
         if !inode.is_file() {
             return DirEntry::decode(bytes).map(Some);
         }
-        let (incarnation, birth) = (Incarnation(u32_at(bytes, 8)), Number(u64_at(bytes, 12)));
+        let (incarnation, birth) = (Incarnation(u32_at(bytes, 8)), EventNo(u64_at(bytes, 12)));
         Ok(Some(DirEntry { inode, incarnation, birth, kind, name: &bytes[DIRENT_FIXED_BYTES..] }))
     }
 
@@ -190,7 +190,7 @@ pub struct ExtentValue {
     /// Also named by another chain (VERSIONING V8): never overwritten in place, freed by reference count.
     pub shared: bool,
     /// The number since which the file has these blocks here.
-    pub birth: Number,
+    pub birth: EventNo,
 }
 
 impl ExtentValue {
@@ -219,7 +219,7 @@ impl ExtentValue {
             len: word & EXTENT_LEN_MAX,
             unwritten: word & (1 << 30) != 0,
             shared: word & (1 << 31) != 0,
-            birth: Number(u64_at(bytes, 12)),
+            birth: EventNo(u64_at(bytes, 12)),
         };
         if extent.len == 0
             || extent.start.0 == 0
@@ -404,7 +404,7 @@ mod tests {
         let entry = DirEntry {
             inode: InodeNo(0x4321),
             incarnation: Incarnation(9),
-            birth: Number(5),
+            birth: EventNo(5),
             kind: FileKind::Regular,
             name: b"a name",
         };

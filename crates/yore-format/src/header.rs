@@ -3,7 +3,7 @@
 //! another owner than the reader expects, is an error, not data.
 
 use crate::{
-    checksum_except, Block, BlockNo, Corruption, Generation, Incarnation, InodeNo, MetaAddr, Number,
+    checksum_except, Block, BlockNo, Corruption, EventNo, Generation, Incarnation, InodeNo, MetaAddr,
 };
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -35,10 +35,10 @@ pub enum BlockKind {
     Symlink = 8,
     /// A node of the volume's tree of orphans.
     Orphans = 9,
-    /// A node of the table of cuts.
-    Cuts = 10,
-    /// A node of the index of cuts.
-    CutIndex = 11,
+    /// A node of the table of events.
+    Events = 10,
+    /// A node of the index of events.
+    EventIndex = 11,
     /// A node of a tree of versions.
     Versions = 12,
     /// A node of a tree of past names.
@@ -67,8 +67,8 @@ impl BlockKind {
             7 => Xattrs,
             8 => Symlink,
             9 => Orphans,
-            10 => Cuts,
-            11 => CutIndex,
+            10 => Events,
+            11 => EventIndex,
             12 => Versions,
             13 => Names,
             14 => Changes,
@@ -97,8 +97,8 @@ impl BlockKind {
             BlockKind::Xattrs => "xattr node",
             BlockKind::Symlink => "symlink node",
             BlockKind::Orphans => "orphan node",
-            BlockKind::Cuts => "cuts node",
-            BlockKind::CutIndex => "cut index node",
+            BlockKind::Events => "events node",
+            BlockKind::EventIndex => "event index node",
             BlockKind::Versions => "version node",
             BlockKind::Names => "past name node",
             BlockKind::Changes => "change node",
@@ -166,7 +166,7 @@ impl BlockHeader {
         owner: InodeNo,
         owner_incarnation: Incarnation,
         volume: u32,
-        birth: Number,
+        birth: EventNo,
     ) {
         *Self::of_mut(block) = BlockHeader {
             magic: U32::new(MAGIC),

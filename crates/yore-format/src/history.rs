@@ -2,8 +2,8 @@
 //!
 //! | tree | key | value |
 //! |---|---|---|
-//! | cuts, forgotten | number (8) | [`CutRow`] |
-//! | cut index | root inode, number (8, 8); or name hash with its first bit set, number | nothing |
+//! | events, forgotten | number (8) | [`EventRow`] |
+//! | event index | root inode, number (8, 8); or name hash with its first bit set, number | nothing |
 //! | versions | inode, born (8, 8) | [`Version`] |
 //! | names | directory, cookie, birth (8, 8, 8) | [`PastName`] |
 //! | changes | number, inode, 0; or number, directory, cookie (8, 8, 8) | nothing |
@@ -13,10 +13,10 @@
 //! Keys are big-endian, so that they sort as bytes. Versions, names and changes are in [`HISTORY_SHARDS`]
 //! trees each. An inode's versions and changes are in the trees of its [`version_shard`], a directory's names
 //! in the tree of its [`name_shard`], so threads that work on different files seldom meet. One block
-//! ([`HistoryRoots`]), made with the first cut or policy, holds all roots. It also counts the blocks that the
-//! past alone holds ([`HistorySpace`]).
+//! ([`HistoryRoots`]), made with the first event or policy, holds all roots. It also counts the blocks that
+//! the past alone holds ([`HistorySpace`]).
 
-mod cut;
+mod event;
 mod keys;
 mod more;
 mod operations;
@@ -26,11 +26,11 @@ mod roots;
 mod trees;
 mod version;
 
-pub use cut::{CutKind, CutRow, CutState, CUT_FIXED_BYTES, CUT_NAME_MAX};
+pub use event::{EventKind, EventRow, EventState, EVENT_FIXED_BYTES, EVENT_NAME_MAX};
 pub use keys::{
-    cut_index_by_name, cut_index_by_root, key_parts, name_end_key, name_key, version_end_key, version_key,
+    event_index_by_name, event_index_by_root, key_parts, name_end_key, name_key, version_end_key, version_key,
 };
-pub use more::{CutMore, ForgottenFor, DESCRIPTION_MAX, HOLD_REASON_MAX};
+pub use more::{EventMore, ForgottenFor, DESCRIPTION_MAX, HOLD_REASON_MAX};
 pub use operations::{
     operation_key, OperationKind, OperationRow, RowClass, OPERATION_NOTE_MAX, OPERATION_PATH_MAX,
 };
@@ -43,7 +43,7 @@ pub use version::{Version, VERSION_FIXED_BYTES};
 /// The layouts of what has a fixed size.
 pub(crate) fn layouts() -> Vec<crate::StructLayout> {
     let [root, space] = roots::layouts();
-    vec![root, space, operations::layout(), cut::layout()]
+    vec![root, space, operations::layout(), event::layout()]
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ number!(
 );
 number!(
     /// A place in the global order of versioning events (VERSIONING: "number").
-    Number,
+    EventNo,
     u64
 );
 number!(
@@ -145,8 +145,8 @@ impl InodeNo {
     pub const NONE: InodeNo = InodeNo(0);
     /// Owner of the tree of orphans.
     pub const ORPHANS: InodeNo = InodeNo(1);
-    /// Owner of the table of cuts.
-    pub const CUTS: InodeNo = InodeNo(2);
+    /// Owner of the table of events.
+    pub const EVENTS: InodeNo = InodeNo(2);
     /// Owner of the history trees.
     pub const HISTORY: InodeNo = InodeNo(3);
     /// The root directory, the first inode of the first inode block.

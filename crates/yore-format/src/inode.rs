@@ -1,7 +1,7 @@
 //! Inodes: 252 bytes each, sixteen to a block.
 
 use crate::header::HEADER_BYTES;
-use crate::{Block, Corruption, Incarnation, InodeNo, MetaAddr, Number, INODES_PER_BLOCK};
+use crate::{Block, Corruption, EventNo, Incarnation, InodeNo, MetaAddr, INODES_PER_BLOCK};
 use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -77,7 +77,7 @@ struct RawInode {
     parent: U64,
     parent_incarnation: U32,
     parent_cookie: U64,
-    own_cut: U64,
+    own_event: U64,
     born: U64,
     policy: U32,
     rdev: U32,
@@ -91,7 +91,7 @@ struct RawInode {
 
 /// The layout of an inode.
 pub(crate) fn layout() -> crate::StructLayout {
-    crate::tables::layout!("Inode", RawInode: mode, links, uid, gid, size, blocks, incarnation, flags, atime, mtime, ctime, btime, parent, parent_incarnation, parent_cookie, own_cut, born, policy, rdev, xattr_root, content_kind, content_count, content_level, reserved, content)
+    crate::tables::layout!("Inode", RawInode: mode, links, uid, gid, size, blocks, incarnation, flags, atime, mtime, ctime, btime, parent, parent_incarnation, parent_cookie, own_event, born, policy, rdev, xattr_root, content_kind, content_count, content_level, reserved, content)
 }
 
 /// The layout of a point in time.
@@ -172,10 +172,10 @@ pub struct Inode {
     pub parent_incarnation: Incarnation,
     /// The cookie of the entry there.
     pub parent_cookie: u64,
-    /// The greatest cut of its own (VERSIONING V4).
-    pub own_cut: Number,
+    /// The greatest event of its own (VERSIONING V4).
+    pub own_event: EventNo,
     /// The number since which the inode is as it is (VERSIONING V7).
-    pub born: Number,
+    pub born: EventNo,
     /// Whether it has a policy of its own, in the tree of policies. Of versions, whether it had.
     pub has_policy: bool,
     /// Device number of device files, as `dev_t` of Linux in 32 bits.
@@ -212,8 +212,8 @@ impl Inode {
             parent: InodeNo::NONE,
             parent_incarnation: Incarnation(0),
             parent_cookie: 0,
-            own_cut: Number(0),
-            born: Number(0),
+            own_event: EventNo(0),
+            born: EventNo(0),
             has_policy: false,
             rdev: 0,
             xattr_root: MetaAddr::NONE,
@@ -289,8 +289,8 @@ impl Inode {
             parent: InodeNo(r.parent.get()),
             parent_incarnation: Incarnation(r.parent_incarnation.get()),
             parent_cookie: r.parent_cookie.get(),
-            own_cut: Number(r.own_cut.get()),
-            born: Number(r.born.get()),
+            own_event: EventNo(r.own_event.get()),
+            born: EventNo(r.born.get()),
             has_policy: r.policy.get() == 1,
             rdev: r.rdev.get(),
             xattr_root: MetaAddr(r.xattr_root.get()),
@@ -361,7 +361,7 @@ impl Inode {
             parent: self.parent.0.into(),
             parent_incarnation: self.parent_incarnation.0.into(),
             parent_cookie: self.parent_cookie.into(),
-            own_cut: self.own_cut.0.into(),
+            own_event: self.own_event.0.into(),
             born: self.born.0.into(),
             policy: u32::from(self.has_policy).into(),
             rdev: self.rdev.into(),

@@ -19,14 +19,14 @@
 use crate::layout::ZONE_INDEXES;
 use crate::superblock::{of_rounds_and_next, rounds_and_next};
 use crate::{
-    Block, Corruption, Generation, Incarnation, InodeNo, MetaAddr, Number, ZoneNo, CHUNK_BYTES, HEADER_BYTES,
+    Block, Corruption, EventNo, Generation, Incarnation, InodeNo, MetaAddr, ZoneNo, CHUNK_BYTES, HEADER_BYTES,
 };
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 const MAGIC: [u8; 8] = *b"YOREint1";
 const DATA: u32 = 1;
-const CUT: u32 = 3;
+const TRUNCATED: u32 = 3;
 /// Bytes of file data that one note may carry: a block.
 pub const INTENT_DATA_MAX: usize = crate::BLOCK_SIZE;
 
@@ -94,7 +94,7 @@ pub struct IntentHead {
     /// Metadata blocks in use.
     pub metadata_blocks: u64,
     /// The next number to give.
-    pub next_number: Number,
+    pub next_number: EventNo,
     /// The next incarnation to give, and how often all have been given, as in the superblock.
     pub next_incarnation: u64,
     /// Above every zone number ever used.
@@ -140,14 +140,14 @@ pub enum IntentNote<'a> {
         /// Its first bytes; the rest is zeros.
         bytes: &'a [u8],
     },
-    /// The file was cut to `size`: what was noted earlier beyond it is gone. With 0, nothing noted earlier
-    /// counts any more: it was cut off, or is in the file's blocks.
-    Cut {
+    /// The file was truncated to `size`: what was noted earlier beyond it is gone. With 0, nothing noted
+    /// earlier counts any more: it was truncated, or is in the file's blocks.
+    Truncated {
         /// The file.
         inode: InodeNo,
         /// Its incarnation.
         incarnation: Incarnation,
-        /// The size it was cut to.
+        /// The size it was truncated to.
         size: u64,
     },
 }
@@ -279,7 +279,9 @@ pub fn encode_note(note: &IntentNote<'_>, to: &mut Vec<u8>) {
             assert!(bytes.len() <= INTENT_DATA_MAX, "a page at a time");
             (DATA, inode, incarnation, size, page, bytes.len() as u32, bytes)
         }
-        IntentNote::Cut { inode, incarnation, size } => (CUT, inode, incarnation, size, 0, 0, &[]),
+        IntentNote::Truncated { inode, incarnation, size } => {
+            (TRUNCATED, inode, incarnation, size, 0, 0, &[])
+        }
     };
     let raw = RawIntentNote {
         kind: kind.into(),
@@ -359,7 +361,7 @@ impl<'a> Intent<'a> {
             free_blocks: raw.free_blocks.get(),
             inodes: raw.inodes.get(),
             metadata_blocks: raw.metadata_blocks.get(),
-            next_number: Number(raw.next_number.get()),
+            next_number: EventNo(raw.next_number.get()),
             next_incarnation: rounds_and_next(raw.incarnation_rounds, raw.next_incarnation),
             zone_number_limit: raw.zone_number_limit.get(),
         };
@@ -427,7 +429,7 @@ fn decode_note<'a>(rest: &mut &'a [u8]) -> Result<IntentNote<'a>, Box<Corruption
             let bytes = &take_bytes(rest, length.next_multiple_of(8), "data")?[..length];
             Ok(IntentNote::Data { inode, incarnation, size, page, bytes })
         }
-        CUT if page == 0 && length == 0 => Ok(IntentNote::Cut { inode, incarnation, size }),
+        TRUNCATED if page == 0 && length == 0 => Ok(IntentNote::Truncated { inode, incarnation, size }),
         kind => bad("kind of a note", "1 or 3, and zero where nothing is meant", kind),
     }
 }
@@ -455,7 +457,7 @@ mod tests {
             free_blocks: 5,
             inodes: 6,
             metadata_blocks: 7,
-            next_number: Number(1),
+            next_number: EventNo(1),
             next_incarnation: 3,
             zone_number_limit: 1,
         }
@@ -470,7 +472,7 @@ mod tests {
         let inode = InodeNo::ROOT;
         let notes = [
             IntentNote::Data { inode, incarnation: Incarnation(2), size: 5000, page: 1, bytes: &[1; 904] },
-            IntentNote::Cut { inode, incarnation: Incarnation(2), size: 100 },
+            IntentNote::Truncated { inode, incarnation: Incarnation(2), size: 100 },
         ];
         let mut bytes = Vec::new();
         notes.iter().for_each(|n| encode_note(n, &mut bytes));

@@ -35,13 +35,13 @@ pub use cells::{
 pub use error::Corruption;
 pub use header::{seal, verify_checksum, verify_version, BlockHeader, BlockKind, Expect, HEADER_BYTES};
 pub use history::{
-    cut_index_by_name, cut_index_by_root, key_parts, name_end_key, name_key, name_shard, operation_key,
-    version_end_key, version_key, version_shard, CutKind, CutMore, CutRow, CutState, ForgottenFor,
+    event_index_by_name, event_index_by_root, key_parts, name_end_key, name_key, name_shard, operation_key,
+    version_end_key, version_key, version_shard, EventKind, EventMore, EventRow, EventState, ForgottenFor,
     HistoryGrowth, HistoryRoots, HistorySpace, HistoryTree, OperationKind, OperationRow, PastName,
-    RollbackIntent, RowClass, Version, CUT_FIXED_BYTES, CUT_NAME_MAX, DESCRIPTION_MAX, HISTORY_ROOTS,
+    RollbackIntent, RowClass, Version, DESCRIPTION_MAX, EVENT_FIXED_BYTES, EVENT_NAME_MAX, HISTORY_ROOTS,
     HISTORY_SHARDS, HOLD_REASON_MAX, OPERATION_NOTE_MAX, OPERATION_PATH_MAX, VERSION_FIXED_BYTES,
 };
-pub use ids::{BlockNo, Generation, GroupNo, Incarnation, InodeNo, MetaAddr, Number, ZoneNo};
+pub use ids::{BlockNo, EventNo, Generation, GroupNo, Incarnation, InodeNo, MetaAddr, ZoneNo};
 pub use inode::{ContentKind, Inode, InodeFlags, Timestamp, EXTENT_INLINE_BYTES, INLINE_BYTES, INODE_BYTES};
 pub use intent::{
     body_crc, encode_note, Intent, IntentBlock, IntentHead, IntentNote, IntentWriter, IntentZone,

@@ -435,7 +435,7 @@ impl<'a> NodeMut<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{BlockKind, Incarnation, InodeNo, MetaAddr, Number, ZERO_BLOCK};
+    use crate::{BlockKind, EventNo, Incarnation, InodeNo, MetaAddr, ZERO_BLOCK};
 
     fn node() -> Block {
         let mut block = ZERO_BLOCK;
@@ -448,7 +448,7 @@ mod tests {
             InodeNo::ROOT,
             Incarnation(1),
             9,
-            Number(1),
+            EventNo(1),
         );
         NodeMut::init(&mut block, 8);
         block

@@ -4,7 +4,7 @@
 //! An inode says whether it has a policy. The policy itself is in a tree of the past, under the inode's
 //! number.
 
-use crate::{tagged, Corruption, Incarnation, InodeNo, Number};
+use crate::{tagged, Corruption, EventNo, Incarnation, InodeNo};
 use serde::{Deserialize, Serialize};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -79,7 +79,7 @@ pub struct PolicyRow {
     pub policy: Policy,
     /// Snapshots that policies took before this number also cover the files that the patterns exclude; 0:
     /// there is no such snapshot. Without patterns it is 0.
-    pub excluding_since: Number,
+    pub excluding_since: EventNo,
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -198,7 +198,7 @@ impl PolicyRow {
         };
         let policy = Policy { versioning, retention, ..Policy::default() };
         let incarnation = Incarnation(raw.incarnation.get());
-        let mut row = PolicyRow { incarnation, policy, excluding_since: Number(0) };
+        let mut row = PolicyRow { incarnation, policy, excluding_since: EventNo(0) };
         row.decode_more(more)?;
         if raw.fields != row.fields() {
             return bad("further fields", "how many there are", raw.fields.to_string());
@@ -250,7 +250,7 @@ impl PolicyRow {
                         let expected = "at least 1, behind patterns";
                         return Err(Corruption::new(WHAT, "excluding since", expected, since));
                     }
-                    self.excluding_since = Number(since);
+                    self.excluding_since = EventNo(since);
                 }
                 unknown => return Err(Corruption::new(WHAT, "tag", "1 to 3", unknown)),
             }
@@ -305,7 +305,7 @@ mod tests {
                 let of = |policy, since| PolicyRow {
                     incarnation: Incarnation(7),
                     policy,
-                    excluding_since: Number(since),
+                    excluding_since: EventNo(since),
                 };
                 rows.push(of(policy.clone(), 0));
                 let exclude = Some(vec!["*.swp".to_string(), "target/".to_string()]);

@@ -11,8 +11,8 @@
 use crate::header::HEADER_BYTES;
 use crate::layout::{EXTRA_ZONES_PER_GROUP, FIRST_SLOT, ZONE_BLOCKS, ZONE_INDEXES, ZONE_TABLE_ENTRIES};
 use crate::{
-    Block, BlockHeader, BlockKind, BlockNo, Corruption, Generation, GroupNo, Incarnation, InodeNo, MetaAddr,
-    Number, ZoneNo, ZERO_BLOCK,
+    Block, BlockHeader, BlockKind, BlockNo, Corruption, EventNo, Generation, GroupNo, Incarnation, InodeNo,
+    MetaAddr, ZoneNo, ZERO_BLOCK,
 };
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -129,7 +129,7 @@ impl ZoneHeader {
             InodeNo::NONE,
             Incarnation(0),
             volume,
-            Number(0),
+            EventNo(0),
         );
         let crc = crate::seal(&mut block, generation);
         (block, crc)

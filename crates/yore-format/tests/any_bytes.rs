@@ -18,7 +18,7 @@ fn sound(kind: BlockKind, level: u8) -> Box<Block> {
         return ZoneHeader::empty(uuid, 4096, BlockNo(1024), ZoneNo(5), GroupNo(0)).encode(Generation(3)).0;
     }
     let mut block = Box::new(ZERO_BLOCK);
-    BlockHeader::init(&mut block, kind, level, ADDR, InodeNo(16), Incarnation(1), VOLUME, Number(0));
+    BlockHeader::init(&mut block, kind, level, ADDR, InodeNo(16), Incarnation(1), VOLUME, EventNo(0));
     if kind.is_tree() {
         let mut node = NodeMut::init(&mut block, 8);
         for i in 0..20u64 {
@@ -184,14 +184,14 @@ fn superblock() -> Superblock {
         engine: Engine::Snapshot,
         state: VolumeState::Clean,
         next_incarnation: 2,
-        next_number: Number(1),
+        next_number: EventNo(1),
         hash_seed: [1; 16],
         created_seconds: 1,
         written_seconds: 1,
         root_directory: InodeNo::ROOT,
         orphan_root: MetaAddr::NONE,
         orphan_level: 0,
-        cuts_root: MetaAddr::NONE,
+        events_root: MetaAddr::NONE,
         history_root: MetaAddr::NONE,
         free_blocks: 1,
         inodes: 1,

@@ -174,7 +174,7 @@ fn compare(heading: &str, changes: &[(&str, std::ops::Range<usize>)]) {
 #[test]
 fn directory_entries_are_the_table() {
     let encode = |inode: u64, incarnation, birth, kind, name: &[u8]| {
-        let (inode, incarnation, birth) = (InodeNo(inode), Incarnation(incarnation), Number(birth));
+        let (inode, incarnation, birth) = (InodeNo(inode), Incarnation(incarnation), EventNo(birth));
         let mut bytes = vec![];
         DirEntry { inode, incarnation, birth, kind, name }.encode(&mut bytes);
         bytes
@@ -199,7 +199,7 @@ fn directory_entries_are_the_table() {
 #[test]
 fn extents_are_the_table() {
     let extent = |start, len, unwritten, shared, birth| {
-        ExtentValue { start: BlockNo(start), len, unwritten, shared, birth: Number(birth) }.encode()
+        ExtentValue { start: BlockNo(start), len, unwritten, shared, birth: EventNo(birth) }.encode()
     };
     let base = extent(0, 1, false, false, 0);
     let full = extent(0, EXTENT_LEN_MAX - 1, true, true, 0);
@@ -250,7 +250,7 @@ fn cells_are_the_table() {
     let cell = |key: u64, value: &[u8], live: bool| {
         let mut block = ZERO_BLOCK;
         let kind = BlockKind::Extents;
-        BlockHeader::init(&mut block, kind, 0, MetaAddr(5), InodeNo(16), Incarnation(1), 9, Number(0));
+        BlockHeader::init(&mut block, kind, 0, MetaAddr(5), InodeNo(16), Incarnation(1), 9, EventNo(0));
         let mut node = NodeMut::init(&mut block, 8);
         node.insert(0, &key.to_be_bytes(), value);
         if !live {

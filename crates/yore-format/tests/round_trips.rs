@@ -31,7 +31,7 @@ fn extent() -> impl Strategy<Value = ExtentValue> {
             len,
             unwritten,
             shared,
-            birth: Number(birth),
+            birth: EventNo(birth),
         },
     )
 }
@@ -60,7 +60,7 @@ prop_compose! {
         flags in 0u32..8,
         (atime, mtime, ctime, btime) in (time(), time(), time(), time()),
         (parent, parent_incarnation, parent_cookie) in (any::<u64>(), any::<u32>(), any::<u64>()),
-        (own_cut, born, has_policy, rdev) in (any::<u64>(), any::<u64>(), any::<bool>(), any::<u32>()),
+        (own_event, born, has_policy, rdev) in (any::<u64>(), any::<u64>(), any::<bool>(), any::<u32>()),
         xattr_root in address(),
         content in content(),
     ) -> Inode {
@@ -80,8 +80,8 @@ prop_compose! {
             parent: InodeNo(parent),
             parent_incarnation: Incarnation(parent_incarnation),
             parent_cookie,
-            own_cut: Number(own_cut),
-            born: Number(born),
+            own_event: EventNo(own_event),
+            born: EventNo(born),
             has_policy,
             rdev,
             xattr_root,
@@ -121,14 +121,14 @@ prop_compose! {
             engine,
             state,
             next_incarnation: totals.1,
-            next_number: Number(next_number),
+            next_number: EventNo(next_number),
             hash_seed,
             created_seconds,
             written_seconds,
             root_directory: InodeNo::ROOT,
             orphan_root: roots.0,
             orphan_level: roots.1,
-            cuts_root: roots.2,
+            events_root: roots.2,
             history_root: roots.3,
             free_blocks: totals.0.0,
             inodes: totals.0.1,
@@ -269,7 +269,7 @@ proptest! {
         rest in vec(any::<u8>(), 0..20),
     ) {
         prop_assume!(name != b"." && name != b"..");
-        let entry = DirEntry { inode, incarnation: Incarnation(incarnation), birth: Number(birth), kind, name: &name };
+        let entry = DirEntry { inode, incarnation: Incarnation(incarnation), birth: EventNo(birth), kind, name: &name };
         let mut bytes = vec![];
         entry.encode(&mut bytes);
         prop_assert_eq!(bytes.len(), entry.encoded_len());
@@ -334,7 +334,7 @@ proptest! {
     fn nodes_are_sorted_maps(changes in vec((0u64..60, prop::option::of(vec(any::<u8>(), 0..200))), 0..200)) {
         let mut block = ZERO_BLOCK;
         let kind = BlockKind::Directory;
-        BlockHeader::init(&mut block, kind, 0, MetaAddr(5), InodeNo(16), Incarnation(1), 9, Number(1));
+        BlockHeader::init(&mut block, kind, 0, MetaAddr(5), InodeNo(16), Incarnation(1), 9, EventNo(1));
         let mut node = NodeMut::init(&mut block, 8);
         let mut model = BTreeMap::new();
         for (key, value) in changes {

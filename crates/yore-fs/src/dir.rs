@@ -1,24 +1,27 @@
-//! Directories: names and what they mean, in the directory's inode while they are few, in a tree when they are more.
+//! Directories: names and what they mean, in the directory's inode while they are few, in a tree when they
+//! are more.
 //!
-//! An entry's key is its *cookie*: a hash of the name under the volume's seed with eight low bits that tell the names of
-//! one hash apart, 256 at most. A name takes the first free cookie of its hash's run and keeps it as long as the entry
-//! lives, so a listing can go on behind any cookie, whatever was added or removed meanwhile. A name may lie behind
-//! a gap in its run (what was there before it is gone), so a lookup reads the run to its end; runs are nearly always of one.
+//! An entry's key is its *cookie*: a hash of the name under the volume's seed with eight low bits that tell
+//! the names of one hash apart, 256 at most. A name takes the first free cookie of its hash's run and keeps
+//! it as long as the entry lives, so a listing can go on behind any cookie, whatever was added or removed
+//! meanwhile. A name may lie behind a gap in its run (what was there before it is gone), so a lookup reads
+//! the run to its end; runs are nearly always of one.
 //!
-//! Content of a directory's inode: nothing; up to 108 bytes of entries in cookie order; or the root of a tree. Entries move
-//! to a tree when the next one does not fit, and never back: the content is *empty* again when the last one goes.
-//! `size` counts the entries.
+//! Content of a directory's inode: nothing; up to 108 bytes of entries in cookie order; or the root of a
+//! tree. Entries move to a tree when the next one does not fit, and never back: the content is *empty* again
+//! when the last one goes. `size` counts the entries.
 //!
-//! What changes a directory inside an Op changes the inode in memory only, and the caller stores it: an entry in the
-//! inode reaches the medium with that, an entry in a tree with its node. [`Placed::stored`] hides the difference.
+//! What changes a directory inside an Op changes the inode in memory only, and the caller stores it: an entry
+//! in the inode reaches the medium with that, an entry in a tree with its node. [`Placed::stored`] hides the
+//! difference.
 
 use crate::core::btree::{Path, Pins, Placed, Tree, TreeDelta};
 use crate::core::inode::InodeState;
 use crate::store::Store;
 use crate::{DirItem, Error, Result};
 use yore_format::{
-    name_cookie, BlockKind, ContentKind, Corruption, DirEntry, FileKind, Incarnation, Inode, InodeNo, Number,
-    INLINE_BYTES,
+    name_cookie, BlockKind, ContentKind, Corruption, DirEntry, EventNo, FileKind, Incarnation, Inode,
+    InodeNo, INLINE_BYTES,
 };
 use yore_meta::{Meta, Op};
 
@@ -41,7 +44,7 @@ pub(crate) struct Found {
     /// Its type.
     pub kind: FileKind,
     /// The number since which the name means it.
-    pub birth: Number,
+    pub birth: EventNo,
 }
 
 impl Found {
@@ -50,9 +53,10 @@ impl Found {
         Found { cookie, inode, incarnation, kind, birth }
     }
 
-    /// The same, begun with its file's row if what it meant before that is given up: an entry that ends is kept so, for what says that
-    /// the file had other names may go with it. The state of the inode that it means is locked.
-    pub(crate) fn cut_loose(self, store: &Store) -> Found {
+    /// The same, begun with its file's row if what it meant before that is given up: an entry that ends is
+    /// kept so, for what says that the file had other names may go with it. The state of the inode that it
+    /// means is locked.
+    pub(crate) fn detach(self, store: &Store) -> Found {
         Found { birth: store.past.expunging.began(self.inode, self.incarnation, self.birth), ..self }
     }
 
@@ -73,8 +77,8 @@ pub(crate) fn find(store: &Store, dir: &InodeState, no: InodeNo, name: &[u8]) ->
     find_in(&store.meta, &store.hash_seed, &dir.inode, no, name)
 }
 
-/// Calls `each` with the entries behind `after_cookie` (0: all) in cookie order until it returns `Ok(false)`. `each` may read
-/// what it likes, but not change this directory.
+/// Calls `each` with the entries behind `after_cookie` (0: all) in cookie order until it returns `Ok(false)`.
+/// `each` may read what it likes, but not change this directory.
 pub(crate) fn list(
     store: &Store,
     dir: &InodeState,
@@ -85,8 +89,8 @@ pub(crate) fn list(
     list_in(&store.meta, &dir.inode, no, after_cookie, each)
 }
 
-/// Calls `each` for `.` and `..` as far as they are behind a cookie; `up` says what is above, and is asked only then. Returns the
-/// cookie behind which the entries follow; `None` if `each` returned false.
+/// Calls `each` for `.` and `..` as far as they are behind a cookie; `up` says what is above, and is asked
+/// only then. Returns the cookie behind which the entries follow; `None` if `each` returned false.
 ///
 /// # Errors
 /// Those of `up`.
@@ -132,11 +136,12 @@ pub(crate) enum Looked {
     Full,
 }
 
-/// What [`Looked::Full`] is to who wants to make the name. Not [`Error::NoSpace`]: forgetting the past would be no help.
+/// What [`Looked::Full`] is to who wants to make the name. Not [`Error::NoSpace`]: forgetting the past would
+/// be no help.
 pub(crate) const FULL: Error = Error::HashFull { what: "names in the directory" };
 
-/// Looks a name up and makes ready for changing it, in one walk. The directory stays locked for writing until the
-/// change is made or dropped. `pins` keep in memory what the spot does not.
+/// Looks a name up and makes ready for changing it, in one walk. The directory stays locked for writing until
+/// the change is made or dropped. `pins` keep in memory what the spot does not.
 ///
 /// # Errors
 /// Corruption; the device.
@@ -225,7 +230,8 @@ fn look_in(
             }
             free += u64::from(cookie == free);
         }
-        // Nearly all runs are of one cookie. One that goes on in the next leaf, or is full, is looked at in steps.
+        // Nearly all runs are of one cookie. One that goes on in the next leaf, or is full, is looked at in
+        // steps.
         Ok((free <= last && leaf.holds(&last.to_be_bytes())).then(|| (free.to_be_bytes(), Err(free))))
     })?;
     match seen {
@@ -312,7 +318,7 @@ fn insert_in(
     no: InodeNo,
     spot: Spot,
     entry: &DirEntry<'_>,
-    birth: Number,
+    birth: EventNo,
 ) -> Placed {
     inode.size += 1;
     let key = spot.cookie.to_be_bytes();

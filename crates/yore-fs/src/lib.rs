@@ -2,10 +2,13 @@
 //!
 //! Three levels, of which a program takes the highest that serves it:
 //! - [`Volume`] with paths, in the manner of `std::fs`, and [`File`];
-//! - [`View`], operations on inodes and names, one method per file-system call, as a FUSE or NFS server needs them;
-//! - the modules below, which are private: `api → history → ops → {file, dir, xattr} → history/record → core` (docs/DESIGN.md, "The rooms of `yore-fs`").
+//! - [`View`], operations on inodes and names, one method per file-system call, as a FUSE or NFS server needs
+//!   them;
+//! - the modules below, which are private: `api → history → ops → {file, dir, xattr} → history/record →
+//!   core` (docs/DESIGN.md, "The rooms of `yore-fs`").
 //!
-//! Beside them [`keep`], the rules by which snapshots are kept, and [`time`], which reads and writes the TIME of `name@TIME` for whoever meets one.
+//! Beside them [`keep`], the rules by which snapshots are kept, and [`time`], which reads and writes the TIME
+//! of `name@TIME` for whoever meets one.
 
 mod api;
 mod core;
@@ -30,14 +33,14 @@ pub use history::pin::Pin;
 pub use history::policy::PolicyInForce;
 pub use history::read::access::Access;
 pub use history::read::at_time::{resolve_name, split_time, Resolved};
-pub use history::read::listing::ListedCut;
+pub use history::read::listing::ListedEvent;
 pub use history::read::query::{Change, Deleted, Difference, Facts, Gone, Logged, SeenBy, What};
-pub use history::read::usage::{CutUsage, Held, StateUsage, UsageTotals};
+pub use history::read::usage::{EventUsage, Retained, StateUsage, UsageTotals};
 pub use history::reclaim::expunge::Remembered;
 pub use history::reclaim::retention;
 pub use history::reclaim::room::{Stays, WouldFree};
 pub use history::reclaim::shred::Shredded;
-pub use history::record::{check_patterns, Cut, Forgetting, MissedVersions, User, UserLimits};
+pub use history::record::{check_patterns, Event, Forgetting, MissedVersions, User, UserLimits};
 pub use history::rollback;
 pub use progress::Progress;
 pub use types::{
@@ -48,9 +51,9 @@ pub(crate) use yore_core::clock;
 pub use yore_core::{Error, Result};
 pub use yore_device::mounts;
 pub use yore_format::{
-    CutKind, CutMore, CutRow, CutState, Engine, FileKind, ForgottenFor, Incarnation, InodeFlags, InodeNo,
-    KeepRules, Number, OperationKind, OperationRow, Policy, PolicyRow, Retention, RowClass, SpaceRules,
-    Timestamp, Versioning, EXCLUDE_MAX, NAME_MAX,
+    Engine, EventKind, EventMore, EventNo, EventRow, EventState, FileKind, ForgottenFor, Incarnation,
+    InodeFlags, InodeNo, KeepRules, OperationKind, OperationRow, Policy, PolicyRow, Retention, RowClass,
+    SpaceRules, Timestamp, Versioning, EXCLUDE_MAX, NAME_MAX,
 };
 #[cfg(feature = "mutations")]
 pub use yore_meta::mutation;

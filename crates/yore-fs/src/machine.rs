@@ -7,9 +7,9 @@ const DATA_CACHE_USUAL: u64 = 256 << 20;
 const DATA_CACHE_LEAST: u64 = 64 << 20;
 const DATA_CACHE_MOST: u64 = 1 << 30;
 
-/// Bytes for the cache of file data unless somebody chooses: an eighth of the memory there is. More than half of it is never
-/// dirty, so a gigabyte is what a fast disk takes in a few hundred milliseconds; a larger one would only delay writers more
-/// when they are stopped at last.
+/// Bytes for the cache of file data unless somebody chooses: an eighth of the memory there is. More than half
+/// of it is never dirty, so a gigabyte is what a fast disk takes in a few hundred milliseconds; a larger one
+/// would only delay writers more when they are stopped at last.
 pub(crate) fn default_data_cache() -> u64 {
     static CHOSEN: OnceLock<u64> = OnceLock::new();
     *CHOSEN.get_or_init(|| {

@@ -10,8 +10,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// What is done, and all that there is to do as far as that is known: in no unit, but in proportion to time. The second number may
-    /// grow.
+    /// What is done, and all that there is to do as far as that is known: in no unit, but in proportion to
+    /// time. The second number may grow.
     pub fn get(&self) -> (u64, u64) {
         (self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed))
     }

@@ -13,7 +13,7 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use yore_format::{InodeNo, Number, SpaceRules};
+use yore_format::{EventNo, InodeNo, SpaceRules};
 use yore_meta::Meta;
 
 /// An open volume.
@@ -24,7 +24,7 @@ pub(crate) struct Store {
     /// Closed where a directory is being made what it was.
     pub gate: Gate,
     pub due: Due,
-    /// How far giving up is of what forgotten cuts have seen.
+    /// How far giving up is of what forgotten events have seen.
     pub giving_up: Progress,
     pub versions: Versions,
     pub keep_history: bool,
@@ -34,7 +34,7 @@ pub(crate) struct Store {
     pub missed: Missed,
     pub(crate) closed: AtomicBool,
     pub(crate) ticker: Mutex<Option<JoinHandle<()>>>,
-    /// Gives up what dying cuts have seen, while there are some.
+    /// Gives up what dying events have seen, while there are some.
     pub(crate) forgetter: Mutex<Option<JoinHandle<()>>>,
     pub(crate) tick: Arc<(Mutex<bool>, Condvar)>,
 }
@@ -101,11 +101,12 @@ impl Store {
         Ok(())
     }
 
-    /// What of an inode's content was born at this number or before belongs to the past, too, and is neither overwritten nor freed.
+    /// What of an inode's content was born at this number or before belongs to the past, too, and is neither
+    /// overwritten nor freed.
     ///
     /// # Errors
     /// Damage and device errors.
-    pub(crate) fn kept(&self, state: &InodeState, no: InodeNo) -> Result<Number> {
+    pub(crate) fn kept(&self, state: &InodeState, no: InodeNo) -> Result<EventNo> {
         match state.known_kept() {
             Some(kept) => Ok(kept),
             None => Ok(state.learn_kept(self.past.kept(&self.meta, no)?)),

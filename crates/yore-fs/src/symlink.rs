@@ -1,4 +1,5 @@
-//! Symbolic links: the target in the inode, or, above 108 bytes, in a tree of chunks of 1,024 bytes keyed by their number.
+//! Symbolic links: the target in the inode, or, above 108 bytes, in a tree of chunks of 1,024 bytes keyed by
+//! their number.
 //!
 //! A link never changes; its size is the target's length.
 
@@ -7,7 +8,7 @@ use crate::core::inode::InodeState;
 use crate::store::Store;
 use crate::{Error, Result};
 use yore_format::{
-    decode_symlink_chunk, BlockKind, ContentKind, Corruption, Inode, InodeNo, NodeRef, Number, INLINE_BYTES,
+    decode_symlink_chunk, BlockKind, ContentKind, Corruption, EventNo, Inode, InodeNo, NodeRef, INLINE_BYTES,
     SYMLINK_CHUNK_BYTES, SYMLINK_MAX,
 };
 use yore_meta::{Meta, Op};
@@ -32,7 +33,7 @@ pub(crate) fn store(
     store_in(op, &mut state.inode, no, target, store.number())
 }
 
-fn store_in(op: &mut Op<'_>, inode: &mut Inode, no: InodeNo, target: &[u8], birth: Number) -> Placed {
+fn store_in(op: &mut Op<'_>, inode: &mut Inode, no: InodeNo, target: &[u8], birth: EventNo) -> Placed {
     inode.size = target.len() as u64;
     if target.len() <= INLINE_BYTES {
         inode.set_inline(target);
@@ -114,7 +115,7 @@ mod tests {
             let reserved = ground.reserve(blocks);
             let mut inode = link();
             let mut op = ground.meta.begin(reserved);
-            let _ = store_in(&mut op, &mut inode, NO, &target, Number(1));
+            let _ = store_in(&mut op, &mut inode, NO, &target, EventNo(1));
             drop(op);
             assert!(inode.blocks <= u64::from(blocks), "{len}");
             assert_eq!(load_in(&ground.meta, &inode, NO).unwrap(), target, "{len}");

@@ -28,7 +28,8 @@ impl Caller {
     }
 }
 
-/// Whose request it is, as far as history is concerned that a full volume gives up: only what its user could forget by a command.
+/// Whose request it is, as far as history is concerned that a full volume gives up: only what its user could
+/// forget by a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Behalf {
     /// Who may forget all of it: the process that has opened the volume, root, the user who mounted it.
@@ -167,7 +168,8 @@ pub struct Statfs {
 }
 
 impl Statfs {
-    /// Blocks that only the history holds. Free blocks do not count them: `blocks - blocks_free` is what is live and these.
+    /// Blocks that only the history holds. Free blocks do not count them: `blocks - blocks_free` is what is
+    /// live and these.
     pub fn history_blocks(&self) -> u64 {
         let metadata = self.history_metadata_blocks.saturating_add(self.history_index_blocks);
         self.history_data_blocks.saturating_add(metadata)
@@ -226,12 +228,12 @@ pub struct MkfsOptions {
     pub owner: (u32, u32),
     /// Permissions of the root directory.
     pub permissions: u32,
-    /// Bytes of the log that makes fsync cheap, rounded up to whole blocks; 0 for none. By default a 128th of the volume, at
-    /// least 256 KiB and at most 32 MiB.
+    /// Bytes of the log that makes fsync cheap, rounded up to whole blocks; 0 for none. By default a 128th of
+    /// the volume, at least 256 KiB and at most 32 MiB.
     pub log_size: Option<u64>,
-    /// The policy of the root directory from the beginning; one that says nothing is none. By default none: a program that keeps
-    /// its own files on a volume decides itself what is worth versions. What `yore mkfs` gives the volumes of people is
-    /// [`MkfsOptions::usual_policy`].
+    /// The policy of the root directory from the beginning; one that says nothing is none. By default none: a
+    /// program that keeps its own files on a volume decides itself what is worth versions. What `yore mkfs`
+    /// gives the volumes of people is [`MkfsOptions::usual_policy`].
     pub policy: Policy,
     /// Make it even where a volume already is.
     pub force: bool,
@@ -248,8 +250,8 @@ pub struct MountOptions {
     pub commit_interval: Duration,
     /// Bytes for the metadata cache; default 192 MiB.
     pub metadata_cache: u64,
-    /// Bytes for the cache of file data, which are used as data comes; by default an eighth of the machine's memory (or of
-    /// what the process may have of it), at least 64 MiB and at most 1 GiB.
+    /// Bytes for the cache of file data, which are used as data comes; by default an eighth of the machine's
+    /// memory (or of what the process may have of it), at least 64 MiB and at most 1 GiB.
     pub data_cache: u64,
     /// Update access times as `relatime` does; otherwise not at all.
     pub access_times: bool,
@@ -274,7 +276,7 @@ impl Default for MountOptions {
     }
 }
 
-/// What a cut is pinned for. It stays whatever it is; lists show which ones are mounted.
+/// What an event is pinned for. It stays whatever it is; lists show which ones are mounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PinnedBy {
     /// It is mounted by itself.

@@ -1,14 +1,15 @@
 //! Extended attributes: in a tree of their own per inode, whose root the inode keeps.
 //!
-//! A key is 40 bits of hash of namespace and name, 8 bits that tell names of one hash apart, and 16 bits of chunk number. A
-//! value of up to 1,024 bytes lies in one cell with its name; a longer one goes on in further chunks of 1,024 bytes. The
-//! largest value, 65,536 bytes, takes 64 cells, three to a leaf. Setting one is a single Op, also if it replaces another:
-//! the new cells take at most 22 leaves, one more at either end of the run, and one branch on every level
-//! ([`Tree::blocks_for_run`]), 26 blocks in a tree of two levels, 32 in one of eight.
+//! A key is 40 bits of hash of namespace and name, 8 bits that tell names of one hash apart, and 16 bits of
+//! chunk number. A value of up to 1,024 bytes lies in one cell with its name; a longer one goes on in further
+//! chunks of 1,024 bytes. The largest value, 65,536 bytes, takes 64 cells, three to a leaf. Setting one is a
+//! single Op, also if it replaces another: the new cells take at most 22 leaves, one more at either end of
+//! the run, and one branch on every level ([`Tree::blocks_for_run`]), 26 blocks in a tree of two levels, 32
+//! in one of eight.
 //!
-//! Rules of the namespaces, as Linux has them: `user.` is for regular files and directories; `trusted.` and `security.` for
-//! all, and it is for the server to decide who sees them; of `system.` there are the two POSIX ACLs (`acl.rs`),
-//! which are not kept as given but as they are meant.
+//! Rules of the namespaces, as Linux has them: `user.` is for regular files and directories; `trusted.` and
+//! `security.` for all, and it is for the server to decide who sees them; of `system.` there are the two
+//! POSIX ACLs (`acl.rs`), which are not kept as given but as they are meant.
 
 pub(crate) mod acl;
 
@@ -40,11 +41,12 @@ use crate::store::Store;
 use crate::{Error, Result, SetXattrMode};
 use std::sync::Arc;
 use yore_format::{
-    BlockKind, Inode, InodeFlags, InodeNo, Number, XattrNamespace, XATTR_CHUNK_BYTES, XATTR_VALUE_MAX,
+    BlockKind, EventNo, Inode, InodeFlags, InodeNo, XattrNamespace, XATTR_CHUNK_BYTES, XATTR_VALUE_MAX,
 };
 use yore_meta::Op;
 
-/// What a change of an attribute of ordinary size needs at most; more is asked for when it turns out to be needed.
+/// What a change of an attribute of ordinary size needs at most; more is asked for when it turns out to be
+/// needed.
 const USUAL_BLOCKS: u32 = 4;
 
 /// The ACLs that there are, by name.
@@ -53,11 +55,13 @@ fn each(inherited: &Inherited) -> impl Iterator<Item = (&'static [u8], &[u8])> {
     access.into_iter().chain(inherited.default.as_deref().map(|v| (DEFAULT, v)))
 }
 
-/// Sets an attribute, in one Op. An access ACL changes the mode with it; an ACL that says no more than the mode is not kept.
+/// Sets an attribute, in one Op. An access ACL changes the mode with it; an ACL that says no more than the
+/// mode is not kept.
 ///
 /// # Errors
-/// [`Error::Exists`] and [`Error::NoAttribute`] as `mode` says (ACLs pay no heed to it); [`Error::NotPermitted`] on a kind of
-/// file that cannot have it; [`Error::AttributeTooLarge`]; [`Error::Invalid`] for an impossible ACL; [`Error::NoSpace`].
+/// [`Error::Exists`] and [`Error::NoAttribute`] as `mode` says (ACLs pay no heed to it);
+/// [`Error::NotPermitted`] on a kind of file that cannot have it; [`Error::AttributeTooLarge`];
+/// [`Error::Invalid`] for an impossible ACL; [`Error::NoSpace`].
 pub(crate) fn set(
     store: &Arc<Store>,
     cell: &Arc<InodeCell>,
@@ -86,8 +90,8 @@ pub(crate) fn set(
 /// Removes an attribute, in one Op.
 ///
 /// # Errors
-/// [`Error::NoAttribute`] if there is none (an ACL that is not there is removed without complaint); [`Error::NotPermitted`]
-/// on a kind of file that cannot have it.
+/// [`Error::NoAttribute`] if there is none (an ACL that is not there is removed without complaint);
+/// [`Error::NotPermitted`] on a kind of file that cannot have it.
 pub(crate) fn remove(store: &Arc<Store>, cell: &Arc<InodeCell>, full: &[u8]) -> Result<()> {
     let name = Name::parse(full)?;
     let mode = match name.namespace {
@@ -125,7 +129,7 @@ pub(crate) fn remove_capability(store: &Arc<Store>, cell: &Arc<InodeCell>, also:
 pub(crate) struct CapabilityGoes<'a> {
     store: &'a Store,
     no: InodeNo,
-    ready: Option<(Plan, Number, Pins)>,
+    ready: Option<(Plan, EventNo, Pins)>,
 }
 
 impl<'a> CapabilityGoes<'a> {
@@ -134,7 +138,7 @@ impl<'a> CapabilityGoes<'a> {
     }
 }
 
-impl file::GoesWithCut for CapabilityGoes<'_> {
+impl file::GoesWithEvent for CapabilityGoes<'_> {
     fn is_there(&self, state: &InodeState) -> bool {
         state.inode.flags.contains(InodeFlags::CAPABILITY)
     }
@@ -173,7 +177,8 @@ pub(crate) fn blocks_for_inherited(inherited: &Inherited) -> u32 {
     lengths().map(|(_, value)| empty.blocks_for_run(chunks_of(value), CELL_BYTES)).sum()
 }
 
-/// Inside an Op: gives a new inode, which has no attributes yet, the ACLs that it inherits. The caller stores the inode.
+/// Inside an Op: gives a new inode, which has no attributes yet, the ACLs that it inherits. The caller stores
+/// the inode.
 pub(crate) fn store_inherited(
     op: &mut Op<'_>,
     store: &Store,
@@ -190,7 +195,7 @@ fn store_inherited_in(
     inode: &mut Inode,
     no: InodeNo,
     inherited: &Inherited,
-    birth: Number,
+    birth: EventNo,
 ) -> Placed {
     let mut tree = Tree::empty(BlockKind::Xattrs, no, inode.incarnation);
     let mut all: Option<TreeDelta> = None;
@@ -278,7 +283,8 @@ fn change_also(
             also(&mut state);
         }
         let mut op = store.meta.begin(reserved);
-        // Not the present number: a cut may have come since the inode was looked at, and sees the attribute.
+        // Not the present number: an event may have come since the inode was looked at, and sees the
+        // attribute.
         let placed = plan.apply(&mut op, &mut state.inode, birth(kept));
         let stored = store_inode(&mut op, cell, &state);
         placed.stored(&mut op, stored);

@@ -1,8 +1,9 @@
-//! Promise: what looks at history and what puts back mean the same. After any sequence of changes, snapshots, versions that policies make,
-//! renames, links, removals, rollbacks and forgetting:
+//! Promise: what looks at history and what puts back mean the same. After any sequence of changes, snapshots,
+//! versions that policies make, renames, links, removals, rollbacks and forgetting:
 //!
 //! - what `deleted` lists can be seen at the time that it names, as it was then, and so brought back;
-//! - the log of a name that is gone begins with that, and so does that of a path below a directory that is gone;
+//! - the log of a name that is gone begins with that, and so does that of a path below a directory that is
+//!   gone;
 //! - what a kept snapshot has and is gone is listed, unless it was renamed;
 //! - after a rollback nothing differs.
 //!
@@ -28,8 +29,9 @@ use yore_device::{Device, MemoryDevice};
 use yore_fs::rollback::{Plan, Rights, Verb};
 use yore_fs::time::When;
 use yore_fs::{
-    Change, CutKind, CutState, Deleted, Difference, Error, FileKind, InodeNo, Logged, MkfsOptions,
-    MountOptions, Node, Number, Policy, Progress, RenameMode, Result, Timestamp, Versioning, View, Volume,
+    Change, Deleted, Difference, Error, EventKind, EventNo, EventState, FileKind, InodeNo, Logged,
+    MkfsOptions, MountOptions, Node, Policy, Progress, RenameMode, Result, Timestamp, Versioning, View,
+    Volume,
 };
 
 /// Inode and incarnation.
@@ -65,9 +67,9 @@ fn below(tree: &Tree, path: &Path) -> Vec<(PathBuf, FileKind, u32, Vec<u8>)> {
     part.collect()
 }
 
-/// What a cut has seen, as the model knows.
+/// What an event has seen, as the model knows.
 enum Model {
-    /// All, of the volume's root directory on; what was cut is the directory of this identity.
+    /// All, of the volume's root directory on; what the event is of is the directory of this identity.
     Tree(Tree),
     /// The content of files, of which one was cut.
     Files(HashMap<Identity, Vec<u8>>),
@@ -79,7 +81,7 @@ struct Run {
     device: Arc<dyn Device>,
     /// As it was before the last step.
     before: Tree,
-    known: BTreeMap<Number, Model>,
+    known: BTreeMap<EventNo, Model>,
     log: Vec<String>,
 }
 
@@ -154,7 +156,7 @@ impl Run {
 
     fn forget(&mut self) -> Result<()> {
         let view = self.volume.view().clone();
-        let kept: Vec<Number> = view.cuts()?.iter().map(|cut| cut.number).collect();
+        let kept: Vec<EventNo> = view.events()?.iter().map(|event| event.number).collect();
         if !kept.is_empty() {
             let gone = kept[self.pick(kept.len())];
             self.log.push(format!("forget {gone}"));
@@ -172,7 +174,7 @@ impl Run {
     fn roll_back(&mut self) -> Result<()> {
         let (view, directory) = (self.volume.view().clone(), self.directory());
         let inode = self.volume.node(&directory)?.inode();
-        let kept = view.cuts()?;
+        let kept = view.events()?;
         if kept.is_empty() {
             return Ok(());
         }
@@ -181,7 +183,7 @@ impl Run {
         let plan = Plan { verb: Verb::Rollback, of: None, target, others: None };
         match view.rollback(&Rights::All, inode, &plan, &mut |_| ()) {
             Ok(_) => {}
-            // The cut has not seen it, or is of a file; or a file has the name.
+            // The event has not seen it, or is of a file; or a file has the name.
             Err(Error::NotFound | Error::NotADirectory) => return Ok(()),
             Err(e) => panic!("{e}: {:#?}", self.log),
         }
@@ -190,31 +192,31 @@ impl Run {
         Ok(())
     }
 
-    /// Remembers what the new cuts have seen.
+    /// Remembers what the new events have seen.
     fn note(&mut self) {
         let view = self.volume.view().clone();
         let now = tree(&view, view.root());
         let last = self.known.keys().next_back().copied().unwrap_or_default();
-        for cut in view.cuts().unwrap().into_iter().filter(|cut| cut.number > last) {
-            let model = match cut.row.kind {
-                CutKind::Close | CutKind::Removed => {
+        for event in view.events().unwrap().into_iter().filter(|event| event.number > last) {
+            let model = match event.row.kind {
+                EventKind::Close | EventKind::Removed => {
                     let files = self.before.values().chain(now.values());
                     let files = files.filter(|entry| entry.kind == FileKind::Regular);
                     Model::Files(files.map(|entry| (entry.of, entry.content.clone())).collect())
                 }
-                _ if cut.row.name.starts_with("before-") => Model::Tree(self.before.clone()),
+                _ if event.row.name.starts_with("before-") => Model::Tree(self.before.clone()),
                 _ => Model::Tree(now.clone()),
             };
-            self.known.insert(cut.number, model);
+            self.known.insert(event.number, model);
         }
         self.before = now;
     }
 
     /// A name at a time is what the model says.
-    fn is_as_known(&self, node: &Node, name: &[u8], cut: Number, when: &str) {
+    fn is_as_known(&self, node: &Node, name: &[u8], event: EventNo, when: &str) {
         let of = (node.inode(), node.attr().incarnation);
         let view = self.volume.view().of(node);
-        match &self.known[&cut] {
+        match &self.known[&event] {
             Model::Files(files) => {
                 let mut content = vec![0; node.attr().size as usize];
                 view.read(node.inode(), 0, &mut content).unwrap();
@@ -225,7 +227,7 @@ impl Run {
                     entry.of == of && path.file_name() == Some(OsStr::from_bytes(name))
                 };
                 let Some((path, _)) = tree.iter().find(is_it) else {
-                    panic!("{when}: cut {cut} has not seen {of:?}: {:#?}", self.log)
+                    panic!("{when}: event {event} has not seen {of:?}: {:#?}", self.log)
                 };
                 let found = below(&self::tree(&view, node.inode()), Path::new(""));
                 assert!(found == below(tree, path), "{when}: another content: {:#?}", self.log);
@@ -244,10 +246,10 @@ impl Run {
                 listed.insert((directory.of.0, one.path));
             }
         }
-        let kept = view.cuts().unwrap();
-        for cut in kept.iter().filter(|cut| cut.row.state == CutState::Kept) {
-            let Model::Tree(tree) = &self.known[&cut.number] else { continue };
-            let root = (cut.row.root, cut.row.root_incarnation.0);
+        let kept = view.events().unwrap();
+        for event in kept.iter().filter(|event| event.row.state == EventState::Kept) {
+            let Model::Tree(tree) = &self.known[&event.number] else { continue };
+            let root = (event.row.root, event.row.root_incarnation.0);
             let Some((root, _)) = tree.iter().find(|(_, entry)| entry.of == root) else { continue };
             for path in tree.keys().filter(|path| *path != root && path.starts_with(root)) {
                 self.check_seen(tree, path, &listed, root.as_os_str().is_empty());
@@ -258,7 +260,7 @@ impl Run {
     fn check_deleted(&self, directory: InodeNo, one: &Deleted, of: &str) {
         let view = self.volume.view();
         let when = format!("{} gone from /{of}", String::from_utf8_lossy(&one.path));
-        let time = one.last.cut.row.time;
+        let time = one.last.event.row.time;
         // The time as it is, and as it is printed.
         let zone = jiff::tz::TimeZone::UTC;
         let text = yore_fs::time::print(time, one.last.next.or_else(|| Some(now())), &zone);
@@ -268,17 +270,17 @@ impl Run {
                 Ok(node) => node,
                 Err(e) => panic!("{when} cannot be seen at {at:?} ({text}): {e}: {one:#?}: {:#?}", self.log),
             };
-            let found = (node.inode(), node.attr().incarnation, node.attr().size, node.cut());
-            let shown = (one.inode, one.incarnation.0, one.facts.size, Some(one.last.cut.number));
+            let found = (node.inode(), node.attr().incarnation, node.attr().size, node.event());
+            let shown = (one.inode, one.incarnation.0, one.facts.size, Some(one.last.event.number));
             assert_eq!(found, shown, "{when}: {:#?}", self.log);
-            self.is_as_known(&node, &one.path, one.last.cut.number, &when);
+            self.is_as_known(&node, &one.path, one.last.event.number, &when);
         }
         let newest =
             newest(view, directory, &one.path).unwrap_or_else(|e| panic!("{when}: {e}: {:#?}", self.log));
-        let last = newest.last.as_ref().map(|last| last.cut.number);
+        let last = newest.last.as_ref().map(|last| last.event.number);
         let logged =
             (newest.inode, newest.incarnation, newest.facts, last, newest.gone.as_ref().map(|g| g.moved));
-        let shown = (one.inode, one.incarnation, one.facts, Some(one.last.cut.number), Some(false));
+        let shown = (one.inode, one.incarnation, one.facts, Some(one.last.event.number), Some(false));
         assert_eq!(logged, shown, "{when}: {:#?}", self.log);
     }
 
@@ -301,7 +303,8 @@ impl Run {
         }
     }
 
-    /// A path from the root directory is gone: each name on it is seen at the time with which its log begins, up to the last.
+    /// A path from the root directory is gone: each name on it is seen at the time with which its log begins,
+    /// up to the last.
     fn check_way(&self, path: &Path) {
         let view = self.volume.view();
         let mut node = view.node(view.root(), None).unwrap();
@@ -320,12 +323,13 @@ impl Run {
             // The last directory above that was seen may have had no such name, and another one before it.
             let Ok(newest) = newest else { return };
             let last = newest.last.as_ref().unwrap_or_else(|| panic!("{way:?}: not seen: {:#?}", self.log));
-            let (time, cut) = (last.cut.row.time, last.cut.number);
+            let (time, event) = (last.event.row.time, last.event.number);
             let found = view.of(&node).look_back(node.inode(), name.as_bytes(), &When::At(time));
-            node = found.unwrap_or_else(|e| panic!("{way:?} as of {cut}: {e}: {newest:#?}: {:#?}", self.log));
-            let found = (node.inode(), node.attr().incarnation, node.cut());
-            assert_eq!(found, (newest.inode, newest.incarnation.0, Some(cut)), "{way:?}: {:#?}", self.log);
-            self.is_as_known(&node, name.as_bytes(), cut, &format!("{way:?}"));
+            node =
+                found.unwrap_or_else(|e| panic!("{way:?} as of {event}: {e}: {newest:#?}: {:#?}", self.log));
+            let found = (node.inode(), node.attr().incarnation, node.event());
+            assert_eq!(found, (newest.inode, newest.incarnation.0, Some(event)), "{way:?}: {:#?}", self.log);
+            self.is_as_known(&node, name.as_bytes(), event, &format!("{way:?}"));
         }
     }
 }
@@ -354,7 +358,7 @@ fn newest(view: &View, directory: InodeNo, path: &[u8]) -> Result<Logged> {
     Ok(newest.expect("a log has a state"))
 }
 
-fn compare(view: &View, directory: InodeNo, from: Option<Number>, to: Option<Number>) -> Vec<Difference> {
+fn compare(view: &View, directory: InodeNo, from: Option<EventNo>, to: Option<EventNo>) -> Vec<Difference> {
     let mut all = Vec::new();
     let done = view.compare(directory, from, to, &Progress::default(), &mut |one| {
         all.push(one);
@@ -392,7 +396,7 @@ fn what_took_a_place_is_compared() {
     }
     let view = volume.view();
     let directory = volume.node("d").unwrap().inode();
-    let cut = view.snapshot(directory, "", false, false).unwrap().number;
+    let event = view.snapshot(directory, "", false, false).unwrap().number;
     volume.rename("d/sub", "old").unwrap();
     volume.create_dir("d/sub").unwrap();
     for (name, content) in [
@@ -408,7 +412,7 @@ fn what_took_a_place_is_compared() {
     }
     volume.set_permissions("d/sub/mode", 0o600).unwrap();
     volume.remove_dir_all("old").unwrap();
-    let found = compare(view, directory, Some(cut), None);
+    let found = compare(view, directory, Some(event), None);
     let found: Vec<_> = found.iter().map(|one| (one.change, &one.path[..], one.what.bits())).collect();
     let modified = Change::Modified;
     assert_eq!(

@@ -1,6 +1,6 @@
-//! Promises: what contradicts itself on the medium, each block of it sealed as if it were sound, gives a typed error that
-//! names the block and its owner where somebody needs what is wrong, and is no matter to anybody else. It never panics
-//! and never frees or overwrites what somebody else has.
+//! Promises: what contradicts itself on the medium, each block of it sealed as if it were sound, gives a
+//! typed error that names the block and its owner where somebody needs what is wrong, and is no matter to
+//! anybody else. It never panics and never frees or overwrites what somebody else has.
 
 #[path = "../../yore-check/tests/common/chain.rs"]
 mod chain;
@@ -11,8 +11,8 @@ use yore_device::{Device, MemoryDevice};
 use yore_format::layout::{Geometry, GROUP_BLOCKS};
 use yore_format::{
     seal, verify_checksum, BitmapMut, BitmapRef, Block, BlockHeader, BlockKind, BlockNo, ContentKind,
-    Corruption, CutRow, DirEntry, ExtentValue, Generation, GroupNo, HistoryRoots, HistoryTree, Inode,
-    InodeNo, MetaAddr, NodeMut, NodeRef, Number, Timestamp, ZoneNo, BLOCK_SIZE,
+    Corruption, DirEntry, EventNo, EventRow, ExtentValue, Generation, GroupNo, HistoryRoots, HistoryTree,
+    Inode, InodeNo, MetaAddr, NodeMut, NodeRef, Timestamp, ZoneNo, BLOCK_SIZE,
 };
 use yore_fs::rollback::{Plan, Rights, Verb};
 use yore_fs::time::When;
@@ -145,7 +145,8 @@ fn corruption(error: Error) -> Box<Corruption> {
     }
 }
 
-/// A tree that damage made a circle ends where it comes back, wherever the walk begins; what is beside that is still shown.
+/// A tree that damage made a circle ends where it comes back, wherever the walk begins; what is beside that
+/// is still shown.
 #[test]
 fn a_walk_in_a_circle_ends() {
     let device = circle();
@@ -166,7 +167,8 @@ fn a_walk_in_a_circle_ends() {
     volume.close().unwrap();
 }
 
-/// Adding up what is below a directory, and looking for other names of a file that a rollback brings back, went round a circle for ever.
+/// Adding up what is below a directory, and looking for other names of a file that a rollback brings back,
+/// went round a circle for ever.
 #[test]
 fn the_past_of_a_circle_is_looked_through_once() {
     let device = circle_of(|volume| {
@@ -182,7 +184,7 @@ fn the_past_of_a_circle_is_looked_through_once() {
     let a = volume.node("a").unwrap().inode();
     let totals = view.usage(a, &mut |_| ControlFlow::Continue(())).unwrap();
     assert!(totals.live < SIZE, "{totals:?}");
-    let target = view.cut_for(a, &When::Named("then".into())).unwrap();
+    let target = view.event_for(a, &When::Named("then".into())).unwrap();
     let plan = Plan { verb: Verb::Rollback, of: None, target, others: None };
     // Whatever comes of it.
     let _ = view.rollback(&Rights::All, a, &plan, &mut |_| ());
@@ -205,7 +207,8 @@ fn an_extent_of_free_blocks_is_not_freed() {
     volume.close().unwrap();
 }
 
-/// A file that cannot be freed keeps nothing else from being written when the volume is closed, and is not forgotten.
+/// A file that cannot be freed keeps nothing else from being written when the volume is closed, and is not
+/// forgotten.
 #[test]
 fn closing_writes_what_it_can() {
     let device = volume();
@@ -268,7 +271,8 @@ fn blocks_named_twice_by_one_file_are_not_freed() {
     assert_eq!((c.structure, c.block, c.owner), ("extent", Some(extent.start), Some(no)));
 }
 
-/// Extents beyond the volume, across a group's end, in a zone's place, beyond the largest file, or over one another.
+/// Extents beyond the volume, across a group's end, in a zone's place, beyond the largest file, or over one
+/// another.
 #[test]
 fn impossible_extents_are_errors() {
     type Make = fn(ExtentValue) -> Vec<(u64, ExtentValue)>;
@@ -295,7 +299,8 @@ fn impossible_extents_are_errors() {
     }
 }
 
-/// A wrong count of blocks is for the checker to find: it keeps nobody from looking at the file or deleting it.
+/// A wrong count of blocks is for the checker to find: it keeps nobody from looking at the file or deleting
+/// it.
 #[test]
 fn wrong_counts_of_blocks_do_not_matter() {
     for blocks in [0, 1, u64::MAX / 4, u64::MAX] {
@@ -311,7 +316,8 @@ fn wrong_counts_of_blocks_do_not_matter() {
     }
 }
 
-/// An inode that says it has no names, and has one: looking at it does not free it; taking the name away does.
+/// An inode that says it has no names, and has one: looking at it does not free it; taking the name away
+/// does.
 #[test]
 fn a_file_without_links_but_with_a_name() {
     let device = volume();
@@ -329,8 +335,8 @@ fn a_file_without_links_but_with_a_name() {
     volume.close().unwrap();
 }
 
-/// A list of orphans with an inode that is free, or another one, is damage that keeps nobody from opening and using the
-/// volume; what is listed stays.
+/// A list of orphans with an inode that is free, or another one, is damage that keeps nobody from opening and
+/// using the volume; what is listed stays.
 #[test]
 fn orphans_that_are_none() {
     let changes: [fn(&mut Inode); 2] = [
@@ -356,8 +362,8 @@ fn orphans_that_are_none() {
     }
 }
 
-/// Extents that continue one another and were never merged are no damage, however many: more than one Op takes are
-/// written to in several.
+/// Extents that continue one another and were never merged are no damage, however many: more than one Op
+/// takes are written to in several.
 #[test]
 fn extents_that_nobody_merged() {
     const BLOCKS: u64 = 150;
@@ -397,8 +403,8 @@ fn extents_that_nobody_merged() {
     volume.close().unwrap();
 }
 
-/// An extent that points into a zone that is not its group's first, into group 0's first, or into the log, is recognised
-/// wherever it is used: what lies there is neither read as data, nor written over, nor freed.
+/// An extent that points into a zone that is not its group's first, into group 0's first, or into the log, is
+/// recognised wherever it is used: what lies there is neither read as data, nor written over, nor freed.
 #[test]
 fn extents_in_zones_and_the_log() {
     let device = Arc::new(MemoryDevice::new(SIZE));
@@ -441,24 +447,25 @@ fn extents_in_zones_and_the_log() {
     }
 }
 
-/// The table of cuts and the superblock may contradict each other, so that the number that would be taken next is that of a cut, or no
-/// number at all; and a cut may have a time that none can follow. Who writes would make it worse; who reads needs neither.
+/// The table of events and the superblock may contradict each other, so that the number that would be taken
+/// next is that of an event, or no number at all; and an event may have a time that none can follow. Who
+/// writes would make it worse; who reads needs neither.
 #[test]
-fn the_next_number_and_time_come_after_all_cuts() {
+fn the_next_number_and_time_come_after_all_events() {
     let device = Arc::new(volume());
     let volume = Volume::open(device.clone(), &MountOptions::default()).unwrap();
     let view = volume.view();
-    let cut = view.snapshot(view.root(), "s", false, true).unwrap().number;
+    let event = view.snapshot(view.root(), "s", false, true).unwrap().number;
     volume.close().unwrap();
     let refused = |damaged: &MemoryDevice, what: &str| {
         let c = corruption(open(damaged.snapshot()).unwrap_err());
         assert!(c.field.contains(what), "{c}");
         assert_eq!(open_read_only(damaged.snapshot()).read_to_string("a").unwrap().len(), 3 * BLOCK_SIZE);
     };
-    for next in [0, cut.0] {
+    for next in [0, event.0] {
         let damaged = device.snapshot();
         let mut superblock = chain_superblock(&damaged);
-        superblock.next_number = Number(next);
+        superblock.next_number = EventNo(next);
         for slot in 0..2 {
             let at = u64::from(slot) * BLOCK_SIZE as u64;
             damaged.write_at(at, &superblock.encode(slot)[..]).unwrap();
@@ -467,48 +474,49 @@ fn the_next_number_and_time_come_after_all_cuts() {
     }
     let damaged = device.snapshot();
     let (_, roots) = find(&damaged, chain_superblock(&damaged).history_root, BlockKind::HistoryRoots);
-    let (root, _) = HistoryRoots::get(&roots, HistoryTree::Cuts);
-    plant(&damaged, root, BlockKind::Cuts, |block| {
-        let row = CutRow::decode(NodeRef::new(block).value(0)).unwrap();
+    let (root, _) = HistoryRoots::get(&roots, HistoryTree::Events);
+    plant(&damaged, root, BlockKind::Events, |block| {
+        let row = EventRow::decode(NodeRef::new(block).value(0)).unwrap();
         let time = Timestamp { seconds: i64::MAX, nanos: 999_999_999 };
-        NodeMut::new(block).replace(0, &CutRow { time, ..row }.encode());
+        NodeMut::new(block).replace(0, &EventRow { time, ..row }.encode());
     });
     refused(&damaged, "time");
 }
 
-/// What lists the snapshots cannot be read: it is a row, a node, or the block of roots. That used to be the end of the present, too.
+/// What lists the snapshots cannot be read: it is a row, a node, or the block of roots. That used to be the
+/// end of the present, too.
 #[test]
 fn the_present_is_read_without_the_list_of_snapshots() {
     let device = Arc::new(volume());
     let volume = Volume::open(device.clone(), &MountOptions::default()).unwrap();
     let view = volume.view();
-    let cuts =
+    let events =
         ["one", "two", "three"].map(|name| view.snapshot(view.root(), name, false, true).unwrap().number);
     volume.write("a", "later").unwrap();
     volume.close().unwrap();
     let roots_at = chain_superblock(&device).history_root;
     let (_, roots) = find(&device, roots_at, BlockKind::HistoryRoots);
-    let (cuts_at, _) = HistoryRoots::get(&roots, HistoryTree::Cuts);
-    let opened = |damaged: &MemoryDevice, readable: &[Number]| {
+    let (events_at, _) = HistoryRoots::get(&roots, HistoryTree::Events);
+    let opened = |damaged: &MemoryDevice, readable: &[EventNo]| {
         corruption(open(damaged.snapshot()).unwrap_err());
         let volume = open_read_only(damaged.snapshot());
         assert_eq!(volume.read("a").unwrap(), b"later");
-        for cut in cuts {
-            let then = Volume::from_view(volume.view().as_of(cut));
-            assert_eq!(then.read("a").is_ok(), readable.contains(&cut), "{cut}");
+        for event in events {
+            let then = Volume::from_view(volume.view().as_of(event));
+            assert_eq!(then.read("a").is_ok(), readable.contains(&event), "{event}");
         }
         for name in ["a@one", "b@three", "a@1min"] {
             drop(volume.read(name));
         }
-        drop(volume.view().cuts());
+        drop(volume.view().events());
     };
     // The second row only: what comes before it is there.
     let damaged = device.snapshot();
-    plant(&damaged, cuts_at, BlockKind::Cuts, |block| {
+    plant(&damaged, events_at, BlockKind::Events, |block| {
         NodeMut::new(block).replace(1, &[0; 32]);
     });
-    opened(&damaged, &cuts[..1]);
-    for (addr, kind) in [(cuts_at, BlockKind::Cuts), (roots_at, BlockKind::HistoryRoots)] {
+    opened(&damaged, &events[..1]);
+    for (addr, kind) in [(events_at, BlockKind::Events), (roots_at, BlockKind::HistoryRoots)] {
         let damaged = device.snapshot();
         let (at, _) = find(&damaged, addr, kind);
         damaged.write_at(at, &[0xa5; BLOCK_SIZE]).unwrap();

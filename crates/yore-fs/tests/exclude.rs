@@ -1,4 +1,5 @@
-//! What policies exclude: who that is, what is seen of it and when, and that nothing is lost that was promised.
+//! What policies exclude: who that is, what is seen of it and when, and that nothing is lost that was
+//! promised.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -6,7 +7,8 @@ use std::sync::Arc;
 use yore_device::{AlignedBuf, Device, MemoryDevice};
 use yore_fs::time::When;
 use yore_fs::{
-    CutKind, Error, InodeNo, MkfsOptions, MountOptions, Number, OpenOptions, Policy, Versioning, View, Volume,
+    Error, EventKind, EventNo, InodeNo, MkfsOptions, MountOptions, OpenOptions, Policy, Versioning, View,
+    Volume,
 };
 
 const HOUR: u64 = 3_600_000_000_000;
@@ -32,23 +34,23 @@ fn set(volume: &Volume, path: &str, patterns: Option<&[&str]>, versioning: Optio
 }
 
 /// What the policy of a directory with an interval takes when its time has come.
-fn interval(volume: &Volume, path: &str) -> Number {
+fn interval(volume: &Volume, path: &str) -> EventNo {
     let (view, of) = (volume.view(), inode(volume, path));
     // Such a policy begins with a snapshot.
     let policy = Policy { versioning: Some(Versioning::Interval(HOUR)), ..view.policy(of).unwrap() };
     view.set_policy(of, &policy).unwrap();
-    let last = view.cuts().unwrap().pop().unwrap();
-    assert_eq!((last.row.kind, last.row.root), (CutKind::Interval, of));
+    let last = view.events().unwrap().pop().unwrap();
+    assert_eq!((last.row.kind, last.row.root), (EventKind::Interval, of));
     last.number
 }
 
-fn snapshot(volume: &Volume, path: &str) -> Number {
+fn snapshot(volume: &Volume, path: &str) -> EventNo {
     volume.view().snapshot(inode(volume, path), "", false, false).unwrap().number
 }
 
-/// The content of a file as of a cut; `None`: it is not there.
-fn then(volume: &Volume, path: &str, cut: Number) -> Option<String> {
-    let view = volume.view().as_of(cut);
+/// The content of a file as of an event; `None`: it is not there.
+fn then(volume: &Volume, path: &str, event: EventNo) -> Option<String> {
+    let view = volume.view().as_of(event);
     let mut at = view.root();
     for name in path.split('/') {
         match view.lookup(at, name.as_bytes()) {
@@ -62,13 +64,13 @@ fn then(volume: &Volume, path: &str, cut: Number) -> Option<String> {
     Some(String::from_utf8(bytes).unwrap())
 }
 
-fn listed(volume: &Volume, directory: InodeNo, cut: Number) -> BTreeSet<String> {
+fn listed(volume: &Volume, directory: InodeNo, event: EventNo) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let each = &mut |item: yore_fs::DirItem<'_>| {
         names.insert(String::from_utf8(item.name.to_vec()).unwrap());
         true
     };
-    volume.view().as_of(cut).readdir(directory, 2, each).unwrap();
+    volume.view().as_of(event).readdir(directory, 2, each).unwrap();
     names.retain(|name| name != "." && name != "..");
     names
 }
@@ -78,8 +80,9 @@ fn over(volume: &Volume, path: &str, text: &str) {
     file.write_at(text.as_bytes(), 0).unwrap();
 }
 
-/// Patterns are those of gitignore: a name anywhere, a directory with all that is in it, a path from the directory of the policy, and what is
-/// taken back by a later one. The nearest directory that says anything decides; a file of several names is never excluded.
+/// Patterns are those of gitignore: a name anywhere, a directory with all that is in it, a path from the
+/// directory of the policy, and what is taken back by a later one. The nearest directory that says anything
+/// decides; a file of several names is never excluded.
 #[test]
 fn who_is_excluded() {
     let volume = open(&device());
@@ -166,8 +169,9 @@ fn who_is_excluded() {
     volume.close().unwrap();
 }
 
-/// An editor's swap file is written all the time: snapshots of an interval kept each state of it, and filled the volume. Excluded, it takes no
-/// room; what somebody takes a snapshot of is there, and as of an interval's there is nothing and never what is there now.
+/// An editor's swap file is written all the time: snapshots of an interval kept each state of it, and filled
+/// the volume. Excluded, it takes no room; what somebody takes a snapshot of is there, and as of an
+/// interval's there is nothing and never what is there now.
 #[test]
 fn intervals_make_no_versions_of_it() {
     let device = device();
@@ -190,9 +194,9 @@ fn intervals_make_no_versions_of_it() {
     }
     let taken = volume.statfs().history_data_blocks - before;
     assert!(taken < 256, "{taken} blocks; one version of the swap file is 256");
-    let (cuts, root) = (volume.view().cuts().unwrap(), volume.view().root());
+    let (events, root) = (volume.view().events().unwrap(), volume.view().root());
     let d = inode(&volume, "d");
-    let last = cuts.last().unwrap().number;
+    let last = events.last().unwrap().number;
     let seen = |volume: &Volume| {
         assert_eq!(then(volume, "d/x.swp", asked).unwrap(), big(0));
         assert_eq!(then(volume, "d/x.swp", first), None);
@@ -202,7 +206,7 @@ fn intervals_make_no_versions_of_it() {
         assert_eq!(listed(volume, d, last).len(), 2);
     };
     seen(&volume);
-    let at = cuts.iter().find(|cut| cut.number == first).unwrap().row.time;
+    let at = events.iter().find(|event| event.number == first).unwrap().row.time;
     let found = volume.view().look_back(d, b"x.swp", &When::At(at)).and_then(|node| {
         let mut byte = [0];
         node.read(0, &mut byte).map(|_| ())
@@ -217,14 +221,14 @@ fn intervals_make_no_versions_of_it() {
     interval(&volume, "/");
     let mut deleted = Vec::new();
     let each = &mut |one: yore_fs::Deleted| {
-        deleted.push((String::from_utf8(one.path).unwrap(), one.last.cut.number));
+        deleted.push((String::from_utf8(one.path).unwrap(), one.last.event.number));
         ControlFlow::Continue(())
     };
     volume.view().deleted(root, true, each).unwrap();
     assert_eq!(deleted, [("d/x.swp".to_string(), asked)]);
     let mut states = Vec::new();
     let log = &mut |one: yore_fs::Logged| {
-        states.push(one.first.map(|seen| seen.cut.number));
+        states.push(one.first.map(|seen| seen.event.number));
         ControlFlow::Continue(())
     };
     volume.view().log(d, b"x.swp", log).unwrap();
@@ -232,7 +236,8 @@ fn intervals_make_no_versions_of_it() {
     volume.close().unwrap();
 }
 
-/// A build's directory is as of an interval's snapshot only while nothing in it changes; what comes out of it is versioned from then on.
+/// A build's directory is as of an interval's snapshot only while nothing in it changes; what comes out of it
+/// is versioned from then on.
 #[test]
 fn what_moves_in_and_out() {
     let volume = open(&device());
@@ -241,8 +246,8 @@ fn what_moves_in_and_out() {
     volume.write("w/src", "1").unwrap();
     set(&volume, "/w", Some(&["target/"]), None);
     let first = interval(&volume, "/w");
-    let w = |path: &str, cut| {
-        let view = volume.view().as_of(cut);
+    let w = |path: &str, event| {
+        let view = volume.view().as_of(event);
         let mut at = inode(&volume, "/w");
         for name in path.split('/') {
             at = view.lookup(at, name.as_bytes()).ok()?.inode();
@@ -264,8 +269,9 @@ fn what_moves_in_and_out() {
     volume.close().unwrap();
 }
 
-/// A pattern is given to a policy that has taken snapshots, and a directory is moved to where it is excluded: what these snapshots have seen
-/// stays as it was, also if it is changed only after the volume was opened anew.
+/// A pattern is given to a policy that has taken snapshots, and a directory is moved to where it is excluded:
+/// what these snapshots have seen stays as it was, also if it is changed only after the volume was opened
+/// anew.
 #[test]
 fn what_begins_to_be_excluded_loses_nothing() {
     let device = device();
@@ -279,7 +285,7 @@ fn what_begins_to_be_excluded_loses_nothing() {
     let first = interval(&volume, "/");
     set(&volume, "/p", Some(&["*.swp"]), None);
     set(&volume, "/", Some(&["build/"]), Some(Versioning::Interval(HOUR)));
-    let second = volume.view().cuts().unwrap().pop().unwrap().number;
+    let second = volume.view().events().unwrap().pop().unwrap().number;
     volume.rename("p/moving", "build").unwrap();
     // Excluded by the policy of the directory itself, and by another one above when that says nothing more.
     volume.rename("q/inner", "q/build").unwrap();
@@ -290,9 +296,9 @@ fn what_begins_to_be_excluded_loses_nothing() {
         assert!(volume.view().policy_in_force(inode(&volume, path)).unwrap().excluded, "{path}");
         over(&volume, path, "behind");
     }
-    for cut in [first, second] {
+    for event in [first, second] {
         for path in ["p/moving/f", "q/inner/g"] {
-            assert_eq!(then(&volume, path, cut).as_deref(), Some("before"), "{path} as of {cut}");
+            assert_eq!(then(&volume, path, event).as_deref(), Some("before"), "{path} as of {event}");
         }
     }
     assert_eq!(then(&volume, "p/x.swp", first).as_deref(), Some("before"));
@@ -302,13 +308,14 @@ fn what_begins_to_be_excluded_loses_nothing() {
     volume.close().unwrap();
 }
 
-/// Closes make no versions of what is excluded; an editor that saves by way of a temporary file makes one of the name under which it saves.
+/// Closes make no versions of what is excluded; an editor that saves by way of a temporary file makes one of
+/// the name under which it saves.
 #[test]
 fn closes_make_no_versions_of_it() {
     let volume = open(&device());
     set(&volume, "/", Some(&["*.tmp"]), Some(Versioning::Close));
     let view = volume.view();
-    let files = || view.cuts().unwrap().iter().filter(|cut| cut.row.kind == CutKind::Close).count();
+    let files = || view.events().unwrap().iter().filter(|event| event.row.kind == EventKind::Close).count();
     volume.write("a.tmp", "1").unwrap();
     assert!(view.closed(inode(&volume, "a.tmp")).unwrap().is_none());
     assert_eq!(files(), 0);
@@ -318,14 +325,15 @@ fn closes_make_no_versions_of_it() {
     volume.rename("a.tmp", "doc").unwrap();
     assert_eq!(files(), before + 1, "it is saved under its name");
     volume.write("b.tmp", "1").unwrap();
-    let all = view.cuts().unwrap().len();
+    let all = view.events().unwrap().len();
     volume.remove_file("b.tmp").unwrap();
-    assert_eq!(view.cuts().unwrap().len(), all, "nobody asks when it was removed");
+    assert_eq!(view.events().unwrap().len(), all, "nobody asks when it was removed");
     volume.close().unwrap();
 }
 
-/// A machine stops when new data of an excluded file is on the medium and nothing else of what was done since: its inode said that it was so
-/// when the interval's snapshot was taken, and showed what was written later as the past.
+/// A machine stops when new data of an excluded file is on the medium and nothing else of what was done
+/// since: its inode said that it was so when the interval's snapshot was taken, and showed what was written
+/// later as the past.
 #[test]
 fn a_crash_shows_no_new_data_in_the_past() {
     let device = device();
@@ -334,7 +342,7 @@ fn a_crash_shows_no_new_data_in_the_past() {
     let text = |c: char| String::from(c).repeat(40_000);
     volume.write("x.swp", text('1')).unwrap();
     volume.write("y.swp", "y").unwrap();
-    let cut = interval(&volume, "/");
+    let event = interval(&volume, "/");
     volume.sync().unwrap();
     over(&volume, "x.swp", &text('2'));
     // Before it takes the place of another one its data is written, over what was there.
@@ -346,7 +354,7 @@ fn a_crash_shows_no_new_data_in_the_past() {
         stopped.write_at(at, &buffer).unwrap();
     }
     let after = open(&stopped);
-    let found = then(&after, "x.swp", cut);
+    let found = then(&after, "x.swp", event);
     assert!(found.is_none() || found == Some(text('1')), "{:?}", found.map(|text| text[..8].to_string()));
     after.close().unwrap();
     volume.close().unwrap();

@@ -1,10 +1,11 @@
-//! Promises of expunging: all that the history knew of a file is gone at once, under whatever name it was, and gives its room back; what the
-//! file is now stays, and so does everything else; what is held or pinned loses nothing.
+//! Promises of expunging: all that the history knew of a file is gone at once, under whatever name it was,
+//! and gives its room back; what the file is now stays, and so does everything else; what is held or pinned
+//! loses nothing.
 
 use std::ops::ControlFlow;
-use yore_fs::{Error, Forgetting, InodeNo, Number, OpenOptions, PinnedBy, RenameMode, Volume};
+use yore_fs::{Error, EventNo, Forgetting, InodeNo, OpenOptions, PinnedBy, RenameMode, Volume};
 
-fn cut(volume: &Volume, directory: &str, name: &str) -> Number {
+fn event(volume: &Volume, directory: &str, name: &str) -> EventNo {
     let node = volume.node(directory).unwrap();
     volume.view().snapshot(node.inode(), name, false, true).unwrap().number
 }
@@ -45,25 +46,26 @@ fn names(volume: &Volume, path: &str) -> Vec<String> {
     names
 }
 
-/// A file that is gone, and one that is there, under the names that they had: nothing is left of them, the rest is as it was.
+/// A file that is gone, and one that is there, under the names that they had: nothing is left of them, the
+/// rest is as it was.
 #[test]
 fn nothing_is_left_of_a_file() {
     let volume = Volume::memory(64 << 20).unwrap();
     volume.create_dir("d").unwrap();
     volume.write("d/other", "other 1").unwrap();
-    cut(&volume, "/", "before");
+    event(&volume, "/", "before");
     let before = free(&volume);
     volume.write("d/secret", vec![1; 400_000]).unwrap();
     volume.write("d/plan", vec![1; 400_000]).unwrap();
-    cut(&volume, "/", "one");
+    event(&volume, "/", "one");
     volume.write("d/plan", vec![2; 300_000]).unwrap();
     volume.rename("d/plan", "scheme").unwrap();
     volume.write("d/other", "other 2").unwrap();
-    cut(&volume, "d", "two");
-    cut(&volume, "/", "three");
+    event(&volume, "d", "two");
+    event(&volume, "/", "three");
     volume.rename("scheme", "d/idea").unwrap();
     volume.remove_file("d/secret").unwrap();
-    cut(&volume, "/", "four");
+    event(&volume, "/", "four");
 
     let done = expunge(&volume, &["d@one/secret"]);
     assert_eq!((done.expunged, done.expunging), (1, 0));
@@ -85,7 +87,7 @@ fn nothing_is_left_of_a_file() {
     assert_eq!(volume.read("d@two/other").unwrap(), b"other 2");
     assert_eq!(volume.read("d/idea").unwrap(), vec![2; 300_000]);
     // From now on it has a past again.
-    cut(&volume, "/", "five");
+    event(&volume, "/", "five");
     volume.write("d/idea", "3").unwrap();
     assert_eq!(volume.read("d@five/idea").unwrap(), vec![2; 300_000]);
     assert!(is_gone(&volume, "d@four/idea"));
@@ -116,10 +118,10 @@ fn what_is_gone_is_listed_without_it() {
     volume.create_dir("d").unwrap();
     volume.write("d/other", "other").unwrap();
     volume.write("d/secret", "earlier").unwrap();
-    cut(&volume, "d", "one");
+    event(&volume, "d", "one");
     volume.remove_file("d/secret").unwrap();
     volume.write("d/secret", "of another").unwrap();
-    cut(&volume, "d", "two");
+    event(&volume, "d", "two");
     volume.remove_file("d/secret").unwrap();
     volume.remove_file("d/other").unwrap();
     assert_eq!(deleted("d", false), [path("other", 5), path("secret", 10)]);
@@ -134,7 +136,8 @@ fn what_is_gone_is_listed_without_it() {
     }
 }
 
-/// All names of a file go, those that it does not remember too; and one that a link was before keeps what it is.
+/// All names of a file go, those that it does not remember too; and one that a link was before keeps what it
+/// is.
 #[test]
 fn all_names_of_a_file_go() {
     let volume = Volume::memory(64 << 20).unwrap();
@@ -145,10 +148,10 @@ fn all_names_of_a_file_go() {
     volume.hard_link("a/x", "b/y").unwrap();
     volume.hard_link("a/x", "c/z").unwrap();
     volume.write("b/else", "else").unwrap();
-    cut(&volume, "/", "one");
+    event(&volume, "/", "one");
     volume.remove_file("b/y").unwrap();
     volume.write("b/y", "another").unwrap();
-    cut(&volume, "b", "two");
+    event(&volume, "b", "two");
     let done = expunge(&volume, &["a/x"]);
     assert_eq!(done.expunged, 1);
     for gone in ["a@one/x", "b@one/y", "c@one/z"] {
@@ -159,13 +162,14 @@ fn all_names_of_a_file_go() {
     }
     assert_eq!(volume.read("b@two/y").unwrap(), b"another");
     assert_eq!(volume.read("c/z").unwrap(), b"x");
-    cut(&volume, "/", "three");
+    event(&volume, "/", "three");
     volume.remove_file("a/x").unwrap();
     assert_eq!(volume.read("a@three/x").unwrap(), b"x");
     assert_eq!(volume.read("c@three/z").unwrap(), b"x");
 }
 
-/// What comes between asking and the end: cuts see the file, a name that ends is kept for them, and no earlier one sees it.
+/// What comes between asking and the end: events see the file, a name that ends is kept for them, and no
+/// earlier one sees it.
 #[test]
 fn what_comes_meanwhile_has_a_past() {
     let volume = Volume::memory(64 << 20).unwrap();
@@ -173,17 +177,17 @@ fn what_comes_meanwhile_has_a_past() {
     volume.create_dir("b").unwrap();
     volume.write("a/x", "1").unwrap();
     volume.hard_link("a/x", "b/y").unwrap();
-    cut(&volume, "/", "one");
+    event(&volume, "/", "one");
     volume.write("a/x", "2").unwrap();
     volume.view().expunge(&[file(&volume, "a/x")]).unwrap();
     for gone in ["a@one/x", "b@one/y"] {
         assert!(is_gone(&volume, gone));
     }
     assert!(names(&volume, "a@one").is_empty() && names(&volume, "b@one").is_empty());
-    cut(&volume, "/", "two");
+    event(&volume, "/", "two");
     volume.remove_file("a/x").unwrap();
     volume.remove_file("b/y").unwrap();
-    cut(&volume, "/", "three");
+    event(&volume, "/", "three");
     let check = |when: &str| {
         assert_eq!(volume.read("a@two/x").unwrap(), b"2", "{when}");
         assert_eq!(volume.read("b@two/y").unwrap(), b"2", "{when}");
@@ -204,17 +208,17 @@ fn a_directory_goes_with_all_that_was_in_it() {
     let volume = Volume::memory(64 << 20).unwrap();
     let before = {
         volume.create_dir_all("keep").unwrap();
-        cut(&volume, "/", "zero");
+        event(&volume, "/", "zero");
         free(&volume)
     };
     volume.create_dir_all("p/q").unwrap();
     volume.write("p/one", vec![1; 100_000]).unwrap();
     volume.write("p/q/two", vec![2; 100_000]).unwrap();
     volume.write("p/gone", vec![3; 100_000]).unwrap();
-    cut(&volume, "/", "first");
+    event(&volume, "/", "first");
     volume.rename("p/one", "keep/one").unwrap();
     volume.remove_file("p/gone").unwrap();
-    cut(&volume, "p", "second");
+    event(&volume, "p", "second");
     volume.rename("p", "moved").unwrap();
     volume.write("moved/q/two", "2").unwrap();
     let dir = file(&volume, "moved");
@@ -232,7 +236,7 @@ fn a_directory_goes_with_all_that_was_in_it() {
     assert_eq!(names(&volume, "."), ["keep", "moved"]);
     assert_eq!(volume.read("moved/q/two").unwrap(), b"2");
     assert_eq!(volume.read("keep/one").unwrap(), vec![1; 100_000]);
-    let left: Vec<String> = volume.view().cuts().unwrap().into_iter().map(|cut| cut.row.name).collect();
+    let left: Vec<String> = volume.view().events().unwrap().into_iter().map(|event| event.row.name).collect();
     assert_eq!(left, ["zero", "first"], "its own has seen nothing else");
     volume.remove_dir_all("moved").unwrap();
     volume.remove_file("keep/one").unwrap();
@@ -242,24 +246,24 @@ fn a_directory_goes_with_all_that_was_in_it() {
 
 /// What is held or pinned loses nothing, and then nothing is given up of any.
 #[test]
-fn held_and_pinned_cuts_lose_nothing() {
+fn held_and_pinned_events_lose_nothing() {
     let volume = Volume::memory(64 << 20).unwrap();
     volume.create_dir("d").unwrap();
     volume.write("d/a", "1").unwrap();
     volume.write("b", "1").unwrap();
-    let (one, two) = (cut(&volume, "d", "one"), cut(&volume, "/", "two"));
+    let (one, two) = (event(&volume, "d", "one"), event(&volume, "/", "two"));
     volume.write("d/a", "2").unwrap();
     volume.write("b", "2").unwrap();
     let view = volume.view();
     let (a, b) = (file(&volume, "d/a"), file(&volume, "b"));
     view.hold(one, true).unwrap();
     let refused = view.expunge(&[b, a]);
-    assert!(matches!(refused, Err(Error::Held { cut }) if cut == one.0), "{refused:?}");
+    assert!(matches!(refused, Err(Error::Held { event }) if event == one.0), "{refused:?}");
     assert_eq!(volume.read("b@two").unwrap(), b"1");
     view.hold(one, false).unwrap();
     let pin = view.pin(two, PinnedBy::Work).unwrap();
     let refused = view.expunge(&[b, a]);
-    assert!(matches!(refused, Err(Error::Pinned { cut }) if cut == two.0), "{refused:?}");
+    assert!(matches!(refused, Err(Error::Pinned { event }) if event == two.0), "{refused:?}");
     drop(pin);
     view.hold(one, true).unwrap();
     // It is not in d.
@@ -272,12 +276,13 @@ fn held_and_pinned_cuts_lose_nothing() {
     assert!(matches!(view.as_of(one).expunge(&[a]), Err(Error::ReadOnly)));
 }
 
-/// A file that is open stays, now and then: the present is written and read; the past one is gone, and never shows something else.
+/// A file that is open stays, now and then: the present is written and read; the past one is gone, and never
+/// shows something else.
 #[test]
 fn files_that_are_open() {
     let volume = Volume::memory(64 << 20).unwrap();
     volume.write("a", vec![1; 100_000]).unwrap();
-    cut(&volume, "/", "one");
+    event(&volume, "/", "one");
     let now = OpenOptions::new().read(true).write(true).open(&volume, "a").unwrap();
     now.write_at(&vec![2; 100_000], 0).unwrap();
     let then = OpenOptions::new().read(true).open(&volume, ".@one/a").unwrap();
@@ -303,7 +308,7 @@ fn others_of_the_same_inode_number_stay() {
     for n in 0..40u8 {
         volume.write("f", vec![n; 5000]).unwrap();
         let name = format!("c{n}");
-        cut(&volume, "/", &name);
+        event(&volume, "/", &name);
         seen.push((name, n, file(&volume, "f")));
         volume.remove_file("f").unwrap();
     }
@@ -334,7 +339,7 @@ fn it_goes_on_where_it_was() {
     volume.write("b", "b").unwrap();
     let view = volume.view();
     for n in 0..600 {
-        cut(&volume, "/", &format!("c{n}"));
+        event(&volume, "/", &format!("c{n}"));
         view.rename(view.root(), b"a", view.root(), b"b", RenameMode::Exchange).unwrap();
     }
     let (a, b) = (file(&volume, "a"), file(&volume, "b"));
@@ -367,9 +372,10 @@ fn it_goes_on_where_it_was() {
     assert_eq!(file(&volume, "b"), b);
 }
 
-/// A file of several names remembers one of them. Another one, that ended after the file was expunged and before its names were given up,
-/// was kept with its old birth, and nothing said any more that there had been others: it stayed, and led to an inode that was not
-/// there, so that the directory could not be listed as of the snapshot.
+/// A file of several names remembers one of them. Another one, that ended after the file was expunged and
+/// before its names were given up, was kept with its old birth, and nothing said any more that there had been
+/// others: it stayed, and led to an inode that was not there, so that the directory could not be listed as of
+/// the snapshot.
 #[test]
 fn a_name_that_ends_while_its_file_goes_is_given_up() {
     type Ends = fn(&Volume, &str, &str);
@@ -390,13 +396,13 @@ fn a_name_that_ends_while_its_file_goes_is_given_up() {
                 volume.write("a", "content").unwrap();
                 volume.write("other", "other").unwrap();
                 volume.hard_link("a", "b").unwrap();
-                let then = cut(&volume, "/", "then");
+                let then = event(&volume, "/", "then");
                 volume.view().expunge(&[file(&volume, "a")]).unwrap();
                 if again {
-                    cut(&volume, "/", "again");
+                    event(&volume, "/", "again");
                 }
                 ends(&volume, first, second);
-                cut(&volume, "/", "later");
+                event(&volume, "/", "later");
                 assert_eq!(names(&volume, ".@then"), ["other"], "{how}: {first}");
                 finish(&volume);
                 assert_eq!(names(&volume, ".@then"), ["other"], "{how}: {first}, given up");
@@ -406,7 +412,7 @@ fn a_name_that_ends_while_its_file_goes_is_given_up() {
                     assert_eq!(volume.read("b@again").unwrap(), b"content");
                 }
                 assert!(is_gone(&volume, "a@then") && is_gone(&volume, "b@then"));
-                assert_eq!(volume.view().cuts().unwrap()[0].number, then);
+                assert_eq!(volume.view().events().unwrap()[0].number, then);
             }
         }
     }

@@ -1,11 +1,12 @@
-//! The flags that people give to files, in the library: what a rollback does about them, and what the past tells.
+//! The flags that people give to files, in the library: what a rollback does about them, and what the past
+//! tells.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use yore_device::{Device, MemoryDevice};
 use yore_fs::rollback::{Plan, Rights, Verb};
 use yore_fs::{
-    Error, InodeFlags, InodeNo, MkfsOptions, MountOptions, Number, RenameMode, SetXattrMode, View, Volume,
+    Error, EventNo, InodeFlags, InodeNo, MkfsOptions, MountOptions, RenameMode, SetXattrMode, View, Volume,
     What,
 };
 
@@ -27,17 +28,17 @@ fn flags(volume: &Volume, path: &str) -> InodeFlags {
     volume.view().getattr(inode(volume, path)).unwrap().flags
 }
 
-fn cut(volume: &Volume, path: &str) -> Number {
+fn event(volume: &Volume, path: &str) -> EventNo {
     volume.view().snapshot(inode(volume, path), "", false, false).unwrap().number
 }
 
-fn back(volume: &Volume, rights: &Rights, target: Number) -> yore_fs::Result<String> {
+fn back(volume: &Volume, rights: &Rights, target: EventNo) -> yore_fs::Result<String> {
     let plan = Plan { verb: Verb::Rollback, of: None, target, others: None };
     volume.view().rollback(rights, inode(volume, "d"), &plan, &mut |_| ()).map(|done| done.name)
 }
 
-/// Flags are there when the volume is opened again, and still forbid; others than those that people choose are refused, and so is
-/// changing what else is said of an immutable file.
+/// Flags are there when the volume is opened again, and still forbid; others than those that people choose
+/// are refused, and so is changing what else is said of an immutable file.
 #[test]
 fn flags_are_kept() {
     let (device, volume) = volume();
@@ -64,7 +65,8 @@ fn flags_are_kept() {
     assert!(matches!(moved, Err(Error::NotPermitted { .. })));
 }
 
-/// A rollback of who could not take protection away says what is protected before it begins, and changes nothing.
+/// A rollback of who could not take protection away says what is protected before it begins, and changes
+/// nothing.
 #[test]
 fn a_rollback_leaves_what_is_protected() {
     for protected in ["d/changed", "d/new", "d/sub", "d"] {
@@ -73,7 +75,7 @@ fn a_rollback_leaves_what_is_protected() {
             volume.create_dir_all("d/sub").unwrap();
             volume.write("d/changed", "one").unwrap();
             volume.write("d/sub/gone", "gone").unwrap();
-            let then = cut(&volume, "d");
+            let then = event(&volume, "d");
             volume.remove_file("d/sub/gone").unwrap();
             volume.write("d/changed", "two").unwrap();
             volume.write("d/new", "new").unwrap();
@@ -85,7 +87,7 @@ fn a_rollback_leaves_what_is_protected() {
             }
             assert_eq!(volume.read_to_string("d/changed").unwrap(), "two");
             assert!(volume.exists("d/new").unwrap() && !volume.exists("d/sub/gone").unwrap());
-            assert_eq!(volume.view().cuts().unwrap().len(), 1, "nothing was begun");
+            assert_eq!(volume.view().events().unwrap().len(), 1, "nothing was begun");
             set(&volume, protected, InodeFlags::empty());
             back(&volume, &Rights::Unprotected, then).unwrap();
             assert_eq!(volume.read_to_string("d/changed").unwrap(), "one");
@@ -94,8 +96,8 @@ fn a_rollback_leaves_what_is_protected() {
     }
 }
 
-/// A rollback brings flags back with the other attributes, of files with several names and of directories that were removed too; only
-/// who may protect brings protection back.
+/// A rollback brings flags back with the other attributes, of files with several names and of directories
+/// that were removed too; only who may protect brings protection back.
 #[test]
 fn a_rollback_brings_flags_back() {
     let (_, volume) = volume();
@@ -106,7 +108,7 @@ fn a_rollback_brings_flags_back() {
     set(&volume, "d/file", InodeFlags::IMMUTABLE);
     set(&volume, "d/sub", InodeFlags::APPEND_ONLY | InodeFlags::NO_DUMP);
     set(&volume, "d/plain", InodeFlags::NO_ACCESS_TIMES);
-    let then = cut(&volume, "d");
+    let then = event(&volume, "d");
     for path in ["d/file", "d/sub", "d/plain"] {
         set(&volume, path, InodeFlags::empty());
     }
@@ -135,8 +137,9 @@ fn a_rollback_brings_flags_back() {
     assert_eq!(flags(&volume, "d/plain"), InodeFlags::NO_ACCESS_TIMES);
 }
 
-/// Somebody made files and directories immutable that were not so then. Root could take that away file by file before each rollback; so a
-/// rollback of root's does it by itself: all is as it was, its flags too, and what was only passed by keeps those that it has.
+/// Somebody made files and directories immutable that were not so then. Root could take that away file by
+/// file before each rollback; so a rollback of root's does it by itself: all is as it was, its flags too, and
+/// what was only passed by keeps those that it has.
 #[test]
 fn a_rollback_of_who_may_changes_what_is_protected() {
     for flag in [InodeFlags::IMMUTABLE, InodeFlags::APPEND_ONLY, InodeFlags::CHOSEN] {
@@ -146,7 +149,7 @@ fn a_rollback_of_who_may_changes_what_is_protected() {
             volume.write(path, "one").unwrap();
         }
         set(&volume, "d/always", flag);
-        let then = cut(&volume, "d");
+        let then = event(&volume, "d");
         set(&volume, "d/always", InodeFlags::empty());
         volume.write("d/changed", "two").unwrap();
         volume.rename("d/sub/renamed", "d/elsewhere").unwrap();

@@ -1,5 +1,6 @@
-//! Promises of forgetting: what is forgotten is gone at once and gives its room back, what is not stays to the byte, held
-//! snapshots are not forgotten, nobody reads what has become somebody else's, and a full volume gives up the oldest first.
+//! Promises of forgetting: what is forgotten is gone at once and gives its room back, what is not stays to
+//! the byte, held snapshots are not forgotten, nobody reads what has become somebody else's, and a full
+//! volume gives up the oldest first.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,16 +8,16 @@ use std::sync::Arc;
 use yore_device::{Device, MemoryDevice};
 use yore_fs::time::{self, TimeZone};
 use yore_fs::{
-    Error, Forgetting, MkfsOptions, MountOptions, Number, OpenOptions, PinnedBy, Timestamp, Volume,
+    Error, EventNo, Forgetting, MkfsOptions, MountOptions, OpenOptions, PinnedBy, Timestamp, Volume,
 };
 
-fn cut(volume: &Volume, directory: &str, name: &str) -> Number {
+fn event(volume: &Volume, directory: &str, name: &str) -> EventNo {
     let node = volume.node(directory).unwrap();
     volume.view().snapshot(node.inode(), name, false, true).unwrap().number
 }
 
-fn forget(volume: &Volume, cuts: &[Number]) -> Forgetting {
-    volume.view().forget(cuts).unwrap();
+fn forget(volume: &Volume, events: &[EventNo]) -> Forgetting {
+    volume.view().forget(events).unwrap();
     volume.view().finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap()
 }
 
@@ -29,13 +30,13 @@ fn free(volume: &Volume) -> u64 {
 fn what_is_forgotten_is_gone_and_what_is_held_is_not_forgotten() {
     let volume = Volume::memory(64 << 20).unwrap();
     volume.write("a", "first").unwrap();
-    let (one, two) = (cut(&volume, "/", "one"), cut(&volume, "/", "two"));
+    let (one, two) = (event(&volume, "/", "one"), event(&volume, "/", "two"));
     volume.write("a", "second").unwrap();
     let view = volume.view();
     view.hold(two, true).unwrap();
     // All or none.
     let refused = view.forget(&[one, two]);
-    assert!(matches!(refused, Err(Error::Held { cut }) if cut == two.0), "{refused:?}");
+    assert!(matches!(refused, Err(Error::Held { event }) if event == two.0), "{refused:?}");
     assert_eq!(volume.read("/.@one/a").unwrap(), b"first");
     let open = OpenOptions::new().read(true).open(&volume, "/.@one/a").unwrap();
     assert_eq!(forget(&volume, &[one, one]).forgotten, 1, "named twice is once");
@@ -46,19 +47,19 @@ fn what_is_forgotten_is_gone_and_what_is_held_is_not_forgotten() {
         );
     }
     assert!(matches!(view.forget(&[one]), Err(Error::NotFound)), "it was forgotten already");
-    assert!(matches!(view.forget(&[Number(77)]), Err(Error::NotFound)), "it never was");
+    assert!(matches!(view.forget(&[EventNo(77)]), Err(Error::NotFound)), "it never was");
     assert_eq!(volume.read("/.@two/a").unwrap(), b"first");
     // Its name is free.
-    cut(&volume, "/", "one");
+    event(&volume, "/", "one");
     assert_eq!(volume.read("/.@one/a").unwrap(), b"second");
     view.hold(two, false).unwrap();
     assert_eq!(forget(&volume, &[two]).forgotten, 1);
-    let names: Vec<String> = view.cuts().unwrap().into_iter().map(|cut| cut.row.name).collect();
+    let names: Vec<String> = view.events().unwrap().into_iter().map(|event| event.row.name).collect();
     assert_eq!(names, ["one"]);
 }
 
-/// A time that was printed for a snapshot never comes to mean another one: when it is forgotten, there is nothing. A time that was
-/// not means the last one before it.
+/// A time that was printed for a snapshot never comes to mean another one: when it is forgotten, there is
+/// nothing. A time that was not means the last one before it.
 #[test]
 fn the_time_of_a_forgotten_snapshot_means_nothing() {
     let volume = Volume::memory(64 << 20).unwrap();
@@ -66,13 +67,13 @@ fn the_time_of_a_forgotten_snapshot_means_nothing() {
     let mut taken = Vec::new();
     for n in 0..3 {
         volume.write("d/a", format!("{n}")).unwrap();
-        taken.push(cut(&volume, "/", ""));
+        taken.push(event(&volume, "/", ""));
         std::thread::sleep(std::time::Duration::from_millis(30));
     }
-    let cuts = volume.view().cuts().unwrap();
+    let events = volume.view().events().unwrap();
     let utc = TimeZone::UTC;
     let printed: Vec<String> = (0..3)
-        .map(|n| time::print(cuts[n].row.time, cuts.get(n + 1).map(|next| next.row.time), &utc))
+        .map(|n| time::print(events[n].row.time, events.get(n + 1).map(|next| next.row.time), &utc))
         .collect();
     let read = |at: &str| volume.read(format!("/.@{at}/d/a")).map_err(|e| e.root().clone());
     assert_eq!(read(&printed[1]).unwrap(), b"1", "{printed:?}");
@@ -84,17 +85,17 @@ fn the_time_of_a_forgotten_snapshot_means_nothing() {
     assert_eq!(read(&printed[2]).unwrap(), b"2");
     // In d, too; and an instant after it that is no name of it.
     assert!(volume.read(format!("d@{}/a", printed[1])).is_err());
-    let mut after = cuts[1].row.time;
+    let mut after = events[1].row.time;
     after.nanos = after.nanos / 1000 * 1000 + 11_003;
     let after = time::When::At(Timestamp {
         seconds: after.seconds + i64::from(after.nanos / 1_000_000_000),
         nanos: after.nanos % 1_000_000_000,
     });
-    assert_eq!(volume.view().cut_for(volume.view().root(), &after).unwrap(), taken[0]);
+    assert_eq!(volume.view().event_for(volume.view().root(), &after).unwrap(), taken[0]);
 }
 
-/// Ten versions of a file of which each changes another part, forgotten in several orders: each time the rest is what it was, and
-/// in the end all room is there again.
+/// Ten versions of a file of which each changes another part, forgotten in several orders: each time the rest
+/// is what it was, and in the end all room is there again.
 #[test]
 fn versions_are_forgotten_in_any_order_and_give_all_room_back() {
     for order in
@@ -115,10 +116,10 @@ fn versions_are_forgotten_in_any_order_and_give_all_room_back() {
         let link = "t".repeat(3000);
         volume.symlink(&link, "d/link").unwrap();
         let before = free(&volume);
-        let mut cuts = Vec::new();
+        let mut events = Vec::new();
         for version in 0..10u8 {
             let (then, now) = (content(version), content(version + 1));
-            cuts.push((cut(&volume, "/", ""), then));
+            events.push((event(&volume, "/", ""), then));
             let file = OpenOptions::new().write(true).open(&volume, "d/file").unwrap();
             let at = usize::from(version) * 300_001;
             file.write_at(&now[at..at + 150_000], at as u64).unwrap();
@@ -127,10 +128,10 @@ fn versions_are_forgotten_in_any_order_and_give_all_room_back() {
             volume.rename("d/moved", "d/link").unwrap();
         }
         for (n, gone) in order.iter().enumerate() {
-            forget(&volume, &[cuts[*gone].0]);
+            forget(&volume, &[events[*gone].0]);
             for kept in order.iter().skip(n + 1) {
-                let then = Volume::from_view(volume.view().as_of(cuts[*kept].0));
-                assert!(then.read("d/file").unwrap() == cuts[*kept].1, "{kept} after {gone} of {order:?}");
+                let then = Volume::from_view(volume.view().as_of(events[*kept].0));
+                assert!(then.read("d/file").unwrap() == events[*kept].1, "{kept} after {gone} of {order:?}");
                 assert_eq!(then.read_link("d/link").unwrap().as_os_str(), link.as_str());
             }
         }
@@ -145,10 +146,10 @@ fn versions_are_forgotten_in_any_order_and_give_all_room_back() {
 
 /// When nothing covers it any more, the present overwrites its blocks in place and keeps nothing.
 #[test]
-fn after_the_last_cut_is_forgotten_nothing_is_kept() {
+fn after_the_last_event_is_forgotten_nothing_is_kept() {
     let volume = Volume::memory(64 << 20).unwrap();
     volume.write("file", vec![1; 1 << 20]).unwrap();
-    let all = [cut(&volume, "/", ""), cut(&volume, "/", "")];
+    let all = [event(&volume, "/", ""), event(&volume, "/", "")];
     forget(&volume, &all);
     let before = free(&volume);
     let file = OpenOptions::new().write(true).open(&volume, "file").unwrap();
@@ -159,16 +160,17 @@ fn after_the_last_cut_is_forgotten_nothing_is_kept() {
     assert_eq!(done, Forgetting::default(), "there was nothing to do");
 }
 
-/// Cuts of directories count for what was in them then: what was moved out stays as long as they do, and goes with them.
+/// Events of directories count for what was in them then: what was moved out stays as long as they do, and
+/// goes with them.
 #[test]
-fn a_cut_of_a_directory_holds_what_was_in_it() {
+fn a_event_of_a_directory_holds_what_was_in_it() {
     let volume = Volume::memory(64 << 20).unwrap();
     volume.create_dir_all("in/below").unwrap();
     volume.create_dir("out").unwrap();
     volume.write("in/below/file", vec![1; 100_000]).unwrap();
     volume.write("out/file", vec![1; 100_000]).unwrap();
-    let inside = cut(&volume, "in", "inside");
-    let all = cut(&volume, "/", "");
+    let inside = event(&volume, "in", "inside");
+    let all = event(&volume, "/", "");
     volume.rename("in/below", "out/below").unwrap();
     volume.remove_file("out/below/file").unwrap();
     volume.remove_file("out/file").unwrap();
@@ -178,7 +180,8 @@ fn a_cut_of_a_directory_holds_what_was_in_it() {
     assert_eq!(forget(&volume, &[inside]).blocks, 25);
 }
 
-/// Forgetting is broken off at every step it can be, and a new opening of the volume goes on: in the end nothing is left to do.
+/// Forgetting is broken off at every step it can be, and a new opening of the volume goes on: in the end
+/// nothing is left to do.
 #[test]
 fn what_was_broken_off_goes_on() {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(128 << 20));
@@ -186,13 +189,13 @@ fn what_was_broken_off_goes_on() {
     for i in 0..2000 {
         volume.write(format!("f{i}"), format!("{i}").repeat(900)).unwrap();
     }
-    let gone = cut(&volume, "/", "gone");
-    let kept = cut(&volume, "/", "kept");
+    let gone = event(&volume, "/", "gone");
+    let kept = event(&volume, "/", "kept");
     for i in 0..2000 {
         volume.append(format!("f{i}"), "more").unwrap();
     }
     volume.view().hold(kept, true).unwrap();
-    let later = cut(&volume, "/", "later");
+    let later = event(&volume, "/", "later");
     for i in 0..2000 {
         volume.remove_file(format!("f{i}")).unwrap();
     }
@@ -217,14 +220,14 @@ fn what_was_broken_off_goes_on() {
     }
 }
 
-/// Threads read an old file while its snapshot is forgotten and others write: what they read is the old content, or an error that says
-/// that it is gone.
+/// Threads read an old file while its snapshot is forgotten and others write: what they read is the old
+/// content, or an error that says that it is gone.
 #[test]
 fn nobody_reads_what_has_become_somebody_elses() {
     for round in 0..20u8 {
         let volume = Volume::memory(64 << 20).unwrap();
         volume.write("old", vec![7; 3 << 20]).unwrap();
-        let number = cut(&volume, "/", "then");
+        let number = event(&volume, "/", "then");
         volume.remove_file("old").unwrap();
         volume.sync().unwrap();
         let stop = AtomicBool::new(false);
@@ -261,21 +264,21 @@ fn small(keep_history: bool) -> Volume {
     Volume::open(device, &MountOptions { keep_history, ..MountOptions::default() }).unwrap()
 }
 
-/// A volume much smaller than what is written to it goes on as long as the present fits: while history takes more than its share, the
-/// oldest snapshots go though they are young. A held one stays.
+/// A volume much smaller than what is written to it goes on as long as the present fits: while history takes
+/// more than its share, the oldest snapshots go though they are young. A held one stays.
 #[test]
 fn a_full_volume_gives_up_the_oldest() {
     let volume = small(false);
     volume.write("small", "held").unwrap();
-    let held = cut(&volume, "/", "held");
+    let held = event(&volume, "/", "held");
     volume.view().hold(held, true).unwrap();
     let mut taken = Vec::new();
     for n in 0..40u8 {
         volume.write("file", vec![n; 6 << 20]).unwrap();
         volume.write("small", format!("{n}")).unwrap();
-        taken.push(cut(&volume, "/", ""));
+        taken.push(event(&volume, "/", ""));
     }
-    let kept: Vec<Number> = volume.view().cuts().unwrap().iter().map(|cut| cut.number).collect();
+    let kept: Vec<EventNo> = volume.view().events().unwrap().iter().map(|event| event.number).collect();
     assert_eq!(kept[0], held);
     assert!(kept.len() >= 4, "half of the volume is theirs: {kept:?}");
     assert!(taken.ends_with(&kept[1..]), "the oldest went: {kept:?}");
@@ -283,33 +286,33 @@ fn a_full_volume_gives_up_the_oldest() {
     assert_eq!(volume.read("file").unwrap(), vec![39; 6 << 20]);
 }
 
-/// A pinned snapshot is not forgotten, neither by name nor for want of room, as long as there is a pin; and it can be read though the
-/// volume was closed.
+/// A pinned snapshot is not forgotten, neither by name nor for want of room, as long as there is a pin; and
+/// it can be read though the volume was closed.
 #[test]
 fn what_is_pinned_stays() {
     let volume = small(false);
     volume.write("small", "pinned").unwrap();
     volume.write("large", vec![7; 2 << 20]).unwrap();
-    let pinned = cut(&volume, "/", "pinned");
+    let pinned = event(&volume, "/", "pinned");
     let view = volume.view();
     let pins = [view.pin(pinned, PinnedBy::Mount).unwrap(), view.pin(pinned, PinnedBy::Mount).unwrap()];
-    assert!(matches!(view.pin(Number(99), PinnedBy::Mount), Err(Error::NotFound)));
-    let other = cut(&volume, "/", "");
+    assert!(matches!(view.pin(EventNo(99), PinnedBy::Mount), Err(Error::NotFound)));
+    let other = event(&volume, "/", "");
     let listed = || -> Vec<bool> {
-        let (rows, _) = view.list_cuts(view.root(), Number(0)).unwrap();
+        let (rows, _) = view.list_events(view.root(), EventNo(0)).unwrap();
         rows.into_iter().map(|row| row.pinned).collect()
     };
     assert_eq!(listed(), [true, false]);
     let refused = view.forget(&[other, pinned]);
-    assert!(matches!(refused, Err(Error::Pinned { cut }) if cut == pinned.0), "{refused:?}");
+    assert!(matches!(refused, Err(Error::Pinned { event }) if event == pinned.0), "{refused:?}");
     for n in 0..40u8 {
         volume.write("file", vec![n; 6 << 20]).unwrap();
-        cut(&volume, "/", "");
+        event(&volume, "/", "");
     }
     let [first, second] = pins;
     drop(first);
     assert!(matches!(view.forget(&[pinned]), Err(Error::Pinned { .. })), "there is another pin");
-    let kept: Vec<Number> = view.cuts().unwrap().iter().map(|cut| cut.number).collect();
+    let kept: Vec<EventNo> = view.events().unwrap().iter().map(|event| event.number).collect();
     assert!(kept[0] == pinned && kept[1] > other, "{kept:?}");
     // It is not held: whoever opens the volume later knows nothing of it.
     volume.write("large", "now").unwrap();
@@ -334,7 +337,8 @@ fn what_is_pinned_stays() {
     assert_eq!(names, 4);
 }
 
-/// Who wants to keep all of it is told that there is no room, and nothing is lost; deleting and forgetting by hand help.
+/// Who wants to keep all of it is told that there is no room, and nothing is lost; deleting and forgetting by
+/// hand help.
 #[test]
 fn a_volume_that_keeps_its_history_says_that_it_is_full() {
     let volume = small(true);
@@ -342,7 +346,7 @@ fn a_volume_that_keeps_its_history_says_that_it_is_full() {
     let error = loop {
         let n = taken.len() as u8;
         match volume.write("file", vec![n; 6 << 20]) {
-            Ok(()) => taken.push(cut(&volume, "/", "")),
+            Ok(()) => taken.push(event(&volume, "/", "")),
             Err(error) => break error,
         }
     };

@@ -1,5 +1,6 @@
-//! Promise: fsync through the intent log. What it costs, what a crash right after it leaves, and that data which is only in
-//! the log survives whatever comes next: generations, more records than the log holds, readers, another engine.
+//! Promise: fsync through the intent log. What it costs, what a crash right after it leaves, and that data
+//! which is only in the log survives whatever comes next: generations, more records than the log holds,
+//! readers, another engine.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,8 +36,8 @@ impl fmt::Debug for Counting {
 }
 
 impl Counting {
-    /// Has `what` done when the write of many pages after `skipped` others reaches the device, by another thread: the one
-    /// that writes holds locks.
+    /// Has `what` done when the write of many pages after `skipped` others reaches the device, by another
+    /// thread: the one that writes holds locks.
     fn during_long_write(&self, skipped: u32, what: impl FnOnce() + Send + 'static) {
         *self.during.lock().unwrap() = Some(During { skipped, what: Box::new(what) });
     }
@@ -215,9 +216,10 @@ fn what_is_only_in_the_log_survives_generations_and_further_crashes() {
     assert_eq!(third.log_status().replayed, 0);
 }
 
-/// A file was noted in the log, appended to, and written home in the background up to the size that was noted; its last page
-/// of that size went home whole. The next fsync noted only the pages behind it. The replay extended the file from the
-/// smaller size, and zeroed what was behind it in the page that was at home.
+/// A file was noted in the log, appended to, and written home in the background up to the size that was
+/// noted; its last page of that size went home whole. The next fsync noted only the pages behind it. The
+/// replay extended the file from the smaller size, and zeroed what was behind it in the page that was at
+/// home.
 #[test]
 fn a_page_that_went_home_before_its_size_is_kept() {
     let (device, view) = volume(Some(20 * 4096));
@@ -239,9 +241,9 @@ fn a_page_that_went_home_before_its_size_is_kept() {
     assert_eq!(read(&again, "other"), [3; 7553]);
 }
 
-/// The volume is full but for what was just removed, and data that will go there is in the log only. Replaying once kept what
-/// records freed from use until the next generation, and that was written when the data had its blocks: no mount
-/// succeeded any more.
+/// The volume is full but for what was just removed, and data that will go there is in the log only.
+/// Replaying once kept what records freed from use until the next generation, and that was written when the
+/// data had its blocks: no mount succeeded any more.
 #[test]
 fn what_was_logged_finds_its_blocks_in_a_full_volume() {
     let (device, view) = volume(None);
@@ -280,10 +282,10 @@ fn later_changes_take_back_what_was_logged() {
     let set_size = |no, size| {
         view.setattr(&caller(), no, &yore_fs::SetAttr { size: Some(size), ..Default::default() }).unwrap();
     };
-    let cut = synced("cut", &[1; 9000]);
-    set_size(cut, 5000);
-    set_size(cut, 7000);
-    view.fsync(cut, false).unwrap();
+    let event = synced("event", &[1; 9000]);
+    set_size(event, 5000);
+    set_size(event, 7000);
+    view.fsync(event, false).unwrap();
     let again = synced("again", &[2; 5000]);
     write(&view, again, 4500, &[3; 1000]);
     view.fsync(again, false).unwrap();
@@ -296,7 +298,7 @@ fn later_changes_take_back_what_was_logged() {
     let (_, after) = crash(&device);
     let mut expected = vec![1; 5000];
     expected.resize(7000, 0);
-    assert_eq!(read(&after, "cut"), expected);
+    assert_eq!(read(&after, "event"), expected);
     let mut expected = vec![2; 4500];
     expected.resize(5500, 3);
     assert_eq!(read(&after, "again"), expected);
@@ -311,9 +313,9 @@ fn later_changes_take_back_what_was_logged() {
     assert_eq!(read(&after, "other"), [7; 5000]);
 }
 
-/// A page beyond whose old end bytes were logged was overwritten in place, and the log was told at once that it is at home.
-/// A record that came before the size was stored then left the page to a replay that took those bytes for stale, and
-/// showed zeros.
+/// A page beyond whose old end bytes were logged was overwritten in place, and the log was told at once that
+/// it is at home. A record that came before the size was stored then left the page to a replay that took
+/// those bytes for stale, and showed zeros.
 #[test]
 fn the_log_keeps_what_is_at_home_until_the_size_is_stored() {
     let (device, view) = counted_volume(64 * MIB, None);
@@ -343,8 +345,8 @@ fn the_log_keeps_what_is_at_home_until_the_size_is_stored() {
     read(&after, "other");
 }
 
-/// A crash in the middle of a long pass of write-back leaves blocks beyond the size stored, with what was to be there. A file
-/// that grows again over them shows zeros there, also when it comes from the medium.
+/// A crash in the middle of a long pass of write-back leaves blocks beyond the size stored, with what was to
+/// be there. A file that grows again over them shows zeros there, also when it comes from the medium.
 #[test]
 fn what_lies_beyond_the_size_stored_does_not_come_back() {
     let (device, view) = counted_volume(64 * MIB, None);

@@ -1,10 +1,11 @@
-//! Promise: what format 2.0 wrote is read for ever. `golden/volume-2.0.blocks` is a volume of 32 MiB as a program of that
-//! format left it, cut off without being closed, with a file of every kind. It is read as it is, then taken on, changed
-//! and emptied; its names, attributes and contents are those of [`wanted`].
+//! Promise: what format 2.0 wrote is read for ever. `golden/volume-2.0.blocks` is a volume of 32 MiB as a
+//! program of that format left it, event off without being closed, with a file of every kind. It is read as
+//! it is, then taken on, changed and emptied; its names, attributes and contents are those of [`wanted`].
 //!
-//! The image is never made anew: a program that cannot read it reads another format. It was made by
-//! `cargo test -p yore-fs --test golden -- --ignored make_the_image`, which needs an empty file there. Times that [`wanted`]
-//! does not set, and whatever else a volume takes from the moment, are in it as they were.
+//! The image is never made anew: a program that cannot read it reads another format. It was made by `cargo
+//! test -p yore-fs --test golden -- --ignored
+//! make_the_image`, which needs an empty file there. Times that [`wanted`] does not set, and whatever else a
+//! volume takes from the moment, are in it as they were.
 
 #[path = "golden/blocks.rs"]
 mod blocks;
@@ -232,8 +233,8 @@ fn mkfs() -> MkfsOptions {
     }
 }
 
-/// The volume as a crash leaves it after a sync, with a file that was open and had no name, and one that was synced since
-/// and is in the log only.
+/// The volume as a crash leaves it after a sync, with a file that was open and had no name, and one that was
+/// synced since and is in the log only.
 fn make() -> MemoryDevice {
     let device = Arc::new(MemoryDevice::new(BLOCKS * BLOCK as u64));
     let shared: Arc<dyn Device> = device.clone();
@@ -445,7 +446,8 @@ fn the_image_is_read() {
     assert_eq!(device.first_difference(&before), None, "reading changed the volume");
 }
 
-/// A copy of it is taken on where it was left: the orphan goes, the rest stays, also after a change and another opening.
+/// A copy of it is taken on where it was left: the orphan goes, the rest stays, also after a change and
+/// another opening.
 #[test]
 fn the_image_is_taken_on() {
     let device = Arc::new(unpack(IMAGE));

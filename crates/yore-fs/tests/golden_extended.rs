@@ -1,8 +1,9 @@
-//! Promise: what format 2.2 added is read for ever. `golden/volume-2.2.blocks` is a volume as a program of that format left it, cut off
-//! without being closed: it got shorter and longer, its snapshots say who took them, what they are, why and until when they are held, two
-//! of them have the same name, its files have flags, it has rules for when it is full, and rows of who did what. One snapshot is half
-//! forgotten, and some changes are in the log alone. `golden/volume-2.2.txt` says all that is seen of it. The image is read as it is,
-//! then it is used, made longer and shorter, and all its past is given up.
+//! Promise: what format 2.2 added is read for ever. `golden/volume-2.2.blocks` is a volume as a program of
+//! that format left it, event off without being closed: it got shorter and longer, its snapshots say who took
+//! them, what they are, why and until when they are held, two of them have the same name, its files have
+//! flags, it has rules for when it is full, and rows of who did what. One snapshot is half forgotten, and
+//! some changes are in the log alone. `golden/volume-2.2.txt` says all that is seen of it. The image is read
+//! as it is, then it is used, made longer and shorter, and all its past is given up.
 //!
 //! Neither file is ever made anew: a program that cannot read them reads another format. They were made by
 //! `cargo test -p yore-fs --test golden_extended -- --ignored make_the_image`, which needs empty files there.
@@ -20,7 +21,7 @@ use std::sync::Arc;
 use yore_device::MemoryDevice;
 use yore_fs::rollback::{Plan, Rights, Verb};
 use yore_fs::{
-    CutKind, Doing, Error, FallocateMode, InodeFlags, KeepRules, MkfsOptions, NewSnapshot, Number,
+    Doing, Error, EventKind, EventNo, FallocateMode, InodeFlags, KeepRules, MkfsOptions, NewSnapshot,
     OperationKind, OperationRow, Policy, Retention, RowClass, SpaceRules, User, Versioning, View, Volume,
 };
 
@@ -46,12 +47,12 @@ fn set_flags(volume: &Volume, path: &str, flags: InodeFlags) {
 }
 
 /// Takes a snapshot of which all is said, and records who did.
-fn take(volume: &Volume, path: &str, new: &NewSnapshot<'_>) -> Number {
+fn take(volume: &Volume, path: &str, new: &NewSnapshot<'_>) -> EventNo {
     let view = volume.view();
-    let cut = view.take_snapshot(no(volume, path), new).unwrap();
+    let event = view.take_snapshot(no(volume, path), new).unwrap();
     let doing = Doing { view, uid: new.user.map_or(0, |user| user.uid) };
-    doing.note(doing.taking(&cut).unwrap());
-    cut.number
+    doing.note(doing.taking(&event).unwrap());
+    event.number
 }
 
 fn with_policy(volume: &Volume, path: &str, hold: Option<u64>) {
@@ -108,23 +109,23 @@ fn with_texts(volume: &Volume) {
     take(volume, "one", &held);
     write(volume, "one/large", 5000, &text(5, 9000));
     let same_name = NewSnapshot { name: "step-1", user: Some(&ROOT), ..NewSnapshot::default() };
-    let cut = take(volume, "two", &same_name);
-    view.hold_because(Some(&OWNER), cut, true, "r".repeat(255).as_str()).unwrap();
+    let event = take(volume, "two", &same_name);
+    view.hold_because(Some(&OWNER), event, true, "r".repeat(255).as_str()).unwrap();
     let renamed = take(volume, "one", &NewSnapshot { name: "old", ..NewSnapshot::default() });
-    let was = view.kept_cut(renamed).unwrap();
+    let was = view.kept_event(renamed).unwrap();
     view.describe(renamed, Some("new"), Some("d".repeat(512).as_str())).unwrap();
     let doing = Doing { view, uid: 7 };
     doing.note([
-        doing.holding(&view.kept_cut(cut).unwrap(), Some("a reason")).unwrap(),
+        doing.holding(&view.kept_event(event).unwrap(), Some("a reason")).unwrap(),
         doing.renaming(&was, Some("new")).unwrap(),
         doing.expunging(no(volume, "one"), 3).unwrap(),
     ]);
-    doing.note(doing.forgetting(&[cut, renamed]).unwrap());
+    doing.note(doing.forgetting(&[event, renamed]).unwrap());
     let given_up = OperationRow {
         time: was.row.time,
         kind: OperationKind::GaveUp,
         uid: 7,
-        first: cut,
+        first: event,
         last: renamed,
         count: 2,
         bytes: 123_456,
@@ -208,18 +209,18 @@ fn make_the_image() {
 
 // ---- what is seen ----
 
-/// What is said of cuts, what each has seen, policies, and who did what.
+/// What is said of events, what each has seen, policies, and who did what.
 fn past(view: &View) -> String {
     let mut out = String::new();
-    for cut in view.cuts().unwrap() {
-        let (row, more) = (&cut.row, &cut.row.more);
+    for event in view.events().unwrap() {
+        let (row, more) = (&event.row, &event.row.more);
         let time = (row.time.seconds, row.time.nanos);
-        writeln!(out, "cut {} {:?} {:?} of {} at {time:?}", cut.number, row.kind, row.name, row.root)
+        writeln!(out, "event {} {:?} {:?} of {} at {time:?}", event.number, row.kind, row.name, row.root)
             .unwrap();
         let (by, held_by, until) = (more.by, more.held_by, more.held_until);
         writeln!(out, "  by {by:?}, held {} by {held_by:?} until {until:?}", row.held).unwrap();
         writeln!(out, "  {:?}, {:?}", more.description, more.hold_reason).unwrap();
-        tree_of(view, &cut, &mut out);
+        tree_of(view, &event, &mut out);
     }
     for (inode, policy) in view.policies().unwrap() {
         let Policy { versioning, retention, hold, exclude } = &policy;
@@ -249,7 +250,7 @@ fn past_of_the_text() -> &'static str {
 #[test]
 fn what_was_added_is_read() {
     let device = unpack(IMAGE);
-    assert_eq!(begun(&device), [CutKind::Snapshot]);
+    assert_eq!(begun(&device), [EventKind::Snapshot]);
     let view = read_only(&device);
     let info = view.info();
     assert_eq!((info.format.0, info.size, info.label.as_str()), (2, LENGTH, "Yore 2.2"));
@@ -257,8 +258,9 @@ fn what_was_added_is_read() {
     same(&seen(&view), SEEN);
 }
 
-/// It is taken on where it was left, and what it says binds: flags, holds of policies and of people, names. It gets longer and shorter,
-/// and its past stays what it was, until all of it is given up and all files are removed.
+/// It is taken on where it was left, and what it says binds: flags, holds of policies and of people, names.
+/// It gets longer and shorter, and its past stays what it was, until all of it is given up and all files are
+/// removed.
 #[test]
 fn what_was_added_is_used_and_given_up() {
     let device = Arc::new(unpack(IMAGE));
@@ -304,23 +306,23 @@ fn is_forbidden(result: yore_fs::Result<()>) -> bool {
 
 /// Releases and forgets all there is.
 fn give_up(view: &View) {
-    let cuts = view.cuts().unwrap();
-    for cut in &cuts {
-        let more = &cut.row.more;
+    let events = view.events().unwrap();
+    for event in &events {
+        let more = &event.row.more;
         // Over by now, or longer than anybody waits.
-        let locked = more.held_until.is_some_and(|until| until - cut.row.time.seconds > 1000);
-        match view.forget(&[cut.number]) {
-            Err(Error::HeldUntil { .. }) if locked => view.hold_for(&ROOT, cut.number, false).unwrap(),
-            Err(Error::Held { .. }) if cut.row.held => view.hold(cut.number, false).unwrap(),
-            Ok(()) => assert!(!locked && !cut.row.held),
-            other => panic!("{cut:?}: {other:?}"),
+        let locked = more.held_until.is_some_and(|until| until - event.row.time.seconds > 1000);
+        match view.forget(&[event.number]) {
+            Err(Error::HeldUntil { .. }) if locked => view.hold_for(&ROOT, event.number, false).unwrap(),
+            Err(Error::Held { .. }) if event.row.held => view.hold(event.number, false).unwrap(),
+            Ok(()) => assert!(!locked && !event.row.held),
+            other => panic!("{event:?}: {other:?}"),
         }
     }
-    let left: Vec<Number> = view.cuts().unwrap().iter().map(|cut| cut.number).collect();
+    let left: Vec<EventNo> = view.events().unwrap().iter().map(|event| event.number).collect();
     assert!(left.len() >= 5, "some were held");
     view.forget(&left).unwrap();
     view.finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap();
-    assert_eq!(view.cuts().unwrap().len(), 0);
+    assert_eq!(view.events().unwrap().len(), 0);
 }
 
 /// Removes all files, and what protects or gives policies to them.
@@ -345,6 +347,6 @@ fn empty(volume: &Volume) {
 /// What made it still makes a volume of which as much is seen.
 #[test]
 fn an_image_made_today_is_as_rich() {
-    let starts = ["cut", "Done"];
+    let starts = ["event", "Done"];
     assert_eq!(gist(&seen(&read_only(&make())), &starts), gist(SEEN, &starts));
 }

@@ -1,8 +1,9 @@
-//! Promise: the past that format 2.1 wrote is read for ever. `golden/volume-2.1.blocks` is a volume of 32 MiB as a program of that format
-//! left it, cut off without being closed: snapshots and versions of files of many kinds, policies, something that was rolled back,
-//! something forgotten, something of which the forgetting and something of which the expunging had only begun, and changes that are in the
-//! log alone. `golden/volume-2.1.txt` says all that is seen of it. Both are read as they are, then the volume is taken on and changed,
-//! and its past stays what it was.
+//! Promise: the past that format 2.1 wrote is read for ever. `golden/volume-2.1.blocks` is a volume of 32 MiB
+//! as a program of that format left it, event off without being closed: snapshots and versions of files of
+//! many kinds, policies, something that was rolled back, something forgotten, something of which the
+//! forgetting and something of which the expunging had only begun, and changes that are in the log alone.
+//! `golden/volume-2.1.txt` says all that is seen of it. Both are read as they are, then the volume is taken
+//! on and changed, and its past stays what it was.
 //!
 //! Neither is ever made anew: a program that cannot read them reads another format. They were made by
 //! `cargo test -p yore-fs --test golden_past -- --ignored make_the_image`, which needs empty files there.
@@ -20,20 +21,20 @@ use std::sync::Arc;
 use yore_device::MemoryDevice;
 use yore_fs::rollback::{Plan, Rights, Verb};
 use yore_fs::{
-    CutKind, FallocateMode, InodeNo, KeepRules, MkfsOptions, Number, Policy, RenameMode, Retention, SetAttr,
-    SetXattrMode, Versioning, View, Volume,
+    EventKind, EventNo, FallocateMode, InodeNo, KeepRules, MkfsOptions, Policy, RenameMode, Retention,
+    SetAttr, SetXattrMode, Versioning, View, Volume,
 };
 
 const IMAGE: &[u8] = include_bytes!("golden/volume-2.1.blocks");
 const SEEN: &str = include_str!("golden/volume-2.1.txt");
 
-/// The last cut of the image, and the directory with an interval.
-const LAST: Number = Number(18);
+/// The last event of the image, and the directory with an interval.
+const LAST: EventNo = EventNo(18);
 const TIMED: InodeNo = InodeNo(20);
 
 // ---- making it ----
 
-fn cut(volume: &Volume, path: &str, name: &str, held: bool) -> Number {
+fn event(volume: &Volume, path: &str, name: &str, held: bool) -> EventNo {
     volume.view().snapshot(no(volume, path), name, held, false).unwrap().number
 }
 
@@ -83,7 +84,7 @@ fn with_files(volume: &Volume) {
 /// Snapshots of all and of a directory, and changes of many kinds between them.
 fn with_snapshots(volume: &Volume) {
     let view = volume.view();
-    cut(volume, "/", "first", true);
+    event(volume, "/", "first", true);
     volume.write("gone/secret", "to be expunged").unwrap();
     volume.write("d/small", "small, changed").unwrap();
     write(volume, "d/block", 1000, b"overwritten");
@@ -97,14 +98,14 @@ fn with_snapshots(volume: &Volume) {
     view.removexattr(no(volume, "d/block"), b"user.long").unwrap();
     let set = SetAttr { permissions: Some(0o4750), uid: Some(7), gid: Some(8), ..SetAttr::default() };
     volume.set_symlink_attributes("d/small", &set).unwrap();
-    cut(volume, "/d", "of one directory", false);
+    event(volume, "/d", "of one directory", false);
     for i in (0..150).step_by(2) {
         volume.remove_file(format!("many/file {i}")).unwrap();
     }
     volume.truncate("d/large", 2 << 20).unwrap();
     volume.remove_file("d/link").unwrap();
     volume.remove_file("d/long link").unwrap();
-    cut(volume, "/", "", false);
+    event(volume, "/", "", false);
     for i in 0..20 {
         volume.write(format!("many/file {i}"), format!("again {i}")).unwrap();
     }
@@ -133,9 +134,9 @@ fn with_versions(volume: &Volume) {
 /// Something forgotten, something rolled back.
 fn with_rollback(volume: &Volume) {
     let view = volume.view();
-    let forgotten = cut(volume, "/", "forgotten", false);
+    let forgotten = event(volume, "/", "forgotten", false);
     volume.write("d/small", "small, seen by nobody").unwrap();
-    let then = cut(volume, "/d", "", false);
+    let then = event(volume, "/d", "", false);
     volume.write("d/small", "small, a mistake").unwrap();
     volume.write("d/mistake", "a mistake").unwrap();
     view.forget(&[forgotten]).unwrap();
@@ -144,15 +145,16 @@ fn with_rollback(volume: &Volume) {
     view.rollback(&Rights::All, no(volume, "d"), &plan, &mut |_| ()).unwrap();
 }
 
-/// Something of which the forgetting and something of which the expunging begins, and no more; and a file that is in the log alone.
+/// Something of which the forgetting and something of which the expunging begins, and no more; and a file
+/// that is in the log alone.
 fn with_something_begun(volume: &Volume) {
     let view = volume.view();
-    let dying = cut(volume, "/many", "dying", false);
+    let dying = event(volume, "/many", "dying", false);
     for i in (1..150).step_by(2) {
         volume.remove_file(format!("many/file {i}")).unwrap();
     }
     // In the image it is called `last`, which cannot be a name any more.
-    cut(volume, "/", "latest", false);
+    event(volume, "/", "latest", false);
     let secret = volume.node("gone/secret").unwrap();
     let secret = (secret.inode(), secret.attr().incarnation);
     view.forget(&[dying]).unwrap();
@@ -171,21 +173,25 @@ fn make_the_image() {
 
 // ---- what is seen ----
 
-/// Cuts, what each has seen, and policies. An interval of the image is over an hour after it was made: who opens it for writing then makes
-/// up for that, with one cut more.
+/// Events, what each has seen, and policies. An interval of the image is over an hour after it was made: who
+/// opens it for writing then makes up for that, with one event more.
 fn past(view: &View) -> String {
     let mut out = String::new();
-    for cut in view.cuts().unwrap() {
-        let row = &cut.row;
-        if cut.number > LAST {
-            assert_eq!((row.kind, row.root), (CutKind::Interval, TIMED));
+    for event in view.events().unwrap() {
+        let row = &event.row;
+        if event.number > LAST {
+            assert_eq!((row.kind, row.root), (EventKind::Interval, TIMED));
             continue;
         }
         let time = (row.time.seconds, row.time.nanos);
         let held = if row.held { ", held" } else { "" };
-        writeln!(out, "cut {} {:?} {:?} of {} at {time:?}{held}", cut.number, row.kind, row.name, row.root)
-            .unwrap();
-        tree_of(view, &cut, &mut out);
+        writeln!(
+            out,
+            "event {} {:?} {:?} of {} at {time:?}{held}",
+            event.number, row.kind, row.name, row.root
+        )
+        .unwrap();
+        tree_of(view, &event, &mut out);
     }
     for (inode, policy) in view.policies().unwrap() {
         let Policy { versioning, retention, .. } = &policy;
@@ -211,14 +217,14 @@ fn past_of_the_text() -> &'static str {
 #[test]
 fn the_past_is_read() {
     let device = unpack(IMAGE);
-    assert_eq!(begun(&device), [CutKind::Snapshot, CutKind::Expunge]);
+    assert_eq!(begun(&device), [EventKind::Snapshot, EventKind::Expunge]);
     let view = read_only(&device);
     assert_eq!(view.info().format.0, 2, "what a program of this format can use");
     same(&seen(&view), SEEN);
 }
 
-/// It is taken on where it was left: what was begun is ended, all is seen as before, also after changes and another opening; and it can
-/// be forgotten, all of it.
+/// It is taken on where it was left: what was begun is ended, all is seen as before, also after changes and
+/// another opening; and it can be forgotten, all of it.
 #[test]
 fn the_past_is_taken_on() {
     let device = Arc::new(unpack(IMAGE));
@@ -238,20 +244,20 @@ fn the_past_is_taken_on() {
     same(&past(&read_only(&device)), past_of_the_text());
 
     let view = View::open(device, &options()).unwrap();
-    let cuts = view.cuts().unwrap();
-    for cut in cuts.iter().filter(|cut| cut.row.held) {
-        view.hold(cut.number, false).unwrap();
+    let events = view.events().unwrap();
+    for event in events.iter().filter(|event| event.row.held) {
+        view.hold(event.number, false).unwrap();
     }
-    let numbers: Vec<Number> = cuts.iter().map(|cut| cut.number).collect();
+    let numbers: Vec<EventNo> = events.iter().map(|event| event.number).collect();
     view.forget(&numbers).unwrap();
     view.finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap();
     let left = view.statfs().history_data_blocks + view.statfs().history_metadata_blocks;
-    assert_eq!((view.cuts().unwrap().len(), left), (0, 0));
+    assert_eq!((view.events().unwrap().len(), left), (0, 0));
     view.close().unwrap();
 }
 
 /// What made it still makes a volume of which as much is seen.
 #[test]
 fn a_past_made_today_is_as_rich() {
-    assert_eq!(gist(&seen(&read_only(&make())), &["cut"]), gist(SEEN, &["cut"]));
+    assert_eq!(gist(&seen(&read_only(&make())), &["event"]), gist(SEEN, &["event"]));
 }

@@ -1,5 +1,5 @@
-//! Promises of looking at history: a difference applied to what was gives what is; a log has each state that a snapshot has seen, under
-//! whatever name; what is gone is listed with the snapshot that still has it.
+//! Promises of looking at history: a difference applied to what was gives what is; a log has each state that
+//! a snapshot has seen, under whatever name; what is gone is listed with the snapshot that still has it.
 
 #[path = "common/seeds.rs"]
 mod seeds;
@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use yore_fs::{
-    Change, Deleted, Difference, DirItem, Error, FallocateMode, FileKind, InodeNo, Logged, Number,
+    Change, Deleted, Difference, DirItem, Error, EventNo, FallocateMode, FileKind, InodeNo, Logged,
     OpenOptions, RenameMode, Result, SetAttr, SetTime, SetXattrMode, Timestamp, View, Volume, What,
 };
 
@@ -21,12 +21,17 @@ fn small() -> Volume {
     Volume::memory(128 << 20).unwrap()
 }
 
-fn cut(volume: &Volume, path: &str) -> Number {
+fn event(volume: &Volume, path: &str) -> EventNo {
     let node = volume.node(path).unwrap();
     volume.view().snapshot(node.inode(), "", false, false).unwrap().number
 }
 
-fn diff_of(volume: &Volume, path: &str, from: Option<Number>, to: Option<Number>) -> Result<Vec<Difference>> {
+fn diff_of(
+    volume: &Volume,
+    path: &str,
+    from: Option<EventNo>,
+    to: Option<EventNo>,
+) -> Result<Vec<Difference>> {
     let (mut found, node) = (Vec::new(), volume.node(path)?);
     volume.view().diff(node.inode(), from, to, &mut |difference| {
         found.push(difference);
@@ -71,7 +76,7 @@ fn each_kind_of_change() {
     }
     volume.symlink("x", "d/link").unwrap();
     volume.write("outside", "o").unwrap();
-    let first = cut(&volume, "d");
+    let first = event(&volume, "d");
     let file = OpenOptions::new().write(true).open(&volume, "d/content").unwrap();
     file.write_at(&[2; 100], 5000).unwrap();
     volume.set_permissions("d/mode", 0o600).unwrap();
@@ -90,7 +95,7 @@ fn each_kind_of_change() {
     let touched = SetAttr { mtime: Some(then), ..SetAttr::default() };
     volume.set_symlink_attributes("d/touched", &touched).unwrap();
     let present = diff_of(&volume, "d", Some(first), None).unwrap();
-    let second = cut(&volume, "/");
+    let second = event(&volume, "/");
     let forth = [
         "M content CONTENT",
         "- gone",
@@ -136,7 +141,8 @@ fn each_kind_of_change() {
     assert_eq!(sizes(&present[2]), (None, Some(1)));
 }
 
-/// Contents that were changed back in size and time differ all the same; and a change that is in memory only is one.
+/// Contents that were changed back in size and time differ all the same; and a change that is in memory only
+/// is one.
 #[test]
 fn no_change_of_content_is_missed() {
     let volume = small();
@@ -144,7 +150,7 @@ fn no_change_of_content_is_missed() {
         volume.write(name, vec![1; if name == "small" { 20 } else { 300_000 }]).unwrap();
     }
     let attr = |name: &str| *volume.symlink_metadata(name).unwrap().attr();
-    let first = cut(&volume, "/");
+    let first = event(&volume, "/");
     let again = |name: &str| {
         let set = SetAttr { mtime: Some(SetTime::To(attr(name).mtime)), ..SetAttr::default() };
         let file = OpenOptions::new().write(true).open(&volume, name).unwrap();
@@ -165,7 +171,7 @@ fn no_change_of_content_is_missed() {
     ["small", "large", "dirty", "hole"].into_iter().for_each(again);
     let expected = ["M dirty CONTENT", "M hole CONTENT", "M large CONTENT", "M small CONTENT"];
     same(lines(&diff_of(&volume, "/", Some(first), None).unwrap()), &expected);
-    let second = cut(&volume, "/");
+    let second = event(&volume, "/");
     volume.sync().unwrap();
     same(lines(&diff_of(&volume, "/", Some(first), Some(second)).unwrap()), &expected);
     // Names that come and go, and attributes set to what they were, are no difference.
@@ -175,7 +181,8 @@ fn no_change_of_content_is_missed() {
     same(lines(&diff_of(&volume, "/", Some(second), None).unwrap()), &[]);
 }
 
-/// A changed file is named by all its names below the directory, also those that are in directories that have not changed.
+/// A changed file is named by all its names below the directory, also those that are in directories that have
+/// not changed.
 #[test]
 fn files_of_several_names() {
     let volume = small();
@@ -185,7 +192,7 @@ fn files_of_several_names() {
     for name in ["d/a/b/two", "out/three", "d/four"] {
         volume.hard_link("d/one", name).unwrap();
     }
-    let first = cut(&volume, "/");
+    let first = event(&volume, "/");
     volume.append("out/three", "2").unwrap();
     volume.rename("d/four", "d/five").unwrap();
     volume.remove_file("out/three").unwrap();
@@ -193,17 +200,17 @@ fn files_of_several_names() {
     same(lines(&diff_of(&volume, "d", Some(first), None).unwrap()), &expected);
 }
 
-/// A directory that was moved in from outside is added with all that is below it, though snapshots of the volume know it; one that
-/// was moved out is removed so.
+/// A directory that was moved in from outside is added with all that is below it, though snapshots of the
+/// volume know it; one that was moved out is removed so.
 #[test]
 fn directories_that_come_and_go() {
     let volume = small();
     volume.create_dir("d").unwrap();
     volume.create_dir_all("tree/below").unwrap();
     volume.write("tree/below/f", "f").unwrap();
-    let first = cut(&volume, "/");
+    let first = event(&volume, "/");
     volume.rename("tree", "d/in").unwrap();
-    let second = cut(&volume, "/");
+    let second = event(&volume, "/");
     let (into, out) = (["+ in", "+ in/below", "+ in/below/f"], ["- in", "- in/below", "- in/below/f"]);
     same(lines(&diff_of(&volume, "d", Some(first), Some(second)).unwrap()), &into);
     same(lines(&diff_of(&volume, "d", Some(second), Some(first)).unwrap()), &out);
@@ -212,20 +219,21 @@ fn directories_that_come_and_go() {
     same(lines(&diff_of(&volume, "/", Some(first), None).unwrap()), &["R tree out"]);
 }
 
-/// What cannot be compared is refused: a directory that a snapshot has not seen, one that is gone, what is no directory.
+/// What cannot be compared is refused: a directory that a snapshot has not seen, one that is gone, what is no
+/// directory.
 #[test]
 fn what_cannot_be_compared() {
     let volume = small();
     volume.create_dir_all("a").unwrap();
     volume.create_dir_all("b").unwrap();
     volume.write("f", "f").unwrap();
-    let of_a = cut(&volume, "a");
+    let of_a = event(&volume, "a");
     let is_absent = |result: Result<Vec<Difference>>| matches!(result.unwrap_err().root(), Error::NotFound);
     assert!(is_absent(diff_of(&volume, "b", Some(of_a), None)));
     assert!(is_absent(diff_of(&volume, "/", Some(of_a), None)));
     let node = volume.node("a").unwrap().inode();
     let file = volume.node("f").unwrap().inode();
-    let all = cut(&volume, "/");
+    let all = event(&volume, "/");
     let ask = |no: InodeNo, from, to| volume.view().diff(no, from, to, &mut |_| ControlFlow::Continue(()));
     assert!(matches!(ask(file, Some(all), None), Err(Error::NotADirectory)));
     volume.remove_dir("a").unwrap();
@@ -235,7 +243,7 @@ fn what_cannot_be_compared() {
     assert!(matches!(ask(node, Some(of_a), Some(all)), Err(Error::Stale | Error::NotFound)));
     // A directory that was moved into one that a snapshot has seen was not there then.
     volume.create_dir("late").unwrap();
-    let of_b = cut(&volume, "b");
+    let of_b = event(&volume, "b");
     volume.rename("late", "b/late").unwrap();
     assert!(is_absent(diff_of(&volume, "b/late", Some(of_b), None)));
     assert!(!volume.exists("b/late@now/x").unwrap());
@@ -254,8 +262,9 @@ fn log_of(volume: &Volume, directory: &str, name: &str) -> Result<Vec<Logged>> {
 
 /// `path size first-last what`, with snapshots counted from one, and `*` for what is so still.
 fn log_lines(volume: &Volume, directory: &str, name: &str) -> Vec<String> {
-    let numbers: Vec<Number> = volume.view().cuts().unwrap().into_iter().map(|cut| cut.number).collect();
-    let at = |seen: &yore_fs::SeenBy| numbers.iter().position(|n| *n == seen.cut.number).unwrap() + 1;
+    let numbers: Vec<EventNo> =
+        volume.view().events().unwrap().into_iter().map(|event| event.number).collect();
+    let at = |seen: &yore_fs::SeenBy| numbers.iter().position(|n| *n == seen.event.number).unwrap() + 1;
     let line = |l: Logged| {
         let span = match (&l.first, &l.last) {
             (Some(first), Some(last)) => format!("{}-{}", at(first), at(last)),
@@ -271,37 +280,37 @@ fn log_lines(volume: &Volume, directory: &str, name: &str) -> Vec<String> {
     log_of(volume, directory, name).unwrap().into_iter().map(line).collect()
 }
 
-/// The log of a file has the states that snapshots have seen and no others, each once, with the first and last snapshot, and
-/// follows it through renames of itself and of what it is in.
+/// The log of a file has the states that snapshots have seen and no others, each once, with the first and
+/// last snapshot, and follows it through renames of itself and of what it is in.
 #[test]
 fn a_log_follows_renames() {
     let volume = small();
     volume.create_dir_all("d/e").unwrap();
     volume.write("d/a", "1").unwrap();
-    cut(&volume, "/"); // 1
-    cut(&volume, "d"); // 2
+    event(&volume, "/"); // 1
+    event(&volume, "d"); // 2
     volume.append("d/a", "2").unwrap();
-    cut(&volume, "d/e"); // 3: has not seen it
+    event(&volume, "d/e"); // 3: has not seen it
     volume.append("d/a", "3").unwrap();
-    cut(&volume, "d"); // 4
+    event(&volume, "d"); // 4
     volume.rename("d/a", "d/e/b").unwrap();
-    cut(&volume, "d/e"); // 5
-    cut(&volume, "/"); // 6
+    event(&volume, "d/e"); // 5
+    event(&volume, "/"); // 6
     volume.rename("d", "x").unwrap();
-    cut(&volume, "/"); // 7
+    event(&volume, "/"); // 7
     volume.set_permissions("x/e/b", 0o600).unwrap();
     volume.append("x/e/b", "4").unwrap();
     let expected = [
         "/x/e/b 4 none* CONTENT,METADATA",
         "/x/e/b 3 5-7 renamed",
-        // What was cut is named as it is called now.
+        // What the event is of is named as it is called now.
         "/x/a 3 4-4 CONTENT",
         "/x/a 1 1-2 oldest",
     ];
     same(log_lines(&volume, "x/e", "b"), &expected);
     // A link more is no other state.
     volume.hard_link("x/e/b", "again").unwrap();
-    cut(&volume, "/"); // 8
+    event(&volume, "/"); // 8
     volume.remove_file("again").unwrap();
     let mut expected = expected;
     expected[0] = "/x/e/b 4 8-8* CONTENT,METADATA";
@@ -315,21 +324,21 @@ fn a_log_follows_renames() {
     assert!(matches!(nothing, Error::NotFound));
 }
 
-/// Editors write a new file and rename it over the old one: the log goes on with the old one, also if a snapshot has seen the
-/// temporary file, and not with what the temporary name meant before.
+/// Editors write a new file and rename it over the old one: the log goes on with the old one, also if a
+/// snapshot has seen the temporary file, and not with what the temporary name meant before.
 #[test]
 fn a_log_goes_through_saves() {
     let volume = small();
     volume.create_dir("d").unwrap();
     volume.write("d/f", "1").unwrap();
-    cut(&volume, "d"); // 1
+    event(&volume, "d"); // 1
     volume.write("d/.f.tmp", "22").unwrap();
     volume.rename("d/.f.tmp", "d/f").unwrap();
-    cut(&volume, "d"); // 2
+    event(&volume, "d"); // 2
     volume.write("d/.f.tmp", "333").unwrap();
-    cut(&volume, "d"); // 3
+    event(&volume, "d"); // 3
     volume.rename("d/.f.tmp", "d/f").unwrap();
-    cut(&volume, "d"); // 4
+    event(&volume, "d"); // 4
     volume.write("d/.f.tmp", "4444").unwrap();
     volume.rename("d/.f.tmp", "d/f").unwrap();
     let expected = [
@@ -342,16 +351,17 @@ fn a_log_goes_through_saves() {
     same(log_lines(&volume, "d", "f"), &expected);
 }
 
-/// The log of a directory has a state for each snapshot before which names came or went, and one before which its mode changed.
+/// The log of a directory has a state for each snapshot before which names came or went, and one before which
+/// its mode changed.
 #[test]
 fn logs_of_directories() {
     let volume = small();
     volume.create_dir("d").unwrap();
-    cut(&volume, "/");
+    event(&volume, "/");
     volume.write("d/a", "").unwrap();
-    cut(&volume, "/");
+    event(&volume, "/");
     volume.append("d/a", "more").unwrap();
-    cut(&volume, "/");
+    event(&volume, "/");
     volume.set_permissions("d", 0o700).unwrap();
     let expected = ["/d 1 none* METADATA", "/d 1 2-3 CONTENT", "/d 0 1-1 oldest"];
     same(log_lines(&volume, "/", "d"), &expected);
@@ -371,8 +381,8 @@ fn deleted_of(volume: &Volume, path: &str, recursive: bool) -> Vec<Deleted> {
     found
 }
 
-/// Names that are gone are listed with the last snapshot that has them, the latest first; not those that nobody has seen, that mean
-/// something again, or whose file was renamed.
+/// Names that are gone are listed with the last snapshot that has them, the latest first; not those that
+/// nobody has seen, that mean something again, or whose file was renamed.
 #[test]
 fn what_is_gone_is_listed() {
     let volume = small();
@@ -381,21 +391,21 @@ fn what_is_gone_is_listed() {
     for name in ["first", "second", "again", "renamed", "sub/below", "whole/in-it"] {
         volume.write(format!("d/{name}"), name).unwrap();
     }
-    cut(&volume, "d");
-    let two = cut(&volume, "/");
+    event(&volume, "d");
+    let two = event(&volume, "/");
     volume.remove_file("d/first").unwrap();
     volume.remove_file("d/again").unwrap();
     volume.write("d/unseen", "").unwrap();
     volume.remove_file("d/unseen").unwrap();
-    let three = cut(&volume, "d");
+    let three = event(&volume, "d");
     volume.remove_file("d/second").unwrap();
     volume.write("d/again", "another").unwrap();
     volume.rename("d/renamed", "elsewhere").unwrap();
     volume.remove_file("d/sub/below").unwrap();
     volume.remove_dir_all("d/whole").unwrap();
-    let list = |recursive| -> Vec<(String, Number, u64)> {
+    let list = |recursive| -> Vec<(String, EventNo, u64)> {
         let found = deleted_of(&volume, "d", recursive);
-        found.iter().map(|d| (text(&d.path), d.last.cut.number, d.facts.size)).collect()
+        found.iter().map(|d| (text(&d.path), d.last.event.number, d.facts.size)).collect()
     };
     let entry = |path: &str, number, size| (path.to_string(), number, size);
     let expected = [entry("second", three, 6), entry("whole", three, 1), entry("first", two, 5)];
@@ -412,7 +422,8 @@ fn what_is_gone_is_listed() {
 type Copied = (FileKind, u32, u64, Vec<u8>, Vec<(Vec<u8>, Vec<u8>)>, Timestamp);
 type Copy = BTreeMap<PathBuf, Copied>;
 
-/// All that a view has below a directory, but what a difference does not tell: times and sizes of directories, and link counts.
+/// All that a view has below a directory, but what a difference does not tell: times and sizes of
+/// directories, and link counts.
 fn copy(view: &View, root: InodeNo) -> Copy {
     let (mut all, mut left) = (Copy::new(), vec![(PathBuf::new(), root)]);
     while let Some((path, inode)) = left.pop() {
@@ -495,7 +506,7 @@ fn apply(from: &Copy, to: &Copy, found: &[Difference]) -> Copy {
 struct Run {
     rng: Xoshiro256PlusPlus,
     volume: Volume,
-    seen: Vec<(Number, InodeNo, Copy)>,
+    seen: Vec<(EventNo, InodeNo, Copy)>,
     log: Vec<String>,
     /// Differences that were not empty.
     compared: usize,
@@ -601,8 +612,8 @@ impl Run {
     }
 }
 
-/// The differences between any two times, applied to what was, give what is; in both directions, before and after other snapshots
-/// were forgotten.
+/// The differences between any two times, applied to what was, give what is; in both directions, before and
+/// after other snapshots were forgotten.
 #[test]
 fn differences_give_what_is() {
     for seed in seeds(12) {
@@ -665,7 +676,7 @@ fn the_present_changes_meanwhile() {
     for i in 0..4 {
         volume.create_dir_all(format!("t{i}/d/e")).unwrap();
     }
-    let first = cut(&volume, "/");
+    let first = event(&volume, "/");
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         for t in 0..2 {

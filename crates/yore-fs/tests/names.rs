@@ -1,7 +1,7 @@
 //! What `name@last`, `name@-N` and `name@NAME` mean.
 
 use yore_fs::time::{parse, TimeZone, When};
-use yore_fs::{Error, NewSnapshot, Number, Policy, Timestamp, User, Versioning, View, Volume};
+use yore_fs::{Error, EventNo, NewSnapshot, Policy, Timestamp, User, Versioning, View, Volume};
 
 fn volume() -> Volume {
     Volume::memory(64 << 20).unwrap()
@@ -11,7 +11,7 @@ fn inode(volume: &Volume, path: &str) -> yore_fs::InodeNo {
     volume.node(path).unwrap().inode()
 }
 
-fn cut(volume: &Volume, path: &str, name: &str) -> Number {
+fn event(volume: &Volume, path: &str, name: &str) -> EventNo {
     volume.view().snapshot(inode(volume, path), name, false, false).unwrap().number
 }
 
@@ -19,13 +19,14 @@ fn when(text: &str) -> When {
     parse(text, Timestamp { seconds: 1_795_183_530, nanos: 0 }, &TimeZone::UTC).unwrap()
 }
 
-/// The cut that a time means in a directory.
-fn meant(view: &View, volume: &Volume, path: &str, text: &str) -> Result<Number, Error> {
-    view.cut_for(inode(volume, path), &when(text))
+/// The event that a time means in a directory.
+fn meant(view: &View, volume: &Volume, path: &str, text: &str) -> Result<EventNo, Error> {
+    view.event_for(inode(volume, path), &when(text))
 }
 
-/// `@last` and `@-2` are the last snapshot and the one before, of those that show the directory: its own and those of directories above.
-/// Points of undo and snapshots of other directories are not counted, and forgotten ones no more.
+/// `@last` and `@-2` are the last snapshot and the one before, of those that show the directory: its own and
+/// those of directories above. Points of undo and snapshots of other directories are not counted, and
+/// forgotten ones no more.
 #[test]
 fn snapshots_of_a_directory_are_counted_from_the_last() {
     let volume = volume();
@@ -33,10 +34,15 @@ fn snapshots_of_a_directory_are_counted_from_the_last() {
     volume.create_dir("other").unwrap();
     let view = volume.view();
     assert!(matches!(meant(view, &volume, "a", "last"), Err(Error::NotFound)), "there is none");
-    let all = [cut(&volume, "/", ""), cut(&volume, "a", ""), cut(&volume, "a/b", ""), cut(&volume, "/", "")];
-    cut(&volume, "other", "");
+    let all = [
+        event(&volume, "/", ""),
+        event(&volume, "a", ""),
+        event(&volume, "a/b", ""),
+        event(&volume, "/", ""),
+    ];
+    event(&volume, "other", "");
     view.undo_point(inode(&volume, "a"), "before-rollback-1", false, false).unwrap();
-    let of = |path: &str| -> Vec<Number> {
+    let of = |path: &str| -> Vec<EventNo> {
         let found = (1..9).map(|n| meant(view, &volume, path, &format!("-{n}")));
         found.take_while(|found| !matches!(found, Err(Error::NotFound))).map(Result::unwrap).collect()
     };
@@ -48,12 +54,12 @@ fn snapshots_of_a_directory_are_counted_from_the_last() {
     assert_eq!(of("a/b"), [all[3], all[1], all[0]]);
     // Within the past they are counted from there.
     let then = view.as_of(all[1]);
-    assert_eq!(then.cut_for(inode(&volume, "a"), &when("last")).unwrap(), all[1]);
-    assert_eq!(then.cut_for(inode(&volume, "a"), &when("-2")).unwrap(), all[0]);
+    assert_eq!(then.event_for(inode(&volume, "a"), &when("last")).unwrap(), all[1]);
+    assert_eq!(then.event_for(inode(&volume, "a"), &when("-2")).unwrap(), all[0]);
 }
 
-/// Of a file its own versions and the snapshots of directories are counted together, under the name that it had, also where each save puts
-/// another file there; that it was removed is none of them.
+/// Of a file its own versions and the snapshots of directories are counted together, under the name that it
+/// had, also where each save puts another file there; that it was removed is none of them.
 #[test]
 fn versions_of_a_file_are_counted_with_snapshots() {
     let volume = volume();
@@ -65,7 +71,7 @@ fn versions_of_a_file_are_counted_with_snapshots() {
         |text: &str| volume.read(format!("d/letter@{text}")).map(|bytes| String::from_utf8(bytes).unwrap());
     volume.write("d/letter", "one").unwrap();
     volume.write("d/letter", "two").unwrap();
-    cut(&volume, "d", "");
+    event(&volume, "d", "");
     for text in ["three", "four"] {
         volume.write("d/.letter.tmp", text).unwrap();
         volume.rename("d/.letter.tmp", "d/letter").unwrap();
@@ -85,15 +91,15 @@ fn versions_of_a_file_are_counted_with_snapshots() {
     assert!(then("-99").is_err());
 }
 
-/// Two directories may each have a `step-1`, and behind a path the nearest directory above is meant that was cut so. Names were the
-/// volume's, so that the second one was refused.
+/// Two directories may each have a `step-1`, and behind a path the nearest directory above is meant that was
+/// cut so. Names were the volume's, so that the second one was refused.
 #[test]
 fn each_directory_has_names_of_its_own() {
     let volume = volume();
     for agent in ["agent1", "agent2"] {
         volume.create_dir_all(format!("{agent}/deep")).unwrap();
         volume.write(format!("{agent}/deep/file"), format!("{agent} at step 1")).unwrap();
-        cut(&volume, agent, "step-1");
+        event(&volume, agent, "step-1");
         volume.write(format!("{agent}/deep/file"), "later").unwrap();
     }
     let read = |path: &str| String::from_utf8(volume.read(path).unwrap()).unwrap();
@@ -109,7 +115,7 @@ fn each_directory_has_names_of_its_own() {
     let again = view.snapshot(inode(&volume, "agent1"), "step-1", false, false);
     assert!(matches!(again, Err(Error::Exists)), "{again:?}");
     // One above has it, too: below agent1 its own one goes on being meant, and elsewhere that one.
-    let all = cut(&volume, "/", "step-1");
+    let all = event(&volume, "/", "step-1");
     volume.write("agent1/deep/file", "last").unwrap();
     assert_eq!(read("agent1/deep/file@step-1"), "agent1 at step 1");
     assert_eq!(read("agent1@step-1/deep/file"), "agent1 at step 1");
@@ -126,7 +132,7 @@ fn each_directory_has_names_of_its_own() {
     // A directory that takes the place of one that is gone has names of its own.
     volume.remove_dir_all("agent1").unwrap();
     volume.create_dir("agent1").unwrap();
-    cut(&volume, "agent1", "step-1");
+    event(&volume, "agent1", "step-1");
     volume.close().unwrap();
 }
 
@@ -135,8 +141,8 @@ fn each_directory_has_names_of_its_own() {
 fn a_snapshot_is_renamed() {
     let volume = volume();
     volume.write("file", "then").unwrap();
-    let number = cut(&volume, "/", "old");
-    let other = cut(&volume, "/", "other");
+    let number = event(&volume, "/", "old");
+    let other = event(&volume, "/", "other");
     volume.write("file", "now").unwrap();
     let view = volume.view();
     let row = view.describe(number, Some("new"), Some("what went out")).unwrap().row;
@@ -146,7 +152,7 @@ fn a_snapshot_is_renamed() {
     assert!(matches!(view.describe(number, Some("other"), None), Err(Error::Exists)));
     assert!(matches!(view.describe(number, Some("monday"), None), Err(Error::Invalid { .. })));
     assert_eq!(view.describe(number, None, Some("")).unwrap().row.more.description, "");
-    cut(&volume, "/", "old");
+    event(&volume, "/", "old");
     assert_eq!(view.describe(other, Some(""), None).unwrap().row.name, "");
     assert!(matches!(meant(view, &volume, "/", "other"), Err(Error::NotFound)));
     // Names can be exchanged by way of a third one, any number of times.
@@ -158,10 +164,10 @@ fn a_snapshot_is_renamed() {
     assert!(view.describe(undo, Some("mine"), None).is_err(), "its name says what can be undone");
     let user = User { uid: 7, limits: None };
     view.hold_because(Some(&user), number, true, "for the audit").unwrap();
-    let row = view.kept_cut(number).unwrap().row;
+    let row = view.kept_event(number).unwrap().row;
     assert_eq!((row.held, row.more.hold_reason.as_str(), row.more.held_by), (true, "for the audit", Some(7)));
     view.hold(number, false).unwrap();
-    let row = view.kept_cut(number).unwrap().row;
+    let row = view.kept_event(number).unwrap().row;
     assert_eq!((row.held, row.more.hold_reason.as_str(), row.more.held_by), (false, "", None));
 }
 

@@ -1,10 +1,11 @@
-//! What keeps the past from those who mean harm with a user's rights: policies that hold what they take, and limits for each user.
+//! What keeps the past from those who mean harm with a user's rights: policies that hold what they take, and
+//! limits for each user.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use yore_device::{Device, MemoryDevice};
 use yore_fs::{
-    Caller, CutKind, Error, FileKind, InodeNo, KeepRules, MkfsOptions, MountOptions, Number, Policy,
+    Caller, Error, EventKind, EventNo, FileKind, InodeNo, KeepRules, MkfsOptions, MountOptions, Policy,
     Retention, User, UserLimits, Versioning, View, WriteMode,
 };
 
@@ -28,7 +29,7 @@ fn create(view: &View, directory: InodeNo, name: &str) -> InodeNo {
 }
 
 /// Writes and closes; the version.
-fn save(view: &View, file: InodeNo, text: &str) -> Number {
+fn save(view: &View, file: InodeNo, text: &str) -> EventNo {
     view.write(file, 0, text.as_bytes(), WRITE).unwrap();
     view.closed(file).unwrap().expect("a version").number
 }
@@ -47,8 +48,9 @@ fn is_held<T: std::fmt::Debug>(result: Result<T, Error>) -> bool {
     matches!(result, Err(Error::HeldUntil { .. }))
 }
 
-/// A program with a user's rights could give up all history of his files. What a policy holds is given up by nobody before its
-/// time: not when asked to, not by rules, not by expunging, not after the policy says something else; root alone releases it.
+/// A program with a user's rights could give up all history of his files. What a policy holds is given up by
+/// nobody before its time: not when asked to, not by rules, not by expunging, not after the policy says
+/// something else; root alone releases it.
 #[test]
 fn what_a_policy_holds_stays() {
     let device = device(64 << 20);
@@ -56,7 +58,7 @@ fn what_a_policy_holds_stays() {
     let root = view.root();
     view.set_policy(root, &holding(3600 * SECOND)).unwrap();
     let file = create(&view, root, "file");
-    let versions: Vec<Number> = ["one", "two", "six"].iter().map(|text| save(&view, file, text)).collect();
+    let versions: Vec<EventNo> = ["one", "two", "six"].iter().map(|text| save(&view, file, text)).collect();
     let user = User { uid: 7, limits: None };
     let check = |view: &View| {
         for version in &versions {
@@ -66,11 +68,11 @@ fn what_a_policy_holds_stays() {
         assert_eq!(view.retain().unwrap(), 0);
         let attr = view.getattr(file).unwrap();
         assert!(is_held(view.expunge(&[(file, attr.incarnation)])));
-        assert_eq!(view.cuts().unwrap().len(), 3);
+        assert_eq!(view.events().unwrap().len(), 3);
     };
     check(&view);
-    let (rows, _) = view.list_versions(root, b"file", Number(0)).unwrap();
-    assert!(rows.iter().all(|row| row.cut.row.held), "lists say so");
+    let (rows, _) = view.list_versions(root, b"file", EventNo(0)).unwrap();
+    assert!(rows.iter().all(|row| row.event.row.held), "lists say so");
     // It is in what was taken, not in the policy.
     view.set_policy(root, &Policy::default()).unwrap();
     check(&view);
@@ -123,7 +125,8 @@ fn the_time_ends() {
     }
 }
 
-/// A policy shortens the hold by what it says itself, by saying nothing any more, and below a directory that says more.
+/// A policy shortens the hold by what it says itself, by saying nothing any more, and below a directory that
+/// says more.
 #[test]
 fn what_shortens_a_hold() {
     let view = open(&device(64 << 20));
@@ -149,8 +152,9 @@ fn limit<T: std::fmt::Debug>(result: Result<T, Error>) -> Option<(&'static str, 
     }
 }
 
-/// A user took 300,000 snapshots in ten seconds, which filled the volume and the daemon's memory. Each has limits, which concern neither
-/// others nor what policies take, and are known again when the volume is opened.
+/// A user took 300,000 snapshots in ten seconds, which filled the volume and the daemon's memory. Each has
+/// limits, which concern neither others nor what policies take, and are known again when the volume is
+/// opened.
 #[test]
 fn users_have_limits() {
     let device = device(64 << 20);
@@ -159,11 +163,11 @@ fn users_have_limits() {
     let limits = Some(UserLimits { snapshots: 3, holds: 1, policies: 1 });
     let (user, other) = (User { uid: 7, limits }, User { uid: 8, limits });
     let take = |view: &View, user: &User, held| {
-        view.take_for(user, root, CutKind::Snapshot, "", (held, false)).map(|cut| cut.number)
+        view.take_for(user, root, EventKind::Snapshot, "", (held, false)).map(|event| event.number)
     };
-    let mine: Vec<Number> = (0..3).map(|i| take(&view, &user, i == 0).unwrap()).collect();
+    let mine: Vec<EventNo> = (0..3).map(|i| take(&view, &user, i == 0).unwrap()).collect();
     assert_eq!(limit(take(&view, &user, false)), Some(("snapshots", 3)));
-    let undo = view.take_for(&user, root, CutKind::Undo, "before-x", (false, false));
+    let undo = view.take_for(&user, root, EventKind::Undo, "before-x", (false, false));
     assert_eq!(limit(undo), Some(("snapshots", 3)));
     assert_eq!(limit(view.hold_for(&user, mine[1], true)), Some(("holds", 1)));
     assert_eq!(limit(take(&view, &other, false)), None);

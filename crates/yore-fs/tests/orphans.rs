@@ -1,5 +1,6 @@
-//! Promises of inodes that a server holds while their last name goes: usable until the last hold is given back, gone for
-//! everybody from then on, and freed, whether the volume is counted, closed, or found after a crash.
+//! Promises of inodes that a server holds while their last name goes: usable until the last hold is given
+//! back, gone for everybody from then on, and freed, whether the volume is counted, closed, or found after a
+//! crash.
 
 use std::sync::Arc;
 use yore_device::{Device, MemoryDevice};
@@ -25,7 +26,7 @@ fn name(i: usize) -> Vec<u8> {
 fn create_held(view: &View) -> Vec<Attr> {
     let create = |i: usize| {
         let node = view.create(&CALLER, view.root(), &name(i), FileKind::Regular, 0o644, 0).unwrap();
-        let attr = node.into_held();
+        let attr = node.into_counted();
         let len = if i.is_multiple_of(3) {
             9000
         } else if i.is_multiple_of(5) {
@@ -42,7 +43,8 @@ fn create_held(view: &View) -> Vec<Attr> {
     (0..FILES).map(create).collect()
 }
 
-/// Promises that a held file answers without a name, and that once let go of it is stale at once and no longer counted.
+/// Promises that a held file answers without a name, and that once let go of it is stale at once and no
+/// longer counted.
 #[test]
 fn let_go_of_is_gone() {
     let (device, view) = volume();
@@ -53,14 +55,14 @@ fn let_go_of_is_gone() {
         view.unlink(view.root(), &name(i)).unwrap();
         assert_eq!(view.getattr(attr.inode).unwrap().links, 0);
         if i % 2 == 0 {
-            view.release(attr.inode, 1);
+            view.forget_lookups(attr.inode, 1);
             assert!(matches!(view.getattr(attr.inode), Err(Error::Stale)), "file {i}");
             assert!(matches!(view.node(attr.inode, None), Err(Error::Stale)), "file {i}");
         }
     }
     assert_eq!(view.info().inodes, before + FILES as u64 / 2);
     for attr in held.iter().skip(1).step_by(2) {
-        view.release(attr.inode, 1);
+        view.forget_lookups(attr.inode, 1);
     }
     assert_eq!(view.statfs().inodes_free, view.statfs().inodes - before);
     // Their numbers can be had again.
@@ -71,8 +73,8 @@ fn let_go_of_is_gone() {
     assert_eq!(view.info().inodes, before + FILES as u64);
 }
 
-/// Promises that what was set aside, and what was still held, is freed at the mount after a crash, from the log as well as
-/// from a generation.
+/// Promises that what was set aside, and what was still held, is freed at the mount after a crash, from the
+/// log as well as from a generation.
 #[test]
 fn a_crash_frees_them() {
     for sync in [false, true] {
@@ -83,7 +85,7 @@ fn a_crash_frees_them() {
         for (i, attr) in held.iter().enumerate() {
             view.unlink(view.root(), &name(i)).unwrap();
             if i % 2 == 0 {
-                view.release(attr.inode, 1);
+                view.forget_lookups(attr.inode, 1);
             }
         }
         if sync {

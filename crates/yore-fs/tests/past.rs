@@ -1,13 +1,13 @@
-//! Promises: what a snapshot has seen can be read as it was, whatever is done afterwards; and what is made and removed between
-//! two snapshots leaves nothing.
+//! Promises: what a snapshot has seen can be read as it was, whatever is done afterwards; and what is made
+//! and removed between two snapshots leaves nothing.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use yore_device::{Device, MemoryDevice};
 use yore_fs::{
-    Caller, Error, FallocateMode, File, FileKind, MkfsOptions, MountOptions, Number, OpenOptions, RenameMode,
-    SetAttr, SetXattrMode, View, Volume,
+    Caller, Error, EventNo, FallocateMode, File, FileKind, MkfsOptions, MountOptions, OpenOptions,
+    RenameMode, SetAttr, SetXattrMode, View, Volume,
 };
 
 /// What a tree holds: of each path its attributes as far as the past must have them, and its content.
@@ -40,11 +40,11 @@ fn tree(volume: &Volume) -> Tree {
     all
 }
 
-fn as_of(volume: &Volume, cut: Number) -> Volume {
-    Volume::from_view(volume.view().as_of(cut))
+fn as_of(volume: &Volume, event: EventNo) -> Volume {
+    Volume::from_view(volume.view().as_of(event))
 }
 
-fn cut(volume: &Volume) -> Number {
+fn event(volume: &Volume) -> EventNo {
     let view = volume.view();
     view.snapshot(view.root(), "", false, false).unwrap().number
 }
@@ -57,19 +57,20 @@ fn small() -> Volume {
 fn a_file_is_read_as_it_was() {
     let volume = small();
     volume.write("a", "one").unwrap();
-    let first = cut(&volume);
+    let first = event(&volume);
     volume.write("a", "two and more").unwrap();
-    let second = cut(&volume);
+    let second = event(&volume);
     volume.remove_file("a").unwrap();
-    let third = cut(&volume);
+    let third = event(&volume);
     assert_eq!(as_of(&volume, first).read("a").unwrap(), b"one");
     assert_eq!(as_of(&volume, second).read("a").unwrap(), b"two and more");
     assert!(!as_of(&volume, third).exists("a").unwrap());
     assert!(!volume.exists("a").unwrap());
 }
 
-/// Each kind of change, one after another, each behind a snapshot: all snapshots show what was there when they were taken,
-/// at once, after more of them, after a sync, and after the volume was closed and opened again.
+/// Each kind of change, one after another, each behind a snapshot: all snapshots show what was there when
+/// they were taken, at once, after more of them, after a sync, and after the volume was closed and opened
+/// again.
 #[test]
 fn whatever_changes_the_past_stays() {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(128 << 20));
@@ -77,11 +78,11 @@ fn whatever_changes_the_past_stays() {
     fill(&volume);
     let steps: Vec<Step<'_>> =
         [contents, names, attributes, removals].iter().flat_map(|part| part(&volume)).collect();
-    let mut seen = vec![("nothing", cut(&volume), tree(&volume))];
+    let mut seen = vec![("nothing", event(&volume), tree(&volume))];
     for (what, step) in &steps {
         step();
         let now = tree(&volume);
-        seen.push((what, cut(&volume), now));
+        seen.push((what, event(&volume), now));
         let (_, number, before) = &seen[seen.len() - 2];
         assert!(tree(&as_of(&volume, *number)) == *before, "before: {what}");
         if seen.len() % 7 == 0 {
@@ -128,7 +129,7 @@ fn step<'a>(what: &'static str, change: impl Fn() + 'a) -> Step<'a> {
     (what, Box::new(change))
 }
 
-/// What is in a file: overwritten, cut, allocated, with holes.
+/// What is in a file: overwritten, event, allocated, with holes.
 fn contents(volume: &Volume) -> Vec<Step<'_>> {
     let file = || OpenOptions::new().read(true).write(true).open(volume, "big").unwrap();
     let ino = |path: &str| volume.symlink_node(path).unwrap().inode();
@@ -189,12 +190,12 @@ fn attributes(volume: &Volume) -> Vec<Step<'_>> {
         step("xattr added", move || {
             volume.set_xattr("d/n8", "user.c", vec![1; 60_000], SetXattrMode::Any).unwrap();
         }),
-        step("cut, and a capability with it", move || {
+        step("event, and a capability with it", move || {
             let set = SetAttr { size: Some(1_000), kill_set_id: true, ..SetAttr::default() };
             view.setattr(&Caller::superuser(), ino("d/n60"), &set).unwrap();
             assert_eq!(volume.get_xattr("d/n60", "security.capability").unwrap(), None);
         }),
-        step("cut, and the only attribute with it", move || {
+        step("event, and the only attribute with it", move || {
             let set = SetAttr { size: Some(0), kill_set_id: true, ..SetAttr::default() };
             view.setattr(&Caller::superuser(), ino("d/n61"), &set).unwrap();
         }),
@@ -231,7 +232,7 @@ fn what_is_made_and_removed_between_snapshots_leaves_nothing() {
     let volume = small();
     volume.create_dir("d").unwrap();
     volume.write("d/kept", "kept").unwrap();
-    cut(&volume);
+    event(&volume);
     // The first changes leave the versions of both directories.
     volume.write("d/first", "x").unwrap();
     volume.remove_file("d/first").unwrap();
@@ -335,7 +336,7 @@ fn snapshots_are_of_directories_too() {
     volume.write("b/x/f", "new").unwrap();
     assert_eq!(volume.read("a/x@of-a/f").unwrap(), b"old");
     assert!(volume.read("b/x@of-a/f").is_err(), "b was not cut");
-    // Moving a file out of a directory that was cut loses nothing.
+    // Moving a file out of a directory that the event is of loses nothing.
     volume.write("a/y", "y").unwrap();
     view.snapshot(a, "again", false, false).unwrap();
     volume.rename("a/y", "b/y").unwrap();
@@ -357,9 +358,9 @@ fn names_of_snapshots_are_unique_and_no_times() {
     for name in ["yesterday", "2026", "a/b", "a@b", "3h"] {
         assert!(view.snapshot(view.root(), name, false, false).is_err(), "{name}");
     }
-    let cuts = view.cuts().unwrap();
-    assert_eq!(cuts.len(), 1);
-    assert_eq!(cuts[0].row.name, "before-upgrade");
+    let events = view.events().unwrap();
+    assert_eq!(events.len(), 1);
+    assert_eq!(events[0].row.name, "before-upgrade");
 }
 
 /// Many snapshots a second, each with a time of its own, later than the last.
@@ -371,17 +372,17 @@ fn each_snapshot_has_its_own_time() {
         volume.write("a", format!("{i}")).unwrap();
         view.snapshot(view.root(), "", false, false).unwrap();
     }
-    let cuts = view.cuts().unwrap();
-    assert!(cuts.windows(2).all(|pair| pair[0].row.time < pair[1].row.time));
-    for (i, cut) in cuts.iter().enumerate() {
-        let when = yore_fs::time::When::At(cut.row.time);
-        assert_eq!(view.cut_for(view.root(), &when).unwrap(), cut.number);
-        assert_eq!(as_of(&volume, cut.number).read_to_string("a").unwrap(), format!("{i}"));
+    let events = view.events().unwrap();
+    assert!(events.windows(2).all(|pair| pair[0].row.time < pair[1].row.time));
+    for (i, event) in events.iter().enumerate() {
+        let when = yore_fs::time::When::At(event.row.time);
+        assert_eq!(view.event_for(view.root(), &when).unwrap(), event.number);
+        assert_eq!(as_of(&volume, event.number).read_to_string("a").unwrap(), format!("{i}"));
     }
 }
 
-/// Removing thousands of files that a snapshot has seen takes room for what is kept of them. It made do with what was set aside for
-/// removing, and said that an almost empty volume was full.
+/// Removing thousands of files that a snapshot has seen takes room for what is kept of them. It made do with
+/// what was set aside for removing, and said that an almost empty volume was full.
 #[test]
 fn removing_much_takes_the_room_that_there_is() {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(128 << 20));

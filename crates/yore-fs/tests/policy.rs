@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use yore_device::{Device, MemoryDevice};
 use yore_fs::time::When;
 use yore_fs::{
-    Caller, CutKind, Error, FileKind, InodeNo, KeepRules, MkfsOptions, MountOptions, Number, Policy,
+    Caller, Error, EventKind, EventNo, FileKind, InodeNo, KeepRules, MkfsOptions, MountOptions, Policy,
     RenameMode, Retention, Timestamp, Versioning, View, Volume, WriteMode,
 };
 
@@ -30,15 +30,15 @@ fn create(view: &View, directory: InodeNo, name: &str) -> InodeNo {
 }
 
 fn write(view: &View, file: InodeNo, text: &str) {
-    let cut = yore_fs::SetAttr { size: Some(0), ..yore_fs::SetAttr::default() };
-    view.setattr(&ME, file, &cut).unwrap();
+    let event = yore_fs::SetAttr { size: Some(0), ..yore_fs::SetAttr::default() };
+    view.setattr(&ME, file, &event).unwrap();
     view.write(file, 0, text.as_bytes(), WriteMode { append: false, kill_set_id: false }).unwrap();
 }
 
 /// Writes and closes; when the version was made.
 fn save(view: &View, file: InodeNo, text: &str) -> Option<Timestamp> {
     write(view, file, text);
-    view.closed(file).unwrap().map(|cut| cut.row.time)
+    view.closed(file).unwrap().map(|event| event.row.time)
 }
 
 /// What a name was at a time.
@@ -49,8 +49,8 @@ fn then(view: &View, directory: InodeNo, name: &str, time: Timestamp) -> Result<
     Ok(String::from_utf8(bytes[..n].to_vec()).unwrap())
 }
 
-/// What is closed is a version also if a directory was cut between the write and the close. It counted as kept by that cut, and was gone
-/// when that was forgotten, whatever the policy of the file said.
+/// What is closed is a version also if a directory was cut between the write and the close. It counted as
+/// kept by that event, and was gone when that was forgotten, whatever the policy of the file said.
 #[test]
 fn a_snapshot_before_the_close_does_not_stand_in_for_it() {
     let view = open(&device());
@@ -72,8 +72,8 @@ fn a_snapshot_before_the_close_does_not_stand_in_for_it() {
     view.close().unwrap();
 }
 
-/// Promises a version for each close that changed something, and none for others; each is there for ever, also after the volume
-/// was closed.
+/// Promises a version for each close that changed something, and none for others; each is there for ever,
+/// also after the volume was closed.
 #[test]
 fn each_close_makes_a_version() {
     let device = device();
@@ -88,7 +88,7 @@ fn each_close_makes_a_version() {
     }
     let other = create(&view, root, "b");
     write(&view, other, "never closed");
-    assert_eq!(view.cuts().unwrap().len(), 150);
+    assert_eq!(view.events().unwrap().len(), 150);
     view.close().unwrap();
 
     let view = open(&device);
@@ -97,11 +97,16 @@ fn each_close_makes_a_version() {
     }
     assert!(view.look_back(root, b"b", &When::At(times[149])).is_err(), "no event of it");
     // Others are cut no more often for that: their history is their own.
-    assert!(view.cuts().unwrap().iter().all(|cut| cut.row.kind == CutKind::Close && cut.row.root == file));
+    assert!(view
+        .events()
+        .unwrap()
+        .iter()
+        .all(|event| event.row.kind == EventKind::Close && event.row.root == file));
     view.close().unwrap();
 }
 
-/// Promises that policies are inherited downwards, that the nearest one counts, and that taking it away brings the one above back.
+/// Promises that policies are inherited downwards, that the nearest one counts, and that taking it away
+/// brings the one above back.
 #[test]
 fn the_nearest_policy_counts() {
     let device = device();
@@ -134,7 +139,8 @@ fn the_nearest_policy_counts() {
     view.close().unwrap();
 }
 
-/// An editor writes a temporary file and renames it over the old one: the name has all its versions, each under that name.
+/// An editor writes a temporary file and renames it over the old one: the name has all its versions, each
+/// under that name.
 #[test]
 fn an_editors_saves_are_versions_of_the_name() {
     let device = device();
@@ -146,11 +152,11 @@ fn an_editors_saves_are_versions_of_the_name() {
         let new = create(&view, root, ".doc.swp");
         before = save(&view, new, &format!("draft {i}")).or(before);
         view.rename(root, b".doc.swp", root, b"doc", RenameMode::Replace).unwrap();
-        times.push(view.cuts().unwrap().last().unwrap().row.time);
+        times.push(view.events().unwrap().last().unwrap().row.time);
     }
     view.unlink(root, b"doc").unwrap();
-    let removed = view.cuts().unwrap().last().unwrap().clone();
-    assert_eq!(removed.row.kind, CutKind::Removed);
+    let removed = view.events().unwrap().last().unwrap().clone();
+    assert_eq!(removed.row.kind, EventKind::Removed);
     view.close().unwrap();
     let view = open(&device);
     for (i, time) in times.iter().enumerate() {
@@ -160,7 +166,7 @@ fn an_editors_saves_are_versions_of_the_name() {
     }
     let mut gone = Vec::new();
     let each = &mut |deleted: yore_fs::Deleted| {
-        gone.push((deleted.path.clone(), deleted.last.cut.row.time));
+        gone.push((deleted.path.clone(), deleted.last.event.row.time));
         std::ops::ControlFlow::Continue(())
     };
     view.deleted(root, false, each).unwrap();
@@ -185,21 +191,22 @@ fn what_is_removed_while_open_is_kept() {
     let node = view.node(file, None).unwrap();
     write(&view, file, "open");
     view.unlink(root, b"a").unwrap();
-    let cuts = view.cuts().unwrap();
-    let kinds: Vec<CutKind> = cuts.iter().map(|cut| cut.row.kind).collect();
-    assert_eq!(kinds, [CutKind::Close, CutKind::Close, CutKind::Removed]);
-    assert_eq!(then(&view, root, "a", cuts[1].row.time).unwrap(), "open");
-    assert_eq!(then(&view, root, "a", cuts[0].row.time).unwrap(), "closed");
+    let events = view.events().unwrap();
+    let kinds: Vec<EventKind> = events.iter().map(|event| event.row.kind).collect();
+    assert_eq!(kinds, [EventKind::Close, EventKind::Close, EventKind::Removed]);
+    assert_eq!(then(&view, root, "a", events[1].row.time).unwrap(), "open");
+    assert_eq!(then(&view, root, "a", events[0].row.time).unwrap(), "closed");
     drop(node);
     // Another file of the name has nothing to do with it.
     let new = create(&view, root, "a");
-    assert!(matches!(then(&view, root, "a", cuts[2].row.time), Err(Error::NotFound)));
+    assert!(matches!(then(&view, root, "a", events[2].row.time), Err(Error::NotFound)));
     save(&view, new, "another");
-    assert_eq!(then(&view, root, "a", cuts[1].row.time).unwrap(), "open");
+    assert_eq!(then(&view, root, "a", events[1].row.time).unwrap(), "open");
     view.close().unwrap();
 }
 
-/// Promises that a file's own versions do not make others keep more, and that nothing is left of them when they are forgotten.
+/// Promises that a file's own versions do not make others keep more, and that nothing is left of them when
+/// they are forgotten.
 #[test]
 fn versions_of_one_file_cost_nobody_else() {
     let device = device();
@@ -222,8 +229,8 @@ fn versions_of_one_file_cost_nobody_else() {
         view.write(twin.inode(), 0, &zeros, WriteMode { append: false, kill_set_id: false }).unwrap();
     }
     assert!(free - blocks(&view) < 60, "the database was written in place, though it has two names");
-    let cuts: Vec<Number> = view.cuts().unwrap().iter().map(|cut| cut.number).collect();
-    view.forget(&cuts).unwrap();
+    let events: Vec<EventNo> = view.events().unwrap().iter().map(|event| event.number).collect();
+    view.forget(&events).unwrap();
     let done = view.finish_forgetting(&mut |_| std::ops::ControlFlow::Continue(())).unwrap();
     assert_eq!((done.forgotten, done.given_up), (21, 20));
     drop(twin);
@@ -257,11 +264,12 @@ fn rules_let_go_what_they_do_not_keep() {
     // The thread that does so may have been there before.
     view.retain().unwrap();
     view.finish_forgetting(&mut |_| std::ops::ControlFlow::Continue(())).unwrap();
-    let left = view.cuts().unwrap();
-    let of = |no: InodeNo| left.iter().filter(|cut| cut.row.root == no).count();
+    let left = view.events().unwrap();
+    let of = |no: InodeNo| left.iter().filter(|event| event.row.root == no).count();
     assert_eq!((of(a), of(b), of(root)), (3, 1, 5), "the last three each, and what is held or named");
     assert!(
-        left.iter().any(|cut| cut.number == held.number) && left.iter().any(|cut| cut.number == named.number)
+        left.iter().any(|event| event.number == held.number)
+            && left.iter().any(|event| event.number == named.number)
     );
     assert_eq!(then(&view, root, "a", times[7]).unwrap(), "a 7");
     assert!(then(&view, root, "a", times[6]).is_err());
@@ -269,13 +277,13 @@ fn rules_let_go_what_they_do_not_keep() {
     view.unlink(root, b"b").unwrap();
     view.retain().unwrap();
     let removed =
-        |view: &View| view.cuts().unwrap().iter().filter(|c| c.row.kind == CutKind::Removed).count();
+        |view: &View| view.events().unwrap().iter().filter(|c| c.row.kind == EventKind::Removed).count();
     assert_eq!(removed(&view), 1);
-    let of_b: Vec<Number> = view
-        .cuts()
+    let of_b: Vec<EventNo> = view
+        .events()
         .unwrap()
         .iter()
-        .filter(|c| c.row.root == b && c.row.kind == CutKind::Close)
+        .filter(|c| c.row.root == b && c.row.kind == EventKind::Close)
         .map(|c| c.number)
         .collect();
     view.forget(&of_b).unwrap();
@@ -286,46 +294,46 @@ fn rules_let_go_what_they_do_not_keep() {
 
 fn wait_for(view: &View, count: usize) {
     let since = Instant::now();
-    while view.cuts().unwrap().len() < count {
-        assert!(since.elapsed() < Duration::from_secs(30), "{:?}", view.cuts().unwrap());
+    while view.events().unwrap().len() < count {
+        assert!(since.elapsed() < Duration::from_secs(30), "{:?}", view.events().unwrap());
         std::thread::sleep(Duration::from_millis(50));
     }
 }
 
-/// Promises a snapshot so long after the first change, and none while nothing changes; and after a pause in which the volume was closed
-/// one of what was there, before the next change.
+/// Promises a snapshot so long after the first change, and none while nothing changes; and after a pause in
+/// which the volume was closed one of what was there, before the next change.
 #[test]
-fn intervals_cut_what_changes() {
+fn intervals_event_what_changes() {
     let device = device();
     let view = open(&device);
     let root = view.root();
     let dir = view.mkdir(&ME, root, b"dir", 0o755).unwrap().inode();
     let second = Versioning::Interval(1_000_000_000);
     view.set_policy(dir, &rule(second)).unwrap();
-    assert_eq!(view.cuts().unwrap().len(), 1, "it begins with one");
+    assert_eq!(view.events().unwrap().len(), 1, "it begins with one");
     std::thread::sleep(Duration::from_millis(1500));
-    assert_eq!(view.cuts().unwrap().len(), 1, "nothing was changed");
+    assert_eq!(view.events().unwrap().len(), 1, "nothing was changed");
     let file = create(&view, dir, "file");
     write(&view, file, "one");
     wait_for(&view, 2);
-    let cut = view.cuts().unwrap()[1].clone();
-    assert_eq!((cut.row.kind, cut.row.root), (CutKind::Interval, dir));
-    assert_eq!(then(&view, dir, "file", cut.row.time).unwrap(), "one");
+    let event = view.events().unwrap()[1].clone();
+    assert_eq!((event.row.kind, event.row.root), (EventKind::Interval, dir));
+    assert_eq!(then(&view, dir, "file", event.row.time).unwrap(), "one");
     write(&view, file, "two");
     view.close().unwrap();
-    assert_eq!(open(&device).cuts().unwrap().len(), 2, "it was closed before the time");
+    assert_eq!(open(&device).events().unwrap().len(), 2, "it was closed before the time");
 
     std::thread::sleep(Duration::from_millis(1100));
     let view = open(&device);
-    let cuts = view.cuts().unwrap();
-    assert_eq!(cuts.len(), 3, "cut before anything changes");
+    let events = view.events().unwrap();
+    assert_eq!(events.len(), 3, "event before anything changes");
     write(&view, file, "three");
-    assert_eq!(then(&view, dir, "file", cuts[2].row.time).unwrap(), "two");
+    assert_eq!(then(&view, dir, "file", events[2].row.time).unwrap(), "two");
     view.close().unwrap();
 }
 
-/// Promises that a directory with an interval is cut for what changes where versions are made at each close, too: that used to be the end
-/// of its snapshots. Who says "at snapshots only" starts none.
+/// Promises that a directory with an interval is cut for what changes where versions are made at each close,
+/// too: that used to be the end of its snapshots. Who says "at snapshots only" starts none.
 #[test]
 fn intervals_go_on_above_closes() {
     let view = open(&device());
@@ -339,14 +347,15 @@ fn intervals_go_on_above_closes() {
     let saved = directory(timed, b"saved", Versioning::Close);
     let within = directory(saved, b"within", Versioning::Close);
     let quiet = directory(saved, b"quiet", Versioning::Snapshots);
-    let of_timed = || view.cuts().unwrap().iter().filter(|cut| cut.row.root == timed).count();
+    let of_timed = || view.events().unwrap().iter().filter(|event| event.row.root == timed).count();
     let files = [within, saved, timed].map(|directory| create(&view, directory, "file"));
     let begun = Instant::now();
     while of_timed() < 2 {
         assert!(begun.elapsed() < Duration::from_secs(30), "they were made there");
         std::thread::sleep(Duration::from_millis(20));
     }
-    let versions = || view.cuts().unwrap().iter().filter(|cut| cut.row.kind == CutKind::Close).count();
+    let versions =
+        || view.events().unwrap().iter().filter(|event| event.row.kind == EventKind::Close).count();
     for (n, file) in files.into_iter().enumerate() {
         let (before, saved) = (of_timed(), versions());
         save(&view, file, "saved");
@@ -360,10 +369,10 @@ fn intervals_go_on_above_closes() {
     let file = create(&view, quiet, "file");
     // What was due for the directory it was made in is over.
     std::thread::sleep(Duration::from_millis(1500));
-    let before = view.cuts().unwrap().len();
+    let before = view.events().unwrap().len();
     assert_eq!(save(&view, file, "quiet"), None);
     std::thread::sleep(Duration::from_millis(1500));
-    assert_eq!(view.cuts().unwrap().len(), before);
+    assert_eq!(view.events().unwrap().len(), before);
     view.close().unwrap();
 }
 
@@ -400,13 +409,14 @@ fn files_of_the_library_are_closed() {
         volume.write("a", text).unwrap();
     }
     assert_eq!(volume.read("a").unwrap(), b"twice");
-    let times: Vec<Timestamp> = view.cuts().unwrap().iter().map(|cut| cut.row.time).collect();
+    let times: Vec<Timestamp> = view.events().unwrap().iter().map(|event| event.row.time).collect();
     assert_eq!(times.len(), 2);
     assert_eq!(then(view, view.root(), "a", times[0]).unwrap(), "once");
 }
 
-/// Versions of a file are listed by its name, also by that of one that is gone, and forgotten singly. The time of a forgotten one used to
-/// lead to an older snapshot of the directory, if there was one: now it leads nowhere, as that of a snapshot.
+/// Versions of a file are listed by its name, also by that of one that is gone, and forgotten singly. The
+/// time of a forgotten one used to lead to an older snapshot of the directory, if there was one: now it leads
+/// nowhere, as that of a snapshot.
 #[test]
 fn single_versions_are_forgotten() {
     let view = open(&device());
@@ -417,9 +427,9 @@ fn single_versions_are_forgotten() {
     view.snapshot(root, "all", false, false).unwrap();
     let times = ["two", "three"].map(|text| save(&view, file, text).unwrap());
     let list = |name: &str| {
-        let (rows, next) = view.list_versions(root, name.as_bytes(), Number(0)).unwrap();
+        let (rows, next) = view.list_versions(root, name.as_bytes(), EventNo(0)).unwrap();
         assert!(next.is_none() && rows.iter().all(|row| row.own && row.covers));
-        rows.into_iter().map(|row| (row.cut.number, row.cut.row.time)).collect::<Vec<_>>()
+        rows.into_iter().map(|row| (row.event.number, row.event.row.time)).collect::<Vec<_>>()
     };
     let listed = list("doc");
     assert_eq!(listed.iter().map(|(_, time)| *time).collect::<Vec<_>>(), [first, times[0], times[1]]);
@@ -439,7 +449,8 @@ fn single_versions_are_forgotten() {
     }
 }
 
-/// A volume can be made with a policy: it is there, and a snapshot with it, before the first change. The library makes none of itself.
+/// A volume can be made with a policy: it is there, and a snapshot with it, before the first change. The
+/// library makes none of itself.
 #[test]
 fn a_policy_from_the_beginning() {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
@@ -448,28 +459,29 @@ fn a_policy_from_the_beginning() {
     let view = open(&device);
     let root = view.root();
     assert_eq!(view.policies().unwrap(), [(root, policy)]);
-    let cuts = view.cuts().unwrap();
-    assert_eq!(cuts.len(), 1);
-    assert_eq!((cuts[0].row.kind, cuts[0].row.root), (CutKind::Interval, root));
+    let events = view.events().unwrap();
+    assert_eq!(events.len(), 1);
+    assert_eq!((events[0].row.kind, events[0].row.root), (EventKind::Interval, root));
     let file = create(&view, root, "file");
     write(&view, file, "one");
-    assert!(matches!(then(&view, root, "file", cuts[0].row.time), Err(Error::NotFound)));
+    assert!(matches!(then(&view, root, "file", events[0].row.time), Err(Error::NotFound)));
     view.close().unwrap();
 
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
     View::mkfs(&device, &MkfsOptions::default()).unwrap();
     let view = open(&device);
-    assert!(view.policies().unwrap().is_empty() && view.cuts().unwrap().is_empty());
+    assert!(view.policies().unwrap().is_empty() && view.events().unwrap().is_empty());
 }
 
-/// A volume that was full when an interval was due could not be opened for writing any more: the cut that was to be made first found no room,
-/// and nothing is given up for it. It is opened, and can be emptied.
+/// A volume that was full when an interval was due could not be opened for writing any more: the event that
+/// was to be made first found no room, and nothing is given up for it. It is opened, and can be emptied.
 #[test]
 fn a_full_volume_with_an_interval_due_is_opened() {
     let device = device();
     let view = open(&device);
     let root = view.root();
-    // So long that none is made while it is open; never made, it is due at once when the volume is opened again.
+    // So long that none is made while it is open; never made, it is due at once when the volume is opened
+    // again.
     view.set_policy(root, &rule(Versioning::Interval(3_600_000_000_000))).unwrap();
     let volume = Volume::from_view(view);
     // Large ones first, then what takes the last room for metadata, too.

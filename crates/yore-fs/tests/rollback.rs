@@ -10,7 +10,7 @@ use std::sync::Arc;
 use yore_device::{Device, MemoryDevice};
 use yore_fs::rollback::{Plan, Rights, Verb};
 use yore_fs::{
-    Error, FileKind, InodeNo, MkfsOptions, MountOptions, Number, SetAttr, SetXattrMode, View, Volume,
+    Error, EventNo, FileKind, InodeNo, MkfsOptions, MountOptions, SetAttr, SetXattrMode, View, Volume,
 };
 
 fn volume(bytes: u64) -> (Arc<dyn Device>, Volume) {
@@ -19,16 +19,16 @@ fn volume(bytes: u64) -> (Arc<dyn Device>, Volume) {
     (device.clone(), Volume::open(device, &MountOptions::default()).unwrap())
 }
 
-fn plan(target: Number) -> Plan {
+fn plan(target: EventNo) -> Plan {
     Plan { verb: Verb::Rollback, of: None, target, others: None }
 }
 
-fn back(volume: &Volume, path: &str, target: Number) -> yore_fs::Result<String> {
+fn back(volume: &Volume, path: &str, target: EventNo) -> yore_fs::Result<String> {
     let inode = volume.node(path)?.inode();
     volume.view().rollback(&Rights::All, inode, &plan(target), &mut |_| ()).map(|done| done.name)
 }
 
-fn cut(volume: &Volume, path: &str) -> Number {
+fn event(volume: &Volume, path: &str) -> EventNo {
     let inode = volume.node(path).unwrap().inode();
     volume.view().snapshot(inode, "", false, false).unwrap().number
 }
@@ -75,7 +75,7 @@ fn fill(volume: &Volume) {
 fn a_directory_becomes_what_it_was_and_back() {
     let (_, volume) = volume(64 << 20);
     fill(&volume);
-    let then = cut(&volume, "d");
+    let then = event(&volume, "d");
     let dir = volume.node("d").unwrap().inode();
     let was = tree(&volume.view().as_of(then), dir);
     assert_eq!(back(&volume, "d", then).unwrap(), "", "nothing differs");
@@ -86,14 +86,14 @@ fn a_directory_becomes_what_it_was_and_back() {
     // Set-id bits, which the past does not show, are what they were.
     assert_eq!(volume.metadata("d/kept").unwrap().attr().permissions, 0o4755);
     assert_eq!(back(&volume, "d", then).unwrap(), "", "nothing is left that differs");
-    let cuts = volume.view().cuts().unwrap();
-    let names: Vec<&str> = cuts.iter().map(|cut| cut.row.name.as_str()).collect();
+    let events = volume.view().events().unwrap();
+    let names: Vec<&str> = events.iter().map(|event| event.row.name.as_str()).collect();
     assert_eq!(names, ["", "before-rollback-1", "after-rollback-1"]);
-    assert_eq!(back(&volume, "d", cuts[1].number).unwrap(), "rollback-2");
+    assert_eq!(back(&volume, "d", events[1].number).unwrap(), "rollback-2");
     assert_eq!(tree(volume.view(), dir), between);
     assert_eq!(volume.view().unfinished_rollbacks().unwrap(), []);
     for wrong in [99, 3] {
-        assert!(matches!(back(&volume, "d/other", Number(wrong)), Err(Error::NotFound)), "{wrong}");
+        assert!(matches!(back(&volume, "d/other", EventNo(wrong)), Err(Error::NotFound)), "{wrong}");
     }
     assert!(matches!(back(&volume, "d/new", then), Err(Error::NotADirectory)));
 }
@@ -113,11 +113,11 @@ fn nobody_sees_between() {
             }
         }
         volume.write("d/all", format!("{n}")).unwrap();
-        cut(&volume, "d")
+        event(&volume, "d")
     };
-    let cuts = [state(0), state(1)];
+    let events = [state(0), state(1)];
     let dir = volume.node("d").unwrap().inode();
-    let trees = cuts.map(|cut| tree(&volume.view().as_of(cut), dir));
+    let trees = events.map(|event| tree(&volume.view().as_of(event), dir));
     let names =
         |of: &BTreeMap<String, String>| of.keys().map(|name| name[1..].to_string()).collect::<Vec<_>>();
     let names = trees.each_ref().map(names);
@@ -155,7 +155,7 @@ fn nobody_sees_between() {
             count
         });
         for turn in 0..60 {
-            back(&volume, "d", cuts[turn % 2]).unwrap();
+            back(&volume, "d", events[turn % 2]).unwrap();
         }
         done.store(true, Ordering::Relaxed);
         (lists.join().unwrap(), reads.join().unwrap())
@@ -163,12 +163,13 @@ fn nobody_sees_between() {
     assert!(listed[0] > 0 && listed[1] > 0 && read > 0, "{listed:?} {read}");
 }
 
-/// Writers that go on all the time are before it or behind it: nothing that they did before is lost, for the cut before it has it.
+/// Writers that go on all the time are before it or behind it: nothing that they did before is lost, for the
+/// event before it has it.
 #[test]
 fn nothing_that_others_write_is_lost() {
     let (_, volume) = volume(256 << 20);
     volume.create_dir("d").unwrap();
-    let then = cut(&volume, "d");
+    let then = event(&volume, "d");
     let done = AtomicBool::new(false);
     let written = std::thread::scope(|threads| {
         let writers: Vec<_> = (0..3)
@@ -195,8 +196,9 @@ fn nothing_that_others_write_is_lost() {
     assert_eq!(volume.read_dir("d").unwrap().count(), 0);
     let mut found = std::collections::HashSet::new();
     let dir = volume.node("d").unwrap().inode();
-    for cut in volume.view().cuts().unwrap().iter().filter(|cut| cut.row.name.starts_with("before-")) {
-        let view = volume.view().as_of(cut.number);
+    for event in volume.view().events().unwrap().iter().filter(|event| event.row.name.starts_with("before-"))
+    {
+        let view = volume.view().as_of(event.number);
         view.readdir(dir, 0, &mut |item| {
             found.insert(String::from_utf8(item.name.to_vec()).unwrap());
             true
@@ -224,7 +226,7 @@ fn only_what_is_yours() {
     for path in ["d", "d/sub", "d/changed", "d/gone", "d/kept", "d/sub/a", "d/sub/c"] {
         own(path, 9);
     }
-    let then = cut(&volume, "d");
+    let then = event(&volume, "d");
     volume.write("d/changed", "two").unwrap();
     let inode = volume.node("d").unwrap().inode();
     let mine = |uid, groups: &[u32], target| {
@@ -235,7 +237,7 @@ fn only_what_is_yours() {
     assert!(matches!(mine(9, &[6], then), Err(Error::NotYours { path }) if path == "changed"));
     volume.write("d/by-root", "").unwrap();
     assert!(matches!(mine(9, &[7], then), Err(Error::NotYours { path }) if path == "by-root"));
-    assert_eq!(volume.view().cuts().unwrap().len(), 1, "nothing was begun");
+    assert_eq!(volume.view().events().unwrap().len(), 1, "nothing was begun");
     own("d/by-root", 9);
     assert_eq!(mine(9, &[7], then).unwrap(), "rollback-1");
     volume.set_xattr("d/sub/c", "trusted.a", "1", yore_fs::SetXattrMode::Any).unwrap();
@@ -254,7 +256,7 @@ fn what_does_not_fit_is_not_begun() {
         volume.write(format!("d/f{i}"), vec![i as u8; 1 << 20]).unwrap();
         volume.write(format!("d/small{i}"), "small").unwrap();
     }
-    let then = cut(&volume, "d");
+    let then = event(&volume, "d");
     let dir = volume.node("d").unwrap().inode();
     volume.view().hold(then, true).unwrap();
     for i in 0..6 {
@@ -287,7 +289,8 @@ fn fill_up(volume: &Volume) -> usize {
     filled
 }
 
-/// Makes a file with attributes of 60,000 bytes. They are metadata, which is not counted when it is asked whether there is room.
+/// Makes a file with attributes of 60,000 bytes. They are metadata, which is not counted when it is asked
+/// whether there is room.
 fn write_with_attributes(volume: &Volume, path: &str, content: &[u8]) {
     volume.write(path, content).unwrap();
     volume.set_xattr(path, "user.large", [7; 60_000], SetXattrMode::Any).unwrap();
@@ -311,7 +314,7 @@ fn what_was_stopped_is_still_yours() {
     }
     own("d", 0o755);
     own("d/sub", 0o755);
-    let then = cut(&volume, "d");
+    let then = event(&volume, "d");
     volume.rename("d/name", "d/other").unwrap();
     volume.remove_dir_all("d/sub").unwrap();
     fill_up(&volume);
@@ -330,7 +333,8 @@ fn what_was_stopped_is_still_yours() {
     assert!(seen > 0);
 }
 
-/// A volume on which there is room for the data of files, and not for their attributes: what was done stays, all that was is kept, it is told, and it can be finished, or gone back from.
+/// A volume on which there is room for the data of files, and not for their attributes: what was done stays,
+/// all that was is kept, it is told, and it can be finished, or gone back from.
 #[test]
 fn a_full_volume_loses_nothing() {
     for goes_back in [false, true] {
@@ -339,7 +343,7 @@ fn a_full_volume_loses_nothing() {
         for i in 0..60 {
             write_with_attributes(&volume, &format!("d/f{i}"), &[i]);
         }
-        let then = cut(&volume, "d");
+        let then = event(&volume, "d");
         let dir = volume.node("d").unwrap().inode();
         let was = tree(&volume.view().as_of(then), dir);
         for i in 0..60 {
@@ -360,8 +364,8 @@ fn a_full_volume_loses_nothing() {
         assert_eq!((told.len(), told[0].stopped, told[0].target), (1, true, then));
         let before = told[0].before;
         assert_eq!(tree(&volume.view().as_of(before), dir), between);
-        for cut in [then, before] {
-            assert!(volume.view().forget(&[cut]).is_err(), "what is needed is not forgotten");
+        for event in [then, before] {
+            assert!(volume.view().forget(&[event]).is_err(), "what is needed is not forgotten");
         }
         volume.write("d/meanwhile", "others").unwrap();
         volume.close().unwrap();
@@ -388,7 +392,8 @@ fn a_full_volume_loses_nothing() {
     }
 }
 
-/// A file of terabytes that is nearly all hole, in the place of another one: both are compared while others wait, by their data, in no time.
+/// A file of terabytes that is nearly all hole, in the place of another one: both are compared while others
+/// wait, by their data, in no time.
 #[test]
 fn holes_are_not_compared() {
     let (_, volume) = volume(64 << 20);
@@ -409,7 +414,7 @@ fn holes_are_not_compared() {
         volume.rename("d/new", "d/sparse").unwrap();
     };
     make(None);
-    let then = cut(&volume, "d");
+    let then = event(&volume, "d");
     make(None);
     assert_eq!(back(&volume, "d", then).unwrap(), "", "it is what it was");
     // Where there was a hole is data now.
@@ -420,9 +425,9 @@ fn holes_are_not_compared() {
     assert_eq!(bytes, [0; 4]);
 }
 
-/// Two directories changed their names with each other, and each has a file `f` that is where it was: one stayed by its path, the other one
-/// by its directory. It was believed of the one that was changed, too, that it went along with its directory; so a rollback
-/// looked for it where it was not, and did not end.
+/// Two directories changed their names with each other, and each has a file `f` that is where it was: one
+/// stayed by its path, the other one by its directory. It was believed of the one that was changed, too, that
+/// it went along with its directory; so a rollback looked for it where it was not, and did not end.
 #[test]
 fn what_moved_to_where_its_path_is_the_same() {
     let (_, volume) = volume(64 << 20);
@@ -433,7 +438,7 @@ fn what_moved_to_where_its_path_is_the_same() {
         volume.write(format!("d/{path}"), path).unwrap();
     }
     let dir = volume.node("d").unwrap().inode();
-    let then = cut(&volume, "d");
+    let then = event(&volume, "d");
     volume.rename_with("d/a", "d/b", yore_fs::RenameMode::Exchange).unwrap();
     // The file that was a/f is a/f again, in the other directory; and it is changed.
     volume.rename_with("d/a/f", "d/b/f", yore_fs::RenameMode::Exchange).unwrap();
@@ -441,8 +446,14 @@ fn what_moved_to_where_its_path_is_the_same() {
     let (now, was) = (tree(volume.view(), dir), tree(&volume.view().as_of(then), dir));
     assert_eq!(back(&volume, "d", then).unwrap(), "rollback-1");
     assert_eq!(tree(volume.view(), dir), was);
-    let undone =
-        volume.view().cuts().unwrap().iter().find(|cut| cut.row.name == "before-rollback-1").unwrap().number;
+    let undone = volume
+        .view()
+        .events()
+        .unwrap()
+        .iter()
+        .find(|event| event.row.name == "before-rollback-1")
+        .unwrap()
+        .number;
     assert_eq!(back(&volume, "d", undone).unwrap(), "rollback-2");
     assert_eq!(tree(volume.view(), dir), now);
     assert_eq!(back(&volume, "d", undone).unwrap(), "");

@@ -1,13 +1,13 @@
-//! Promises of a full volume: what it gives up by itself, for what and for whom, that it gives up nothing in vain, and that it says
-//! the truth about what can be had.
+//! Promises of a full volume: what it gives up by itself, for what and for whom, that it gives up nothing in
+//! vain, and that it says the truth about what can be had.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use yore_device::{Device, MemoryDevice};
 use yore_fs::{
-    Behalf, Caller, Cut, Error, FallocateMode, MkfsOptions, MountOptions, Number, OpenOptions, OperationKind,
-    Policy, RowClass, SetAttr, SpaceRules, Versioning, Volume, WriteMode,
+    Behalf, Caller, Error, Event, EventNo, FallocateMode, MkfsOptions, MountOptions, OpenOptions,
+    OperationKind, Policy, RowClass, SetAttr, SpaceRules, Versioning, Volume, WriteMode,
 };
 
 const MIB: usize = 1 << 20;
@@ -28,13 +28,13 @@ fn rules(volume: &Volume, floor_seconds: u64, share_percent: u8) {
     volume.view().set_space_rules(SpaceRules { floor_seconds, share_percent }).unwrap();
 }
 
-fn cut(volume: &Volume, directory: &str, name: &str) -> Number {
+fn event(volume: &Volume, directory: &str, name: &str) -> EventNo {
     let node = volume.node(directory).unwrap();
     volume.view().snapshot(node.inode(), name, false, true).unwrap().number
 }
 
-fn kept(volume: &Volume) -> Vec<Number> {
-    volume.view().cuts().unwrap().iter().map(|cut| cut.number).collect()
+fn kept(volume: &Volume) -> Vec<EventNo> {
+    volume.view().events().unwrap().iter().map(|event| event.number).collect()
 }
 
 fn is_full<T: std::fmt::Debug>(result: Result<T, Error>) {
@@ -42,8 +42,9 @@ fn is_full<T: std::fmt::Debug>(result: Result<T, Error>) {
     assert!(matches!(error.root(), Error::NoSpace | Error::NeverFits { .. }), "{error}");
 }
 
-/// The thesis: 30 MiB on 64 MiB, a snapshot, and it is removed. Writing it anew by copying what was used to fill the volume, which then
-/// gave up the snapshot that was the source. A named one is never given up; the copy is refused before it begins.
+/// The thesis: 30 MiB on 64 MiB, a snapshot, and it is removed. Writing it anew by copying what was used to
+/// fill the volume, which then gave up the snapshot that was the source. A named one is never given up; the
+/// copy is refused before it begins.
 #[test]
 fn a_copy_of_the_past_never_loses_its_source() {
     for name in ["keep", ""] {
@@ -51,7 +52,7 @@ fn a_copy_of_the_past_never_loses_its_source() {
         rules(&volume, 0, 0);
         let thesis: Vec<u8> = (0..30 * MIB).map(|i| (i / 4099) as u8).collect();
         volume.write("thesis", &thesis).unwrap();
-        let keep = cut(&volume, "/", name);
+        let keep = event(&volume, "/", name);
         volume.remove_file("thesis").unwrap();
         volume.sync().unwrap();
         // Unnamed, it is kept because it is read.
@@ -83,7 +84,7 @@ fn what_can_never_fit_gives_up_nothing() {
     let mut taken = Vec::new();
     for n in 0..5u8 {
         volume.write("file", vec![n; MIB]).unwrap();
-        taken.push(cut(&volume, "/", ""));
+        taken.push(event(&volume, "/", ""));
     }
     volume.sync().unwrap();
     let large = vec![7; 500 * MIB];
@@ -100,15 +101,15 @@ fn what_can_never_fit_gives_up_nothing() {
     assert_eq!(kept(&volume), taken);
 }
 
-/// What is younger than the floor stays as long as history takes less than its share: then writing fails. What is older goes, and no
-/// more of it than what is written needs.
+/// What is younger than the floor stays as long as history takes less than its share: then writing fails.
+/// What is older goes, and no more of it than what is written needs.
 #[test]
 fn the_floor_keeps_what_is_young() {
     let volume = volume(64);
     let mut taken = Vec::new();
     for n in 0..6u8 {
         volume.write("file", vec![n; 2 * MIB]).unwrap();
-        taken.push(cut(&volume, "/", ""));
+        taken.push(event(&volume, "/", ""));
     }
     volume.write("file", "").unwrap();
     volume.sync().unwrap();
@@ -130,19 +131,19 @@ fn the_floor_keeps_what_is_young() {
     assert!(kept(&volume).is_empty(), "all of it is old now: {:?}", kept(&volume));
 }
 
-/// Whoever churns more than half of the volume a day keeps working: above the share, the oldest go though they are young. Held, named and
-/// pinned ones stay.
+/// Whoever churns more than half of the volume a day keeps working: above the share, the oldest go though
+/// they are young. Held, named and pinned ones stay.
 #[test]
 fn above_its_share_young_history_goes_oldest_first() {
     let volume = volume(64);
     volume.write("small", "held").unwrap();
-    let held = cut(&volume, "/", "");
+    let held = event(&volume, "/", "");
     volume.view().hold(held, true).unwrap();
-    let named = cut(&volume, "/", "named");
+    let named = event(&volume, "/", "named");
     let mut taken = Vec::new();
     for n in 0..40u8 {
         volume.write("file", vec![n; 6 * MIB]).unwrap();
-        taken.push(cut(&volume, "/", ""));
+        taken.push(event(&volume, "/", ""));
     }
     let kept = kept(&volume);
     assert_eq!(kept[..2], [held, named]);
@@ -159,7 +160,7 @@ fn what_is_read_stays() {
     let mut taken = Vec::new();
     for n in 0..6u8 {
         volume.write("file", vec![n; 6 * MIB]).unwrap();
-        taken.push(cut(&volume, "/", ""));
+        taken.push(event(&volume, "/", ""));
     }
     let then = Volume::from_view(volume.view().as_of(taken[0]));
     let mut entries = 0;
@@ -171,15 +172,15 @@ fn what_is_read_stays() {
         .unwrap();
     for n in 0..10u8 {
         volume.write("file", vec![n; 6 * MIB]).unwrap();
-        cut(&volume, "/", "");
+        event(&volume, "/", "");
     }
     let kept = kept(&volume);
     assert!(kept[0] == taken[0] && kept[1] > taken[1], "{kept:?}");
     assert_eq!(then.read("file").unwrap(), vec![0; 6 * MIB]);
 }
 
-/// B allocated all that was free and dropped what A had kept; in nine milliseconds. For users who could not forget a snapshot by a
-/// command nothing of it is given up, and `statfs` does not promise it to them.
+/// B allocated all that was free and dropped what A had kept; in nine milliseconds. For users who could not
+/// forget a snapshot by a command nothing of it is given up, and `statfs` does not promise it to them.
 #[test]
 fn others_do_not_make_a_volume_forget() {
     let volume = volume(64);
@@ -191,11 +192,11 @@ fn others_do_not_make_a_volume_forget() {
         root.setattr(&Caller::superuser(), volume.node(name).unwrap().inode(), &set).unwrap();
         volume.write(format!("{name}/file"), vec![1; 8 * MIB]).unwrap();
     }
-    let (of_a, of_b) = (cut(&volume, "a", ""), cut(&volume, "b", ""));
+    let (of_a, of_b) = (event(&volume, "a", ""), event(&volume, "b", ""));
     for name in ["a", "b"] {
         volume.write(format!("{name}/file"), vec![2; 8 * MIB]).unwrap();
     }
-    let of_root = cut(&volume, "/", "");
+    let of_root = event(&volume, "/", "");
     volume.sync().unwrap();
     let b = root.on_behalf_of(Behalf::User(1001));
     let nobody = root.on_behalf_of(Behalf::Nobody);
@@ -218,7 +219,8 @@ fn others_do_not_make_a_volume_forget() {
     assert!(!kept(&volume).contains(&of_a), "root may");
 }
 
-/// After deleting everything a program that looks whether there is room must not read that there is none; and what it reads can be had.
+/// After deleting everything a program that looks whether there is room must not read that there is none; and
+/// what it reads can be had.
 #[test]
 fn what_is_deleted_is_available() {
     let volume = volume(64);
@@ -226,7 +228,7 @@ fn what_is_deleted_is_available() {
     for n in 0..13 {
         volume.write(format!("f{n}"), vec![n; 4 * MIB]).unwrap();
     }
-    cut(&volume, "/", "");
+    event(&volume, "/", "");
     for n in 0..13 {
         volume.remove_file(format!("f{n}")).unwrap();
     }
@@ -251,8 +253,8 @@ fn sums(volume: &Volume) -> Vec<(String, u64)> {
     names.filter_map(|name| volume.read(&name).ok().map(|content| (name, sum(&content)))).collect()
 }
 
-/// At any time, what `statfs` says is available can be written, whatever is held, named and forgotten. What stays is what it was, and what
-/// has a name or is held stays.
+/// At any time, what `statfs` says is available can be written, whatever is held, named and forgotten. What
+/// stays is what it was, and what has a name or is held stays.
 #[test]
 fn statfs_never_promises_too_much() {
     let seed = std::env::var("YORE_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(4711u64);
@@ -266,7 +268,7 @@ fn statfs_never_promises_too_much() {
         };
         let volume = volume(48);
         rules(&volume, if random(2) == 0 { 0 } else { 86_400 }, [0, 20, 50][random(3) as usize]);
-        let mut taken: HashMap<Number, Vec<(String, u64)>> = HashMap::new();
+        let mut taken: HashMap<EventNo, Vec<(String, u64)>> = HashMap::new();
         for step in 0..60u32 {
             let name = format!("f{}", random(12));
             match random(10) {
@@ -280,8 +282,8 @@ fn statfs_never_promises_too_much() {
                 }
                 kind @ 6..=8 => {
                     let name = if kind == 6 { format!("n{step}") } else { String::new() };
-                    if let Ok(cut) = volume.view().snapshot(volume.view().root(), &name, false, false) {
-                        taken.insert(cut.number, sums(&volume));
+                    if let Ok(event) = volume.view().snapshot(volume.view().root(), &name, false, false) {
+                        taken.insert(event.number, sums(&volume));
                     }
                 }
                 _ => {
@@ -303,13 +305,14 @@ fn statfs_never_promises_too_much() {
                 drop(volume.remove_file("probe"));
             }
         }
-        let kept: Vec<Cut> = volume.view().cuts().unwrap();
+        let kept: Vec<Event> = volume.view().events().unwrap();
         for (number, was) in taken {
-            let cut = kept.iter().find(|cut| cut.number == number);
-            if let Some(cut) = cut.filter(|cut| !cut.row.name.is_empty() || cut.row.held || number.0 % 3 == 0)
+            let event = kept.iter().find(|event| event.number == number);
+            if let Some(event) =
+                event.filter(|event| !event.row.name.is_empty() || event.row.held || number.0 % 3 == 0)
             {
-                let then = Volume::from_view(volume.view().as_of(cut.number));
-                assert_eq!(sums(&then), was, "seed {seed}, round {round}: cut {number}");
+                let then = Volume::from_view(volume.view().as_of(event.number));
+                assert_eq!(sums(&then), was, "seed {seed}, round {round}: event {number}");
             }
         }
     }
@@ -322,7 +325,7 @@ fn what_was_given_up_is_recorded() {
     let volume = Volume::create(device.clone(), &MkfsOptions::default()).unwrap();
     rules(&volume, 0, 0);
     volume.write("file", vec![1; 20 * MIB]).unwrap();
-    let gone = cut(&volume, "/", "");
+    let gone = event(&volume, "/", "");
     volume.write("file", vec![2; 20 * MIB]).unwrap();
     volume.write("more", vec![3; 20 * MIB]).unwrap();
     volume.close().unwrap();
@@ -335,9 +338,10 @@ fn what_was_given_up_is_recorded() {
     assert!(row.note.contains("for a write of"), "{row:?}");
 }
 
-/// Filling and emptying a volume again and again under `version=close` took more than six times what it takes without, because each
-/// little write to the full volume waited for one snapshot to be forgotten. How many generations that takes is counted here:
-/// they are what it waits for, on whatever machine. The ratio is printed.
+/// Filling and emptying a volume again and again under `version=close` took more than six times what it takes
+/// without, because each little write to the full volume waited for one snapshot to be forgotten. How many
+/// generations that takes is counted here: they are what it waits for, on whatever machine. The ratio is
+/// printed.
 #[test]
 fn filling_and_emptying_gives_up_many_at_once() {
     let work = [(32, None), (32, Some(Versioning::Close)), (1024, Some(Versioning::Close))].map(
@@ -374,8 +378,8 @@ fn filling_and_emptying_gives_up_many_at_once() {
     assert!(with.1 <= u64::try_from(with.0).unwrap() * 200_000 * 64 / (32 << 20) * 2, "{work:?}");
 }
 
-/// A full volume with a policy that versions each close had one error in its log for each close. It counts the versions that it does not
-/// make, and forgets the count when there is room again.
+/// A full volume with a policy that versions each close had one error in its log for each close. It counts
+/// the versions that it does not make, and forgets the count when there is room again.
 #[test]
 fn versions_that_have_no_room_are_counted() {
     let volume = volume(16);

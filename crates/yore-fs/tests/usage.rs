@@ -1,5 +1,5 @@
-//! Promises of what history takes: the count is exact at any time, what a cut is said to hold alone is what forgetting it frees, and
-//! what all versions hold adds up to the count.
+//! Promises of what history takes: the count is exact at any time, what an event is said to hold alone is
+//! what forgetting it frees, and what all versions hold adds up to the count.
 
 #[path = "common/seeds.rs"]
 mod seeds;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use yore_device::{Device, MemoryDevice};
 use yore_fs::{
-    Caller, CutUsage, FallocateMode, Held, MkfsOptions, MountOptions, Number, SetAttr, SetXattrMode,
+    Caller, EventNo, EventUsage, FallocateMode, MkfsOptions, MountOptions, Retained, SetAttr, SetXattrMode,
     StateUsage, UsageTotals, View, Volume, WriteMode,
 };
 
@@ -30,21 +30,21 @@ fn open(device: &Arc<dyn Device>) -> Volume {
     Volume::open(device.clone(), &options).unwrap()
 }
 
-fn cut(volume: &Volume, path: &str) -> Number {
+fn event(volume: &Volume, path: &str) -> EventNo {
     let view = volume.view();
     view.snapshot(volume.node(path).unwrap().inode(), "", false, false).unwrap().number
 }
 
-fn forget(volume: &Volume, cut: Number) {
-    volume.view().forget(&[cut]).unwrap();
+fn forget(volume: &Volume, event: EventNo) {
+    volume.view().forget(&[event]).unwrap();
     volume.view().finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap();
 }
 
-fn usage(volume: &Volume, path: &str) -> (Vec<CutUsage>, UsageTotals) {
+fn usage(volume: &Volume, path: &str) -> (Vec<EventUsage>, UsageTotals) {
     let mut all = Vec::new();
     let directory = volume.node(path).unwrap().inode();
-    let totals = volume.view().usage(directory, &mut |cut| {
-        all.push(cut);
+    let totals = volume.view().usage(directory, &mut |event| {
+        all.push(event);
         ControlFlow::Continue(())
     });
     (all, totals.unwrap())
@@ -61,9 +61,9 @@ fn of_file(volume: &Volume, directory: &str, name: &str) -> (Vec<StateUsage>, Us
 }
 
 /// What only history holds, as the volume counts it, but for its own trees.
-fn counted(volume: &Volume) -> Held {
+fn counted(volume: &Volume) -> Retained {
     let found = volume.view().statfs();
-    Held { data: found.history_data_blocks * BLOCK, metadata: found.history_metadata_blocks * BLOCK }
+    Retained { data: found.history_data_blocks * BLOCK, metadata: found.history_metadata_blocks * BLOCK }
 }
 
 fn write(volume: &Volume, path: &str, first: u64, blocks: u64, byte: u8) {
@@ -74,22 +74,22 @@ fn write(volume: &Volume, path: &str, first: u64, blocks: u64, byte: u8) {
     volume.sync().unwrap();
 }
 
-fn cut_short(volume: &Volume, path: &str, blocks: u64) {
+fn truncated(volume: &Volume, path: &str, blocks: u64) {
     let set = SetAttr { size: Some(blocks * BLOCK), ..SetAttr::default() };
     let caller = Caller { uid: 0, gid: 0, umask: 0, keeps_set_id: true };
     volume.view().setattr(&caller, volume.node(path).unwrap().inode(), &set).unwrap();
 }
 
-/// A block that is overwritten, cut off, punched or removed is history's from the moment a version has it, and free when that is
-/// forgotten.
+/// A block that is overwritten, event off, punched or removed is history's from the moment a version has it,
+/// and free when that is forgotten.
 #[test]
 fn each_way_to_let_go_is_counted() {
     let volume = open(&device());
     let view = volume.view();
     volume.write("f", vec![1; 100 * 4096]).unwrap();
     volume.sync().unwrap();
-    assert_eq!((counted(&volume), view.statfs().history_index_blocks), (Held::default(), 0));
-    let first = cut(&volume, "/");
+    assert_eq!((counted(&volume), view.statfs().history_index_blocks), (Retained::default(), 0));
+    let first = event(&volume, "/");
     assert_eq!(counted(&volume).data, 0, "a snapshot costs nothing");
     assert!(view.statfs().history_index_blocks > 0);
     let data = || counted(&volume).data / BLOCK;
@@ -100,22 +100,25 @@ fn each_way_to_let_go_is_counted() {
     let inode = volume.node("f").unwrap().inode();
     view.fallocate(inode, 10 * BLOCK, 5 * BLOCK, FallocateMode::PunchHole).unwrap();
     assert_eq!(data(), 8);
-    cut_short(&volume, "f", 50);
+    truncated(&volume, "f", 50);
     assert_eq!(data(), 8 + 50);
-    let (cuts, totals) = usage(&volume, "/");
-    assert_eq!((cuts.len(), cuts[0].seen.cut.number, cuts[0].exclusive), (1, first, counted(&volume)));
+    let (events, totals) = usage(&volume, "/");
+    assert_eq!(
+        (events.len(), events[0].seen.event.number, events[0].exclusive),
+        (1, first, counted(&volume))
+    );
     assert_eq!(totals.history, counted(&volume));
-    assert_eq!(cuts[0].exclusive.bytes() + cuts[0].shared, 100 * BLOCK + cuts[0].exclusive.metadata);
-    let second = cut(&volume, "/");
+    assert_eq!(events[0].exclusive.bytes() + events[0].shared, 100 * BLOCK + events[0].exclusive.metadata);
+    let second = event(&volume, "/");
     volume.remove_file("f").unwrap();
     assert_eq!(data(), 58 + 45);
-    let (cuts, _) = usage(&volume, "/");
-    let exclusive: Vec<u64> = cuts.iter().map(|cut| cut.exclusive.data / BLOCK).collect();
+    let (events, _) = usage(&volume, "/");
+    let exclusive: Vec<u64> = events.iter().map(|event| event.exclusive.data / BLOCK).collect();
     assert_eq!(exclusive, [58, 3]);
     forget(&volume, second);
     assert_eq!(data(), 100);
     forget(&volume, first);
-    assert_eq!(counted(&volume), Held::default());
+    assert_eq!(counted(&volume), Retained::default());
 }
 
 /// The states of a file, each with what nobody else has.
@@ -124,29 +127,31 @@ fn states_of_a_file() {
     let volume = open(&device());
     volume.create_dir("d").unwrap();
     volume.write("d/f", vec![1; 10 * 4096]).unwrap();
-    let cuts = [0u64, 1, 2].map(|i| {
-        let number = cut(&volume, "/");
+    let events = [0u64, 1, 2].map(|i| {
+        let number = event(&volume, "/");
         write(&volume, "d/f", i * 2, 3, 7 + i as u8);
         number
     });
     let (states, totals) = of_file(&volume, "d", "f");
     let of: Vec<(u64, u64)> =
         states.iter().map(|state| (state.exclusive.data / BLOCK, state.shared / BLOCK)).collect();
-    // Of what was overwritten the first had all. The second had one that it alone had seen, and so had the third.
+    // Of what was overwritten the first had all. The second had one that it alone had seen, and so had the
+    // third.
     assert_eq!(of, [(0, 10), (1, 9), (1, 9), (3, 7)], "{states:#?}");
     assert_eq!(totals.live, 10 * BLOCK);
     assert_eq!(totals.history, counted(&volume));
     let with_older: Vec<u64> = states.iter().map(|state| state.with_older.data / BLOCK).collect();
     assert_eq!(with_older, [9, 9, 6, 3], "each time three were overwritten");
     let (below, totals_below) = usage(&volume, "d");
-    assert_eq!(below.iter().map(|cut| cut.seen.cut.number).collect::<Vec<_>>(), cuts);
-    let same: Vec<u64> = below.iter().rev().map(|cut| cut.exclusive.data / BLOCK).collect();
+    assert_eq!(below.iter().map(|event| event.seen.event.number).collect::<Vec<_>>(), events);
+    let same: Vec<u64> = below.iter().rev().map(|event| event.exclusive.data / BLOCK).collect();
     assert_eq!(same[..], of[1..].iter().map(|(exclusive, _)| *exclusive).collect::<Vec<_>>()[..]);
     assert_eq!(totals_below.history, totals.history);
     assert_eq!(usage(&volume, "/").1.history, totals.history);
 }
 
-/// What is elsewhere, or was, does not count for a directory; cuts of it and of those above and below all do.
+/// What is elsewhere, or was, does not count for a directory; events of it and of those above and below all
+/// do.
 #[test]
 fn directories_have_what_was_below_them() {
     let volume = open(&device());
@@ -156,19 +161,19 @@ fn directories_have_what_was_below_them() {
     for file in ["a/x", "a/b/y", "c/z"] {
         volume.write(file, vec![1; 8 * 4096]).unwrap();
     }
-    let whole = cut(&volume, "/");
+    let whole = event(&volume, "/");
     volume.rename("a/b", "c/b").unwrap();
     write(&volume, "a/x", 0, 1, 2);
     write(&volume, "c/b/y", 0, 2, 2);
     write(&volume, "c/z", 0, 4, 2);
-    let of_c = cut(&volume, "c");
+    let of_c = event(&volume, "c");
     write(&volume, "c/b/y", 0, 1, 3);
     write(&volume, "c/z", 0, 1, 3);
-    let of_b = cut(&volume, "c/b");
+    let of_b = event(&volume, "c/b");
     write(&volume, "c/b/y", 0, 1, 4);
-    let exclusive = |path: &str| -> Vec<(Number, u64)> {
+    let exclusive = |path: &str| -> Vec<(EventNo, u64)> {
         let found = usage(&volume, path).0;
-        found.iter().map(|cut| (cut.seen.cut.number, cut.exclusive.data / BLOCK)).collect()
+        found.iter().map(|event| (event.seen.event.number, event.exclusive.data / BLOCK)).collect()
     };
     assert_eq!(exclusive("a"), [(whole, 1 + 2)], "where it was then");
     assert_eq!(exclusive("c"), [(whole, 4), (of_c, 2)]);
@@ -180,8 +185,8 @@ fn directories_have_what_was_below_them() {
     assert_eq!(before - counted(&volume).data, 2 * BLOCK);
 }
 
-/// Whatever was changed between cuts of the volume and of directories, forgetting any one cut frees exactly what it was said to hold alone, of data
-/// and of nodes.
+/// Whatever was changed between events of the volume and of directories, forgetting any one event frees
+/// exactly what it was said to hold alone, of data and of nodes.
 #[test]
 fn forgetting_frees_what_was_said() {
     for seed in seeds(6) {
@@ -191,9 +196,9 @@ fn forgetting_frees_what_was_said() {
         for directory in ["d0", "d1", "d0/e"] {
             volume.create_dir(directory).unwrap();
         }
-        let mut cuts = Vec::new();
+        let mut events = Vec::new();
         for step in 0..400 {
-            cuts.extend(change(&volume, &mut rng, step));
+            events.extend(change(&volume, &mut rng, step));
             if step % 100 == 99 {
                 volume.close().unwrap();
                 volume = open(&device);
@@ -204,38 +209,38 @@ fn forgetting_frees_what_was_said() {
         let (rows, _) = usage(&volume, "/");
         let before = counted(&volume);
         for row in rows.iter().filter(|_| seed % 2 == 0) {
-            let number = row.seen.cut.number;
+            let number = row.seen.event.number;
             forget(&volume, number);
-            cuts.retain(|cut| *cut != number);
-            assert_eq!(freed(before, &volume), row.with_older, "cut {number} and older ones");
+            events.retain(|event| *event != number);
+            assert_eq!(freed(before, &volume), row.with_older, "event {number} and older ones");
         }
-        while !cuts.is_empty() {
+        while !events.is_empty() {
             volume.sync().unwrap();
-            let forgotten = cuts.swap_remove(rng.random_range(0..cuts.len()));
+            let forgotten = events.swap_remove(rng.random_range(0..events.len()));
             let (all, totals) = usage(&volume, "/");
             let before = counted(&volume);
             assert_eq!(totals.history, before, "what versions hold adds up");
             forget(&volume, forgotten);
-            // What a cut of a directory below holds is told for that one.
-            if let Some(said) = all.iter().find(|cut| cut.seen.cut.number == forgotten) {
-                assert_eq!(freed(before, &volume), said.exclusive, "cut {forgotten}");
+            // What an event of a directory below holds is told for that one.
+            if let Some(said) = all.iter().find(|event| event.seen.event.number == forgotten) {
+                assert_eq!(freed(before, &volume), said.exclusive, "event {forgotten}");
             }
         }
-        assert_eq!(counted(&volume), Held::default());
-        assert_eq!(usage(&volume, "/").1.history, Held::default());
+        assert_eq!(counted(&volume), Retained::default());
+        assert_eq!(usage(&volume, "/").1.history, Retained::default());
         volume.close().unwrap();
     }
 }
 
-/// Changes something at random, or takes a cut, which it returns.
-fn change(volume: &Volume, rng: &mut Xoshiro256PlusPlus, step: usize) -> Option<Number> {
+/// Changes something at random, or takes an event, which it returns.
+fn change(volume: &Volume, rng: &mut Xoshiro256PlusPlus, step: usize) -> Option<EventNo> {
     let directories = ["/", "d0", "d1", "d0/e"];
     let file = format!("{}/f{}", directories[rng.random_range(0..4)], rng.random_range(0..4));
     let at = rng.random_range(0..40);
     match rng.random_range(0..12) {
-        0 => return Some(cut(volume, directories[rng.random_range(0..4usize) & !1])),
+        0 => return Some(event(volume, directories[rng.random_range(0..4usize) & !1])),
         1 => drop(volume.remove_file(&file)),
-        2 if volume.node(&file).is_ok() => cut_short(volume, &file, at),
+        2 if volume.node(&file).is_ok() => truncated(volume, &file, at),
         3 => {
             if let Ok(node) = volume.node(&file) {
                 let mode = FallocateMode::PunchHole;
@@ -265,7 +270,7 @@ fn change(volume: &Volume, rng: &mut Xoshiro256PlusPlus, step: usize) -> Option<
 }
 
 /// What history holds less than before.
-fn freed(before: Held, volume: &Volume) -> Held {
+fn freed(before: Retained, volume: &Volume) -> Retained {
     let after = counted(volume);
-    Held { data: before.data - after.data, metadata: before.metadata - after.metadata }
+    Retained { data: before.data - after.data, metadata: before.metadata - after.metadata }
 }

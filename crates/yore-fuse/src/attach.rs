@@ -1,11 +1,12 @@
 //! Opening the connection: a descriptor of /dev/fuse that is bound to the mount point.
 //!
-//! Root calls mount(2). Everybody else (and root where automatic unmounting is wanted, or where the right to mount was
-//! taken away) goes through the set-user-id helper `fusermount3`, which mounts and hands the descriptor over on a socket.
+//! Root calls mount(2). Everybody else (and root where automatic unmounting is wanted, or where the right to
+//! mount was taken away) goes through the set-user-id helper `fusermount3`, which mounts and hands the
+//! descriptor over on a socket.
 //!
-//! The kernel, not the threads that serve, keeps other users out (no `allow_other`). fuser has a check of its own on
-//! top, by the user id of each request; it is switched off, as it would also refuse what the kernel does on
-//! nobody's behalf, such as writing back times under its own id.
+//! The kernel, not the threads that serve, keeps other users out (no `allow_other`). fuser has a check of its
+//! own on top, by the user id of each request; it is switched off, as it would also refuse what the kernel
+//! does on nobody's behalf, such as writing back times under its own id.
 
 use crate::mountpoint::FS_TYPE;
 use crate::{MountConfig, MountError};
@@ -146,8 +147,8 @@ fn helper_options(config: &MountConfig) -> String {
 fn mount_by_helper(path: &Path, config: &MountConfig) -> Result<Attached, MountError> {
     let refused = |reason: String| MountError::Helper { mountpoint: PathBuf::from(path), reason };
     let (ours, theirs) = UnixStream::pair().map_err(|e| refused(e.to_string()))?;
-    // The helper's end must survive the exec; std closes all but the three standard streams, so it travels as the
-    // helper's standard input, whose number is always 0.
+    // The helper's end must survive the exec; std closes all but the three standard streams, so it travels as
+    // the helper's standard input, whose number is always 0.
     let mut process = Command::new(HELPER)
         .args(["-o", &helper_options(config), "--"])
         .arg(path)

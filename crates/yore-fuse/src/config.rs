@@ -15,10 +15,11 @@ pub struct MountConfig {
     pub fs_name: String,
     /// Refuse every change, whatever the view would allow.
     pub read_only: bool,
-    /// Let other users in (their permissions are checked). Needs root, or `user_allow_other` in `/etc/fuse.conf`.
+    /// Let other users in (their permissions are checked). Needs root, or `user_allow_other` in
+    /// `/etc/fuse.conf`.
     pub allow_other: bool,
-    /// Give up history, as far as the volume's rules allow, for requests of any user. Else only for root and the mounting user, and for
-    /// others what they could forget by a command.
+    /// Give up history, as far as the volume's rules allow, for requests of any user. Else only for root and
+    /// the mounting user, and for others what they could forget by a command.
     pub others_give_up_history: bool,
     /// Let `fusermount3` unmount when this process dies, so that a killed daemon leaves no dead mount point.
     /// Costs a helper process for as long as the mount lives.
@@ -31,23 +32,28 @@ pub struct MountConfig {
     pub no_exec: bool,
     /// Who may read what was.
     pub past: PastAccess,
-    /// Let owners expunge their files from snapshots that others took, too. Root and the mounting user may in any case.
+    /// Let owners expunge their files from snapshots that others took, too. Root and the mounting user may in
+    /// any case.
     pub expunge_others: bool,
     /// How many snapshots, holds and policies each user may have but root and the one who mounts.
     pub limits: UserLimits,
     /// A name in the root directory behind which all its snapshots are. Only for mounts of the present.
     pub snapdir: Option<OsString>,
-    /// Threads that read requests, each with a descriptor of its own; at least 1. More than there are processors, for those
-    /// whose fsync waits for the device serve nobody, and who waits together shares one flush.
+    /// Threads that read requests, each with a descriptor of its own; at least 1. More than there are
+    /// processors, for those whose fsync waits for the device serve nobody, and who waits together shares one
+    /// flush.
     pub threads: usize,
-    /// How long the kernel may believe names and attributes. Hours, because only this daemon changes the volume.
+    /// How long the kernel may believe names and attributes. Hours, because only this daemon changes the
+    /// volume.
     pub timeout: Duration,
     /// How long the kernel may believe that a name does not exist. Zero: not at all.
     pub negative_timeout: Duration,
-    /// Be told of every open and close. Off, the kernel opens files and directories without asking, which saves
-    /// two or three requests per file; what has to happen on close (a version per open/close session) needs it on.
+    /// Be told of every open and close. Off, the kernel opens files and directories without asking, which
+    /// saves two or three requests per file; what has to happen on close (a version per open/close session)
+    /// needs it on.
     pub close_events: bool,
-    /// Largest write request in bytes; 4 KiB to 16 MiB, above 1 MiB only where `fs.fuse.max_pages_limit` was raised.
+    /// Largest write request in bytes; 4 KiB to 16 MiB, above 1 MiB only where `fs.fuse.max_pages_limit` was
+    /// raised.
     pub max_write: u32,
     /// Requests the kernel keeps in flight for read-ahead and write-back.
     pub max_background: u16,
@@ -65,8 +71,9 @@ pub enum PastAccess {
     Owner,
 }
 
-/// The first version of the protocol whose kernel was seen to send FSYNC after writes with O_SYNC, buffered and direct ones. Older
-/// ones may too; then such a write is synced twice, the second time with nothing to do.
+/// The first version of the protocol whose kernel was seen to send FSYNC after writes with O_SYNC, buffered
+/// and direct ones. Older ones may too; then such a write is synced twice, the second time with nothing to
+/// do.
 const SYNCS_AFTER_WRITE: (u32, u32) = (7, 45);
 
 impl MountConfig {
@@ -101,17 +108,19 @@ impl MountConfig {
     /// [`fuser::Filesystem`] that is mounted with [`mount_filesystem`](crate::mount_filesystem).
     ///
     /// Deliberately not asked for:
-    /// - `ATOMIC_O_TRUNC`: with opens that send no request the truncation would be lost; without it the kernel
-    ///   sends it as a change of size.
-    /// - `SETXATTR_EXT`: fuser 0.18 does not read the longer request. The kernel then cannot say that setting an ACL
-    ///   must drop set-group-id; see `serve`.
+    /// - `ATOMIC_O_TRUNC`: with opens that send no request the truncation would be lost; without it the
+    ///   kernel sends it as a change of size.
+    /// - `SETXATTR_EXT`: fuser 0.18 does not read the longer request. The kernel then cannot say that setting
+    ///   an ACL must drop set-group-id; see `serve`.
     /// - `AUTO_INVAL_DATA`: pages stay true as long as only this daemon changes the volume.
-    /// - `ASYNC_DIO`: when an asynchronous direct write ends, the kernel does not drop the pages that a reader has brought into its
-    ///   cache meanwhile, and readers would see the old bytes for ever. Without it such a write is carried out before the
-    ///   call that submits it returns, and the kernel drops the pages.
-    /// - `WRITEBACK_CACHE`: a snapshot must have what programs wrote before it. The kernel marks files of such a mount as having
-    ///   no data integrity, so syncfs(2) only begins to write their pages and the snapshot can overtake them. Nothing that a
-    ///   daemon can ask for makes the kernel wait, and the daemon knows neither sizes nor times until then.
+    /// - `ASYNC_DIO`: when an asynchronous direct write ends, the kernel does not drop the pages that a
+    ///   reader has brought into its cache meanwhile, and readers would see the old bytes for ever. Without
+    ///   it such a write is carried out before the call that submits it returns, and the kernel drops the
+    ///   pages.
+    /// - `WRITEBACK_CACHE`: a snapshot must have what programs wrote before it. The kernel marks files of
+    ///   such a mount as having no data integrity, so syncfs(2) only begins to write their pages and the
+    ///   snapshot can overtake them. Nothing that a daemon can ask for makes the kernel wait, and the daemon
+    ///   knows neither sizes nor times until then.
     /// - `FLOCK_LOCKS`, `POSIX_LOCKS`: one daemon, one kernel, so the kernel's own locks are right.
     pub fn negotiate(&self, kernel: &mut KernelConfig) -> Granted {
         let offered = kernel.capabilities();
@@ -124,8 +133,8 @@ impl MountConfig {
             // Snapshots are taken and listed by ioctls on directories.
             InitFlags::FUSE_HAS_IOCTL_DIR,
             InitFlags::FUSE_DO_READDIRPLUS | InitFlags::FUSE_READDIRPLUS_AUTO,
-            // umask and default ACLs are applied together, by the view: a umask taken off first would be taken
-            // off where a default ACL says that it is not.
+            // umask and default ACLs are applied together, by the view: a umask taken off first would be
+            // taken off where a default ACL says that it is not.
             InitFlags::FUSE_DONT_MASK,
         ] {
             ask(wanted);
@@ -164,6 +173,7 @@ pub struct Granted {
     pub no_open: bool,
     /// Directories are opened without a request.
     pub no_opendir: bool,
-    /// The kernel follows each write on a file opened with O_SYNC or O_DSYNC by FSYNC; older ones leave it to the daemon.
+    /// The kernel follows each write on a file opened with O_SYNC or O_DSYNC by FSYNC; older ones leave it to
+    /// the daemon.
     pub syncs_after_write: bool,
 }

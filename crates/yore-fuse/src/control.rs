@@ -1,12 +1,15 @@
-//! What a mount can be asked for beside files, by ioctl(2) on any directory of it: who asks comes from the kernel.
+//! What a mount can be asked for beside files, by ioctl(2) on any directory of it: who asks comes from the
+//! kernel.
 //!
-//! Everything but looking at history is asked for in the protocol that [`yore_control`] describes, and answered there; `serve/asked.rs` brings
-//! requests to it. What [`look`] answers is not yet part of it: requests of their own
-//! numbers, whose buffers have a fixed layout. They are *restricted* ioctls, too: the number says how many bytes go in and come
-//! back. One buffer holds first the request and then the answer. All numbers in it are little-endian; bytes without a meaning are zero, and
-//! a request in which they are not is EINVAL.
+//! Everything but looking at history is asked for in the protocol that [`yore_control`] describes, and
+//! answered there; `serve/asked.rs` brings requests to it. What [`look`] answers is not yet part of it:
+//! requests of their own numbers, whose buffers have a fixed layout. They are *restricted* ioctls, too: the
+//! number says how many bytes go in and come back. One buffer holds first the request and then the answer.
+//! All numbers in it are little-endian; bytes without a meaning are zero, and a request in which they are not
+//! is EINVAL.
 //!
-//! Any other number, and these on what is no directory, are ENOTTY, as the kernel answers for file systems that have none.
+//! Any other number, and these on what is no directory, are ENOTTY, as the kernel answers for file systems
+//! that have none.
 
 pub mod look;
 mod record;
@@ -19,8 +22,8 @@ use std::io;
 use yore_fs::{Incarnation, InodeNo, Timestamp, View};
 
 fn call<const OPCODE: Opcode, const BYTES: usize>(dir: &File, buffer: &mut [u8; BYTES]) -> io::Result<()> {
-    // SAFETY: this number has the size of the buffer in it. By the kernel's rules for such numbers whoever knows it reads and
-    // writes no more, and any bytes are a valid buffer afterwards.
+    // SAFETY: this number has the size of the buffer in it. By the kernel's rules for such numbers whoever
+    // knows it reads and writes no more, and any bytes are a valid buffer afterwards.
     unsafe { ioctl(dir, Updater::<OPCODE, [u8; BYTES]>::new(buffer)) }?;
     Ok(())
 }
@@ -36,7 +39,7 @@ fn malformed() -> io::Error {
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The request's own fault.
-    Number(Errno),
+    EventNo(Errno),
     /// The view's.
     View(yore_fs::Error),
 }
@@ -52,7 +55,7 @@ impl Failure {
     /// As the caller is told it.
     fn errno(&self) -> Errno {
         match self {
-            Failure::Number(number) => *number,
+            Failure::EventNo(number) => *number,
             Failure::View(error) => crate::errno::errno(error),
         }
     }
@@ -63,8 +66,8 @@ pub(crate) fn may_all(uid: u32) -> bool {
     uid == 0 || uid == rustix::process::geteuid().as_raw()
 }
 
-/// Whether a user may take snapshots of a directory: root, the daemon's user, its owner. With an incarnation, of that one
-/// only, and not of what is gone.
+/// Whether a user may take snapshots of a directory: root, the daemon's user, its owner. With an incarnation,
+/// of that one only, and not of what is gone.
 fn may_snapshot(
     view: &View,
     inode: InodeNo,

@@ -44,8 +44,8 @@ pub(crate) fn system_time(time: Timestamp) -> SystemTime {
     whole.and_then(|t| t.checked_add(nanos)).unwrap_or(UNIX_EPOCH)
 }
 
-/// The time the kernel sent. For times before 1970 fuser 0.18 subtracts the nanoseconds that it ought to add, as the
-/// distance from 1970 shows them; undoing exactly that gives what the kernel sent.
+/// The time the kernel sent. For times before 1970 fuser 0.18 subtracts the nanoseconds that it ought to add,
+/// as the distance from 1970 shows them; undoing exactly that gives what the kernel sent.
 fn timestamp(time: SystemTime) -> Timestamp {
     match time.duration_since(UNIX_EPOCH) {
         Ok(after) => Timestamp { seconds: after.as_secs() as i64, nanos: after.subsec_nanos() },
@@ -84,7 +84,8 @@ pub(crate) fn file_attr(attr: &Attr) -> FileAttr {
     }
 }
 
-/// What stands in for attributes where the protocol wants some and means none: a name that does not exist (node 0).
+/// What stands in for attributes where the protocol wants some and means none: a name that does not exist
+/// (node 0).
 pub(crate) fn no_attr() -> FileAttr {
     FileAttr {
         ino: INodeNo(0),

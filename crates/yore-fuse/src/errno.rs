@@ -10,13 +10,13 @@ fn euclean() -> Errno {
 
 /// The number for `error`. Where the choice is not obvious:
 ///
-/// - `Corruption` is EUCLEAN, not EIO: the established "structure needs cleaning" sends people to the checker, where EIO
-///   sends them to the cable. The device's own errors stay EIO.
+/// - `Corruption` is EUCLEAN, not EIO: the established "structure needs cleaning" sends people to the
+///   checker, where EIO sends them to the cable. The device's own errors stay EIO.
 /// - `Stopped` is EIO and not EROFS: a program that gets EROFS believes that its earlier writes are safe.
 /// - `NoDataThere` is ENXIO, as lseek(2) promises.
-/// - `AttributeTooLarge` is E2BIG, what setxattr(2) says of values. (Names above 255 bytes never get here: the kernel
-///   refuses them with ERANGE. The ERANGE of a buffer too small to hold a value is given by the caller's side, where the
-///   buffer's size is known.)
+/// - `AttributeTooLarge` is E2BIG, what setxattr(2) says of values. (Names above 255 bytes never get here:
+///   the kernel refuses them with ERANGE. The ERANGE of a buffer too small to hold a value is given by the
+///   caller's side, where the buffer's size is known.)
 /// - `NoAttribute` is ENODATA, Linux's name for ENOATTR.
 /// - `Unsupported` is EOPNOTSUPP, never ENOSYS: the kernel remembers ENOSYS for the whole connection.
 /// - `OutOfOrder` is ERANGE, which nothing else that takes snapshots answers.
@@ -57,15 +57,15 @@ pub fn errno(error: &Error) -> Errno {
     }
 }
 
-/// Whether people should read of it in the daemon's log: what the caller's program cannot explain. Whatever is EIO is among it, so there is
-/// no EIO of the daemon's without its cause in the log.
+/// Whether people should read of it in the daemon's log: what the caller's program cannot explain. Whatever
+/// is EIO is among it, so there is no EIO of the daemon's without its cause in the log.
 pub(crate) fn worth_logging(error: &Error) -> bool {
     matches!(error.root(), Error::Corruption(_) | Error::Refused(_) | Error::Unfinished { .. })
         || errno(error).code() == libc::EIO
 }
 
-/// Whether the kernel makes something else of it when it writes back what programs stored through mappings: it keeps ENOSPC for the next
-/// fsync and close of the file, and may turn any other number into EIO.
+/// Whether the kernel makes something else of it when it writes back what programs stored through mappings:
+/// it keeps ENOSPC for the next fsync and close of the file, and may turn any other number into EIO.
 pub(crate) fn becomes_eio(error: &Error) -> bool {
     errno(error).code() != libc::ENOSPC
 }
@@ -100,9 +100,9 @@ mod tests {
             (Error::Stale, libc::ESTALE),
             (Error::ReadOnly, libc::EROFS),
             (Error::AcrossTimes, libc::EXDEV),
-            (Error::Held { cut: 3 }, libc::EBUSY),
-            (Error::Pinned { cut: 3 }, libc::EBUSY),
-            (Error::HeldUntil { cut: 3, until: "then".into() }, libc::EBUSY),
+            (Error::Held { event: 3 }, libc::EBUSY),
+            (Error::Pinned { event: 3 }, libc::EBUSY),
+            (Error::HeldUntil { event: 3, until: "then".into() }, libc::EBUSY),
             (Error::LimitReached { what: "holds", most: 3 }, libc::EDQUOT),
             (Error::NeverFits { missing: 1 }, libc::ENOSPC),
             (Error::HashFull { what: "names" }, libc::ENOSPC),

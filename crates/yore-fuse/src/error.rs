@@ -71,7 +71,8 @@ pub enum MountError {
     /// The kernel's FUSE device is missing.
     #[error("there is no /dev/fuse: load the kernel's FUSE module (modprobe fuse), or give the container that device")]
     NoFuseDevice,
-    /// The kernel's FUSE device is not open to this user; nor would it be to the helper, which opens it in the user's name.
+    /// The kernel's FUSE device is not open to this user; nor would it be to the helper, which opens it in
+    /// the user's name.
     #[error(
         "/dev/fuse is not open to ordinary users: ask the administrator to make it so (chmod 666 /dev/fuse; \
          distributions do that by a udev rule), or mount as root"
@@ -172,8 +173,8 @@ pub enum SessionError {
         /// The reason.
         source: io::Error,
     },
-    /// A contradiction in the daemon's own memory stopped it. Nothing was written after it: the volume is as after a
-    /// crash, and opening it recovers it.
+    /// A contradiction in the daemon's own memory stopped it. Nothing was written after it: the volume is as
+    /// after a crash, and opening it recovers it.
     #[error(
         "the daemon that served {mountpoint:?} found a contradiction in its own memory and stopped without writing \
          (a bug; the log tells where); mount the volume again"
@@ -196,8 +197,8 @@ pub enum SessionError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoticeError {
-    /// Asked for by a thread that serves requests: the kernel may hold the very lock that the notice needs until
-    /// the request is answered.
+    /// Asked for by a thread that serves requests: the kernel may hold the very lock that the notice needs
+    /// until the request is answered.
     #[error(
         "a notice to the kernel was asked for while serving a request; that can deadlock, use another thread"
     )]

@@ -1,6 +1,6 @@
-//! Snapshots that stay as long as a process lives. What `restore` may have to go back to must not be forgotten for want of the room that
-//! it takes itself. No daemon is told that a directory was closed, for opening one is not asked of it; so the process is watched, by a
-//! thread that waits for its end.
+//! Snapshots that stay as long as a process lives. What `restore` may have to go back to must not be
+//! forgotten for want of the room that it takes itself. No daemon is told that a directory was closed, for
+//! opening one is not asked of it; so the process is watched, by a thread that waits for its end.
 
 use crate::privilege::process_of;
 use fuser::Errno;
@@ -32,7 +32,8 @@ pub(crate) struct Place {
 }
 
 impl Keeper {
-    /// Room for one more, for the process of this thread, which waits for the answer. EAGAIN if there is none.
+    /// Room for one more, for the process of this thread, which waits for the answer. EAGAIN if there is
+    /// none.
     pub(crate) fn place(&self, thread: u32) -> Result<Place, Errno> {
         let count = self.count.clone();
         if Arc::strong_count(&count) > MOST + 1 {
@@ -72,23 +73,23 @@ mod tests {
     use super::*;
     use std::process::{Child, Command};
     use std::time::{Duration, Instant};
-    use yore_fs::{Error, Number, PinnedBy, View, Volume};
+    use yore_fs::{Error, EventNo, PinnedBy, View, Volume};
 
     fn sleeper() -> Child {
         Command::new("sleep").arg("600").spawn().unwrap()
     }
 
-    fn kept(keeper: &Keeper, view: &View, by: &Child) -> Number {
-        let cut = view.snapshot(view.root(), "", false, false).unwrap().number;
-        keeper.place(by.id()).unwrap().keep(view.pin(cut, PinnedBy::Work).unwrap()).unwrap();
-        assert!(matches!(view.forget(&[cut]), Err(Error::Pinned { .. })));
-        cut
+    fn kept(keeper: &Keeper, view: &View, by: &Child) -> EventNo {
+        let event = view.snapshot(view.root(), "", false, false).unwrap().number;
+        keeper.place(by.id()).unwrap().keep(view.pin(event, PinnedBy::Work).unwrap()).unwrap();
+        assert!(matches!(view.forget(&[event]), Err(Error::Pinned { .. })));
+        event
     }
 
     #[track_caller]
-    fn is_forgotten_soon(view: &View, cut: Number) {
+    fn is_forgotten_soon(view: &View, event: EventNo) {
         let start = Instant::now();
-        while let Err(error) = view.forget(&[cut]) {
+        while let Err(error) = view.forget(&[event]) {
             assert!(matches!(error, Error::Pinned { .. }), "{error}");
             assert!(start.elapsed() < Duration::from_secs(20), "it is still pinned");
             std::thread::sleep(Duration::from_millis(1));
@@ -101,15 +102,15 @@ mod tests {
         let volume = Volume::memory(64 << 20).unwrap();
         let (view, keeper) = (volume.view(), Keeper::default());
         let mut process = sleeper();
-        let cut = kept(&keeper, view, &process);
+        let event = kept(&keeper, view, &process);
         process.kill().unwrap();
         process.wait().unwrap();
-        is_forgotten_soon(view, cut);
+        is_forgotten_soon(view, event);
 
         let mut process = sleeper();
-        let cut = kept(&keeper, view, &process);
+        let event = kept(&keeper, view, &process);
         drop(keeper);
-        is_forgotten_soon(view, cut);
+        is_forgotten_soon(view, event);
 
         let keeper = Keeper::default();
         let places: Vec<Place> = (0..MOST).map(|_| keeper.place(process.id()).unwrap()).collect();
@@ -125,9 +126,9 @@ mod tests {
     fn what_nobody_to_be_seen_wants_does_not_stay() {
         let volume = Volume::memory(64 << 20).unwrap();
         let view = volume.view();
-        let cut = view.snapshot(view.root(), "", false, false).unwrap().number;
+        let event = view.snapshot(view.root(), "", false, false).unwrap().number;
         let keeper = Keeper::default();
-        keeper.place(0).unwrap().keep(view.pin(cut, PinnedBy::Work).unwrap()).unwrap();
-        view.forget(&[cut]).unwrap();
+        keeper.place(0).unwrap().keep(view.pin(event, PinnedBy::Work).unwrap()).unwrap();
+        view.forget(&[event]).unwrap();
     }
 }

@@ -1,11 +1,13 @@
 //! Files of a mount that programs have mapped so that they can store to them.
 //!
-//! What is stored through a mapping reaches the daemon when the kernel writes the page, some time later. Today's kernels do not wait
-//! for that in syncfs(2) where FUSE is concerned: they only begin. And no request tells of a mapping. So who must have what was stored before asks
-//! the table of each process for its mappings and has the kernel write the pages of those files. Pages of a file that is not mapped any
-//! more need no such thing: the kernel writes them before the mapping goes.
+//! What is stored through a mapping reaches the daemon when the kernel writes the page, some time later.
+//! Today's kernels do not wait for that in syncfs(2) where FUSE is concerned: they only begin. And no request
+//! tells of a mapping. So who must have what was stored before asks the table of each process for its
+//! mappings and has the kernel write the pages of those files. Pages of a file that is not mapped any more
+//! need no such thing: the kernel writes them before the mapping goes.
 //!
-//! Processes that cannot be seen, in other namespaces or of other users where the daemon is not root's, are passed over.
+//! Processes that cannot be seen, in other namespaces or of other users where the daemon is not root's, are
+//! passed over.
 
 use rustix::ioctl::{ioctl, opcode, Opcode, Updater};
 use std::collections::HashSet;
@@ -37,8 +39,8 @@ const QUERY: Opcode = opcode::read_write::<Query>(b'f', 17);
 /// Writable, shared, of a file; at the address or the next one behind it.
 const WANTED: u64 = 0x02 | 0x08 | 0x10 | 0x20;
 
-/// The numbers, as `stat` shows them, of the files on a device that are mapped to be written to. Not for a thread that serves: a
-/// process whose table is read may itself wait for a request.
+/// The numbers, as `stat` shows them, of the files on a device that are mapped to be written to. Not for a
+/// thread that serves: a process whose table is read may itself wait for a request.
 ///
 /// # Errors
 /// `/proc` cannot be listed.
@@ -66,7 +68,8 @@ fn query(table: &File, device: (u32, u32), files: &mut HashSet<u64>) -> bool {
     let mut address = 0;
     loop {
         let mut query = Query { size: size_of::<Query>() as u64, flags: WANTED, address, ..Query::default() };
-        // SAFETY: the number has the size of the structure in it, which tells its size, too, and asks for no name to be stored.
+        // SAFETY: the number has the size of the structure in it, which tells its size, too, and asks for no
+        // name to be stored.
         match unsafe { ioctl(table, Updater::<QUERY, Query>::new(&mut query)) } {
             Ok(()) if query.end > address => address = query.end,
             Err(rustix::io::Errno::NOTTY | rustix::io::Errno::INVAL) => return false,

@@ -1,7 +1,8 @@
 //! The directory that is mounted on: may it be, what is on it now, and taking it away.
 //!
 //! Everything here asks the kernel's table of mounts ([`yore_fs::mounts`]), never the mounted file system: a
-//! `stat` of a mount that this very process serves would wait for itself, and one of a dead mount says ENOTCONN.
+//! `stat` of a mount that this very process serves would wait for itself, and one of a dead mount says
+//! ENOTCONN.
 
 use crate::{MountError, UnmountError};
 use rustix::fs::{Mode, OFlags};
@@ -36,7 +37,8 @@ impl MountedAt {
     }
 }
 
-/// What is mounted on `mountpoint`: of several mounts on top of each other the uppermost. `None` if nothing is.
+/// What is mounted on `mountpoint`: of several mounts on top of each other the uppermost. `None` if nothing
+/// is.
 pub fn mounted_at(mountpoint: &Path) -> io::Result<Option<MountedAt>> {
     let wanted = absolute(mountpoint)?;
     // Later lines lie on top of earlier ones.
@@ -49,8 +51,8 @@ pub fn mounted_at(mountpoint: &Path) -> io::Result<Option<MountedAt>> {
     }))
 }
 
-/// The path as the table of mounts has it. Only the parent is resolved through the file system: the last component may
-/// be a dead mount, on which every call fails.
+/// The path as the table of mounts has it. Only the parent is resolved through the file system: the last
+/// component may be a dead mount, on which every call fails.
 pub(crate) fn absolute(path: &Path) -> io::Result<PathBuf> {
     match path.canonicalize() {
         Ok(path) => Ok(path),
@@ -75,7 +77,8 @@ pub(crate) fn prepare(mountpoint: &Path) -> Result<PathBuf, MountError> {
     let named = || mountpoint.to_path_buf();
     // Several daemons may have died at the same place, one on top of the other.
     for _ in 0..64 {
-        // The kernel answers for attributes from its cache, also for a daemon that is gone; it always asks for space.
+        // The kernel answers for attributes from its cache, also for a daemon that is gone; it always asks
+        // for space.
         let space = rustix::fs::statvfs(mountpoint).map_err(io::Error::from);
         match fs::metadata(mountpoint).and_then(|found| space.map(|_| found)) {
             Ok(found) if !found.is_dir() => return Err(MountError::NotADirectory { mountpoint: named() }),
@@ -131,8 +134,9 @@ fn clear_dead(mountpoint: &Path) -> Result<(), MountError> {
     }
 }
 
-/// Unmounts the Yore volume on `mountpoint`, whichever process serves it; `lazy`: now for new users, and for those who
-/// use it when they are done. The daemon closes the volume when the mount is gone, which may be a moment after this returns.
+/// Unmounts the Yore volume on `mountpoint`, whichever process serves it; `lazy`: now for new users, and for
+/// those who use it when they are done. The daemon closes the volume when the mount is gone, which may be a
+/// moment after this returns.
 pub fn unmount_at(mountpoint: &Path, lazy: bool) -> Result<(), UnmountError> {
     let named = || mountpoint.to_path_buf();
     let failed = |e: io::Error| UnmountError::Failed { mountpoint: named(), reason: e.to_string() };
@@ -178,8 +182,8 @@ pub(crate) fn detach(path: &Path) -> Result<(), String> {
     }
 }
 
-/// Ends the connection of the mount at `path` at once: who uses it gets errors. Root can always; others where the control
-/// file system of FUSE is mounted.
+/// Ends the connection of the mount at `path` at once: who uses it gets errors. Root can always; others where
+/// the control file system of FUSE is mounted.
 pub(crate) fn abort(path: &Path, device: (u32, u32)) -> Result<(), String> {
     // A connection is named by the minor number alone, FUSE mounts having no major number.
     if abort_connection(device.1) == Ok(true) {
@@ -194,8 +198,8 @@ pub(crate) fn abort(path: &Path, device: (u32, u32)) -> Result<(), String> {
     }
 }
 
-/// Ends a connection by its number, wherever it is mounted: in the tree, out of it, in another namespace of mounts. Whether
-/// there was such a connection.
+/// Ends a connection by its number, wherever it is mounted: in the tree, out of it, in another namespace of
+/// mounts. Whether there was such a connection.
 pub(crate) fn abort_connection(number: u32) -> Result<bool, String> {
     const CONTROL: &str = "/sys/fs/fuse/connections";
     // The control file system has a directory for each connection, and is empty where it is not mounted.

@@ -1,9 +1,10 @@
 //! Telling the kernel that something changed behind its back.
 //!
-//! The kernel believes names and attributes for hours, so whatever changes the volume without a request (a restore,
-//! a switch of branch, a name of the past whose meaning moves on) must say so here. Never while serving a request:
-//! the kernel may hold the directory's lock until the request is answered, and the notice waits for that lock. The threads
-//! that serve are marked, and a notice from one is refused instead of hanging. A notice of attributes alone waits for nothing.
+//! The kernel believes names and attributes for hours, so whatever changes the volume without a request (a
+//! restore, a switch of branch, a name of the past whose meaning moves on) must say so here. Never while
+//! serving a request: the kernel may hold the directory's lock until the request is answered, and the notice
+//! waits for that lock. The threads that serve are marked, and a notice from one is refused instead of
+//! hanging. A notice of attributes alone waits for nothing.
 
 use crate::convert::node_of;
 use crate::NoticeError;
@@ -22,8 +23,8 @@ pub(crate) fn set_serving(serving: bool) {
     SERVING.with(|s| s.set(serving));
 }
 
-/// Sends notices of changes to the kernel. Cheap to clone, for any thread but those that serve requests. What the kernel
-/// does not remember anyway is not an error.
+/// Sends notices of changes to the kernel. Cheap to clone, for any thread but those that serve requests. What
+/// the kernel does not remember anyway is not an error.
 #[derive(Clone, Debug)]
 pub struct Notices {
     notifier: Notifier,
@@ -41,8 +42,8 @@ impl Notices {
         self.send(|| self.notifier.inval_inode(node, 0, 0))
     }
 
-    /// The inode's attributes are no longer true; its content is. Of all notices this one alone may be sent while a request is
-    /// served: the kernel marks the attributes and waits for no lock.
+    /// The inode's attributes are no longer true; its content is. Of all notices this one alone may be sent
+    /// while a request is served: the kernel marks the attributes and waits for no lock.
     pub(crate) fn attributes_changed(&self, inode: InodeNo) -> Result<(), NoticeError> {
         let node = node_of(inode, self.root);
         // A negative offset means: no content.

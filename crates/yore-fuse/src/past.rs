@@ -1,30 +1,32 @@
-//! Nodes of the past on a mount of the present: what the kernel knows files as of some cut by.
+//! Nodes of the past on a mount of the present: what the kernel knows files as of some event by.
 //!
-//! The kernel has one dentry for a directory node, so two names of one directory must be two nodes. A directory of the past is
-//! therefore what a name with a time meant: (parent node, the name as it was spelled, cut); and below it (parent node,
-//! inode). Its number is a hash of that with the first bit set, which no inode's number has: the same in every mount by this
-//! program, unless two hashes are equal, and shown as `st_ino`. Such nodes are remembered as long as the kernel holds them.
+//! The kernel has one dentry for a directory node, so two names of one directory must be two nodes. A
+//! directory of the past is therefore what a name with a time meant: (parent node, the name as it was
+//! spelled, event); and below it (parent node, inode). Its number is a hash of that with the first bit set,
+//! which no inode's number has: the same in every mount by this program, unless two hashes are equal, and
+//! shown as `st_ino`. Such nodes are remembered as long as the kernel holds them.
 //!
-//! What is no directory may have many names, so there the node is (cut, inode) and its number says both: nothing has to be
-//! remembered, hard links of then have one number, and a handle (open_by_handle_at(2), NFS) is good as long as the cut is
-//! kept. For inodes and cuts whose numbers have more bits than there is room for, it is as for directories. Handles of
-//! directories of the past are good only as long as the kernel remembers them: what led there cannot be told from 64 bits, and
-//! the kernel wants to be led upwards to a name that is listed.
+//! What is no directory may have many names, so there the node is (event, inode) and its number says both:
+//! nothing has to be remembered, hard links of then have one number, and a handle (open_by_handle_at(2), NFS)
+//! is good as long as the event is kept. For inodes and events whose numbers have more bits than there is
+//! room for, it is as for directories. Handles of directories of the past are good only as long as the kernel
+//! remembers them: what led there cannot be told from 64 bits, and the kernel wants to be led upwards to a
+//! name that is listed.
 //!
 //! A mount of one snapshot has none of this: there a node is its inode's number.
 
 use parking_lot::RwLock;
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use yore_fs::{FileKind, InodeNo, Number};
+use yore_fs::{EventNo, FileKind, InodeNo};
 
 /// Set in the numbers of all nodes of the past.
 const PAST: u64 = 1 << 63;
 /// Set in those that say what they are.
 const PLAIN: u64 = 1 << 62;
-/// Bits of an inode's number in those; the rest is the cut's.
+/// Bits of an inode's number in those; the rest is the event's.
 const INODE_BITS: u32 = 35;
-const CUT_BITS: u32 = 62 - INODE_BITS;
+const EVENT_BITS: u32 = 62 - INODE_BITS;
 
 /// What makes a node another than all others.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -35,8 +37,8 @@ pub(crate) enum Key {
         parent: u64,
         /// As it was spelled.
         name: Vec<u8>,
-        /// The cut that it meant.
-        cut: Number,
+        /// The event that it meant.
+        event: EventNo,
     },
     /// An inode found in a node of the past.
     Below {
@@ -57,29 +59,29 @@ impl Key {
     }
 
     /// The number of the node with this key that is this inode as of this cut, unless another one has it.
-    pub(crate) fn number(&self, kind: FileKind, cut: Number, inode: InodeNo) -> u64 {
+    pub(crate) fn number(&self, kind: FileKind, event: EventNo, inode: InodeNo) -> u64 {
         match kind {
             FileKind::Directory => self.hashed(),
-            _ => plain(cut, inode).unwrap_or_else(|| self.hashed()),
+            _ => plain(event, inode).unwrap_or_else(|| self.hashed()),
         }
     }
 }
 
 /// The number that says what it is, if there is room for that.
-fn plain(cut: Number, inode: InodeNo) -> Option<u64> {
-    let fits = cut.0 >> CUT_BITS == 0 && inode.0 >> INODE_BITS == 0;
-    fits.then_some(PAST | PLAIN | cut.0 << INODE_BITS | inode.0)
+fn plain(event: EventNo, inode: InodeNo) -> Option<u64> {
+    let fits = event.0 >> EVENT_BITS == 0 && inode.0 >> INODE_BITS == 0;
+    fits.then_some(PAST | PLAIN | event.0 << INODE_BITS | inode.0)
 }
 
 /// What a number says that says what it is.
-fn of_plain(node: u64) -> Option<(Number, InodeNo)> {
-    let (cut, inode) = (node & !(PAST | PLAIN), InodeNo(node & ((1 << INODE_BITS) - 1)));
-    (node & (PAST | PLAIN) == PAST | PLAIN).then_some((Number(cut >> INODE_BITS), inode))
+fn of_plain(node: u64) -> Option<(EventNo, InodeNo)> {
+    let (event, inode) = (node & !(PAST | PLAIN), InodeNo(node & ((1 << INODE_BITS) - 1)));
+    (node & (PAST | PLAIN) == PAST | PLAIN).then_some((EventNo(event >> INODE_BITS), inode))
 }
 
 struct Known {
     key: Key,
-    cut: Number,
+    event: EventNo,
     inode: InodeNo,
     lookups: u64,
 }
@@ -99,26 +101,26 @@ impl PastNodes {
         of_plain(node).is_some()
     }
 
-    /// The cut and the inode of a node.
-    pub(crate) fn get(&self, node: u64) -> Option<(Number, InodeNo)> {
-        of_plain(node).or_else(|| self.0.read().get(&node).map(|known| (known.cut, known.inode)))
+    /// The event and the inode of a node.
+    pub(crate) fn get(&self, node: u64) -> Option<(EventNo, InodeNo)> {
+        of_plain(node).or_else(|| self.0.read().get(&node).map(|known| (known.event, known.inode)))
     }
 
-    /// The nodes that may show something of these files as of one of these cuts: the files' own, and all directories that are remembered,
-    /// whose listings may be cached.
-    pub(crate) fn showing(&self, files: &HashSet<InodeNo>, cuts: &[Number]) -> Vec<u64> {
+    /// The nodes that may show something of these files as of one of these events: the files' own, and all
+    /// directories that are remembered, whose listings may be cached.
+    pub(crate) fn showing(&self, files: &HashSet<InodeNo>, events: &[EventNo]) -> Vec<u64> {
         let known = self.0.read();
-        let remembered = known.iter().filter(|(_, known)| cuts.binary_search(&known.cut).is_ok());
+        let remembered = known.iter().filter(|(_, known)| events.binary_search(&known.event).is_ok());
         let mut nodes: Vec<u64> = remembered.map(|(node, _)| *node).collect();
         for file in files {
-            nodes.extend(cuts.iter().filter_map(|cut| plain(*cut, *file)));
+            nodes.extend(events.iter().filter_map(|event| plain(*event, *file)));
         }
         nodes
     }
 
     /// The number of a node, which the kernel is told once more.
-    pub(crate) fn hold(&self, key: Key, kind: FileKind, cut: Number, inode: InodeNo) -> u64 {
-        let mut number = key.number(kind, cut, inode);
+    pub(crate) fn count_lookup(&self, key: Key, kind: FileKind, event: EventNo, inode: InodeNo) -> u64 {
+        let mut number = key.number(kind, event, inode);
         if PastNodes::is_plain(number) {
             return number;
         }
@@ -131,7 +133,7 @@ impl PastNodes {
                 }
                 Some(_) => number = number.wrapping_add(1) & !PLAIN | PAST,
                 None => {
-                    nodes.insert(number, Known { key, cut, inode, lookups: 1 });
+                    nodes.insert(number, Known { key, event, inode, lookups: 1 });
                     return number;
                 }
             }
@@ -145,7 +147,7 @@ impl PastNodes {
     }
 
     /// The kernel forgets so many of its lookups.
-    pub(crate) fn release(&self, node: u64, count: u64) {
+    pub(crate) fn forget_lookups(&self, node: u64, count: u64) {
         if PastNodes::is_plain(node) {
             return;
         }
@@ -168,16 +170,16 @@ mod tests {
     #[test]
     fn a_directory_is_known_as_long_as_it_is_held() {
         let nodes = PastNodes::default();
-        let key = |name: &str| Key::Named { parent: 1, name: name.into(), cut: Number(3) };
-        let first = nodes.hold(key("a@1"), DIR, Number(3), InodeNo(40));
-        assert_eq!(nodes.hold(key("a@1"), DIR, Number(3), InodeNo(40)), first);
-        let other = nodes.hold(key("a@2"), DIR, Number(3), InodeNo(40));
+        let key = |name: &str| Key::Named { parent: 1, name: name.into(), event: EventNo(3) };
+        let first = nodes.count_lookup(key("a@1"), DIR, EventNo(3), InodeNo(40));
+        assert_eq!(nodes.count_lookup(key("a@1"), DIR, EventNo(3), InodeNo(40)), first);
+        let other = nodes.count_lookup(key("a@2"), DIR, EventNo(3), InodeNo(40));
         assert!(other != first && PastNodes::is_past(first) && PastNodes::is_past(other));
         assert!(!PastNodes::is_plain(first));
-        assert_eq!(nodes.get(first), Some((Number(3), InodeNo(40))));
-        nodes.release(first, 1);
+        assert_eq!(nodes.get(first), Some((EventNo(3), InodeNo(40))));
+        nodes.forget_lookups(first, 1);
         assert!(nodes.get(first).is_some());
-        nodes.release(first, 1);
+        nodes.forget_lookups(first, 1);
         assert!(nodes.get(first).is_none());
         assert!(nodes.get(other).is_some());
     }
@@ -187,19 +189,21 @@ mod tests {
     fn files_need_not_be_remembered() {
         let nodes = PastNodes::default();
         let key = |parent, inode| Key::Below { parent, inode };
-        let (most_cut, most_inode) = (Number((1 << CUT_BITS) - 1), InodeNo((1 << INODE_BITS) - 1));
-        for (cut, inode) in [(Number(1), InodeNo(16)), (most_cut, most_inode)] {
-            let first = nodes.hold(key(7, inode), FileKind::Regular, cut, inode);
-            assert_eq!(nodes.hold(key(8, inode), FileKind::Regular, cut, inode), first);
+        let (most_event, most_inode) = (EventNo((1 << EVENT_BITS) - 1), InodeNo((1 << INODE_BITS) - 1));
+        for (event, inode) in [(EventNo(1), InodeNo(16)), (most_event, most_inode)] {
+            let first = nodes.count_lookup(key(7, inode), FileKind::Regular, event, inode);
+            assert_eq!(nodes.count_lookup(key(8, inode), FileKind::Regular, event, inode), first);
             assert!(PastNodes::is_past(first) && PastNodes::is_plain(first));
-            nodes.release(first, 2);
-            assert_eq!(nodes.get(first), Some((cut, inode)));
+            nodes.forget_lookups(first, 2);
+            assert_eq!(nodes.get(first), Some((event, inode)));
         }
-        for (cut, inode) in [(Number(1 << CUT_BITS), InodeNo(16)), (Number(1), InodeNo(1 << INODE_BITS))] {
-            let number = nodes.hold(key(7, inode), FileKind::Regular, cut, inode);
+        for (event, inode) in
+            [(EventNo(1 << EVENT_BITS), InodeNo(16)), (EventNo(1), InodeNo(1 << INODE_BITS))]
+        {
+            let number = nodes.count_lookup(key(7, inode), FileKind::Regular, event, inode);
             assert!(!PastNodes::is_plain(number));
-            assert_eq!(nodes.get(number), Some((cut, inode)));
-            nodes.release(number, 1);
+            assert_eq!(nodes.get(number), Some((event, inode)));
+            nodes.forget_lookups(number, 1);
             assert_eq!(nodes.get(number), None);
         }
     }
@@ -211,9 +215,12 @@ mod tests {
         let key = Key::Below { parent: 1, inode: InodeNo(16) };
         let taken = key.hashed();
         let squatter = Key::Below { parent: 9, inode: InodeNo(9) };
-        nodes.0.write().insert(taken, Known { key: squatter, cut: Number(1), inode: InodeNo(9), lookups: 1 });
+        nodes
+            .0
+            .write()
+            .insert(taken, Known { key: squatter, event: EventNo(1), inode: InodeNo(9), lookups: 1 });
         let next = taken.wrapping_add(1) & !PLAIN | PAST;
-        assert_eq!(nodes.hold(key.clone(), DIR, Number(1), InodeNo(16)), next);
-        assert_eq!(nodes.hold(key, DIR, Number(1), InodeNo(16)), next);
+        assert_eq!(nodes.count_lookup(key.clone(), DIR, EventNo(1), InodeNo(16)), next);
+        assert_eq!(nodes.count_lookup(key, DIR, EventNo(1), InodeNo(16)), next);
     }
 }

@@ -1,18 +1,19 @@
 //! Set-id bits that the daemon has to drop because the kernel cannot tell it to.
 //!
-//! With HANDLE_KILLPRIV_V2 the kernel leaves dropping set-user-id and set-group-id to the daemon (which spares a
-//! GETXATTR `security.capability` before every write) and says in each request whether to. fuser 0.18 passes that on for
-//! writes only. What is done for the other requests:
+//! With HANDLE_KILLPRIV_V2 the kernel leaves dropping set-user-id and set-group-id to the daemon (which
+//! spares a GETXATTR `security.capability` before every write) and says in each request whether to. fuser
+//! 0.18 passes that on for writes only. What is done for the other requests:
 //!
-//! - *truncate*: fuser hides the flag; the kernel sets it for callers without CAP_FSETID, so it is taken as set for
-//!   every user but root;
+//! - *truncate*: fuser hides the flag; the kernel sets it for callers without CAP_FSETID, so it is taken as
+//!   set for every user but root;
 //! - *open with O_TRUNC*: arrives as truncate, ATOMIC_O_TRUNC not being asked for;
 //! - *fallocate, copy_file_range*: the protocol has no flag; again for every user but root;
 //! - *change of owner*: the view drops them always;
-//! - *the kernel's own copy of the mode*: it does not expect the daemon to change it and asks for it again at the next `stat` of
-//!   all attributes only, so that a program just written to would still start with its set-user-id bit. So it is told;
-//! - *setting an access ACL* drops set-group-id if the caller is not in the file's group. The flag for it needs
-//!   SETXATTR_EXT, which fuser cannot read, so the caller's groups are looked up, as below.
+//! - *the kernel's own copy of the mode*: it does not expect the daemon to change it and asks for it again at
+//!   the next `stat` of all attributes only, so that a program just written to would still start with its
+//!   set-user-id bit. So it is told;
+//! - *setting an access ACL* drops set-group-id if the caller is not in the file's group. The flag for it
+//!   needs SETXATTR_EXT, which fuser cannot read, so the caller's groups are looked up, as below.
 
 use fuser::Request;
 use std::fs;
@@ -25,8 +26,8 @@ const GROUP_EXECUTE: u32 = 0o010;
 /// Where the user whom file systems know stands among those of a thread: real, effective, saved, file system.
 const FS_UID_AT: usize = 3;
 
-/// Drops the bits that a change of content by an ordinary user drops: set-user-id, and set-group-id if the group may execute
-/// (without that it once meant mandatory locking, not privilege).
+/// Drops the bits that a change of content by an ordinary user drops: set-user-id, and set-group-id if the
+/// group may execute (without that it once meant mandatory locking, not privilege).
 /// Tells whether there was one to drop.
 pub(crate) fn drop_set_id(view: &View, caller: &Caller, inode: InodeNo) -> Result<bool> {
     let attr = view.getattr(inode)?;
@@ -62,8 +63,8 @@ fn set_permissions(view: &View, caller: &Caller, inode: InodeNo, old: u32, new: 
     Ok(())
 }
 
-/// Whether thread `pid` has `gid` among its groups, or CAP_FSETID. It waits for our answer, so it is there, unless
-/// it lives in a namespace of processes that we do not see; then the cautious answer is no.
+/// Whether thread `pid` has `gid` among its groups, or CAP_FSETID. It waits for our answer, so it is there,
+/// unless it lives in a namespace of processes that we do not see; then the cautious answer is no.
 fn in_group_or_capable(pid: u32, gid: u32) -> bool {
     status_of(pid).is_some_and(|status| status_allows(&status, gid))
 }
@@ -73,7 +74,8 @@ fn status_of(thread: u32) -> Option<String> {
     fs::read_to_string(format!("/proc/{thread}/status")).ok()
 }
 
-/// Who has sent a request, with the groups of the thread that waits for its answer, as far as they can be seen.
+/// Who has sent a request, with the groups of the thread that waits for its answer, as far as they can be
+/// seen.
 pub(crate) fn asking(request: &Request) -> Asking {
     let (uid, gid) = (request.uid(), request.gid());
     // Root's do not matter, and looking costs a system call or two.

@@ -1,15 +1,16 @@
 //! One method per request: its arguments to a call of the view, the outcome to a reply.
 //!
-//! Every request is answered on the thread that read it: a hand-over would cost as much as the round trip itself. Every
-//! request is answered exactly once, fuser's reply types see to that.
+//! Every request is answered on the thread that read it: a hand-over would cost as much as the round trip
+//! itself. Every request is answered exactly once, fuser's reply types see to that.
 //!
-//! What the kernel remembers of answers: ENOSYS means "never ask again on this connection" for open, opendir, create, flush,
-//! access, lseek, fallocate and others. It is given on purpose for *opening* (the kernel then opens without asking, keeping
-//! the cached pages and listings; `create` becomes MKNOD), unless closes have to be seen, and nowhere by accident: see
-//! `errno`. Requests unknown to fuser (TMPFILE, STATX, SYNCFS) are answered so by fuser itself, and INTERRUPT too.
+//! What the kernel remembers of answers: ENOSYS means "never ask again on this connection" for open, opendir,
+//! create, flush, access, lseek, fallocate and others. It is given on purpose for *opening* (the kernel then
+//! opens without asking, keeping the cached pages and listings; `create` becomes MKNOD), unless closes have
+//! to be seen, and nowhere by accident: see `errno`. Requests unknown to fuser (TMPFILE, STATX, SYNCFS) are
+//! answered so by fuser itself, and INTERRUPT too.
 //!
-//! The caller's right to set-group-id bits is never asked here: the kernel has taken them from modes where they are not
-//! allowed, before the request is sent, so callers `keep` them ([`Caller::keeps_set_id`]).
+//! The caller's right to set-group-id bits is never asked here: the kernel has taken them from modes where
+//! they are not allowed, before the request is sent, so callers `keep` them ([`Caller::keeps_set_id`]).
 
 mod asked;
 mod attributes;
@@ -51,7 +52,8 @@ use yore_fs::{
     SetXattrMode, View, WriteMode,
 };
 
-/// Longest stretch one copy_file_range request copies; callers go on with the rest. Bounds how long a thread that serves is away.
+/// Longest stretch one copy_file_range request copies; callers go on with the rest. Bounds how long a thread
+/// that serves is away.
 const COPY_MAX: u64 = 64 << 20;
 
 /// The attribute that holds a file's access ACL.
@@ -158,7 +160,8 @@ impl Server {
         Caller { uid: request.uid(), gid: request.gid(), umask, keeps_set_id: true }
     }
 
-    /// The number for `error`; those that the caller's program cannot explain go to the log with the inode concerned.
+    /// The number for `error`; those that the caller's program cannot explain go to the log with the inode
+    /// concerned.
     fn number(&self, call: &'static str, inode: InodeNo, error: Error) -> Errno {
         if worth_logging(&error) {
             tracing::error!(call, inode = inode.0, %error, "a request failed");
@@ -231,12 +234,12 @@ impl Filesystem for Server {
     fn forget(&self, _: &Request, node: INodeNo, count: u64) {
         let _serving = self.serving();
         if PastNodes::is_past(node.0) {
-            return self.past.release(node.0, count);
+            return self.past.forget_lookups(node.0, count);
         }
-        // The root is nobody's to forget: it was never given out by a lookup that the kernel counts. Nor is it counted how often
-        // the directory of snapshots was.
+        // The root is nobody's to forget: it was never given out by a lookup that the kernel counts. Nor is
+        // it counted how often the directory of snapshots was.
         if node != INodeNo::ROOT && node != snapdir::NODE {
-            self.view.release(self.inode(node), count);
+            self.view.forget_lookups(self.inode(node), count);
         }
     }
 
@@ -415,7 +418,7 @@ impl Filesystem for Server {
         }
         let (view, from) = seen!(self, parent, reply, request);
         let (other, to) = seen!(self, new_parent, reply);
-        if view.cut() != other.cut() {
+        if view.event() != other.event() {
             return reply.error(Errno::EXDEV);
         }
         for (directory, name) in [(from, name), (to, new_name)] {
@@ -438,7 +441,7 @@ impl Filesystem for Server {
         let _serving = self.serving();
         let (view, inode) = seen!(self, node, reply, request);
         let (other, directory) = seen!(self, new_parent, reply);
-        if view.cut() != other.cut() {
+        if view.event() != other.event() {
             return reply.error(Errno::EXDEV);
         }
         if let Some(refused) = self.taken(new_parent, new_name) {
@@ -488,7 +491,7 @@ impl Filesystem for Server {
         let caller = self.caller(request, umask);
         match view.create(&caller, directory, name.as_bytes(), FileKind::Regular, mode & 0o7777, 0) {
             Ok(node) => {
-                let attr = node.into_held();
+                let attr = node.into_counted();
                 let generation = Generation(u64::from(attr.incarnation));
                 let attr = self.entry_attr(&attr);
                 let flags = FopenFlags::FOPEN_KEEP_CACHE;
@@ -547,7 +550,8 @@ impl Filesystem for Server {
             Ok(view) => view,
             Err(error) => return reply.error(self.number("write", inode, error)),
         };
-        // The offset of an O_APPEND write is the kernel's, taken under its lock of the inode: all writers are behind that lock.
+        // The offset of an O_APPEND write is the kernel's, taken under its lock of the inode: all writers are
+        // behind that lock.
         let kill_set_id = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let falls = kill_set_id && attributes::has_set_id(&view, inode);
         self.before_change(&view, inode, request.pid(), false);
@@ -558,7 +562,8 @@ impl Filesystem for Server {
         if falls {
             self.tell_attributes(inode);
         }
-        // O_SYNC is both bits of which O_DSYNC is one; writing back cached pages is followed by its own FSYNC.
+        // O_SYNC is both bits of which O_DSYNC is one; writing back cached pages is followed by its own
+        // FSYNC.
         if outcome.is_ok() && !self.granted.syncs_after_write && !cached && flags.0 & libc::O_DSYNC != 0 {
             let data_only = flags.0 & libc::O_SYNC != libc::O_SYNC;
             outcome = outcome.and_then(|at| view.fsync(inode, data_only).map(|()| at));
@@ -589,7 +594,8 @@ impl Filesystem for Server {
                 // A program has closed it: perhaps a version is to be made.
                 let _serving = self.serving();
                 let (view, inode) = seen!(self, node, reply, request);
-                // A shell that redirects to a file has made it empty, and closes a copy before the program begins to write.
+                // A shell that redirects to a file has made it empty, and closes a copy before the program
+                // begins to write.
                 let closed = match view.getattr(inode) {
                     Ok(attr) if attr.size == 0 => Ok(None),
                     _ => view.closed(inode),
@@ -689,13 +695,13 @@ impl Filesystem for Server {
             let full = reply.add(attr.ino, item.cookie, name, &ttl, &attr, Generation(generation));
             if full {
                 if PastNodes::is_past(attr.ino.0) && found.is_some() {
-                    self.past.release(attr.ino.0, 1);
+                    self.past.forget_lookups(attr.ino.0, 1);
                 }
                 return false;
             }
             given = true;
             if let Some(found) = found {
-                found.into_held();
+                found.into_counted();
             }
             true
         });
@@ -711,8 +717,8 @@ impl Filesystem for Server {
             return reply.ok();
         }
         let (view, inode) = seen!(self, node, reply);
-        // sync(2) and syncfs(2) send nothing to a FUSE daemon, so `sync MOUNTPOINT`, which is an fsync of the root
-        // directory, stands for them: everything is durable when it returns.
+        // sync(2) and syncfs(2) send nothing to a FUSE daemon, so `sync MOUNTPOINT`, which is an fsync of the
+        // root directory, stands for them: everything is durable when it returns.
         let synced = if inode == view.root() { view.sync() } else { view.fsync(inode, data_only) };
         self.done("fsyncdir", inode, synced, reply);
     }
@@ -832,7 +838,7 @@ impl Filesystem for Server {
             let access = self.access_to_history(request);
             self.answers.answer_for(&view, inode, (request.uid(), &access), number, data)
         } else {
-            Err(control::Failure::Number(Errno::ENOTTY))
+            Err(control::Failure::EventNo(Errno::ENOTTY))
         };
         background::answer(inode, answer, reply);
     }
@@ -916,7 +922,7 @@ impl Filesystem for Server {
         let _serving = self.serving();
         let (other, from) = seen!(self, from, reply);
         let (view, to) = seen!(self, to, reply, request);
-        if view.cut() != other.cut() {
+        if view.event() != other.event() {
             // The kernel goes on with reading and writing.
             return reply.error(Errno::EXDEV);
         }

@@ -9,22 +9,25 @@
 //! ```
 //!
 //! # The end
-//! One thread per session runs fuser's loop and, when the loop has ended in whatever way, takes away what is left of the mount
-//! (a connection that broke leaves a dead mount point), closes the view, and keeps the outcome for whoever waits. There is no
-//! other place where the view is closed, so no way of ending skips it.
+//! One thread per session runs fuser's loop and, when the loop has ended in whatever way, takes away what is
+//! left of the mount (a connection that broke leaves a dead mount point), closes the view, and keeps the
+//! outcome for whoever waits. There is no other place where the view is closed, so no way of ending skips it.
 //!
 //! # Panics
-//! A panic is a contradiction in memory. Writing anything afterwards could carry it to the medium, so the view is then *not*
-//! closed: it is leaked, for dropping it would close it. The volume is as after a crash, which opening it recovers. The panic
-//! reaches the session in two ways. One in the code that serves a request is seen by a guard around it, which aborts the
-//! connection at once, so that nothing more is asked of a view in doubt. One in fuser itself (its reading of a
-//! request: a time of -2^63 seconds and some nanoseconds overflows there in fuser 0.18) ends a thread outside any guard; each thread therefore has a value whose destructor runs when the thread ends and
-//! aborts the connection if it was not over, for a connection with too few readers hangs its users. What mounts share a volume
-//! share its memory, so a panic in one ends them all ([`Siblings`]).
+//! A panic is a contradiction in memory. Writing anything afterwards could carry it to the medium, so the
+//! view is then *not* closed: it is leaked, for dropping it would close it. The volume is as after a crash,
+//! which opening it recovers. The panic reaches the session in two ways. One in the code that serves a
+//! request is seen by a guard around it, which aborts the connection at once, so that nothing more is asked
+//! of a view in doubt. One in fuser itself (its reading of a request: a time of -2^63 seconds and some
+//! nanoseconds overflows there in fuser 0.18) ends a thread outside any guard; each thread therefore has a
+//! value whose destructor runs when the thread ends and aborts the connection if it was not over, for a
+//! connection with too few readers hangs its users. What mounts share a volume share its memory, so a panic
+//! in one ends them all ([`Siblings`]).
 //!
 //! # Snapshots
-//! A mount of a snapshot ([`mount_snapshot`]) has its own connection and threads. Its end gives the snapshot up and closes
-//! nothing: the volume is closed by the mount of the present, and if there is none, when nobody has it any more.
+//! A mount of a snapshot ([`mount_snapshot`]) has its own connection and threads. Its end gives the snapshot
+//! up and closes nothing: the volume is closed by the mount of the present, and if there is none, when nobody
+//! has it any more.
 
 use crate::attach::{attach, Watcher};
 use crate::mountpoint::{self, abort, detach, mounted_at, prepare, unmount_idle, MountedAt};
@@ -60,8 +63,8 @@ pub enum UnmountHow {
     Abort,
 }
 
-/// How often, and how far apart, a busy mount is tried again: a process that is just being started holds what its parent
-/// had open until its program is loaded.
+/// How often, and how far apart, a busy mount is tried again: a process that is just being started holds what
+/// its parent had open until its program is loaded.
 const BUSY_TRIES: u32 = 25;
 const BUSY_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
 
@@ -156,8 +159,8 @@ struct ThreadEnd(Arc<Shared>);
 
 impl Drop for ThreadEnd {
     fn drop(&mut self) {
-        // An orderly end follows the end of the connection, after which there is nothing at the mount point any more, or
-        // something dead, or something new that is not ours.
+        // An orderly end follows the end of the connection, after which there is nothing at the mount point
+        // any more, or something dead, or something new that is not ours.
         if !self.0.ended.load(Ordering::SeqCst) {
             self.0.abort_connection_after_thread();
         }
@@ -207,8 +210,9 @@ impl SessionHandle {
         &self.shared.mountpoint
     }
 
-    /// Unmounts. The view is closed when the session ends, which [`Session::wait`] reports. Of a session that has ended, or
-    /// whose mount somebody else took away, nothing more is asked: `Ok`. Errors: `Busy` for `Idle` with users.
+    /// Unmounts. The view is closed when the session ends, which [`Session::wait`] reports. Of a session that
+    /// has ended, or whose mount somebody else took away, nothing more is asked: `Ok`. Errors: `Busy` for
+    /// `Idle` with users.
     pub fn unmount(&self, how: UnmountHow) -> Result<(), UnmountError> {
         let path = &self.shared.mountpoint;
         let failed = |reason: String| UnmountError::Failed { mountpoint: path.clone(), reason };
@@ -242,14 +246,15 @@ impl SessionHandle {
         Ok(())
     }
 
-    /// Whether the connection is over: nobody can use the mount any more, in whatever namespace. The view may still be
-    /// being closed.
+    /// Whether the connection is over: nobody can use the mount any more, in whatever namespace. The view may
+    /// still be being closed.
     pub fn has_ended(&self) -> bool {
         self.shared.ended.load(Ordering::SeqCst)
     }
 
-    /// Hands over what programs have written and the kernel still keeps to itself. This waits for the threads that serve the
-    /// mount, so none of them may call it. If somebody else is mounted there by now, nothing is done.
+    /// Hands over what programs have written and the kernel still keeps to itself. This waits for the threads
+    /// that serve the mount, so none of them may call it. If somebody else is mounted there by now, nothing
+    /// is done.
     ///
     /// # Errors
     /// The kernel could not hand over all of it.
@@ -268,12 +273,14 @@ impl Session {
         self.handle.clone()
     }
 
-    /// For telling the kernel of changes behind its back. `None` if what is mounted is not a view of the present.
+    /// For telling the kernel of changes behind its back. `None` if what is mounted is not a view of the
+    /// present.
     pub fn notices(&self) -> Option<Notices> {
         self.notices.clone()
     }
 
-    /// Waits for the end, and tells how it came. The view is closed and the mount point is free when this returns.
+    /// Waits for the end, and tells how it came. The view is closed and the mount point is free when this
+    /// returns.
     pub fn wait(mut self) -> Result<End, SessionError> {
         self.join()
     }
@@ -312,7 +319,8 @@ impl Drop for Session {
     }
 }
 
-/// Mounts `view` as `config` says and serves it in the background. On an error the view is as before, still open.
+/// Mounts `view` as `config` says and serves it in the background. On an error the view is as before, still
+/// open.
 pub fn mount(view: View, config: &MountConfig) -> Result<Session, MountError> {
     let mut config = config.clone();
     config.read_only |= view.read_only();
@@ -336,8 +344,8 @@ pub fn mount(view: View, config: &MountConfig) -> Result<Session, MountError> {
     Ok(session)
 }
 
-/// Mounts a directory as of a snapshot, read-only, and serves it in the background; the snapshot is pinned until the session has
-/// ended. `beside` are the other sessions of the same open volume, any one of them.
+/// Mounts a directory as of a snapshot, read-only, and serves it in the background; the snapshot is pinned
+/// until the session has ended. `beside` are the other sessions of the same open volume, any one of them.
 ///
 /// # Errors
 /// As [`mount`].
@@ -366,7 +374,8 @@ pub fn serve(view: View, config: &MountConfig) -> Result<Result<End, SessionErro
     Ok(mount(view, config)?.wait())
 }
 
-/// Mounts any FUSE file system with the same connection a view gets: for measuring what the transport alone costs.
+/// Mounts any FUSE file system with the same connection a view gets: for measuring what the transport alone
+/// costs.
 pub fn mount_filesystem<F: Filesystem>(filesystem: F, config: &MountConfig) -> Result<Session, MountError> {
     start(config, |_| filesystem, |_| Ok(()), None, Arc::default())
 }
@@ -444,7 +453,8 @@ fn run<F: Filesystem>(
     close: impl FnOnce(bool) -> yore_fs::Result<()>,
     watcher: Option<Watcher>,
 ) -> Result<End, SessionError> {
-    // Consumes the session: its descriptors are closed when this returns, so a mount that is still there is dead.
+    // Consumes the session: its descriptors are closed when this returns, so a mount that is still there is
+    // dead.
     let outcome = session.run();
     let mountpoint = shared.mountpoint.clone();
     let left_over = shared.ours().map_err(|e| e.to_string()).and_then(|ours| match ours {
@@ -476,7 +486,8 @@ mod tests {
     use yore_device::{Device, MemoryDevice};
     use yore_fs::{MkfsOptions, MountOptions, PinnedBy};
 
-    /// A contradiction that one session finds ends all of the volume's, and the volume is not closed; no other is begun.
+    /// A contradiction that one session finds ends all of the volume's, and the volume is not closed; no
+    /// other is begun.
     #[test]
     fn a_panic_ends_all_sessions_of_a_volume() {
         if !Path::new("/dev/fuse").exists() || !rustix::process::geteuid().is_root() {
@@ -487,13 +498,13 @@ mod tests {
         let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
         View::mkfs(&device, &MkfsOptions::default()).unwrap();
         let view = View::open(device, &MountOptions::default()).unwrap();
-        let cut = view.snapshot(view.root(), "", false, false).unwrap().number;
+        let event = view.snapshot(view.root(), "", false, false).unwrap().number;
         let dirs = [(); 3].map(|()| tempfile::tempdir().unwrap());
         let config = |i: usize| MountConfig::new(dirs[i].path(), "memory");
         let present = mount(view.clone(), &config(0)).unwrap();
         let handle = present.handle();
         let beside = |i| {
-            mount_snapshot(view.pin(cut, PinnedBy::Mount).unwrap(), view.root(), &config(i), Some(&handle))
+            mount_snapshot(view.pin(event, PinnedBy::Mount).unwrap(), view.root(), &config(i), Some(&handle))
         };
         let snapshot = beside(1).unwrap();
         snapshot.handle().shared.note_panic();

@@ -1,45 +1,46 @@
-//! The directory of snapshots (`-o snapdir=NAME`): a name in the root of a mount behind which every kept snapshot of the root
-//! directory is a directory, for programs that look for the past in such a place.
+//! The directory of snapshots (`-o snapdir=NAME`): a name in the root of a mount behind which every kept
+//! snapshot of the root directory is a directory, for programs that look for the past in such a place.
 //!
-//! It is not listed in the root, and a file that really has the name comes before it. In it the time of each snapshot is listed as
-//! short as it can be, its name if it has one, and the time as Samba writes it (`@GMT-2026.11.20-14.05.30`), if that second means
-//! this snapshot: of several in one second it means the last. What is not listed and yet a TIME leads to what `.@TIME`
-//! would. Nothing is made or kept for a name before it is looked for; the entries of a listing are told without their nodes, as
-//! long as nobody asks for those.
+//! It is not listed in the root, and a file that really has the name comes before it. In it the time of each
+//! snapshot is listed as short as it can be, its name if it has one, and the time as Samba writes it
+//! (`@GMT-2026.11.20-14.05.30`), if that second means this snapshot: of several in one second it means the
+//! last. What is not listed and yet a TIME leads to what `.@TIME` would. Nothing is made or kept for a name
+//! before it is looked for; the entries of a listing are told without their nodes, as long as nobody asks for
+//! those.
 //!
-//! The kernel keeps a listing until the directory's time of change is another. So that time is when this mount first saw that
-//! snapshots had been taken or forgotten.
+//! The kernel keeps a listing until the directory's time of change is another. So that time is when this
+//! mount first saw that snapshots had been taken or forgotten.
 
 use fuser::INodeNo;
 use parking_lot::Mutex;
 use std::time::SystemTime;
 use yore_fs::time::{print, print_gmt, TimeZone};
-use yore_fs::{Cut, Number, Result, Timestamp, View};
+use yore_fs::{Event, EventNo, Result, Timestamp, View};
 
 /// Its node; inode numbers up to 15 belong to no file.
 pub(crate) const NODE: INodeNo = INodeNo(2);
 
-/// Cuts looked at together.
+/// Events looked at together.
 const BATCH: usize = 64;
 /// The cookies of `.` and `..`; all others are greater.
 pub(crate) const DOT: u64 = 1;
 pub(crate) const DOT_DOT: u64 = 2;
-/// What a cookie has below the number of a cut, and how many bits that takes.
+/// What a cookie has below the number of an event, and how many bits that takes.
 const FORM_BITS: u32 = 2;
 
 /// What is known of the directory between requests.
 pub(crate) struct SnapDir {
     name: Vec<u8>,
     /// What there was when it was last looked at, and when that was seen first.
-    seen: Mutex<Option<((Number, usize), SystemTime)>>,
+    seen: Mutex<Option<((EventNo, usize), SystemTime)>>,
 }
 
 /// A name in the directory.
 pub(crate) struct Entry<'a> {
     /// The name.
     pub name: &'a [u8],
-    /// The cut that it means.
-    pub cut: Number,
+    /// The event that it means.
+    pub event: EventNo,
     /// Where the listing goes on behind it.
     pub cookie: u64,
 }
@@ -56,7 +57,7 @@ impl SnapDir {
 
     /// When it changed last.
     pub(crate) fn changed(&self, view: &View) -> SystemTime {
-        let stamp = view.cuts_stamp();
+        let stamp = view.events_stamp();
         let mut seen = self.seen.lock();
         match *seen {
             Some((then, when)) if then == stamp => when,
@@ -69,47 +70,48 @@ impl SnapDir {
     }
 }
 
-/// Calls `each` with the entries behind a cookie, without `.` and `..`, until it returns false. O(log² cuts) for each.
+/// Calls `each` with the entries behind a cookie, without `.` and `..`, until it returns false. O(log²
+/// events) for each.
 ///
 /// # Errors
 /// Damage and device errors.
 pub(crate) fn list(view: &View, cookie: u64, each: &mut dyn FnMut(Entry<'_>) -> bool) -> Result<()> {
     let (mut from, mut done) = match cookie {
-        0..=DOT_DOT => (Number(0), None),
-        cookie => (Number(cookie >> FORM_BITS), Some(cookie)),
+        0..=DOT_DOT => (EventNo(0), None),
+        cookie => (EventNo(cookie >> FORM_BITS), Some(cookie)),
     };
     loop {
-        let cuts = view.cuts_of(view.root(), from, BATCH)?;
-        for (cut, next) in &cuts {
-            for (form, name) in (0..).zip(names(view, cut, *next)?) {
-                let cookie = cut.number.0 << FORM_BITS | form;
+        let events = view.events_of(view.root(), from, BATCH)?;
+        for (event, next) in &events {
+            for (form, name) in (0..).zip(names(view, event, *next)?) {
+                let cookie = event.number.0 << FORM_BITS | form;
                 let Some(name) = name.filter(|_| done.is_none_or(|done| cookie > done)) else { continue };
-                if !each(Entry { name: name.as_bytes(), cut: cut.number, cookie }) {
+                if !each(Entry { name: name.as_bytes(), event: event.number, cookie }) {
                     return Ok(());
                 }
             }
         }
-        match cuts.last() {
-            Some((last, _)) if cuts.len() == BATCH => from = Number(last.number.0.saturating_add(1)),
+        match events.last() {
+            Some((last, _)) if events.len() == BATCH => from = EventNo(last.number.0.saturating_add(1)),
             _ => return Ok(()),
         }
         done = None;
     }
 }
 
-/// The names of a cut of the root directory.
-fn names(view: &View, cut: &Cut, next: Option<Timestamp>) -> Result<[Option<String>; 3]> {
-    let time = print(cut.row.time, next, &TimeZone::system());
-    let gmt = format!("@{}", print_gmt(cut.row.time));
+/// The names of an event of the root directory.
+fn names(view: &View, event: &Event, next: Option<Timestamp>) -> Result<[Option<String>; 3]> {
+    let time = print(event.row.time, next, &TimeZone::system());
+    let gmt = format!("@{}", print_gmt(event.row.time));
     let means = match when(gmt.as_bytes()) {
-        Some(when) => match view.cut_for(view.root(), &when) {
-            Ok(found) => found == cut.number,
+        Some(when) => match view.event_for(view.root(), &when) {
+            Ok(found) => found == event.number,
             Err(yore_fs::Error::NotFound) => false,
             Err(error) => return Err(error),
         },
         None => false,
     };
-    Ok([Some(time), Some(cut.row.name.clone()).filter(|name| !name.is_empty()), means.then_some(gmt)])
+    Ok([Some(time), Some(event.row.name.clone()).filter(|name| !name.is_empty()), means.then_some(gmt)])
 }
 
 /// What a name in the directory asks for.
@@ -126,7 +128,7 @@ mod tests {
     use yore_device::{Device, MemoryDevice};
     use yore_fs::{MkfsOptions, MountOptions};
 
-    fn listed(view: &View, mut page: usize) -> Vec<(String, Number)> {
+    fn listed(view: &View, mut page: usize) -> Vec<(String, EventNo)> {
         let (mut all, mut cookie) = (Vec::new(), 0);
         page = page.max(1);
         loop {
@@ -135,7 +137,7 @@ mod tests {
                 if all.len() == before + page {
                     return false;
                 }
-                all.push((String::from_utf8(entry.name.to_vec()).unwrap(), entry.cut));
+                all.push((String::from_utf8(entry.name.to_vec()).unwrap(), entry.event));
                 cookie = entry.cookie;
                 true
             })
@@ -146,8 +148,8 @@ mod tests {
         }
     }
 
-    /// Every entry means what it is listed for, whatever was taken and forgotten; pages of any length give the same list, and cuts of
-    /// other directories are not in it.
+    /// Every entry means what it is listed for, whatever was taken and forgotten; pages of any length give
+    /// the same list, and events of other directories are not in it.
     #[test]
     fn entries_mean_what_they_are_listed_for() {
         let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
@@ -156,10 +158,10 @@ mod tests {
         assert!(listed(&view, 9).is_empty());
         let caller = yore_fs::Caller { uid: 0, gid: 0, umask: 0, keeps_set_id: false };
         let below = view.mkdir(&caller, view.root(), b"below", 0o755).unwrap().inode();
-        let mut cuts = Vec::new();
+        let mut events = Vec::new();
         for i in 0..150 {
             let name = if i % 10 == 0 { format!("n{i}") } else { String::new() };
-            cuts.push(view.snapshot(view.root(), &name, false, false).unwrap().number);
+            events.push(view.snapshot(view.root(), &name, false, false).unwrap().number);
             view.snapshot(below, "", false, false).unwrap();
         }
         for step in [1, 7] {
@@ -167,21 +169,21 @@ mod tests {
             for page in [1, 2, 5] {
                 assert_eq!(listed(&view, page), all);
             }
-            for (name, cut) in &all {
-                let found = view.cut_for(view.root(), &when(name.as_bytes()).unwrap()).unwrap();
-                assert_eq!(found, *cut, "{name}");
+            for (name, event) in &all {
+                let found = view.event_for(view.root(), &when(name.as_bytes()).unwrap()).unwrap();
+                assert_eq!(found, *event, "{name}");
             }
             let (times, others): (Vec<_>, Vec<_>) =
                 all.iter().partition(|(name, _)| name.starts_with(|c: char| c.is_ascii_digit()));
-            assert!(times.iter().map(|(_, cut)| *cut).eq(cuts.iter().copied()));
+            assert!(times.iter().map(|(_, event)| *event).eq(events.iter().copied()));
             let (gmt, named): (Vec<_>, Vec<_>) =
                 others.into_iter().partition(|(name, _)| name.starts_with("@GMT-"));
             assert_eq!(named.len(), if step == 1 { 15 } else { 13 });
-            assert_eq!(gmt.last().map(|(_, cut)| *cut), cuts.last().copied(), "the last of a second");
-            let gone: Vec<Number> = cuts.iter().copied().step_by(7).take(20).collect();
+            assert_eq!(gmt.last().map(|(_, event)| *event), events.last().copied(), "the last of a second");
+            let gone: Vec<EventNo> = events.iter().copied().step_by(7).take(20).collect();
             if step == 1 {
                 view.forget(&gone).unwrap();
-                cuts.retain(|cut| !gone.contains(cut));
+                events.retain(|event| !gone.contains(event));
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Promises: who could not come to a file then does not come to it as of then, whatever the directories on the way are now, and
-//! however the name is spelled; and does not learn either whether there was one.
+//! Promises: who could not come to a file then does not come to it as of then, whatever the directories on
+//! the way are now, and however the name is spelled; and does not learn either whether there was one.
 
 mod common;
 
@@ -8,7 +8,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{chown, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
-use yore_fs::Number;
+use yore_fs::EventNo;
 
 /// The owner of what others want to read.
 const OWNER: u32 = 1000;
@@ -34,7 +34,7 @@ fn make(m: &Mounted, name: &str, content: Option<&str>, mode: u32) {
     chmod(&path, mode);
 }
 
-fn snapshot(m: &Mounted, name: &str) -> Number {
+fn snapshot(m: &Mounted, name: &str) -> EventNo {
     m.view.snapshot(m.view.root(), name, false, false).unwrap().number
 }
 
@@ -53,7 +53,8 @@ fn refused(m: &Mounted, path: &str) {
     assert!(said.contains("Permission denied"), "{path}: {said}");
 }
 
-/// `proj` and `proj/sub` with a file each that everybody may read: closed in `closed`, open in `opened` and now.
+/// `proj` and `proj/sub` with a file each that everybody may read: closed in `closed`, open in `opened` and
+/// now.
 fn project() -> Option<Mounted> {
     let m = mounted()?;
     make(&m, "proj", None, 0o700);
@@ -86,8 +87,8 @@ const CLOSED: [&str; 14] = [
     ".snapshots/opened/proj/sub/deep@closed",
 ];
 
-/// `proj` was 0700 when `closed` was taken, and is 0755 now: the kernel looks at live directories on the way to `proj/config@closed`, and
-/// another user read what he could not read then.
+/// `proj` was 0700 when `closed` was taken, and is 0755 now: the kernel looks at live directories on the way
+/// to `proj/config@closed`, and another user read what he could not read then.
 #[test]
 fn the_way_is_checked_as_it_was() {
     let Some(m) = project() else { return };

@@ -47,8 +47,8 @@ fn contents_survive_a_remount() {
     mounted.end();
 }
 
-/// Opening with every combination a program uses, with and without open requests: truncation above all, which a
-/// kernel that opens without asking must send on its own.
+/// Opening with every combination a program uses, with and without open requests: truncation above all, which
+/// a kernel that opens without asking must send on its own.
 #[test]
 fn opening() {
     both(|m| {
@@ -95,7 +95,8 @@ fn sizes() {
     });
 }
 
-/// Ten thousand names are listed once each, with the type and the inode number that stat tells, and `.` and `..` too.
+/// Ten thousand names are listed once each, with the type and the inode number that stat tells, and `.` and
+/// `..` too.
 #[test]
 fn large_directories() {
     let Some(m) = Mounted::new() else { return };
@@ -480,9 +481,9 @@ fn read_only() {
     m.end();
 }
 
-/// `relatime`: the first read after a change sets the time of access, also of a file that was read before, so that its pages are in
-/// the kernel's cache and nobody but the kernel sees the read; a read after that leaves it. A mailbox that had been read and got new
-/// mail stayed new for ever.
+/// `relatime`: the first read after a change sets the time of access, also of a file that was read before, so
+/// that its pages are in the kernel's cache and nobody but the kernel sees the read; a read after that leaves
+/// it. A mailbox that had been read and got new mail stayed new for ever.
 #[test]
 fn times_of_access() {
     both(|m| {
@@ -547,8 +548,8 @@ fn handles() {
     assert_eq!(text, "by handle");
     fs::remove_file(m.path("d/f")).unwrap();
     fs::write(m.path("d/g"), b"perhaps the same number").unwrap();
-    // As long as the kernel has not told the daemon that it forgot the file, which it does behind everybody's back, it is one that
-    // was deleted and is in use, and can be opened.
+    // As long as the kernel has not told the daemon that it forgot the file, which it does behind everybody's
+    // back, it is one that was deleted and is in use, and can be opened.
     let begin = std::time::Instant::now();
     let error = loop {
         fs::write("/proc/sys/vm/drop_caches", b"2").unwrap();
@@ -611,9 +612,9 @@ fn direct_io() {
     m.end();
 }
 
-/// Files that are removed while open give their numbers back on the last close, when the kernel forgets them, while other threads
-/// create files and take the numbers again. An inode table that let go of a number's old inode only after the number was free
-/// found a new file's number taken, and stopped the daemon.
+/// Files that are removed while open give their numbers back on the last close, when the kernel forgets them,
+/// while other threads create files and take the numbers again. An inode table that let go of a number's old
+/// inode only after the number was free found a new file's number taken, and stopped the daemon.
 #[test]
 fn numbers_freed_by_forgetting_are_taken_again() {
     let Some(m) = Mounted::new() else { return };

@@ -8,29 +8,29 @@ use rustix::ioctl::{ioctl, opcode, Updater};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use yore_control::{Client, Mounted as Asked, Request, Take, FORGET_MAX};
-use yore_fs::{Error, ListedCut, MountOptions, Number, Result, Timestamp, View};
+use yore_fs::{Error, EventNo, ListedEvent, MountOptions, Result, Timestamp, View};
 
-fn snapshots(dir: &File, from: Number) -> Result<(Vec<ListedCut>, Option<Number>)> {
+fn snapshots(dir: &File, from: EventNo) -> Result<(Vec<ListedEvent>, Option<EventNo>)> {
     Asked(dir).snapshots(from).map(|page| (page.rows, page.next))
 }
 
-fn seen(dir: &File) -> Result<Option<ListedCut>> {
+fn seen(dir: &File) -> Result<Option<ListedEvent>> {
     Asked(dir).seen()
 }
 
-fn forget(dir: &File, numbers: &[Number]) -> Result<()> {
+fn forget(dir: &File, numbers: &[EventNo]) -> Result<()> {
     Asked(dir).ask(&Request::Forget { numbers: numbers.to_vec() }).map(drop)
 }
 
 fn names(dir: &File) -> Vec<String> {
-    let (rows, next) = snapshots(dir, Number(0)).expect("a list");
+    let (rows, next) = snapshots(dir, EventNo(0)).expect("a list");
     assert_eq!(next, None);
-    rows.into_iter().map(|row| row.cut.row.name).collect()
+    rows.into_iter().map(|row| row.event.row.name).collect()
 }
 
-/// Snapshots are taken and listed through any directory, hold what was written just before, and are there after a
-/// remount. With the kernel's write-back cache, which could be asked for once, a snapshot sometimes lacked a `write` that
-/// had returned before.
+/// Snapshots are taken and listed through any directory, hold what was written just before, and are there
+/// after a remount. With the kernel's write-back cache, which could be asked for once, a snapshot sometimes
+/// lacked a `write` that had returned before.
 #[test]
 fn taken_and_listed() {
     let Some(mounted) = Mounted::new() else { return };
@@ -47,10 +47,10 @@ fn taken_and_listed() {
     file.write_all_at(b"now.", 0).unwrap();
     assert!(second > number && later > time);
 
-    let (rows, next) = snapshots(&open("d/e"), Number(0)).unwrap();
+    let (rows, next) = snapshots(&open("d/e"), EventNo(0)).unwrap();
     assert_eq!((rows.len(), next), (2, None));
-    assert_eq!((rows[0].cut.number, rows[0].cut.row.time), (number, time));
-    assert!(rows[0].cut.row.held && rows[0].covers && rows[0].cut.row.name == "first");
+    assert_eq!((rows[0].event.number, rows[0].event.row.time), (number, time));
+    assert!(rows[0].event.row.held && rows[0].covers && rows[0].event.row.name == "first");
     assert_eq!(rows[0].next, Some(later));
     assert_eq!(rows[0].path.as_deref(), Some("/d".as_ref()));
     assert_eq!(snapshots(&open("d/e"), second).unwrap().0, rows[1..]);
@@ -58,10 +58,10 @@ fn taken_and_listed() {
 
     drop(file);
     let view = View::open(mounted.end(), &MountOptions::default()).unwrap();
-    for (cut, content) in [(number, b"then"), (second, b"THEN")] {
-        let then = view.as_of(cut);
+    for (event, content) in [(number, b"then"), (second, b"THEN")] {
+        let then = view.as_of(event);
         let root =
-            if cut == number { then.lookup(view.root(), b"d") } else { view.lookup(view.root(), b"d") };
+            if event == number { then.lookup(view.root(), b"d") } else { view.lookup(view.root(), b"d") };
         let root = root.unwrap().inode();
         let node = then.lookup(root, b"f").unwrap();
         let mut bytes = [0; 4];
@@ -70,8 +70,8 @@ fn taken_and_listed() {
     }
 }
 
-/// Snapshots hold what was stored through mappings before. Kernels of today do not wait in syncfs for pages of FUSE, so that one
-/// snapshot in ten lacked such stores on a busy machine.
+/// Snapshots hold what was stored through mappings before. Kernels of today do not wait in syncfs for pages
+/// of FUSE, so that one snapshot in ten lacked such stores on a busy machine.
 #[test]
 fn stores_through_mappings() {
     use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
@@ -81,7 +81,8 @@ fn stores_through_mappings() {
         let path = mounted.path(&format!("f{i}"));
         let file = File::options().create_new(true).read(true).write(true).open(path).unwrap();
         file.set_len(4096).unwrap();
-        // SAFETY: a new mapping at an address of the kernel's choice, of a file that nobody truncates meanwhile.
+        // SAFETY: a new mapping at an address of the kernel's choice, of a file that nobody truncates
+        // meanwhile.
         mapped.push(unsafe {
             let rights = ProtFlags::READ | ProtFlags::WRITE;
             let at = mmap(std::ptr::null_mut(), 4096, rights, MapFlags::SHARED, &file, 0).unwrap();
@@ -89,14 +90,14 @@ fn stores_through_mappings() {
         });
     }
     let root = File::open(mounted.root()).unwrap();
-    let taken: Vec<(Number, u8)> = (1..=20u8)
+    let taken: Vec<(EventNo, u8)> = (1..=20u8)
         .map(|round| {
             mapped.iter_mut().for_each(|bytes| bytes[7] = round);
             (snapshot(&root, "", false, false).unwrap().0, round)
         })
         .collect();
-    for (cut, round) in taken {
-        let then = mounted.view.as_of(cut);
+    for (event, round) in taken {
+        let then = mounted.view.as_of(event);
         for i in 0..4 {
             let node = then.lookup(mounted.view.root(), format!("f{i}").as_bytes()).unwrap();
             let mut byte = [0];
@@ -112,8 +113,8 @@ fn stores_through_mappings() {
     mounted.end();
 }
 
-/// Root and the owner of a directory take snapshots of it, others do not; everybody who may open a directory sees those that show
-/// it, and of those below only his own.
+/// Root and the owner of a directory take snapshots of it, others do not; everybody who may open a directory
+/// sees those that show it, and of those below only his own.
 #[test]
 fn rights() {
     let Some(mounted) = Mounted::with(|config| config.allow_other = true) else { return };
@@ -144,8 +145,8 @@ fn rights() {
         assert_eq!(names(&open("mine")), ["a", "c", "d"]);
     });
     let number = |name: &str| {
-        let (rows, _) = snapshots(&open(""), Number(0)).unwrap();
-        rows.into_iter().find(|row| row.cut.row.name == name).unwrap().cut.number
+        let (rows, _) = snapshots(&open(""), EventNo(0)).unwrap();
+        rows.into_iter().find(|row| row.event.row.name == name).unwrap().event.number
     };
     let [a, b, c, d] = ["a", "b", "c", "d"].map(number);
     as_user(4711, || assert_eq!(number_of(forget(&open("mine"), &[a])), libc::EPERM));
@@ -163,8 +164,8 @@ fn rights() {
     mounted.end();
 }
 
-/// What is forgotten is not seen any more, by whatever directory that is asked, and does not come back with the volume; what is
-/// held is not forgotten, nor anything with it.
+/// What is forgotten is not seen any more, by whatever directory that is asked, and does not come back with
+/// the volume; what is held is not forgotten, nor anything with it.
 #[test]
 fn held_and_forgotten() {
     let Some(mounted) = Mounted::new() else { return };
@@ -177,12 +178,12 @@ fn held_and_forgotten() {
 
     let then = open("d@first");
     let row = seen(&then).unwrap().unwrap();
-    assert_eq!((row.cut.number, row.own, row.next.is_some()), (first, true, true));
+    assert_eq!((row.event.number, row.own, row.next.is_some()), (first, true, true));
     assert!(!seen(&open("d@second")).unwrap().unwrap().own);
     assert_eq!(seen(&open("d")).unwrap(), None);
 
     hold(&open(""), first, true).unwrap();
-    assert!(seen(&then).unwrap().unwrap().cut.row.held);
+    assert!(seen(&then).unwrap().unwrap().event.row.held);
     assert_eq!(number_of(forget(&open("d"), &[second, first])), libc::EBUSY);
     assert_eq!(names(&open("")), ["first", "second"]);
     hold(&then, first, false).unwrap();
@@ -200,17 +201,18 @@ fn held_and_forgotten() {
 
     drop(then);
     let view = View::open(mounted.end(), &MountOptions::default()).unwrap();
-    assert!(view.cuts().unwrap().iter().map(|cut| cut.number).eq([second]));
+    assert!(view.events().unwrap().iter().map(|event| event.number).eq([second]));
 }
 
-/// What the channel does not know is answered as by a file system without one, and what is no request is refused.
+/// What the channel does not know is answered as by a file system without one, and what is no request is
+/// refused.
 #[test]
 fn other_requests() {
     let Some(mounted) = Mounted::new() else { return };
     fs::write(mounted.path("f"), "").unwrap();
     let (root, file) = (File::open(mounted.root()).unwrap(), File::open(mounted.path("f")).unwrap());
     assert_eq!(number_of(snapshot(&file, "", false, false)), libc::ENOTDIR);
-    assert_eq!(number_of(snapshots(&file, Number(0))), libc::ENOTDIR);
+    assert_eq!(number_of(snapshots(&file, EventNo(0))), libc::ENOTDIR);
     assert_eq!(number_of(snapshot(&root, "yesterday", false, false)), libc::EINVAL);
     assert_eq!(number_of(snapshot(&root, &"n".repeat(256), false, false)), libc::EINVAL);
     const OTHER: rustix::ioctl::Opcode = opcode::read_write::<[u8; 8]>(b'Y', 1);
@@ -218,9 +220,10 @@ fn other_requests() {
     // SAFETY: the number has the size of the buffer in it.
     let refused = unsafe { ioctl(&root, Updater::<OTHER, [u8; 8]>::new(&mut buffer)) };
     assert_eq!(refused, Err(rustix::io::Errno::NOTTY));
-    let elsewhere = snapshots(&File::open("/").unwrap(), Number(0)).unwrap_err();
+    let elsewhere = snapshots(&File::open("/").unwrap(), EventNo(0)).unwrap_err();
     assert!(elsewhere.to_string().contains("not on a mount that yore serves"), "{elsewhere}");
-    // Bytes that are no request, and a request of another version, whose answer says no more than the version.
+    // Bytes that are no request, and a request of another version, whose answer says no more than the
+    // version.
     let raw = |request: &[u8]| {
         let mut buffer = Box::new([0; yore_control::BYTES]);
         buffer[..request.len()].copy_from_slice(request);
@@ -241,7 +244,8 @@ fn other_requests() {
     mounted.end();
 }
 
-/// A mount that refuses changes takes no snapshots and forgets none, whatever the view would allow; it lists them.
+/// A mount that refuses changes takes no snapshots and forgets none, whatever the view would allow; it lists
+/// them.
 #[test]
 fn read_only() {
     let Some(mounted) = Mounted::with(|config| config.read_only = true) else { return };
@@ -249,7 +253,7 @@ fn read_only() {
     assert_eq!(number_of(snapshot(&root, "", false, false)), libc::EROFS);
     mounted.view.snapshot(mounted.view.root(), "by the view", false, false).unwrap();
     assert_eq!(names(&root), ["by the view"]);
-    let number = mounted.view.cuts().unwrap()[0].number;
+    let number = mounted.view.events().unwrap()[0].number;
     assert_eq!(number_of(forget(&root, &[number])), libc::EROFS);
     assert_eq!(number_of(hold(&root, number, true)), libc::EROFS);
     assert_eq!(names(&root), ["by the view"]);
@@ -257,15 +261,15 @@ fn read_only() {
     mounted.end();
 }
 
-/// Errors arrive as the library gave them: which snapshot is held, and when the last one was taken. EBUSY and ERANGE, which commands had to
-/// guess from, said neither.
+/// Errors arrive as the library gave them: which snapshot is held, and when the last one was taken. EBUSY and
+/// ERANGE, which commands had to guess from, said neither.
 #[test]
 fn errors_arrive_whole() {
     let Some(mounted) = Mounted::new() else { return };
     let root = File::open(mounted.root()).unwrap();
     let (_, _) = snapshot(&root, "free", false, false).unwrap();
     let (held, time) = snapshot(&root, "held", true, false).unwrap();
-    assert!(matches!(forget(&root, &[held]), Err(Error::Held { cut }) if cut == held.0));
+    assert!(matches!(forget(&root, &[held]), Err(Error::Held { event }) if event == held.0));
     let early = Some(Timestamp { seconds: 1, nanos: 0 });
     let late = Asked(&root).take(Take { time: early, ..Take::default() });
     assert!(matches!(late, Err(Error::OutOfOrder { last }) if last == time), "{late:?}");

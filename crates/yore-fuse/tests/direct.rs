@@ -1,4 +1,5 @@
-//! Writes around the kernel's cache (O_DIRECT), by calls that wait and by asynchronous ones, and what others see of them.
+//! Writes around the kernel's cache (O_DIRECT), by calls that wait and by asynchronous ones, and what others
+//! see of them.
 
 mod common;
 
@@ -88,9 +89,9 @@ fn mode(path: &Path) -> u32 {
     u32::from(told.stx_mode) & 0o7777
 }
 
-/// Another than root writes to a program of root's around the cache: its set-id bits are gone for who asks for nothing but them, and
-/// for who starts it. The daemon had dropped them, but the kernel was not told, went on showing them to `stat -c %a`, and
-/// gave root's rights to who started the program.
+/// Another than root writes to a program of root's around the cache: its set-id bits are gone for who asks
+/// for nothing but them, and for who starts it. The daemon had dropped them, but the kernel was not told,
+/// went on showing them to `stat -c %a`, and gave root's rights to who started the program.
 #[test]
 fn set_id_bits_fall() {
     for (close_events, how) in [false, true].into_iter().flat_map(|c| [0, 1, 2, 3, 4].map(|how| (c, how))) {
@@ -130,8 +131,9 @@ fn set_id_bits_fall() {
     }
 }
 
-/// Who reads a file through the cache while another process overwrites it asynchronously around the cache sees, after each write
-/// has ended, what was written. Pages that a reader had brought in while a write was under way stayed, for good.
+/// Who reads a file through the cache while another process overwrites it asynchronously around the cache
+/// sees, after each write has ended, what was written. Pages that a reader had brought in while a write was
+/// under way stayed, for good.
 #[test]
 fn readers_beside_asynchronous_writes() {
     let Some(m) = Mounted::new() else { return };

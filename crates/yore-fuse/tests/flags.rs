@@ -69,8 +69,9 @@ fn changes(m: &Mounted, file: &Path) -> Vec<(&'static str, io::Result<()>)> {
     ]
 }
 
-/// Nothing of an immutable file changes, whoever asks, until the flag is gone; one that can only be appended to grows, and else the
-/// same holds; directories keep their names, or only get more. What is below an immutable directory is not concerned.
+/// Nothing of an immutable file changes, whoever asks, until the flag is gone; one that can only be appended
+/// to grows, and else the same holds; directories keep their names, or only get more. What is below an
+/// immutable directory is not concerned.
 #[test]
 fn protected() {
     both(|m| {
@@ -134,8 +135,8 @@ fn protected() {
     });
 }
 
-/// Only root protects, and takes protection away; owners say the rest, others nothing. Flags that Yore does not have are refused, not
-/// forgotten; immutable files keep their other flags, too.
+/// Only root protects, and takes protection away; owners say the rest, others nothing. Flags that Yore does
+/// not have are refused, not forgotten; immutable files keep their other flags, too.
 #[test]
 fn who_may() {
     both(|m| {
@@ -158,8 +159,8 @@ fn who_may() {
     });
 }
 
-/// Flags survive a remount; what was has those of then, and cannot get others; with `A` reading leaves no trace; new files have `A` and
-/// `d` of their directory. `lsattr` and `chattr` agree.
+/// Flags survive a remount; what was has those of then, and cannot get others; with `A` reading leaves no
+/// trace; new files have `A` and `d` of their directory. `lsattr` and `chattr` agree.
 #[test]
 fn kept_and_shown() {
     let Some(m) = Mounted::new() else { return };
@@ -202,8 +203,8 @@ fn kept_and_shown() {
     m.end();
 }
 
-/// What a program stored through a mapping before the file became immutable is in it; what it stores afterwards is not, neither for
-/// who reads the file nor on the volume.
+/// What a program stored through a mapping before the file became immutable is in it; what it stores
+/// afterwards is not, neither for who reads the file nor on the volume.
 #[test]
 fn stores_through_mappings() {
     use rustix::mm::{mmap, msync, munmap, MapFlags, MsyncFlags, ProtFlags};

@@ -70,8 +70,8 @@ fn call(m: &Mounted, random: &mut Random, synced: &[AtomicU32; 2]) {
     }
 }
 
-/// A program that called at random, on a full volume with a version at each close and rollbacks, once had EIO from fsync, and nobody
-/// knew why. There, fsync says that all is well or that there is no room.
+/// A program that called at random, on a full volume with a version at each close and rollbacks, once had EIO
+/// from fsync, and nobody knew why. There, fsync says that all is well or that there is no room.
 #[test]
 fn fsync_knows_no_worse_than_no_space() {
     if !common::can_mount() {
@@ -101,7 +101,8 @@ fn fsync_knows_no_worse_than_no_space() {
             }
             if let Some(target) = taken.last() {
                 let plan = Plan { verb: Verb::Rollback, of: None, target: *target, others: None };
-                // A rollback that a full volume stops says so; what was snapshot there may be given up meanwhile.
+                // A rollback that a full volume stops says so; what was snapshot there may be given up
+                // meanwhile.
                 assert!(is_usual(Asked(&dir).roll_back(&plan).map_err(number)));
             }
             if taken.len() > 3 {

@@ -1,5 +1,6 @@
-//! Promises: commands about history tell a directory's owner no name that he may not or could not learn by looking, whoever else has
-//! directories below; others learn nothing; and owners give up what only they remember.
+//! Promises: commands about history tell a directory's owner no name that he may not or could not learn by
+//! looking, whoever else has directories below; others learn nothing; and owners give up what only they
+//! remember.
 
 mod common;
 
@@ -9,7 +10,7 @@ use std::io;
 use std::os::unix::fs::{chown, PermissionsExt};
 use yore_control::{Client as _, Named};
 use yore_fs::rollback::{Plan, Verb};
-use yore_fs::{Error, InodeNo, Number};
+use yore_fs::{Error, EventNo, InodeNo};
 use yore_fuse::control::look::{deleted, diff, log};
 
 /// Who keeps something below a directory of NOBODY's.
@@ -33,7 +34,7 @@ fn inode(m: &Mounted, path: &str) -> InodeNo {
     path.split('/').fold(m.view.root(), |at, name| m.view.lookup(at, name.as_bytes()).unwrap().inode())
 }
 
-fn snapshot(m: &Mounted, path: Option<&str>, name: &str) -> Number {
+fn snapshot(m: &Mounted, path: Option<&str>, name: &str) -> EventNo {
     let of = path.map_or(m.view.root(), |path| inode(m, path));
     m.view.snapshot(of, name, false, false).unwrap().number
 }
@@ -42,9 +43,9 @@ fn number<T: std::fmt::Debug>(outcome: io::Result<T>) -> i32 {
     outcome.expect_err("an error").raw_os_error().unwrap()
 }
 
-/// `share` is NOBODY's, `share/hers` another's: closed, with a file that goes and one that changes. As of the first snapshot `share/was` was
-/// closed, too, and is NOBODY's now.
-fn share() -> Option<(Mounted, Number)> {
+/// `share` is NOBODY's, `share/hers` another's: closed, with a file that goes and one that changes. As of the
+/// first snapshot `share/was` was closed, too, and is NOBODY's now.
+fn share() -> Option<(Mounted, EventNo)> {
     let m = mounted()?;
     make(&m, "share", None, NOBODY, 0o777);
     make(&m, "share/mine", Some("1"), NOBODY, 0o644);
@@ -70,8 +71,8 @@ fn text(path: &[u8]) -> String {
     String::from_utf8_lossy(path).into_owned()
 }
 
-/// The owner of a directory asked `deleted -r`, `diff` and `log`, and was told the names in directories of others below, and of what he
-/// had been given since.
+/// The owner of a directory asked `deleted -r`, `diff` and `log`, and was told the names in directories of
+/// others below, and of what he had been given since.
 #[test]
 fn lists_have_no_names_of_closed_directories() {
     let Some((m, then)) = share() else { return };
@@ -132,7 +133,8 @@ fn a_refusal_names_nothing_in_closed_directories() {
     m.end();
 }
 
-/// Versions of a file, and what a name with a time means, were listed for everybody who could open the directory.
+/// Versions of a file, and what a name with a time means, were listed for everybody who could open the
+/// directory.
 #[test]
 fn lists_of_a_name_are_for_who_might_look_it_up() {
     let Some(m) = mounted() else { return };
@@ -150,7 +152,7 @@ fn lists_of_a_name_are_for_who_might_look_it_up() {
     for name in ["gone", "gone@closed", "nothing", "nothing@closed"] {
         let name = name.as_bytes();
         let asked = yore_control::Mounted(&dir);
-        let versions = as_user(NOBODY, || asked.versions(name, Number(0)));
+        let versions = as_user(NOBODY, || asked.versions(name, EventNo(0)));
         assert!(matches!(versions, Err(Error::NotFound)), "{}", text(name));
         let seen = as_user(NOBODY, || asked.version_seen(name));
         assert!(matches!(seen, Err(Error::NotFound)), "{}", text(name));
@@ -163,8 +165,8 @@ fn lists_of_a_name_are_for_who_might_look_it_up() {
     m.end();
 }
 
-/// Programs with the owner's rights took files out of the snapshots that root had taken against exactly that. Now only where the mount allows
-/// it; what the file's own policy kept is the owner's.
+/// Programs with the owner's rights took files out of the snapshots that root had taken against exactly that.
+/// Now only where the mount allows it; what the file's own policy kept is the owner's.
 #[test]
 fn owners_give_up_what_only_they_remember() {
     for allowed in [false, true] {

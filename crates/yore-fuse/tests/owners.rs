@@ -1,5 +1,6 @@
-//! Promises: what root, or anybody else, took of a user's directory is safe from programs with that user's rights; what a user makes by
-//! rolling back is limited; and a user who asks much, or is refused, does not disturb others.
+//! Promises: what root, or anybody else, took of a user's directory is safe from programs with that user's
+//! rights; what a user makes by rolling back is limited; and a user who asks much, or is refused, does not
+//! disturb others.
 
 mod common;
 
@@ -13,7 +14,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use yore_control::{Client as _, Mounted as Asked, Saying};
 use yore_fs::rollback::{Plan, Verb};
-use yore_fs::{Number, Result, UserLimits};
+use yore_fs::{EventNo, Result, UserLimits};
 use yore_fuse::control::look::{deleted, diff, log};
 
 /// The owner of a directory.
@@ -26,16 +27,17 @@ fn make(m: &Mounted, name: &str, owner: u32, mode: u32) -> File {
     File::open(m.path(name)).unwrap()
 }
 
-fn forget(dir: &File, numbers: &[Number]) -> Result<()> {
+fn forget(dir: &File, numbers: &[EventNo]) -> Result<()> {
     Asked(dir).forget(numbers)
 }
 
 fn names(dir: &File) -> Vec<String> {
-    Asked(dir).all_snapshots().unwrap().into_iter().map(|one| one.cut.row.name).collect()
+    Asked(dir).all_snapshots().unwrap().into_iter().map(|one| one.event.row.name).collect()
 }
 
-/// A program with the owner's rights forgot the snapshots that root had taken of the owner's directory, after releasing those that root
-/// held. Neither is the owner's to do, nor to take their names; what the owner took is.
+/// A program with the owner's rights forgot the snapshots that root had taken of the owner's directory, after
+/// releasing those that root held. Neither is the owner's to do, nor to take their names; what the owner took
+/// is.
 #[test]
 fn owners_do_not_undo_what_root_took() {
     let Some(m) = Mounted::with(|config| config.allow_other = true) else { return };
@@ -101,14 +103,15 @@ fn rollbacks_count_as_snapshots() {
     // Who forgets some has room again.
     save("now");
     let own = Asked(&dir).all_snapshots().unwrap();
-    let own: Vec<Number> = own[1..3].iter().map(|one| one.cut.number).collect();
+    let own: Vec<EventNo> = own[1..3].iter().map(|one| one.event.number).collect();
     as_user(OWNER, || forget(&dir, &own)).unwrap();
     as_user(OWNER, || Asked(&dir).roll_back(&plan)).unwrap();
     drop(dir);
     m.end();
 }
 
-/// A stranger asks about his own directories all the time. Others go on working meanwhile, in files and with snapshots of theirs.
+/// A stranger asks about his own directories all the time. Others go on working meanwhile, in files and with
+/// snapshots of theirs.
 #[test]
 fn who_asks_all_the_time_stops_nobody() {
     let Some(m) = Mounted::with(|config| config.allow_other = true) else { return };

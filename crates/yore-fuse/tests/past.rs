@@ -1,5 +1,5 @@
-//! Promises: on a mount, `name@time` shows what was, to programs that know nothing of it, while the present changes; nothing of it is
-//! listed, and nothing of it can be changed.
+//! Promises: on a mount, `name@time` shows what was, to programs that know nothing of it, while the present
+//! changes; nothing of it is listed, and nothing of it can be changed.
 
 mod common;
 
@@ -68,8 +68,8 @@ fn programs_read_the_past() {
         format!("{}/src@v1", dir.display())
     );
     // The same name in the same place, and a directory that is not there any more, as of a time written out.
-    let cuts = mounted.view.cuts().unwrap();
-    let (first, second) = (cuts[0].row.time, cuts[1].row.time);
+    let events = mounted.view.events().unwrap();
+    let (first, second) = (events[0].row.time, events[1].row.time);
     let written = yore_fs::time::print(first, Some(second), &yore_fs::time::TimeZone::UTC);
     let written = match written.starts_with('@') {
         true => written,
@@ -109,8 +109,9 @@ fn the_past_is_read_only_and_the_present_is_not() {
     refused(fs::hard_link(dir.join("d@then/a"), dir.join("d/b")), libc::EXDEV);
     refused(fs::write(dir.join("d@then/a"), "two"), libc::EROFS);
     refused(fs::set_permissions(dir.join("d@then/a"), fs::Permissions::from_mode(0o600)), libc::EROFS);
-    // A name with a time is of the past, too, in a directory of the present: it once was not there when it was to be removed or moved,
-    // and what was moved to it became a file of that name, behind which the past was hidden.
+    // A name with a time is of the past, too, in a directory of the present: it once was not there when it
+    // was to be removed or moved, and what was moved to it became a file of that name, behind which the past
+    // was hidden.
     refused(fs::remove_file(dir.join("d/a@then")), libc::EROFS);
     refused(fs::remove_dir(dir.join("d@then")), libc::EROFS);
     refused(fs::rename(dir.join("d/a@then"), dir.join("d/b")), libc::EXDEV);
@@ -127,8 +128,8 @@ fn the_past_is_read_only_and_the_present_is_not() {
     assert_eq!(then.ino(), fs::metadata(dir.join("d@then/a")).unwrap().ino());
 }
 
-/// A file held open in the past stays as it was while the present is rewritten, also behind a mapping; and what is written to the
-/// present is never seen in it.
+/// A file held open in the past stays as it was while the present is rewritten, also behind a mapping; and
+/// what is written to the present is never seen in it.
 #[test]
 fn what_is_open_stays_as_it_was() {
     let Some(mounted) = Mounted::new() else { return };

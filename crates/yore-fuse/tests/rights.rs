@@ -65,8 +65,8 @@ fn set_group_id_directories() {
     m.end();
 }
 
-/// Set-id bits fall when an ordinary user writes, truncates, allocates or copies into a file, and stay when root does. The kernel leaves
-/// all of that to the daemon.
+/// Set-id bits fall when an ordinary user writes, truncates, allocates or copies into a file, and stay when
+/// root does. The kernel leaves all of that to the daemon.
 #[test]
 fn set_id_bits_fall() {
     for close_events in [false, true] {

@@ -1,5 +1,6 @@
-//! Promises: a snapshot can be mounted by itself, beside the present; it stays while it is mounted; all snapshots are found in the
-//! directory of snapshots, under each of their names; `past=owner` shows what was to its owner only; handles of the past are good.
+//! Promises: a snapshot can be mounted by itself, beside the present; it stays while it is mounted; all
+//! snapshots are found in the directory of snapshots, under each of their names; `past=owner` shows what was
+//! to its owner only; handles of the past are good.
 
 mod common;
 
@@ -9,7 +10,7 @@ use std::io::Read as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use yore_fs::{Error, Number, PinnedBy};
+use yore_fs::{Error, EventNo, PinnedBy};
 use yore_fuse::{mount_snapshot, End, MountConfig, PastAccess, Session, UnmountHow};
 
 fn ok(directory: &Path, command: &str) -> String {
@@ -19,7 +20,7 @@ fn ok(directory: &Path, command: &str) -> String {
     text
 }
 
-fn snapshot(mounted: &Mounted, name: &str) -> Number {
+fn snapshot(mounted: &Mounted, name: &str) -> EventNo {
     mounted.view.snapshot(mounted.view.root(), name, false, false).unwrap().number
 }
 
@@ -30,12 +31,12 @@ struct Beside {
 }
 
 impl Beside {
-    fn new(mounted: &Mounted, cut: Number, change: impl FnOnce(&mut MountConfig)) -> Beside {
+    fn new(mounted: &Mounted, event: EventNo, change: impl FnOnce(&mut MountConfig)) -> Beside {
         let dir = tempfile::tempdir().unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let mut config = MountConfig::new(dir.path(), "memory@then");
         change(&mut config);
-        let pin = mounted.view.pin(cut, PinnedBy::Mount).unwrap();
+        let pin = mounted.view.pin(event, PinnedBy::Mount).unwrap();
         let handle = mounted.session().handle();
         let session = mount_snapshot(pin, mounted.view.root(), &config, Some(&handle)).unwrap();
         Beside { session, dir }
@@ -53,8 +54,8 @@ impl Beside {
     }
 }
 
-/// A tree as of two snapshots and of now, each under a mount of its own, compared by programs; what is mounted is not forgotten,
-/// and may outlive the mount of the present.
+/// A tree as of two snapshots and of now, each under a mount of its own, compared by programs; what is
+/// mounted is not forgotten, and may outlive the mount of the present.
 #[test]
 fn snapshots_beside_the_present() {
     let Some(mounted) = Mounted::new() else { return };
@@ -202,8 +203,8 @@ fn the_past_of_owners() {
     let dir = mounted.root();
     ok(&dir, "mkdir -m 777 d && echo x > d/f && chmod 666 d/f && setfacl -m u:4711:rwx d/f && ln -s f d/l");
     ok(&dir, &format!("echo mine > d/mine && chmod 755 d/mine && chown {NOBODY} d d/mine"));
-    let cut = snapshot(&mounted, "then");
-    let beside = Beside::new(&mounted, cut, change);
+    let event = snapshot(&mounted, "then");
+    let beside = Beside::new(&mounted, event, change);
     for place in [dir.join("d@then"), beside.root().join("d")] {
         let place = place.display();
         assert_eq!(ok(&dir, &format!("cd {place} && stat -c %a . f mine")), "700\n600\n700\n");
@@ -269,16 +270,16 @@ impl Handle {
     }
 }
 
-/// A handle of a file of the past is good after everybody forgot the file, as long as its snapshot is kept; on a mount of a
-/// snapshot one of a directory is, too.
+/// A handle of a file of the past is good after everybody forgot the file, as long as its snapshot is kept;
+/// on a mount of a snapshot one of a directory is, too.
 #[test]
 fn handles_of_the_past() {
     let Some(mounted) = Mounted::new() else { return };
     let dir = mounted.root();
     ok(&dir, "mkdir -p d/sub && echo one > d/sub/f && echo one > changed");
-    let cut = snapshot(&mounted, "then");
+    let event = snapshot(&mounted, "then");
     ok(&dir, "echo two > changed && rm -r d");
-    let beside = Beside::new(&mounted, cut, |_| {});
+    let beside = Beside::new(&mounted, event, |_| {});
     let handles = [
         (Handle::of(&dir.join("d@then/sub/f")), File::open(&dir).unwrap()),
         (Handle::of(&dir.join("changed@then")), File::open(&dir).unwrap()),
@@ -300,7 +301,7 @@ fn handles_of_the_past() {
     let [live, changed, beside_file] = handles;
     drop(beside_file);
     beside.end();
-    mounted.view.forget(&[cut]).unwrap();
+    mounted.view.forget(&[event]).unwrap();
     // The kernel forgets a file behind everybody's back; until then it opens what it knows.
     let begin = std::time::Instant::now();
     for (handle, root) in [live, changed] {

@@ -29,7 +29,7 @@ fn read(
     Ok((records, recovered.end()?))
 }
 
-/// What the owner knew at each event of the trace. Marks carry the index of a note.
+/// What the owner knew at each entry of the trace. Marks carry the index of a note.
 #[derive(Clone, Copy)]
 struct Note {
     /// Where the durable anchor says that reading begins.
@@ -136,7 +136,7 @@ fn crash_and_crash_again(seed: u64, alike: bool, tearing: Tearing) -> u64 {
     let mut judged = 0;
     for case in trace.crash_states(&plan) {
         let place = format!("seed {seed} alike {alike} {}", case.state());
-        let at = trace.marks_before(case.after_event()).last().unwrap_or(0) as usize;
+        let at = trace.marks_before(case.after_entry()).last().unwrap_or(0) as usize;
         let note = notes[at];
         let medium = case.materialise();
         let sessions = [(0, 1)];
@@ -181,7 +181,7 @@ fn second(
     sessions.push((found, session));
     for case in trace.crash_states(&plan) {
         let place = format!("{outer} session {session} {}", case.state());
-        let at = trace.marks_before(case.after_event()).last().unwrap_or(0) as usize;
+        let at = trace.marks_before(case.after_entry()).last().unwrap_or(0) as usize;
         let medium = case.materialise();
         let end = judge(&medium, region, &notes[at], &notes, &sessions, alike, &place);
         judged += 1;
@@ -313,7 +313,7 @@ fn what_recovery_gives_is_durable() {
     // The process ends here. Another one starts.
     let (records, end) = read(device.clone(), region, start).unwrap();
     assert_eq!(records.len(), 2);
-    let promised = device.events();
+    let promised = device.entries();
     let log = Log::open(device.clone(), region, ID, 2, end).unwrap();
     log.append(&[b"three"]).unwrap();
     log.force_all().unwrap();
@@ -325,7 +325,7 @@ fn what_recovery_gives_is_durable() {
     }
 }
 
-/// Crashes of a stand-alone log, at every event of create, appends, trims, unmounts and mounts: what was
+/// Crashes of a stand-alone log, at every entry of create, appends, trims, unmounts and mounts: what was
 /// promised is there, what was trimmed is gone, and the log can be used.
 #[test]
 fn a_log_file_survives_crashes() {
@@ -375,7 +375,7 @@ fn a_log_file_survives_crashes() {
             trace.crash_states(&CrashPlan { exhaustive_max: 16, samples: 8, seed, ..CrashPlan::default() })
         {
             let place = format!("seed {seed} {}", case.state());
-            let at = trace.marks_before(case.after_event()).last().unwrap_or(0) as usize;
+            let at = trace.marks_before(case.after_entry()).last().unwrap_or(0) as usize;
             let (oldest, durable) = promised[at];
             let (oldest_max, _) = promised[(at + 1).min(promised.len() - 1)];
             let device = Arc::new(case.materialise());
@@ -460,7 +460,7 @@ fn every_short_history_survives_every_crash() {
         let trace = device.trace();
         let plan = CrashPlan { exhaustive_max: 9, samples: 5, at_marks: false, ..CrashPlan::default() };
         for case in trace.crash_states(&plan) {
-            let at = trace.marks_before(case.after_event()).last().unwrap_or(0) as usize;
+            let at = trace.marks_before(case.after_entry()).last().unwrap_or(0) as usize;
             let note = notes[at];
             let place = || format!("{history:?} {}", case.state());
             let (records, end) = read(Arc::new(case.materialise()), region, note.anchor)

@@ -54,7 +54,7 @@ fn a_killed_process_loses_nothing_acknowledged() {
         let mut note = |line: std::io::Result<String>| {
             let line = line.unwrap();
             let number = line.split_once("acknowledged ").map(|(_, number)| number.parse::<u64>());
-            // The last line may be cut off.
+            // The last line may be truncated.
             if let Some(Ok(number)) = number {
                 acknowledged = acknowledged.max(number);
             }

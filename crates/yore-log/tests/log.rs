@@ -193,13 +193,13 @@ fn errors_of_the_device_stick() {
         device.fail(fault.into());
         let error = log.force(bad).unwrap_err();
         assert!(matches!(error, LogError::Device(_)), "{error}");
-        let events = device.events();
+        let entries = device.entries();
         for _ in 0..2 {
             assert_eq!(log.force(bad), Err(error.clone()));
             assert_eq!(log.append(&[b"more"]), Err(error.clone()));
             assert_eq!(log.check(), Err(error.clone()));
         }
-        assert_eq!(device.events(), events, "something was written after {fault:?}");
+        assert_eq!(device.entries(), entries, "something was written after {fault:?}");
         log.force(good).unwrap();
         assert_eq!(log.read(good).unwrap().contents, b"good");
         assert_eq!(log.read(bad).unwrap().contents, b"bad");

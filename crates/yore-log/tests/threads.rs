@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::contents;
 use parking_lot::{Condvar, Mutex};
-use yore_device::simulated::{CrashPlan, Event, SimulatedDevice};
+use yore_device::simulated::{CrashPlan, SimulatedDevice, TraceEntry};
 use yore_device::wrapped::{Hook, Request, Wrapped};
 use yore_device::{Device, DeviceError, MemoryDevice, BLOCK_SIZE};
 use yore_log::{recover, End, Log, LogError, LogId, Lsn, Position, Region};
@@ -139,11 +139,11 @@ fn what_was_acknowledged_is_there() {
     log.force_all().unwrap();
     assert_eq!(log.next_number(), Lsn(1 + THREADS * EACH));
     let trace = device.trace();
-    let flushes = trace.events().iter().filter(|event| **event == Event::Flush).count() as u64;
+    let flushes = trace.entries().iter().filter(|entry| **entry == TraceEntry::Flush).count() as u64;
     assert!(flushes <= 2 + THREADS * EACH.div_ceil(3), "{flushes} flushes");
     let plan = CrashPlan { exhaustive_max: 8, samples: 6, ..CrashPlan::default() };
     for case in trace.crash_states(&plan) {
-        let promised = trace.marks_before(case.after_event()).max().unwrap_or(0);
+        let promised = trace.marks_before(case.after_entry()).max().unwrap_or(0);
         let end = recover(Arc::new(case.materialise()), region, ID, start).unwrap().end().unwrap();
         assert!(end.position.number.0 > promised, "{} of {promised}, {}", end.position.number, case.state());
     }

@@ -11,8 +11,8 @@ use yore_format::layout::{
     ZONE_INDEXES,
 };
 use yore_format::{
-    seal, BitmapMut, Block, BlockHeader, BlockKind, BlockNo, ContentKind, Engine, Generation, GroupNo,
-    Incarnation, Inode, InodeFlags, InodeNo, MetaAddr, Number, RootZone, Superblock, Timestamp, VolumeState,
+    seal, BitmapMut, Block, BlockHeader, BlockKind, BlockNo, ContentKind, Engine, EventNo, Generation,
+    GroupNo, Incarnation, Inode, InodeFlags, InodeNo, MetaAddr, RootZone, Superblock, Timestamp, VolumeState,
     WriteFeatures, ZoneHeader, ZoneNo, ZoneTableEntry, ZoneTableMut, BLOCK_SIZE, INLINE_BYTES,
     INODES_PER_BLOCK, ZERO_BLOCK,
 };
@@ -179,14 +179,14 @@ impl Maker<'_> {
             engine: self.options.engine,
             state: VolumeState::Clean,
             next_incarnation: 2,
-            next_number: Number(1),
+            next_number: EventNo(1),
             hash_seed: self.options.hash_seed,
             created_seconds: now_seconds(),
             written_seconds: now_seconds(),
             root_directory: InodeNo::ROOT,
             orphan_root: MetaAddr::NONE,
             orphan_level: 0,
-            cuts_root: MetaAddr::NONE,
+            events_root: MetaAddr::NONE,
             history_root: MetaAddr::NONE,
             free_blocks,
             inodes: 1,
@@ -225,8 +225,8 @@ impl Maker<'_> {
             parent: InodeNo::ROOT,
             parent_incarnation: Incarnation(1),
             parent_cookie: 0,
-            own_cut: Number(0),
-            born: Number(1),
+            own_event: EventNo(0),
+            born: EventNo(1),
             has_policy: false,
             rdev: 0,
             xattr_root: MetaAddr::NONE,
@@ -240,7 +240,7 @@ impl Maker<'_> {
     fn block(&self, kind: BlockKind, addr: MetaAddr) -> Box<Block> {
         let tag = u32::from_le_bytes(self.options.uuid[..4].try_into().expect("four bytes"));
         let mut block = Box::new(ZERO_BLOCK);
-        BlockHeader::init(&mut block, kind, 0, addr, InodeNo::NONE, Incarnation(0), tag, Number(0));
+        BlockHeader::init(&mut block, kind, 0, addr, InodeNo::NONE, Incarnation(0), tag, EventNo(0));
         block
     }
 

@@ -30,17 +30,17 @@ pub enum Mutation {
     RenameBeforeData,
     /// What versions name is written over and freed as if it belonged to the present alone (P3).
     KeptReused,
-    /// An inode that has a version is changed after another cut without keeping it again (P1).
+    /// An inode that has a version is changed after another event without keeping it again (P1).
     KeptOnce,
     /// A version is kept before the file's data is written back (P4).
     KeptBeforeData,
     /// A snapshot that is waited for is not waited for.
     SnapshotNotForced,
-    /// A version that kept cuts have seen is given up with others (V9).
+    /// A version that kept events have seen is given up with others (V9).
     ForgottenNeeded,
     /// What the next state has, too, is freed with a version that is given up (V9).
     ForgottenShared,
-    /// What a cut has seen is changed before it has died on the medium (V13).
+    /// What an event has seen is changed before it has died on the medium (V13).
     ForgottenUnforced,
     /// What only the past holds is not counted when a file lets go of it.
     HistoryUncounted,

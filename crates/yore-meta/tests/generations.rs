@@ -8,8 +8,8 @@ use std::time::Duration;
 use yore_device::simulated::{CrashPlan, Fault, FaultPlan};
 use yore_device::{Device, MemoryDevice, SimulatedDevice};
 use yore_format::{
-    decode_slots, verify_checksum, Block, BlockKind, Engine, Expect, GroupNo, Incarnation, InodeNo, MetaAddr,
-    NodeMut, NodeRef, Number, Superblock, Timestamp, VolumeState, BLOCK_SIZE,
+    decode_slots, verify_checksum, Block, BlockKind, Engine, EventNo, Expect, GroupNo, Incarnation, InodeNo,
+    MetaAddr, NodeMut, NodeRef, Superblock, Timestamp, VolumeState, BLOCK_SIZE,
 };
 use yore_meta::{mkfs, Meta, MetaError, MetaOptions, MkfsOptions, NewBlock};
 
@@ -47,7 +47,7 @@ fn new_block(meta: &Meta, value: u64) -> MetaAddr {
         level: 0,
         owner: OWNER,
         incarnation: Incarnation(1),
-        birth: Number(1),
+        birth: EventNo(1),
     };
     let (frame, _) = op.allocate(new);
     op.change(&frame, |page| {
@@ -151,7 +151,7 @@ fn a_crash_leaves_exactly_one_generation() {
     let mut states = 0;
     for case in trace.crash_states(&plan) {
         states += 1;
-        let synced = trace.marks_before(case.after_event()).last().unwrap_or(0);
+        let synced = trace.marks_before(case.after_entry()).last().unwrap_or(0);
         let device: Arc<dyn Device> = Arc::new(case.materialise());
         let meta = Meta::open(device, options()).unwrap_or_else(|e| panic!("{}: {e}", case.state()));
         let first = get(&meta, addrs[0]).unwrap_or_else(|e| panic!("{}: {e}", case.state()));

@@ -5,12 +5,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{mpsc, Arc};
 use std::time::Duration;
-use yore_device::simulated::{Choice, Event, SimulatedDevice, Tearing};
+use yore_device::simulated::{Choice, SimulatedDevice, Tearing, TraceEntry};
 use yore_device::wrapped::{Hook, Request, Wrapped};
 use yore_device::{AlignedBuf, Device, DeviceError, MemoryDevice, SharedBuf, BLOCK_SIZE};
 use yore_format::layout::{HEADER_SLOTS, SUPERBLOCKS};
 use yore_format::{
-    BlockKind, Engine, Expect, GroupNo, Incarnation, InodeNo, IntentNote, MetaAddr, NodeMut, Number,
+    BlockKind, Engine, EventNo, Expect, GroupNo, Incarnation, InodeNo, IntentNote, MetaAddr, NodeMut,
     Timestamp,
 };
 use yore_meta::{mkfs, Meta, MetaError, MetaOptions, MkfsOptions, NewBlock};
@@ -43,7 +43,7 @@ fn open(device: Arc<dyn Device>) -> Arc<Meta> {
 
 fn new_block(meta: &Meta) -> MetaAddr {
     let mut op = meta.begin(meta.reserve(GroupNo(0), 1).unwrap());
-    let (kind, birth) = (BlockKind::Symlink, Number(1));
+    let (kind, birth) = (BlockKind::Symlink, EventNo(1));
     let (frame, _) = op.allocate(NewBlock { kind, level: 0, owner: OWNER, incarnation: INCARNATION, birth });
     op.change(&frame, |page| {
         page.apply(|b| {
@@ -67,8 +67,8 @@ fn note_page(meta: &Meta, file: u64, byte: u8) -> bool {
     meta.note_data((InodeNo(file), INCARNATION), BLOCK_SIZE as u64, &[(0, SharedBuf::new(bytes))])
 }
 
-fn cut(meta: &Meta, file: u64) {
-    meta.note(&IntentNote::Cut { inode: InodeNo(file), incarnation: INCARNATION, size: 0 });
+fn event(meta: &Meta, file: u64) {
+    meta.note(&IntentNote::Truncated { inode: InodeNo(file), incarnation: INCARNATION, size: 0 });
 }
 
 /// A page was noted, and carried over into a generation; then it went home, nothing else changed, and
@@ -89,10 +89,10 @@ fn a_sync_makes_durable_that_data_is_at_home() {
         recovered.map_or(Vec::new(), |r| r.files.keys().map(|(inode, _)| inode.0).collect())
     };
     assert_eq!(outstanding(&device), [100, 101], "they are carried over");
-    cut(&meta, 100);
+    event(&meta, 100);
     meta.sync().unwrap();
     assert_eq!(outstanding(&device), [101]);
-    cut(&meta, 101);
+    event(&meta, 101);
     meta.force().unwrap();
     assert_eq!(outstanding(&device), [0; 0]);
 }
@@ -110,11 +110,11 @@ fn what_was_carried_over_for_a_superblock_that_never_arrived_does_not_come_back(
     assert!(note_page(&meta, 100, 1));
     meta.sync().unwrap();
     let trace = device.trace();
-    let is_superblock = |event: &Event| {
+    let is_superblock = |entry: &TraceEntry| {
         let at = |block: &yore_format::BlockNo| block.0 * BLOCK_SIZE as u64;
-        matches!(event, Event::Write { offset, .. } if SUPERBLOCKS.iter().any(|block| at(block) == *offset))
+        matches!(entry, TraceEntry::Write { offset, .. } if SUPERBLOCKS.iter().any(|block| at(block) == *offset))
     };
-    let before = trace.events().iter().position(is_superblock).expect("the generation has one");
+    let before = trace.entries().iter().position(is_superblock).expect("the generation has one");
     let crash = trace.crash_point(before).unwrap();
     let mut medium = crash.materialise(Choice::All, Tearing::Blocks).unwrap();
     for mount in 1..4 {
@@ -154,9 +154,9 @@ fn what_is_carried_over_fits_the_log_however_full_it_is() {
     }
 }
 
-/// A file whose noted pages were all cut off is still noted with its size, which nothing else may have: that
-/// takes room in the log, too. Once it was not counted, and enough such files, synced and cut within the
-/// seconds before they are written back, left a generation without room for them: it stopped the volume.
+/// A file whose noted pages were all event off is still noted with its size, which nothing else may have:
+/// that takes room in the log, too. Once it was not counted, and enough such files, synced and event within
+/// the seconds before they are written back, left a generation without room for them: it stopped the volume.
 #[test]
 fn files_noted_with_their_size_alone_are_counted() {
     let device = Arc::new(MemoryDevice::new(64 << 20));
@@ -169,7 +169,7 @@ fn files_noted_with_their_size_alone_are_counted() {
         let inode = InodeNo(*file);
         let is_noted = meta.note_data((inode, INCARNATION), size + 1, &[(1, page.clone())]);
         if is_noted {
-            meta.note(&IntentNote::Cut { inode, incarnation: INCARNATION, size });
+            meta.note(&IntentNote::Truncated { inode, incarnation: INCARNATION, size });
             meta.force().unwrap();
         }
         is_noted
@@ -181,7 +181,7 @@ fn files_noted_with_their_size_alone_are_counted() {
     meta.sync().unwrap();
     let recovered = open(Arc::new(device.snapshot())).take_recovered();
     assert_eq!(recovered.map(|r| r.files.len()), Some(noted));
-    (100..100 + noted as u64).for_each(|file| cut(&meta, file));
+    (100..100 + noted as u64).for_each(|file| event(&meta, file));
     assert!(!meta.notes_press());
     assert!(note_page(&meta, 100, 1));
 }
@@ -200,9 +200,9 @@ fn is_flushed_before_the_record(take_back: impl Fn(&Meta)) -> bool {
     take_back(&meta);
     meta.force().unwrap();
     let trace = device.trace();
-    let is_log = |event: &Event| matches!(event, Event::Write { offset, .. } if *offset != place);
-    let record = trace.events().iter().position(is_log).expect("what was taken back is in a record");
-    trace.events()[..record].contains(&Event::Flush)
+    let is_log = |entry: &TraceEntry| matches!(entry, TraceEntry::Write { offset, .. } if *offset != place);
+    let record = trace.entries().iter().position(is_log).expect("what was taken back is in a record");
+    trace.entries()[..record].contains(&TraceEntry::Flush)
 }
 
 /// A record that takes noted data back comes after a flush of what was overwritten in place (R4): else a
@@ -211,12 +211,12 @@ fn is_flushed_before_the_record(take_back: impl Fn(&Meta)) -> bool {
 fn data_is_flushed_before_the_record_that_says_that_it_is_at_home() {
     let by_itself = |meta: &Meta| {
         meta.note_data_written();
-        cut(meta, 100);
+        event(meta, 100);
     };
     let in_an_op = |meta: &Meta| {
         meta.note_data_written();
         let mut op = meta.begin(meta.reserve(GroupNo(0), 0).unwrap());
-        op.note(&IntentNote::Cut { inode: InodeNo(100), incarnation: INCARNATION, size: 0 });
+        op.note(&IntentNote::Truncated { inode: InodeNo(100), incarnation: INCARNATION, size: 0 });
     };
     assert!(is_flushed_before_the_record(by_itself));
     assert!(is_flushed_before_the_record(in_an_op));

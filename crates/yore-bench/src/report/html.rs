@@ -1,13 +1,14 @@
 //! The report as one HTML page that needs nothing else: tables, and a plot of each column as inline SVG.
 //!
-//! A plot has a bar per target, as long as its median, and a line from the lowest to the highest round. Scales begin at zero and
-//! are linear; each column has its own. Where one target is so far ahead that others vanish, the figures beside the
-//! bars still tell.
+//! A plot has a bar per target, as long as its median, and a line from the lowest to the highest round.
+//! Scales begin at zero and are linear; each column has its own. Where one target is so far ahead that others
+//! vanish, the figures beside the bars still tell.
 
 use super::{Better, Cell, Column, Report, Table};
 use std::fmt::{self, Write};
 
-/// Pixels of a plot: the names on the left, the bars, the figures on the right; and each bar's share of the height.
+/// Pixels of a plot: the names on the left, the bars, the figures on the right; and each bar's share of the
+/// height.
 const NAMES: f64 = 110.0;
 const BARS: f64 = 300.0;
 const FIGURES: f64 = 80.0;
@@ -207,7 +208,8 @@ fn escape(text: &str) -> String {
 mod tests {
     use crate::report::tests::sample;
 
-    /// A row and a bar for each target, the ratios, what is missing; text cannot become markup, and nothing is loaded.
+    /// A row and a bar for each target, the ratios, what is missing; text cannot become markup, and nothing
+    /// is loaded.
     #[test]
     fn html_has_every_row() {
         let report = sample();

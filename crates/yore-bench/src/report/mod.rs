@@ -1,8 +1,8 @@
-//! The outcome of a run: every sample and what it was measured with, for people ([`Report::to_markdown`], [`Report::to_html`]) and
-//! for programs ([`Report::to_json`], which [`Report::from_json`] reads back).
+//! The outcome of a run: every sample and what it was measured with, for people ([`Report::to_markdown`],
+//! [`Report::to_html`]) and for programs ([`Report::to_json`], which [`Report::from_json`] reads back).
 //!
-//! A report says on what kind of machine it was made and with which parameters, so that it can be judged and repeated. It has
-//! no host names and no paths: those identify somebody's machine and explain nothing.
+//! A report says on what kind of machine it was made and with which parameters, so that it can be judged and
+//! repeated. It has no host names and no paths: those identify somebody's machine and explain nothing.
 
 mod html;
 mod machine;
@@ -251,7 +251,8 @@ fn decimal(value: f64, gap: &str) -> String {
 impl Report {
     /// The report as JSON, on several lines.
     pub fn to_json(&self) -> String {
-        // Strings, numbers and lists only: nothing in it can fail to be written. A figure that is not a number becomes null.
+        // Strings, numbers and lists only: nothing in it can fail to be written. A figure that is not a
+        // number becomes null.
         serde_json::to_string_pretty(self).unwrap_or_else(|e| format!("{{\"error\": {:?}}}", e.to_string()))
     }
 

@@ -1,13 +1,13 @@
 //! The file systems that are measured, made for the run and taken away after it, whatever way it ends.
 //!
-//! All that need a disk get an image file of the same size in the same directory, made the same way (sparse, or written
-//! beforehand: [`Environment::preallocate`]), so that none has a place or a kind of file that another lacks. Nothing is tuned: each is
-//! made and mounted with its own defaults, except that the kernel is left nothing to initialise in the background while
-//! it is being measured.
+//! All that need a disk get an image file of the same size in the same directory, made the same way (sparse,
+//! or written beforehand: [`Environment::preallocate`]), so that none has a place or a kind of file that
+//! another lacks. Nothing is tuned: each is made and mounted with its own defaults, except that the kernel is
+//! left nothing to initialise in the background while it is being measured.
 //!
-//! Served file systems (the mount, the transport bound, fuse2fs) run in a process of their own, as they do in use: within the
-//! measuring process a context switch would be cheaper than it is for anybody else. Where this program cannot start itself again
-//! ([`Serving::InProcess`], for tests) they are threads of this one.
+//! Served file systems (the mount, the transport bound, fuse2fs) run in a process of their own, as they do in
+//! use: within the measuring process a context switch would be cheaper than it is for anybody else. Where
+//! this program cannot start itself again ([`Serving::InProcess`], for tests) they are threads of this one.
 
 pub(crate) mod library;
 mod served;
@@ -240,8 +240,8 @@ impl Rival {
         self.measure(Sync)
     }
 
-    /// Forgets everything that is cached: unmounts and mounts, or closes and opens, and drops the host's page cache, which needs
-    /// root.
+    /// Forgets everything that is cached: unmounts and mounts, or closes and opens, and drops the host's page
+    /// cache, which needs root.
     pub(crate) fn chill(&mut self) -> Result<()> {
         self.settle()?;
         if self.kind != RivalKind::MemoryFuse {
@@ -314,7 +314,8 @@ impl Rival {
 }
 
 impl Drop for Rival {
-    /// After a failure that is being reported already: nothing may stay mounted, or removing the directory would go into it.
+    /// After a failure that is being reported already: nothing may stay mounted, or removing the directory
+    /// would go into it.
     fn drop(&mut self) {
         self.measured = Measured::Nothing;
         match std::mem::replace(&mut self.keeper, Keeper::Nothing) {

@@ -139,8 +139,8 @@ impl Rival {
     }
 }
 
-/// Starts a server in a process group of its own: what a terminal sends to end the measurement must not end the server
-/// under it.
+/// Starts a server in a process group of its own: what a terminal sends to end the measurement must not end
+/// the server under it.
 fn spawn(command: &mut Command, package: &str) -> Result<Child> {
     command.process_group(0);
     let program = command.get_program().to_string_lossy().into_owned();
@@ -150,8 +150,8 @@ fn spawn(command: &mut Command, package: &str) -> Result<Child> {
     })
 }
 
-/// Serves the in-memory FUSE file system on `mountpoint` until somebody unmounts it, and says so on standard output when it is
-/// there: the other side of [`Serving::Program`].
+/// Serves the in-memory FUSE file system on `mountpoint` until somebody unmounts it, and says so on standard
+/// output when it is there: the other side of [`Serving::Program`].
 ///
 /// # Errors
 /// That it cannot be mounted, or ended badly.

@@ -57,8 +57,8 @@ impl Rival {
     }
 }
 
-/// Unmounts by the kernel, or for ordinary users by FUSE's helper. Something that looks at all mounts (a desktop, an indexer)
-/// may hold it for a moment.
+/// Unmounts by the kernel, or for ordinary users by FUSE's helper. Something that looks at all mounts (a
+/// desktop, an indexer) may hold it for a moment.
 pub(super) fn unmount(mountpoint: &Path) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         let mut helper = program::command("fusermount3");

@@ -24,7 +24,8 @@ impl TimedDevice {
     }
 
     fn model(&self) -> MutexGuard<'_, Box<dyn Model>> {
-        // Models do not panic half-way through a change that matters: the worst is a wrong figure of a run that failed.
+        // Models do not panic half-way through a change that matters: the worst is a wrong figure of a run
+        // that failed.
         self.model.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

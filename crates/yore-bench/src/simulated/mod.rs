@@ -1,5 +1,5 @@
-//! Disks whose time is computed: see `model` for the models and where their figures come from, `device` for the device that
-//! charges its requests to one.
+//! Disks whose time is computed: see `model` for the models and where their figures come from, `device` for
+//! the device that charges its requests to one.
 
 mod device;
 mod model;

@@ -1,29 +1,29 @@
 //! How long a disk takes: two models with a virtual clock.
 //!
-//! The clock counts the device's own time. It advances with each request and stands still otherwise, so what it shows is the
-//! cost of the I/O and nothing else, the same on every machine. One request or batch is served at a time; what a batch holds may
-//! be served in any order, or at once where the device can.
+//! The clock counts the device's own time. It advances with each request and stands still otherwise, so what
+//! it shows is the cost of the I/O and nothing else, the same on every machine. One request or batch is
+//! served at a time; what a batch holds may be served in any order, or at once where the device can.
 //!
 //! # The disk ([`HardDisk`])
-//! A 3.5-inch disk of 1 TB at 7,200 turns a minute, with the figures that data sheets of such disks give (Seagate Barracuda
-//! 7200.12 and Western Digital Caviar Blue of that size are alike within a tenth): average seek of a read 8.5 ms, from track to track
-//! 1.0 ms, over the whole disk 17 ms, 8.33 ms a turn, 125 MB/s at the medium, 32 MiB of cache, 300 MB/s at the interface. One
-//! zone: the rate is the mean over the disk.
+//! A 3.5-inch disk of 1 TB at 7,200 turns a minute, with the figures that data sheets of such disks give
+//! (Seagate Barracuda 7200.12 and Western Digital Caviar Blue of that size are alike within a tenth): average
+//! seek of a read 8.5 ms, from track to track 1.0 ms, over the whole disk 17 ms, 8.33 ms a turn, 125 MB/s at
+//! the medium, 32 MiB of cache, 300 MB/s at the interface. One zone: the rate is the mean over the disk.
 //!
-//! - *Seek:* `a + b·√d` for short distances, where the arm accelerates and brakes, and `c + e·d` for long ones, where it coasts
-//!   (Ruemmler and Wilkes, "An introduction to disk drive modeling", 1994). The constants follow from the three figures above
-//!   and from the curve being continuous where its halves meet.
-//! - *Rotation:* the platter's angle follows from the clock, a sector's angle from its place. Tracks are skewed by what changing
-//!   to the next takes, so a sequential transfer goes on without losing a turn.
-//! - *Cache:* writes are held in it and acknowledged; a flush, or a full cache, writes them out in one sweep of the arm,
-//!   neighbours together. A read that continues the one before finds the disk reading ahead; blocks still held are read from the
-//!   cache.
+//! - *Seek:* `a + b·√d` for short distances, where the arm accelerates and brakes, and `c + e·d` for long
+//!   ones, where it coasts (Ruemmler and Wilkes, "An introduction to disk drive modeling", 1994). The
+//!   constants follow from the three figures above and from the curve being continuous where its halves meet.
+//! - *Rotation:* the platter's angle follows from the clock, a sector's angle from its place. Tracks are
+//!   skewed by what changing to the next takes, so a sequential transfer goes on without losing a turn.
+//! - *Cache:* writes are held in it and acknowledged; a flush, or a full cache, writes them out in one sweep
+//!   of the arm, neighbours together. A read that continues the one before finds the disk reading ahead;
+//!   blocks still held are read from the cache.
 //!
 //! # The solid-state disk ([`SolidState`])
-//! A SATA disk as sold to consumers, with the figures of a Samsung 860 EVO's data sheet: 13,000 reads and 36,000 writes of
-//! 4 KiB a second one at a time (a latency of 77 and 28 µs), 98,000 and 90,000 with 32 outstanding (its parallelism), 550 and 520
-//! MB/s. What a flush costs no data sheet says; 1 ms is of the order that disks without a capacitor show, and 50 µs where
-//! there is nothing to flush.
+//! A SATA disk as sold to consumers, with the figures of a Samsung 860 EVO's data sheet: 13,000 reads and
+//! 36,000 writes of 4 KiB a second one at a time (a latency of 77 and 28 µs), 98,000 and 90,000 with 32
+//! outstanding (its parallelism), 550 and 520 MB/s. What a flush costs no data sheet says; 1 ms is of the
+//! order that disks without a capacitor show, and 50 µs where there is nothing to flush.
 
 use std::collections::BTreeSet;
 
@@ -140,7 +140,8 @@ impl HardDisk {
 
     /// The time for the arm to go over `distance` cylinders.
     pub fn seek_time(distance: u64) -> Nanos {
-        // Long: through (a third of the disk, 8.5 ms), which is the average seek, and (the whole disk, 17 ms).
+        // Long: through (a third of the disk, 8.5 ms), which is the average seek, and (the whole disk, 17
+        // ms).
         let slope = (17.0 - 8.5) / (Self::CYLINDERS * 2.0 / 3.0);
         let long = |d: f64| 17.0 - slope * (Self::CYLINDERS - d);
         // Short: through (1 cylinder, 1 ms), meeting the long half.
@@ -385,7 +386,8 @@ mod tests {
         assert_eq!(disk.usage().reads, 256);
     }
 
-    /// What is written costs the arm nothing before the flush, is read from the cache until then, and is on the medium after.
+    /// What is written costs the arm nothing before the flush, is read from the cache until then, and is on
+    /// the medium after.
     #[test]
     fn a_flush_is_accounted() {
         let mut disk = HardDisk::new();

@@ -1,12 +1,14 @@
 //! `micro`: what each basic call costs.
 //!
-//! Files go round the directories in turn, as a program that fills many directories at once would do it, which gives no file
-//! system the favour of one hot directory. Each thread works in directories of its own, or all in the same ones
-//! ([`Micro::shared`]). All threads begin a step together; its rate is all threads' operations over the time until the last one is
-//! done. Names are made before the clock starts: making them is not the file system's work.
+//! Files go round the directories in turn, as a program that fills many directories at once would do it,
+//! which gives no file system the favour of one hot directory. Each thread works in directories of its own,
+//! or all in the same ones ([`Micro::shared`]). All threads begin a step together; its rate is all threads'
+//! operations over the time until the last one is done. Names are made before the clock starts: making them
+//! is not the file system's work.
 //!
-//! The steps, with their sources: FUSE's costs by call (mkdir to unlink); 50,000 empty files each created and at once
-//! deleted (Journaling versus Soft Updates §7.2); files of 4 KiB, each made durable before the next (what fsync costs).
+//! The steps, with their sources: FUSE's costs by call (mkdir to unlink); 50,000 empty files each created and
+//! at once deleted (Journaling versus Soft Updates §7.2); files of 4 KiB, each made durable before the next
+//! (what fsync costs).
 
 use super::{noise, timed};
 use crate::compare::{Benchmark, Subject};
@@ -254,8 +256,8 @@ struct Work<'w, T: Target> {
 }
 
 impl<T: Target> Work<'_, T> {
-    /// All steps; the spans of those that are reported. A thread that failed keeps meeting the others at the barrier, so that none
-    /// waits for ever, and fails at the end.
+    /// All steps; the spans of those that are reported. A thread that failed keeps meeting the others at the
+    /// barrier, so that none waits for ever, and fails at the end.
     fn run(&self) -> Result<Vec<Span>> {
         let mut spans = Vec::new();
         let mut outcome = Ok(());

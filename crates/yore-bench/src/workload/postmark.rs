@@ -1,14 +1,15 @@
-//! `postmark`: many small files with short lives, as mail and news servers have them (Katcher, NetApp TR-3022).
+//! `postmark`: many small files with short lives, as mail and news servers have them (Katcher, NetApp
+//! TR-3022).
 //!
 //! 1. A pool of files is created, of uniformly distributed sizes, each in a random directory.
-//! 2. Each transaction is two steps: a file of the pool is read whole or appended to, and one is created or deleted, each choice
-//!    by its bias. An append adds a random amount that keeps the file within the largest size; to a file that has it already
-//!    nothing is added. Files are opened for each step and closed after it, read and written in blocks of
-//!    [`PostMark::block_bytes`].
+//! 2. Each transaction is two steps: a file of the pool is read whole or appended to, and one is created or
+//!    deleted, each choice by its bias. An append adds a random amount that keeps the file within the largest
+//!    size; to a file that has it already nothing is added. Files are opened for each step and closed after
+//!    it, read and written in blocks of [`PostMark::block_bytes`].
 //! 3. What is left of the pool is deleted, and the directories.
 //!
-//! The transactions depend on the seed alone, so all file systems and rounds get the same ones; they are drawn before the
-//! clock starts ([`Plan`]), and so is the data.
+//! The transactions depend on the seed alone, so all file systems and rounds get the same ones; they are
+//! drawn before the clock starts ([`Plan`]), and so is the data.
 
 use super::{noise, timed};
 use crate::compare::{Benchmark, Subject};
@@ -43,9 +44,9 @@ pub struct PostMark {
 }
 
 impl Default for PostMark {
-    /// As for the metadata snapshotting of K42's file system: 100,000 transactions on 20,000 files of 500 bytes to 16 KiB in 400
-    /// directories. The program's own blocks of 512 bytes pass through the buffer of C's standard library unless that is switched
-    /// off, so what a file system sees are calls of 4 KiB.
+    /// As for the metadata snapshotting of K42's file system: 100,000 transactions on 20,000 files of 500
+    /// bytes to 16 KiB in 400 directories. The program's own blocks of 512 bytes pass through the buffer of
+    /// C's standard library unless that is switched off, so what a file system sees are calls of 4 KiB.
     fn default() -> PostMark {
         PostMark {
             transactions: 100_000,
@@ -62,8 +63,8 @@ impl Default for PostMark {
 }
 
 impl PostMark {
-    /// As for Journaling versus Soft Updates (§7.3.4): PostMark's defaults of the time, 10,000 files and 20,000 transactions, no
-    /// subdirectories.
+    /// As for Journaling versus Soft Updates (§7.3.4): PostMark's defaults of the time, 10,000 files and
+    /// 20,000 transactions, no subdirectories.
     pub fn small() -> PostMark {
         PostMark { transactions: 20_000, files: 10_000, directories: 1, smallest: 512, ..PostMark::default() }
     }
@@ -124,7 +125,8 @@ impl Plan {
             plan.pool.push(step);
         }
         for _ in 0..options.transactions {
-            // Ends early when all files are deleted, as PostMark does: with equal biases that takes a very small pool.
+            // Ends early when all files are deleted, as PostMark does: with equal biases that takes a very
+            // small pool.
             if there.is_empty() {
                 break;
             }
@@ -364,8 +366,8 @@ mod tests {
         assert_ne!(steps(7), steps(8));
     }
 
-    /// Equal biases give each kind of step half of its pairs, within chance (5 standard deviations), and every file that
-    /// was created is deleted in the end.
+    /// Equal biases give each kind of step half of its pairs, within chance (5 standard deviations), and
+    /// every file that was created is deleted in the end.
     #[test]
     fn the_mix_is_even_and_leaves_nothing() {
         let options = tiny();
@@ -382,7 +384,8 @@ mod tests {
         assert!(totals.bytes_read > 0 && totals.bytes_written > 0);
     }
 
-    /// No file is made, or grows by appends, beyond the bounds; each step is on a file that is there, with its size.
+    /// No file is made, or grows by appends, beyond the bounds; each step is on a file that is there, with
+    /// its size.
     #[test]
     fn sizes_stay_within_bounds() {
         let options = tiny();

@@ -1,11 +1,13 @@
-//! `simulated`: what the engines' I/O costs on a disk whose time is computed, so that figures are exact and the same on every machine.
+//! `simulated`: what the engines' I/O costs on a disk whose time is computed, so that figures are exact and
+//! the same on every machine.
 //!
-//! The volume is in memory behind a [`TimedDevice`]. One thread works; nothing is committed by age or in the background, only by the
-//! sync that ends every batch of [`Simulated::batch`] operations, and by fsync where that is what is measured. So the requests
-//! follow from the parameters alone, with one exception: files that were written between two syncs are written back in an order
-//! that the library does not fix, so where they lie, and by that the time of what comes later, may differ a little from run to run
-//! if they are of different sizes, as PostMark's are. A step's figures are those of its operations and of the syncs among them, divided by
-//! the operations. Time that a processor would need is not in them.
+//! The volume is in memory behind a [`TimedDevice`]. One thread works; nothing is committed by age or in the
+//! background, only by the sync that ends every batch of [`Simulated::batch`] operations, and by fsync where
+//! that is what is measured. So the requests follow from the parameters alone, with one exception: files that
+//! were written between two syncs are written back in an order that the library does not fix, so where they
+//! lie, and by that the time of what comes later, may differ a little from run to run if they are of
+//! different sizes, as PostMark's are. A step's figures are those of its operations and of the syncs among
+//! them, divided by the operations. Time that a processor would need is not in them.
 
 use super::postmark::{self, PostMark};
 use super::{noise, timed};
@@ -100,7 +102,8 @@ impl Simulated {
             let title = format!("Device time per operation, simulated {}", DISKS[disk]);
             table(title, &disks[disk], Column::time, |usage| usage.busy as f64 / 1e9)
         };
-        // What is asked of the disk does not depend on how fast it is; movements of the arm are the first disk's.
+        // What is asked of the disk does not depend on how fast it is; movements of the arm are the first
+        // disk's.
         let requests = |what: &str, of: fn(&Usage) -> f64| {
             let unit = if what.starts_with("Bytes") { Column::bytes } else { Column::count };
             table(format!("{what} per operation"), &disks[0], unit, of)
@@ -164,7 +167,8 @@ impl Simulated {
         let device: Arc<dyn Device> = timed_device.clone();
         mkfs(&device, engine, Some(7))?;
         let mount = MountOptions {
-            // Only by explicit syncs: what happens by the machine's clock or in another thread is not repeatable.
+            // Only by explicit syncs: what happens by the machine's clock or in another thread is not
+            // repeatable.
             commit_interval: Duration::from_secs(24 * 3600),
             metadata_cache: 1 << 30,
             data_cache: 1 << 30,
@@ -302,7 +306,8 @@ mod tests {
         steps.into_iter().map(|step| (step.operations, step.usage)).collect()
     }
 
-    /// The same parameters give the same requests and the same times, to the nanosecond, for each engine, disk and workload.
+    /// The same parameters give the same requests and the same times, to the nanosecond, for each engine,
+    /// disk and workload.
     #[test]
     fn figures_are_repeatable() {
         for workload in [SimulatedWorkload::Micro, SimulatedWorkload::PostMark] {
@@ -329,8 +334,8 @@ mod tests {
         assert_eq!(requests(0), requests(1));
     }
 
-    /// Every fsync costs a flush at least; a batch of creates costs far fewer than one each. A report has a table of each
-    /// figure with a row for each engine.
+    /// Every fsync costs a flush at least; a batch of creates costs far fewer than one each. A report has a
+    /// table of each figure with a row for each engine.
     #[test]
     fn flushes_are_those_of_the_syncs() {
         let simulated = tiny(SimulatedWorkload::Micro);

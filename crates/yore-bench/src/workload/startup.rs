@@ -1,11 +1,12 @@
 //! `mount-time`: how long opening a volume takes after a crash, with cold caches.
 //!
-//! A process of its own changes the volume, says so, and is killed: a crash of the file system's process, which leaves on the
-//! medium what a crash leaves and closes nothing. Then the caches are dropped and the volume is opened. Three times a round:
+//! A process of its own changes the volume, says so, and is killed: a crash of the file system's process,
+//! which leaves on the medium what a crash leaves and closes nothing. Then the caches are dropped and the
+//! volume is opened. Three times a round:
 //! - after files were created, synced, and some more created that were not: the log is empty;
 //! - after a clean end, for comparison;
-//! - after so many small files were written and fsynced, each in a directory of its own choice, that the log is as full as it
-//!   gets before a generation empties it ([`LOG_FULL`]).
+//! - after so many small files were written and fsynced, each in a directory of its own choice, that the log
+//!   is as full as it gets before a generation empties it ([`LOG_FULL`]).
 
 use crate::program::command;
 use crate::report::{Cell, Column, Report, Row, Table, Unit};
@@ -37,8 +38,8 @@ const PER_DIRECTORY: usize = 1000;
 /// What the process that fills says when it may be killed.
 const FILLED: &str = "filled";
 
-/// The share of the log, in hundredths, that counts as full. A quarter of it is kept free for what a generation carries over,
-/// and a generation is begun before the rest is used up.
+/// The share of the log, in hundredths, that counts as full. A quarter of it is kept free for what a
+/// generation carries over, and a generation is begun before the rest is used up.
 const LOG_FULL: u64 = 70;
 
 /// Fsyncs after which a filler gives up to fill the log.
@@ -61,8 +62,8 @@ pub enum Fill {
     },
 }
 
-/// Does what `what` says, says so on standard output with how much of the log is used, and waits to be killed: what the
-/// measurement of mount times has a process of its own do. `round` keeps names apart.
+/// Does what `what` says, says so on standard output with how much of the log is used, and waits to be
+/// killed: what the measurement of mount times has a process of its own do. `round` keeps names apart.
 ///
 /// # Errors
 /// What failed. Ends without one when its standard input is closed.

@@ -1,8 +1,8 @@
 //! `stream`: one large file.
 //!
 //! 1. Written in sequence, and made durable: the time includes the fsync.
-//! 2. Read in sequence after everything that was cached is forgotten: the file system is mounted (or opened) anew, and the host's
-//!    page cache dropped.
+//! 2. Read in sequence after everything that was cached is forgotten: the file system is mounted (or opened)
+//!    anew, and the host's page cache dropped.
 //! 3. Blocks of 4 KiB at random places read, cold again.
 //! 4. Blocks of 4 KiB at random places overwritten, and the file made durable.
 //!

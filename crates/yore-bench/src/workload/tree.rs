@@ -1,9 +1,9 @@
 //! `tree`: what developers do all day, with real programs on real source trees; wall time of each phase.
 //!
-//! The sources are those of the system tests (`scripts/fetch-sources.sh DIR`): LuaJIT's, which is built, and libgit2's. From
-//! them are made once, on the host: a bare repository whose second revision changes, removes and adds files in all of the first; and
-//! a tar archive. Each round then clones, checks the first revision out, asks for the status, unpacks, builds with the package's own
-//! makefiles, and removes all three trees.
+//! The sources are those of the system tests (`scripts/fetch-sources.sh DIR`): LuaJIT's, which is built, and
+//! libgit2's. From them are made once, on the host: a bare repository whose second revision changes, removes
+//! and adds files in all of the first; and a tar archive. Each round then clones, checks the first revision
+//! out, asks for the status, unpacks, builds with the package's own makefiles, and removes all three trees.
 //!
 //! Programs need paths, so the library cannot take part.
 
@@ -29,10 +29,12 @@ pub struct Tree {
 const PHASES: [&str; 6] = ["git clone", "git checkout", "git status", "tar -x", "make", "rm -rf"];
 
 impl Tree {
-    /// Prepares the repository and the archive in a directory of its own below `work_dir`, from the sources in `sources`.
+    /// Prepares the repository and the archive in a directory of its own below `work_dir`, from the sources
+    /// in `sources`.
     ///
     /// # Errors
-    /// [`BenchError::Impossible`] if the sources are not there; [`BenchError::NotInstalled`] for git, tar, make or a compiler.
+    /// [`BenchError::Impossible`] if the sources are not there; [`BenchError::NotInstalled`] for git, tar,
+    /// make or a compiler.
     pub fn new(sources: &Path, work_dir: &Path) -> Result<Tree> {
         for (program, package) in [("git", "git"), ("tar", "tar"), ("make", "make"), ("gcc", "gcc")] {
             run(command(program).arg("--version"), package)?;

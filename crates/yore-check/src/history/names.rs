@@ -5,8 +5,8 @@ use super::walk::inode_of;
 use crate::checker::Checker;
 use crate::{CheckError, Finding, Problem};
 use yore_format::{
-    key_parts, name_cookie, name_end_key, name_shard, Block, Corruption, DirEntry, HistoryTree, InodeNo,
-    MetaAddr, Number, PastName,
+    key_parts, name_cookie, name_end_key, name_shard, Block, Corruption, DirEntry, EventNo, HistoryTree,
+    InodeNo, MetaAddr, PastName,
 };
 
 /// Cookies that one hash of a name can have.
@@ -18,15 +18,15 @@ struct Run {
     base: u64,
     lives: Vec<Life>,
     /// Directory and cookie of the cell before, and when it ended.
-    before: (InodeNo, u64, Number),
+    before: (InodeNo, u64, EventNo),
 }
 
 /// The life of a past name. Lives sort by name and birth.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Life {
     name: Vec<u8>,
-    birth: Number,
-    death: Number,
+    birth: EventNo,
+    death: EventNo,
     cookie: u64,
     place: MetaAddr,
 }
@@ -39,7 +39,7 @@ impl Checker<'_> {
         shard: usize,
         ends: &mut Ends,
     ) -> Result<(), CheckError> {
-        let before = (InodeNo::NONE, 0, Number(0));
+        let before = (InodeNo::NONE, 0, EventNo(0));
         let mut run = Run { directory: InodeNo::NONE, base: 0, lives: Vec::new(), before };
         let mut walk = Self::past_walk(roots, HistoryTree::Names(shard));
         while let Some(leaf) = self.next_past_leaf(&mut walk)? {
@@ -94,7 +94,7 @@ impl Checker<'_> {
 
     /// Checks that a cookie stands for one name at a time. Cells of one cookie follow each other in the order
     /// of births.
-    fn cookie_is_free(&mut self, run: &Run, place: MetaAddr, key: (InodeNo, u64), birth: Number) {
+    fn cookie_is_free(&mut self, run: &Run, place: MetaAddr, key: (InodeNo, u64), birth: EventNo) {
         let (directory, cookie, end) = run.before;
         if (directory, cookie) == key && end > birth {
             let expected = format!("a name {cookie:#x} born at {end} or later");
@@ -106,9 +106,9 @@ impl Checker<'_> {
     /// Compares the lives of each name with each other. Lives under one cookie were compared before.
     fn end_of_run(&mut self, run: &mut Run) {
         run.lives.sort();
-        let mut before: Option<(Vec<u8>, u64, Number)> = None;
+        let mut before: Option<(Vec<u8>, u64, EventNo)> = None;
         for Life { name, birth, death, cookie, place } in run.lives.drain(..) {
-            let overlaps = |(other, under, end): &(Vec<u8>, u64, Number)| {
+            let overlaps = |(other, under, end): &(Vec<u8>, u64, EventNo)| {
                 *other == name && *under != cookie && *end > birth
             };
             if let Some((_, _, end)) = before.filter(overlaps) {
@@ -149,5 +149,5 @@ impl Checker<'_> {
 
 fn decode_name<'v>(key: &[u8], value: &'v [u8]) -> Result<(InodeNo, u64, PastName<'v>), Box<Corruption>> {
     let [directory, cookie, birth] = key_parts(key)?;
-    Ok((inode_of(directory)?, cookie, PastName::decode(Number(birth), value)?))
+    Ok((inode_of(directory)?, cookie, PastName::decode(EventNo(birth), value)?))
 }

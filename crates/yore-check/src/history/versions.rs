@@ -6,8 +6,8 @@ use crate::checker::Checker;
 use crate::known::Past;
 use crate::{CheckError, Finding, Problem};
 use yore_format::{
-    key_parts, version_end_key, version_shard, Block, Corruption, HistoryTree, Incarnation, InodeNo,
-    MetaAddr, Number, Version,
+    key_parts, version_end_key, version_shard, Block, Corruption, EventNo, HistoryTree, Incarnation, InodeNo,
+    MetaAddr, Version,
 };
 
 /// The keys that the trees of changes should have, by shard.
@@ -79,7 +79,7 @@ impl Checker<'_> {
     pub(crate) fn check_expunged(
         &mut self,
         of: (InodeNo, Incarnation),
-        birth: Number,
+        birth: EventNo,
         what: &str,
         place: MetaAddr,
     ) {
@@ -94,5 +94,5 @@ impl Checker<'_> {
 fn decode_version(key: &[u8], value: &[u8]) -> Result<(InodeNo, Version), Box<Corruption>> {
     let [inode, born] = key_parts(key)?;
     let inode = inode_of(inode)?;
-    Ok((inode, Version::decode(inode, Number(born), value)?))
+    Ok((inode, Version::decode(inode, EventNo(born), value)?))
 }

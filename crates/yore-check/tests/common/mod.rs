@@ -68,12 +68,12 @@ pub fn tag() -> u32 {
 
 /// A sealed-later metadata block, of a tree one that was born at number 1.
 pub fn block(kind: BlockKind, level: u8, addr: MetaAddr, owner: InodeNo, incarnation: u32) -> Box<Block> {
-    born(Number(u64::from(kind.is_tree())), kind, level, addr, (owner, incarnation))
+    born(EventNo(u64::from(kind.is_tree())), kind, level, addr, (owner, incarnation))
 }
 
 /// The same with any birth.
 pub fn born(
-    birth: Number,
+    birth: EventNo,
     kind: BlockKind,
     level: u8,
     addr: MetaAddr,
@@ -89,7 +89,7 @@ pub fn empty_inode(mode: u32, links: u32, incarnation: u32) -> Inode {
     inode.mode = mode;
     inode.links = links;
     inode.incarnation = Incarnation(incarnation);
-    inode.born = Number(1);
+    inode.born = EventNo(1);
     inode
 }
 
@@ -103,14 +103,14 @@ impl Builder {
             engine: Engine::Snapshot,
             state: VolumeState::Clean,
             next_incarnation: 100,
-            next_number: Number(5),
+            next_number: EventNo(5),
             hash_seed: SEED,
             created_seconds: 1,
             written_seconds: 2,
             root_directory: InodeNo::ROOT,
             orphan_root: MetaAddr::NONE,
             orphan_level: 0,
-            cuts_root: MetaAddr::NONE,
+            events_root: MetaAddr::NONE,
             history_root: MetaAddr::NONE,
             free_blocks: 0,
             inodes: 0,
@@ -223,7 +223,7 @@ impl Builder {
         DirEntry {
             inode: InodeNo(inode),
             incarnation: target.incarnation,
-            birth: Number(1),
+            birth: EventNo(1),
             kind: FileKind::from_mode(target.mode).unwrap(),
             name: name.as_bytes(),
         }
@@ -442,5 +442,5 @@ impl Builder {
 }
 
 pub fn extent(start: BlockNo, len: u32, unwritten: bool) -> ExtentValue {
-    ExtentValue { start, len, unwritten, shared: false, birth: Number(1) }
+    ExtentValue { start, len, unwritten, shared: false, birth: EventNo(1) }
 }

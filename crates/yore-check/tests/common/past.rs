@@ -1,8 +1,8 @@
-//! A volume with a past: cuts, versions that share blocks and nodes with each other and with the inode in
+//! A volume with a past: events, versions that share blocks and nodes with each other and with the inode in
 //! use, inodes that are gone, a number that was used again, names that meant something else.
 //!
-//! Indexes of the past (of cuts, of changes) are made from the model when the volume is written, the cuts are
-//! put into the tree of their state, and each tree's cells can be changed before they are written.
+//! Indexes of the past (of events, of changes) are made from the model when the volume is written, the events
+//! are put into the tree of their state, and each tree's cells can be changed before they are written.
 
 use super::*;
 
@@ -22,14 +22,14 @@ impl NameModel {
     /// The change that ended it.
     pub fn end(&self) -> Cell {
         let death = u64::from_le_bytes(self.value[..8].try_into().unwrap());
-        (name_end_key(Number(death), InodeNo(self.directory), self.cookie).to_vec(), vec![])
+        (name_end_key(EventNo(death), InodeNo(self.directory), self.cookie).to_vec(), vec![])
     }
 }
 
 #[derive(Default)]
 pub struct PastModel {
     /// By number, forgotten ones included.
-    pub cuts: BTreeMap<u64, CutRow>,
+    pub events: BTreeMap<u64, EventRow>,
     /// By inode and birth.
     pub versions: BTreeMap<(u64, u64), Version>,
     pub names: Vec<NameModel>,
@@ -60,7 +60,7 @@ impl Builder {
         cells: &[(u64, Vec<u8>)],
     ) -> MetaAddr {
         let addr = self.address(0);
-        self.node(addr, born(Number(birth), kind, 0, addr, (InodeNo(owner.0), owner.1)), cells);
+        self.node(addr, born(EventNo(birth), kind, 0, addr, (InodeNo(owner.0), owner.1)), cells);
         addr
     }
 
@@ -75,7 +75,7 @@ impl Builder {
         let cells: Vec<(u64, Vec<u8>)> =
             children.iter().map(|(k, child)| (*k, child.0.to_le_bytes().to_vec())).collect();
         let addr = self.address(0);
-        self.node(addr, born(Number(birth), kind, 1, addr, (InodeNo(owner.0), owner.1)), &cells);
+        self.node(addr, born(EventNo(birth), kind, 1, addr, (InodeNo(owner.0), owner.1)), &cells);
         addr
     }
 
@@ -85,12 +85,12 @@ impl Builder {
         if was.is_directory() {
             was.set_inline(b"");
         }
-        self.inode(inode).born = Number(end);
+        self.inode(inode).born = EventNo(end);
         self.version(inode, end, was);
     }
 
     pub fn version(&mut self, inode: u64, end: u64, was: Inode) {
-        self.past.versions.insert((inode, was.born.0), Version { end: Number(end), inode: was });
+        self.past.versions.insert((inode, was.born.0), Version { end: EventNo(end), inode: was });
     }
 
     /// The version of an inode that was born then, to change.
@@ -101,13 +101,13 @@ impl Builder {
     /// The cells of a tree of the past, as the model has them.
     fn past_cells(&self, tree: HistoryTree) -> Vec<Cell> {
         let p = &self.past;
-        let cuts = |forgotten: bool| {
-            p.cuts.iter().filter(move |(_, cut)| (cut.state == CutState::Forgotten) == forgotten)
+        let events = |forgotten: bool| {
+            p.events.iter().filter(move |(_, event)| (event.state == EventState::Forgotten) == forgotten)
         };
         let mut cells: Vec<Cell> = match tree {
-            HistoryTree::Cuts => cuts(false).map(|(n, cut)| cut_cell(*n, cut)).collect(),
-            HistoryTree::Forgotten => cuts(true).map(|(n, cut)| cut_cell(*n, cut)).collect(),
-            HistoryTree::CutIndex => cuts(false).flat_map(|(n, cut)| cut_keys(*n, cut)).collect(),
+            HistoryTree::Events => events(false).map(|(n, event)| event_cell(*n, event)).collect(),
+            HistoryTree::Forgotten => events(true).map(|(n, event)| event_cell(*n, event)).collect(),
+            HistoryTree::EventIndex => events(false).flat_map(|(n, event)| event_keys(*n, event)).collect(),
             // None, unless damage adds some.
             HistoryTree::Operations => Vec::new(),
             HistoryTree::Policies => {
@@ -116,14 +116,14 @@ impl Builder {
             HistoryTree::Versions(shard) => {
                 let of = p.versions.iter().filter(|((i, _), _)| version_shard(InodeNo(*i)) == shard);
                 of.map(|((i, born), v)| {
-                    (version_key(InodeNo(*i), Number(*born)).to_vec(), v.encode().to_vec())
+                    (version_key(InodeNo(*i), EventNo(*born)).to_vec(), v.encode().to_vec())
                 })
                 .collect()
             }
             HistoryTree::Names(shard) => {
                 let of = p.names.iter().filter(|n| name_shard(InodeNo(n.directory)) == shard);
                 of.map(|n| {
-                    (name_key(InodeNo(n.directory), n.cookie, Number(n.birth)).to_vec(), n.value.clone())
+                    (name_key(InodeNo(n.directory), n.cookie, EventNo(n.birth)).to_vec(), n.value.clone())
                 })
                 .collect()
             }
@@ -141,7 +141,7 @@ impl Builder {
 
     /// Makes the trees and the block of their roots.
     pub fn fill_past(&mut self) {
-        if self.past.cuts.is_empty() {
+        if self.past.events.is_empty() {
             return;
         }
         let root = self.sb.history_root;
@@ -195,39 +195,39 @@ impl Builder {
     }
 }
 
-/// A cut's cell in the tree of its state.
-pub fn cut_cell(number: u64, cut: &CutRow) -> Cell {
-    (number.to_be_bytes().to_vec(), cut.encode())
+/// An event's cell in the tree of its state.
+pub fn event_cell(number: u64, event: &EventRow) -> Cell {
+    (number.to_be_bytes().to_vec(), event.encode())
 }
 
-fn cut_keys(number: u64, cut: &CutRow) -> Vec<Cell> {
-    let mut keys = vec![(cut_index_by_root(cut.root, Number(number)).to_vec(), vec![])];
-    if cut.state == CutState::Kept && !cut.name.is_empty() {
-        keys.push((cut_index_by_name(&SEED, &cut.name, Number(number)).to_vec(), vec![]));
+fn event_keys(number: u64, event: &EventRow) -> Vec<Cell> {
+    let mut keys = vec![(event_index_by_root(event.root, EventNo(number)).to_vec(), vec![])];
+    if event.state == EventState::Kept && !event.name.is_empty() {
+        keys.push((event_index_by_name(&SEED, &event.name, EventNo(number)).to_vec(), vec![]));
     }
     keys
 }
 
 /// A written extent of that birth.
 pub fn written(start: u64, len: u32, birth: u64) -> ExtentValue {
-    ExtentValue { birth: Number(birth), ..extent(BlockNo(start), len, false) }
+    ExtentValue { birth: EventNo(birth), ..extent(BlockNo(start), len, false) }
 }
 
 /// A file that has these extents in its inode.
 pub fn file_of(extents: &[(u64, ExtentValue)], incarnation: u32, birth: u64) -> Inode {
     let mut inode = empty_inode(FILE, 1, incarnation);
     ExtentValue::encode_inline(&mut inode, extents);
-    inode.born = Number(birth);
+    inode.born = EventNo(birth);
     inode.blocks = extents.iter().map(|(_, e)| u64::from(e.len)).sum();
     inode.size = 4096 * extents.last().map_or(0, |(key, e)| key + u64::from(e.len));
     inode
 }
 
-pub fn cut(second: i64, root: u64, incarnation: u32, name: &str) -> CutRow {
-    CutRow {
+pub fn event(second: i64, root: u64, incarnation: u32, name: &str) -> EventRow {
+    EventRow {
         time: Timestamp { seconds: second, nanos: 5 },
-        kind: CutKind::Snapshot,
-        state: CutState::Kept,
+        kind: EventKind::Snapshot,
+        state: EventState::Kept,
         held: false,
         root: InodeNo(root),
         root_incarnation: Incarnation(incarnation),
@@ -239,11 +239,11 @@ pub fn cut(second: i64, root: u64, incarnation: u32, name: &str) -> CutRow {
 /// The sound volume with a past beside it, which is sound too. The next number is 9.
 pub fn past() -> Builder {
     let mut b = sound();
-    b.sb.next_number = Number(9);
+    b.sb.next_number = EventNo(9);
     b.sb.history_root = b.address(1);
     let reserved = block(BlockKind::HistoryRoots, 0, b.sb.history_root, InodeNo::HISTORY, 0);
     b.zones.get_mut(&1).unwrap().blocks.insert(b.sb.history_root.index(), reserved);
-    cuts(&mut b);
+    events(&mut b);
     versioned(&mut b);
     gone(&mut b);
     reused(&mut b);
@@ -281,23 +281,23 @@ fn policies(b: &mut Builder) {
                 b.inodes[&InodeNo(no)].incarnation
             }
         };
-        b.past.policies.insert(no, PolicyRow { incarnation, policy, excluding_since: Number(0) });
+        b.past.policies.insert(no, PolicyRow { incarnation, policy, excluding_since: EventNo(0) });
     }
 }
 
-fn cuts(b: &mut Builder) {
+fn events(b: &mut Builder) {
     let incarnation = |n: u64| b.inodes[&InodeNo(n)].incarnation.0;
-    let cuts = [
-        (2, CutRow { held: true, ..cut(10, ROOT, incarnation(ROOT), "first") }),
+    let events = [
+        (2, EventRow { held: true, ..event(10, ROOT, incarnation(ROOT), "first") }),
         // Its root is gone.
-        (3, CutRow { kind: CutKind::Close, ..cut(11, GONE, 60, "") }),
-        (4, CutRow { kind: CutKind::Interval, ..cut(20, ROOT, incarnation(ROOT), "") }),
-        (5, CutRow { state: CutState::Forgotten, ..cut(21, ROOT, incarnation(ROOT), "old") }),
-        (6, CutRow { state: CutState::Dying, held: true, ..cut(30, BIG, incarnation(BIG), "old") }),
-        (7, CutRow { kind: CutKind::Undo, ..cut(40, DIRECTORY, incarnation(DIRECTORY), "old") }),
-        (8, CutRow { state: CutState::Forgotten, held: true, ..cut(50, GONE, 60, "first") }),
+        (3, EventRow { kind: EventKind::Close, ..event(11, GONE, 60, "") }),
+        (4, EventRow { kind: EventKind::Interval, ..event(20, ROOT, incarnation(ROOT), "") }),
+        (5, EventRow { state: EventState::Forgotten, ..event(21, ROOT, incarnation(ROOT), "old") }),
+        (6, EventRow { state: EventState::Dying, held: true, ..event(30, BIG, incarnation(BIG), "old") }),
+        (7, EventRow { kind: EventKind::Undo, ..event(40, DIRECTORY, incarnation(DIRECTORY), "old") }),
+        (8, EventRow { state: EventState::Forgotten, held: true, ..event(50, GONE, 60, "first") }),
     ];
-    b.past.cuts.extend(cuts);
+    b.past.events.extend(events);
 }
 
 /// The extents of one leaf.
@@ -350,13 +350,13 @@ fn versioned(b: &mut Builder) {
         (inode.blocks, inode.xattr_root) = (blocks, xattr_root);
         if end > 0 {
             b.version(VERSIONED, end, inode.clone());
-            inode.born = Number(next);
+            inode.born = EventNo(next);
         }
     }
     b.inodes.insert(InodeNo(VERSIONED), inode);
 }
 
-/// A file that was cut short and went on elsewhere, and then was removed with its inode block.
+/// A file that was truncated and went on elsewhere, and then was removed with its inode block.
 fn gone(b: &mut Builder) {
     let (d, e) = (b.data(3).0, b.data(4).0);
     b.version(GONE, 4, file_of(&[(0, written(d, 3, 1))], 60, 1));
@@ -370,11 +370,11 @@ fn reused(b: &mut Builder) {
     let root = b.leaf(4, BlockKind::Symlink, (REUSED, 62), &[(0, vec![b'x'; 1024]), (1, vec![b'x'; 9])]);
     let mut link = empty_inode(LINK, 1, 62);
     link.set_tree_root(root, 0);
-    (link.size, link.blocks, link.born) = (1033, 1, Number(4));
+    (link.size, link.blocks, link.born) = (1033, 1, EventNo(4));
     b.version(REUSED, 6, link);
     let mut now = empty_inode(FILE, 1, 70);
     now.set_inline(b"new");
-    (now.size, now.born) = (3, Number(6));
+    (now.size, now.born) = (3, EventNo(6));
     b.inodes.insert(InodeNo(REUSED), now);
 }
 
@@ -388,11 +388,11 @@ pub fn past_name(
     let entry = DirEntry {
         inode: InodeNo(inode),
         incarnation: Incarnation(incarnation),
-        birth: Number(birth),
+        birth: EventNo(birth),
         kind: FileKind::Regular,
         name: name.as_bytes(),
     };
-    let value = PastName { death: Number(death), entry }.encode();
+    let value = PastName { death: EventNo(death), entry }.encode();
     NameModel { directory, cookie: name_cookie(&SEED, name.as_bytes()), birth, value }
 }
 

@@ -22,8 +22,8 @@ pub(super) const PAST_TREES: &[Plant] = &[
     }),
     ("a root of the past is that of another tree", &[BlockWrong], |b| {
         on_roots(b, |block| {
-            let (root, level) = HistoryRoots::get(block, HistoryTree::CutIndex);
-            HistoryRoots::set(block, HistoryTree::Cuts, root, level);
+            let (root, level) = HistoryRoots::get(block, HistoryTree::EventIndex);
+            HistoryRoots::set(block, HistoryTree::Events, root, level);
         })
     }),
     ("a root of the past does not exist", &[BlockMissing], |b| {
@@ -33,14 +33,14 @@ pub(super) const PAST_TREES: &[Plant] = &[
     }),
     ("two roots of the past are one", &[BlockReachedTwice], |b| {
         on_roots(b, |block| {
-            let (root, level) = HistoryRoots::get(block, HistoryTree::Cuts);
-            HistoryRoots::set(block, HistoryTree::CutIndex, root, level);
+            let (root, level) = HistoryRoots::get(block, HistoryTree::Events);
+            HistoryRoots::set(block, HistoryTree::EventIndex, root, level);
         })
     }),
     ("a root of the past has another level", &[BlockWrong], |b| {
         on_roots(b, |block| {
-            let (root, level) = HistoryRoots::get(block, HistoryTree::Cuts);
-            HistoryRoots::set(block, HistoryTree::Cuts, root, level + 1);
+            let (root, level) = HistoryRoots::get(block, HistoryTree::Events);
+            HistoryRoots::set(block, HistoryTree::Events, root, level + 1);
         })
     }),
     ("data blocks that only the past holds", &[HistorySpace], |b| b.past.held.0 -= 1),
@@ -53,20 +53,20 @@ pub(super) const PAST_TREES: &[Plant] = &[
     ("a node of the past is another's", &[BlockWrong], |b| {
         on_root(b, changes_of(GONE), |n| BlockHeader::of_mut(n).owner = 2.into())
     }),
-    ("a node of forgotten cuts is another's", &[BlockWrong], |b| {
+    ("a node of forgotten events is another's", &[BlockWrong], |b| {
         on_root(b, HistoryTree::Forgotten, |n| BlockHeader::of_mut(n).owner = 3.into())
     }),
-    ("a node of forgotten cuts is damaged", &[BlockDamaged], |b| {
+    ("a node of forgotten events is damaged", &[BlockDamaged], |b| {
         on_root(b, HistoryTree::Forgotten, |n| BlockHeader::of_mut(n).addr = 77.into())
     }),
-    ("forgotten cuts are the others", &[BlockReachedTwice], |b| {
+    ("forgotten events are the others", &[BlockReachedTwice], |b| {
         on_roots(b, |block| {
-            let (root, level) = HistoryRoots::get(block, HistoryTree::Cuts);
+            let (root, level) = HistoryRoots::get(block, HistoryTree::Events);
             HistoryRoots::set(block, HistoryTree::Forgotten, root, level);
         })
     }),
     ("a node of the past has an incarnation", &[BlockWrong], |b| {
-        on_root(b, HistoryTree::CutIndex, |n| BlockHeader::of_mut(n).owner_incarnation = 1.into())
+        on_root(b, HistoryTree::EventIndex, |n| BlockHeader::of_mut(n).owner_incarnation = 1.into())
     }),
     ("a node of the past was born in the future", &[FutureNumber], |b| {
         on_root(b, names_of(ROOT), |n| BlockHeader::of_mut(n).birth = 10.into())
@@ -77,7 +77,7 @@ pub(super) const PAST_TREES: &[Plant] = &[
         })
     }),
     ("a key of the past is beyond its leaf's bounds", &[TreeBounds], |b| {
-        on_root(b, HistoryTree::CutIndex, |n| {
+        on_root(b, HistoryTree::EventIndex, |n| {
             let mut key: [u8; 16] = NodeRef::new(n).key(1).try_into().unwrap();
             key[15] += 1;
             NodeMut::new(n).set_key(1, &key);
@@ -85,131 +85,138 @@ pub(super) const PAST_TREES: &[Plant] = &[
     }),
 ];
 
-/// Puts a rollback that is not finished in place of a cut, or beside them.
-fn rollback(b: &mut Builder, number: u64, root: u64, intent: &str, change: impl FnOnce(&mut CutRow)) {
+/// Puts a rollback that is not finished in place of an event, or beside them.
+fn rollback(b: &mut Builder, number: u64, root: u64, intent: &str, change: impl FnOnce(&mut EventRow)) {
     let incarnation = b.inodes[&InodeNo(root)].incarnation.0;
-    let mut row = cut(b.past.cuts.get(&number).map_or(99, |cut| cut.time.seconds), root, incarnation, intent);
-    row.kind = CutKind::Rollback;
-    row.state = yore_format::CutState::Dying;
+    let mut row =
+        event(b.past.events.get(&number).map_or(99, |event| event.time.seconds), root, incarnation, intent);
+    row.kind = EventKind::Rollback;
+    row.state = yore_format::EventState::Dying;
     change(&mut row);
-    b.past.cuts.insert(number, row);
-    b.past.cuts.get_mut(&4).unwrap().kind = CutKind::Undo;
+    b.past.events.insert(number, row);
+    b.past.events.get_mut(&4).unwrap().kind = EventKind::Undo;
 }
 
-/// Says that the history of a file is being given up, in place of the forgotten cut 8.
+/// Says that the history of a file is being given up, in place of the forgotten event 8.
 fn expunge(b: &mut Builder, inode: u64) {
-    let row = cut(50, inode, b.inodes[&InodeNo(inode)].incarnation.0, "");
-    b.past.cuts.insert(8, CutRow { kind: CutKind::Expunge, state: yore_format::CutState::Dying, ..row });
+    let row = event(50, inode, b.inodes[&InodeNo(inode)].incarnation.0, "");
+    b.past
+        .events
+        .insert(8, EventRow { kind: EventKind::Expunge, state: yore_format::EventState::Dying, ..row });
 }
 
-pub(super) const CUTS: &[Plant] = &[
-    ("a cut is of no kind", &[CellDamaged], |b| on_cells(b, HistoryTree::Cuts, |cells| cells[0].1[12] = 9)),
-    ("a cut with the number 0", &[CutNumber], |b| {
-        let first = b.past.cuts.remove(&2).unwrap();
-        b.past.cuts.insert(0, first);
+pub(super) const EVENTS: &[Plant] = &[
+    ("an event is of no kind", &[CellDamaged], |b| {
+        on_cells(b, HistoryTree::Events, |cells| cells[0].1[12] = 9)
     }),
-    ("a cut with a number not given yet", &[CutNumber], |b| {
-        let late = cut(99, ROOT, 17, "late");
-        b.past.cuts.insert(9, late);
+    ("an event with the number 0", &[EventNumber], |b| {
+        let first = b.past.events.remove(&2).unwrap();
+        b.past.events.insert(0, first);
     }),
-    ("a cut at the time of the one before it", &[CutTime], |b| {
-        b.past.cuts.get_mut(&4).unwrap().time = b.past.cuts[&3].time
+    ("an event with a number not given yet", &[EventNumber], |b| {
+        let late = event(99, ROOT, 17, "late");
+        b.past.events.insert(9, late);
     }),
-    ("a cut earlier than the one before it", &[CutTime], |b| {
-        b.past.cuts.get_mut(&7).unwrap().time.seconds = -1
+    ("an event at the time of the one before it", &[EventTime], |b| {
+        b.past.events.get_mut(&4).unwrap().time = b.past.events[&3].time
     }),
-    ("two kept cuts of one name", &[CutName], |b| b.past.cuts.get_mut(&7).unwrap().name = "first".into()),
-    ("a cut of an incarnation not given yet", &[FutureIncarnation], |b| {
-        b.past.cuts.get_mut(&3).unwrap().root_incarnation = Incarnation(100)
+    ("an event earlier than the one before it", &[EventTime], |b| {
+        b.past.events.get_mut(&7).unwrap().time.seconds = -1
     }),
-    ("a cut is not found by its root", &[CutIndex], |b| {
-        on_cells(b, HistoryTree::CutIndex, |cells| {
+    ("two kept events of one name", &[EventName], |b| {
+        b.past.events.get_mut(&7).unwrap().name = "first".into()
+    }),
+    ("an event of an incarnation not given yet", &[FutureIncarnation], |b| {
+        b.past.events.get_mut(&3).unwrap().root_incarnation = Incarnation(100)
+    }),
+    ("an event is not found by its root", &[EventIndex], |b| {
+        on_cells(b, HistoryTree::EventIndex, |cells| {
             cells.remove(0);
         })
     }),
-    ("a cut is not found by its name", &[CutIndex], |b| {
-        on_cells(b, HistoryTree::CutIndex, |cells| {
+    ("an event is not found by its name", &[EventIndex], |b| {
+        on_cells(b, HistoryTree::EventIndex, |cells| {
             cells.pop();
         })
     }),
-    ("there is no index of the cuts", &[CutIndex], |b| on_cells(b, HistoryTree::CutIndex, Vec::clear)),
-    ("a cut that there is not is found by a root", &[CutIndex], |b| {
-        on_cells(b, HistoryTree::CutIndex, |cells| {
-            cells.push((cut_index_by_root(InodeNo(ROOT), Number(6)).to_vec(), vec![]))
+    ("there is no index of the events", &[EventIndex], |b| on_cells(b, HistoryTree::EventIndex, Vec::clear)),
+    ("an event that there is not is found by a root", &[EventIndex], |b| {
+        on_cells(b, HistoryTree::EventIndex, |cells| {
+            cells.push((event_index_by_root(InodeNo(ROOT), EventNo(6)).to_vec(), vec![]))
         })
     }),
-    ("a cut is found by a name that it does not have", &[CutIndex], |b| {
-        on_cells(b, HistoryTree::CutIndex, |cells| {
-            cells.push((cut_index_by_name(&SEED, "other", Number(2)).to_vec(), vec![]))
+    ("an event is found by a name that it does not have", &[EventIndex], |b| {
+        on_cells(b, HistoryTree::EventIndex, |cells| {
+            cells.push((event_index_by_name(&SEED, "other", EventNo(2)).to_vec(), vec![]))
         })
     }),
     ("there is something in a cell of an index", &[CellDamaged], |b| {
-        on_cells(b, HistoryTree::CutIndex, |cells| cells[0].1.push(0))
+        on_cells(b, HistoryTree::EventIndex, |cells| cells[0].1.push(0))
     }),
-    ("a forgotten cut is of no state", &[CellDamaged], |b| {
+    ("a forgotten event is of no state", &[CellDamaged], |b| {
         on_cells(b, HistoryTree::Forgotten, |cells| cells[0].1[13] = 4)
     }),
-    ("a forgotten cut with a number not given yet", &[CutNumber], |b| {
-        let late = CutRow { state: yore_format::CutState::Forgotten, ..cut(99, ROOT, 17, "late") };
-        b.past.cuts.insert(9, late);
+    ("a forgotten event with a number not given yet", &[EventNumber], |b| {
+        let late = EventRow { state: yore_format::EventState::Forgotten, ..event(99, ROOT, 17, "late") };
+        b.past.events.insert(9, late);
     }),
-    ("a forgotten cut of an incarnation not given yet", &[FutureIncarnation], |b| {
-        b.past.cuts.get_mut(&8).unwrap().root_incarnation = Incarnation(100)
+    ("a forgotten event of an incarnation not given yet", &[FutureIncarnation], |b| {
+        b.past.events.get_mut(&8).unwrap().root_incarnation = Incarnation(100)
     }),
-    ("a cut is forgotten, and is not", &[CutTwice], |b| {
-        let both = CutRow { state: yore_format::CutState::Forgotten, ..b.past.cuts[&4].clone() };
-        let cell = cut_cell(4, &both);
+    ("an event is forgotten, and is not", &[EventTwice], |b| {
+        let both = EventRow { state: yore_format::EventState::Forgotten, ..b.past.events[&4].clone() };
+        let cell = event_cell(4, &both);
         b.past.on_cells.push((HistoryTree::Forgotten, Box::new(move |cells| cells.push(cell.clone()))));
     }),
-    ("a forgotten cut is among the others", &[CutState], |b| {
-        on_cells(b, HistoryTree::Cuts, |cells| cells[0].1[13] = 3)
+    ("a forgotten event is among the others", &[EventState], |b| {
+        on_cells(b, HistoryTree::Events, |cells| cells[0].1[13] = 3)
     }),
-    ("a kept cut is among the forgotten ones", &[CutState], |b| {
+    ("a kept event is among the forgotten ones", &[EventState], |b| {
         on_cells(b, HistoryTree::Forgotten, |cells| cells[0].1[13] = 1)
     }),
-    ("a cut that expunges is kept", &[CutState], |b| {
-        on_cells(b, HistoryTree::Cuts, |cells| cells[0].1[12] = 6)
+    ("an event that expunges is kept", &[EventState], |b| {
+        on_cells(b, HistoryTree::Events, |cells| cells[0].1[12] = 6)
     }),
-    ("a cut that expunged is remembered", &[CutState], |b| {
+    ("an event that expunged is remembered", &[EventState], |b| {
         on_cells(b, HistoryTree::Forgotten, |cells| cells[0].1[12] = 6)
     }),
-    ("a cut that rolls back is kept", &[CutState], |b| {
-        rollback(b, 8, ROOT, "4 2", |row| row.state = yore_format::CutState::Kept)
+    ("an event that rolls back is kept", &[EventState], |b| {
+        rollback(b, 8, ROOT, "4 2", |row| row.state = yore_format::EventState::Kept)
     }),
     ("a rollback says nothing that can be done", &[CellDamaged], |b| rollback(b, 8, ROOT, "4", |_| ())),
-    ("a rollback to a cut that there is not", &[RollbackCut], |b| rollback(b, 8, ROOT, "4 5", |_| ())),
-    ("a rollback to a later cut", &[RollbackCut], |b| rollback(b, 8, ROOT, "4 8", |_| ())),
-    ("a rollback without a cut of the same directory before it", &[RollbackCut], |b| {
+    ("a rollback to an event that there is not", &[RollbackEvent], |b| rollback(b, 8, ROOT, "4 5", |_| ())),
+    ("a rollback to a later event", &[RollbackEvent], |b| rollback(b, 8, ROOT, "4 8", |_| ())),
+    ("a rollback without an event of the same directory before it", &[RollbackEvent], |b| {
         rollback(b, 8, DIRECTORY, "4 2", |_| ())
     }),
-    ("a rollback without a cut before it that can be undone", &[RollbackCut], |b| {
+    ("a rollback without an event before it that can be undone", &[RollbackEvent], |b| {
         rollback(b, 8, ROOT, "2 4", |_| ())
     }),
     ("an inode and its entry are older than what expunges it", &[Expunged], |b| expunge(b, REUSED)),
     ("an entry is older than what expunges its inode", &[Expunged], |b| expunge(b, VERSIONED)),
-    ("a rollback of what is no directory", &[RollbackCut, RollbackRoot], |b| {
+    ("a rollback of what is no directory", &[RollbackEvent, RollbackRoot], |b| {
         rollback(b, 8, VERSIONED, "4 2", |_| ())
     }),
     ("a rollback of a directory that was before", &[RollbackRoot], |b| {
         rollback(b, 8, ROOT, "4 2", |row| row.root_incarnation = Incarnation(2))
     }),
-    ("a dying cut is among the forgotten ones", &[CutState], |b| {
+    ("a dying event is among the forgotten ones", &[EventState], |b| {
         on_cells(b, HistoryTree::Forgotten, |cells| cells[1].1[13] = 2)
     }),
-    ("a forgotten cut earlier than the one before it", &[CutTime], |b| {
-        b.past.cuts.get_mut(&5).unwrap().time.seconds = 19
+    ("a forgotten event earlier than the one before it", &[EventTime], |b| {
+        b.past.events.get_mut(&5).unwrap().time.seconds = 19
     }),
-    ("a cut at the time of the forgotten one before it", &[CutTime], |b| {
-        b.past.cuts.get_mut(&5).unwrap().time = b.past.cuts[&6].time
+    ("an event at the time of the forgotten one before it", &[EventTime], |b| {
+        b.past.events.get_mut(&5).unwrap().time = b.past.events[&6].time
     }),
-    ("a forgotten cut is found by its root", &[CutIndex], |b| {
-        on_cells(b, HistoryTree::CutIndex, |cells| {
-            cells.push((cut_index_by_root(InodeNo(ROOT), Number(5)).to_vec(), vec![]))
+    ("a forgotten event is found by its root", &[EventIndex], |b| {
+        on_cells(b, HistoryTree::EventIndex, |cells| {
+            cells.push((event_index_by_root(InodeNo(ROOT), EventNo(5)).to_vec(), vec![]))
         })
     }),
-    ("a forgotten cut is found by its name", &[CutIndex], |b| {
-        on_cells(b, HistoryTree::CutIndex, |cells| {
-            cells.push((cut_index_by_name(&SEED, "old", Number(5)).to_vec(), vec![]))
+    ("a forgotten event is found by its name", &[EventIndex], |b| {
+        on_cells(b, HistoryTree::EventIndex, |cells| {
+            cells.push((event_index_by_name(&SEED, "old", EventNo(5)).to_vec(), vec![]))
         })
     }),
 ];
@@ -234,11 +241,11 @@ pub(super) const VERSIONS: &[Plant] = &[
         b.past.on_cells.push((to, Box::new(move |other| other.append(&mut cells.borrow_mut()))));
     }),
     ("versions overlap", &[VersionOrder], |b| {
-        let again = Inode { born: Number(4), ..b.was(DIRECTORY, 1).clone() };
+        let again = Inode { born: EventNo(4), ..b.was(DIRECTORY, 1).clone() };
         b.version(DIRECTORY, 5, again);
     }),
     ("a version ended after the inode in use was born", &[VersionOrder], |b| {
-        b.inode(DIRECTORY).born = Number(4)
+        b.inode(DIRECTORY).born = EventNo(4)
     }),
     ("a version of an incarnation after the one in use", &[VersionOrder], |b| {
         b.was(DIRECTORY, 1).incarnation = Incarnation(99)
@@ -248,9 +255,9 @@ pub(super) const VERSIONS: &[Plant] = &[
         b.was(GONE, 4).incarnation = Incarnation(101);
     }),
     ("a version ended in the future", &[FutureNumber], |b| {
-        b.past.versions.get_mut(&(GONE, 4)).unwrap().end = Number(10)
+        b.past.versions.get_mut(&(GONE, 4)).unwrap().end = EventNo(10)
     }),
-    ("a version's own cut is in the future", &[FutureNumber], |b| b.was(GONE, 4).own_cut = Number(10)),
+    ("a version's own event is in the future", &[FutureNumber], |b| b.was(GONE, 4).own_event = EventNo(10)),
     ("a version is of another type than its inode", &[VersionKind], |b| b.was(DIRECTORY, 1).mode = 0o010_755),
     ("a version of a directory has entries", &[ContentKind], |b| {
         let inline = b.inodes[&InodeNo(DIRECTORY)].inline().to_vec();
@@ -297,12 +304,12 @@ pub(super) const VERSIONS: &[Plant] = &[
     ("nothing is among the changes", &[ChangeIndex], |b| on_cells(b, changes_of(VERSIONED), Vec::clear)),
     ("an end that is none is among the changes", &[ChangeIndex], |b| {
         on_cells(b, changes_of(GONE), |cells| {
-            cells.push((version_end_key(Number(5), InodeNo(GONE)).to_vec(), vec![]))
+            cells.push((version_end_key(EventNo(5), InodeNo(GONE)).to_vec(), vec![]))
         })
     }),
     ("an end is among another shard's changes", &[HistoryShard], |b| {
         let to = other_shard(version_shard(InodeNo(GONE)), HistoryTree::Changes);
-        on_cells(b, to, |cells| cells.push((version_end_key(Number(4), InodeNo(GONE)).to_vec(), vec![])))
+        on_cells(b, to, |cells| cells.push((version_end_key(EventNo(4), InodeNo(GONE)).to_vec(), vec![])))
     }),
 ];
 
@@ -325,8 +332,8 @@ fn operation() -> (Vec<u8>, Vec<u8>) {
         time: Timestamp { seconds: 5, nanos: 0 },
         kind: OperationKind::Snapshot,
         uid: 0,
-        first: Number(2),
-        last: Number(2),
+        first: EventNo(2),
+        last: EventNo(2),
         count: 1,
         bytes: 0,
         path: b"letters".to_vec(),
@@ -340,8 +347,8 @@ pub(super) const EXTENDED: &[Plant] = &[
     ("there are operations without the feature", &[Feature], |b| {
         on_cells(b, HistoryTree::Operations, |cells| cells.push(operation()))
     }),
-    ("a cut has a description without the feature", &[Feature], |b| {
-        b.past.cuts.get_mut(&2).unwrap().more.description = "before the upgrade".into()
+    ("an event has a description without the feature", &[Feature], |b| {
+        b.past.events.get_mut(&2).unwrap().more.description = "before the upgrade".into()
     }),
     ("a policy excludes something without the feature", &[Feature], |b| {
         b.past.policies.get_mut(&DIRECTORY).unwrap().policy.exclude = Some(vec!["*.swp".into()])
@@ -369,7 +376,7 @@ pub(super) const PAST_NAMES: &[Plant] = &[
     ("a past name in another shard", &[HistoryShard], |b| {
         let to = other_shard(name_shard(InodeNo(ROOT)), HistoryTree::Names);
         let name = past_name(ROOT, "elsewhere", (1, 2), (GONE, 60));
-        let key = name_key(InodeNo(ROOT), name.cookie, Number(1)).to_vec();
+        let key = name_key(InodeNo(ROOT), name.cookie, EventNo(1)).to_vec();
         let end = name.end();
         b.past.on_cells.push((to, Box::new(move |cells| cells.push((key.clone(), name.value.clone())))));
         b.past.on_cells.push((changes_in(ROOT), Box::new(move |cells| cells.push(end.clone()))));
@@ -428,7 +435,7 @@ pub(super) const SHARING: &[Plant] = &[
     }),
     ("a block has two births in two states", &[SpaceOwnedTwice], |b| {
         let mut extents = extents_of(b, GONE, 4);
-        extents[0].1.birth = Number(2);
+        extents[0].1.birth = EventNo(2);
         ExtentValue::encode_inline(b.was(GONE, 4), &extents);
     }),
     ("a version has a block twice", &[SpaceOwnedTwice, SpaceLeaked], |b| {
@@ -488,7 +495,7 @@ pub(super) const SHARING: &[Plant] = &[
     }),
     ("an extent was born after its version", &[VersionBirth], |b| {
         let mut extents = extents_of(b, GONE, 4);
-        extents[1].1.birth = Number(6);
+        extents[1].1.birth = EventNo(6);
         ExtentValue::encode_inline(b.was(GONE, 4), &extents);
     }),
     ("a version's root was born after it", &[VersionBirth], |b| {
@@ -507,7 +514,7 @@ pub(super) const SHARING: &[Plant] = &[
         let leaf = child_of(b, tree_of(b, VERSIONED), 0);
         on_block(b, leaf, |n| {
             let late = ExtentValue::decode(NodeRef::new(n).value(1)).unwrap();
-            NodeMut::new(n).replace(1, &ExtentValue { birth: Number(7), ..late }.encode());
+            NodeMut::new(n).replace(1, &ExtentValue { birth: EventNo(7), ..late }.encode());
         })
     }),
     ("attributes were born before the end of a version without them", &[VersionGap], |b| {
@@ -526,7 +533,7 @@ pub(super) const SHARING: &[Plant] = &[
     ("a version lacks a node that those before and after it have", &[VersionGap], |b| {
         let was = b.was(BIG, 1).clone();
         b.version(BIG, 3, was.clone());
-        let mut without = Inode { born: Number(3), blocks: 0, ..was };
+        let mut without = Inode { born: EventNo(3), blocks: 0, ..was };
         without.set_inline(b"");
         b.version(BIG, 6, without);
     }),

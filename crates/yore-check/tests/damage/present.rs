@@ -12,7 +12,7 @@ pub(super) const SUPERBLOCKS_AND_ZONES: &[Plant] = &[
             write(device, 0, &sb.encode(0));
         }))
     }),
-    ("a root of the cuts", &[ReservedRoot], |b| superblock(b, |sb| sb.cuts_root = MetaAddr(9))),
+    ("a root of the events", &[ReservedRoot], |b| superblock(b, |sb| sb.events_root = MetaAddr(9))),
     ("the orphans have a level but no root", &[ReservedRoot, BlockUnreachable, OrphanUnlisted], |b| {
         superblock(b, |sb| (sb.orphan_root, sb.orphan_level) = (MetaAddr::NONE, 1))
     }),
@@ -295,14 +295,14 @@ pub(super) const BLOCKS_AND_TREES: &[Plant] = &[
 
 pub(super) const INODES: &[Plant] = &[
     ("an incarnation not given yet", &[FutureIncarnation], |b| b.sb.next_incarnation = 50),
-    ("an inode says that it has a policy, where nothing was ever cut", &[Policy], |b| {
+    ("an inode says that it has a policy, where there was never an event", &[Policy], |b| {
         b.inode(BIG).has_policy = true
     }),
-    ("an inode changed in the future", &[FutureNumber], |b| b.inode(FIFO).born = Number(6)),
-    ("an inode's own cut is in the future", &[FutureNumber], |b| b.inode(FIFO).own_cut = Number(6)),
+    ("an inode changed in the future", &[FutureNumber], |b| b.inode(FIFO).born = EventNo(6)),
+    ("an inode's own event is in the future", &[FutureNumber], |b| b.inode(FIFO).own_event = EventNo(6)),
     ("an extent born in the future", &[FutureNumber], |b| {
         let start = ExtentValue::decode_inline(b.inode(FAR)).unwrap()[0].1.start;
-        let late = ExtentValue { birth: Number(6), ..extent(start, 8, false) };
+        let late = ExtentValue { birth: EventNo(6), ..extent(start, 8, false) };
         ExtentValue::encode_inline(b.inode(FAR), &[(0, late)]);
     }),
     ("a fifo with content", &[ContentKind], |b| b.inode(FIFO).set_inline(b"no")),

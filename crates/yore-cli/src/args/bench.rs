@@ -39,7 +39,8 @@ pub enum BenchWhich {
         /// All threads in the same directories
         #[arg(long)]
         shared: bool,
-        /// Only these steps: mkdir, create, readdir, stat, rename, unlink, write, read, unlink-written, create-unlink, durable
+        /// Only these steps: mkdir, create, readdir, stat, rename, unlink, write, read, unlink-written,
+        /// create-unlink, durable
         #[arg(long, value_name = "STEP", value_delimiter = ',', value_parser = step)]
         steps: Vec<MicroStep>,
         #[command(flatten)]
@@ -140,14 +141,15 @@ pub enum BenchWhich {
     History {
         #[command(flatten)]
         size: HistorySize,
-        /// Only these rows: take, meanwhile, behind, back, large, forget, postmark, metadata, diff, scattered, mount,
-        /// beside, usual
+        /// Only these rows: take, meanwhile, behind, back, large, forget, postmark, metadata, diff,
+        /// scattered, mount, beside, usual
         #[arg(long, value_name = "PART", value_delimiter = ',', value_parser = part)]
         parts: Vec<HistoryPart>,
         /// Rounds, each of which makes every measure with and without
         #[arg(long, value_name = "N", default_value_t = 3, value_parser = at_least_one)]
         rounds: usize,
-        /// Size of each volume; they are sparse, but for that on which the large file is overwritten, which has its own size
+        /// Size of each volume; they are sparse, but for that on which the large file is overwritten, which
+        /// has its own size
         #[arg(long, value_name = "SIZE", default_value = "8G", value_parser = crate::output::parse_size)]
         volume_size: u64,
         #[command(flatten)]
@@ -160,7 +162,8 @@ pub enum BenchWhich {
         image: PathBuf,
         /// Keeps names apart
         round: usize,
-        /// Files before the sync; without the next one, directories over which fsynced files are spread until the log is full
+        /// Files before the sync; without the next one, directories over which fsynced files are spread until
+        /// the log is full
         files: usize,
         /// Files after it
         unsynced: Option<usize>,
@@ -259,8 +262,9 @@ pub enum SimulatedKind {
 /// What all comparisons have in common.
 #[derive(Debug, Args)]
 pub struct Common {
-    /// On what: library, library-none, mount, memory-fuse and, as root, ext3, ext4, xfs, btrfs, fuse2fs; or all. Default:
-    /// library, mount, memory-fuse and ext4, as far as the measurement can be made on them; for latency library
+    /// On what: library, library-none, mount, memory-fuse and, as root, ext3, ext4, xfs, btrfs, fuse2fs; or
+    /// all. Default: library, mount, memory-fuse and ext4, as far as the measurement can be made on them; for
+    /// latency library
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = targets)]
     pub targets: Vec<Targets>,
     /// The targets that Yore is compared with

@@ -13,7 +13,8 @@ pub struct Restore {
     /// Files or directories as of a time, on a mount or on a volume that is not mounted (VOL:/PATH@TIME)
     #[arg(value_name = "PATH@TIME", required = true)]
     pub paths: Vec<OsString>,
-    /// Put a copy there instead, on this volume or elsewhere: a name that nothing has, or a directory to put it into
+    /// Put a copy there instead, on this volume or elsewhere: a name that nothing has, or a directory to put
+    /// it into
     #[arg(long, value_name = "DEST")]
     pub to: Option<OsString>,
     /// Only print what would be done, in the letters of `yore diff`

@@ -1,7 +1,8 @@
 //! `cp`, `put` and `get`: one routine, whichever side is the host.
 //!
-//! Directories are copied with a list of what is still to do instead of recursion. A directory's own attributes are set
-//! after its content, since adding entries would change its times, and a read-only directory would take none.
+//! Directories are copied with a list of what is still to do instead of recursion. A directory's own
+//! attributes are set after its content, since adding entries would change its times, and a read-only
+//! directory would take none.
 
 use super::Outcome;
 use crate::args;
@@ -299,7 +300,7 @@ impl Copy {
                 self.progress.add(count as u64);
             }
             if end < data.end {
-                break; // cut shorter while it was copied
+                break; // truncated while it was copied
             }
         }
         self.progress.add(size.saturating_sub(end));
@@ -314,7 +315,8 @@ impl Copy {
         to: &Path,
         facts: &Facts,
     ) -> anyhow::Result<()> {
-        // In this order: a change of owner clears set-id bits and capabilities, adding attributes changes times.
+        // In this order: a change of owner clears set-id bits and capabilities, adding attributes changes
+        // times.
         if self.owners {
             target.set_owner(to, facts)?;
         }

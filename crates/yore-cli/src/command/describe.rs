@@ -31,7 +31,7 @@ pub fn run(args: &args::Describe) -> Outcome {
     let saying = Saying { name: args.name.clone(), description: args.message.clone(), ..Saying::default() };
     with_opened(&places, Access::Write, |opened| {
         let shown = opened[0].name();
-        opened[0].describe(&row.cut, saying).map_err(|error| {
+        opened[0].describe(&row.event, saying).map_err(|error| {
             let root = error.chain().find_map(|cause| cause.downcast_ref::<Error>()).map(Error::root);
             match (root, &args.name) {
                 (Some(Error::Exists), Some(name)) => anyhow::anyhow!(
@@ -47,10 +47,10 @@ pub fn run(args: &args::Describe) -> Outcome {
         // It may have another name now, so the path that was given may lead nowhere.
         let mut row = row;
         if let Some(name) = &args.name {
-            row.cut.row.name.clone_from(name);
+            row.event.row.name.clone_from(name);
         }
         if let Some(text) = &args.message {
-            row.cut.row.more.description.clone_from(text);
+            row.event.row.more.description.clone_from(text);
         }
         let mut out = Out::new();
         out.line(serde_json::to_string_pretty(&json_row(&row, &Clock::new(false)))?)?;

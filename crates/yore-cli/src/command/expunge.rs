@@ -1,8 +1,8 @@
 //! `expunge`: all history of files is given up.
 //!
-//! **Nothing happens before all is known.** Each operand is looked at first: what it is, how much would go, whether the caller may. Then a
-//! person is asked, or `--yes` says it; then one operand after the other is given up, each as a whole. What cannot be
-//! brought back must not be done by a wrong letter.
+//! **Nothing happens before all is known.** Each operand is looked at first: what it is, how much would go,
+//! whether the caller may. Then a person is asked, or `--yes` says it; then one operand after the other is
+//! given up, each as a whole. What cannot be brought back must not be done by a wrong letter.
 
 use super::forget::{give_back, mounted_on, named, say_freed};
 use super::snapshot::Place;
@@ -22,7 +22,7 @@ use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use yore_control::{Known, KnownFile, Named};
-use yore_fs::{Error, ListedCut, Number};
+use yore_fs::{Error, EventNo, ListedEvent};
 
 /// An operand: the directory that has the name, and the name, which may have a time.
 struct Operand {
@@ -83,13 +83,13 @@ impl Operand {
     }
 
     /// A snapshot of the volume, or a version of the file, and how it is named; as far as it can be found.
-    fn name_of(&self, cut: u64) -> (Option<ListedCut>, Option<String>) {
-        let (from, name) = (Number(cut), self.name.as_bytes());
+    fn name_of(&self, event: u64) -> (Option<ListedEvent>, Option<String>) {
+        let (from, name) = (EventNo(event), self.name.as_bytes());
         let root = Place::find(self.place.root().as_os_str());
         let of_root = root.and_then(|root| root.ask(Access::Read, |client| Ok(client.snapshots(from)?)));
         let of_file = self.place.ask(Access::Read, |client| Ok(client.versions(name, from)?));
         let mut rows = [of_root, of_file].into_iter().flatten().flat_map(|page| page.rows);
-        let row = rows.find(|row| row.cut.number == from);
+        let row = rows.find(|row| row.event.number == from);
         let named = row.as_ref().and_then(|row| named(&self.place, row, &Clock::new(false)));
         (row, named)
     }
@@ -115,28 +115,28 @@ impl Operand {
                 "cannot expunge {shown}: it is a directory; with -r it goes with the history of all that was ever in it \
                  (--dry-run lists what that is)"
             )),
-            Some(Error::Held { cut } | Error::HeldUntil { cut, .. }) => match self.name_of(*cut) {
+            Some(Error::Held { event } | Error::HeldUntil { event, .. }) => match self.name_of(*event) {
                 (_, Some(named)) => anyhow::anyhow!(
                     "cannot expunge {shown}: the snapshot {named} is held and has seen it; release it first (yore release {named})"
                 ),
                 (_, None) => anyhow::anyhow!(
-                    "cannot expunge {shown}: snapshot {cut}, of what is gone, is held and has seen it; release it first (yore \
-                     release --number {cut}, of the volume)"
+                    "cannot expunge {shown}: snapshot {event}, of what is gone, is held and has seen it; release it first (yore \
+                     release --number {event}, of the volume)"
                 ),
             },
-            Some(Error::Pinned { cut }) => match self.name_of(*cut) {
+            Some(Error::Pinned { event }) => match self.name_of(*event) {
                 (Some(row), Some(named)) => anyhow::anyhow!(
                     "cannot expunge {shown}: the snapshot {named} has seen it; {}",
                     mounted_on(&row, &self.place)
                 ),
                 _ => anyhow::anyhow!(
-                    "cannot expunge {shown}: snapshot {cut} is mounted and has seen it; unmount that first"
+                    "cannot expunge {shown}: snapshot {event} is mounted and has seen it; unmount that first"
                 ),
             },
-            Some(Error::TakenByOthers { cut }) => anyhow::anyhow!(
+            Some(Error::TakenByOthers { event }) => anyhow::anyhow!(
                 "cannot expunge {shown}: the snapshot {} has seen it, and somebody else took that; ask root to do it, or to mount the \
                  volume with -o expunge_others",
-                self.name_of(*cut).1.unwrap_or_else(|| format!("number {cut}"))
+                self.name_of(*event).1.unwrap_or_else(|| format!("number {event}"))
             ),
             Some(Error::Invalid { .. }) => anyhow::anyhow!(
                 "cannot expunge {shown}: it is the root directory; forget the volume's snapshots instead (yore forget)"

@@ -1,13 +1,14 @@
 //! `forget`, `hold` and `release`.
 //!
-//! **What is forgotten is what was named.** `PATH@TIME` is shown as of some snapshot, and that one is meant; but only if it is one of
-//! that very directory, or a version of that very file. One of a directory above shows more than was named, and is refused with the
-//! name that it has. Without a time, options choose among a directory's own snapshots, or a file's own versions
-//! ([`yore_fs::retention`]), and without options nothing is chosen.
+//! **What is forgotten is what was named.** `PATH@TIME` is shown as of some snapshot, and that one is meant;
+//! but only if it is one of that very directory, or a version of that very file. One of a directory above
+//! shows more than was named, and is refused with the name that it has. Without a time, options choose among
+//! a directory's own snapshots, or a file's own versions ([`yore_fs::retention`]), and without options
+//! nothing is chosen.
 //!
-//! **Nothing is lost by stopping.** First all are marked, durably: from then on nobody sees them. Then the space that they alone
-//! held is given back, in small steps; a mount's daemon does that in the background. What a signal or a crash leaves, the
-//! next mount or the next `forget` does.
+//! **Nothing is lost by stopping.** First all are marked, durably: from then on nobody sees them. Then the
+//! space that they alone held is given back, in small steps; a mount's daemon does that in the background.
+//! What a signal or a crash leaves, the next mount or the next `forget` does.
 
 use super::files::on_volume;
 use super::snapshot::{is_file_on_mount, json_row, print_rows, Line, Place};
@@ -33,14 +34,15 @@ use std::sync::atomic::Ordering;
 use yore_control::Saying;
 use yore_fs::retention::{reasons, Reason, Taken};
 use yore_fs::time::{parse_ago, parse_begin, When};
-use yore_fs::{Cut, CutKind, Error, Forgetting, KeepRules, ListedCut, Number, Volume};
+use yore_fs::{Error, Event, EventKind, EventNo, Forgetting, KeepRules, ListedEvent, Volume};
 
 /// What to write for a choice among the snapshots of a directory, or the versions of a file.
 const CHOICES: &str =
     "--keep-last N, --keep-hourly N, --keep-daily N, --keep-weekly N, --keep-monthly N, --keep-yearly N, \
                        --keep-within DURATION, or --before TIME";
 
-/// Finds what an operand names. What stands behind an `@` of a volume or a mount point is a time of its root directory.
+/// Finds what an operand names. What stands behind an `@` of a volume or a mount point is a time of its root
+/// directory.
 pub fn find(operand: &OsStr) -> anyhow::Result<Place> {
     let path = Path::new(operand);
     if fs::symlink_metadata(path).is_ok() || OnVolume::split(operand).is_some() {
@@ -55,7 +57,8 @@ pub fn find(operand: &OsStr) -> anyhow::Result<Place> {
     }
 }
 
-/// `mnt@TIME` as the mount point and `.@TIME`, with what stands behind it, and `volume.yore@TIME` as the file of a volume and that.
+/// `mnt@TIME` as the mount point and `.@TIME`, with what stands behind it, and `volume.yore@TIME` as the file
+/// of a volume and that.
 pub(super) fn split_root(path: &Path) -> Option<(PathBuf, OsString)> {
     path.ancestors().find_map(|named| {
         let name = named.file_name()?.as_bytes();
@@ -152,7 +155,7 @@ impl<'a> Opened<'a> {
     }
 
     /// The snapshot as of which it is seen; `None` if it is of the present.
-    fn seen(&self) -> anyhow::Result<Option<ListedCut>> {
+    fn seen(&self) -> anyhow::Result<Option<ListedEvent>> {
         self.found(self.asked.seen())
     }
 
@@ -165,18 +168,18 @@ impl<'a> Opened<'a> {
     }
 
     /// All or none; of more than one request takes, those before an error.
-    fn forget(&self, numbers: &[Number]) -> anyhow::Result<()> {
+    fn forget(&self, numbers: &[EventNo]) -> anyhow::Result<()> {
         self.asked.client().forget(numbers).map_err(refused)
     }
 
     /// Changes what is said of a snapshot, or whether it is held.
-    pub(super) fn describe(&self, cut: &Cut, saying: Saying) -> anyhow::Result<()> {
-        self.asked.client().describe(cut.number, saying).map_err(refused)
+    pub(super) fn describe(&self, event: &Event, saying: Saying) -> anyhow::Result<()> {
+        self.asked.client().describe(event.number, saying).map_err(refused)
     }
 
     /// A snapshot of the directory's list, by its number.
-    pub(super) fn numbered(&self, verb: &str, number: u64) -> anyhow::Result<ListedCut> {
-        let row = self.found(self.asked.numbered(Number(number)))?;
+    pub(super) fn numbered(&self, verb: &str, number: u64) -> anyhow::Result<ListedEvent> {
+        let row = self.found(self.asked.numbered(EventNo(number)))?;
         row.with_context(|| {
             let name = self.name();
             format!("cannot {verb} snapshot {number}: {name} has none of that number; `yore snapshots --json {name}` lists them")
@@ -184,15 +187,16 @@ impl<'a> Opened<'a> {
     }
 
     /// Prints as JSON what a snapshot is now.
-    pub(super) fn print(&self, verb: &str, number: Number) -> anyhow::Result<()> {
+    pub(super) fn print(&self, verb: &str, number: EventNo) -> anyhow::Result<()> {
         let row = self.numbered(verb, number.0)?;
         let mut out = Out::new();
         out.line(serde_json::to_string_pretty(&json_row(&row, &Clock::new(false)))?)?;
         out.done()
     }
 
-    /// The snapshot that the operand names, if it is one of that very directory. `verb` is what is to be done to it.
-    pub(super) fn snapshot(&self, verb: &str, clock: &Clock) -> anyhow::Result<ListedCut> {
+    /// The snapshot that the operand names, if it is one of that very directory. `verb` is what is to be done
+    /// to it.
+    pub(super) fn snapshot(&self, verb: &str, clock: &Clock) -> anyhow::Result<ListedEvent> {
         let name = self.name();
         let Some(row) = self.seen()? else {
             return Err(no_time(verb, &name));
@@ -282,7 +286,7 @@ fn device(dir: &File) -> anyhow::Result<u64> {
 }
 
 /// Holds a snapshot, or releases it.
-pub fn hold(args: &args::Held, held: bool) -> Outcome {
+pub fn hold(args: &args::Hold, held: bool) -> Outcome {
     let verb = if held { "hold" } else { "release" };
     if !held && args.message.is_some() {
         return Err(status::usage("what is released has no reason; -m is for `yore hold`"));
@@ -298,10 +302,10 @@ pub fn hold(args: &args::Held, held: bool) -> Outcome {
         let reason = held.then(|| args.message.clone().unwrap_or_default());
         let saying = Saying { hold: Some(reason), ..Saying::default() };
         opened[0]
-            .describe(&row.cut, saying)
+            .describe(&row.event, saying)
             .with_context(|| format!("cannot {verb} {}", opened[0].name()))?;
         if args.json {
-            opened[0].print(verb, row.cut.number)
+            opened[0].print(verb, row.event.number)
         } else {
             Ok(())
         }
@@ -311,7 +315,7 @@ pub fn hold(args: &args::Held, held: bool) -> Outcome {
 
 /// A snapshot, and what becomes of it.
 struct Judged {
-    row: ListedCut,
+    row: ListedEvent,
     /// Why it is kept; none: it is forgotten.
     reasons: Vec<Reason>,
 }
@@ -374,21 +378,22 @@ impl Choice {
         // The first from a time on, or the one of a name.
         let find = |option: &str, when: &Option<When>| match when {
             None => Ok(None),
-            Some(When::At(time)) => Ok(rows.iter().find(|row| row.cut.row.time >= *time)),
+            Some(When::At(time)) => Ok(rows.iter().find(|row| row.event.row.time >= *time)),
             Some(When::Last(count)) => {
-                let counted = rows.iter().rev().filter(|row| row.covers && row.cut.row.kind != CutKind::Undo);
+                let counted =
+                    rows.iter().rev().filter(|row| row.covers && row.event.row.kind != EventKind::Undo);
                 counted.into_iter().nth(count.get() as usize - 1).map(Some).with_context(|| {
                     format!("{option}: {name} has not so many snapshots; `yore snapshots` lists those that there are")
                 })
             }
             Some(When::Named(wanted)) => {
                 // Its own, or the nearest above, before one of a directory below.
-                let named = rows.iter().filter(|row| row.cut.row.name == *wanted);
+                let named = rows.iter().filter(|row| row.event.row.name == *wanted);
                 let named = named.max_by_key(|row| {
                     (row.own, row.covers, row.path.as_ref().map(|path| path.as_os_str().len()))
                 });
                 named.map(Some).with_context(|| {
-                    let names = rows.iter().map(|row| row.cut.row.name.as_str()).filter(|name| !name.is_empty());
+                    let names = rows.iter().map(|row| row.event.row.name.as_str()).filter(|name| !name.is_empty());
                     let near = nearest(wanted, names).map(|near| format!("; did you mean `{near}`?"));
                     format!(
                         "{option}: {name} has no snapshot named `{wanted}`{} `yore snapshots` lists those that there are",
@@ -397,29 +402,29 @@ impl Choice {
                 })
             }
         };
-        let end = find("--before", &self.before)?.map(|row| row.cut.number);
-        let begin = find("--after", &self.after)?.map(|row| row.cut.number);
-        let is_behind = |number: Number| match (&self.after, begin) {
+        let end = find("--before", &self.before)?.map(|row| row.event.number);
+        let begin = find("--after", &self.after)?.map(|row| row.event.number);
+        let is_behind = |number: EventNo| match (&self.after, begin) {
             (None, _) => true,
             (Some(When::At(_)), begin) => begin.is_some_and(|begin| number >= begin),
             (Some(When::Last(_) | When::Named(_)), begin) => begin.is_some_and(|begin| number > begin),
         };
-        let mut of_each: BTreeMap<_, Vec<ListedCut>> = BTreeMap::new();
+        let mut of_each: BTreeMap<_, Vec<ListedEvent>> = BTreeMap::new();
         for row in rows {
             // What is listed and does not show this directory is of one below, or of one that is gone.
             let wanted = row.own || (self.below && !row.covers);
-            if wanted && is_behind(row.cut.number) && end.is_none_or(|end| row.cut.number < end) {
-                let of = (row.cut.row.root, row.cut.row.root_incarnation);
+            if wanted && is_behind(row.event.number) && end.is_none_or(|end| row.event.number < end) {
+                let of = (row.event.row.root, row.event.row.root_incarnation);
                 of_each.entry(of).or_default().push(row);
             }
         }
         let user = opened.ordinary_user();
         let mut judged = Vec::new();
         for rows in of_each.into_values() {
-            let taken: Vec<Taken<'_>> = rows.iter().map(|row| Taken::of(&row.cut, row.pinned)).collect();
+            let taken: Vec<Taken<'_>> = rows.iter().map(|row| Taken::of(&row.event, row.pinned)).collect();
             let found = reasons(&self.rules, self.names, &taken, &TimeZone::system())?;
             judged.extend(rows.into_iter().zip(found).map(|(row, mut reasons)| {
-                let is_others = row.cut.row.more.by.is_some_and(|by| user.is_some_and(|user| user != by));
+                let is_others = row.event.row.more.by.is_some_and(|by| user.is_some_and(|user| user != by));
                 reasons.extend(is_others.then_some(Reason::Others));
                 Judged { row, reasons }
             }));
@@ -429,17 +434,18 @@ impl Choice {
 }
 
 /// What was named and need not stay. `name` is how it was named.
-fn check_free(row: ListedCut, name: &str, opened: &Opened<'_>) -> anyhow::Result<Judged> {
+fn check_free(row: ListedEvent, name: &str, opened: &Opened<'_>) -> anyhow::Result<Judged> {
     anyhow::ensure!(
-        !row.cut.row.held,
+        !row.event.row.held,
         "cannot forget {name}: it is held; release it first (yore release {name})"
     );
     anyhow::ensure!(!row.mounted, "cannot forget {name}: {}", mounted_on(&row, &opened.target.place));
     Ok(Judged { row, reasons: Vec::new() })
 }
 
-/// How a snapshot of the volume of a place is named: the directory or file that was cut, as of its name or time. `None` if that is gone.
-pub(super) fn named(place: &Place, row: &ListedCut, clock: &Clock) -> Option<String> {
+/// How a snapshot of the volume of a place is named: the directory or file that the event is of, as of its
+/// name or time. `None` if that is gone.
+pub(super) fn named(place: &Place, row: &ListedEvent, clock: &Clock) -> Option<String> {
     let path = row.path.as_deref()?;
     let root = match place {
         Place::Mounted { path, .. } => live::mount_at(path)?.directory.display().to_string(),
@@ -447,19 +453,19 @@ pub(super) fn named(place: &Place, row: &ListedCut, clock: &Clock) -> Option<Str
     };
     let path = if path == Path::new("/") { "/.".into() } else { path.display().to_string() };
     // A name that its own directory has means this one whatever is taken later.
-    let time = match row.cut.row.name.as_str() {
-        "" => clock.name(row.cut.row.time, row.next),
+    let time = match row.event.row.name.as_str() {
+        "" => clock.name(row.event.row.time, row.next),
         name => name.to_string(),
     };
     Some(format!("{root}{path}@{time}"))
 }
 
 /// Where a snapshot is mounted by itself, and what to do.
-pub(super) fn mounted_on(row: &ListedCut, place: &Place) -> String {
+pub(super) fn mounted_on(row: &ListedEvent, place: &Place) -> String {
     let directory = match place {
         Place::Mounted { path, .. } => live::mount_at(path)
             .and_then(|mount| live::daemon_at(&mount.directory))
-            .and_then(|daemon| daemon.snapshots.into_iter().find(|of| of.number == row.cut.number.0)),
+            .and_then(|daemon| daemon.snapshots.into_iter().find(|of| of.number == row.event.number.0)),
         Place::Free(_) => None,
     };
     match directory {
@@ -495,7 +501,7 @@ pub fn forget(args: &args::Forget) -> Outcome {
     let forgotten: Vec<&Judged> = judged.iter().filter(|judged| judged.reasons.is_empty()).collect();
     let progress = Progress::without_end(args.progress)?;
     with_opened(&places, Access::Write, |opened| {
-        let numbers: Vec<Number> = forgotten.iter().map(|judged| judged.row.cut.number).collect();
+        let numbers: Vec<EventNo> = forgotten.iter().map(|judged| judged.row.event.number).collect();
         if let Some(first) = opened.first().filter(|_| !numbers.is_empty()) {
             let names = opened.iter().map(Opened::name).collect::<Vec<_>>().join(", ");
             first.forget(&numbers).with_context(|| format!("cannot forget snapshots of {names}"))?;
@@ -542,9 +548,9 @@ fn judge(
             }
         }
     }
-    judged.sort_by_key(|judged| judged.row.cut.number);
+    judged.sort_by_key(|judged| judged.row.event.number);
     let mut met = BTreeSet::new();
-    judged.retain(|judged| met.insert(judged.row.cut.number));
+    judged.retain(|judged| met.insert(judged.row.event.number));
     Ok(judged)
 }
 

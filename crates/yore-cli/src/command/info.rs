@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use yore_control::{Client, Here, Mounted, Stopped};
 use yore_device::{DeviceError, FileDevice, OpenOptions};
 use yore_fs::rollback::UnfinishedRollback;
-use yore_fs::{ListedCut, MountOptions, Statfs, Stays};
+use yore_fs::{ListedEvent, MountOptions, Statfs, Stays};
 use yore_fuse::control::look::{self, usage::HistoryBytes};
 
 /// Space, from whoever knows.
@@ -51,8 +51,8 @@ impl Space {
         })
     }
 
-    /// Of a volume that was opened for reading only, on which nothing is available just now: what would be, if it were
-    /// opened for writing, is about what is free.
+    /// Of a volume that was opened for reading only, on which nothing is available just now: what would be,
+    /// if it were opened for writing, is about what is free.
     fn of_volume(found: &Statfs) -> Space {
         use yore_format::layout::{ZONE_BLOCKS, ZONE_INDEXES};
         let block = u64::from(found.block_size);
@@ -106,7 +106,8 @@ fn mount_above(path: &Path) -> Option<live::Mount> {
 
 /// What a target turned out to be.
 enum Target {
-    /// A mount, and its daemon if that can be seen; whether what the table of mounts has for the volume can be believed.
+    /// A mount, and its daemon if that can be seen; whether what the table of mounts has for the volume can
+    /// be believed.
     Mounted { directory: PathBuf, volume: PathBuf, daemon: Option<Box<Daemon>>, is_trusted: bool },
     /// A volume that another process holds without having it mounted where we can see it.
     Held { pid: Option<u32>, command: String },
@@ -275,7 +276,8 @@ fn json_unfinished(all: &[(UnfinishedRollback, Option<Vec<u8>>)]) -> Value {
     all.iter().map(one).collect()
 }
 
-/// How long a volume could be, if its file or device is longer than it; `null` if not, or if that cannot be seen.
+/// How long a volume could be, if its file or device is longer than it; `null` if not, or if that cannot be
+/// seen.
 fn json_room(volume: &Path, size: Option<u64>) -> Value {
     let length = super::resize::length(volume).ok();
     let room = length.zip(size).and_then(|(length, size)| super::resize::room_beyond(length, size));
@@ -353,8 +355,8 @@ fn missed_text(of: &Value, clock: &Clock) -> Option<String> {
 }
 
 /// How many there are, and between which times.
-fn json_snapshots(rows: &[ListedCut]) -> Value {
-    let time = |row: Option<&ListedCut>| row.map_or(Value::Null, |row| json_time(row.cut.row.time));
+fn json_snapshots(rows: &[ListedEvent]) -> Value {
+    let time = |row: Option<&ListedEvent>| row.map_or(Value::Null, |row| json_time(row.event.row.time));
     json!({ "count": rows.len(), "oldest": time(rows.first()), "newest": time(rows.last()) })
 }
 

@@ -1,8 +1,10 @@
-//! `diff` and `status`; `log`, `deleted` and `du` are below. Of a mount by asking its daemon, of a volume that is not mounted by opening it.
+//! `diff` and `status`; `log`, `deleted` and `du` are below. Of a mount by asking its daemon, of a volume
+//! that is not mounted by opening it.
 //!
-//! **What is compared.** Directories are compared as the same inode at two times: the file system knows what changed in between, and reads
-//! only what took the place of something else. What is compared must therefore be one directory, under whatever names. Files are compared
-//! by reading them, since programs that save a file often put another one in its place.
+//! **What is compared.** Directories are compared as the same inode at two times: the file system knows what
+//! changed in between, and reads only what took the place of something else. What is compared must therefore
+//! be one directory, under whatever names. Files are compared by reading them, since programs that save a
+//! file often put another one in its place.
 
 mod files;
 mod log;
@@ -35,7 +37,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use yore_control::{Client as _, Mounted};
-use yore_fs::{Change, Difference, Facts, FileKind, Number, Volume, What};
+use yore_fs::{Change, Difference, EventNo, Facts, FileKind, Volume, What};
 use yore_fuse::control;
 
 /// What is done while one waits for differences.
@@ -83,7 +85,7 @@ pub(super) fn is_past_on_mount(path: &Path) -> bool {
 }
 
 pub(super) fn is_past_on(volume: &Volume, path: &Path) -> bool {
-    volume.symlink_node(path).is_ok_and(|node| node.cut().is_some())
+    volume.symlink_node(path).is_ok_and(|node| node.event().is_some())
 }
 
 fn no_time(name: &str) -> anyhow::Error {
@@ -101,8 +103,8 @@ pub(super) fn not_both(name: &str) -> anyhow::Error {
     anyhow::anyhow!("cannot compare {name}: it was not there at both times, or is gone; `yore snapshots` lists when it can be seen")
 }
 
-/// Which directory a place is, and as of which cut it is seen.
-pub(super) type Identity = (yore_fs::InodeNo, yore_fs::Incarnation, Option<Number>);
+/// Which directory a place is, and as of which event it is seen.
+pub(super) type Identity = (yore_fs::InodeNo, yore_fs::Incarnation, Option<EventNo>);
 
 /// A directory that is compared.
 struct Compared<'a> {
@@ -123,12 +125,12 @@ impl Compared<'_> {
                 "{} is not a directory; directories and files cannot be compared",
                 path.display()
             );
-            return Ok((node.inode(), yore_fs::Incarnation(node.attr().incarnation), node.cut()));
+            return Ok((node.inode(), yore_fs::Incarnation(node.attr().incarnation), node.event()));
         }
         let dir =
             opened::file_or_directory(path).with_context(|| format!("cannot open {}", path.display()))?;
         let found = control::look::identity(&dir).map_err(asked)?;
-        Ok((found.inode, found.incarnation, found.cut))
+        Ok((found.inode, found.incarnation, found.event))
     }
 
     /// How what is in it is read.
@@ -166,7 +168,7 @@ impl Compared<'_> {
     fn differences(
         &self,
         of: &Identity,
-        to: Option<Number>,
+        to: Option<EventNo>,
         wanted: args::Progress,
     ) -> anyhow::Result<Vec<Difference>> {
         match (self.place, self.volume) {
@@ -454,21 +456,21 @@ pub fn status(args: &args::Status) -> Outcome {
         Place::Mounted { dir, .. } => {
             let rows =
                 Mounted(dir).all_snapshots().with_context(|| format!("cannot compare {}", place.name()))?;
-            let last = rows.iter().rfind(|row| row.covers).map(|row| (row.cut.clone(), row.next));
+            let last = rows.iter().rfind(|row| row.covers).map(|row| (row.event.clone(), row.next));
             since_last(args, &Compared { place: &place, volume: None }, last)
         }
         Place::Free(on) => on_volume(&on.volume, Access::Read, |volume| {
             let node = volume.node(&on.path)?;
             let view = volume.view();
-            let last = match view.last_cut(node.inode()) {
-                Ok(number) => Some(view.kept_cut(number)?),
+            let last = match view.last_event(node.inode()) {
+                Ok(number) => Some(view.kept_event(number)?),
                 Err(yore_fs::Error::NotFound) => None,
                 Err(error) => return Err(error.into()),
             };
             let last = match last {
-                Some(cut) => {
-                    let (page, _) = view.list_cuts(node.inode(), cut.number)?;
-                    page.into_iter().next().map(|row| (row.cut, row.next))
+                Some(event) => {
+                    let (page, _) = view.list_events(node.inode(), event.number)?;
+                    page.into_iter().next().map(|row| (row.event, row.next))
                 }
                 None => None,
             };
@@ -480,22 +482,22 @@ pub fn status(args: &args::Status) -> Outcome {
 fn since_last(
     args: &args::Status,
     compared: &Compared<'_>,
-    last: Option<(yore_fs::Cut, Option<yore_fs::Timestamp>)>,
+    last: Option<(yore_fs::Event, Option<yore_fs::Timestamp>)>,
 ) -> Outcome {
     let name = compared.name();
-    let (inode, incarnation, cut) = compared.identity()?;
-    if cut.is_some() {
+    let (inode, incarnation, event) = compared.identity()?;
+    if event.is_some() {
         return Err(status::usage(format!(
             "{name} is of the past, which does not change; for what changed since then: yore diff {name}"
         )));
     }
-    let Some((cut, next)) = last else {
+    let Some((event, next)) = last else {
         anyhow::bail!("no snapshot has seen {name}; take one with `yore snapshot {name}`")
     };
-    let found = compared.differences(&(inode, incarnation, Some(cut.number)), None, args.progress)?;
-    let time = Clock::new(args.listing.utc).name(cut.row.time, next);
+    let found = compared.differences(&(inode, incarnation, Some(event.number)), None, args.progress)?;
+    let time = Clock::new(args.listing.utc).name(event.row.time, next);
     let mut list = List::new(args.listing);
-    let named = match cut.row.name.as_str() {
+    let named = match event.row.name.as_str() {
         "" => String::new(),
         name => format!(" ({name})"),
     };

@@ -1,7 +1,7 @@
 //! `mkfs`: making a volume, and not making one over something that somebody wants to keep.
 //!
-//! Everything that can be refused is refused before anything is changed: the size, what is there, who holds it. An image
-//! file that did not exist and could not be made into a volume is removed again.
+//! Everything that can be refused is refused before anything is changed: the size, what is there, who holds
+//! it. An image file that did not exist and could not be made into a volume is removed again.
 
 use super::{policy, Outcome};
 use crate::args;

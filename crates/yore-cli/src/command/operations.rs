@@ -14,13 +14,13 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use yore_control::{Client, Here, Mounted};
-use yore_fs::{CutRow, OperationKind, OperationRow};
+use yore_fs::{EventRow, OperationKind, OperationRow};
 
 /// What was asked for, and what is needed to say what undoes it.
 struct Found {
     rows: Vec<(u64, OperationRow)>,
     /// The snapshots that there are, by their numbers.
-    kept: BTreeMap<u64, CutRow>,
+    kept: BTreeMap<u64, EventRow>,
     /// What stands in front of a path of the volume.
     front: String,
     /// The path on the volume that was asked for.
@@ -45,7 +45,7 @@ pub fn run(args: &args::Operations) -> Outcome {
 }
 
 fn found(client: &dyn Client, (front, below): (String, PathBuf)) -> anyhow::Result<Found> {
-    let kept = client.all_snapshots()?.into_iter().map(|row| (row.cut.number.0, row.cut.row)).collect();
+    let kept = client.all_snapshots()?.into_iter().map(|row| (row.event.number.0, row.event.row)).collect();
     Ok(Found { rows: client.operations()?, kept, front, below })
 }
 
@@ -103,20 +103,20 @@ fn is_put_back(kind: OperationKind) -> bool {
 }
 
 /// The command that undoes it, if one does.
-fn undo(row: &OperationRow, place: &str, kept: &BTreeMap<u64, CutRow>, is_last: bool) -> Option<String> {
+fn undo(row: &OperationRow, place: &str, kept: &BTreeMap<u64, EventRow>, is_last: bool) -> Option<String> {
     let (shown, number) = (quoted(place), row.first.0);
-    let cut = kept.get(&number);
+    let event = kept.get(&number);
     match row.kind {
-        OperationKind::Snapshot => cut.map(|_| format!("yore forget --number {number} {shown}")),
+        OperationKind::Snapshot => event.map(|_| format!("yore forget --number {number} {shown}")),
         OperationKind::Hold => {
-            cut.filter(|cut| cut.held).map(|_| format!("yore release --number {number} {shown}"))
+            event.filter(|event| event.held).map(|_| format!("yore release --number {number} {shown}"))
         }
         OperationKind::Release => {
-            cut.filter(|cut| !cut.held).map(|_| format!("yore hold --number {number} {shown}"))
+            event.filter(|event| !event.held).map(|_| format!("yore hold --number {number} {shown}"))
         }
         OperationKind::Rename => {
             let (old, new) = row.note.split_once('/')?;
-            let renamed = cut.is_some_and(|cut| cut.name == new && old != new);
+            let renamed = event.is_some_and(|event| event.name == new && old != new);
             renamed.then(|| format!("yore describe --number {number} -n {} {shown}", quoted(old)))
         }
         OperationKind::Policy if !row.note.is_empty() => Some(format!("yore policy {shown} {}", row.note)),
@@ -124,7 +124,7 @@ fn undo(row: &OperationRow, place: &str, kept: &BTreeMap<u64, CutRow>, is_last: 
         kind if is_put_back(kind) && is_last => Some(format!("yore undo {shown}")),
         kind if is_put_back(kind) => {
             let directory = if place.ends_with('/') { place.to_string() } else { format!("{place}/") };
-            cut.map(|_| format!("yore rollback {}", quoted(&format!("{directory}.@before-{}", row.note))))
+            event.map(|_| format!("yore rollback {}", quoted(&format!("{directory}.@before-{}", row.note))))
         }
         _ => None,
     }

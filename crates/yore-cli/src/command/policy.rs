@@ -61,7 +61,8 @@ impl Change {
         Ok(change)
     }
 
-    /// Takes in one pattern more; `none` and `inherit` stand alone. A pattern of that name is `/none` or `\none`.
+    /// Takes in one pattern more; `none` and `inherit` stand alone. A pattern of that name is `/none` or
+    /// `\none`.
     fn exclude(&mut self, value: &str) -> Result<(), String> {
         let said = match (value, &mut self.exclude) {
             ("none", None) => Some(Vec::new()),

@@ -1,7 +1,8 @@
-//! `restore`, `undelete`, `rollback`, `undo` and `redo`: what was is put back, on top of all that came since. The first two are ordinary
-//! operations on files; the others are one operation of whoever has the volume open ([`yore_fs::rollback`]).
+//! `restore`, `undelete`, `rollback`, `undo` and `redo`: what was is put back, on top of all that came since.
+//! The first two are ordinary operations on files; the others are one operation of whoever has the volume
+//! open ([`yore_fs::rollback`]).
 //!
-//! Each takes a cut before it changes anything and another one when it is done; see [`operation`].
+//! Each takes an event before it changes anything and another one when it is done; see [`operation`].
 
 mod elsewhere;
 mod ground;
@@ -26,7 +27,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use yore_fs::rollback::{ancestors, leave_alone, next, real, until, Back, Plan, Verb};
-use yore_fs::{Change, Difference, FileKind, Number};
+use yore_fs::{Change, Difference, EventNo, FileKind};
 
 fn access(dry_run: bool) -> Access {
     if dry_run {
@@ -154,10 +155,10 @@ fn restore_directory(
     ground: &Ground,
     then: &Path,
     now: &Path,
-    cut: Option<Number>,
+    event: Option<EventNo>,
     args: &args::Restore,
 ) -> anyhow::Result<()> {
-    let all = ground.diff(now, cut, None)?;
+    let all = ground.diff(now, event, None)?;
     let back = Back::new(&all);
     let mut wanted: Vec<Difference> = Vec::new();
     let mut whole: HashSet<Vec<u8>> = HashSet::new();
@@ -295,7 +296,7 @@ fn undelete_one(ground: &Ground, path: &Path, args: &args::Undelete) -> anyhow::
                 now.unwrap_or_default()
             );
         }
-        let time = newest.last.ok_or_else(nobody_has)?.cut.row.time;
+        let time = newest.last.ok_or_else(nobody_has)?.event.row.time;
         let of = rest[..end].rsplit(|b| *b == b'/').next().unwrap_or(&rest[..end]);
         then = with_time(&then, of, &format!("@{}.{:09}", time.seconds, time.nanos));
     }
@@ -327,7 +328,7 @@ pub fn rollback(args: &args::Rollback) -> Outcome {
 }
 
 /// What differs below a directory from what it was, and is to be seen.
-fn differences(ground: &Ground, now: &Path, then: &Path, target: Number) -> anyhow::Result<Vec<Difference>> {
+fn differences(ground: &Ground, now: &Path, then: &Path, target: EventNo) -> anyhow::Result<Vec<Difference>> {
     let putter = Putter::only_looking(ground)?;
     real(&ground.diff(now, Some(target), None)?, |path| {
         Ok(putter.compare(&below(then, path), &below(now, path))? == Done::Nothing)

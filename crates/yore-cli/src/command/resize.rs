@@ -45,7 +45,8 @@ pub fn length(volume: &Path) -> anyhow::Result<u64> {
     Ok(yore_device::Device::size(&device))
 }
 
-/// If the file or device has room that the volume does not use: how much it could have. A tail that no group could use does not count.
+/// If the file or device has room that the volume does not use: how much it could have. A tail that no group
+/// could use does not count.
 pub fn room_beyond(device: u64, volume: u64) -> Option<u64> {
     let possible = Geometry::new(device / BLOCK).blocks * BLOCK;
     (possible > volume).then_some(possible)
@@ -135,13 +136,13 @@ fn on_volume(args: &args::Resize) -> anyhow::Result<()> {
     // With it goes the lock on the file.
     drop(volume);
     if size < now {
-        cut_off(path, size)?;
+        truncate(path, size)?;
     }
     told(path, now, size, args.json)
 }
 
 /// The image file gets as short as the volume on it. A device is its owner's.
-fn cut_off(path: &Path, size: u64) -> anyhow::Result<()> {
+fn truncate(path: &Path, size: u64) -> anyhow::Result<()> {
     let name = path.display();
     if std::fs::metadata(path)?.file_type().is_block_device() {
         eprintln!("{name}: the device may be made as short as that now");
@@ -152,7 +153,7 @@ fn cut_off(path: &Path, size: u64) -> anyhow::Result<()> {
     // Somebody may have been faster, and have made it longer again.
     let found = crate::inspect::superblock::usable(path, &device)?;
     if found.volume_blocks * BLOCK == size {
-        device.cut_off(size).with_context(|| format!("cannot shorten the file {name}"))?;
+        device.truncate(size).with_context(|| format!("cannot shorten the file {name}"))?;
     }
     Ok(())
 }

@@ -1,8 +1,9 @@
 //! `snapshot` and `snapshots`, and what other commands need to find the directory that they are about.
 //!
-//! **A time that stays a name.** What `snapshot` prints must mean this snapshot for ever, but a time means the last snapshot up to
-//! the end of what it names: the next one in the same minute would take `14.05` over. So the time is printed as one that ends within
-//! [`REACH`] of the snapshot, the command waits until that has passed, and then asks whether another came meanwhile.
+//! **A time that stays a name.** What `snapshot` prints must mean this snapshot for ever, but a time means
+//! the last snapshot up to the end of what it names: the next one in the same minute would take `14.05` over.
+//! So the time is printed as one that ends within [`REACH`] of the snapshot, the command waits until that has
+//! passed, and then asks whether another came meanwhile.
 
 use super::files::on_volume;
 use super::Outcome;
@@ -22,10 +23,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use yore_control::{Client, Mounted, Take};
 use yore_fs::time::check_snapshot_name;
-use yore_fs::{CutKind, Error, ListedCut, Number, Timestamp, Volume};
+use yore_fs::{Error, EventKind, EventNo, ListedEvent, Timestamp, Volume};
 
-/// How long after a snapshot the time printed for it may end. So much precision tells apart all but what is taken at once, and
-/// nobody notices waiting for it.
+/// How long after a snapshot the time printed for it may end. So much precision tells apart all but what is
+/// taken at once, and nobody notices waiting for it.
 const REACH: Duration = Duration::from_millis(10);
 
 /// Where the directory is.
@@ -76,7 +77,8 @@ impl Place {
         self.ask_with(access, |client, _| work(client))
     }
 
-    /// The same with the volume, if this process opens it: what a daemon does in the background is then left to the command.
+    /// The same with the volume, if this process opens it: what a daemon does in the background is then left
+    /// to the command.
     pub fn ask_with<T>(
         &self,
         access: Access,
@@ -197,7 +199,7 @@ pub fn snapshot(args: &args::Snapshot) -> Outcome {
     let mut out = Out::new();
     match args.json {
         true => out.line(serde_json::to_string_pretty(&json_row(&listed, &clock))?)?,
-        false => out.line(clock.name(listed.cut.row.time, listed.next))?,
+        false => out.line(clock.name(listed.event.row.time, listed.next))?,
     }
     out.done()?;
     Ok(status::OK)
@@ -217,12 +219,12 @@ fn wait_until_past(time: Timestamp, started: Instant) {
 }
 
 /// The row of a snapshot just taken, with an end that holds for all that will ever follow.
-fn named_for_ever(rows: Vec<ListedCut>, number: Number) -> anyhow::Result<ListedCut> {
+fn named_for_ever(rows: Vec<ListedEvent>, number: EventNo) -> anyhow::Result<ListedEvent> {
     let mut row = rows
         .into_iter()
-        .find(|row| row.cut.number == number)
+        .find(|row| row.event.number == number)
         .context("the snapshot was taken, but is not in the list any more: somebody removed it")?;
-    let end = later(row.cut.row.time, REACH);
+    let end = later(row.event.row.time, REACH);
     row.next = Some(row.next.map_or(end, |next| next.min(end)));
     Ok(row)
 }
@@ -293,7 +295,7 @@ pub fn snapshots(args: &args::Snapshots) -> Outcome {
         _ => error,
     })?;
     // Undo points matter to `undo` alone, which finds them by itself.
-    let is_listed = |row: &&ListedCut| args.all || row.cut.row.kind != CutKind::Undo;
+    let is_listed = |row: &&ListedEvent| args.all || row.event.row.kind != EventKind::Undo;
     let lines: Vec<Line<'_>> = rows.iter().filter(is_listed).map(|row| Line { row, kept: None }).collect();
     print_rows(args.listing, &Clock::new(args.listing.utc), &lines)?;
     Ok(status::OK)
@@ -302,17 +304,18 @@ pub fn snapshots(args: &args::Snapshots) -> Outcome {
 /// The names of the snapshots that a directory of a mount lists, each once; `None` if it cannot be asked.
 pub fn names_on_mount(directory: &Path) -> Option<Vec<String>> {
     let rows = Mounted(File::open(directory).ok()?).all_snapshots().ok()?;
-    let mut names: Vec<String> = rows.into_iter().map(|row| row.cut.row.name).collect();
+    let mut names: Vec<String> = rows.into_iter().map(|row| row.event.row.name).collect();
     names.retain(|name| !name.is_empty());
     names.sort_unstable();
     names.dedup();
     Some(names)
 }
 
-/// The names and then the times, the latest first, of the snapshots that show a place; of a file also of its versions.
+/// The names and then the times, the latest first, of the snapshots that show a place; of a file also of its
+/// versions.
 pub fn names_and_times(operand: &OsStr) -> anyhow::Result<Vec<String>> {
     let path = Path::new(operand);
-    let all = |asked: &Asked<'_>| -> anyhow::Result<Vec<ListedCut>> {
+    let all = |asked: &Asked<'_>| -> anyhow::Result<Vec<ListedEvent>> {
         let mut rows = asked.client().all_snapshots()?;
         if asked.is_file() {
             rows.extend(asked.list()?);
@@ -333,17 +336,17 @@ pub fn names_and_times(operand: &OsStr) -> anyhow::Result<Vec<String>> {
         },
     };
     rows.retain(|row| row.covers);
-    rows.sort_by_key(|row| std::cmp::Reverse(row.cut.number));
+    rows.sort_by_key(|row| std::cmp::Reverse(row.event.number));
     let clock = Clock::new(false);
-    let names = rows.iter().map(|row| row.cut.row.name.clone()).filter(|name| !name.is_empty());
-    let times = rows.iter().map(|row| clock.name(row.cut.row.time, row.next));
+    let names = rows.iter().map(|row| row.event.row.name.clone()).filter(|name| !name.is_empty());
+    let times = rows.iter().map(|row| clock.name(row.event.row.time, row.next));
     Ok(names.chain(times).collect())
 }
 
 /// A snapshot in a list.
 pub struct Line<'a> {
     /// The snapshot.
-    pub row: &'a ListedCut,
+    pub row: &'a ListedEvent,
     /// In a list of what would become of them: why it is kept; no reason: it is forgotten.
     pub kept: Option<Vec<&'static str>>,
 }
@@ -351,8 +354,8 @@ pub struct Line<'a> {
 /// Prints a list of snapshots.
 pub fn print_rows(listing: args::Listing, clock: &Clock, lines: &[Line<'_>]) -> anyhow::Result<()> {
     let mut list = List::new(listing);
-    let rows: Vec<&ListedCut> = lines.iter().map(|line| line.row).collect();
-    let times: Vec<String> = rows.iter().map(|row| clock.name(row.cut.row.time, row.next)).collect();
+    let rows: Vec<&ListedEvent> = lines.iter().map(|line| line.row).collect();
+    let times: Vec<String> = rows.iter().map(|row| clock.name(row.event.row.time, row.next)).collect();
     let width = |texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or(0);
     let time_width = width(&mut times.iter().map(String::len));
     let name_width = width(&mut rows.iter().map(|row| shown_name(row).chars().count()));
@@ -362,11 +365,11 @@ pub fn print_rows(listing: args::Listing, clock: &Clock, lines: &[Line<'_>]) -> 
             Some([]) => ("forget  ", String::new()),
             Some(reasons) => ("keep    ", format!("  ({})", reasons.join(", "))),
         };
-        let held = if row.cut.row.held { "held" } else { "-" };
+        let held = if row.event.row.held { "held" } else { "-" };
         let after = format!(
             "{:pad$}  {:<8}  {held:<4}  {:<name_width$}  {}{reasons}",
             "",
-            kind_name(row.cut.row.kind),
+            kind_name(row.event.row.kind),
             shown_name(row),
             directory(row) + &said(row),
             pad = time_width - time.len()
@@ -384,16 +387,16 @@ pub fn print_rows(listing: args::Listing, clock: &Clock, lines: &[Line<'_>]) -> 
 }
 
 /// No snapshot is named `-`.
-fn shown_name(row: &ListedCut) -> String {
-    match &row.cut.row.name {
+fn shown_name(row: &ListedEvent) -> String {
+    match &row.event.row.name {
         name if name.is_empty() => "-".to_string(),
         name => printable(name.as_bytes()),
     }
 }
 
 /// What people say of it, behind all else.
-fn said(row: &ListedCut) -> String {
-    let more = &row.cut.row.more;
+fn said(row: &ListedEvent) -> String {
+    let more = &row.event.row.more;
     let reason = Some(&more.hold_reason).filter(|reason| !reason.is_empty());
     let reason = reason.map(|reason| format!("  (held: {})", printable(reason.as_bytes())));
     let description = Some(&more.description).filter(|text| !text.is_empty());
@@ -401,30 +404,30 @@ fn said(row: &ListedCut) -> String {
     format!("{}{}", description.unwrap_or_default(), reason.unwrap_or_default())
 }
 
-/// What was cut: where it is now, or which inode it was.
-fn directory(row: &ListedCut) -> String {
+/// What the event is of: where it is now, or which inode it was.
+fn directory(row: &ListedEvent) -> String {
     match &row.path {
         Some(path) => printable(bytes_of(path)),
-        None => format!("inode {}", row.cut.row.root),
+        None => format!("inode {}", row.event.row.root),
     }
 }
 
-fn kind_name(kind: CutKind) -> &'static str {
+fn kind_name(kind: EventKind) -> &'static str {
     match kind {
-        CutKind::Snapshot => "snapshot",
-        CutKind::Close => "close",
-        CutKind::Interval => "interval",
-        CutKind::Undo => "undo",
-        CutKind::Removed => "removed",
-        CutKind::Expunge => "expunge",
-        CutKind::Rollback => "rollback",
+        EventKind::Snapshot => "snapshot",
+        EventKind::Close => "close",
+        EventKind::Interval => "interval",
+        EventKind::Undo => "undo",
+        EventKind::Removed => "removed",
+        EventKind::Expunge => "expunge",
+        EventKind::Rollback => "rollback",
     }
 }
 
-pub(super) fn json_row(listed: &ListedCut, clock: &Clock) -> Value {
-    let row = &listed.cut.row;
+pub(super) fn json_row(listed: &ListedEvent, clock: &Clock) -> Value {
+    let row = &listed.event.row;
     let mut value = json!({
-        "number": listed.cut.number.0,
+        "number": listed.event.number.0,
         "time": json_time(row.time),
         "at": clock.name(row.time, listed.next),
         "kind": kind_name(row.kind),

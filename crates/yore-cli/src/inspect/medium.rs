@@ -1,7 +1,7 @@
 //! Finding metadata on the medium: superblock → root zone → zone table → zone header → slot.
 //!
-//! On a sound volume each step names the next with generation and checksum. Where one does not verify, what can still be
-//! found is used and a note is made; nothing here refuses to go on because of damage elsewhere.
+//! On a sound volume each step names the next with generation and checksum. Where one does not verify, what
+//! can still be found is used and a note is made; nothing here refuses to go on because of damage elsewhere.
 
 use super::superblock;
 use anyhow::Context as _;
@@ -90,7 +90,8 @@ impl<'a> Medium<'a> {
         verify_header(block, addr, self.superblock.volume_tag(), place)
     }
 
-    /// What is wrong with a block that its zone's header leads to: beside the above, that it is another version.
+    /// What is wrong with a block that its zone's header leads to: beside the above, that it is another
+    /// version.
     pub fn verify_copy(&self, found: &FoundBlock, addr: MetaAddr) -> Result<(), Box<Corruption>> {
         self.verify(&found.bytes, addr, found.place)?;
         verify_version(&found.bytes, found.check, addr, found.place)

@@ -3,23 +3,23 @@
 use super::print::{entry_text, extent_text, root_text};
 use crate::output::{kind_name, printable, Clock, Precision};
 use yore_format::{
-    key_parts, Block, BlockKind, ContentKind, Corruption, CutRow, ExtentValue, FileKind, HistoryRoots,
-    HistorySpace, HistoryTree, Inode, InodeNo, Number, OperationRow, PastName, PolicyRow, Version,
+    key_parts, Block, BlockKind, ContentKind, Corruption, EventNo, EventRow, ExtentValue, FileKind,
+    HistoryRoots, HistorySpace, HistoryTree, Inode, InodeNo, OperationRow, PastName, PolicyRow, Version,
 };
 
-/// The first bit of keys by name in the index of cuts.
+/// The first bit of keys by name in the index of events.
 const BY_NAME: u64 = 1 << 63;
 
 /// Name and text of each root that leads to a tree, and how many blocks the past alone holds.
 pub fn roots(block: &Block) -> Vec<(String, String)> {
     let named = HistoryTree::all().map(|tree| {
         let name = match tree {
-            HistoryTree::Cuts => "cuts".to_string(),
-            HistoryTree::CutIndex => "index of cuts".to_string(),
+            HistoryTree::Events => "events".to_string(),
+            HistoryTree::EventIndex => "index of events".to_string(),
             HistoryTree::Versions(shard) => format!("versions {shard}"),
             HistoryTree::Names(shard) => format!("names {shard}"),
             HistoryTree::Changes(shard) => format!("changes {shard}"),
-            HistoryTree::Forgotten => "forgotten cuts".to_string(),
+            HistoryTree::Forgotten => "forgotten events".to_string(),
             HistoryTree::Policies => "policies".to_string(),
             HistoryTree::Operations => "operations".to_string(),
         };
@@ -39,8 +39,8 @@ pub fn roots(block: &Block) -> Vec<(String, String)> {
 /// [`Corruption`] for a key or a value that cannot be.
 pub fn cell(kind: BlockKind, key: &[u8], value: &[u8]) -> Option<Result<String, Box<Corruption>>> {
     Some(match kind {
-        BlockKind::Cuts => cut(key, value),
-        BlockKind::CutIndex => index(key, value),
+        BlockKind::Events => event(key, value),
+        BlockKind::EventIndex => index(key, value),
         BlockKind::Versions => version(key, value),
         BlockKind::Names => name(key, value),
         BlockKind::Changes => change(key, value),
@@ -57,28 +57,28 @@ fn operation(key: &[u8], value: &[u8]) -> Result<String, Box<Corruption>> {
     let time = Clock::new(false).text(time, Precision::Nanoseconds);
     let (path, note) = (printable(&path), printable(note.as_bytes()));
     Ok(format!(
-        "class {class}, {sequence}: {} by user {uid} at {time}, cuts {} to {}, {count}, {bytes} bytes, {path} {note}",
+        "class {class}, {sequence}: {} by user {uid} at {time}, events {} to {}, {count}, {bytes} bytes, {path} {note}",
         kind.name(),
         first.0,
         last.0
     ))
 }
 
-fn cut(key: &[u8], value: &[u8]) -> Result<String, Box<Corruption>> {
+fn event(key: &[u8], value: &[u8]) -> Result<String, Box<Corruption>> {
     let [number] = key_parts(key)?;
-    let cut = CutRow::decode(value)?;
-    let name = match &cut.name[..] {
+    let event = EventRow::decode(value)?;
+    let name = match &event.name[..] {
         "" => String::new(),
         name => format!(" \"{}\"", printable(name.as_bytes())),
     };
     Ok(format!(
-        "cut {number}{name} at {}: {:?}, {:?}{}, of inode {} incarnation {}",
-        Clock::new(false).text(cut.time, Precision::Nanoseconds),
-        cut.kind,
-        cut.state,
-        if cut.held { ", held" } else { "" },
-        cut.root,
-        cut.root_incarnation
+        "event {number}{name} at {}: {:?}, {:?}{}, of inode {} incarnation {}",
+        Clock::new(false).text(event.time, Precision::Nanoseconds),
+        event.kind,
+        event.state,
+        if event.held { ", held" } else { "" },
+        event.root,
+        event.root_incarnation
     ))
 }
 
@@ -94,8 +94,8 @@ fn index(key: &[u8], value: &[u8]) -> Result<String, Box<Corruption>> {
     nothing(value)?;
     let [first, number] = key_parts(key)?;
     Ok(match first & BY_NAME {
-        0 => format!("cut {number} of inode {first}"),
-        _ => format!("cut {number} by its name"),
+        0 => format!("event {number} of inode {first}"),
+        _ => format!("event {number} by its name"),
     })
 }
 
@@ -123,7 +123,7 @@ fn policy(key: &[u8], value: &[u8]) -> Result<String, Box<Corruption>> {
 
 fn version(key: &[u8], value: &[u8]) -> Result<String, Box<Corruption>> {
     let [number, born] = key_parts(key)?;
-    let Version { end, inode } = Version::decode(InodeNo(number), Number(born), value)?;
+    let Version { end, inode } = Version::decode(InodeNo(number), EventNo(born), value)?;
     let kind = FileKind::from_mode(inode.mode).map_or("unknown", kind_name);
     Ok(format!(
         "inode {number} incarnation {}, from {born} to before {end}: mode {:#o} ({kind}), {} links, {} bytes in {} blocks, \
@@ -152,7 +152,7 @@ fn content(inode: &Inode) -> Result<String, Box<Corruption>> {
 
 fn name(key: &[u8], value: &[u8]) -> Result<String, Box<Corruption>> {
     let [directory, cookie, birth] = key_parts(key)?;
-    let PastName { death, entry } = PastName::decode(Number(birth), value)?;
+    let PastName { death, entry } = PastName::decode(EventNo(birth), value)?;
     Ok(format!(
         "in inode {directory} under {cookie:#x}, from {birth} to before {death}: {}",
         entry_text(&entry)
@@ -163,9 +163,9 @@ fn name(key: &[u8], value: &[u8]) -> Result<String, Box<Corruption>> {
 mod tests {
     use super::*;
     use yore_format::{
-        cut_index_by_name, cut_index_by_root, name_end_key, name_key, version_end_key, version_key,
-        BlockHeader, BlockNo, CutKind, CutState, DirEntry, HistoryGrowth, Incarnation, MetaAddr, Timestamp,
-        ZERO_BLOCK,
+        event_index_by_name, event_index_by_root, name_end_key, name_key, version_end_key, version_key,
+        BlockHeader, BlockNo, DirEntry, EventKind, EventState, HistoryGrowth, Incarnation, MetaAddr,
+        Timestamp, ZERO_BLOCK,
     };
 
     fn text(kind: BlockKind, key: &[u8], value: &[u8]) -> String {
@@ -175,38 +175,38 @@ mod tests {
     /// Promises that each kind of cell says what it is about, and that damage is an error.
     #[test]
     fn cells_of_the_past_are_readable() {
-        let row = CutRow {
+        let row = EventRow {
             time: Timestamp { seconds: 1_700_000_000, nanos: 5 },
-            kind: CutKind::Snapshot,
-            state: CutState::Dying,
+            kind: EventKind::Snapshot,
+            state: EventState::Dying,
             held: true,
             root: InodeNo::ROOT,
             root_incarnation: Incarnation(1),
             name: "before".into(),
             more: Default::default(),
         };
-        let cut = text(BlockKind::Cuts, &7u64.to_be_bytes(), &row.encode());
-        for part in ["cut 7 \"before\" at 2023-11-", "Snapshot, Dying, held", "inode 16 incarnation 1"] {
-            assert!(cut.contains(part), "{cut}");
+        let event = text(BlockKind::Events, &7u64.to_be_bytes(), &row.encode());
+        for part in ["event 7 \"before\" at 2023-11-", "Snapshot, Dying, held", "inode 16 incarnation 1"] {
+            assert!(event.contains(part), "{event}");
         }
-        let key = cut_index_by_root(InodeNo::ROOT, Number(7));
-        assert_eq!(text(BlockKind::CutIndex, &key, &[]), "cut 7 of inode 16");
-        let key = cut_index_by_name(&[3; 16], "before", Number(7));
-        assert_eq!(text(BlockKind::CutIndex, &key, &[]), "cut 7 by its name");
-        let key = name_end_key(Number(8), InodeNo::ROOT, 0x500);
+        let key = event_index_by_root(InodeNo::ROOT, EventNo(7));
+        assert_eq!(text(BlockKind::EventIndex, &key, &[]), "event 7 of inode 16");
+        let key = event_index_by_name(&[3; 16], "before", EventNo(7));
+        assert_eq!(text(BlockKind::EventIndex, &key, &[]), "event 7 by its name");
+        let key = name_end_key(EventNo(8), InodeNo::ROOT, 0x500);
         assert_eq!(text(BlockKind::Changes, &key, &[]), "name 0x500 of inode 16 ended at 8");
-        let key = version_end_key(Number(8), InodeNo(17));
+        let key = version_end_key(EventNo(8), InodeNo(17));
         assert_eq!(text(BlockKind::Changes, &key, &[]), "inode 17 changed or ended at 8");
         assert!(cell(BlockKind::Changes, &key, &[0]).is_some_and(|text| text.is_err()));
         let entry = DirEntry {
             inode: InodeNo(17),
             incarnation: Incarnation(4),
-            birth: Number(2),
+            birth: EventNo(2),
             kind: FileKind::Regular,
             name: b"was",
         };
-        let value = PastName { death: Number(8), entry }.encode();
-        let name = text(BlockKind::Names, &name_key(InodeNo::ROOT, 0x500, Number(2)), &value);
+        let value = PastName { death: EventNo(8), entry }.encode();
+        let name = text(BlockKind::Names, &name_key(InodeNo::ROOT, 0x500, EventNo(2)), &value);
         let expected =
             "in inode 16 under 0x500, from 2 to before 8: \"was\" inode 17 incarnation 4 (file), birth 2";
         assert_eq!(name, expected);
@@ -218,16 +218,16 @@ mod tests {
     fn a_version_says_when_and_what_it_was() {
         let mut inode = Inode::free();
         (inode.mode, inode.links, inode.size, inode.blocks) = (0o100_644, 1, 8192, 2);
-        (inode.incarnation, inode.born) = (Incarnation(4), Number(2));
+        (inode.incarnation, inode.born) = (Incarnation(4), EventNo(2));
         let extent =
-            ExtentValue { start: BlockNo(5000), len: 2, unwritten: false, shared: false, birth: Number(1) };
+            ExtentValue { start: BlockNo(5000), len: 2, unwritten: false, shared: false, birth: EventNo(1) };
         ExtentValue::encode_inline(&mut inode, &[(0, extent)]);
-        let value = Version { end: Number(8), inode }.encode();
-        let version = text(BlockKind::Versions, &version_key(InodeNo(17), Number(2)), &value);
+        let value = Version { end: EventNo(8), inode }.encode();
+        let version = text(BlockKind::Versions, &version_key(InodeNo(17), EventNo(2)), &value);
         for part in ["inode 17 incarnation 4, from 2 to before 8", "(file)", "blocks 5000 to 5001, birth 1"] {
             assert!(version.contains(part), "{version}");
         }
-        assert!(cell(BlockKind::Versions, &version_key(InodeNo(17), Number(3)), &value).unwrap().is_err());
+        assert!(cell(BlockKind::Versions, &version_key(InodeNo(17), EventNo(3)), &value).unwrap().is_err());
     }
 
     /// Promises the roots that there are, and no others.
@@ -242,17 +242,17 @@ mod tests {
             InodeNo::HISTORY,
             Incarnation(0),
             1,
-            Number(0),
+            EventNo(0),
         );
         assert!(roots(&block).is_empty());
-        HistoryRoots::set(&mut block, HistoryTree::Cuts, MetaAddr(20), 0);
+        HistoryRoots::set(&mut block, HistoryTree::Events, MetaAddr(20), 0);
         HistoryRoots::set(&mut block, HistoryTree::Names(15), MetaAddr(600), 2);
         HistoryRoots::set(&mut block, HistoryTree::Forgotten, MetaAddr(21), 0);
         HistoryRoots::count(&mut block, HistoryGrowth { data: 7, nodes: 0, trees: 3 });
         let named = [
-            ("cuts", "0:20, level 0"),
+            ("events", "0:20, level 0"),
             ("names 15", "1:88, level 2"),
-            ("forgotten cuts", "0:21, level 0"),
+            ("forgotten events", "0:21, level 0"),
             ("held data blocks", "7"),
             ("nodes of its own", "3"),
         ];

@@ -64,7 +64,7 @@ fn superblock_fields(out: &mut Out, found: &Superblock) -> anyhow::Result<()> {
         ("written", clock.seconds(found.written_seconds)),
         ("root directory", format!("inode {}", found.root_directory)),
         ("orphans", root_text(found.orphan_root, Some(found.orphan_level))),
-        ("cuts", root_text(found.cuts_root, None)),
+        ("events", root_text(found.events_root, None)),
         ("history", root_text(found.history_root, None)),
         ("free blocks", found.free_blocks.to_string()),
         ("inodes", found.inodes.to_string()),
@@ -304,8 +304,8 @@ fn inode_fields(out: &mut Out, inode: &Inode) -> anyhow::Result<()> {
         out,
         "numbers",
         &format!(
-            "own cut {}, born {}, {}",
-            inode.own_cut,
+            "own event {}, born {}, {}",
+            inode.own_event,
             inode.born,
             if inode.has_policy { "a policy of its own" } else { "no policy of its own" }
         ),

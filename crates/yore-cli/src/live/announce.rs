@@ -1,12 +1,12 @@
-//! What a daemon leaves for other commands: a file in memory that says what it serves, another for its last words, and
-//! a directory for its socket and its log.
+//! What a daemon leaves for other commands: a file in memory that says what it serves, another for its last
+//! words, and a directory for its socket and its log.
 //!
-//! The files in memory have no place in any directory: others find them among the daemon's descriptors, which the
-//! kernel shows to its user and to root. Nobody else can put anything there. Root's daemons also leave a copy below
-//! `/run/yore`, where only root writes, so that other users may know of them.
+//! The files in memory have no place in any directory: others find them among the daemon's descriptors, which
+//! the kernel shows to its user and to root. Nobody else can put anything there. Root's daemons also leave a
+//! copy below `/run/yore`, where only root writes, so that other users may know of them.
 //!
-//! The directory for socket and log is `/run/yore` for root; for others `$XDG_RUNTIME_DIR/yore`, else `/tmp/yore-UID`.
-//! Somebody else may have taken that last name. Then it is one that nobody can guess.
+//! The directory for socket and log is `/run/yore` for root; for others `$XDG_RUNTIME_DIR/yore`, else
+//! `/tmp/yore-UID`. Somebody else may have taken that last name. Then it is one that nobody can guess.
 
 use super::process::{self, process_start};
 use super::Daemon;
@@ -135,7 +135,8 @@ pub fn of_root() -> Vec<Daemon> {
     entries.filter_map(one).collect()
 }
 
-/// The directory for this process's socket and log, made if it is not there; the same one as long as the process lives.
+/// The directory for this process's socket and log, made if it is not there; the same one as long as the
+/// process lives.
 ///
 /// # Errors
 /// There is no place for one.

@@ -1,11 +1,12 @@
 //! What the kernel tells of other processes, read so that nothing they have can make the reader wait.
 //!
-//! A process may have anything open: a pipe that nobody writes to, a file of a FUSE file system that never answers.
-//! So only what the kernel knows by itself is asked for: `status`, `fdinfo`, the text of a link. Attributes come from
-//! `statx` with `AT_STATX_DONT_SYNC`, which answers from memory. A file is opened only when it is known to lie in memory.
+//! A process may have anything open: a pipe that nobody writes to, a file of a FUSE file system that never
+//! answers. So only what the kernel knows by itself is asked for: `status`, `fdinfo`, the text of a link.
+//! Attributes come from `statx` with `AT_STATX_DONT_SYNC`, which answers from memory. A file is opened only
+//! when it is known to lie in memory.
 //!
-//! All of it goes through one descriptor of `/proc/PID`. Once the process has ended that descriptor leads nowhere, even
-//! if another process has its number by then.
+//! All of it goes through one descriptor of `/proc/PID`. Once the process has ended that descriptor leads
+//! nowhere, even if another process has its number by then.
 
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::fs::{AtFlags, FileType, MemfdFlags, Mode, OFlags, Statx, StatxFlags, CWD};
@@ -19,7 +20,8 @@ use std::time::{Duration, Instant};
 
 /// Most bytes that are read of anything here.
 const TEXT_MAX: u64 = 64 << 10;
-/// How many of a process's descriptors are looked at. A daemon opens what matters first, so its numbers are low.
+/// How many of a process's descriptors are looked at. A daemon opens what matters first, so its numbers are
+/// low.
 const DESCRIPTORS_MAX: usize = 4096;
 
 /// When a process started, if it lives.
@@ -72,7 +74,7 @@ impl Process {
 
 /// A file or device that a process has open and holds the lock of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct LockedFile {
     /// Which one: see [`super::identity`].
     pub identity: (u64, u64),
     /// Whose it is.
@@ -119,7 +121,7 @@ impl Seen {
     }
 
     /// The files whose locks it holds.
-    pub fn held(&self) -> Vec<Held> {
+    pub fn held(&self) -> Vec<LockedFile> {
         let one = |number: u32| {
             let info = self.text(&format!("fdinfo/{number}"))?;
             let is_lock = |line: &str| line.starts_with("lock:") && line.contains(" FLOCK ");
@@ -127,7 +129,7 @@ impl Seen {
             let flags = info.lines().find_map(|line| line.strip_prefix("flags:"))?;
             let access = u32::from_str_radix(flags.trim(), 8).ok()? & OFlags::ACCMODE.bits();
             let found = status_from_memory(&self.directory, &format!("fd/{number}"), AtFlags::empty())?;
-            Some(Held {
+            Some(LockedFile {
                 identity: identity_of(&found),
                 owner: found.stx_uid,
                 writable: access != OFlags::RDONLY.bits(),
@@ -143,7 +145,8 @@ impl Seen {
             let path = format!("fd/{number}");
             let found = rustix::fs::readlinkat(&self.directory, &path, Vec::new()).ok()?;
             (found.as_bytes() == link.as_bytes()).then_some(())?;
-            // Files elsewhere may have that name, too. A descriptor that opens nothing shows where this one lies.
+            // Files elsewhere may have that name, too. A descriptor that opens nothing shows where this one
+            // lies.
             let flags = OFlags::PATH | OFlags::CLOEXEC;
             let place = rustix::fs::openat(&self.directory, &path, flags, Mode::empty()).ok()?;
             let found = status_from_memory(&place, "", AtFlags::EMPTY_PATH)?;
@@ -227,7 +230,8 @@ mod tests {
         assert_eq!(taker_in_line("2: POSIX  ADVISORY  WRITE 5021 fe:00:9978199 0 EOF"), None);
     }
 
-    /// A locked file and a file in memory of a process are found, and a file elsewhere of that name is none in memory.
+    /// A locked file and a file in memory of a process are found, and a file elsewhere of that name is none
+    /// in memory.
     #[test]
     fn what_a_process_has_open() {
         let scratch = tempfile::tempdir().unwrap();
@@ -237,7 +241,7 @@ mod tests {
         let own = Seen::look(std::process::id()).unwrap();
         assert_eq!(own.user, rustix::process::getuid().as_raw());
         let identity = crate::live::identity(&path).unwrap();
-        assert!(own.held().contains(&Held { identity, owner: own.user, writable: true }));
+        assert!(own.held().contains(&LockedFile { identity, owner: own.user, writable: true }));
         assert!(own.memory_file("yore-test").is_none());
         let memory = new_memory_file("yore-test").unwrap();
         rustix::io::write(&memory, b"text").unwrap();

@@ -1,8 +1,8 @@
 //! The kernel's table of mounts: what is mounted where, and by whom.
 //!
-//! Whoever mounts chooses the text that stands there for the volume, so that text is compared and shown, and never
-//! opened unless the user who mounted is trusted. That user stands there, too (`user_id=`): the kernel and the helper
-//! `fusermount3` see to it that it is true.
+//! Whoever mounts chooses the text that stands there for the volume, so that text is compared and shown, and
+//! never opened unless the user who mounted is trusted. That user stands there, too (`user_id=`): the kernel
+//! and the helper `fusermount3` see to it that it is true.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -90,7 +90,8 @@ pub fn mount_at(directory: &Path) -> Option<Mount> {
 mod tests {
     use super::*;
 
-    /// Promises that it is found out who mounted, whatever the volume is called, and what is no mount of ours.
+    /// Promises that it is found out who mounted, whatever the volume is called, and what is no mount of
+    /// ours.
     #[test]
     fn lines_of_the_table() {
         let line = mounts::Mount {

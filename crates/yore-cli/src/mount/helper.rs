@@ -2,14 +2,16 @@
 //!
 //! `mount -t fuse.yore VOL DIR -o …` runs the first of these that exists:
 //! - `/sbin/mount.fuse.yore VOL DIR [-sfnv] -o …`, a link to this program;
-//! - `/sbin/mount.fuse VOL DIR [-sfnv] -o … -t fuse.yore`, which comes with libfuse, drops what only mount(8) needs
-//!   (`noauto`, `nofail`, `user`, `_netdev`, `x-…`), adds `dev,suid`, and runs `yore VOL DIR -o …` by a shell.
+//! - `/sbin/mount.fuse VOL DIR [-sfnv] -o … -t fuse.yore`, which comes with libfuse, drops what only mount(8)
+//!   needs (`noauto`, `nofail`, `user`, `_netdev`, `x-…`), adds `dev,suid`, and runs `yore VOL DIR -o …` by a
+//!   shell.
 //!
 //! So neither names a command. Both are turned into `yore mount …` before anything is parsed.
 //!
-//! What the second one adds nobody asked for: it would let a volume from anywhere bring its device files and set-id programs.
-//! It appends `dev` unless it was given `nodev`, then `suid` unless it was given `nosuid`, always at the end and whatever stood
-//! there. So one of each is taken off the end; what the administrator wrote stands before them.
+//! What the second one adds nobody asked for: it would let a volume from anywhere bring its device files and
+//! set-id programs. It appends `dev` unless it was given `nodev`, then `suid` unless it was given `nosuid`,
+//! always at the end and whatever stood there. So one of each is taken off the end; what the administrator
+//! wrote stands before them.
 
 use crate::args::Arguments;
 use clap::CommandFactory as _;

@@ -1,6 +1,6 @@
-//! Where the daemon logs: the file it was given, standard error in the foreground, otherwise the system's log, and
-//! where there is none a file beside the one that announces the mount. `YORE_LOG` says how much (`debug`,
-//! `yore_fs=trace`), `info` by default.
+//! Where the daemon logs: the file it was given, standard error in the foreground, otherwise the system's
+//! log, and where there is none a file beside the one that announces the mount. `YORE_LOG` says how much
+//! (`debug`, `yore_fs=trace`), `info` by default.
 
 use anyhow::Context as _;
 use std::fs::File;

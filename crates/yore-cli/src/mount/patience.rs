@@ -1,8 +1,9 @@
 //! How long an `umount` waits for the daemon, and what it says when that does not end.
 //!
-//! The mount is gone when the waiting begins. Then the daemon closes the volume, which takes as long as writing takes. But the
-//! mount is gone *here*: a process in another namespace of mounts may have it still (a container, or `unshare -m`), and nobody
-//! here can take it away from that one. The kernel's list of connections tells the two apart.
+//! The mount is gone when the waiting begins. Then the daemon closes the volume, which takes as long as
+//! writing takes. But the mount is gone *here*: a process in another namespace of mounts may have it still (a
+//! container, or `unshare -m`), and nobody here can take it away from that one. The kernel's list of
+//! connections tells the two apart.
 
 use crate::live::Mount;
 use crate::status::{self, Ended};
@@ -71,7 +72,8 @@ impl Patience<'_> {
         Path::new(&listed).exists() || !self.keepers().is_empty()
     }
 
-    /// Processes in other namespaces that have the mount, one for each namespace, as far as they may be looked at.
+    /// Processes in other namespaces that have the mount, one for each namespace, as far as they may be
+    /// looked at.
     fn keepers(&self) -> Vec<(u32, String)> {
         let device = (0, self.mount.connection);
         let has_it = |table: Vec<mounts::Mount>| table.iter().any(|mount| mount.device == device);

@@ -1,5 +1,5 @@
-//! `-o remount`: flags of a mount that is there, which are the kernel's business alone. The daemon is not asked: on a
-//! volume that it opened read-only, writes stay refused whatever the kernel would allow.
+//! `-o remount`: flags of a mount that is there, which are the kernel's business alone. The daemon is not
+//! asked: on a volume that it opened read-only, writes stay refused whatever the kernel would allow.
 
 use super::options::Options;
 use crate::live;

@@ -1,9 +1,9 @@
-//! What a daemon can be asked for beside files and ioctls: to mount a snapshot beside what it serves, and to say when a mount has
-//! ended.
+//! What a daemon can be asked for beside files and ioctls: to mount a snapshot beside what it serves, and to
+//! say when a mount has ended.
 //!
-//! It is asked through a socket beside the file that announces it: that works whether the present is mounted or not, is open to the
-//! daemon's user and root only, and keeps no thread that serves files. One line of JSON goes each way. The daemon itself mounts,
-//! with its own rights, so it can also unmount again.
+//! It is asked through a socket beside the file that announces it: that works whether the present is mounted
+//! or not, is open to the daemon's user and root only, and keeps no thread that serves files. One line of
+//! JSON goes each way. The daemon itself mounts, with its own rights, so it can also unmount again.
 
 use super::options::Options;
 use super::patience::{Patience, SLICE};
@@ -153,7 +153,8 @@ fn bytes_of(path: &Path) -> Vec<u8> {
     OsStr::as_bytes(path.as_os_str()).to_vec()
 }
 
-/// Asks a daemon; `None` if it ended before it answered. `wait_on` is called once in a while, and says when enough is enough.
+/// Asks a daemon; `None` if it ended before it answered. `wait_on` is called once in a while, and says when
+/// enough is enough.
 fn ask(
     daemon: &Daemon,
     request: &Request,

@@ -1,5 +1,5 @@
-//! The daemon: opens the volume, mounts it, or a snapshot of it, serves it and what is mounted beside it until somebody has unmounted
-//! all or a signal ends it, closes it.
+//! The daemon: opens the volume, mounts it, or a snapshot of it, serves it and what is mounted beside it
+//! until somebody has unmounted all or a signal ends it, closes it.
 
 use super::log::Destination;
 use super::requests::Listener;

@@ -1,7 +1,7 @@
 //! The mounts that a daemon serves: of a volume's present, and of snapshots beside it.
 //!
-//! Each ends by itself; the daemon ends with the last one. The mount of the present closes the volume when it ends: what is then
-//! still mounted of the past is read from a closed volume, which nothing changes any more.
+//! Each ends by itself; the daemon ends with the last one. The mount of the present closes the volume when it
+//! ends: what is then still mounted of the past is read from a closed volume, which nothing changes any more.
 
 use super::options::Options;
 use super::snapshot::At;
@@ -182,10 +182,12 @@ impl Sessions {
         self.lock().announced = None;
     }
 
-    /// Ends all mounts; programs that still use one get errors from here on, since whoever sends signals wants an end.
+    /// Ends all mounts; programs that still use one get errors from here on, since whoever sends signals
+    /// wants an end.
     ///
-    /// A mount that is gone here may live on in another namespace of mounts, where nobody here can unmount it. Its connection
-    /// is aborted. Where even that is not allowed, the volume is closed and the process ends, and the connection with it.
+    /// A mount that is gone here may live on in another namespace of mounts, where nobody here can unmount
+    /// it. Its connection is aborted. Where even that is not allowed, the volume is closed and the process
+    /// ends, and the connection with it.
     pub fn end(&self) {
         // Those of the past first: the volume is closed with the present.
         let mut open: Vec<_> =
@@ -236,7 +238,8 @@ impl Sessions {
             if lasting.is_empty() || left.is_zero() {
                 return lasting;
             }
-            // A session that has ended says so only when its volume is closed, so this thread looks in between.
+            // A session that has ended says so only when its volume is closed, so this thread looks in
+            // between.
             let left = left.min(Duration::from_millis(50));
             state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -260,8 +263,8 @@ const LASTING: Duration = Duration::from_secs(3);
 /// How long to wait for what the kernel still has of the files on the mounts.
 const SYNCING: Duration = Duration::from_secs(60);
 
-/// Has the kernel hand over what programs had written. It may wait for something that never comes, so it is waited for in
-/// a thread of its own.
+/// Has the kernel hand over what programs had written. It may wait for something that never comes, so it is
+/// waited for in a thread of its own.
 fn sync_all(handles: &[SessionHandle]) {
     let handles = handles.to_vec();
     let (done, is_done) = std::sync::mpsc::channel();
@@ -313,7 +316,7 @@ pub fn mount_snapshot(
     let found = at.find(view)?;
     let snapshot = MountedSnapshot {
         directory: directory.to_path_buf(),
-        number: found.pin.cut().0,
+        number: found.pin.event().0,
         at: found.name.rsplit('@').next().unwrap_or_default().to_string(),
     };
     let config = MountConfig {

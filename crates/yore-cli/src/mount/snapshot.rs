@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use yore_control::{Client as _, Here};
 use yore_fs::time::{parse, TimeZone, When};
-use yore_fs::{Error, FileKind, InodeNo, Number, Pin, PinnedBy, Timestamp, View, Volume};
+use yore_fs::{Error, EventNo, FileKind, InodeNo, Pin, PinnedBy, Timestamp, View, Volume};
 
 /// A directory of a volume as of a time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -94,7 +94,7 @@ impl At {
             self.path().display(),
             self.text
         );
-        let number = node.cut().unwrap_or_default();
+        let number = node.event().unwrap_or_default();
         let pin = view.pin(number, PinnedBy::Mount).map_err(|error| match error {
             Error::NotFound => self.absent(&volume),
             error => error.into(),
@@ -104,14 +104,14 @@ impl At {
     }
 
     /// The directory, if it is not the root, and how its snapshot is named.
-    fn name_of(&self, view: &View, number: Number) -> anyhow::Result<String> {
+    fn name_of(&self, view: &View, number: EventNo) -> anyhow::Result<String> {
         let time = match &self.moment {
             Moment::Named(name) => name.clone(),
             Moment::At { .. } | Moment::Last(_) => {
-                let root = view.kept_cut(number)?.row.root;
-                let (cut, next) =
-                    view.cuts_of(root, number, 1)?.pop().context("the snapshot is in no list")?;
-                Clock::new(false).name(cut.row.time, next)
+                let root = view.kept_event(number)?.row.root;
+                let (event, next) =
+                    view.events_of(root, number, 1)?.pop().context("the snapshot is in no list")?;
+                Clock::new(false).name(event.row.time, next)
             }
         };
         Ok(match self.path().file_name() {
@@ -139,13 +139,13 @@ impl At {
             None => "a directory that is gone".to_string(),
         };
         if let Moment::Named(name) = &self.moment {
-            return match rows.iter().find(|row| row.cut.row.name == *name) {
+            return match rows.iter().find(|row| row.event.row.name == *name) {
                 Some(row) => anyhow::anyhow!(
                     "{cannot}: that snapshot is of {}, and does not show {path}; mount that directory (VOL:/PATH)",
                     place(&row.path)
                 ),
                 None => {
-                    let names = rows.iter().map(|row| row.cut.row.name.as_str()).filter(|name| !name.is_empty());
+                    let names = rows.iter().map(|row| row.event.row.name.as_str()).filter(|name| !name.is_empty());
                     let near = nearest(name, names).map(|near| format!("; did you mean `{near}`?"));
                     anyhow::anyhow!(
                         "{cannot}: there is no snapshot of that name{} `yore snapshots` lists those that there are",
@@ -169,10 +169,10 @@ impl At {
                  (VOL:/PATH)",
                 place(&rows[0].path)
             ),
-            Some([first, ..]) if matches!(self.when(), When::At(time) if time < first.cut.row.time) => {
+            Some([first, ..]) if matches!(self.when(), When::At(time) if time < first.event.row.time) => {
                 anyhow::anyhow!(
                     "{cannot}: the first snapshot that shows it is of {}",
-                    clock.name(first.cut.row.time, first.next)
+                    clock.name(first.event.row.time, first.next)
                 )
             }
             _ => anyhow::anyhow!(

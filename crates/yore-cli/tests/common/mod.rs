@@ -100,8 +100,8 @@ impl Scratch {
     }
 }
 
-/// Waits until something has happened that another process does in its own time; `what` names it. The limit is for a test that hangs, not
-/// a promise: a busy machine may take long.
+/// Waits until something has happened that another process does in its own time; `what` names it. The limit
+/// is for a test that hangs, not a promise: a busy machine may take long.
 #[track_caller]
 pub fn until(what: &str, mut has_happened: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(120);

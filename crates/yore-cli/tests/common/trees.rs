@@ -6,8 +6,8 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-/// Does the same on a volume file and on a mount with these options: `on` names a path as the command wants it. Each has what
-/// [`super::scratch`] makes.
+/// Does the same on a volume file and on a mount with these options: `on` names a path as the command wants
+/// it. Each has what [`super::scratch`] makes.
 pub fn both(options: &[&str], work: impl Fn(&Scratch, &dyn Fn(&str) -> String)) {
     let of_volume = scratch();
     work(&of_volume, &|path| of_volume.on(path));
@@ -44,7 +44,8 @@ pub fn read(scratch: &Scratch, path: &str) -> String {
     }
 }
 
-/// What a tree is: of each path all that is put back, and which names are one file. Times of directories only where asked for.
+/// What a tree is: of each path all that is put back, and which names are one file. Times of directories only
+/// where asked for.
 pub fn tree(root: &Path, directory_times: bool) -> BTreeMap<PathBuf, String> {
     let (mut found, mut first, mut left) = (BTreeMap::new(), HashMap::new(), vec![root.to_path_buf()]);
     while let Some(path) = left.pop() {

@@ -2,7 +2,7 @@
 
 use super::{check_name, fits, fitting, Who};
 use crate::{Answer, Known, KnownFile, Named};
-use yore_fs::{Error, InodeNo, Number, Remembered, Result, View};
+use yore_fs::{Error, EventNo, InodeNo, Remembered, Result, View};
 
 const NOT_YOURS: Error = Error::NotPermitted {
     what: "only root, the user who mounted the volume, and who owned all of it in every version may do that",
@@ -34,7 +34,7 @@ fn of_owner(
         Ok(_) => Err(NOT_YOURS),
         Err(error) => {
             let is_theirs = view.getattr(directory)?.uid == who.uid;
-            match is_theirs && who.access.lists(directory, view.cut())? {
+            match is_theirs && who.access.lists(directory, view.event())? {
                 true => Err(error),
                 false => Err(NOT_YOURS),
             }
@@ -70,10 +70,10 @@ pub(super) fn expunge(view: &View, directory: InodeNo, who: &Who<'_>, of: &Named
         view.check_taken_by(&numbers, who.uid)?;
     }
     let view = view.present();
-    let cuts: Vec<Number> = view.cuts()?.iter().map(|cut| cut.number).collect();
+    let events: Vec<EventNo> = view.events()?.iter().map(|event| event.number).collect();
     view.expunge(&numbers)?;
     let doing = who.doing(&view);
     doing.note([doing.expunging(directory, numbers.len())?]);
-    who.host.gone(&files, &cuts);
+    who.host.gone(&files, &events);
     Ok(Answer::Expunged(Known::of(&files, others)))
 }

@@ -14,7 +14,7 @@ const NOT_YOURS: Error = Error::NotPermitted {
 };
 
 fn check_present(view: &View) -> Result<()> {
-    match view.cut() {
+    match view.event() {
         None => Ok(()),
         Some(_) => Err(Error::NotPermitted { what: "what is of the past has no policies" }),
     }

@@ -11,7 +11,7 @@ use yore_fs::{Error, InodeNo, Result, View};
 pub(super) fn roll_back(view: &View, directory: InodeNo, who: &Who<'_>, plan: &Plan) -> Result<Answer> {
     let rights = rights(view, directory, who)?;
     who.check_writable()?;
-    if view.cut().is_some() {
+    if view.event().is_some() {
         return Err(Error::ReadOnly);
     }
     if !matches!(plan.verb, Verb::Rollback | Verb::Undo | Verb::Redo) {

@@ -75,7 +75,7 @@ fn named(name: &str) -> Take {
     Take { name: name.into(), ..Take::default() }
 }
 
-fn hold(client: &dyn Client, number: Number, held: bool) -> Result<()> {
+fn hold(client: &dyn Client, number: EventNo, held: bool) -> Result<()> {
     client.describe(number, Saying { hold: Some(held.then(String::new)), ..Saying::default() })
 }
 
@@ -86,53 +86,54 @@ fn nonsense_is_refused() {
     let file = view.create(&ME, view.root(), b"f", FileKind::Regular, 0o644, 0).unwrap();
     let (root, on_file) = (by(&view, view.root(), 0), by(&view, file.inode(), 0));
     assert!(matches!(on_file.take(named("")), Err(Error::NotADirectory)));
-    assert!(matches!(on_file.snapshots(Number(0)), Err(Error::NotADirectory)));
+    assert!(matches!(on_file.snapshots(EventNo(0)), Err(Error::NotADirectory)));
     for bad in ["yesterday", "a/b", "\n", &"n".repeat(256)] {
         assert!(matches!(root.take(named(bad)), Err(Error::Invalid { .. })), "{bad}");
     }
     let long = Take { description: "x".repeat(513), ..Take::default() };
     assert!(matches!(root.take(long), Err(Error::Invalid { .. })));
-    assert_eq!(view.cuts().unwrap(), []);
+    assert_eq!(view.events().unwrap(), []);
 
     let (number, _) = root.take(named("")).unwrap();
     for numbers in [vec![], vec![number; FORGET_MAX + 1]] {
         assert!(matches!(root.ask(&Request::Forget { numbers }), Err(Error::Invalid { .. })));
     }
     for name in [&b""[..], b"a/b", b"a\0", &[b'a'; 256]] {
-        assert!(matches!(root.versions(name, Number(0)), Err(Error::Invalid { .. })), "{name:?}");
+        assert!(matches!(root.versions(name, EventNo(0)), Err(Error::Invalid { .. })), "{name:?}");
         assert!(matches!(root.version_seen(name), Err(Error::Invalid { .. })), "{name:?}");
     }
     assert!(matches!(on_file.forget(&[number]), Err(Error::NotADirectory)));
-    assert!(view.cuts().unwrap().iter().all(|cut| !cut.row.held) && view.cuts().unwrap().len() == 1);
+    assert!(view.events().unwrap().iter().all(|event| !event.row.held) && view.events().unwrap().len() == 1);
 }
 
-/// Whoever could take a snapshot holds, releases and forgets it, through any directory of any time; all are forgotten or none.
+/// Whoever could take a snapshot holds, releases and forgets it, through any directory of any time; all are
+/// forgotten or none.
 #[test]
 fn who_may_forget_what() {
     let view = view();
     let mine = view.mkdir(&ME, view.root(), b"mine", 0o700).unwrap().inode();
     let gone = view.mkdir(&ME, view.root(), b"gone", 0o700).unwrap().inode();
-    let cut = |inode, name| view.snapshot(inode, name, false, false).unwrap().number;
-    let (a, b, c, d) = (cut(mine, "a"), cut(view.root(), "b"), cut(gone, "c"), cut(mine, "d"));
+    let event = |inode, name| view.snapshot(inode, name, false, false).unwrap().number;
+    let (a, b, c, d) = (event(mine, "a"), event(view.root(), "b"), event(gone, "c"), event(mine, "d"));
     view.rmdir(view.root(), b"gone").unwrap();
     let past = view.as_of(b);
     let root = view.root();
     let (me, other, all) = (by(&view, root, 4711), by(&view, root, 9), by(&view, root, 0));
     let read_only = Asking { read_only: true, ..by(&view, mine, 4711) };
-    let left = || view.cuts().unwrap().into_iter().map(|cut| cut.row.name).collect::<String>();
+    let left = || view.events().unwrap().into_iter().map(|event| event.row.name).collect::<String>();
     assert!(matches!(me.forget(&[a, b]), Err(Error::NotPermitted { .. })));
     assert!(matches!(me.forget(&[c]), Err(Error::NotPermitted { .. })), "it is gone");
     assert!(matches!(other.forget(&[a]), Err(Error::NotPermitted { .. })));
-    assert!(matches!(me.forget(&[a, Number(99)]), Err(Error::NotFound)));
+    assert!(matches!(me.forget(&[a, EventNo(99)]), Err(Error::NotFound)));
     assert!(matches!(read_only.forget(&[a]), Err(Error::ReadOnly)));
     assert!(matches!(hold(&me, b, true), Err(Error::NotPermitted { .. })));
     assert!(matches!(hold(&read_only, a, true), Err(Error::ReadOnly)));
-    assert!(matches!(hold(&all, Number(99), true), Err(Error::NotFound)));
+    assert!(matches!(hold(&all, EventNo(99), true), Err(Error::NotFound)));
     for _ in 0..2 {
         hold(&me, a, true).unwrap();
     }
     // The error says which one it is.
-    assert!(matches!(all.forget(&[d, a]), Err(Error::Held { cut }) if cut == a.0));
+    assert!(matches!(all.forget(&[d, a]), Err(Error::Held { event }) if event == a.0));
     assert_eq!(left(), "abcd");
     hold(&me, a, false).unwrap();
     by(&past, root, 4711).forget(&[d, a, d]).unwrap();
@@ -147,11 +148,11 @@ fn who_may_forget_what() {
 fn a_directory_knows_its_time() {
     let view = view();
     let below = view.mkdir(&ME, view.root(), b"below", 0o755).unwrap().inode();
-    let cuts = [view.root(), below].map(|inode| view.snapshot(inode, "", false, false).unwrap().number);
-    let seen = |view: &View| by(view, below, 9).seen().unwrap().map(|row| (row.cut.number, row.own));
+    let events = [view.root(), below].map(|inode| view.snapshot(inode, "", false, false).unwrap().number);
+    let seen = |view: &View| by(view, below, 9).seen().unwrap().map(|row| (row.event.number, row.own));
     assert_eq!(seen(&view), None);
-    assert_eq!(seen(&view.as_of(cuts[0])), Some((cuts[0], false)));
-    assert_eq!(seen(&view.as_of(cuts[1])), Some((cuts[1], true)));
+    assert_eq!(seen(&view.as_of(events[0])), Some((events[0], false)));
+    assert_eq!(seen(&view.as_of(events[1])), Some((events[1], true)));
 }
 
 /// What is asked of a file is answered; a name that means nothing is not found.
@@ -159,12 +160,12 @@ fn a_directory_knows_its_time() {
 fn files_are_asked_for() {
     let view = view();
     view.create(&ME, view.root(), b"f", FileKind::Regular, 0o644, 0).unwrap();
-    let cut = view.snapshot(view.root(), "all", false, false).unwrap().number;
+    let event = view.snapshot(view.root(), "all", false, false).unwrap().number;
     let asking = by(&view, view.root(), 9);
-    let seen = |name: &[u8]| asking.version_seen(name).unwrap().map(|row| (row.cut.number, row.own));
+    let seen = |name: &[u8]| asking.version_seen(name).unwrap().map(|row| (row.event.number, row.own));
     assert_eq!(asking.all_versions(b"f").unwrap(), []);
     assert_eq!(seen(b"f"), None);
-    assert_eq!(seen(b"f@all"), Some((cut, false)));
+    assert_eq!(seen(b"f@all"), Some((event, false)));
     assert!(matches!(asking.all_versions(b"absent"), Err(Error::NotFound)));
 }
 
@@ -183,7 +184,7 @@ fn who_may_what() {
     assert!(matches!(take(mine.inode(), 4711, "a"), Err(Error::Exists)));
     let names = |inode, uid| -> Vec<String> {
         let rows = by(&view, inode, uid).all_snapshots().unwrap();
-        rows.into_iter().map(|listed| listed.cut.row.name).collect()
+        rows.into_iter().map(|listed| listed.event.row.name).collect()
     };
     assert_eq!(names(view.root(), 0), ["a", "b", "c"]);
     assert_eq!(names(view.root(), 4711), ["a", "c"]);
@@ -213,12 +214,12 @@ fn pages() {
     for name in &names {
         root.take(Take { held: true, ..named(name) }).unwrap();
     }
-    assert!(root.snapshots(Number(0)).unwrap().next.is_some());
+    assert!(root.snapshots(EventNo(0)).unwrap().next.is_some());
     let listed = root.all_snapshots().unwrap();
     assert!(listed
         .iter()
-        .all(|listed| listed.cut.row.held && listed.path.as_deref() == Some(Path::new("/"))));
-    assert!(listed.into_iter().map(|listed| listed.cut.row.name).eq(names));
+        .all(|listed| listed.event.row.held && listed.path.as_deref() == Some(Path::new("/"))));
+    assert!(listed.into_iter().map(|listed| listed.event.row.name).eq(names));
 
     let mut row = root.all_snapshots().unwrap().swap_remove(0);
     row.path = Some(PathBuf::from("/d".repeat(10_000)));
@@ -245,7 +246,7 @@ fn what_stays() {
     let view = view();
     let stays = || Take { stays: true, undo: true, ..named("before-restore-1") };
     assert!(matches!(by(&view, view.root(), 0).take(stays()), Err(Error::Refused(_))));
-    assert_eq!(view.cuts().unwrap(), []);
+    assert_eq!(view.events().unwrap(), []);
     let here = Here::new(&view, view.root());
     let (number, _) = here.take(stays()).unwrap();
     assert!(matches!(here.forget(&[number]), Err(Error::Pinned { .. })));
@@ -275,8 +276,8 @@ fn operations_come_in_pages() {
     assert_eq!(seen.iter().map(|(_, row)| row.note.as_str()).collect::<Vec<_>>(), ["mine"]);
 }
 
-/// Root and the daemon's user change what concerns the whole volume, others do not, and nobody where nothing may be written. What a full
-/// volume keeps is told to everybody, what it gave up is not.
+/// Root and the daemon's user change what concerns the whole volume, others do not, and nobody where nothing
+/// may be written. What a full volume keeps is told to everybody, what it gave up is not.
 #[test]
 fn who_may_change_the_volume() {
     let view = view();

@@ -1,12 +1,13 @@
-//! What of the history is told to whom. Who owns a directory may ask for its history; but below it may be directories of others, and those
-//! that he could not list then, or that the file was in before it came here. A name is told only to who could have listed the directory
-//! that it was in, at the time at which it was there; what is gone, also now.
+//! What of the history is told to whom. Who owns a directory may ask for its history; but below it may be
+//! directories of others, and those that he could not list then, or that the file was in before it came here.
+//! A name is told only to who could have listed the directory that it was in, at the time at which it was
+//! there; what is gone, also now.
 //!
-//! All this is asked after the history was computed and before any of it is told. Whether a user may ask at all is decided
-//! before anything is looked at.
+//! All this is asked after the history was computed and before any of it is told. Whether a user may ask at
+//! all is decided before anything is looked at.
 
 use std::collections::HashMap;
-use yore_fs::{Access, Change, Deleted, Difference, Error, InodeNo, Logged, Number, Result, View};
+use yore_fs::{Access, Change, Deleted, Difference, Error, EventNo, InodeNo, Logged, Result, View};
 
 /// Decides for one answer.
 pub struct Told<'a> {
@@ -15,7 +16,7 @@ pub struct Told<'a> {
     /// The directory that is asked.
     directory: InodeNo,
     /// The directories that paths lead to from there.
-    found: HashMap<(Option<Number>, Vec<u8>), Option<InodeNo>>,
+    found: HashMap<(Option<EventNo>, Vec<u8>), Option<InodeNo>>,
 }
 
 impl<'a> Told<'a> {
@@ -24,13 +25,13 @@ impl<'a> Told<'a> {
         Told { view: view.present(), access, directory, found: HashMap::new() }
     }
 
-    /// The directory that a path leads to as of a cut, from the one that is asked.
-    fn find(&mut self, path: &[u8], cut: Option<Number>) -> Result<Option<InodeNo>> {
+    /// The directory that a path leads to as of an event, from the one that is asked.
+    fn find(&mut self, path: &[u8], event: Option<EventNo>) -> Result<Option<InodeNo>> {
         let (mut at, mut from) = (self.directory, 0);
-        let view = cut.map_or_else(|| self.view.clone(), |cut| self.view.as_of(cut));
+        let view = event.map_or_else(|| self.view.clone(), |event| self.view.as_of(event));
         while from < path.len() {
             let end = path[from..].iter().position(|b| *b == b'/').map_or(path.len(), |len| from + len);
-            let key = (cut, path[..end].to_vec());
+            let key = (event, path[..end].to_vec());
             let known = match self.found.get(&key) {
                 Some(known) => *known,
                 None => {
@@ -53,19 +54,19 @@ impl<'a> Told<'a> {
         Ok(Some(at))
     }
 
-    /// The directory that a path's last name is in, if it may be listed as of a cut.
-    fn lists(&mut self, path: &[u8], cut: Option<Number>) -> Result<Option<InodeNo>> {
+    /// The directory that a path's last name is in, if it may be listed as of an event.
+    fn lists(&mut self, path: &[u8], event: Option<EventNo>) -> Result<Option<InodeNo>> {
         if path.is_empty() {
             // The directory that is asked, of which it was decided before.
             return Ok(Some(self.directory));
         }
-        let Some(directory) = self.find(parent(path), cut)? else { return Ok(None) };
-        Ok(self.listed(directory, cut)?.then_some(directory))
+        let Some(directory) = self.find(parent(path), event)? else { return Ok(None) };
+        Ok(self.listed(directory, event)?.then_some(directory))
     }
 
     /// What was forgotten just now nobody may list.
-    fn listed(&self, directory: InodeNo, cut: Option<Number>) -> Result<bool> {
-        match self.access.lists(directory, cut) {
+    fn listed(&self, directory: InodeNo, event: Option<EventNo>) -> Result<bool> {
+        match self.access.lists(directory, event) {
             Err(Error::Stale) => Ok(false),
             listed => listed,
         }
@@ -78,7 +79,7 @@ impl<'a> Told<'a> {
     pub fn difference(
         &mut self,
         found: Difference,
-        (from, to): (Option<Number>, Option<Number>),
+        (from, to): (Option<EventNo>, Option<EventNo>),
     ) -> Result<Option<Difference>> {
         if self.access.is_all() {
             return Ok(Some(found));
@@ -116,12 +117,13 @@ impl<'a> Told<'a> {
             return Ok(true);
         }
         match self.lists(&found.path, None)? {
-            Some(directory) => self.listed(directory, Some(found.last.cut.number)),
+            Some(directory) => self.listed(directory, Some(found.last.event.number)),
             None => Ok(false),
         }
     }
 
-    /// A state in the log of a name, if it is told; without the place that the file was moved to, if that is not.
+    /// A state in the log of a name, if it is told; without the place that the file was moved to, if that is
+    /// not.
     ///
     /// # Errors
     /// As [`Told::difference`].
@@ -129,11 +131,12 @@ impl<'a> Told<'a> {
         if self.access.is_all() {
             return Ok(Some(found));
         }
-        // Of a file with several names it is not known where they were, but for the one that was asked in this directory.
+        // Of a file with several names it is not known where they were, but for the one that was asked in
+        // this directory.
         let of = yore_fs::split_time(name).map_or(name, |(of, _)| of);
         let is_asked = [name, of].contains(&&found.name[..]);
         let found_in = is_asked.then_some(self.directory);
-        let at = found.last.as_ref().map(|last| last.cut.number);
+        let at = found.last.as_ref().map(|last| last.event.number);
         if !self.names(found.inode, found_in, at)? {
             return Ok(None);
         }
@@ -146,7 +149,7 @@ impl<'a> Told<'a> {
     }
 
     /// Whether a name of an inode may be learned. What was forgotten just now nobody learns.
-    fn names(&self, inode: InodeNo, found_in: Option<InodeNo>, at: Option<Number>) -> Result<bool> {
+    fn names(&self, inode: InodeNo, found_in: Option<InodeNo>, at: Option<EventNo>) -> Result<bool> {
         match self.access.lists_inode(inode, found_in, at) {
             Err(Error::Stale) => Ok(false),
             listed => listed,
@@ -159,8 +162,8 @@ fn parent(path: &[u8]) -> &[u8] {
     path.iter().rposition(|b| *b == b'/').map_or(&path[..0], |at| &path[..at])
 }
 
-/// Of a path that is not told, as much as may be: down to the first name in a directory that may not be listed, neither now nor as of a
-/// cut, wherever it is there.
+/// Of a path that is not told, as much as may be: down to the first name in a directory that may not be
+/// listed, neither now nor as of a event, wherever it is there.
 ///
 /// # Errors
 /// Damage and device errors.
@@ -168,7 +171,7 @@ pub fn visible_part(
     view: &View,
     access: &Access,
     directory: InodeNo,
-    cut: Number,
+    event: EventNo,
     path: &str,
 ) -> Result<String> {
     if access.is_all() {
@@ -181,7 +184,7 @@ pub fn visible_part(
         let from = path.len() - next.len();
         let to = next.find('/').map_or(path.len(), |len| from + len);
         let (mut listed, mut is_there) = (from < to, false);
-        for time in [None, Some(cut)] {
+        for time in [None, Some(event)] {
             if let Some(above) = told.find(&path.as_bytes()[..end], time)? {
                 is_there = true;
                 listed &= told.listed(above, time)?;

@@ -10,9 +10,9 @@ use std::path::PathBuf;
 use yore_device::{DeviceError, Holder, HostError, Operation};
 use yore_fs::rollback::{Plan, RolledBack, UnfinishedRollback, Verb};
 use yore_fs::{
-    Cut, CutKind, CutMore, CutRow, CutState, FileKind, ForgottenFor, Incarnation, InodeNo, KeepRules,
-    ListedCut, MissedVersions, Number, OperationKind, OperationRow, Policy, Retention, SpaceRules, Stays,
-    Timestamp, Versioning, WouldFree, EXCLUDE_MAX,
+    Event, EventKind, EventMore, EventNo, EventRow, EventState, FileKind, ForgottenFor, Incarnation, InodeNo,
+    KeepRules, ListedEvent, MissedVersions, OperationKind, OperationRow, Policy, Retention, SpaceRules,
+    Stays, Timestamp, Versioning, WouldFree, EXCLUDE_MAX,
 };
 
 /// Tells the names of an enum's variants, and reads nothing.
@@ -123,11 +123,11 @@ fn errors() -> Vec<Error> {
         Error::FileTooLarge,
         Error::ReadOnly,
         Error::OutOfOrder { last: Timestamp { seconds: -1, nanos: 999_999_999 } },
-        Error::Held { cut: u64::MAX },
-        Error::HeldUntil { cut: 3, until: "2030-01-01".into() },
+        Error::Held { event: u64::MAX },
+        Error::HeldUntil { event: 3, until: "2030-01-01".into() },
         Error::LimitReached { what: "holds", most: 3 },
-        Error::Pinned { cut: 3 },
-        Error::TakenByOthers { cut: 3 },
+        Error::Pinned { event: 3 },
+        Error::TakenByOthers { event: 3 },
         Error::NotYours { path: "a/b".into() },
         Error::Protected { path: "a/b".into() },
         Error::Unfinished { name: "rollback-3".into(), source: Box::new(Error::NoSpace) },
@@ -140,7 +140,7 @@ fn errors() -> Vec<Error> {
         Error::Stale,
         Error::Corruption(Box::new(corruption)),
         Error::Device(DeviceError::NotFound { device: "x".into() }),
-        Error::Stopped { first: Box::new(Error::Held { cut: 1 }.on_path("cannot open", b"a")) },
+        Error::Stopped { first: Box::new(Error::Held { event: 1 }.on_path("cannot open", b"a")) },
         Error::Refused("for a reason".into()),
         Error::NotFound.on_path("cannot find", b"d/f@then"),
     ]
@@ -196,8 +196,8 @@ fn unfinished() -> UnfinishedRollback {
         name: "rollback-3".into(),
         directory: InodeNo(77),
         incarnation: 3,
-        target: Number(1),
-        before: Number(2),
+        target: EventNo(1),
+        before: EventNo(2),
         stopped: true,
     }
 }
@@ -206,11 +206,11 @@ fn requests() -> Vec<Request> {
     let saying = Saying { name: Some(String::new()), description: None, hold: Some(None) };
     vec![
         Request::Take(take()),
-        Request::Describe { number: Number(7), saying },
-        Request::Forget { numbers: vec![Number(u64::MAX); crate::FORGET_MAX] },
-        Request::List { from: Number(0) },
+        Request::Describe { number: EventNo(7), saying },
+        Request::Forget { numbers: vec![EventNo(u64::MAX); crate::FORGET_MAX] },
+        Request::List { from: EventNo(0) },
         Request::Seen,
-        Request::Versions { name: vec![0xff; 255], from: Number(1 << 40) },
+        Request::Versions { name: vec![0xff; 255], from: EventNo(1 << 40) },
         Request::VersionSeen { name: b"f@then".to_vec() },
         Request::Operations { before: Some(1) },
         Request::Keep,
@@ -226,8 +226,8 @@ fn requests() -> Vec<Request> {
         Request::RollBack(Plan {
             verb: Verb::Undo,
             of: Some(7),
-            target: Number(1),
-            others: Some((Number(2), Some(Number(3)))),
+            target: EventNo(1),
+            others: Some((EventNo(2), Some(EventNo(3)))),
         }),
         Request::UnfinishedRollbacks { from: 1 },
         Request::HistoryOf { of: named(), from: 700 },
@@ -236,20 +236,20 @@ fn requests() -> Vec<Request> {
     ]
 }
 
-fn row(name: &str, path: Option<&[u8]>) -> ListedCut {
+fn row(name: &str, path: Option<&[u8]>) -> ListedEvent {
     use std::os::unix::ffi::OsStrExt as _;
-    ListedCut {
-        cut: Cut {
-            number: Number(u64::MAX - 1),
-            row: CutRow {
+    ListedEvent {
+        event: Event {
+            number: EventNo(u64::MAX - 1),
+            row: EventRow {
                 time: Timestamp { seconds: -5, nanos: 999_999_999 },
-                kind: CutKind::Interval,
-                state: CutState::Kept,
+                kind: EventKind::Interval,
+                state: EventState::Kept,
                 held: true,
                 root: InodeNo(77),
                 root_incarnation: Incarnation(3),
                 name: name.to_string(),
-                more: CutMore {
+                more: EventMore {
                     by: Some(1000),
                     description: "what it is".into(),
                     hold_reason: "because".into(),
@@ -269,7 +269,7 @@ fn row(name: &str, path: Option<&[u8]>) -> ListedCut {
 }
 
 fn operation() -> OperationRow {
-    let (first, last) = (Number(1), Number(u64::MAX));
+    let (first, last) = (EventNo(1), EventNo(u64::MAX));
     OperationRow {
         time: Timestamp { seconds: 1, nanos: 2 },
         kind: OperationKind::Forget,
@@ -286,10 +286,10 @@ fn operation() -> OperationRow {
 fn answers() -> Vec<Answer> {
     vec![
         Answer::Done,
-        Answer::Taken { number: Number(1), time: Timestamp { seconds: 1, nanos: 1 } },
+        Answer::Taken { number: EventNo(1), time: Timestamp { seconds: 1, nanos: 1 } },
         Answer::Page(Page {
             rows: vec![row("", None), row("\u{fc}nder", Some(b"/x\n\xff"))],
-            next: Some(Number(2)),
+            next: Some(EventNo(2)),
         }),
         Answer::Operations { rows: vec![(3, operation())], next: Some(3) },
         Answer::Kept(true),
@@ -315,7 +315,8 @@ fn answers() -> Vec<Answer> {
     ]
 }
 
-/// Everything that travels arrives as it was, each variant of it. Who adds one without a sample is told so here.
+/// Everything that travels arrives as it was, each variant of it. Who adds one without a sample is told so
+/// here.
 #[test]
 fn everything_arrives() {
     is_complete(&device_errors());
@@ -330,8 +331,8 @@ fn everything_arrives() {
     answers().into_iter().for_each(|answer| arrives(&Ok::<Answer, Error>(answer)));
 }
 
-/// The bytes of version 3. If this fails, what travels has changed: count [`VERSION`] up, and put the new sum here. A daemon of yesterday
-/// would otherwise read a request of today as another one.
+/// The bytes of version 3. If this fails, what travels has changed: count [`VERSION`] up, and put the new sum
+/// here. A daemon of yesterday would otherwise read a request of today as another one.
 #[test]
 fn the_version_changes_with_the_bytes() {
     let mut all = Vec::new();
@@ -362,7 +363,8 @@ fn versions_are_told_apart() {
     assert!(matches!(decode_answer(&encode_nothing()), Err(Wrong::Meaning)));
 }
 
-/// What does not fit is refused when it is written, and not cut off; an error that is too long arrives in short.
+/// What does not fit is refused when it is written, and not cut off; an error that is too long arrives in
+/// short.
 #[test]
 fn what_is_too_long() {
     assert!(encode_request(&Request::VersionSeen { name: vec![1; BYTES] }).is_err());
@@ -441,7 +443,7 @@ proptest! {
         content in proptest::collection::vec(any::<u8>(), 0..300),
         which in any::<proptest::sample::Index>(),
         changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..6),
-        cut in any::<proptest::sample::Index>(),
+        event in any::<proptest::sample::Index>(),
     ) {
         let _ = decode_request(&content);
         let _ = decode_answer(&content);
@@ -458,7 +460,7 @@ proptest! {
         }
         let _ = decode_request(&bytes);
         let _ = decode_answer(&bytes);
-        bytes.truncate(cut.index(bytes.len()));
+        bytes.truncate(event.index(bytes.len()));
         let _ = decode_request(&bytes);
         let _ = decode_answer(&bytes);
     }
@@ -478,8 +480,8 @@ proptest! {
         arrives(&Request::Take(Take { name: name_of, description, hold_reason, time, held, undo, wait, stays }));
         let [a, b, c] = texts;
         let saying = Saying { name: Some(a.clone()), description: Some(b), hold: Some(Some(c)) };
-        arrives(&Request::Describe { number: Number(seconds as u64), saying });
-        arrives(&Request::Forget { numbers: numbers.into_iter().map(Number).collect() });
+        arrives(&Request::Describe { number: EventNo(seconds as u64), saying });
+        arrives(&Request::Forget { numbers: numbers.into_iter().map(EventNo).collect() });
         arrives(&Ok::<Answer, Error>(Answer::Page(Page { rows: vec![row(&a, Some(&name))], next: None })));
         arrives(&Request::VersionSeen { name });
     }

@@ -12,9 +12,9 @@ use yore_meta::{Change, Meta, Op, Reserved};
 const RUN_GOOD: u32 = 256;
 
 impl Alloc {
-    /// Takes up to `want` consecutive available blocks, at least one, as near after `goal` as it can be. The caller
-    /// holds a promise for them, which this spends. They enter the bitmap by [`Alloc::commit`], or go back by
-    /// [`Alloc::untake`].
+    /// Takes up to `want` consecutive available blocks, at least one, as near after `goal` as it can be. The
+    /// caller holds a promise for them, which this spends. They enter the bitmap by [`Alloc::commit`], or go
+    /// back by [`Alloc::untake`].
     ///
     /// # Errors
     /// Reading a bitmap, or the commit that was needed to make freed blocks available, may fail.

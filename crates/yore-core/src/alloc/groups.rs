@@ -1,15 +1,17 @@
 //! Groups in memory, and their bitmaps made ready for Ops.
 //!
-//! **A group in memory** is an [`Availability`]: loaded from its bitmap when first needed, dropped again when many are
-//! loaded. A1: bits in a bitmap change only while its group is loaded and `outstanding` (taken and pending blocks) is not
-//! zero, and a group with outstanding blocks is never dropped; so what is loaded from the bitmap is the truth. Groups
-//! never used have no bitmap; the first to need one makes the group's first zone, which holds it.
+//! **A group in memory** is an [`Availability`]: loaded from its bitmap when first needed, dropped again when
+//! many are loaded. A1: bits in a bitmap change only while its group is loaded and `outstanding` (taken and
+//! pending blocks) is not zero, and a group with outstanding blocks is never dropped; so what is loaded from
+//! the bitmap is the truth. Groups never used have no bitmap; the first to need one makes the group's first
+//! zone, which holds it.
 //!
-//! **Damage.** A bitmap from the medium may contradict its group's summary, or the extents that name its blocks; changing
-//! bits in an Op asserts that they were the opposite, and an Op cannot fail. So a group is loaded only if bitmap and
-//! summary count the same, and before an Op [`Alloc::prepare_commit`] and [`Alloc::prepare_free`] look at every bit it will
-//! change. A block that two extents name passes that look twice as long as neither has freed it: what is about to be
-//! freed is *claimed* until the [`KeptGroups`] that prepared it goes, and claimed blocks cannot be claimed again.
+//! **Damage.** A bitmap from the medium may contradict its group's summary, or the extents that name its
+//! blocks; changing bits in an Op asserts that they were the opposite, and an Op cannot fail. So a group is
+//! loaded only if bitmap and summary count the same, and before an Op [`Alloc::prepare_commit`] and
+//! [`Alloc::prepare_free`] look at every bit it will change. A block that two extents name passes that look
+//! twice as long as neither has freed it: what is about to be freed is *claimed* until the [`KeptGroups`]
+//! that prepared it goes, and claimed blocks cannot be claimed again.
 
 use super::runs::Availability;
 use super::space::{Alloc, Group, Run, REGION, SHARDS};
@@ -24,11 +26,12 @@ use yore_format::{
 };
 use yore_meta::{Change, Frame, Meta, MetaError, Op, Reclaimer, Reserved};
 
-/// Loaded groups per shard beyond which those without outstanding blocks are dropped (4 KiB each, 16 MiB in all).
+/// Loaded groups per shard beyond which those without outstanding blocks are dropped (4 KiB each, 16 MiB in
+/// all).
 const LOADED_PER_SHARD: usize = 256;
 
-/// Groups and their bitmaps kept in memory for an Op, and the claims on what it frees ([`Alloc::prepare_commit`],
-/// [`Alloc::prepare_free`]). Outlives the Op.
+/// Groups and their bitmaps kept in memory for an Op, and the claims on what it frees
+/// ([`Alloc::prepare_commit`], [`Alloc::prepare_free`]). Outlives the Op.
 #[derive(Default)]
 pub struct KeptGroups {
     groups: Vec<(GroupNo, Arc<Group>, Frame)>,
@@ -59,8 +62,8 @@ impl Alloc {
     /// Keeps in memory what freeing a run changes, and claims it.
     ///
     /// # Errors
-    /// `Corruption` if the run is not one that data can have, the bitmap has some of it free, or somebody else is about
-    /// to free it; reading the bitmap may fail.
+    /// `Corruption` if the run is not one that data can have, the bitmap has some of it free, or somebody
+    /// else is about to free it; reading the bitmap may fail.
     pub fn prepare_free(&self, meta: &Meta, run: Run, kept: &mut KeptGroups) -> Result<()> {
         let (no, bit) = self.place(run)?;
         let (group, frame) = self.keep(meta, no, kept)?;
@@ -120,8 +123,8 @@ impl Alloc {
 
     /// The group, with its bitmap kept in memory. It was used before.
     ///
-    /// Bits and summary of a group that is not loaded do not change (A1), except that it may have been loaded, changed and
-    /// dropped again between the two reads here; `drops` tells.
+    /// Bits and summary of a group that is not loaded do not change (A1), except that it may have been
+    /// loaded, changed and dropped again between the two reads here; `drops` tells.
     pub(super) fn load(&self, meta: &Meta, no: GroupNo) -> Result<(Arc<Group>, Frame)> {
         loop {
             let drops = self.drops.load(Ordering::Acquire);

@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 use yore_format::layout::{ZONE_BLOCKS, ZONE_INDEXES};
 use yore_meta::Meta;
 
-/// Data blocks for which one node of an extent tree is promised: leaves hold 118 extents and are half full at worst.
+/// Data blocks for which one node of an extent tree is promised: leaves hold 118 extents and are half full at
+/// worst.
 const BLOCKS_PER_NODE: i64 = 50;
 
 /// Metadata blocks that promises and ordinary Ops leave over.
@@ -23,7 +24,8 @@ impl Promise<'_> {
         self.left
     }
 
-    /// Moves `blocks` of it out of this value's care: the caller keeps count and calls [`Alloc::release`] or spends them.
+    /// Moves `blocks` of it out of this value's care: the caller keeps count and calls [`Alloc::release`] or
+    /// spends them.
     pub fn keep(&mut self, blocks: u64) {
         self.left = self.left.checked_sub(blocks).expect("no more is kept than was promised");
     }
@@ -49,8 +51,8 @@ pub(super) fn index_room(meta: &Meta) -> i64 {
 }
 
 impl Alloc {
-    /// As [`Alloc::promise`] without making zones, so that it may be called with locks held. `None`: not enough blocks, or
-    /// not enough zones.
+    /// As [`Alloc::promise`] without making zones, so that it may be called with locks held. `None`: not
+    /// enough blocks, or not enough zones.
     pub fn try_promise(&self, meta: &Meta, blocks: u64) -> Option<Promise<'_>> {
         if blocks == 0 {
             return Some(Promise { alloc: self, left: 0 });

@@ -1,13 +1,14 @@
 //! Making the volume longer, while others use it; and shorter.
 //!
-//! What there is to do on the medium is one Op (`yore-meta`'s `resize.rs`). In memory the order is: first the length, then the
-//! blocks. So who is handed a block beyond the old end finds it within the volume. `grow` is held, so nobody makes a zone or begins
-//! to use a group by the old length meanwhile; the last group stays loaded, so nobody compares its bitmap with an old summary.
+//! What there is to do on the medium is one Op (`yore-meta`'s `resize.rs`). In memory the order is: first the
+//! length, then the blocks. So who is handed a block beyond the old end finds it within the volume. `grow` is
+//! held, so nobody makes a zone or begins to use a group by the old length meanwhile; the last group stays
+//! loaded, so nobody compares its bitmap with an old summary.
 //!
-//! **Shorter** takes two steps, between which `yore-fs`'s `api/shrink.rs` moves what can move. [`Alloc::close_end`]
-//! takes all free blocks beyond the new end, and what is freed there from then on is taken when it comes
-//! back. They do not count as free for who is promised room, so a promise is one of blocks before the end.
-//! [`ClosedEnd::cut_off`] finds every block beyond taken, and is the Op.
+//! **Shorter** takes two steps, between which `yore-fs`'s `api/shrink.rs` moves what can move.
+//! [`Alloc::close_end`] takes all free blocks beyond the new end, and what is freed there from then on is
+//! taken when it comes back. They do not count as free for who is promised room, so a promise is one of
+//! blocks before the end. [`ClosedEnd::truncate`] finds every block beyond taken, and is the Op.
 
 use super::groups::{check_bits, mark, KeptGroups};
 use super::promise::{index_room, nodes_for, NODES_SPARE};
@@ -19,8 +20,8 @@ use yore_format::{BitmapRef, BlockNo, GroupNo, BLOCK_SIZE};
 use yore_meta::{Meta, Reserved};
 
 impl Alloc {
-    /// Makes the volume so many bytes long, or as long as whole groups of it allow. Durable when this returns. Returns whether it
-    /// was shorter.
+    /// Makes the volume so many bytes long, or as long as whole groups of it allow. Durable when this
+    /// returns. Returns whether it was shorter.
     ///
     /// # Errors
     /// Those of [`Meta::prepare_growth`]; damage in the last group's bitmap; device errors.
@@ -160,8 +161,8 @@ impl Alloc {
     }
 }
 
-/// The end of a volume that is about to be cut off: nobody gets a block of it. It is opened again when this
-/// goes, unless it was cut off.
+/// The end of a volume that is about to be truncated: nobody gets a block of it. It is opened again when this
+/// goes, unless it was truncated.
 pub struct ClosedEnd<'a> {
     alloc: &'a Alloc,
     meta: &'a Meta,
@@ -232,7 +233,7 @@ impl ClosedEnd<'_> {
     /// # Errors
     /// [`Error::Refused`] if something lies beyond after all; damage and device errors. Nothing was changed
     /// then.
-    pub fn cut_off(self) -> Result<()> {
+    pub fn truncate(self) -> Result<()> {
         let (alloc, meta, new) = (self.alloc, self.meta, self.new);
         let _grow = alloc.grow.lock();
         let last = GroupNo(new.groups() - 1);

@@ -1,8 +1,8 @@
 //! What is available in one group: a bitmap in memory, searched by words.
 //!
-//! A set bit is an available block, the opposite of the bitmap on the medium. Invariants: `available` counts the set bits;
-//! `withheld`, if any, is the first bit of an aligned run of 1,024 of which all are set; bits beyond the group's end are
-//! never set.
+//! A set bit is an available block, the opposite of the bitmap on the medium. Invariants: `available` counts
+//! the set bits; `withheld`, if any, is the first bit of an aligned run of 1,024 of which all are set; bits
+//! beyond the group's end are never set.
 
 use std::ops::Range;
 use yore_format::layout::ZONE_BLOCKS;
@@ -10,7 +10,8 @@ use yore_format::{BitmapRef, BITS_PER_GROUP};
 
 const WORDS: usize = BITS_PER_GROUP as usize / 64;
 const ZONE_BITS: u32 = ZONE_BLOCKS as u32;
-/// A run right after the goal this long is taken although longer ones may be elsewhere: it makes an extent longer.
+/// A run right after the goal this long is taken although longer ones may be elsewhere: it makes an extent
+/// longer.
 const CONTINUATION_GOOD: u32 = 8;
 
 /// The blocks of a group that may be handed out.
@@ -53,8 +54,8 @@ impl Availability {
         self.outstanding > 0
     }
 
-    /// The first run of `want` available blocks at or after `goal` (wrapping), or else the longest shorter one, cut to
-    /// `want`. A run right at the goal is preferred. O(words of the bitmap).
+    /// The first run of `want` available blocks at or after `goal` (wrapping), or else the longest shorter
+    /// one, event to `want`. A run right at the goal is preferred. O(words of the bitmap).
     pub(super) fn find(&self, goal: Option<u32>, want: u32, withheld: bool) -> Option<(u32, u32)> {
         let start = goal.unwrap_or(self.cursor).min(BITS_PER_GROUP - 1);
         if goal.is_some() {

@@ -1,4 +1,5 @@
-//! An array of which the length changes while others use it: parts of it are made when they are first looked at.
+//! An array of which the length changes while others use it: parts of it are made when they are first looked
+//! at.
 
 use std::sync::OnceLock;
 

@@ -1,8 +1,8 @@
 //! Erasing what free blocks hold, while others use the volume.
 //!
-//! A run is taken, erased, and given back, so nobody is handed a block that is being overwritten. What is taken is not to
-//! be promised meanwhile, and is little; where nothing is left to be promised, a run waits its turn until less is, or is left
-//! out and counted.
+//! A run is taken, erased, and given back, so nobody is handed a block that is being overwritten. What is
+//! taken is not to be promised meanwhile, and is little; where nothing is left to be promised, a run waits
+//! its turn until less is, or is left out and counted.
 
 use super::space::{Alloc, Run};
 use crate::Result;
@@ -15,8 +15,8 @@ use yore_meta::{AskZone, Meta};
 const RUN: u32 = 1024;
 
 impl Alloc {
-    /// Erases what lies in free blocks of all groups that were ever used. Returns how many blocks it had to leave out, because all that is
-    /// free was promised to writers; `Break`: it was told to stop.
+    /// Erases what lies in free blocks of all groups that were ever used. Returns how many blocks it had to
+    /// leave out, because all that is free was promised to writers; `Break`: it was told to stop.
     ///
     /// # Errors
     /// Damage and device errors.

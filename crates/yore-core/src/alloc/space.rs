@@ -67,8 +67,8 @@ pub struct Alloc {
     pub(super) drops: AtomicU64,
     /// Where the next search with no goal in a full group starts.
     pub(super) spill: AtomicU32,
-    /// Where the last zone was made that was not near: the search for the next goes on there, so that a volume that fills
-    /// up is not searched from the start for each.
+    /// Where the last zone was made that was not near: the search for the next goes on there, so that a
+    /// volume that fills up is not searched from the start for each.
     pub(super) grown: AtomicU32,
     /// Held while zones are made or given back. Taken first of all.
     pub(super) grow: Mutex<()>,

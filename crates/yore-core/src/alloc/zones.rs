@@ -29,8 +29,8 @@ impl Alloc {
         }
     }
 
-    /// Reserves metadata blocks for an Op near a group, making zones when the near ones are full. With `for_deleting` (and for
-    /// promised data) also from what is kept for that.
+    /// Reserves metadata blocks for an Op near a group, making zones when the near ones are full. With
+    /// `for_deleting` (and for promised data) also from what is kept for that.
     ///
     /// # Errors
     /// `NoSpace` if there is no room for metadata.
@@ -53,9 +53,9 @@ impl Alloc {
         if let Some(reserved) = tried(meta.reserve(near, blocks))? {
             return Ok(reserved);
         }
-        // Another zone right here; else one with plenty of room elsewhere, which the next callers will share; else a new
-        // one elsewhere; else the last of what there is. A zone is made only when no other has room: each costs data
-        // 4 MiB.
+        // Another zone right here; else one with plenty of room elsewhere, which the next callers will share;
+        // else a new one elsewhere; else the last of what there is. A zone is made only when no other has
+        // room: each costs data 4 MiB.
         if may_grow && self.make_zone_in(meta, near)? {
             if let Some(reserved) = tried(meta.reserve(near, blocks))? {
                 return Ok(reserved);
@@ -99,7 +99,8 @@ impl Alloc {
         Ok(())
     }
 
-    /// Makes a zone: the first one of `near` if it was never used, else a further one there, else the same elsewhere.
+    /// Makes a zone: the first one of `near` if it was never used, else a further one there, else the same
+    /// elsewhere.
     ///
     /// # Errors
     /// `NoSpace` if no group has room for one.
@@ -107,8 +108,8 @@ impl Alloc {
         self.grow(meta, near, false)
     }
 
-    /// Makes a zone wherever it costs least: what is promised must be nameable, not near. Groups never used have room for
-    /// their first zone set aside; others give up data blocks.
+    /// Makes a zone wherever it costs least: what is promised must be nameable, not near. Groups never used
+    /// have room for their first zone set aside; others give up data blocks.
     ///
     /// # Errors
     /// `NoSpace` if no group has room for one.

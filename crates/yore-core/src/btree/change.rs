@@ -1,18 +1,21 @@
-//! Changing a tree inside an Op. Nothing here fails or reads the device: [`Tree::prepare`] has kept all nodes in memory.
+//! Changing a tree inside an Op. Nothing here fails or reads the device: [`Tree::prepare`] has kept all nodes
+//! in memory.
 //!
-//! What reaches the medium when (ARCHITECTURE §4), said with `Op::before` for the engines that write in place:
-//! - a split: the right node's image → its cell in the parent → the left node trimmed. Until the last step the moved cells
-//!   are in both, and readers ignore those of the left one (T1).
-//! - a merge: the left node with the right one's cells → the right one's cell gone from the parent → the right node free.
+//! What reaches the medium when (ARCHITECTURE §4), said with `Op::before` for the engines that write in
+//! place:
+//! - a split: the right node's image → its cell in the parent → the left node trimmed. Until the last step
+//!   the moved cells are in both, and readers ignore those of the left one (T1).
+//! - a merge: the left node with the right one's cells → the right one's cell gone from the parent → the
+//!   right node free.
 //! - a node that became empty: its cell gone from the parent → the node free.
-//! - a new root: its image → the pointer that the tree's keeper stores → the old root trimmed or free. The keeper's change
-//!   is known only later, so both ends wait in the [`TreeDelta`].
+//! - a new root: its image → the pointer that the tree's keeper stores → the old root trimmed or free. The
+//!   keeper's change is known only later, so both ends wait in the [`TreeDelta`].
 
 use super::delta::{Links, TreeDelta};
 use super::nodes::{birth_of, trim, with_node};
 use super::path::{Key, Path, Step};
 use super::tree::{Tree, CELL_BYTES_MAX};
-use yore_format::{Block, MetaAddr, NodeMut, NodeRef, Number, NODE_PAYLOAD_BYTES};
+use yore_format::{Block, EventNo, MetaAddr, NodeMut, NodeRef, NODE_PAYLOAD_BYTES};
 use yore_meta::{Change, Op};
 
 /// How full splitting at the right end leaves the left node.
@@ -32,7 +35,7 @@ pub(super) enum Fill {
 pub(super) struct Cell<'a> {
     pub(super) key: &'a [u8],
     pub(super) value: &'a [u8],
-    pub(super) birth: Number,
+    pub(super) birth: EventNo,
     pub(super) fill: Fill,
 }
 
@@ -47,7 +50,7 @@ impl Tree {
     ///
     /// # Panics
     /// If the key exists, or was not prepared.
-    pub fn insert(&mut self, op: &mut Op<'_>, key: &[u8], value: &[u8], birth: Number) -> TreeDelta {
+    pub fn insert(&mut self, op: &mut Op<'_>, key: &[u8], value: &[u8], birth: EventNo) -> TreeDelta {
         self.insert_cell(op, None, Cell { key, value, birth, fill: Fill::Halves }).0
     }
 
@@ -58,14 +61,14 @@ impl Tree {
         path: Option<Path>,
         key: &[u8],
         value: &[u8],
-        birth: Number,
+        birth: EventNo,
     ) -> TreeDelta {
         self.insert_cell(op, path, Cell { key, value, birth, fill: Fill::Halves }).0
     }
 
-    /// As [`Tree::insert`], for one of many cells inserted in ascending order with no others between them: packs them
-    /// as closely as [`Tree::blocks_for_run`] says.
-    pub fn insert_run(&mut self, op: &mut Op<'_>, key: &[u8], value: &[u8], birth: Number) -> TreeDelta {
+    /// As [`Tree::insert`], for one of many cells inserted in ascending order with no others between them:
+    /// packs them as closely as [`Tree::blocks_for_run`] says.
+    pub fn insert_run(&mut self, op: &mut Op<'_>, key: &[u8], value: &[u8], birth: EventNo) -> TreeDelta {
         self.insert_cell(op, None, Cell { key, value, birth, fill: Fill::Run }).0
     }
 
@@ -142,7 +145,8 @@ impl Tree {
         (links.around(change), Some(path))
     }
 
-    /// Puts a cell into the node of `level` on the path, splitting it if need be. Returns where the cell is now.
+    /// Puts a cell into the node of `level` on the path, splitting it if need be. Returns where the cell is
+    /// now.
     fn put(
         &mut self,
         op: &mut Op<'_>,
@@ -161,10 +165,10 @@ impl Tree {
         }
         let old: Block = *left.read();
         let node = NodeRef::new(&old);
-        let cut = choose_cut(node, index, &cell, place.upper.is_none());
-        // The cut counts the new cell; `from` does not.
-        let goes_left = index < cut;
-        let from = if goes_left { cut - 1 } else { cut };
+        let event = choose_event(node, index, &cell, place.upper.is_none());
+        // The event counts the new cell; `from` does not.
+        let goes_left = index < event;
+        let from = if goes_left { event - 1 } else { event };
         let (right, image) = self.new_node(op, level, cell.birth, node.key_width(), links, |right| {
             for i in from..node.count() {
                 right.insert(i - from, node.key(i), node.value(i));
@@ -190,8 +194,8 @@ impl Tree {
         }
     }
 
-    /// Makes the parent point to a node split off on `level`; the change that does it, or `None` if it is the new root that
-    /// does, whose pointer is not stored yet.
+    /// Makes the parent point to a node split off on `level`; the change that does it, or `None` if it is the
+    /// new root that does, whose pointer is not stored yet.
     #[allow(clippy::too_many_arguments)]
     fn link_right(
         &mut self,
@@ -224,8 +228,9 @@ impl Tree {
     }
 }
 
-/// Where to split a node into which `cell` is to go at `index`: how many cells, the new one counted, stay left.
-fn choose_cut(node: NodeRef<'_>, index: usize, cell: &Cell<'_>, at_right_end: bool) -> usize {
+/// Where to split a node into which `cell` is to go at `index`: how many cells, the new one counted, stay
+/// left.
+fn choose_event(node: NodeRef<'_>, index: usize, cell: &Cell<'_>, at_right_end: bool) -> usize {
     let count = node.count();
     let size = |i: usize| match i.cmp(&index) {
         std::cmp::Ordering::Less => node.cell_size(i),
@@ -236,22 +241,22 @@ fn choose_cut(node: NodeRef<'_>, index: usize, cell: &Cell<'_>, at_right_end: bo
     let fits = |left: usize| left <= NODE_PAYLOAD_BYTES && total - left <= NODE_PAYLOAD_BYTES;
     let append = at_right_end && index == count;
     let (mut left, mut best) = (0, None);
-    for cut in 1..=count {
-        left += size(cut - 1);
+    for event in 1..=count {
+        left += size(event - 1);
         if !fits(left) {
             continue;
         }
         if cell.fill == Fill::Run {
             // Behind the new cell if it has room left; else in front of it.
-            if cut == index + 1 || (cut == index && best.is_none()) {
-                best = Some((0, cut));
+            if event == index + 1 || (event == index && best.is_none()) {
+                best = Some((0, event));
             }
         } else if append {
-            if best.is_none() || left - size(cut - 1) < APPEND_FILL {
-                best = Some((0, cut));
+            if best.is_none() || left - size(event - 1) < APPEND_FILL {
+                best = Some((0, event));
             }
         } else if best.is_none_or(|(gap, _)| left.abs_diff(total - left) < gap) {
-            best = Some((left.abs_diff(total - left), cut));
+            best = Some((left.abs_diff(total - left), event));
         }
     }
     best.expect("of two halves, one has room for the largest cell").1

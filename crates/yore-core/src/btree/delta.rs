@@ -1,6 +1,6 @@
-//! What a change of a tree leaves to be said to whoever keeps its root: how many nodes came or went, and what must reach the
-//! medium before or after the pointer to the root. All that waits for the pointer is chained, so two edges order
-//! everything.
+//! What a change of a tree leaves to be said to whoever keeps its root: how many nodes came or went, and what
+//! must reach the medium before or after the pointer to the root. All that waits for the pointer is chained,
+//! so two edges order everything.
 
 use yore_meta::{Change, Op};
 
@@ -68,7 +68,8 @@ impl TreeDelta {
         }
     }
 
-    /// Orders the keeper's change of the root's address against those of the nodes. To be called once it is stored.
+    /// Orders the keeper's change of the root's address against those of the nodes. To be called once it is
+    /// stored.
     pub fn stored(&self, op: &mut Op<'_>, pointer: Change) {
         if let Some(image) = self.links.image {
             op.before(image, pointer);
@@ -79,7 +80,8 @@ impl TreeDelta {
     }
 }
 
-/// A change of something that may lie in an inode or in a tree whose root the inode keeps, until the inode is stored.
+/// A change of something that may lie in an inode or in a tree whose root the inode keeps, until the inode is
+/// stored.
 #[must_use]
 #[derive(Clone, Copy, Debug)]
 pub enum Placed {

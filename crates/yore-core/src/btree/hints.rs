@@ -1,24 +1,28 @@
-//! Leaves into which cells went lately: what comes next often goes beside them, and then finds its leaf without a walk from the root.
+//! Leaves into which cells went lately: what comes next often goes beside them, and then finds its leaf
+//! without a walk from the root.
 //!
-//! A leaf's address and bounds stay what they are until it is split, merged or removed itself; whatever else is *inserted* changes
-//! neither. So whoever keeps [`LeafHints`] beside a tree inserts with [`Tree::insert_into`], which drops a leaf that it splits; and drops all of
-//! them before anything is removed. A leaf remembered was sound (T1) when it was walked to, and stays so.
+//! A leaf's address and bounds stay what they are until it is split, merged or removed itself; whatever else
+//! is *inserted* changes neither. So whoever keeps [`LeafHints`] beside a tree inserts with
+//! [`Tree::insert_into`], which drops a leaf that it splits; and drops all of them before anything is
+//! removed. A leaf remembered was sound (T1) when it was walked to, and stays so.
 //!
-//! They also tell where cells come in ascending order amid the keys that are there, as the names of one directory do among those of
-//! others: if the last one went right before, a full leaf is split behind it and stays full.
+//! They also tell where cells come in ascending order amid the keys that are there, as the names of one
+//! directory do among those of others: if the last one went right before, a full leaf is split behind it and
+//! stays full.
 
 use super::change::{Cell, Fill};
 use super::delta::{Links, TreeDelta};
 use super::path::{Path, Step};
 use super::tree::Tree;
 use crate::Result;
-use yore_format::{Corruption, NodeMut, NodeRef, Number};
+use yore_format::{Corruption, EventNo, NodeMut, NodeRef};
 use yore_meta::{Meta, Op};
 
 /// Leaves that are remembered of one tree: so many runs that take turns are followed.
 const HINTS: usize = 24;
 
-/// The leaves of one tree into which cells went lately, with the index of the last, the latest at the end. Keeps them in memory.
+/// The leaves of one tree into which cells went lately, with the index of the last, the latest at the end.
+/// Keeps them in memory.
 #[derive(Default)]
 pub struct LeafHints(Vec<Step>);
 
@@ -51,7 +55,8 @@ pub struct InsertPosition(Home);
 enum Home {
     /// Into this leaf, which has room for it.
     Leaf(Step),
-    /// Where the way leads; `None`: that is not known, or the tree is empty. How to split the leaf if it is full.
+    /// Where the way leads; `None`: that is not known, or the tree is empty. How to split the leaf if it is
+    /// full.
     Way(Option<Path>, Fill),
 }
 
@@ -71,7 +76,8 @@ impl Tree {
         Ok(InsertPosition(Home::Way(self.way_to_new(meta, key)?, Fill::Halves)))
     }
 
-    /// As [`Tree::insert_position`], for a cell with a value of so many bytes, where others may have gone lately.
+    /// As [`Tree::insert_position`], for a cell with a value of so many bytes, where others may have gone
+    /// lately.
     pub fn insert_position_near(
         &self,
         meta: &Meta,
@@ -102,15 +108,16 @@ impl Tree {
         Ok(InsertPosition(Home::Way(self.way_to_new(meta, key)?, fill)))
     }
 
-    /// Inside an Op: adds a cell where it is to go. The tree is as it was when the position was found, or the position is unknown. A node that
-    /// this needs is born at `birth`. If there are hints, they are those of all its inserts.
+    /// Inside an Op: adds a cell where it is to go. The tree is as it was when the position was found, or the
+    /// position is unknown. A node that this needs is born at `birth`. If there are hints, they are those of
+    /// all its inserts.
     pub fn insert_into(
         &mut self,
         op: &mut Op<'_>,
         hints: Option<&mut LeafHints>,
         InsertPosition(home): InsertPosition,
         (key, value): (&[u8], &[u8]),
-        birth: Number,
+        birth: EventNo,
     ) -> TreeDelta {
         match home {
             Home::Leaf(step) => {

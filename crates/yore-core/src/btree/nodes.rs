@@ -1,5 +1,5 @@
-//! Nodes inside an Op: the way to a key, on which each becomes the present's own; new nodes, and nodes that go. Nothing here fails
-//! or reads the device.
+//! Nodes inside an Op: the way to a key, on which each becomes the present's own; new nodes, and nodes that
+//! go. Nothing here fails or reads the device.
 
 use super::delta::Links;
 use super::path::{Path, Step};
@@ -7,7 +7,7 @@ use super::tree::Tree;
 use crate::retained;
 use std::ops::Range;
 use yore_format::{
-    Block, BlockHeader, HistoryGrowth, MetaAddr, NodeMut, NodeRef, Number, BLOCK_SIZE, HEADER_BYTES,
+    Block, BlockHeader, EventNo, HistoryGrowth, MetaAddr, NodeMut, NodeRef, BLOCK_SIZE, HEADER_BYTES,
 };
 use yore_meta::{Change, Frame, NewBlock, Op};
 
@@ -18,7 +18,7 @@ impl Tree {
         &self,
         op: &mut Op<'_>,
         level: u8,
-        birth: Number,
+        birth: EventNo,
         key_width: usize,
         links: &mut Links,
         fill: impl FnOnce(&mut NodeMut<'_>),
@@ -33,7 +33,7 @@ impl Tree {
         &self,
         op: &mut Op<'_>,
         level: u8,
-        birth: Number,
+        birth: EventNo,
         write: impl FnOnce(&mut Block),
     ) -> (Frame, Change) {
         let new =
@@ -64,7 +64,8 @@ impl Tree {
         self.kept.0 > 0 && birth_of(frame) <= self.kept
     }
 
-    /// The node as the present's own: itself, or a copy that its parent (none: whoever keeps the root) points to instead.
+    /// The node as the present's own: itself, or a copy that its parent (none: whoever keeps the root) points
+    /// to instead.
     pub(super) fn own(
         &mut self,
         op: &mut Op<'_>,
@@ -78,7 +79,7 @@ impl Tree {
         let_go(op, 1);
         let old: Block = *frame.read();
         let level = NodeRef::new(&old).level();
-        let birth = Number(self.kept.0 + 1);
+        let birth = EventNo(self.kept.0 + 1);
         let (copy, image) =
             self.new_block(op, level, birth, |b| b[WHOLE_BODY].copy_from_slice(&old[WHOLE_BODY]));
         match parent {
@@ -112,8 +113,8 @@ impl Tree {
         self.walk_to(op, key, links)
     }
 
-    /// Whether a way found earlier still leads to `key`: an earlier change in the same Op may have moved cells and
-    /// nodes. Sees to its last step.
+    /// Whether a way found earlier still leads to `key`: an earlier change in the same Op may have moved
+    /// cells and nodes. Sees to its last step.
     fn still_leads(&self, path: &mut Path, key: &[u8]) -> bool {
         if path.level() != self.level || path.at(self.level).frame.addr() != self.root {
             return false;
@@ -137,8 +138,8 @@ impl Tree {
         true
     }
 
-    /// The way to the leaf of `key`, all of it the present's own. Puts right on the way what an interrupted split, merge or
-    /// removal left: keys beyond the bounds (T1), and a first key above the lower bound (T2).
+    /// The way to the leaf of `key`, all of it the present's own. Puts right on the way what an interrupted
+    /// split, merge or removal left: keys beyond the bounds (T1), and a first key above the lower bound (T2).
     fn walk_to(&mut self, op: &mut Op<'_>, key: &[u8], links: &mut Links) -> Path {
         let mut path = Path::of(self.level);
         let mut place = self.root_place(key.len());
@@ -205,8 +206,8 @@ pub(super) fn trim(op: &mut Op<'_>, frame: &Frame, from: usize) -> Change {
 }
 
 /// When a node was born.
-pub(super) fn birth_of(frame: &Frame) -> Number {
-    Number(BlockHeader::of(&frame.read()).birth.get())
+pub(super) fn birth_of(frame: &Frame) -> EventNo {
+    EventNo(BlockHeader::of(&frame.read()).birth.get())
 }
 
 pub(super) fn with_node<R>(frame: &Frame, f: impl FnOnce(NodeRef<'_>) -> R) -> R {

@@ -61,14 +61,15 @@ impl Place {
         self.upper.is_none_or(|u| *key < *u)
     }
 
-    /// Whether cells with keys below `first` or above `last` stay in the leaf `node`, which is here, whatever becomes of
-    /// those between.
+    /// Whether cells with keys below `first` or above `last` stay in the leaf `node`, which is here, whatever
+    /// becomes of those between.
     pub(super) fn has_beside(&self, node: NodeRef<'_>, first: &[u8], last: &[u8]) -> bool {
         let end = self.cells_that_count(node);
         node.count() > 0 && *node.key(0) < *first || end > 0 && *node.key(end - 1) > *last
     }
 
-    /// How many of the node's cells have keys that count, that is below the upper bound (T1): the first so many.
+    /// How many of the node's cells have keys that count, that is below the upper bound (T1): the first so
+    /// many.
     pub(super) fn cells_that_count(&self, node: NodeRef<'_>) -> usize {
         let count = node.count();
         match self.upper {

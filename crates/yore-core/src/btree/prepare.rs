@@ -1,10 +1,11 @@
-//! The half of a change that can fail: reading, checking and keeping in memory what it can touch, and how many blocks it can need.
+//! The half of a change that can fail: reading, checking and keeping in memory what it can touch, and how
+//! many blocks it can need.
 
 use super::path::{Key, Path, Pins, Place, Step, KEY_BYTES_MAX};
 use super::read::{CellRef, Side};
 use super::tree::Tree;
 use crate::Result;
-use yore_format::{Corruption, NodeRef, Number, NODE_PAYLOAD_BYTES};
+use yore_format::{Corruption, EventNo, NodeRef, NODE_PAYLOAD_BYTES};
 use yore_meta::{Frame, Meta};
 
 /// What [`Tree::way`] shows of the leaf it has come to.
@@ -29,9 +30,9 @@ impl<'a> Leaf<'a> {
 }
 
 impl Tree {
-    /// Reads, checks and keeps in memory whatever inserts, replaces and removes of keys in `first..=last` can touch:
-    /// the leaves in the range and the branches above; and, where all cells of the outermost leaf could go (its keys would
-    /// fall to a neighbour then), that neighbour. The range must be small.
+    /// Reads, checks and keeps in memory whatever inserts, replaces and removes of keys in `first..=last` can
+    /// touch: the leaves in the range and the branches above; and, where all cells of the outermost leaf
+    /// could go (its keys would fall to a neighbour then), that neighbour. The range must be small.
     pub fn prepare(&self, meta: &Meta, first: &[u8], last: &[u8], pins: &mut Pins) -> Result<()> {
         if self.is_empty() {
             return Ok(());
@@ -78,24 +79,24 @@ impl Tree {
         Ok(())
     }
 
-    /// How many blocks `n` inserts (or replaces by longer values) can need: each may split a node on every level, and
-    /// all of them together make the tree higher once.
+    /// How many blocks `n` inserts (or replaces by longer values) can need: each may split a node on every
+    /// level, and all of them together make the tree higher once.
     pub fn blocks_for_inserts(&self, n: u32) -> u32 {
         n * (u32::from(self.level) + 1) + 1 + self.blocks_for_copies(n)
     }
 
-    /// How many blocks `n` changes can need because nodes on the way belong to the past: copies of them, and of the left
-    /// spine beside a first child that goes.
+    /// How many blocks `n` changes can need because nodes on the way belong to the past: copies of them, and
+    /// of the left spine beside a first child that goes.
     pub fn blocks_for_copies(&self, n: u32) -> u32 {
         match self.kept {
-            Number(0) => 0,
+            EventNo(0) => 0,
             _ if self.is_empty() => 0,
             _ => n * (2 * u32::from(self.level) + 1),
         }
     }
 
-    /// How many blocks [`Tree::insert_run`] of `n` cells of at most `cell_bytes` can need: new leaves as full as cells of
-    /// that size make them, one more at each end of the run, and one branch split on every level.
+    /// How many blocks [`Tree::insert_run`] of `n` cells of at most `cell_bytes` can need: new leaves as full
+    /// as cells of that size make them, one more at each end of the run, and one branch split on every level.
     pub fn blocks_for_run(&self, n: usize, cell_bytes: usize) -> u32 {
         let per_leaf = NODE_PAYLOAD_BYTES / cell_bytes;
         let leaves = n.div_ceil(per_leaf) + 2;
@@ -104,10 +105,11 @@ impl Tree {
         leaves as u32 + u32::from(self.level) + 1 + self.blocks_for_copies(2)
     }
 
-    /// The way to `key`, for a change that [`Tree::insert_at`] or one of its sisters makes once an Op is open; also
-    /// what [`Tree::prepare`] would keep in memory beside it. `look` sees the leaf once, with the index at which `key` is or
-    /// would be, and the number of cells that count; it may return another key of the same leaf, which is then what the
-    /// way leads to. `None`: the tree is empty, or `look` returned `None`.
+    /// The way to `key`, for a change that [`Tree::insert_at`] or one of its sisters makes once an Op is
+    /// open; also what [`Tree::prepare`] would keep in memory beside it. `look` sees the leaf once, with the
+    /// index at which `key` is or would be, and the number of cells that count; it may return another key of
+    /// the same leaf, which is then what the way leads to. `None`: the tree is empty, or `look` returned
+    /// `None`.
     pub fn way<R>(
         &self,
         meta: &Meta,
@@ -135,8 +137,8 @@ impl Tree {
         Ok(Some((path, seen)))
     }
 
-    /// The way to where a key is to be inserted, for [`Tree::insert_into`]. `None`: the tree is empty. One walk does for looking whether
-    /// it is there, for keeping in memory what changes, and for inserting.
+    /// The way to where a key is to be inserted, for [`Tree::insert_into`]. `None`: the tree is empty. One
+    /// walk does for looking whether it is there, for keeping in memory what changes, and for inserting.
     ///
     /// # Errors
     /// `Corruption` if the key is there; damage and device errors.
@@ -177,7 +179,8 @@ impl Tree {
         }
     }
 
-    /// Keeps in memory the leaves beside the one at `place`: one takes over its keys, should all its cells go.
+    /// Keeps in memory the leaves beside the one at `place`: one takes over its keys, should all its cells
+    /// go.
     fn keep_neighbours(&self, meta: &Meta, place: &Place, pins: &mut Pins) -> Result<()> {
         if !place.lower.is_zero() {
             self.leaf(meta, &place.lower, Side::Before, Some(pins))?;

@@ -3,7 +3,7 @@
 use super::path::{Key, Pins, Place};
 use super::tree::Tree;
 use crate::Result;
-use yore_format::{Block, BlockHeader, NodeRef, Number};
+use yore_format::{Block, BlockHeader, EventNo, NodeRef};
 use yore_meta::{Frame, Meta};
 
 /// A cell's key and value.
@@ -26,7 +26,7 @@ pub struct Visited<'a> {
     /// The node.
     pub frame: &'a Frame,
     /// Its birth.
-    pub birth: Number,
+    pub birth: EventNo,
     node: NodeRef<'a>,
     pub(super) place: &'a Place,
 }
@@ -41,7 +41,8 @@ impl<'a> Visited<'a> {
 }
 
 impl Tree {
-    /// Calls `f` with the value of `key`. O(log n), no heap memory. `f` is short: a block's lock is held meanwhile.
+    /// Calls `f` with the value of `key`. O(log n), no heap memory. `f` is short: a block's lock is held
+    /// meanwhile.
     pub fn get<R>(&self, meta: &Meta, key: &[u8], f: impl FnOnce(Option<&[u8]>) -> R) -> Result<R> {
         if self.is_empty() {
             return Ok(f(None));
@@ -52,8 +53,8 @@ impl Tree {
         Ok(f(node.search(key).ok().map(|i| node.value(i))))
     }
 
-    /// The first thing that `f` makes of the cells with keys in `first..=last`, in order. No heap memory; `f` is short:
-    /// a block's lock is held meanwhile.
+    /// The first thing that `f` makes of the cells with keys in `first..=last`, in order. No heap memory; `f`
+    /// is short: a block's lock is held meanwhile.
     pub fn find<R>(
         &self,
         meta: &Meta,
@@ -111,8 +112,8 @@ impl Tree {
         }
     }
 
-    /// Calls `each` with the cells whose keys are `from` or more, in order, until it returns `Ok(false)`. `each` may
-    /// read other blocks (no lock is held), but must not change the tree.
+    /// Calls `each` with the cells whose keys are `from` or more, in order, until it returns `Ok(false)`.
+    /// `each` may read other blocks (no lock is held), but must not change the tree.
     pub fn scan(&self, meta: &Meta, from: &[u8], each: &mut Visitor<'_>) -> Result<()> {
         if self.is_empty() {
             return Ok(());
@@ -139,8 +140,9 @@ impl Tree {
         }
     }
 
-    /// Calls `each` with the nodes from the root down, parents before what is below them, in the order of keys; what is below a
-    /// node is visited if it returns true. Memory: one node for each level, and the addresses of their children.
+    /// Calls `each` with the nodes from the root down, parents before what is below them, in the order of
+    /// keys; what is below a node is visited if it returns true. Memory: one node for each level, and the
+    /// addresses of their children.
     pub fn visit(&self, meta: &Meta, each: &mut dyn FnMut(&Visited<'_>) -> Result<bool>) -> Result<()> {
         if self.is_empty() {
             return Ok(());
@@ -151,7 +153,7 @@ impl Tree {
             let frame = meta.read_any(place.addr)?;
             let page: Block = *frame.read();
             let node = self.checked(&page, &place, place.lower.len())?;
-            let birth = Number(BlockHeader::of(&page).birth.get());
+            let birth = EventNo(BlockHeader::of(&page).birth.get());
             if each(&Visited { frame: &frame, birth, node, place: &place })? && place.level > 0 {
                 for i in (0..place.cells_that_count(node)).rev() {
                     left.push(place.child(node, i)?);

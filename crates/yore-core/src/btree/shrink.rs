@@ -1,5 +1,5 @@
-//! What follows from a removal, inside an Op: empty nodes go, small ones are merged, the tree becomes lower. And the end of a tree
-//! that goes as a whole.
+//! What follows from a removal, inside an Op: empty nodes go, small ones are merged, the tree becomes lower.
+//! And the end of a tree that goes as a whole.
 
 use super::delta::{Links, TreeDelta};
 use super::nodes::{first_child, let_go, with_node};
@@ -15,9 +15,9 @@ const MERGE_BELOW: usize = NODE_PAYLOAD_BYTES / 3;
 const MERGED_MOST: usize = NODE_PAYLOAD_BYTES / 8 * 7;
 
 impl Tree {
-    /// Frees up to `leaves` leaves from the end, whatever they hold, and the branches that this empties; `None` if the tree
-    /// was empty. [`Tree::prepare_last`] kept them in memory. For trees that nobody reads any more. What the past holds is
-    /// let go of, not freed.
+    /// Frees up to `leaves` leaves from the end, whatever they hold, and the branches that this empties;
+    /// `None` if the tree was empty. [`Tree::prepare_last`] kept them in memory. For trees that nobody reads
+    /// any more. What the past holds is let go of, not freed.
     pub fn free_last(&mut self, op: &mut Op<'_>, leaves: usize) -> Option<TreeDelta> {
         let mut all: Option<TreeDelta> = None;
         for _ in 0..leaves {
@@ -42,7 +42,8 @@ impl Tree {
         }
     }
 
-    /// How many nodes there are below a branch. [`Tree::prepare_last`] kept the branches among them in memory.
+    /// How many nodes there are below a branch. [`Tree::prepare_last`] kept the branches among them in
+    /// memory.
     fn nodes_below(&self, op: &mut Op<'_>, frame: &Frame, level: u8) -> i32 {
         let page = frame.read();
         let node = NodeRef::new(&page);
@@ -54,7 +55,8 @@ impl Tree {
         nodes
     }
 
-    /// The way to the end of the tree, down to a leaf or to the first node that the past holds, and the level of that.
+    /// The way to the end of the tree, down to a leaf or to the first node that the past holds, and the level
+    /// of that.
     fn last_own(&self, op: &mut Op<'_>) -> (Path, u8) {
         let mut path = Path::of(self.level);
         let mut place = self.root_place(KEY_BYTES_MAX);
@@ -74,7 +76,8 @@ impl Tree {
         }
     }
 
-    /// After a removal from the leaf at the end of `path`: removes it if it is empty, else merges small nodes.
+    /// After a removal from the leaf at the end of `path`: removes it if it is empty, else merges small
+    /// nodes.
     pub(super) fn shrink(&mut self, op: &mut Op<'_>, path: &Path, links: &mut Links) {
         if with_node(&path.at(0).frame, |n| n.count()) == 0 {
             self.remove_node(op, path, 0, links);
@@ -121,8 +124,9 @@ impl Tree {
         self.lower_root(op, path, links);
     }
 
-    /// Removes the cell of child `index` from a branch; the child is of `level`. If it is the first, the next one takes over
-    /// its keys and its separator, and so do the first cells below (T2). Says whether the branch is empty now.
+    /// Removes the cell of child `index` from a branch; the child is of `level`. If it is the first, the next
+    /// one takes over its keys and its separator, and so do the first cells below (T2). Says whether the
+    /// branch is empty now.
     fn remove_child(
         &mut self,
         op: &mut Op<'_>,
@@ -154,7 +158,8 @@ impl Tree {
         (change, count == 1)
     }
 
-    /// Merges the node of `level` on the path with a sibling under the same parent, if one is in memory and fits.
+    /// Merges the node of `level` on the path with a sibling under the same parent, if one is in memory and
+    /// fits.
     fn merge(&mut self, op: &mut Op<'_>, path: &Path, level: u8, links: &mut Links) -> bool {
         let Step { frame: parent, index, place } = path.at(level + 1);
         let node = &path.at(level).frame;

@@ -1,6 +1,6 @@
-//! Trees against the standard library's map, over a real metadata layer on a device in memory. After each batch the whole
-//! tree is walked and T1 to T4 are checked, with the number of nodes. A failure prints its seed; to replay it, call
-//! the test's body with that seed alone.
+//! Trees against the standard library's map, over a real metadata layer on a device in memory. After each
+//! batch the whole tree is walked and T1 to T4 are checked, with the number of nodes. A failure prints its
+//! seed; to replay it, call the test's body with that seed alone.
 
 use super::path::Key;
 use super::*;
@@ -9,11 +9,11 @@ use crate::Result;
 use std::collections::btree_map::{BTreeMap, Entry};
 
 use yore_format::{
-    Block, BlockKind, Incarnation, InodeNo, MetaAddr, NodeMut, NodeRef, Number, NODE_PAYLOAD_BYTES,
+    Block, BlockKind, EventNo, Incarnation, InodeNo, MetaAddr, NodeMut, NodeRef, NODE_PAYLOAD_BYTES,
 };
 use yore_meta::{Frame, Meta, Op, Reserved};
 
-const BIRTH: Number = Number(7);
+const BIRTH: EventNo = EventNo(7);
 
 impl Ground {
     /// Prepares a range of keys, reserves for `inserts` and runs `f` in an Op.
@@ -203,8 +203,8 @@ fn a_hundred_thousand_keys_in_order_fill_nodes_and_come_off_from_the_end() {
     assert!(tree.is_empty() && nodes == 0);
 }
 
-/// Emptying a branch that is its parent's first child: the next branch takes over its bounds, down to the leaf, and an insert
-/// of the same Op into the emptied range finds its way there.
+/// Emptying a branch that is its parent's first child: the next branch takes over its bounds, down to the
+/// leaf, and an insert of the same Op into the emptied range finds its way there.
 #[test]
 fn neighbours_take_over_what_emptied_branches_held() {
     for from_the_end in [false, true] {
@@ -434,7 +434,8 @@ fn hints_follow_runs() {
     assert!(tree.insert_position_near(&ground.meta, &mut hints, &key(5), 24).is_err(), "it is there");
 }
 
-/// Whatever comes in whatever order, among more leaves than are remembered; removed is by who drops all hints first.
+/// Whatever comes in whatever order, among more leaves than are remembered; removed is by who drops all hints
+/// first.
 #[test]
 fn hints_lead_where_a_walk_does() {
     for seed in 1..5 {

@@ -3,19 +3,20 @@
 use super::path::{Key, Place};
 use crate::Result;
 use yore_format::{
-    Block, BlockKind, Corruption, Expect, Incarnation, InodeNo, MetaAddr, NodeRef, Number, NODE_PAYLOAD_BYTES,
+    Block, BlockKind, Corruption, EventNo, Expect, Incarnation, InodeNo, MetaAddr, NodeRef,
+    NODE_PAYLOAD_BYTES,
 };
 use yore_meta::Meta;
 
-/// The greatest level of a root that is believed. Nodes are filled to a third or have neighbours that make up for
-/// it, so that even the largest volume has no tree half as high.
+/// The greatest level of a root that is believed. Nodes are filled to a third or have neighbours that make up
+/// for it, so that even the largest volume has no tree half as high.
 const LEVEL_MAX: u8 = 12;
 
 /// The largest cell, with its index entry: any two halves of a split node have room for one in one of them.
 pub(super) const CELL_BYTES_MAX: usize = NODE_PAYLOAD_BYTES / 2;
 
-/// A tree by its root. Whoever keeps root and level (an inode's content, `xattr_root`, the superblock) stores them
-/// back after a change.
+/// A tree by its root. Whoever keeps root and level (an inode's content, `xattr_root`, the superblock) stores
+/// them back after a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tree {
     /// The root's address; NONE: no cells.
@@ -29,17 +30,17 @@ pub struct Tree {
     /// The owner's incarnation.
     pub incarnation: Incarnation,
     /// Nodes born at this number or before are held by the past, too.
-    pub kept: Number,
+    pub kept: EventNo,
 }
 
 impl Tree {
     /// A tree without cells.
     pub fn empty(kind: BlockKind, owner: InodeNo, incarnation: Incarnation) -> Tree {
-        Tree { root: MetaAddr::NONE, level: 0, kind, owner, incarnation, kept: Number(0) }
+        Tree { root: MetaAddr::NONE, level: 0, kind, owner, incarnation, kept: EventNo(0) }
     }
 
     /// The tree, of whose nodes those born at `kept` or before belong to versions of its owner, too.
-    pub fn keeping(self, kept: Number) -> Tree {
+    pub fn keeping(self, kept: EventNo) -> Tree {
         Tree { kept, ..self }
     }
 

@@ -127,7 +127,8 @@ fn serve(shared: &Shared) {
     }
 }
 
-/// Reads `count` pages, of which `first` is the file's page at `start`; zeros what lies beyond `valid` bytes (F1).
+/// Reads `count` pages, of which `first` is the file's page at `start`; zeros what lies beyond `valid` bytes
+/// (F1).
 pub fn read_run(
     device: &dyn Device,
     start: BlockNo,

@@ -14,8 +14,8 @@ fn edit(extents: &[(u64, u64, u32)]) -> Edit {
         after: list,
         whole: true,
         limit: u64::MAX,
-        kept: Number(0),
-        birth: Number(1),
+        kept: EventNo(0),
+        birth: EventNo(1),
         lost: 0,
         freed: Vec::new(),
         taken: Vec::new(),
@@ -23,7 +23,7 @@ fn edit(extents: &[(u64, u64, u32)]) -> Edit {
 }
 
 fn value(start: u64, len: u32, unwritten: bool) -> ExtentValue {
-    ExtentValue { start: BlockNo(start), len, unwritten, shared: false, birth: Number(1) }
+    ExtentValue { start: BlockNo(start), len, unwritten, shared: false, birth: EventNo(1) }
 }
 
 fn run(start: u64, len: u32) -> Run {
@@ -46,7 +46,7 @@ fn putting_splits_and_merges() {
     assert_eq!(e.growth(), 1);
 }
 
-/// Removing trims and splits; blocks that are shared or older than the cut are left alone.
+/// Removing trims and splits; blocks that are shared or older than the event are left alone.
 #[test]
 fn removing_frees_what_may_be_freed() {
     let mut e = edit(&[(0, 5000, 10), (20, 6000, 10)]);
@@ -54,7 +54,7 @@ fn removing_frees_what_may_be_freed() {
     assert_eq!(e.after, [(0, value(5000, 5, false)), (25, value(6005, 5, false))]);
     assert_eq!(e.freed, [run(5005, 5), run(6000, 5)]);
     e.after[0].1.shared = true;
-    e.kept = Number(1);
+    e.kept = EventNo(1);
     e.remove(0, 30);
     assert!(e.after.is_empty());
     assert_eq!(e.freed.len(), 2);

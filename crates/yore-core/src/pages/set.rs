@@ -1,5 +1,5 @@
-//! A set of page indexes that costs small files nothing: those below 64 are bits of a word, the others are in a tree. Most
-//! files have no others, and have their pages marked and unmarked all the time.
+//! A set of page indexes that costs small files nothing: those below 64 are bits of a word, the others are in
+//! a tree. Most files have no others, and have their pages marked and unmarked all the time.
 
 use std::collections::BTreeSet;
 use std::ops::Range;

@@ -219,8 +219,8 @@ fn a_renamed_file_is_never_short() {
     assert!(judge.judge(&tree, bounds(4, 4), Unit::Block).is_err(), "an empty stretch");
 }
 
-/// A file that only grew begins as it should, whatever its size: neither a hole in it nor bytes of before are accepted,
-/// which would be if blocks were looked at one by one.
+/// A file that only grew begins as it should, whatever its size: neither a hole in it nor bytes of before are
+/// accepted, which would be if blocks were looked at one by one.
 #[test]
 fn a_file_that_only_grew_is_a_prefix() {
     let mut ops =
@@ -247,7 +247,7 @@ fn a_file_that_only_grew_is_a_prefix() {
     found(&judge, 7, 12_000, &|blocks| drop(blocks.remove(&1))).expect("old and new by block");
 }
 
-/// What a truncation cut off does not come back when the file grows again.
+/// What a truncation removed does not come back when the file grows again.
 #[test]
 fn truncated_content_does_not_come_back() {
     let ops = vec![
@@ -268,8 +268,8 @@ fn truncated_content_does_not_come_back() {
     assert!(judge.judge(&tree, bounds(5, 5), Unit::Block).is_err(), "the truncation belongs to the moment");
 }
 
-/// Data that was not synced may be missing, and a truncation meets what is there then: the block is as it was at the sync,
-/// without what was cut off, which does not come back.
+/// Data that was not synced may be missing, and a truncation meets what is there then: the block is as it was
+/// at the sync, without what was truncated, which does not come back.
 #[test]
 fn a_truncation_meets_old_content() {
     let ops = vec![
@@ -298,11 +298,11 @@ fn snapshot(wait: bool) -> Op {
 
 /// The snapshot that is the operation before a moment.
 fn taken(judge: &Judge, moment: usize) -> Taken {
-    Taken::new(yore_fs::Number(1), moment, &name(""), &judge.history.states[moment])
+    Taken::new(yore_fs::EventNo(1), moment, &name(""), &judge.history.states[moment])
 }
 
-/// A snapshot shows what a crash at its moment could have left of a file: old or new, but nothing of later. What was synced
-/// afterwards, or waited for, it shows as it was.
+/// A snapshot shows what a crash at its moment could have left of a file: old or new, but nothing of later.
+/// What was synced afterwards, or waited for, it shows as it was.
 #[test]
 fn a_snapshot_shows_nothing_of_later_and_nothing_that_a_sync_has_made_old() {
     let ops = |wait, last| {

@@ -84,7 +84,8 @@ impl State {
         Expect::Done
     }
 
-    /// What a write by an ordinary user and a change of owner do. `foreign`: the bit goes even without execution.
+    /// What a write by an ordinary user and a change of owner do. `foreign`: the bit goes even without
+    /// execution.
     pub(super) fn drop_set_id(&mut self, ino: Ino, foreign: bool) {
         let inode = self.at(ino);
         inode.permissions &= !SET_USER_ID;

@@ -1,7 +1,7 @@
 //! A file's content in the model: its size, and those of its blocks that are not all zeros.
 //!
-//! The map holds no block of zeros and nothing beyond the size, so that two contents are equal exactly if they
-//! read alike. Clones share their blocks.
+//! The map holds no block of zeros and nothing beyond the size, so that two contents are equal exactly if
+//! they read alike. Clones share their blocks.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -84,7 +84,7 @@ impl FileData {
         }
     }
 
-    /// Cuts or extends with zeros.
+    /// Events or extends with zeros.
     pub fn truncate(&mut self, size: u64) {
         if size < self.size {
             self.zero(size, u64::MAX);

@@ -1,13 +1,13 @@
 //! The model: a file system as a plain value, written to be obviously right.
 //!
-//! A [`State`] is a table of inodes; cloning it costs one reference count per inode, so every prefix of a sequence
-//! of operations can be kept. Inodes are numbered in order of creation and never reused; what number the file
-//! system under test gave to each is learned when it is created ([`Identity`]).
+//! A [`State`] is a table of inodes; cloning it costs one reference count per inode, so every prefix of a
+//! sequence of operations can be kept. Inodes are numbered in order of creation and never reused; what number
+//! the file system under test gave to each is learned when it is created ([`Identity`]).
 //!
-//! **Times.** The model cannot know what the clock said, only which operation set a time. An operation sets it to
-//! [`Time::Now`] (it must lie between the operation's begin and end) or to [`Time::Maybe`] where POSIX leaves open
-//! whether it changes; after the operation the file system is asked, and the answer is kept as [`Time::Known`]
-//! and must never be another until the next operation that sets it.
+//! **Times.** The model cannot know what the clock said, only which operation set a time. An operation sets
+//! it to [`Time::Now`] (it must lie between the operation's begin and end) or to [`Time::Maybe`] where POSIX
+//! leaves open whether it changes; after the operation the file system is asked, and the answer is kept as
+//! [`Time::Known`] and must never be another until the next operation that sets it.
 
 mod apply;
 mod attributes;
@@ -121,7 +121,7 @@ pub struct Effects {
     pub touched: Vec<Ino>,
     /// The inode it made.
     pub created: Option<Ino>,
-    /// The file it cut, and to what size: unlike a write, that is never delayed.
+    /// The file it event, and to what size: unlike a write, that is never delayed.
     pub truncated: Option<(Ino, u64)>,
     /// Inodes whose ctime it set other than by changing content.
     pub ctime_set: Vec<Ino>,

@@ -56,7 +56,7 @@ impl FileDevice {
     ///
     /// # Panics
     /// If `size` is not a multiple of [`BLOCK_SIZE`].
-    pub fn cut_off(&self, size: u64) -> Result<(), DeviceError> {
+    pub fn truncate(&self, size: u64) -> Result<(), DeviceError> {
         assert!(size.is_multiple_of(BLOCK_SIZE as u64), "{size} bytes are not whole blocks");
         self.check_may_write(Operation::Write)?;
         if self.is_block_device || size >= self.size() {

@@ -1,6 +1,6 @@
 //! The states that a crash could leave on the medium: named, counted, enumerated, sampled and produced.
 //!
-//! A [`CrashPoint`] is the durable image after some number of events, and what is pending on top of it. A
+//! A [`CrashPoint`] is the durable image after some number of entries, and what is pending on top of it. A
 //! [`Choice`] says what became of the pending, and together they are a [`CrashState`](super::CrashState),
 //! which prints as one short line and is read back from it. Producing a state copies nothing but the blocks
 //! that it changes.
@@ -64,7 +64,7 @@ struct Cell {
 /// An instant at which the power may fail: what is durable, and what is pending.
 #[derive(Debug)]
 pub struct CrashPoint {
-    after_event: usize,
+    after_entry: usize,
     durable: MemoryDevice,
     pending: Vec<Pending>,
     sectors: OnceLock<Vec<Cell>>,
@@ -75,9 +75,9 @@ pub struct CrashPoint {
 }
 
 impl CrashPoint {
-    pub(super) fn new(after_event: usize, durable: MemoryDevice, pending: Vec<Pending>) -> Self {
+    pub(super) fn new(after_entry: usize, durable: MemoryDevice, pending: Vec<Pending>) -> Self {
         CrashPoint {
-            after_event,
+            after_entry,
             durable,
             pending,
             sectors: OnceLock::new(),
@@ -87,9 +87,9 @@ impl CrashPoint {
         }
     }
 
-    /// How many events have happened.
-    pub fn after_event(&self) -> usize {
-        self.after_event
+    /// How many entries have happened.
+    pub fn after_entry(&self) -> usize {
+        self.after_entry
     }
 
     /// How many writes and discards are pending.
@@ -148,7 +148,7 @@ impl CrashPoint {
             }
             Choice::AllBut(number) => {
                 return Err(CrashStateError::NoSuchPending {
-                    after_event: self.after_event,
+                    after_entry: self.after_entry,
                     number,
                     pending: self.pending.len(),
                 });
@@ -197,12 +197,12 @@ impl CrashPoint {
         }
         match rest {
             0 => Ok(()),
-            _ => Err(CrashStateError::NoSuchIndex { after_event: self.after_event, index }),
+            _ => Err(CrashStateError::NoSuchIndex { after_entry: self.after_entry, index }),
         }
     }
 
     fn apply_sample(&self, medium: &MemoryDevice, seed: u64, tearing: Tearing) {
-        let mut random = SplitMix64::new(seed, self.after_event as u64);
+        let mut random = SplitMix64::new(seed, self.after_entry as u64);
         // In eighths.
         let reach = [1, 4, 7][random.below(3) as usize];
         let tear = [0, 1, 8][random.below(3) as usize];
@@ -323,7 +323,7 @@ impl CrashPoint {
 /// Carries out what was recorded. Its range was checked then, and memory does not fail.
 pub(super) fn apply(pending: &Pending, medium: &MemoryDevice) {
     if let Err(error) = pending.apply(medium) {
-        unreachable!("a recorded event cannot be repeated: {error}");
+        unreachable!("a recorded entry cannot be repeated: {error}");
     }
 }
 

@@ -2,10 +2,10 @@
 //!
 //! # The fault model
 //!
-//! What a crash may leave, and what it may not. A crash happens *after event k* of the trace: the first k
-//! events have been issued, nothing after them has.
+//! What a crash may leave, and what it may not. A crash happens *after entry k* of the trace: the first k
+//! entries have been issued, nothing after them has.
 //!
-//! 1. Everything written before the last flush that completed within those k events is durable and whole. Of
+//! 1. Everything written before the last flush that completed within those k entries is durable and whole. Of
 //!    several writes to one place the last one is what remains.
 //! 2. Each write after that flush is *pending*. Any subset of the pending writes may have reached the medium,
 //!    in any order, whatever order they were issued in and whether or not their callers had been told that
@@ -48,7 +48,7 @@
 //!     let medium = case.materialise();
 //!     let mut block = [0; 4096];
 //!     medium.read_at(0, &mut block).unwrap();
-//!     let promised = trace.marks_before(case.after_event()).any(|mark| mark == 1);
+//!     let promised = trace.marks_before(case.after_entry()).any(|mark| mark == 1);
 //!     assert!(!promised || block == [1; 4096], "replay with {}", case.state());
 //! }
 //! ```
@@ -73,7 +73,7 @@ pub use crash::CrashPoint;
 pub use fault::{Fault, FaultPlan};
 pub use state::{Choice, CrashPlan, CrashState, CrashStateError, ParseCrashStateError, Tearing};
 pub use states::{CrashCase, CrashPoints, CrashStates};
-pub use trace::{Event, Trace};
+pub use trace::{Trace, TraceEntry};
 
 /// A memory device with a trace, crash states and faults. See the module's documentation for what it
 /// simulates.
@@ -93,20 +93,20 @@ impl SimulatedDevice {
 
     /// Annotates the trace: the client did, or was promised, whatever it means by `mark`.
     pub fn mark(&self, mark: u64) {
-        self.trace.lock().push(Event::Mark(mark));
+        self.trace.lock().push(TraceEntry::Mark(mark));
     }
 
-    /// The number of events so far.
-    pub fn events(&self) -> usize {
+    /// The number of entries so far.
+    pub fn entries(&self) -> usize {
         self.trace.lock().len()
     }
 
-    /// A copy of the trace so far. The data of the events is shared, not copied.
+    /// A copy of the trace so far. The data of the entries is shared, not copied.
     pub fn trace(&self) -> Trace {
         self.trace.lock().clone()
     }
 
-    /// Forgets the trace: everything written so far counts as durable, and event numbers begin at 0 again.
+    /// Forgets the trace: everything written so far counts as durable, and entry numbers begin at 0 again.
     /// For steps that need no crashes, such as making a volume. Returns the trace up to now.
     pub fn restart_trace(&self) -> Trace {
         let mut trace = self.trace.lock();
@@ -164,14 +164,14 @@ impl SimulatedDevice {
         }
         let mut trace = self.trace.lock();
         self.image.write_at(place, &data)?;
-        trace.push(Event::Write { offset: place, data });
+        trace.push(TraceEntry::Write { offset: place, data });
         Ok(())
     }
 }
 
 impl fmt::Debug for SimulatedDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SimulatedDevice({} bytes, {} events)", self.size(), self.events())
+        write!(f, "SimulatedDevice({} bytes, {} entries)", self.size(), self.entries())
     }
 }
 
@@ -205,7 +205,7 @@ impl Device for SimulatedDevice {
         self.store(offset, Arc::from(buf))
     }
 
-    /// One request, and one event of the trace, however many buffers it has.
+    /// One request, and one entry of the trace, however many buffers it has.
     fn write_vectored_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<(), DeviceError> {
         let len = bufs.iter().map(|buf| checked_len(buf)).sum();
         check_range(self, Operation::Write, offset, len)?;
@@ -218,7 +218,7 @@ impl Device for SimulatedDevice {
 
     fn flush(&self) -> Result<(), DeviceError> {
         self.admit(Operation::Flush, 0, self.size())?;
-        self.trace.lock().push(Event::Flush);
+        self.trace.lock().push(TraceEntry::Flush);
         Ok(())
     }
 
@@ -230,7 +230,7 @@ impl Device for SimulatedDevice {
         }
         let mut trace = self.trace.lock();
         self.image.discard(offset, len)?;
-        trace.push(Event::Discard { offset, len });
+        trace.push(TraceEntry::Discard { offset, len });
         Ok(())
     }
 }

@@ -49,8 +49,8 @@ pub enum Choice {
 /// blocks are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CrashState {
-    /// How many events happened before the crash.
-    pub after_event: usize,
+    /// How many entries happened before the crash.
+    pub after_entry: usize,
     /// What became of those that were pending.
     pub choice: Choice,
     /// How their writes may be torn.
@@ -59,7 +59,7 @@ pub struct CrashState {
 
 impl fmt::Display for CrashState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "crash={}:", self.after_event)?;
+        write!(f, "crash={}:", self.after_entry)?;
         match self.choice {
             Choice::None => write!(f, "none"),
             Choice::All => write!(f, "all"),
@@ -92,7 +92,7 @@ impl FromStr for CrashState {
 
 fn parse(text: &str) -> Option<CrashState> {
     let mut parts = text.strip_prefix("crash=")?.split(':');
-    let after_event = parts.next()?.parse().ok()?;
+    let after_entry = parts.next()?.parse().ok()?;
     let choice = parts.next()?;
     let choice = match choice.split_once('=').unwrap_or((choice, "")) {
         ("none", "") => Choice::None,
@@ -107,7 +107,7 @@ fn parse(text: &str) -> Option<CrashState> {
         (Some("blocks"), None) => Tearing::Blocks,
         _ => return None,
     };
-    Some(CrashState { after_event, choice, tearing })
+    Some(CrashState { after_entry, choice, tearing })
 }
 
 /// A state that the trace at hand does not have.
@@ -115,28 +115,28 @@ fn parse(text: &str) -> Option<CrashState> {
 #[non_exhaustive]
 pub enum CrashStateError {
     /// The trace is too short.
-    #[error("there is no crash after event {after_event}: the trace has {events} events; was it recorded by the same run?")]
-    NoSuchEvent {
+    #[error("there is no crash after entry {after_entry}: the trace has {entries} entries; was it recorded by the same run?")]
+    NoSuchEntry {
         /// The point asked for.
-        after_event: usize,
+        after_entry: usize,
         /// The length of the trace.
-        events: usize,
+        entries: usize,
     },
     /// Fewer writes and discards are pending.
-    #[error("there is no pending write {number} after event {after_event}: {pending} are pending; was the trace recorded by the same run?")]
+    #[error("there is no pending write {number} after entry {after_entry}: {pending} are pending; was the trace recorded by the same run?")]
     NoSuchPending {
         /// The point asked for.
-        after_event: usize,
+        after_entry: usize,
         /// The number asked for.
         number: usize,
         /// How many are pending.
         pending: usize,
     },
     /// There are fewer states.
-    #[error("there is no state {index} after event {after_event}; was the trace recorded by the same run?")]
+    #[error("there is no state {index} after entry {after_entry}; was the trace recorded by the same run?")]
     NoSuchIndex {
         /// The point asked for.
-        after_event: usize,
+        after_entry: usize,
         /// The number asked for.
         index: u64,
     },
@@ -154,7 +154,7 @@ pub struct CrashPlan {
     pub seed: u64,
     /// How writes may be torn.
     pub tearing: Tearing,
-    /// After which events to crash; `None` is after each, and before the first.
+    /// After which entries to crash; `None` is after each, and before the first.
     pub after_events: Option<RangeInclusive<usize>>,
     /// Also crash after marks and flushes, which leave no new states but change what was promised.
     pub at_marks: bool,
@@ -190,7 +190,7 @@ mod tests {
         ];
         for (choice, text) in choices {
             for (tearing, end) in [(Tearing::Sectors, ""), (Tearing::Blocks, ":blocks")] {
-                let state = CrashState { after_event: 117, choice, tearing };
+                let state = CrashState { after_entry: 117, choice, tearing };
                 let text = format!("{text}{end}");
                 assert_eq!(state.to_string(), text);
                 assert_eq!(text.parse(), Ok(state));

@@ -1,6 +1,6 @@
 //! Going through a trace from crash point to crash point, and the states to try at each.
 //!
-//! The durable image moves forward with the trace: a step costs what the event wrote, and a point costs a
+//! The durable image moves forward with the trace: a step costs what the entry wrote, and a point costs a
 //! snapshot and a reference count per pending write.
 
 use std::collections::VecDeque;
@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use super::crash::{apply, CrashPoint, Pending};
 use super::state::{CrashPlan, CrashState, CrashStateError};
-use super::trace::{Event, Trace};
+use super::trace::{Trace, TraceEntry};
 use crate::MemoryDevice;
 
 impl Trace {
-    /// The crash points from after event `first` on, in order. Moving on costs what the event wrote; only the
-    /// first step has to go through the events before it.
+    /// The crash points from after entry `first` on, in order. Moving on costs what the entry wrote; only the
+    /// first step has to go through the entries before it.
     pub fn crash_points(&self, first: usize) -> CrashPoints<'_> {
         CrashPoints::new(self, first)
     }
@@ -29,16 +29,16 @@ impl Trace {
     /// # Errors
     /// If the state cannot be one of this trace.
     pub fn materialise(&self, state: &CrashState) -> Result<MemoryDevice, CrashStateError> {
-        self.crash_point(state.after_event)?.materialise(state.choice, state.tearing)
+        self.crash_point(state.after_entry)?.materialise(state.choice, state.tearing)
     }
 
-    /// The crash point after the first `after_event` events.
+    /// The crash point after the first `after_entry` entries.
     ///
     /// # Errors
     /// If the trace is shorter.
-    pub fn crash_point(&self, after_event: usize) -> Result<Arc<CrashPoint>, CrashStateError> {
-        let no_such_event = CrashStateError::NoSuchEvent { after_event, events: self.len() };
-        self.crash_points(after_event).next().ok_or(no_such_event)
+    pub fn crash_point(&self, after_entry: usize) -> Result<Arc<CrashPoint>, CrashStateError> {
+        let no_such_event = CrashStateError::NoSuchEntry { after_entry, entries: self.len() };
+        self.crash_points(after_entry).next().ok_or(no_such_event)
     }
 }
 
@@ -47,8 +47,8 @@ impl Trace {
 pub struct CrashPoints<'t> {
     trace: &'t Trace,
     /// The next point, or beyond the end of the trace.
-    after_event: usize,
-    /// How many events `durable` and `pending` stand for.
+    after_entry: usize,
+    /// How many entries `durable` and `pending` stand for.
     taken: usize,
     durable: MemoryDevice,
     pending: Vec<Pending>,
@@ -58,7 +58,7 @@ impl<'t> CrashPoints<'t> {
     pub(super) fn new(trace: &'t Trace, first: usize) -> Self {
         CrashPoints {
             trace,
-            after_event: first,
+            after_entry: first,
             taken: 0,
             durable: trace.initial().snapshot(),
             pending: Vec::new(),
@@ -66,19 +66,19 @@ impl<'t> CrashPoints<'t> {
     }
 
     fn take_event(&mut self) {
-        match &self.trace.events()[self.taken] {
-            Event::Write { offset, data } => {
+        match &self.trace.entries()[self.taken] {
+            TraceEntry::Write { offset, data } => {
                 self.pending.push(Pending::Write { offset: *offset, data: data.clone() })
             }
-            Event::Discard { offset, len } => {
+            TraceEntry::Discard { offset, len } => {
                 self.pending.push(Pending::Discard { offset: *offset, len: *len })
             }
-            Event::Flush => {
+            TraceEntry::Flush => {
                 for pending in self.pending.drain(..) {
                     apply(&pending, &self.durable);
                 }
             }
-            Event::Mark(_) => {}
+            TraceEntry::Mark(_) => {}
         }
         self.taken += 1;
     }
@@ -88,13 +88,13 @@ impl Iterator for CrashPoints<'_> {
     type Item = Arc<CrashPoint>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.after_event > self.trace.len() {
+        if self.after_entry > self.trace.len() {
             return None;
         }
-        while self.taken < self.after_event {
+        while self.taken < self.after_entry {
             self.take_event();
         }
-        self.after_event += 1;
+        self.after_entry += 1;
         let durable = self.durable.snapshot();
         Some(Arc::new(CrashPoint::new(self.taken, durable, self.pending.clone())))
     }
@@ -114,9 +114,9 @@ impl CrashCase {
         self.state
     }
 
-    /// How many events had happened.
-    pub fn after_event(&self) -> usize {
-        self.state.after_event
+    /// How many entries had happened.
+    pub fn after_entry(&self) -> usize {
+        self.state.after_entry
     }
 
     /// The medium as the crash left it. Costs what was pending.
@@ -128,7 +128,7 @@ impl CrashCase {
     }
 }
 
-/// The states that crashes could leave, in order of the events.
+/// The states that crashes could leave, in order of the entries.
 #[derive(Debug)]
 pub struct CrashStates<'t> {
     points: CrashPoints<'t>,
@@ -142,10 +142,10 @@ impl<'t> CrashStates<'t> {
         CrashStates { points: CrashPoints::new(trace, first), plan: plan.clone(), waiting: VecDeque::new() }
     }
 
-    /// Whether the states after this many events are wanted.
-    fn wanted(&self, after_event: usize) -> bool {
-        let last = after_event.checked_sub(1).map(|last| &self.points.trace.events()[last]);
-        self.plan.at_marks || !matches!(last, Some(Event::Mark(_) | Event::Flush))
+    /// Whether the states after this many entries are wanted.
+    fn wanted(&self, after_entry: usize) -> bool {
+        let last = after_entry.checked_sub(1).map(|last| &self.points.trace.entries()[last]);
+        self.plan.at_marks || !matches!(last, Some(TraceEntry::Mark(_) | TraceEntry::Flush))
     }
 }
 
@@ -158,16 +158,16 @@ impl Iterator for CrashStates<'_> {
                 return Some(case);
             }
             let point = self.points.next()?;
-            let after_event = point.after_event();
+            let after_entry = point.after_entry();
             let range = self.plan.after_events.as_ref();
-            if range.is_some_and(|range| after_event > *range.end()) {
+            if range.is_some_and(|range| after_entry > *range.end()) {
                 return None;
             }
-            if self.wanted(after_event) {
+            if self.wanted(after_entry) {
                 let tearing = self.plan.tearing;
                 self.waiting.extend(point.choices(&self.plan).into_iter().map(|choice| CrashCase {
                     point: point.clone(),
-                    state: CrashState { after_event, choice, tearing },
+                    state: CrashState { after_entry, choice, tearing },
                 }));
             }
         }

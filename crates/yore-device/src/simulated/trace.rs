@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use crate::MemoryDevice;
 
-/// One event of a trace.
+/// One entry of a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
+pub enum TraceEntry {
     /// A write was stored.
     Write {
         /// Where, in bytes.
@@ -28,53 +28,53 @@ pub enum Event {
 }
 
 /// The contents that a device began with, and everything that happened to it since. Cloning costs one
-/// reference count per event.
+/// reference count per entry.
 #[derive(Debug)]
 pub struct Trace {
     initial: MemoryDevice,
-    events: Vec<Event>,
+    entries: Vec<TraceEntry>,
 }
 
 impl Clone for Trace {
     fn clone(&self) -> Self {
-        Trace { initial: self.initial.snapshot(), events: self.events.clone() }
+        Trace { initial: self.initial.snapshot(), entries: self.entries.clone() }
     }
 }
 
 impl Trace {
     pub(super) fn new(initial: MemoryDevice) -> Self {
-        Trace { initial, events: Vec::new() }
+        Trace { initial, entries: Vec::new() }
     }
 
-    pub(super) fn push(&mut self, event: Event) {
-        self.events.push(event);
+    pub(super) fn push(&mut self, entry: TraceEntry) {
+        self.entries.push(entry);
     }
 
-    /// What the medium held before the first event.
+    /// What the medium held before the first entry.
     pub fn initial(&self) -> &MemoryDevice {
         &self.initial
     }
 
-    /// The events, in order.
-    pub fn events(&self) -> &[Event] {
-        &self.events
+    /// The entries, in order.
+    pub fn entries(&self) -> &[TraceEntry] {
+        &self.entries
     }
 
-    /// The number of events. A crash can happen after each number of them from 0 to this one.
+    /// The number of entries. A crash can happen after each number of them from 0 to this one.
     pub fn len(&self) -> usize {
-        self.events.len()
+        self.entries.len()
     }
 
     /// Whether nothing happened.
     pub fn is_empty(&self) -> bool {
-        self.events.is_empty()
+        self.entries.is_empty()
     }
 
-    /// The marks among the first `after_event` events, in order: what the client had announced by then.
-    pub fn marks_before(&self, after_event: usize) -> impl Iterator<Item = u64> + '_ {
-        let end = after_event.min(self.events.len());
-        self.events[..end].iter().filter_map(|event| match event {
-            Event::Mark(mark) => Some(*mark),
+    /// The marks among the first `after_entry` entries, in order: what the client had announced by then.
+    pub fn marks_before(&self, after_entry: usize) -> impl Iterator<Item = u64> + '_ {
+        let end = after_entry.min(self.entries.len());
+        self.entries[..end].iter().filter_map(|entry| match entry {
+            TraceEntry::Mark(mark) => Some(*mark),
             _ => None,
         })
     }

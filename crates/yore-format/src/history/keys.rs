@@ -1,38 +1,38 @@
 //! The keys of the trees of the past. They are big-endian, so that they sort as bytes.
 
-use crate::{Corruption, InodeNo, Number};
+use crate::{Corruption, EventNo, InodeNo};
 
 /// Set in the first half of a key of the index that begins with the hash of a name.
 const NAME_HASH: u64 = 1 << 63;
 
 /// The key of an event in the index of its root.
-pub fn cut_index_by_root(root: InodeNo, number: Number) -> [u8; 16] {
+pub fn event_index_by_root(root: InodeNo, number: EventNo) -> [u8; 16] {
     pair(root.0, number.0)
 }
 
 /// The key of an event in the index of its name: 63 bits of SipHash-2-4 of the name.
-pub fn cut_index_by_name(seed: &[u8; 16], name: &str, number: Number) -> [u8; 16] {
+pub fn event_index_by_name(seed: &[u8; 16], name: &str, number: EventNo) -> [u8; 16] {
     let hash = siphasher::sip::SipHasher24::new_with_key(seed).hash(name.as_bytes());
     pair(hash | NAME_HASH, number.0)
 }
 
 /// The key of a version.
-pub fn version_key(inode: InodeNo, born: Number) -> [u8; 16] {
+pub fn version_key(inode: InodeNo, born: EventNo) -> [u8; 16] {
     pair(inode.0, born.0)
 }
 
 /// The key in a tree of changes for a version of an inode that ended at this number.
-pub fn version_end_key(end: Number, inode: InodeNo) -> [u8; 24] {
+pub fn version_end_key(end: EventNo, inode: InodeNo) -> [u8; 24] {
     triple(end.0, inode.0, 0)
 }
 
 /// The key in a tree of changes for the name with this cookie in a directory that ended at this number.
-pub fn name_end_key(death: Number, directory: InodeNo, cookie: u64) -> [u8; 24] {
+pub fn name_end_key(death: EventNo, directory: InodeNo, cookie: u64) -> [u8; 24] {
     triple(death.0, directory.0, cookie)
 }
 
 /// The key of a past name.
-pub fn name_key(directory: InodeNo, cookie: u64, birth: Number) -> [u8; 24] {
+pub fn name_key(directory: InodeNo, cookie: u64, birth: EventNo) -> [u8; 24] {
     triple(directory.0, cookie, birth.0)
 }
 

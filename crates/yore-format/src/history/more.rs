@@ -3,7 +3,7 @@
 use crate::{tagged, Corruption};
 use serde::{Deserialize, Serialize};
 
-const WHAT: &str = "cut";
+const WHAT: &str = "event";
 const BY: u8 = 1;
 const DESCRIPTION: u8 = 2;
 const HOLD_REASON: u8 = 3;
@@ -38,7 +38,7 @@ impl ForgottenFor {
 /// The fields that only some events have. A volume has such rows only with
 /// [`crate::WriteFeatures::EXTENDED_PAST`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CutMore {
+pub struct EventMore {
     /// The user who took it. `None`: not recorded, as for events that policies take.
     pub by: Option<u32>,
     /// A description by users, at most [`DESCRIPTION_MAX`] bytes.
@@ -53,10 +53,10 @@ pub struct CutMore {
     pub forgotten_for: Option<ForgottenFor>,
 }
 
-impl CutMore {
+impl EventMore {
     /// Whether there is nothing to say.
     pub fn is_empty(&self) -> bool {
-        *self == CutMore::default()
+        *self == EventMore::default()
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
@@ -73,8 +73,8 @@ impl CutMore {
         fields.finish()
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<CutMore, Box<Corruption>> {
-        let mut more = CutMore::default();
+    pub(super) fn decode(bytes: &[u8]) -> Result<EventMore, Box<Corruption>> {
+        let mut more = EventMore::default();
         tagged::read(WHAT, bytes, |tag, field| {
             match tag {
                 BY => more.by = Some(u32::from_le_bytes(tagged::number(WHAT, "user", field)?)),

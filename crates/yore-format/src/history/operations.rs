@@ -1,7 +1,7 @@
 //! The tree of operations: who did what to the past, and which history a full volume reclaimed.
 
 use super::keys::pair;
-use crate::{tagged, Corruption, Number, Timestamp};
+use crate::{tagged, Corruption, EventNo, Timestamp};
 use serde::{Deserialize, Serialize};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -116,9 +116,9 @@ pub struct OperationRow {
     /// The user who did it, or whose request needed the space; `u32::MAX`: the program itself.
     pub uid: u32,
     /// The first event concerned, or 0.
-    pub first: Number,
+    pub first: EventNo,
     /// The last event concerned, or 0.
-    pub last: Number,
+    pub last: EventNo,
     /// How many.
     pub count: u64,
     /// Bytes: freed, or needed.
@@ -185,8 +185,8 @@ impl OperationRow {
             time: Timestamp { seconds: raw.seconds.get(), nanos: raw.nanos.get() },
             kind,
             uid: raw.uid.get(),
-            first: Number(raw.first.get()),
-            last: Number(raw.last.get()),
+            first: EventNo(raw.first.get()),
+            last: EventNo(raw.last.get()),
             count: raw.count.get(),
             bytes: raw.bytes.get(),
             path: path.to_vec(),

@@ -1,6 +1,6 @@
 //! Past names: what names meant.
 
-use crate::{Corruption, DirEntry, Number};
+use crate::{Corruption, DirEntry, EventNo};
 
 /// Bytes of a past name before its entry.
 const DEATH_BYTES: usize = 8;
@@ -10,7 +10,7 @@ const DEATH_BYTES: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PastName<'a> {
     /// The number from which the name no longer meant this.
-    pub death: Number,
+    pub death: EventNo,
     /// The entry.
     pub entry: DirEntry<'a>,
 }
@@ -27,14 +27,14 @@ impl<'a> PastName<'a> {
     ///
     /// # Errors
     /// [`Corruption`] for an impossible value, or one that is not of this key.
-    pub fn decode(birth: Number, bytes: &'a [u8]) -> Result<PastName<'a>, Box<Corruption>> {
+    pub fn decode(birth: EventNo, bytes: &'a [u8]) -> Result<PastName<'a>, Box<Corruption>> {
         let bad = |field, expected: String, found: String| {
             Err(Corruption::new("past name", field, expected, found))
         };
         let Some((death, entry)) = bytes.split_first_chunk::<DEATH_BYTES>() else {
             return bad("length", "at least 8 bytes".into(), bytes.len().to_string());
         };
-        let death = Number(u64::from_le_bytes(*death));
+        let death = EventNo(u64::from_le_bytes(*death));
         let entry = DirEntry::decode(entry)?;
         if entry.birth != birth {
             return bad("birth", format!("{} as in its key", birth.0), entry.birth.0.to_string());

@@ -1,22 +1,23 @@
 //! What an unfinished rollback still has to do, as its row says.
 
-use crate::{Corruption, Number};
+use crate::{Corruption, EventNo};
 
-/// What a cut of kind [`crate::CutKind::Rollback`] does with its root: it makes the root what it was as of
-/// another cut. If the cut is *held*, the rollback was suspended, and goes on only if somebody asks for that.
+/// What an event of kind [`crate::EventKind::Rollback`] does with its root: it makes the root what it was as
+/// of another event. If the event is *held*, the rollback was suspended, and goes on only if somebody asks
+/// for that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RollbackIntent {
-    /// The cut taken before anything was changed. Its name tells users what is being done.
-    pub before: Number,
-    /// The cut to which the directory is rolled back.
-    pub target: Number,
-    /// What others changed between these two cuts is left as it is.
-    pub others: Option<(Number, Number)>,
+    /// The event taken before anything was changed. Its name tells users what is being done.
+    pub before: EventNo,
+    /// The event to which the directory is rolled back.
+    pub target: EventNo,
+    /// What others changed between these two events is left as it is.
+    pub others: Option<(EventNo, EventNo)>,
 }
 
 impl RollbackIntent {
-    /// The cuts that it needs to finish.
-    pub fn needs(&self) -> impl Iterator<Item = Number> {
+    /// The events that it needs to finish.
+    pub fn needs(&self) -> impl Iterator<Item = EventNo> {
         let (from, to) = self.others.unzip();
         [Some(self.before), Some(self.target), from, to].into_iter().flatten()
     }
@@ -35,8 +36,8 @@ impl RollbackIntent {
     /// # Errors
     /// [`Corruption`] if there is something else in place of the numbers.
     pub fn decode(name: &str) -> Result<RollbackIntent, Box<Corruption>> {
-        let number = |text: &str| text.parse().ok().filter(|number| *number > 0).map(Number);
-        let numbers: Option<Vec<Number>> = name.split(' ').map(number).collect();
+        let number = |text: &str| text.parse().ok().filter(|number| *number > 0).map(EventNo);
+        let numbers: Option<Vec<EventNo>> = name.split(' ').map(number).collect();
         let intent = match numbers.as_deref() {
             Some([before, target]) => Some((*before, *target, None)),
             Some([before, target, from, to]) => Some((*before, *target, Some((*from, *to)))),
@@ -45,6 +46,6 @@ impl RollbackIntent {
         let intent = intent.map(|(before, target, others)| RollbackIntent { before, target, others });
         // Only the very text that `encode` writes is accepted.
         let intent = intent.filter(|intent| intent.encode() == name);
-        intent.ok_or_else(|| Corruption::new("cut", "rollback", "two or four numbers", format!("{name:?}")))
+        intent.ok_or_else(|| Corruption::new("event", "rollback", "two or four numbers", format!("{name:?}")))
     }
 }

@@ -4,31 +4,31 @@ use super::*;
 use crate::*;
 use proptest::prelude::*;
 
-fn row(name: &str) -> CutRow {
-    CutRow {
+fn row(name: &str) -> EventRow {
+    EventRow {
         time: Timestamp { seconds: -5, nanos: 999_999_999 },
-        kind: CutKind::Close,
-        state: CutState::Kept,
+        kind: EventKind::Close,
+        state: EventState::Kept,
         held: true,
         root: InodeNo(77),
         root_incarnation: Incarnation(9),
         name: name.into(),
-        more: CutMore::default(),
+        more: EventMore::default(),
     }
 }
 
 #[test]
-fn a_cut_is_decoded_as_it_was_encoded() {
-    for name in ["", "before the upgrade", &"x".repeat(CUT_NAME_MAX)] {
-        assert_eq!(CutRow::decode(&row(name).encode()).unwrap(), row(name));
+fn a_event_is_decoded_as_it_was_encoded() {
+    for name in ["", "before the upgrade", &"x".repeat(EVENT_NAME_MAX)] {
+        assert_eq!(EventRow::decode(&row(name).encode()).unwrap(), row(name));
     }
     for wrong in ["a/b", "a@b", "a\0b"] {
-        assert!(CutRow::decode(&row(wrong).encode()).is_err(), "{wrong:?}");
+        assert!(EventRow::decode(&row(wrong).encode()).is_err(), "{wrong:?}");
     }
 }
 
-fn full() -> CutMore {
-    CutMore {
+fn full() -> EventMore {
+    EventMore {
         by: Some(1000),
         description: "before the upgrade,\nby hand".into(),
         hold_reason: "audit".into(),
@@ -43,8 +43,8 @@ fn operation() -> OperationRow {
         time: Timestamp { seconds: 7, nanos: 8 },
         kind: OperationKind::Rollback,
         uid: u32::MAX,
-        first: Number(3),
-        last: Number(4),
+        first: EventNo(3),
+        last: EventNo(4),
         count: 2,
         bytes: 1 << 40,
         path: vec![b'x'; OPERATION_PATH_MAX],
@@ -56,24 +56,24 @@ fn operation() -> OperationRow {
 /// encoded otherwise.
 #[test]
 fn tagged_fields_have_one_encoding() {
-    for more in [CutMore::default(), CutMore { held_until: Some(5), ..CutMore::default() }, full()] {
-        let row = CutRow { more, ..row("a name") };
+    for more in [EventMore::default(), EventMore { held_until: Some(5), ..EventMore::default() }, full()] {
+        let row = EventRow { more, ..row("a name") };
         let bytes = row.encode();
-        assert_eq!(CutRow::decode(&bytes).unwrap(), row);
+        assert_eq!(EventRow::decode(&bytes).unwrap(), row);
         for at in 0..bytes.len() {
             for flip in [1u8, 2, 0x80, 0xff] {
                 let mut other = bytes.clone();
                 other[at] ^= flip;
-                if let Ok(read) = CutRow::decode(&other) {
+                if let Ok(read) = EventRow::decode(&other) {
                     assert_eq!(read.encode(), other, "byte {at}");
                 }
             }
         }
         for length in 0..bytes.len() {
-            assert!(CutRow::decode(&bytes[..length]).is_err(), "{length} bytes of {row:?}");
+            assert!(EventRow::decode(&bytes[..length]).is_err(), "{length} bytes of {row:?}");
         }
     }
-    assert_eq!(row("x").encode().len(), CUT_FIXED_BYTES + 1);
+    assert_eq!(row("x").encode().len(), EVENT_FIXED_BYTES + 1);
 }
 
 #[test]
@@ -90,21 +90,21 @@ fn an_operation_is_decoded_as_it_was_encoded() {
 
 #[test]
 fn a_version_is_decoded_with_its_own_key_only() {
-    let inode = Inode { mode: 0o100_644, incarnation: Incarnation(3), born: Number(7), ..Inode::free() };
-    let version = Version { end: Number(9), inode };
+    let inode = Inode { mode: 0o100_644, incarnation: Incarnation(3), born: EventNo(7), ..Inode::free() };
+    let version = Version { end: EventNo(9), inode };
     let bytes = version.encode();
-    assert_eq!(Version::decode(InodeNo(20), Number(7), &bytes).unwrap(), version);
-    assert!(Version::decode(InodeNo(20), Number(6), &bytes).is_err(), "another birth");
-    let early = Version { end: Number(7), ..version };
-    assert!(Version::decode(InodeNo(20), Number(7), &early.encode()).is_err(), "ends when it begins");
+    assert_eq!(Version::decode(InodeNo(20), EventNo(7), &bytes).unwrap(), version);
+    assert!(Version::decode(InodeNo(20), EventNo(6), &bytes).is_err(), "another birth");
+    let early = Version { end: EventNo(7), ..version };
+    assert!(Version::decode(InodeNo(20), EventNo(7), &early.encode()).is_err(), "ends when it begins");
 }
 
 /// One inode has one encoding: no zeros, no word behind the inode, nothing behind the words.
 #[test]
 fn a_version_has_the_words_that_are_not_zero() {
-    let mut inode = Inode { mode: 0o100_644, incarnation: Incarnation(3), born: Number(7), ..Inode::free() };
-    let decode = |bytes: &[u8]| Version::decode(InodeNo(20), Number(7), bytes);
-    let small = Version { end: Number(9), inode: inode.clone() }.encode();
+    let mut inode = Inode { mode: 0o100_644, incarnation: Incarnation(3), born: EventNo(7), ..Inode::free() };
+    let decode = |bytes: &[u8]| Version::decode(InodeNo(20), EventNo(7), bytes);
+    let small = Version { end: EventNo(9), inode: inode.clone() }.encode();
     assert!(small.len() < 64, "{} bytes", small.len());
     for len in 0..small.len() {
         assert!(decode(&small[..len]).is_err(), "{len} bytes of it");
@@ -121,7 +121,7 @@ fn a_version_has_the_words_that_are_not_zero() {
     }
     inode.set_inline(&[0xff; crate::INLINE_BYTES]);
     inode.size = crate::INLINE_BYTES as u64;
-    let full = Version { end: Number(9), inode };
+    let full = Version { end: EventNo(9), inode };
     assert_eq!(decode(&full.encode()).unwrap(), full);
 }
 
@@ -130,14 +130,14 @@ fn a_past_name_is_decoded_with_its_own_key_only() {
     let entry = DirEntry {
         inode: InodeNo(33),
         incarnation: Incarnation(2),
-        birth: Number(4),
+        birth: EventNo(4),
         kind: FileKind::Regular,
         name: b"a name",
     };
-    let bytes = PastName { death: Number(5), entry }.encode();
-    assert_eq!(PastName::decode(Number(4), &bytes).unwrap(), PastName { death: Number(5), entry });
-    assert!(PastName::decode(Number(3), &bytes).is_err(), "another birth");
-    assert!(PastName::decode(Number(4), &PastName { death: Number(4), entry }.encode()).is_err());
+    let bytes = PastName { death: EventNo(5), entry }.encode();
+    assert_eq!(PastName::decode(EventNo(4), &bytes).unwrap(), PastName { death: EventNo(5), entry });
+    assert!(PastName::decode(EventNo(3), &bytes).is_err(), "another birth");
+    assert!(PastName::decode(EventNo(4), &PastName { death: EventNo(4), entry }.encode()).is_err());
 }
 
 #[test]
@@ -156,31 +156,31 @@ fn each_tree_has_a_root_of_its_own() {
 proptest! {
     #[test]
     fn keys_sort_as_what_they_mean(a in any::<[u64; 3]>(), b in any::<[u64; 3]>()) {
-        let name = |k: [u64; 3]| name_key(InodeNo(k[0]), k[1], Number(k[2]));
+        let name = |k: [u64; 3]| name_key(InodeNo(k[0]), k[1], EventNo(k[2]));
         prop_assert_eq!(name(a).cmp(&name(b)), a.cmp(&b));
         prop_assert_eq!(key_parts::<3>(&name(a)).unwrap(), a);
-        let version = |k: [u64; 3]| version_key(InodeNo(k[0]), Number(k[1]));
+        let version = |k: [u64; 3]| version_key(InodeNo(k[0]), EventNo(k[1]));
         prop_assert_eq!(version(a).cmp(&version(b)), a[..2].cmp(&b[..2]));
-        let name_end = |k: [u64; 3]| name_end_key(Number(k[0]), InodeNo(k[1]), k[2]);
+        let name_end = |k: [u64; 3]| name_end_key(EventNo(k[0]), InodeNo(k[1]), k[2]);
         prop_assert_eq!(name_end(a).cmp(&name_end(b)), a.cmp(&b));
         prop_assert_eq!(key_parts::<3>(&name_end(a)).unwrap(), a);
-        prop_assert_eq!(version_end_key(Number(a[0]), InodeNo(a[1])), name_end([a[0], a[1], 0]));
+        prop_assert_eq!(version_end_key(EventNo(a[0]), InodeNo(a[1])), name_end([a[0], a[1], 0]));
     }
 
     #[test]
     fn any_bytes_are_decoded_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..400), number in 0..9u64) {
-        let _ = CutRow::decode(&bytes);
+        let _ = EventRow::decode(&bytes);
         let _ = OperationRow::decode(&bytes);
-        let _ = Version::decode(InodeNo(16), Number(number), &bytes);
-        let _ = PastName::decode(Number(number), &bytes);
+        let _ = Version::decode(InodeNo(16), EventNo(number), &bytes);
+        let _ = PastName::decode(EventNo(number), &bytes);
         let _ = key_parts::<2>(&bytes);
     }
 }
 
 #[test]
 fn rollbacks_return() {
-    for others in [None, Some((Number(4), Number(u64::MAX)))] {
-        let intent = RollbackIntent { before: Number(7), target: Number(3), others };
+    for others in [None, Some((EventNo(4), EventNo(u64::MAX)))] {
+        let intent = RollbackIntent { before: EventNo(7), target: EventNo(3), others };
         assert_eq!(RollbackIntent::decode(&intent.encode()), Ok(intent));
         assert_eq!(intent.needs().count(), if others.is_some() { 4 } else { 2 });
     }

@@ -15,9 +15,9 @@ pub(super) const LATER_ROOTS: usize = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HistoryTree {
     /// The events that are kept or being forgotten, by number.
-    Cuts,
+    Events,
     /// The same events by root and by name.
-    CutIndex,
+    EventIndex,
     /// What inodes were.
     Versions(usize),
     /// What names meant.
@@ -43,8 +43,8 @@ impl HistoryTree {
             3 * s
         };
         match self {
-            HistoryTree::Cuts => 0,
-            HistoryTree::CutIndex => 1,
+            HistoryTree::Events => 0,
+            HistoryTree::EventIndex => 1,
             HistoryTree::Versions(s) => 2 + shard(s),
             HistoryTree::Names(s) => 3 + shard(s),
             HistoryTree::Changes(s) => 4 + shard(s),
@@ -58,7 +58,7 @@ impl HistoryTree {
     pub fn all() -> impl Iterator<Item = HistoryTree> {
         let shards = (0..HISTORY_SHARDS)
             .flat_map(|s| [HistoryTree::Versions(s), HistoryTree::Names(s), HistoryTree::Changes(s)]);
-        let first = [HistoryTree::Cuts, HistoryTree::CutIndex];
+        let first = [HistoryTree::Events, HistoryTree::EventIndex];
         let last = [HistoryTree::Forgotten, HistoryTree::Policies, HistoryTree::Operations];
         first.into_iter().chain(shards).chain(last)
     }
@@ -66,8 +66,8 @@ impl HistoryTree {
     /// What its nodes are.
     pub fn kind(self) -> BlockKind {
         match self {
-            HistoryTree::Cuts | HistoryTree::Forgotten => BlockKind::Cuts,
-            HistoryTree::CutIndex => BlockKind::CutIndex,
+            HistoryTree::Events | HistoryTree::Forgotten => BlockKind::Events,
+            HistoryTree::EventIndex => BlockKind::EventIndex,
             HistoryTree::Versions(_) => BlockKind::Versions,
             HistoryTree::Names(_) => BlockKind::Names,
             HistoryTree::Changes(_) => BlockKind::Changes,
@@ -79,7 +79,7 @@ impl HistoryTree {
     /// The owner of its nodes.
     pub fn owner(self) -> InodeNo {
         match self {
-            HistoryTree::Cuts | HistoryTree::CutIndex | HistoryTree::Forgotten => InodeNo::CUTS,
+            HistoryTree::Events | HistoryTree::EventIndex | HistoryTree::Forgotten => InodeNo::EVENTS,
             _ => InodeNo::HISTORY,
         }
     }
@@ -87,9 +87,9 @@ impl HistoryTree {
     /// Bytes of its keys.
     pub fn key_width(self) -> usize {
         match self {
-            HistoryTree::Cuts | HistoryTree::Forgotten | HistoryTree::Policies => 8,
+            HistoryTree::Events | HistoryTree::Forgotten | HistoryTree::Policies => 8,
             HistoryTree::Names(_) | HistoryTree::Changes(_) => 24,
-            HistoryTree::CutIndex | HistoryTree::Versions(_) | HistoryTree::Operations => 16,
+            HistoryTree::EventIndex | HistoryTree::Versions(_) | HistoryTree::Operations => 16,
         }
     }
 }

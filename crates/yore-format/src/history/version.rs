@@ -1,6 +1,6 @@
 //! Versions: what inodes were.
 
-use crate::{Corruption, Inode, InodeNo, Number, INODE_BYTES};
+use crate::{Corruption, EventNo, Inode, InodeNo, INODE_BYTES};
 
 /// Bytes of a version before the words of its inode.
 pub const VERSION_FIXED_BYTES: usize = 16;
@@ -9,7 +9,7 @@ pub const VERSION_FIXED_BYTES: usize = 16;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
     /// The number from which this state no longer held.
-    pub end: Number,
+    pub end: EventNo,
     /// The inode. The content of a directory is empty: births and deaths of the entries say when they
     /// existed.
     pub inode: Inode,
@@ -43,7 +43,7 @@ impl Version {
     ///
     /// # Errors
     /// [`Corruption`] for an impossible value, or one that is not of this key.
-    pub fn decode(no: InodeNo, born: Number, bytes: &[u8]) -> Result<Version, Box<Corruption>> {
+    pub fn decode(no: InodeNo, born: EventNo, bytes: &[u8]) -> Result<Version, Box<Corruption>> {
         let bad = |field, expected: String, found: String| {
             Err(Corruption::new("version", field, expected, found).of(no))
         };
@@ -69,7 +69,7 @@ impl Version {
             }
             place.copy_from_slice(word);
         }
-        let end = Number(u64::from_le_bytes(*end));
+        let end = EventNo(u64::from_le_bytes(*end));
         let inode = Inode::decode(&slot).map_err(|c| c.of(no))?;
         if inode.mode == 0 {
             return bad("mode", "that of a file".into(), "0".into());

@@ -1,7 +1,7 @@
 //! What a superblock says, decoded.
 
 use crate::layout::Geometry;
-use crate::{BlockNo, Generation, InodeNo, MetaAddr, Number};
+use crate::{BlockNo, EventNo, Generation, InodeNo, MetaAddr};
 use zerocopy::little_endian::{U16, U32};
 
 /// First half of the version: a change that no older program understands.
@@ -153,7 +153,7 @@ pub struct Superblock {
     /// given. Only in the first round does their order say what was made before what.
     pub next_incarnation: u64,
     /// The next number to give (VERSIONING).
-    pub next_number: Number,
+    pub next_number: EventNo,
     /// Key of the hash of names in directories.
     pub hash_seed: [u8; 16],
     /// When the volume was made, seconds since 1970.
@@ -166,8 +166,8 @@ pub struct Superblock {
     pub orphan_root: MetaAddr,
     /// Level of that root.
     pub orphan_level: u8,
-    /// Root of the table of cuts, or none.
-    pub cuts_root: MetaAddr,
+    /// Root of the table of events, or none.
+    pub events_root: MetaAddr,
     /// Root of the history trees, or none.
     pub history_root: MetaAddr,
     /// Free data blocks in all groups, including groups never used.

@@ -5,7 +5,7 @@ use super::fields::{
     WriteFeatures, FORMAT_MAJOR, FORMAT_MINOR, ROOT_ZONES_MAX,
 };
 use crate::layout::{Geometry, VOLUME_BLOCKS_MAX, VOLUME_BLOCKS_MIN};
-use crate::{BlockNo, Corruption, Generation, InodeNo, MetaAddr, Number, StructLayout};
+use crate::{BlockNo, Corruption, EventNo, Generation, InodeNo, MetaAddr, StructLayout};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -39,7 +39,7 @@ pub(super) struct RawSuperblock {
     written_seconds: U64,
     root_directory: U64,
     orphan_root: U64,
-    cuts_root: U64,
+    events_root: U64,
     history_root: U64,
     free_blocks: U64,
     inodes: U64,
@@ -118,7 +118,7 @@ impl RawSuperblock {
             written_seconds: sb.written_seconds.into(),
             root_directory: sb.root_directory.0.into(),
             orphan_root: sb.orphan_root.0.into(),
-            cuts_root: sb.cuts_root.0.into(),
+            events_root: sb.events_root.0.into(),
             history_root: sb.history_root.0.into(),
             free_blocks: sb.free_blocks.into(),
             inodes: sb.inodes.into(),
@@ -168,14 +168,14 @@ impl RawSuperblock {
             engine,
             state,
             next_incarnation: rounds_and_next(self.incarnation_rounds, self.next_incarnation),
-            next_number: Number(self.next_number.get()),
+            next_number: EventNo(self.next_number.get()),
             hash_seed: self.hash_seed,
             created_seconds: self.created_seconds.get(),
             written_seconds: self.written_seconds.get(),
             root_directory: InodeNo(self.root_directory.get()),
             orphan_root: MetaAddr(self.orphan_root.get()),
             orphan_level: self.orphan_level,
-            cuts_root: MetaAddr(self.cuts_root.get()),
+            events_root: MetaAddr(self.events_root.get()),
             history_root: MetaAddr(self.history_root.get()),
             free_blocks: self.free_blocks.get(),
             inodes: self.inodes.get(),
@@ -286,7 +286,7 @@ impl RawSuperblock {
         }
         for (field, root) in [
             ("orphan root", self.orphan_root),
-            ("cuts root", self.cuts_root),
+            ("events root", self.events_root),
             ("history root", self.history_root),
         ] {
             let addr = MetaAddr(root.get());
@@ -359,7 +359,7 @@ impl RawRootZone {
 
 /// The layout of a slot's first sector.
 pub(crate) fn layout() -> StructLayout {
-    crate::tables::layout!("Superblock", RawSuperblock: magic, major, minor, crc, slot, uuid, features, features_read_only, volume_blocks, mount_id, engine, state, incarnation_rounds, next_incarnation, next_number, hash_seed, created_seconds, written_seconds, root_directory, orphan_root, cuts_root, history_root, free_blocks, inodes, metadata_blocks, zones, zone_number_limit, root_zone_count, orphan_level, reserved1, log_start, log_blocks, log_id, log_position, label, log_number, log_chain, log_sequence, log_generation, history_floor, history_share, reserved2)
+    crate::tables::layout!("Superblock", RawSuperblock: magic, major, minor, crc, slot, uuid, features, features_read_only, volume_blocks, mount_id, engine, state, incarnation_rounds, next_incarnation, next_number, hash_seed, created_seconds, written_seconds, root_directory, orphan_root, events_root, history_root, free_blocks, inodes, metadata_blocks, zones, zone_number_limit, root_zone_count, orphan_level, reserved1, log_start, log_blocks, log_id, log_position, label, log_number, log_chain, log_sequence, log_generation, history_floor, history_share, reserved2)
 }
 
 /// The layout of a root zone's entry.

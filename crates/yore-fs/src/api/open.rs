@@ -1,4 +1,5 @@
-//! The calls of a view that are about the volume: making, opening, resizing, closing it, and what it says of itself.
+//! The calls of a view that are about the volume: making, opening, resizing, closing it, and what it says of
+//! itself.
 
 use crate::api::view::View;
 use crate::history::rollback;
@@ -10,12 +11,12 @@ use yore_format::{Policy, Superblock, VolumeState, FORMAT_MAJOR, FORMAT_MINOR};
 use yore_meta::LogStatus;
 
 impl View {
-    /// Makes a volume on `device`, over all of it, in constant time. A policy with an interval begins with a snapshot of the root
-    /// directory, so whatever changes from then on is seen by a snapshot.
+    /// Makes a volume on `device`, over all of it, in constant time. A policy with an interval begins with a
+    /// snapshot of the root directory, so whatever changes from then on is seen by a snapshot.
     ///
     /// # Errors
-    /// [`Error::Refused`] if a volume is there and `force` is not given, if the device is too small (16 MiB), too large
-    /// (128 TiB) or read-only; [`Error::Device`].
+    /// [`Error::Refused`] if a volume is there and `force` is not given, if the device is too small (16 MiB),
+    /// too large (128 TiB) or read-only; [`Error::Device`].
     pub fn mkfs(device: &Arc<dyn Device>, options: &MkfsOptions) -> Result<VolumeInfo> {
         if !options.force && yore_meta::holds_volume(&**device)? {
             return Err(Error::Refused(format!(
@@ -49,12 +50,12 @@ impl View {
         set.and(closed).map(|()| info)
     }
 
-    /// Opens the volume on `device`. Under the default engine nothing is repaired and nothing scanned, whatever the
-    /// size and however it was left.
+    /// Opens the volume on `device`. Under the default engine nothing is repaired and nothing scanned,
+    /// whatever the size and however it was left.
     ///
     /// # Errors
-    /// [`Error::Refused`] for what is no volume, is truncated, of another version, must be checked first, or cannot be
-    /// written; [`Error::Corruption`], [`Error::Device`].
+    /// [`Error::Refused`] for what is no volume, is truncated, of another version, must be checked first, or
+    /// cannot be written; [`Error::Corruption`], [`Error::Device`].
     pub fn open(device: Arc<dyn Device>, options: &MountOptions) -> Result<View> {
         let store = Store::open(device, options)?;
         let view = View::new(store, Store::close);
@@ -67,7 +68,8 @@ impl View {
         self.store().meta.log_status()
     }
 
-    /// Writes everything, marks the volume clean, and stops. Later changes are refused; closing again does nothing.
+    /// Writes everything, marks the volume clean, and stops. Later changes are refused; closing again does
+    /// nothing.
     ///
     /// # Errors
     /// What could not be written is said; the volume is then as its last complete generation left it.
@@ -75,8 +77,8 @@ impl View {
         self.store().close()
     }
 
-    /// Makes the volume so many bytes long, or as long as its groups allow, while it is used; its device with it, if that can be
-    /// made longer. Durable when this returns. Returns whether it was shorter.
+    /// Makes the volume so many bytes long, or as long as its groups allow, while it is used; its device with
+    /// it, if that can be made longer. Durable when this returns. Returns whether it was shorter.
     ///
     /// ```
     /// # fn main() -> yore_fs::Result<()> {
@@ -89,8 +91,8 @@ impl View {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Refused`] if the device cannot be made as long, or the volume would be too long; [`Error::ReadOnly`]; damage and device
-    /// errors.
+    /// [`Error::Refused`] if the device cannot be made as long, or the volume would be too long;
+    /// [`Error::ReadOnly`]; damage and device errors.
     pub fn lengthen(&self, bytes: u64) -> Result<bool> {
         let store = self.live()?;
         store.alloc.lengthen(&store.meta, bytes)
@@ -111,12 +113,13 @@ impl View {
         crate::api::shrink::shorten(self, bytes, told)
     }
 
-    /// Erases what is left on the medium of all that is gone: history that was given up, files that were removed, blocks, names and targets of
-    /// links that something else has replaced. Finishes what is being given up before. `ask` is asked now and then whether to go on. What the present or a
-    /// kept snapshot has stays. Takes time for all that is free and in use as metadata; durable when this returns.
+    /// Erases what is left on the medium of all that is gone: history that was given up, files that were
+    /// removed, blocks, names and targets of links that something else has replaced. Finishes what is being
+    /// given up before. `ask` is asked now and then whether to go on. What the present or a kept snapshot has
+    /// stays. Takes time for all that is free and in use as metadata; durable when this returns.
     ///
-    /// What lies below the device is beyond reach: copies that a host's file system or a solid-state disk keeps, and
-    /// backups.
+    /// What lies below the device is beyond reach: copies that a host's file system or a solid-state disk
+    /// keeps, and backups.
     ///
     /// # Errors
     /// [`Error::ReadOnly`]; damage and device errors.
@@ -147,14 +150,15 @@ impl View {
         info
     }
 
-    /// Whether an error has stopped all writing to the volume; `None` as long as it is written, and of one that is only read.
+    /// Whether an error has stopped all writing to the volume; `None` as long as it is written, and of one
+    /// that is only read.
     pub fn stopped(&self) -> Option<Stopped> {
         let (first, since_seconds) = self.store().meta.first_error()?;
         Some(Stopped { first: first.into(), since_seconds })
     }
 
-    /// Space. What `blocks_available` promises can be written as data of one file; for some of it a full volume gives up history, of
-    /// what it may for this view's requests.
+    /// Space. What `blocks_available` promises can be written as data of one file; for some of it a full
+    /// volume gives up history, of what it may for this view's requests.
     pub fn statfs(&self) -> Statfs {
         self.store().statfs(self.behalf())
     }

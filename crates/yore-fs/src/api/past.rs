@@ -1,4 +1,5 @@
-//! The calls of a view that are about the past: taking cuts, looking back at them, forgetting, holding, expunging, and policies.
+//! The calls of a view that are about the past: taking events, looking back at them, forgetting, holding,
+//! expunging, and policies.
 
 use crate::api::view::{Node, View};
 use crate::history::policy::{self, PolicyInForce};
@@ -6,18 +7,19 @@ use crate::history::read::at_time;
 use crate::history::reclaim::expunge::{self, Remembered};
 use crate::history::reclaim::forget;
 use crate::history::reclaim::room::{self, WouldFree};
-use crate::history::record::{Cut, Forgetting, MissedVersions, Taking, User};
+use crate::history::record::{Event, Forgetting, MissedVersions, Taking, User};
 use crate::time::When;
 use crate::{Error, InodeNo, Result};
 use std::ops::ControlFlow;
 use yore_format::{
-    CutKind, CutMore, CutState, Incarnation, Number, OperationRow, Policy, RowClass, SpaceRules, Timestamp,
-    DESCRIPTION_MAX, HOLD_REASON_MAX,
+    EventKind, EventMore, EventNo, EventState, Incarnation, OperationRow, Policy, RowClass, SpaceRules,
+    Timestamp, DESCRIPTION_MAX, HOLD_REASON_MAX,
 };
 
 impl View {
-    /// Takes a snapshot of a directory with all that is below it, in constant time: from now on it can be seen as of now. With
-    /// `wait` it is durable when this returns, with all that it holds; without, as durable as everything else done now.
+    /// Takes a snapshot of a directory with all that is below it, in constant time: from now on it can be
+    /// seen as of now. With `wait` it is durable when this returns, with all that it holds; without, as
+    /// durable as everything else done now.
     ///
     /// ```
     /// use yore_fs::{Caller, Volume, WriteMode};
@@ -26,10 +28,10 @@ impl View {
     /// let volume = Volume::memory(64 << 20)?;
     /// volume.write("a", "once")?;
     /// let view = volume.view();
-    /// let cut = view.snapshot(view.root(), "before", false, false)?;
+    /// let event = view.snapshot(view.root(), "before", false, false)?;
     /// volume.write("a", "now")?;
     ///
-    /// let then = view.as_of(cut.number);
+    /// let then = view.as_of(event.number);
     /// let mut buf = [0; 8];
     /// let n = then.lookup(then.root(), b"a")?.read(0, &mut buf)?;
     /// assert_eq!(&buf[..n], b"once");
@@ -38,22 +40,23 @@ impl View {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NotADirectory`]; [`Error::Exists`] for a name that another kept snapshot has; [`Error::Invalid`] for one that
-    /// could be taken for a time; [`Error::NoSpace`], [`Error::ReadOnly`].
-    pub fn snapshot(&self, directory: InodeNo, name: &str, held: bool, wait: bool) -> Result<Cut> {
-        self.take(directory, CutKind::Snapshot, name, (held, wait), None)
+    /// [`Error::NotADirectory`]; [`Error::Exists`] for a name that another kept snapshot has;
+    /// [`Error::Invalid`] for one that could be taken for a time; [`Error::NoSpace`], [`Error::ReadOnly`].
+    pub fn snapshot(&self, directory: InodeNo, name: &str, held: bool, wait: bool) -> Result<Event> {
+        self.take(directory, EventKind::Snapshot, name, (held, wait), None)
     }
 
-    /// As [`View::snapshot`], but the cut says of itself that it was taken before, or after, something that can be undone
-    /// ([`CutKind::Undo`]).
+    /// As [`View::snapshot`], but the event says of itself that it was taken before, or after, something that
+    /// can be undone ([`EventKind::Undo`]).
     ///
     /// # Errors
     /// As [`View::snapshot`].
-    pub fn undo_point(&self, directory: InodeNo, name: &str, held: bool, wait: bool) -> Result<Cut> {
-        self.take(directory, CutKind::Undo, name, (held, wait), None)
+    pub fn undo_point(&self, directory: InodeNo, name: &str, held: bool, wait: bool) -> Result<Event> {
+        self.take(directory, EventKind::Undo, name, (held, wait), None)
     }
 
-    /// As [`View::snapshot`], or [`View::undo_point`], on behalf of a user: he is noted, and may have a limit. For servers.
+    /// As [`View::snapshot`], or [`View::undo_point`], on behalf of a user: he is noted, and may have a
+    /// limit. For servers.
     ///
     /// # Errors
     /// As [`View::snapshot`]; [`Error::LimitReached`].
@@ -61,12 +64,14 @@ impl View {
         &self,
         user: &User,
         directory: InodeNo,
-        kind: CutKind,
+        kind: EventKind,
         name: &str,
         (held, wait): (bool, bool),
-    ) -> Result<Cut> {
+    ) -> Result<Event> {
         match kind {
-            CutKind::Snapshot | CutKind::Undo => self.take(directory, kind, name, (held, wait), Some(user)),
+            EventKind::Snapshot | EventKind::Undo => {
+                self.take(directory, kind, name, (held, wait), Some(user))
+            }
             _ => Err(Error::Invalid { what: "users take snapshots, and points to go back to" }),
         }
     }
@@ -74,11 +79,11 @@ impl View {
     fn take(
         &self,
         directory: InodeNo,
-        kind: CutKind,
+        kind: EventKind,
         name: &str,
         how: (bool, bool),
         user: Option<&User>,
-    ) -> Result<Cut> {
+    ) -> Result<Event> {
         let _passage = self.enter_around(directory)?;
         check_name(name)?;
         self.change(|store| at_time::snapshot(store, directory, kind, name, how, user))
@@ -93,26 +98,27 @@ impl View {
     /// let volume = Volume::memory(64 << 20)?;
     /// let view = volume.view();
     /// let new = NewSnapshot { name: "v1", description: "what went out", ..NewSnapshot::default() };
-    /// let cut = view.take_snapshot(view.root(), &new)?;
-    /// assert_eq!(cut.row.more.description, "what went out");
+    /// let event = view.take_snapshot(view.root(), &new)?;
+    /// assert_eq!(event.row.more.description, "what went out");
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// As [`View::snapshot`]; [`Error::OutOfOrder`] for a time that is not behind that of the last snapshot or version, or in the future;
-    /// [`Error::Invalid`] for a time of another directory than the root, and for texts that cannot be stored.
-    pub fn take_snapshot(&self, directory: InodeNo, new: &NewSnapshot<'_>) -> Result<Cut> {
+    /// As [`View::snapshot`]; [`Error::OutOfOrder`] for a time that is not behind that of the last snapshot
+    /// or version, or in the future; [`Error::Invalid`] for a time of another directory than the root, and
+    /// for texts that cannot be stored.
+    pub fn take_snapshot(&self, directory: InodeNo, new: &NewSnapshot<'_>) -> Result<Event> {
         let _passage = self.enter_around(directory)?;
         check_name(new.name)?;
         check_text(new.description, DESCRIPTION_MAX)?;
         check_text(new.hold_reason, HOLD_REASON_MAX)?;
-        let more = CutMore {
+        let more = EventMore {
             description: new.description.to_string(),
             hold_reason: if new.held { new.hold_reason.to_string() } else { String::new() },
-            ..CutMore::default()
+            ..EventMore::default()
         };
-        let kind = if new.undo { CutKind::Undo } else { CutKind::Snapshot };
+        let kind = if new.undo { EventKind::Undo } else { EventKind::Snapshot };
         self.change(|store| {
             let taking = Taking {
                 kind,
@@ -126,23 +132,24 @@ impl View {
         })
     }
 
-    /// Gives a kept cut another name (an empty one: none) or description; what is not given stays. Durable when it returns. The cut as it
-    /// is then.
+    /// Gives a kept event another name (an empty one: none) or description; what is not given stays. Durable
+    /// when it returns. The event as it is then.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if it is not kept; [`Error::Exists`] for a name that another kept cut of the directory has;
-    /// [`Error::Invalid`] for a name that could be taken for a time, or a text that cannot be stored; [`Error::ReadOnly`].
-    pub fn describe(&self, cut: Number, name: Option<&str>, description: Option<&str>) -> Result<Cut> {
+    /// [`Error::NotFound`] if it is not kept; [`Error::Exists`] for a name that another kept event of the
+    /// directory has; [`Error::Invalid`] for a name that could be taken for a time, or a text that cannot be
+    /// stored; [`Error::ReadOnly`].
+    pub fn describe(&self, event: EventNo, name: Option<&str>, description: Option<&str>) -> Result<Event> {
         check_name(name.unwrap_or_default())?;
         check_text(description.unwrap_or_default(), DESCRIPTION_MAX)?;
         let store = self.live()?;
         store.check_writable()?;
-        if name.is_some() && self.kept_cut(cut)?.row.kind == CutKind::Undo {
+        if name.is_some() && self.kept_event(event)?.row.kind == EventKind::Undo {
             return Err(Error::Invalid {
                 what: "the name of what can be undone says what it was, and stays",
             });
         }
-        let (_, row) = store.past.describe(store, cut, |row| {
+        let (_, row) = store.past.describe(store, event, |row| {
             if let Some(name) = name {
                 row.name = name.to_string();
             }
@@ -151,27 +158,28 @@ impl View {
             }
         })?;
         store.force()?;
-        Ok(Cut { number: cut, row })
+        Ok(Event { number: event, row })
     }
 
-    /// All cuts that are kept, in ascending order.
+    /// All events that are kept, in ascending order.
     ///
     /// # Errors
     /// Damage and device errors.
-    pub fn cuts(&self) -> Result<Vec<Cut>> {
-        at_time::cuts(self.store())
+    pub fn events(&self) -> Result<Vec<Event>> {
+        at_time::events(self.store())
     }
 
-    /// The kept cut of this number. O(log cuts).
+    /// The kept event of this number. O(log events).
     ///
     /// # Errors
     /// [`Error::NotFound`] if there is none, or it is forgotten; damage and device errors.
-    pub fn kept_cut(&self, number: Number) -> Result<Cut> {
-        self.store().past.in_state(&self.store().meta, number, CutState::Kept)
+    pub fn kept_event(&self, number: EventNo) -> Result<Event> {
+        self.store().past.in_state(&self.store().meta, number, EventState::Kept)
     }
 
-    /// Forgets cuts, or none if one of them cannot be: nobody sees them any more when this returns, and that is durable. A crash
-    /// meanwhile may leave some of them. What they alone have seen is given up by [`View::finish_forgetting`].
+    /// Forgets events, or none if one of them cannot be: nobody sees them any more when this returns, and
+    /// that is durable. A crash meanwhile may leave some of them. What they alone have seen is given up by
+    /// [`View::finish_forgetting`].
     ///
     /// ```
     /// use std::ops::ControlFlow;
@@ -181,10 +189,10 @@ impl View {
     /// let volume = Volume::memory(64 << 20)?;
     /// volume.write("a", vec![1; 1_000_000])?;
     /// let view = volume.view();
-    /// let cut = view.snapshot(view.root(), "", false, false)?;
+    /// let event = view.snapshot(view.root(), "", false, false)?;
     /// volume.remove_file("a")?;
     ///
-    /// view.forget(&[cut.number])?;
+    /// view.forget(&[event.number])?;
     /// let done = view.finish_forgetting(&mut |_| ControlFlow::Continue(()))?;
     /// assert_eq!((done.forgotten, done.blocks), (1, 245));
     /// # Ok(())
@@ -192,15 +200,15 @@ impl View {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NotFound`] if one is not kept, [`Error::Held`] if one is held, [`Error::Pinned`] if one is pinned;
-    /// [`Error::ReadOnly`].
-    pub fn forget(&self, cuts: &[Number]) -> Result<()> {
-        forget::begin(self.live()?, cuts)
+    /// [`Error::NotFound`] if one is not kept, [`Error::Held`] if one is held, [`Error::Pinned`] if one is
+    /// pinned; [`Error::ReadOnly`].
+    pub fn forget(&self, events: &[EventNo]) -> Result<()> {
+        forget::begin(self.live()?, events)
     }
 
-    /// Gives up what forgotten cuts alone have seen, in small steps, until all is done or `ask` says to stop; it is called every few
-    /// hundred versions. What is left, after a crash too, the next call gives up. Others work meanwhile; a second caller
-    /// waits.
+    /// Gives up what forgotten events alone have seen, in small steps, until all is done or `ask` says to
+    /// stop; it is called every few hundred versions. What is left, after a crash too, the next call gives
+    /// up. Others work meanwhile; a second caller waits.
     ///
     /// # Errors
     /// [`Error::ReadOnly`]; damage and device errors.
@@ -211,15 +219,17 @@ impl View {
         forget::finish(self.live()?, ask)
     }
 
-    /// How far that is, in the background or by another caller: what is done, and how much there is to do. `None`: nothing is left.
+    /// How far that is, in the background or by another caller: what is done, and how much there is to do.
+    /// `None`: nothing is left.
     pub fn forgetting(&self) -> Option<(u64, u64)> {
         let store = self.store();
         store.past.is_forgetting().then(|| store.giving_up.get())
     }
 
-    /// Gives up all that the history knows of files, each named by inode and incarnation: nobody sees any of it when this
-    /// returns, in whatever cut, and that is durable. What a file is now stays, as if it had been made now. The space is
-    /// given back by [`View::finish_forgetting`]. Other files that were below a directory are not concerned.
+    /// Gives up all that the history knows of files, each named by inode and incarnation: nobody sees any of
+    /// it when this returns, in whatever cut, and that is durable. What a file is now stays, as if it had
+    /// been made now. The space is given back by [`View::finish_forgetting`]. Other files that were below a
+    /// directory are not concerned.
     ///
     /// ```
     /// use std::ops::ControlFlow;
@@ -229,10 +239,10 @@ impl View {
     /// let volume = Volume::memory(64 << 20)?;
     /// volume.write("secret", vec![1; 1_000_000])?;
     /// let view = volume.view();
-    /// let cut = view.snapshot(view.root(), "", false, false)?;
+    /// let event = view.snapshot(view.root(), "", false, false)?;
     /// volume.remove_file("secret")?;
     ///
-    /// let then = view.as_of(cut.number);
+    /// let then = view.as_of(event.number);
     /// let secret = *then.lookup(then.root(), b"secret")?.attr();
     /// view.expunge(&[(secret.inode, secret.incarnation)])?;
     /// assert!(then.lookup(then.root(), b"secret").is_err());
@@ -243,18 +253,19 @@ impl View {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Held`] or [`Error::Pinned`] if a cut that is held or pinned has seen one of them: then all is as it was.
-    /// [`Error::Invalid`] for the root directory; [`Error::ReadOnly`].
+    /// [`Error::Held`] or [`Error::Pinned`] if an event that is held or pinned has seen one of them: then all
+    /// is as it was. [`Error::Invalid`] for the root directory; [`Error::ReadOnly`].
     pub fn expunge(&self, files: &[(InodeNo, u32)]) -> Result<()> {
         let files: Vec<_> = files.iter().map(|(inode, of)| (*inode, Incarnation(*of))).collect();
         expunge::begin(self.live()?, &files)
     }
 
-    /// Whether only cuts that a user took have seen these files: those of which it is known that he did; those of one of the files itself; and, of
-    /// directories that are his, those that nobody took: policies did, or what can be undone. O(versions · cuts).
+    /// Whether only events that a user took have seen these files: those of which it is known that he did;
+    /// those of one of the files itself; and, of directories that are his, those that nobody took: policies
+    /// did, or what can be undone. O(versions · events).
     ///
     /// # Errors
-    /// [`Error::TakenByOthers`] with another cut that has seen one of them; damage and device errors.
+    /// [`Error::TakenByOthers`] with another event that has seen one of them; damage and device errors.
     pub fn check_taken_by(&self, files: &[(InodeNo, u32)], uid: u32) -> Result<()> {
         let files: Vec<_> = files.iter().map(|(inode, of)| (*inode, Incarnation(*of))).collect();
         expunge::check_taken_by(self.store(), &files, uid)
@@ -285,9 +296,9 @@ impl View {
         expunge::remembered_below(self.store(), inode, Incarnation(incarnation))
     }
 
-    /// What the history knows of a name in a directory of this view, which may have a time behind an `@`: of the file that it means; of a
-    /// directory, with all that was ever named in it, if `below`; and also of all other files that it has meant, if `others`. How many
-    /// other files it has meant that are left out.
+    /// What the history knows of a name in a directory of this view, which may have a time behind an `@`: of
+    /// the file that it means; of a directory, with all that was ever named in it, if `below`; and also of
+    /// all other files that it has meant, if `others`. How many other files it has meant that are left out.
     ///
     /// # Errors
     /// [`Error::NotFound`]; [`Error::IsADirectory`] for one if not `below`.
@@ -301,41 +312,41 @@ impl View {
         expunge::history_of(self, directory, name, below, others)
     }
 
-    /// Holds a cut, so that it is not forgotten, or lets it go. Durable when it returns.
+    /// Holds an event, so that it is not forgotten, or lets it go. Durable when it returns.
     ///
     /// # Errors
     /// [`Error::NotFound`] if it is not kept; [`Error::ReadOnly`].
-    pub fn hold(&self, cut: Number, held: bool) -> Result<()> {
-        self.set_held(cut, held, None, "")
+    pub fn hold(&self, event: EventNo, held: bool) -> Result<()> {
+        self.set_held(event, held, None, "")
     }
 
-    /// As [`View::hold`], on behalf of a user: he is noted, and may have a limit. What the policy holds that it was taken under is
-    /// released by root alone.
+    /// As [`View::hold`], on behalf of a user: he is noted, and may have a limit. What the policy holds that
+    /// it was taken under is released by root alone.
     ///
     /// # Errors
     /// As [`View::hold`]; [`Error::HeldUntil`], [`Error::LimitReached`].
-    pub fn hold_for(&self, user: &User, cut: Number, held: bool) -> Result<()> {
-        self.set_held(cut, held, Some(user), "")
+    pub fn hold_for(&self, user: &User, event: EventNo, held: bool) -> Result<()> {
+        self.set_held(event, held, Some(user), "")
     }
 
     /// As [`View::hold_for`], and says why; an empty reason leaves what there is. Who releases takes it away.
     ///
     /// # Errors
     /// As [`View::hold_for`]; [`Error::Invalid`] for a reason that cannot be stored.
-    pub fn hold_because(&self, user: Option<&User>, cut: Number, held: bool, reason: &str) -> Result<()> {
+    pub fn hold_because(&self, user: Option<&User>, event: EventNo, held: bool, reason: &str) -> Result<()> {
         check_text(reason, HOLD_REASON_MAX)?;
-        self.set_held(cut, held, user, reason)
+        self.set_held(event, held, user, reason)
     }
 
-    fn set_held(&self, cut: Number, held: bool, user: Option<&User>, reason: &str) -> Result<()> {
+    fn set_held(&self, event: EventNo, held: bool, user: Option<&User>, reason: &str) -> Result<()> {
         let store = self.live()?;
         store.check_writable()?;
-        store.past.set_held(store, cut, held, user, reason)?;
+        store.past.set_held(store, event, held, user, reason)?;
         store.force()
     }
 
-    /// Gives a directory (for all that is below it) or a file a policy of its own, or another one; one that says nothing is none: what
-    /// is said above counts. Durable when it returns.
+    /// Gives a directory (for all that is below it) or a file a policy of its own, or another one; one that
+    /// says nothing is none: what is said above counts. Durable when it returns.
     ///
     /// ```
     /// use yore_fs::{Policy, Versioning, Volume};
@@ -347,20 +358,22 @@ impl View {
     /// view.set_policy(view.root(), &close)?;
     /// volume.write("a", "once")?;
     /// volume.write("a", "twice")?;
-    /// assert_eq!(view.cuts()?.len(), 2);
+    /// assert_eq!(view.events()?.len(), 2);
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// [`Error::Invalid`] for what is neither a directory nor a regular file, and for an interval below a second or a duration that
-    /// cannot be read; [`Error::NotFound`], [`Error::NoSpace`], [`Error::ReadOnly`].
+    /// [`Error::Invalid`] for what is neither a directory nor a regular file, and for an interval below a
+    /// second or a duration that cannot be read; [`Error::NotFound`], [`Error::NoSpace`],
+    /// [`Error::ReadOnly`].
     pub fn set_policy(&self, inode: InodeNo, policy: &Policy) -> Result<()> {
         let _passage = self.enter(inode)?;
         self.change(|store| policy::set(store, inode, policy, None))
     }
 
-    /// As [`View::set_policy`], on behalf of a user, who may have a limit: of the owner of the inode, who has the policy.
+    /// As [`View::set_policy`], on behalf of a user, who may have a limit: of the owner of the inode, who has
+    /// the policy.
     ///
     /// # Errors
     /// As [`View::set_policy`]; [`Error::LimitReached`].
@@ -369,7 +382,8 @@ impl View {
         self.change(|store| policy::set(store, inode, policy, Some(user)))
     }
 
-    /// Whether with this policy of its own what policies take of an inode, and below it, would be held for a shorter time than now.
+    /// Whether with this policy of its own what policies take of an inode, and below it, would be held for a
+    /// shorter time than now.
     ///
     /// # Errors
     /// [`Error::Stale`]; damage and device errors.
@@ -401,22 +415,23 @@ impl View {
         policy::all(self.store())
     }
 
-    /// Whether a policy makes a version of this file when it is closed. For servers that find out when that is. Constant time.
+    /// Whether a policy makes a version of this file when it is closed. For servers that find out when that
+    /// is. Constant time.
     ///
     /// # Errors
     /// [`Error::Stale`]; damage and device errors.
     pub fn makes_versions_at_close(&self, inode: InodeNo) -> Result<bool> {
-        Ok(self.cut().is_none() && policy::is_versioned_at_close(self.store(), &self.store().cell(inode)?)?)
+        Ok(self.event().is_none() && policy::is_versioned_at_close(self.store(), &self.store().cell(inode)?)?)
     }
 
-    /// A server's client, or a program, has closed a file that it could write to: if a policy makes a version of it then, and it was
-    /// changed since the last one, there is one when this returns. Constant time.
+    /// A server's client, or a program, has closed a file that it could write to: if a policy makes a version
+    /// of it then, and it was changed since the last one, there is one when this returns. Constant time.
     ///
     /// # Errors
     /// [`Error::NoSpace`]; damage and device errors.
-    pub fn closed(&self, inode: InodeNo) -> Result<Option<Cut>> {
+    pub fn closed(&self, inode: InodeNo) -> Result<Option<Event>> {
         let _passage = self.enter(inode)?;
-        if !self.store().past.has_policies() || self.cut().is_some() {
+        if !self.store().past.has_policies() || self.event().is_some() {
             return Ok(None);
         }
         match self.store().cell(inode) {
@@ -426,8 +441,8 @@ impl View {
         }
     }
 
-    /// Forgets now what policies keep no longer, which a thread does every few minutes; how many cuts. What they alone have seen is
-    /// given up in the background, or by [`View::finish_forgetting`].
+    /// Forgets now what policies keep no longer, which a thread does every few minutes; how many events. What
+    /// they alone have seen is given up in the background, or by [`View::finish_forgetting`].
     ///
     /// # Errors
     /// [`Error::ReadOnly`]; damage and device errors.
@@ -435,7 +450,8 @@ impl View {
         policy::retain(self.live()?)
     }
 
-    /// Records who did what to the past, for people ([`View::operations`]). Not durable by itself. O(log rows).
+    /// Records who did what to the past, for people ([`View::operations`]). Not durable by itself. O(log
+    /// rows).
     ///
     /// # Errors
     /// [`Error::ReadOnly`], [`Error::NoSpace`]; damage and device errors.
@@ -444,7 +460,8 @@ impl View {
         store.past.note_operation(store, class, row)
     }
 
-    /// The last rows of a class (a few thousand at most), each with its place in the order of all, the oldest first.
+    /// The last rows of a class (a few thousand at most), each with its place in the order of all, the oldest
+    /// first.
     ///
     /// # Errors
     /// Damage and device errors.
@@ -465,7 +482,8 @@ impl View {
         room::what_would_free(self.store(), self.behalf())
     }
 
-    /// The versions that policies asked for and that were not made because the volume is full, since it became so; `None`: none.
+    /// The versions that policies asked for and that were not made because the volume is full, since it
+    /// became so; `None`: none.
     pub fn missed_versions(&self) -> Option<MissedVersions> {
         self.store().missed.now()
     }
@@ -481,12 +499,12 @@ impl View {
         self.live()?.set_space_rules(rules)
     }
 
-    /// The cut that a time means in a directory of this view: the last one up to then that has seen it.
+    /// The event that a time means in a directory of this view: the last one up to then that has seen it.
     ///
     /// # Errors
     /// [`Error::NotFound`] if there is none.
-    pub fn cut_for(&self, directory: InodeNo, when: &When) -> Result<Number> {
-        at_time::cut_for(self.store(), directory, self.cut(), when)
+    pub fn event_for(&self, directory: InodeNo, when: &When) -> Result<EventNo> {
+        at_time::event_for(self.store(), directory, self.event(), when)
     }
 }
 
@@ -503,7 +521,8 @@ pub struct NewSnapshot<'a> {
     pub hold_reason: &'a str,
     /// On whose behalf it is taken: he is noted, and may have a limit.
     pub user: Option<&'a User>,
-    /// When it says it was taken, of the root directory alone: for snapshots that are imported from elsewhere. `None`: now.
+    /// When it says it was taken, of the root directory alone: for snapshots that are imported from
+    /// elsewhere. `None`: now.
     pub time: Option<Timestamp>,
     /// It is taken before, or after, something that can be undone.
     pub undo: bool,

@@ -1,4 +1,5 @@
-//! The calls of a view that change the present: each makes room when the volume is full ([`crate::history::reclaim::room`]), and passes the gate.
+//! The calls of a view that change the present: each makes room when the volume is full
+//! ([`crate::history::reclaim::room`]), and passes the gate.
 
 use crate::api::room::with_room;
 use crate::api::view::{is_below, Node, View};
@@ -48,30 +49,31 @@ impl View {
     /// Changes attributes; returns all of them.
     ///
     /// # Errors
-    /// [`Error::IsADirectory`], [`Error::Invalid`] and [`Error::FileTooLarge`] for a size; [`Error::ReadOnly`].
+    /// [`Error::IsADirectory`], [`Error::Invalid`] and [`Error::FileTooLarge`] for a size;
+    /// [`Error::ReadOnly`].
     pub fn setattr(&self, caller: &Caller, inode: InodeNo, set: &SetAttr) -> Result<Attr> {
         let _passage = self.enter(inode)?;
         self.change(|store| ops::set_attr(store, caller, inode, set))
     }
 
-    /// Sets the flags that people choose (`chattr`), of a file or directory; those not given are taken away. What they forbid they
-    /// forbid to every caller. Who may set them is for the caller to decide: on Linux the owner, and for the two that
-    /// protect only root.
+    /// Sets the flags that people choose (`chattr`), of a file or directory; those not given are taken away.
+    /// What they forbid they forbid to every caller. Who may set them is for the caller to decide: on Linux
+    /// the owner, and for the two that protect only root.
     ///
     /// # Errors
-    /// [`Error::NotPermitted`] for other kinds, and of what is immutable and stays so; [`Error::Invalid`] for other flags;
-    /// [`Error::ReadOnly`], [`Error::NoSpace`].
+    /// [`Error::NotPermitted`] for other kinds, and of what is immutable and stays so; [`Error::Invalid`] for
+    /// other flags; [`Error::ReadOnly`], [`Error::NoSpace`].
     pub fn set_flags(&self, inode: InodeNo, flags: InodeFlags) -> Result<()> {
         let _passage = self.enter(inode)?;
         self.change(|store| ops::set_flags(store, inode, flags))
     }
 
-    /// Creates a file of any kind but directory and symbolic link. `permissions` before umask and default ACL; `rdev` is
-    /// the number of a device.
+    /// Creates a file of any kind but directory and symbolic link. `permissions` before umask and default
+    /// ACL; `rdev` is the number of a device.
     ///
     /// # Errors
-    /// [`Error::Exists`], [`Error::NotFound`] (the directory is gone), [`Error::NoSpace`], [`Error::NameTooLong`],
-    /// [`Error::ReadOnly`].
+    /// [`Error::Exists`], [`Error::NotFound`] (the directory is gone), [`Error::NoSpace`],
+    /// [`Error::NameTooLong`], [`Error::ReadOnly`].
     pub fn create(
         &self,
         caller: &Caller,
@@ -112,7 +114,8 @@ impl View {
     /// Gives a file another name.
     ///
     /// # Errors
-    /// [`Error::NotPermitted`] for directories, [`Error::Exists`], [`Error::TooManyLinks`], [`Error::NoSpace`].
+    /// [`Error::NotPermitted`] for directories, [`Error::Exists`], [`Error::TooManyLinks`],
+    /// [`Error::NoSpace`].
     pub fn link(&self, inode: InodeNo, directory: InodeNo, name: &[u8]) -> Result<Node> {
         let _passage = self.enter_both(inode, directory)?;
         let node = self.change(|store| ops::link(store, inode, directory, name))?;
@@ -165,8 +168,8 @@ impl View {
     /// Writes all of `data`; returns the offset it went to.
     ///
     /// # Errors
-    /// [`Error::NoSpace`], [`Error::FileTooLarge`]; nothing of `data` is then written if it is at most 4 MiB, or goes to
-    /// the end; of more, whole pieces of 4 MiB from the start may be.
+    /// [`Error::NoSpace`], [`Error::FileTooLarge`]; nothing of `data` is then written if it is at most 4 MiB,
+    /// or goes to the end; of more, whole pieces of 4 MiB from the start may be.
     pub fn write(&self, inode: InodeNo, offset: u64, data: &[u8], mode: WriteMode) -> Result<u64> {
         let _passage = self.enter(inode)?;
         let store = self.live()?;
@@ -178,8 +181,8 @@ impl View {
     /// Allocates, frees or zeroes a range.
     ///
     /// # Errors
-    /// [`Error::NoSpace`]; [`Error::NeverFits`] for more than there would be room for without any history, which then stays;
-    /// [`Error::FileTooLarge`], [`Error::Invalid`] for an empty range.
+    /// [`Error::NoSpace`]; [`Error::NeverFits`] for more than there would be room for without any history,
+    /// which then stays; [`Error::FileTooLarge`], [`Error::Invalid`] for an empty range.
     pub fn fallocate(&self, inode: InodeNo, offset: u64, len: u64, mode: FallocateMode) -> Result<()> {
         let _passage = self.enter(inode)?;
         let store = self.live()?;
@@ -224,9 +227,9 @@ impl View {
         })
     }
 
-    /// Durable when it returns: content and size, all attributes unless `data_only`, and the names the file has.
-    /// All that was done before to names and attributes is durable then, too. Costs one write and one flush if the volume
-    /// has a log, and concurrent callers share them; else a generation.
+    /// Durable when it returns: content and size, all attributes unless `data_only`, and the names the file
+    /// has. All that was done before to names and attributes is durable then, too. Costs one write and one
+    /// flush if the volume has a log, and concurrent callers share them; else a generation.
     ///
     /// # Errors
     /// [`Error::Device`], [`Error::Stopped`], and errors of earlier write-back of this file.
@@ -249,8 +252,8 @@ impl View {
     /// Sets an extended attribute.
     ///
     /// # Errors
-    /// [`Error::Exists`], [`Error::NoAttribute`] by `mode`; [`Error::AttributeTooLarge`], [`Error::Unsupported`],
-    /// [`Error::NotPermitted`], [`Error::NoSpace`].
+    /// [`Error::Exists`], [`Error::NoAttribute`] by `mode`; [`Error::AttributeTooLarge`],
+    /// [`Error::Unsupported`], [`Error::NotPermitted`], [`Error::NoSpace`].
     pub fn setxattr(&self, inode: InodeNo, name: &[u8], value: &[u8], mode: SetXattrMode) -> Result<()> {
         let _passage = self.enter(inode)?;
         self.change(|store| ops::set_xattr(store, inode, name, value, mode))

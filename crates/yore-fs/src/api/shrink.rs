@@ -64,7 +64,7 @@ pub(crate) fn shorten(view: &View, bytes: u64, told: &mut dyn FnMut(u64, u64)) -
 }
 
 fn finish(store: &Store, closed: ClosedEnd<'_>) -> Result<()> {
-    closed.cut_off()?;
+    closed.truncate()?;
     Ok(store.meta.sync()?)
 }
 

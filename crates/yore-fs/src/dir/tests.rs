@@ -1,4 +1,5 @@
-//! Directories against a map of names, from a few entries in the inode to a tree and back to nothing; and damage.
+//! Directories against a map of names, from a few entries in the inode to a tree and back to nothing; and
+//! damage.
 
 use super::*;
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ fn directory() -> Inode {
 }
 
 fn entry(name: &[u8], inode: u64) -> DirEntry<'_> {
-    let (incarnation, birth) = (Incarnation(inode as u32), Number(3));
+    let (incarnation, birth) = (Incarnation(inode as u32), EventNo(3));
     DirEntry { inode: InodeNo(inode), incarnation, birth, kind: FileKind::Regular, name }
 }
 
@@ -41,7 +42,7 @@ fn add(ground: &mut Ground, dir: &mut Inode, name: &[u8], inode: u64) -> u64 {
     let cookie = spot.cookie();
     let reserved = ground.reserve(blocks);
     let mut op = ground.meta.begin(reserved);
-    let _ = insert_in(&mut op, dir, NO, spot, &entry(name, inode), Number(3));
+    let _ = insert_in(&mut op, dir, NO, spot, &entry(name, inode), EventNo(3));
     cookie
 }
 
@@ -71,7 +72,8 @@ fn all(ground: &Ground, dir: &Inode, after: u64) -> Vec<(u64, Vec<u8>, u64)> {
     found
 }
 
-/// What a map of names does, a directory does; listings go on behind any cookie; the count is that of the entries.
+/// What a map of names does, a directory does; listings go on behind any cookie; the count is that of the
+/// entries.
 #[test]
 fn behaves_as_a_map_of_names() {
     let (mut ground, mut random) = (Ground::new(), Random(77));
@@ -138,11 +140,11 @@ fn renames_within_one_directory_in_one_op() {
             let mut op = ground.meta.begin(reserved);
             let entry = entry(&name, 50);
             if insert_first {
-                let _ = insert_in(&mut op, &mut dir, NO, new, &entry, Number(3));
+                let _ = insert_in(&mut op, &mut dir, NO, new, &entry, EventNo(3));
                 let _ = remove_in(&mut op, &mut dir, NO, gone);
             } else {
                 let _ = remove_in(&mut op, &mut dir, NO, gone);
-                let _ = insert_in(&mut op, &mut dir, NO, new, &entry, Number(3));
+                let _ = insert_in(&mut op, &mut dir, NO, new, &entry, EventNo(3));
             }
             drop(op);
             assert_eq!(all(&ground, &dir, 0).len(), entries);
@@ -170,7 +172,7 @@ fn names_of_one_hash_share_its_run() {
         let reserved = ground.reserve(blocks);
         let mut op = ground.meta.begin(reserved);
         let spot = Spot { cookie, way: None };
-        let _ = insert_in(&mut op, dir, NO, spot, &entry(name, 60), Number(3));
+        let _ = insert_in(&mut op, dir, NO, spot, &entry(name, 60), EventNo(3));
     };
     for n in 0..255 {
         plant(&mut ground, &mut dir, first + n, format!("other {n}").as_bytes());

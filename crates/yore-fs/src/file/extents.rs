@@ -1,4 +1,5 @@
-//! Ops that change which extents a file has: in steps, each of which is one Op of bounded size. The caller holds io.
+//! Ops that change which extents a file has: in steps, each of which is one Op of bounded size. The caller
+//! holds io.
 
 use super::map::pages_for;
 use crate::core::alloc::KeptGroups;
@@ -44,7 +45,8 @@ pub(super) fn finish_doomed(store: &Store, cell: &Arc<InodeCell>) -> Result<()> 
     }
 }
 
-/// One Op that frees the first extents of a range; true if there are none left. The range is not doomed any more then.
+/// One Op that frees the first extents of a range; true if there are none left. The range is not doomed any
+/// more then.
 pub(super) fn remove_step(store: &Store, cell: &InodeCell, range: Range<u64>) -> Result<bool> {
     let mut edit = {
         let state = cell.state.read();
@@ -84,8 +86,8 @@ pub(super) fn remove_step(store: &Store, cell: &InodeCell, range: Range<u64>) ->
     Ok(done)
 }
 
-/// Sees to it that a file which is about to grow has no written extents beyond its size (F9). The caller holds io; nobody
-/// else makes the file grow meanwhile, for who finds `unsure_beyond` waits for io.
+/// Sees to it that a file which is about to grow has no written extents beyond its size (F9). The caller
+/// holds io; nobody else makes the file grow meanwhile, for who finds `unsure_beyond` waits for io.
 ///
 /// # Errors
 /// Damage and device errors. What was not made unwritten stays doomed.

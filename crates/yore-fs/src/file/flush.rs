@@ -1,19 +1,20 @@
 //! Write-back: blocks are taken, data is written, then an Op enters what has been written (rule 4).
 //!
-//! One pass goes through a file's dirty pages in ascending order, in batches. Of each batch the pages' bytes are those of
-//! one instant (a snapshot under the state lock, kept by reference); the state lock is free while the device works. The
-//! size that an Op may store afterwards ends before the first page that was dirty at that instant and not in the batch.
-//! If anything fails the batch is dirty again, and the blocks that no Op entered go back.
+//! One pass goes through a file's dirty pages in ascending order, in batches. Of each batch the pages' bytes
+//! are those of one instant (a snapshot under the state lock, kept by reference); the state lock is free
+//! while the device works. The size that an Op may store afterwards ends before the first page that was dirty
+//! at that instant and not in the batch. If anything fails the batch is dirty again, and the blocks that no
+//! Op entered go back.
 //!
-//! **The log lets go in the Op that makes home count (F8).** The Op that stores the size of a pass also takes back what the log
-//! has noted of the file. A record or a generation between the two would leave a replay with both: it would enter noted
-//! bytes, which end where the file ended then, over those at home, and show zeros from there to the size stored. So
-//! nothing raises `stored_size` but under the state lock that the Op is opened under: not even for an Op about something
-//! else, which stores that size, too.
+//! **The log lets go in the Op that makes home count (F8).** The Op that stores the size of a pass also takes
+//! back what the log has noted of the file. A record or a generation between the two would leave a replay
+//! with both: it would enter noted bytes, which end where the file ended then, over those at home, and show
+//! zeros from there to the size stored. So nothing raises `stored_size` but under the state lock that the Op
+//! is opened under: not even for an Op about something else, which stores that size, too.
 //!
-//! Batches of several files may go to the device together ([`write_parts`]; who gathers them is [`super::group`]): first all
-//! of them get their blocks, next to one another if there is room, then what lies together is written with one request,
-//! and then each file has Ops of its own.
+//! Batches of several files may go to the device together ([`write_parts`]; who gathers them is
+//! [`super::group`]): first all of them get their blocks, next to one another if there is room, then what
+//! lies together is written with one request, and then each file has Ops of its own.
 
 use super::batch::{collect, Batch, Destination, Pass, Segment};
 use super::extents::finish_doomed;
@@ -127,8 +128,9 @@ pub(super) fn is_settled(state: &InodeState) -> bool {
     state.data.error.is_none() && is_written(state)
 }
 
-/// Whether there is nothing to write back, though an earlier attempt may have failed and nobody been told yet. What has been written
-/// in place and not flushed is known to the metadata layer ([`yore_meta::Meta::note_data_written`]).
+/// Whether there is nothing to write back, though an earlier attempt may have failed and nobody been told
+/// yet. What has been written in place and not flushed is known to the metadata layer
+/// ([`yore_meta::Meta::note_data_written`]).
 pub(super) fn is_written(state: &InodeState) -> bool {
     let data = &state.data;
     !state.dirty && data.doomed.is_none() && data.stored_size == state.inode.size && !data.is_busy()
@@ -229,8 +231,8 @@ pub(super) fn write_parts(store: &Store, parts: &mut [Part<'_>]) {
     store.files.note_progress();
 }
 
-/// The end of a part: blocks that no Op entered go back, and the promises for them live again; after an error its pages are
-/// as dirty as before.
+/// The end of a part: blocks that no Op entered go back, and the promises for them live again; after an error
+/// its pages are as dirty as before.
 fn settle(store: &Store, part: &Part<'_>) {
     for piece in &part.pieces {
         if let Piece::Put(_, run) = piece {
@@ -291,8 +293,8 @@ impl<'a> Placement<'a> {
         pieces: &mut Vec<Piece>,
     ) -> Result<()> {
         if let Some(i) = segment.promised.iter().position(|p| !p) {
-            // The page was written to where the file has a block (F4), and now has none: extents that overlap are found here
-            // or there, as one looks for one block or another.
+            // The page was written to where the file has a block (F4), and now has none: extents that overlap
+            // are found here or there, as one looks for one block or another.
             let (expected, found) = ("the block that its data was accepted for", "a hole");
             let field = format!("{found} at file block {}", u64::from(segment.first) + i as u64);
             return Err(Corruption::new("extent", "blocks", expected, field).of(cell.no).into());
@@ -311,8 +313,8 @@ impl<'a> Placement<'a> {
     }
 }
 
-/// Where new blocks are best: behind what precedes them in the file, else behind those of the file before if they are in the
-/// inode's group, else in that group.
+/// Where new blocks are best: behind what precedes them in the file, else behind those of the file before if
+/// they are in the inode's group, else in that group.
 fn goal(
     store: &Store,
     cell: &InodeCell,
@@ -336,8 +338,8 @@ fn goal(
     Ok(own.or(last).unwrap_or_else(|| geometry.data_start(near)))
 }
 
-/// Writes pages to their blocks, what lies together with one request. An error stops all writing to the volume (R16), this
-/// way, too: those who write many files go on to the next when one fails.
+/// Writes pages to their blocks, what lies together with one request. An error stops all writing to the
+/// volume (R16), this way, too: those who write many files go on to the next when one fails.
 fn write_out(store: &Store, mut writes: Writes<'_>) -> Result<()> {
     if writes.is_empty() {
         return Ok(());
@@ -377,7 +379,8 @@ fn write_runs(
     if short.is_empty() {
         return Ok(());
     }
-    // A request of a batch is one piece of memory: copying some pages together is cheap beside waiting for each run.
+    // A request of a batch is one piece of memory: copying some pages together is cheap beside waiting for
+    // each run.
     let together: Vec<Option<AlignedBuf>> = short.iter().map(|(_, pages)| joined(pages)).collect();
     let requests: Vec<WriteRequest<'_>> = short
         .iter()
@@ -491,7 +494,8 @@ pub(super) fn store_changed(store: &Store, cell: &InodeCell) -> Result<()> {
     Ok(())
 }
 
-/// The end of a pass: its size is stored; a file without dirty pages has all of its size on the medium and is no longer noted.
+/// The end of a pass: its size is stored; a file without dirty pages has all of its size on the medium and is
+/// no longer noted.
 pub(super) fn finish_pass(store: &Store, cell: &InodeCell, pass: Pass) -> Result<()> {
     let reserved = store.reserve_freely(store.near(cell.no), 0)?;
     let mut guard = cell.state.write();
@@ -504,7 +508,8 @@ pub(super) fn finish_pass(store: &Store, cell: &InodeCell, pass: Pass) -> Result
     );
     state.data.medium_size = state.data.medium_size.max(size);
     if state.data.stored_size < size {
-        // What lay behind the old size in its last block was overwritten in place, and shows once the size is there.
+        // What lay behind the old size in its last block was overwritten in place, and shows once the size is
+        // there.
         store.meta.note_data_written_first();
         state.data.stored_size = size;
         state.dirty = true;
@@ -518,8 +523,8 @@ pub(super) fn finish_pass(store: &Store, cell: &InodeCell, pass: Pass) -> Result
     Ok(())
 }
 
-/// The last of a pass: one Op stores a changed inode and lets the log go (F8). If there is nothing to store, all of it was
-/// overwritten in place, below the size stored.
+/// The last of a pass: one Op stores a changed inode and lets the log go (F8). If there is nothing to store,
+/// all of it was overwritten in place, below the size stored.
 fn store_and_release(
     store: &Store,
     cell: &InodeCell,

@@ -1,10 +1,10 @@
 //! Write-back of many files at once: what makes small files cost the device as little as one large one.
 //!
-//! A group is gathered from files in the order of their age. Each must give its io at once: nobody waits for a file's io
-//! while holding another's, so groups cannot block each other, nor anybody who holds one io and asks for no other. (Who
-//! gathers a group while holding one, [`flush_among_others`], waits for none.) Files whose io is taken, and those with more
-//! than fits a group, or with a truncation to be finished, are written back alone when the group is done and its locks are
-//! free ([`super::flush`]).
+//! A group is gathered from files in the order of their age. Each must give its io at once: nobody waits for
+//! a file's io while holding another's, so groups cannot block each other, nor anybody who holds one io and
+//! asks for no other. (Who gathers a group while holding one, [`flush_among_others`], waits for none.) Files
+//! whose io is taken, and those with more than fits a group, or with a truncation to be finished, are written
+//! back alone when the group is done and its locks are free ([`super::flush`]).
 
 use super::batch::{collect, Pass, BATCH};
 use super::flush::{finish_pass, flush_locked, flush_small, flush_to, note_failed, write_parts, Part};
@@ -38,8 +38,8 @@ pub(crate) fn flush_all(store: &Store) -> Result<()> {
     write_back_many(store, &store.files.oldest_dirty(usize::MAX), Busy::Wait)
 }
 
-/// Writes back a file whose io the caller has, and with it those that have been dirty for longest: who changes many files after a
-/// snapshot has seen them waits for a few large writes, not for one for each.
+/// Writes back a file whose io the caller has, and with it those that have been dirty for longest: who
+/// changes many files after a snapshot has seen them waits for a few large writes, not for one for each.
 ///
 /// # Errors
 /// Those of this file. The others' next fsyncs are told theirs.
@@ -65,8 +65,8 @@ pub(super) fn write_back_many(store: &Store, cells: &[Arc<InodeCell>], busy: Bus
     in_groups(store, cells, busy, &|_| Some(u64::MAX))
 }
 
-/// As [`write_back_many`], of each file what is before the size that `limit` gives, with its io held; nothing of it if that is
-/// `None`.
+/// As [`write_back_many`], of each file what is before the size that `limit` gives, with its io held; nothing
+/// of it if that is `None`.
 pub(super) fn in_groups(
     store: &Store,
     cells: &[Arc<InodeCell>],

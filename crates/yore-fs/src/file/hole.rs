@@ -1,8 +1,9 @@
 //! fallocate: blocks without data, and holes where data was.
 //!
-//! Both change extents with io held, in bounded Ops, while writes go on in memory. Allocating promises all blocks first, so
-//! that it fails before anything has changed. Punching and zeroing write zeros to the pages at the edges, discard the pages
-//! between, and hide the extents there (F5) until they have been taken out or become unwritten.
+//! Both change extents with io held, in bounded Ops, while writes go on in memory. Allocating promises all
+//! blocks first, so that it fails before anything has changed. Punching and zeroing write zeros to the pages
+//! at the edges, discard the pages between, and hide the extents there (F5) until they have been taken out or
+//! become unwritten.
 
 use super::extents::{apply, finish_doomed, make_unwritten};
 use super::flush::{flush_locked, store_changed};
@@ -23,7 +24,8 @@ use yore_format::{BlockNo, ContentKind, BITS_PER_GROUP};
 /// Allocates, punches or zeroes a range of bytes.
 ///
 /// # Errors
-/// `Invalid` for an empty range, `FileTooLarge`, `NoSpace`, `NeverFits`, `ReadOnly`, `Stale`; damage and device errors.
+/// `Invalid` for an empty range, `FileTooLarge`, `NoSpace`, `NeverFits`, `ReadOnly`, `Stale`; damage and
+/// device errors.
 pub(crate) fn fallocate(
     store: &Store,
     cell: &Arc<InodeCell>,
@@ -193,7 +195,8 @@ fn zero_memory(store: &Store, cell: &Arc<InodeCell>, offset: u64, end: u64, touc
     }
 }
 
-/// The bytes at the edges of `offset..end`, outside of `full` pages, that hold something, and what it takes to zero them.
+/// The bytes at the edges of `offset..end`, outside of `full` pages, that hold something, and what it takes
+/// to zero them.
 #[allow(clippy::type_complexity)]
 fn edges<'a>(
     store: &'a Store,

@@ -1,4 +1,5 @@
-//! How much room a call on a file's content wants in all: asked when the volume is full, before history is given up for it.
+//! How much room a call on a file's content wants in all: asked when the volume is full, before history is
+//! given up for it.
 
 use super::map::{pages_for, PAGE};
 use super::preserve::must_keep;
@@ -9,8 +10,8 @@ use crate::Result;
 use yore_format::layout::FILE_SIZE_MAX;
 use yore_format::{ContentKind, ExtentValue, Inode};
 
-/// Data blocks that writing so many bytes there takes; `append`: at the end. Pages that were promised a block or have one that the
-/// present alone uses need none. O(extents).
+/// Data blocks that writing so many bytes there takes; `append`: at the end. Pages that were promised a block
+/// or have one that the present alone uses need none. O(extents).
 ///
 /// # Errors
 /// Damage and device errors.

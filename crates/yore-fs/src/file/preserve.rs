@@ -1,9 +1,10 @@
-//! Before the first change of an inode that a cut has seen: its version is kept ([`crate::history::record`]), and of a file the data that
-//! the version names is written back first (P4), with that of others that have waited longest. So a version is whole when it is made,
-//! and what is dirty in memory belongs to the present alone.
+//! Before the first change of an inode that an event has seen: its version is kept
+//! ([`crate::history::record`]), and of a file the data that the version names is written back first (P4),
+//! with that of others that have waited longest. So a version is whole when it is made, and what is dirty in
+//! memory belongs to the present alone.
 //!
-//! Mostly an Op of its own does it ([`preserve`]), and the change follows. A call that has nothing to wait for keeps the version in the
-//! Op that changes the inode ([`before_change`]).
+//! Mostly an Op of its own does it ([`preserve`]), and the change follows. A call that has nothing to wait
+//! for keeps the version in the Op that changes the inode ([`before_change`]).
 
 use super::flush::is_written;
 use super::group::flush_among_others;
@@ -17,7 +18,7 @@ use crate::store::Store;
 use crate::{InodeNo, Result};
 use std::sync::Arc;
 use std::time::Duration;
-use yore_format::Number;
+use yore_format::EventNo;
 
 /// What a change may draw on for the version that it must leave behind.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -28,7 +29,7 @@ pub(crate) enum Room {
     Reserve,
 }
 
-/// Keeps the inode as it is, if a cut has seen it so. The caller holds no lock of it.
+/// Keeps the inode as it is, if an event has seen it so. The caller holds no lock of it.
 ///
 /// # Errors
 /// Writing back its data may fail; `NoSpace`; damage and device errors. Nothing has changed then.
@@ -69,7 +70,7 @@ pub(crate) fn preserve_locked(store: &Store, cell: &Arc<InodeCell>, room: Room) 
             return Ok(());
         }
         if has_data && !is_written(&state) {
-            continue; // Somebody wrote before the cut, as he believes.
+            continue; // Somebody wrote before the event, as he believes.
         }
         let waits = versioning::interval_of(store, cell, &state.inode)?;
         let number = store.number();
@@ -88,8 +89,8 @@ pub(crate) fn preserve_locked(store: &Store, cell: &Arc<InodeCell>, room: Room) 
     }
 }
 
-/// Has an excluded inode that a cut covers born anew, and keeps no version ([`crate::history::exclude`], E1). False if that is to be looked at
-/// again.
+/// Has an excluded inode that an event covers born anew, and keeps no version ([`crate::history::exclude`],
+/// E1). False if that is to be looked at again.
 fn renew(store: &Store, cell: &Arc<InodeCell>, epoch: u64) -> Result<bool> {
     let reserved = store.reserve_freely(store.near(cell.no), 0)?;
     let mut state = cell.state.write();
@@ -118,15 +119,17 @@ fn has_data(state: &InodeState) -> bool {
 
 /// What a change finds that it is to be made after.
 pub(crate) enum Before {
-    /// No cut has seen the inode so.
+    /// No event has seen the inode so.
     Nothing,
-    /// This version can be kept in the same Op. If an interval waits for it ([`versioning::interval_of`]), that is to be told afterwards.
+    /// This version can be kept in the same Op. If an interval waits for it ([`versioning::interval_of`]),
+    /// that is to be told afterwards.
     Version(OldVersion, Option<(InodeNo, Duration)>),
     /// The version must be kept first, by [`preserve`].
     Preserve,
 }
 
-/// What must be kept of an inode whose state is locked for writing. `number` was read since; `with_io`: its io lock is held, too.
+/// What must be kept of an inode whose state is locked for writing. `number` was read since; `with_io`: its
+/// io lock is held, too.
 ///
 /// # Errors
 /// Damage and device errors.
@@ -135,7 +138,7 @@ pub(crate) fn before_change(
     cell: &Arc<InodeCell>,
     state: &InodeState,
     with_io: bool,
-    number: Number,
+    number: EventNo,
 ) -> Result<Before> {
     if !must_keep(store, cell, state)? {
         return Ok(Before::Nothing);
@@ -144,7 +147,7 @@ pub(crate) fn before_change(
     if exclude::known(store, cell, &state.inode) != Some(false) {
         return Ok(Before::Preserve);
     }
-    // What was born with the number is of after it: there was a cut in between.
+    // What was born with the number is of after it: there was an event in between.
     if (has_data(state) && !(with_io && is_written(state))) || state.inode.born >= number {
         return Ok(Before::Preserve);
     }
@@ -152,7 +155,7 @@ pub(crate) fn before_change(
     Ok(Before::Version(OldVersion::new(cell.no, &state.inode, number), waits))
 }
 
-/// The file's state, to be changed: what a cut has seen of it is kept. The caller holds io.
+/// The file's state, to be changed: what an event has seen of it is kept. The caller holds io.
 ///
 /// # Errors
 /// As [`preserve`]; `Stale` for a file that is gone.
@@ -181,7 +184,7 @@ pub(crate) fn must_keep(store: &Store, cell: &InodeCell, state: &InodeState) -> 
         return Ok(false);
     }
     #[cfg(feature = "mutations")]
-    if crate::mutation::is(crate::mutation::Mutation::KeptOnce) && store.kept(state, cell.no)? > Number(0) {
+    if crate::mutation::is(crate::mutation::Mutation::KeptOnce) && store.kept(state, cell.no)? > EventNo(0) {
         return Ok(false);
     }
     store.past.must_keep(store, cell, &state.inode)

@@ -163,7 +163,8 @@ pub(super) fn inline_page(state: &InodeState, index: u32) -> Option<AlignedBuf> 
     Some(page)
 }
 
-/// A page's present content, read if it is not cached; `None` if there is nothing on the medium and so all is zero.
+/// A page's present content, read if it is not cached; `None` if there is nothing on the medium and so all is
+/// zero.
 pub(super) fn load_page(
     store: &Store,
     cell: &InodeCell,

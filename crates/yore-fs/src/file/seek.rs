@@ -12,7 +12,8 @@ use yore_format::ContentKind;
 /// Bytes copied at a time.
 const COPY: u64 = 1 << 20;
 
-/// The next data or hole at or after `offset`; the end of the file is a hole. Dirty pages and written extents are data.
+/// The next data or hole at or after `offset`; the end of the file is a hole. Dirty pages and written extents
+/// are data.
 ///
 /// # Errors
 /// `NoDataThere` at or beyond the end, or if no data follows; damage and device errors.

@@ -1,5 +1,5 @@
-//! Files against a vector of bytes, over a real store on a device in memory. Random runs print their seed; to replay one,
-//! call `random_run` with that seed alone.
+//! Files against a vector of bytes, over a real store on a device in memory. Random runs print their seed; to
+//! replay one, call `random_run` with that seed alone.
 
 use super::group::{write_back_many, Busy};
 use super::map::{map_block, pages_for, Touch, PAGE};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use yore_device::simulated::{Fault, FaultPlan};
 use yore_device::{Device, MemoryDevice, SimulatedDevice};
-use yore_format::{ContentKind, CutKind};
+use yore_format::{ContentKind, EventKind};
 
 pub(super) const MIB: u64 = 1 << 20;
 
@@ -83,7 +83,8 @@ impl Rng {
     }
 }
 
-/// What was written is read, through the cache, from the medium, and after a remount; small files live in the inode.
+/// What was written is read, through the cache, from the medium, and after a remount; small files live in the
+/// inode.
 #[test]
 fn written_bytes_come_back() {
     let device = make(64 * MIB);
@@ -382,7 +383,8 @@ fn random_run(seed: u64, steps: u32, most: u64) {
     store.close().unwrap();
 }
 
-/// Files under random writes, truncations, punches, allocations, evictions and remounts are what a vector of bytes is.
+/// Files under random writes, truncations, punches, allocations, evictions and remounts are what a vector of
+/// bytes is.
 #[test]
 fn agrees_with_a_vector() {
     for seed in 1..=6 {
@@ -405,7 +407,8 @@ fn agrees_with_a_vector_for_long() {
     }
 }
 
-/// Writers, truncation, punching, zeroing and allocation on one file at once: each page reads as one write or as zeros.
+/// Writers, truncation, punching, zeroing and allocation on one file at once: each page reads as one write or
+/// as zeros.
 #[test]
 fn one_file_from_all_sides() {
     const PAGES: u64 = 200;
@@ -465,8 +468,8 @@ fn one_file_from_all_sides() {
     store.close().unwrap();
 }
 
-/// Rule 4: whatever the medium holds at any instant, a file is a prefix of what was appended, no shorter than at the last
-/// sync, and never shows what its blocks held before.
+/// Rule 4: whatever the medium holds at any instant, a file is a prefix of what was appended, no shorter than
+/// at the last sync, and never shows what its blocks held before.
 #[test]
 fn a_crash_leaves_a_prefix() {
     let memory = Arc::new(MemoryDevice::new(32 * MIB));
@@ -507,7 +510,8 @@ fn a_crash_leaves_a_prefix() {
     store.close().unwrap();
 }
 
-/// What a crash now leaves of a file, if nothing is lost. Looked at by another thread, for this one may hold locks.
+/// What a crash now leaves of a file, if nothing is lost. Looked at by another thread, for this one may hold
+/// locks.
 fn left_of(memory: &MemoryDevice, file: &InodeCell) -> Vec<u8> {
     let crashed: Arc<dyn Device> = Arc::new(memory.snapshot());
     let look = || {
@@ -519,20 +523,22 @@ fn left_of(memory: &MemoryDevice, file: &InodeCell) -> Vec<u8> {
     std::thread::scope(|scope| scope.spawn(look).join().unwrap())
 }
 
-/// A file was fsynced, so the log had it, and appended to. Between the Op of its write-back that stored the size and the end
-/// of the pass somebody's record or generation came: the log still had the bytes of before. A replay entered them, and
-/// zeros up to the size.
+/// A file was fsynced, so the log had it, and appended to. Between the Op of its write-back that stored the
+/// size and the end of the pass somebody's record or generation came: the log still had the bytes of before.
+/// A replay entered them, and zeros up to the size.
 #[test]
 fn the_log_lets_go_in_the_op_that_stores_the_size() {
     let content: Vec<u8> = (0..10_000).map(|i| (i / 100 % 250) as u8 + 1).collect();
-    // How much is at home at first; is fsynced; to what the file is cut then (`None`: not at all); and is there in the end.
-    // In the last case all that is left goes in place, so no Op enters it; one that has nothing to do with it stores the size.
+    // How much is at home at first; is fsynced; to what the file is cut then (`None`: not at all); and is
+    // there in the end. In the last case all that is left goes in place, so no Op enters it; one that has
+    // nothing to do with it stores the size.
     let new_blocks = (0, 1000, None, 2000);
     let further_blocks = (3000, 5000, None, 9000);
     let in_place = (5000, 9000, Some(6000), 7000);
-    for (at_home, logged, cut_to, size) in [new_blocks, further_blocks, in_place] {
+    for (at_home, logged, truncated_to, size) in [new_blocks, further_blocks, in_place] {
         for by_generation in [false, true] {
-            let story = format!("{at_home}, {logged}, {cut_to:?}, {size}, by generation: {by_generation}");
+            let story =
+                format!("{at_home}, {logged}, {truncated_to:?}, {size}, by generation: {by_generation}");
             let memory = Arc::new(MemoryDevice::new(32 * MIB));
             let device: Arc<dyn Device> = memory.clone();
             format(&device);
@@ -549,7 +555,7 @@ fn the_log_lets_go_in_the_op_that_stores_the_size() {
             make_ready(&store, cell).unwrap();
             store.force().unwrap();
             assert!(cell.state.read().data.logged_size.is_some(), "{story}");
-            if let Some(size) = cut_to {
+            if let Some(size) = truncated_to {
                 truncate(&store, cell, size, &mut touch).unwrap();
             }
             append_to(size);
@@ -568,7 +574,7 @@ fn the_log_lets_go_in_the_op_that_stores_the_size() {
                 false => store.force().unwrap(),
             }
             let found = left_of(&memory, cell);
-            assert!(found.len() >= cut_to.map_or(logged, |cut| at_home.min(cut as usize)), "{story}");
+            assert!(found.len() >= truncated_to.map_or(logged, |cut| at_home.min(cut as usize)), "{story}");
             assert!(found == content[..found.len()], "{story}: {} bytes are no prefix", found.len());
             super::flush::finish_pass(&store, cell, pass).unwrap();
             store.force().unwrap();
@@ -602,8 +608,9 @@ fn write_errors_are_told_and_stop_writing() {
     store.close().unwrap_err();
 }
 
-/// A read that failed while the file was written back in the background, and worked when it was tried again: the file can be changed
-/// after a snapshot, and its next fsync tells the error. It once waited for ever for the error to be told first.
+/// A read that failed while the file was written back in the background, and worked when it was tried again:
+/// the file can be changed after a snapshot, and its next fsync tells the error. It once waited for ever for
+/// the error to be told first.
 #[test]
 fn an_error_not_yet_told_does_not_keep_a_version_from_being_made() {
     let device = make(64 * MIB);
@@ -612,10 +619,10 @@ fn an_error_not_yet_told_does_not_keep_a_version_from_being_made() {
     let cell = &file.cell;
     write(&store, cell, 0, &[1; 5000], false, &mut touch).unwrap();
     super::flush::note_failed(&store, cell, &crate::Error::NoDataThere);
-    let cut = crate::history::read::at_time::snapshot(
+    let event = crate::history::read::at_time::snapshot(
         &store,
         InodeNo::ROOT,
-        CutKind::Snapshot,
+        EventKind::Snapshot,
         "",
         (false, false),
         None,
@@ -625,7 +632,7 @@ fn an_error_not_yet_told_does_not_keep_a_version_from_being_made() {
     write(&store, cell, 0, &[2; 5000], false, &mut touch).unwrap();
     assert_eq!(contents(&store, cell), [2; 5000]);
     let mut then = [0; 5000];
-    crate::history::read::at_time::read(&store, cell.no, cut, 0, &mut then).unwrap();
+    crate::history::read::at_time::read(&store, cell.no, event, 0, &mut then).unwrap();
     assert_eq!(then, [1; 5000]);
     assert!(matches!(flush_file(&store, cell), Err(crate::Error::NoDataThere)));
     flush_file(&store, cell).unwrap();
@@ -633,7 +640,8 @@ fn an_error_not_yet_told_does_not_keep_a_version_from_being_made() {
     store.close().unwrap();
 }
 
-/// What write-back has overwritten in place is flushed by an fsync that finds nothing else to do, with a log and without.
+/// What write-back has overwritten in place is flushed by an fsync that finds nothing else to do, with a log
+/// and without.
 #[test]
 fn what_went_in_place_is_flushed_by_the_next_fsync() {
     for log_blocks in [yore_meta::default_log_blocks(4096), 0] {
@@ -650,7 +658,7 @@ fn what_went_in_place_is_flushed_by_the_next_fsync() {
         store.meta.sync().unwrap();
         write_back(&store, cell).unwrap();
         assert!(super::flush::is_settled(&cell.state.read()));
-        let pending = || device.trace().crash_point(device.events()).unwrap().pending();
+        let pending = || device.trace().crash_point(device.entries()).unwrap().pending();
         assert!(pending() > 0, "log of {log_blocks} blocks: written, and not flushed");
         make_ready(&store, cell).unwrap();
         store.force().unwrap();
@@ -660,8 +668,9 @@ fn what_went_in_place_is_flushed_by_the_next_fsync() {
     }
 }
 
-/// A file is removed while the write-back thread is about to look at it, and its inode number is used again: what the
-/// thread then says of the old file is not said of the new one. It once was, and the new file's data was never written.
+/// A file is removed while the write-back thread is about to look at it, and its inode number is used again:
+/// what the thread then says of the old file is not said of the new one. It once was, and the new file's data
+/// was never written.
 #[test]
 fn a_number_used_again_is_another_dirty_file() {
     let device = make(64 * MIB);
@@ -683,8 +692,8 @@ fn a_number_used_again_is_another_dirty_file() {
     store.close().unwrap();
 }
 
-/// Small files that are written back together are each whole afterwards, lie next to one another, and cost the device few
-/// writes; a file whose io somebody has is left out or waited for, as asked.
+/// Small files that are written back together are each whole afterwards, lie next to one another, and cost
+/// the device few writes; a file whose io somebody has is left out or waited for, as asked.
 #[test]
 fn small_files_are_written_back_together() {
     let device = make(64 * MIB);

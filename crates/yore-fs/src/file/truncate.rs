@@ -1,12 +1,13 @@
 //! Changing the size, and freeing.
 //!
-//! Shrinking below extents takes them out in steps of one window each. If one step is enough it is one Op with the new size.
-//! Otherwise the first Op stores the size and lists the inode as an orphan, the extents to go are `doomed` (F5), and the Op of
-//! the last step takes it off the list. What fails in between leaves `doomed` in place; the next call on the file goes on.
+//! Shrinking below extents takes them out in steps of one window each. If one step is enough it is one Op
+//! with the new size. Otherwise the first Op stores the size and lists the inode as an orphan, the extents to
+//! go are `doomed` (F5), and the Op of the last step takes it off the list. What fails in between leaves
+//! `doomed` in place; the next call on the file goes on.
 //!
-//! What a change of content takes from a file besides, and is kept outside of the inode ([`GoesWithCut`]), goes in the Op
-//! with the new size: a generation in between would show a file as it was before the call that had lost it. A file that
-//! grows may lose it before, for sizes may reach the medium later than attributes.
+//! What a change of content takes from a file besides, and is kept outside of the inode ([`GoesWithEvent`]),
+//! goes in the Op with the new size: a generation in between would show a file as it was before the call that
+//! had lost it. A file that grows may lose it before, for sizes may reach the medium later than attributes.
 
 use super::extents::{finish_doomed, remove_step, settle_beyond, BLOCKS_END};
 use super::flush::store_changed;
@@ -24,8 +25,8 @@ use yore_format::layout::FILE_SIZE_MAX;
 use yore_format::ContentKind;
 use yore_meta::Op;
 
-/// What a file loses in the Op that cuts it, known to the layer above.
-pub(crate) trait GoesWithCut {
+/// What a file loses in the Op that truncates it, known to the layer above.
+pub(crate) trait GoesWithEvent {
     /// Whether it is there.
     fn is_there(&self, state: &InodeState) -> bool;
 
@@ -40,7 +41,7 @@ pub(crate) trait GoesWithCut {
 }
 
 /// Nothing goes.
-impl GoesWithCut for () {
+impl GoesWithEvent for () {
     fn is_there(&self, _: &InodeState) -> bool {
         false
     }
@@ -54,18 +55,18 @@ impl GoesWithCut for () {
     }
 }
 
-/// Sets the file's size. What is cut off is gone, what is added reads as zeros. False if nothing was done, for the file would
-/// grow and still has what goes.
+/// Sets the file's size. What is truncated is gone, what is added reads as zeros. False if nothing was done,
+/// for the file would grow and still has what goes.
 ///
 /// # Errors
-/// `FileTooLarge`, `NoSpace` (a page at the old end may need a block), `ReadOnly`, `Stale`; damage and device errors. After
-/// an error while freeing, the size is set nevertheless, and the rest is freed later.
+/// `FileTooLarge`, `NoSpace` (a page at the old end may need a block), `ReadOnly`, `Stale`; damage and device
+/// errors. After an error while freeing, the size is set nevertheless, and the rest is freed later.
 pub(crate) fn truncate(
     store: &Store,
     cell: &Arc<InodeCell>,
     size: u64,
     touch: Touch<'_>,
-    goes: &mut dyn GoesWithCut,
+    goes: &mut dyn GoesWithEvent,
 ) -> Result<bool> {
     store.check_writable()?;
     if size > FILE_SIZE_MAX {
@@ -93,7 +94,7 @@ pub(crate) fn truncate(
     loop {
         match shrink(store, cell, size, touch, goes, more)? {
             Shrunk::Yes => break,
-            Shrunk::WasCut => preserve_locked(store, cell, Room::Reserve)?,
+            Shrunk::HadEvent => preserve_locked(store, cell, Room::Reserve)?,
             Shrunk::NeedsRoom(blocks) => more = blocks,
         }
     }
@@ -152,8 +153,8 @@ fn store_grown(store: &Store, cell: &Arc<InodeCell>) -> Result<()> {
 /// Whether the first Op of shrinking is done; else nothing is.
 enum Shrunk {
     Yes,
-    /// There was a cut: the file must be preserved first.
-    WasCut,
+    /// There was an event: the file must be preserved first.
+    HadEvent,
     /// So many more blocks must be reserved.
     NeedsRoom(u32),
 }
@@ -164,7 +165,7 @@ fn shrink(
     cell: &Arc<InodeCell>,
     size: u64,
     touch: Touch<'_>,
-    goes: &mut dyn GoesWithCut,
+    goes: &mut dyn GoesWithEvent,
     spare: u32,
 ) -> Result<Shrunk> {
     let from = u64::from(pages_for(size));
@@ -192,13 +193,13 @@ fn shrink(
     let mut guard = cell.state.write();
     let state = &mut *guard;
     if must_keep(store, cell, state)? {
-        return Ok(Shrunk::WasCut);
+        return Ok(Shrunk::HadEvent);
     }
     let needed = goes.prepare(state)?;
     if needed > spare {
         return Ok(Shrunk::NeedsRoom(needed));
     }
-    cut_memory(store, state, size);
+    truncate_memory(store, state, size);
     touch(state);
     let mut op = store.meta.begin(reserved);
     noted::truncate(&mut op, cell, state, size);
@@ -223,7 +224,7 @@ fn shrink(
 }
 
 /// What shrinking does in memory.
-fn cut_memory(store: &Store, state: &mut InodeState, size: u64) {
+fn truncate_memory(store: &Store, state: &mut InodeState, size: u64) {
     let mut released = 0;
     if let Some(mut pages) = state.data.cached() {
         released = pages.discard(pages_for(size), u32::MAX);
@@ -245,8 +246,8 @@ fn cut_memory(store: &Store, state: &mut InodeState, size: u64) {
     }
 }
 
-/// One step of freeing the blocks of an inode: all of them if it has no name, else those beyond its size. True when there
-/// are none left. The inode stays in the list of orphans; its keeper takes it off.
+/// One step of freeing the blocks of an inode: all of them if it has no name, else those beyond its size.
+/// True when there are none left. The inode stays in the list of orphans; its keeper takes it off.
 ///
 /// # Errors
 /// Damage and device errors.
@@ -256,7 +257,7 @@ pub(crate) fn free_step(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> {
         let mut guard = cell.state.write();
         let state = &mut *guard;
         if state.inode.links == 0 {
-            cut_memory(store, state, 0);
+            truncate_memory(store, state, 0);
             noted::release(store, cell, state);
             state.data.doomed = None;
             state.data.noted = false;
@@ -286,9 +287,10 @@ pub(crate) fn free_step(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> {
     }
 }
 
-/// Forgets what is in memory of a file that is being freed in this very Op, with the extents that it has. Io is held.
+/// Forgets what is in memory of a file that is being freed in this very Op, with the extents that it has. Io
+/// is held.
 pub(crate) fn forget(store: &Store, cell: &InodeCell, state: &mut InodeState) {
-    cut_memory(store, state, 0);
+    truncate_memory(store, state, 0);
     noted::release(store, cell, state);
     state.data.noted = false;
     store.files.note_flushed(cell, true);

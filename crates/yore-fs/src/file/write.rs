@@ -19,8 +19,8 @@ use yore_format::ContentKind;
 /// Bytes written under one hold of the state lock, unless appending (which is atomic whatever its length).
 const CHUNK: usize = 4 << 20;
 
-/// Writes all of `data`, at the file's end if `append`; returns the offset it went to. `touch` runs under the state lock
-/// when a part has been written.
+/// Writes all of `data`, at the file's end if `append`; returns the offset it went to. `touch` runs under the
+/// state lock when a part has been written.
 ///
 /// # Errors
 /// `NoSpace`, `FileTooLarge`, `ReadOnly`, `Stale`; damage and device errors. A part of the data may have been
@@ -154,9 +154,9 @@ impl Plan<'_> {
     }
 }
 
-/// Readies the pages of bytes `offset..end` for being overwritten, and those that the growth of the file makes dirty.
-/// `data` is what they will be overwritten with; it may be empty if that is yet to be known. `Ok(None)`: a zone is needed
-/// first.
+/// Readies the pages of bytes `offset..end` for being overwritten, and those that the growth of the file
+/// makes dirty. `data` is what they will be overwritten with; it may be empty if that is yet to be known.
+/// `Ok(None)`: a zone is needed first.
 pub(super) fn prepare<'a>(
     store: &'a Store,
     cell: &InodeCell,
@@ -212,8 +212,9 @@ fn promised<'a>(store: &'a Store, plan: Plan<'a>) -> Result<Option<Plan<'a>>> {
     }
 }
 
-/// What growth to `end` makes dirty beside the pages written, of which `first` is the first: the page at the old end, if
-/// the medium may have stale bytes there (F3), and page 0 of a file that leaves its inode. Tells whether it stays there.
+/// What growth to `end` makes dirty beside the pages written, of which `first` is the first: the page at the
+/// old end, if the medium may have stale bytes there (F3), and page 0 of a file that leaves its inode. Tells
+/// whether it stays there.
 fn prepare_growth(
     store: &Store,
     cell: &InodeCell,
@@ -230,7 +231,8 @@ fn prepare_growth(
         if first > 0 && state.data.fits_inode(kind, size) {
             leave_inode(store, cell, state, plan)?;
         }
-        // A file that is already beyond its inode's room has page 0 in order; its last page is looked at below.
+        // A file that is already beyond its inode's room has page 0 in order; its last page is looked at
+        // below.
         if kind == ContentKind::Inline {
             return Ok(false);
         }
@@ -285,8 +287,8 @@ fn make_dirty(
     Ok(())
 }
 
-/// One page to be written to; `whole`: nothing of what it holds stays, and this, if not empty, is what comes. `known` is the mapping last looked up, with its first
-/// block.
+/// One page to be written to; `whole`: nothing of what it holds stays, and this, if not empty, is what comes.
+/// `known` is the mapping last looked up, with its first block.
 #[allow(clippy::too_many_arguments)]
 fn prepare_page(
     store: &Store,
@@ -328,7 +330,8 @@ fn prepare_page(
     };
     let kept = store.kept(state, cell.no)?;
     let has_block = mapping.extent.is_some_and(|e| is_own(kept, &e));
-    // What growth made dirty lies before the pages written, which come here in order: none is in the plan yet.
+    // What growth made dirty lies before the pages written, which come here in order: none is in the plan
+    // yet.
     debug_assert!(!plan.promise.contains(&index) && !plan.load.iter().any(|(i, _)| *i == index));
     if !has_block && !stays_small {
         plan.promise.push(index);

@@ -1,4 +1,5 @@
-//! Writing back: what the write-back thread does in a round, and writers who are too fast ([`crate::core::datacache`]).
+//! Writing back: what the write-back thread does in a round, and writers who are too fast
+//! ([`crate::core::datacache`]).
 
 use super::group::{self, in_groups, Busy};
 use crate::core::datacache::{WriteBack, FILES};
@@ -38,7 +39,8 @@ fn make_room(store: &Store) -> Result<()> {
         if cells.is_empty() {
             break;
         }
-        // What fails here is remembered for that file's fsync; it is the writer's trouble only if nothing helps.
+        // What fails here is remembered for that file's fsync; it is the writer's trouble only if nothing
+        // helps.
         let result = group::write_back_many(store, &cells, Busy::Wait);
         if files.pages.is_over() {
             result?;
@@ -65,7 +67,8 @@ fn bring_home(store: &Store) -> Result<()> {
 }
 
 impl WriteBack for Store {
-    /// Each file that is dirty now once, as far as it is old or there is too much; those that stay dirty come again next time.
+    /// Each file that is dirty now once, as far as it is old or there is too much; those that stay dirty come
+    /// again next time.
     fn round(&self, stop: &dyn Fn() -> bool) -> Result<()> {
         let mut result = Ok(());
         if self.meta.notes_press() {
@@ -85,7 +88,8 @@ impl WriteBack for Store {
             }
             turn = *last;
             let cells: Vec<_> = files.into_iter().map(|(_, cell)| cell).collect();
-            // Somebody else is at work on the files that are busy; only if writers wait, they must be waited for.
+            // Somebody else is at work on the files that are busy; only if writers wait, they must be waited
+            // for.
             let busy = if self.files.pages.is_over() { Busy::Wait } else { Busy::Skip };
             result = result.and(group::write_back_many(self, &cells, busy));
         }

@@ -1,27 +1,28 @@
-//! Who did what to the past: the rows that a program records when it has taken, named, held, forgotten or put back something for a user.
+//! Who did what to the past: the rows that a program records when it has taken, named, held, forgotten or put
+//! back something for a user.
 //!
-//! A row says what was done where, with the cuts concerned and a word ([`OperationRow::note`]):
+//! A row says what was done where, with the events concerned and a word ([`OperationRow::note`]):
 //!
 //! | kind | note | first, last, count |
 //! |---|---|---|
 //! | snapshot | its name | it |
-//! | restore, undelete, rollback, undo, redo | what it is called, as `rollback-3` | the cut before it |
+//! | restore, undelete, rollback, undo, redo | what it is called, as `rollback-3` | the event before it |
 //! | forget | the name, of one | the first and the last, how many |
 //! | expunge | nothing | how many files |
 //! | policy | what was said before | nothing |
-//! | hold, release | the reason | the cut |
-//! | rename | the name before and the one since, with a `/` between | the cut |
+//! | hold, release | the reason | the event |
+//! | rename | the name before and the one since, with a `/` between | the event |
 //! | resize | the length before, in bytes | nothing; the row's `bytes` are the length since |
 //!
 //! That something could not be recorded does not make it undone: it is logged.
 
 use crate::history::reclaim::retention::retention_text;
-use crate::history::record::Cut;
+use crate::history::record::Event;
 use crate::history::rollback::begun;
 use crate::{Error, InodeNo, Result, View};
 use std::os::unix::ffi::OsStrExt as _;
 use yore_format::{
-    CutKind, Number, OperationKind, OperationRow, Policy, RowClass, Versioning, OPERATION_NOTE_MAX,
+    EventKind, EventNo, OperationKind, OperationRow, Policy, RowClass, Versioning, OPERATION_NOTE_MAX,
     OPERATION_PATH_MAX,
 };
 
@@ -39,7 +40,7 @@ impl Doing<'_> {
         &self,
         kind: OperationKind,
         on: InodeNo,
-        cuts: (Number, Number, u64),
+        events: (EventNo, EventNo, u64),
         note: &str,
     ) -> Result<OperationRow> {
         let path = self.view.path_now(on)?.map(|path| path.as_os_str().as_bytes().to_vec());
@@ -48,57 +49,59 @@ impl Doing<'_> {
         let path = path[path.len().saturating_sub(OPERATION_PATH_MAX)..].to_vec();
         let end = (0..=note.len().min(OPERATION_NOTE_MAX)).rev().find(|at| note.is_char_boundary(*at));
         let note = note[..end.unwrap_or(0)].replace(char::is_control, "?");
-        let (time, uid, (first, last, count)) = (crate::clock::now(), self.uid, cuts);
+        let (time, uid, (first, last, count)) = (crate::clock::now(), self.uid, events);
         Ok(OperationRow { time, kind, uid, first, last, count, bytes: 0, path, note })
     }
 
-    fn of_cut(&self, kind: OperationKind, cut: &Cut, note: &str) -> Result<OperationRow> {
-        self.row(kind, cut.row.root, (cut.number, cut.number, 1), note)
+    fn of_event(&self, kind: OperationKind, event: &Event, note: &str) -> Result<OperationRow> {
+        self.row(kind, event.row.root, (event.number, event.number, 1), note)
     }
 
-    /// A snapshot that was taken, or a restore or undelete that begins with one; `None`: it is a part of something else.
+    /// A snapshot that was taken, or a restore or undelete that begins with one; `None`: it is a part of
+    /// something else.
     ///
     /// # Errors
     /// Damage and device errors; so all others here.
-    pub fn taking(&self, cut: &Cut) -> Result<Option<OperationRow>> {
-        match cut.row.kind {
-            CutKind::Undo => match begun(&cut.row.name) {
-                Some((kind, name)) => self.of_cut(kind, cut, name).map(Some),
+    pub fn taking(&self, event: &Event) -> Result<Option<OperationRow>> {
+        match event.row.kind {
+            EventKind::Undo => match begun(&event.row.name) {
+                Some((kind, name)) => self.of_event(kind, event, name).map(Some),
                 None => Ok(None),
             },
-            _ => self.of_cut(OperationKind::Snapshot, cut, &cut.row.name).map(Some),
+            _ => self.of_event(OperationKind::Snapshot, event, &event.row.name).map(Some),
         }
     }
 
-    /// Cuts that are about to be forgotten: a row for each directory or file that was cut. Those that are not kept are left out.
-    pub fn forgetting(&self, numbers: &[Number]) -> Result<Vec<OperationRow>> {
-        let mut of_each: std::collections::BTreeMap<InodeNo, Vec<Cut>> = std::collections::BTreeMap::new();
+    /// Events that are about to be forgotten: a row for each directory or file that has one. Those that are
+    /// not kept are left out.
+    pub fn forgetting(&self, numbers: &[EventNo]) -> Result<Vec<OperationRow>> {
+        let mut of_each: std::collections::BTreeMap<InodeNo, Vec<Event>> = std::collections::BTreeMap::new();
         for number in numbers {
-            match self.view.kept_cut(*number) {
-                Ok(cut) => of_each.entry(cut.row.root).or_default().push(cut),
+            match self.view.kept_event(*number) {
+                Ok(event) => of_each.entry(event.row.root).or_default().push(event),
                 Err(Error::NotFound) => {}
                 Err(e) => return Err(e),
             }
         }
-        let rows = of_each.into_iter().filter_map(|(root, cuts)| {
-            let (first, last) = (cuts.first()?.number, cuts.last()?.number);
-            let note = if cuts.len() == 1 { cuts.first()?.row.name.as_str() } else { "" };
-            Some(self.row(OperationKind::Forget, root, (first, last, cuts.len() as u64), note))
+        let rows = of_each.into_iter().filter_map(|(root, events)| {
+            let (first, last) = (events.first()?.number, events.last()?.number);
+            let note = if events.len() == 1 { events.first()?.row.name.as_str() } else { "" };
+            Some(self.row(OperationKind::Forget, root, (first, last, events.len() as u64), note))
         });
         rows.collect()
     }
 
-    /// A cut, as it was, that was given this name, or only another description (`None`).
-    pub fn renaming(&self, was: &Cut, name: Option<&str>) -> Result<OperationRow> {
+    /// An event, as it was, that was given this name, or only another description (`None`).
+    pub fn renaming(&self, was: &Event, name: Option<&str>) -> Result<OperationRow> {
         let old = &was.row.name;
-        self.of_cut(OperationKind::Rename, was, &format!("{old}/{}", name.unwrap_or(old)))
+        self.of_event(OperationKind::Rename, was, &format!("{old}/{}", name.unwrap_or(old)))
     }
 
-    /// A cut that was held for a reason, or released (`None`).
-    pub fn holding(&self, cut: &Cut, reason: Option<&str>) -> Result<OperationRow> {
+    /// An event that was held for a reason, or released (`None`).
+    pub fn holding(&self, event: &Event, reason: Option<&str>) -> Result<OperationRow> {
         match reason {
-            Some(reason) => self.of_cut(OperationKind::Hold, cut, reason),
-            None => self.of_cut(OperationKind::Release, cut, &cut.row.more.hold_reason),
+            Some(reason) => self.of_event(OperationKind::Hold, event, reason),
+            None => self.of_event(OperationKind::Release, event, &event.row.more.hold_reason),
         }
     }
 
@@ -106,10 +109,10 @@ impl Doing<'_> {
     pub fn rolling(&self, directory: InodeNo, name: &str) -> Result<Option<OperationRow>> {
         let before = format!("before-{name}");
         let Some((kind, _)) = begun(&before) else { return Ok(None) };
-        let cut = self.view.cut_for(directory, &crate::time::When::Named(before));
-        let first = match cut {
+        let event = self.view.event_for(directory, &crate::time::When::Named(before));
+        let first = match event {
             Ok(number) => number,
-            Err(Error::NotFound) => Number(0),
+            Err(Error::NotFound) => EventNo(0),
             Err(e) => return Err(e),
         };
         self.row(kind, directory, (first, first, 1), name).map(Some)
@@ -117,19 +120,19 @@ impl Doing<'_> {
 
     /// So many files in a directory whose history is given up.
     pub fn expunging(&self, directory: InodeNo, files: usize) -> Result<OperationRow> {
-        self.row(OperationKind::Expunge, directory, (Number(0), Number(0), files as u64), "")
+        self.row(OperationKind::Expunge, directory, (EventNo(0), EventNo(0), files as u64), "")
     }
 
     /// A directory or file that is about to get this policy.
     pub fn setting(&self, inode: InodeNo, policy: &Policy) -> Result<OperationRow> {
         let before = policy_text(&self.view.policy(inode)?, policy);
-        self.row(OperationKind::Policy, inode, (Number(0), Number(0), 0), &before)
+        self.row(OperationKind::Policy, inode, (EventNo(0), EventNo(0), 0), &before)
     }
 
     /// A volume that had so many bytes, and has another length now.
     pub fn resizing(&self, before: u64) -> Result<OperationRow> {
         let note = before.to_string();
-        let row = self.row(OperationKind::Resize, InodeNo::ROOT, (Number(0), Number(0), 0), &note)?;
+        let row = self.row(OperationKind::Resize, InodeNo::ROOT, (EventNo(0), EventNo(0), 0), &note)?;
         Ok(OperationRow { bytes: self.view.info().size, ..row })
     }
 
@@ -143,7 +146,8 @@ impl Doing<'_> {
     }
 }
 
-/// What a policy says that gives way to another one, as commands write it so that it is said again; empty if that is too long.
+/// What a policy says that gives way to another one, as commands write it so that it is said again; empty if
+/// that is too long.
 fn policy_text(policy: &Policy, next: &Policy) -> String {
     let Policy { versioning, retention, exclude, hold } = policy;
     let version = match versioning {
@@ -182,8 +186,8 @@ fn policy_text(policy: &Policy, next: &Policy) -> String {
 }
 
 impl View {
-    /// What was recorded of who did what, the latest first; of others than a user only what concerns directories and files that are his
-    /// now, `None` for all. O(rows · log).
+    /// What was recorded of who did what, the latest first; of others than a user only what concerns
+    /// directories and files that are his now, `None` for all. O(rows · log).
     ///
     /// # Errors
     /// Damage and device errors.
@@ -200,10 +204,10 @@ impl View {
         Ok(seen)
     }
 
-    /// Whether what was cut is still there and a user's.
+    /// Whether what the event is of is still there and a user's.
     fn concerns(&self, row: &OperationRow, uid: u32) -> Result<bool> {
-        let Some(cut) = self.store().past.ever(&self.store().meta, row.first)? else { return Ok(false) };
-        match self.present().node(cut.row.root, Some(cut.row.root_incarnation.0)) {
+        let Some(event) = self.store().past.ever(&self.store().meta, row.first)? else { return Ok(false) };
+        match self.present().node(event.row.root, Some(event.row.root_incarnation.0)) {
             Ok(node) => Ok(node.attr().uid == uid),
             Err(Error::Stale | Error::NotFound) => Ok(false),
             Err(e) => Err(e),
@@ -216,7 +220,8 @@ mod tests {
     use super::*;
     use yore_format::{KeepRules, Retention};
 
-    /// `monthly:all` was noted as `monthly:4294967295`, and that is what `yore operations` told people to write.
+    /// `monthly:all` was noted as `monthly:4294967295`, and that is what `yore operations` told people to
+    /// write.
     #[test]
     fn policies_are_noted_as_commands_write_them() {
         let rules = KeepRules { monthly: KeepRules::ALL, last: 3, ..KeepRules::default() };

@@ -1,27 +1,33 @@
 //! What policies exclude: files of which intervals and closes make no versions.
 //!
-//! **Who.** The nearest policy upwards that says `exclude` decides, and its patterns are those of gitignore(5), of paths from its directory:
-//! what is below an excluded directory is excluded, and no pattern takes that back. A file's own policy counts for it, and can only say that
-//! nothing is excluded. An inode that has its own say is not excluded; nor is a file of several names, of which no directory decides.
+//! **Who.** The nearest policy upwards that says `exclude` decides, and its patterns are those of
+//! gitignore(5), of paths from its directory: what is below an excluded directory is excluded, and no pattern
+//! takes that back. A file's own policy counts for it, and can only say that nothing is excluded. An inode
+//! that has its own say is not excluded; nor is a file of several names, of which no directory decides.
 //!
-//! **E1 Never something else.** The state of an inode in use is what it was since it was *born*. Whatever changes an inode that any cut
-//! covers has it born anew, excluded or not; of one that is excluded, no version is kept for the cuts that policies took of a directory
-//! above ([`spares`]). So as of such a cut an excluded inode is exactly what it was, as long as nothing changes it, and then nothing at all.
+//! **E1 Never something else.** The state of an inode in use is what it was since it was *born*. Whatever
+//! changes an inode that any event covers has it born anew, excluded or not; of one that is excluded, no
+//! version is kept for the events that policies took of a directory above ([`spares`]). So as of such an
+//! event an excluded inode is exactly what it was, as long as nothing changes it, and then nothing at all.
 //!
-//! **E2 What was promised stays.** Cuts that somebody asked for cover what is excluded like all else. So do those that policies took before
-//! it was excluded: the row of the policy says since when its patterns exclude what they do (`excluding_since`), and so does one whose
-//! directory comes to have another directory below it that was not excluded ([`before_move`]). A file that is renamed keeps its
-//! version before, under the name that it had.
+//! **E2 What was promised stays.** Events that somebody asked for cover what is excluded like all else. So do
+//! those that policies took before it was excluded: the row of the policy says since when its patterns
+//! exclude what they do (`excluding_since`), and so does one whose directory comes to have another directory
+//! below it that was not excluded ([`before_move`]). A file that is renamed keeps its version before, under
+//! the name that it had.
 //!
-//! **E3 Data after birth.** Blocks of which no version is kept are overwritten in place. Before that it is durable that the inode was born
-//! anew ([`crate::history::record::Past::settle_renewed`]): a crash in between would have old metadata show new data in the past.
+//! **E3 Data after birth.** Blocks of which no version is kept are overwritten in place. Before that it is
+//! durable that the inode was born anew ([`crate::history::record::Past::settle_renewed`]): a crash in
+//! between would have old metadata show new data in the past.
 //!
-//! **Names.** The name of what is excluded is kept as its versions are. A name of the past, or one in use, may so lead to an inode that
-//! has no state as of a policy's cut: then nothing was there, and listings leave it out.
+//! **Names.** The name of what is excluded is kept as its versions are. A name of the past, or one in use,
+//! may so lead to an inode that has no state as of a policy's event: then nothing was there, and listings
+//! leave it out.
 //!
-//! **Looking.** Whether an inode is excluded depends on all names upwards. Each directory in memory remembers its place, each file what is
-//! said of it, until patterns change, or a directory is renamed. To find it out, one directory after the other is locked. Who holds a lock
-//! that comes behind those of directories only tries, and takes what he cannot find out for not excluded: that keeps too much.
+//! **Looking.** Whether an inode is excluded depends on all names upwards. Each directory in memory remembers
+//! its place, each file what is said of it, until patterns change, or a directory is renamed. To find it out,
+//! one directory after the other is locked. Who holds a lock that comes behind those of directories only
+//! tries, and takes what he cannot find out for not excluded: that keeps too much.
 
 use crate::core::inode::{InodeCell, DEPTH_MAX};
 use crate::core::memo::{Known as Excluded, Place};
@@ -39,7 +45,8 @@ enum Wait {
     No,
 }
 
-/// The name of an inode in the directory above, as its cell has it; `None`: it has another one by now, or that cannot be found out.
+/// The name of an inode in the directory above, as its cell has it; `None`: it has another one by now, or
+/// that cannot be found out.
 fn name_in(store: &Store, above: &InodeCell, cell: &InodeCell, wait: Wait) -> Result<Option<Vec<u8>>> {
     let cookie = cell.cover.excluded.cookie();
     let state = match wait {
@@ -72,7 +79,8 @@ fn above(store: &Store, cell: &InodeCell) -> Result<Option<Arc<InodeCell>>> {
     }
 }
 
-/// The place of a directory; `None` if it cannot be found out. O(1), or O(depth) after a directory was renamed or patterns changed.
+/// The place of a directory; `None` if it cannot be found out. O(1), or O(depth) after a directory was
+/// renamed or patterns changed.
 fn place(store: &Store, directory: &Arc<InodeCell>, wait: Wait) -> Result<Option<Arc<Place>>> {
     let epoch = store.past.exclusion_epoch();
     let (mut path, mut at) = (Vec::new(), directory.clone());
@@ -165,8 +173,8 @@ pub(crate) fn known(store: &Store, cell: &InodeCell, inode: &Inode) -> Option<bo
     cell.cover.excluded.get(store.past.exclusion_epoch()).map(|known| known.excluded())
 }
 
-/// Whether an inode that a cut covers is excluded, and no cut that sees what is excluded covers it as it is: it is born anew without a
-/// version. Its state may be locked, and its io.
+/// Whether an inode that an event covers is excluded, and no event that sees what is excluded covers it as it
+/// is: it is born anew without a version. Its state may be locked, and its io.
 ///
 /// # Errors
 /// Damage and device errors.
@@ -180,8 +188,8 @@ pub(crate) fn spares(store: &Store, cell: &Arc<InodeCell>, inode: &Inode) -> Res
     Ok(find_out(store, cell, inode.is_directory(), Wait::No)?.unwrap_or(false))
 }
 
-/// The place of a directory of which names are about to change; `None`: nothing is excluded, or it is not known. The caller holds no lock
-/// of an inode.
+/// The place of a directory of which names are about to change; `None`: nothing is excluded, or it is not
+/// known. The caller holds no lock of an inode.
 ///
 /// # Errors
 /// Damage and device errors.
@@ -206,8 +214,9 @@ pub(crate) fn excludes_name(
     Ok(place.excludes(name, inode.is_directory()) && store.past.patterns(&store.meta, cell)?.is_none())
 }
 
-/// Before a directory comes to be in another place: if it was not excluded, what is below it may be excluded from then on, by whoever decides
-/// there. The caller holds no lock of an inode. With no cut in between, all cuts of before count for it (E2).
+/// Before a directory comes to be in another place: if it was not excluded, what is below it may be excluded
+/// from then on, by whoever decides there. The caller holds no lock of an inode. With no event in between,
+/// all events of before count for it (E2).
 ///
 /// # Errors
 /// `NoSpace`; damage and device errors.
@@ -223,8 +232,8 @@ pub(crate) fn before_move(store: &Store, cell: &Arc<InodeCell>, to: Option<&Arc<
     }
 }
 
-/// Before the policy of an inode is another one: if it says nothing any more of what is excluded, the next one upwards decides. As
-/// [`before_move`].
+/// Before the policy of an inode is another one: if it says nothing any more of what is excluded, the next
+/// one upwards decides. As [`before_move`].
 ///
 /// # Errors
 /// As [`before_move`].

@@ -1,15 +1,19 @@
 //! The gate: while a directory is being made what it was, calls that concern it, or what is below it, wait.
 //!
-//! **G1 Nobody is inside.** Who closes the gate goes on only when every call that began before has ended, so none of them sees or changes
-//! anything between the states before and after. Each thread counts its calls in a place of its own (a *slot*): odd while it is at one. Who
-//! enters makes his slot odd and then looks whether the gate is closed; who closes it says so and then looks at all slots.
-//! One of the two sees the other, if neither's look comes before what it has said. For who closes, and for all threads at once, the kernel
-//! sees to that (membarrier(2)), so a call costs a load and two stores of the thread's own; where there is no such thing, a fence as well.
+//! **G1 Nobody is inside.** Who closes the gate goes on only when every call that began before has ended, so
+//! none of them sees or changes anything between the states before and after. Each thread counts its calls in
+//! a place of its own (a *slot*): odd while it is at one. Who enters makes his slot odd and then looks
+//! whether the gate is closed; who closes it says so and then looks at all slots. One of the two sees the
+//! other, if neither's look comes before what it has said. For who closes, and for all threads at once, the
+//! kernel sees to that (membarrier(2)), so a call costs a load and two stores of the thread's own; where
+//! there is no such thing, a fence as well.
 //!
-//! **G2 Who waits holds nothing**: calls come here first of all, before any lock, and a call that is to wait is not counted while it does.
-//! A call from within another one of the same thread does not wait for a gate that waits for the outer one.
+//! **G2 Who waits holds nothing**: calls come here first of all, before any lock, and a call that is to wait
+//! is not counted while it does. A call from within another one of the same thread does not wait for a gate
+//! that waits for the outer one.
 //!
-//! **G3 Who is concerned** is asked only while the gate is closed. What leads out of the directory or into it concerns it on either side.
+//! **G3 Who is concerned** is asked only while the gate is closed. What leads out of the directory or into it
+//! concerns it on either side.
 
 use crate::{InodeNo, Result};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -260,7 +264,8 @@ impl Drop for Passage {
             SLOTS.lock().retain(|other| !Arc::ptr_eq(other, &slot));
             return;
         }
-        // Who has entered with the thread's slot leaves before the thread gives it up, or it is not there any more.
+        // Who has entered with the thread's slot leaves before the thread gives it up, or it is not there any
+        // more.
         let _ = THREAD.try_with(|thread| {
             let depth = thread.depth.get() - 1;
             thread.depth.set(depth);
@@ -278,7 +283,8 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
     use std::sync::mpsc;
 
-    /// Many threads enter all the time, and none of them is inside while the gate is closed; those who are not concerned go on.
+    /// Many threads enter all the time, and none of them is inside while the gate is closed; those who are
+    /// not concerned go on.
     #[test]
     fn nobody_is_inside() {
         let (gate, inside, done) = (Gate::default(), AtomicUsize::new(0), AtomicBool::new(false));

@@ -1,38 +1,39 @@
-//! Cuts that somebody needs to stay: those that are mounted by themselves, and those that something under way may have to go back to.
+//! Events that somebody needs to stay: those that are mounted by themselves, and those that something under
+//! way may have to go back to.
 
 use crate::types::PinnedBy;
 use crate::{Result, View};
-use yore_format::Number;
+use yore_format::EventNo;
 
-/// A cut that is not forgotten as long as this lives.
+/// An event that is not forgotten as long as this lives.
 #[must_use]
 pub struct Pin {
     view: View,
-    cut: Number,
+    event: EventNo,
     by: PinnedBy,
 }
 
 impl Pin {
-    /// The tree as of the cut.
+    /// The tree as of the event.
     pub fn view(&self) -> &View {
         &self.view
     }
 
-    /// The cut.
-    pub fn cut(&self) -> Number {
-        self.cut
+    /// The event.
+    pub fn event(&self) -> EventNo {
+        self.event
     }
 }
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        self.view.store().past.unpin(self.cut, self.by);
+        self.view.store().past.unpin(self.event, self.by);
     }
 }
 
 impl View {
-    /// Keeps a cut from being forgotten as long as the answer lives, by whomever and for whatever. In memory only: another process
-    /// that opens the volume later knows nothing of it. O(log cuts).
+    /// Keeps an event from being forgotten as long as the answer lives, by whomever and for whatever. In
+    /// memory only: another process that opens the volume later knows nothing of it. O(log events).
     ///
     /// ```
     /// use yore_fs::{Error, PinnedBy, Volume};
@@ -40,18 +41,18 @@ impl View {
     /// # fn main() -> yore_fs::Result<()> {
     /// let volume = Volume::memory(64 << 20)?;
     /// let view = volume.view();
-    /// let cut = view.snapshot(view.root(), "", false, false)?.number;
-    /// let pin = view.pin(cut, PinnedBy::Work)?;
-    /// assert!(matches!(view.forget(&[cut]), Err(Error::Pinned { .. })));
+    /// let event = view.snapshot(view.root(), "", false, false)?.number;
+    /// let pin = view.pin(event, PinnedBy::Work)?;
+    /// assert!(matches!(view.forget(&[event]), Err(Error::Pinned { .. })));
     /// drop(pin);
-    /// view.forget(&[cut])
+    /// view.forget(&[event])
     /// # }
     /// ```
     ///
     /// # Errors
     /// [`crate::Error::NotFound`] if it is not kept; damage and device errors.
-    pub fn pin(&self, cut: Number, by: PinnedBy) -> Result<Pin> {
-        self.store().past.pin(&self.store().meta, cut, by)?;
-        Ok(Pin { view: self.as_of(cut), cut, by })
+    pub fn pin(&self, event: EventNo, by: PinnedBy) -> Result<Pin> {
+        self.store().past.pin(&self.store().meta, event, by)?;
+        Ok(Pin { view: self.as_of(event), event, by })
     }
 }

@@ -1,23 +1,26 @@
 //! Policies: which versions are made beside the snapshots that somebody asks for, and how long they are kept.
 //!
-//! A directory or a file may have a policy of its own; what it leaves open is said by the directory above, and so on up to the
-//! root directory. Where nothing is said, versions are made at snapshots only, and everything is kept. A file of several names
-//! obeys the directory of its latest one, or the root directory if that name is gone.
+//! A directory or a file may have a policy of its own; what it leaves open is said by the directory above,
+//! and so on up to the root directory. Where nothing is said, versions are made at snapshots only, and
+//! everything is kept. A file of several names obeys the directory of its latest one, or the root directory
+//! if that name is gone.
 //!
-//! **At each close** ([`closed`]). When a file that was changed is closed by who could write to it, it is cut. So that a name, too, has its
-//! history, what changes the names of such a file cuts it ([`NameChange`], V3): before, if it was changed since its last cut, and
-//! after; a file without names is cut no more, but that it was removed is noted.
+//! **At each close** ([`closed`]). When a file that was changed is closed by who could write to it, it is
+//! cut. So that a name, too, has its history, what changes the names of such a file events it
+//! ([`NameChange`], V3): before, if it was changed since its last event, and after; a file without names is
+//! cut no more, but that it was removed is noted.
 //!
-//! **At intervals** ([`Due`]). The first change after a cut must keep a version; there it is noted that the directory (or file) whose
-//! policy covers it is to be cut so much later: the nearest that says anything but *at each close*, for that is of single files, and
-//! leaves it to the directories above whether they are cut. A thread does so. What was not cut before the volume was closed
-//! is cut when it is opened again, before anything changes, if its time has come.
+//! **At intervals** ([`Due`]). The first change after an event must keep a version; there it is noted that
+//! the directory (or file) whose policy covers it is to be versioned so much later: the nearest that says
+//! anything but *at each close*, for that is of single files, and leaves it to the directories above whether
+//! they are cut. A thread does so. What was not cut before the volume was closed is cut when it is opened
+//! again, before anything changes, if its time has come.
 //!
-//! **Held for a time** ([`take`]). What is taken under a policy with `hold` says until when nobody gives it up; that it says itself, so
-//! another policy changes nothing of it.
+//! **Held for a time** ([`take`]). What is taken under a policy with `hold` says until when nobody gives it
+//! up; that it says itself, so another policy changes nothing of it.
 //!
-//! **How long** ([`retain`]). The cuts of each directory and file that a policy with rules covers are looked at every few minutes, and forgotten
-//! if no rule keeps them; those with a name and those held never.
+//! **How long** ([`retain`]). The events of each directory and file that a policy with rules covers are
+//! looked at every few minutes, and forgotten if no rule keeps them; those with a name and those held never.
 
 use crate::api::room::with_room;
 use crate::api::view::is_below;
@@ -27,7 +30,7 @@ use crate::history::reclaim::forget;
 
 use crate::history::reclaim::retention::{self, Taken};
 use crate::history::reclaim::room::Want;
-use crate::history::record::{check_patterns, is_full, is_held, Cut, User};
+use crate::history::record::{check_patterns, is_full, is_held, Event, User};
 use crate::history::versioning;
 use crate::ops::{self, InUse};
 use crate::store::Store;
@@ -39,8 +42,8 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use yore_format::{
-    Corruption, CutKind, CutMore, CutState, Number, Policy, PolicyRow, Retention, Versioning, WriteFeatures,
-    WITHIN_MAX,
+    Corruption, EventKind, EventMore, EventNo, EventState, Policy, PolicyRow, Retention, Versioning,
+    WriteFeatures, WITHIN_MAX,
 };
 
 /// How much later something is cut that cannot be when it is due.
@@ -49,9 +52,9 @@ const POSTPONED: Duration = Duration::from_secs(1);
 const HOLD_MAX: u64 = 36_525 * 86_400 * 1_000_000_000;
 /// How often it is looked what is kept.
 const RETAIN_EVERY: Duration = Duration::from_secs(300);
-/// After so many cuts it is looked at once.
+/// After so many events it is looked at once.
 const RETAIN_AFTER: u64 = 4096;
-/// Cuts forgotten at a time.
+/// Events forgotten at a time.
 const FORGET_AT_A_TIME: usize = 1024;
 
 /// What applies to an inode, and whose policy says so.
@@ -112,7 +115,8 @@ pub(crate) fn in_force(store: &Store, no: InodeNo) -> Result<PolicyInForce> {
     })
 }
 
-/// For how long what policies take of an inode is held, in nanoseconds, if its own policy is `own`; else by what it is.
+/// For how long what policies take of an inode is held, in nanoseconds, if its own policy is `own`; else by
+/// what it is.
 fn hold_of(store: &Store, cell: &Arc<InodeCell>, own: Option<&Policy>) -> Result<u64> {
     let mut hold = None;
     versioning::upwards(store, cell, &mut |at, found| {
@@ -135,19 +139,19 @@ pub(crate) fn shortens_hold(store: &Store, no: InodeNo, policy: &Policy) -> Resu
     Ok(hold_of(store, &cell, Some(policy))? < hold_of(store, &cell, None)?)
 }
 
-/// Takes a cut because a policy says so, and holds it for as long as one says.
+/// Takes an event because a policy says so, and holds it for as long as one says.
 ///
 /// # Errors
 /// `NotFound`, `NoSpace`; damage and device errors.
-fn take(store: &Arc<Store>, cell: &Arc<InodeCell>, kind: CutKind) -> Result<Cut> {
-    let mut more = CutMore::default();
+fn take(store: &Arc<Store>, cell: &Arc<InodeCell>, kind: EventKind) -> Result<Event> {
+    let mut more = EventMore::default();
     let hold = hold_of(store, cell, None)?;
     if hold > 0 {
         // A policy that holds has given the volume what such rows need.
         let seconds = i64::try_from(hold.div_ceil(1_000_000_000)).unwrap_or(i64::MAX);
         more.held_until = Some(crate::clock::now().seconds.saturating_add(seconds));
     }
-    store.past.cut(store, cell, kind, ("", false), more, None)
+    store.past.event(store, cell, kind, ("", false), more, None)
 }
 
 /// An inode's own policy.
@@ -189,11 +193,12 @@ pub(crate) fn all(store: &Store) -> Result<Vec<(InodeNo, Policy)>> {
     Ok(in_use.map(|(no, row, _)| (no, row.policy)).collect())
 }
 
-/// Gives an inode a policy, on behalf of a user. Durable when it returns. One with an interval begins with a cut.
+/// Gives an inode a policy, on behalf of a user. Durable when it returns. One with an interval begins with an
+/// event.
 ///
 /// # Errors
-/// `Invalid` for what is neither directory nor regular file, and for rules that cannot be; `LimitReached`; `NotFound`, `NoSpace`,
-/// `ReadOnly`.
+/// `Invalid` for what is neither directory nor regular file, and for rules that cannot be; `LimitReached`;
+/// `NotFound`, `NoSpace`, `ReadOnly`.
 pub(crate) fn set(store: &Arc<Store>, no: InodeNo, policy: &Policy, user: Option<&User>) -> Result<()> {
     store.check_writable()?;
     check(policy)?;
@@ -220,7 +225,7 @@ pub(crate) fn set(store: &Arc<Store>, no: InodeNo, policy: &Policy, user: Option
         }
     }
     if let Some(Versioning::Interval(_)) = policy.versioning {
-        take(store, &cell, CutKind::Interval)?;
+        take(store, &cell, EventKind::Interval)?;
     }
     *store.due.retained.lock() = None;
     store.wake();
@@ -254,10 +259,11 @@ fn check(policy: &Policy) -> Result<()> {
 /// Since when a change of a file counts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Since {
-    /// The last cut of its own. That a directory's has seen it does not do: that may be forgotten before what the policy of the file keeps.
-    OwnCut,
-    /// The last cut that covers it.
-    AnyCut,
+    /// The last event of its own. That a directory's has seen it does not do: that may be forgotten before
+    /// what the policy of the file keeps.
+    OwnEvent,
+    /// The last event that covers it.
+    AnyEvent,
 }
 
 /// Whether a file was changed.
@@ -268,8 +274,8 @@ fn is_changed(store: &Store, cell: &Arc<InodeCell>, since: Since) -> Result<bool
         return Ok(false);
     }
     match since {
-        Since::OwnCut => Ok(inode.born > store.past.round_own(cell.no, inode.own_cut)),
-        Since::AnyCut => Ok(!store.past.must_keep(store, cell, inode)?),
+        Since::OwnEvent => Ok(inode.born > store.past.round_own(cell.no, inode.own_event)),
+        Since::AnyEvent => Ok(!store.past.must_keep(store, cell, inode)?),
     }
 }
 
@@ -288,12 +294,13 @@ fn obeys_closes(store: &Store, cell: &Arc<InodeCell>) -> Result<bool> {
         && versioning::versioning(store, cell)?.at_close)
 }
 
-/// A file was closed by somebody who could write to it. If that is to make a version, and it was changed since the last one, it is cut.
+/// A file was closed by somebody who could write to it. If that is to make a version, and it was changed
+/// since the last one, it is cut.
 ///
 /// # Errors
 /// `NoSpace`; damage and device errors.
-pub(crate) fn closed(store: &Arc<Store>, cell: &Arc<InodeCell>, behalf: Behalf) -> Result<Option<Cut>> {
-    cut_if_changed(store, cell, Since::OwnCut, behalf)
+pub(crate) fn closed(store: &Arc<Store>, cell: &Arc<InodeCell>, behalf: Behalf) -> Result<Option<Event>> {
+    event_if_changed(store, cell, Since::OwnEvent, behalf)
 }
 
 /// Takes note of how making a version went, and hands it on.
@@ -302,26 +309,26 @@ fn noted<R>(store: &Store, made: Result<R>) -> Result<R> {
     made
 }
 
-fn cut_if_changed(
+fn event_if_changed(
     store: &Arc<Store>,
     cell: &Arc<InodeCell>,
     since: Since,
     behalf: Behalf,
-) -> Result<Option<Cut>> {
+) -> Result<Option<Event>> {
     if store.read_only || !is_versioned_at_close(store, cell)? || !is_changed(store, cell, since)? {
         return Ok(None);
     }
     let want = Want::little(behalf);
-    match noted(store, with_room(store, &want, |store| take(store, cell, CutKind::Close))) {
-        Ok(cut) => Ok(Some(cut)),
+    match noted(store, with_room(store, &want, |store| take(store, cell, EventKind::Close))) {
+        Ok(event) => Ok(Some(event)),
         // Its last name went meanwhile.
         Err(Error::NotFound) => Ok(None),
         Err(e) => Err(e),
     }
 }
 
-/// A file whose names are about to change, if versions of it are made when it is closed; and whose request that is. It stays while
-/// this lives.
+/// A file whose names are about to change, if versions of it are made when it is closed; and whose request
+/// that is. It stays while this lives.
 pub(crate) struct NameChange {
     file: Option<InUse>,
     behalf: Behalf,
@@ -366,7 +373,7 @@ impl NameChange {
         }
         let excluded = exclude::is_excluded(store, &file.cell)?;
         // What it had when it was closed is a version already.
-        cut_if_changed(store, &file.cell, Since::AnyCut, behalf)?;
+        event_if_changed(store, &file.cell, Since::AnyEvent, behalf)?;
         let file = Some(InUse::new(store, file.cell.clone(), file.attr));
         Ok(NameChange { file, behalf, excluded })
     }
@@ -396,7 +403,7 @@ impl NameChange {
         let made = match is_gone {
             false => closed(store, &file.cell, self.behalf).map(|_| ()),
             true if self.excluded => Ok(()),
-            true => noted(store, take(store, &file.cell, CutKind::Removed)).map(|_| ()),
+            true => noted(store, take(store, &file.cell, EventKind::Removed)).map(|_| ()),
         };
         match made {
             Err(error) if is_full(&error) => Ok(()),
@@ -405,8 +412,8 @@ impl NameChange {
     }
 }
 
-/// At opening: what should have been cut by now is, before anything changes; the rest when its time comes. O(policies), and nothing
-/// without them.
+/// At opening: what should have been versioned by now is, before anything changes; the rest when its time
+/// comes. O(policies), and nothing without them.
 ///
 /// # Errors
 /// Damage and device errors.
@@ -417,26 +424,26 @@ pub(crate) fn start(store: &Arc<Store>) -> Result<()> {
     count(store, &rows(store)?)?;
     for (no, policy) in all(store)? {
         let Some(Versioning::Interval(nanos)) = policy.versioning else { continue };
-        let last = store.past.last_of(&store.meta, no, Number(u64::MAX))?;
-        let since = last.as_ref().map_or(Number(0), |cut| cut.number);
+        let last = store.past.last_of(&store.meta, no, EventNo(u64::MAX))?;
+        let since = last.as_ref().map_or(EventNo(0), |event| event.number);
         if !store.past.is_changed_since(&store.meta, since)? {
             continue;
         }
-        let left = last.map_or(0, |cut| {
-            let due = nanoseconds(cut.row.time) + i128::from(nanos);
+        let left = last.map_or(0, |event| {
+            let due = nanoseconds(event.row.time) + i128::from(nanos);
             (due - nanoseconds(crate::clock::now())).clamp(0, nanos.into()) as u64
         });
         let left = Duration::from_nanos(left);
         store.due.put(no, left);
     }
-    cut_due(store)
+    event_due(store)
 }
 
-/// Cuts what is due. What a full volume has no room for is due again soon.
+/// Events what is due. What a full volume has no room for is due again soon.
 ///
 /// # Errors
 /// Damage and device errors.
-pub(crate) fn cut_due(store: &Arc<Store>) -> Result<()> {
+pub(crate) fn event_due(store: &Arc<Store>) -> Result<()> {
     for no in store.due.take(Instant::now()) {
         let cell = match store.cell(no) {
             Ok(cell) => cell,
@@ -455,10 +462,10 @@ pub(crate) fn cut_due(store: &Arc<Store>) -> Result<()> {
         };
         // Nobody has asked for it, so nothing is given up for it.
         let nobody = Want::little(Behalf::Nobody);
-        let made = with_room(store, &nobody, |store| take(store, &cell, CutKind::Interval));
+        let made = with_room(store, &nobody, |store| take(store, &cell, EventKind::Interval));
         match noted(store, made) {
             Ok(_) | Err(Error::NotFound) => {}
-            // A full volume can be opened all the same, and emptied; the cut is made when there is room.
+            // A full volume can be opened all the same, and emptied; the event is made when there is room.
             Err(error) if is_full(&error) => {
                 store.due.note(no, POSTPONED);
             }
@@ -468,8 +475,8 @@ pub(crate) fn cut_due(store: &Arc<Store>) -> Result<()> {
     Ok(())
 }
 
-/// Forgets what policies keep no longer, if it is time to look; what only such cuts have seen is given up in the background.
-/// O(cuts), with a policy that has rules.
+/// Forgets what policies keep no longer, if it is time to look; what only such events have seen is given up
+/// in the background. O(events), with a policy that has rules.
 ///
 /// # Errors
 /// Damage and device errors.
@@ -479,7 +486,7 @@ pub(crate) fn retain_in_time(store: &Arc<Store>) -> Result<()> {
     }
     let now = (Instant::now(), store.number());
     let looked = *store.due.retained.lock();
-    let is_early = |(at, number): (Instant, Number)| {
+    let is_early = |(at, number): (Instant, EventNo)| {
         now.0 < at + RETAIN_EVERY && now.1 .0 < number.0.saturating_add(RETAIN_AFTER)
     };
     if looked.is_some_and(is_early) {
@@ -512,7 +519,7 @@ fn sweep(store: &Arc<Store>) -> Result<()> {
     gone.into_iter().try_for_each(|(no, row, _)| store.past.sweep_policy(store, no, row.incarnation))
 }
 
-/// Forgets what policies keep no longer; how many cuts.
+/// Forgets what policies keep no longer; how many events.
 ///
 /// # Errors
 /// Damage and device errors.
@@ -522,16 +529,16 @@ pub(crate) fn retain(store: &Arc<Store>) -> Result<usize> {
     if !all(store)?.iter().any(has_rules) {
         return Ok(0);
     }
-    let mut by_root: BTreeMap<InodeNo, Vec<Cut>> = BTreeMap::new();
-    store.past.each_cut(&store.meta, Number(0), &mut |cut| {
-        if cut.row.state == CutState::Kept {
-            by_root.entry(cut.row.root).or_default().push(cut);
+    let mut by_root: BTreeMap<InodeNo, Vec<Event>> = BTreeMap::new();
+    store.past.each_event(&store.meta, EventNo(0), &mut |event| {
+        if event.row.state == EventState::Kept {
+            by_root.entry(event.row.root).or_default().push(event);
         }
         Ok(true)
     })?;
     let zone = jiff::tz::TimeZone::system();
     let mut going = Vec::new();
-    for (root, cuts) in by_root {
+    for (root, events) in by_root {
         let in_force = match in_force(store, root) {
             // Nobody is left to say something else.
             Err(Error::Stale) => in_force(store, InodeNo::ROOT),
@@ -539,18 +546,18 @@ pub(crate) fn retain(store: &Arc<Store>) -> Result<usize> {
         }?;
         let Retention::Rules(rules) = in_force.retention else { continue };
         // That a file was removed is remembered as long as anything of it.
-        let (removed, versions): (Vec<Cut>, Vec<Cut>) =
-            cuts.into_iter().partition(|cut| cut.row.kind == CutKind::Removed);
+        let (removed, versions): (Vec<Event>, Vec<Event>) =
+            events.into_iter().partition(|event| event.row.kind == EventKind::Removed);
         let taken: Vec<Taken<'_>> =
-            versions.iter().map(|cut| Taken::of(cut, store.past.is_pinned(cut.number))).collect();
+            versions.iter().map(|event| Taken::of(event, store.past.is_pinned(event.number))).collect();
         let reasons = retention::reasons(&rules, false, &taken, &zone)
             .map_err(|_| Corruption::new("policy", "duration", "one that can be read", &rules.within))?;
         let before = going.len();
         going.extend(
-            versions.iter().zip(reasons).filter(|(_, why)| why.is_empty()).map(|(cut, _)| cut.number),
+            versions.iter().zip(reasons).filter(|(_, why)| why.is_empty()).map(|(event, _)| event.number),
         );
         if going.len() - before == versions.len() {
-            going.extend(removed.iter().filter(|cut| !is_held(&cut.row)).map(|cut| cut.number));
+            going.extend(removed.iter().filter(|event| !is_held(&event.row)).map(|event| event.number));
         }
     }
     for some in going.chunks(FORGET_AT_A_TIME) {

@@ -1,21 +1,24 @@
-//! Rolling back: a directory becomes what it was as of a cut, with all that is below it, in one operation.
+//! Rolling back: a directory becomes what it was as of an event, with all that is below it, in one operation.
 //!
-//! **B1 Nobody sees it half done.** Calls that concern the directory wait at the gate (`gate.rs`) from before the first change until all is
-//! done and durable.
+//! **B1 Nobody sees it half done.** Calls that concern the directory wait at the gate (`gate.rs`) from before
+//! the first change until all is done and durable.
 //!
-//! **B2 It can be undone.** A cut is taken before ([`CutKind::Undo`]), and one at the end; their names say what it was (`rollback/operation.rs`).
+//! **B2 It can be undone.** An event is taken before ([`EventKind::Undo`]), and one at the end; their names
+//! say what it was (`rollback/operation.rs`).
 //!
-//! **B3 It is finished.** Before the first change it is durable what is to be done (`record/rollback.rs`): the directory, and the cut it
-//! becomes as of. What is to be done in detail is written nowhere. It is what differs, which is asked for anew by whoever goes on, and
-//! with each Op there is less of it (`rollback/roll.rs`). So after a crash whoever opens the volume for writing finishes it, before anybody else
-//! sees the directory (`finish_all`). The row that says so goes when all data is written and the second cut is there.
+//! **B3 It is finished.** Before the first change it is durable what is to be done (`record/rollback.rs`):
+//! the directory, and the event it becomes as of. What is to be done in detail is written nowhere. It is what
+//! differs, which is asked for anew by whoever goes on, and with each Op there is less of it
+//! (`rollback/roll.rs`). So after a crash whoever opens the volume for writing finishes it, before anybody
+//! else sees the directory (`finish_all`). The row that says so goes when all data is written and the second
+//! event is there.
 //!
 //! **B4 Nothing is lost.** It is not begun if there is no room for the data that it brings back. If it cannot
 //! be finished all the same, because others filled the volume meanwhile or metadata did not fit, it is
-//! *stopped*: that is made durable, and only then the gate opens. What was done stays. The cut before it has
-//! all that was, the target all that was to come, and both stay as long as the row. What is done meanwhile by
-//! others no cut may have seen, so nobody goes on by himself: the next one to roll back the directory, or one
-//! above it, begins something new, with a cut of its own, and ends what was stopped.
+//! *stopped*: that is made durable, and only then the gate opens. What was done stays. The event before it
+//! has all that was, the target all that was to come, and both stay as long as the row. What is done
+//! meanwhile by others no event may have seen, so nobody goes on by himself: the next one to roll back the
+//! directory, or one above it, begins something new, with an event of its own, and ends what was stopped.
 //!
 //! One at a time on a volume: another one waits.
 
@@ -32,13 +35,13 @@ use crate::api::room::with_room;
 use crate::api::view::is_below;
 use crate::history::reclaim::forget;
 use crate::history::reclaim::room::{self, Want};
-use crate::history::record::{Counted, Cut, Unfinished, User};
+use crate::history::record::{Counted, Event, Unfinished, User};
 use crate::store::Store;
 use crate::types::PinnedBy;
 use crate::{file, Error, InodeNo, Result, View};
 use roll::Roll;
 use std::sync::Arc;
-use yore_format::{Corruption, CutKind, CutState, Incarnation, Number, RollbackIntent};
+use yore_format::{Corruption, EventKind, EventNo, EventState, Incarnation, RollbackIntent};
 
 /// Names tried if others have them.
 const TRIES: u64 = 10_000;
@@ -48,7 +51,7 @@ const TRIES: u64 = 10_000;
 pub struct RolledBack {
     /// What it is called, as in `rollback-3`; empty: nothing differed, and nothing was done.
     pub name: String,
-    /// It can be undone by itself; not, if something else has the name of its second cut.
+    /// It can be undone by itself; not, if something else has the name of its second event.
     pub has_end: bool,
 }
 
@@ -61,19 +64,20 @@ pub struct UnfinishedRollback {
     pub directory: InodeNo,
     /// Which of those that have had the inode number.
     pub incarnation: u32,
-    /// The cut as of which the directory is to become what it was.
-    pub target: Number,
-    /// The cut before it.
-    pub before: Number,
-    /// It was given up, and is not finished unless somebody asks; else opening the volume for writing finishes it.
+    /// The event as of which the directory is to become what it was.
+    pub target: EventNo,
+    /// The event before it.
+    pub before: EventNo,
+    /// It was given up, and is not finished unless somebody asks; else opening the volume for writing
+    /// finishes it.
     pub stopped: bool,
 }
 
 impl View {
-    /// Makes a directory what it was as of a cut that has seen it, with all that is below it, or, with
-    /// [`Plan::others`], so far as others have not changed it since. Nobody sees it half done: calls that concern it wait. After a
-    /// crash it is finished when the volume is opened. Durable when this returns. `changed` is told what is not any more as
-    /// it was, whatever came of it, when others see it.
+    /// Makes a directory what it was as of an event that has seen it, with all that is below it, or, with
+    /// [`Plan::others`], so far as others have not changed it since. Nobody sees it half done: calls that
+    /// concern it wait. After a crash it is finished when the volume is opened. Durable when this returns.
+    /// `changed` is told what is not any more as it was, whatever came of it, when others see it.
     ///
     /// Takes time and memory for what differs ([`View::diff`]).
     ///
@@ -85,11 +89,11 @@ impl View {
     /// let volume = Volume::memory(64 << 20)?;
     /// volume.write("a", "once")?;
     /// let view = volume.view();
-    /// let cut = view.snapshot(view.root(), "then", false, false)?;
+    /// let event = view.snapshot(view.root(), "then", false, false)?;
     /// volume.rename("a", "b")?;
     /// volume.write("c", "new")?;
     ///
-    /// let plan = Plan { verb: Verb::Rollback, of: None, target: cut.number, others: None };
+    /// let plan = Plan { verb: Verb::Rollback, of: None, target: event.number, others: None };
     /// let done = view.rollback(&Rights::All, view.root(), &plan, &mut |_| ())?;
     /// assert_eq!(done.name, "rollback-1");
     /// assert_eq!(volume.read_to_string("a")?, "once");
@@ -100,10 +104,11 @@ impl View {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NotYours`] and [`Error::Protected`] for lack of rights, [`Error::NotFound`] if a cut is not kept or has not seen the
-    /// directory, [`Error::NoSpace`] if there is no room to begin, [`Error::NeverFits`] if there is
-    /// none for all that is to come back, [`Error::Refused`] if a rollback of a directory above is not
-    /// finished: then nothing was changed. [`Error::Unfinished`] if it came to an end before it was done.
+    /// [`Error::NotYours`] and [`Error::Protected`] for lack of rights, [`Error::NotFound`] if an event is
+    /// not kept or has not seen the directory, [`Error::NoSpace`] if there is no room to begin,
+    /// [`Error::NeverFits`] if there is none for all that is to come back, [`Error::Refused`] if a rollback
+    /// of a directory above is not finished: then nothing was changed. [`Error::Unfinished`] if it came to an
+    /// end before it was done.
     pub fn rollback(
         &self,
         rights: &Rights,
@@ -114,7 +119,8 @@ impl View {
         self.rollback_for(None, rights, directory, plan, changed)
     }
 
-    /// As [`View::rollback`], on behalf of a user: its two cuts are noted as his, and count in what he may have. For servers.
+    /// As [`View::rollback`], on behalf of a user: its two events are noted as his, and count in what he may
+    /// have. For servers.
     ///
     /// # Errors
     /// As [`View::rollback`]; [`Error::LimitReached`] if he may not have two more: then nothing was changed.
@@ -168,41 +174,41 @@ impl View {
     }
 }
 
-/// Keeps the cuts of a plan while it is begun.
+/// Keeps the events of a plan while it is begun.
 struct Pins<'s> {
     store: &'s Store,
-    cuts: Vec<Number>,
+    events: Vec<EventNo>,
 }
 
 impl<'s> Pins<'s> {
     fn new(store: &'s Store, plan: &Plan) -> Result<Pins<'s>> {
-        let mut pins = Pins { store, cuts: Vec::new() };
+        let mut pins = Pins { store, events: Vec::new() };
         let others = plan.others.into_iter().flat_map(|(from, to)| [Some(from), to]).flatten();
-        for cut in [plan.target].into_iter().chain(others) {
-            pins.add(cut)?;
+        for event in [plan.target].into_iter().chain(others) {
+            pins.add(event)?;
         }
         Ok(pins)
     }
 
-    fn add(&mut self, cut: Number) -> Result<()> {
-        self.store.past.pin(&self.store.meta, cut, PinnedBy::Work)?;
-        self.cuts.push(cut);
+    fn add(&mut self, event: EventNo) -> Result<()> {
+        self.store.past.pin(&self.store.meta, event, PinnedBy::Work)?;
+        self.events.push(event);
         Ok(())
     }
 }
 
 impl Drop for Pins<'_> {
     fn drop(&mut self) {
-        self.cuts.iter().for_each(|cut| self.store.past.unpin(*cut, PinnedBy::Work));
+        self.events.iter().for_each(|event| self.store.past.unpin(*event, PinnedBy::Work));
     }
 }
 
-/// What an operation is, by the cut before it.
-fn before_of(store: &Store, intent: &RollbackIntent) -> Result<(Cut, Verb, u64, Option<u64>)> {
+/// What an operation is, by the event before it.
+fn before_of(store: &Store, intent: &RollbackIntent) -> Result<(Event, Verb, u64, Option<u64>)> {
     let bad = |found: String| {
-        Error::from(Corruption::new("cut", "rollback", "a cut before it that says what it is", found))
+        Error::from(Corruption::new("event", "rollback", "an event before it that says what it is", found))
     };
-    let before = match store.past.in_state(&store.meta, intent.before, CutState::Kept) {
+    let before = match store.past.in_state(&store.meta, intent.before, EventState::Kept) {
         Ok(before) => before,
         Err(Error::NotFound) => return Err(bad(format!("{}, which is not kept", intent.before))),
         Err(e) => return Err(e),
@@ -249,7 +255,7 @@ fn begin(
     // B4.
     room::check(store, view.behalf(), roll.data_blocks()?)?;
     let (before, number) = undo_point(view, user, directory.0, plan)?;
-    let mut pins = Pins { store, cuts: Vec::new() };
+    let mut pins = Pins { store, events: Vec::new() };
     pins.add(before)?;
     let others = plan.others.map(|(from, to)| (from, to.unwrap_or(before)));
     let intent = RollbackIntent { before, target: plan.target, others };
@@ -288,19 +294,19 @@ fn end_older(store: &Arc<Store>, older: &[Unfinished], directory: InodeNo) -> Re
     Ok(())
 }
 
-/// Takes the cut before, with a name that nothing has; its number, and that of the operation.
-fn undo_point(view: &View, user: Option<&User>, directory: InodeNo, plan: &Plan) -> Result<(Number, u64)> {
+/// Takes the event before, with a name that nothing has; its number, and that of the operation.
+fn undo_point(view: &View, user: Option<&User>, directory: InodeNo, plan: &Plan) -> Result<(EventNo, u64)> {
     let store = view.store();
     let mut own = Vec::new();
-    store.past.each_of(&store.meta, directory, Number(0), &mut |cut| {
-        own.push(cut);
+    store.past.each_of(&store.meta, directory, EventNo(0), &mut |event| {
+        own.push(event);
         Ok(true)
     })?;
     let first = next_number(&own);
     for number in first..first.saturating_add(TRIES) {
         let name = format!("before-{}", name(plan.verb, number, plan.of));
         match take_undo_point(view, user, directory, &name) {
-            Ok(cut) => return Ok((cut.number, number)),
+            Ok(event) => return Ok((event.number, number)),
             Err(Error::Exists) => {}
             Err(e) => return Err(e),
         }
@@ -308,9 +314,9 @@ fn undo_point(view: &View, user: Option<&User>, directory: InodeNo, plan: &Plan)
     Err(Error::Refused("all names for what can be undone are taken: forget some snapshots".into()))
 }
 
-fn take_undo_point(view: &View, user: Option<&User>, directory: InodeNo, name: &str) -> Result<Cut> {
+fn take_undo_point(view: &View, user: Option<&User>, directory: InodeNo, name: &str) -> Result<Event> {
     match user {
-        Some(user) => view.inside().take_for(user, directory, CutKind::Undo, name, (false, false)),
+        Some(user) => view.inside().take_for(user, directory, EventKind::Undo, name, (false, false)),
         None => view.inside().undo_point(directory, name, false, false),
     }
 }
@@ -321,7 +327,7 @@ fn make_durable(store: &Arc<Store>) -> Result<()> {
     store.force()
 }
 
-/// It is done: that is made durable. Whether its second cut could have its name.
+/// It is done: that is made durable. Whether its second event could have its name.
 fn end(view: &View, unfinished: &Unfinished) -> Result<bool> {
     let store = view.store();
     make_durable(store)?;
@@ -347,7 +353,8 @@ fn stop(store: &Arc<Store>, unfinished: &Unfinished) {
     }
 }
 
-/// Finishes what was interrupted, when a volume is opened, and opens the gate. What cannot be finished is stopped.
+/// Finishes what was interrupted, when a volume is opened, and opens the gate. What cannot be finished is
+/// stopped.
 ///
 /// # Errors
 /// Damage and device errors that concern more than the one directory.
@@ -407,8 +414,10 @@ fn finish(view: &View, unfinished: &Unfinished) -> Result<()> {
     }
 }
 
-/// Whether the cut at the end is there already.
-fn has_ended(store: &Arc<Store>, directory: InodeNo, name: &str, since: Number) -> Result<bool> {
-    let is_it = |cut: &Cut| cut.row.root == directory && cut.row.kind == CutKind::Undo && cut.number > since;
+/// Whether the event at the end is there already.
+fn has_ended(store: &Arc<Store>, directory: InodeNo, name: &str, since: EventNo) -> Result<bool> {
+    let is_it = |event: &Event| {
+        event.row.root == directory && event.row.kind == EventKind::Undo && event.number > since
+    };
     Ok(store.past.named(store, name)?.iter().any(is_it))
 }

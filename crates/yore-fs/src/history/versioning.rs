@@ -1,4 +1,5 @@
-//! When versions of an inode are made: what the policies upwards say ([`crate::history::policy`]), for whoever is about to change it.
+//! When versions of an inode are made: what the policies upwards say ([`crate::history::policy`]), for
+//! whoever is about to change it.
 
 use crate::core::inode::{InodeCell, DEPTH_MAX};
 use crate::core::memo::{Epochs, Ruled};
@@ -38,8 +39,8 @@ pub(crate) fn upwards(store: &Store, cell: &Arc<InodeCell>, each: &mut Each<'_>)
     Err(Corruption::new("directory", "parent", "a way to the root", "a circle").of(cell.no).into())
 }
 
-/// When versions of an inode are made. O(1) unless a policy was changed, or a directory cut or moved; then O(depth · log policies).
-/// The inode's state may be locked.
+/// When versions of an inode are made. O(1) unless a policy was changed, or a directory event or moved; then
+/// O(depth · log policies). The inode's state may be locked.
 ///
 /// # Errors
 /// Damage and device errors.
@@ -80,8 +81,8 @@ pub(crate) fn versioning(store: &Store, cell: &Arc<InodeCell>) -> Result<Ruled> 
     Ok(ruled)
 }
 
-/// If the first change of an inode since its last cut is one that an interval waits for: whose, and how long that is. Its state may be
-/// locked.
+/// If the first change of an inode since its last event is one that an interval waits for: whose, and how
+/// long that is. Its state may be locked.
 ///
 /// # Errors
 /// Damage and device errors.

@@ -15,8 +15,8 @@ const SET_USER_ID: u32 = 0o4000;
 const SET_GROUP_ID: u32 = 0o2000;
 const GROUP_EXECUTE: u32 = 0o010;
 
-/// The mode after somebody without the privilege to keep them changed content or owner: set-user-id falls, and so
-/// does set-group-id where the group may execute (without, it marks mandatory locking and stays).
+/// The mode after somebody without the privilege to keep them changed content or owner: set-user-id falls,
+/// and so does set-group-id where the group may execute (without, it marks mandatory locking and stays).
 fn without_set_id(mode: u32) -> u32 {
     let mode = mode & !SET_USER_ID;
     if mode & GROUP_EXECUTE != 0 {
@@ -116,9 +116,9 @@ fn touch(state: &mut InodeState, now: Timestamp) {
     state.inode.ctime = now;
 }
 
-/// Before content changes: the set-id bits and the capability of a file fall, in one Op, at the time that the content
-/// will have. Not with the content: that may reach the medium later than what follows, and a crash must not show
-/// new content under old privileges.
+/// Before content changes: the set-id bits and the capability of a file fall, in one Op, at the time that the
+/// content will have. Not with the content: that may reach the medium later than what follows, and a crash
+/// must not show new content under old privileges.
 fn drop_privileges(store: &Arc<Store>, cell: &Arc<InodeCell>, now: Timestamp) -> Result<()> {
     if drop_capability(store, cell, now)? {
         return Ok(());
@@ -130,7 +130,8 @@ fn drop_privileges(store: &Arc<Store>, cell: &Arc<InodeCell>, now: Timestamp) ->
     change_inode(store, cell, &|s| touch_without_set_id(s, now))
 }
 
-/// Takes a capability off and, in the same Op, the set-id bits. False if there is no capability; then nothing was done.
+/// Takes a capability off and, in the same Op, the set-id bits. False if there is no capability; then nothing
+/// was done.
 fn drop_capability(store: &Arc<Store>, cell: &Arc<InodeCell>, now: Timestamp) -> Result<bool> {
     if !cell.state.read().inode.flags.contains(InodeFlags::CAPABILITY) {
         return Ok(false);

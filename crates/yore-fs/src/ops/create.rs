@@ -11,7 +11,7 @@ use crate::store::Store;
 use crate::{dir, symlink, xattr, Caller, Error, FileKind, InodeNo, Result};
 use std::sync::Arc;
 use yore_format::{
-    ContentKind, DirEntry, Incarnation, Inode, InodeFlags, MetaAddr, Number, INLINE_BYTES, SYMLINK_MAX,
+    ContentKind, DirEntry, EventNo, Incarnation, Inode, InodeFlags, MetaAddr, INLINE_BYTES, SYMLINK_MAX,
 };
 
 /// Blocks that making a file may need at most before it has to ask for more: a new leaf at every level of the
@@ -165,7 +165,7 @@ fn new_inode(
         parent: parent_no,
         parent_incarnation: parent.incarnation,
         parent_cookie: cookie,
-        own_cut: Number(0),
+        own_event: EventNo(0),
         born: number,
         has_policy: false,
         rdev: if matches!(new.kind, FileKind::BlockDevice | FileKind::CharDevice) { new.rdev } else { 0 },

@@ -1,5 +1,6 @@
-//! Setting the flags that people give to files and directories (`chattr`). What they forbid is in `protected.rs`. A server decides who may
-//! set them. Two forbid nothing: no times of access are kept, and backups are to leave it out; new files get both from their directory.
+//! Setting the flags that people give to files and directories (`chattr`). What they forbid is in
+//! `protected.rs`. A server decides who may set them. Two forbid nothing: no times of access are kept, and
+//! backups are to leave it out; new files get both from their directory.
 
 use super::attr::change_inode;
 use super::protected::IMMUTABLE;

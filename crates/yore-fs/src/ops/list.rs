@@ -43,8 +43,8 @@ struct Copied {
 /// Entries copied at a time.
 const BATCH: usize = 128;
 
-/// Calls `each` for the entries after `cookie` until it returns false; with `nodes` also with each entry's node.
-/// Entries that exist throughout are seen exactly once. Runs `each` without locks.
+/// Calls `each` for the entries after `cookie` until it returns false; with `nodes` also with each entry's
+/// node. Entries that exist throughout are seen exactly once. Runs `each` without locks.
 pub(crate) fn readdir(
     store: &Arc<Store>,
     directory: InodeNo,

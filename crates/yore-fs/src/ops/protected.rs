@@ -7,9 +7,9 @@
 //! | its names | stay, and it gets no more | stay, and it gets no more |
 //! | directory: names in it | stay | stay, and more may come |
 //!
-//! They bind everybody until they are taken away. A rollback looks before it begins: of who may take flags away it changes what they
-//! protect, too, without taking them away ([`InodeState::unbound`]), so that nothing is left unprotected wherever it is interrupted. `flags.rs`
-//! sets them.
+//! They bind everybody until they are taken away. A rollback looks before it begins: of who may take flags
+//! away it changes what they protect, too, without taking them away ([`InodeState::unbound`]), so that
+//! nothing is left unprotected wherever it is interrupted. `flags.rs` sets them.
 
 use crate::core::inode::{InodeCell, InodeState};
 use crate::{Error, Result, SetAttr, SetTime};

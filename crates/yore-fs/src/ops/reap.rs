@@ -1,10 +1,11 @@
-//! Freeing inodes without a name, and blocks beyond a file's size, that the list of orphans has. Freeing a large file is a chain of Ops.
+//! Freeing inodes without a name, and blocks beyond a file's size, that the list of orphans has. Freeing a
+//! large file is a chain of Ops.
 //!
-//! Under a mount nearly every file goes this way: the kernel still remembers it when its last name goes, and forgets it
-//! right after. So small ones are *set aside* when they are let go of: what they have in memory is forgotten and they
-//! answer as stale at once, but the inodes are freed many together, by whoever sets the last of a batch aside, by
-//! housekeeping, and before anybody counts or syncs ([`free_set_aside`]). The tree of orphans then does not grow its root
-//! and lose it again with each file.
+//! Under a mount nearly every file goes this way: the kernel still remembers it when its last name goes, and
+//! forgets it right after. So small ones are *set aside* when they are let go of: what they have in memory is
+//! forgotten and they answer as stale at once, but the inodes are freed many together, by whoever sets the
+//! last of a batch aside, by housekeeping, and before anybody counts or syncs ([`free_set_aside`]). The tree
+//! of orphans then does not grow its root and lose it again with each file.
 
 use crate::core::btree::Pins;
 use crate::core::inode::{self, InodeCell};
@@ -17,14 +18,16 @@ use yore_format::{ContentKind, Corruption, Incarnation, InodeNo};
 /// Inodes set aside that are freed together.
 const BATCH: usize = 64;
 
-/// Sets an inode without a name aside, to be freed with others, and says how many are; `None` if it takes more than one Op to free.
+/// Sets an inode without a name aside, to be freed with others, and says how many are; `None` if it takes
+/// more than one Op to free.
 fn set_aside(store: &Arc<Store>, cell: &Arc<InodeCell>) -> Option<usize> {
     let _io = cell.io.lock();
     let mut state = cell.state.write();
     if state.gone || state.inode.links > 0 {
         return Some(0);
     }
-    // As for a file that goes with its name: io is held, so no write-back is under way. A truncation under way has listed it.
+    // As for a file that goes with its name: io is held, so no write-back is under way. A truncation under
+    // way has listed it.
     if state.data.listed || !goes_in_one_op(&state) {
         return None;
     }
@@ -100,7 +103,8 @@ pub(crate) fn reclaim(store: &Arc<Store>, cell: &Arc<InodeCell>) -> Result<()> {
     }
 }
 
-/// The last step: whatever trees are left (attributes, a long symbolic link) and the inode. False if data came back.
+/// The last step: whatever trees are left (attributes, a long symbolic link) and the inode. False if data
+/// came back.
 fn free_if_empty(store: &Arc<Store>, cell: &Arc<InodeCell>) -> Result<bool> {
     let reserved = store.reserve_freely(store.near(cell.no), 0)?;
     let _io = cell.io.lock();
@@ -173,8 +177,8 @@ fn reclaim_listed(store: &Arc<Store>, no: InodeNo, incarnation: Incarnation) -> 
 }
 
 impl Store {
-    /// Frees an inode without names that nobody uses any more. Errors are left to the next mount, which finds the
-    /// inode among the orphans.
+    /// Frees an inode without names that nobody uses any more. Errors are left to the next mount, which finds
+    /// the inode among the orphans.
     pub(crate) fn let_go(self: &Arc<Self>, cell: &Arc<InodeCell>) {
         if cell.unlinked.load(Ordering::Acquire) && !self.read_only && !self.inodes.in_use(cell) {
             if let Err(e) = let_go(self, cell) {
@@ -183,8 +187,8 @@ impl Store {
         }
     }
 
-    /// Frees what is set aside, so that the counts of inodes and blocks are those that users expect. Nobody waits for its
-    /// success: what cannot be freed now is at the next mount.
+    /// Frees what is set aside, so that the counts of inodes and blocks are those that users expect. Nobody
+    /// waits for its success: what cannot be freed now is at the next mount.
     pub(crate) fn settle_set_aside(self: &Arc<Self>) {
         if self.read_only {
             return;

@@ -17,7 +17,7 @@ use crate::store::Store;
 use crate::{dir, file, Error, InodeNo, Result};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
-use yore_format::{ContentKind, Corruption, Incarnation, InodeNo as No, Number, Timestamp};
+use yore_format::{ContentKind, Corruption, EventNo, Incarnation, InodeNo as No, Timestamp};
 use yore_meta::{Change, Op};
 
 /// Which call removes.
@@ -82,7 +82,7 @@ pub(crate) fn remove(store: &Arc<Store>, directory: InodeNo, name: &[u8], what: 
         let cell = store.inodes.get_entry(&store.meta, found.inode, found.incarnation)?;
         let io = cell.io.try_lock();
         let mut state = cell.state.write();
-        let found = found.cut_loose(store);
+        let found = found.detach(store);
         check_changeable(&dir)?;
         check_changeable(&state)?;
         check_kind(&state, what)?;
@@ -97,7 +97,7 @@ pub(crate) fn remove(store: &Arc<Store>, directory: InodeNo, name: &[u8], what: 
             }
         };
         let fate = fate_of(store, &cell, &state, io);
-        let kept = version.is_some().then(|| Number(number.0 - 1));
+        let kept = version.is_some().then(|| EventNo(number.0 - 1));
         let Some(ready) = prepare_fate(store, (&cell, &state, kept), fate, orphans.as_ref(), &mut pins)?
         else {
             with_orphans = true;
@@ -187,11 +187,11 @@ pub(crate) struct Ready<'a> {
     way: Option<Path>,
 }
 
-/// Keeps in memory what the fate needs. `None`: the orphans lock is needed and not held. With the inode comes what its past will hold, if
-/// that is more than it does.
+/// Keeps in memory what the fate needs. `None`: the orphans lock is needed and not held. With the inode comes
+/// what its past will hold, if that is more than it does.
 pub(crate) fn prepare_fate<'a>(
     store: &Store,
-    (cell, state, kept): (&InodeCell, &InodeState, Option<Number>),
+    (cell, state, kept): (&InodeCell, &InodeState, Option<EventNo>),
     fate: Fate<'a>,
     orphans: Option<&OrphansGuard<'_>>,
     pins: &mut Pins,
@@ -223,7 +223,7 @@ pub(crate) fn prepare_fate<'a>(
 /// The removal of all extents of an inode that holds them itself.
 fn prepare_extents(
     store: &Store,
-    (cell, state, kept): (&InodeCell, &InodeState, Option<Number>),
+    (cell, state, kept): (&InodeCell, &InodeState, Option<EventNo>),
     pins: &mut Pins,
 ) -> Result<(Edit, KeptGroups)> {
     let kept = match kept {
@@ -237,7 +237,8 @@ fn prepare_extents(
     Ok((edit, groups))
 }
 
-/// Inside an Op: the inode has one name less (a directory: none), the one at `place`, whose removal is `gone`, at `now`.
+/// Inside an Op: the inode has one name less (a directory: none), the one at `place`, whose removal is
+/// `gone`, at `now`.
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn lose_name(
     op: &mut Op<'_>,

@@ -1,9 +1,9 @@
 //! Renaming: a name moves, replacing another or changing places with it, in one Op (rule 13).
 //!
-//! Renames between directories hold the store's rename lock, so the tree's shape stays still while ancestors are
-//! compared and the two directories are locked in the tree's order. A rename that replaces a file first writes the data
-//! of the file that takes its place: after a crash the name has its old or its new contents, never an empty stretch
-//! where data was written before the rename (rule 12).
+//! Renames between directories hold the store's rename lock, so the tree's shape stays still while ancestors
+//! are compared and the two directories are locked in the tree's order. A rename that replaces a file first
+//! writes the data of the file that takes its place: after a crash the name has its old or its new contents,
+//! never an empty stretch where data was written before the rename (rule 12).
 
 use super::create::name_at;
 use super::names::check_name;
@@ -21,7 +21,7 @@ use crate::history::versioning;
 use crate::store::Store;
 use crate::{file, Error, InodeNo, RenameMode, Result};
 use std::sync::Arc;
-use yore_format::{Corruption, DirEntry, Incarnation, Inode, Number};
+use yore_format::{Corruption, DirEntry, EventNo, Incarnation, Inode};
 use yore_meta::Reserved;
 
 const USUAL_BLOCKS: u32 = 10;
@@ -57,8 +57,9 @@ struct Rename<'a> {
     to: Arc<InodeCell>,
     new_name: &'a [u8],
     mode: RenameMode,
-    /// For two directories: each with all that is above it, as of taking the rename lock, which keeps them so. Walked
-    /// before anything is locked: a walk upwards with a directory locked would wait for a parent with its child in hand.
+    /// For two directories: each with all that is above it, as of taking the rename lock, which keeps them
+    /// so. Walked before anything is locked: a walk upwards with a directory locked would wait for a parent
+    /// with its child in hand.
     above_from: Vec<InodeNo>,
     above_to: Vec<InodeNo>,
     /// What decides who is excluded in both.
@@ -158,9 +159,9 @@ enum Outcome {
     NeedBlocks(u32),
     /// This file replaces another, and its data is to be written first.
     NeedFlush(Arc<InodeCell>),
-    /// A cut has seen this inode as it is: its version is to be kept first.
+    /// An event has seen this inode as it is: its version is to be kept first.
     NeedPreserve(Arc<InodeCell>),
-    /// There was a cut.
+    /// There was an event.
     Again,
 }
 
@@ -169,7 +170,8 @@ impl Rename<'_> {
         self.from.no == self.to.no
     }
 
-    /// With the tree's shape kept still, if two directories are concerned. `settled` is the inode whose data was written.
+    /// With the tree's shape kept still, if two directories are concerned. `settled` is the inode whose data
+    /// was written.
     fn in_shape(&mut self, settled: Option<InodeNo>) -> Result<Outcome> {
         let store = self.store;
         let _shape = (!self.same_dir()).then(|| store.rename.lock());
@@ -208,7 +210,8 @@ impl Rename<'_> {
         }
     }
 
-    /// Finds out what decides who is excluded, and prepares it for directories that come to be somewhere else. With no inode locked.
+    /// Finds out what decides who is excluded, and prepares it for directories that come to be somewhere
+    /// else. With no inode locked.
     fn prepare_places(&mut self) -> Result<()> {
         let store = self.store;
         self.moving.clear();
@@ -364,13 +367,14 @@ impl Rename<'_> {
         let goes_to = goes_to.ok_or(dir::FULL)?;
         let (mut state, mut other_state) = lock_children(&cell, other.as_deref());
         self.check_protection(&mut dirs, &state, other_state.as_deref())?;
-        let (source, target) = (source.cut_loose(store), target.map(|target| target.cut_loose(store)));
+        let (source, target) = (source.detach(store), target.map(|target| target.detach(store)));
         if let (RenameMode::Replace, Some(o)) = (self.mode, &other_state) {
             if o.inode.is_directory() && !dir::is_empty(o) {
                 return Err(Error::NotEmpty);
             }
         }
-        // Tried, so they may come after the states; before them they would be held while the state of another directory is waited for.
+        // Tried, so they may come after the states; before them they would be held while the state of another
+        // directory is waited for.
         let (io, mut other_io) = (cell.io.try_lock(), other.as_ref().and_then(|o| o.io.try_lock()));
         let number = store.number();
         let (mut versions, mut waits) = (Vec::new(), Vec::new());
@@ -391,7 +395,7 @@ impl Rename<'_> {
         let mut other_kept = None;
         if let (Some(o), Some(os)) = (&other, &other_state) {
             match is_kept(o, os, other_io.is_some())? {
-                Some(true) => other_kept = Some(Number(number.0 - 1)),
+                Some(true) => other_kept = Some(EventNo(number.0 - 1)),
                 Some(false) => {}
                 None => return Ok(Outcome::NeedPreserve(o.clone())),
             }
@@ -499,7 +503,7 @@ impl Rename<'_> {
     fn keep(
         &self,
         dirs: &mut Dirs<'_>,
-        number: Number,
+        number: EventNo,
         versions: Vec<OldVersion>,
         source: Named<'_>,
         target: Option<Named<'_>>,
@@ -592,7 +596,7 @@ impl Rename<'_> {
 }
 
 /// What covers a name, and whether it is excluded.
-type Covered = (Number, bool);
+type Covered = (EventNo, bool);
 
 /// A name, and what covers the inode that it means.
 type Named<'a> = (&'a Found, Covered);

@@ -1,8 +1,8 @@
 //! What counts back from the present: durations and words. Everything here is in lower case.
 //!
-//! Durations are instants: the present less so many years, months, weeks and days *of the calendar* (three days ago at
-//! this time of day, however long those days were; a month from March 31 is February 28) and then so many hours,
-//! minutes and seconds as they pass.
+//! Durations are instants: the present less so many years, months, weeks and days *of the calendar* (three
+//! days ago at this time of day, however long those days were; a month from March 31 is February 28) and then
+//! so many hours, minutes and seconds as they pass.
 
 use super::point::{from_jiff, whole_day};
 use super::stretch::{nanoseconds, Stretch};
@@ -77,7 +77,8 @@ fn weekday(name: &str) -> Option<Weekday> {
     })
 }
 
-/// `2h30min`, `2.days`, `1.week.2.days.ago`: numbers and units in turn, with a separator between any of them or none.
+/// `2h30min`, `2.days`, `1.week.2.days.ago`: numbers and units in turn, with a separator between any of them
+/// or none.
 fn read_duration(text: &str) -> Result<Span, Why> {
     let mut span = Span::new();
     let mut units = Vec::new();

@@ -9,16 +9,16 @@ use std::num::NonZeroU32;
 use yore_format::Timestamp;
 
 /// Most bytes of a snapshot's name.
-pub const SNAPSHOT_NAME_MAX: usize = yore_format::CUT_NAME_MAX;
+pub const SNAPSHOT_NAME_MAX: usize = yore_format::EVENT_NAME_MAX;
 
 /// What stands behind an `@`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum When {
-    /// The last nanosecond of what was named: a time written with less precision means the end of what it names.
-    /// May lie in the future, which means the last snapshot of all.
+    /// The last nanosecond of what was named: a time written with less precision means the end of what it
+    /// names. May lie in the future, which means the last snapshot of all.
     At(Timestamp),
-    /// No time: the last snapshot (1), the one before it (2), and so on, of those that show what is asked for. Points that
-    /// something can be undone by are not counted.
+    /// No time: the last snapshot (1), the one before it (2), and so on, of those that show what is asked
+    /// for. Points that something can be undone by are not counted.
     Last(NonZeroU32),
     /// No time: the name of a snapshot, one that [`check_snapshot_name`] allows.
     Named(String),
@@ -26,12 +26,12 @@ pub enum When {
 
 /// Reads what stands behind an `@`.
 ///
-/// `now` is the present, from which durations and days count back; `zone` is for times without an offset. The whole
-/// grammar is in docs/TIME.md. Upper and lower case are the same, but for names. O(bytes).
+/// `now` is the present, from which durations and days count back; `zone` is for times without an offset. The
+/// whole grammar is in docs/TIME.md. Upper and lower case are the same, but for names. O(bytes).
 ///
 /// # Errors
-/// What begins like a time and is none, or none that was; what can be read in two ways; and what is no snapshot's
-/// name either, by the rules of [`check_snapshot_name`].
+/// What begins like a time and is none, or none that was; what can be read in two ways; and what is no
+/// snapshot's name either, by the rules of [`check_snapshot_name`].
 ///
 /// ```
 /// use yore_fs::time::{parse, TimeZone, When};
@@ -137,10 +137,10 @@ fn read_count(text: &str) -> Option<Result<NonZeroU32, Why>> {
     Some(count.ok_or(Why::TooFarBack { digits: digits.to_owned() }))
 }
 
-/// Whether a snapshot may have this name: 1 to 255 bytes of UTF-8, without `/`, `@` and control characters, without
-/// blanks at its ends, and nothing that could be taken for a time. That is what begins with a digit or one of `-+.`,
-/// with `gmt-` or a word such as `yesterday` or `monday` (as a whole word, up to a `.`, `_` or blank, or the end),
-/// and what ends in the word `ago`.
+/// Whether a snapshot may have this name: 1 to 255 bytes of UTF-8, without `/`, `@` and control characters,
+/// without blanks at its ends, and nothing that could be taken for a time. That is what begins with a digit
+/// or one of `-+.`, with `gmt-` or a word such as `yesterday` or `monday` (as a whole word, up to a `.`, `_`
+/// or blank, or the end), and what ends in the word `ago`.
 ///
 /// # Errors
 /// The rule that forbids it.

@@ -1,8 +1,9 @@
-//! Points of the calendar and of the count of seconds: `2026-11-20T14:05`, `GMT-2026.11.20-14.05.00`, `1057845484`.
+//! Points of the calendar and of the count of seconds: `2026-11-20T14:05`, `GMT-2026.11.20-14.05.00`,
+//! `1057845484`.
 //!
-//! Dates have four, two and two digits and hyphens; or eight digits, if a time of day follows. A time of day has hours,
-//! perhaps minutes, perhaps seconds with up to nine further digits, with colons, with points, or with nothing between.
-//! Everything here is in lower case.
+//! Dates have four, two and two digits and hyphens; or eight digits, if a time of day follows. A time of day
+//! has hours, perhaps minutes, perhaps seconds with up to nine further digits, with colons, with points, or
+//! with nothing between. Everything here is in lower case.
 
 use super::stretch::{from_nanoseconds, Stretch, NANOS_PER_SECOND};
 use super::why::Why;
@@ -12,7 +13,8 @@ use yore_format::Timestamp;
 
 /// The first second after the year 9999: unmarked numbers lie before it. Negative ones are always marked.
 const SECONDS_END: i128 = 253_402_300_800;
-/// Digits of 2026, 202611, 20261120 and 202611201405. Ten are not among them: those are seconds from 2001 to 2286.
+/// Digits of 2026, 202611, 20261120 and 202611201405. Ten are not among them: those are seconds from 2001
+/// to 2286.
 const DIGITS_OF_DATES: [usize; 4] = [4, 6, 8, 12];
 
 const NANOSECOND: jiff::SignedDuration = jiff::SignedDuration::from_nanos(1);
@@ -66,7 +68,8 @@ fn split_digits(text: &str) -> (&str, &str) {
     text.split_at(text.bytes().take_while(u8::is_ascii_digit).count())
 }
 
-/// `1057845484[.25]`: that second, or that fraction of one. A mark says that it is no date; then it may be negative.
+/// `1057845484[.25]`: that second, or that fraction of one. A mark says that it is no date; then it may be
+/// negative.
 fn read_seconds(text: &str, marked: bool) -> Result<Stretch, Why> {
     let wanted = "digits, seconds since 1970";
     let (negative, number) = text.strip_prefix('-').map_or((false, text), |number| (true, number));
@@ -181,8 +184,8 @@ impl Wall {
         Ok(Stretch { begin: self.begin(zone)?, end: self.end(zone)? })
     }
 
-    /// Its first nanosecond. Where local time is repeated that of the first time; where its beginning was left out, the
-    /// first behind the gap.
+    /// Its first nanosecond. Where local time is repeated that of the first time; where its beginning was
+    /// left out, the first behind the gap.
     fn begin(&self, zone: &TimeZone) -> Result<Timestamp, Why> {
         let instant = |offset: Offset| offset.to_timestamp(self.first).map_err(|_| Why::OutOfRange);
         if let Some(offset) = self.offset {
@@ -195,8 +198,8 @@ impl Wall {
         }
     }
 
-    /// Its last nanosecond. Where local time is repeated that of the later repetition; where its end was left out,
-    /// the last before the gap, if that is in it.
+    /// Its last nanosecond. Where local time is repeated that of the later repetition; where its end was left
+    /// out, the last before the gap, if that is in it.
     fn end(&self, zone: &TimeZone) -> Result<Timestamp, Why> {
         let instant = |offset: Offset| offset.to_timestamp(self.last).map_err(|_| Why::OutOfRange);
         if let Some(offset) = self.offset {
@@ -217,8 +220,8 @@ impl Wall {
     }
 }
 
-/// When clocks were put forward over a local time that comes out as this by the offset before. By that one, times in the gap
-/// come out at or behind it: the last change up to there is the gap.
+/// When clocks were put forward over a local time that comes out as this by the offset before. By that one,
+/// times in the gap come out at or behind it: the last change up to there is the gap.
 fn gap_before(time: jiff::Timestamp, zone: &TimeZone) -> Result<jiff::Timestamp, Why> {
     let behind = time.checked_add(NANOSECOND).map_err(|_| Why::OutOfRange)?;
     Ok(zone.preceding(behind).next().ok_or(Why::InGap)?.timestamp())

@@ -1,8 +1,8 @@
-//! How Yore writes times: as short as they stay clear, without colons, so that they go into file names and host:path
-//! arguments, and so that [`parse()`] reads back what was meant.
+//! How Yore writes times: as short as they stay clear, without colons, so that they go into file names and
+//! host:path arguments, and so that [`parse()`] reads back what was meant.
 //!
-//! That is not argued but tried: of the forms from short to long, the first that is read as wanted is taken. The last
-//! one, seconds since 1970 to the nanosecond, can write any time exactly.
+//! That is not argued but tried: of the forms from short to long, the first that is read as wanted is taken.
+//! The last one, seconds since 1970 to the nanosecond, can write any time exactly.
 
 use super::parse::{parse, When};
 use super::stretch::{nanoseconds, NANOS_PER_SECOND};
@@ -11,11 +11,12 @@ use jiff::tz::{Offset, TimeZone};
 use yore_format::Timestamp;
 
 /// The shortest unambiguous form of `time` that [`parse()`] reads, in the same zone, as a time not before
-/// `time` and before `next`, the following snapshot: `2026-11-20_14.05`, with seconds if a minute holds both, with as
-/// many further digits as it takes.
+/// `time` and before `next`, the following snapshot: `2026-11-20_14.05`, with seconds if a minute holds both,
+/// with as many further digits as it takes.
 ///
-/// Where local time is repeated the offset follows (`2026-10-25_02.30+0200`). Outside the years 0000 to 9999 it is
-/// seconds since 1970 with a second `@`. If `next` is not after `time` it cannot be kept out; then `time` is exact.
+/// Where local time is repeated the offset follows (`2026-10-25_02.30+0200`). Outside the years 0000 to 9999
+/// it is seconds since 1970 with a second `@`. If `next` is not after `time` it cannot be kept out; then
+/// `time` is exact.
 ///
 /// ```
 /// use yore_fs::time::{print, TimeZone};
@@ -40,8 +41,8 @@ pub fn print(time: Timestamp, next: Option<Timestamp>, zone: &TimeZone) -> Strin
     forms.find(serves).unwrap_or_else(|| exact(time))
 }
 
-/// Samba's form, cut to the second, without the `@` before it; clients ask for versions by it. Outside the years 0000
-/// to 9999, which it cannot write, as [`print()`].
+/// Samba's form, rounded down to the second, without the `@` before it; clients ask for versions by it.
+/// Outside the years 0000 to 9999, which it cannot write, as [`print()`].
 ///
 /// ```
 /// use yore_fs::{time::print_gmt, Timestamp};

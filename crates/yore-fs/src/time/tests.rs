@@ -1,5 +1,5 @@
-//! The forms one by one, against times in words of UTC; then anything at all. Zones are rules of POSIX, so that no test
-//! depends on what the machine knows of the world.
+//! The forms one by one, against times in words of UTC; then anything at all. Zones are rules of POSIX, so
+//! that no test depends on what the machine knows of the world.
 
 use super::stretch::{from_nanoseconds, NANOS_PER_SECOND};
 use super::*;
@@ -434,7 +434,8 @@ fn what_begins_like_a_time_but_is_none_is_an_error_and_never_a_name() {
     }
 }
 
-/// `last` and `-N` count snapshots, and are never seconds, dates or names. `-1` was the last second before 1970, and `last` a name.
+/// `last` and `-N` count snapshots, and are never seconds, dates or names. `-1` was the last second before
+/// 1970, and `last` a name.
 #[test]
 fn snapshots_are_counted_from_the_last() {
     let last = |n| Ok(When::Last(std::num::NonZeroU32::new(n).unwrap()));

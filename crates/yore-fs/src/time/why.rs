@@ -10,7 +10,8 @@ const FORMS: &str =
      2h30min, 3days, 2.days.ago, yesterday, monday, now, last (the last snapshot, as -1), -2 (the one before), \
      GMT-2026.11.20-14.05.00, or the name of a snapshot";
 
-/// The furthest back that snapshots are counted. Finding one takes time for each snapshot that is counted, and everybody may ask.
+/// The furthest back that snapshots are counted. Finding one takes time for each snapshot that is counted,
+/// and everybody may ask.
 pub(super) const COUNT_MAX: u32 = 9999;
 
 /// Why a text is neither a time nor the name of a snapshot, or not allowed as such a name.

@@ -1,12 +1,13 @@
-//! POSIX ACLs (POSIX.1e draft 17) in the encoding of Linux's `system.posix_acl_*` attributes: version 2 in four bytes, then
-//! eight bytes per entry: tag, permissions, id.
+//! POSIX ACLs (POSIX.1e draft 17) in the encoding of Linux's `system.posix_acl_*` attributes: version 2 in
+//! four bytes, then eight bytes per entry: tag, permissions, id.
 //!
-//! An access ACL and the mode are two sights of one thing. The mode's bits for owner and others are those of the ACL's entries
-//! for them; its group bits are the mask, or the group's entry where there is no mask. Setting either changes the other.
-//! An ACL that says no more than a mode can (owner, group, others and no mask) is not kept at all.
+//! An access ACL and the mode are two sights of one thing. The mode's bits for owner and others are those of
+//! the ACL's entries for them; its group bits are the mask, or the group's entry where there is no mask.
+//! Setting either changes the other. An ACL that says no more than a mode can (owner, group, others and no
+//! mask) is not kept at all.
 //!
-//! A file made in a directory with a default ACL gets that as its access ACL, cut down to the mode asked for; the umask plays
-//! no part then. A directory gets it as its own default ACL, too.
+//! A file made in a directory with a default ACL gets that as its access ACL, reduced to the mode asked for;
+//! the umask plays no part then. A directory gets it as its own default ACL, too.
 
 use crate::types::Asking;
 use crate::{Error, FileKind, Result};
@@ -51,12 +52,14 @@ struct Entry {
     id: u32,
 }
 
-/// A valid ACL: owner, group and others once each; a mask at most once, and surely if users or groups are named.
+/// A valid ACL: owner, group and others once each; a mask at most once, and surely if users or groups are
+/// named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Acl(Vec<Entry>);
 
 impl Acl {
-    /// Decodes an attribute's value. No entries at all (or no value) means that there is to be no ACL: `None`.
+    /// Decodes an attribute's value. No entries at all (or no value) means that there is to be no ACL:
+    /// `None`.
     ///
     /// # Errors
     /// [`Error::Invalid`] if it is no ACL; [`Error::AttributeTooLarge`] above 1,000 entries.
@@ -304,7 +307,8 @@ mod tests {
         assert!(matches!(Acl::decode(&many), Err(Error::AttributeTooLarge)));
     }
 
-    /// POSIX.1e 23.1.5: chmod changes the mask where there is one, else the group's entry; named entries stay.
+    /// POSIX.1e 23.1.5: chmod changes the mask where there is one, else the group's entry; named entries
+    /// stay.
     #[test]
     fn chmod_changes_the_entries_that_correspond() {
         let mut acl = full();
@@ -316,7 +320,8 @@ mod tests {
         assert_eq!(acl.class(Tag::Group), 7);
     }
 
-    /// POSIX.1e 23.1.6: permissions are those of the default ACL that were asked for, too; the umask counts only without one.
+    /// POSIX.1e 23.1.6: permissions are those of the default ACL that were asked for, too; the umask counts
+    /// only without one.
     #[test]
     fn new_files_inherit() {
         let plain = inherit_from(None, 0o027, FileKind::Regular, 0o4777);

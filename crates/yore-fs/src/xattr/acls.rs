@@ -15,8 +15,8 @@ fn stored(store: &Store, state: &InodeState, no: InodeNo, name: &[u8]) -> Result
     Acl::decode(&value).map_err(|e| Corruption::new("POSIX ACL", "value", "a valid ACL", e).of(no).into())
 }
 
-/// Whether an inode's mode and access ACL give a user these permissions (read 4, write 2, execute or search 1), as the kernel decides
-/// it: an ACL whose mask allows nothing is not asked.
+/// Whether an inode's mode and access ACL give a user these permissions (read 4, write 2, execute or search
+/// 1), as the kernel decides it: an ACL whose mask allows nothing is not asked.
 ///
 /// # Errors
 /// Corruption; the device.

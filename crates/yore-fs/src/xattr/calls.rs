@@ -53,8 +53,8 @@ fn permissions(view: &View, inode: InodeNo) -> u32 {
     view.getattr(inode).unwrap().permissions
 }
 
-/// Setting the access ACL sets the mode, and chmod the ACL; the set-id bits are not its business; what a mode can say is not
-/// kept as an ACL.
+/// Setting the access ACL sets the mode, and chmod the ACL; the set-id bits are not its business; what a mode
+/// can say is not kept as an ACL.
 #[test]
 fn access_acls_and_modes_follow_each_other() {
     let (device, view) = volume();
@@ -124,7 +124,8 @@ fn kinds_of_files_and_modes_of_setting() {
     assert!(matches!(view.removexattr(f, b"user.a"), Err(Error::NoAttribute)));
 }
 
-/// The largest values replace each other, also on a volume with room for few of them; deleting the file frees all.
+/// The largest values replace each other, also on a volume with room for few of them; deleting the file frees
+/// all.
 #[test]
 fn largest_values_come_and_go() {
     let (device, view) = volume();

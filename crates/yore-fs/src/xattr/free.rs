@@ -15,8 +15,8 @@ const LEAVES_PER_STEP: usize = 64;
 /// The trees of an inode that is about to be freed.
 pub(crate) struct Trees(Vec<Tree>);
 
-/// Keeps in memory what [`free_trees`] frees: the tree of attributes and that of a long symbolic link. Where there may be
-/// very many attributes, [`free_step`] goes before.
+/// Keeps in memory what [`free_trees`] frees: the tree of attributes and that of a long symbolic link. Where
+/// there may be very many attributes, [`free_step`] goes before.
 pub(crate) fn prepare_free_trees(
     store: &Store,
     state: &InodeState,

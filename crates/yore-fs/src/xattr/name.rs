@@ -18,8 +18,8 @@ impl<'a> Name<'a> {
     /// A name as programs say it.
     ///
     /// # Errors
-    /// [`Error::AttributeTooLarge`] above 255 bytes, [`Error::Invalid`] for nothing behind the prefix or a NUL,
-    /// [`Error::Unsupported`] for other namespaces.
+    /// [`Error::AttributeTooLarge`] above 255 bytes, [`Error::Invalid`] for nothing behind the prefix or a
+    /// NUL, [`Error::Unsupported`] for other namespaces.
     pub(super) fn parse(full: &'a [u8]) -> Result<Name<'a>> {
         use XattrNamespace::*;
         if full.len() > NAME_MAX {

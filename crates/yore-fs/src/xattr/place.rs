@@ -4,7 +4,7 @@ use super::name::Name;
 use crate::core::btree::{Pins, Placed, Tree, TreeDelta};
 use crate::{Error, Result, SetXattrMode};
 use yore_format::{
-    BlockKind, Corruption, Inode, InodeFlags, InodeNo, Number, XattrCell, XATTR_CHUNK_BYTES, XATTR_VALUE_MAX,
+    BlockKind, Corruption, EventNo, Inode, InodeFlags, InodeNo, XattrCell, XATTR_CHUNK_BYTES, XATTR_VALUE_MAX,
 };
 use yore_meta::{Meta, Op};
 
@@ -21,7 +21,7 @@ pub(super) struct Place<'a> {
     pub(super) inode: &'a Inode,
     pub(super) no: InodeNo,
     /// What was born then or before belongs to the past, too; for changes.
-    pub(super) kept: Number,
+    pub(super) kept: EventNo,
 }
 
 /// An attribute found.
@@ -158,7 +158,7 @@ impl Plan {
     }
 
     /// Inside an Op. The caller stores the inode.
-    pub(super) fn apply(self, op: &mut Op<'_>, inode: &mut Inode, birth: Number) -> Placed {
+    pub(super) fn apply(self, op: &mut Op<'_>, inode: &mut Inode, birth: EventNo) -> Placed {
         let Plan { mut tree, slot, old, new, .. } = self;
         inode.flags.set(self.flag, !new.is_empty());
         let mut all: Option<TreeDelta> = None;

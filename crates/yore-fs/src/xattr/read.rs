@@ -5,7 +5,7 @@ use super::place::Place;
 use crate::core::inode::InodeState;
 use crate::store::Store;
 use crate::{Error, Result};
-use yore_format::{InodeNo, Number, XattrNamespace};
+use yore_format::{EventNo, InodeNo, XattrNamespace};
 
 /// The value of an attribute.
 ///
@@ -32,5 +32,5 @@ pub(crate) fn list(store: &Store, state: &InodeState, no: InodeNo) -> Result<Vec
 }
 
 pub(super) fn place<'a>(store: &'a Store, state: &'a InodeState, no: InodeNo) -> Place<'a> {
-    Place { meta: &store.meta, seed: &store.hash_seed, inode: &state.inode, no, kept: Number(0) }
+    Place { meta: &store.meta, seed: &store.hash_seed, inode: &state.inode, no, kept: EventNo(0) }
 }

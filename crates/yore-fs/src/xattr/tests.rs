@@ -1,4 +1,5 @@
-//! Attributes against a map: values from nothing to the largest, in trees shared with others; and impossible names.
+//! Attributes against a map: values from nothing to the largest, in trees shared with others; and impossible
+//! names.
 
 use super::*;
 use std::collections::BTreeMap;
@@ -16,7 +17,7 @@ fn file() -> Inode {
 }
 
 fn at<'a>(ground: &'a Ground, inode: &'a Inode) -> Place<'a> {
-    Place { meta: &ground.meta, seed: &SEED, inode, no: NO, kept: Number(0) }
+    Place { meta: &ground.meta, seed: &SEED, inode, no: NO, kept: EventNo(0) }
 }
 
 fn put(
@@ -31,7 +32,7 @@ fn put(
     assert!(plan.blocks <= 32, "{} blocks in one Op", plan.blocks);
     let reserved = ground.reserve(plan.blocks);
     let mut op = ground.meta.begin(reserved);
-    let _ = plan.apply(&mut op, inode, Number(3));
+    let _ = plan.apply(&mut op, inode, EventNo(3));
     Ok(())
 }
 
@@ -44,7 +45,8 @@ fn value(random: &mut Random) -> Vec<u8> {
     vec![random.below(256) as u8; len]
 }
 
-/// What is set is read back, listed and removed; replacing works between all sizes; blocks are counted exactly.
+/// What is set is read back, listed and removed; replacing works between all sizes; blocks are counted
+/// exactly.
 #[test]
 fn behaves_as_a_map() {
     let (mut ground, mut random) = (Ground::new(), Random(31));
@@ -123,7 +125,7 @@ fn inherited_acls_take_no_more_blocks_than_asked_for() {
         assert!(blocks <= 20);
         let (mut inode, reserved) = (file(), ground.reserve(blocks));
         let mut op = ground.meta.begin(reserved);
-        let _ = store_inherited_in(&mut op, &SEED, &mut inode, NO, &inherited, Number(3));
+        let _ = store_inherited_in(&mut op, &SEED, &mut inode, NO, &inherited, EventNo(3));
         drop(op);
         for (name, want) in [(ACCESS, &inherited.access), (DEFAULT, &inherited.default)] {
             let name = Name { namespace: XattrNamespace::System, name };

@@ -6,8 +6,10 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 use yore_device::MemoryDevice;
-use yore_format::{verify_checksum, Block, BlockHeader, BlockKind, CutRow, CutState, NodeRef, BLOCK_SIZE};
-use yore_fs::{Cut, CutKind, FileKind, InodeFlags, InodeNo, MountOptions, View, Volume, WriteMode};
+use yore_format::{
+    verify_checksum, Block, BlockHeader, BlockKind, EventRow, EventState, NodeRef, BLOCK_SIZE,
+};
+use yore_fs::{Event, EventKind, FileKind, InodeFlags, InodeNo, MountOptions, View, Volume, WriteMode};
 
 pub fn options() -> MountOptions {
     let commit_interval = Duration::from_secs(3600);
@@ -96,8 +98,9 @@ pub fn same(found: &str, expected: &str) {
     assert_eq!(found.lines().count(), expected.lines().count());
 }
 
-/// Writes the image that `make` makes and what `seen` tells of it to the files of a format, which must be empty: neither is ever made anew.
-/// What was begun is ended in the background too, so it is made until so much is `left` begun.
+/// Writes the image that `make` makes and what `seen` tells of it to the files of a format, which must be
+/// empty: neither is ever made anew. What was begun is ended in the background too, so it is made until so
+/// much is `left` begun.
 pub fn make_files(
     format: &str,
     there: (&[u8], &str),
@@ -112,30 +115,30 @@ pub fn make_files(
     std::fs::write(path("blocks"), pack(&device)).unwrap();
 }
 
-/// What a cut has seen.
-pub fn tree_of(view: &View, cut: &Cut, out: &mut String) {
-    let then = view.as_of(cut.number);
-    match then.getattr(cut.row.root) {
-        Ok(_) => tree(&then, cut.row.root, "", out),
+/// What an event has seen.
+pub fn tree_of(view: &View, event: &Event, out: &mut String) {
+    let then = view.as_of(event.number);
+    match then.getattr(event.row.root) {
+        Ok(_) => tree(&then, event.row.root, "", out),
         Err(error) => writeln!(out, "  {error:?}").unwrap(),
     }
 }
 
-/// The first words of lines that begin with one of `starts`: as much of what is seen as two volumes made the same way have in common; and
-/// how many lines there are.
+/// The first words of lines that begin with one of `starts`: as much of what is seen as two volumes made the
+/// same way have in common; and how many lines there are.
 pub fn gist(text: &str, starts: &[&str]) -> (Vec<String>, usize) {
     let of = |line: &str| line.split(' ').take(3).collect::<Vec<_>>().join(" ");
     let lines = text.lines().filter(|line| starts.iter().any(|start| line.starts_with(start)));
     (lines.map(of).collect(), text.lines().count())
 }
 
-/// What is being given up, by the newest rows of the table of cuts on the medium.
-pub fn begun(device: &MemoryDevice) -> Vec<CutKind> {
+/// What is being given up, by the newest rows of the table of events on the medium.
+pub fn begun(device: &MemoryDevice) -> Vec<EventKind> {
     let mut newest: BTreeMap<u64, (u64, Block)> = BTreeMap::new();
     for block in device.to_bytes().chunks_exact(BLOCK_SIZE) {
         let block: &Block = block.try_into().unwrap();
         let header = BlockHeader::of(block);
-        if header.kind != BlockKind::Cuts as u8 || header.level != 0 || verify_checksum(block).is_err() {
+        if header.kind != BlockKind::Events as u8 || header.level != 0 || verify_checksum(block).is_err() {
             continue;
         }
         let (addr, generation) = (header.addr.get(), header.generation.get());
@@ -147,8 +150,8 @@ pub fn begun(device: &MemoryDevice) -> Vec<CutKind> {
     for (_, block) in newest.values() {
         let node = NodeRef::new(block);
         for i in 0..node.count() {
-            let row = CutRow::decode(node.value(i)).unwrap();
-            if row.state == CutState::Dying {
+            let row = EventRow::decode(node.value(i)).unwrap();
+            if row.state == EventState::Dying {
                 kinds.push(row.kind);
             }
         }

@@ -1,9 +1,11 @@
-//! Looking at history through a mount: differences, logs, what is gone, and ([`usage`]) what it takes. More of the requests that [`super`] describes.
+//! Looking at history through a mount: differences, logs, what is gone, and ([`usage`]) what it takes. More
+//! of the requests that [`super`] describes.
 //!
-//! Answers may be of any length and come in parts. The first request asks; if not all fits, the daemon keeps the rest of the answer
-//! under a *key* and gives it to whoever comes with that, for the same user, until the last part is read. It keeps at most 8 answers,
-//! 64 MiB in all, and those that nobody asked for in a minute only until somebody asks anything of this kind: ESTALE if
-//! an answer is not there any more, and one asks anew. No answer is longer: EOVERFLOW.
+//! Answers may be of any length and come in parts. The first request asks; if not all fits, the daemon keeps
+//! the rest of the answer under a *key* and gives it to whoever comes with that, for the same user, until the
+//! last part is read. It keeps at most 8 answers, 64 MiB in all, and those that nobody asked for in a minute
+//! only until somebody asks anything of this kind: ESTALE if an answer is not there any more, and one asks
+//! anew. No answer is longer: EOVERFLOW.
 //!
 //! How far the daemon is with one that takes long is asked beside it: see [`progress`].
 //!
@@ -28,8 +30,8 @@
 //! | 0..8, 8..16 | the snapshots between which the directory differs, 0 for the present |
 //! | 16..20 | flags: 1 only which directory is asked; 2 what took the place of another of its name and type is compared with that |
 //!
-//! The answer has the inode (8 bytes) and incarnation (4) of the directory and the snapshot as of which it was asked (8, 0 for the present); then
-//! the differences, each of
+//! The answer has the inode (8 bytes) and incarnation (4) of the directory and the snapshot as of which it
+//! was asked (8, 0 for the present); then the differences, each of
 //!
 //! | bytes | |
 //! |---|---|
@@ -41,7 +43,8 @@
 //! | 4, … | length of the path, the path; if it has one, the same of the old path |
 //! | 36 | facts before, if it was there; and after, likewise |
 //!
-//! *Facts* are mode, user, group, links (4 bytes each), size (8), and the time of the last change of content (12).
+//! *Facts* are mode, user, group, links (4 bytes each), size (8), and the time of the last change of content
+//! (12).
 //!
 //! # Log: number 6
 //!
@@ -70,13 +73,13 @@
 //! |---|---|
 //! | 0..4 | flags: 1 in all directories below, too |
 //!
-//! The answer has the names, each of: type (2 bytes) and two zero bytes, inode (8), incarnation (4), path (4, …), facts (36), the last
-//! snapshot that has it.
+//! The answer has the names, each of: type (2 bytes) and two zero bytes, inode (8), incarnation (4), path (4,
+//! …), facts (36), the last snapshot that has it.
 //!
-//! For root, the daemon's user, and the owner of the directory, of differences at both times; EPERM for others. An owner is told
-//! names only that he could have learned: of directories that he may list as of when they were there, and what is gone of such that he may
-//! list now, too. ENOENT: a
-//! snapshot has not seen the directory, or the name is unknown. Which directory is asked, everybody may ask.
+//! For root, the daemon's user, and the owner of the directory, of differences at both times; EPERM for
+//! others. An owner is told names only that he could have learned: of directories that he may list as of when
+//! they were there, and what is gone of such that he may list now, too. ENOENT: a snapshot has not seen the
+//! directory, or the name is unknown. Which directory is asked, everybody may ask.
 
 pub mod progress;
 pub mod usage;
@@ -93,8 +96,8 @@ use std::io;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 use yore_fs::{
-    Access, Change, Deleted, Difference, Facts, FileKind, Gone, Incarnation, InodeNo, ListedCut, Logged,
-    Number, Progress, SeenBy, Timestamp, View, What,
+    Access, Change, Deleted, Difference, EventNo, Facts, FileKind, Gone, Incarnation, InodeNo, ListedEvent,
+    Logged, Progress, SeenBy, Timestamp, View, What,
 };
 
 /// Bytes of each of the requests.
@@ -143,7 +146,7 @@ pub struct Identity {
     /// Its incarnation.
     pub incarnation: Incarnation,
     /// The snapshot as of which it is seen; `None`: the present.
-    pub cut: Option<Number>,
+    pub event: Option<EventNo>,
 }
 
 /// Which directory of the volume an open directory of a mount is, and of what time.
@@ -157,11 +160,12 @@ pub fn identity(dir: &File) -> io::Result<Identity> {
     Reader(&answer).identity().ok_or_else(malformed)
 }
 
-/// What differs below an open directory of a mount between two snapshots, or one and the present; as [`View::diff`].
+/// What differs below an open directory of a mount between two snapshots, or one and the present; as
+/// [`View::diff`].
 ///
 /// # Errors
 /// As [`identity`], and the table above.
-pub fn diff(dir: &File, from: Option<Number>, to: Option<Number>) -> io::Result<Vec<Difference>> {
+pub fn diff(dir: &File, from: Option<EventNo>, to: Option<EventNo>) -> io::Result<Vec<Difference>> {
     differences(ask::<DIFF>(dir, &between(from, to, 0), 0)?)
 }
 
@@ -171,16 +175,16 @@ pub fn diff(dir: &File, from: Option<Number>, to: Option<Number>) -> io::Result<
 /// As [`diff`]; EINVAL if the daemon is of an older version.
 pub fn compare(
     dir: &File,
-    from: Option<Number>,
-    to: Option<Number>,
+    from: Option<EventNo>,
+    to: Option<EventNo>,
     watch: Watch<'_>,
 ) -> io::Result<Vec<Difference>> {
     let question = between(from, to, COMPARED);
     differences(watched(dir, watch, |name| ask::<DIFF>(dir, &question, name))?)
 }
 
-fn between(from: Option<Number>, to: Option<Number>, flags: u32) -> Vec<u8> {
-    let number = |side: Option<Number>| side.unwrap_or_default().0.to_le_bytes();
+fn between(from: Option<EventNo>, to: Option<EventNo>, flags: u32) -> Vec<u8> {
+    let number = |side: Option<EventNo>| side.unwrap_or_default().0.to_le_bytes();
     [&number(from)[..], &number(to), &flags.to_le_bytes()].concat()
 }
 
@@ -190,7 +194,8 @@ fn differences(answer: Vec<u8>) -> io::Result<Vec<Difference>> {
     reader.all(Reader::difference)
 }
 
-/// What a name in an open directory of a mount meant over time, the latest first, at most so many states; as [`View::log`].
+/// What a name in an open directory of a mount meant over time, the latest first, at most so many states; as
+/// [`View::log`].
 ///
 /// # Errors
 /// As [`diff`].
@@ -279,7 +284,8 @@ impl Answers {
         self.answer_for(view, inode, (uid, &view.access(None, view.root())), number, request)
     }
 
-    /// The daemon's half: the next part of the answer to a request of this number on an inode, with what a user may come to.
+    /// The daemon's half: the next part of the answer to a request of this number on an inode, with what a
+    /// user may come to.
     pub(crate) fn answer_for(
         &self,
         view: &View,
@@ -289,12 +295,12 @@ impl Answers {
         request: &[u8],
     ) -> Result<Vec<u8>, Failure> {
         if !is_known(number) || view.getattr(inode)?.kind != FileKind::Directory {
-            return Err(Failure::Number(Errno::ENOTTY));
+            return Err(Failure::EventNo(Errno::ENOTTY));
         }
         if number == PROGRESS {
             return self.1.answer(view, uid, request);
         }
-        let refused = Failure::Number(Errno::EINVAL);
+        let refused = Failure::EventNo(Errno::EINVAL);
         let head = u64_at(request, 0).zip(u64_at(request, 8)).filter(|_| request.len() == PART_BYTES);
         let Some((key, at)) = head else { return Err(refused) };
         let question = &request[BODY_AT..];
@@ -328,11 +334,11 @@ impl Answers {
     fn go_on(&self, key: u64, at: u64, uid: u32, number: Opcode) -> Result<Vec<u8>, Failure> {
         let mut kept = self.0.lock();
         let same = |kept: &Kept| (kept.key, kept.uid, kept.number) == (key, uid, number);
-        let Some(i) = kept.1.iter().position(same) else { return Err(Failure::Number(Errno::ESTALE)) };
+        let Some(i) = kept.1.iter().position(same) else { return Err(Failure::EventNo(Errno::ESTALE)) };
         let found = &mut kept.1[i];
         found.asked = Instant::now();
         let Some(at) = usize::try_from(at).ok().filter(|at| *at < found.bytes.len()) else {
-            return Err(Failure::Number(Errno::EINVAL));
+            return Err(Failure::EventNo(Errno::EINVAL));
         };
         let part = part_of(&found.bytes, at);
         let is_last = at + part.len() == found.bytes.len();
@@ -360,7 +366,7 @@ fn encode_part(key: u64, len: usize, part: &[u8]) -> Vec<u8> {
 #[derive(Debug, PartialEq, Eq)]
 enum Question<'a> {
     Identity,
-    Diff { from: Option<Number>, to: Option<Number>, compared: bool },
+    Diff { from: Option<EventNo>, to: Option<EventNo>, compared: bool },
     Log { name: &'a [u8], most: Option<u32> },
     Deleted { recursive: bool },
     Usage(usage::Of<'a>),
@@ -371,7 +377,7 @@ impl Question<'_> {
         let mut reader = Reader(bytes);
         let question = match number {
             DIFF => {
-                let mut side = || Some(Some(Number(reader.u64()?)).filter(|number| number.0 != 0));
+                let mut side = || Some(Some(EventNo(reader.u64()?)).filter(|number| number.0 != 0));
                 let (from, to) = (side()?, side()?);
                 match (reader.u32()?, from, to) {
                     (flags @ (0 | COMPARED), ..) => Question::Diff { from, to, compared: flags == COMPARED },
@@ -403,18 +409,18 @@ impl Question<'_> {
         if matches!(self, Question::Identity | Question::Diff { .. }) {
             writer.u64(inode.0);
             writer.u32(view.getattr(inode)?.incarnation);
-            writer.u64(view.cut().unwrap_or_default().0);
+            writer.u64(view.event().unwrap_or_default().0);
         }
         let check = |view: &View| match may_snapshot(view, inode, None, uid)? {
             true => Ok(()),
-            false => Err(Failure::Number(Errno::EPERM)),
+            false => Err(Failure::EventNo(Errno::EPERM)),
         };
         let mut told = Told::new(view, access, inode);
         match self {
             Question::Identity => {}
             Question::Diff { from, to, compared } => {
                 for side in [from, to] {
-                    check(&side.map_or(view.present(), |cut| view.as_of(cut)))?;
+                    check(&side.map_or(view.present(), |event| view.as_of(event)))?;
                 }
                 let mut all = Vec::new();
                 let each = &mut |found: Difference| {
@@ -436,7 +442,8 @@ impl Question<'_> {
             Question::Log { name, most } => {
                 check(view)?;
                 let (mut left, mut failed) = (most.unwrap_or(u32::MAX), None);
-                // Who is gone cannot be asked for permissions any more: below the directories of others nothing is told.
+                // Who is gone cannot be asked for permissions any more: below the directories of others
+                // nothing is told.
                 let mut pass = |above: &Facts| match may_all(uid) || above.uid == uid {
                     true => Ok(()),
                     false => Err(yore_fs::Error::NotPermitted { what: "the directory was somebody else's" }),
@@ -482,7 +489,7 @@ impl Question<'_> {
             }
         }
         match writer.is_full {
-            true => Err(Failure::Number(Errno::EOVERFLOW)),
+            true => Err(Failure::EventNo(Errno::EOVERFLOW)),
             false => Ok(writer.bytes),
         }
     }
@@ -535,9 +542,9 @@ impl Writer {
     }
 
     fn seen_by(&mut self, seen: &SeenBy) {
-        let SeenBy { cut, next } = seen.clone();
+        let SeenBy { event, next } = seen.clone();
         let listed =
-            ListedCut { cut, next, covers: true, own: false, pinned: false, mounted: false, path: None };
+            ListedEvent { event, next, covers: true, own: false, pinned: false, mounted: false, path: None };
         let record = encode_record(&listed);
         self.bytes.extend_from_slice(&record);
     }
@@ -646,8 +653,8 @@ impl<'a> Reader<'a> {
 
     fn identity(&mut self) -> Option<Identity> {
         let (inode, incarnation) = (InodeNo(self.u64()?), Incarnation(self.u32()?));
-        let cut = Some(Number(self.u64()?)).filter(|cut| cut.0 != 0);
-        Some(Identity { inode, incarnation, cut })
+        let event = Some(EventNo(self.u64()?)).filter(|event| event.0 != 0);
+        Some(Identity { inode, incarnation, event })
     }
 
     fn facts(&mut self) -> Option<Facts> {
@@ -661,7 +668,7 @@ impl<'a> Reader<'a> {
     fn seen_by(&mut self) -> Option<SeenBy> {
         let (listed, len) = decode_record(self.0)?;
         self.take(len)?;
-        Some(SeenBy { cut: listed.cut, next: listed.next })
+        Some(SeenBy { event: listed.event, next: listed.next })
     }
 
     fn difference(&mut self) -> Option<Difference> {

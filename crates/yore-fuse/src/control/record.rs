@@ -7,7 +7,7 @@
 //! | 20 | kind: 1 snapshot, 2 close, 3 interval, 4 undo, 5 removed |
 //! | 21 | flags: 1 held, 2 the directory asked can be seen as of it, 4 has a path, 8 has a next one, 16 of that very directory, 32 mounted by itself, 64 pinned (mounted, or something under way needs it) |
 //! | 22..24 | length of the name |
-//! | 24..32, 32..36 | inode and incarnation of what was cut |
+//! | 24..32, 32..36 | inode and incarnation of what the event is of |
 //! | 36..40 | length of the path |
 //! | 40..48, 48..52 | time of the next one on the volume, whatever it is of |
 //! | 56.. | the name, and behind it the path on the volume as it is now, from `/` |
@@ -16,7 +16,9 @@ use super::{put, put_time, time_at, u32_at, u64_at};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
-use yore_fs::{Cut, CutKind, CutMore, CutRow, CutState, Incarnation, InodeNo, ListedCut, Number, Timestamp};
+use yore_fs::{
+    Event, EventKind, EventMore, EventNo, EventRow, EventState, Incarnation, InodeNo, ListedEvent, Timestamp,
+};
 
 const RECORD_BYTES: usize = 56;
 const HELD: u8 = 1;
@@ -27,15 +29,15 @@ const OWN: u8 = 16;
 const MOUNTED: u8 = 32;
 const PINNED: u8 = 64;
 
-pub(super) fn encode_record(listed: &ListedCut) -> Vec<u8> {
-    let row = &listed.cut.row;
+pub(super) fn encode_record(listed: &ListedEvent) -> Vec<u8> {
+    let row = &listed.event.row;
     // A path that would not fit into any answer, four times as long as any that a call takes, is left out.
     let most = 15_000;
     let path =
         listed.path.as_deref().map(|path| path.as_os_str().as_bytes()).filter(|path| path.len() <= most);
     let flag = |is: bool, flag: u8| if is { flag } else { 0 };
     let mut bytes = vec![0; RECORD_BYTES];
-    put(&mut bytes, 0, &listed.cut.number.0.to_le_bytes());
+    put(&mut bytes, 0, &listed.event.number.0.to_le_bytes());
     put_time(&mut bytes, 8, row.time);
     bytes[20] = row.kind as u8;
     bytes[21] = flag(row.held, HELD)
@@ -57,24 +59,24 @@ pub(super) fn encode_record(listed: &ListedCut) -> Vec<u8> {
 }
 
 /// A record, and how long it is.
-pub(super) fn decode_record(bytes: &[u8]) -> Option<(ListedCut, usize)> {
+pub(super) fn decode_record(bytes: &[u8]) -> Option<(ListedEvent, usize)> {
     let flags = *bytes.get(21)?;
     let name_len = usize::from(u16::from_le_bytes(bytes.get(22..24)?.try_into().ok()?));
     let path_at = RECORD_BYTES + name_len;
     let end = path_at.checked_add(usize::try_from(u32_at(bytes, 36)?).ok()?)?;
     let path = bytes.get(path_at..end)?;
-    let row = CutRow {
+    let row = EventRow {
         time: time_at(bytes, 8)?,
-        kind: CutKind::from_u8(*bytes.get(20)?)?,
-        state: CutState::Kept,
+        kind: EventKind::from_u8(*bytes.get(20)?)?,
+        state: EventState::Kept,
         held: flags & HELD != 0,
         root: InodeNo(u64_at(bytes, 24)?),
         root_incarnation: Incarnation(u32_at(bytes, 32)?),
         name: std::str::from_utf8(bytes.get(RECORD_BYTES..path_at)?).ok()?.to_owned(),
-        more: CutMore::default(),
+        more: EventMore::default(),
     };
-    let listed = ListedCut {
-        cut: Cut { number: Number(u64_at(bytes, 0)?), row },
+    let listed = ListedEvent {
+        event: Event { number: EventNo(u64_at(bytes, 0)?), row },
         next: if flags & NEXT != 0 { Some(time_at(bytes, 40)?) } else { None },
         covers: flags & COVERS != 0,
         own: flags & OWN != 0,
@@ -98,18 +100,18 @@ mod tests {
             (&"n".repeat(255)[..], Some("/d".repeat(3000))),
             ("\u{fc}nder", Some("/x\n".to_string())),
         ] {
-            let listed = ListedCut {
-                cut: Cut {
-                    number: Number(u64::MAX - 1),
-                    row: CutRow {
+            let listed = ListedEvent {
+                event: Event {
+                    number: EventNo(u64::MAX - 1),
+                    row: EventRow {
                         time: Timestamp { seconds: -5, nanos: 999_999_999 },
-                        kind: CutKind::Interval,
-                        state: CutState::Kept,
+                        kind: EventKind::Interval,
+                        state: EventState::Kept,
                         held: true,
                         root: InodeNo(77),
                         root_incarnation: Incarnation(3),
                         name: name.to_string(),
-                        more: CutMore::default(),
+                        more: EventMore::default(),
                     },
                 },
                 next: path.as_ref().map(|_| Timestamp { seconds: 9, nanos: 1 }),
@@ -122,7 +124,7 @@ mod tests {
             let bytes = encode_record(&listed);
             assert_eq!(decode_record(&bytes), Some((listed, bytes.len())));
             for len in 0..bytes.len().min(RECORD_BYTES + name.len()) {
-                assert_eq!(decode_record(&bytes[..len]), None, "cut short to {len}");
+                assert_eq!(decode_record(&bytes[..len]), None, "truncated to {len}");
             }
         }
     }

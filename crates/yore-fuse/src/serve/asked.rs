@@ -14,7 +14,7 @@ use fuser::{Errno, ReplyIoctl, Request};
 use std::sync::Arc;
 use yore_control::{Host, Kept, Who, Wrong};
 use yore_fs::rollback::Changed;
-use yore_fs::{Access, Error, InodeNo, Number, Remembered, UserLimits, View};
+use yore_fs::{Access, Error, EventNo, InodeNo, Remembered, UserLimits, View};
 
 /// Who asks, owned, so that a thread of its own can answer.
 struct Asker {
@@ -64,8 +64,8 @@ impl Host for AtOnce<'_> {
         self.0.saves.want().map_err(|error| Error::Refused(cannot(error)))
     }
 
-    fn gone(&self, files: &[Remembered], cuts: &[Number]) {
-        self.0.tell_gone(files, cuts);
+    fn gone(&self, files: &[Remembered], events: &[EventNo]) {
+        self.0.tell_gone(files, events);
     }
 }
 

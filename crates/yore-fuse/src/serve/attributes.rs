@@ -1,18 +1,21 @@
 //! Attributes that change without a request to change them: the time of access, and set-id bits that fall.
 //!
 //! # Reads that the daemon does not see
-//! The kernel serves reads from its cache and tells nobody, and pages that a program has written are in that cache. So a file that is
-//! written and then read has a time of access before its change, as if nobody had read it since. The kernel gives one sign. A
-//! read that reaches the end of the file makes it ask for the size, if it does not believe what it has, and that request carries the
-//! open file, which no `stat` does. After each write it does not believe what it has. So GETATTR with a handle is a read, and
-//! costs nothing that was not sent before. (A seek to the end looks the same, and counts as a read.)
+//! The kernel serves reads from its cache and tells nobody, and pages that a program has written are in that
+//! cache. So a file that is written and then read has a time of access before its change, as if nobody had
+//! read it since. The kernel gives one sign. A read that reaches the end of the file makes it ask for the
+//! size, if it does not believe what it has, and that request carries the open file, which no `stat` does.
+//! After each write it does not believe what it has. So GETATTR with a handle is a read, and costs nothing
+//! that was not sent before. (A seek to the end looks the same, and counts as a read.)
 //!
-//! A `stat` between the write and the read would hide the read: then the kernel believes what it has. So the answer to a `stat` is
-//! believed for no time if the next read is to be noted and might be served from the cache, that is, if the file has been read
-//! since it was made, or consists of whole pages. Each further `stat` of such a file is then a round trip until somebody reads it.
-//! Files just made, which a build or a checkout looks at again and again, are none of these.
+//! A `stat` between the write and the read would hide the read: then the kernel believes what it has. So the
+//! answer to a `stat` is believed for no time if the next read is to be noted and might be served from the
+//! cache, that is, if the file has been read since it was made, or consists of whole pages. Each further
+//! `stat` of such a file is then a round trip until somebody reads it. Files just made, which a build or a
+//! checkout looks at again and again, are none of these.
 //!
-//! Missed are reads of pages in the cache that stop before the end of the file, and stores and loads through mappings.
+//! Missed are reads of pages in the cache that stop before the end of the file, and stores and loads through
+//! mappings.
 
 use super::Server;
 use crate::privilege;
@@ -52,8 +55,8 @@ impl Server {
         Ok((attr, if hides { Duration::ZERO } else { self.config.timeout }))
     }
 
-    /// Where the kernel asks before it opens: what is protected is not opened to write, or only to append. Elsewhere it is the write
-    /// that fails.
+    /// Where the kernel asks before it opens: what is protected is not opened to write, or only to append.
+    /// Elsewhere it is the write that fails.
     pub(super) fn check_open(&self, node: INodeNo, flags: OpenFlags) -> yore_fs::Result<()> {
         if flags.acc_mode() == OpenAccMode::O_RDONLY && flags.0 & libc::O_TRUNC == 0 {
             return Ok(());

@@ -1,5 +1,5 @@
-//! Requests that are answered by a thread of their own, because they wait for what other requests do: the threads that serve may all
-//! come to wait for them.
+//! Requests that are answered by a thread of their own, because they wait for what other requests do: the
+//! threads that serve may all come to wait for them.
 
 use super::Server;
 use crate::control::Failure;
@@ -27,7 +27,7 @@ impl Drop for Watched {
 pub(super) fn answer(inode: InodeNo, answer: Result<Vec<u8>, Failure>, reply: ReplyIoctl) {
     match answer {
         Ok(answer) => reply.ioctl(0, &answer),
-        Err(Failure::Number(number)) => reply.error(number),
+        Err(Failure::EventNo(number)) => reply.error(number),
         Err(Failure::View(error)) => {
             if worth_logging(&error) {
                 tracing::error!(call = "ioctl", inode = inode.0, %error, "a request failed");
@@ -37,7 +37,8 @@ pub(super) fn answer(inode: InodeNo, answer: Result<Vec<u8>, Failure>, reply: Re
     }
 }
 
-/// Has the kernel write what programs have stored through mappings, and waits for that: the requests to write come before this returns.
+/// Has the kernel write what programs have stored through mappings, and waits for that: the requests to write
+/// come before this returns.
 pub(super) fn write_stores(shared: &Shared, notices: Option<&Notices>) {
     let Some(notices) = notices else { return };
     match mapped_files(shared.device()) {
@@ -55,7 +56,8 @@ pub(super) fn write_stores(shared: &Shared, notices: Option<&Notices>) {
 }
 
 impl Server {
-    /// Does what no thread that serves may do. Without a thread there is nobody left to answer, and a request ends with EIO.
+    /// Does what no thread that serves may do. Without a thread there is nobody left to answer, and a request
+    /// ends with EIO.
     pub(super) fn in_background(&self, name: &str, work: impl FnOnce() + Send + 'static) {
         if let Err(error) = std::thread::Builder::new().name(name.into()).spawn(work) {
             tracing::error!(%error, name, "cannot start a thread");

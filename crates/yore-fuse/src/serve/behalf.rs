@@ -1,5 +1,6 @@
-//! Whose request it is, for the history that a full volume gives up: root and the user who mounted the volume may fill it at the cost of
-//! all that need not stay, others only at the cost of what they could forget by a command ([`Behalf`]).
+//! Whose request it is, for the history that a full volume gives up: root and the user who mounted the volume
+//! may fill it at the cost of all that need not stay, others only at the cost of what they could forget by a
+//! command ([`Behalf`]).
 
 use super::Server;
 use fuser::Request;
@@ -30,8 +31,8 @@ impl Server {
         }
     }
 
-    /// The view for what the kernel sends by itself: what it had collected, or stores through mappings. It does not say whose that is. The
-    /// file's owner's, if nobody else can write to it.
+    /// The view for what the kernel sends by itself: what it had collected, or stores through mappings. It
+    /// does not say whose that is. The file's owner's, if nobody else can write to it.
     pub(super) fn for_kernel<'v>(
         &self,
         view: Cow<'v, View>,

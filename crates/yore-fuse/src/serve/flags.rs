@@ -1,10 +1,12 @@
-//! The flags of files that `chattr` sets and `lsattr` shows, as the kernel passes both kinds of its requests on: FS_IOC_GETFLAGS and
-//! FS_IOC_SETFLAGS with 32 bits, FS_IOC_FSGETXATTR and FS_IOC_FSSETXATTR with a `struct fsxattr`.
+//! The flags of files that `chattr` sets and `lsattr` shows, as the kernel passes both kinds of its requests
+//! on: FS_IOC_GETFLAGS and FS_IOC_SETFLAGS with 32 bits, FS_IOC_FSGETXATTR and FS_IOC_FSSETXATTR with a
+//! `struct fsxattr`.
 //!
-//! Since Linux 5.13 the kernel has checked before who may set which; older ones pass on whatever anybody asks, so it is checked
-//! here, too. The kernel does not know what the flags forbid: the view refuses. It does know the file's pages, among them such as
-//! were stored to through mappings and are not written yet. They are written before a file becomes immutable; what is stored after
-//! that is refused when it is written, and dropped.
+//! Since Linux 5.13 the kernel has checked before who may set which; older ones pass on whatever anybody
+//! asks, so it is checked here, too. The kernel does not know what the flags forbid: the view refuses. It
+//! does know the file's pages, among them such as were stored to through mappings and are not written yet.
+//! They are written before a file becomes immutable; what is stored after that is refused when it is written,
+//! and dropped.
 
 use super::background::{answer, Watched};
 use super::Server;
@@ -101,12 +103,12 @@ impl Server {
             return reply.error(errno(&Error::ReadOnly));
         }
         let protects = (wanted - attr.flags).intersects(InodeFlags::PROTECTED);
-        if protects && attr.kind == FileKind::Regular && view.cut().is_none() {
+        if protects && attr.kind == FileKind::Regular && view.event().is_none() {
             return self.protect(view, inode, wanted, reply);
         }
         match self.set_flags(&view, inode, wanted) {
             Ok(()) => reply.ioctl(0, &[]),
-            Err(Failure::Number(number)) => reply.error(number),
+            Err(Failure::EventNo(number)) => reply.error(number),
             Err(Failure::View(error)) => reply.error(self.number("ioctl", inode, error)),
         }
     }
@@ -117,8 +119,8 @@ impl Server {
         Ok(())
     }
 
-    /// Sets flags that protect a file when all has been written that the kernel has of it: in a thread of its own, for it may have to
-    /// wait for threads that serve.
+    /// Sets flags that protect a file when all has been written that the kernel has of it: in a thread of its
+    /// own, for it may have to wait for threads that serve.
     fn protect(&self, view: View, inode: InodeNo, flags: InodeFlags, reply: ReplyIoctl) {
         let (shared, notices) = (self.shared.clone(), self.notices.get().cloned());
         let work = move || {
@@ -147,7 +149,8 @@ impl Server {
 mod tests {
     use super::*;
 
-    /// The flags are those of <linux/fs.h>; others are refused, and so is what a project or an extent's size would say.
+    /// The flags are those of <linux/fs.h>; others are refused, and so is what a project or an extent's size
+    /// would say.
     #[test]
     fn flags_and_bits() {
         for fsx in [false, true] {

@@ -1,17 +1,18 @@
-//! What the kernel is told when the history of files is given up. It believes attributes, content and listings of the past for hours, since
-//! nothing there changes; this is the one thing that does.
+//! What the kernel is told when the history of files is given up. It believes attributes, content and
+//! listings of the past for hours, since nothing there changes; this is the one thing that does.
 
 use super::Server;
 use std::collections::HashSet;
-use yore_fs::{InodeNo, Number, Remembered};
+use yore_fs::{EventNo, InodeNo, Remembered};
 
 impl Server {
-    /// Of these files nothing can be seen any more as of these cuts, which ascend. Returns at once: notices must not be waited for
-    /// while a request is served. The kernel asks for each name anew that leads to what it knows nothing of.
-    pub(super) fn tell_gone(&self, files: &[Remembered], cuts: &[Number]) {
+    /// Of these files nothing can be seen any more as of these events, which ascend. Returns at once: notices
+    /// must not be waited for while a request is served. The kernel asks for each name anew that leads to
+    /// what it knows nothing of.
+    pub(super) fn tell_gone(&self, files: &[Remembered], events: &[EventNo]) {
         let Some(notices) = self.notices.get().cloned() else { return };
         let files: HashSet<InodeNo> = files.iter().map(|file| file.inode).collect();
-        let nodes = self.past.showing(&files, cuts);
+        let nodes = self.past.showing(&files, events);
         let tell = move || {
             for node in nodes {
                 if let Err(error) = notices.past_node_changed(node) {

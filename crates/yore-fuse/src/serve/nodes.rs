@@ -25,8 +25,8 @@ impl Server {
     /// The view in which the kernel knows a node, and its inode there.
     pub(super) fn seen(&self, node: INodeNo) -> yore_fs::Result<(Cow<'_, View>, InodeNo)> {
         if PastNodes::is_past(node.0) {
-            let (cut, inode) = self.past.get(node.0).ok_or(Error::Stale)?;
-            return Ok((Cow::Owned(self.view.as_of(cut)), inode));
+            let (event, inode) = self.past.get(node.0).ok_or(Error::Stale)?;
+            return Ok((Cow::Owned(self.view.as_of(event)), inode));
         }
         // What it has of its own is answered before; nothing else can be done with it.
         if node == snapdir::NODE {
@@ -37,7 +37,7 @@ impl Server {
 
     /// Whether a node shows what was.
     fn is_of_past(&self, node: INodeNo) -> bool {
-        PastNodes::is_past(node.0) || self.view.cut().is_some()
+        PastNodes::is_past(node.0) || self.view.event().is_some()
     }
 
     /// Whether a node's access ACL and default ACL are not shown.
@@ -78,7 +78,7 @@ impl Server {
     ) {
         match found {
             Ok(node) => {
-                let attr = node.into_held();
+                let attr = node.into_counted();
                 let generation = Generation(u64::from(attr.incarnation));
                 reply.entry(&self.config.timeout, &self.entry_attr(&attr), generation);
             }
@@ -86,25 +86,26 @@ impl Server {
         }
     }
 
-    /// Names a node of the past to the kernel: `found` under a name in `parent`, or what the name meant at the time in it, which
-    /// may be something else the next time it is asked for.
+    /// Names a node of the past to the kernel: `found` under a name in `parent`, or what the name meant at
+    /// the time in it, which may be something else the next time it is asked for.
     pub(super) fn past_entry(
         &self,
         parent: INodeNo,
         name: Option<&[u8]>,
         found: &Node,
     ) -> (FileAttr, Duration) {
-        let (attr, cut) = (*found.attr(), found.cut().unwrap_or_default());
+        let (attr, event) = (*found.attr(), found.event().unwrap_or_default());
         let (key, timeout) = match name {
-            Some(name) => (Key::Named { parent: parent.0, name: name.to_vec(), cut }, Duration::ZERO),
+            Some(name) => (Key::Named { parent: parent.0, name: name.to_vec(), event }, Duration::ZERO),
             None => (Key::Below { parent: parent.0, inode: attr.inode }, self.config.timeout),
         };
-        let node = self.past.hold(key, attr.kind, cut, attr.inode);
+        let node = self.past.count_lookup(key, attr.kind, event, attr.inode);
         (self.told(INodeNo(node), &attr), timeout)
     }
 
-    /// A name in a node of the past, or the node itself for a handle. By names, users have come from one that [`Server::look_back_for`] has
-    /// let them pass, and the kernel checks the rest; by a handle nobody has checked anything.
+    /// A name in a node of the past, or the node itself for a handle. By names, users have come from one that
+    /// [`Server::look_back_for`] has let them pass, and the kernel checks the rest; by a handle nobody has
+    /// checked anything.
     pub(super) fn past_lookup(
         &self,
         request: &Request,
@@ -118,7 +119,7 @@ impl Server {
             let (attr, timeout) = self.past_entry(parent, None, found);
             return reply.entry(&timeout, &attr, generation);
         }
-        match self.access(request).reaches_inode(inode, None, found.cut()) {
+        match self.access(request).reaches_inode(inode, None, found.event()) {
             Ok(true) => {}
             Ok(false) => return reply.error(Errno::EACCES),
             Err(error) => return reply.error(self.number("lookup", inode, error)),
@@ -146,9 +147,9 @@ impl Server {
         self.view.access(Some(asking).filter(|asking| !control::may_all(asking.uid)), self.root)
     }
 
-    /// What a name meant in a directory at a time, if who asks may come to it: all directories on the way to it then, as they were then,
-    /// let him pass. The kernel has checked the way as it is now, and checks from there on what was. `None`: he may not, and may not
-    /// know whether there was such a name either.
+    /// What a name meant in a directory at a time, if who asks may come to it: all directories on the way to
+    /// it then, as they were then, let him pass. The kernel has checked the way as it is now, and checks from
+    /// there on what was. `None`: he may not, and may not know whether there was such a name either.
     pub(super) fn look_back_for(
         &self,
         request: &Request,
@@ -161,7 +162,7 @@ impl Server {
         let access = self.access(request);
         let found = match view.look_back(directory, name, when) {
             Ok(node) => {
-                if access.reaches_inode(node.inode(), Some(directory), node.cut())? {
+                if access.reaches_inode(node.inode(), Some(directory), node.event())? {
                     return Ok(Some(node));
                 }
                 Error::NotFound
@@ -170,9 +171,9 @@ impl Server {
             Err(error) => return Err(error),
         };
         // Without a name that he may see, the answer is the same whether there was one or not.
-        match view.cut_for(directory, when) {
+        match view.event_for(directory, when) {
             Ok(_) if name == b"." => Ok(None),
-            Ok(cut) if !access.reaches(directory, Some(cut))? => Ok(None),
+            Ok(event) if !access.reaches(directory, Some(event))? => Ok(None),
             Ok(_) | Err(Error::NotFound) => Err(found),
             Err(error) => Err(error),
         }
@@ -194,7 +195,8 @@ impl Server {
         }
     }
 
-    /// Why a name of the present cannot be removed, moved or replaced: `with`, if it is one with a time and leads to what was.
+    /// Why a name of the present cannot be removed, moved or replaced: `with`, if it is one with a time and
+    /// leads to what was.
     pub(super) fn of_past(
         &self,
         call: &'static str,
@@ -203,8 +205,9 @@ impl Server {
         with: Errno,
     ) -> Option<Errno> {
         let name = name.as_bytes();
-        // All of the past is refused where it is changed. Most names have no time, and are not looked up for this.
-        if view.cut().is_some() || yore_fs::split_time(name).is_none() {
+        // All of the past is refused where it is changed. Most names have no time, and are not looked up for
+        // this.
+        if view.event().is_some() || yore_fs::split_time(name).is_none() {
             return None;
         }
         let literal = || view.lookup(directory, name);
@@ -240,7 +243,7 @@ pub(super) fn listed_number(directory: INodeNo, view: &View, item: &DirItem<'_>)
         (true, b"." | b"..") => directory,
         (true, _) => {
             let key = Key::Below { parent: directory.0, inode: item.inode };
-            INodeNo(key.number(item.kind, view.cut().unwrap_or_default(), item.inode))
+            INodeNo(key.number(item.kind, view.event().unwrap_or_default(), item.inode))
         }
     }
 }

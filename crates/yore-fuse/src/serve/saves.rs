@@ -1,21 +1,23 @@
 //! Versions at each close on a mount that is not told of closes.
 //!
-//! The kernel asks once in the life of a connection whether it is to tell of opens and closes; being told costs every program two or three
-//! requests for each file, for good. So a mount of a volume without a policy that makes versions at closes is not told. When
-//! such a policy is set there later, closes are found out otherwise, and only then: nothing of this is done before.
+//! The kernel asks once in the life of a connection whether it is to tell of opens and closes; being told
+//! costs every program two or three requests for each file, for good. So a mount of a volume without a policy
+//! that makes versions at closes is not told. When such a policy is set there later, closes are found out
+//! otherwise, and only then: nothing of this is done before.
 //!
-//! **Closes.** Each change of a file says which process made it. A moment after the last one ([`QUIET`]) a thread looks
-//! whether that process still has the file open for writing (`/proc/PID/fdinfo`). If not, or if the process is gone, or may not
-//! be looked at, the file was closed, and its version is made; else the thread looks again later.
+//! **Closes.** Each change of a file says which process made it. A moment after the last one ([`QUIET`]) a
+//! thread looks whether that process still has the file open for writing (`/proc/PID/fdinfo`). If not, or if
+//! the process is gone, or may not be looked at, the file was closed, and its version is made; else the
+//! thread looks again later.
 //!
-//! **Saves that follow at once.** A file that is made empty, and whose last change has no version yet, has been saved before: the
-//! version is made first. So is one that is changed by another process when the one before is gone. Names that change make their
-//! versions themselves ([`yore_fs::View::rename`] and others).
+//! **Saves that follow at once.** A file that is made empty, and whose last change has no version yet, has
+//! been saved before: the version is made first. So is one that is changed by another process when the one
+//! before is gone. Names that change make their versions themselves ([`yore_fs::View::rename`] and others).
 //!
 //! **Whoever asks for the past** finds what is closed by then: what has been waiting is looked at first.
 //!
-//! What this does not tell apart: a program that adds to a file, or writes in its middle, and closes it, and does so again within
-//! [`QUIET`]. Both are one version.
+//! What this does not tell apart: a program that adds to a file, or writes in its middle, and closes it, and
+//! does so again within [`QUIET`]. Both are one version.
 
 use super::Server;
 use crate::privilege::process_of;
@@ -67,8 +69,8 @@ pub(super) struct Saves {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Whether a process has a file open for writing, which the kernel knows by the number that it has here. Nothing is asked of the
-/// mount for it. What may not be seen is not open.
+/// Whether a process has a file open for writing, which the kernel knows by the number that it has here.
+/// Nothing is asked of the mount for it. What may not be seen is not open.
 fn has_open(process: u32, inode: InodeNo) -> bool {
     let Ok(entries) = fs::read_dir(format!("/proc/{process}/fdinfo")) else { return false };
     let texts = entries.flatten().filter_map(|entry| fs::read_to_string(entry.path()).ok());
@@ -230,7 +232,7 @@ impl Drop for Saves {
 impl Server {
     /// As [`Saves::before`], for a node.
     pub(super) fn before_change(&self, view: &View, inode: InodeNo, thread: u32, is_emptied: bool) {
-        if view.cut().is_none() {
+        if view.event().is_none() {
             self.saves.before(inode, thread, is_emptied);
         }
     }
@@ -241,7 +243,8 @@ mod tests {
     use super::*;
     use std::os::unix::fs::MetadataExt as _;
 
-    /// A file that this process has open is found as that, by how it is open, and no longer when it is closed.
+    /// A file that this process has open is found as that, by how it is open, and no longer when it is
+    /// closed.
     #[test]
     fn who_writes() {
         let dir = tempfile::tempdir().unwrap();

@@ -36,7 +36,8 @@ impl Server {
         Ok(FileAttr { ino: snapdir::NODE, size: 0, blocks: 0, perm: 0o555, nlink: 2, ..times })
     }
 
-    /// Names it to the kernel, which is to ask again each time: a file may get the name, and its time of change counts.
+    /// Names it to the kernel, which is to ask again each time: a file may get the name, and its time of
+    /// change counts.
     pub(super) fn snapdir_entry(&self, reply: ReplyEntry) {
         match self.snapdir_attr() {
             Ok(attr) => reply.entry(&Duration::ZERO, &attr, Generation(0)),
@@ -73,8 +74,8 @@ impl Server {
         }
         let mut given = cookie < DOT_DOT;
         let outcome = snapdir::list(&self.view, cookie, &mut |entry| {
-            let key = Key::Named { parent: snapdir::NODE.0, name: entry.name.to_vec(), cut: entry.cut };
-            let number = INodeNo(key.number(FileKind::Directory, entry.cut, self.root));
+            let key = Key::Named { parent: snapdir::NODE.0, name: entry.name.to_vec(), event: entry.event };
+            let number = INodeNo(key.number(FileKind::Directory, entry.event, self.root));
             let full = reply.add(number, entry.cookie, FileType::Directory, OsStr::from_bytes(entry.name));
             given |= !full;
             !full
@@ -85,8 +86,8 @@ impl Server {
         }
     }
 
-    /// The same with nodes. The kernel asks so for the beginning of every listing, and for more only if somebody has looked entries
-    /// up: so the beginning has none.
+    /// The same with nodes. The kernel asks so for the beginning of every listing, and for more only if
+    /// somebody has looked entries up: so the beginning has none.
     pub(super) fn list_snapshots_with_nodes(&self, cookie: u64, mut reply: ReplyDirectoryPlus) {
         let (now, root) = (Duration::ZERO, INodeNo(self.root.0));
         if cookie < DOT_DOT {
@@ -102,7 +103,7 @@ impl Server {
         }
         let (mut given, mut failed) = (false, None);
         let outcome = snapdir::list(&self.view, cookie, &mut |entry| {
-            let node = match self.view.as_of(entry.cut).node(self.root, None) {
+            let node = match self.view.as_of(entry.event).node(self.root, None) {
                 Ok(node) => node,
                 // Forgotten a moment ago.
                 Err(Error::Stale) => return true,
@@ -116,7 +117,7 @@ impl Server {
             let full = reply.add(attr.ino, entry.cookie, name, &timeout, &attr, Generation(generation));
             if full {
                 debug_assert!(PastNodes::is_past(attr.ino.0));
-                self.past.release(attr.ino.0, 1);
+                self.past.forget_lookups(attr.ino.0, 1);
             }
             given |= !full;
             !full

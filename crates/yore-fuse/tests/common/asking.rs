@@ -2,13 +2,13 @@
 
 use std::fs::File;
 use yore_control::{Client as _, Mounted, Saying, Take};
-use yore_fs::{Number, Result, Timestamp};
+use yore_fs::{EventNo, Result, Timestamp};
 
-pub fn snapshot(dir: &File, name: &str, held: bool, wait: bool) -> Result<(Number, Timestamp)> {
+pub fn snapshot(dir: &File, name: &str, held: bool, wait: bool) -> Result<(EventNo, Timestamp)> {
     Mounted(dir).take(Take { name: name.into(), held, wait, ..Take::default() })
 }
 
-pub fn hold(dir: &File, number: Number, held: bool) -> Result<()> {
+pub fn hold(dir: &File, number: EventNo, held: bool) -> Result<()> {
     Mounted(dir).describe(number, Saying { hold: Some(held.then(String::new)), ..Saying::default() })
 }
 

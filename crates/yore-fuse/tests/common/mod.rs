@@ -1,7 +1,7 @@
 //! A volume in memory, mounted in a temporary directory.
 //!
-//! Mounting needs /dev/fuse and root (or fusermount3). Where it is not to be had a test says SKIPPED and passes, but fails if the
-//! environment has CI=true: there, a skip is a hole nobody would see.
+//! Mounting needs /dev/fuse and root (or fusermount3). Where it is not to be had a test says SKIPPED and
+//! passes, but fails if the environment has CI=true: there, a skip is a hole nobody would see.
 
 #![allow(dead_code)] // Each test binary uses its own part.
 

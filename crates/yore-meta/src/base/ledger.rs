@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::Arc;
 use yore_format::layout::VOLUME_BLOCKS_MAX;
-use yore_format::{Generation, Incarnation, IntentHead, MetaAddr, Number, Superblock, INODES_PER_BLOCK};
+use yore_format::{EventNo, Generation, Incarnation, IntentHead, MetaAddr, Superblock, INODES_PER_BLOCK};
 
 /// A count that Ops change and others read between generations.
 #[derive(Debug, Default)]
@@ -92,14 +92,14 @@ impl Ledger {
 
     /// The number that births take now.
     #[inline]
-    pub(crate) fn number(&self) -> Number {
-        Number(self.next_number.load(Ordering::Relaxed))
+    pub(crate) fn number(&self) -> EventNo {
+        EventNo(self.next_number.load(Ordering::Relaxed))
     }
 
     /// Takes the next number.
-    pub(crate) fn take_number(&self) -> Number {
+    pub(crate) fn take_number(&self) -> EventNo {
         self.note_changed();
-        Number(self.next_number.fetch_add(1, Ordering::AcqRel))
+        EventNo(self.next_number.fetch_add(1, Ordering::AcqRel))
     }
 
     /// Root and level of the tree of orphans.

@@ -9,7 +9,7 @@ use yore_format::{encode_note, Incarnation, InodeNo, IntentNote, BLOCK_SIZE};
 /// An inode, and which use of its number is meant.
 pub(crate) type File = (InodeNo, Incarnation);
 
-/// Bytes of a page that can be cut short.
+/// Bytes of a page that can be truncated.
 pub(crate) trait Trim {
     /// Keeps at most the first `len` bytes.
     fn trim(&mut self, len: usize);
@@ -58,8 +58,8 @@ impl<B: Trim> NotedFiles<B> {
         noted
     }
 
-    /// Notes that the file was cut to `size`, or (0) that nothing of it is outstanding.
-    pub(crate) fn cut(&mut self, file: File, size: u64) {
+    /// Notes that the file was truncated to `size`, or (0) that nothing of it is outstanding.
+    pub(crate) fn truncate(&mut self, file: File, size: u64) {
         if size == 0 {
             self.pages -= self.files.remove(&file).map_or(0, |noted| noted.pages.len());
             return;
@@ -172,7 +172,7 @@ impl Notes {
     }
 
     /// Bytes that outstanding data takes in records. A file counts beside its pages: it stays when all of
-    /// them were cut off, for its size may be nowhere else.
+    /// them were truncated, for its size may be nowhere else.
     pub(crate) fn outstanding_bytes(&self) -> usize {
         let (pages, files) = self.outstanding.count();
         pages * PAGE_RECORD_BYTES + files * FILE_RECORD_BYTES
@@ -181,7 +181,9 @@ impl Notes {
     /// Notes that something is no longer outstanding.
     pub(crate) fn take_back(&mut self, note: &IntentNote<'_>) {
         match *note {
-            IntentNote::Cut { inode, incarnation, size } => self.outstanding.cut((inode, incarnation), size),
+            IntentNote::Truncated { inode, incarnation, size } => {
+                self.outstanding.truncate((inode, incarnation), size)
+            }
             IntentNote::Data { .. } => unreachable!("data is noted with its memory"),
         }
         self.encode(note);
@@ -200,13 +202,13 @@ mod tests {
         noted.data(file, 12_000, 2, vec![3; 3808]);
         noted.data(file, 12_000, 2, vec![4; 3808]);
         assert_eq!(noted.count(), (2, 1));
-        noted.cut(file, 9_000);
+        noted.truncate(file, 9_000);
         let (_, left) = noted.iter().next().unwrap();
         assert_eq!((left.size, left.pages[&2].len()), (9_000, 808));
-        noted.cut(file, 8_192);
+        noted.truncate(file, 8_192);
         assert_eq!(noted.iter().next().unwrap().1.size, 8_192);
         assert_eq!(noted.count(), (1, 1));
-        noted.cut(file, 0);
+        noted.truncate(file, 0);
         assert!(noted.is_empty());
         assert_eq!(noted.count(), (0, 0));
     }

@@ -280,8 +280,8 @@ impl Staged {
             IntentNote::Data { inode, incarnation, size, page, bytes } => {
                 self.files.data((inode, incarnation), size, page, bytes.to_vec());
             }
-            IntentNote::Cut { inode, incarnation, size } => {
-                self.files.cut((inode, incarnation), size);
+            IntentNote::Truncated { inode, incarnation, size } => {
+                self.files.truncate((inode, incarnation), size);
             }
         }
     }

@@ -24,7 +24,7 @@ use std::sync::{Arc, Weak};
 use yore_device::{Device, SharedBuf};
 use yore_format::layout::{Geometry, EXTRA_ZONES_PER_GROUP, ZONE_INDEXES};
 use yore_format::{
-    BlockNo, Engine, Expect, GroupNo, Incarnation, InodeNo, IntentNote, MetaAddr, Number, Superblock, ZoneNo,
+    BlockNo, Engine, EventNo, Expect, GroupNo, Incarnation, InodeNo, IntentNote, MetaAddr, Superblock, ZoneNo,
 };
 
 /// The metadata of an open volume.
@@ -112,7 +112,7 @@ impl Meta {
 
     /// The number that births take now (VERSIONING).
     #[inline]
-    pub fn number(&self) -> Number {
+    pub fn number(&self) -> EventNo {
         self.base().ledger.number()
     }
 
@@ -122,7 +122,7 @@ impl Meta {
         self.base().ledger.orphan_root()
     }
 
-    /// The block with the roots of the history, if the volume was ever cut.
+    /// The block with the roots of the history, if the volume has ever had an event.
     #[inline]
     pub fn history_root(&self) -> MetaAddr {
         self.base().ledger.history_root()

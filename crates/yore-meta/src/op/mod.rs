@@ -19,8 +19,8 @@ use crate::space::{Reserved, ReservedInode};
 use crate::zones::zone::{Frame, Zone};
 use std::sync::Arc;
 use yore_format::{
-    Block, BlockHeader, BlockKind, BlockNo, Generation, GroupNo, Incarnation, InodeNo, IntentNote, MetaAddr,
-    Number, Touched,
+    Block, BlockHeader, BlockKind, BlockNo, EventNo, Generation, GroupNo, Incarnation, InodeNo, IntentNote,
+    MetaAddr, Touched,
 };
 
 /// One change of one block. [`Op::before`] orders it against others.
@@ -69,7 +69,7 @@ pub struct NewBlock {
     /// The owner's incarnation.
     pub incarnation: Incarnation,
     /// The number at which it is born (tree nodes).
-    pub birth: Number,
+    pub birth: EventNo,
 }
 
 /// An open operation. Dropping it ends it.
@@ -208,7 +208,7 @@ impl<'m> Op<'m> {
             level: 0,
             owner: InodeNo::NONE,
             incarnation: Incarnation(0),
-            birth: Number(0),
+            birth: EventNo(0),
         };
         self.install(&zone, index, new);
         // Only now: a thread that finds inodes offered reads their block, which must be there.
@@ -242,7 +242,7 @@ impl<'m> Op<'m> {
     ///
     /// # Panics
     /// If other Ops may be open.
-    pub fn take_number(&mut self) -> Number {
+    pub fn take_number(&mut self) -> EventNo {
         self.assert_alone();
         self.take_number_beside_others()
     }
@@ -254,7 +254,7 @@ impl<'m> Op<'m> {
     }
 
     /// Takes the next number while other Ops may be open, for a caller to whom it makes no difference.
-    pub fn take_number_beside_others(&mut self) -> Number {
+    pub fn take_number_beside_others(&mut self) -> EventNo {
         self.rooms.blocks.base.ledger.take_number()
     }
 
@@ -264,7 +264,7 @@ impl<'m> Op<'m> {
         self.next_change()
     }
 
-    /// Notes in the log what this Op does to data noted earlier: it makes data at home count, or cuts data
+    /// Notes in the log what this Op does to data noted earlier: it makes data at home count, or events data
     /// off. A flush comes before the record that says so. Does nothing without a log.
     pub fn note(&mut self, note: &IntentNote<'_>) {
         self.rooms.log.note(note);

@@ -4,7 +4,7 @@ use super::{NewBlock, Op};
 use crate::blocks::Blocks;
 use crate::zones::zone::{Frame, Zone};
 use std::sync::Arc;
-use yore_format::{BlockKind, BlockNo, GroupNo, Incarnation, InodeNo, MetaAddr, Number, ZoneNo};
+use yore_format::{BlockKind, BlockNo, EventNo, GroupNo, Incarnation, InodeNo, MetaAddr, ZoneNo};
 
 /// A further zone that holds nothing and is closed against reservations.
 pub struct EmptyZone(Arc<Zone>);
@@ -50,7 +50,7 @@ impl Op<'_> {
             level: 0,
             owner: InodeNo::NONE,
             incarnation: Incarnation(0),
-            birth: Number(0),
+            birth: EventNo(0),
         };
         let frame = self.install(&zone, 0, new);
         let usable = geometry.data_blocks(group) as u32;

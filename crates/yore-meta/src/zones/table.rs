@@ -12,9 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 use yore_format::layout::{HEADER_SLOTS, ZONE_BLOCKS, ZONE_INDEXES};
 use yore_format::{
-    seal, Block, BlockHeader, BlockKind, BlockNo, Expect, Generation, Incarnation, InodeNo, MetaAddr, Number,
-    RootZone, Superblock, ZoneHeader, ZoneNo, ZoneTableEntry, ZoneTableMut, ZoneTableRef, ROOT_ZONES_MAX,
-    ZERO_BLOCK,
+    seal, Block, BlockHeader, BlockKind, BlockNo, EventNo, Expect, Generation, Incarnation, InodeNo,
+    MetaAddr, RootZone, Superblock, ZoneHeader, ZoneNo, ZoneTableEntry, ZoneTableMut, ZoneTableRef,
+    ROOT_ZONES_MAX, ZERO_BLOCK,
 };
 
 /// A root zone.
@@ -112,7 +112,7 @@ impl Table {
             None => {
                 let mut block = Box::new(ZERO_BLOCK);
                 let (kind, tag) = (BlockKind::ZoneTable, medium.volume_tag());
-                BlockHeader::init(&mut block, kind, 0, addr, InodeNo::NONE, Incarnation(0), tag, Number(0));
+                BlockHeader::init(&mut block, kind, 0, addr, InodeNo::NONE, Incarnation(0), tag, EventNo(0));
                 block
             }
         };

@@ -1,6 +1,6 @@
 //! Opening and reading a small file as it was, so many versions back, against as it is.
 //!
-//! Every version was written once and cut once, and tells its number, which is looked at.
+//! Every version was written once and event once, and tells its number, which is looked at.
 
 use super::volume::Volume;
 use super::{turns, Goal, Line, Run};
@@ -8,7 +8,7 @@ use crate::report::Unit;
 use crate::stats::median;
 use crate::workload::timed;
 use crate::{BenchError, Result, Target};
-use yore_fs::{Number, View};
+use yore_fs::{EventNo, View};
 
 /// Bytes of the file.
 const BYTES: usize = 4096;
@@ -20,22 +20,22 @@ const NAME: &str = "file";
 
 pub(super) fn measure(run: &Run<'_>) -> Result<Vec<Line>> {
     let volume = Volume::make(run.options, run.dir, "back")?;
-    let cuts = write_versions(&volume, run.history.snapshots.max(1))?;
+    let events = write_versions(&volume, run.history.snapshots.max(1))?;
     let line = |back: usize| {
         let versions = if back == 1 { "version" } else { "versions" };
         let measure = format!("opening and reading 4 KiB, {back} {versions} back / live");
         (back, Line::new(measure, Unit::Seconds, Goal::Ratio(0.9)))
     };
     let mut lines: Vec<(usize, Line)> =
-        DISTANCES.into_iter().filter(|back| *back <= cuts.len()).map(line).collect();
+        DISTANCES.into_iter().filter(|back| *back <= events.len()).map(line).collect();
     for round in run.rounds() {
         let round = round?;
         for (back, line) in &mut lines {
-            let version = cuts.len() - *back;
+            let version = events.len() - *back;
             let view = volume.target.view();
-            // A call for each of many programs: each names its cut anew.
-            let then = || -> Result<()> { read(&view.as_of(cuts[version]), version) };
-            let now = || -> Result<()> { read(view, cuts.len()) };
+            // A call for each of many programs: each names its event anew.
+            let then = || -> Result<()> { read(&view.as_of(events[version]), version) };
+            let now = || -> Result<()> { read(view, events.len()) };
             // Warm.
             then().and_then(|()| now())?;
             let count = run.history.reads.div_ceil(TURNS);
@@ -58,21 +58,21 @@ pub(super) fn measure(run: &Run<'_>) -> Result<Vec<Line>> {
     Ok(lines.into_iter().map(|(_, line)| line).collect())
 }
 
-/// Versions 0, 1, …, each cut, and one more that is not.
-fn write_versions(volume: &Volume, count: usize) -> Result<Vec<Number>> {
+/// Versions 0, 1, …, each event, and one more that is not.
+fn write_versions(volume: &Volume, count: usize) -> Result<Vec<EventNo>> {
     let target = &volume.target;
     let file = target.create(&target.root()?, NAME)?;
     let mut data = vec![0x59; BYTES];
-    let mut cuts = Vec::with_capacity(count);
+    let mut events = Vec::with_capacity(count);
     for version in 0..=count {
         data[..8].copy_from_slice(&(version as u64).to_le_bytes());
         target.write_at(&file, 0, &data)?;
         if version < count {
-            cuts.push(volume.snapshot(false)?);
+            events.push(volume.snapshot(false)?);
         }
     }
     target.sync()?;
-    Ok(cuts)
+    Ok(events)
 }
 
 /// Opens the file and reads it, which must have this version's content.

@@ -1,18 +1,20 @@
-//! The present on a mount, with mounts of a snapshot beside it: none, one and four that nobody uses, and one of which all files are
-//! read over and over.
+//! The present on a mount, with mounts of a snapshot beside it: none, one and four that nobody uses, and one
+//! of which all files are read over and over.
 //!
-//! One volume, whose mount stays for the whole run; the others come and go between the turns, outside of what is timed. All
-//! files of the pool were overwritten once after the snapshot, so that no turn pays for the first change of one.
-//! Each step is made in pieces, in which all take turns, forwards and backwards: the first goes on for some time, the others do as
-//! much. Before each turn as many are mounted as there ever are, and those that are not wanted are taken away again: on which
-//! processors threads come to run after that matters more than what is measured.
+//! One volume, whose mount stays for the whole run; the others come and go between the turns, outside of what
+//! is timed. All files of the pool were overwritten once after the snapshot, so that no turn pays for the
+//! first change of one. Each step is made in pieces, in which all take turns, forwards and backwards: the
+//! first goes on for some time, the others do as much. Before each turn as many are mounted as there ever
+//! are, and those that are not wanted are taken away again: on which processors threads come to run after
+//! that matters more than what is measured.
 //!
-//! Who reads a mount takes processors, memory bandwidth and the volume's locks, whatever it reads. So a mount of the past being
-//! read is held against none, and against the present being read in the same way, which tells what of it the past adds. All that is
-//! read has been read once before the clock starts, so that the kernel has the names of both. No goals are set for these.
+//! Who reads a mount takes processors, memory bandwidth and the volume's locks, whatever it reads. So a mount
+//! of the past being read is held against none, and against the present being read in the same way, which
+//! tells what of it the past adds. All that is read has been read once before the clock starts, so that the
+//! kernel has the names of both. No goals are set for these.
 //!
-//! What is read is dropped from the kernel's cache of the file first: from there it would be read without asking the mount. All
-//! mounts are served by threads of this process.
+//! What is read is dropped from the kernel's cache of the file first: from there it would be read without
+//! asking the mount. All mounts are served by threads of this process.
 
 use super::mail;
 use super::volume::Volume;
@@ -30,7 +32,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use yore_fs::{InodeNo, Number, PinnedBy, View};
+use yore_fs::{EventNo, InodeNo, PinnedBy, View};
 use yore_fuse::{MountConfig, Session, UnmountHow};
 
 /// Bytes of each file of the pool.
@@ -138,7 +140,7 @@ struct Live {
     session: Session,
     view: View,
     root: InodeNo,
-    cut: Number,
+    event: EventNo,
     pool: Pool,
     image: PathBuf,
     mountpoint: PathBuf,
@@ -164,7 +166,7 @@ impl Live {
             volume.target.sync()
         };
         write(1, false)?;
-        let cut = volume.snapshot(false)?;
+        let event = volume.snapshot(false)?;
         write(2, true)?;
         drop(dirs);
         let (view, image) = volume.into_parts();
@@ -177,7 +179,7 @@ impl Live {
         let beside = (0..most).map(|i| place(&format!("past{i}"))).collect::<Result<Vec<_>>>()?;
         let session = yore_fuse::mount(view.clone(), &MountConfig::new(&mountpoint, name_of(&image)))?;
         let root = view.root();
-        Ok(Live { session, view, root, cut, pool, image, mountpoint, beside })
+        Ok(Live { session, view, root, event, pool, image, mountpoint, beside })
     }
 
     /// Of each step, of each of what is beside it: operations a second in each round.
@@ -219,9 +221,9 @@ impl Live {
         for place in &self.beside {
             let pin = self
                 .view
-                .pin(self.cut, PinnedBy::Mount)
+                .pin(self.event, PinnedBy::Mount)
                 .map_err(BenchError::library("keeping the snapshot"))?;
-            let config = MountConfig::new(place, format!("{}@{}", name_of(&self.image), self.cut.0));
+            let config = MountConfig::new(place, format!("{}@{}", name_of(&self.image), self.event.0));
             let handle = self.session.handle();
             beside.sessions.push(yore_fuse::mount_snapshot(pin, self.root, &config, Some(&handle))?);
             // It has been used.
@@ -384,7 +386,8 @@ impl<'r> Work<'r> {
         Ok(Work { options: run.options, pool, target, dirs, data, buffer, mail, plan, made: 0 })
     }
 
-    /// A piece of a step; how many operations, and the seconds they took. All is on the medium when it returns.
+    /// A piece of a step; how many operations, and the seconds they took. All is on the medium when it
+    /// returns.
     fn piece(&mut self, step: Step, until: Until) -> Result<(usize, f64)> {
         let done = match step {
             Step::Create => self.creates(until),

@@ -1,7 +1,7 @@
 //! What changed between two snapshots: a few files among many, against as many files that have all changed.
 //!
-//! The same files were changed before the first and after the second, too. The differences are asked for once before the clock
-//! starts, so that all that is read is in memory.
+//! The same files were changed before the first and after the second, too. The differences are asked for once
+//! before the clock starts, so that all that is read is in memory.
 
 use super::volume::Volume;
 use super::{turns, Goal, Line, Run};
@@ -10,7 +10,7 @@ use crate::stats::median;
 use crate::workload::{noise, timed};
 use crate::{BenchError, Result, Target as _};
 use std::ops::ControlFlow;
-use yore_fs::{Node, Number};
+use yore_fs::{EventNo, Node};
 
 /// Files per directory.
 const PER_DIRECTORY: usize = 1000;
@@ -24,7 +24,7 @@ const GOAL: f64 = 50e-3;
 struct Changed {
     volume: Volume,
     dirs: Vec<Node>,
-    cuts: [Number; 2],
+    events: [EventNo; 2],
     changes: usize,
 }
 
@@ -51,12 +51,12 @@ impl Changed {
         let to = volume.snapshot(false)?;
         change()?;
         volume.target.sync()?;
-        Ok(Changed { volume, dirs, cuts: [from, to], changes })
+        Ok(Changed { volume, dirs, events: [from, to], changes })
     }
 
     /// Compares, and counts what it is told.
     fn compare(&self) -> Result<()> {
-        let (view, [from, to]) = (self.volume.target.view(), self.cuts);
+        let (view, [from, to]) = (self.volume.target.view(), self.events);
         let mut found = 0;
         view.diff(view.root(), Some(from), Some(to), &mut |_| {
             found += 1;

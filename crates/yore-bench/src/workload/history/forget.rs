@@ -1,7 +1,7 @@
 //! Creates and unlinks while snapshots are forgotten, against while nothing is.
 //!
-//! Both volumes have the same snapshots; on one of them a second thread forgets them, and files are created and removed as long as
-//! that takes; on the other as long.
+//! Both volumes have the same snapshots; on one of them a second thread forgets them, and files are created
+//! and removed as long as that takes; on the other as long.
 
 use super::volume::Volume;
 use super::{turns, Goal, Line, Run};
@@ -11,18 +11,19 @@ use crate::workload::noise;
 use crate::{Result, Target};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
-use yore_fs::{Node, Number};
+use yore_fs::{EventNo, Node};
 
 /// Bytes of each file that was changed before the snapshots.
 const BYTES: usize = 4096;
-/// How long creates go on without forgetting in the round in which it is not known yet how long that takes, in seconds.
+/// How long creates go on without forgetting in the round in which it is not known yet how long that takes,
+/// in seconds.
 const UNKNOWN: f64 = 1.0;
 
 /// A volume with snapshots.
 struct Past {
     volume: Volume,
     dirs: Vec<Node>,
-    cuts: Vec<Number>,
+    events: Vec<EventNo>,
 }
 
 /// The row, and what else is to be told.
@@ -76,24 +77,25 @@ impl Past {
             volume.target.write_at(&file, 0, &data)?;
             files.push(file);
         }
-        let mut cuts = Vec::new();
+        let mut events = Vec::new();
         for i in 0..history.forgotten.max(1) {
             for change in 0..history.changes {
                 let file = &files[(i * history.changes + change) % files.len()];
                 volume.target.write_at(file, 0, &data)?;
             }
-            cuts.push(volume.snapshot(false)?);
+            events.push(volume.snapshot(false)?);
         }
         volume.target.sync()?;
-        Ok(Past { volume, dirs, cuts })
+        Ok(Past { volume, dirs, events })
     }
 
-    /// Files created, each at once removed, while another thread forgets all cuts; how many, and the seconds that took.
+    /// Files created, each at once removed, while another thread forgets all events; how many, and the
+    /// seconds that took.
     fn while_forgetting(&self) -> Result<(usize, f64)> {
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let other = scope.spawn(|| {
-                let forgotten = self.volume.forget(&self.cuts);
+                let forgotten = self.volume.forget(&self.events);
                 done.store(true, Ordering::Release);
                 forgotten
             });

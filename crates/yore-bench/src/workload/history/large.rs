@@ -1,8 +1,8 @@
 //! A large file: read as it was, and overwritten for the first time after a snapshot.
 //!
-//! Both versions that are read were written in one go. What is overwritten was, too, each time on a volume of its own: on one that
-//! is used again, the time depends more on what free places earlier turns have left than on the snapshot. Its image is not
-//! sparse, or the host would have to find places for what a snapshot keeps.
+//! Both versions that are read were written in one go. What is overwritten was, too, each time on a volume of
+//! its own: on one that is used again, the time depends more on what free places earlier turns have left than
+//! on the snapshot. Its image is not sparse, or the host would have to find places for what a snapshot keeps.
 
 use super::volume::Volume;
 use super::{turns, Goal, Line, Run};
@@ -53,7 +53,7 @@ fn read(run: &Run<'_>, pieces: usize) -> Result<Line> {
     volume.target.create(&volume.target.root()?, NAME)?;
     write(&volume, pieces, &version(0))?;
     volume.target.sync()?;
-    let cut = volume.snapshot(true)?;
+    let event = volume.snapshot(true)?;
     write(&volume, pieces, &version(1))?;
     volume.target.sync()?;
     for round in run.rounds() {
@@ -62,7 +62,7 @@ fn read(run: &Run<'_>, pieces: usize) -> Result<Line> {
         for side in (0..TURNS).flat_map(|turn| turns(round + turn)) {
             volume = volume.reopen(run.cold)?;
             seconds[side].push(match side {
-                0 => read_all(&volume.target.view().as_of(cut), pieces, 0)?,
+                0 => read_all(&volume.target.view().as_of(event), pieces, 0)?,
                 _ => read_all(volume.target.view(), pieces, 1)?,
             });
         }

@@ -1,13 +1,14 @@
 //! The present, with snapshots being taken, and with many behind it.
 //!
-//! A step goes on for some time on the volume whose turn comes first, and for as many operations on the other, so that both do the
-//! same. Files are opened by their names for each operation. Those that are removed are the ones that were created, which the
-//! snapshots taken meanwhile have seen; that step ends when they are used up, if its time has not come before.
+//! A step goes on for some time on the volume whose turn comes first, and for as many operations on the
+//! other, so that both do the same. Files are opened by their names for each operation. Those that are
+//! removed are the ones that were created, which the snapshots taken meanwhile have seen; that step ends when
+//! they are used up, if its time has not come before.
 //!
-//! Behind the present, every snapshot has a small change before it. After the last one, all files of the pool are overwritten and
-//! renamed once before the clock starts, on both volumes: what the first change after a snapshot costs is the business of other
-//! measures, and here would depend on how long the step is. And all files are read once before the reads that are counted,
-//! which are warm.
+//! Behind the present, every snapshot has a small change before it. After the last one, all files of the pool
+//! are overwritten and renamed once before the clock starts, on both volumes: what the first change after a
+//! snapshot costs is the business of other measures, and here would depend on how long the step is. And all
+//! files are read once before the reads that are counted, which are warm.
 
 use super::volume::Volume;
 use super::{turns, Goal, Line, Run};

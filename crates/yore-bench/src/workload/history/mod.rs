@@ -1,19 +1,21 @@
 //! `history`: what it costs to have a past.
 //!
-//! Each measure is made with a past and without one, by turns in the same run, in the library. What is compared with each other
-//! is on volumes that were made and filled alike; where the past of an earlier round would disturb, every round has volumes of its
-//! own. The rows, and what they are held against:
+//! Each measure is made with a past and without one, by turns in the same run, in the library. What is
+//! compared with each other is on volumes that were made and filled alike; where the past of an earlier round
+//! would disturb, every round has volumes of its own. The rows, and what they are held against:
 //!
 //! - `takes`: a snapshot of many files is taken in the time of one of a single file.
-//! - `live`: what is done to the present is not slowed down, neither by snapshots taken meanwhile nor by many behind it.
+//! - `live`: what is done to the present is not slowed down, neither by snapshots taken meanwhile nor by many
+//!   behind it.
 //! - `back`: what was is opened and read as fast as what is, however far back.
-//! - `large`: so is a large file; and the first overwrite after a snapshot, which must leave the old content alone, costs little
-//!   more than another.
+//! - `large`: so is a large file; and the first overwrite after a snapshot, which must leave the old content
+//!   alone, costs little more than another.
 //! - `forget`: others hardly notice when snapshots are forgotten.
 //! - `mail`: so does PostMark.
 //! - `months`: what snapshots each hour and each minute add to the metadata is little.
 //! - `changes`: what changed is found in the time of what changed, among however many files.
-//! - `scattered`: a file with many versions of random blocks is read in sequence, and so is its first version.
+//! - `scattered`: a file with many versions of random blocks is read in sequence, and so is its first
+//!   version.
 //! - `mounted`: a snapshot is taken through a mount in little more time than the request takes.
 //! - `beside`: a mount of the present is as fast with mounts of snapshots beside it.
 //! - `usual`: what the policy of new volumes costs.
@@ -136,8 +138,8 @@ pub struct History {
     pub large_bytes: u64,
     /// Snapshots forgotten while others work.
     pub forgotten: usize,
-    /// Files overwritten before each of those, and between two snapshots that are compared; and random blocks of the file with many
-    /// versions, before each.
+    /// Files overwritten before each of those, and between two snapshots that are compared; and random blocks
+    /// of the file with many versions, before each.
     pub changes: usize,
     /// PostMark's transactions; its files and directories are in proportion.
     pub transactions: usize,

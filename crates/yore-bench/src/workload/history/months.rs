@@ -1,17 +1,19 @@
-//! How many blocks of metadata three months of work leave, with a snapshot each hour and each minute in which something changed, and with none.
+//! How many blocks of metadata three months of work leave, with a snapshot each hour and each minute in which
+//! something changed, and with none.
 //!
-//! The trace that the figures of ext3cow were made with is not to be had (Peterson and Burns, "Ext3cow: A Time-Shifting File System for
-//! Regulatory Compliance", 2005, table 2: three months of system calls; 78,625 inodes allocated, 1,386 of them directories; snapshots each
-//! day, hour and minute added 3,233, 3,311 and 3,810, of which 878, 963 and 1,062 for directories). So this is one with its
-//! proportions. Each day 15 directories come with 46 files each, and 10 older ones get 17 files more. In these 10, 26 older files
-//! are changed, once a day most of them: overwritten, appended to, renamed, removed, by turns. Four are changed again in another minute of
-//! the same hour, and one of the directories is worked in once more hours later.
+//! The trace that the figures of ext3cow were made with is not to be had (Peterson and Burns, "Ext3cow: A
+//! Time-Shifting File System for Regulatory Compliance", 2005, table 2: three months of system calls; 78,625
+//! inodes allocated, 1,386 of them directories; snapshots each day, hour and minute added 3,233, 3,311 and
+//! 3,810, of which 878, 963 and 1,062 for directories). So this is one with its proportions. Each day 15
+//! directories come with 46 files each, and 10 older ones get 17 files more. In these 10, 26 older files are
+//! changed, once a day most of them: overwritten, appended to, renamed, removed, by turns. Four are changed
+//! again in another minute of the same hour, and one of the directories is worked in once more hours later.
 //!
-//! With *the policy of new volumes* a snapshot is taken each minute, and at the end of each day those go that the rules of the policy
-//! do not keep: by the trace's own clock, in which each day has 24 hours.
+//! With *the policy of new volumes* a snapshot is taken each minute, and at the end of each day those go that
+//! the rules of the policy do not keep: by the trace's own clock, in which each day has 24 hours.
 //!
-//! As an interval policy does it, no snapshot is taken where nothing has changed. A row for each of the 129,600 minutes would weigh more than
-//! all the versions.
+//! As an interval policy does it, no snapshot is taken where nothing has changed. A row for each of the
+//! 129,600 minutes would weigh more than all the versions.
 
 use super::volume::Volume;
 use super::{Goal, Line, Run};
@@ -21,7 +23,7 @@ use crate::{BenchError, Result, Target as _};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use yore_fs::retention::{reasons, Taken};
-use yore_fs::{MkfsOptions, Node, Number, Retention, Timestamp};
+use yore_fs::{EventNo, MkfsOptions, Node, Retention, Timestamp};
 
 const DAYS: usize = 90;
 /// Directories that come each day, in so many minutes, and files in each.
@@ -88,7 +90,7 @@ struct Work {
     changes: usize,
     /// The trace's time, in seconds, and the snapshots that are kept with theirs.
     clock: i64,
-    kept: Vec<(Number, i64)>,
+    kept: Vec<(EventNo, i64)>,
 }
 
 impl Work {
@@ -177,7 +179,7 @@ impl Work {
         if self.every != Every::Usual {
             return Ok(());
         }
-        let at = |&(number, seconds): &(Number, i64)| Taken {
+        let at = |&(number, seconds): &(EventNo, i64)| Taken {
             number,
             time: Timestamp { seconds, nanos: 0 },
             name: "",
@@ -189,9 +191,9 @@ impl Work {
         let wrong =
             |error| BenchError::impossible(format!("the rules of the usual policy: {error}"), "report it");
         let reasons = reasons(&rules, false, &taken, &jiff::tz::TimeZone::UTC).map_err(wrong)?;
-        let judged: Vec<(bool, (Number, i64))> =
+        let judged: Vec<(bool, (EventNo, i64))> =
             reasons.iter().map(|why| !why.is_empty()).zip(self.kept.iter().copied()).collect();
-        let going: Vec<Number> =
+        let going: Vec<EventNo> =
             judged.iter().filter(|(stays, _)| !stays).map(|(_, (number, _))| *number).collect();
         self.kept = judged.into_iter().filter(|(stays, _)| *stays).map(|(_, one)| one).collect();
         if going.is_empty() {

@@ -1,6 +1,8 @@
-//! Taking snapshots through a mount, against a request to it that only asks: whether what one sees is the present.
+//! Taking snapshots through a mount, against a request to it that only asks: whether what one sees is the
+//! present.
 //!
-//! A file is changed before each, so that there is something to be taken. The mount is served by threads of this process.
+//! A file is changed before each, so that there is something to be taken. The mount is served by threads of
+//! this process.
 
 use super::volume::Volume;
 use super::{turns, Goal, Line, Run};

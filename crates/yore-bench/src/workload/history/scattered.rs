@@ -1,7 +1,8 @@
 //! A file of which a few random blocks were overwritten between each two of many snapshots, read in sequence.
 //!
-//! Of the file with a past the live version has every overwritten block somewhere else; the first version has all blocks where they
-//! were first written. Both are held against a file that was overwritten as much without snapshots.
+//! Of the file with a past the live version has every overwritten block somewhere else; the first version has
+//! all blocks where they were first written. Both are held against a file that was overwritten as much
+//! without snapshots.
 
 use super::volume::Volume;
 use super::{turns, Goal, Line, Run};
@@ -10,7 +11,7 @@ use crate::stats::median;
 use crate::workload::{noise, timed};
 use crate::{BenchError, Result, Target as _};
 use rand::{Rng as _, SeedableRng as _};
-use yore_fs::{Number, View};
+use yore_fs::{EventNo, View};
 
 /// Bytes of each sequential read and write, and of each random write.
 const LARGE: usize = 1 << 20;
@@ -24,7 +25,7 @@ const TURNS: usize = 3;
 const NAME: &str = "scattered";
 
 /// A volume with the file; and its first snapshot, if it has any.
-fn make(run: &Run<'_>, name: &str, pieces: usize, snapshots: bool) -> Result<(Volume, Option<Number>)> {
+fn make(run: &Run<'_>, name: &str, pieces: usize, snapshots: bool) -> Result<(Volume, Option<EventNo>)> {
     let volume = Volume::make(run.options, run.dir, name)?;
     let file = volume.target.create(&volume.target.root()?, NAME)?;
     let data = noise(LARGE, 1);
@@ -37,8 +38,8 @@ fn make(run: &Run<'_>, name: &str, pieces: usize, snapshots: bool) -> Result<(Vo
     for _ in 0..VERSIONS {
         run.options.check_stop()?;
         if snapshots {
-            let cut = volume.snapshot(false)?;
-            first = first.or(Some(cut));
+            let event = volume.snapshot(false)?;
+            first = first.or(Some(event));
         }
         for _ in 0..run.history.changes {
             let place = random.random_range(0..blocks) * SMALL;
@@ -66,14 +67,14 @@ pub(super) fn measure(run: &Run<'_>) -> Result<Vec<Line>> {
     let mut volumes = [Some(with), Some(without)];
     for round in run.rounds() {
         let round = round?;
-        for (line, cut) in lines.iter_mut().zip([None, first]) {
+        for (line, event) in lines.iter_mut().zip([None, first]) {
             let mut seconds: [Vec<f64>; 2] = Default::default();
             for side in (0..TURNS).flat_map(|turn| turns(round + turn)) {
                 if let Some(volume) = volumes[side].take() {
                     let volume = volumes[side].insert(volume.reopen(run.cold)?);
                     let view = volume.target.view();
-                    seconds[side].push(match cut.filter(|_| side == 0) {
-                        Some(cut) => read_all(&view.as_of(cut), pieces)?,
+                    seconds[side].push(match event.filter(|_| side == 0) {
+                        Some(event) => read_all(&view.as_of(event), pieces)?,
                         None => read_all(view, pieces)?,
                     });
                 }

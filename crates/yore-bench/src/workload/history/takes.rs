@@ -11,7 +11,8 @@ use yore_fs::Node;
 
 /// Files per directory of the volume with many.
 const PER_DIRECTORY: usize = 1000;
-/// How far the next file that is changed lies from the last: in another directory, and no divisor of the number of files.
+/// How far the next file that is changed lies from the last: in another directory, and no divisor of the
+/// number of files.
 const LEAP: usize = 7919;
 /// Turns that both volumes take in a round.
 const TURNS: usize = 20;
@@ -95,7 +96,8 @@ pub(super) fn measure(run: &Run<'_>) -> Result<Vec<Line>> {
     Ok(vec![middle, tail, durable])
 }
 
-/// Seconds, in the middle, that a durable snapshot takes when nothing is dirty, and an fsync of a file of which 4 KiB are.
+/// Seconds, in the middle, that a durable snapshot takes when nothing is dirty, and an fsync of a file of
+/// which 4 KiB are.
 fn durably(filled: &mut Filled, count: usize) -> Result<[f64; 2]> {
     let mut times: [Vec<u64>; 2] = Default::default();
     for _ in 0..count {

@@ -1,11 +1,13 @@
-//! Work on a volume with the policy of new volumes, and on one without any: PostMark in the library; unpacking and building a source tree
-//! on a mount, where tar and make are.
+//! Work on a volume with the policy of new volumes, and on one without any: PostMark in the library;
+//! unpacking and building a source tree on a mount, where tar and make are.
 //!
-//! A run of these is shorter than the minute after which the policy takes its next snapshot, so it would measure the first one alone. Here
-//! the interval is [`INTERVAL`], many times shorter: what the rows show is more than the policy costs. The data of all that
-//! is replaced between two snapshots stays, so does the work of keeping it.
+//! A run of these is shorter than the minute after which the policy takes its next snapshot, so it would
+//! measure the first one alone. Here the interval is [`INTERVAL`], many times shorter: what the rows show is
+//! more than the policy costs. The data of all that is replaced between two snapshots stays, so does the work
+//! of keeping it.
 //!
-//! What is unpacked and built is made here, in the proportions of a small program: the same on every machine, and there without a network.
+//! What is unpacked and built is made here, in the proportions of a small program: the same on every machine,
+//! and there without a network.
 
 use super::mail;
 use super::volume::Volume;
@@ -27,7 +29,8 @@ const INTERVAL: u64 = 1_000_000_000;
 const FILES: usize = 2000;
 const DIRECTORIES: usize = 100;
 const BYTES: usize = 8 << 10;
-/// How many times fewer a build makes: it reads the sources, writes an object for each, then puts them together, twice.
+/// How many times fewer a build makes: it reads the sources, writes an object for each, then puts them
+/// together, twice.
 const SOURCES: usize = 500;
 
 fn failed(what: &str) -> impl FnOnce(std::io::Error) -> BenchError {
@@ -144,8 +147,8 @@ fn on_mount(run: &Run<'_>, side: usize, archive: &Path) -> Result<(f64, f64)> {
     Ok(times)
 }
 
-/// What compilers and linkers do to files: each source is read, and an object half as long written beside it under another name, then
-/// renamed; all are put together in one; twice, as after a change that concerns all.
+/// What compilers and linkers do to files: each source is read, and an object half as long written beside it
+/// under another name, then renamed; all are put together in one; twice, as after a change that concerns all.
 fn build(run: &Run<'_>, at: &Path) -> Result<()> {
     let files = FILES.min(run.history.files.max(10));
     let directories = DIRECTORIES.min(files);

@@ -5,7 +5,7 @@ use crate::target::LibraryTarget;
 use crate::{BenchError, CompareOptions, Result, Target};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use yore_fs::{Engine, Node, Number, View};
+use yore_fs::{Engine, EventNo, Node, View};
 
 /// Bytes written at a time to an image that is not to be sparse.
 const PIECE: usize = 4 << 20;
@@ -24,7 +24,8 @@ impl Volume {
         Volume::over(image)
     }
 
-    /// One of `bytes`, each of which the host has given a place already: who writes to it first does not pay for that.
+    /// One of `bytes`, each of which the host has given a place already: who writes to it first does not pay
+    /// for that.
     pub(super) fn make_written(dir: &Path, name: &str, bytes: u64) -> Result<Volume> {
         let image = dir.join(name);
         let failed = || BenchError::system(format!("making {name}"));
@@ -71,16 +72,16 @@ impl Volume {
     }
 
     /// Takes a snapshot of all of it, without a name.
-    pub(super) fn snapshot(&self, wait: bool) -> Result<Number> {
+    pub(super) fn snapshot(&self, wait: bool) -> Result<EventNo> {
         let view = self.target.view();
-        let cut = view.snapshot(view.root(), "", false, wait);
-        cut.map(|cut| cut.number).map_err(BenchError::library("taking a snapshot"))
+        let event = view.snapshot(view.root(), "", false, wait);
+        event.map(|event| event.number).map_err(BenchError::library("taking a snapshot"))
     }
 
-    /// Forgets cuts, to the end.
-    pub(super) fn forget(&self, cuts: &[Number]) -> Result<()> {
+    /// Forgets events, to the end.
+    pub(super) fn forget(&self, events: &[EventNo]) -> Result<()> {
         let view = self.target.view();
-        view.forget(cuts).map_err(BenchError::library("forgetting snapshots"))?;
+        view.forget(events).map_err(BenchError::library("forgetting snapshots"))?;
         view.finish_forgetting(&mut |_| std::ops::ControlFlow::Continue(()))
             .map(drop)
             .map_err(BenchError::library("giving up what forgotten snapshots have seen"))

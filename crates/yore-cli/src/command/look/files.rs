@@ -9,8 +9,8 @@ use anyhow::Context as _;
 use std::path::Path;
 use yore_fs::{Change, Difference, Incarnation, InodeNo, What};
 
-/// Prints in what two files differ: two states of one, or one that took the other's name. Set-id bits, which the past does not show, and
-/// times of access do not count.
+/// Prints in what two files differ: two states of one, or one that took the other's name. Set-id bits, which
+/// the past does not show, and times of access do not count.
 pub fn diff(args: &args::Diff, side: &dyn Side, first: &Path, second: &Path) -> Outcome {
     let (was, is) = (facts(side, first)?, facts(side, second)?);
     anyhow::ensure!(

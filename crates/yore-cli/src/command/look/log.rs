@@ -32,7 +32,8 @@ pub(super) enum Named {
     Free(OnVolume),
 }
 
-/// The directory that a path's last name is in, and the name; an empty one if the path does not end in a name.
+/// The directory that a path's last name is in, and the name; an empty one if the path does not end in a
+/// name.
 pub(super) fn split(path: &Path) -> (PathBuf, Vec<u8>) {
     match (path.file_name(), path.parent()) {
         (Some(name), Some(above)) => {
@@ -43,8 +44,8 @@ pub(super) fn split(path: &Path) -> (PathBuf, Vec<u8>) {
     }
 }
 
-/// The nearest directory above a path's end, itself not counted, that is there; and the names from there to the end, parted by
-/// slashes.
+/// The nearest directory above a path's end, itself not counted, that is there; and the names from there to
+/// the end, parted by slashes.
 pub fn from_what_is_there(path: &Path, is_directory: impl Fn(&Path) -> bool) -> (PathBuf, Vec<u8>) {
     let (mut above, mut name) = split(path);
     while !name.is_empty() && !is_directory(&above) {
@@ -129,8 +130,8 @@ pub(super) fn never_seen(name: &str) -> anyhow::Error {
     })
 }
 
-/// What tells a state from the one before, in letters: `+` there is none before, `N` a new file took the name, `R` renamed or
-/// moved, `M` other content, `A` other attributes or times.
+/// What tells a state from the one before, in letters: `+` there is none before, `N` a new file took the
+/// name, `R` renamed or moved, `M` other content, `A` other attributes or times.
 fn letters(logged: &Logged) -> String {
     let attributes = What::METADATA | What::XATTRS;
     let only_time = !logged.what.contains(What::CONTENT) && logged.what.contains(What::TIME);
@@ -145,7 +146,7 @@ fn letters(logged: &Logged) -> String {
 }
 
 pub(super) fn at(seen: &SeenBy, clock: &Clock) -> String {
-    clock.name(seen.cut.row.time, seen.next)
+    clock.name(seen.event.row.time, seen.next)
 }
 
 /// When a state was seen last.
@@ -189,10 +190,10 @@ pub(super) fn json_seen(seen: Option<&SeenBy>, clock: &Clock) -> Value {
     match seen {
         None => Value::Null,
         Some(seen) => json!({
-            "number": seen.cut.number.0,
-            "time": json_time(seen.cut.row.time),
+            "number": seen.event.number.0,
+            "time": json_time(seen.event.row.time),
             "at": at(seen, clock),
-            "name": if seen.cut.row.name.is_empty() { Value::Null } else { json!(seen.cut.row.name) },
+            "name": if seen.event.row.name.is_empty() { Value::Null } else { json!(seen.event.row.name) },
         }),
     }
 }
@@ -240,7 +241,7 @@ pub fn deleted(args: &args::Deleted) -> Outcome {
     };
     let found = match &place {
         Place::Mounted { dir, .. } => {
-            if control::look::identity(dir).map_err(asked)?.cut.is_some() {
+            if control::look::identity(dir).map_err(asked)?.event.is_some() {
                 return Err(of_the_past());
             }
             let mut progress = Progress::of_looking(args.progress)?;
@@ -252,7 +253,7 @@ pub fn deleted(args: &args::Deleted) -> Outcome {
         }
         Place::Free(on) => on_volume(&on.volume, Access::Read, |volume| {
             let node = volume.node(&on.path)?;
-            if node.cut().is_some() {
+            if node.event().is_some() {
                 return Err(of_the_past());
             }
             while_looking(args.progress, LOOKING, |progress| {

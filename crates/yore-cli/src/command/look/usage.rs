@@ -16,12 +16,12 @@ use std::ffi::OsStr;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
-use yore_fs::{CutUsage, FileKind, Held, StateUsage, UsageTotals, Volume};
+use yore_fs::{EventUsage, FileKind, Retained, StateUsage, UsageTotals, Volume};
 use yore_fuse::control::look::usage;
 
 /// What was found of one path.
 enum Found {
-    Directory(UsageTotals, Vec<CutUsage>),
+    Directory(UsageTotals, Vec<EventUsage>),
     File(UsageTotals, Vec<StateUsage>),
 }
 
@@ -72,8 +72,8 @@ fn look(operand: &OsStr) -> anyhow::Result<Found> {
     };
     if Path::new(operand).is_dir() {
         if let Place::Mounted { dir, .. } = find(operand)? {
-            let (totals, cuts) = usage::usage(&dir).map_err(told)?;
-            return Ok(Found::Directory(totals, cuts));
+            let (totals, events) = usage::usage(&dir).map_err(told)?;
+            return Ok(Found::Directory(totals, events));
         }
     }
     match named(operand)? {
@@ -91,12 +91,12 @@ fn on_free(volume: &Volume, on: &OnVolume, shown: &str) -> anyhow::Result<Found>
         error => error.on_path("cannot tell what history holds of", bytes_of(&on.path)).into(),
     };
     if let Some(node) = volume.node(&on.path).ok().filter(|node| node.attr().kind == FileKind::Directory) {
-        let mut cuts = Vec::new();
-        let totals = volume.view().of(&node).usage(node.inode(), &mut |cut| {
-            cuts.push(cut);
+        let mut events = Vec::new();
+        let totals = volume.view().of(&node).usage(node.inode(), &mut |event| {
+            events.push(event);
             ControlFlow::Continue(())
         });
-        return Ok(Found::Directory(totals.map_err(told)?, cuts));
+        return Ok(Found::Directory(totals.map_err(told)?, events));
     }
     let (above, name) = split(&on.path);
     let (node, mut states) = (volume.node(&above)?, Vec::new());
@@ -107,7 +107,7 @@ fn on_free(volume: &Volume, on: &OnVolume, shown: &str) -> anyhow::Result<Found>
     Ok(Found::File(totals.map_err(told)?, states))
 }
 
-fn json_held(held: &Held) -> Value {
+fn json_held(held: &Retained) -> Value {
     json!({ "data": held.data, "metadata": held.metadata })
 }
 
@@ -120,15 +120,15 @@ fn json(path: &OsStr, found: &Found, clock: &Clock) -> Value {
     });
     json_name(&mut value, "path", bytes_of(Path::new(path)));
     match found {
-        Found::Directory(_, cuts) => {
-            let one = |cut: &CutUsage| {
-                let mut value = json_seen(Some(&cut.seen), clock);
-                value["exclusive"] = json_held(&cut.exclusive);
-                value["with_older"] = json_held(&cut.with_older);
-                value["shared"] = json!(cut.shared);
+        Found::Directory(_, events) => {
+            let one = |event: &EventUsage| {
+                let mut value = json_seen(Some(&event.seen), clock);
+                value["exclusive"] = json_held(&event.exclusive);
+                value["with_older"] = json_held(&event.with_older);
+                value["shared"] = json!(event.shared);
                 value
             };
-            value["snapshots"] = cuts.iter().map(one).collect();
+            value["snapshots"] = events.iter().map(one).collect();
         }
         Found::File(_, states) => {
             let one = |found: &StateUsage| {
@@ -146,20 +146,20 @@ fn json(path: &OsStr, found: &Found, clock: &Clock) -> Value {
 
 fn print(list: &mut List, path: &OsStr, found: &Found, clock: &Clock) -> anyhow::Result<()> {
     list.heading(format!("{:>10} {:>10} {:>10}  seen at", "exclusive", "with older", "shared").as_bytes())?;
-    let sizes = |exclusive: &Held, with_older: &Held, shared: u64| {
+    let sizes = |exclusive: &Retained, with_older: &Retained, shared: u64| {
         let [alone, older] = [exclusive, with_older].map(|held| human(held.bytes()));
         format!("{alone:>10} {older:>10} {:>10}  ", human(shared))
     };
     let totals = match found {
-        Found::Directory(totals, cuts) => {
-            for cut in cuts {
-                let name = match cut.seen.cut.row.name.as_str() {
+        Found::Directory(totals, events) => {
+            for event in events {
+                let name = match event.seen.event.row.name.as_str() {
                     "" => String::new(),
                     name => format!("  {name}"),
                 };
-                let before = sizes(&cut.exclusive, &cut.with_older, cut.shared);
+                let before = sizes(&event.exclusive, &event.with_older, event.shared);
                 // JSON is printed elsewhere, as one value for each path.
-                list.entry(&before, at(&cut.seen, clock).as_bytes(), &name, || Value::Null)?;
+                list.entry(&before, at(&event.seen, clock).as_bytes(), &name, || Value::Null)?;
             }
             totals
         }

@@ -1,4 +1,5 @@
-//! The mount or volume on which the past is put back: its files as a [`Side`], and what only it can tell of history.
+//! The mount or volume on which the past is put back: its files as a [`Side`], and what only it can tell of
+//! history.
 
 use crate::args;
 use crate::asked::here;
@@ -20,7 +21,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use yore_control::{Client, Mounted, Take};
 use yore_fs::rollback::{Plan, RolledBack};
-use yore_fs::{Difference, Error, FileKind, Incarnation, ListedCut, Logged, Number, Volume};
+use yore_fs::{Difference, Error, EventNo, FileKind, Incarnation, ListedEvent, Logged, Volume};
 use yore_fuse::control;
 
 /// A mount, or a volume that this process has opened.
@@ -29,11 +30,12 @@ pub struct Ground {
     volume: Option<Volume>,
 }
 
-/// What is read to be put back, kept from being forgotten as long as this lives; on a mount as long as the process does.
+/// What is read to be put back, kept from being forgotten as long as this lives; on a mount as long as the
+/// process does.
 #[must_use]
 pub struct Source(#[expect(dead_code, reason = "it is kept as long as it lives")] Option<Box<dyn Client>>);
 
-/// A cut that can be gone back to.
+/// An event that can be gone back to.
 #[must_use]
 pub struct UndoPoint(#[expect(dead_code, reason = "it is kept as long as it lives")] Box<dyn Client>);
 
@@ -164,19 +166,19 @@ impl Ground {
                 "{} is not a directory",
                 self.name(path)
             );
-            return Ok((node.inode(), Incarnation(node.attr().incarnation), node.cut()));
+            return Ok((node.inode(), Incarnation(node.attr().incarnation), node.event()));
         }
         anyhow::ensure!(path.is_dir(), "{} is not a directory", self.name(path));
         let found = control::look::identity(&Ground::open(path)?).map_err(asked)?;
-        Ok((found.inode, found.incarnation, found.cut))
+        Ok((found.inode, found.incarnation, found.event))
     }
 
     /// What differs below a directory between two times.
     pub fn diff(
         &self,
         dir: &Path,
-        from: Option<Number>,
-        to: Option<Number>,
+        from: Option<EventNo>,
+        to: Option<EventNo>,
     ) -> anyhow::Result<Vec<Difference>> {
         let Some(volume) = &self.volume else {
             let found = control::look::diff(&Ground::open(dir)?, from, to);
@@ -197,7 +199,8 @@ impl Ground {
         }
     }
 
-    /// What a path from a directory meant last, as `yore log` lists it first; `None` if no snapshot has seen it.
+    /// What a path from a directory meant last, as `yore log` lists it first; `None` if no snapshot has seen
+    /// it.
     pub fn newest(&self, dir: &Path, path: &[u8]) -> anyhow::Result<Option<Logged>> {
         let Some(volume) = &self.volume else {
             return match control::look::log(&Ground::open(dir)?, path, Some(1)) {
@@ -221,7 +224,7 @@ impl Ground {
     }
 
     /// All snapshots that concern a directory.
-    pub fn cuts(&self, dir: &Path) -> anyhow::Result<Vec<ListedCut>> {
+    pub fn events(&self, dir: &Path) -> anyhow::Result<Vec<ListedEvent>> {
         Ok(self.client(dir)?.all_snapshots()?)
     }
 
@@ -267,8 +270,9 @@ impl Ground {
         }
     }
 
-    /// Takes a cut of kind undo of a directory, durable when this returns; `None` if another one has the name. If it stays, it is not
-    /// forgotten as long as the answer lives, and on a mount as long as this process does.
+    /// Takes an event of kind undo of a directory, durable when this returns; `None` if another one has the
+    /// name. If it stays, it is not forgotten as long as the answer lives, and on a mount as long as this
+    /// process does.
     pub fn undo_point(&self, dir: &Path, name: &str, stays: bool) -> anyhow::Result<Option<UndoPoint>> {
         let client = self.client(dir)?;
         match client.take(Take { name: name.into(), undo: true, wait: true, stays, ..Take::default() }) {

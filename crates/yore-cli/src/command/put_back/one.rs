@@ -1,7 +1,8 @@
 //! Putting back one file, or a tree name by name: what has the name is replaced, other names are left alone.
 //!
-//! A file is written beside the one it replaces, complete with its attributes, and renamed over it: whoever reads sees the one or the
-//! other. A directory keeps being the directory that it is. Flags come last, for what they protect cannot be changed any more.
+//! A file is written beside the one it replaces, complete with its attributes, and renamed over it: whoever
+//! reads sees the one or the other. A directory keeps being the directory that it is. Flags come last, for
+//! what they protect cannot be changed any more.
 
 use super::ground::Ground;
 use crate::args;
@@ -168,7 +169,8 @@ impl<'g> Putter<'g> {
         anyhow::bail!("there is no free name beside {}", self.side().name(path))
     }
 
-    /// Puts what is not a directory back, in place of what has the name if `replace`. `original`: make it another name of that file.
+    /// Puts what is not a directory back, in place of what has the name if `replace`. `original`: make it
+    /// another name of that file.
     pub fn file(
         &mut self,
         then: &Path,
@@ -193,7 +195,8 @@ impl<'g> Putter<'g> {
         renamed
     }
 
-    /// Bytes that [`Putter::tree`] will write, about: data, and metadata for it. Fails where it would have to change what is protected.
+    /// Bytes that [`Putter::tree`] will write, about: data, and metadata for it. Fails where it would have to
+    /// change what is protected.
     pub fn room(&self, then: &Path, now: &Path) -> anyhow::Result<u64> {
         let (mut bytes, mut names, mut met) = (0u64, 0u64, HashSet::new());
         let mut left = vec![(then.to_path_buf(), now.to_path_buf())];

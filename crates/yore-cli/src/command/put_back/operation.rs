@@ -1,10 +1,11 @@
-//! What can be undone, and doing something that can be: between two cuts whose names say what it was ([`yore_fs::rollback`]).
+//! What can be undone, and doing something that can be: between two events whose names say what it was
+//! ([`yore_fs::rollback`]).
 
 use super::ground::Ground;
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use yore_fs::rollback::{name, next, next_number, operations, Operation, Verb};
-use yore_fs::ListedCut;
+use yore_fs::ListedEvent;
 
 /// Names tried if others have them.
 const TRIES: u64 = 10_000;
@@ -13,8 +14,8 @@ const TRIES: u64 = 10_000;
 pub fn find(ground: &Ground, dir: &Path, redo: bool) -> anyhow::Result<Option<(PathBuf, Vec<Operation>)>> {
     let mut at = Some(dir.to_path_buf());
     while let Some(dir) = at {
-        let cuts = ground.cuts(&dir)?;
-        let found = operations(cuts.iter().filter(|listed| listed.own).map(|listed| &listed.cut));
+        let events = ground.events(&dir)?;
+        let found = operations(events.iter().filter(|listed| listed.own).map(|listed| &listed.event));
         if next(&found, redo).is_some() {
             return Ok(Some((dir, found)));
         }
@@ -30,8 +31,8 @@ pub fn run(
     verb: Verb,
     work: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let cuts = ground.cuts(dir)?;
-    let first = next_number(cuts.iter().map(|listed| &listed.cut));
+    let events = ground.events(dir)?;
+    let first = next_number(events.iter().map(|listed| &listed.event));
     let mut taken = None;
     for number in first..first + TRIES {
         let point = ground.undo_point(dir, &format!("before-{}", name(verb, number, None)), true)?;
@@ -46,9 +47,10 @@ pub fn run(
     let shown = ground.name(dir);
     work().with_context(|| {
         let begin = format!("before-{}", name(verb, number, None));
-        // A full volume forgets the oldest snapshots, and in the end this one. Who cannot be asked is not known to have it.
-        let is_there = |cuts: Vec<ListedCut>| cuts.iter().any(|listed| listed.own && listed.cut.row.name == begin);
-        let back = match ground.cuts(dir).is_ok_and(is_there) {
+        // A full volume forgets the oldest snapshots, and in the end this one. Who cannot be asked is not
+        // known to have it.
+        let is_there = |events: Vec<ListedEvent>| events.iter().any(|listed| listed.own && listed.event.row.name == begin);
+        let back = match ground.events(dir).is_ok_and(is_there) {
             true => format!("Do it again to finish it, or go back with `yore rollback {shown}/.@{begin}`"),
             false => format!(
                 "Do it again to finish it. There is no way back: the snapshot {begin} was forgotten to make room, or cannot be read"

@@ -33,7 +33,8 @@ pub fn as_of(dir: &Path, at: &str) -> PathBuf {
     dir.join(format!(".@{at}"))
 }
 
-/// A name in a directory as of a time. One that is too long with the time is looked for in the directory as of then.
+/// A name in a directory as of a time. One that is too long with the time is looked for in the directory as
+/// of then.
 pub fn with_time(dir: &Path, name: &[u8], at: &str) -> PathBuf {
     let whole = [name, b"@", at.as_bytes()].concat();
     match whole.len() > yore_fs::NAME_MAX {

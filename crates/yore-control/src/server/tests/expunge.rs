@@ -37,7 +37,7 @@ fn who_may_expunge() {
     assert_eq!(by(0).history_of(&a).unwrap().0.versions, 1);
     let read_only = Asking { read_only: true, ..by(0) };
     assert!(matches!(read_only.expunge(&a), Err(Error::ReadOnly)));
-    assert!(matches!(by(0).expunge(&a), Err(Error::Held { cut }) if cut == held.0));
+    assert!(matches!(by(0).expunge(&a), Err(Error::Held { event }) if event == held.0));
     hold(&by(0), held, false).unwrap();
     assert_eq!(by(0).expunge(&a).unwrap().versions, 1);
     view.finish_forgetting(&mut |_| ControlFlow::Continue(())).unwrap();

@@ -25,7 +25,7 @@ fn who_may_roll_back() {
     for verb in [Verb::Restore, Verb::Undelete] {
         assert!(matches!(by(0).roll_back(&Plan { verb, ..plan }), Err(Error::Invalid { .. })));
     }
-    let nothing = Plan { target: Number(0), ..plan };
+    let nothing = Plan { target: EventNo(0), ..plan };
     assert!(matches!(by(0).roll_back(&nothing), Err(Error::NotFound)));
     let done = by(4711).roll_back(&plan).unwrap();
     assert_eq!((&done.name[..], done.has_end), ("rollback-1", true));

@@ -5,7 +5,8 @@ use crate::store::Store;
 use crate::{ops, Error, InodeNo, Result};
 use std::sync::Arc;
 
-/// Whether an inode is a directory or below it. Of a file of several names it is not known where they all are: it may be.
+/// Whether an inode is a directory or below it. Of a file of several names it is not known where they all
+/// are: it may be.
 ///
 /// # Errors
 /// Damage and device errors.

@@ -7,23 +7,23 @@ use crate::store::Store;
 use crate::{Attr, Behalf, Error, InodeNo, Result};
 use std::borrow::Cow;
 use std::sync::Arc;
-use yore_format::Number;
+use yore_format::EventNo;
 
-/// The tree of an open volume, for servers and for programs that think in inodes; see [`crate::Volume`] for paths. It is the
-/// present, which can be changed, or, from [`View::as_of`], what a cut has seen, which cannot: whatever would change it fails with
-/// [`Error::ReadOnly`].
+/// The tree of an open volume, for servers and for programs that think in inodes; see [`crate::Volume`] for
+/// paths. It is the present, which can be changed, or, from [`View::as_of`], what an event has seen, which
+/// cannot: whatever would change it fails with [`Error::ReadOnly`].
 ///
-/// Cheap to clone. All methods take `&self` and may be called from any number of threads. Inode numbers are stable for
-/// the life of a file; an operation on a number whose inode is gone fails with [`Error::Stale`]. When the last clone is
-/// dropped the volume is closed as by [`View::close`].
+/// Cheap to clone. All methods take `&self` and may be called from any number of threads. Inode numbers are
+/// stable for the life of a file; an operation on a number whose inode is gone fails with [`Error::Stale`].
+/// When the last clone is dropped the volume is closed as by [`View::close`].
 ///
-/// Nothing here checks permissions: a view has the rights of the process that opened the volume, and a server checks
-/// those of its clients (a FUSE mount leaves that to the kernel).
+/// Nothing here checks permissions: a view has the rights of the process that opened the volume, and a server
+/// checks those of its clients (a FUSE mount leaves that to the kernel).
 #[derive(Clone)]
 pub struct View {
     inner: Arc<Inner>,
-    /// The cut as of which the tree is seen; `None`: the present.
-    pub(super) at: Option<Number>,
+    /// The event as of which the tree is seen; `None`: the present.
+    pub(super) at: Option<EventNo>,
     /// It belongs to the caller who has closed the gate, and passes it.
     pub(super) inside: bool,
     /// Whose requests are made with it.
@@ -44,8 +44,8 @@ impl Drop for Inner {
     }
 }
 
-/// An inode in use. While a `Node` lives its inode stays, also without a name; dropping the last one of an unlinked
-/// inode frees it. One of the past is there in any case, until its cut is forgotten.
+/// An inode in use. While a `Node` lives its inode stays, also without a name; dropping the last one of an
+/// unlinked inode frees it. One of the past is there in any case, until its event is forgotten.
 pub struct Node(pub(super) Known);
 
 pub(super) enum Known {
@@ -67,20 +67,20 @@ impl Node {
         }
     }
 
-    /// The cut as of which it is seen; `None`: the present.
-    pub fn cut(&self) -> Option<Number> {
+    /// The event as of which it is seen; `None`: the present.
+    pub fn event(&self) -> Option<EventNo> {
         match &self.0 {
             Known::Live(_) => None,
             Known::Past { view, .. } => view.at,
         }
     }
 
-    /// Keeps the inode beyond this value's life, until as many [`View::release`]: what a FUSE lookup count is. What was needs no
-    /// such thing.
-    pub fn into_held(self) -> Attr {
+    /// Keeps the inode beyond this value's life, until as many [`View::release`]: what a FUSE lookup count
+    /// is. What was needs no such thing.
+    pub fn into_counted(self) -> Attr {
         match self.0 {
             Known::Live(live) => {
-                live.store.inodes.hold(live.cell.no);
+                live.store.inodes.count_lookup(live.cell.no);
                 live.attr
             }
             Known::Past { inode, .. } => inode.attr,
@@ -127,17 +127,17 @@ impl View {
         Node(Known::Past { view: self.clone(), inode })
     }
 
-    /// The cut as of which the tree is seen; `None`: the present.
-    pub fn cut(&self) -> Option<Number> {
+    /// The event as of which the tree is seen; `None`: the present.
+    pub fn event(&self) -> Option<EventNo> {
         self.at
     }
 
-    /// The cut as of which the tree is seen, kept from being forgotten as long as this is held, and from being given up for some
-    /// time.
+    /// The event as of which the tree is seen, kept from being forgotten as long as this is held, and from
+    /// being given up for some time.
     pub(super) fn seen(&self) -> Result<Option<Seeing<'_>>> {
-        let Some(cut) = self.at else { return Ok(None) };
-        let seeing = self.store().past.see(cut)?;
-        self.store().past.note_reading(cut);
+        let Some(event) = self.at else { return Ok(None) };
+        let seeing = self.store().past.see(event)?;
+        self.store().past.note_reading(event);
         Ok(Some(seeing))
     }
 
@@ -161,15 +161,15 @@ impl View {
         View { inside: true, ..self.present() }
     }
 
-    /// The tree as of a cut. Only below the directory that was cut everything is as it was then. Once the cut is forgotten, calls on
-    /// it fail with [`Error::Stale`].
-    pub fn as_of(&self, cut: Number) -> View {
-        View { at: Some(cut), inside: false, ..self.clone() }
+    /// The tree as of an event. Only below the directory that the event is of everything is as it was then.
+    /// Once the event is forgotten, calls on it fail with [`Error::Stale`].
+    pub fn as_of(&self, event: EventNo) -> View {
+        View { at: Some(event), inside: false, ..self.clone() }
     }
 
-    /// The view in which a node was found, this one or one of the same volume as of a cut.
+    /// The view in which a node was found, this one or one of the same volume as of an event.
     pub fn of(&self, node: &Node) -> Cow<'_, View> {
-        match node.cut() {
+        match node.event() {
             same if same == self.at => Cow::Borrowed(self),
             at => Cow::Owned(View { at, inside: false, ..self.clone() }),
         }

@@ -50,7 +50,8 @@ impl View {
     #[inline]
     pub(crate) fn enter_listing(&self, no: InodeNo) -> Result<Option<Passage>> {
         self.pass(|store, directory| {
-            // What has several names may be in any directory; that what is listed here may change is all that can be said of it.
+            // What has several names may be in any directory; that what is listed here may change is all that
+            // can be said of it.
             Ok(is_below(store, no, directory)? || store.cell(directory)?.state.read().inode.parent == no)
         })
     }

@@ -22,7 +22,7 @@ impl Node {
                 let Some(seen) = view.seen()? else { return Err(Error::Stale) };
                 match at_time::read_from(view.store(), version, offset, buf) {
                     // Files were expunged that have had its number, perhaps others.
-                    Err(Error::Stale) => at_time::read(view.store(), attr.inode, seen.cut, offset, buf),
+                    Err(Error::Stale) => at_time::read(view.store(), attr.inode, seen.event, offset, buf),
                     other => other,
                 }
             }
@@ -39,7 +39,7 @@ impl View {
     pub fn node(&self, inode: InodeNo, incarnation: Option<u32>) -> Result<Node> {
         let _passage = self.enter(inode)?;
         if let Some(seen) = self.seen()? {
-            let inode = at_time::inode(self.store(), inode, seen.cut)?;
+            let inode = at_time::inode(self.store(), inode, seen.event)?;
             let same = incarnation.is_none_or(|i| i == inode.attr.incarnation);
             return if same { Ok(self.past_node(inode)) } else { Err(Error::Stale) };
         }
@@ -55,12 +55,12 @@ impl View {
         Ok(Node(Known::Live(node)))
     }
 
-    /// Gives back `count` holds taken by [`Node::into_held`] of nodes of this view.
-    pub fn release(&self, inode: InodeNo, count: u64) {
+    /// Lowers a lookup count by `count`, which was raised by [`Node::into_counted`] of nodes of this view.
+    pub fn forget_lookups(&self, inode: InodeNo, count: u64) {
         if self.at.is_some() {
             return;
         }
-        if let Some(cell) = self.store().inodes.release(inode, count) {
+        if let Some(cell) = self.store().inodes.forget_lookups(inode, count) {
             self.store().let_go(&cell);
         }
     }
@@ -73,19 +73,19 @@ impl View {
         let _passage = self.enter_names(&[(directory, name)])?;
         match self.seen()? {
             None => Ok(Node(Known::Live(ops::lookup(self.store(), directory, name)?))),
-            Some(seen) => Ok(self.past_node(at_time::lookup(self.store(), directory, name, seen.cut)?)),
+            Some(seen) => Ok(self.past_node(at_time::lookup(self.store(), directory, name, seen.event)?)),
         }
     }
 
-    /// What a name meant in a directory of this view at a time: a node as of the last cut up to then that has seen the directory, or
-    /// of the inode itself that the name means. `.` is the directory.
+    /// What a name meant in a directory of this view at a time: a node as of the last event up to then that
+    /// has seen the directory, or of the inode itself that the name means. `.` is the directory.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if there is no such cut, or nothing was there then.
+    /// [`Error::NotFound`] if there is no such event, or nothing was there then.
     pub fn look_back(&self, directory: InodeNo, name: &[u8], when: &When) -> Result<Node> {
         let _passage = self.enter(directory)?;
-        let (cut, inode) = at_time::look_back(self.store(), directory, self.cut(), name, when)?;
-        Ok(self.as_of(cut).past_node(inode))
+        let (event, inode) = at_time::look_back(self.store(), directory, self.event(), name, when)?;
+        Ok(self.as_of(event).past_node(inode))
     }
 
     /// The inode's attributes.
@@ -95,7 +95,7 @@ impl View {
     pub fn getattr(&self, inode: InodeNo) -> Result<Attr> {
         let _passage = self.enter(inode)?;
         if let Some(seen) = self.seen()? {
-            return at_time::attr(self.store(), inode, seen.cut);
+            return at_time::attr(self.store(), inode, seen.event);
         }
         let cell = self.store().cell(inode)?;
         let state = cell.state.read();
@@ -103,8 +103,8 @@ impl View {
         Ok(state.attr(inode))
     }
 
-    /// Notes a read that somebody else has served from a cache of his own: the time of access changes as it does with
-    /// [`View::read`].
+    /// Notes a read that somebody else has served from a cache of his own: the time of access changes as it
+    /// does with [`View::read`].
     ///
     /// # Errors
     /// [`Error::Stale`].
@@ -131,7 +131,7 @@ impl View {
     pub fn parent(&self, directory: InodeNo) -> Result<InodeNo> {
         let _passage = self.enter(directory)?;
         if let Some(seen) = self.seen()? {
-            return at_time::parent(self.store(), directory, seen.cut);
+            return at_time::parent(self.store(), directory, seen.event);
         }
         let cell = self.store().cell(directory)?;
         let state = cell.state.read();
@@ -140,8 +140,8 @@ impl View {
         Ok(state.inode.parent)
     }
 
-    /// Calls `each` for the entries after `cookie` (0: from the start) until it returns false. `.` and `..` come first.
-    /// Entries that are there throughout come exactly once; `each` runs without locks.
+    /// Calls `each` for the entries after `cookie` (0: from the start) until it returns false. `.` and `..`
+    /// come first. Entries that are there throughout come exactly once; `each` runs without locks.
     ///
     /// # Errors
     /// [`Error::NotADirectory`].
@@ -154,9 +154,9 @@ impl View {
         let _passage = self.enter(directory)?;
         match self.at {
             None => ops::readdir(self.store(), directory, cookie, false, &mut |item, _| each(item)),
-            Some(cut) => {
-                self.store().past.note_reading(cut);
-                at_time::readdir(self.store(), directory, cookie, cut, each)
+            Some(event) => {
+                self.store().past.note_reading(event);
+                at_time::readdir(self.store(), directory, cookie, event, each)
             }
         }
     }
@@ -172,17 +172,17 @@ impl View {
         each: &mut dyn FnMut(DirItem<'_>, Option<Node>) -> bool,
     ) -> Result<()> {
         let _passage = self.enter_listing(directory)?;
-        let Some(cut) = self.at else {
+        let Some(event) = self.at else {
             let live = |node: Option<InUse>| node.map(|node| Node(Known::Live(node)));
             return ops::readdir(self.store(), directory, cookie, true, &mut |item, n| each(item, live(n)));
         };
-        self.store().past.note_reading(cut);
+        self.store().past.note_reading(event);
         let mut failed = None;
-        at_time::readdir(self.store(), directory, cookie, cut, &mut |item| {
+        at_time::readdir(self.store(), directory, cookie, event, &mut |item| {
             if matches!(item.name, b"." | b"..") {
                 return each(item, None);
             }
-            match at_time::inode(self.store(), item.inode, cut) {
+            match at_time::inode(self.store(), item.inode, event) {
                 Ok(inode) => each(item, Some(self.past_node(inode))),
                 // It is excluded, and was changed just now; or it was expunged.
                 Err(Error::NotFound) => true,
@@ -203,7 +203,7 @@ impl View {
         let _passage = self.enter(inode)?;
         match self.seen()? {
             None => ops::readlink(self.store(), inode),
-            Some(seen) => at_time::readlink(self.store(), inode, seen.cut),
+            Some(seen) => at_time::readlink(self.store(), inode, seen.event),
         }
     }
 
@@ -215,7 +215,7 @@ impl View {
         let _passage = self.enter(inode)?;
         match self.seen()? {
             None => ops::read(self.store(), &self.store().cell(inode)?, offset, buf),
-            Some(seen) => at_time::read(self.store(), inode, seen.cut, offset, buf),
+            Some(seen) => at_time::read(self.store(), inode, seen.event, offset, buf),
         }
     }
 
@@ -226,7 +226,7 @@ impl View {
     pub fn seek(&self, inode: InodeNo, offset: u64, to: SeekTo) -> Result<u64> {
         let _passage = self.enter(inode)?;
         if let Some(seen) = self.seen()? {
-            return at_time::seek(self.store(), inode, seen.cut, offset, to);
+            return at_time::seek(self.store(), inode, seen.event, offset, to);
         }
         let cell = self.store().cell(inode)?;
         ops::regular(&cell)?;
@@ -241,7 +241,7 @@ impl View {
         let _passage = self.enter(inode)?;
         match self.seen()? {
             None => ops::get_xattr(self.store(), inode, name),
-            Some(seen) => at_time::get_xattr(self.store(), inode, seen.cut, name),
+            Some(seen) => at_time::get_xattr(self.store(), inode, seen.event, name),
         }
     }
 
@@ -252,7 +252,7 @@ impl View {
     pub fn listxattr(&self, inode: InodeNo) -> Result<Vec<Vec<u8>>> {
         let _passage = self.enter(inode)?;
         if let Some(seen) = self.seen()? {
-            return at_time::list_xattrs(self.store(), inode, seen.cut);
+            return at_time::list_xattrs(self.store(), inode, seen.event);
         }
         let cell = self.store().cell(inode)?;
         let state = cell.state.read();

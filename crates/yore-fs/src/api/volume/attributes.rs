@@ -110,8 +110,8 @@ impl Volume {
     /// Sets an extended attribute.
     ///
     /// # Errors
-    /// [`Error::AttributeTooLarge`], [`Error::Exists`] or [`Error::NoAttribute`] by `mode`, [`Error::Unsupported`] for an
-    /// unknown namespace.
+    /// [`Error::AttributeTooLarge`], [`Error::Exists`] or [`Error::NoAttribute`] by `mode`,
+    /// [`Error::Unsupported`] for an unknown namespace.
     pub fn set_xattr(
         &self,
         path: impl AsRef<Path>,

@@ -66,8 +66,8 @@ impl Volume {
         Ok(())
     }
 
-    /// The entries of a directory, without `.` and `..`, in no particular order. Entries created or removed while
-    /// reading may or may not be seen; all others are seen once.
+    /// The entries of a directory, without `.` and `..`, in no particular order. Entries created or removed
+    /// while reading may or may not be seen; all others are seen once.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotADirectory`].
@@ -80,8 +80,8 @@ impl Volume {
         Ok(ReadDir::new(self.view.of(&node).into_owned(), node, path.to_path_buf()))
     }
 
-    /// Everything below (and including) `path`, parents before their content, symbolic links not followed. A directory that
-    /// damage shows below itself is an [`Error::Corruption`] in its place.
+    /// Everything below (and including) `path`, parents before their content, symbolic links not followed. A
+    /// directory that damage shows below itself is an [`Error::Corruption`] in its place.
     ///
     /// ```
     /// # fn main() -> yore_fs::Result<()> {
@@ -106,7 +106,8 @@ impl Volume {
     /// Removes an empty directory.
     ///
     /// # Errors
-    /// [`Error::NotEmpty`], [`Error::NotADirectory`], [`Error::NotFound`], [`Error::NotPermitted`] for the root.
+    /// [`Error::NotEmpty`], [`Error::NotADirectory`], [`Error::NotFound`], [`Error::NotPermitted`] for the
+    /// root.
     pub fn remove_dir(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         self.removable(path)
@@ -114,12 +115,13 @@ impl Volume {
             .map_err(|e| e.on_path("cannot remove directory", bytes_of(path)))
     }
 
-    /// Removes a directory with everything in it, or a single file; symbolic links are removed, not followed. Needs
-    /// memory for the path to the deepest directory and a batch of names at each level, whatever the size.
+    /// Removes a directory with everything in it, or a single file; symbolic links are removed, not followed.
+    /// Needs memory for the path to the deepest directory and a batch of names at each level, whatever the
+    /// size.
     ///
     /// # Errors
-    /// [`Error::NotFound`]; [`Error::Corruption`] also where damage shows a directory below itself; the first error met, which
-    /// names the path. What was removed before stays removed.
+    /// [`Error::NotFound`]; [`Error::Corruption`] also where damage shows a directory below itself; the first
+    /// error met, which names the path. What was removed before stays removed.
     ///
     /// ```
     /// # fn main() -> yore_fs::Result<()> {

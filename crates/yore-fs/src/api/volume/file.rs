@@ -73,7 +73,7 @@ impl OpenOptions {
         self
     }
 
-    /// Cut to nothing when opened; needs `write`.
+    /// Truncated to nothing when opened; needs `write`.
     pub fn truncate(&mut self, yes: bool) -> &mut OpenOptions {
         self.truncate = yes;
         self
@@ -100,8 +100,9 @@ impl OpenOptions {
     /// Opens `path`. A directory can be opened for reading, to ask for its metadata or to sync it.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::Exists`] with `create_new`, [`Error::IsADirectory`] for writing, [`Error::Invalid`] for
-    /// combinations without meaning, [`Error::Unsupported`] for pipes, sockets and devices.
+    /// [`Error::NotFound`], [`Error::Exists`] with `create_new`, [`Error::IsADirectory`] for writing,
+    /// [`Error::Invalid`] for combinations without meaning, [`Error::Unsupported`] for pipes, sockets and
+    /// devices.
     pub fn open(&self, volume: &Volume, path: impl AsRef<Path>) -> Result<File> {
         let path = path.as_ref();
         self.open_inner(volume, path).map_err(|error| error.on_path("cannot open", bytes_of(path)))
@@ -180,9 +181,11 @@ impl OpenOptions {
     }
 }
 
-/// An open file on a volume, with a position, closed when dropped; [`View::closed`] tells what went wrong then. It stays usable after its last name was removed.
+/// An open file on a volume, with a position, closed when dropped; [`View::closed`] tells what went wrong
+/// then. It stays usable after its last name was removed.
 ///
-/// Implements [`Read`], [`Write`] and [`Seek`], also for `&File`; `read_at` and `write_at` leave the position alone.
+/// Implements [`Read`], [`Write`] and [`Seek`], also for `&File`; `read_at` and `write_at` leave the position
+/// alone.
 ///
 /// ```
 /// use std::io::{Read, Seek, SeekFrom, Write};
@@ -226,7 +229,7 @@ impl File {
         OpenOptions::new().read(true).open(volume, path)
     }
 
-    /// Opens a file for writing, created or cut to nothing.
+    /// Opens a file for writing, created or truncated to nothing.
     ///
     /// # Errors
     /// As [`OpenOptions::open`].
@@ -285,13 +288,13 @@ impl File {
         };
         match self.view.seek(self.inode(), start, SeekTo::Hole) {
             Ok(end) => Ok(Some(start..end)),
-            // Cut shorter by somebody else in between.
+            // Truncated by somebody else in between.
             Err(Error::NoDataThere) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Cuts the file to `size` bytes or extends it with a hole.
+    /// Truncates the file to `size` bytes or extends it with a hole.
     ///
     /// # Errors
     /// [`Error::NotPermitted`] if not opened for writing, [`Error::FileTooLarge`].

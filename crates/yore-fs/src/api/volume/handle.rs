@@ -45,8 +45,8 @@ impl Volume {
     /// Makes a volume on `device` and opens it with default options.
     ///
     /// # Errors
-    /// [`Error::Refused`] if a volume is there and `options.force` is not set, or if the device is too small or
-    /// read-only; [`Error::Device`].
+    /// [`Error::Refused`] if a volume is there and `options.force` is not set, or if the device is too small
+    /// or read-only; [`Error::Device`].
     ///
     /// ```
     /// use std::sync::Arc;
@@ -70,7 +70,8 @@ impl Volume {
     /// Opens the volume on `device`.
     ///
     /// # Errors
-    /// [`Error::Refused`] if there is none that this program can use, [`Error::Corruption`], [`Error::Device`].
+    /// [`Error::Refused`] if there is none that this program can use, [`Error::Corruption`],
+    /// [`Error::Device`].
     ///
     /// ```
     /// use std::sync::Arc;
@@ -191,7 +192,7 @@ impl Volume {
     pub(super) fn removable(&self, path: &Path) -> Result<(Place, Vec<u8>)> {
         let (place, name) = self.named(path, "the root directory cannot be removed")?;
         match &place.found {
-            Some(node) if node.cut().is_some() => Err(Error::ReadOnly),
+            Some(node) if node.event().is_some() => Err(Error::ReadOnly),
             _ => Ok((place, name)),
         }
     }

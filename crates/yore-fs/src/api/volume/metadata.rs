@@ -34,7 +34,8 @@ impl FileType {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metadata(Attr);
 
-// A directory's length says nothing about its being empty, so there is no `is_empty` here either, as in `std`.
+// A directory's length says nothing about its being empty, so there is no `is_empty` here either, as in
+// `std`.
 #[allow(clippy::len_without_is_empty)]
 impl Metadata {
     pub(super) fn new(attr: Attr) -> Metadata {
@@ -132,8 +133,8 @@ impl Metadata {
     }
 }
 
-/// A time of the volume as the host has it. A time that the host cannot express (beyond the year 292,000,000,000)
-/// becomes 1970, rather than a panic over what the medium says.
+/// A time of the volume as the host has it. A time that the host cannot express (beyond the year
+/// 292,000,000,000) becomes 1970, rather than a panic over what the medium says.
 fn system_time(time: Timestamp) -> SystemTime {
     let seconds = Duration::from_secs(time.seconds.unsigned_abs());
     let whole = match time.seconds < 0 {

@@ -22,12 +22,12 @@ impl Volume {
             .map_err(|e| e.on_path("cannot remove", bytes_of(path)))
     }
 
-    /// Gives a file or directory another name, replacing atomically what has it (a file, or an empty directory by a
-    /// directory).
+    /// Gives a file or directory another name, replacing atomically what has it (a file, or an empty
+    /// directory by a directory).
     ///
     /// # Errors
-    /// [`Error::NotFound`]; [`Error::IsADirectory`], [`Error::NotADirectory`], [`Error::NotEmpty`] for a target that cannot be
-    /// replaced; [`Error::Invalid`] for a directory moved into itself.
+    /// [`Error::NotFound`]; [`Error::IsADirectory`], [`Error::NotADirectory`], [`Error::NotEmpty`] for a
+    /// target that cannot be replaced; [`Error::Invalid`] for a directory moved into itself.
     ///
     /// ```
     /// # fn main() -> yore_fs::Result<()> {
@@ -65,7 +65,7 @@ impl Volume {
 
     /// The view in which both nodes are.
     fn common_view(&self, a: &Node, b: &Node) -> Result<Cow<'_, View>> {
-        match a.cut() == b.cut() {
+        match a.event() == b.event() {
             true => Ok(self.view.of(a)),
             false => Err(Error::AcrossTimes),
         }
@@ -124,7 +124,8 @@ impl Volume {
             .map_err(|e| e.on_path("cannot create symbolic link", bytes_of(link)))
     }
 
-    /// Creates a pipe, socket or device file, or an empty regular file; `rdev` is the device number (`dev_t` of Linux).
+    /// Creates a pipe, socket or device file, or an empty regular file; `rdev` is the device number (`dev_t`
+    /// of Linux).
     ///
     /// # Errors
     /// [`Error::Exists`]; [`Error::Invalid`] for directories and symbolic links.

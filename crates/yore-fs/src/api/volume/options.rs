@@ -4,8 +4,8 @@ use crate::{Caller, MkfsOptions};
 use yore_format::{Engine, KeepRules, Policy, Retention, Versioning};
 
 impl Default for MkfsOptions {
-    /// Random identity and hash key, no label, the `snapshot` engine, a root directory of the process's effective user with
-    /// permissions 0755; refuses to overwrite a volume.
+    /// Random identity and hash key, no label, the `snapshot` engine, a root directory of the process's
+    /// effective user with permissions 0755; refuses to overwrite a volume.
     fn default() -> MkfsOptions {
         let caller = process_caller();
         MkfsOptions {
@@ -23,9 +23,9 @@ impl Default for MkfsOptions {
 }
 
 impl MkfsOptions {
-    /// The policy for volumes on which people work: a snapshot of everything a minute after the first change since the last one.
-    /// All of them stay for two hours, then one for each hour of two days, for each day of a month, for each week of a
-    /// quarter, and for each month.
+    /// The policy for volumes on which people work: a snapshot of everything a minute after the first change
+    /// since the last one. All of them stay for two hours, then one for each hour of two days, for each day
+    /// of a month, for each week of a quarter, and for each month.
     pub fn usual_policy() -> Policy {
         let rules = KeepRules {
             hourly: 48,

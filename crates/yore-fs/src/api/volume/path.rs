@@ -1,13 +1,13 @@
 //! From a path to inodes.
 //!
-//! One walk serves all calls: it ends at a [`Place`], which is the directory that holds (or would hold) the last name, the
-//! name, and what it means now. Symbolic links are spliced into the list of components still to go, so that neither
-//! their nesting nor their length needs recursion; forty of them end the walk.
+//! One walk serves all calls: it ends at a [`Place`], which is the directory that holds (or would hold) the
+//! last name, the name, and what it means now. Symbolic links are spliced into the list of components still
+//! to go, so that neither their nesting nor their length needs recursion; forty of them end the walk.
 //!
 //! The walk holds the [`Node`] of every directory it stands in, so no inode number can be reused under it.
 //!
-//! **The past.** A name may have a time behind an `@` ([`crate::resolve_name`]; `.@TIME` is the directory itself). The walk goes on as of
-//! that cut; a [`Node`] knows its own.
+//! **The past.** A name may have a time behind an `@` ([`crate::resolve_name`]; `.@TIME` is the directory
+//! itself). The walk goes on as of that event; a [`Node`] knows its own.
 //! `..` leads back through the name. Links that begin with `/` lead to where the walk began.
 
 use crate::types::absolute;
@@ -153,7 +153,7 @@ impl Walk<'_> {
 
     fn down(&mut self, name: Vec<u8>, node: Node) {
         self.names.push(name);
-        let other = node.cut() != self.current.cut();
+        let other = node.event() != self.current.event();
         let above = std::mem::replace(&mut self.current, node);
         self.origins.push(other.then_some(above));
     }
@@ -172,7 +172,7 @@ impl Walk<'_> {
             self.current = self.view.node(self.view.root(), None)?;
             self.names.clear();
             self.origins.clear();
-        } else if link.cut() != self.current.cut() {
+        } else if link.event() != self.current.event() {
             // What it leads to is of its own time.
             self.current = self.view.of(link).node(self.current.inode(), None)?;
         }

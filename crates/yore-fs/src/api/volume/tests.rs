@@ -216,7 +216,8 @@ fn attributes() {
     assert!(matches!(fails(v.remove_xattr("f", "user.none")), Error::NoAttribute));
 }
 
-/// A directory that others move below itself, as it looks to who walks or removes the tree meanwhile, is no loop.
+/// A directory that others move below itself, as it looks to who walks or removes the tree meanwhile, is no
+/// loop.
 #[test]
 fn moving_a_tree_meanwhile_makes_no_loop() {
     let v = volume();

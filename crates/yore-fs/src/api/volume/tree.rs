@@ -1,8 +1,9 @@
 //! Whole trees: walking and removing them, without recursion, so that no depth can exhaust the stack.
 //!
-//! **Loops.** Damage can make a directory contain one that it lies in, and a walk would never end. So each directory found
-//! is compared with those that the walk stands in. Whoever moves directories meanwhile can show one in both places of a
-//! sound tree, one after the other: it is a loop only if the way by which the walk came still leads there.
+//! **Loops.** Damage can make a directory contain one that it lies in, and a walk would never end. So each
+//! directory found is compared with those that the walk stands in. Whoever moves directories meanwhile can
+//! show one in both places of a sound tree, one after the other: it is a loop only if the way by which the
+//! walk came still leads there.
 
 use super::dir::ReadDir;
 use super::handle::Volume;
@@ -48,8 +49,9 @@ fn loops(directory: InodeNo, found: InodeNo) -> Error {
     Corruption::new("directory", "entry", "no directory above", found).of(directory).into()
 }
 
-/// A walk over a tree, parents before their content. An error about one directory is given in its place and the walk
-/// goes on beside it. Of a directory that was moved below itself meanwhile, the content is given once.
+/// A walk over a tree, parents before their content. An error about one directory is given in its place and
+/// the walk goes on beside it. Of a directory that was moved below itself meanwhile, the content is given
+/// once.
 #[derive(Debug)]
 pub struct Walk {
     volume: Volume,
@@ -141,7 +143,8 @@ struct Doomed {
     above: usize,
 }
 
-/// Whether the directory at `at` on the stack, or one that it lies in, is `found`, and still has the name that led there.
+/// Whether the directory at `at` on the stack, or one that it lies in, is `found`, and still has the name
+/// that led there.
 fn is_above(view: &View, stack: &[Doomed], mut at: usize, found: InodeNo) -> Result<bool> {
     loop {
         let Doomed { parent, name, node, above, .. } = &stack[at];
@@ -159,8 +162,8 @@ fn is_above(view: &View, stack: &[Doomed], mut at: usize, found: InodeNo) -> Res
     }
 }
 
-/// Removes `path` with all content. Each directory is listed in batches and listed again until it is empty: entries
-/// that others add meanwhile are removed too.
+/// Removes `path` with all content. Each directory is listed in batches and listed again until it is empty:
+/// entries that others add meanwhile are removed too.
 pub(super) fn remove_all(volume: &Volume, path: &Path, each: &mut dyn FnMut(&Path)) -> Result<()> {
     let view = volume.view();
     let cannot = |error: Error, path: &Path| error.on_path("cannot remove", bytes_of(path));

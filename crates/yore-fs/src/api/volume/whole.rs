@@ -47,7 +47,8 @@ impl Volume {
         file.write_at(content.as_ref(), 0).map(|_| ()).map_err(|e| e.on_path("cannot write", bytes_of(path)))
     }
 
-    /// Adds `content` to the end of a file, atomically with respect to other appends; creates the file if it is not there.
+    /// Adds `content` to the end of a file, atomically with respect to other appends; creates the file if it
+    /// is not there.
     ///
     /// # Errors
     /// As [`Volume::write`].
@@ -59,7 +60,7 @@ impl Volume {
             .map_err(|e| e.on_path("cannot append to", bytes_of(path)))
     }
 
-    /// Cuts a file to `size` bytes, or extends it to that with a hole.
+    /// Truncates a file to `size` bytes, or extends it to that with a hole.
     ///
     /// # Errors
     /// [`Error::IsADirectory`], [`Error::FileTooLarge`].
@@ -68,12 +69,12 @@ impl Volume {
         self.set(path.as_ref(), Links::Follow, &set, "cannot truncate")
     }
 
-    /// Copies the content and permissions of a file to another name on the volume, replacing what is there; holes stay
-    /// holes. Returns the bytes of the file.
+    /// Copies the content and permissions of a file to another name on the volume, replacing what is there;
+    /// holes stay holes. Returns the bytes of the file.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if `from` is not a regular file, or is the same file as `to`; otherwise as [`Volume::read`] and
-    /// [`Volume::write`]. A copy that failed half-way leaves what it wrote.
+    /// [`Error::Invalid`] if `from` is not a regular file, or is the same file as `to`; otherwise as
+    /// [`Volume::read`] and [`Volume::write`]. A copy that failed half-way leaves what it wrote.
     ///
     /// ```
     /// # fn main() -> yore_fs::Result<()> {
@@ -92,7 +93,7 @@ impl Volume {
             let error = Error::Invalid { what: "only regular files can be copied" };
             return Err(error.on_path("cannot copy", bytes_of(from)));
         }
-        let is_present = source.view().cut().is_none();
+        let is_present = source.view().event().is_none();
         if is_present && self.metadata(to).is_ok_and(|existing| existing.ino() == attr.inode.0) {
             let error = Error::Invalid { what: "source and destination are the same file" };
             return Err(error.on_path("cannot copy to", bytes_of(to)));
@@ -131,7 +132,7 @@ impl Volume {
             at = data.start;
             while at < data.end {
                 match self.copy_some(source, target, at, data.end - at)? {
-                    0 => break, // cut shorter by somebody else
+                    0 => break, // truncated by somebody else
                     copied => at += copied,
                 }
             }
@@ -146,7 +147,7 @@ impl Volume {
     /// Copies up to `len` bytes at an offset; returns how many.
     fn copy_some(&self, source: &File, target: &File, at: u64, len: u64) -> Result<u64> {
         let (from, to) = (source.view(), target.view());
-        if from.cut() == to.cut() {
+        if from.event() == to.event() {
             return to.copy_file_range(source.inode(), at, target.inode(), at, len);
         }
         let mut buf = vec![0; len.min(COPY_BYTES) as usize];

@@ -1,14 +1,17 @@
-//! Who may come to a file, now and as of a cut: the permissions, owners, groups and ACLs of all directories on the way.
+//! Who may come to a file, now and as of an event: the permissions, owners, groups and ACLs of all
+//! directories on the way.
 //!
-//! A view checks nothing by itself. The kernel checks a mount's present. It also checks a node of the past, but it comes to one by
-//! a name with a time, and has then walked the directories of *now*. What those were *then* only the volume knows, so a server
-//! asks here. The history that is told in lists (what is gone, what differs, what a name meant) never passes the kernel's checks,
-//! so the same is asked there, for each name that is told.
+//! A view checks nothing by itself. The kernel checks a mount's present. It also checks a node of the past,
+//! but it comes to one by a name with a time, and has then walked the directories of *now*. What those were
+//! *then* only the volume knows, so a server asks here. The history that is told in lists (what is gone, what
+//! differs, what a name meant) never passes the kernel's checks, so the same is asked there, for each name
+//! that is told.
 //!
-//! **What nobody has seen.** A cut of a directory keeps what is below it, and not what is above; a version of a single file keeps no
-//! directory at all. A state that a directory has had since before such a number may have changed without leaving a version. So where the
-//! cut does not cover a directory, the states that are known next before and next after it must both allow it. Where nothing is known
-//! of a directory, the way ends: whoever came by the present was checked there.
+//! **What nobody has seen.** An event of a directory keeps what is below it, and not what is above; a version
+//! of a single file keeps no directory at all. A state that a directory has had since before such a number
+//! may have changed without leaving a version. So where the event does not cover a directory, the states that
+//! are known next before and next after it must both allow it. Where nothing is known of a directory, the way
+//! ends: whoever came by the present was checked there.
 
 use crate::core::inode::DEPTH_MAX;
 use crate::history::read::at_time::{covers, with, PRESENT};
@@ -18,7 +21,7 @@ use crate::{xattr, Error, InodeNo, Result, View};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use yore_format::{CutState, Incarnation, Number};
+use yore_format::{EventNo, EventState, Incarnation};
 
 /// The right to look a name up in a directory, and to open what it means.
 const SEARCH: u32 = 1;
@@ -32,7 +35,7 @@ pub struct Access {
     asking: Option<Asking>,
     /// Where the way begins.
     top: InodeNo,
-    reached: Mutex<HashMap<(InodeNo, Number), bool>>,
+    reached: Mutex<HashMap<(InodeNo, EventNo), bool>>,
 }
 
 /// What is known of a directory.
@@ -42,7 +45,7 @@ struct Known {
     /// What was above.
     parent: (InodeNo, Incarnation),
     /// Since when it was so, or may have been.
-    born: Number,
+    born: EventNo,
 }
 
 /// How a number sees directories.
@@ -65,21 +68,21 @@ impl View {
 }
 
 impl Access {
-    /// Whether a directory as of a cut (`None`: the present), and all above it then, may be searched: so what was in it could be opened
-    /// by who knew the name. O(depth · log versions).
+    /// Whether a directory as of an event (`None`: the present), and all above it then, may be searched: so
+    /// what was in it could be opened by who knew the name. O(depth · log versions).
     ///
     /// # Errors
-    /// [`Error::Stale`] if the cut is not kept; damage and device errors.
-    pub fn reaches(&self, directory: InodeNo, cut: Option<Number>) -> Result<bool> {
-        self.reaches_at(directory, cut.unwrap_or(PRESENT))
+    /// [`Error::Stale`] if the event is not kept; damage and device errors.
+    pub fn reaches(&self, directory: InodeNo, event: Option<EventNo>) -> Result<bool> {
+        self.reaches_at(directory, event.unwrap_or(PRESENT))
     }
 
     /// Whether it may also be listed: so its names could be learned.
     ///
     /// # Errors
     /// As [`Access::reaches`].
-    pub fn lists(&self, directory: InodeNo, cut: Option<Number>) -> Result<bool> {
-        self.lists_at(directory, cut.unwrap_or(PRESENT))
+    pub fn lists(&self, directory: InodeNo, event: Option<EventNo>) -> Result<bool> {
+        self.lists_at(directory, event.unwrap_or(PRESENT))
     }
 
     /// Whether it is told everything.
@@ -87,34 +90,46 @@ impl Access {
         self.asking.is_none()
     }
 
-    /// Whether the way to what is now, or was then, an inode may be gone: that is all directories above it. A file that
-    /// has, or had, several names was found in the directory `found_in`; of one that was found by its number alone nobody knows.
+    /// Whether the way to what is now, or was then, an inode may be gone: that is all directories above it. A
+    /// file that has, or had, several names was found in the directory `found_in`; of one that was found by
+    /// its number alone nobody knows.
     ///
     /// # Errors
     /// As [`Access::reaches`].
-    pub fn reaches_inode(&self, no: InodeNo, found_in: Option<InodeNo>, cut: Option<Number>) -> Result<bool> {
-        self.above(no, found_in, cut, &|above, at| self.reaches_at(above, at))
+    pub fn reaches_inode(
+        &self,
+        no: InodeNo,
+        found_in: Option<InodeNo>,
+        event: Option<EventNo>,
+    ) -> Result<bool> {
+        self.above(no, found_in, event, &|above, at| self.reaches_at(above, at))
     }
 
-    /// Whether the name of such an inode could be learned: the directory that it is in, or was in then, may also be listed.
+    /// Whether the name of such an inode could be learned: the directory that it is in, or was in then, may
+    /// also be listed.
     ///
     /// # Errors
     /// As [`Access::reaches`].
-    pub fn lists_inode(&self, no: InodeNo, found_in: Option<InodeNo>, cut: Option<Number>) -> Result<bool> {
-        self.above(no, found_in, cut, &|above, at| self.lists_at(above, at))
+    pub fn lists_inode(
+        &self,
+        no: InodeNo,
+        found_in: Option<InodeNo>,
+        event: Option<EventNo>,
+    ) -> Result<bool> {
+        self.above(no, found_in, event, &|above, at| self.lists_at(above, at))
     }
 
     fn above(
         &self,
         no: InodeNo,
         found_in: Option<InodeNo>,
-        cut: Option<Number>,
-        allows: &dyn Fn(InodeNo, Number) -> Result<bool>,
+        event: Option<EventNo>,
+        allows: &dyn Fn(InodeNo, EventNo) -> Result<bool>,
     ) -> Result<bool> {
         if self.asking.is_none() || no == self.top {
             return Ok(true);
         }
-        let at = cut.unwrap_or(PRESENT);
+        let at = event.unwrap_or(PRESENT);
         let above =
             self.during(at, || match with(&self.store, no, at, |_, state| Ok(state.inode.parent)) {
                 Ok(parent) if parent == no => Ok(None),
@@ -128,7 +143,7 @@ impl Access {
         }
     }
 
-    pub(crate) fn lists_at(&self, directory: InodeNo, at: Number) -> Result<bool> {
+    pub(crate) fn lists_at(&self, directory: InodeNo, at: EventNo) -> Result<bool> {
         let Some(asking) = &self.asking else { return Ok(true) };
         let sight = self.sight(directory, at)?;
         let want = SEARCH | READ;
@@ -136,7 +151,7 @@ impl Access {
         Ok(known.is_none_or(|known| known.allows) && self.reaches_at(directory, at)?)
     }
 
-    fn reaches_at(&self, directory: InodeNo, at: Number) -> Result<bool> {
+    fn reaches_at(&self, directory: InodeNo, at: EventNo) -> Result<bool> {
         let Some(asking) = &self.asking else { return Ok(true) };
         let (mut path, mut no, mut of) = (Vec::new(), directory, None);
         let mut sight = self.sight(directory, at)?;
@@ -165,27 +180,27 @@ impl Access {
         Ok(reached)
     }
 
-    /// Keeps the cut from being forgotten meanwhile.
-    fn during<R>(&self, at: Number, look: impl FnOnce() -> Result<R>) -> Result<R> {
+    /// Keeps the event from being forgotten meanwhile.
+    fn during<R>(&self, at: EventNo, look: impl FnOnce() -> Result<R>) -> Result<R> {
         let _seeing = (at != PRESENT).then(|| self.store.past.see(at)).transpose()?;
         look()
     }
 
-    /// What is sure to be known, of a directory and those above it, as of a cut. Not for who keeps the cut from being forgotten: it waits for who
-    /// changes the list of cuts, who may wait for that.
-    fn sight(&self, directory: InodeNo, at: Number) -> Result<Sight> {
+    /// What is sure to be known, of a directory and those above it, as of an event. Not for who keeps the
+    /// event from being forgotten: it waits for who changes the list of events, who may wait for that.
+    fn sight(&self, directory: InodeNo, at: EventNo) -> Result<Sight> {
         if at == PRESENT {
             return Ok(Sight::All);
         }
         let (past, meta) = (&self.store.past, &self.store.meta);
-        let cut = past.in_state(meta, at, CutState::Kept).map_err(|error| match error {
+        let event = past.in_state(meta, at, EventState::Kept).map_err(|error| match error {
             Error::NotFound => Error::Stale,
             error => error,
         })?;
-        Ok(match cut.row.root {
-            _ if cut.row.kind.is_of_file() => Sight::Nothing,
+        Ok(match event.row.root {
+            _ if event.row.kind.is_of_file() => Sight::Nothing,
             InodeNo::ROOT => Sight::All,
-            root if covers(&self.store, &cut, directory)? => Sight::Below(root),
+            root if covers(&self.store, &event, directory)? => Sight::Below(root),
             _ => Sight::Nothing,
         })
     }
@@ -195,10 +210,10 @@ impl Access {
         &self,
         asking: &Asking,
         (no, of): (InodeNo, Option<Incarnation>),
-        (at, sight): (Number, Sight),
+        (at, sight): (EventNo, Sight),
         want: u32,
     ) -> Result<Option<Known>> {
-        let state = |at: Number| {
+        let state = |at: EventNo| {
             let found = with(&self.store, no, at, |_, state| {
                 let inode = &state.inode;
                 if !inode.is_directory() || of.is_some_and(|of| of != inode.incarnation) {
@@ -225,7 +240,7 @@ impl Access {
                 (Some(at.0), state(after)?)
             }
         };
-        let before = until.map(|until| past.version(meta, no, Number(until))).transpose()?.flatten();
+        let before = until.map(|until| past.version(meta, no, EventNo(until))).transpose()?.flatten();
         let before = before.map(|version| state(version.inode.born)).transpose()?.flatten();
         Ok(match (before, after) {
             (Some(before), Some(after)) => Some(Known { allows: before.allows && after.allows, ..after }),
@@ -265,11 +280,12 @@ mod tests {
         set(&volume, "a/b", 8, 0o700);
         let (a, b) = (volume.node("a").unwrap().inode(), volume.node("a/b").unwrap().inode());
         let f = volume.node("a/b/f").unwrap().inode();
-        let reaches = |uid, no, cut| view.access(Some(asking(uid)), view.root()).reaches(no, cut).unwrap();
-        assert_eq!([None, Some(first), Some(second)].map(|cut| reaches(9, b, cut)), [false, false, true]);
-        assert_eq!([None, Some(first), Some(second)].map(|cut| reaches(7, b, cut)), [false, true, true]);
-        assert_eq!([None, Some(first), Some(second)].map(|cut| reaches(8, b, cut)), [true, false, true]);
-        assert_eq!([None, Some(first), Some(second)].map(|cut| reaches(0, b, cut)), [true; 3]);
+        let reaches =
+            |uid, no, event| view.access(Some(asking(uid)), view.root()).reaches(no, event).unwrap();
+        assert_eq!([None, Some(first), Some(second)].map(|event| reaches(9, b, event)), [false, false, true]);
+        assert_eq!([None, Some(first), Some(second)].map(|event| reaches(7, b, event)), [false, true, true]);
+        assert_eq!([None, Some(first), Some(second)].map(|event| reaches(8, b, event)), [true, false, true]);
+        assert_eq!([None, Some(first), Some(second)].map(|event| reaches(0, b, event)), [true; 3]);
         let access = view.access(Some(asking(9)), view.root());
         assert!(!access.lists(a, Some(second)).unwrap() && access.reaches(a, Some(second)).unwrap());
         assert!(access.lists(b, Some(second)).unwrap());
@@ -284,13 +300,14 @@ mod tests {
         view.setxattr(b, b"system.posix_acl_access", &acl, SetXattrMode::Any).unwrap();
         let third = view.snapshot(view.root(), "third", false, false).unwrap().number;
         view.removexattr(b, b"system.posix_acl_access").unwrap();
-        assert_eq!([None, Some(third)].map(|cut| reaches(9, b, cut)), [false, true]);
+        assert_eq!([None, Some(third)].map(|event| reaches(9, b, event)), [false, true]);
         assert!(!reaches(10, b, Some(third)));
     }
 
-    /// A cut of a directory does not keep what is above: then what is known before it and behind it counts.
+    /// An event of a directory does not keep what is above: then what is known before it and behind it
+    /// counts.
     #[test]
-    fn what_no_cut_has_seen() {
+    fn what_no_event_has_seen() {
         let volume = Volume::memory(64 << 20).unwrap();
         let view = volume.view();
         for path in ["a", "a/b"] {
@@ -304,7 +321,7 @@ mod tests {
         let of_b = view.snapshot(b, "", false, false).unwrap().number;
         volume.write("a/newer", "").unwrap();
         set(&volume, "a", 7, 0o755);
-        let reaches = |uid, cut| view.access(Some(asking(uid)), view.root()).reaches(b, cut).unwrap();
+        let reaches = |uid, event| view.access(Some(asking(uid)), view.root()).reaches(b, event).unwrap();
         assert!(reaches(9, None) && !reaches(9, Some(of_b)) && reaches(7, Some(of_b)));
     }
 

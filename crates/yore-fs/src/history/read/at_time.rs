@@ -1,51 +1,57 @@
-//! Looking at the past: what inodes and names were as of a cut; and, in `when.rs`, which cut a time means.
+//! Looking at the past: what inodes and names were as of an event; and, in `when.rs`, which event a time
+//! means.
 //!
-//! Everything here is said of a number c: an inode as of c is the one in use if it was born at c or before, else its version with the
-//! greatest birth up to c, if that had not ended by then. A name as of c is the entry in use if it was born at c or before, else the
-//! past name whose span has c in it. Only what c covers is sure to be found so ([`crate::history::record`]); who asks comes from the directory
-//! that was cut, downwards.
+//! Everything here is said of a number c: an inode as of c is the one in use if it was born at c or before,
+//! else its version with the greatest birth up to c, if that had not ended by then. A name as of c is the
+//! entry in use if it was born at c or before, else the past name whose span has c in it. Only what c covers
+//! is sure to be found so ([`crate::history::record`]); who asks comes from the directory that was cut,
+//! downwards.
 //!
-//! **The present as the past.** Most of what a cut has seen has not changed since, and is read where it is, from the same memory.
-//! Whoever does so looks again afterwards, or under the same lock, whether the inode is still as it was then; if not, it
-//! has become a version meanwhile, and that is read. What has once been a version never changes.
+//! **The present as the past.** Most of what an event has seen has not changed since, and is read where it
+//! is, from the same memory. Whoever does so looks again afterwards, or under the same lock, whether the
+//! inode is still as it was then; if not, it has become a version meanwhile, and that is read. What has once
+//! been a version never changes.
 //!
-//! Versions are kept in memory as cells of their own ([`crate::history::record::Versions`]), with their data in the same cache as all data.
+//! Versions are kept in memory as cells of their own ([`crate::history::record::Versions`]), with their data
+//! in the same cache as all data.
 
 mod count;
-mod cuts;
+mod events;
 mod name;
 mod named;
 mod tree;
 mod when;
 
-pub(crate) use cuts::{covers, cuts, kept_from};
+pub(crate) use events::{covers, events, kept_from};
 pub use name::{resolve_name, split_time, Resolved};
 pub(crate) use tree::{
     attr, each_state, entries, entry_at, entry_named, get_xattr, inode, list_xattrs, lookup, parent, place,
     read, read_from, readdir, readlink, seek, with, PastInode, PRESENT,
 };
-pub(crate) use when::{cut_for, look_back};
+pub(crate) use when::{event_for, look_back};
 
 use crate::file;
-use crate::history::record::{Cut, Taking, User};
+use crate::history::record::{Event, Taking, User};
 use crate::store::Store;
 use crate::{Error, InodeNo, Result};
 use std::sync::Arc;
-use yore_format::{CutKind, CutMore, WriteFeatures};
+use yore_format::{EventKind, EventMore, WriteFeatures};
 
-/// Takes a cut of a directory with all that is below it: a snapshot, or a point to go back to. Durable when it returns, if `wait`.
+/// Takes an event of a directory with all that is below it: a snapshot, or a point to go back to. Durable
+/// when it returns, if `wait`.
 ///
 /// # Errors
-/// `NotADirectory`; `Exists` for a name that a kept snapshot of the directory has; `LimitReached`; `NoSpace`; damage and device errors.
+/// `NotADirectory`; `Exists` for a name that a kept snapshot of the directory has; `LimitReached`; `NoSpace`;
+/// damage and device errors.
 pub(crate) fn snapshot(
     store: &Arc<Store>,
     directory: InodeNo,
-    kind: CutKind,
+    kind: EventKind,
     name: &str,
     (held, wait): (bool, bool),
     user: Option<&User>,
-) -> Result<Cut> {
-    let taking = Taking { kind, name, held, more: CutMore::default(), time: None, user };
+) -> Result<Event> {
+    let taking = Taking { kind, name, held, more: EventMore::default(), time: None, user };
     take(store, directory, taking, wait)
 }
 
@@ -53,7 +59,7 @@ pub(crate) fn snapshot(
 ///
 /// # Errors
 /// As [`snapshot`]; `OutOfOrder`; `Invalid` for a time of another directory than the root.
-pub(crate) fn take(store: &Arc<Store>, directory: InodeNo, taking: Taking<'_>, wait: bool) -> Result<Cut> {
+pub(crate) fn take(store: &Arc<Store>, directory: InodeNo, taking: Taking<'_>, wait: bool) -> Result<Event> {
     store.check_writable()?;
     if taking.time.is_some() && directory != InodeNo::ROOT {
         return Err(Error::Invalid { what: "only a snapshot of the whole volume has a time that is given" });
@@ -64,12 +70,12 @@ pub(crate) fn take(store: &Arc<Store>, directory: InodeNo, taking: Taking<'_>, w
     let cell = store.cell(directory)?;
     cell.state.read().check_directory()?;
     store.past.extend_for(store, taking.name, &taking.more)?;
-    let cut = store.past.take(store, &cell, taking)?;
+    let event = store.past.take(store, &cell, taking)?;
     #[cfg(feature = "mutations")]
     let wait = wait && !crate::mutation::is(crate::mutation::Mutation::SnapshotNotForced);
     if wait {
         file::flush_all(store)?;
         store.force()?;
     }
-    Ok(cut)
+    Ok(event)
 }

@@ -1,41 +1,43 @@
-//! Lists of cuts for people: those that concern a directory, and where what they are of is now.
+//! Lists of events for people: those that concern a directory, and where what they are of is now.
 //!
-//! A cut concerns a directory that can be seen as of it, and every directory that what was cut is in now. So the root directory has
-//! all of them in its list, and any other those that stand behind an `@` there or below. Cuts of single files, of which policies
-//! make one at each close, are left out: they have a list for each file ([`View::list_versions`]).
+//! An event concerns a directory that can be seen as of it, and every directory that what the event is of is
+//! in now. So the root directory has all of them in its list, and any other those that stand behind an `@`
+//! there or below. Events of single files, of which policies make one at each close, are left out: they have
+//! a list for each file ([`View::list_versions`]).
 
 use crate::core::inode::DEPTH_MAX;
 use crate::history::read::at_time;
 use crate::history::read::at_time::{Resolved, PRESENT};
-use crate::history::record::{is_held, Cut};
+use crate::history::record::{is_held, Event};
 use crate::time::When;
 use crate::types::absolute;
 use crate::{Error, InodeNo, Result, View};
 use hashbrown::HashMap;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
-use yore_format::{CutKind, CutState, Incarnation, Number, Timestamp};
+use yore_format::{EventKind, EventNo, EventState, Incarnation, Timestamp};
 
-/// Cuts looked at by one call.
+/// Events looked at by one call.
 const PAGE: usize = 256;
 
-/// A kept cut, as a list shows it.
+/// A kept event, as a list shows it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct ListedCut {
-    /// The cut.
-    pub cut: Cut,
-    /// When the next cut was taken, of whatever directory: a text that names this one must end before. It may have been forgotten:
-    /// a time that could be its name leads nowhere.
+pub struct ListedEvent {
+    /// The event.
+    pub event: Event,
+    /// When the next event was taken, of whatever directory: a text that names this one must end before. It
+    /// may have been forgotten: a time that could be its name leads nowhere.
     pub next: Option<Timestamp>,
-    /// The directory whose list this is can be seen as of the cut.
+    /// The directory whose list this is can be seen as of the event.
     pub covers: bool,
-    /// It was this very directory that was cut.
+    /// It was this very directory that the event is of.
     pub own: bool,
     /// It is pinned, and so not forgotten.
     pub pinned: bool,
     /// It is mounted by itself, which pins it.
     pub mounted: bool,
-    /// Where what was cut is now, from the root; `None` if it is gone. In the list of a directory also of what is none.
+    /// Where what the event is of is now, from the root; `None` if it is gone. In the list of a directory
+    /// also of what is none.
     #[serde(with = "crate::travel::path")]
     pub path: Option<PathBuf>,
 }
@@ -44,80 +46,87 @@ pub struct ListedCut {
 type Place = Option<(PathBuf, Vec<InodeNo>)>;
 
 /// In lists what a policy holds for a time is held.
-fn shown(mut cut: Cut) -> Cut {
-    cut.row.held = is_held(&cut.row);
-    cut
+fn shown(mut event: Event) -> Event {
+    event.row.held = is_held(&event.row);
+    event
 }
 
 impl View {
-    /// The kept cuts that concern a directory of this view, numbered `from` or above, in ascending order; and the number to go on
-    /// from if there may be more. Looks at up to 256 cuts, so it may find none and yet not be at the end. O(depth) for each, and
-    /// once for each directory that was cut the entries of those above it.
+    /// The kept events that concern a directory of this view, numbered `from` or above, in ascending order;
+    /// and the number to go on from if there may be more. Looks at up to 256 events, so it may find none and
+    /// yet not be at the end. O(depth) for each, and once for each directory that the event is of the entries
+    /// of those above it.
     ///
     /// # Errors
     /// Damage and device errors.
-    pub fn list_cuts(&self, directory: InodeNo, from: Number) -> Result<(Vec<ListedCut>, Option<Number>)> {
-        let mut cuts = at_time::kept_from(self.store(), from, PAGE + 1)?;
-        let beyond = cuts.get(PAGE).map(|cut| cut.number);
-        cuts.truncate(PAGE);
+    pub fn list_events(
+        &self,
+        directory: InodeNo,
+        from: EventNo,
+    ) -> Result<(Vec<ListedEvent>, Option<EventNo>)> {
+        let mut events = at_time::kept_from(self.store(), from, PAGE + 1)?;
+        let beyond = events.get(PAGE).map(|event| event.number);
+        events.truncate(PAGE);
         let this = (directory, Incarnation(self.getattr(directory)?.incarnation));
         let (mut places, mut listed) = (HashMap::new(), Vec::new());
-        for cut in cuts {
-            if cut.row.kind.is_of_file() {
+        for event in events {
+            if event.row.kind.is_of_file() {
                 continue;
             }
-            let covers = at_time::covers(self.store(), &cut, directory)?;
-            let of = (cut.row.root, cut.row.root_incarnation);
+            let covers = at_time::covers(self.store(), &event, directory)?;
+            let of = (event.row.root, event.row.root_incarnation);
             if !places.contains_key(&of) {
                 places.insert(of, self.place_of(of.0, of.1)?);
             }
             let place: &Place = &places[&of];
             let inside = place.as_ref().is_some_and(|(_, inside)| inside.contains(&directory));
             if covers || inside || directory == self.root() {
-                let next = self.store().past.time_after(&self.store().meta, cut.number)?;
+                let next = self.store().past.time_after(&self.store().meta, event.number)?;
                 let path = place.as_ref().map(|(path, _)| path.clone());
-                let (pinned, mounted) = self.uses(cut.number);
-                let cut = shown(cut);
-                listed.push(ListedCut { cut, next, covers, own: of == this, pinned, mounted, path });
+                let (pinned, mounted) = self.uses(event.number);
+                let event = shown(event);
+                listed.push(ListedEvent { event, next, covers, own: of == this, pinned, mounted, path });
             }
         }
         Ok((listed, beyond))
     }
 
-    /// The kept cuts of a directory itself, numbered `from` or above, in ascending order, at most so many; each with what is
-    /// [`ListedCut::next`]. O(log cuts) for each.
+    /// The kept events of a directory itself, numbered `from` or above, in ascending order, at most so many;
+    /// each with what is [`ListedEvent::next`]. O(log events) for each.
     ///
     /// # Errors
     /// Damage and device errors.
-    pub fn cuts_of(
+    pub fn events_of(
         &self,
         directory: InodeNo,
-        from: Number,
+        from: EventNo,
         most: usize,
-    ) -> Result<Vec<(Cut, Option<Timestamp>)>> {
+    ) -> Result<Vec<(Event, Option<Timestamp>)>> {
         let (meta, past) = (&self.store().meta, &self.store().past);
-        let mut cuts = Vec::new();
-        past.each_of(meta, directory, from, &mut |cut| {
-            if cut.row.state == CutState::Kept {
-                cuts.push(cut);
+        let mut events = Vec::new();
+        past.each_of(meta, directory, from, &mut |event| {
+            if event.row.state == EventState::Kept {
+                events.push(event);
             }
-            Ok(cuts.len() < most)
+            Ok(events.len() < most)
         })?;
-        cuts.into_iter()
-            .map(|cut| {
-                let next = past.time_after(meta, cut.number)?;
-                Ok((cut, next))
+        events
+            .into_iter()
+            .map(|event| {
+                let next = past.time_after(meta, event.number)?;
+                Ok((event, next))
             })
             .collect()
     }
 
-    /// The kept cuts of a file itself, of which a policy makes one at each close, numbered `from` or above, in ascending order; and the
-    /// number to go on from if there may be more. The file is what the name means in a directory of this view; a name with a time
-    /// means what it did then, and one of what is gone what it meant last. That a file was removed is a cut as of which it cannot be
-    /// seen, and is left out. O(log cuts) for each, and once the entries of the directories that the file is in.
+    /// The kept events of a file itself, of which a policy makes one at each close, numbered `from` or above,
+    /// in ascending order; and the number to go on from if there may be more. The file is what the name means
+    /// in a directory of this view; a name with a time means what it did then, and one of what is gone what
+    /// it meant last. That a file was removed is an event as of which it cannot be seen, and is left out.
+    /// O(log events) for each, and once the entries of the directories that the file is in.
     ///
     /// ```
-    /// use yore_fs::{Number, Policy, Versioning, Volume};
+    /// use yore_fs::{EventNo, Policy, Versioning, Volume};
     ///
     /// # fn main() -> yore_fs::Result<()> {
     /// let volume = Volume::memory(64 << 20)?;
@@ -126,9 +135,9 @@ impl View {
     /// view.set_policy(view.root(), &close)?;
     /// volume.write("letter", "Dear Anna,")?;
     /// volume.write("letter", "Dear Anton,")?;
-    /// let (versions, _) = view.list_versions(view.root(), b"letter", Number(0))?;
+    /// let (versions, _) = view.list_versions(view.root(), b"letter", EventNo(0))?;
     /// assert_eq!(versions.len(), 2);
-    /// view.forget(&[versions[0].cut.number])?;
+    /// view.forget(&[versions[0].event.number])?;
     /// # Ok(())
     /// # }
     /// ```
@@ -139,60 +148,63 @@ impl View {
         &self,
         directory: InodeNo,
         name: &[u8],
-        from: Number,
-    ) -> Result<(Vec<ListedCut>, Option<Number>)> {
+        from: EventNo,
+    ) -> Result<(Vec<ListedEvent>, Option<EventNo>)> {
         let (inode, incarnation, _) = self.inode_of_name(directory, name)?;
         let path = self.path_as(inode, incarnation)?;
-        let mut cuts = self.cuts_of(inode, from, PAGE + 1)?;
-        let beyond = cuts.get(PAGE).map(|(cut, _)| cut.number);
-        cuts.truncate(PAGE);
-        cuts.retain(|(cut, _)| cut.row.root_incarnation == incarnation && cut.row.kind != CutKind::Removed);
-        let listed = cuts.into_iter().map(|(cut, next)| {
-            let (pinned, mounted) = self.uses(cut.number);
-            let cut = shown(cut);
-            ListedCut { cut, next, covers: true, own: true, pinned, mounted, path: path.clone() }
+        let mut events = self.events_of(inode, from, PAGE + 1)?;
+        let beyond = events.get(PAGE).map(|(event, _)| event.number);
+        events.truncate(PAGE);
+        events.retain(|(event, _)| {
+            event.row.root_incarnation == incarnation && event.row.kind != EventKind::Removed
+        });
+        let listed = events.into_iter().map(|(event, next)| {
+            let (pinned, mounted) = self.uses(event.number);
+            let event = shown(event);
+            ListedEvent { event, next, covers: true, own: true, pinned, mounted, path: path.clone() }
         });
         Ok((listed.collect(), beyond))
     }
 
-    /// The kept cut as of which a file is seen under this name, which may have a time; `None` if it is one of the present.
-    /// [`ListedCut::own`] says whether it is a cut of the file itself, and [`ListedCut::path`] where what was cut is now.
+    /// The kept event as of which a file is seen under this name, which may have a time; `None` if it is one
+    /// of the present. [`ListedEvent::own`] says whether it is an event of the file itself, and
+    /// [`ListedEvent::path`] where what the event is of is now.
     ///
     /// # Errors
     /// As [`View::list_versions`].
-    pub fn version_seen(&self, directory: InodeNo, name: &[u8]) -> Result<Option<ListedCut>> {
+    pub fn version_seen(&self, directory: InodeNo, name: &[u8]) -> Result<Option<ListedEvent>> {
         let (inode, incarnation, Some(number)) = self.inode_of_name(directory, name)? else {
             return Ok(None);
         };
-        let cut = shown(self.kept_cut(number)?);
+        let event = shown(self.kept_event(number)?);
         let next = self.store().past.time_after(&self.store().meta, number)?;
-        let of = (cut.row.root, cut.row.root_incarnation);
+        let of = (event.row.root, event.row.root_incarnation);
         let path = self.path_as(of.0, of.1)?;
         let (own, (pinned, mounted)) = (of == (inode, incarnation), self.uses(number));
-        Ok(Some(ListedCut { cut, next, covers: true, own, pinned, mounted, path }))
+        Ok(Some(ListedEvent { event, next, covers: true, own, pinned, mounted, path }))
     }
 
-    /// Whether a cut is pinned, and whether it is mounted.
-    fn uses(&self, cut: Number) -> (bool, bool) {
+    /// Whether an event is pinned, and whether it is mounted.
+    fn uses(&self, event: EventNo) -> (bool, bool) {
         let past = &self.store().past;
-        (past.is_pinned(cut), past.is_mounted(cut))
+        (past.is_pinned(event), past.is_mounted(event))
     }
 
-    /// What a name means in a directory of this view, and as of which cut (`None`: the present).
+    /// What a name means in a directory of this view, and as of which event (`None`: the present).
     fn inode_of_name(
         &self,
         directory: InodeNo,
         name: &[u8],
-    ) -> Result<(InodeNo, Incarnation, Option<Number>)> {
-        let (store, cut) = (self.store(), self.cut());
-        let at = cut.unwrap_or(PRESENT);
+    ) -> Result<(InodeNo, Incarnation, Option<EventNo>)> {
+        let (store, event) = (self.store(), self.event());
+        let at = event.unwrap_or(PRESENT);
         let literal = || {
             let entry = at_time::entry_named(store, directory, name, at)?.ok_or(Error::NotFound)?;
-            Ok((entry.inode, entry.incarnation, cut))
+            Ok((entry.inode, entry.incarnation, event))
         };
         let then = |of: &[u8], when: &When| {
-            let (cut, found) = at_time::look_back(store, directory, cut, of, when)?;
-            Ok((found.attr.inode, Incarnation(found.attr.incarnation), Some(cut)))
+            let (event, found) = at_time::look_back(store, directory, event, of, when)?;
+            Ok((found.attr.inode, Incarnation(found.attr.incarnation), Some(event)))
         };
         if let Resolved::Literal(found) | Resolved::AtTime(found) =
             at_time::resolve_name(name, literal, then)?
@@ -200,7 +212,7 @@ impl View {
             return Ok(found);
         }
         let gone = store.past.name_before(store, directory, name, at)?.ok_or(Error::NotFound)?;
-        Ok((gone.inode, gone.incarnation, cut))
+        Ok((gone.inode, gone.incarnation, event))
     }
 
     /// As [`View::path_now`], of what has this number and incarnation.
@@ -212,13 +224,13 @@ impl View {
         }
     }
 
-    /// What changes whenever a cut is taken or forgotten: for who remembers something of which there are.
-    pub fn cuts_stamp(&self) -> (Number, usize) {
+    /// What changes whenever an event is taken or forgotten: for who remembers something of which there are.
+    pub fn events_stamp(&self) -> (EventNo, usize) {
         self.store().past.stamp()
     }
 
-    /// Where an inode is now: a path on the volume, of a file that of its latest name. `None` if it is gone or that name is. O(entries
-    /// of the directories on the way).
+    /// Where an inode is now: a path on the volume, of a file that of its latest name. `None` if it is gone
+    /// or that name is. O(entries of the directories on the way).
     ///
     /// # Errors
     /// Damage and device errors.
@@ -290,36 +302,37 @@ mod tests {
     use crate::Volume;
     use std::path::Path;
 
-    fn list(volume: &Volume, path: &str) -> Vec<ListedCut> {
+    fn list(volume: &Volume, path: &str) -> Vec<ListedEvent> {
         let node = volume.node(path).unwrap();
-        let (mut all, mut from) = (Vec::new(), Some(Number(0)));
+        let (mut all, mut from) = (Vec::new(), Some(EventNo(0)));
         while let Some(at) = from {
-            let (page, next) = volume.view().list_cuts(node.inode(), at).unwrap();
+            let (page, next) = volume.view().list_events(node.inode(), at).unwrap();
             all.extend(page);
             from = next;
         }
         all
     }
 
-    fn cut(volume: &Volume, path: &str, name: &str) -> Number {
+    fn event(volume: &Volume, path: &str, name: &str) -> EventNo {
         let node = volume.node(path).unwrap();
         volume.view().snapshot(node.inode(), name, false, false).unwrap().number
     }
 
-    /// A directory lists what can be seen there and what was cut below, and nothing else; the root lists all.
+    /// A directory lists what can be seen there and what the event is of below, and nothing else; the root
+    /// lists all.
     #[test]
     fn a_directory_lists_what_concerns_it() {
         let volume = Volume::memory(64 << 20).unwrap();
         volume.create_dir_all("a/b/c").unwrap();
         volume.create_dir_all("other").unwrap();
         let all = [
-            cut(&volume, "/", ""),
-            cut(&volume, "a", "x"),
-            cut(&volume, "a/b/c", ""),
-            cut(&volume, "other", ""),
+            event(&volume, "/", ""),
+            event(&volume, "a", "x"),
+            event(&volume, "a/b/c", ""),
+            event(&volume, "other", ""),
         ];
-        let numbers = |path: &str| -> Vec<(Number, bool)> {
-            list(&volume, path).iter().map(|listed| (listed.cut.number, listed.covers)).collect()
+        let numbers = |path: &str| -> Vec<(EventNo, bool)> {
+            list(&volume, path).iter().map(|listed| (listed.event.number, listed.covers)).collect()
         };
         assert_eq!(numbers("/"), [(all[0], true), (all[1], false), (all[2], false), (all[3], false)]);
         assert_eq!(numbers("a/b"), [(all[0], true), (all[1], true), (all[2], false)]);
@@ -328,30 +341,30 @@ mod tests {
         let listed = list(&volume, "a/b");
         assert_eq!(listed[1].path.as_deref(), Some(Path::new("/a")));
         assert_eq!(listed[2].path.as_deref(), Some(Path::new("/a/b/c")));
-        let own = |path: &str| -> Vec<Number> {
-            list(&volume, path).iter().filter(|listed| listed.own).map(|listed| listed.cut.number).collect()
+        let own = |path: &str| -> Vec<EventNo> {
+            list(&volume, path).iter().filter(|listed| listed.own).map(|listed| listed.event.number).collect()
         };
         assert_eq!(own("/"), all[..1]);
         assert_eq!(own("a"), all[1..2]);
         assert_eq!(own("a/b"), []);
-        let of_root = volume.view().cuts_of(volume.view().root(), Number(0), 9).unwrap();
+        let of_root = volume.view().events_of(volume.view().root(), EventNo(0), 9).unwrap();
         assert_eq!(
-            of_root.iter().map(|(cut, next)| (cut.number, *next)).collect::<Vec<_>>(),
+            of_root.iter().map(|(event, next)| (event.number, *next)).collect::<Vec<_>>(),
             [(all[0], list(&volume, "/")[0].next)]
         );
-        // The next cut is the next of the volume.
+        // The next event is the next of the volume.
         let root = list(&volume, "/");
-        assert_eq!(listed[2].next, Some(root[3].cut.row.time));
+        assert_eq!(listed[2].next, Some(root[3].event.row.time));
         assert_eq!(root[3].next, None);
     }
 
-    /// What was cut is shown where it is now; what is gone has no path, and only the root lists it.
+    /// What the event is of is shown where it is now; what is gone has no path, and only the root lists it.
     #[test]
     fn paths_are_those_of_the_present() {
         let volume = Volume::memory(64 << 20).unwrap();
         volume.create_dir_all("a/b").unwrap();
         volume.create_dir_all("to").unwrap();
-        cut(&volume, "a/b", "");
+        event(&volume, "a/b", "");
         volume.rename("a/b", "to/c").unwrap();
         assert_eq!(list(&volume, "to")[0].path.as_deref(), Some(Path::new("/to/c")));
         assert!(list(&volume, "a").is_empty());
@@ -363,20 +376,20 @@ mod tests {
         assert!(list(&volume, "to/c").iter().all(|listed| !listed.own));
     }
 
-    /// The time that tells a snapshot from the next one still does when that has been forgotten. It used to become so short that
-    /// the forgotten one could be meant, and then led nowhere.
+    /// The time that tells a snapshot from the next one still does when that has been forgotten. It used to
+    /// become so short that the forgotten one could be meant, and then led nowhere.
     #[test]
     fn a_listed_time_leads_there_when_the_next_one_is_forgotten() {
         use crate::time::{parse, print, TimeZone};
         let volume = Volume::memory(64 << 20).unwrap();
-        let taken = [cut(&volume, "/", ""), cut(&volume, "/", ""), cut(&volume, "/", "")];
+        let taken = [event(&volume, "/", ""), event(&volume, "/", ""), event(&volume, "/", "")];
         let view = volume.view();
         view.forget(&taken[1..]).unwrap();
         for _ in 0..2 {
             let listed = &list(&volume, "/")[0];
-            let text = print(listed.cut.row.time, listed.next, &TimeZone::UTC);
-            let when = parse(&text, listed.cut.row.time, &TimeZone::UTC).unwrap();
-            assert_eq!(view.cut_for(view.root(), &when).unwrap(), taken[0], "{text}");
+            let text = print(listed.event.row.time, listed.next, &TimeZone::UTC);
+            let when = parse(&text, listed.event.row.time, &TimeZone::UTC).unwrap();
+            assert_eq!(view.event_for(view.root(), &when).unwrap(), taken[0], "{text}");
             // Then they are not dying any more, but forgotten.
             view.finish_forgetting(&mut |_| std::ops::ControlFlow::Continue(())).unwrap();
         }
@@ -386,9 +399,9 @@ mod tests {
     #[test]
     fn long_lists_come_in_pages() {
         let volume = Volume::memory(64 << 20).unwrap();
-        let taken: Vec<Number> = (0..600).map(|_| cut(&volume, "/", "")).collect();
+        let taken: Vec<EventNo> = (0..600).map(|_| event(&volume, "/", "")).collect();
         let listed = list(&volume, "/");
-        assert!(listed.iter().map(|listed| listed.cut.number).eq(taken));
-        assert!(listed.windows(2).all(|pair| pair[0].next == Some(pair[1].cut.row.time)));
+        assert!(listed.iter().map(|listed| listed.event.number).eq(taken));
+        assert!(listed.windows(2).all(|pair| pair[0].next == Some(pair[1].event.row.time)));
     }
 }

@@ -1,8 +1,8 @@
-//! Queries of history: what differs between two times ([`View::diff`]), what a file was over time ([`View::log`]), and what is gone
-//! ([`View::deleted`]).
+//! Queries of history: what differs between two times ([`View::diff`]), what a file was over time
+//! ([`View::log`]), and what is gone ([`View::deleted`]).
 //!
-//! The present is a time like others here, the greatest number of all ([`at_time::PRESENT`]), but it changes while one looks. What
-//! vanishes between two steps is left out; between two cuts everything is exact.
+//! The present is a time like others here, the greatest number of all ([`at_time::PRESENT`]), but it changes
+//! while one looks. What vanishes between two steps is left out; between two events everything is exact.
 
 mod answer;
 mod changes;
@@ -20,7 +20,7 @@ pub use answer::{Change, Deleted, Difference, Facts, Gone, Logged, SeenBy, What}
 use crate::history::read::at_time::{self, PRESENT};
 use crate::progress::Progress;
 use crate::{Error, InodeNo, Result, View};
-use yore_format::{Number, Timestamp};
+use yore_format::{EventNo, Timestamp};
 
 /// Calls `each` with one after another until it breaks.
 fn tell<T>(found: Vec<T>, each: Each<'_, T>) {
@@ -32,13 +32,15 @@ fn tell<T>(found: Vec<T>, each: Each<'_, T>) {
 }
 
 impl View {
-    /// All that differs in the tree below a directory between two cuts that have seen it, or one and the present (`None`), in the order
-    /// of paths. `from` may be later than `to`. Names are compared, each by itself: hard links are names of their own; a renamed
-    /// directory is one difference, and what is below it differs only if it has changed itself, while all that is below an added or
-    /// a removed directory was added or removed. A change of times alone is one of files, but not of directories.
+    /// All that differs in the tree below a directory between two events that have seen it, or one and the
+    /// present (`None`), in the order of paths. `from` may be later than `to`. Names are compared, each by
+    /// itself: hard links are names of their own; a renamed directory is one difference, and what is below it
+    /// differs only if it has changed itself, while all that is below an added or a removed directory was
+    /// added or removed. A change of times alone is one of files, but not of directories.
     ///
-    /// Takes time in proportion to what changed on the volume between the two, and to the entries of the directories that did. If
-    /// a file of several names has changed, all names below the directory are looked at. Takes memory for all differences.
+    /// Takes time in proportion to what changed on the volume between the two, and to the entries of the
+    /// directories that did. If a file of several names has changed, all names below the directory are looked
+    /// at. Takes memory for all differences.
     ///
     /// ```
     /// use std::ops::ControlFlow;
@@ -48,11 +50,11 @@ impl View {
     /// let volume = Volume::memory(64 << 20)?;
     /// volume.write("a", "once")?;
     /// let view = volume.view();
-    /// let cut = view.snapshot(view.root(), "", false, false)?;
+    /// let event = view.snapshot(view.root(), "", false, false)?;
     /// volume.rename("a", "b")?;
     ///
     /// let mut found = Vec::new();
-    /// view.diff(view.root(), Some(cut.number), None, &mut |difference| {
+    /// view.diff(view.root(), Some(event.number), None, &mut |difference| {
     ///     found.push((difference.path, difference.old_path));
     ///     ControlFlow::Continue(())
     /// })?;
@@ -62,13 +64,13 @@ impl View {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NotFound`] if one of the cuts has not seen the directory, or it is gone; [`Error::NotADirectory`]; [`Error::Stale`]
-    /// if a cut is not kept any more; damage and device errors.
+    /// [`Error::NotFound`] if one of the events has not seen the directory, or it is gone;
+    /// [`Error::NotADirectory`]; [`Error::Stale`] if an event is not kept any more; damage and device errors.
     pub fn diff(
         &self,
         directory: InodeNo,
-        from: Option<Number>,
-        to: Option<Number>,
+        from: Option<EventNo>,
+        to: Option<EventNo>,
         each: Each<'_, Difference>,
     ) -> Result<()> {
         let _passage = self.enter_around(directory)?;
@@ -77,9 +79,9 @@ impl View {
         Ok(())
     }
 
-    /// As [`View::diff`], but what took the place of another one of the same name and type is compared with it, as if both were states
-    /// of one: so programs save a file, and so is what was put back. It is one difference, with what the new one differs in, or none. The
-    /// times of directories do not count.
+    /// As [`View::diff`], but what took the place of another one of the same name and type is compared with
+    /// it, as if both were states of one: so programs save a file, and so is what was put back. It is one
+    /// difference, with what the new one differs in, or none. The times of directories do not count.
     ///
     /// Takes time beside that for the data of such files, where size and attributes are the same.
     ///
@@ -88,8 +90,8 @@ impl View {
     pub fn compare(
         &self,
         directory: InodeNo,
-        from: Option<Number>,
-        to: Option<Number>,
+        from: Option<EventNo>,
+        to: Option<EventNo>,
         progress: &Progress,
         each: Each<'_, Difference>,
     ) -> Result<()> {
@@ -100,23 +102,25 @@ impl View {
         Ok(())
     }
 
-    /// What a name of a directory of this view meant over time, latest first: each state that a kept cut has seen, and that of this view.
-    /// States that differ in nothing but their times of access and change, or the number of names, count as one. Renames are
-    /// followed. Where the file was not there yet, but its name meant another one before, the log goes on with that. A name that
-    /// means nothing now has the log of what it meant last; one with a time ([`crate::split_time`]) begins there. An empty one is
-    /// the directory itself.
+    /// What a name of a directory of this view meant over time, latest first: each state that a kept event
+    /// has seen, and that of this view. States that differ in nothing but their times of access and change,
+    /// or the number of names, count as one. Renames are followed. Where the file was not there yet, but its
+    /// name meant another one before, the log goes on with that. A name that means nothing now has the log of
+    /// what it meant last; one with a time ([`crate::split_time`]) begins there. An empty one is the
+    /// directory itself.
     ///
-    /// O(cuts + states · log), where cuts of directories below the root are between also the states of those above the file.
+    /// O(events + states · log), where events of directories below the root are between also the states of
+    /// those above the file.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if no kept cut has seen the name; damage and device errors.
+    /// [`Error::NotFound`] if no kept event has seen the name; damage and device errors.
     pub fn log(&self, directory: InodeNo, name: &[u8], each: Each<'_, Logged>) -> Result<()> {
         self.log_below(directory, name, &mut |_| Ok(()), each)
     }
 
-    /// As [`View::log`], of a path from the directory, whose parts are names without times. A directory on the way may be gone: then it
-    /// is the one that the name meant last, as far as a kept cut has seen it. `pass` is asked with the facts of each directory on the
-    /// way, and may refuse.
+    /// As [`View::log`], of a path from the directory, whose parts are names without times. A directory on
+    /// the way may be gone: then it is the one that the name meant last, as far as a kept event has seen it.
+    /// `pass` is asked with the facts of each directory on the way, and may refuse.
     ///
     /// # Errors
     /// As [`View::log`]; those of `pass`.
@@ -128,12 +132,13 @@ impl View {
         each: Each<'_, Logged>,
     ) -> Result<()> {
         let _passage = self.enter_around(directory)?;
-        log::log(self.store(), directory, path, self.cut().unwrap_or(PRESENT), pass, each)
+        log::log(self.store(), directory, path, self.event().unwrap_or(PRESENT), pass, each)
     }
 
-    /// Names that kept cuts have seen in a directory, that are not there any more, and that were the last of their files as far as cuts have
-    /// seen: the latest gone first. With `recursive` also those of all directories below as they are now; what was in a deleted directory can be seen
-    /// there. O(names that ever went from these directories), and with `recursive` O(entries).
+    /// Names that kept events have seen in a directory, that are not there any more, and that were the last
+    /// of their files as far as events have seen: the latest gone first. With `recursive` also those of all
+    /// directories below as they are now; what was in a deleted directory can be seen there. O(names that
+    /// ever went from these directories), and with `recursive` O(entries).
     ///
     /// # Errors
     /// [`Error::NotADirectory`]; [`Error::ReadOnly`] in a view of the past; damage and device errors.
@@ -153,7 +158,7 @@ impl View {
         each: Each<'_, Deleted>,
     ) -> Result<()> {
         let _passage = self.enter_around(directory)?;
-        match self.cut() {
+        match self.event() {
             None => deleted::deleted(self, directory, recursive, progress, each),
             Some(_) => {
                 Err(Error::Invalid { what: "what is gone is gone from the present: name it without a time" })
@@ -161,12 +166,12 @@ impl View {
         }
     }
 
-    /// The last kept cut that has seen a directory.
+    /// The last kept event that has seen a directory.
     ///
     /// # Errors
     /// [`Error::NotFound`] if none has; damage and device errors.
-    pub fn last_cut(&self, directory: InodeNo) -> Result<Number> {
+    pub fn last_event(&self, directory: InodeNo) -> Result<EventNo> {
         let end = Timestamp { seconds: i64::MAX, nanos: 999_999_999 };
-        at_time::cut_for(self.store(), directory, self.cut(), &crate::time::When::At(end))
+        at_time::event_for(self.store(), directory, self.event(), &crate::time::When::At(end))
     }
 }

@@ -1,31 +1,33 @@
-//! What history takes, by snapshot and by state of a file: computed when somebody asks, by one walk over the versions.
+//! What history takes, by snapshot and by state of a file: computed when somebody asks, by one walk over the
+//! versions.
 //!
-//! **What a version holds** that the next state of its inode (a version, or the inode in use) does not is what was let go of when it
-//! ended. So over all versions of an inode these add up to what the past alone holds, which [`crate::core::retained`] counts. What of that was
-//! born since the version before it ended no other state has ([`crate::history::reclaim::forget`]): forgetting that version frees it.
+//! **What a version holds** that the next state of its inode (a version, or the inode in use) does not is
+//! what was let go of when it ended. So over all versions of an inode these add up to what the past alone
+//! holds, which [`crate::core::retained`] counts. What of that was born since the version before it ended no
+//! other state has ([`crate::history::reclaim::forget`]): forgetting that version frees it.
 //!
-//! **What a cut holds alone** is that of the versions which no other kept cut needs. One cut sees an inode in one state, so the
-//! versions that go with it are of different inodes, and what they free adds up.
+//! **What an event holds alone** is that of the versions which no other kept event needs. One event sees an
+//! inode in one state, so the versions that go with it are of different inodes, and what they free adds up.
 //!
-//! **What is below a directory.** A version is below it as long as what it says of its own place led there, by what the
-//! directories above were in that span. Of files of several names, and without a name, the place is not known: they are below the root
-//! directory and no other.
+//! **What is below a directory.** A version is below it as long as what it says of its own place led there,
+//! by what the directories above were in that span. Of files of several names, and without a name, the place
+//! is not known: they are below the root directory and no other.
 //!
-//! The versions are read with forgetting held back, a few at a time, and each is compared with the next state under that inode's locks. What
-//! changes meanwhile is counted as it was before or after.
+//! The versions are read with forgetting held back, a few at a time, and each is compared with the next state
+//! under that inode's locks. What changes meanwhile is counted as it was before or after.
 
 use crate::history::read::at_time::{self, PRESENT};
 use crate::history::read::query::{Each, Logged, SeenBy};
 use crate::history::reclaim::alone::{let_go, Alone};
 use crate::history::reclaim::needed::{has_one_name, Needed};
-use crate::history::record::Cut;
+use crate::history::record::Event;
 use crate::store::Store;
 use crate::{DirItem, Error, FileKind, InodeNo, Node, Result, View};
 use hashbrown::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
-use yore_format::{Incarnation, Number, Version, BLOCK_SIZE, HISTORY_SHARDS};
+use yore_format::{EventNo, Incarnation, Version, BLOCK_SIZE, HISTORY_SHARDS};
 
 /// Versions looked at under one hold of the lock that keeps forgetting back.
 const BATCH: usize = 64;
@@ -34,14 +36,14 @@ const PLACES: usize = 4096;
 
 /// Bytes that only history holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct Retained {
     /// Of data.
     pub data: u64,
     /// Of nodes of files' trees.
     pub metadata: u64,
 }
 
-impl Held {
+impl Retained {
     /// Both.
     pub fn bytes(&self) -> u64 {
         self.data.saturating_add(self.metadata)
@@ -54,17 +56,18 @@ impl Held {
     }
 }
 
-/// What a cut holds of what is below a directory.
+/// What an event holds of what is below a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CutUsage {
-    /// The cut.
+pub struct EventUsage {
+    /// The event.
     pub seen: SeenBy,
     /// What forgetting this one alone would free.
-    pub exclusive: Held,
-    /// What forgetting this one and all before it of those that have seen the directory would free: at least so much.
-    pub with_older: Held,
-    /// What the versions that it sees have beside that, in bytes, as stat(2) counts them: other cuts or the present have it, too. What has
-    /// not changed since is not among it.
+    pub exclusive: Retained,
+    /// What forgetting this one and all before it of those that have seen the directory would free: at least
+    /// so much.
+    pub with_older: Retained,
+    /// What the versions that it sees have beside that, in bytes, as stat(2) counts them: other events or the
+    /// present have it, too. What has not changed since is not among it.
     pub shared: u64,
 }
 
@@ -74,9 +77,9 @@ pub struct StateUsage {
     /// The state, as [`View::log`] tells it.
     pub state: Logged,
     /// What forgetting all that have seen this state, and nothing else, would free.
-    pub exclusive: Held,
+    pub exclusive: Retained,
     /// What forgetting all that have seen this state or an older one, and no later one, would free.
-    pub with_older: Held,
+    pub with_older: Retained,
     /// What it has beside what is exclusive, in bytes.
     pub shared: u64,
 }
@@ -87,16 +90,18 @@ pub struct UsageTotals {
     /// Bytes of what is in use, as du(1) counts them.
     pub live: u64,
     /// All that would be free if there were no history.
-    pub history: Held,
-    /// The sum of what single cuts or states hold alone.
-    pub exclusive: Held,
+    pub history: Retained,
+    /// The sum of what single events or states hold alone.
+    pub exclusive: Retained,
 }
 
 impl View {
-    /// What each kept cut that has seen a directory holds of what was below it, in ascending order, and the sums.
+    /// What each kept event that has seen a directory holds of what was below it, in ascending order, and the
+    /// sums.
     ///
-    /// O(cuts · depth), O(versions on the volume · log) and what the versions below the directory differ in from the next states, and
-    /// O(entries below the directory) for what is in use. Memory: a few numbers for each cut, and one for each directory and each file of several names.
+    /// O(events · depth), O(versions on the volume · log) and what the versions below the directory differ in
+    /// from the next states, and O(entries below the directory) for what is in use. Memory: a few numbers for
+    /// each event, and one for each directory and each file of several names.
     ///
     /// ```
     /// use std::ops::ControlFlow;
@@ -110,8 +115,8 @@ impl View {
     /// volume.write("a", "short")?;
     ///
     /// let mut exclusive = Vec::new();
-    /// let totals = view.usage(view.root(), &mut |cut| {
-    ///     exclusive.push(cut.exclusive.data);
+    /// let totals = view.usage(view.root(), &mut |event| {
+    ///     exclusive.push(event.exclusive.data);
     ///     ControlFlow::Continue(())
     /// })?;
     /// assert_eq!(exclusive, [1 << 20]);
@@ -122,7 +127,7 @@ impl View {
     ///
     /// # Errors
     /// [`Error::NotADirectory`]; damage and device errors.
-    pub fn usage(&self, directory: InodeNo, each: Each<'_, CutUsage>) -> Result<UsageTotals> {
+    pub fn usage(&self, directory: InodeNo, each: Each<'_, EventUsage>) -> Result<UsageTotals> {
         let attr = self.getattr(directory)?;
         if attr.kind != FileKind::Directory {
             return Err(Error::NotADirectory);
@@ -132,27 +137,27 @@ impl View {
         for shard in 0..HISTORY_SHARDS {
             walk.shard(shard, &mut totals.history)?;
         }
-        let (mut shared, mut with_older) = (0i64, Held::default());
-        for (i, cut) in walk.cuts.into_iter().enumerate() {
+        let (mut shared, mut with_older) = (0i64, Retained::default());
+        for (i, event) in walk.events.into_iter().enumerate() {
             let Sum { exclusive, goes, begins } = walk.sums[i];
             with_older.add(goes);
             totals.exclusive.add(exclusive);
             shared = shared.saturating_add(begins);
-            let mut held = Held::default();
+            let mut held = Retained::default();
             held.add(exclusive);
             let all = u64::try_from(shared).unwrap_or(0).saturating_mul(BLOCK_SIZE as u64);
-            let next = self.store().past.time_after(&self.store().meta, cut.number)?;
-            let seen = SeenBy { cut, next };
+            let next = self.store().past.time_after(&self.store().meta, event.number)?;
+            let seen = SeenBy { event, next };
             let shared = all.saturating_sub(held.bytes());
-            if each(CutUsage { seen, exclusive: held, with_older, shared }).is_break() {
+            if each(EventUsage { seen, exclusive: held, with_older, shared }).is_break() {
                 break;
             }
         }
         Ok(totals)
     }
 
-    /// What each state of a file holds, in the order and with the names of [`View::log`], and the sums. O(states · log) beside the
-    /// log itself, and what they differ in.
+    /// What each state of a file holds, in the order and with the names of [`View::log`], and the sums.
+    /// O(states · log) beside the log itself, and what they differ in.
     ///
     /// # Errors
     /// As [`View::log`].
@@ -169,7 +174,7 @@ impl View {
         })?;
         let mut totals = UsageTotals::default();
         let mut counted = HashMap::new();
-        let (mut all, mut with_older) = (Vec::with_capacity(states.len()), Held::default());
+        let (mut all, mut with_older) = (Vec::with_capacity(states.len()), Retained::default());
         // From the oldest on, so that what goes with older ones is known.
         for state in states.into_iter().rev() {
             let (usage, live) =
@@ -187,33 +192,36 @@ impl View {
         Ok(totals)
     }
 
-    /// A state, and the bytes of what is in use if that is this state. All versions of an inode go to `history` when it is met first; then
-    /// it is noted what is older than all of its states. What goes with the state and older ones is added to `with_older`.
+    /// A state, and the bytes of what is in use if that is this state. All versions of an inode go to
+    /// `history` when it is met first; then it is noted what is older than all of its states. What goes with
+    /// the state and older ones is added to `with_older`.
     fn usage_of_state(
         &self,
         state: Logged,
-        counted: &mut HashMap<(InodeNo, Incarnation), Number>,
-        with_older: &mut Held,
-        history: &mut Held,
+        counted: &mut HashMap<(InodeNo, Incarnation), EventNo>,
+        with_older: &mut Retained,
+        history: &mut Retained,
     ) -> Result<(StateUsage, u64)> {
         let (store, no, incarnation) = (self.store(), state.inode, state.incarnation);
         let _still = store.past.forgetting.lock();
-        let versions = |from: Number, to: Number| -> Result<Vec<Version>> {
+        let versions = |from: EventNo, to: EventNo| -> Result<Vec<Version>> {
             let mut found = store.past.versions_of(&store.meta, no, from, to)?;
             found.retain(|version| version.inode.incarnation == incarnation);
             Ok(found)
         };
         if !counted.contains_key(&(no, incarnation)) {
-            for version in versions(Number(0), PRESENT)? {
-                history.add(let_go(store, no, &version, Some(Number(0)))?);
+            for version in versions(EventNo(0), PRESENT)? {
+                history.add(let_go(store, no, &version, Some(EventNo(0)))?);
             }
         }
         let seen = match state.first.as_ref().zip(state.last.as_ref()) {
-            Some((first, last)) => versions(first.cut.number, Number(last.cut.number.0.saturating_add(1)))?,
+            Some((first, last)) => {
+                versions(first.event.number, EventNo(last.event.number.0.saturating_add(1)))?
+            }
             None => Vec::new(),
         };
         // States that differ in nothing a log shows are one: what one of them has, and none outside.
-        let (mut exclusive, mut since) = (Held::default(), None);
+        let (mut exclusive, mut since) = (Retained::default(), None);
         for version in &seen {
             let from = match since {
                 Some(from) => from,
@@ -224,13 +232,13 @@ impl View {
             let oldest = *counted.entry((no, incarnation)).or_insert(from);
             with_older.add(let_go(store, no, version, Some(oldest))?);
         }
-        counted.entry((no, incarnation)).or_insert(Number(0));
+        counted.entry((no, incarnation)).or_insert(EventNo(0));
         let in_use = match store.cell(no) {
             Ok(cell) if cell.incarnation == incarnation => cell.state.read().inode.blocks,
             Ok(_) | Err(Error::Stale) => 0,
             Err(e) => return Err(e),
         };
-        let is_present = state.current && self.cut().is_none();
+        let is_present = state.current && self.event().is_none();
         let blocks = match seen.last().filter(|_| !is_present) {
             Some(version) => version.inode.blocks,
             None => in_use,
@@ -242,19 +250,20 @@ impl View {
     }
 }
 
-/// What was found of a cut.
+/// What was found of an event.
 #[derive(Clone, Copy, Default)]
 struct Sum {
     /// Data blocks and nodes of versions that go with it.
     exclusive: (u64, u64),
     /// Data blocks and nodes that go when it and all before it are forgotten, and not before.
     goes: (u64, u64),
-    /// Blocks of versions that it is the first to see, without those that the cut before is the last to see.
+    /// Blocks of versions that it is the first to see, without those that the event before is the last to
+    /// see.
     begins: i64,
 }
 
 /// From when to when something was somewhere.
-type Spans = Rc<[(Number, Number)]>;
+type Spans = Rc<[(EventNo, EventNo)]>;
 
 /// The walk over the versions, for one directory.
 struct Walk<'s> {
@@ -264,9 +273,9 @@ struct Walk<'s> {
     /// By others than those that have seen the directory.
     needed_elsewhere: Needed<'s>,
     /// The last version met that is needed elsewhere: what it has stays.
-    stays: Option<(InodeNo, Incarnation, Number)>,
-    /// Kept cuts that have seen the directory, in ascending order.
-    cuts: Vec<Cut>,
+    stays: Option<(InodeNo, Incarnation, EventNo)>,
+    /// Kept events that have seen the directory, in ascending order.
+    events: Vec<Event>,
     /// Of each of them, and one more.
     sums: Vec<Sum>,
     /// When directories were at or below the root.
@@ -275,21 +284,21 @@ struct Walk<'s> {
 
 impl<'s> Walk<'s> {
     fn of(store: &'s Arc<Store>, root: (InodeNo, Incarnation)) -> Result<Walk<'s>> {
-        let mut cuts = Vec::new();
-        for cut in at_time::cuts(store)? {
-            if !cut.row.kind.is_of_file() && at_time::covers(store, &cut, root.0)? {
-                cuts.push(cut);
+        let mut events = Vec::new();
+        for event in at_time::events(store)? {
+            if !event.row.kind.is_of_file() && at_time::covers(store, &event, root.0)? {
+                events.push(event);
             }
         }
-        let sums = vec![Sum::default(); cuts.len() + 1];
-        let is_here = |cut: &Cut| cuts.binary_search_by_key(&cut.number, |here| here.number).is_ok();
-        let needed_elsewhere = Needed::of(store, |cut| !is_here(cut))?;
+        let sums = vec![Sum::default(); events.len() + 1];
+        let is_here = |event: &Event| events.binary_search_by_key(&event.number, |here| here.number).is_ok();
+        let needed_elsewhere = Needed::of(store, |event| !is_here(event))?;
         let needed = Needed::load(store)?;
-        Ok(Walk { store, root, needed, needed_elsewhere, stays: None, cuts, sums, places: HashMap::new() })
+        Ok(Walk { store, root, needed, needed_elsewhere, stays: None, events, sums, places: HashMap::new() })
     }
 
     /// Looks at the versions of a shard.
-    fn shard(&mut self, shard: usize, history: &mut Held) -> Result<()> {
+    fn shard(&mut self, shard: usize, history: &mut Retained) -> Result<()> {
         let mut after = None;
         loop {
             let _still = self.store.past.forgetting.lock();
@@ -304,19 +313,19 @@ impl<'s> Walk<'s> {
         }
     }
 
-    fn version(&mut self, no: InodeNo, version: &Version, history: &mut Held) -> Result<()> {
+    fn version(&mut self, no: InodeNo, version: &Version, history: &mut Retained) -> Result<()> {
         let spans = self.spans(no, version)?;
         if spans.is_empty() {
             return Ok(());
         }
-        let held = let_go(self.store, no, version, Some(Number(0)))?;
+        let held = let_go(self.store, no, version, Some(EventNo(0)))?;
         history.add(held);
         self.with_older(no, version, held)?;
         let blocks = i64::try_from(version.inode.blocks).unwrap_or(i64::MAX);
         let mut seen_by = Vec::new();
         for (from, to) in spans {
-            let first = self.cuts.partition_point(|cut| cut.number < from);
-            let end = self.cuts.partition_point(|cut| cut.number < to);
+            let first = self.events.partition_point(|event| event.number < from);
+            let end = self.events.partition_point(|event| event.number < to);
             if first < end {
                 seen_by.push((first, end));
                 self.sums[first].begins = self.sums[first].begins.saturating_add(blocks);
@@ -324,7 +333,7 @@ impl<'s> Walk<'s> {
             }
         }
         if let [(first, end)] = seen_by[..] {
-            if end - first == 1 && self.needed.only_by(self.cuts[first].number, no, version)? {
+            if end - first == 1 && self.needed.only_by(self.events[first].number, no, version)? {
                 let (data, nodes) = let_go(self.store, no, version, None)?;
                 let sum = &mut self.sums[first].exclusive;
                 *sum = (sum.0.saturating_add(data), sum.1.saturating_add(nodes));
@@ -333,16 +342,17 @@ impl<'s> Walk<'s> {
         Ok(())
     }
 
-    /// Notes with which cut a version goes when they are forgotten from the oldest on: the last that may have seen it. What it holds, and
-    /// what it has of versions before it, which have gone by then, is free then. The versions of an inode come in ascending order.
+    /// Notes with which event a version goes when they are forgotten from the oldest on: the last that may
+    /// have seen it. What it holds, and what it has of versions before it, which have gone by then, is free
+    /// then. The versions of an inode come in ascending order.
     fn with_older(&mut self, no: InodeNo, version: &Version, held: (u64, u64)) -> Result<()> {
         let (born, incarnation) = (version.inode.born, version.inode.incarnation);
         if self.needed_elsewhere.version(no, version)? {
             self.stays = Some((no, incarnation, version.end));
             return Ok(());
         }
-        let end = self.cuts.partition_point(|cut| cut.number < version.end);
-        let Some(last) = end.checked_sub(1).filter(|last| self.cuts[*last].number >= born) else {
+        let end = self.events.partition_point(|event| event.number < version.end);
+        let Some(last) = end.checked_sub(1).filter(|last| self.events[*last].number >= born) else {
             return Ok(());
         };
         let freed = match self.stays {
@@ -357,7 +367,7 @@ impl<'s> Walk<'s> {
     }
 
     /// When a version was below the directory, or it itself.
-    fn spans(&mut self, no: InodeNo, version: &Version) -> Result<Vec<(Number, Number)>> {
+    fn spans(&mut self, no: InodeNo, version: &Version) -> Result<Vec<(EventNo, EventNo)>> {
         let (inode, born, end) = (&version.inode, version.inode.born, version.end);
         if self.root.0 == InodeNo::ROOT || (no, inode.incarnation) == self.root {
             return Ok(vec![(born, end)]);
@@ -375,8 +385,8 @@ impl<'s> Walk<'s> {
         if let Some(known) = self.places.get(&directory) {
             return Ok(known.clone());
         }
-        let (mut left, mut met) = (vec![(directory, Number(0), PRESENT)], HashSet::new());
-        let mut found: Vec<(Number, Number)> = Vec::new();
+        let (mut left, mut met) = (vec![(directory, EventNo(0), PRESENT)], HashSet::new());
+        let mut found: Vec<(EventNo, EventNo)> = Vec::new();
         while let Some((at, from, to)) = left.pop() {
             // Also where damage makes a circle.
             if !met.insert((at, from, to)) {
@@ -393,7 +403,7 @@ impl<'s> Walk<'s> {
             })?;
         }
         found.sort_unstable();
-        let mut spans: Vec<(Number, Number)> = Vec::new();
+        let mut spans: Vec<(EventNo, EventNo)> = Vec::new();
         for (from, to) in found {
             match spans.last_mut().filter(|(_, end)| *end >= from) {
                 Some((_, end)) => *end = to.max(*end),

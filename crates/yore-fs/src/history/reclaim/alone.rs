@@ -1,14 +1,15 @@
 //! What one version holds and no other state of its chain, and giving it up.
 //!
-//! **What only this version holds**. Of its chain (the states of one incarnation) the version before it holds what was
-//! born before that one's end; what the next state, a version or the inode in use, has in the same place is that one's, too; and
-//! what is held by two states is held by all between them. So two walks tell: that of the next state as far as it was made
-//! since, and that of the version as far as it is neither of the one before nor of the next. They read what differs.
+//! **What only this version holds**. Of its chain (the states of one incarnation) the version before it holds
+//! what was born before that one's end; what the next state, a version or the inode in use, has in the same
+//! place is that one's, too; and what is held by two states is held by all between them. So two walks tell:
+//! that of the next state as far as it was made since, and that of the version as far as it is neither of the
+//! one before nor of the next. They read what differs.
 //!
 //!
-//! **F1 No change meanwhile.** The inode in use keeps its extents while its io lock is held, and its other trees and what it takes for
-//! kept ([`Store::kept`]) while its state is. Both are held until the Op has ended; then what the version shared with it
-//! and with nobody before is its own.
+//! **F1 No change meanwhile.** The inode in use keeps its extents while its io lock is held, and its other
+//! trees and what it takes for kept ([`Store::kept`]) while its state is. Both are held until the Op has
+//! ended; then what the version shared with it and with nobody before is its own.
 //!
 
 use crate::core::alloc::{KeptGroups, Run};
@@ -20,7 +21,7 @@ use crate::{symlink, xattr, Error, InodeNo, Result};
 use hashbrown::HashSet;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use yore_format::{ContentKind, HistoryGrowth, Inode, MetaAddr, Number, Version};
+use yore_format::{ContentKind, EventNo, HistoryGrowth, Inode, MetaAddr, Version};
 use yore_meta::{Frame, Op};
 
 /// Gives up a version with all that it alone holds; the blocks that this freed.
@@ -70,7 +71,7 @@ pub(crate) struct Alone<'s> {
     no: InodeNo,
     version: &'s Version,
     /// What was born earlier is held by the version before it.
-    from: Number,
+    from: EventNo,
     nodes: Vec<Frame>,
     runs: Vec<Run>,
 }
@@ -91,21 +92,21 @@ impl<'s> Alone<'s> {
     /// Nothing yet; the version may be the first of several that are taken as one.
     pub(crate) fn new(store: &'s Store, no: InodeNo, version: &'s Version) -> Result<Alone<'s>> {
         let before = match version.inode.born.0.checked_sub(1) {
-            Some(most) => store.past.version(&store.meta, no, Number(most))?,
+            Some(most) => store.past.version(&store.meta, no, EventNo(most))?,
             None => None,
         };
         let before = before.filter(|before| before.inode.incarnation == version.inode.incarnation);
-        let from = before.map_or(Number(0), |before| before.end);
+        let from = before.map_or(EventNo(0), |before| before.end);
         Ok(Alone { store, no, version, from, nodes: Vec::new(), runs: Vec::new() })
     }
 
     /// Counts what was born at this number or later, whoever held it before.
-    pub(crate) fn since(self, from: Number) -> Alone<'s> {
+    pub(crate) fn since(self, from: EventNo) -> Alone<'s> {
         Alone { from, ..self }
     }
 
     /// The number since which what the version has is not held by the one before it.
-    pub(crate) fn from(&self) -> Number {
+    pub(crate) fn from(&self) -> EventNo {
         self.from
     }
 
@@ -133,7 +134,7 @@ impl<'s> Alone<'s> {
         let mut extents: Vec<Extent> = Vec::new();
         let no = self.no;
         if inode.content_kind == ContentKind::Tree {
-            let tree = extent::tree(no, inode, Number(0));
+            let tree = extent::tree(no, inode, EventNo(0));
             self.own_nodes(&tree, &known.nodes, &mut |key, value| {
                 extents.push(extent::of_cell(key, value, no)?);
                 Ok(())
@@ -161,7 +162,7 @@ impl<'s> Alone<'s> {
         if inode.content_kind != ContentKind::Tree {
             return extent::in_inode(no, inode).try_for_each(|extent| extent.map(&mut enter));
         }
-        let tree = extent::tree(no, inode, Number(0));
+        let tree = extent::tree(no, inode, EventNo(0));
         self.shared_nodes(&tree, &mut known.nodes, &mut |key, value| {
             enter(extent::of_cell(key, value, no)?);
             Ok(())
@@ -189,7 +190,8 @@ impl<'s> Alone<'s> {
         self.own_nodes(&tree, &shared, &mut |_, _| Ok(()))
     }
 
-    /// The uppermost nodes of the next state's tree that the version has, too, and the cells of leaves that it has not.
+    /// The uppermost nodes of the next state's tree that the version has, too, and the cells of leaves that
+    /// it has not.
     fn shared_nodes(&self, next: &Tree, shared: &mut HashSet<MetaAddr>, cells: &mut Cells<'_>) -> Result<()> {
         next.visit(&self.store.meta, &mut |node| {
             if node.birth < self.version.end {
@@ -242,13 +244,13 @@ impl<'s> Alone<'s> {
     }
 }
 
-/// Blocks that a version has and the next state of its inode has not, and that were born at `from` or later (`None`: that the version
-/// before it has not either): of data, and nodes. The caller holds forgetting back.
+/// Blocks that a version has and the next state of its inode has not, and that were born at `from` or later
+/// (`None`: that the version before it has not either): of data, and nodes. The caller holds forgetting back.
 pub(crate) fn let_go(
     store: &Arc<Store>,
     no: InodeNo,
     version: &Version,
-    from: Option<Number>,
+    from: Option<EventNo>,
 ) -> Result<(u64, u64)> {
     let cell = match store.cell(no) {
         Ok(cell) => Some(cell),

@@ -1,27 +1,32 @@
-//! Expunging: all that the history knows of a file is given up, in all cuts at once.
+//! Expunging: all that the history knows of a file is given up, in all events at once.
 //!
-//! A row in the table of cuts says so, and in the same Op the present is cut loose (`loose.rs`): the inode in use and
-//! its name are born anew, so no cut that was taken before has seen them. From then on nobody sees what was before: neither versions nor
-//! names of that inode and incarnation that are older than the row. They are given up afterwards, a name or a version at a
-//! time, each in one Op with all that it alone holds; then the row goes. That can stop at any point, in a crash too, and goes on
-//! where it was, for what is given up is found by what is left:
+//! A row in the table of events says so, and in the same Op the present is detached (`loose.rs`): the inode
+//! in use and its name are born anew, so no event that was taken before has seen them. From then on nobody
+//! sees what was before: neither versions nor names of that inode and incarnation that are older than the
+//! row. They are given up afterwards, a name or a version at a time, each in one Op with all that it alone
+//! holds; then the row goes. That can stop at any point, in a crash too, and goes on where it was, for what
+//! is given up is found by what is left:
 //!
-//! **X1 Names first.** A name that a cut has seen is the place of the version that this cut has seen, so the versions say where the
-//! names are. They are kept until all names are gone: a lookup never finds a name without an inode.
+//! **X1 Names first.** A name that an event has seen is the place of the version that this cut has seen, so
+//! the versions say where the names are. They are kept until all names are gone: a lookup never finds a name
+//! without an inode.
 //!
-//! **X2 Files of several names** remember one at most. If a state says that there were others, all directories as they are now and all
-//! past names are looked through, once for all such files. An entry that is found so has begun with the row. So has, at once,
-//! one that ends meanwhile: with it may go what says that there were others. An entry escapes only in a directory that is moved
-//! behind the walk, so if one was moved, it is done again. Names are entries before they are past names, so the past ones come second.
+//! **X2 Files of several names** remember one at most. If a state says that there were others, all
+//! directories as they are now and all past names are looked through, once for all such files. An entry that
+//! is found so has begun with the row. So has, at once, one that ends meanwhile: with it may go what says
+//! that there were others. An entry escapes only in a directory that is moved behind the walk, so if one was
+//! moved, it is done again. Names are entries before they are past names, so the past ones come second.
 //!
-//! **X3 What must stay.** Held and pinned cuts lose nothing: if one has seen the file, nothing is given up. No cut comes
-//! to be held or pinned between looking and the row (`record/expunge.rs`).
+//! **X3 What must stay.** Held and pinned events lose nothing: if one has seen the file, nothing is given up.
+//! No event comes to be held or pinned between looking and the row (`record/expunge.rs`).
 //!
-//! **X4 Nobody reads what goes.** The cuts stay, so that their readers are not kept away by P6. Who reads a version holds the lock that the
-//! file needs to become one that is expunged; after that no version of it is found.
+//! **X4 Nobody reads what goes.** The events stay, so that their readers are not kept away by P6. Who reads a
+//! version holds the lock that the file needs to become one that is expunged; after that no version of it is
+//! found.
 //!
-//! **X5 Cuts of the file itself** have seen nothing else, and are forgotten before the row is there: behind it they would show nothing. One
-//! that is taken between the two is forgotten after it, if need be with what else goes.
+//! **X5 Events of the file itself** have seen nothing else, and are forgotten before the row is there: behind
+//! it they would show nothing. One that is taken between the two is forgotten after it, if need be with what
+//! else goes.
 
 mod loose;
 mod remembered;
@@ -39,16 +44,18 @@ use hashbrown::{HashMap, HashSet};
 use states::{each_version, in_use_as};
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use yore_format::{CutKind, CutState, Incarnation, Inode, Number, Version, HISTORY_SHARDS};
+use yore_format::{EventKind, EventNo, EventState, Incarnation, Inode, Version, HISTORY_SHARDS};
 
 /// Entries and names looked at between two questions whether to go on.
 const BATCH: usize = 256;
 
-/// Gives up the history of files: all of it is out of sight when this returns, and that is durable. `forget::finish` does the rest.
+/// Gives up the history of files: all of it is out of sight when this returns, and that is durable.
+/// `forget::finish` does the rest.
 ///
 /// # Errors
-/// [`Error::Held`] and [`Error::Pinned`] if a cut that must stay has seen one of them: then nothing is given up. `Invalid` for the root
-/// directory. After others that of some may be, and cuts of some of them alone.
+/// [`Error::Held`] and [`Error::Pinned`] if an event that must stay has seen one of them: then nothing is
+/// given up. `Invalid` for the root directory. After others that of some may be, and events of some of them
+/// alone.
 pub(crate) fn begin(store: &Arc<Store>, files: &[(InodeNo, Incarnation)]) -> Result<()> {
     store.check_writable()?;
     if files.iter().any(|(no, _)| *no == InodeNo::ROOT) {
@@ -66,7 +73,7 @@ pub(crate) fn begin(store: &Arc<Store>, files: &[(InodeNo, Incarnation)]) -> Res
         let _still = store.past.expunging.hold_still();
         check_free(store, &files)?;
         for (no, incarnation) in &files {
-            forget_own(store, *no, *incarnation, Number(u64::MAX))?;
+            forget_own(store, *no, *incarnation, EventNo(u64::MAX))?;
         }
         for (no, incarnation) in &files {
             let file = loose::expunge(store, *no, *incarnation)?;
@@ -76,17 +83,17 @@ pub(crate) fn begin(store: &Arc<Store>, files: &[(InodeNo, Incarnation)]) -> Res
     store.force()
 }
 
-/// Forgets the cuts of a file or directory itself up to a number (X5).
-fn forget_own(store: &Arc<Store>, no: InodeNo, incarnation: Incarnation, before: Number) -> Result<()> {
+/// Forgets the events of a file or directory itself up to a number (X5).
+fn forget_own(store: &Arc<Store>, no: InodeNo, incarnation: Incarnation, before: EventNo) -> Result<()> {
     let mut own = Vec::new();
-    store.past.each_of(&store.meta, no, Number(0), &mut |cut| {
-        let row = &cut.row;
-        let is_it = row.state == CutState::Kept && row.root_incarnation == incarnation;
-        own.extend((is_it && cut.number < before).then_some(cut.number));
+    store.past.each_of(&store.meta, no, EventNo(0), &mut |event| {
+        let row = &event.row;
+        let is_it = row.state == EventState::Kept && row.root_incarnation == incarnation;
+        own.extend((is_it && event.number < before).then_some(event.number));
         Ok(true)
     })?;
-    for cut in own {
-        match store.past.mark_dying(store, &[cut]) {
+    for event in own {
+        match store.past.mark_dying(store, &[event]) {
             // Forgotten meanwhile; or held or pinned, and sees nothing.
             Ok(())
             | Err(Error::NotFound | Error::Held { .. } | Error::HeldUntil { .. } | Error::Pinned { .. }) => {}
@@ -96,59 +103,59 @@ fn forget_own(store: &Arc<Store>, no: InodeNo, incarnation: Incarnation, before:
     Ok(())
 }
 
-/// Fails if a cut that must stay has seen one of the files (X3).
+/// Fails if an event that must stay has seen one of the files (X3).
 fn check_free(store: &Arc<Store>, files: &[(InodeNo, Incarnation)]) -> Result<()> {
     let (mut stay, mut held) = (Vec::new(), HashMap::new());
-    store.past.each_cut(&store.meta, Number(0), &mut |cut| {
-        let why = record::held(&cut);
-        if cut.row.state == CutState::Kept && (why.is_some() || store.past.is_pinned(cut.number)) {
-            stay.push(cut.number);
-            held.extend(why.map(|why| (cut.number, why)));
+    store.past.each_event(&store.meta, EventNo(0), &mut |event| {
+        let why = record::held(&event);
+        if event.row.state == EventState::Kept && (why.is_some() || store.past.is_pinned(event.number)) {
+            stay.push(event.number);
+            held.extend(why.map(|why| (event.number, why)));
         }
         Ok(true)
     })?;
     match one_that_sees(store, files, &stay)? {
-        Some(cut) => Err(held.remove(&cut).unwrap_or(Error::Pinned { cut: cut.0 })),
+        Some(event) => Err(held.remove(&event).unwrap_or(Error::Pinned { event: event.0 })),
         None => Ok(()),
     }
 }
 
-/// Fails if a cut that somebody else took has seen one of the files.
+/// Fails if an event that somebody else took has seen one of the files.
 pub(crate) fn check_taken_by(store: &Arc<Store>, files: &[(InodeNo, Incarnation)], uid: u32) -> Result<()> {
     let mut others = Vec::new();
-    for cut in crate::history::read::at_time::cuts(store)? {
-        let row = &cut.row;
+    for event in crate::history::read::at_time::events(store)? {
+        let row = &event.row;
         let of = (row.root, row.root_incarnation);
         let is_his = match row.more.by {
             Some(by) => by == uid,
             None if files.contains(&of) => true,
             None => {
-                row.kind != CutKind::Snapshot
+                row.kind != EventKind::Snapshot
                     && in_use_as(store, of.0, of.1)?.is_some_and(|inode| inode.uid == uid)
             }
         };
-        others.extend((!is_his).then_some(cut.number));
+        others.extend((!is_his).then_some(event.number));
     }
     match one_that_sees(store, files, &others)? {
-        Some(cut) => Err(Error::TakenByOthers { cut: cut.0 }),
+        Some(event) => Err(Error::TakenByOthers { event: event.0 }),
         None => Ok(()),
     }
 }
 
-/// One of some cuts that has seen one of the files.
+/// One of some events that has seen one of the files.
 fn one_that_sees(
     store: &Arc<Store>,
     files: &[(InodeNo, Incarnation)],
-    cuts: &[Number],
-) -> Result<Option<Number>> {
-    if cuts.is_empty() {
+    events: &[EventNo],
+) -> Result<Option<EventNo>> {
+    if events.is_empty() {
         return Ok(None);
     }
-    let of = |cuts: &[Number]| {
-        let cuts: HashSet<Number> = cuts.iter().copied().collect();
-        Needed::of(store, |cut| cuts.contains(&cut.number))
+    let of = |events: &[EventNo]| {
+        let events: HashSet<EventNo> = events.iter().copied().collect();
+        Needed::of(store, |event| events.contains(&event.number))
     };
-    let needed = of(cuts)?;
+    let needed = of(events)?;
     for (no, incarnation) in files {
         let mut states = Vec::new();
         each_version(store, *no, *incarnation, &mut |version| {
@@ -156,18 +163,16 @@ fn one_that_sees(
             Ok(())
         })?;
         let in_use = in_use_as(store, *no, *incarnation)?.filter(|inode| inode.links > 0);
-        states.extend(
-            in_use.map(|inode| Version {
-                end: store.number().max(Number(inode.born.0.saturating_add(1))),
-                inode,
-            }),
-        );
+        states.extend(in_use.map(|inode| Version {
+            end: store.number().max(EventNo(inode.born.0.saturating_add(1))),
+            inode,
+        }));
         for state in states {
             if !needed.version(*no, &state)? {
                 continue;
             }
             // One of all of them has; halves tell which.
-            let mut among = cuts;
+            let mut among = events;
             while among.len() > 1 {
                 let (first, rest) = among.split_at(among.len() / 2);
                 among = if of(first)?.version(*no, &state)? { first } else { rest };
@@ -178,8 +183,8 @@ fn one_that_sees(
     Ok(None)
 }
 
-/// Gives up what is left of the files that [`begin`] was asked for, until nothing is or `ask` breaks. The caller holds
-/// the lock of who forgets.
+/// Gives up what is left of the files that [`begin`] was asked for, until nothing is or `ask` breaks. The
+/// caller holds the lock of who forgets.
 ///
 /// # Errors
 /// Damage and device errors. What was not given up is next time.
@@ -235,7 +240,7 @@ impl Work<'_> {
         let store = self.store;
         let mut scattered =
             in_use_as(store, file.inode, file.incarnation)?.is_some_and(|i| has_more_names(&i));
-        let mut from = Number(0);
+        let mut from = EventNo(0);
         while let Some(version) = store.past.version_after(&store.meta, file.inode, from)? {
             let Version { end, inode } = version;
             from = end;
@@ -259,12 +264,12 @@ impl Work<'_> {
         file: &Expunge,
         directory: InodeNo,
         cookie: u64,
-        (from, to): (Number, Number),
+        (from, to): (EventNo, EventNo),
     ) -> Result<()> {
         let (past, meta) = (&self.store.past, &self.store.meta);
         let mut before = to;
         while let Some(most) = before.0.checked_sub(1) {
-            let Some(name) = past.name_until(meta, directory, cookie, Number(most))? else { break };
+            let Some(name) = past.name_until(meta, directory, cookie, EventNo(most))? else { break };
             if name.death <= from {
                 break;
             }
@@ -323,7 +328,7 @@ impl Work<'_> {
                 drop(state);
                 // The latest of them: whatever was before is out of sight for all.
                 for (cookie, file) in found {
-                    loose::cut_entry_loose(self.store, &cell, cookie, file)?;
+                    loose::detach_entry(self.store, &cell, cookie, file)?;
                 }
                 for _ in 0..count {
                     if self.looked_at().is_break() {
@@ -346,7 +351,8 @@ impl Work<'_> {
             while let Some(key) = from {
                 let mut found = Vec::new();
                 from = store.past.names_of_shard(&store.meta, shard, key, BATCH, &mut |name| {
-                    // The latest of several of one file has begun it anew, so the latest says when a name began that lasted longer.
+                    // The latest of several of one file has begun it anew, so the latest says when a name
+                    // began that lasted longer.
                     let of_file = files.get(&name.inode).into_iter().flatten();
                     let last = of_file
                         .filter(|file| file.takes(name.inode, name.incarnation, name.birth))
@@ -368,7 +374,7 @@ impl Work<'_> {
     /// Gives up the file's versions, the oldest first.
     fn versions(&mut self, file: &Expunge) -> Result<ControlFlow<()>> {
         let store = self.store;
-        let mut from = Number(0);
+        let mut from = EventNo(0);
         while let Some(version) = store.past.version_after(&store.meta, file.inode, from)? {
             from = version.end;
             if !file.takes(file.inode, version.inode.incarnation, version.inode.born) {

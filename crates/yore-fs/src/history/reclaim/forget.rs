@@ -1,20 +1,23 @@
-//! Forgetting: cuts are given up, and with them what nobody else has seen.
+//! Forgetting: events are given up, and with them what nobody else has seen.
 //!
-//! A cut that is to be forgotten becomes *dying*: nobody sees it any more, and it still counts as a cut for whoever asks what
-//! covers an inode ([`crate::history::record`]), for it may not have died on the medium yet. When it has, nothing is kept for it any more (P5),
-//! and what only dying cuts have seen is given up, a version or a name at a time, each in one Op with all that it alone holds. When none is left, the cut is
-//! *forgotten*: its row goes to a tree of its own and holds nothing. All of this can stop at any point, in a crash too, and
-//! goes on where it was: what was given up is not found again.
+//! An event that is to be forgotten becomes *dying*: nobody sees it any more, and it still counts as an event
+//! for whoever asks what covers an inode ([`crate::history::record`]), for it may not have died on the medium
+//! yet. When it has, nothing is kept for it any more (P5), and what only dying events have seen is given up,
+//! a version or a name at a time, each in one Op with all that it alone holds. When none is left, the event
+//! is *forgotten*: its row goes to a tree of its own and holds nothing. All of this can stop at any point, in
+//! a crash too, and goes on where it was: what was given up is not found again.
 //!
 //! What is needed is told by `needed.rs`, and what a version holds alone, with rule F1, by `alone.rs`.
 //!
-//! **F2 What others do meanwhile does not count.** Cuts that are taken while this goes on have numbers from that on which was the next when it
-//! began; so nothing that ended later is looked at: it may be what they have seen. Nothing that ends earlier comes to be for
-//! the cuts that are dying. A directory that was looked at as it is, and becomes a version then, is met again as that.
+//! **F2 What others do meanwhile does not count.** Events that are taken while this goes on have numbers from
+//! that on which was the next when it began; so nothing that ended later is looked at: it may be what they
+//! have seen. Nothing that ends earlier comes to be for the events that are dying. A directory that was
+//! looked at as it is, and becomes a version then, is met again as that.
 //!
-//! **F3 Which are looked at.** The tree of changes has an entry at the end of each version and name. What a dying cut has seen
-//! ended behind it; what ended behind the next kept cut of the same directory, or of the volume, is seen by that one, unless
-//! something above it was moved in between. That is found when the later cut is forgotten.
+//! **F3 Which are looked at.** The tree of changes has an entry at the end of each version and name. What a
+//! dying event has seen ended behind it; what ended behind the next kept event of the same directory, or of
+//! the volume, is seen by that one, unless something above it was moved in between. That is found when the
+//! later event is forgotten.
 
 use crate::history::reclaim::alone::give_up_version;
 use crate::history::reclaim::expunge;
@@ -25,19 +28,19 @@ use crate::{Error, InodeNo, Result};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use yore_format::{CutState, Inode, Number, HISTORY_SHARDS};
+use yore_format::{EventNo, EventState, Inode, HISTORY_SHARDS};
 
 /// Ends of versions and names looked up at a time.
 const BATCH: usize = 256;
 
-/// Marks cuts, unless one of them cannot be; durable when it returns. [`finish`] does the rest.
+/// Marks events, unless one of them cannot be; durable when it returns. [`finish`] does the rest.
 ///
 /// # Errors
 /// [`Error::NotFound`] if one is not kept, [`Error::Held`], [`Error::Pinned`]; damage and device errors.
-pub(crate) fn begin(store: &Arc<Store>, cuts: &[Number]) -> Result<()> {
+pub(crate) fn begin(store: &Arc<Store>, events: &[EventNo]) -> Result<()> {
     store.check_writable()?;
-    let cuts: BTreeSet<Number> = cuts.iter().copied().collect();
-    store.past.mark_dying(store, &cuts.into_iter().collect::<Vec<_>>())?;
+    let events: BTreeSet<EventNo> = events.iter().copied().collect();
+    store.past.mark_dying(store, &events.into_iter().collect::<Vec<_>>())?;
     force(store)
 }
 
@@ -50,7 +53,8 @@ fn force(store: &Store) -> Result<()> {
     store.force()
 }
 
-/// Gives up what dying cuts alone have seen, until none is left or `ask` breaks. One caller at a time; others wait.
+/// Gives up what dying events alone have seen, until none is left or `ask` breaks. One caller at a time;
+/// others wait.
 ///
 /// # Errors
 /// Damage and device errors. What was not given up is next time.
@@ -77,8 +81,8 @@ pub(crate) fn finish(store: &Arc<Store>, ask: Ask<'_>) -> Result<Forgetting> {
         if done.is_break() {
             return Ok(so_far);
         }
-        for cut in dying {
-            store.past.mark_forgotten(store, cut)?;
+        for event in dying {
+            store.past.mark_forgotten(store, event)?;
             so_far.forgotten += 1;
             so_far.dying -= 1;
         }
@@ -92,14 +96,14 @@ struct Work<'s> {
 }
 
 impl Work<'_> {
-    fn give_up(&mut self, dying: &[Number], ask: Ask<'_>) -> Result<ControlFlow<()>> {
+    fn give_up(&mut self, dying: &[EventNo], ask: Ask<'_>) -> Result<ControlFlow<()>> {
         let mut others = Vec::new();
         let progress = &self.store.giving_up;
         progress.restart(dying.len() as u64);
-        for (i, cut) in dying.iter().enumerate() {
-            let found = self.store.past.in_state(&self.store.meta, *cut, CutState::Dying)?;
-            if !found.row.kind.is_of_file() || !self.seen_by(found.row.root, *cut)? {
-                others.push(*cut);
+        for (i, event) in dying.iter().enumerate() {
+            let found = self.store.past.in_state(&self.store.meta, *event, EventState::Dying)?;
+            if !found.row.kind.is_of_file() || !self.seen_by(found.row.root, *event)? {
+                others.push(*event);
             }
             progress.add(1);
             if i % BATCH == BATCH - 1 && ask(&self.so_far).is_break() {
@@ -108,7 +112,7 @@ impl Work<'_> {
         }
         let spans = self.needed.spans(&others)?;
         // What ended is spread over the numbers.
-        let numbers = |(after, last): &(Number, Number)| last.0.saturating_sub(after.0);
+        let numbers = |(after, last): &(EventNo, EventNo)| last.0.saturating_sub(after.0);
         progress.expect(spans.iter().map(numbers).sum::<u64>().saturating_mul(HISTORY_SHARDS as u64));
         for (after, last) in spans {
             for shard in 0..HISTORY_SHARDS {
@@ -134,16 +138,17 @@ impl Work<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Looks at what a cut of a single file has seen: one version, and its name. False if it may have had others, or nothing is known.
-    fn seen_by(&mut self, file: InodeNo, cut: Number) -> Result<bool> {
+    /// Looks at what an event of a single file has seen: one version, and its name. False if it may have had
+    /// others, or nothing is known.
+    fn seen_by(&mut self, file: InodeNo, event: EventNo) -> Result<bool> {
         let (past, meta) = (&self.store.past, &self.store.meta);
-        let version = past.version(meta, file, cut)?.filter(|version| cut < version.end);
+        let version = past.version(meta, file, event)?.filter(|version| event < version.end);
         let place = |inode: &Inode| has_one_name(inode).then_some((inode.parent, inode.parent_cookie));
         let name = match &version {
             Some(version) => place(&version.inode),
             None => match self.store.cell(file) {
                 Ok(cell) => {
-                    Some(cell.state.read()).filter(|s| s.inode.born <= cut).and_then(|s| place(&s.inode))
+                    Some(cell.state.read()).filter(|s| s.inode.born <= event).and_then(|s| place(&s.inode))
                 }
                 Err(Error::Stale) => None,
                 Err(e) => return Err(e),
@@ -151,7 +156,7 @@ impl Work<'_> {
         };
         let death = match name {
             Some((directory, cookie)) => {
-                past.name_as_of(meta, directory, cookie, cut)?.map(|name| name.death)
+                past.name_as_of(meta, directory, cookie, event)?.map(|name| name.death)
             }
             None => None,
         };
@@ -181,7 +186,7 @@ impl Work<'_> {
     fn name(&mut self, ended: &Ended) -> Result<Option<u64>> {
         let Some(name) = self.store.past.name_that_ended(&self.store.meta, ended)? else { return Ok(None) };
         let birth = name.birth;
-        if self.needed.has_cut(name.inode, birth, ended.end)
+        if self.needed.has_event(name.inode, birth, ended.end)
             || self.needed.in_directory(ended.inode, birth, ended.end)?
         {
             return Ok(None);
@@ -193,7 +198,7 @@ impl Work<'_> {
     /// Gives up a version if it is not needed; the blocks that this freed.
     fn version(&mut self, ended: &Ended) -> Result<Option<u64>> {
         let store = self.store;
-        let version = store.past.version(&store.meta, ended.inode, Number(ended.end.0 - 1))?;
+        let version = store.past.version(&store.meta, ended.inode, EventNo(ended.end.0 - 1))?;
         let Some(version) = version.filter(|version| version.end == ended.end) else { return Ok(None) };
         let is_needed = self.needed.version(ended.inode, &version)?;
         #[cfg(feature = "mutations")]

@@ -1,21 +1,23 @@
 //! Which snapshots of one directory are kept: rules over their times, names and holds, and nothing else.
 //!
-//! **The rules add up.** A snapshot is kept if any rule says so; it is said which. Of each hour, day, week, month or year the
-//! last snapshot is kept, for as many of the latest such periods as are asked for. Periods without a snapshot do not
-//! count, so after a holiday there are still seven daily ones. A duration counts back from the last snapshot, not from
-//! now: what nobody adds to does not wither.
+//! **The rules add up.** A snapshot is kept if any rule says so; it is said which. Of each hour, day, week,
+//! month or year the last snapshot is kept, for as many of the latest such periods as are asked for. Periods
+//! without a snapshot do not count, so after a holiday there are still seven daily ones. A duration counts
+//! back from the last snapshot, not from now: what nobody adds to does not wither.
 //!
-//! **Periods are local**, and weeks begin on Monday (ISO 8601). The hour that comes twice when clocks are put back is two hours.
+//! **Periods are local**, and weeks begin on Monday (ISO 8601). The hour that comes twice when clocks are put
+//! back is two hours.
 //!
-//! Snapshots that somebody gave a name, holds or has mounted are kept whatever the rules say, but names only unless the contrary is asked for.
-//! They count in their periods as all others do. Nobody gave those their names that were taken for [`crate::history::rollback`]: these are kept for
-//! [`UNDO_DAYS`], so that what was done can be undone, and are then like those without.
+//! Snapshots that somebody gave a name, holds or has mounted are kept whatever the rules say, but names only
+//! unless the contrary is asked for. They count in their periods as all others do. Nobody gave those their
+//! names that were taken for [`crate::history::rollback`]: these are kept for [`UNDO_DAYS`], so that what was
+//! done can be undone, and are then like those without.
 
 use crate::history::record::is_held;
 use crate::time::{instant, parse_ago, TimeError};
-use crate::Cut;
+use crate::Event;
 use jiff::tz::TimeZone;
-use yore_format::{CutKind, CutRow, KeepRules, Number, Retention, Timestamp};
+use yore_format::{EventKind, EventNo, EventRow, KeepRules, Retention, Timestamp};
 
 /// For how many days, back from the last snapshot, those are kept that something can be undone by.
 pub const UNDO_DAYS: u32 = 30;
@@ -52,7 +54,7 @@ pub fn retention_text(retention: &Retention) -> String {
 #[derive(Clone, Copy, Debug)]
 pub struct Taken<'a> {
     /// Its place in the order of all.
-    pub number: Number,
+    pub number: EventNo,
     /// When.
     pub time: Timestamp,
     /// Empty: it has none.
@@ -66,11 +68,11 @@ pub struct Taken<'a> {
 }
 
 impl<'a> Taken<'a> {
-    /// Of a cut, which may be mounted.
-    pub fn of(cut: &'a Cut, mounted: bool) -> Taken<'a> {
-        let CutRow { time, name, kind, .. } = &cut.row;
-        let (undo, held) = (*kind == CutKind::Undo, is_held(&cut.row));
-        Taken { number: cut.number, time: *time, name, undo, held, mounted }
+    /// Of an event, which may be mounted.
+    pub fn of(event: &'a Event, mounted: bool) -> Taken<'a> {
+        let EventRow { time, name, kind, .. } = &event.row;
+        let (undo, held) = (*kind == EventKind::Undo, is_held(&event.row));
+        Taken { number: event.number, time: *time, name, undo, held, mounted }
     }
 }
 
@@ -123,8 +125,9 @@ impl Reason {
     }
 }
 
-/// For each snapshot why it is kept; no reason: it is to be forgotten. They are in ascending order, as are the answers. With `names`
-/// those that have a name, or that something can be undone by, are kept only if a rule says so, too. O(snapshots).
+/// For each snapshot why it is kept; no reason: it is to be forgotten. They are in ascending order, as are
+/// the answers. With `names` those that have a name, or that something can be undone by, are kept only if a
+/// rule says so, too. O(snapshots).
 ///
 /// # Errors
 /// The duration cannot be read, or is too long.
@@ -196,7 +199,7 @@ mod tests {
             let (time, more) = text.split_once(' ').unwrap_or((text, ""));
             let time: jiff::Timestamp = time.parse().unwrap();
             Taken {
-                number: Number(i as u64 + 1),
+                number: EventNo(i as u64 + 1),
                 time: Timestamp { seconds: time.as_second(), nanos: time.subsec_nanosecond() as u32 },
                 name: if more == "held" { "" } else { more },
                 undo: more.starts_with("before-") || more.starts_with("after-"),
@@ -224,7 +227,8 @@ mod tests {
         KeepRules::default()
     }
 
-    /// Promises of each rule what it keeps and what it does not, in a table: the rules, times, and what becomes of them.
+    /// Promises of each rule what it keeps and what it does not, in a table: the rules, times, and what
+    /// becomes of them.
     #[test]
     fn each_rule_keeps_what_it_says() {
         let table: &[(&str, Asked, &[&str], &[&str])] = &[
@@ -372,7 +376,7 @@ mod tests {
     #[test]
     fn times_beyond_the_calendar() {
         let far = |number, seconds| Taken {
-            number: Number(number),
+            number: EventNo(number),
             time: Timestamp { seconds, nanos: 0 },
             name: "",
             undo: false,

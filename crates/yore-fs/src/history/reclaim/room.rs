@@ -1,21 +1,27 @@
 //! Making room: the history that a full volume gives up, for whom, and how little of it.
 //!
-//! **The rule** ([`Rule`]) is here and nowhere else. A full volume gives up whole cuts, the oldest first. It gives up none that
-//! somebody holds, has named, has mounted, or is reading ([`crate::history::record::Past::note_reading`]), and none that the request's user could not forget
-//! by a command ([`Behalf`]). Names that undo points get by themselves are no names here; what is under way pins its own. A cut
-//! younger than the volume's *floor* is given up only while all history takes more than its *share* of the volume.
+//! **The rule** ([`Rule`]) is here and nowhere else. A full volume gives up whole events, the oldest first.
+//! It gives up none that somebody holds, has named, has mounted, or is reading
+//! ([`crate::history::record::Past::note_reading`]), and none that the request's user could not forget by a
+//! command ([`Behalf`]). Names that undo points get by themselves are no names here; what is under way pins
+//! its own. An event younger than the volume's *floor* is given up only while all history takes more than its
+//! *share* of the volume.
 //!
-//! **H1 Nothing is given up in vain.** Whoever wants room says how much he wants in all ([`Want`]), as far as he knows. A survey
-//! ([`survey`]) says how much giving up all that may go would free. If that is too little the request fails, and all stays.
+//! **H1 Nothing is given up in vain.** Whoever wants room says how much he wants in all ([`Want`]), as far as
+//! he knows. A survey ([`survey`]) says how much giving up all that may go would free. If that is too little
+//! the request fails, and all stays.
 //!
-//! **H2 Little is given up.** Cuts go in batches. A batch ends before it could free more than what is wanted, or than a 64th of the volume
-//! ([`LOW_WATER`]), whichever is more. The 64th is there because each batch ends with a generation: without it, small writes to a full
-//! volume would wait for one generation each. One cut can free more by itself; it goes alone.
+//! **H2 Little is given up.** Events go in batches. A batch ends before it could free more than what is
+//! wanted, or than a 64th of the volume ([`LOW_WATER`]), whichever is more. The 64th is there because each
+//! batch ends with a generation: without it, small writes to a full volume would wait for one generation
+//! each. One event can free more by itself; it goes alone.
 //!
-//! **H3 What was promised needs no history.** A write takes its room before its data is accepted ([`crate::core::alloc`]), so writing back
-//! what was accepted gives nothing up. Nor does what the volume does by itself, as the cuts of intervals: nobody asked for it.
+//! **H3 What was promised needs no history.** A write takes its room before its data is accepted
+//! ([`crate::core::alloc`]), so writing back what was accepted gives nothing up. Nor does what the volume
+//! does by itself, as the events of intervals: nobody asked for it.
 //!
-//! Locks: `making_room` is taken before all others and held while cuts are given up. A survey holds forgetting back.
+//! Locks: `making_room` is taken before all others and held while events are given up. A survey holds
+//! forgetting back.
 
 mod rule;
 mod survey;
@@ -26,7 +32,7 @@ pub(crate) use survey::{quick, what_would_free};
 
 use crate::clock::now;
 use crate::history::reclaim::forget;
-use crate::history::record::Cut;
+use crate::history::record::Event;
 use crate::store::Store;
 use crate::time::{print, TimeZone};
 use crate::types::Behalf;
@@ -36,10 +42,10 @@ use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use survey::Gone;
-use yore_format::{Number, OperationKind, OperationRow, RowClass, BLOCK_SIZE};
+use yore_format::{EventNo, OperationKind, OperationRow, RowClass, BLOCK_SIZE};
 
-/// Most cuts of a batch.
-const CUTS: usize = 256;
+/// Most events of a batch.
+const EVENTS: usize = 256;
 /// Blocks of the trees of the past of which it is worth the while to give up something for a little metadata.
 const TREES: u64 = 64;
 
@@ -64,7 +70,8 @@ impl Want<'_> {
 /// up. For who writes much in pieces, and must know before the first one.
 ///
 /// # Errors
-/// [`Error::NeverFits`] if not, with what is missing beside all history that could go; damage and device errors.
+/// [`Error::NeverFits`] if not, with what is missing beside all history that could go; damage and device
+/// errors.
 pub(crate) fn check(store: &Arc<Store>, behalf: Behalf, blocks: u64) -> Result<()> {
     let has = |more| store.alloc.available(&store.meta, more) >= blocks;
     if has(0) {
@@ -89,8 +96,8 @@ pub(crate) fn check(store: &Arc<Store>, behalf: Behalf, blocks: u64) -> Result<(
     }
 }
 
-/// Gives up what [`Rule`] allows until there is room for what is wanted, for a call that found none, and had counted so many times
-/// that room was made before it began.
+/// Gives up what [`Rule`] allows until there is room for what is wanted, for a call that found none, and had
+/// counted so many times that room was made before it began.
 ///
 /// # Errors
 /// [`Error::NoSpace`] and [`Error::NeverFits`] if nothing was given up; damage and device errors.
@@ -151,8 +158,8 @@ fn give_up(store: &Arc<Store>, want: &Want<'_>) -> Result<u64> {
     }
 }
 
-fn give_up_batch(store: &Arc<Store>, want: &Want<'_>, blocks: u64, batch: &[Cut]) -> Result<u64> {
-    let numbers: Vec<Number> = batch.iter().map(|cut| cut.number).collect();
+fn give_up_batch(store: &Arc<Store>, want: &Want<'_>, blocks: u64, batch: &[Event]) -> Result<u64> {
+    let numbers: Vec<EventNo> = batch.iter().map(|event| event.number).collect();
     let before = store.past.space().blocks();
     let freed = forget::begin(store, &numbers)
         .and_then(|()| forget::finish(store, &mut |_| ControlFlow::Continue(())));
@@ -162,14 +169,15 @@ fn give_up_batch(store: &Arc<Store>, want: &Want<'_>, blocks: u64, batch: &[Cut]
             tell(store, want, blocks, batch, freed);
             Ok(freed)
         }
-        // Since it was looked for somebody held or pinned one, or forgot it himself: the next batch is without it.
+        // Since it was looked for somebody held or pinned one, or forgot it himself: the next batch is
+        // without it.
         Err(Error::Held { .. } | Error::HeldUntil { .. } | Error::Pinned { .. } | Error::NotFound) => Ok(0),
         Err(e) => Err(e),
     }
 }
 
 /// What a person reads in the log, and on the volume.
-fn tell(store: &Arc<Store>, want: &Want<'_>, blocks: u64, batch: &[Cut], freed: u64) {
+fn tell(store: &Arc<Store>, want: &Want<'_>, blocks: u64, batch: &[Event], freed: u64) {
     let (Some(first), Some(last)) = (batch.first(), batch.last()) else { return };
     let kib = |blocks: u64| blocks * (BLOCK_SIZE as u64 / 1024);
     let need = match blocks {
@@ -177,7 +185,7 @@ fn tell(store: &Arc<Store>, want: &Want<'_>, blocks: u64, batch: &[Cut], freed: 
         blocks => format!("{} of {} KiB", want.what, kib(blocks)),
     };
     let zone = TimeZone::system();
-    let time = |cut: &Cut| print(cut.row.time, None, &zone);
+    let time = |event: &Event| print(event.row.time, None, &zone);
     let which = match batch.len() {
         1 => format!("the snapshot or version of {}", time(first)),
         n => format!("{n} snapshots and versions, from {} to {}", time(first), time(last)),
@@ -203,28 +211,28 @@ fn tell(store: &Arc<Store>, want: &Want<'_>, blocks: u64, batch: &[Cut], freed: 
     }
 }
 
-/// The cuts to be given up next: as many as free no more than this, or one.
-fn next_batch(store: &Arc<Store>, rule: &Rule<'_>, most: u64) -> Result<Vec<Cut>> {
+/// The events to be given up next: as many as free no more than this, or one.
+fn next_batch(store: &Arc<Store>, rule: &Rule<'_>, most: u64) -> Result<Vec<Event>> {
     let Sorted { old, young, stay } = rule.sort()?;
     let mut over = store.past.space().blocks().saturating_sub(rule.share);
-    let mut may_go: Vec<(Cut, bool)> = old.into_iter().map(|cut| (cut, false)).collect();
-    may_go.extend(young.into_iter().map(|cut| (cut, true)));
-    may_go.sort_unstable_by_key(|(cut, _)| cut.number);
-    let kept: HashSet<Number> = stay.iter().map(|(cut, _)| cut.number).collect();
+    let mut may_go: Vec<(Event, bool)> = old.into_iter().map(|event| (event, false)).collect();
+    may_go.extend(young.into_iter().map(|event| (event, true)));
+    may_go.sort_unstable_by_key(|(event, _)| event.number);
+    let kept: HashSet<EventNo> = stay.iter().map(|(event, _)| event.number).collect();
     let mut gone = Gone::new(store, &kept)?;
     let (mut batch, mut sum) = (Vec::new(), 0u64);
-    for (cut, is_young) in &may_go {
+    for (event, is_young) in &may_go {
         if *is_young && over == 0 {
             continue;
         }
-        let frees = gone.with(cut, most.saturating_sub(sum))?;
+        let frees = gone.with(event, most.saturating_sub(sum))?;
         if !batch.is_empty() && sum.saturating_add(frees) > most {
             break;
         }
         sum = sum.saturating_add(frees);
         over = over.saturating_sub(frees);
-        batch.push(cut.clone());
-        if sum >= most || batch.len() >= CUTS {
+        batch.push(event.clone());
+        if sum >= most || batch.len() >= EVENTS {
             break;
         }
     }

@@ -1,8 +1,8 @@
 //! Shredding: what was given up is also erased from the medium.
 //!
-//! What is gone is spread over the volume: older copies of metadata blocks, cells that were removed, blocks that were freed long before what is
-//! being given up now, records of the log. Nobody keeps a list of where parts of one file once were. So everything that
-//! nothing names any more is erased, whatever it was of.
+//! What is gone is spread over the volume: older copies of metadata blocks, cells that were removed, blocks
+//! that were freed long before what is being given up now, records of the log. Nobody keeps a list of where
+//! parts of one file once were. So everything that nothing names any more is erased, whatever it was of.
 
 use crate::history::reclaim::forget;
 use crate::store::Store;
@@ -33,7 +33,8 @@ pub(crate) fn shred(store: &Arc<Store>, ask: yore_meta::AskZone<'_>) -> Result<S
     if store.meta.wipe_dead_cells(ask)?.is_break() {
         return Ok(broken);
     }
-    // Two generations: what the first one freed is free, and its older copies are stale under both superblocks.
+    // Two generations: what the first one freed is free, and its older copies are stale under both
+    // superblocks.
     store.meta.sync_always()?;
     store.meta.sync_always()?;
     let ControlFlow::Continue(blocks_left_out) = store.alloc.erase_free(&store.meta, ask)? else {

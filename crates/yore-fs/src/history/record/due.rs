@@ -1,21 +1,22 @@
-//! What policies with intervals are to cut at which time.
+//! What policies with intervals are to version at which time.
 
 use crate::InodeNo;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use std::time::{Duration, Instant};
-use yore_format::Number;
+use yore_format::EventNo;
 
-/// What is to be cut at which time.
+/// What is to be versioned at which time.
 #[derive(Default)]
 pub(crate) struct Due {
     at: Mutex<HashMap<InodeNo, Instant>>,
     /// When it was last looked what is kept, and the next number then.
-    pub(crate) retained: Mutex<Option<(Instant, Number)>>,
+    pub(crate) retained: Mutex<Option<(Instant, EventNo)>>,
 }
 
 impl Due {
-    /// Something below a directory with an interval has changed. True if it was not known that it is to be cut.
+    /// Something below a directory with an interval has changed. True if it was not known that it is to be
+    /// versioned.
     pub(crate) fn note(&self, no: InodeNo, interval: Duration) -> bool {
         let mut at = self.at.lock();
         if at.contains_key(&no) {
@@ -25,7 +26,7 @@ impl Due {
         true
     }
 
-    /// It is to be cut after this time, whatever was known before.
+    /// It is to be versioned after this time, whatever was known before.
     pub(crate) fn put(&self, no: InodeNo, after: Duration) {
         self.at.lock().insert(no, Instant::now() + after);
     }

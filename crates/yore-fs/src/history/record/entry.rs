@@ -1,7 +1,7 @@
 //! What a name meant.
 
 use crate::InodeNo;
-use yore_format::{key_parts, Corruption, DirEntry, Incarnation, Number, PastName};
+use yore_format::{key_parts, Corruption, DirEntry, EventNo, Incarnation, PastName};
 
 /// What a name meant.
 #[derive(Clone, Debug)]
@@ -11,9 +11,9 @@ pub(crate) struct PastEntry {
     /// The entry's cookie.
     pub cookie: u64,
     /// The number since which it meant this.
-    pub birth: Number,
+    pub birth: EventNo,
     /// The number from which on it did not.
-    pub death: Number,
+    pub death: EventNo,
     /// The inode.
     pub inode: InodeNo,
     /// Its incarnation.
@@ -28,13 +28,13 @@ impl PastEntry {
     /// An entry that is in use.
     pub(crate) fn in_use(directory: InodeNo, cookie: u64, entry: &DirEntry<'_>) -> PastEntry {
         let DirEntry { inode, incarnation, birth, kind, name } = *entry;
-        let death = Number(u64::MAX);
+        let death = EventNo(u64::MAX);
         PastEntry { directory, cookie, birth, death, inode, incarnation, kind, name: name.to_vec() }
     }
 
     pub(super) fn decode(key: &[u8], value: &[u8]) -> std::result::Result<PastEntry, Box<Corruption>> {
         let [directory, cookie, birth] = key_parts::<3>(key)?;
-        let (directory, birth) = (InodeNo(directory), Number(birth));
+        let (directory, birth) = (InodeNo(directory), EventNo(birth));
         let PastName { death, entry } = PastName::decode(birth, value).map_err(|c| c.of(directory))?;
         let DirEntry { inode, incarnation, kind, name, .. } = entry;
         Ok(PastEntry { directory, cookie, birth, death, inode, incarnation, kind, name: name.to_vec() })

@@ -13,7 +13,7 @@ const ANSWERS: usize = 64;
 pub(crate) struct Most {
     /// Data blocks, at least.
     pub data: u64,
-    /// Whether there is a cut that may go.
+    /// Whether there is an event that may go.
     pub any: bool,
 }
 

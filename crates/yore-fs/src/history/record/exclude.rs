@@ -1,4 +1,5 @@
-//! Patterns of policies, compiled, and what is remembered of whom they exclude. What that means is in [`crate::history::exclude`].
+//! Patterns of policies, compiled, and what is remembered of whom they exclude. What that means is in
+//! [`crate::history::exclude`].
 
 use super::past::Past;
 use crate::core::inode::InodeCell;
@@ -65,8 +66,8 @@ impl Past {
         })
     }
 
-    /// Before what makes the patterns of a directory's policy exclude more than they did: what policies took until now has seen what they
-    /// exclude. If there is such a cut that they did not know of.
+    /// Before what makes the patterns of a directory's policy exclude more than they did: what policies took
+    /// until now has seen what they exclude. If there is such an event that they did not know of.
     ///
     /// # Errors
     /// As [`Past::set_policy`].
@@ -89,9 +90,9 @@ impl Past {
         cell.cover.excluded.renewed.store(renewed, Ordering::Release);
     }
 
-    /// Before blocks of inodes are overwritten of which this is the greatest place ([`ExcludedMemo::renewed`]): that they were born anew is
-    /// durable. Else a crash could leave an inode that says that
-    /// it was so as of a cut, with data of later.
+    /// Before blocks of inodes are overwritten of which this is the greatest place
+    /// ([`ExcludedMemo::renewed`]): that they were born anew is durable. Else a crash could leave an inode
+    /// that says that it was so as of an event, with data of later.
     ///
     /// # Errors
     /// Those of making it durable.

@@ -53,8 +53,8 @@ pub(super) struct Exclusions {
     pub(super) any: AtomicBool,
     /// Counts what changes whom they exclude: changes of patterns, and renames of directories.
     pub(super) epoch: AtomicU64,
-    /// The greatest number of those that their rows have: snapshots of policies that were taken before count as all others. Of one row it may
-    /// be less, and then too much is kept.
+    /// The greatest number of those that their rows have: snapshots of policies that were taken before count
+    /// as all others. Of one row it may be less, and then too much is kept.
     pub(super) since: AtomicU64,
     /// Whose policies have patterns. Lock order: after all states, before `compiled`.
     deciding: Mutex<HashSet<InodeNo>>,

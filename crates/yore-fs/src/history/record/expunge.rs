@@ -1,12 +1,13 @@
-//! What expunging changes in the trees of the past ([`crate::history::reclaim::expunge`] says when): the row that says that the history of a file is
-//! being given up, and names that are given up for it.
+//! What expunging changes in the trees of the past ([`crate::history::reclaim::expunge`] says when): the row
+//! that says that the history of a file is being given up, and names that are given up for it.
 //!
-//! The row is a cut that nobody sees: it has a number, and what the file was before that number is gone from the moment in which
-//! the row is there. In the same Op the present is cut loose: the inode in use, and the name that it remembers, are born at that
-//! number, so no earlier cut has seen them. What was before is then not shown any more ([`Expunging::has`]), and goes in Ops of its own.
+//! The row is an event that nobody sees: it has a number, and what the file was before that number is gone
+//! from the moment in which the row is there. In the same Op the present is detached: the inode in use, and
+//! the name that it remembers, are born at that number, so no earlier event has seen them. What was before is
+//! then not shown any more ([`Expunging::has`]), and goes in Ops of its own.
 
-use super::cut::after;
 use super::entry::PastEntry;
+use super::event::after;
 use super::expunging::Expunge;
 use super::forget::{check_there, Ended};
 use super::past::{Past, CELL_BLOCKS};
@@ -17,8 +18,8 @@ use crate::{InodeNo, Result};
 use parking_lot::RwLockWriteGuard;
 use std::sync::atomic::Ordering;
 use yore_format::{
-    cut_index_by_root, name_end_key, name_key, name_shard, CutKind, CutRow, CutState, DirEntry, GroupNo,
-    HistoryTree, Incarnation, Number, PastName, Timestamp,
+    event_index_by_root, name_end_key, name_key, name_shard, DirEntry, EventKind, EventNo, EventRow,
+    EventState, GroupNo, HistoryTree, Incarnation, PastName, Timestamp,
 };
 use yore_meta::{Meta, Op};
 
@@ -26,41 +27,42 @@ use yore_meta::{Meta, Op};
 pub(crate) const ROW_BLOCKS: u32 = 2 * CELL_BLOCKS;
 
 impl Past {
-    /// For who enters rows: no cut is taken meanwhile. Before any inode's state.
+    /// For who enters rows: no event is taken meanwhile. Before any inode's state.
     pub(crate) fn enter_expunges(&self) -> Entering<'_> {
-        self.enter_rows(CutKind::Expunge, String::new())
+        self.enter_rows(EventKind::Expunge, String::new())
     }
 
     /// The same for rows of any kind of work, which say this in place of a name.
-    pub(super) fn enter_rows(&self, kind: CutKind, text: String) -> Entering<'_> {
-        Entering { past: self, last: self.cuts.write(), kind, text }
+    pub(super) fn enter_rows(&self, kind: EventKind, text: String) -> Entering<'_> {
+        Entering { past: self, last: self.events.write(), kind, text }
     }
 
     /// Removes the row of work that is done.
     ///
     /// # Errors
     /// Damage and device errors.
-    pub(super) fn remove_row(&self, store: &Core, number: Number, root: InodeNo) -> Result<()> {
+    pub(super) fn remove_row(&self, store: &Core, number: EventNo, root: InodeNo) -> Result<()> {
         let meta = &store.meta;
-        let _cuts = self.cuts.write();
+        let _events = self.events.write();
         let reserved = store.reserve_freely(GroupNo(0), 0)?;
         let mut pins = Pins::new();
-        let (key, by_root) = (number.0.to_be_bytes(), cut_index_by_root(root, number));
-        let (mut cuts, mut index) = (self.tree(HistoryTree::Cuts), self.tree(HistoryTree::CutIndex));
-        check_there(meta, &cuts, &key)?;
+        let (key, by_root) = (number.0.to_be_bytes(), event_index_by_root(root, number));
+        let (mut events, mut index) = (self.tree(HistoryTree::Events), self.tree(HistoryTree::EventIndex));
+        check_there(meta, &events, &key)?;
         check_there(meta, &index, &by_root)?;
-        cuts.prepare(meta, &key, &key, &mut pins)?;
+        events.prepare(meta, &key, &key, &mut pins)?;
         index.prepare(meta, &by_root, &by_root, &mut pins)?;
         let mut op = meta.begin(reserved);
-        let delta = cuts.remove(&mut op, &key);
-        self.store(&mut op, HistoryTree::Cuts, &cuts, &delta);
+        let delta = events.remove(&mut op, &key);
+        self.store(&mut op, HistoryTree::Events, &events, &delta);
         let delta = index.remove(&mut op, &by_root);
-        self.store(&mut op, HistoryTree::CutIndex, &index, &delta);
+        self.store(&mut op, HistoryTree::EventIndex, &index, &delta);
         Ok(())
     }
 
-    /// What the file was before is not shown any more, since its row was entered: `forget` drops what is in memory of it. Nobody reads of
-    /// it when this returns. The caller holds no lock but that of [`Expunging::hold_still`].
+    /// What the file was before is not shown any more, since its row was entered: `forget` drops what is in
+    /// memory of it. Nobody reads of it when this returns. The caller holds no lock but that of
+    /// [`Expunging::hold_still`].
     pub(crate) fn hide(&self, forget: impl FnOnce()) {
         // Who reads a version reads it to the end first; who comes later does not find it.
         let _reading = self.reading.write();
@@ -81,7 +83,7 @@ impl Past {
     ///
     /// # Errors
     /// Damage and device errors; `NoSpace`.
-    pub(crate) fn expunge_name(&self, store: &Core, name: &PastEntry, number: Number) -> Result<()> {
+    pub(crate) fn expunge_name(&self, store: &Core, name: &PastEntry, number: EventNo) -> Result<()> {
         let PastEntry { directory, cookie, birth, death, inode, incarnation, kind, .. } = *name;
         if death <= number {
             return self.remove_name(store, &Ended { end: death, inode: directory, cookie }, birth);
@@ -141,7 +143,7 @@ impl Past {
 pub(crate) struct Entering<'p> {
     past: &'p Past,
     last: RwLockWriteGuard<'p, Timestamp>,
-    kind: CutKind,
+    kind: EventKind,
     /// What stands in place of a name.
     text: String,
 }
@@ -149,7 +151,7 @@ pub(crate) struct Entering<'p> {
 /// Such a row, made ready.
 pub(crate) struct Row {
     file: Expunge,
-    cuts: Slot,
+    events: Slot,
     index: Slot,
     time: Timestamp,
 }
@@ -161,23 +163,23 @@ impl Entering<'_> {
     /// Damage and device errors.
     pub(crate) fn prepare(&self, meta: &Meta, inode: InodeNo, incarnation: Incarnation) -> Result<Row> {
         let file = Expunge { number: meta.number(), inode, incarnation };
-        let (key, by_root) = (file.number.0.to_be_bytes(), cut_index_by_root(inode, file.number));
-        let cuts = self.past.slot(meta, HistoryTree::Cuts, &key, CELL_BLOCKS)?;
-        let index = self.past.slot(meta, HistoryTree::CutIndex, &by_root, CELL_BLOCKS)?;
-        Ok(Row { file, cuts, index, time: after(*self.last, crate::clock::now()) })
+        let (key, by_root) = (file.number.0.to_be_bytes(), event_index_by_root(inode, file.number));
+        let events = self.past.slot(meta, HistoryTree::Events, &key, CELL_BLOCKS)?;
+        let index = self.past.slot(meta, HistoryTree::EventIndex, &by_root, CELL_BLOCKS)?;
+        Ok(Row { file, events, index, time: after(*self.last, crate::clock::now()) })
     }
 
-    /// Inside an Op with [`ROW_BLOCKS`]: the row is entered. One that expunges, with the state of the inode in use locked: what was
-    /// before is given up.
+    /// Inside an Op with [`ROW_BLOCKS`]: the row is entered. One that expunges, with the state of the inode
+    /// in use locked: what was before is given up.
     pub(crate) fn apply(&mut self, op: &mut Op<'_>, row: Row) {
-        let Row { file, cuts, index, time } = row;
+        let Row { file, events, index, time } = row;
         let Expunge { number, inode, incarnation } = file;
         let taken = op.take_number_beside_others();
-        assert_eq!(taken, number, "a number taken beside the lock of the cuts");
-        let value = CutRow {
+        assert_eq!(taken, number, "a number taken beside the lock of the events");
+        let value = EventRow {
             time,
             kind: self.kind,
-            state: CutState::Dying,
+            state: EventState::Dying,
             held: false,
             root: inode,
             root_incarnation: incarnation,
@@ -185,10 +187,10 @@ impl Entering<'_> {
             more: Default::default(),
         };
         let past = self.past;
-        cuts.insert(past, op, &number.0.to_be_bytes(), &value.encode(), number);
-        index.insert(past, op, &cut_index_by_root(inode, number), &[], number);
+        events.insert(past, op, &number.0.to_be_bytes(), &value.encode(), number);
+        index.insert(past, op, &event_index_by_root(inode, number), &[], number);
         past.last.store(number.0, Ordering::Release);
-        if self.kind == CutKind::Expunge {
+        if self.kind == EventKind::Expunge {
             past.expunging.add(file);
         }
         *self.last = time;

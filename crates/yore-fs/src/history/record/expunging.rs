@@ -5,13 +5,13 @@ use crate::{InodeNo, Result};
 use hashbrown::HashMap;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use yore_format::{Corruption, CutRow, CutState, Incarnation, Number};
+use yore_format::{Corruption, EventNo, EventRow, EventState, Incarnation};
 
 /// A file whose history is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Expunge {
     /// What it was before this number is given up.
-    pub number: Number,
+    pub number: EventNo,
     /// Which file.
     pub inode: InodeNo,
     /// Which of those that have had the inode number.
@@ -20,7 +20,7 @@ pub(crate) struct Expunge {
 
 impl Expunge {
     /// Whether this, born then, is what is given up.
-    pub(crate) fn takes(&self, inode: InodeNo, incarnation: Incarnation, birth: Number) -> bool {
+    pub(crate) fn takes(&self, inode: InodeNo, incarnation: Incarnation, birth: EventNo) -> bool {
         (inode, incarnation) == (self.inode, self.incarnation) && birth < self.number
     }
 }
@@ -34,15 +34,15 @@ pub(crate) struct Expunging {
     files: RwLock<HashMap<InodeNo, Vec<Expunge>>>,
     /// Counts directories that moved.
     moves: AtomicU64,
-    /// Held by who makes a cut stay, and by who must know which ones do. Before the lock of the cuts.
+    /// Held by who makes an event stay, and by who must know which ones do. Before the lock of the events.
     holding: Mutex<()>,
 }
 
 impl Expunging {
     /// One that was under way when the volume was closed.
-    pub(super) fn load(&self, number: Number, row: &CutRow) -> Result<()> {
-        if row.state != CutState::Dying {
-            return Err(Corruption::new("cut", "state", "dying, of one that expunges", "another").into());
+    pub(super) fn load(&self, number: EventNo, row: &EventRow) -> Result<()> {
+        if row.state != EventState::Dying {
+            return Err(Corruption::new("event", "state", "dying, of one that expunges", "another").into());
         }
         let (inode, incarnation) = (row.root, row.root_incarnation);
         self.add(Expunge { number, inode, incarnation });
@@ -65,20 +65,21 @@ impl Expunging {
         self.any.store(!files.is_empty(), Ordering::Release);
     }
 
-    /// Whether what a file was as of a cut is being given up: its version, and each name that it had.
-    pub(crate) fn has(&self, inode: InodeNo, incarnation: Incarnation, cut: Number) -> bool {
-        let is_it = |file: &Expunge| file.incarnation == incarnation && cut < file.number;
+    /// Whether what a file was as of an event is being given up: its version, and each name that it had.
+    pub(crate) fn has(&self, inode: InodeNo, incarnation: Incarnation, event: EventNo) -> bool {
+        let is_it = |file: &Expunge| file.incarnation == incarnation && event < file.number;
         self.any.load(Ordering::Acquire)
             && self.files.read().get(&inode).is_some_and(|files| files.iter().any(is_it))
     }
 
     /// The same of what a name meant.
-    pub(crate) fn has_entry(&self, entry: &PastEntry, cut: Number) -> bool {
-        self.has(entry.inode, entry.incarnation, cut)
+    pub(crate) fn has_entry(&self, entry: &PastEntry, event: EventNo) -> bool {
+        self.has(entry.inode, entry.incarnation, event)
     }
 
-    /// When an entry began that was made at `birth`, without what is given up. Of one whose inode's state is locked it stays so.
-    pub(crate) fn began(&self, inode: InodeNo, incarnation: Incarnation, birth: Number) -> Number {
+    /// When an entry began that was made at `birth`, without what is given up. Of one whose inode's state is
+    /// locked it stays so.
+    pub(crate) fn began(&self, inode: InodeNo, incarnation: Incarnation, birth: EventNo) -> EventNo {
         if !self.any.load(Ordering::Acquire) {
             return birth;
         }
@@ -112,7 +113,7 @@ impl Expunging {
         self.moves.load(Ordering::Acquire)
     }
 
-    /// As long as this lives, no cut comes to be held or pinned, or ceases to be held.
+    /// As long as this lives, no event comes to be held or pinned, or ceases to be held.
     pub(crate) fn hold_still(&self) -> MutexGuard<'_, ()> {
         self.holding.lock()
     }

@@ -1,8 +1,8 @@
-//! What forgetting changes in the trees of the past ([`crate::history::reclaim::forget`] says when): the states of cuts, and versions and names that
-//! are given up, each with the entry that says when it ended.
+//! What forgetting changes in the trees of the past ([`crate::history::reclaim::forget`] says when): the
+//! states of events, and versions and names that are given up, each with the entry that says when it ended.
 
-use super::cut::{held, held_until, until_text, Cut};
 use super::entry::PastEntry;
+use super::event::{held, held_until, until_text, Event};
 use super::past::{Past, CELL_BLOCKS};
 use super::shard::Shard;
 use super::users::{Counted, User};
@@ -13,8 +13,8 @@ use parking_lot::RwLockWriteGuard;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use yore_format::{
-    cut_index_by_name, cut_index_by_root, key_parts, name_end_key, name_key, name_shard, version_end_key,
-    version_key, version_shard, Corruption, CutRow, CutState, GroupNo, HistoryTree, Number, Version,
+    event_index_by_name, event_index_by_root, key_parts, name_end_key, name_key, name_shard, version_end_key,
+    version_key, version_shard, Corruption, EventNo, EventRow, EventState, GroupNo, HistoryTree, Version,
     WriteFeatures,
 };
 use yore_meta::{Change, Meta, Op};
@@ -23,7 +23,7 @@ use yore_meta::{Change, Meta, Op};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ended {
     /// When.
-    pub end: Number,
+    pub end: EventNo,
     /// The inode, or the directory.
     pub inode: InodeNo,
     /// The entry's; 0: a version.
@@ -47,35 +47,40 @@ impl Ended {
 }
 
 impl Past {
-    /// Makes cuts invisible, each named once. Not durable by itself: a crash may leave some of them.
+    /// Makes events invisible, each named once. Not durable by itself: a crash may leave some of them.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if one is not kept, [`Error::Held`] or [`Error::Pinned`] if one must stay: then all are as they
-    /// were. After damage and device errors those that come before are dying.
-    pub(crate) fn mark_dying(&self, store: &Core, numbers: &[Number]) -> Result<()> {
+    /// [`Error::NotFound`] if one is not kept, [`Error::Held`] or [`Error::Pinned`] if one must stay: then
+    /// all are as they were. After damage and device errors those that come before are dying.
+    pub(crate) fn mark_dying(&self, store: &Core, numbers: &[EventNo]) -> Result<()> {
         let mut marked = 0;
         let result = {
-            let _cuts = self.cuts.write();
-            let mut cuts = Vec::with_capacity(numbers.len());
+            let _events = self.events.write();
+            let mut events = Vec::with_capacity(numbers.len());
             for number in numbers {
-                let cut = self.in_state_locked(&store.meta, *number, CutState::Kept)?;
-                if let Some(held) = held(&cut) {
+                let event = self.in_state_locked(&store.meta, *number, EventState::Kept)?;
+                if let Some(held) = held(&event) {
                     return Err(held);
                 }
                 if self.is_pinned(*number) {
-                    return Err(Error::Pinned { cut: number.0 });
+                    return Err(Error::Pinned { event: number.0 });
                 }
-                cuts.push(cut);
+                events.push(event);
             }
-            cuts.into_iter().try_for_each(|cut| {
-                let name = cut.row.name.clone();
-                self.change_row(store, cut.number, CutRow { state: CutState::Dying, ..cut.row }, &name)?;
+            events.into_iter().try_for_each(|event| {
+                let name = event.row.name.clone();
+                self.change_row(
+                    store,
+                    event.number,
+                    EventRow { state: EventState::Dying, ..event.row },
+                    &name,
+                )?;
                 marked += 1;
                 Ok(())
             })
         };
         let _reading = self.reading.write();
-        self.lately.iter().for_each(|cut| cut.store(0, Ordering::Relaxed));
+        self.lately.iter().for_each(|event| event.store(0, Ordering::Relaxed));
         let mut all = self.numbers.write();
         for number in &numbers[..marked] {
             let file = all.kept.remove(number).flatten();
@@ -84,13 +89,13 @@ impl Past {
         result
     }
 
-    /// These dying cuts are so on the medium, too: nothing is kept for them any more. What has been kept for them can be seen when this
-    /// returns, by who takes the locks of the shards.
-    pub(crate) fn note_dead(&self, cuts: &[Number]) {
+    /// These dying events are so on the medium, too: nothing is kept for them any more. What has been kept
+    /// for them can be seen when this returns, by who takes the locks of the shards.
+    pub(crate) fn note_dead(&self, events: &[EventNo]) {
         {
             let mut numbers = self.numbers.write();
-            for cut in cuts {
-                numbers.bury(*cut);
+            for event in events {
+                numbers.bury(*event);
             }
         }
         self.epoch.fetch_add(1, Ordering::AcqRel);
@@ -105,30 +110,32 @@ impl Past {
         is_dying || self.expunging.count() > 0
     }
 
-    /// All kept cuts, in ascending order. O(cuts).
+    /// All kept events, in ascending order. O(events).
     ///
     /// # Errors
     /// Damage and device errors.
-    pub(crate) fn kept_cuts(&self, meta: &Meta) -> Result<Vec<Cut>> {
+    pub(crate) fn kept_events(&self, meta: &Meta) -> Result<Vec<Event>> {
         let mut kept = Vec::new();
-        self.each_cut(meta, Number(0), &mut |cut| {
-            if cut.row.state == CutState::Kept {
-                kept.push(cut);
+        self.each_event(meta, EventNo(0), &mut |event| {
+            if event.row.state == EventState::Kept {
+                kept.push(event);
             }
             Ok(true)
         })?;
         Ok(kept)
     }
 
-    /// Holds a kept cut, or no longer; on behalf of a user, who is noted, and for a reason (an empty one leaves what there is). What a policy holds for a time only root releases, and who
-    /// is nobody's user. Not durable by itself.
+    /// Holds a kept event, or no longer; on behalf of a user, who is noted, and for a reason (an empty one
+    /// leaves what there is). What a policy holds for a time only root releases, and who is nobody's user.
+    /// Not durable by itself.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if it is not kept; [`Error::HeldUntil`], [`Error::LimitReached`]; damage and device errors.
+    /// [`Error::NotFound`] if it is not kept; [`Error::HeldUntil`], [`Error::LimitReached`]; damage and
+    /// device errors.
     pub(crate) fn set_held(
         &self,
         store: &Core,
-        number: Number,
+        number: EventNo,
         held: bool,
         user: Option<&User>,
         reason: &str,
@@ -137,8 +144,8 @@ impl Past {
             store.meta.extend(WriteFeatures::EXTENDED_PAST)?;
         }
         let _still = self.expunging.hold_still();
-        let _cuts = self.cuts.write();
-        let Cut { mut row, .. } = self.in_state_locked(&store.meta, number, CutState::Kept)?;
+        let _events = self.events.write();
+        let Event { mut row, .. } = self.in_state_locked(&store.meta, number, EventState::Kept)?;
         if held {
             if !row.held || row.more.held_by.is_some_and(|by| user.is_none_or(|user| user.uid != by)) {
                 self.users.check(user, Counted::Holds, 1)?;
@@ -149,41 +156,42 @@ impl Past {
             }
         } else {
             if let Some(until) = held_until(&row).filter(|_| user.is_some_and(|user| user.uid != 0)) {
-                return Err(Error::HeldUntil { cut: number.0, until: until_text(until) });
+                return Err(Error::HeldUntil { event: number.0, until: until_text(until) });
             }
             (row.more.held_by, row.more.held_until) = (None, None);
             row.more.hold_reason.clear();
         }
-        self.change_row(store, number, CutRow { held, ..row }, "")
+        self.change_row(store, number, EventRow { held, ..row }, "")
     }
 
-    /// Stores a row in place of the one of this number, and takes a name (if it is not empty) out of the index. Under the lock of the
-    /// cuts. Fields that the row did not have need [`yore_format::WriteFeatures::EXTENDED_PAST`].
-    pub(super) fn change_row(&self, store: &Core, number: Number, row: CutRow, name: &str) -> Result<()> {
+    /// Stores a row in place of the one of this number, and takes a name (if it is not empty) out of the
+    /// index. Under the lock of the events. Fields that the row did not have need
+    /// [`yore_format::WriteFeatures::EXTENDED_PAST`].
+    pub(super) fn change_row(&self, store: &Core, number: EventNo, row: EventRow, name: &str) -> Result<()> {
         self.rule_epoch.fetch_add(1, Ordering::AcqRel);
         let meta = &store.meta;
         let (key, is, row) = (number.0.to_be_bytes(), row.clone(), row.encode());
-        let old = self.tree(HistoryTree::Cuts).get(meta, &key, |value| {
-            value.map(|value| Ok((value.len(), CutRow::decode(value)?))).transpose()
+        let old = self.tree(HistoryTree::Events).get(meta, &key, |value| {
+            value.map(|value| Ok((value.len(), EventRow::decode(value)?))).transpose()
         });
-        let old: Option<(usize, CutRow)> = old?.map_err(|e: Box<Corruption>| e)?;
+        let old: Option<(usize, EventRow)> = old?.map_err(|e: Box<Corruption>| e)?;
         let was = old.as_ref().map_or(0, |(len, _)| *len);
         // A longer row may split nodes.
         let reserved = store.reserve_freely(GroupNo(0), if row.len() > was { CELL_BLOCKS } else { 0 })?;
         let mut pins = Pins::new();
-        let (mut cuts, mut index) = (self.tree(HistoryTree::Cuts), self.tree(HistoryTree::CutIndex));
-        cuts.prepare(meta, &key, &key, &mut pins)?;
-        let by_name = (!name.is_empty()).then(|| cut_index_by_name(&store.hash_seed, name, number));
+        let (mut events, mut index) = (self.tree(HistoryTree::Events), self.tree(HistoryTree::EventIndex));
+        events.prepare(meta, &key, &key, &mut pins)?;
+        let by_name = (!name.is_empty()).then(|| event_index_by_name(&store.hash_seed, name, number));
         if let Some(key) = &by_name {
             check_there(meta, &index, key)?;
             index.prepare(meta, key, key, &mut pins)?;
         }
         let mut op = meta.begin(reserved);
-        let delta = cuts.replace(&mut op, &key, &row);
-        self.store(&mut op, HistoryTree::Cuts, &cuts, &delta);
+        let delta = events.replace(&mut op, &key, &row);
+        self.store(&mut op, HistoryTree::Events, &events, &delta);
         if let Some(key) = &by_name {
             let delta = index.remove(&mut op, key);
-            self.store(&mut op, HistoryTree::CutIndex, &index, &delta);
+            self.store(&mut op, HistoryTree::EventIndex, &index, &delta);
         }
         if let Some((_, old)) = &old {
             self.users.replace(old, &is);
@@ -191,31 +199,32 @@ impl Past {
         Ok(())
     }
 
-    /// A dying cut holds nothing any more: its row goes to the forgotten ones.
+    /// A dying event holds nothing any more: its row goes to the forgotten ones.
     ///
     /// # Errors
     /// Damage and device errors; `NoSpace`.
-    pub(crate) fn mark_forgotten(&self, store: &Core, number: Number) -> Result<()> {
+    pub(crate) fn mark_forgotten(&self, store: &Core, number: EventNo) -> Result<()> {
         let meta = &store.meta;
         {
-            let _cuts = self.cuts.write();
-            let cut = self.in_state_locked(meta, number, CutState::Dying)?;
+            let _events = self.events.write();
+            let event = self.in_state_locked(meta, number, EventState::Dying)?;
             let reserved = store.reserve_freely(GroupNo(0), CELL_BLOCKS)?;
             let mut pins = Pins::new();
-            let (key, by_root) = (number.0.to_be_bytes(), cut_index_by_root(cut.row.root, number));
-            let (mut cuts, mut index) = (self.tree(HistoryTree::Cuts), self.tree(HistoryTree::CutIndex));
+            let (key, by_root) = (number.0.to_be_bytes(), event_index_by_root(event.row.root, number));
+            let (mut events, mut index) =
+                (self.tree(HistoryTree::Events), self.tree(HistoryTree::EventIndex));
             check_there(meta, &index, &by_root)?;
-            cuts.prepare(meta, &key, &key, &mut pins)?;
+            events.prepare(meta, &key, &key, &mut pins)?;
             index.prepare(meta, &by_root, &by_root, &mut pins)?;
             let forgotten = self.slot(meta, HistoryTree::Forgotten, &key, CELL_BLOCKS)?;
-            let row = CutRow { state: CutState::Forgotten, held: false, ..cut.row };
+            let row = EventRow { state: EventState::Forgotten, held: false, ..event.row };
             let mut op = meta.begin(reserved);
             let entered = forgotten.insert(self, &mut op, &key, &row.encode(), number);
-            let delta = cuts.remove(&mut op, &key);
+            let delta = events.remove(&mut op, &key);
             op.before(entered, delta.change);
-            self.store(&mut op, HistoryTree::Cuts, &cuts, &delta);
+            self.store(&mut op, HistoryTree::Events, &events, &delta);
             let delta = index.remove(&mut op, &by_root);
-            self.store(&mut op, HistoryTree::CutIndex, &index, &delta);
+            self.store(&mut op, HistoryTree::EventIndex, &index, &delta);
         }
         self.numbers.write().dead.remove(&number);
         Ok(())
@@ -230,7 +239,7 @@ impl Past {
         meta: &Meta,
         shard: usize,
         after: Ended,
-        last: Number,
+        last: EventNo,
         most: usize,
     ) -> Result<Vec<Ended>> {
         let _shard = self.shards[shard].read();
@@ -241,7 +250,7 @@ impl Past {
                 return Ok(false);
             }
             if *key > after[..] {
-                found.push(Ended { end: Number(end), inode: InodeNo(inode), cookie });
+                found.push(Ended { end: EventNo(end), inode: InodeNo(inode), cookie });
             }
             Ok(found.len() < most)
         })?;
@@ -254,7 +263,7 @@ impl Past {
     /// Damage and device errors.
     pub(crate) fn name_that_ended(&self, meta: &Meta, ended: &Ended) -> Result<Option<PastEntry>> {
         let Some(before) = ended.end.0.checked_sub(1) else { return Ok(None) };
-        let found = self.name_as_of(meta, ended.inode, ended.cookie, Number(before))?;
+        let found = self.name_as_of(meta, ended.inode, ended.cookie, EventNo(before))?;
         Ok(found.filter(|entry| entry.death == ended.end))
     }
 
@@ -262,7 +271,7 @@ impl Past {
     ///
     /// # Errors
     /// Damage and device errors.
-    pub(crate) fn remove_name(&self, store: &Core, ended: &Ended, birth: Number) -> Result<()> {
+    pub(crate) fn remove_name(&self, store: &Core, ended: &Ended, birth: EventNo) -> Result<()> {
         let reserved = store.reserve_freely(store.near(ended.inode), 0)?;
         let shard = ended.shard();
         let key = name_key(ended.inode, ended.cookie, birth);
@@ -304,14 +313,14 @@ impl Past {
     ///
     /// # Errors
     /// Damage and device errors.
-    pub(crate) fn version_after(&self, meta: &Meta, no: InodeNo, from: Number) -> Result<Option<Version>> {
+    pub(crate) fn version_after(&self, meta: &Meta, no: InodeNo, from: EventNo) -> Result<Option<Version>> {
         let shard = version_shard(no);
         let _shard = self.shards[shard].read();
         let mut found = None;
         self.tree(HistoryTree::Versions(shard)).scan(meta, &version_key(no, from), &mut |key, value| {
             let [of, born] = key_parts::<2>(key)?;
             if of == no.0 {
-                found = Some(Version::decode(no, Number(born), value)?);
+                found = Some(Version::decode(no, EventNo(born), value)?);
             }
             Ok(false)
         })?;
@@ -361,9 +370,9 @@ pub struct Forgetting {
     pub given_up: u64,
     /// Blocks freed, of data and of metadata.
     pub blocks: u64,
-    /// Cuts forgotten.
+    /// Events forgotten.
     pub forgotten: u64,
-    /// Cuts still dying.
+    /// Events still dying.
     pub dying: u64,
     /// Files whose history is given up, all of it.
     pub expunged: u64,

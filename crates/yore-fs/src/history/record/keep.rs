@@ -1,8 +1,9 @@
-//! Keeping versions and names at the first change after a cut: made ready where it may fail ([`Past::prepare`]), entered in the Op that
-//! changes them ([`Keep`]).
+//! Keeping versions and names at the first change after an event: made ready where it may fail
+//! ([`Past::prepare`]), entered in the Op that changes them ([`Keep`]).
 //!
-//! What ends takes its place in two trees of its shard: its own, and the one of changes, which says when. What goes one after the other is
-//! often neighbours, a directory's names or files made one after the other, so each tree has [`LeafHints`].
+//! What ends takes its place in two trees of its shard: its own, and the one of changes, which says when.
+//! What goes one after the other is often neighbours, a directory's names or files made one after the other,
+//! so each tree has [`LeafHints`].
 
 use super::past::Past;
 use super::shard::Shard;
@@ -13,23 +14,24 @@ use crate::core::Core;
 use crate::{InodeNo, Result};
 use parking_lot::RwLockWriteGuard;
 use yore_format::{
-    name_end_key, name_key, name_shard, version_end_key, version_key, version_shard, DirEntry, HistoryTree,
-    Inode, Number, PastName, Version,
+    name_end_key, name_key, name_shard, version_end_key, version_key, version_shard, DirEntry, EventNo,
+    HistoryTree, Inode, PastName, Version,
 };
 use yore_meta::{Change, Op};
 
 impl Past {
-    /// Makes ready for keeping, with one number, inodes as they are, whose states are locked for writing and whose data is written back, and
-    /// names that are about to be removed or to mean something else from `number` on, of directories whose states are locked for
-    /// writing: of the names, those that a cut has seen before. One that is taken meanwhile has `number` itself; a name
-    /// that was made with that number ends with it, too, and was never seen.
+    /// Makes ready for keeping, with one number, inodes as they are, whose states are locked for writing and
+    /// whose data is written back, and names that are about to be removed or to mean something else from
+    /// `number` on, of directories whose states are locked for writing: of the names, those that an event has
+    /// seen before. One that is taken meanwhile has `number` itself; a name that was made with that number
+    /// ends with it, too, and was never seen.
     ///
     /// # Errors
     /// Damage and device errors.
     pub(crate) fn prepare(
         &self,
         store: &Core,
-        number: Number,
+        number: EventNo,
         versions: Vec<OldVersion>,
         old_names: &[OldName<'_>],
     ) -> Result<Keep<'_>> {
@@ -98,13 +100,13 @@ fn as_version(inode: &Inode) -> Inode {
 /// A version of an inode as it is before it changes.
 pub(crate) struct OldVersion {
     no: InodeNo,
-    born: Number,
+    born: EventNo,
     value: Vec<u8>,
 }
 
 impl OldVersion {
     /// The version that ends at `number`.
-    pub(crate) fn new(no: InodeNo, inode: &Inode, number: Number) -> OldVersion {
+    pub(crate) fn new(no: InodeNo, inode: &Inode, number: EventNo) -> OldVersion {
         let value = Version { end: number, inode: as_version(inode) }.encode();
         OldVersion { no, born: inode.born, value }
     }
@@ -121,7 +123,7 @@ pub(crate) struct OldName<'a> {
     /// The entry.
     pub entry: DirEntry<'a>,
     /// What covers the inode that it means ([`Past::hold_cover`]).
-    pub cover: Number,
+    pub cover: EventNo,
     /// Policies exclude it.
     pub excluded: bool,
 }
@@ -170,7 +172,7 @@ struct KeepShard<'p> {
 pub(crate) struct Keep<'p> {
     past: &'p Past,
     /// When they end.
-    number: Number,
+    number: EventNo,
     shards: Vec<KeepShard<'p>>,
     _pins: Pins,
 }
@@ -182,17 +184,18 @@ impl Keep<'_> {
         self.shards.is_empty()
     }
 
-    /// Inside an Op, with no cut of a directory taken since it was prepared: if a version was prepared, the inode as it is becomes that
-    /// version, and is born anew. Who stores it does so after the change that is returned.
+    /// Inside an Op, with no event of a directory taken since it was prepared: if a version was prepared, the
+    /// inode as it is becomes that version, and is born anew. Who stores it does so after the change that is
+    /// returned.
     pub(crate) fn inode(&mut self, op: &mut Op<'_>, no: InodeNo, state: &mut InodeState) -> Option<Change> {
         let kept = self.enter(op, &version_key(no, state.inode.born))?;
         state.inode.born = self.number;
-        state.set_kept(Number(self.number.0 - 1));
+        state.set_kept(EventNo(self.number.0 - 1));
         Some(kept)
     }
 
-    /// Inside an Op, before the entry changes: keeps it, if a cut has seen it.
-    pub(crate) fn name(&mut self, op: &mut Op<'_>, directory: InodeNo, cookie: u64, birth: Number) {
+    /// Inside an Op, before the entry changes: keeps it, if an event has seen it.
+    pub(crate) fn name(&mut self, op: &mut Op<'_>, directory: InodeNo, cookie: u64, birth: EventNo) {
         self.enter(op, &name_key(directory, cookie, birth));
     }
 

@@ -1,25 +1,26 @@
-//! Which cuts are being read: those as of which somebody has read something lately. What is open of the past is not known (a mount's kernel
-//! opens files without asking), but who has something open reads it sooner or later, and who reads goes on.
+//! Which events are being read: those as of which somebody has read something lately. What is open of the
+//! past is not known (a mount's kernel opens files without asking), but who has something open reads it
+//! sooner or later, and who reads goes on.
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use yore_format::Number;
+use yore_format::EventNo;
 
-/// Cuts that are remembered before those are dropped that were read too long ago.
+/// Events that are remembered before those are dropped that were read too long ago.
 const MANY: usize = 1024;
-/// Bits of a word that has a cut and a second.
+/// Bits of a word that has an event and a second.
 const SECOND_BITS: u32 = 24;
 
-/// When cuts were last read.
+/// When events were last read.
 pub(crate) struct Lately {
     began: Instant,
-    /// How long a cut counts as being read.
+    /// How long an event counts as being read.
     lasts: Duration,
-    /// What was noted last of some cuts, so that noting it again costs nothing: the cut, and the second.
+    /// What was noted last of some events, so that noting it again costs nothing: the event, and the second.
     noted: [AtomicU64; 16],
-    read: Mutex<HashMap<Number, Duration>>,
+    read: Mutex<HashMap<EventNo, Duration>>,
 }
 
 impl Lately {
@@ -28,11 +29,11 @@ impl Lately {
         Lately { began, lasts, noted, read }
     }
 
-    /// Somebody reads as of a cut; whether nobody did before, so that one more must stay.
-    pub(super) fn note(&self, cut: Number) -> bool {
+    /// Somebody reads as of an event; whether nobody did before, so that one more must stay.
+    pub(super) fn note(&self, event: EventNo) -> bool {
         let now = self.began.elapsed();
-        let word = cut.0 << SECOND_BITS | (now.as_secs() & ((1 << SECOND_BITS) - 1));
-        let noted = &self.noted[cut.0 as usize % self.noted.len()];
+        let word = event.0 << SECOND_BITS | (now.as_secs() & ((1 << SECOND_BITS) - 1));
+        let noted = &self.noted[event.0 as usize % self.noted.len()];
         if noted.load(Ordering::Relaxed) == word {
             return false;
         }
@@ -41,13 +42,13 @@ impl Lately {
         if read.len() >= MANY {
             read.retain(|_, at| *at + self.lasts >= now);
         }
-        let before = read.insert(cut, now);
+        let before = read.insert(event, now);
         before.is_none_or(|at| at + self.lasts < now)
     }
 
-    /// Whether somebody reads, or did lately, as of a cut.
-    pub(crate) fn is_read(&self, cut: Number) -> bool {
+    /// Whether somebody reads, or did lately, as of an event.
+    pub(crate) fn is_read(&self, event: EventNo) -> bool {
         let read = self.read.lock();
-        read.get(&cut).is_some_and(|at| *at + self.lasts > self.began.elapsed())
+        read.get(&event).is_some_and(|at| *at + self.lasts > self.began.elapsed())
     }
 }

@@ -1,10 +1,12 @@
 //! Versions that a policy asks for and that a full volume has no room for.
 //!
-//! A full volume would have one complaint for each close of a file, and nobody reads thousands of equal lines. So the log says once that
-//! versions are missing, and once that they are made again. Between the two this counts them, and `yore info` tells the count.
+//! A full volume would have one complaint for each close of a file, and nobody reads thousands of equal
+//! lines. So the log says once that versions are missing, and once that they are made again. Between the two
+//! this counts them, and `yore info` tells the count.
 //!
-//! **When it ends.** A volume that is almost full makes one version and misses the next. So the state ends with a version that was made
-//! while a small part of the volume ([`ROOM`]) was free, and not with each version that was made.
+//! **When it ends.** A volume that is almost full makes one version and misses the next. So the state ends
+//! with a version that was made while a small part of the volume ([`ROOM`]) was free, and not with each
+//! version that was made.
 
 use crate::clock::now;
 use crate::{Error, Result};

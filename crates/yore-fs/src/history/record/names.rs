@@ -1,123 +1,128 @@
-//! The names of cuts, and what people say of them.
+//! The names of events, and what people say of them.
 //!
-//! **N1** A name is unique among the kept cuts of one directory: many directories may each have a `step-1`. Where a name is used, the
-//! nearest directory above that was cut under it is meant ([`crate::history::read::at_time`]).
+//! **N1** A name is unique among the kept events of one directory: many directories may each have a `step-1`.
+//! Where a name is used, the nearest directory above that has an event under it is meant
+//! ([`crate::history::read::at_time`]).
 //!
-//! **N2** Which cuts of one directory have a name is found in two stretches of the index, those of the directory and those of the name: what
-//! both have is looked for in both by turns, so the shorter one decides how long that takes.
+//! **N2** Which events of one directory have a name is found in two stretches of the index, those of the
+//! directory and those of the name: what both have is looked for in both by turns, so the shorter one decides
+//! how long that takes.
 //!
-//! **N3** A volume on which two kept cuts have one name has [`WriteFeatures::EXTENDED_PAST`]. Older programs refuse to change it.
+//! **N3** A volume on which two kept events have one name has [`WriteFeatures::EXTENDED_PAST`]. Older
+//! programs refuse to change it.
 
-use super::cut::Cut;
+use super::event::Event;
 use super::forget::check_there;
 use super::past::{Past, CELL_BLOCKS};
 use crate::core::btree::Pins;
 use crate::core::Core;
 use crate::{Error, InodeNo, Result};
 use yore_format::{
-    cut_index_by_name, cut_index_by_root, key_parts, CutMore, CutRow, CutState, GroupNo, HistoryTree,
-    Incarnation, Number, WriteFeatures,
+    event_index_by_name, event_index_by_root, key_parts, EventMore, EventNo, EventRow, EventState, GroupNo,
+    HistoryTree, Incarnation, WriteFeatures,
 };
 use yore_meta::Meta;
 
 impl Past {
-    /// The first and the last number of the kept cuts that may have a name, of whatever directories; `None`: there are none. O(log cuts +
-    /// cuts of that name).
+    /// The first and the last number of the kept events that may have a name, of whatever directories;
+    /// `None`: there are none. O(log events + events of that name).
     ///
     /// # Errors
     /// Damage and device errors.
-    pub(crate) fn span_of_name(&self, store: &Core, name: &str) -> Result<Option<(Number, Number)>> {
-        let _cuts = self.cuts.read();
+    pub(crate) fn span_of_name(&self, store: &Core, name: &str) -> Result<Option<(EventNo, EventNo)>> {
+        let _events = self.events.read();
         let numbers = self.numbers_named_locked(store, name)?;
         Ok(numbers.first().copied().zip(numbers.last().copied()))
     }
 
-    /// The kept cuts that may have this name, in ascending order: those whose names have the same hash.
-    fn numbers_named_locked(&self, store: &Core, name: &str) -> Result<Vec<Number>> {
-        let first = cut_index_by_name(&store.hash_seed, name, Number(0));
+    /// The kept events that may have this name, in ascending order: those whose names have the same hash.
+    fn numbers_named_locked(&self, store: &Core, name: &str) -> Result<Vec<EventNo>> {
+        let first = event_index_by_name(&store.hash_seed, name, EventNo(0));
         let mut numbers = Vec::new();
-        self.tree(HistoryTree::CutIndex).scan(&store.meta, &first, &mut |key, _| {
+        self.tree(HistoryTree::EventIndex).scan(&store.meta, &first, &mut |key, _| {
             let same = key[..8] == first[..8];
             if same {
-                numbers.push(Number(key_parts::<2>(key)?[1]));
+                numbers.push(EventNo(key_parts::<2>(key)?[1]));
             }
             Ok(same)
         })?;
         Ok(numbers)
     }
 
-    /// The kept cuts with this name, of whatever directories, in ascending order. O(cuts of that name · log cuts).
+    /// The kept events with this name, of whatever directories, in ascending order. O(events of that name ·
+    /// log events).
     ///
     /// # Errors
     /// Damage and device errors.
-    pub(crate) fn named(&self, store: &Core, name: &str) -> Result<Vec<Cut>> {
-        let _cuts = self.cuts.read();
+    pub(crate) fn named(&self, store: &Core, name: &str) -> Result<Vec<Event>> {
+        let _events = self.events.read();
         let numbers = self.numbers_named_locked(store, name)?;
-        let cuts = numbers.into_iter().map(|number| self.indexed(&store.meta, number));
-        cuts.filter(|cut| cut.as_ref().map_or(true, |cut| cut.row.name == name)).collect()
+        let events = numbers.into_iter().map(|number| self.indexed(&store.meta, number));
+        events.filter(|event| event.as_ref().map_or(true, |event| event.row.name == name)).collect()
     }
 
-    /// Those that are of this directory itself, or of one that had its number: the lesser of both counts, and O(log cuts) for each.
+    /// Those that are of this directory itself, or of one that had its number: the lesser of both counts, and
+    /// O(log events) for each.
     ///
     /// # Errors
     /// Damage and device errors.
-    pub(crate) fn named_of(&self, store: &Core, root: InodeNo, name: &str) -> Result<Vec<Cut>> {
-        let _cuts = self.cuts.read();
+    pub(crate) fn named_of(&self, store: &Core, root: InodeNo, name: &str) -> Result<Vec<Event>> {
+        let _events = self.events.read();
         self.named_of_locked(store, root, name)
     }
 
-    fn named_of_locked(&self, store: &Core, root: InodeNo, name: &str) -> Result<Vec<Cut>> {
-        let (mut found, mut from) = (Vec::new(), Number(0));
+    fn named_of_locked(&self, store: &Core, root: InodeNo, name: &str) -> Result<Vec<Event>> {
+        let (mut found, mut from) = (Vec::new(), EventNo(0));
         loop {
-            let by_name = cut_index_by_name(&store.hash_seed, name, from);
+            let by_name = event_index_by_name(&store.hash_seed, name, from);
             let Some(named) = self.next_in_index(&store.meta, &by_name)? else { break };
-            let Some(of_root) = self.next_in_index(&store.meta, &cut_index_by_root(root, named))? else {
+            let Some(of_root) = self.next_in_index(&store.meta, &event_index_by_root(root, named))? else {
                 break;
             };
             if of_root == named {
-                let cut = self.indexed(&store.meta, named)?;
-                if cut.row.name == name && cut.row.root == root && cut.row.state == CutState::Kept {
-                    found.push(cut);
+                let event = self.indexed(&store.meta, named)?;
+                if event.row.name == name && event.row.root == root && event.row.state == EventState::Kept {
+                    found.push(event);
                 }
             }
             let Some(next) = of_root.0.checked_add(u64::from(of_root == named)) else { break };
-            from = Number(next);
+            from = EventNo(next);
         }
         Ok(found)
     }
 
     /// The first number from that of a key on, of those that the index has in the stretch of the key.
-    fn next_in_index(&self, meta: &Meta, from: &[u8; 16]) -> Result<Option<Number>> {
+    fn next_in_index(&self, meta: &Meta, from: &[u8; 16]) -> Result<Option<EventNo>> {
         let mut next = None;
-        self.tree(HistoryTree::CutIndex).scan(meta, from, &mut |key, _| {
+        self.tree(HistoryTree::EventIndex).scan(meta, from, &mut |key, _| {
             if key[..8] == from[..8] {
-                next = Some(Number(key_parts::<2>(key)?[1]));
+                next = Some(EventNo(key_parts::<2>(key)?[1]));
             }
             Ok(false)
         })?;
         Ok(next)
     }
 
-    /// The cut of this number, kept, dying or forgotten.
+    /// The event of this number, kept, dying or forgotten.
     ///
     /// # Errors
     /// Damage and device errors.
-    pub(crate) fn ever(&self, meta: &Meta, number: Number) -> Result<Option<Cut>> {
-        let _cuts = self.cuts.read();
-        for tree in [HistoryTree::Cuts, HistoryTree::Forgotten] {
+    pub(crate) fn ever(&self, meta: &Meta, number: EventNo) -> Result<Option<Event>> {
+        let _events = self.events.read();
+        for tree in [HistoryTree::Events, HistoryTree::Forgotten] {
             let found = self.floor_in(meta, tree, number)?;
-            if let Some(cut) = found.filter(|cut| cut.number == number) {
-                return Ok(Some(cut));
+            if let Some(event) = found.filter(|event| event.number == number) {
+                return Ok(Some(event));
             }
         }
         Ok(None)
     }
 
-    /// Whether a cut of this directory may have a name.
+    /// Whether an event of this directory may have a name.
     ///
     /// # Errors
-    /// [`Error::Exists`] if another one has it, also one of another directory where the volume's names are unique (N3); damage and device
-    /// errors.
+    /// [`Error::Exists`] if another one has it, also one of another directory where the volume's names are
+    /// unique (N3); damage and device errors.
     pub(super) fn check_name_locked(
         &self,
         store: &Core,
@@ -132,41 +137,42 @@ impl Past {
             return if numbers.is_empty() { Ok(()) } else { Err(Error::Exists) };
         }
         let others = self.named_of_locked(store, root, name)?;
-        match others.iter().any(|cut| cut.row.root_incarnation == incarnation) {
+        match others.iter().any(|event| event.row.root_incarnation == incarnation) {
             true => Err(Error::Exists),
             false => Ok(()),
         }
     }
 
-    /// Gives the volume what it must have before a cut with such a name and further fields is stored (N3). The caller holds no lock.
+    /// Gives the volume what it must have before an event with such a name and further fields is stored (N3).
+    /// The caller holds no lock.
     ///
     /// # Errors
     /// [`Error::ReadOnly`]; those of writing a generation.
-    pub(crate) fn extend_for(&self, store: &Core, name: &str, more: &CutMore) -> Result<()> {
+    pub(crate) fn extend_for(&self, store: &Core, name: &str, more: &EventMore) -> Result<()> {
         if !more.is_empty() || (!name.is_empty() && self.span_of_name(store, name)?.is_some()) {
             store.meta.extend(WriteFeatures::EXTENDED_PAST)?;
         }
         Ok(())
     }
 
-    /// Changes the name of a kept cut, what is said of it, or who holds it, as `change` does; its place, its time and what it is of stay.
-    /// Not durable by itself. The row as it was, and as it is.
+    /// Changes the name of a kept event, what is said of it, or who holds it, as `change` does; its place,
+    /// its time and what it is of stay. Not durable by itself. The row as it was, and as it is.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if it is not kept; [`Error::Exists`] for a name that another cut of the directory has; [`Error::NoSpace`];
-    /// damage and device errors.
+    /// [`Error::NotFound`] if it is not kept; [`Error::Exists`] for a name that another event of the
+    /// directory has; [`Error::NoSpace`]; damage and device errors.
     pub(crate) fn describe(
         &self,
         store: &Core,
-        number: Number,
-        change: impl Fn(&mut CutRow),
-    ) -> Result<(CutRow, CutRow)> {
-        let mut wanted = self.in_state(&store.meta, number, CutState::Kept)?.row;
+        number: EventNo,
+        change: impl Fn(&mut EventRow),
+    ) -> Result<(EventRow, EventRow)> {
+        let mut wanted = self.in_state(&store.meta, number, EventState::Kept)?.row;
         change(&mut wanted);
         self.extend_for(store, &wanted.name, &wanted.more)?;
         let _still = self.expunging.hold_still();
-        let _cuts = self.cuts.write();
-        let was = self.in_state_locked(&store.meta, number, CutState::Kept)?.row;
+        let _events = self.events.write();
+        let was = self.in_state_locked(&store.meta, number, EventState::Kept)?.row;
         let mut row = was.clone();
         change(&mut row);
         if row == was {
@@ -183,16 +189,16 @@ impl Past {
     }
 
     /// Stores a row that has another name than the one of this number, in one Op with the index.
-    fn change_name_locked(&self, store: &Core, number: Number, was: &str, row: &CutRow) -> Result<()> {
+    fn change_name_locked(&self, store: &Core, number: EventNo, was: &str, row: &EventRow) -> Result<()> {
         let meta = &store.meta;
         let reserved = store.reserve_freely(GroupNo(0), 2 * CELL_BLOCKS)?;
         let mut pins = Pins::new();
-        let (mut cuts, mut index) = (self.tree(HistoryTree::Cuts), self.tree(HistoryTree::CutIndex));
+        let (mut events, mut index) = (self.tree(HistoryTree::Events), self.tree(HistoryTree::EventIndex));
         let key = number.0.to_be_bytes();
         let by_name =
-            |name: &str| (!name.is_empty()).then(|| cut_index_by_name(&store.hash_seed, name, number));
+            |name: &str| (!name.is_empty()).then(|| event_index_by_name(&store.hash_seed, name, number));
         let (old, new) = (by_name(was), by_name(&row.name));
-        cuts.prepare(meta, &key, &key, &mut pins)?;
+        events.prepare(meta, &key, &key, &mut pins)?;
         for key in old.iter().chain(&new) {
             index.prepare(meta, key, key, &mut pins)?;
         }
@@ -200,17 +206,17 @@ impl Past {
             check_there(meta, &index, key)?;
         }
         let mut op = meta.begin(reserved);
-        let delta = cuts.replace(&mut op, &key, &row.encode());
-        self.store(&mut op, HistoryTree::Cuts, &cuts, &delta);
+        let delta = events.replace(&mut op, &key, &row.encode());
+        self.store(&mut op, HistoryTree::Events, &events, &delta);
         // Names of one hash have one key.
         if old != new {
             if let Some(key) = &new {
                 let delta = index.insert(&mut op, key, &[], number);
-                self.store(&mut op, HistoryTree::CutIndex, &index, &delta);
+                self.store(&mut op, HistoryTree::EventIndex, &index, &delta);
             }
             if let Some(key) = &old {
                 let delta = index.remove(&mut op, key);
-                self.store(&mut op, HistoryTree::CutIndex, &index, &delta);
+                self.store(&mut op, HistoryTree::EventIndex, &index, &delta);
             }
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! Reading the past of a volume that is opened.
 
-use super::cut::Cut;
+use super::event::Event;
 use super::exclusions::Exclusions;
 use super::expunging::Expunging;
 use super::lately::Lately;
@@ -14,25 +14,25 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::OnceLock;
 use std::time::Duration;
 use yore_format::{
-    BlockKind, Corruption, CutKind, CutState, Expect, HistoryTree, Incarnation, Number, Timestamp,
+    BlockKind, Corruption, EventKind, EventNo, EventState, Expect, HistoryTree, Incarnation, Timestamp,
 };
 use yore_meta::Meta;
 
 impl Past {
-    /// The past of a volume as it was opened. If what lists it cannot be read, a volume that is opened for reading only has as much of it as
-    /// could be, for the present is whole without it.
+    /// The past of a volume as it was opened. If what lists it cannot be read, a volume that is opened for
+    /// reading only has as much of it as could be, for the present is whole without it.
     ///
     /// # Errors
     /// Damage and device errors.
     pub(crate) fn open(meta: &Meta, reading_lasts: Duration) -> Result<Past> {
         let past = Past {
             roots: OnceLock::new(),
-            cuts: RwLock::new(Timestamp { seconds: i64::MIN, nanos: 0 }),
+            events: RwLock::new(Timestamp { seconds: i64::MIN, nanos: 0 }),
             shards: Default::default(),
             epoch: AtomicU64::new(0),
             last: AtomicU64::new(0),
             last_of_directories: AtomicU64::new(0),
-            root_cut: AtomicU64::new(0),
+            root_event: AtomicU64::new(0),
             only_root: AtomicBool::new(true),
             policies: RwLock::new(()),
             any_policy: AtomicBool::new(false),
@@ -76,19 +76,20 @@ impl Past {
         // As much as can be.
         let last = self.load_last(meta);
         let numbers = self.load_numbers(meta);
-        let root = self.last_of(meta, InodeNo::ROOT, Number(u64::MAX));
-        let root = root.map(|cut| self.root_cut.store(cut.map_or(0, |cut| cut.number.0), Ordering::Relaxed));
+        let root = self.last_of(meta, InodeNo::ROOT, EventNo(u64::MAX));
+        let root = root
+            .map(|event| self.root_event.store(event.map_or(0, |event| event.number.0), Ordering::Relaxed));
         last.and(numbers).and(root).and(self.load_exclusions(meta))
     }
 
     fn load_last(&self, meta: &Meta) -> Result<()> {
-        for tree in [HistoryTree::Cuts, HistoryTree::Forgotten] {
-            if let Some(last) = self.floor_in(meta, tree, Number(u64::MAX))? {
+        for tree in [HistoryTree::Events, HistoryTree::Forgotten] {
+            if let Some(last) = self.floor_in(meta, tree, EventNo(u64::MAX))? {
                 if !meta.read_only() {
                     check_last(&last, meta.number())?;
                 }
                 self.last.fetch_max(last.number.0, Ordering::Relaxed);
-                let mut time = self.cuts.write();
+                let mut time = self.events.write();
                 *time = last.row.time.max(*time);
             }
         }
@@ -97,30 +98,30 @@ impl Past {
 
     fn load_numbers(&self, meta: &Meta) -> Result<()> {
         let mut numbers = Numbers::default();
-        let loaded = self.each_cut(meta, Number(0), &mut |cut| {
-            self.last.fetch_max(cut.number.0, Ordering::Relaxed);
-            if cut.row.kind == CutKind::Expunge {
-                self.expunging.load(cut.number, &cut.row)?;
+        let loaded = self.each_event(meta, EventNo(0), &mut |event| {
+            self.last.fetch_max(event.number.0, Ordering::Relaxed);
+            if event.row.kind == EventKind::Expunge {
+                self.expunging.load(event.number, &event.row)?;
                 return Ok(true);
             }
-            if cut.row.kind == CutKind::Rollback {
-                self.hold_for(&self.rollbacks.load(cut.number, &cut.row)?);
+            if event.row.kind == EventKind::Rollback {
+                self.hold_for(&self.rollbacks.load(event.number, &event.row)?);
                 return Ok(true);
             }
-            if !cut.row.kind.is_of_file() {
-                self.last_of_directories.store(cut.number.0, Ordering::Relaxed);
-                if cut.row.root != InodeNo::ROOT {
+            if !event.row.kind.is_of_file() {
+                self.last_of_directories.store(event.number.0, Ordering::Relaxed);
+                if event.row.root != InodeNo::ROOT {
                     self.only_root.store(false, Ordering::Relaxed);
                 }
             }
-            match cut.row.state {
-                CutState::Kept => {
-                    self.users.add(&cut.row);
-                    numbers.keep(cut.number, &cut.row);
+            match event.row.state {
+                EventState::Kept => {
+                    self.users.add(&event.row);
+                    numbers.keep(event.number, &event.row);
                 }
-                CutState::Dying => drop(numbers.dead.insert(cut.number)),
-                CutState::Forgotten => {
-                    return Err(Corruption::new("cut", "state", "kept or dying", "forgotten").into());
+                EventState::Dying => drop(numbers.dead.insert(event.number)),
+                EventState::Forgotten => {
+                    return Err(Corruption::new("event", "state", "kept or dying", "forgotten").into());
                 }
             }
             Ok(true)
@@ -131,13 +132,13 @@ impl Past {
 }
 
 /// What is taken next has a greater number, and a later time.
-fn check_last(last: &Cut, next: Number) -> std::result::Result<(), Box<Corruption>> {
+fn check_last(last: &Event, next: EventNo) -> std::result::Result<(), Box<Corruption>> {
     if last.number >= next {
-        return Err(Corruption::new("cut", "number", format!("below {next}, the next one"), last.number));
+        return Err(Corruption::new("event", "number", format!("below {next}, the next one"), last.number));
     }
     match last.row.time.seconds {
         i64::MAX => {
-            Err(Corruption::new("cut", "time", "one that others can follow", "the last that there is"))
+            Err(Corruption::new("event", "time", "one that others can follow", "the last that there is"))
         }
         _ => Ok(()),
     }

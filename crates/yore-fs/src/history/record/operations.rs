@@ -1,15 +1,17 @@
-//! The tree of operations: who did what to the past, and what a full volume gave up. It is for people; nothing else follows from it.
+//! The tree of operations: who did what to the past, and what a full volume gave up. It is for people;
+//! nothing else follows from it.
 //!
-//! **O1 Bounded.** Each class keeps its last [`ROWS_MAX`] rows, so that nobody fills a volume with them, and a user who does
-//! much cannot push out what says that history was given up. The oldest row goes first, in an Op of its own: a crash between the
-//! two leaves one row less.
+//! **O1 Bounded.** Each class keeps its last [`ROWS_MAX`] rows, so that nobody fills a volume with them, and
+//! a user who does much cannot push out what says that history was given up. The oldest row goes first, in an
+//! Op of its own: a crash between the two leaves one row less.
 
 use super::past::{Past, CELL_BLOCKS};
 use crate::core::btree::Pins;
 use crate::core::Core;
 use crate::Result;
 use yore_format::{
-    key_parts, operation_key, Corruption, GroupNo, HistoryTree, Number, OperationRow, RowClass, WriteFeatures,
+    key_parts, operation_key, Corruption, EventNo, GroupNo, HistoryTree, OperationRow, RowClass,
+    WriteFeatures,
 };
 use yore_meta::Meta;
 
@@ -19,15 +21,15 @@ pub(crate) const ROWS_MAX: u64 = 4096;
 const ROW_BLOCKS: u32 = CELL_BLOCKS + 1;
 
 impl Past {
-    /// Adds a row to the list of a class. Not durable by itself; takes what deleting may take, so it works on a full volume. The caller
-    /// holds no lock. O(log rows).
+    /// Adds a row to the list of a class. Not durable by itself; takes what deleting may take, so it works on
+    /// a full volume. The caller holds no lock. O(log rows).
     ///
     /// # Errors
     /// `ReadOnly`, `NoSpace`; damage and device errors.
     pub(crate) fn note_operation(&self, store: &Core, class: RowClass, row: &OperationRow) -> Result<()> {
         let meta = &store.meta;
         meta.extend(WriteFeatures::EXTENDED_PAST)?;
-        let _cuts = self.cuts.write();
+        let _events = self.events.write();
         let _operations = self.operations.write();
         let next = self.last_operation(meta, class)? + 1;
         self.drop_oldest_operation(store, class, next)?;
@@ -42,7 +44,7 @@ impl Past {
         tree.prepare(meta, &key, &key, &mut pins)?;
         let mut op = meta.begin(reserved);
         self.make_roots(&mut op);
-        let delta = tree.insert(&mut op, &key, &row.encode(), Number(0));
+        let delta = tree.insert(&mut op, &key, &row.encode(), EventNo(0));
         self.store(&mut op, HistoryTree::Operations, &tree, &delta);
         Ok(())
     }

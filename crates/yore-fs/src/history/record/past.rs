@@ -1,6 +1,7 @@
-//! The past of an open volume as it is in memory, the trees that it is kept in, and how cuts and versions are found in them.
+//! The past of an open volume as it is in memory, the trees that it is kept in, and how events and versions
+//! are found in them.
 
-use super::cut::{decode_cut, Cut};
+use super::event::{decode_event, Event};
 use super::exclusions::Exclusions;
 use super::expunging::Expunging;
 use super::lately::Lately;
@@ -17,8 +18,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::OnceLock;
 use yore_format::{
-    cut_index_by_root, key_parts, version_key, version_shard, BlockKind, Corruption, CutState, HistoryGrowth,
-    HistoryRoots, HistoryTree, Incarnation, Number, Timestamp, Version, HISTORY_SHARDS,
+    event_index_by_root, key_parts, version_key, version_shard, BlockKind, Corruption, EventNo, EventState,
+    HistoryGrowth, HistoryRoots, HistoryTree, Incarnation, Timestamp, Version, HISTORY_SHARDS,
 };
 use yore_meta::{Frame, Meta, NewBlock, Op, Reserved};
 
@@ -32,20 +33,20 @@ const NAME_BLOCKS: u32 = 2 * CELL_BLOCKS;
 /// The past of an open volume.
 pub(crate) struct Past {
     pub(super) roots: OnceLock<Frame>,
-    /// Guards the table of cuts and its index; the time of the last cut. Lock order: to change, before any inode's state; to
-    /// read, with none.
-    pub(super) cuts: RwLock<Timestamp>,
+    /// Guards the table of events and its index; the time of the last event. Lock order: to change, before
+    /// any inode's state; to read, with none.
+    pub(super) events: RwLock<Timestamp>,
     /// Guard the trees of each shard. Lock order: after all states, in ascending order.
     pub(super) shards: [RwLock<Shard>; HISTORY_SHARDS],
-    /// Counts what changes which cuts cover whom: cuts of directories, and moves of directories.
+    /// Counts what changes which events cover whom: events of directories, and moves of directories.
     pub(super) epoch: AtomicU64,
-    /// The last number taken; 0: nothing was ever cut.
+    /// The last number taken; 0: there was never an event.
     pub(super) last: AtomicU64,
-    /// The last number taken by a cut that covers more than one file.
+    /// The last number taken by an event that covers more than one file.
     pub(super) last_of_directories: AtomicU64,
-    /// The last cut of the root directory.
-    pub(super) root_cut: AtomicU64,
-    /// All cuts that cover more than one file were of the root directory.
+    /// The last event of the root directory.
+    pub(super) root_event: AtomicU64,
+    /// All events that cover more than one file were of the root directory.
     pub(super) only_root: AtomicBool,
     /// Guards the tree of policies. Lock order: after all states.
     pub(super) policies: RwLock<()>,
@@ -53,21 +54,24 @@ pub(crate) struct Past {
     pub(super) any_policy: AtomicBool,
     /// Counts what is changed of them.
     pub(super) policy_epoch: AtomicU64,
-    /// Guards the tree of operations. Lock order: after `cuts`, before any inode's state.
+    /// Guards the tree of operations. Lock order: after `events`, before any inode's state.
     pub(super) operations: RwLock<()>,
-    /// The numbers in the table of cuts. Lock order: after all others.
+    /// The numbers in the table of events. Lock order: after all others.
     pub(super) numbers: RwLock<Numbers>,
-    /// Kept cuts that somebody needs to stay, and how many do. Lock order: after `cuts`, before all others.
-    pub(super) pinned: Mutex<BTreeMap<Number, Pinned>>,
-    /// Held for reading while something is read as of a cut; for writing while a cut becomes invisible, with no other lock.
+    /// Kept events that somebody needs to stay, and how many do. Lock order: after `events`, before all
+    /// others.
+    pub(super) pinned: Mutex<BTreeMap<EventNo, Pinned>>,
+    /// Held for reading while something is read as of an event; for writing while an event becomes invisible,
+    /// with no other lock.
     pub(super) reading: RwLock<()>,
-    /// Kept cuts as of which was read lately, each at its number modulo the length. Emptied while a cut becomes invisible.
+    /// Kept events as of which was read lately, each at its number modulo the length. Emptied while an event
+    /// becomes invisible.
     pub(super) lately: [AtomicU64; 16],
-    /// What somebody reads as of cuts.
+    /// What somebody reads as of events.
     pub(crate) being_read: Lately,
-    /// Counts how often a kept cut has come to have to stay, or to go.
+    /// Counts how often a kept event has come to have to stay, or to go.
     pub(crate) rule_epoch: AtomicU64,
-    /// Held by who gives up what dying cuts have seen; before all but `making_room`.
+    /// Held by who gives up what dying events have seen; before all but `making_room`.
     pub(crate) forgetting: Mutex<()>,
     /// Held by who forgets to make room; first of all. How often that was done.
     pub(crate) making_room: Mutex<()>,
@@ -82,10 +86,10 @@ pub(crate) struct Past {
     pub(super) exclusions: Exclusions,
 }
 
-/// As long as it lives, a cut does not become invisible.
+/// As long as it lives, an event does not become invisible.
 pub(crate) struct Seeing<'p> {
-    /// The cut.
-    pub cut: Number,
+    /// The event.
+    pub event: EventNo,
     _reading: RwLockReadGuard<'p, ()>,
 }
 
@@ -94,64 +98,64 @@ impl Past {
     ///
     /// # Errors
     /// Damage and device errors.
-    pub(crate) fn is_changed_since(&self, meta: &Meta, cut: Number) -> Result<bool> {
+    pub(crate) fn is_changed_since(&self, meta: &Meta, event: EventNo) -> Result<bool> {
         for shard in 0..HISTORY_SHARDS {
             let _shard = self.shards[shard].read();
             let tree = self.tree(HistoryTree::Changes(shard));
             let last = tree
                 .floor(meta, &[u8::MAX; 24], |cell| cell.map(|(key, _)| key_parts::<3>(key)).transpose())?;
-            if last?.is_some_and(|[end, _, _]| end > cut.0) {
+            if last?.is_some_and(|[end, _, _]| end > event.0) {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// Keeps a cut from becoming invisible.
+    /// Keeps an event from becoming invisible.
     ///
     /// # Errors
     /// `Stale` if it is not kept.
-    pub(crate) fn see(&self, cut: Number) -> Result<Seeing<'_>> {
-        // One call each: a second one by who holds the first would wait for a cut that waits for both.
+    pub(crate) fn see(&self, event: EventNo) -> Result<Seeing<'_>> {
+        // One call each: a second one by who holds the first would wait for an event that waits for both.
         let reading = self.reading.read();
-        let lately = &self.lately[cut.0 as usize % self.lately.len()];
-        if cut == Number(0) || lately.load(Ordering::Relaxed) != cut.0 {
-            if !self.numbers.read().kept.contains_key(&cut) {
+        let lately = &self.lately[event.0 as usize % self.lately.len()];
+        if event == EventNo(0) || lately.load(Ordering::Relaxed) != event.0 {
+            if !self.numbers.read().kept.contains_key(&event) {
                 return Err(Error::Stale);
             }
-            lately.store(cut.0, Ordering::Relaxed);
+            lately.store(event.0, Ordering::Relaxed);
         }
-        Ok(Seeing { cut, _reading: reading })
+        Ok(Seeing { event, _reading: reading })
     }
 
-    /// Keeps cuts from becoming invisible, all at once; [`Past::see`] for more than one.
+    /// Keeps events from becoming invisible, all at once; [`Past::see`] for more than one.
     ///
     /// # Errors
     /// `Stale` if one is not kept.
-    pub(crate) fn see_all(&self, cuts: &[Number]) -> Result<Seeing<'_>> {
+    pub(crate) fn see_all(&self, events: &[EventNo]) -> Result<Seeing<'_>> {
         let reading = self.reading.read();
         let numbers = self.numbers.read();
-        match cuts.iter().all(|cut| numbers.kept.contains_key(cut)) {
-            true => Ok(Seeing { cut: cuts.last().copied().unwrap_or_default(), _reading: reading }),
+        match events.iter().all(|event| numbers.kept.contains_key(event)) {
+            true => Ok(Seeing { event: events.last().copied().unwrap_or_default(), _reading: reading }),
             false => Err(Error::Stale),
         }
     }
 
-    /// Somebody reads as of a cut: a full volume does not give it up meanwhile.
-    pub(crate) fn note_reading(&self, cut: Number) {
-        if self.being_read.note(cut) {
+    /// Somebody reads as of an event: a full volume does not give it up meanwhile.
+    pub(crate) fn note_reading(&self, event: EventNo) {
+        if self.being_read.note(event) {
             self.rule_epoch.fetch_add(1, Ordering::AcqRel);
         }
     }
 
-    /// Cuts that are to be forgotten, in ascending order.
-    pub(crate) fn dying(&self) -> Vec<Number> {
+    /// Events that are to be forgotten, in ascending order.
+    pub(crate) fn dying(&self) -> Vec<EventNo> {
         let numbers = self.numbers.read();
-        let all: BTreeSet<Number> = numbers.dying.keys().chain(&numbers.dead).copied().collect();
+        let all: BTreeSet<EventNo> = numbers.dying.keys().chain(&numbers.dead).copied().collect();
         all.into_iter().collect()
     }
 
-    /// Whether something was ever cut.
+    /// Whether there was ever an event.
     pub(crate) fn is_any(&self) -> bool {
         self.last.load(Ordering::Acquire) > 0
     }
@@ -167,17 +171,17 @@ impl Past {
         self.expunging.note_moved();
     }
 
-    /// Opens an Op, unless there was a cut since `epoch` was taken; gives the reservation back then.
+    /// Opens an Op, unless there was an event since `epoch` was taken; gives the reservation back then.
     pub(crate) fn begin<'m>(&self, meta: &'m Meta, reserved: Reserved, epoch: u64) -> Option<Op<'m>> {
         let op = meta.begin(reserved);
         (self.epoch() == epoch).then_some(op)
     }
 
     pub(super) fn roots(&self) -> &Frame {
-        self.roots.get().expect("only what was cut has a past")
+        self.roots.get().expect("only what the event is of has a past")
     }
 
-    /// The block of roots, if there is none yet. Under the lock of the cuts; takes one block.
+    /// The block of roots, if there is none yet. Under the lock of the events; takes one block.
     pub(super) fn make_roots(&self, op: &mut Op<'_>) {
         if self.roots.get().is_some() {
             return;
@@ -187,12 +191,12 @@ impl Past {
             level: 0,
             owner: InodeNo::HISTORY,
             incarnation: Incarnation(0),
-            birth: Number(0),
+            birth: EventNo(0),
         };
         let (frame, _) = op.allocate(new);
         op.set_history_root(frame.addr());
         retained::count(op, HistoryGrowth { trees: 1, ..HistoryGrowth::default() });
-        assert!(self.roots.set(frame).is_ok(), "the roots are made under the lock of the cuts");
+        assert!(self.roots.set(frame).is_ok(), "the roots are made under the lock of the events");
     }
 
     pub(super) fn tree(&self, which: HistoryTree) -> Tree {
@@ -218,74 +222,74 @@ impl Past {
         delta.stored(op, change);
     }
 
-    /// The last cut of this directory or file itself with a number up to `most`.
-    pub(crate) fn last_of(&self, meta: &Meta, root: InodeNo, most: Number) -> Result<Option<Cut>> {
-        let _cuts = self.cuts.read();
-        let key = cut_index_by_root(root, most);
+    /// The last event of this directory or file itself with a number up to `most`.
+    pub(crate) fn last_of(&self, meta: &Meta, root: InodeNo, most: EventNo) -> Result<Option<Event>> {
+        let _events = self.events.read();
+        let key = event_index_by_root(root, most);
         let found = self
-            .tree(HistoryTree::CutIndex)
+            .tree(HistoryTree::EventIndex)
             .floor(meta, &key, |cell| cell.map(|(key, _)| key_parts::<2>(key)).transpose())??;
         let of_root = found.filter(|[of, number]| *of == root.0 && *number > 0);
-        of_root.map(|[_, number]| self.indexed(meta, Number(number))).transpose()
+        of_root.map(|[_, number]| self.indexed(meta, EventNo(number))).transpose()
     }
 
-    /// The cut with the greatest number up to this one, kept or dying.
-    pub(crate) fn floor(&self, meta: &Meta, most: Number) -> Result<Option<Cut>> {
-        let _cuts = self.cuts.read();
+    /// The event with the greatest number up to this one, kept or dying.
+    pub(crate) fn floor(&self, meta: &Meta, most: EventNo) -> Result<Option<Event>> {
+        let _events = self.events.read();
         self.floor_locked(meta, most)
     }
 
-    /// The forgotten cut with the greatest number up to this one.
-    pub(crate) fn floor_forgotten(&self, meta: &Meta, most: Number) -> Result<Option<Cut>> {
-        let _cuts = self.cuts.read();
+    /// The forgotten event with the greatest number up to this one.
+    pub(crate) fn floor_forgotten(&self, meta: &Meta, most: EventNo) -> Result<Option<Event>> {
+        let _events = self.events.read();
         self.floor_in(meta, HistoryTree::Forgotten, most)
     }
 
-    pub(super) fn floor_locked(&self, meta: &Meta, most: Number) -> Result<Option<Cut>> {
-        self.floor_in(meta, HistoryTree::Cuts, most)
+    pub(super) fn floor_locked(&self, meta: &Meta, most: EventNo) -> Result<Option<Event>> {
+        self.floor_in(meta, HistoryTree::Events, most)
     }
 
-    pub(super) fn floor_in(&self, meta: &Meta, tree: HistoryTree, most: Number) -> Result<Option<Cut>> {
+    pub(super) fn floor_in(&self, meta: &Meta, tree: HistoryTree, most: EventNo) -> Result<Option<Event>> {
         let found = self.tree(tree).floor(meta, &most.0.to_be_bytes(), |cell| {
-            cell.map(|(key, value)| decode_cut(key, value)).transpose()
+            cell.map(|(key, value)| decode_event(key, value)).transpose()
         })?;
         Ok(found?)
     }
 
-    /// Calls `each` with the cuts from this number on, kept or dying, until it returns false.
-    pub(crate) fn each_cut(
+    /// Calls `each` with the events from this number on, kept or dying, until it returns false.
+    pub(crate) fn each_event(
         &self,
         meta: &Meta,
-        from: Number,
-        each: &mut dyn FnMut(Cut) -> Result<bool>,
+        from: EventNo,
+        each: &mut dyn FnMut(Event) -> Result<bool>,
     ) -> Result<()> {
-        let _cuts = self.cuts.read();
+        let _events = self.events.read();
         let from = from.0.to_be_bytes();
-        self.tree(HistoryTree::Cuts).scan(meta, &from, &mut |key, value| each(decode_cut(key, value)?))
+        self.tree(HistoryTree::Events).scan(meta, &from, &mut |key, value| each(decode_event(key, value)?))
     }
 
-    /// The cut of this number and in this state.
+    /// The event of this number and in this state.
     ///
     /// # Errors
     /// `NotFound` if there is none; damage and device errors.
-    pub(crate) fn in_state(&self, meta: &Meta, number: Number, state: CutState) -> Result<Cut> {
-        let _cuts = self.cuts.read();
+    pub(crate) fn in_state(&self, meta: &Meta, number: EventNo, state: EventState) -> Result<Event> {
+        let _events = self.events.read();
         self.in_state_locked(meta, number, state)
     }
 
-    pub(super) fn in_state_locked(&self, meta: &Meta, number: Number, state: CutState) -> Result<Cut> {
-        let cut = self.numbered_locked(meta, number)?.filter(|cut| cut.row.state == state);
-        cut.ok_or(Error::NotFound)
+    pub(super) fn in_state_locked(&self, meta: &Meta, number: EventNo, state: EventState) -> Result<Event> {
+        let event = self.numbered_locked(meta, number)?.filter(|event| event.row.state == state);
+        event.ok_or(Error::NotFound)
     }
 
-    pub(super) fn numbered_locked(&self, meta: &Meta, number: Number) -> Result<Option<Cut>> {
-        Ok(self.floor_locked(meta, number)?.filter(|cut| cut.number == number))
+    pub(super) fn numbered_locked(&self, meta: &Meta, number: EventNo) -> Result<Option<Event>> {
+        Ok(self.floor_locked(meta, number)?.filter(|event| event.number == number))
     }
 
-    /// The cut of a number that the index has.
-    pub(super) fn indexed(&self, meta: &Meta, number: Number) -> Result<Cut> {
-        let cut = self.numbered_locked(meta, number)?;
-        cut.ok_or_else(|| Corruption::new("index of cuts", "number", "a cut's", number).into())
+    /// The event of a number that the index has.
+    pub(super) fn indexed(&self, meta: &Meta, number: EventNo) -> Result<Event> {
+        let event = self.numbered_locked(meta, number)?;
+        event.ok_or_else(|| Corruption::new("index of events", "number", "an event's", number).into())
     }
 
     /// Blocks to reserve for keeping a version.
@@ -310,14 +314,14 @@ impl Past {
     ///
     /// # Errors
     /// Damage and device errors.
-    pub(crate) fn version(&self, meta: &Meta, no: InodeNo, most: Number) -> Result<Option<Version>> {
+    pub(crate) fn version(&self, meta: &Meta, no: InodeNo, most: EventNo) -> Result<Option<Version>> {
         let shard = version_shard(no);
         let _shard = self.shards[shard].read();
         let key = version_key(no, most);
         let found = self.tree(HistoryTree::Versions(shard)).floor(meta, &key, |cell| {
             let Some((key, value)) = cell else { return Ok(None) };
             match key_parts::<2>(key)? {
-                [of, born] if of == no.0 => Version::decode(no, Number(born), value).map(Some),
+                [of, born] if of == no.0 => Version::decode(no, EventNo(born), value).map(Some),
                 _ => Ok(None),
             }
         })?;
@@ -328,11 +332,11 @@ impl Past {
     ///
     /// # Errors
     /// Damage and device errors.
-    pub(crate) fn kept(&self, meta: &Meta, no: InodeNo) -> Result<Number> {
+    pub(crate) fn kept(&self, meta: &Meta, no: InodeNo) -> Result<EventNo> {
         if !self.is_any() {
-            return Ok(Number(0));
+            return Ok(EventNo(0));
         }
-        let newest = self.version(meta, no, Number(u64::MAX))?;
-        Ok(Number(newest.map_or(0, |version| version.end.0 - 1)))
+        let newest = self.version(meta, no, EventNo(u64::MAX))?;
+        Ok(EventNo(newest.map_or(0, |version| version.end.0 - 1)))
     }
 }

@@ -1,17 +1,19 @@
-//! Names of the past: what is kept of those that were removed or came to mean something else, and how it is found.
+//! Names of the past: what is kept of those that were removed or came to mean something else, and how it is
+//! found.
 
 use super::entry::PastEntry;
 use super::past::Past;
 use crate::core::Core;
 use crate::{InodeNo, Result};
-use yore_format::{name_cookie, name_key, name_shard, HistoryTree, Number};
+use yore_format::{name_cookie, name_key, name_shard, EventNo, HistoryTree};
 use yore_meta::Meta;
 
 /// The last of the cookies that names of one hash take.
 const RUN: u64 = 0xff;
 
 impl Past {
-    /// What a name meant in a directory as of a cut, if it means something else now: the entry, and its cookie.
+    /// What a name meant in a directory as of an event, if it means something else now: the entry, and its
+    /// cookie.
     ///
     /// # Errors
     /// Damage and device errors.
@@ -20,13 +22,14 @@ impl Past {
         store: &Core,
         directory: InodeNo,
         name: &[u8],
-        cut: Number,
+        event: EventNo,
     ) -> Result<Option<PastEntry>> {
         // Lives of a name do not overlap, so no earlier one reaches further.
-        Ok(self.last_meaning(store, directory, name, cut)?.filter(|found| cut < found.death))
+        Ok(self.last_meaning(store, directory, name, event)?.filter(|found| event < found.death))
     }
 
-    /// What a name has meant last of what it meant since a number up to `most`, if it means something else now.
+    /// What a name has meant last of what it meant since a number up to `most`, if it means something else
+    /// now.
     ///
     /// # Errors
     /// Damage and device errors.
@@ -35,7 +38,7 @@ impl Past {
         store: &Core,
         directory: InodeNo,
         name: &[u8],
-        most: Number,
+        most: EventNo,
     ) -> Result<Option<PastEntry>> {
         let shard = name_shard(directory);
         let _shard = self.shards[shard].read();
@@ -51,7 +54,7 @@ impl Past {
             // The births of each cookie downwards, until it is this name; then the cookie below.
             let (cookie, birth) = (found.cookie, found.birth);
             at = match (birth <= most, found.name == name) {
-                (true, false) if birth.0 > 0 => Some(name_key(directory, cookie, Number(birth.0 - 1))),
+                (true, false) if birth.0 > 0 => Some(name_key(directory, cookie, EventNo(birth.0 - 1))),
                 (false, _) => Some(name_key(directory, cookie, most)),
                 _ if cookie > first => Some(name_key(directory, cookie - 1, most)),
                 _ => None,
@@ -63,8 +66,8 @@ impl Past {
         Ok(last)
     }
 
-    /// Calls `each` with the names behind a cookie that a directory had as of a cut and has no longer, in cookie order, until it
-    /// returns false.
+    /// Calls `each` with the names behind a cookie that a directory had as of an event and has no longer, in
+    /// cookie order, until it returns false.
     ///
     /// # Errors
     /// Damage and device errors.
@@ -73,19 +76,19 @@ impl Past {
         meta: &Meta,
         directory: InodeNo,
         after: u64,
-        cut: Number,
+        event: EventNo,
         each: &mut dyn FnMut(PastEntry) -> Result<bool>,
     ) -> Result<()> {
         let Some(from) = after.checked_add(1) else { return Ok(()) };
         let shard = name_shard(directory);
         let _shard = self.shards[shard].read();
-        let from = name_key(directory, from, Number(0));
+        let from = name_key(directory, from, EventNo(0));
         self.tree(HistoryTree::Names(shard)).scan(meta, &from, &mut |key, value| {
             let found = PastEntry::decode(key, value)?;
             if found.directory != directory {
                 return Ok(false);
             }
-            if found.birth <= cut && cut < found.death {
+            if found.birth <= event && event < found.death {
                 return each(found);
             }
             Ok(true)
@@ -101,7 +104,7 @@ impl Past {
         meta: &Meta,
         directory: InodeNo,
         cookie: u64,
-        most: Number,
+        most: EventNo,
     ) -> Result<Option<PastEntry>> {
         let shard = name_shard(directory);
         let _shard = self.shards[shard].read();
@@ -112,7 +115,7 @@ impl Past {
         Ok(found.filter(|found| (found.directory, found.cookie) == (directory, cookie)))
     }
 
-    /// What a cookie stood for as of a cut, if it stands for something else now.
+    /// What a cookie stood for as of an event, if it stands for something else now.
     ///
     /// # Errors
     /// Damage and device errors.
@@ -121,9 +124,9 @@ impl Past {
         meta: &Meta,
         directory: InodeNo,
         cookie: u64,
-        cut: Number,
+        event: EventNo,
     ) -> Result<Option<PastEntry>> {
-        Ok(self.name_until(meta, directory, cookie, cut)?.filter(|found| cut < found.death))
+        Ok(self.name_until(meta, directory, cookie, event)?.filter(|found| event < found.death))
     }
 
     /// What a name meant in a directory before this number: the last such past name.
@@ -135,16 +138,16 @@ impl Past {
         store: &Core,
         directory: InodeNo,
         name: &[u8],
-        before: Number,
+        before: EventNo,
     ) -> Result<Option<PastEntry>> {
         match before.0.checked_sub(1) {
-            Some(most) => self.last_meaning(store, directory, name, Number(most)),
+            Some(most) => self.last_meaning(store, directory, name, EventNo(most)),
             None => Ok(None),
         }
     }
 
-    /// Calls `each` with all past names of a directory from a cookie on, by cookie and birth, until it returns false. `each` must not
-    /// look at the past.
+    /// Calls `each` with all past names of a directory from a cookie on, by cookie and birth, until it
+    /// returns false. `each` must not look at the past.
     ///
     /// # Errors
     /// Damage and device errors; those of `each`.
@@ -157,7 +160,7 @@ impl Past {
     ) -> Result<()> {
         let shard = name_shard(directory);
         let _shard = self.shards[shard].read();
-        let from = name_key(directory, from, Number(0));
+        let from = name_key(directory, from, EventNo(0));
         self.tree(HistoryTree::Names(shard)).scan(meta, &from, &mut |key, value| {
             let found = PastEntry::decode(key, value)?;
             match found.directory == directory {

@@ -1,8 +1,8 @@
-//! How many need a cut to stay.
+//! How many need an event to stay.
 
 use crate::types::PinnedBy;
 
-/// How many need a cut to stay.
+/// How many need an event to stay.
 #[derive(Default)]
 pub(super) struct Pinned {
     pub(super) mounts: usize,

@@ -8,7 +8,7 @@ use crate::core::Core;
 use crate::{Error, InodeNo, Result};
 use std::sync::atomic::Ordering;
 use yore_format::{
-    key_parts, policy_key, Corruption, GroupNo, HistoryTree, Incarnation, Number, Policy, PolicyRow,
+    key_parts, policy_key, Corruption, EventNo, GroupNo, HistoryTree, Incarnation, Policy, PolicyRow,
 };
 use yore_meta::Meta;
 
@@ -72,11 +72,13 @@ impl Past {
         })
     }
 
-    /// Gives an inode another policy of its own, on behalf of a user; one that says nothing is none. Not durable by itself. What is said may
-    /// need [`yore_format::WriteFeatures::EXTENDED_PAST`]. False if a directory was cut or moved since `epoch` was taken: then nothing was done.
+    /// Gives an inode another policy of its own, on behalf of a user; one that says nothing is none. Not
+    /// durable by itself. What is said may need [`yore_format::WriteFeatures::EXTENDED_PAST`]. False if an
+    /// event of a directory was taken or one was moved since `epoch` was taken: then nothing was done.
     ///
     /// # Errors
-    /// [`Error::NotFound`] for an inode that is gone; [`Error::LimitReached`]; [`Error::NoSpace`]; damage and device errors.
+    /// [`Error::NotFound`] for an inode that is gone; [`Error::LimitReached`]; [`Error::NoSpace`]; damage and
+    /// device errors.
     pub(crate) fn set_policy(
         &self,
         store: &Core,
@@ -88,8 +90,8 @@ impl Past {
         self.set_policy_anew(store, cell, policy, user, Some(epoch))
     }
 
-    /// As [`Past::set_policy`], whatever was cut meanwhile; without an epoch its patterns exclude anew what they do ([`crate::history::exclude`], E2),
-    /// as those do that are others than before.
+    /// As [`Past::set_policy`], whatever was cut meanwhile; without an epoch its patterns exclude anew what
+    /// they do ([`crate::history::exclude`], E2), as those do that are others than before.
     ///
     /// # Errors
     /// As [`Past::set_policy`].
@@ -102,7 +104,7 @@ impl Past {
         epoch: Option<u64>,
     ) -> Result<bool> {
         let meta = &store.meta;
-        let _cuts = self.cuts.write();
+        let _events = self.events.write();
         if epoch.is_some_and(|epoch| epoch != self.epoch()) {
             return Ok(false);
         }
@@ -137,7 +139,7 @@ impl Past {
         self.make_roots(&mut op);
         let delta = match (is_one, is_there) {
             (true, true) => Some(tree.replace(&mut op, &key, &bytes)),
-            (true, false) => Some(tree.insert(&mut op, &key, &bytes, Number(0))),
+            (true, false) => Some(tree.insert(&mut op, &key, &bytes, EventNo(0))),
             (false, true) => Some(tree.remove(&mut op, &key)),
             (false, false) => None,
         };
@@ -160,13 +162,14 @@ impl Past {
         Ok(true)
     }
 
-    /// The number since which a policy's patterns exclude what they do, in place of the row that was. Under the lock of the cuts.
-    fn excluding_since(&self, meta: &Meta, policy: &Policy, was: Option<&PolicyRow>, anew: bool) -> Number {
+    /// The number since which a policy's patterns exclude what they do, in place of the row that was. Under
+    /// the lock of the events.
+    fn excluding_since(&self, meta: &Meta, policy: &Policy, was: Option<&PolicyRow>, anew: bool) -> EventNo {
         match &policy.exclude {
-            // No cut is taken meanwhile: that needs the lock of the cuts.
+            // No event is taken meanwhile: that needs the lock of the events.
             Some(_) if anew && self.is_any() => meta.number(),
-            Some(_) => was.map_or(Number(0), |was| was.excluding_since),
-            None => Number(0),
+            Some(_) => was.map_or(EventNo(0), |was| was.excluding_since),
+            None => EventNo(0),
         }
     }
 

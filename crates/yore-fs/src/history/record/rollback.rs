@@ -1,6 +1,7 @@
-//! What rolling back keeps in the table of cuts ([`crate::history::rollback`] says when): the row that says that a directory is being made what it
-//! was. It is there from before the first change until all is done, so whoever opens the volume meanwhile knows. The cuts that are
-//! needed to go on are pinned as long as it is there.
+//! What rolling back keeps in the table of events ([`crate::history::rollback`] says when): the row that says
+//! that a directory is being made what it was. It is there from before the first change until all is done, so
+//! whoever opens the volume meanwhile knows. The events that are needed to go on are pinned as long as it is
+//! there.
 
 use super::expunge::ROW_BLOCKS;
 use super::past::Past;
@@ -8,14 +9,15 @@ use super::unfinished::Unfinished;
 use crate::core::Core;
 use crate::types::PinnedBy;
 use crate::{InodeNo, Result};
-use yore_format::{CutKind, CutRow, CutState, GroupNo, Incarnation, RollbackIntent};
+use yore_format::{EventKind, EventRow, EventState, GroupNo, Incarnation, RollbackIntent};
 
 impl Past {
     pub(super) fn hold_for(&self, intent: &RollbackIntent) {
-        intent.needs().for_each(|cut| self.pin_for(cut, PinnedBy::Work));
+        intent.needs().for_each(|event| self.pin_for(event, PinnedBy::Work));
     }
 
-    /// From now on a directory is being made what it was. Not durable by itself. The caller has pinned the cuts that are needed.
+    /// From now on a directory is being made what it was. Not durable by itself. The caller has pinned the
+    /// events that are needed.
     ///
     /// # Errors
     /// Damage and device errors; `NoSpace`.
@@ -25,7 +27,7 @@ impl Past {
         (directory, incarnation): (InodeNo, Incarnation),
         intent: RollbackIntent,
     ) -> Result<Unfinished> {
-        let mut entering = self.enter_rows(CutKind::Rollback, intent.encode());
+        let mut entering = self.enter_rows(EventKind::Rollback, intent.encode());
         let reserved = store.reserve(GroupNo(0), ROW_BLOCKS)?;
         let row = entering.prepare(&store.meta, directory, incarnation)?;
         let number = row.file().number;
@@ -43,9 +45,9 @@ impl Past {
     /// Damage and device errors.
     pub(crate) fn stop_rollback(&self, store: &Core, of: &Unfinished) -> Result<()> {
         {
-            let _cuts = self.cuts.write();
-            let cut = self.in_state_locked(&store.meta, of.number, CutState::Dying)?;
-            let row = CutRow { time: cut.row.time, ..Unfinished { stopped: true, ..of.clone() }.row() };
+            let _events = self.events.write();
+            let event = self.in_state_locked(&store.meta, of.number, EventState::Dying)?;
+            let row = EventRow { time: event.row.time, ..Unfinished { stopped: true, ..of.clone() }.row() };
             self.change_row(store, of.number, row, "")?;
         }
         let mut all = self.rollbacks.0.lock();
@@ -60,7 +62,7 @@ impl Past {
     pub(crate) fn end_rollback(&self, store: &Core, of: &Unfinished) -> Result<()> {
         self.remove_row(store, of.number, of.directory)?;
         self.rollbacks.0.lock().retain(|one| one.number != of.number);
-        of.intent.needs().for_each(|cut| self.unpin(cut, PinnedBy::Work));
+        of.intent.needs().for_each(|event| self.unpin(event, PinnedBy::Work));
         Ok(())
     }
 }

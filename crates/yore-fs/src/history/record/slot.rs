@@ -1,9 +1,10 @@
-//! Where a cell is to be inserted into a tree of the past: found where it may fail ([`Past::slot`]), used inside an Op ([`Slot::insert`]).
+//! Where a cell is to be inserted into a tree of the past: found where it may fail ([`Past::slot`]), used
+//! inside an Op ([`Slot::insert`]).
 
 use super::past::{Past, CELL_BLOCKS};
 use crate::core::btree::{InsertPosition, LeafHints, Tree};
 use crate::Result;
-use yore_format::{Corruption, HistoryTree, Number};
+use yore_format::{Corruption, EventNo, HistoryTree};
 use yore_meta::{Change, Meta, Op};
 
 impl Past {
@@ -49,14 +50,15 @@ impl Slot {
         Slot { which, tree: past.tree(which), position: InsertPosition::unknown() }
     }
 
-    /// Inside an Op, with the tree as it was: enters the cell. Of trees of shards, once [`Shard::is_reduced`] was said.
+    /// Inside an Op, with the tree as it was: enters the cell. Of trees of shards, once [`Shard::is_reduced`]
+    /// was said.
     pub(super) fn insert(
         self,
         past: &Past,
         op: &mut Op<'_>,
         key: &[u8],
         value: &[u8],
-        birth: Number,
+        birth: EventNo,
     ) -> Change {
         self.insert_near(past, op, None, (key, value), birth)
     }
@@ -67,7 +69,7 @@ impl Slot {
         op: &mut Op<'_>,
         hints: Option<&mut LeafHints>,
         cell: (&[u8], &[u8]),
-        birth: Number,
+        birth: EventNo,
     ) -> Change {
         let was = self.tree;
         let delta = self.tree.insert_into(op, hints, self.position, cell, birth);

@@ -3,7 +3,7 @@
 use super::past::Past;
 use crate::{InodeNo, Result};
 use yore_format::{
-    key_parts, version_key, HistoryRoots, HistorySpace, HistoryTree, Number, Version, HISTORY_SHARDS,
+    key_parts, version_key, EventNo, HistoryRoots, HistorySpace, HistoryTree, Version, HISTORY_SHARDS,
 };
 use yore_meta::Meta;
 
@@ -21,7 +21,7 @@ impl Past {
         &self,
         meta: &Meta,
         shard: usize,
-        after: Option<(InodeNo, Number)>,
+        after: Option<(InodeNo, EventNo)>,
         most: usize,
     ) -> Result<Vec<(InodeNo, Version)>> {
         assert!(shard < HISTORY_SHARDS, "shard {shard}");
@@ -33,7 +33,7 @@ impl Past {
                 return Ok(true);
             }
             let [no, born] = key_parts::<2>(key)?;
-            found.push((InodeNo(no), Version::decode(InodeNo(no), Number(born), value)?));
+            found.push((InodeNo(no), Version::decode(InodeNo(no), EventNo(born), value)?));
             Ok(found.len() < most)
         })?;
         Ok(found)
@@ -47,13 +47,13 @@ impl Past {
         &self,
         meta: &Meta,
         no: InodeNo,
-        from: Number,
-        to: Number,
+        from: EventNo,
+        to: EventNo,
     ) -> Result<Vec<Version>> {
         let mut found = Vec::new();
         let mut most = to.0;
         while let Some(below) = most.checked_sub(1) {
-            let version = self.version(meta, no, Number(below))?;
+            let version = self.version(meta, no, EventNo(below))?;
             let Some(version) = version.filter(|version| version.end > from) else { break };
             most = version.inode.born.0;
             found.push(version);

@@ -1,89 +1,90 @@
-//! What is asked of the table of cuts beside changing it: lists, and who needs a cut to stay.
+//! What is asked of the table of events beside changing it: lists, and who needs an event to stay.
 
-use super::cut::{decode_cut, Cut};
+use super::event::{decode_event, Event};
 use super::past::Past;
 use crate::types::PinnedBy;
 use crate::{InodeNo, Result};
 use std::sync::atomic::Ordering;
-use yore_format::{cut_index_by_root, key_parts, CutState, HistoryTree, Number, Timestamp};
+use yore_format::{event_index_by_root, key_parts, EventNo, EventState, HistoryTree, Timestamp};
 use yore_meta::Meta;
 
 impl Past {
-    /// Keeps a cut from being forgotten, until as many [`Past::unpin`].
+    /// Keeps an event from being forgotten, until as many [`Past::unpin`].
     ///
     /// # Errors
     /// `NotFound` if it is not kept; damage and device errors.
-    pub(crate) fn pin(&self, meta: &Meta, cut: Number, by: PinnedBy) -> Result<()> {
+    pub(crate) fn pin(&self, meta: &Meta, event: EventNo, by: PinnedBy) -> Result<()> {
         let _still = self.expunging.hold_still();
-        let _cuts = self.cuts.read();
-        self.in_state_locked(meta, cut, CutState::Kept)?;
-        self.pin_for(cut, by);
+        let _events = self.events.read();
+        self.in_state_locked(meta, event, EventState::Kept)?;
+        self.pin_for(event, by);
         Ok(())
     }
 
-    /// As [`Past::pin`], a cut that is known to be kept.
-    pub(super) fn pin_for(&self, cut: Number, by: PinnedBy) {
+    /// As [`Past::pin`], an event that is known to be kept.
+    pub(super) fn pin_for(&self, event: EventNo, by: PinnedBy) {
         self.rule_epoch.fetch_add(1, Ordering::AcqRel);
-        *self.pinned.lock().entry(cut).or_default().by(by) += 1;
+        *self.pinned.lock().entry(event).or_default().by(by) += 1;
     }
 
     /// Takes one pin back.
-    pub(crate) fn unpin(&self, cut: Number, by: PinnedBy) {
+    pub(crate) fn unpin(&self, event: EventNo, by: PinnedBy) {
         let mut pinned = self.pinned.lock();
-        let of_cut = pinned.get_mut(&cut).expect("who unpins has pinned");
-        *of_cut.by(by) -= 1;
-        if of_cut.mounts + of_cut.work == 0 {
-            pinned.remove(&cut);
+        let of_event = pinned.get_mut(&event).expect("who unpins has pinned");
+        *of_event.by(by) -= 1;
+        if of_event.mounts + of_event.work == 0 {
+            pinned.remove(&event);
         }
     }
 
-    /// Whether somebody needs a cut to stay.
-    pub(crate) fn is_pinned(&self, cut: Number) -> bool {
-        self.pinned.lock().contains_key(&cut)
+    /// Whether somebody needs an event to stay.
+    pub(crate) fn is_pinned(&self, event: EventNo) -> bool {
+        self.pinned.lock().contains_key(&event)
     }
 
-    /// Whether a cut is mounted by itself.
-    pub(crate) fn is_mounted(&self, cut: Number) -> bool {
-        self.pinned.lock().get(&cut).is_some_and(|pinned| pinned.mounts > 0)
+    /// Whether an event is mounted by itself.
+    pub(crate) fn is_mounted(&self, event: EventNo) -> bool {
+        self.pinned.lock().get(&event).is_some_and(|pinned| pinned.mounts > 0)
     }
 
-    /// Calls `each` with the cuts of a directory itself from this number on, kept or dying, in ascending order, until it returns false.
+    /// Calls `each` with the events of a directory itself from this number on, kept or dying, in ascending
+    /// order, until it returns false.
     pub(crate) fn each_of(
         &self,
         meta: &Meta,
         root: InodeNo,
-        from: Number,
-        each: &mut dyn FnMut(Cut) -> Result<bool>,
+        from: EventNo,
+        each: &mut dyn FnMut(Event) -> Result<bool>,
     ) -> Result<()> {
-        let _cuts = self.cuts.read();
-        self.tree(HistoryTree::CutIndex).scan(meta, &cut_index_by_root(root, from), &mut |key, _| {
+        let _events = self.events.read();
+        self.tree(HistoryTree::EventIndex).scan(meta, &event_index_by_root(root, from), &mut |key, _| {
             match key_parts::<2>(key)? {
-                [of, number] if of == root.0 => each(self.indexed(meta, Number(number))?),
+                [of, number] if of == root.0 => each(self.indexed(meta, EventNo(number))?),
                 _ => Ok(false),
             }
         })
     }
 
-    /// What changes whenever a cut is taken or becomes invisible: the last number, and how many are kept.
-    pub(crate) fn stamp(&self) -> (Number, usize) {
+    /// What changes whenever an event is taken or becomes invisible: the last number, and how many are kept.
+    pub(crate) fn stamp(&self) -> (EventNo, usize) {
         let numbers = self.numbers.read();
-        (Number(self.last.load(Ordering::Acquire)), numbers.kept.len())
+        (EventNo(self.last.load(Ordering::Acquire)), numbers.kept.len())
     }
 
-    /// When the first cut behind a number was taken, whether it is kept or was forgotten. O(log cuts).
-    pub(crate) fn time_after(&self, meta: &Meta, number: Number) -> Result<Option<Timestamp>> {
-        let _cuts = self.cuts.read();
-        let mut first: Option<Cut> = None;
+    /// When the first event behind a number was taken, whether it is kept or was forgotten. O(log events).
+    pub(crate) fn time_after(&self, meta: &Meta, number: EventNo) -> Result<Option<Timestamp>> {
+        let _events = self.events.read();
+        let mut first: Option<Event> = None;
         let Some(next) = number.0.checked_add(1) else { return Ok(None) };
-        for tree in [HistoryTree::Cuts, HistoryTree::Forgotten] {
+        for tree in [HistoryTree::Events, HistoryTree::Forgotten] {
             self.tree(tree).scan(meta, &next.to_be_bytes(), &mut |key, value| {
-                let cut = decode_cut(key, value)?;
-                if first.as_ref().is_none_or(|first| cut.number < first.number) {
-                    first = Some(cut);
+                let event = decode_event(key, value)?;
+                if first.as_ref().is_none_or(|first| event.number < first.number) {
+                    first = Some(event);
                 }
                 Ok(false)
             })?;
         }
-        Ok(first.map(|cut| cut.row.time))
+        Ok(first.map(|event| event.row.time))
     }
 }

@@ -1,6 +1,6 @@
-//! Taking a cut.
+//! Taking an event.
 
-use super::cut::{after, Cut};
+use super::event::{after, Event};
 use super::past::{Past, CELL_BLOCKS};
 use super::slot::Slot;
 use super::users::{Counted, User};
@@ -10,25 +10,26 @@ use crate::core::Core;
 use crate::{Error, InodeNo, Result};
 use std::sync::atomic::Ordering;
 use yore_format::{
-    cut_index_by_name, cut_index_by_root, CutKind, CutMore, CutRow, CutState, GroupNo, HistoryTree, Number,
-    Timestamp,
+    event_index_by_name, event_index_by_root, EventKind, EventMore, EventNo, EventRow, EventState, GroupNo,
+    HistoryTree, Timestamp,
 };
 
-/// Blocks that a cut may need: a row, two entries of the index, and once the block of roots.
-const CUT_BLOCKS: u32 = 3 * CELL_BLOCKS + 1;
+/// Blocks that an event may need: a row, two entries of the index, and once the block of roots.
+const EVENT_BLOCKS: u32 = 3 * CELL_BLOCKS + 1;
 
-/// What a cut is to be.
+/// What an event is to be.
 #[derive(Clone, Debug)]
 pub(crate) struct Taking<'a> {
-    pub kind: CutKind,
+    pub kind: EventKind,
     /// Empty: it has none.
     pub name: &'a str,
     pub held: bool,
     /// Anything but the default needs [`Past::extend_for`].
-    pub more: CutMore,
+    pub more: EventMore,
     /// When it says it was taken, of the root directory alone; `None`: now.
     pub time: Option<Timestamp>,
-    /// On whose behalf: he is noted, which needs [`yore_format::WriteFeatures::EXTENDED_PAST`], and may have a limit.
+    /// On whose behalf: he is noted, which needs [`yore_format::WriteFeatures::EXTENDED_PAST`], and may have
+    /// a limit.
     pub user: Option<&'a User>,
 }
 
@@ -37,30 +38,32 @@ impl Past {
     ///
     /// # Errors
     /// As [`Past::take`].
-    pub(crate) fn cut(
+    pub(crate) fn event(
         &self,
         store: &Core,
         cell: &InodeCell,
-        kind: CutKind,
+        kind: EventKind,
         (name, held): (&str, bool),
-        more: CutMore,
+        more: EventMore,
         user: Option<&User>,
-    ) -> Result<Cut> {
+    ) -> Result<Event> {
         self.take(store, cell, Taking { kind, name, held, more, time: None, user })
     }
 
-    /// Cuts a directory or a file: it, and what is below it now, can be seen as of the number returned, whatever is changed
-    /// later. Constant time. Not durable by itself. A file that was removed is not seen as of that number, which says when it was.
+    /// Events a directory or a file: it, and what is below it now, can be seen as of the number returned,
+    /// whatever is changed later. Constant time. Not durable by itself. A file that was removed is not seen
+    /// as of that number, which says when it was.
     ///
     /// # Errors
-    /// [`Error::LimitReached`]; [`Error::Exists`] for a name that another kept cut of it has; [`Error::OutOfOrder`] for a time that is not behind that of the last
-    /// cut, or in the future; [`Error::NotFound`]; [`Error::NoSpace`]; damage and device errors.
-    pub(crate) fn take(&self, store: &Core, cell: &InodeCell, taking: Taking<'_>) -> Result<Cut> {
+    /// [`Error::LimitReached`]; [`Error::Exists`] for a name that another kept event of it has;
+    /// [`Error::OutOfOrder`] for a time that is not behind that of the last event, or in the future;
+    /// [`Error::NotFound`]; [`Error::NoSpace`]; damage and device errors.
+    pub(crate) fn take(&self, store: &Core, cell: &InodeCell, taking: Taking<'_>) -> Result<Event> {
         let Taking { kind, name, held, mut more, time, user } = taking;
         let meta = &store.meta;
         let must_stay = held || more.held_until.is_some();
         let _still = must_stay.then(|| self.expunging.hold_still());
-        let mut last = self.cuts.write();
+        let mut last = self.events.write();
         self.check_name_locked(store, (cell.no, cell.incarnation), name)?;
         if time.is_some_and(|time| time <= *last || time > crate::clock::now()) {
             return Err(Error::OutOfOrder { last: *last });
@@ -71,20 +74,20 @@ impl Past {
         }
         more.by = user.map(|user| user.uid);
         more.held_by = more.by.filter(|_| held);
-        let reserved = store.reserve(GroupNo(0), CUT_BLOCKS)?;
+        let reserved = store.reserve(GroupNo(0), EVENT_BLOCKS)?;
         let mut state = cell.state.write();
-        let sees = kind != CutKind::Removed;
+        let sees = kind != EventKind::Removed;
         if sees && (state.gone || state.inode.links == 0) {
             return Err(Error::NotFound);
         }
         // Numbers are taken here only, so it is known before.
         let number = meta.number();
-        let by_root = cut_index_by_root(cell.no, number);
-        let by_name = (!name.is_empty()).then(|| cut_index_by_name(&store.hash_seed, name, number));
+        let by_root = event_index_by_root(cell.no, number);
+        let by_name = (!name.is_empty()).then(|| event_index_by_name(&store.hash_seed, name, number));
         let mut pins = Pins::new();
         let key = number.0.to_be_bytes();
-        let cuts = self.slot(meta, HistoryTree::Cuts, &key, CELL_BLOCKS)?;
-        let index = self.slot(meta, HistoryTree::CutIndex, &by_root, CELL_BLOCKS)?;
+        let events = self.slot(meta, HistoryTree::Events, &key, CELL_BLOCKS)?;
+        let index = self.slot(meta, HistoryTree::EventIndex, &by_root, CELL_BLOCKS)?;
         if let Some(key) = &by_name {
             // Entered after the other, which may change the way.
             index.tree.insert_position(meta, key)?;
@@ -99,35 +102,35 @@ impl Past {
             true => op.take_number_beside_others(),
             false => op.take_number(),
         };
-        assert_eq!(taken, number, "a number taken beside the lock of the cuts");
-        let row = CutRow {
+        assert_eq!(taken, number, "a number taken beside the lock of the events");
+        let row = EventRow {
             time: time.unwrap_or_else(|| after(*last, crate::clock::now())),
             kind,
-            state: CutState::Kept,
+            state: EventState::Kept,
             held,
             root: cell.no,
             root_incarnation: cell.incarnation,
             name: name.to_string(),
             more,
         };
-        cuts.insert(self, &mut op, &key, &row.encode(), number);
+        events.insert(self, &mut op, &key, &row.encode(), number);
         index.insert(self, &mut op, &by_root, &[], number);
         if let Some(key) = &by_name {
-            Slot::unknown(self, HistoryTree::CutIndex).insert(self, &mut op, key, &[], number);
+            Slot::unknown(self, HistoryTree::EventIndex).insert(self, &mut op, key, &[], number);
         }
         if sees {
-            state.inode.own_cut = number;
+            state.inode.own_event = number;
             store_inode(&mut op, cell, &state);
             cell.cover.follow(&state.inode);
         }
         self.note_taken(number, &row);
         *last = row.time;
         drop(op);
-        Ok(Cut { number, row })
+        Ok(Event { number, row })
     }
 
-    /// Inside the Op that enters a cut: it counts from now on.
-    fn note_taken(&self, number: Number, row: &CutRow) {
+    /// Inside the Op that enters an event: it counts from now on.
+    fn note_taken(&self, number: EventNo, row: &EventRow) {
         self.numbers.write().keep(number, row);
         self.users.add(row);
         self.last.store(number.0, Ordering::Release);
@@ -136,7 +139,7 @@ impl Past {
         }
         self.last_of_directories.store(number.0, Ordering::Release);
         match row.root {
-            InodeNo::ROOT => self.root_cut.store(number.0, Ordering::Release),
+            InodeNo::ROOT => self.root_event.store(number.0, Ordering::Release),
             _ => self.only_root.store(false, Ordering::Release),
         }
         self.epoch.fetch_add(1, Ordering::AcqRel);

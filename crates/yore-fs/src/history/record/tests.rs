@@ -1,25 +1,26 @@
-//! What the interfaces cannot bring about: cuts in between.
+//! What the interfaces cannot bring about: events in between.
 
 use super::OldName;
 use crate::core::btree::Pins;
 use crate::{dir, InodeNo, Volume};
-use yore_format::Number;
+use yore_format::EventNo;
 
-/// A cut is taken while a name that was just made is about to be removed again. What is made ready before that is seen is thrown away,
-/// but it was refused as damage: the name's end with the same number was there already, from when the name moved away before.
+/// An event is taken while a name that was just made is about to be removed again. What is made ready before
+/// that is seen is thrown away, but it was refused as damage: the name's end with the same number was there
+/// already, from when the name moved away before.
 #[test]
 fn a_name_does_not_end_twice_with_one_number() {
     let volume = Volume::memory(64 << 20).unwrap();
     let view = volume.view();
-    let cut = |volume: &Volume| volume.view().snapshot(view.root(), "", false, false).unwrap().number;
+    let event = |volume: &Volume| volume.view().snapshot(view.root(), "", false, false).unwrap().number;
     volume.write("a", "content").unwrap();
-    cut(&volume);
+    event(&volume);
     volume.rename("a", "b").unwrap();
     volume.rename("b", "a").unwrap();
     let store = view.store();
     let number = store.number();
     let root = store.cell(InodeNo::ROOT).unwrap();
-    assert_eq!(cut(&volume), number, "what comes between");
+    assert_eq!(event(&volume), number, "what comes between");
     let state = root.state.write();
     let mut pins = Pins::new();
     let looked = dir::look(store, &state, InodeNo::ROOT, b"a", &mut pins).unwrap();
@@ -30,7 +31,7 @@ fn a_name_does_not_end_twice_with_one_number() {
         inode: &state.inode,
         cookie: found.cookie,
         entry: found.entry(b"a"),
-        cover: Number(0),
+        cover: EventNo(0),
     };
     assert_eq!(found.birth, number);
     let keep = store.past.prepare(store, number, Vec::new(), &[going]).unwrap();

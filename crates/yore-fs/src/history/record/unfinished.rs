@@ -2,13 +2,13 @@
 
 use crate::{InodeNo, Result};
 use parking_lot::Mutex;
-use yore_format::{Corruption, CutKind, CutRow, CutState, Incarnation, Number, RollbackIntent};
+use yore_format::{Corruption, EventKind, EventNo, EventRow, EventState, Incarnation, RollbackIntent};
 
 /// A directory that is being made what it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unfinished {
     /// The number of its row.
-    pub number: Number,
+    pub number: EventNo,
     /// Which directory.
     pub directory: InodeNo,
     /// Which of those that have had the inode number.
@@ -20,11 +20,11 @@ pub(crate) struct Unfinished {
 }
 
 impl Unfinished {
-    pub(super) fn row(&self) -> CutRow {
-        CutRow {
+    pub(super) fn row(&self) -> EventRow {
+        EventRow {
             time: Default::default(),
-            kind: CutKind::Rollback,
-            state: CutState::Dying,
+            kind: EventKind::Rollback,
+            state: EventState::Dying,
             held: self.stopped,
             root: self.directory,
             root_incarnation: self.incarnation,
@@ -40,9 +40,9 @@ pub(crate) struct Rollbacks(pub(super) Mutex<Vec<Unfinished>>);
 
 impl Rollbacks {
     /// One that was under way when the volume was closed; what it needs, to be pinned.
-    pub(super) fn load(&self, number: Number, row: &CutRow) -> Result<RollbackIntent> {
-        if row.state != CutState::Dying {
-            return Err(Corruption::new("cut", "state", "dying, of one that rolls back", "another").into());
+    pub(super) fn load(&self, number: EventNo, row: &EventRow) -> Result<RollbackIntent> {
+        if row.state != EventState::Dying {
+            return Err(Corruption::new("event", "state", "dying, of one that rolls back", "another").into());
         }
         let intent = RollbackIntent::decode(&row.name)?;
         let (directory, incarnation) = (row.root, row.root_incarnation);

@@ -1,13 +1,14 @@
 //! What each user has taken, held and ruled, and how much of that one may.
 //!
-//! A snapshot costs whoever takes it a request, and everybody else room on the volume, memory of the daemon and time of each
-//! list. So whoever serves others gives each [`User`] limits. The counts are kept in memory, by who is noted in the rows of the cuts, and
-//! are found when the volume is opened. What policies take is nobody's.
+//! A snapshot costs whoever takes it a request, and everybody else room on the volume, memory of the daemon
+//! and time of each list. So whoever serves others gives each [`User`] limits. The counts are kept in memory,
+//! by who is noted in the rows of the events, and are found when the volume is opened. What policies take is
+//! nobody's.
 
 use crate::{Error, Result};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use yore_format::{CutKind, CutRow, CutState};
+use yore_format::{EventKind, EventRow, EventState};
 
 /// How much of the past one user may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,15 +66,16 @@ impl Counted {
 #[derive(Default)]
 pub(crate) struct Users(Mutex<HashMap<u32, [u32; 3]>>);
 
-/// Who took a cut, if that counts.
-fn taken_by(row: &CutRow) -> Option<u32> {
-    let is_counted = row.state == CutState::Kept && matches!(row.kind, CutKind::Snapshot | CutKind::Undo);
+/// Who took an event, if that counts.
+fn taken_by(row: &EventRow) -> Option<u32> {
+    let is_counted =
+        row.state == EventState::Kept && matches!(row.kind, EventKind::Snapshot | EventKind::Undo);
     row.more.by.filter(|_| is_counted)
 }
 
-/// Who holds a cut.
-fn held_by(row: &CutRow) -> Option<u32> {
-    row.more.held_by.filter(|_| row.state == CutState::Kept && row.held)
+/// Who holds an event.
+fn held_by(row: &EventRow) -> Option<u32> {
+    row.more.held_by.filter(|_| row.state == EventState::Kept && row.held)
 }
 
 impl Users {
@@ -89,13 +91,13 @@ impl Users {
     }
 
     /// There is a row.
-    pub(crate) fn add(&self, row: &CutRow) {
+    pub(crate) fn add(&self, row: &EventRow) {
         self.change(taken_by(row), Counted::Snapshots, true);
         self.change(held_by(row), Counted::Holds, true);
     }
 
     /// A row is another one now.
-    pub(crate) fn replace(&self, was: &CutRow, is: &CutRow) {
+    pub(crate) fn replace(&self, was: &EventRow, is: &EventRow) {
         self.change(taken_by(was), Counted::Snapshots, false);
         self.change(held_by(was), Counted::Holds, false);
         self.add(is);

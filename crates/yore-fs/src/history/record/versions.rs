@@ -7,7 +7,7 @@ use crate::{InodeNo, Result};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use yore_format::{Inode, Number};
+use yore_format::{EventNo, Inode};
 
 /// Versions kept in memory per shard, unless more are in use.
 const CELLS_PER_SHARD: usize = 256;
@@ -21,10 +21,11 @@ pub(crate) struct Versions {
 #[derive(Default)]
 struct VersionShard {
     /// By inode and birth.
-    cells: HashMap<(InodeNo, Number), Arc<InodeCell>>,
-    /// By inode and a cut that has seen it so, which spares the walk of a tree. What a version was as of a cut it will always have
-    /// been; that the cut is kept is looked at by who reads ([`crate::history::record`], P6).
-    seen: HashMap<(InodeNo, Number), Arc<InodeCell>>,
+    cells: HashMap<(InodeNo, EventNo), Arc<InodeCell>>,
+    /// By inode and an event that has seen it so, which spares the walk of a tree. What a version was as of
+    /// an event it will always have been; that the event is kept is looked at by who reads
+    /// ([`crate::history::record`], P6).
+    seen: HashMap<(InodeNo, EventNo), Arc<InodeCell>>,
 }
 
 impl VersionShard {
@@ -50,21 +51,21 @@ impl Versions {
     }
 
     /// The same as [`Versions::get`], if it was asked for before.
-    pub(crate) fn known(&self, no: InodeNo, cut: Number) -> Option<Arc<InodeCell>> {
-        self.shard(no).lock().seen.get(&(no, cut)).cloned()
+    pub(crate) fn known(&self, no: InodeNo, event: EventNo) -> Option<Arc<InodeCell>> {
+        self.shard(no).lock().seen.get(&(no, event)).cloned()
     }
 
-    /// The cell of the version that an inode was as of a kept cut; `None` if there is none.
+    /// The cell of the version that an inode was as of a kept event; `None` if there is none.
     pub(crate) fn get(
         &self,
         core: &Core,
         past: &Past,
         no: InodeNo,
-        cut: Number,
+        event: EventNo,
     ) -> Result<Option<Arc<InodeCell>>> {
-        let is_there = |inode: &Inode| !past.expunging.has(no, inode.incarnation, cut);
-        let version = past.version(&core.meta, no, cut)?;
-        let Some(version) = version.filter(|v| cut < v.end && is_there(&v.inode)) else {
+        let is_there = |inode: &Inode| !past.expunging.has(no, inode.incarnation, event);
+        let version = past.version(&core.meta, no, event)?;
+        let Some(version) = version.filter(|v| event < v.end && is_there(&v.inode)) else {
             return Ok(None);
         };
         let key = (no, version.inode.born);
@@ -72,11 +73,12 @@ impl Versions {
         shard.make_room();
         let new = || Arc::new(InodeCell::of_version(no, version.inode));
         let cell = shard.cells.entry(key).or_insert_with(new).clone();
-        shard.seen.insert((no, cut), cell.clone());
+        shard.seen.insert((no, event), cell.clone());
         Ok(Some(cell))
     }
 
-    /// All versions of an inode number are to be looked for anew, also by who has one in hand. Nobody reads of them meanwhile.
+    /// All versions of an inode number are to be looked for anew, also by who has one in hand. Nobody reads
+    /// of them meanwhile.
     pub(crate) fn forget_all(&self, no: InodeNo) {
         let mut shard = self.shard(no).lock();
         shard.seen.retain(|(of, _), _| *of != no);
@@ -88,7 +90,7 @@ impl Versions {
     }
 
     /// The version with this birth was given up: nobody looks for it any more.
-    pub(crate) fn forget(&self, no: InodeNo, born: Number) {
+    pub(crate) fn forget(&self, no: InodeNo, born: EventNo) {
         let mut shard = self.shard(no).lock();
         if let Some(cell) = shard.cells.remove(&(no, born)) {
             shard.seen.retain(|_, seen| !Arc::ptr_eq(seen, &cell));

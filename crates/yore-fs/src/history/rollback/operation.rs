@@ -1,12 +1,14 @@
-//! What can be undone: each operation is between two cuts of kind undo of its directory, whose names say what they are.
+//! What can be undone: each operation is between two events of kind undo of its directory, whose names say
+//! what they are.
 //!
-//! `before-rollback-12` and `after-rollback-12` are a pair; `before-undo-13-of-12` began what undid it. All is in the names, so that nothing
-//! has to be kept in step with the cuts: without the first one an operation cannot be undone and is passed over; without the second one
-//! nobody knows what it did, and it counts as not ended. Numbers are the directory's own and ascend.
+//! `before-rollback-12` and `after-rollback-12` are a pair; `before-undo-13-of-12` began what undid it. All
+//! is in the names, so that nothing has to be kept in step with the events: without the first one an
+//! operation cannot be undone and is passed over; without the second one nobody knows what it did, and it
+//! counts as not ended. Numbers are the directory's own and ascend.
 
-use crate::Cut;
+use crate::Event;
 use std::collections::{BTreeMap, HashSet};
-use yore_format::{CutKind, Number, OperationKind};
+use yore_format::{EventKind, EventNo, OperationKind};
 
 /// What was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -38,7 +40,7 @@ impl Verb {
     }
 }
 
-/// An operation on a directory, by its cuts that are kept.
+/// An operation on a directory, by its events that are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
     /// Its number, the directory's own.
@@ -47,10 +49,10 @@ pub struct Operation {
     pub verb: Verb,
     /// The one that it undid.
     pub of: Option<u64>,
-    /// The cut before it.
-    pub before: Option<Cut>,
-    /// The cut at its end.
-    pub after: Option<Cut>,
+    /// The event before it.
+    pub before: Option<Event>,
+    /// The event at its end.
+    pub after: Option<Event>,
 }
 
 impl Operation {
@@ -60,13 +62,13 @@ impl Operation {
     }
 }
 
-/// An operation as messages name it, and the names of its cuts, which have `before-` or `after-` in front.
+/// An operation as messages name it, and the names of its events, which have `before-` or `after-` in front.
 pub fn name(verb: Verb, number: u64, of: Option<u64>) -> String {
     let of = of.map(|of| format!("-of-{of}")).unwrap_or_default();
     format!("{}-{number}{of}", verb.text())
 }
 
-/// What begins with the cut of this name, and what it is called; `None` if nothing does.
+/// What begins with the event of this name, and what it is called; `None` if nothing does.
 pub(crate) fn begun(name: &str) -> Option<(OperationKind, &str)> {
     let (is_end, verb, ..) = parse(name)?;
     let kind = match verb {
@@ -98,27 +100,27 @@ pub(super) fn parse(name: &str) -> Option<(bool, Verb, u64, Option<u64>)> {
     Some((is_end, verb, number, of))
 }
 
-/// The operations on a directory by its own cuts, the first one first.
-pub fn operations<'c>(own: impl IntoIterator<Item = &'c Cut>) -> Vec<Operation> {
+/// The operations on a directory by its own events, the first one first.
+pub fn operations<'c>(own: impl IntoIterator<Item = &'c Event>) -> Vec<Operation> {
     let mut found: BTreeMap<u64, Operation> = BTreeMap::new();
-    for cut in own.into_iter().filter(|cut| cut.row.kind == CutKind::Undo) {
-        let Some((is_end, verb, number, of)) = parse(&cut.row.name) else { continue };
+    for event in own.into_iter().filter(|event| event.row.kind == EventKind::Undo) {
+        let Some((is_end, verb, number, of)) = parse(&event.row.name) else { continue };
         let new = Operation { number, verb, of, before: None, after: None };
         let one = found.entry(number).or_insert(new);
-        *if is_end { &mut one.after } else { &mut one.before } = Some(cut.clone());
+        *if is_end { &mut one.after } else { &mut one.before } = Some(event.clone());
     }
     found.into_values().collect()
 }
 
-/// The number of the next operation on a directory, if nothing else has its name. Cuts that only see the directory count, too, so that a
-/// name means one thing on the way up.
-pub fn next_number<'c>(cuts: impl IntoIterator<Item = &'c Cut>) -> u64 {
-    let numbers = cuts.into_iter().filter_map(|cut| parse(&cut.row.name));
+/// The number of the next operation on a directory, if nothing else has its name. Events that only see the
+/// directory count, too, so that a name means one thing on the way up.
+pub fn next_number<'c>(events: impl IntoIterator<Item = &'c Event>) -> u64 {
+    let numbers = events.into_iter().filter_map(|event| parse(&event.row.name));
     numbers.map(|(_, _, number, _)| number).max().unwrap_or(0).saturating_add(1)
 }
 
-/// Which one is undone next, or with `redo`, which undo: of those in force the last one that can be. An operation is in force if
-/// nothing in force has undone it; one that did not end has undone nothing.
+/// Which one is undone next, or with `redo`, which undo: of those in force the last one that can be. An
+/// operation is in force if nothing in force has undone it; one that did not end has undone nothing.
 pub fn next(all: &[Operation], redo: bool) -> Option<&Operation> {
     let mut undone = HashSet::new();
     for one in all.iter().rev() {
@@ -142,35 +144,36 @@ pub fn next(all: &[Operation], redo: bool) -> Option<&Operation> {
     None
 }
 
-/// Between which cuts others changed something since an operation: from its end to the present; or to where the first undo of it
-/// that did not end began, for what was done since then is that undo's. `None` if its own end is not known.
-pub fn until(all: &[Operation], one: &Operation) -> Option<(Number, Option<Number>)> {
+/// Between which events others changed something since an operation: from its end to the present; or to where
+/// the first undo of it that did not end began, for what was done since then is that undo's. `None` if its
+/// own end is not known.
+pub fn until(all: &[Operation], one: &Operation) -> Option<(EventNo, Option<EventNo>)> {
     let broken = all.iter().find(|other| other.of == Some(one.number) && other.after.is_none());
-    let end = broken.and_then(|broken| broken.before.as_ref()).map(|cut| cut.number);
+    let end = broken.and_then(|broken| broken.before.as_ref()).map(|event| event.number);
     Some((one.after.as_ref()?.number, end))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use yore_format::{CutRow, CutState, Incarnation, InodeNo, Timestamp};
+    use yore_format::{EventRow, EventState, Incarnation, InodeNo, Timestamp};
 
-    fn cut() -> Option<Cut> {
-        let row = CutRow {
+    fn event() -> Option<Event> {
+        let row = EventRow {
             time: Timestamp { seconds: 0, nanos: 0 },
-            kind: CutKind::Undo,
-            state: CutState::Kept,
+            kind: EventKind::Undo,
+            state: EventState::Kept,
             held: false,
             root: InodeNo(1),
             root_incarnation: Incarnation(0),
             name: String::new(),
             more: Default::default(),
         };
-        Some(Cut { number: Number(1), row })
+        Some(Event { number: EventNo(1), row })
     }
 
     fn one(number: u64, verb: Verb, of: Option<u64>) -> Operation {
-        Operation { number, verb, of, before: cut(), after: cut() }
+        Operation { number, verb, of, before: event(), after: event() }
     }
 
     fn numbers(all: &[Operation]) -> [Option<u64>; 2] {

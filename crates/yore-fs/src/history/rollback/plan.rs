@@ -3,7 +3,7 @@
 use super::operation::Verb;
 use crate::{Change, Difference, FileKind, InodeNo};
 use std::collections::{BTreeMap, HashSet};
-use yore_format::Number;
+use yore_format::EventNo;
 
 /// What is to be done with a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -12,10 +12,10 @@ pub struct Plan {
     pub verb: Verb,
     /// The number of the operation that is undone.
     pub of: Option<u64>,
-    /// The cut as of which the directory becomes what it was.
-    pub target: Number,
-    /// What others changed between these cuts, or since the first, is left alone.
-    pub others: Option<(Number, Option<Number>)>,
+    /// The event as of which the directory becomes what it was.
+    pub target: EventNo,
+    /// What others changed between these events, or since the first, is left alone.
+    pub others: Option<(EventNo, Option<EventNo>)>,
 }
 
 /// Whose files may be changed.
@@ -43,7 +43,8 @@ pub struct Changed {
     pub inodes: hashbrown::HashSet<InodeNo>,
 }
 
-/// The path of then of what has a path now, and the other way round, by the directories that were renamed since.
+/// The path of then of what has a path now, and the other way round, by the directories that were renamed
+/// since.
 pub struct Back {
     to_then: BTreeMap<Vec<u8>, Vec<u8>>,
     to_now: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -123,8 +124,9 @@ pub(super) fn parent(path: &[u8]) -> &[u8] {
     split(path).0
 }
 
-/// The differences without those that are none to look at: where another file took a name that has the same content and
-/// attributes (`is_same` of the path), as after putting it back. Files of several names stay, for which names are one file is not looked at.
+/// The differences without those that are none to look at: where another file took a name that has the same
+/// content and attributes (`is_same` of the path), as after putting it back. Files of several names stay, for
+/// which names are one file is not looked at.
 ///
 /// # Errors
 /// Those of `is_same`.
@@ -152,8 +154,8 @@ pub fn real<E>(
     Ok(all.iter().filter(|one| !is_none(one)).cloned().collect())
 }
 
-/// What moved to another directory of the same path counts only if that directory is to go from its place; else it is where it was, and at
-/// most modified.
+/// What moved to another directory of the same path counts only if that directory is to go from its place;
+/// else it is where it was, and at most modified.
 pub(super) fn without_still(all: Vec<Difference>) -> Vec<Difference> {
     let is_moved = |one: &Difference| one.old_path.as_ref() == Some(&one.path);
     let goes = |one: &&Difference| match one.change {
@@ -172,7 +174,8 @@ pub(super) fn without_still(all: Vec<Difference>) -> Vec<Difference> {
     all.into_iter().filter_map(still).collect()
 }
 
-/// What of the differences is to be put back if what others changed is to be left alone, and the paths that are left.
+/// What of the differences is to be put back if what others changed is to be left alone, and the paths that
+/// are left.
 pub fn leave_alone(all: &[Difference], others: &[Difference]) -> (Vec<Difference>, HashSet<Vec<u8>>) {
     let back = Back::new(all);
     let inodes: HashSet<_> = others.iter().map(|one| (one.inode, one.incarnation)).collect();
@@ -262,8 +265,9 @@ mod tests {
         }
     }
 
-    /// A directory goes back to its old name with what others have put into it since: what had been under the path that this comes to
-    /// have then is left alone, too. It was tried to rename it there, which could not be done.
+    /// A directory goes back to its old name with what others have put into it since: what had been under the
+    /// path that this comes to have then is left alone, too. It was tried to rename it there, which could not
+    /// be done.
     #[test]
     fn what_goes_along_is_in_the_way() {
         let all = [

@@ -1,12 +1,13 @@
 //! Making a directory as it was, from the differences between then and now.
 //!
-//! **In which order.** What has to go from its place goes first, from the bottom up: what was added is removed, what was renamed is set
-//! aside in a directory of its own, so that no order of renames can be wrong, cycles neither. Then, from the top down, everything gets its
-//! place of then: directories are made again, what was set aside is renamed there, and keeps being the file that it is. Then come files,
-//! and at last the attributes and times of the directories in which something was done.
+//! **In which order.** What has to go from its place goes first, from the bottom up: what was added is
+//! removed, what was renamed is set aside in a directory of its own, so that no order of renames can be
+//! wrong, cycles neither. Then, from the top down, everything gets its place of then: directories are made
+//! again, what was set aside is renamed there, and keeps being the file that it is. Then come files, and at
+//! last the attributes and times of the directories in which something was done.
 //!
-//! **Interrupted**, it is done by doing it again: the differences that are left are asked for anew, and what was set aside is by then only
-//! something else that was renamed.
+//! **Interrupted**, it is done by doing it again: the differences that are left are asked for anew, and what
+//! was set aside is by then only something else that was renamed.
 
 use super::plan::{depth, parent, Back, Changed, Plan, Rights};
 use super::trees::Trees;
@@ -14,7 +15,7 @@ use crate::history::read::at_time::PRESENT;
 use crate::history::read::query;
 use crate::{Change, Difference, Error, FileKind, InodeNo, Result, View, What};
 use std::collections::{BTreeSet, HashMap, HashSet};
-use yore_format::{Incarnation, InodeFlags, Number};
+use yore_format::{EventNo, Incarnation, InodeFlags};
 
 type Of = (InodeNo, Incarnation);
 
@@ -45,8 +46,9 @@ pub(super) struct Roll {
 
 type Both = (Vec<Difference>, Vec<Difference>);
 
-/// All differences of a directory, with what moved to where its path is the same; and what is excluded, of which the cut says nothing.
-fn diff(view: &View, directory: InodeNo, from: Number, to: Option<Number>) -> Result<Both> {
+/// All differences of a directory, with what moved to where its path is the same; and what is excluded, of
+/// which the event says nothing.
+fn diff(view: &View, directory: InodeNo, from: EventNo, to: Option<EventNo>) -> Result<Both> {
     query::diff::with_moved(view.store(), directory, from, to.unwrap_or(PRESENT))
 }
 
@@ -116,7 +118,8 @@ impl Roll {
             }
             let (Some(then), Some(before)) = (self.back.of(one), one.before) else { continue };
             directories.insert(self.back.now(parent(&then)));
-            // What comes back is made with its group, and so is what is written anew; else only another group is set.
+            // What comes back is made with its group, and so is what is written anew; else only another group
+            // is set.
             let is_made = one.change == Change::Removed || one.what.contains(What::CONTENT);
             let sets_group = is_made || one.after.is_none_or(|after| after.gid != before.gid);
             if sets_group && !is_my_group(&before.gid) {
@@ -162,8 +165,9 @@ impl Roll {
         Ok(())
     }
 
-    /// How many data blocks it takes. What is removed frees none, for the cut before it has all of it. A file that is gone and whose other
-    /// names are all outside the directory is copied, too: names outside are not looked for.
+    /// How many data blocks it takes. What is removed frees none, for the event before it has all of it. A
+    /// file that is gone and whose other names are all outside the directory is copied, too: names outside
+    /// are not looked for.
     ///
     /// # Errors
     /// Damage and device errors.
@@ -243,8 +247,8 @@ impl Roll {
         Ok(())
     }
 
-    /// Sets aside what is still in a directory that came since: it has what was under the same path in another one of then, file by file
-    /// the same to look at.
+    /// Sets aside what is still in a directory that came since: it has what was under the same path in
+    /// another one of then, file by file the same to look at.
     fn keep_what_was_there(&mut self, dir: &[u8]) -> Result<()> {
         for name in self.trees.list(dir)? {
             let path = [dir, b"/", &name].concat();
@@ -314,8 +318,8 @@ impl Roll {
         Ok(())
     }
 
-    /// The names that those of the files that are gone under one name, and had several, have below the directory; of each file one. Without
-    /// those that are `going`; what is in a directory that goes stays.
+    /// The names that those of the files that are gone under one name, and had several, have below the
+    /// directory; of each file one. Without those that are `going`; what is in a directory that goes stays.
     fn live_names(&self, going: &HashSet<&[u8]>) -> Result<HashMap<InodeNo, Vec<u8>>> {
         let gone = self.wanted.iter().filter(|one| one.change == Change::Removed);
         let several = gone.filter(|one| one.before.is_some_and(|before| before.links > 1));

@@ -1,5 +1,5 @@
-//! The directory as it is and as it was, by paths from it: looking at both, and changing the one. What is changed is noted, for whoever
-//! has believed something else of it.
+//! The directory as it is and as it was, by paths from it: looking at both, and changing the one. What is
+//! changed is noted, for whoever has believed something else of it.
 
 use super::plan::{split, Changed, Plan};
 use crate::api::room::with_room;
@@ -15,7 +15,7 @@ use crate::{
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use yore_format::{InodeFlags, Number, BLOCK_SIZE};
+use yore_format::{EventNo, InodeFlags, BLOCK_SIZE};
 
 /// Bytes copied or compared at a time.
 const CHUNK: usize = 1 << 20;
@@ -27,7 +27,7 @@ pub(super) struct Trees {
     store: Arc<Store>,
     now: View,
     then: View,
-    cut: Number,
+    event: EventNo,
     root: InodeNo,
     changed: RefCell<Changed>,
     /// Flags to be set when all else is done, for what is protected cannot be changed any more.
@@ -47,12 +47,12 @@ impl Drop for Trees {
 impl Trees {
     /// Of a directory, for who has closed the gate there.
     pub(super) fn new(view: &View, root: InodeNo, plan: &Plan) -> Trees {
-        let cut = plan.target;
+        let event = plan.target;
         Trees {
             store: view.store().clone(),
             now: view.inside(),
-            then: view.as_of(cut),
-            cut,
+            then: view.as_of(event),
+            event,
             root,
             changed: RefCell::default(),
             flags: RefCell::default(),
@@ -91,8 +91,8 @@ impl Trees {
     /// What was under a path then, with all its permissions.
     pub(super) fn was(&self, path: &[u8]) -> Result<Option<Attr>> {
         let Some(no) = self.find(&self.then, path)? else { return Ok(None) };
-        let _seeing = self.store.past.see(self.cut)?;
-        at_time::with(&self.store, no, self.cut, |_, state| Ok(state.attr(no))).map(Some)
+        let _seeing = self.store.past.see(self.event)?;
+        at_time::with(&self.store, no, self.event, |_, state| Ok(state.attr(no))).map(Some)
     }
 
     fn must_have_been(&self, path: &[u8]) -> Result<Attr> {
@@ -284,7 +284,8 @@ impl Trees {
             self.change("cannot set the attributes of", path, |store| ops::set_attr(store, &CALLER, no, &set))
         };
         self.note(no)?;
-        // In this order: a change of owner clears set-id bits and capabilities, one of ACLs changes permissions.
+        // In this order: a change of owner clears set-id bits and capabilities, one of ACLs changes
+        // permissions.
         let is = self.now.getattr(no)?;
         if (is.uid, is.gid) != (was.uid, was.gid) {
             set(SetAttr { uid: Some(was.uid), gid: Some(was.gid), ..SetAttr::default() })?;

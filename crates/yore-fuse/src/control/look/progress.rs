@@ -2,8 +2,9 @@
 //!
 //! # Number 44
 //!
-//! Who asks one of the questions of [`super`] may give it a name: a number that is not 0, in the place where one would go on (bytes 8..16
-//! with the key 0). As long as the daemon looks for the answer, another request tells how far it is:
+//! Who asks one of the questions of [`super`] may give it a name: a number that is not 0, in the place where
+//! one would go on (bytes 8..16 with the key 0). As long as the daemon looks for the answer, another request
+//! tells how far it is:
 //!
 //! | bytes | |
 //! |---|---|
@@ -11,8 +12,9 @@
 //! | 8..16 | of the answer: what is done |
 //! | 16..24 | of the answer: all that there is to do, as far as that is known |
 //!
-//! In no unit, but in proportion to time. ENOENT: nobody asks such a question now. The name 0 is how far the daemon is with giving up what
-//! forgotten snapshots have held, whoever has forgotten them; ENOENT: nothing is left.
+//! In no unit, but in proportion to time. ENOENT: nobody asks such a question now. The name 0 is how far the
+//! daemon is with giving up what forgotten snapshots have held, whoever has forgotten them; ENOENT: nothing
+//! is left.
 
 use super::{call, put, u64_at, Failure};
 use crate::control::malformed;
@@ -57,7 +59,7 @@ impl Running {
 
     pub(super) fn answer(&self, view: &View, uid: u32, request: &[u8]) -> Result<Vec<u8>, Failure> {
         let name = u64_at(request, 0).filter(|_| request.len() == BYTES);
-        let name = name.ok_or(Failure::Number(Errno::EINVAL))?;
+        let name = name.ok_or(Failure::EventNo(Errno::EINVAL))?;
         let found = match name {
             0 => view.forgetting(),
             _ => {
@@ -66,7 +68,7 @@ impl Running {
                 found.map(|(_, _, progress)| progress.get())
             }
         };
-        let (done, total) = found.ok_or(Failure::Number(Errno::ENOENT))?;
+        let (done, total) = found.ok_or(Failure::EventNo(Errno::ENOENT))?;
         let mut bytes = request.to_vec();
         put(&mut bytes, 8, &done.to_le_bytes());
         put(&mut bytes, 16, &total.to_le_bytes());
@@ -80,8 +82,8 @@ impl Drop for Watched<'_> {
     }
 }
 
-/// How far the daemon of an open directory of a mount is with giving back the space of what was forgotten: what is done, and how much
-/// there is to do. `None`: nothing is left.
+/// How far the daemon of an open directory of a mount is with giving back the space of what was forgotten:
+/// what is done, and how much there is to do. `None`: nothing is left.
 ///
 /// # Errors
 /// ENOTTY if it is no directory of a mount that Yore serves, or its daemon is older.

@@ -19,7 +19,7 @@ fn request(question: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn sides(from: Option<Number>, to: Option<Number>) -> Vec<u8> {
+fn sides(from: Option<EventNo>, to: Option<EventNo>) -> Vec<u8> {
     [from, to].iter().flat_map(|side| side.unwrap_or_default().0.to_le_bytes()).collect()
 }
 
@@ -48,8 +48,8 @@ fn numbers() {
     assert_eq!([DIFF, LOG, DELETED, usage::USAGE], [0xfff8_5905, 0xfff8_5906, 0xfff8_5907, 0xfff8_590a]);
 }
 
-/// Answers of many parts have each difference once, are not kept when they have been read, and are lost if too many others are
-/// asked for; they are given to the user who asked only.
+/// Answers of many parts have each difference once, are not kept when they have been read, and are lost if
+/// too many others are asked for; they are given to the user who asked only.
 #[test]
 fn long_answers() {
     let (view, answers) = (view(), Answers::default());
@@ -62,7 +62,7 @@ fn long_answers() {
     let bytes = whole(&answers, &view, 0, DIFF, &question).unwrap();
     let mut reader = Reader(&bytes);
     let of = reader.identity().unwrap();
-    assert_eq!((of.inode, of.cut), (view.root(), None));
+    assert_eq!((of.inode, of.event), (view.root(), None));
     let found = reader.all(Reader::difference).unwrap();
     let mut expected = Vec::new();
     let go_on = ControlFlow::Continue(());
@@ -129,11 +129,12 @@ fn records_return() {
     assert_eq!(Reader(&bytes).all(Reader::deleted).unwrap(), expected);
     assert_eq!(expected.len(), 1);
     for len in 1..bytes.len() {
-        assert!(Reader(&bytes[..len]).all(Reader::deleted).is_err(), "cut short to {len}");
+        assert!(Reader(&bytes[..len]).all(Reader::deleted).is_err(), "truncated to {len}");
     }
 }
 
-/// What is no request is refused; and those who could take no snapshot of the directory learn nothing but which one it is.
+/// What is no request is refused; and those who could take no snapshot of the directory learn nothing but
+/// which one it is.
 #[test]
 fn who_may_what() {
     let (view, answers) = (view(), Answers::default());
@@ -172,7 +173,7 @@ fn who_may_what() {
     }
     assert_eq!(ask(0, DELETED, &[2]), Err(libc::EINVAL));
     assert_eq!(ask(0, LOG, &u32::MAX.to_le_bytes()), Err(libc::EINVAL));
-    assert_eq!(ask(0, DIFF, &sides(Some(Number(99)), None)), Err(libc::ESTALE));
+    assert_eq!(ask(0, DIFF, &sides(Some(EventNo(99)), None)), Err(libc::ESTALE));
     let refused = |inode, number, request: &[u8]| {
         answers.answer(&view, inode, 0, number, request).unwrap_err().errno().code()
     };

@@ -8,9 +8,10 @@
 //! | 4..8 | length of the name, 0 but for 3 |
 //! | 8.. | the name |
 //!
-//! The answer, all in bytes (8 each): for 1 what only history holds, of data, of files' metadata, and of its own trees. For 2 and 3 first
-//! what is in use, what only history holds (data, metadata), and the sum of what single snapshots or states hold alone (data, metadata); then for
-//! each snapshot or state what it holds alone (data, metadata), what goes with it and all older ones (data, metadata), what it shares, and the
+//! The answer, all in bytes (8 each): for 1 what only history holds, of data, of files' metadata, and of its
+//! own trees. For 2 and 3 first what is in use, what only history holds (data, metadata), and the sum of what
+//! single snapshots or states hold alone (data, metadata); then for each snapshot or state what it holds
+//! alone (data, metadata), what goes with it and all older ones (data, metadata), what it shares, and the
 //! snapshot (as in a log) or the state (a record of the log).
 //!
 //! Of the volume for everybody, as statfs(2); of a directory as the log.
@@ -22,7 +23,7 @@ use std::fs::File;
 use std::io;
 use std::ops::ControlFlow;
 use yore_control::told::Told;
-use yore_fs::{CutUsage, Held, InodeNo, StateUsage, Statfs, UsageTotals, View};
+use yore_fs::{EventUsage, InodeNo, Retained, StateUsage, Statfs, UsageTotals, View};
 
 pub(super) const USAGE: Opcode = opcode::read_write::<[u8; PART_BYTES]>(b'Y', 10);
 
@@ -34,7 +35,7 @@ const NAME: u32 = 3;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HistoryBytes {
     /// Of files: data, and metadata.
-    pub files: Held,
+    pub files: Retained,
     /// What says what is kept.
     pub index: u64,
 }
@@ -43,8 +44,10 @@ impl HistoryBytes {
     /// Of a volume whose space is this.
     pub fn of(space: &Statfs) -> HistoryBytes {
         let bytes = |blocks: u64| blocks.saturating_mul(space.block_size.into());
-        let files =
-            Held { data: bytes(space.history_data_blocks), metadata: bytes(space.history_metadata_blocks) };
+        let files = Retained {
+            data: bytes(space.history_data_blocks),
+            metadata: bytes(space.history_metadata_blocks),
+        };
         HistoryBytes { files, index: bytes(space.history_index_blocks) }
     }
 
@@ -57,7 +60,8 @@ impl HistoryBytes {
 /// What only history holds of the volume that an open directory of a mount is on.
 ///
 /// # Errors
-/// ENOTTY if it is no directory of a mount that Yore serves, or its daemon is older; `InvalidData` for an answer that is none.
+/// ENOTTY if it is no directory of a mount that Yore serves, or its daemon is older; `InvalidData` for an
+/// answer that is none.
 pub fn space(dir: &File) -> io::Result<HistoryBytes> {
     let answer = ask::<USAGE>(dir, &question(VOLUME, &[])?, 0)?;
     let mut reader = Reader(&answer);
@@ -69,13 +73,13 @@ pub fn space(dir: &File) -> io::Result<HistoryBytes> {
 ///
 /// # Errors
 /// As [`super::log`].
-pub fn usage(dir: &File) -> io::Result<(UsageTotals, Vec<CutUsage>)> {
+pub fn usage(dir: &File) -> io::Result<(UsageTotals, Vec<EventUsage>)> {
     let answer = ask::<USAGE>(dir, &question(DIRECTORY, &[])?, 0)?;
     let mut reader = Reader(&answer);
     let totals = reader.totals().ok_or_else(malformed)?;
     let all = reader.all(|reader| {
         let (exclusive, with_older, shared) = (reader.held()?, reader.held()?, reader.u64()?);
-        Some(CutUsage { exclusive, with_older, shared, seen: reader.seen_by()? })
+        Some(EventUsage { exclusive, with_older, shared, seen: reader.seen_by()? })
     })?;
     Ok((totals, all))
 }
@@ -180,15 +184,15 @@ impl<'a> Of<'a> {
 }
 
 impl Writer {
-    fn held(&mut self, held: Held) {
+    fn held(&mut self, held: Retained) {
         self.u64(held.data);
         self.u64(held.metadata);
     }
 }
 
 impl Reader<'_> {
-    fn held(&mut self) -> Option<Held> {
-        Some(Held { data: self.u64()?, metadata: self.u64()? })
+    fn held(&mut self) -> Option<Retained> {
+        Some(Retained { data: self.u64()?, metadata: self.u64()? })
     }
 
     fn totals(&mut self) -> Option<UsageTotals> {

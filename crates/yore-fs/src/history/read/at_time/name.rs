@@ -29,16 +29,18 @@ impl<T> Resolved<T> {
     }
 }
 
-/// Finds out what a name in a directory means that may have a time behind an `@`. Every call that takes such names asks here.
+/// Finds out what a name in a directory means that may have a time behind an `@`. Every call that takes such
+/// names asks here.
 ///
-/// 1. **The literal name comes first.** `literal` looks the whole name up. If that is there, the name means it, whether there is an `@` in
-///    it or not: no file becomes unreachable by what it is called.
-/// 2. **Then the time.** If `literal` fails with [`Error::NotFound`] and [`split_time`] finds a time, `at_time` gets what stands before the
-///    `@`, and the time. `.` there is the directory itself.
+/// 1. **The literal name comes first.** `literal` looks the whole name up. If that is there, the name means
+///    it, whether there is an `@` in it or not: no file becomes unreachable by what it is called.
+/// 2. **Then the time.** If `literal` fails with [`Error::NotFound`] and [`split_time`] finds a time,
+///    `at_time` gets what stands before the `@`, and the time. `.` there is the directory itself.
 /// 3. **Otherwise the name means nothing**, also if `at_time` fails with [`Error::NotFound`].
 ///
-/// The caller looks up, so the rules are the same for the present, for a view of the past and for a mount. `at_time` runs only where
-/// `literal` found nothing, and a time is read only then: names that are there cost one look-up.
+/// The caller looks up, so the rules are the same for the present, for a view of the past and for a mount.
+/// `at_time` runs only where `literal` found nothing, and a time is read only then: names that are there cost
+/// one look-up.
 ///
 /// # Errors
 /// Those of `literal` and `at_time` but [`Error::NotFound`].
@@ -58,8 +60,8 @@ pub fn resolve_name<'n, T>(
     }
 }
 
-/// A name with a time behind its last `@`, taken apart; `None` if it has none that can be read. Of `@@` both are the time's, if it
-/// can be read so: the second one marks seconds.
+/// A name with a time behind its last `@`, taken apart; `None` if it has none that can be read. Of `@@` both
+/// are the time's, if it can be read so: the second one marks seconds.
 pub fn split_time(name: &[u8]) -> Option<(&[u8], When)> {
     let last = name.iter().rposition(|b| *b == b'@')?;
     let marked = (last > 1 && name[last - 1] == b'@').then(|| last - 1);
@@ -103,7 +105,8 @@ mod tests {
         }
     }
 
-    /// What `name` means where these names are there now, and `thesis` and `.` were there at the times that can be read.
+    /// What `name` means where these names are there now, and `thesis` and `.` were there at the times that
+    /// can be read.
     fn meaning(name: &str, now: &[&str]) -> Result<Resolved<String>> {
         let literal = || match now.contains(&name) {
             true => Ok(format!("{name} now")),

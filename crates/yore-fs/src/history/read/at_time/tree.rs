@@ -1,63 +1,64 @@
-//! The tree as of a cut: what inodes and names were.
+//! The tree as of an event: what inodes and names were.
 
 use crate::core::inode::{InodeCell, InodeState};
 use crate::history::record::PastEntry;
 use crate::store::Store;
 use crate::{dir, file, symlink, xattr, Attr, DirItem, Error, InodeNo, Result};
 use std::sync::Arc;
-use yore_format::{Corruption, Incarnation, Inode, Number};
+use yore_format::{Corruption, EventNo, Incarnation, Inode};
 
 /// As of this number everything is as it is now: for who looks at the present and at the past alike.
-pub(crate) const PRESENT: Number = Number(u64::MAX);
+pub(crate) const PRESENT: EventNo = EventNo(u64::MAX);
 
 /// Entries copied at a time.
 const BATCH: usize = 128;
 
-/// What `f` makes of an inode as of a cut, with its state locked for reading. `f` may run twice.
+/// What `f` makes of an inode as of an event, with its state locked for reading. `f` may run twice.
 ///
 /// # Errors
 /// `NotFound` if there was no such inode then; damage and device errors; those of `f`.
 pub(crate) fn with<R>(
     store: &Arc<Store>,
     no: InodeNo,
-    cut: Number,
+    event: EventNo,
     mut f: impl FnMut(&Arc<InodeCell>, &InodeState) -> Result<R>,
 ) -> Result<R> {
-    if let Some(cell) = store.versions.known(no, cut) {
+    if let Some(cell) = store.versions.known(no, event) {
         let state = cell.state.read();
         return f(&cell, &state);
     }
     match store.cell(no) {
         Ok(cell) => {
             let state = cell.state.read();
-            if is_as_of(&state, cut) {
+            if is_as_of(&state, event) {
                 return f(&cell, &state);
             }
         }
         Err(Error::Stale) => {}
         Err(e) => return Err(e),
     }
-    let cell = store.versions.get(store, &store.past, no, cut)?.ok_or(Error::NotFound)?;
+    let cell = store.versions.get(store, &store.past, no, event)?.ok_or(Error::NotFound)?;
     let state = cell.state.read();
     f(&cell, &state)
 }
 
 /// Whether an inode in use is still as it was then.
-fn is_as_of(state: &InodeState, cut: Number) -> bool {
-    !state.gone && state.inode.links > 0 && state.inode.born <= cut
+fn is_as_of(state: &InodeState, event: EventNo) -> bool {
+    !state.gone && state.inode.links > 0 && state.inode.born <= event
 }
 
-/// What a longer call makes of an inode as of a cut, without locks: again with the version if the inode changed meanwhile.
+/// What a longer call makes of an inode as of an event, without locks: again with the version if the inode
+/// changed meanwhile.
 fn during<R>(
     store: &Arc<Store>,
     no: InodeNo,
-    cut: Number,
+    event: EventNo,
     mut f: impl FnMut(&Arc<InodeCell>) -> Result<R>,
 ) -> Result<R> {
     loop {
-        let (cell, is_version) = with(store, no, cut, |cell, _| Ok((cell.clone(), cell.is_version())))?;
+        let (cell, is_version) = with(store, no, event, |cell, _| Ok((cell.clone(), cell.is_version())))?;
         let result = f(&cell);
-        if is_version || is_as_of(&cell.state.read(), cut) {
+        if is_version || is_as_of(&cell.state.read(), event) {
             return result;
         }
     }
@@ -70,9 +71,10 @@ pub(crate) struct PastInode {
     pub version: Option<Arc<InodeCell>>,
 }
 
-/// An inode as of a cut. Of what cannot be changed any more nobody keeps times of access, and set-id bits have no effect.
-pub(crate) fn inode(store: &Arc<Store>, no: InodeNo, cut: Number) -> Result<PastInode> {
-    with(store, no, cut, |cell, state| {
+/// An inode as of an event. Of what cannot be changed any more nobody keeps times of access, and set-id bits
+/// have no effect.
+pub(crate) fn inode(store: &Arc<Store>, no: InodeNo, event: EventNo) -> Result<PastInode> {
+    with(store, no, event, |cell, state| {
         let attr = state.attr(no);
         let attr = Attr { atime: attr.mtime, permissions: attr.permissions & !0o6000, ..attr };
         Ok(PastInode { attr, version: cell.is_version().then(|| cell.clone()) })
@@ -80,29 +82,34 @@ pub(crate) fn inode(store: &Arc<Store>, no: InodeNo, cut: Number) -> Result<Past
 }
 
 /// The attributes of [`inode`].
-pub(crate) fn attr(store: &Arc<Store>, no: InodeNo, cut: Number) -> Result<Attr> {
-    inode(store, no, cut).map(|inode| inode.attr)
+pub(crate) fn attr(store: &Arc<Store>, no: InodeNo, event: EventNo) -> Result<Attr> {
+    inode(store, no, event).map(|inode| inode.attr)
 }
 
 /// The directory that an inode was in.
-pub(crate) fn parent(store: &Arc<Store>, no: InodeNo, cut: Number) -> Result<InodeNo> {
-    with(store, no, cut, |_, state| match state.inode.is_directory() {
+pub(crate) fn parent(store: &Arc<Store>, no: InodeNo, event: EventNo) -> Result<InodeNo> {
+    with(store, no, event, |_, state| match state.inode.is_directory() {
         true => Ok(state.inode.parent),
         false => Err(Error::NotADirectory),
     })
 }
 
 /// What a name meant in a directory. Also `.` and `..`.
-pub(crate) fn lookup(store: &Arc<Store>, directory: InodeNo, name: &[u8], cut: Number) -> Result<PastInode> {
+pub(crate) fn lookup(
+    store: &Arc<Store>,
+    directory: InodeNo,
+    name: &[u8],
+    event: EventNo,
+) -> Result<PastInode> {
     if name.len() > yore_format::NAME_MAX {
         return Err(Error::NameTooLong);
     }
     if name == b"." || name == b".." {
-        let up = parent(store, directory, cut)?;
-        return inode(store, if name == b"." { directory } else { up }, cut);
+        let up = parent(store, directory, event)?;
+        return inode(store, if name == b"." { directory } else { up }, event);
     }
-    let (no, incarnation) = entry(store, directory, name, cut)?.ok_or(Error::NotFound)?;
-    let found = inode(store, no, cut)?;
+    let (no, incarnation) = entry(store, directory, name, event)?.ok_or(Error::NotFound)?;
+    let found = inode(store, no, event)?;
     if found.attr.incarnation != incarnation.0 {
         let c = Corruption::new("past name", "incarnation", incarnation, found.attr.incarnation);
         return Err(c.of(directory).into());
@@ -110,12 +117,12 @@ pub(crate) fn lookup(store: &Arc<Store>, directory: InodeNo, name: &[u8], cut: N
     Ok(found)
 }
 
-fn check_directory(store: &Arc<Store>, no: InodeNo, cut: Number) -> Result<()> {
-    parent(store, no, cut).map(|_| ())
+fn check_directory(store: &Arc<Store>, no: InodeNo, event: EventNo) -> Result<()> {
+    parent(store, no, event).map(|_| ())
 }
 
-/// Looks at the entries in use, and at past names, in one hold of the directory's lock: entries go from one to the other
-/// under it.
+/// Looks at the entries in use, and at past names, in one hold of the directory's lock: entries go from one
+/// to the other under it.
 ///
 /// # Errors
 /// Damage and device errors.
@@ -123,36 +130,36 @@ pub(crate) fn entry_named(
     store: &Arc<Store>,
     directory: InodeNo,
     name: &[u8],
-    cut: Number,
+    event: EventNo,
 ) -> Result<Option<PastEntry>> {
     let Some(cell) = directory_in_use(store, directory)? else {
-        return past_entry(store, directory, name, cut);
+        return past_entry(store, directory, name, event);
     };
     let state = cell.state.read();
     if state.check_directory().is_ok() {
-        if let Some(found) = live_entry(store, &state, directory, name, cut)? {
+        if let Some(found) = live_entry(store, &state, directory, name, event)? {
             return Ok(Some(PastEntry::in_use(directory, found.cookie, &found.entry(name))));
         }
     }
-    past_entry(store, directory, name, cut)
+    past_entry(store, directory, name, event)
 }
 
-/// The entry in use, if it was there as of a cut.
+/// The entry in use, if it was there as of an event.
 fn live_entry(
     store: &Store,
     state: &InodeState,
     directory: InodeNo,
     name: &[u8],
-    cut: Number,
+    event: EventNo,
 ) -> Result<Option<dir::Found>> {
-    let found = dir::find(store, state, directory, name)?.filter(|found| found.birth <= cut);
-    Ok(found.filter(|found| !store.past.expunging.has(found.inode, found.incarnation, cut)))
+    let found = dir::find(store, state, directory, name)?.filter(|found| found.birth <= event);
+    Ok(found.filter(|found| !store.past.expunging.has(found.inode, found.incarnation, event)))
 }
 
 /// The past name, if there is none in use that was there.
-fn past_entry(store: &Store, directory: InodeNo, name: &[u8], cut: Number) -> Result<Option<PastEntry>> {
-    let found = store.past.find_name(store, directory, name, cut)?;
-    Ok(found.filter(|entry| !store.past.expunging.has_entry(entry, cut)))
+fn past_entry(store: &Store, directory: InodeNo, name: &[u8], event: EventNo) -> Result<Option<PastEntry>> {
+    let found = store.past.find_name(store, directory, name, event)?;
+    Ok(found.filter(|entry| !store.past.expunging.has_entry(entry, event)))
 }
 
 /// The inode that a name of a directory meant.
@@ -160,22 +167,22 @@ pub(super) fn entry(
     store: &Arc<Store>,
     directory: InodeNo,
     name: &[u8],
-    cut: Number,
+    event: EventNo,
 ) -> Result<Option<(InodeNo, Incarnation)>> {
     let inode_of = |entry: PastEntry| (entry.inode, entry.incarnation);
     // Most directories are as they were: one look is enough.
     if let Ok(cell) = store.cell(directory) {
         let state = cell.state.read();
-        if is_as_of(&state, cut) {
+        if is_as_of(&state, event) {
             state.check_directory()?;
-            return match live_entry(store, &state, directory, name, cut)? {
+            return match live_entry(store, &state, directory, name, event)? {
                 Some(found) => Ok(Some((found.inode, found.incarnation))),
-                None => Ok(past_entry(store, directory, name, cut)?.map(inode_of)),
+                None => Ok(past_entry(store, directory, name, event)?.map(inode_of)),
             };
         }
     }
-    check_directory(store, directory, cut)?;
-    Ok(entry_named(store, directory, name, cut)?.map(inode_of))
+    check_directory(store, directory, event)?;
+    Ok(entry_named(store, directory, name, event)?.map(inode_of))
 }
 
 /// The inode in use under the number of a directory, if it is one.
@@ -187,22 +194,23 @@ pub(super) fn directory_in_use(store: &Arc<Store>, no: InodeNo) -> Result<Option
     }
 }
 
-/// Calls `each` for the entries behind a cookie that a directory had, `.` and `..` first, until it returns false.
+/// Calls `each` for the entries behind a cookie that a directory had, `.` and `..` first, until it returns
+/// false.
 pub(crate) fn readdir(
     store: &Arc<Store>,
     directory: InodeNo,
     cookie: u64,
-    cut: Number,
+    event: EventNo,
     each: &mut dyn FnMut(DirItem<'_>) -> bool,
 ) -> Result<()> {
     // `each` runs without locks.
-    let up = store.past.see(cut).and_then(|_seeing| parent(store, directory, cut))?;
+    let up = store.past.see(event).and_then(|_seeing| parent(store, directory, event))?;
     let Some(mut after) = dir::list_dots(directory, cookie, || Ok(up), each)? else { return Ok(()) };
-    let may_miss = store.past.may_miss(&store.meta, cut);
+    let may_miss = store.past.may_miss(&store.meta, event);
     loop {
-        let batch = store.past.see(cut).and_then(|_seeing| copy_batch(store, directory, after, cut))?;
+        let batch = store.past.see(event).and_then(|_seeing| copy_batch(store, directory, after, event))?;
         for entry in &batch {
-            if may_miss && is_missing(store, entry, cut)? {
+            if may_miss && is_missing(store, entry, event)? {
                 continue;
             }
             let PastEntry { cookie, inode, kind, name, .. } = entry;
@@ -217,24 +225,26 @@ pub(crate) fn readdir(
     }
 }
 
-/// Whether a name of a directory as of a cut led nowhere: what it meant is excluded, and was changed since ([`crate::history::exclude`]).
-fn is_missing(store: &Arc<Store>, entry: &PastEntry, cut: Number) -> Result<bool> {
-    let _seeing = store.past.see(cut)?;
-    match with(store, entry.inode, cut, |_, state| Ok(state.inode.incarnation == entry.incarnation)) {
+/// Whether a name of a directory as of an event led nowhere: what it meant is excluded, and was changed since
+/// ([`crate::history::exclude`]).
+fn is_missing(store: &Arc<Store>, entry: &PastEntry, event: EventNo) -> Result<bool> {
+    let _seeing = store.past.see(event)?;
+    match with(store, entry.inode, event, |_, state| Ok(state.inode.incarnation == entry.incarnation)) {
         Ok(is_it) => Ok(!is_it),
         Err(Error::NotFound) => Ok(true),
         Err(e) => Err(e),
     }
 }
 
-/// The entries that a directory had, in cookie order, without `.` and `..`; also those that lead nowhere. The caller sees the cut.
+/// The entries that a directory had, in cookie order, without `.` and `..`; also those that lead nowhere. The
+/// caller sees the event.
 ///
 /// # Errors
 /// Damage and device errors.
-pub(crate) fn entries(store: &Arc<Store>, directory: InodeNo, cut: Number) -> Result<Vec<PastEntry>> {
+pub(crate) fn entries(store: &Arc<Store>, directory: InodeNo, event: EventNo) -> Result<Vec<PastEntry>> {
     let (mut all, mut after) = (Vec::new(), 0);
     loop {
-        let batch = copy_batch(store, directory, after, cut)?;
+        let batch = copy_batch(store, directory, after, event)?;
         let is_last = batch.len() < BATCH;
         after = batch.last().map_or(after, |last| last.cookie);
         all.extend(batch);
@@ -244,7 +254,8 @@ pub(crate) fn entries(store: &Arc<Store>, directory: InodeNo, cut: Number) -> Re
     }
 }
 
-/// What a cookie stood for in a directory: the entry in use, which has no death, or a past one. O(log entries).
+/// What a cookie stood for in a directory: the entry in use, which has no death, or a past one. O(log
+/// entries).
 ///
 /// # Errors
 /// Damage and device errors.
@@ -252,7 +263,7 @@ pub(crate) fn entry_at(
     store: &Arc<Store>,
     directory: InodeNo,
     cookie: u64,
-    cut: Number,
+    event: EventNo,
 ) -> Result<Option<PastEntry>> {
     let cell = directory_in_use(store, directory)?;
     let state = cell.as_ref().map(|cell| cell.state.read());
@@ -260,24 +271,24 @@ pub(crate) fn entry_at(
     if let Some(state) = state.as_ref().filter(|state| state.check_directory().is_ok()) {
         let Some(before) = cookie.checked_sub(1) else { return Ok(None) };
         dir::list(store, state, directory, before, &mut |at, entry| {
-            found = (at == cookie && entry.birth <= cut).then(|| PastEntry::in_use(directory, at, entry));
+            found = (at == cookie && entry.birth <= event).then(|| PastEntry::in_use(directory, at, entry));
             Ok(false)
         })?;
     }
     match found {
         Some(found) => Ok(Some(found)),
-        None if cut == PRESENT => Ok(None),
-        None => store.past.name_as_of(&store.meta, directory, cookie, cut),
+        None if event == PRESENT => Ok(None),
+        None => store.past.name_as_of(&store.meta, directory, cookie, event),
     }
 }
 
-/// Where an inode was: the directory and the entry there. `None` if it was not in use, had no name, or of several names none that
-/// it remembers.
+/// Where an inode was: the directory and the entry there. `None` if it was not in use, had no name, or of
+/// several names none that it remembers.
 ///
 /// # Errors
 /// Damage and device errors.
-pub(crate) fn place(store: &Arc<Store>, no: InodeNo, cut: Number) -> Result<Option<PastEntry>> {
-    let found = with(store, no, cut, |_, state| {
+pub(crate) fn place(store: &Arc<Store>, no: InodeNo, event: EventNo) -> Result<Option<PastEntry>> {
+    let found = with(store, no, event, |_, state| {
         let inode = &state.inode;
         Ok((inode.parent, inode.parent_cookie, inode.incarnation))
     });
@@ -289,22 +300,22 @@ pub(crate) fn place(store: &Arc<Store>, no: InodeNo, cut: Number) -> Result<Opti
     if parent == InodeNo::NONE {
         return Ok(None);
     }
-    let entry = entry_at(store, parent, cookie, cut)?;
-    // What no cut has seen may have been elsewhere then, and have no version that says so.
+    let entry = entry_at(store, parent, cookie, event)?;
+    // What no event has seen may have been elsewhere then, and have no version that says so.
     Ok(entry.filter(|entry| (entry.inode, entry.incarnation) == (no, incarnation)))
 }
 
-/// Calls `each` with what an inode number was in `from..to`, and when, until it returns false: the latest first. The inode in use
-/// may become a version meanwhile, and is met again then.
+/// Calls `each` with what an inode number was in `from..to`, and when, until it returns false: the latest
+/// first. The inode in use may become a version meanwhile, and is met again then.
 ///
 /// # Errors
 /// Damage and device errors.
 pub(crate) fn each_state(
     store: &Arc<Store>,
     no: InodeNo,
-    from: Number,
-    to: Number,
-    each: &mut dyn FnMut(&Inode, Number, Number) -> bool,
+    from: EventNo,
+    to: EventNo,
+    each: &mut dyn FnMut(&Inode, EventNo, EventNo) -> bool,
 ) -> Result<()> {
     match store.cell(no) {
         Ok(cell) => {
@@ -319,7 +330,7 @@ pub(crate) fn each_state(
     }
     let mut most = to.0;
     while let Some(below) = most.checked_sub(1) {
-        let version = store.past.version(&store.meta, no, Number(below))?;
+        let version = store.past.version(&store.meta, no, EventNo(below))?;
         let Some(version) = version.filter(|version| version.end > from) else { break };
         let born = version.inode.born;
         if !each(&version.inode, born.max(from), version.end.min(to)) {
@@ -330,24 +341,25 @@ pub(crate) fn each_state(
     Ok(())
 }
 
-/// The next entries in cookie order: of those in use and of past names, each the first of its kind, under one hold of the lock.
-fn copy_batch(store: &Arc<Store>, directory: InodeNo, after: u64, cut: Number) -> Result<Vec<PastEntry>> {
+/// The next entries in cookie order: of those in use and of past names, each the first of its kind, under one
+/// hold of the lock.
+fn copy_batch(store: &Arc<Store>, directory: InodeNo, after: u64, event: EventNo) -> Result<Vec<PastEntry>> {
     let mut batch = Vec::new();
     let cell = directory_in_use(store, directory)?;
     let state = cell.as_ref().map(|cell| cell.state.read());
     if let Some(state) = state.as_ref().filter(|state| state.check_directory().is_ok()) {
         dir::list(store, state, directory, after, &mut |cookie, entry| {
-            let gone = store.past.expunging.has(entry.inode, entry.incarnation, cut);
-            if entry.birth <= cut && !gone {
+            let gone = store.past.expunging.has(entry.inode, entry.incarnation, event);
+            if entry.birth <= event && !gone {
                 batch.push(PastEntry::in_use(directory, cookie, entry));
             }
             Ok(batch.len() < BATCH)
         })?;
     }
     let (in_use, mut past) = (batch.len(), 0);
-    if cut != PRESENT {
-        store.past.each_name(&store.meta, directory, after, cut, &mut |entry| {
-            if !store.past.expunging.has_entry(&entry, cut) {
+    if event != PRESENT {
+        store.past.each_name(&store.meta, directory, after, event, &mut |entry| {
+            if !store.past.expunging.has_entry(&entry, event) {
                 past += 1;
                 batch.push(entry);
             }
@@ -365,11 +377,11 @@ fn copy_batch(store: &Arc<Store>, directory: InodeNo, after: u64, cut: Number) -
 pub(crate) fn read(
     store: &Arc<Store>,
     no: InodeNo,
-    cut: Number,
+    event: EventNo,
     offset: u64,
     buf: &mut [u8],
 ) -> Result<usize> {
-    during(store, no, cut, |cell| read_from(store, cell, offset, buf))
+    during(store, no, event, |cell| read_from(store, cell, offset, buf))
 }
 
 /// Reads from what a file was, or still is.
@@ -382,30 +394,30 @@ pub(crate) fn read_from(store: &Store, cell: &InodeCell, offset: u64, buf: &mut 
 pub(crate) fn seek(
     store: &Arc<Store>,
     no: InodeNo,
-    cut: Number,
+    event: EventNo,
     offset: u64,
     to: crate::SeekTo,
 ) -> Result<u64> {
-    during(store, no, cut, |cell| {
+    during(store, no, event, |cell| {
         cell.state.read().check_regular()?;
         file::seek(store, cell, offset, to)
     })
 }
 
 /// A symbolic link's target.
-pub(crate) fn readlink(store: &Arc<Store>, no: InodeNo, cut: Number) -> Result<Vec<u8>> {
-    with(store, no, cut, |_, state| match state.inode.is_symlink() {
+pub(crate) fn readlink(store: &Arc<Store>, no: InodeNo, event: EventNo) -> Result<Vec<u8>> {
+    with(store, no, event, |_, state| match state.inode.is_symlink() {
         true => symlink::load(store, state, no),
         false => Err(Error::Invalid { what: "not a symbolic link" }),
     })
 }
 
 /// The value of an extended attribute.
-pub(crate) fn get_xattr(store: &Arc<Store>, no: InodeNo, cut: Number, name: &[u8]) -> Result<Vec<u8>> {
-    with(store, no, cut, |_, state| xattr::get(store, state, no, name))
+pub(crate) fn get_xattr(store: &Arc<Store>, no: InodeNo, event: EventNo, name: &[u8]) -> Result<Vec<u8>> {
+    with(store, no, event, |_, state| xattr::get(store, state, no, name))
 }
 
 /// The names of all extended attributes.
-pub(crate) fn list_xattrs(store: &Arc<Store>, no: InodeNo, cut: Number) -> Result<Vec<Vec<u8>>> {
-    with(store, no, cut, |_, state| xattr::list(store, state, no))
+pub(crate) fn list_xattrs(store: &Arc<Store>, no: InodeNo, event: EventNo) -> Result<Vec<Vec<u8>>> {
+    with(store, no, event, |_, state| xattr::list(store, state, no))
 }

@@ -1,21 +1,21 @@
-//! Which cut a time means, of a directory and of a name in it.
+//! Which event a time means, of a directory and of a name in it.
 
 use super::count::counted;
-use super::cuts::{above_then_and_now, covers, last_kept, live};
+use super::events::{above_then_and_now, covers, last_kept, live};
 use super::named;
 use super::tree::{entry, inode, lookup, PastInode};
-use crate::history::record::Cut;
+use crate::history::record::Event;
 use crate::store::Store;
 use crate::time::{nanoseconds, When};
 use crate::{dir, Error, InodeNo, Result};
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use yore_format::{CutState, Incarnation, Number, Timestamp};
+use yore_format::{EventNo, EventState, Incarnation, Timestamp};
 
-/// What a time asks for: the last cut up to a number, unless the one that is named so has been forgotten.
+/// What a time asks for: the last event up to a number, unless the one that is named so has been forgotten.
 struct Asked {
-    most: Number,
-    gone: Option<Cut>,
+    most: EventNo,
+    gone: Option<Event>,
 }
 
 impl Asked {
@@ -27,28 +27,28 @@ impl Asked {
         let (meta, past) = (&store.meta, &store.past);
         let last = last_until(store.number(), time, &mut |most| past.floor(meta, most))?;
         let gone = last_until(store.number(), time, &mut |most| past.floor_forgotten(meta, most))?;
-        let dying = last.clone().filter(|cut| cut.row.state == CutState::Dying);
+        let dying = last.clone().filter(|event| event.row.state == EventState::Dying);
         let gone = gone.into_iter().chain(dying);
-        let gone = gone.filter(|cut| !cut.row.kind.is_work() && is_named_by(time, cut.row.time));
-        let gone = gone.max_by_key(|cut| cut.number);
+        let gone = gone.filter(|event| !event.row.kind.is_work() && is_named_by(time, event.row.time));
+        let gone = gone.max_by_key(|event| event.number);
         last.map(|last| Asked { most: last.number, gone }).ok_or(Error::NotFound)
     }
 
-    /// The cut that is meant in a directory, which is seen as of `from` itself (`None`: the present): one that covers it.
-    /// O(depth · log cuts), more where cuts of other directories come between.
+    /// The event that is meant in a directory, which is seen as of `from` itself (`None`: the present): one
+    /// that covers it. O(depth · log events), more where events of other directories come between.
     fn covering(
         &self,
         store: &Arc<Store>,
         directory: InodeNo,
-        from: Option<Number>,
-    ) -> Result<Option<Number>> {
+        from: Option<EventNo>,
+    ) -> Result<Option<EventNo>> {
         let Asked { most, gone } = self;
         let most = *most;
         let mut found = None;
         let roots = above_then_and_now(store, directory, from.map_or(most, |from| from.min(most)))?;
         for root in &roots {
-            let last = last_kept(store, *root, most, &mut |cut| covers(store, cut, directory))?;
-            found = found.max(last.map(|cut| cut.number));
+            let last = last_kept(store, *root, most, &mut |event| covers(store, event, directory))?;
+            found = found.max(last.map(|event| event.number));
         }
         // The very one that was named is not there any more: an earlier one would be something else.
         let is_gone =
@@ -56,66 +56,69 @@ impl Asked {
         Ok(found.filter(|_| !is_gone))
     }
 
-    /// The number of the very cut that was named, if it was one of this inode itself and is not there any more.
-    fn gone_of(&self, no: InodeNo, incarnation: Incarnation) -> Option<Number> {
+    /// The number of the very event that was named, if it was one of this inode itself and is not there any
+    /// more.
+    fn gone_of(&self, no: InodeNo, incarnation: Incarnation) -> Option<EventNo> {
         let gone = self.gone.as_ref()?;
         ((gone.row.root, gone.row.root_incarnation) == (no, incarnation)).then_some(gone.number)
     }
 
-    /// The cut that is meant of those of one inode itself.
-    fn of_inode(&self, store: &Arc<Store>, no: InodeNo) -> Result<Option<Cut>> {
+    /// The event that is meant of those of one inode itself.
+    fn of_inode(&self, store: &Arc<Store>, no: InodeNo) -> Result<Option<Event>> {
         let found = last_kept(store, no, self.most, &mut |_| Ok(true))?;
-        let is_later =
-            |gone: &Cut| gone.row.root == no && found.as_ref().is_none_or(|found| gone.number > found.number);
+        let is_later = |gone: &Event| {
+            gone.row.root == no && found.as_ref().is_none_or(|found| gone.number > found.number)
+        };
         Ok(if self.gone.as_ref().is_some_and(is_later) { None } else { found })
     }
 }
 
-/// The cut that a time means in a directory, which is seen as of `from` itself (`None`: the present): the last kept one up to then
-/// that covers it.
+/// The event that a time means in a directory, which is seen as of `from` itself (`None`: the present): the
+/// last kept one up to then that covers it.
 ///
 /// # Errors
 /// `NotFound` if there is none, or the snapshot named does not cover the directory; damage and device errors.
-pub(crate) fn cut_for(
+pub(crate) fn event_for(
     store: &Arc<Store>,
     directory: InodeNo,
-    from: Option<Number>,
+    from: Option<EventNo>,
     when: &When,
-) -> Result<Number> {
+) -> Result<EventNo> {
     let asked = match when {
-        When::Last(count) => return Ok(counted(store, directory, from, None, *count)?.cut.number),
+        When::Last(count) => return Ok(counted(store, directory, from, None, *count)?.event.number),
         When::Named(name) => return Ok(named::covering(store, directory, from, name)?.number),
         When::At(time) => Asked::at(store, *time)?,
     };
     asked.covering(store, directory, from)?.ok_or(Error::NotFound)
 }
 
-/// What a name meant in a directory at a time, and as of which cut that is known: the last one up to then that covers the
-/// directory, or that is one of the very inode that the name means. `.` is the directory itself.
+/// What a name meant in a directory at a time, and as of which event that is known: the last one up to then
+/// that covers the directory, or that is one of the very inode that the name means. `.` is the directory
+/// itself.
 ///
 /// # Errors
-/// `NotFound` if there is no such cut, or nothing was there then; damage and device errors.
+/// `NotFound` if there is no such event, or nothing was there then; damage and device errors.
 pub(crate) fn look_back(
     store: &Arc<Store>,
     directory: InodeNo,
-    from: Option<Number>,
+    from: Option<EventNo>,
     name: &[u8],
     when: &When,
-) -> Result<(Number, PastInode)> {
+) -> Result<(EventNo, PastInode)> {
     let asked = match when {
         When::Last(count) => return look_back_counted(store, directory, from, name, *count),
-        When::Named(cut_name) => return look_back_named(store, directory, from, name, cut_name),
+        When::Named(event_name) => return look_back_named(store, directory, from, name, event_name),
         When::At(time) => Asked::at(store, *time)?,
     };
     let of_directory = asked.covering(store, directory, from)?;
     if name == b"." {
-        let cut = of_directory.ok_or(Error::NotFound)?;
-        return Ok((cut, inode(store, directory, cut)?));
+        let event = of_directory.ok_or(Error::NotFound)?;
+        return Ok((event, inode(store, directory, event)?));
     }
     let live = live(store, directory, from, name)?;
-    match own_cut_then(store, &asked, (directory, name), live.as_ref(), of_directory)? {
-        Some(OwnCut::At(own)) => return Ok((own.number, inode(store, own.row.root, own.number)?)),
-        Some(OwnCut::Gone) => return Err(Error::NotFound),
+    match own_event_then(store, &asked, (directory, name), live.as_ref(), of_directory)? {
+        Some(OwnEvent::At(own)) => return Ok((own.number, inode(store, own.row.root, own.number)?)),
+        Some(OwnEvent::Gone) => return Err(Error::NotFound),
         None => {}
     }
     let inode_of_name = match from {
@@ -124,126 +127,129 @@ pub(crate) fn look_back(
     };
     let mut own = None;
     if let Some((no, incarnation)) = inode_of_name {
-        own = asked.of_inode(store, no)?.filter(|cut| cut.row.root_incarnation == incarnation);
+        own = asked.of_inode(store, no)?.filter(|event| event.row.root_incarnation == incarnation);
     }
-    match own.filter(|own| of_directory.is_none_or(|cut| own.number > cut)) {
+    match own.filter(|own| of_directory.is_none_or(|event| own.number > event)) {
         Some(own) => Ok((own.number, inode(store, own.row.root, own.number)?)),
         None => {
-            let cut = of_directory.ok_or(Error::NotFound)?;
-            Ok((cut, lookup(store, directory, name, cut)?))
+            let event = of_directory.ok_or(Error::NotFound)?;
+            Ok((event, lookup(store, directory, name, event)?))
         }
     }
 }
 
-/// As [`look_back`], as of a cut that is counted from the last one.
+/// As [`look_back`], as of an event that is counted from the last one.
 fn look_back_counted(
     store: &Arc<Store>,
     directory: InodeNo,
-    from: Option<Number>,
+    from: Option<EventNo>,
     name: &[u8],
     count: NonZeroU32,
-) -> Result<(Number, PastInode)> {
+) -> Result<(EventNo, PastInode)> {
     let name = (name != b".").then_some(name);
     let shown = counted(store, directory, from, name, count)?;
-    let number = shown.cut.number;
+    let number = shown.event.number;
     let found = match name {
-        Some(_) if shown.own => inode(store, shown.cut.row.root, number),
+        Some(_) if shown.own => inode(store, shown.event.row.root, number),
         Some(name) => lookup(store, directory, name, number),
         None => inode(store, directory, number),
     };
     Ok((number, found?))
 }
 
-/// As [`look_back`], as of a cut that has a name: of what is named itself, or else of the nearest directory above.
+/// As [`look_back`], as of an event that has a name: of what is named itself, or else of the nearest
+/// directory above.
 fn look_back_named(
     store: &Arc<Store>,
     directory: InodeNo,
-    from: Option<Number>,
+    from: Option<EventNo>,
     name: &[u8],
-    cut_name: &str,
-) -> Result<(Number, PastInode)> {
+    event_name: &str,
+) -> Result<(EventNo, PastInode)> {
     if name == b"." {
-        let number = named::covering(store, directory, from, cut_name)?.number;
+        let number = named::covering(store, directory, from, event_name)?.number;
         return Ok((number, inode(store, directory, number)?));
     }
-    if let Some(own) = named::own(store, (directory, name), from, cut_name)? {
+    if let Some(own) = named::own(store, (directory, name), from, event_name)? {
         return Ok((own.number, inode(store, own.row.root, own.number)?));
     }
-    let number = named::covering(store, directory, from, cut_name)?.number;
+    let number = named::covering(store, directory, from, event_name)?.number;
     Ok((number, lookup(store, directory, name, number)?))
 }
 
-/// The last cut of a very inode that a name meant.
-enum OwnCut {
+/// The last event of a very inode that a name meant.
+enum OwnEvent {
     /// That which was cut there.
-    At(Cut),
-    /// The cut is one of what had lost the name before, or the one that was named was forgotten: an earlier one would be something else.
+    At(Event),
+    /// The event is one of what had lost the name before, or the one that was named was forgotten: an earlier
+    /// one would be something else.
     Gone,
 }
 
-/// The last cut of an inode itself that the name meant then, where that is later than the directory's; `None` if there is none. O(log
-/// history), and as much again for each meaning since that cut that no cut has seen.
-fn own_cut_then(
+/// The last event of an inode itself that the name meant then, where that is later than the directory's;
+/// `None` if there is none. O(log history), and as much again for each meaning since that event that no event
+/// has seen.
+fn own_event_then(
     store: &Arc<Store>,
     asked: &Asked,
     (directory, name): (InodeNo, &[u8]),
     live: Option<&dir::Found>,
-    of_directory: Option<Number>,
-) -> Result<Option<OwnCut>> {
+    of_directory: Option<EventNo>,
+) -> Result<Option<OwnEvent>> {
     let mut most = asked.most;
     loop {
         let (inode, incarnation, birth, death) = match live {
             Some(found) if found.birth <= most => {
-                (found.inode, found.incarnation, found.birth, Number(u64::MAX))
+                (found.inode, found.incarnation, found.birth, EventNo(u64::MAX))
             }
             _ => match store.past.last_meaning(store, directory, name, most)? {
                 Some(e) => (e.inode, e.incarnation, e.birth, e.death),
                 None => return Ok(None),
             },
         };
-        let own = asked.of_inode(store, inode)?.filter(|cut| {
-            cut.row.root_incarnation == incarnation
-                && cut.number >= birth
-                && of_directory.is_none_or(|of_directory| cut.number > of_directory)
+        let own = asked.of_inode(store, inode)?.filter(|event| {
+            event.row.root_incarnation == incarnation
+                && event.number >= birth
+                && of_directory.is_none_or(|of_directory| event.number > of_directory)
         });
         if let Some(own) = own {
             return Ok(Some(match own.number < death {
-                true => OwnCut::At(own),
-                false => OwnCut::Gone,
+                true => OwnEvent::At(own),
+                false => OwnEvent::Gone,
             }));
         }
         let gone = asked.gone_of(inode, incarnation);
-        if gone.is_some_and(|gone| gone >= birth && of_directory.is_none_or(|cut| gone > cut)) {
-            return Ok(Some(OwnCut::Gone));
+        if gone.is_some_and(|gone| gone >= birth && of_directory.is_none_or(|event| gone > event)) {
+            return Ok(Some(OwnEvent::Gone));
         }
         match birth.0.checked_sub(1) {
-            // What was before that was seen by the directory's cut, and is not later.
-            Some(before) if of_directory.is_none_or(|cut| before > cut.0) => most = Number(before),
+            // What was before that was seen by the directory's event, and is not later.
+            Some(before) if of_directory.is_none_or(|event| before > event.0) => most = EventNo(before),
             _ => return Ok(None),
         }
     }
 }
 
-/// The last cut whose time is not after this one, of those that `floor` finds, which gives the last one up to a number. O(log² cuts):
-/// times ascend with numbers.
+/// The last event whose time is not after this one, of those that `floor` finds, which gives the last one up
+/// to a number. O(log² events): times ascend with numbers.
 fn last_until(
-    next: Number,
+    next: EventNo,
     time: Timestamp,
-    floor: &mut dyn FnMut(Number) -> Result<Option<Cut>>,
-) -> Result<Option<Cut>> {
+    floor: &mut dyn FnMut(EventNo) -> Result<Option<Event>>,
+) -> Result<Option<Event>> {
     let (mut low, mut high) = (0, next.0);
     while low < high {
         let middle = low + (high - low).div_ceil(2);
-        match floor(Number(middle))? {
-            Some(cut) if cut.row.time > time => high = (cut.number.0 - 1).min(high),
+        match floor(EventNo(middle))? {
+            Some(event) if event.row.time > time => high = (event.number.0 - 1).min(high),
             _ => low = middle,
         }
     }
-    Ok(floor(Number(low))?.filter(|cut| cut.row.time <= time))
+    Ok(floor(EventNo(low))?.filter(|event| event.row.time <= time))
 }
 
-/// Whether a time that ends at `end`, written to the minute or more exactly, has this one in it: so snapshots are named by when they were
-/// taken. How exactly it was written is seen from its end.
+/// Whether a time that ends at `end`, written to the minute or more exactly, has this one in it: so snapshots
+/// are named by when they were taken. How exactly it was written is seen from its end.
 fn is_named_by(end: Timestamp, time: Timestamp) -> bool {
     let next = nanoseconds(end) + 1;
     let stretches = std::iter::once(60_000_000_000).chain((0..10).rev().map(|digits| 10i128.pow(digits)));

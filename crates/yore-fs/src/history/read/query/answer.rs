@@ -1,6 +1,6 @@
 //! What queries of history answer.
 
-use crate::history::record::Cut;
+use crate::history::record::Event;
 use crate::{FileKind, InodeNo};
 use std::ops::ControlFlow;
 use yore_format::{Incarnation, Inode, Timestamp};
@@ -33,7 +33,8 @@ bitflags::bitflags! {
     /// In what two states of one inode differ.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
     pub struct What: u32 {
-        /// The content: of files told by where it lies, not by reading; of directories, that names came or went.
+        /// The content: of files told by where it lies, not by reading; of directories, that names came or
+        /// went.
         const CONTENT = 1;
         /// Permissions, owner, group or device number.
         const METADATA = 2;
@@ -79,7 +80,8 @@ pub struct Difference {
     pub inode: InodeNo,
     /// Its incarnation.
     pub incarnation: Incarnation,
-    /// The path from the directory, as of the second time; of what was removed as of the first. Empty: the directory itself.
+    /// The path from the directory, as of the second time; of what was removed as of the first. Empty: the
+    /// directory itself.
     pub path: Vec<u8>,
     /// The path as of the first time of what was renamed.
     pub old_path: Option<Vec<u8>>,
@@ -91,19 +93,20 @@ pub struct Difference {
     pub after: Option<Facts>,
 }
 
-/// A kept cut that has seen something.
+/// A kept event that has seen something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenBy {
-    /// The cut.
-    pub cut: Cut,
-    /// When the next cut was taken, of whatever directory, kept or forgotten since: a text that names this one must end before.
+    /// The event.
+    pub event: Event,
+    /// When the next event was taken, of whatever directory, kept or forgotten since: a text that names this
+    /// one must end before.
     pub next: Option<Timestamp>,
 }
 
-/// A state that a file was in, seen by kept cuts or in the present.
+/// A state that a file was in, seen by kept events or in the present.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Logged {
-    /// The first kept cut that has seen it; `None`: only the present has.
+    /// The first kept event that has seen it; `None`: only the present has.
     pub first: Option<SeenBy>,
     /// The last one.
     pub last: Option<SeenBy>,
@@ -111,8 +114,8 @@ pub struct Logged {
     pub current: bool,
     /// The name that it had.
     pub name: Vec<u8>,
-    /// The path of that name on the volume: as of the last cut that has seen it, but of the directory that was cut where it is now, so that
-    /// it can be looked at there. `None` if that is gone.
+    /// The path of that name on the volume: as of the last event that has seen it, but of the directory that
+    /// the event is of where it is now, so that it can be looked at there. `None` if that is gone.
     pub path: Option<Vec<u8>>,
     /// The type of file.
     pub kind: FileKind,
@@ -137,8 +140,8 @@ pub struct Logged {
 /// A name that means nothing any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gone {
-    /// The first kept cut that has seen the directory without the name, or notes that the file was removed. `None`: only the present
-    /// tells.
+    /// The first kept event that has seen the directory without the name, or notes that the file was removed.
+    /// `None`: only the present tells.
     pub by: Option<SeenBy>,
     /// The file had another name when this one went: it was renamed, whatever has become of it since.
     pub moved: bool,
@@ -146,12 +149,12 @@ pub struct Gone {
     pub path: Option<Vec<u8>>,
 }
 
-/// A name that kept cuts have seen in a directory, and that is gone.
+/// A name that kept events have seen in a directory, and that is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deleted {
     /// The path from the directory that was asked.
     pub path: Vec<u8>,
-    /// The last kept cut that has it.
+    /// The last kept event that has it.
     pub last: SeenBy,
     /// The type of file.
     pub kind: FileKind,

@@ -7,16 +7,16 @@ use crate::history::read::at_time::{self, with};
 use crate::store::Store;
 use crate::{Error, InodeNo, Result};
 use std::sync::Arc;
-use yore_format::{ContentKind, Inode, InodeFlags, Number, BLOCK_SIZE};
+use yore_format::{ContentKind, EventNo, Inode, InodeFlags, BLOCK_SIZE};
 
-/// How the state of an inode as of `newer` differs from that as of `older`: of one incarnation, both seen. What was born at the same
-/// number is the same. Content is not read: blocks that a cut has seen are never written again, so what lies in the same blocks is
-/// the same. O(log), for a file that was changed O(extents · log) if its size is the same, and the bytes of its attributes if one
-/// was changed.
+/// How the state of an inode as of `newer` differs from that as of `older`: of one incarnation, both seen.
+/// What was born at the same number is the same. Content is not read: blocks that an event has seen are never
+/// written again, so what lies in the same blocks is the same. O(log), for a file that was changed O(extents
+/// · log) if its size is the same, and the bytes of its attributes if one was changed.
 ///
 /// # Errors
 /// `NotFound` if there is no such inode at one of the two times; damage and device errors.
-pub(super) fn changes(store: &Arc<Store>, no: InodeNo, older: Number, newer: Number) -> Result<What> {
+pub(super) fn changes(store: &Arc<Store>, no: InodeNo, older: EventNo, newer: EventNo) -> Result<What> {
     loop {
         let (was, is_version) =
             with(store, no, older, |cell, state| Ok((state.inode.clone(), cell.is_version())))?;
@@ -57,12 +57,12 @@ pub(super) fn in_inodes(was: &Inode, is: &Inode) -> What {
 ///
 /// # Errors
 /// `NotFound`; damage and device errors.
-pub(super) fn xattrs(store: &Arc<Store>, no: InodeNo, cut: Number) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-    let mut names = at_time::list_xattrs(store, no, cut)?;
+pub(super) fn xattrs(store: &Arc<Store>, no: InodeNo, event: EventNo) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let mut names = at_time::list_xattrs(store, no, event)?;
     names.sort_unstable();
     let mut all = Vec::with_capacity(names.len());
     for name in names {
-        match at_time::get_xattr(store, no, cut, &name) {
+        match at_time::get_xattr(store, no, event, &name) {
             Ok(value) => all.push((name, value)),
             Err(Error::NoAttribute) => {} // Gone meanwhile.
             Err(e) => return Err(e),

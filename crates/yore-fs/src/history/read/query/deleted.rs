@@ -1,7 +1,7 @@
 //! Names that are gone from directories.
 
 use super::answer::{Deleted, Each, Facts};
-use super::kept::KeptCuts;
+use super::kept::KeptEvents;
 use super::last::{is_temporary, lived_on};
 use super::tree::{join, order};
 use crate::history::read::at_time::{self, with, PRESENT};
@@ -9,7 +9,7 @@ use crate::history::record::PastEntry;
 use crate::progress::Progress;
 use crate::{Error, FileKind, InodeNo, Result, View};
 use hashbrown::{HashMap, HashSet};
-use yore_format::Number;
+use yore_format::EventNo;
 
 /// Calls `each` with what is gone, the latest first.
 ///
@@ -25,7 +25,7 @@ pub(super) fn deleted(
     if view.getattr(directory)?.kind != FileKind::Directory {
         return Err(Error::NotADirectory);
     }
-    let kept = KeptCuts::load(view.store())?;
+    let kept = KeptEvents::load(view.store())?;
     let directories = match recursive {
         true => directories_below(view, directory)?,
         false => vec![(directory, Vec::new())],
@@ -39,7 +39,7 @@ pub(super) fn deleted(
         }
         progress.add(1);
     }
-    found.sort_by_cached_key(|(death, deleted): &(Number, Deleted)| {
+    found.sort_by_cached_key(|(death, deleted): &(EventNo, Deleted)| {
         (std::cmp::Reverse(*death), order(&deleted.path))
     });
     for (_, deleted) in found {
@@ -75,10 +75,10 @@ fn directories_below(view: &View, directory: InodeNo) -> Result<Vec<(InodeNo, Ve
 /// Adds the names that are gone from one directory, each as what it meant last, with when it went.
 fn in_directory(
     view: &View,
-    kept: &KeptCuts<'_>,
+    kept: &KeptEvents<'_>,
     directory: InodeNo,
     path: &[u8],
-    found: &mut Vec<(Number, Deleted)>,
+    found: &mut Vec<(EventNo, Deleted)>,
 ) -> Result<()> {
     let store = view.store();
     let incarnation = with(store, directory, PRESENT, |_, state| Ok(state.inode.incarnation))?;
@@ -100,7 +100,7 @@ fn in_directory(
         let last = kept.last_seen((directory, incarnation), meanings.into_iter().map(Ok))?;
         let Some(last) = last else { continue };
         if !lived_on(kept, &last.entry)? {
-            if let Some(deleted) = describe(view, kept, &last.entry, last.cut, join(path, &name))? {
+            if let Some(deleted) = describe(view, kept, &last.entry, last.event, join(path, &name))? {
                 found.push((last.entry.death, deleted));
             }
         }
@@ -108,12 +108,12 @@ fn in_directory(
     Ok(())
 }
 
-/// `None` if the cut was forgotten meanwhile, or the file expunged.
+/// `None` if the event was forgotten meanwhile, or the file expunged.
 fn describe(
     view: &View,
-    kept: &KeptCuts<'_>,
+    kept: &KeptEvents<'_>,
     entry: &PastEntry,
-    last: Number,
+    last: EventNo,
     path: Vec<u8>,
 ) -> Result<Option<Deleted>> {
     let store = view.store();

@@ -1,12 +1,13 @@
 //! What differs below a directory between two times.
 //!
-//! **What is looked at.** An inode that both have seen and that differs has a version that ended between the two: so the trees of
-//! changes, read from the earlier number to the later, name all of them, and directories among them whose names came or went. What
-//! only one of the two has seen came into the tree, or left it, by a name in such a directory, or below such a name.
+//! **What is looked at.** An inode that both have seen and that differs has a version that ended between the
+//! two: so the trees of changes, read from the earlier number to the later, name all of them, and directories
+//! among them whose names came or went. What only one of the two has seen came into the tree, or left it, by
+//! a name in such a directory, or below such a name.
 //!
-//! **Names.** From the directories that changed come the names *lost* and *gained*; of a directory that was not below the root before
-//! (or is not any more) all names, and so on downwards. Those of one inode are put together: one lost and one gained is a rename.
-//! What is left of the inodes that changed kept their names.
+//! **Names.** From the directories that changed come the names *lost* and *gained*; of a directory that was
+//! not below the root before (or is not any more) all names, and so on downwards. Those of one inode are put
+//! together: one lost and one gained is a rename. What is left of the inodes that changed kept their names.
 
 use super::answer::{Change, Difference, Facts, What};
 use super::changes::changes;
@@ -20,7 +21,7 @@ use crate::{Error, FileKind, InodeNo, Result};
 use hashbrown::{HashMap, HashSet};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use yore_format::{CutState, Incarnation, Number, HISTORY_SHARDS};
+use yore_format::{EventNo, EventState, Incarnation, HISTORY_SHARDS};
 
 /// What looking at one inode counts.
 const LOOK: u64 = 4096;
@@ -36,25 +37,26 @@ type Identity = (InodeNo, Incarnation);
 pub(super) fn diff(
     store: &Arc<Store>,
     directory: InodeNo,
-    from: Number,
-    to: Number,
+    from: EventNo,
+    to: EventNo,
     progress: &Progress,
 ) -> Result<Vec<Difference>> {
     let (known, _unknown) = find(store, directory, from, to, false, progress)?;
     Ok(known)
 }
 
-/// The differences in the order of paths, and among them what has its path of then in another directory of that path. Nobody needs to see
-/// that it moved, but whoever moves the directories must know. Such a difference is a rename whose old path is the new one. Behind them
-/// come those of which nobody can say that they are differences: what is excluded, and is or is not there where a policy took a snapshot.
+/// The differences in the order of paths, and among them what has its path of then in another directory of
+/// that path. Nobody needs to see that it moved, but whoever moves the directories must know. Such a
+/// difference is a rename whose old path is the new one. Behind them come those of which nobody can say that
+/// they are differences: what is excluded, and is or is not there where a policy took a snapshot.
 ///
 /// # Errors
 /// As [`crate::View::diff`].
 pub(crate) fn with_moved(
     store: &Arc<Store>,
     directory: InodeNo,
-    from: Number,
-    to: Number,
+    from: EventNo,
+    to: EventNo,
 ) -> Result<(Vec<Difference>, Vec<Difference>)> {
     find(store, directory, from, to, true, &Progress::default())
 }
@@ -62,8 +64,8 @@ pub(crate) fn with_moved(
 fn find(
     store: &Arc<Store>,
     directory: InodeNo,
-    from: Number,
-    to: Number,
+    from: EventNo,
+    to: EventNo,
     with_moved: bool,
     progress: &Progress,
 ) -> Result<(Vec<Difference>, Vec<Difference>)> {
@@ -115,8 +117,8 @@ struct Diff<'s> {
     directory: InodeNo,
     from: Tree<'s>,
     to: Tree<'s>,
-    /// The cuts among the two, which must not become invisible while something is looked at.
-    cuts: Vec<Number>,
+    /// The events among the two, which must not become invisible while something is looked at.
+    events: Vec<EventNo>,
     lost: Vec<PastEntry>,
     gained: Vec<PastEntry>,
     /// Inodes of both times that differ in what is shown.
@@ -124,8 +126,8 @@ struct Diff<'s> {
 }
 
 impl<'s> Diff<'s> {
-    fn new(store: &'s Arc<Store>, directory: InodeNo, from: Number, to: Number) -> Result<Diff<'s>> {
-        let cuts: Vec<Number> = [from, to].into_iter().filter(|cut| *cut != PRESENT).collect();
+    fn new(store: &'s Arc<Store>, directory: InodeNo, from: EventNo, to: EventNo) -> Result<Diff<'s>> {
+        let events: Vec<EventNo> = [from, to].into_iter().filter(|event| *event != PRESENT).collect();
         let mut identities = Vec::new();
         for side in [from, to] {
             let (incarnation, is_directory) = with(store, directory, side, |_, state| {
@@ -135,11 +137,12 @@ impl<'s> Diff<'s> {
                 return Err(Error::NotADirectory);
             }
             if side != PRESENT {
-                let cut = store.past.in_state(&store.meta, side, CutState::Kept).map_err(|e| match e {
-                    Error::NotFound => Error::Stale,
-                    e => e,
-                })?;
-                if !at_time::covers(store, &cut, directory)? {
+                let event =
+                    store.past.in_state(&store.meta, side, EventState::Kept).map_err(|e| match e {
+                        Error::NotFound => Error::Stale,
+                        e => e,
+                    })?;
+                if !at_time::covers(store, &event, directory)? {
                     return Err(Error::NotFound);
                 }
             }
@@ -153,7 +156,7 @@ impl<'s> Diff<'s> {
             directory,
             from: Tree::new(store, directory, from),
             to: Tree::new(store, directory, to),
-            cuts,
+            events,
             lost: Vec::new(),
             gained: Vec::new(),
             modified: HashMap::new(),
@@ -169,7 +172,7 @@ impl<'s> Diff<'s> {
 
     /// The inodes of which a version ended between the two, and a few more: O(versions and names that did).
     fn changed(&self) -> Result<BTreeSet<InodeNo>> {
-        let (after, last) = (self.from.cut.min(self.to.cut), self.from.cut.max(self.to.cut));
+        let (after, last) = (self.from.event.min(self.to.event), self.from.event.max(self.to.event));
         let mut changed = BTreeSet::from([self.directory]);
         for shard in 0..HISTORY_SHARDS {
             let mut at = Ended { end: after, inode: InodeNo(u64::MAX), cookie: u64::MAX };
@@ -184,8 +187,8 @@ impl<'s> Diff<'s> {
     }
 
     /// The inode as of one of the two; `None` if there was none.
-    fn facts(&self, no: InodeNo, cut: Number) -> Result<Option<(Incarnation, Facts)>> {
-        match with(self.store, no, cut, |_, state| Ok((state.inode.incarnation, Facts::of(&state.inode)))) {
+    fn facts(&self, no: InodeNo, event: EventNo) -> Result<Option<(Incarnation, Facts)>> {
+        match with(self.store, no, event, |_, state| Ok((state.inode.incarnation, Facts::of(&state.inode)))) {
             Ok(found) => Ok(Some(found)),
             Err(Error::NotFound) => Ok(None),
             Err(e) => Err(e),
@@ -194,8 +197,8 @@ impl<'s> Diff<'s> {
 
     /// Takes in what has become of an inode that may have changed.
     fn look_at(&mut self, no: InodeNo) -> Result<()> {
-        let _seeing = self.store.past.see_all(&self.cuts)?;
-        let (Some(was), Some(is)) = (self.facts(no, self.from.cut)?, self.facts(no, self.to.cut)?) else {
+        let _seeing = self.store.past.see_all(&self.events)?;
+        let (Some(was), Some(is)) = (self.facts(no, self.from.event)?, self.facts(no, self.to.event)?) else {
             return Ok(());
         };
         if was.0 != is.0 {
@@ -205,13 +208,14 @@ impl<'s> Diff<'s> {
         if is_directory && !(self.from.has(no)? && self.to.has(no)?) {
             return Ok(());
         }
-        // What is there and has no way that leads to it is below something that is missing (E1 of what policies exclude).
+        // What is there and has no way that leads to it is below something that is missing (E1 of what
+        // policies exclude).
         for side in [Side::From, Side::To] {
             if !is_directory && self.may_miss(side) && !self.is_reached(no, side)? {
                 return Ok(());
             }
         }
-        let (older, newer) = (self.from.cut.min(self.to.cut), self.from.cut.max(self.to.cut));
+        let (older, newer) = (self.from.event.min(self.to.event), self.from.event.max(self.to.event));
         let what = changes(self.store, no, older, newer)?;
         if is_directory {
             self.compare_names(no)?;
@@ -228,21 +232,21 @@ impl<'s> Diff<'s> {
 
     /// Whether inodes that are excluded may be missing at one of the two.
     fn may_miss(&self, side: Side) -> bool {
-        let cut = if side == Side::From { self.from.cut } else { self.to.cut };
-        cut != PRESENT && self.store.past.may_miss(&self.store.meta, cut)
+        let event = if side == Side::From { self.from.event } else { self.to.event };
+        event != PRESENT && self.store.past.may_miss(&self.store.meta, event)
     }
 
     /// Whether a file, if it has one name, is found by way of it.
     fn is_reached(&mut self, no: InodeNo, side: Side) -> Result<bool> {
-        let cut = self.tree(side).cut;
-        match at_time::place(self.store, no, cut)? {
+        let event = self.tree(side).event;
+        match at_time::place(self.store, no, event)? {
             Some(place) => self.tree(side).has(place.directory),
             None => Ok(true),
         }
     }
 
-    /// Whether an inode of both times had a name at the first that it has at the second. That is known of what did not change its name, unless
-    /// a directory may be missing: then nobody has compared its names.
+    /// Whether an inode of both times had a name at the first that it has at the second. That is known of
+    /// what did not change its name, unless a directory may be missing: then nobody has compared its names.
     fn had_name(&mut self, of: Identity, directory: InodeNo, name: &[u8]) -> Result<bool> {
         if !self.may_miss(Side::From) && !self.may_miss(Side::To) {
             return Ok(true);
@@ -250,11 +254,12 @@ impl<'s> Diff<'s> {
         if !self.from.has(directory)? {
             return Ok(false);
         }
-        let entry = at_time::entry_named(self.store, directory, name, self.from.cut)?;
+        let entry = at_time::entry_named(self.store, directory, name, self.from.event)?;
         Ok(entry.is_some_and(|entry| (entry.inode, entry.incarnation) == of))
     }
 
-    /// Whether one of the two knows nothing of what is there at the other: a policy took it, and what came or went is excluded now.
+    /// Whether one of the two knows nothing of what is there at the other: a policy took it, and what came or
+    /// went is excluded now.
     fn is_unknown(&self, one: &Difference) -> Result<bool> {
         let lacks = match one.change {
             Change::Added => Side::From,
@@ -273,10 +278,11 @@ impl<'s> Diff<'s> {
 
     /// Takes in the names that a directory, which is in the tree at both times, lost and gained.
     fn compare_names(&mut self, directory: InodeNo) -> Result<()> {
-        let from = at_time::entries(self.store, directory, self.from.cut)?;
-        let to = at_time::entries(self.store, directory, self.to.cut)?;
+        let from = at_time::entries(self.store, directory, self.from.event)?;
+        let to = at_time::entries(self.store, directory, self.to.event)?;
         let (mut from, mut to) = (from.into_iter().peekable(), to.into_iter().peekable());
-        // Both are in the order of cookies, and a name may have come back under another one of its hash: that is sorted out later.
+        // Both are in the order of cookies, and a name may have come back under another one of its hash: that
+        // is sorted out later.
         loop {
             let order = match (from.peek(), to.peek()) {
                 (Some(a), Some(b)) => a.cookie.cmp(&b.cookie),
@@ -312,14 +318,14 @@ impl<'s> Diff<'s> {
                     continue;
                 }
                 let other = if side == Side::From { Side::To } else { Side::From };
-                let _seeing = self.store.past.see_all(&self.cuts)?;
-                let cut = self.tree(other).cut;
-                let is_same = self.facts(no, cut)?.is_some_and(|(found, _)| found == incarnation);
+                let _seeing = self.store.past.see_all(&self.events)?;
+                let event = self.tree(other).event;
+                let is_same = self.facts(no, event)?.is_some_and(|(found, _)| found == incarnation);
                 if is_same && self.tree(other).has(no)? {
                     continue;
                 }
-                let cut = self.tree(side).cut;
-                let entries = at_time::entries(self.store, no, cut)?;
+                let event = self.tree(side).event;
+                let entries = at_time::entries(self.store, no, event)?;
                 left.extend(directories(&entries));
                 if side == Side::From { &mut self.lost } else { &mut self.gained }.extend(entries);
             }
@@ -366,7 +372,7 @@ impl<'s> Diff<'s> {
         let mut by_inode: HashMap<Identity, Names> = HashMap::new();
         let (lost, gained) = (std::mem::take(&mut self.lost), std::mem::take(&mut self.gained));
         for (side, names) in [(Side::From, lost), (Side::To, gained)] {
-            let _seeing = self.store.past.see_all(&self.cuts)?;
+            let _seeing = self.store.past.see_all(&self.events)?;
             for entry in names {
                 let Some(path) = self.tree(side).path_of(entry.directory, &entry.name)? else { continue };
                 let new = || Names { lost: Vec::new(), gained: Vec::new(), kind: entry.kind };
@@ -389,14 +395,14 @@ impl<'s> Diff<'s> {
         let modified: Vec<Identity> = self.modified.keys().copied().collect();
         let (mut named, mut of_several_names) = (Vec::new(), HashSet::new());
         for of in modified {
-            let _seeing = self.store.past.see_all(&self.cuts)?;
-            let Some((_, facts)) = self.facts(of.0, self.to.cut)? else { continue };
+            let _seeing = self.store.past.see_all(&self.events)?;
+            let Some((_, facts)) = self.facts(of.0, self.to.event)? else { continue };
             let kind = FileKind::from_mode(facts.mode).unwrap_or(FileKind::Regular);
             if of.0 == self.directory {
                 named.push((of, kind, Vec::new()));
                 continue;
             }
-            match at_time::place(self.store, of.0, self.to.cut)? {
+            match at_time::place(self.store, of.0, self.to.event)? {
                 Some(place) if kind == FileKind::Directory || facts.links == 1 => {
                     let had = self.had_name(of, place.directory, &place.name)?;
                     let path = self.to.path_of(place.directory, &place.name)?.filter(|_| had);
@@ -410,7 +416,7 @@ impl<'s> Diff<'s> {
         }
         for (of, kind, path) in named {
             if new_paths.get(&of).is_none_or(|paths| !paths.contains(&path)) {
-                let _seeing = self.store.past.see_all(&self.cuts)?;
+                let _seeing = self.store.past.see_all(&self.events)?;
                 found.extend(self.difference(Change::Modified, of, kind, path, None)?);
             }
         }
@@ -424,8 +430,8 @@ impl<'s> Diff<'s> {
             if !met.insert(directory) {
                 continue;
             }
-            let _seeing = self.store.past.see_all(&self.cuts)?;
-            for entry in at_time::entries(self.store, directory, self.to.cut)? {
+            let _seeing = self.store.past.see_all(&self.events)?;
+            for entry in at_time::entries(self.store, directory, self.to.event)? {
                 let of = (entry.inode, entry.incarnation);
                 if entry.kind == FileKind::Directory {
                     left.push(entry.inode);
@@ -447,12 +453,12 @@ impl<'s> Diff<'s> {
         path: Vec<u8>,
         old_path: Option<Vec<u8>>,
     ) -> Result<Option<Difference>> {
-        let at = |cut: Number, is_wanted: bool| -> Result<Option<Facts>> {
-            let found = if is_wanted { self.facts(of.0, cut)? } else { None };
+        let at = |event: EventNo, is_wanted: bool| -> Result<Option<Facts>> {
+            let found = if is_wanted { self.facts(of.0, event)? } else { None };
             Ok(found.filter(|(incarnation, _)| *incarnation == of.1).map(|(_, facts)| facts))
         };
-        let before = at(self.from.cut, change != Change::Added)?;
-        let after = at(self.to.cut, change != Change::Removed)?;
+        let before = at(self.from.event, change != Change::Added)?;
+        let after = at(self.to.event, change != Change::Removed)?;
         // What is missing under its old name is new to who looks.
         let is_new = change == Change::Renamed && before.is_none() && self.may_miss(Side::From);
         let (change, old_path) = if is_new { (Change::Added, None) } else { (change, old_path) };

@@ -1,29 +1,29 @@
-//! Which of the kept cuts have seen a directory in a span of numbers, without asking each of them.
+//! Which of the kept events have seen a directory in a span of numbers, without asking each of them.
 //!
-//! A cut has seen a directory if it is one of that directory, or has seen the one above. So the way upwards is followed through what
-//! the directories were in that span, each as long as its entry above was there. What has an entry in the directory that was
-//! cut was as it is found ([`super::tree`]).
+//! An event has seen a directory if it is one of that directory, or has seen the one above. So the way
+//! upwards is followed through what the directories were in that span, each as long as its entry above was
+//! there. What has an entry in the directory that was event was as it is found ([`super::tree`]).
 
 use super::answer::SeenBy;
 use crate::history::read::at_time;
-use crate::history::record::Cut;
+use crate::history::record::Event;
 use crate::store::Store;
 use crate::{Error, InodeNo, Result};
 use hashbrown::{HashMap, HashSet};
 use std::sync::Arc;
-use yore_format::{Incarnation, Number};
+use yore_format::{EventNo, Incarnation};
 
-/// The kept cuts, as they were when they were loaded.
-pub(super) struct KeptCuts<'s> {
+/// The kept events, as they were when they were loaded.
+pub(super) struct KeptEvents<'s> {
     pub(super) store: &'s Arc<Store>,
     /// In ascending order.
-    cuts: Vec<Cut>,
+    events: Vec<Event>,
     /// The numbers of those of each root; in ascending order.
-    by_root: HashMap<(InodeNo, Incarnation), Vec<Number>>,
+    by_root: HashMap<(InodeNo, Incarnation), Vec<EventNo>>,
 }
 
-/// The first and the last of some cuts.
-pub(super) type Span = Option<(Number, Number)>;
+/// The first and the last of some events.
+pub(super) type Span = Option<(EventNo, EventNo)>;
 
 pub(super) fn join_spans(a: Span, b: Span) -> Span {
     match (a, b) {
@@ -33,51 +33,52 @@ pub(super) fn join_spans(a: Span, b: Span) -> Span {
 }
 
 /// A state of a directory: what is above, its cookie there, and from when to when.
-type State = ((InodeNo, Incarnation), u64, Number, Number);
+type State = ((InodeNo, Incarnation), u64, EventNo, EventNo);
 
-impl<'s> KeptCuts<'s> {
-    /// O(cuts).
-    pub(super) fn load(store: &'s Arc<Store>) -> Result<KeptCuts<'s>> {
-        let cuts = at_time::cuts(store)?;
-        let mut by_root: HashMap<_, Vec<Number>> = HashMap::new();
-        for cut in &cuts {
-            by_root.entry((cut.row.root, cut.row.root_incarnation)).or_default().push(cut.number);
+impl<'s> KeptEvents<'s> {
+    /// O(events).
+    pub(super) fn load(store: &'s Arc<Store>) -> Result<KeptEvents<'s>> {
+        let events = at_time::events(store)?;
+        let mut by_root: HashMap<_, Vec<EventNo>> = HashMap::new();
+        for event in &events {
+            by_root.entry((event.row.root, event.row.root_incarnation)).or_default().push(event.number);
         }
-        Ok(KeptCuts { store, cuts, by_root })
+        Ok(KeptEvents { store, events, by_root })
     }
 
     /// The first and last of all in `from..to`.
-    pub(super) fn any(&self, from: Number, to: Number) -> Span {
-        let first = self.cuts.partition_point(|cut| cut.number < from);
-        let end = self.cuts.partition_point(|cut| cut.number < to);
-        (first < end).then(|| (self.cuts[first].number, self.cuts[end - 1].number))
+    pub(super) fn any(&self, from: EventNo, to: EventNo) -> Span {
+        let first = self.events.partition_point(|event| event.number < from);
+        let end = self.events.partition_point(|event| event.number < to);
+        (first < end).then(|| (self.events[first].number, self.events[end - 1].number))
     }
 
     /// Those in `first..=last`, the last one first.
-    pub(super) fn back_from(&self, first: Number, last: Number) -> impl Iterator<Item = &Cut> {
-        let begin = self.cuts.partition_point(|cut| cut.number < first);
-        let end = self.cuts.partition_point(|cut| cut.number <= last);
-        self.cuts[begin..end].iter().rev()
+    pub(super) fn back_from(&self, first: EventNo, last: EventNo) -> impl Iterator<Item = &Event> {
+        let begin = self.events.partition_point(|event| event.number < first);
+        let end = self.events.partition_point(|event| event.number <= last);
+        self.events[begin..end].iter().rev()
     }
 
-    /// The first and last in `from..to` of this very directory or file. O(log cuts).
-    pub(super) fn own(&self, root: (InodeNo, Incarnation), from: Number, to: Number) -> Span {
+    /// The first and last in `from..to` of this very directory or file. O(log events).
+    pub(super) fn own(&self, root: (InodeNo, Incarnation), from: EventNo, to: EventNo) -> Span {
         let numbers = self.by_root.get(&root)?;
         let first = numbers.partition_point(|number| *number < from);
         let end = numbers.partition_point(|number| *number < to);
         (first < end).then(|| (numbers[first], numbers[end - 1]))
     }
 
-    /// The first and last in `from..to` that have seen a directory, which was there all the time. O(log cuts) if there are none but of the
-    /// root directory; else O(states of the directories above in that span).
+    /// The first and last in `from..to` that have seen a directory, which was there all the time. O(log
+    /// events) if there are none but of the root directory; else O(states of the directories above in that
+    /// span).
     ///
     /// # Errors
     /// Damage and device errors.
     pub(super) fn of_directory(
         &self,
         directory: (InodeNo, Incarnation),
-        from: Number,
-        to: Number,
+        from: EventNo,
+        to: EventNo,
     ) -> Result<Span> {
         let (mut left, mut met, mut found) = (vec![(directory, from, to)], HashSet::new(), None);
         while let Some((of, from, to)) = left.pop() {
@@ -100,7 +101,7 @@ impl<'s> KeptCuts<'s> {
     }
 
     /// Where a directory was in `from..to`, latest first; states one after another in the same place are one.
-    fn states(&self, of: (InodeNo, Incarnation), from: Number, to: Number) -> Result<Vec<State>> {
+    fn states(&self, of: (InodeNo, Incarnation), from: EventNo, to: EventNo) -> Result<Vec<State>> {
         let mut states: Vec<State> = Vec::new();
         at_time::each_state(self.store, of.0, from, to, &mut |inode, from, to| {
             if inode.incarnation == of.1 && inode.parent != InodeNo::NONE {
@@ -122,11 +123,11 @@ impl<'s> KeptCuts<'s> {
         &self,
         of: (InodeNo, Incarnation),
         (above, cookie, from, to): State,
-        left: &mut Vec<((InodeNo, Incarnation), Number, Number)>,
+        left: &mut Vec<((InodeNo, Incarnation), EventNo, EventNo)>,
     ) -> Result<()> {
         let mut end = to;
         while end > from {
-            let at = Number(end.0 - 1);
+            let at = EventNo(end.0 - 1);
             let entry = match at_time::entry_at(self.store, above.0, cookie, at)? {
                 Some(entry) => entry,
                 None => match self.store.past.name_until(&self.store.meta, above.0, cookie, at)? {
@@ -143,13 +144,14 @@ impl<'s> KeptCuts<'s> {
         Ok(())
     }
 
-    /// A kept cut, with when the next was taken, which may have been forgotten: its time must not name that one. O(log cuts).
+    /// A kept event, with when the next was taken, which may have been forgotten: its time must not name that
+    /// one. O(log events).
     ///
     /// # Errors
     /// `Stale` if it is not one of these; damage and device errors.
-    pub(super) fn seen_by(&self, number: Number) -> Result<SeenBy> {
-        let at = self.cuts.binary_search_by_key(&number, |cut| cut.number).map_err(|_| Error::Stale)?;
+    pub(super) fn seen_by(&self, number: EventNo) -> Result<SeenBy> {
+        let at = self.events.binary_search_by_key(&number, |event| event.number).map_err(|_| Error::Stale)?;
         let next = self.store.past.time_after(&self.store.meta, number)?;
-        Ok(SeenBy { cut: self.cuts[at].clone(), next })
+        Ok(SeenBy { event: self.events[at].clone(), next })
     }
 }

@@ -1,26 +1,26 @@
-//! The last version of a name that can be seen. What is listed as gone, where the log of a name begins that means nothing any more, and so
-//! what is brought back: all of them ask here, and agree.
+//! The last version of a name that can be seen. What is listed as gone, where the log of a name begins that
+//! means nothing any more, and so what is brought back: all of them ask here, and agree.
 //!
-//! A name has meant one inode after another. A meaning can be seen if a kept cut has seen the directory while it lasted, or if one is of
-//! the very inode, as a version of a single file is. The last meaning that can be seen is the one that counts; what the name meant after
-//! that, and nobody has seen, does not hide it.
+//! A name has meant one inode after another. A meaning can be seen if a kept event has seen the directory
+//! while it lasted, or if one is of the very inode, as a version of a single file is. The last meaning that
+//! can be seen is the one that counts; what the name meant after that, and nobody has seen, does not hide it.
 
-use super::kept::{join_spans, KeptCuts, Span};
+use super::kept::{join_spans, KeptEvents, Span};
 use crate::history::read::at_time::{self, with, PRESENT};
 use crate::history::record::PastEntry;
 use crate::store::Store;
 use crate::{Error, InodeNo, Result};
 use std::sync::Arc;
-use yore_format::{Incarnation, Number, WriteFeatures};
+use yore_format::{EventNo, Incarnation, WriteFeatures};
 
 /// What a name meant last of what can be seen.
 pub(super) struct Last {
     pub(super) entry: PastEntry,
-    /// The last cut that has seen it so.
-    pub(super) cut: Number,
+    /// The last event that has seen it so.
+    pub(super) event: EventNo,
 }
 
-impl KeptCuts<'_> {
+impl KeptEvents<'_> {
     /// The last meaning that can be seen of the meanings of one name in a directory, which come latest first.
     ///
     /// # Errors
@@ -37,21 +37,22 @@ impl KeptCuts<'_> {
                 true => self.last_whole(&entry, first, last)?,
                 false => Some(last),
             };
-            if let Some(cut) = seen {
-                return Ok(Some(Last { entry, cut }));
+            if let Some(event) = seen {
+                return Ok(Some(Last { entry, event }));
             }
         }
         Ok(None)
     }
 
-    /// The last of the cuts in `first..=last` as of which a name leads to what it meant: what is excluded is missing as of some that policies
-    /// took ([`crate::history::exclude`]). O(depth · log) if that is the last of all, and so for each that it is missing from.
-    fn last_whole(&self, entry: &PastEntry, first: Number, last: Number) -> Result<Option<Number>> {
-        for cut in self.back_from(first, last) {
-            let number = cut.number;
+    /// The last of the events in `first..=last` as of which a name leads to what it meant: what is excluded
+    /// is missing as of some that policies took ([`crate::history::exclude`]). O(depth · log) if that is the
+    /// last of all, and so for each that it is missing from.
+    fn last_whole(&self, entry: &PastEntry, first: EventNo, last: EventNo) -> Result<Option<EventNo>> {
+        for event in self.back_from(first, last) {
+            let number = event.number;
             if !self.store.past.may_miss(&self.store.meta, number) {
                 // Others see all; that this one has seen it was looked at if it is the last.
-                if number == last || at_time::covers(self.store, cut, entry.directory)? {
+                if number == last || at_time::covers(self.store, event, entry.directory)? {
                     return Ok(Some(number));
                 }
                 continue;
@@ -60,7 +61,7 @@ impl KeptCuts<'_> {
                 Ok(state.inode.incarnation == entry.incarnation)
             });
             match is_there {
-                Ok(true) if at_time::covers(self.store, cut, entry.directory)? => return Ok(Some(number)),
+                Ok(true) if at_time::covers(self.store, event, entry.directory)? => return Ok(Some(number)),
                 Ok(_) | Err(Error::NotFound) => {}
                 Err(e) => return Err(e),
             }
@@ -68,7 +69,7 @@ impl KeptCuts<'_> {
         Ok(None)
     }
 
-    /// The first and last cut that have seen a name with this meaning, up to its end.
+    /// The first and last event that have seen a name with this meaning, up to its end.
     fn of_meaning(&self, directory: (InodeNo, Incarnation), entry: &PastEntry) -> Result<Span> {
         // What is being expunged was never there, though its names are until the background has come to them.
         let birth = self.store.past.expunging.began(entry.inode, entry.incarnation, entry.birth);
@@ -85,7 +86,7 @@ pub(super) fn meanings<'a>(
     store: &'a Arc<Store>,
     directory: InodeNo,
     name: &'a [u8],
-    before: Number,
+    before: EventNo,
 ) -> impl Iterator<Item = Result<PastEntry>> + 'a {
     let mut before = Some(before);
     std::iter::from_fn(move || {
@@ -98,13 +99,13 @@ pub(super) fn meanings<'a>(
     })
 }
 
-/// Whether what a name meant had another one when that was gone, and it is in use still, or a kept cut has seen it so: then it was renamed,
-/// whatever has become of it since. What nobody has seen does not count, though its versions may be there until the background has come to
-/// them.
+/// Whether what a name meant had another one when that was gone, and it is in use still, or a kept event has
+/// seen it so: then it was renamed, whatever has become of it since. What nobody has seen does not count,
+/// though its versions may be there until the background has come to them.
 ///
 /// # Errors
 /// Damage and device errors.
-pub(super) fn lived_on(kept: &KeptCuts<'_>, entry: &PastEntry) -> Result<bool> {
+pub(super) fn lived_on(kept: &KeptEvents<'_>, entry: &PastEntry) -> Result<bool> {
     let mut states = Vec::new();
     at_time::each_state(kept.store, entry.inode, entry.death, PRESENT, &mut |inode, from, to| {
         let is_it = inode.incarnation == entry.incarnation && inode.links > 0;
@@ -130,8 +131,8 @@ pub(super) fn lived_on(kept: &KeptCuts<'_>, entry: &PastEntry) -> Result<bool> {
     Ok(false)
 }
 
-/// Whether a name is one that this program gives to what is not finished: a file that is put back, before it is renamed to where it
-/// belongs. Nobody looks for these.
+/// Whether a name is one that this program gives to what is not finished: a file that is put back, before it
+/// is renamed to where it belongs. Nobody looks for these.
 pub(super) fn is_temporary(name: &[u8]) -> bool {
     let is_number = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
     let Some(rest) = name.strip_prefix(b".yore-") else { return false };

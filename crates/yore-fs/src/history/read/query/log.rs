@@ -1,40 +1,41 @@
 //! What a name meant over time.
 //!
-//! The log is made of *stretches*: as long as one inode was under one name. Before that it was under another name, which the inode
-//! as of then tells; that is the next stretch. If it was not there before, the name may have meant another inode (an editor writes a
-//! new file and renames it over the old one): then that is the next, of the latest of the names gone through that meant something.
-//! In a stretch each version of the inode is a state, if a kept cut has seen the directory while it was so.
+//! The log is made of *stretches*: as long as one inode was under one name. Before that it was under another
+//! name, which the inode as of then tells; that is the next stretch. If it was not there before, the name may
+//! have meant another inode (an editor writes a new file and renames it over the old one): then that is the
+//! next, of the latest of the names gone through that meant something. In a stretch each version of the inode
+//! is a state, if a kept event has seen the directory while it was so.
 
 use super::answer::{Each, Facts, Gone, Logged, What};
 use super::changes::changes;
-use super::kept::{join_spans, KeptCuts, Span};
+use super::kept::{join_spans, KeptEvents, Span};
 use super::last::{self, is_temporary};
 use crate::core::inode::DEPTH_MAX;
 use crate::history::read::at_time::{self, with, Resolved, PRESENT};
-use crate::history::record::{Cut, PastEntry, Seeing};
+use crate::history::record::{Event, PastEntry, Seeing};
 use crate::store::Store;
 use crate::time::When;
 use crate::{Error, FileKind, InodeNo, Result};
 use std::sync::Arc;
-use yore_format::{Incarnation, Number};
+use yore_format::{EventNo, Incarnation};
 
 /// As long as one inode was under one name, `entry.birth..end`.
 struct Stretch {
     /// The name; of the root directory an empty one.
     entry: PastEntry,
     directory_incarnation: Incarnation,
-    end: Number,
+    end: EventNo,
 }
 
 /// A state in a stretch, not yet compared with the one before.
 struct State {
-    from: Number,
-    to: Number,
+    from: EventNo,
+    to: EventNo,
     span: Span,
     current: bool,
 }
 
-/// Calls `each` with the states of what a path means from a directory as of `cut`, latest first.
+/// Calls `each` with the states of what a path means from a directory as of `event`, latest first.
 ///
 /// # Errors
 /// As [`crate::View::log_below`].
@@ -42,16 +43,16 @@ pub(super) fn log(
     store: &Arc<Store>,
     directory: InodeNo,
     path: &[u8],
-    cut: Number,
+    event: EventNo,
     pass: Pass<'_>,
     each: Each<'_, Logged>,
 ) -> Result<()> {
-    let kept = KeptCuts::load(store)?;
+    let kept = KeptEvents::load(store)?;
     let (above, name) = match path.iter().rposition(|b| *b == b'/') {
         Some(at) => (&path[..at], &path[at + 1..]),
         None => (&b""[..], path),
     };
-    let end = if cut == PRESENT { PRESENT } else { Number(cut.0 + 1) };
+    let end = if event == PRESENT { PRESENT } else { EventNo(event.0 + 1) };
     let found = directory_of(&kept, directory, above, end, pass)?;
     let begin = match found.gone {
         true => begin_gone(&kept, &found, name)?,
@@ -89,17 +90,18 @@ struct Found {
     inode: InodeNo,
     incarnation: Incarnation,
     /// Up to when it was that.
-    end: Number,
+    end: EventNo,
     /// The path leads there no more.
     gone: bool,
 }
 
-/// The directory that a path leads to from another one: where one on the way is gone, the last that can be seen under its name.
+/// The directory that a path leads to from another one: where one on the way is gone, the last that can be
+/// seen under its name.
 fn directory_of(
-    kept: &KeptCuts<'_>,
+    kept: &KeptEvents<'_>,
     directory: InodeNo,
     path: &[u8],
-    end: Number,
+    end: EventNo,
     pass: Pass<'_>,
 ) -> Result<Found> {
     let store = kept.store;
@@ -115,7 +117,7 @@ fn directory_of(
             None => {
                 found.gone = true;
                 let last = last_of(kept, &found, name)?.ok_or(Error::NotFound)?;
-                (last.entry, last.cut)
+                (last.entry, last.event)
             }
         };
         if entry.kind != FileKind::Directory {
@@ -129,16 +131,17 @@ fn directory_of(
 }
 
 /// The last number before an end.
-fn before(end: Number) -> Number {
+fn before(end: EventNo) -> EventNo {
     if end == PRESENT {
         PRESENT
     } else {
-        Number(end.0.saturating_sub(1))
+        EventNo(end.0.saturating_sub(1))
     }
 }
 
-/// What a name meant last of what can be seen, up to an end: what it meant in a directory that is gone, or means no more.
-fn last_of(kept: &KeptCuts<'_>, directory: &Found, name: &[u8]) -> Result<Option<last::Last>> {
+/// What a name meant last of what can be seen, up to an end: what it meant in a directory that is gone, or
+/// means no more.
+fn last_of(kept: &KeptEvents<'_>, directory: &Found, name: &[u8]) -> Result<Option<last::Last>> {
     let (store, no, end) = (kept.store, directory.inode, directory.end);
     // What the directory had when it went has no end of its own, or a later one.
     let at_the_end = at_time::entry_named(store, no, name, before(end))?;
@@ -151,38 +154,39 @@ fn last_of(kept: &KeptCuts<'_>, directory: &Found, name: &[u8]) -> Result<Option
 struct Begin {
     first: Stretch,
     /// The number as of which the first state is current.
-    current: Option<Number>,
+    current: Option<EventNo>,
     gone: Option<Gone>,
 }
 
-fn begin(kept: &KeptCuts<'_>, above: &Found, name: &[u8]) -> Result<Begin> {
-    let (store, directory, end, cut) = (kept.store, above.inode, above.end, before(above.end));
+fn begin(kept: &KeptEvents<'_>, above: &Found, name: &[u8]) -> Result<Begin> {
+    let (store, directory, end, event) = (kept.store, above.inode, above.end, before(above.end));
     if name.is_empty() || name == b"." {
-        return of_itself(store, directory, cut);
+        return of_itself(store, directory, event);
     }
     if name == b".." || name.len() > yore_format::NAME_MAX {
         return Err(Error::NotFound);
     }
-    let entry_at = |of: &[u8], cut| at_time::entry_named(store, directory, of, cut)?.ok_or(Error::NotFound);
-    let from = (cut != PRESENT).then_some(cut);
-    let literal = || Ok((name, cut, Some(entry_at(name, cut)?)));
+    let entry_at =
+        |of: &[u8], event| at_time::entry_named(store, directory, of, event)?.ok_or(Error::NotFound);
+    let from = (event != PRESENT).then_some(event);
+    let literal = || Ok((name, event, Some(entry_at(name, event)?)));
     let then = |of, when: &When| Ok((of, at_time::look_back(store, directory, from, of, when)?.0, None));
     match at_time::resolve_name(name, literal, then)? {
         Resolved::Literal((.., Some(entry))) => {
             let first = stretch(store, entry.clone(), end.min(entry.death))?;
-            Ok(Begin { first, current: Some(cut), gone: None })
+            Ok(Begin { first, current: Some(event), gone: None })
         }
-        Resolved::AtTime((b".", cut, _)) => of_itself(store, directory, cut),
-        Resolved::Literal((of, cut, None)) | Resolved::AtTime((of, cut, _)) => {
-            let entry = entry_at(of, cut)?;
-            let first = stretch(store, entry.clone(), Number(cut.0 + 1).min(entry.death))?;
-            Ok(Begin { first, current: Some(cut), gone: None })
+        Resolved::AtTime((b".", event, _)) => of_itself(store, directory, event),
+        Resolved::Literal((of, event, None)) | Resolved::AtTime((of, event, _)) => {
+            let entry = entry_at(of, event)?;
+            let first = stretch(store, entry.clone(), EventNo(event.0 + 1).min(entry.death))?;
+            Ok(Begin { first, current: Some(event), gone: None })
         }
         Resolved::NothingThen | Resolved::Nothing => begin_gone(kept, above, name),
     }
 }
 
-fn begin_gone(kept: &KeptCuts<'_>, above: &Found, name: &[u8]) -> Result<Begin> {
+fn begin_gone(kept: &KeptEvents<'_>, above: &Found, name: &[u8]) -> Result<Begin> {
     let entry = last_of(kept, above, name)?.ok_or(Error::NotFound)?.entry;
     let end = entry.death;
     let first = Stretch { entry, directory_incarnation: above.incarnation, end };
@@ -191,7 +195,7 @@ fn begin_gone(kept: &KeptCuts<'_>, above: &Found, name: &[u8]) -> Result<Begin> 
 }
 
 /// What is known of how a name went, of which this was the last stretch.
-fn what_went(kept: &KeptCuts<'_>, last: &Stretch) -> Result<Gone> {
+fn what_went(kept: &KeptEvents<'_>, last: &Stretch) -> Result<Gone> {
     let entry = &last.entry;
     let directory = (entry.directory, last.directory_incarnation);
     let without = join_spans(
@@ -211,20 +215,20 @@ fn what_went(kept: &KeptCuts<'_>, last: &Stretch) -> Result<Gone> {
     Ok(Gone { by, moved, path })
 }
 
-fn of_itself(store: &Arc<Store>, directory: InodeNo, cut: Number) -> Result<Begin> {
-    let end = if cut == PRESENT { PRESENT } else { Number(cut.0 + 1) };
-    let begin = |first| Begin { first, current: Some(cut), gone: None };
-    if let Some(entry) = at_time::place(store, directory, cut)? {
+fn of_itself(store: &Arc<Store>, directory: InodeNo, event: EventNo) -> Result<Begin> {
+    let end = if event == PRESENT { PRESENT } else { EventNo(event.0 + 1) };
+    let begin = |first| Begin { first, current: Some(event), gone: None };
+    if let Some(entry) = at_time::place(store, directory, event)? {
         return stretch(store, entry, end).map(begin);
     }
-    // The root directory, or the one that was cut.
-    let (incarnation, kind) = with(store, directory, cut, |_, state| {
+    // The root directory, or the one that the event is of.
+    let (incarnation, kind) = with(store, directory, event, |_, state| {
         Ok((state.inode.incarnation, FileKind::from_mode(state.inode.mode).unwrap_or(FileKind::Directory)))
     })?;
     let entry = PastEntry {
         directory,
         cookie: 0,
-        birth: Number(0),
+        birth: EventNo(0),
         death: PRESENT,
         inode: directory,
         incarnation,
@@ -235,22 +239,23 @@ fn of_itself(store: &Arc<Store>, directory: InodeNo, cut: Number) -> Result<Begi
 }
 
 /// A stretch up to `end` under an entry.
-fn stretch(store: &Arc<Store>, entry: PastEntry, end: Number) -> Result<Stretch> {
-    let at = if end == PRESENT { PRESENT } else { Number(end.0.saturating_sub(1)) };
+fn stretch(store: &Arc<Store>, entry: PastEntry, end: EventNo) -> Result<Stretch> {
+    let at = if end == PRESENT { PRESENT } else { EventNo(end.0.saturating_sub(1)) };
     let directory_incarnation = with(store, entry.directory, at, |_, state| Ok(state.inode.incarnation))?;
     Ok(Stretch { entry, directory_incarnation, end })
 }
 
 /// Where the inode of an entry was before it was there; `None` if it was not, or nobody knows.
 fn earlier_name(store: &Arc<Store>, entry: &PastEntry) -> Result<Option<Stretch>> {
-    let Some(before) = entry.birth.0.checked_sub(1).map(Number).filter(|n| n.0 > 0) else { return Ok(None) };
+    let Some(before) = entry.birth.0.checked_sub(1).map(EventNo).filter(|n| n.0 > 0) else { return Ok(None) };
     let place = at_time::place(store, entry.inode, before)?;
     let Some(place) = place.filter(|place| place.incarnation == entry.incarnation) else { return Ok(None) };
     stretch(store, place, entry.birth).map(Some).or_else(unknown)
 }
 
-/// What the first of these names meant before, or the first after it under which the inode took another one's place at once: of names that
-/// were free in between, as temporary ones are, nobody knows that they belong together.
+/// What the first of these names meant before, or the first after it under which the inode took another one's
+/// place at once: of names that were free in between, as temporary ones are, nobody knows that they belong
+/// together.
 fn earlier_meaning(store: &Arc<Store>, names: &[(PastEntry, Incarnation)]) -> Result<Option<Stretch>> {
     for (i, (entry, of)) in names.iter().enumerate().filter(|(_, (entry, _))| !entry.name.is_empty()) {
         let before = store.past.name_before(store, entry.directory, &entry.name, entry.birth)?;
@@ -264,7 +269,7 @@ fn earlier_meaning(store: &Arc<Store>, names: &[(PastEntry, Incarnation)]) -> Re
 
 fn unknown<T>(error: Error) -> Result<Option<T>> {
     match error {
-        // A cut was forgotten, or the present has changed.
+        // An event was forgotten, or the present has changed.
         Error::NotFound | Error::Stale => Ok(None),
         error => Err(error),
     }
@@ -275,13 +280,14 @@ type Pass<'p> = &'p mut dyn FnMut(&Facts) -> Result<()>;
 
 struct Log<'s, 'e> {
     store: &'s Arc<Store>,
-    kept: KeptCuts<'s>,
+    kept: KeptEvents<'s>,
     /// As of which the state is current that has it.
-    at: Option<Number>,
+    at: Option<EventNo>,
     /// How the name went whose log it is, for the first state.
     gone: Option<Gone>,
-    /// The last state found, which waits for the one before it; with the number of who has seen it, and the directory.
-    waiting: Option<(Logged, Number, InodeNo)>,
+    /// The last state found, which waits for the one before it; with the number of who has seen it, and the
+    /// directory.
+    waiting: Option<(Logged, EventNo, InodeNo)>,
     is_any: bool,
     each: Each<'e, Logged>,
 }
@@ -323,14 +329,14 @@ impl Log<'_, '_> {
             None if state.current => (None, None),
             None => return Ok(None),
         };
-        let at = last.as_ref().map_or(PRESENT, |last| last.cut.number);
+        let at = last.as_ref().map_or(PRESENT, |last| last.event.number);
         let at = if state.current && state.to == PRESENT { PRESENT } else { at };
         let Some(_seeing) = self.see(&[at]).map(Some).or_else(unknown)? else { return Ok(None) };
         let found = with(self.store, entry.inode, at, |_, state| Ok(Facts::of(&state.inode)));
         let Some(facts) = found.map(Some).or_else(unknown)? else { return Ok(None) };
-        let cut = last.as_ref().filter(|_| at != PRESENT).map(|last| &last.cut);
+        let event = last.as_ref().filter(|_| at != PRESENT).map(|last| &last.event);
         Ok(Some(Logged {
-            path: path_of(self.store, entry, cut)?,
+            path: path_of(self.store, entry, event)?,
             first,
             last,
             current: state.current,
@@ -347,14 +353,15 @@ impl Log<'_, '_> {
         }))
     }
 
-    /// Keeps those that are cuts from becoming invisible.
-    fn see(&self, times: &[Number]) -> Result<Seeing<'_>> {
-        let cuts: Vec<Number> = times.iter().copied().filter(|time| *time != PRESENT).collect();
-        self.store.past.see_all(&cuts)
+    /// Keeps those that are events from becoming invisible.
+    fn see(&self, times: &[EventNo]) -> Result<Seeing<'_>> {
+        let events: Vec<EventNo> = times.iter().copied().filter(|time| *time != PRESENT).collect();
+        self.store.past.see_all(&events)
     }
 
-    /// The next older state, seen by a cut of this number or by the present, in this directory. True if nobody wants more.
-    fn add(&mut self, older: Logged, (at, directory): (Number, InodeNo), replaced: bool) -> Result<bool> {
+    /// The next older state, seen by an event of this number or by the present, in this directory. True if
+    /// nobody wants more.
+    fn add(&mut self, older: Logged, (at, directory): (EventNo, InodeNo), replaced: bool) -> Result<bool> {
         self.is_any = true;
         let Some((mut newer, newer_at, newer_directory)) = self.waiting.take() else {
             self.waiting = Some((older, at, directory));
@@ -390,23 +397,24 @@ impl Log<'_, '_> {
     }
 }
 
-/// The path that a name had: as of the cut from what was cut downwards, above as it is now. `None` if that is gone.
-fn path_of(store: &Arc<Store>, entry: &PastEntry, cut: Option<&Cut>) -> Result<Option<Vec<u8>>> {
+/// The path that a name had: as of the event from what the event is of downwards, above as it is now. `None`
+/// if that is gone.
+fn path_of(store: &Arc<Store>, entry: &PastEntry, event: Option<&Event>) -> Result<Option<Vec<u8>>> {
     let mut names = vec![entry.name.clone()];
-    let (mut at, mut cut) = (entry.directory, cut);
-    if cut.is_some_and(|cut| cut.row.root == entry.inode) {
-        cut = None;
+    let (mut at, mut event) = (entry.directory, event);
+    if event.is_some_and(|event| event.row.root == entry.inode) {
+        event = None;
     }
     for _ in 0..DEPTH_MAX {
-        if cut.is_some_and(|cut| cut.row.root == at) {
-            cut = None;
+        if event.is_some_and(|event| event.row.root == at) {
+            event = None;
         }
         if at == InodeNo::ROOT {
             names.reverse();
             names.retain(|name| !name.is_empty());
             return Ok(Some([b"/".as_slice(), &names.join(&b"/"[..])].concat()));
         }
-        match at_time::place(store, at, cut.map_or(PRESENT, |cut| cut.number))? {
+        match at_time::place(store, at, event.map_or(PRESENT, |event| event.number))? {
             Some(place) => {
                 names.push(place.name);
                 at = place.directory;

@@ -1,10 +1,12 @@
 //! What took the place of another of the same name and type: compared with it, as if both were states of one.
 //!
-//! Programs save a file by putting another one in its place, and what is put back is made anew. The history knows these as one that is
-//! gone and one that is new. Whoever asks what differs wants to know in what the new one differs from the old: often in nothing.
+//! Programs save a file by putting another one in its place, and what is put back is made anew. The history
+//! knows these as one that is gone and one that is new. Whoever asks what differs wants to know in what the
+//! new one differs from the old: often in nothing.
 //!
-//! What the inodes tell is looked at first: type, size, owner. Only where all of that leaves it open is data read, several files at once:
-//! most of the time goes into waiting for the device, and into comparing what is in memory already.
+//! What the inodes tell is looked at first: type, size, owner. Only where all of that leaves it open is data
+//! read, several files at once: most of the time goes into waiting for the device, and into comparing what is
+//! in memory already.
 
 use super::answer::{Change, Difference, What};
 use super::changes::xattrs;
@@ -16,7 +18,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
-use yore_format::{Inode, InodeNo, MetaAddr, Number};
+use yore_format::{EventNo, Inode, InodeNo, MetaAddr};
 
 /// Bytes compared at a time.
 const CHUNK: usize = 256 << 10;
@@ -34,17 +36,17 @@ struct Pair<'d> {
 /// Two times between which pairs are compared.
 struct Sides<'s> {
     store: &'s Arc<Store>,
-    from: Number,
-    to: Number,
+    from: EventNo,
+    to: EventNo,
 }
 
 /// Makes one difference, or none, of one that is gone and one of its name and type that came.
 ///
 /// # Errors
-/// `Stale` if one of the cuts is not kept any more; damage and device errors.
+/// `Stale` if one of the events is not kept any more; damage and device errors.
 pub(super) fn join(
     store: &Arc<Store>,
-    (from, to): (Number, Number),
+    (from, to): (EventNo, EventNo),
     found: Vec<Difference>,
     progress: &Progress,
 ) -> Result<Vec<Difference>> {
@@ -84,7 +86,8 @@ fn joined(
 }
 
 impl Sides<'_> {
-    /// In what each pair differs, by several threads if there is much to read; `None` for what is not there any more.
+    /// In what each pair differs, by several threads if there is much to read; `None` for what is not there
+    /// any more.
     fn compare_all(&self, pairs: &[Pair<'_>], progress: &Progress) -> Result<Vec<Option<What>>> {
         let reads = |pair: &Pair<'_>| match (pair.old.before, pair.new.after) {
             (Some(was), Some(is)) if pair.new.kind == FileKind::Regular && was.size == is.size => is.size,
@@ -123,14 +126,14 @@ impl Sides<'_> {
         Ok(all.into_inner())
     }
 
-    fn inode(&self, no: InodeNo, cut: Number) -> Result<Inode> {
-        let _seeing = self.see(cut)?;
-        with(self.store, no, cut, |_, state| Ok(state.inode.clone()))
+    fn inode(&self, no: InodeNo, event: EventNo) -> Result<Inode> {
+        let _seeing = self.see(event)?;
+        with(self.store, no, event, |_, state| Ok(state.inode.clone()))
     }
 
-    /// Keeps a cut from becoming invisible.
-    fn see(&self, cut: Number) -> Result<Option<crate::history::record::Seeing<'_>>> {
-        (cut != PRESENT).then(|| self.store.past.see(cut)).transpose()
+    /// Keeps an event from becoming invisible.
+    fn see(&self, event: EventNo) -> Result<Option<crate::history::record::Seeing<'_>>> {
+        (event != PRESENT).then(|| self.store.past.see(event)).transpose()
     }
 
     fn compare(&self, pair: &Pair<'_>, buffers: &mut Buffers) -> Result<What> {
@@ -159,14 +162,14 @@ impl Sides<'_> {
         Ok(what)
     }
 
-    fn xattrs(&self, no: InodeNo, cut: Number) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        let _seeing = self.see(cut)?;
-        xattrs(self.store, no, cut)
+    fn xattrs(&self, no: InodeNo, event: EventNo) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let _seeing = self.see(event)?;
+        xattrs(self.store, no, event)
     }
 
-    fn readlink(&self, no: InodeNo, cut: Number) -> Result<Vec<u8>> {
-        let _seeing = self.see(cut)?;
-        at_time::readlink(self.store, no, cut)
+    fn readlink(&self, no: InodeNo, event: EventNo) -> Result<Vec<u8>> {
+        let _seeing = self.see(event)?;
+        at_time::readlink(self.store, no, event)
     }
 
     /// Whether two files of one size have the same in them. Takes time for the data of both, not for holes.
@@ -192,17 +195,17 @@ impl Sides<'_> {
         Ok(true)
     }
 
-    fn data_from(&self, no: InodeNo, cut: Number, at: u64) -> Result<u64> {
-        let _seeing = self.see(cut)?;
-        match at_time::seek(self.store, no, cut, at, SeekTo::Data) {
+    fn data_from(&self, no: InodeNo, event: EventNo, at: u64) -> Result<u64> {
+        let _seeing = self.see(event)?;
+        match at_time::seek(self.store, no, event, at, SeekTo::Data) {
             Err(Error::NoDataThere) => Ok(u64::MAX),
             found => found,
         }
     }
 
-    fn read(&self, no: InodeNo, cut: Number, at: u64, buffer: &mut [u8]) -> Result<usize> {
-        let _seeing = self.see(cut)?;
-        at_time::read(self.store, no, cut, at, buffer)
+    fn read(&self, no: InodeNo, event: EventNo, at: u64, buffer: &mut [u8]) -> Result<usize> {
+        let _seeing = self.see(event)?;
+        at_time::read(self.store, no, event, at, buffer)
     }
 }
 

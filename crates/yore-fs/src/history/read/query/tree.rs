@@ -1,8 +1,8 @@
 //! Paths below a directory as of a number, from the bottom up.
 //!
-//! An inode says where its name is, and the entry there says whether that was so: what no cut has seen may have been elsewhere then,
-//! and have no version that tells ([`at_time::place`]). So a way that leads up to a directory that was seen is also one that leads
-//! down from it, and everything on it was as it is found.
+//! An inode says where its name is, and the entry there says whether that was so: what no event has seen may
+//! have been elsewhere then, and have no version that tells ([`at_time::place`]). So a way that leads up to a
+//! directory that was seen is also one that leads down from it, and everything on it was as it is found.
 
 use crate::core::inode::DEPTH_MAX;
 use crate::history::read::at_time;
@@ -10,21 +10,22 @@ use crate::store::Store;
 use crate::{InodeNo, Result};
 use hashbrown::HashMap;
 use std::sync::Arc;
-use yore_format::Number;
+use yore_format::EventNo;
 
 /// The tree below a directory as of a number. Remembers the paths of directories.
 pub(super) struct Tree<'s> {
     store: &'s Arc<Store>,
-    pub(super) cut: Number,
+    pub(super) event: EventNo,
     paths: HashMap<InodeNo, Option<Vec<u8>>>,
 }
 
 impl<'s> Tree<'s> {
-    pub(super) fn new(store: &'s Arc<Store>, root: InodeNo, cut: Number) -> Tree<'s> {
-        Tree { store, cut, paths: HashMap::from([(root, Some(Vec::new()))]) }
+    pub(super) fn new(store: &'s Arc<Store>, root: InodeNo, event: EventNo) -> Tree<'s> {
+        Tree { store, event, paths: HashMap::from([(root, Some(Vec::new()))]) }
     }
 
-    /// The path of a directory from the root of this tree; `None` if it was not in it. O(depth · log) the first time.
+    /// The path of a directory from the root of this tree; `None` if it was not in it. O(depth · log) the
+    /// first time.
     pub(super) fn path(&mut self, directory: InodeNo) -> Result<Option<&[u8]>> {
         let (mut steps, mut at) = (Vec::new(), directory);
         let mut path = loop {
@@ -33,7 +34,7 @@ impl<'s> Tree<'s> {
             }
             // In the present a way may come to be a circle while it is followed.
             let place = match steps.len() < DEPTH_MAX {
-                true => at_time::place(self.store, at, self.cut)?,
+                true => at_time::place(self.store, at, self.event)?,
                 false => None,
             };
             // The root directory of the volume is its own parent, but has no entry.

@@ -1,4 +1,4 @@
-//! Cutting the present loose: an inode in use, and entries that mean it, become as if they had been made now.
+//! Detaching the present: an inode in use, and entries that mean it, become as if they had been made now.
 
 use crate::core::btree::Pins;
 use crate::core::inode::{store_inode, InodeCell, InodeState};
@@ -9,8 +9,9 @@ use crate::{Error, InodeNo, Result};
 use yore_format::{Corruption, DirEntry, GroupNo, Incarnation};
 use yore_meta::Op;
 
-/// Gives up the history of a file from now on: enters the row, and in the same Op cuts the inode and the name that it remembers loose. Nobody
-/// sees what was before when this returns. Not durable by itself. The volume has a past.
+/// Gives up the history of a file from now on: enters the row, and in the same Op events the inode and the
+/// name that it remembers loose. Nobody sees what was before when this returns. Not durable by itself. The
+/// volume has a past.
 ///
 /// # Errors
 /// `NoSpace`; damage and device errors. Nothing has changed then.
@@ -82,7 +83,8 @@ struct Entry {
 }
 
 impl Entry {
-    /// The entry at a cookie of a directory whose state is locked for writing, if it is older than the row and means the file.
+    /// The entry at a cookie of a directory whose state is locked for writing, if it is older than the row
+    /// and means the file.
     fn prepare(
         store: &Store,
         directory: &InodeCell,
@@ -126,12 +128,7 @@ impl Entry {
 ///
 /// # Errors
 /// Damage and device errors.
-pub(super) fn cut_entry_loose(
-    store: &Store,
-    directory: &InodeCell,
-    cookie: u64,
-    file: Expunge,
-) -> Result<()> {
+pub(super) fn detach_entry(store: &Store, directory: &InodeCell, cookie: u64, file: Expunge) -> Result<()> {
     let reserved = store.reserve_freely(store.near(directory.no), 0)?;
     let mut pins = Pins::new();
     let mut state = directory.state.write();

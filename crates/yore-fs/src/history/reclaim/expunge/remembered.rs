@@ -1,4 +1,5 @@
-//! What the history knows of files, before it is given up: how much, whose, and what else a directory or a name has meant.
+//! What the history knows of files, before it is given up: how much, whose, and what else a directory or a
+//! name has meant.
 
 use super::states::{each_version, in_use_as};
 use crate::history::read::at_time::{self, each_state, PRESENT};
@@ -8,7 +9,7 @@ use crate::time::When;
 use crate::{Error, FileKind, InodeNo, Result, View};
 use hashbrown::HashSet;
 use std::sync::Arc;
-use yore_format::{Incarnation, Number};
+use yore_format::{EventNo, Incarnation};
 
 /// What the history knows of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +21,8 @@ pub struct Remembered {
     pub incarnation: u32,
     /// What it is.
     pub kind: FileKind,
-    /// How a directory came to it in which it was looked for: names with slashes between them. Empty for itself.
+    /// How a directory came to it in which it was looked for: names with slashes between them. Empty for
+    /// itself.
     pub path: Vec<u8>,
     /// How many states of it are kept, without the present one.
     pub versions: u64,
@@ -73,7 +75,7 @@ pub(crate) fn remembered_below(
     let mut left = vec![(no, incarnation, Vec::new())];
     while let Some((no, incarnation, path)) = left.pop() {
         let found = match remembered(store, no, incarnation) {
-            // Gone meanwhile, or a name is left of it that no cut has seen.
+            // Gone meanwhile, or a name is left of it that no event has seen.
             Err(Error::NotFound) if !path.is_empty() => continue,
             found => found?,
         };
@@ -124,7 +126,8 @@ pub(crate) fn history_of(
     Ok((all, left_out))
 }
 
-/// The other files that a name has meant in a directory, the one that it means now among them. O(meanings of the name).
+/// The other files that a name has meant in a directory, the one that it means now among them. O(meanings of
+/// the name).
 fn others_named(
     store: &Arc<Store>,
     directory: InodeNo,
@@ -152,16 +155,17 @@ fn others_named(
 fn ever_named(store: &Arc<Store>, no: InodeNo, incarnation: Incarnation) -> Result<Vec<PastEntry>> {
     // The names of other directories that had the number, before and after, are not of this one.
     let (mut states, mut since) = (Vec::new(), None);
-    each_state(store, no, Number(0), PRESENT, &mut |inode, born, end| {
+    each_state(store, no, EventNo(0), PRESENT, &mut |inode, born, end| {
         match inode.incarnation == incarnation {
-            true => since = Some(since.map_or(born, |since: Number| since.min(born))),
+            true => since = Some(since.map_or(born, |since: EventNo| since.min(born))),
             false => states.push((inode.incarnation, born, end)),
         }
         true
     })?;
-    let (mut from, mut to) = (Number(0), PRESENT);
+    let (mut from, mut to) = (EventNo(0), PRESENT);
     for (other, born, end) in states {
-        // Where nothing is left of this one, the order of incarnations has to tell, and does unless they began anew.
+        // Where nothing is left of this one, the order of incarnations has to tell, and does unless they
+        // began anew.
         let is_later = since.map_or(other > incarnation, |since| born > since);
         match is_later {
             true => to = to.min(born),

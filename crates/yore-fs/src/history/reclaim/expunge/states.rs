@@ -3,7 +3,7 @@
 use crate::store::Store;
 use crate::{Error, InodeNo, Result};
 use std::sync::Arc;
-use yore_format::{Incarnation, Inode, Number, Version};
+use yore_format::{EventNo, Incarnation, Inode, Version};
 
 /// The inode in use, if it is of this incarnation.
 pub(super) fn in_use_as(store: &Arc<Store>, no: InodeNo, incarnation: Incarnation) -> Result<Option<Inode>> {
@@ -25,7 +25,7 @@ pub(super) fn each_version(
     incarnation: Incarnation,
     each: &mut dyn FnMut(&Version) -> Result<()>,
 ) -> Result<()> {
-    let mut from = Number(0);
+    let mut from = EventNo(0);
     while let Some(version) = store.past.version_after(&store.meta, no, from)? {
         if version.inode.incarnation == incarnation {
             each(&version)?;

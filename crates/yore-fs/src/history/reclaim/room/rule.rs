@@ -1,12 +1,12 @@
-//! Which cuts a full volume may give up now ([`super`]).
+//! Which events a full volume may give up now ([`super`]).
 
 use crate::clock::now;
-use crate::history::record::{is_held, Cut};
+use crate::history::record::{is_held, Event};
 use crate::store::Store;
 use crate::types::Behalf;
 use crate::{Error, Result};
 use std::sync::Arc;
-use yore_format::CutKind;
+use yore_format::EventKind;
 
 /// The part of the volume that a batch may free though less is wanted: one of so many.
 pub(super) const LOW_WATER: u64 = 64;
@@ -14,7 +14,7 @@ pub(super) const LOW_WATER: u64 = 64;
 /// Ends of versions looked at together.
 pub(super) const BATCH: usize = 256;
 
-/// Why a full volume does not give up a cut, whatever its age.
+/// Why a full volume does not give up an event, whatever its age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Stays {
     /// Somebody holds it.
@@ -34,30 +34,30 @@ pub enum Stays {
 pub struct WouldFree {
     /// Data blocks that it gives up by itself when they are needed.
     pub by_itself: u64,
-    /// For each reason for which more of them stay (`None`: they are too young): how many snapshots and versions stay for it, and how
-    /// many data blocks forgetting these would free beside that.
+    /// For each reason for which more of them stay (`None`: they are too young): how many snapshots and
+    /// versions stay for it, and how many data blocks forgetting these would free beside that.
     pub more: Vec<(Option<Stays>, u64, u64)>,
 }
 
-/// Which cuts may be given up now, for one user's request.
+/// Which events may be given up now, for one user's request.
 pub(crate) struct Rule<'s> {
     store: &'s Arc<Store>,
     behalf: Behalf,
-    /// What was cut later is young.
+    /// What the event is of later is young.
     floor: i64,
-    /// The blocks that history may take before young cuts go.
+    /// The blocks that history may take before young events go.
     pub share: u64,
 }
 
-/// The kept cuts by what the rule says of them, each list in ascending order.
+/// The kept events by what the rule says of them, each list in ascending order.
 #[derive(Default)]
 pub(crate) struct Sorted {
     /// May go.
-    pub old: Vec<Cut>,
+    pub old: Vec<Event>,
     /// May go while history takes more than its share.
-    pub young: Vec<Cut>,
+    pub young: Vec<Event>,
     /// Stay, and why.
-    pub stay: Vec<(Cut, Stays)>,
+    pub stay: Vec<(Event, Stays)>,
 }
 
 impl<'s> Rule<'s> {
@@ -69,18 +69,18 @@ impl<'s> Rule<'s> {
         Rule { store, behalf, floor, share: share as u64 }
     }
 
-    /// Why a cut stays whatever its age; `None`: it need not.
-    fn stays(&self, cut: &Cut) -> Result<Option<Stays>> {
+    /// Why an event stays whatever its age; `None`: it need not.
+    fn stays(&self, event: &Event) -> Result<Option<Stays>> {
         let past = &self.store.past;
-        Ok(if is_held(&cut.row) {
+        Ok(if is_held(&event.row) {
             Some(Stays::Held)
-        } else if !cut.row.name.is_empty() && cut.row.kind != CutKind::Undo {
+        } else if !event.row.name.is_empty() && event.row.kind != EventKind::Undo {
             Some(Stays::Named)
-        } else if past.is_pinned(cut.number) {
+        } else if past.is_pinned(event.number) {
             Some(Stays::Pinned)
-        } else if past.being_read.is_read(cut.number) {
+        } else if past.being_read.is_read(event.number) {
             Some(Stays::Read)
-        } else if !self.is_theirs(cut)? {
+        } else if !self.is_theirs(event)? {
             Some(Stays::Others)
         } else {
             None
@@ -88,36 +88,36 @@ impl<'s> Rule<'s> {
     }
 
     /// Whether the user could forget it by a command.
-    fn is_theirs(&self, cut: &Cut) -> Result<bool> {
+    fn is_theirs(&self, event: &Event) -> Result<bool> {
         let uid = match self.behalf {
             Behalf::Owner => return Ok(true),
             Behalf::Nobody => return Ok(false),
             Behalf::User(uid) => uid,
         };
-        if cut.row.more.by.is_some_and(|by| by != uid) {
+        if event.row.more.by.is_some_and(|by| by != uid) {
             return Ok(false);
         }
-        let cell = match self.store.cell(cut.row.root) {
+        let cell = match self.store.cell(event.row.root) {
             Ok(cell) => cell,
             Err(Error::Stale) => return Ok(false),
             Err(e) => return Err(e),
         };
         let state = cell.state.read();
-        let same = cell.incarnation == cut.row.root_incarnation && !state.gone && state.inode.links > 0;
+        let same = cell.incarnation == event.row.root_incarnation && !state.gone && state.inode.links > 0;
         Ok(same && state.inode.uid == uid)
     }
 
-    /// All kept cuts. O(cuts).
+    /// All kept events. O(events).
     pub(crate) fn sort(&self) -> Result<Sorted> {
         let mut sorted = Sorted::default();
         if self.store.keep_history || !self.store.past.is_any() {
             return Ok(sorted);
         }
-        for cut in self.store.past.kept_cuts(&self.store.meta)? {
-            match self.stays(&cut)? {
-                Some(why) => sorted.stay.push((cut, why)),
-                None if cut.row.time.seconds <= self.floor => sorted.old.push(cut),
-                None => sorted.young.push(cut),
+        for event in self.store.past.kept_events(&self.store.meta)? {
+            match self.stays(&event)? {
+                Some(why) => sorted.stay.push((event, why)),
+                None if event.row.time.seconds <= self.floor => sorted.old.push(event),
+                None => sorted.young.push(event),
             }
         }
         Ok(sorted)

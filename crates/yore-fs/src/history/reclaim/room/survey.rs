@@ -1,18 +1,20 @@
-//! What giving up history would free, before anything is given up: all that may go ([`most`]), and one cut after the other ([`Gone`]).
+//! What giving up history would free, before anything is given up: all that may go ([`most`]), and one event
+//! after the other ([`Gone`]).
 //!
-//! **Never too much is promised.** The versions that no remaining cut needs go, and each run of such versions frees what was born since the
-//! version before the run ended and what the next state of the inode does not have ([`let_go`]). Only data blocks are counted, for only
-//! these can be had as data in any case. A walk that is cut short has counted less.
+//! **Never too much is promised.** The versions that no remaining event needs go, and each run of such
+//! versions frees what was born since the version before the run ended and what the next state of the inode
+//! does not have ([`let_go`]). Only data blocks are counted, for only these can be had as data in any case. A
+//! walk that is truncated has counted less.
 //!
-//! **It stays true.** The present never gets back what it let go of, and cuts taken later do not see what ended before. So what could
-//! be freed by giving up certain cuts only grows, until one of them has to stay or is gone. Both are counted
-//! ([`crate::history::record::Past::rule_epoch`]): an answer is good as long as that count is the same, and is asked for anew when history has
-//! grown. That makes `statfs` cheap.
+//! **It stays true.** The present never gets back what it let go of, and events taken later do not see what
+//! ended before. So what could be freed by giving up certain events only grows, until one of them has to stay
+//! or is gone. Both are counted ([`crate::history::record::Past::rule_epoch`]): an answer is good as long as
+//! that count is the same, and is asked for anew when history has grown. That makes `statfs` cheap.
 
 use super::rule::{Rule, Stays, WouldFree, BATCH, LOW_WATER};
 use crate::history::reclaim::alone::let_go;
 use crate::history::reclaim::needed::Needed;
-use crate::history::record::{Answer, Cut, Ended, Most};
+use crate::history::record::{Answer, Ended, Event, Most};
 use crate::store::Store;
 use crate::types::Behalf;
 use crate::Result;
@@ -21,13 +23,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use yore_format::{Incarnation, InodeNo, Number, Version, HISTORY_SHARDS};
+use yore_format::{EventNo, Incarnation, InodeNo, Version, HISTORY_SHARDS};
 
 /// Versions that a caller of `statfs` waits for.
 const QUICK: usize = 4096;
 /// How much of the time asking anew may take: one part of so many.
 const SELDOM: u32 = 20;
-/// Cuts come of age.
+/// Events come of age.
 const GOOD_FOR: Duration = Duration::from_secs(60);
 
 /// How long a survey may take.
@@ -43,23 +45,26 @@ pub(super) enum Budget {
 fn most(store: &Arc<Store>, rule: &Rule<'_>, budget: Budget) -> Result<Most> {
     let sorted = rule.sort()?;
     let history = store.past.space().data;
-    // Young cuts go until history has no more than its share, or none is left.
+    // Young events go until history has no more than its share, or none is left.
     let beyond = history.saturating_sub(rule.share);
     let any = !sorted.old.is_empty() || (beyond > 0 && !sorted.young.is_empty());
-    let numbers = |cuts: &[Cut]| -> HashSet<Number> { cuts.iter().map(|cut| cut.number).collect() };
+    let numbers =
+        |events: &[Event]| -> HashSet<EventNo> { events.iter().map(|event| event.number).collect() };
     let young = numbers(&sorted.young);
-    let stay: HashSet<Number> = sorted.stay.iter().map(|(cut, _)| cut.number).collect();
+    let stay: HashSet<EventNo> = sorted.stay.iter().map(|(event, _)| event.number).collect();
     let data = match (stay.is_empty(), young.is_empty()) {
         _ if !any => 0,
         (true, true) => history,
         (true, false) if sorted.old.is_empty() => beyond,
         _ => {
-            let of_old = |cut: &Cut| stay.contains(&cut.number) || young.contains(&cut.number);
+            let of_old = |event: &Event| stay.contains(&event.number) || young.contains(&event.number);
             let old = freed(store, Needed::of(store, of_old)?, budget)?;
             let all = match (beyond > old && !young.is_empty(), stay.is_empty()) {
                 (false, _) => old,
                 (true, true) => history,
-                (true, false) => freed(store, Needed::of(store, |cut| stay.contains(&cut.number))?, budget)?,
+                (true, false) => {
+                    freed(store, Needed::of(store, |event| stay.contains(&event.number))?, budget)?
+                }
             };
             old.max(all.min(beyond))
         }
@@ -67,7 +72,8 @@ fn most(store: &Arc<Store>, rule: &Rule<'_>, budget: Budget) -> Result<Most> {
     Ok(Most { data, any })
 }
 
-/// What a full volume gives up for this user's requests, and what would free more. One walk over the versions for all reasons.
+/// What a full volume gives up for this user's requests, and what would free more. One walk over the versions
+/// for all reasons.
 ///
 /// # Errors
 /// Damage and device errors.
@@ -75,14 +81,15 @@ pub(crate) fn what_would_free(store: &Arc<Store>, behalf: Behalf) -> Result<Woul
     let rule = Rule::new(store, behalf);
     let sorted = rule.sort()?;
     let now = most(store, &rule, Budget::All)?.data;
-    let mut why: HashMap<Number, Option<Stays>> = sorted.young.iter().map(|cut| (cut.number, None)).collect();
-    why.extend(sorted.stay.iter().map(|(cut, why)| (cut.number, Some(*why))));
+    let mut why: HashMap<EventNo, Option<Stays>> =
+        sorted.young.iter().map(|event| (event.number, None)).collect();
+    why.extend(sorted.stay.iter().map(|(event, why)| (event.number, Some(*why))));
     let mut counts: BTreeMap<Option<Stays>, u64> = BTreeMap::new();
     for reason in why.values() {
         *counts.entry(*reason).or_default() += 1;
     }
     let but = |reason: &Option<Stays>| {
-        Needed::of(store, |cut| why.get(&cut.number).is_some_and(|other| other != reason))
+        Needed::of(store, |event| why.get(&event.number).is_some_and(|other| other != reason))
     };
     let without = counts.keys().map(but).collect::<Result<Vec<Needed<'_>>>>()?;
     let freed = Walk::new(store, without, Budget::All).run()?;
@@ -115,9 +122,9 @@ struct Answers<'s> {
 #[derive(Clone, Copy)]
 struct Before {
     of: (InodeNo, Incarnation),
-    end: Number,
+    end: EventNo,
     /// If it goes: what was born since then goes with it.
-    goes_from: Option<Number>,
+    goes_from: Option<EventNo>,
 }
 
 impl<'s> Walk<'s> {
@@ -156,7 +163,7 @@ impl<'s> Walk<'s> {
 
     fn version(&mut self, no: InodeNo, version: &Version) -> Result<()> {
         // What goes with this version, by from where on; most of the answers agree.
-        let mut known: Vec<(Number, u64)> = Vec::new();
+        let mut known: Vec<(EventNo, u64)> = Vec::new();
         for one in &mut self.each {
             let Some(from) = one.goes_from(no, version)? else { continue };
             one.freed += match known.iter().find(|(other, _)| *other == from) {
@@ -174,22 +181,22 @@ impl<'s> Walk<'s> {
 
 impl Answers<'_> {
     /// If this version, the next one of the walk, goes: what was born since then goes with it.
-    fn goes_from(&mut self, no: InodeNo, version: &Version) -> Result<Option<Number>> {
+    fn goes_from(&mut self, no: InodeNo, version: &Version) -> Result<Option<EventNo>> {
         let of = (no, version.inode.incarnation);
         let before = self.before.filter(|before| before.of == of);
-        // What ended since the cuts were looked at is not for them to say.
+        // What ended since the events were looked at is not for them to say.
         let goes = version.end <= self.needed.next() && !self.needed.version(no, version)?;
-        let from = before.map_or(Number(0), |before| before.goes_from.unwrap_or(before.end));
+        let from = before.map_or(EventNo(0), |before| before.goes_from.unwrap_or(before.end));
         let goes_from = goes.then_some(from);
         self.before = Some(Before { of, end: version.end, goes_from });
         Ok(goes_from)
     }
 }
 
-/// What one cut after the other frees, at most, when those before it are gone.
+/// What one event after the other frees, at most, when those before it are gone.
 pub(super) struct Gone<'s> {
     store: &'s Arc<Store>,
-    /// What the cuts that stay need.
+    /// What the events that stay need.
     needed: Needed<'s>,
     /// All that are kept.
     all: Needed<'s>,
@@ -197,28 +204,28 @@ pub(super) struct Gone<'s> {
 
 impl<'s> Gone<'s> {
     /// When only these stay.
-    pub(super) fn new(store: &'s Arc<Store>, stay: &HashSet<Number>) -> Result<Gone<'s>> {
-        let needed = Needed::of(store, |cut| stay.contains(&cut.number))?;
+    pub(super) fn new(store: &'s Arc<Store>, stay: &HashSet<EventNo>) -> Result<Gone<'s>> {
+        let needed = Needed::of(store, |event| stay.contains(&event.number))?;
         Ok(Gone { store, needed, all: Needed::load(store)? })
     }
 
     /// Blocks that giving up this cut frees; if they are more than `most`, perhaps not all are counted.
-    pub(super) fn with(&mut self, cut: &Cut, most: u64) -> Result<u64> {
+    pub(super) fn with(&mut self, event: &Event, most: u64) -> Result<u64> {
         let (past, meta) = (&self.store.past, &self.store.meta);
-        if cut.row.kind.is_of_file() {
-            let version = past.version(meta, cut.row.root, cut.number)?;
-            return match version.filter(|version| cut.number < version.end) {
-                Some(version) => self.version(cut.row.root, &version),
+        if event.row.kind.is_of_file() {
+            let version = past.version(meta, event.row.root, event.number)?;
+            return match version.filter(|version| event.number < version.end) {
+                Some(version) => self.version(event.row.root, &version),
                 None => Ok(0),
             };
         }
-        let (mut sum, last) = (0u64, self.all.next_of(cut));
+        let (mut sum, last) = (0u64, self.all.next_of(event));
         for shard in 0..HISTORY_SHARDS {
-            let mut at = Ended { end: cut.number, inode: InodeNo(u64::MAX), cookie: u64::MAX };
+            let mut at = Ended { end: event.number, inode: InodeNo(u64::MAX), cookie: u64::MAX };
             loop {
                 let ended = past.ended(meta, shard, at, last, BATCH)?;
                 for one in ended.iter().filter(|one| one.cookie == 0) {
-                    let version = past.version(meta, one.inode, Number(one.end.0 - 1))?;
+                    let version = past.version(meta, one.inode, EventNo(one.end.0 - 1))?;
                     if let Some(version) = version.filter(|version| version.end == one.end) {
                         sum = sum.saturating_add(self.version(one.inode, &version)?);
                     }
@@ -237,7 +244,7 @@ impl<'s> Gone<'s> {
         if self.needed.version(no, version)? {
             return Ok(0);
         }
-        let (data, nodes) = let_go(self.store, no, version, Some(Number(0)))?;
+        let (data, nodes) = let_go(self.store, no, version, Some(EventNo(0)))?;
         Ok(data.saturating_add(nodes))
     }
 }

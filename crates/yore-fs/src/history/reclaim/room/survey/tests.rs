@@ -10,22 +10,24 @@ fn one_by_one(store: &Arc<Store>, behalf: Behalf) -> WouldFree {
     let rule = Rule::new(store, behalf);
     let sorted = rule.sort().unwrap();
     let now = most(store, &rule, Budget::All).unwrap().data;
-    let mut why: HashMap<Number, Option<Stays>> = sorted.young.iter().map(|cut| (cut.number, None)).collect();
-    why.extend(sorted.stay.iter().map(|(cut, why)| (cut.number, Some(*why))));
+    let mut why: HashMap<EventNo, Option<Stays>> =
+        sorted.young.iter().map(|event| (event.number, None)).collect();
+    why.extend(sorted.stay.iter().map(|(event, why)| (event.number, Some(*why))));
     let mut reasons: Vec<Option<Stays>> = why.values().copied().collect();
     reasons.sort_unstable();
     reasons.dedup();
     let of = |reason: Option<Stays>| {
         let count = why.values().filter(|other| **other == reason).count() as u64;
-        let stays = |cut: &Cut| why.get(&cut.number).is_some_and(|other| *other != reason);
+        let stays = |event: &Event| why.get(&event.number).is_some_and(|other| *other != reason);
         let freed = freed(store, Needed::of(store, stays).unwrap(), Budget::All).unwrap();
         (reason, count, freed.saturating_sub(now))
     };
     WouldFree { by_itself: now, more: reasons.into_iter().map(of).collect() }
 }
 
-/// `yore info` of a volume with much history took one walk over all of it for each reason why something stays. Histories at random, with
-/// snapshots of several directories that are held, named, pinned and nothing of it: the answer is the same.
+/// `yore info` of a volume with much history took one walk over all of it for each reason why something
+/// stays. Histories at random, with snapshots of several directories that are held, named, pinned and nothing
+/// of it: the answer is the same.
 #[test]
 fn one_walk_for_all_reasons() {
     let mut reasons = 0;
@@ -55,9 +57,9 @@ fn one_walk_for_all_reasons() {
                     let root = volume.node(format!("/{directory}")).unwrap().inode();
                     let kind = random.random_range(0..4);
                     let name = if kind == 0 { format!("named-{step}") } else { String::new() };
-                    let cut = view.snapshot(root, &name, kind == 1, false).unwrap();
+                    let event = view.snapshot(root, &name, kind == 1, false).unwrap();
                     if kind == 2 {
-                        pins.push(view.pin(cut.number, PinnedBy::Mount).unwrap());
+                        pins.push(view.pin(event.number, PinnedBy::Mount).unwrap());
                     }
                 }
             }

@@ -1,20 +1,20 @@
-//! The rows of events in the table of cuts.
+//! The rows of events in the table of events.
 
-use super::more::CutMore;
+use super::more::EventMore;
 use crate::{Corruption, Incarnation, InodeNo, StructLayout, Timestamp, NAME_MAX};
 use serde::{Deserialize, Serialize};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Bytes of a cut's row before its name.
-pub const CUT_FIXED_BYTES: usize = 32;
+/// Bytes of an event's row before its name.
+pub const EVENT_FIXED_BYTES: usize = 32;
 /// The longest name of a snapshot, in bytes.
-pub const CUT_NAME_MAX: usize = NAME_MAX;
+pub const EVENT_NAME_MAX: usize = NAME_MAX;
 
 /// What made an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u8)]
-pub enum CutKind {
+pub enum EventKind {
     /// Somebody asked for a snapshot.
     Snapshot = 1,
     /// A file was closed, under a policy that makes a version then.
@@ -35,30 +35,30 @@ pub enum CutKind {
     Rollback = 7,
 }
 
-impl CutKind {
+impl EventKind {
     /// The kind with this number on the medium.
-    pub fn from_u8(kind: u8) -> Option<CutKind> {
-        use CutKind::*;
+    pub fn from_u8(kind: u8) -> Option<EventKind> {
+        use EventKind::*;
         let all = [Snapshot, Close, Interval, Undo, Removed, Expunge, Rollback];
         all.into_iter().find(|k| *k as u8 == kind)
     }
 
     /// Whether it is an event of a single file or directory and covers nothing below that.
     pub fn is_of_file(self) -> bool {
-        matches!(self, CutKind::Close | CutKind::Removed | CutKind::Expunge | CutKind::Rollback)
+        matches!(self, EventKind::Close | EventKind::Removed | EventKind::Expunge | EventKind::Rollback)
     }
 
     /// Whether it records work under way and is no event that anybody can look at. Such rows are dying from
     /// the beginning and are never forgotten.
     pub fn is_work(self) -> bool {
-        matches!(self, CutKind::Expunge | CutKind::Rollback)
+        matches!(self, EventKind::Expunge | EventKind::Rollback)
     }
 }
 
 /// What has become of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u8)]
-pub enum CutState {
+pub enum EventState {
     /// It is retained and can be looked at.
     Kept = 1,
     /// It is being forgotten: nobody can look at it, and what it alone held is being reclaimed.
@@ -69,7 +69,7 @@ pub enum CutState {
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-struct RawCut {
+struct RawEvent {
     seconds: I64,
     nanos: U32,
     kind: u8,
@@ -82,37 +82,37 @@ struct RawCut {
     reserved: U16,
 }
 
-const _: () = assert!(size_of::<RawCut>() == CUT_FIXED_BYTES);
+const _: () = assert!(size_of::<RawEvent>() == EVENT_FIXED_BYTES);
 
-/// The row of an event in the table of cuts; its key is the number.
+/// The row of an event in the table of events; its key is the number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CutRow {
+pub struct EventRow {
     /// When it was. Later numbers have later times.
     pub time: Timestamp,
     /// What made it.
-    pub kind: CutKind,
+    pub kind: EventKind,
     /// What has become of it.
-    pub state: CutState,
+    pub state: EventState,
     /// It is not forgotten until it is released.
     pub held: bool,
-    /// The directory or file that was cut.
+    /// The directory or file that the event is of.
     pub root: InodeNo,
     /// Its incarnation.
     pub root_incarnation: Incarnation,
     /// Its name, or nothing.
     pub name: String,
     /// The fields that only some events have.
-    pub more: CutMore,
+    pub more: EventMore,
 }
 
-impl CutRow {
+impl EventRow {
     /// The row as a value.
     ///
     /// # Panics
-    /// For texts that are too long ([`CutMore`]).
+    /// For texts that are too long ([`EventMore`]).
     pub fn encode(&self) -> Vec<u8> {
         let more = self.more.encode();
-        let raw = RawCut {
+        let raw = RawEvent {
             seconds: self.time.seconds.into(),
             nanos: self.time.nanos.into(),
             kind: self.kind as u8,
@@ -131,18 +131,19 @@ impl CutRow {
     ///
     /// # Errors
     /// [`Corruption`] for an impossible value.
-    pub fn decode(bytes: &[u8]) -> Result<CutRow, Box<Corruption>> {
-        let bad = |field, expected: &str, found: String| Err(Corruption::new("cut", field, expected, found));
-        let Ok((raw, rest)) = RawCut::ref_from_prefix(bytes) else {
+    pub fn decode(bytes: &[u8]) -> Result<EventRow, Box<Corruption>> {
+        let bad =
+            |field, expected: &str, found: String| Err(Corruption::new("event", field, expected, found));
+        let Ok((raw, rest)) = RawEvent::ref_from_prefix(bytes) else {
             return bad("length", "at least 32 bytes", bytes.len().to_string());
         };
-        let Some(kind) = CutKind::from_u8(raw.kind) else {
+        let Some(kind) = EventKind::from_u8(raw.kind) else {
             return bad("kind", "1 to 7", raw.kind.to_string());
         };
         let state = match raw.state {
-            1 => CutState::Kept,
-            2 => CutState::Dying,
-            3 => CutState::Forgotten,
+            1 => EventState::Kept,
+            2 => EventState::Dying,
+            3 => EventState::Forgotten,
             s => return bad("state", "1 to 3", s.to_string()),
         };
         if raw.held > 1 {
@@ -169,7 +170,7 @@ impl CutRow {
                 return bad("name", "UTF-8 without /, @ and NUL", String::from_utf8_lossy(name).into_owned())
             }
         };
-        Ok(CutRow {
+        Ok(EventRow {
             time: Timestamp { seconds: raw.seconds.get(), nanos: raw.nanos.get() },
             kind,
             state,
@@ -177,12 +178,12 @@ impl CutRow {
             root,
             root_incarnation: Incarnation(raw.root_incarnation.get()),
             name,
-            more: CutMore::decode(more)?,
+            more: EventMore::decode(more)?,
         })
     }
 }
 
 /// The layout of what has a fixed size.
 pub(super) fn layout() -> StructLayout {
-    crate::tables::layout!("Cut", RawCut: seconds, nanos, kind, state, held, name_length, root, root_incarnation, more_length, reserved)
+    crate::tables::layout!("Event", RawEvent: seconds, nanos, kind, state, held, name_length, root, root_incarnation, more_length, reserved)
 }

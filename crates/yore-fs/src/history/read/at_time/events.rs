@@ -1,33 +1,33 @@
-//! Which cuts there are of a directory and of those above it, and what they show.
+//! Which events there are of a directory and of those above it, and what they show.
 
 use super::tree::{directory_in_use, parent, place, with};
 use crate::core::inode::DEPTH_MAX;
-use crate::history::record::Cut;
+use crate::history::record::Event;
 use crate::store::Store;
 use crate::{dir, Error, InodeNo, Result};
 use hashbrown::HashSet;
 use std::sync::Arc;
-use yore_format::{CutState, Number};
+use yore_format::{EventNo, EventState};
 
-/// All cuts that are kept, in ascending order.
-pub(crate) fn cuts(store: &Arc<Store>) -> Result<Vec<Cut>> {
-    kept_from(store, Number(0), usize::MAX)
+/// All events that are kept, in ascending order.
+pub(crate) fn events(store: &Arc<Store>) -> Result<Vec<Event>> {
+    kept_from(store, EventNo(0), usize::MAX)
 }
 
-/// The kept cuts from this number on in ascending order, at most so many.
-pub(crate) fn kept_from(store: &Arc<Store>, from: Number, most: usize) -> Result<Vec<Cut>> {
-    let mut cuts = Vec::new();
-    store.past.each_cut(&store.meta, from, &mut |cut| {
-        if cut.row.state == CutState::Kept {
-            cuts.push(cut);
+/// The kept events from this number on in ascending order, at most so many.
+pub(crate) fn kept_from(store: &Arc<Store>, from: EventNo, most: usize) -> Result<Vec<Event>> {
+    let mut events = Vec::new();
+    store.past.each_event(&store.meta, from, &mut |event| {
+        if event.row.state == EventState::Kept {
+            events.push(event);
         }
-        Ok(cuts.len() < most)
+        Ok(events.len() < most)
     })?;
-    Ok(cuts)
+    Ok(events)
 }
 
-/// A directory and those above it, the nearest first: as of a cut, or as they are now.
-pub(super) fn above(store: &Arc<Store>, directory: InodeNo, from: Option<Number>) -> Result<Vec<InodeNo>> {
+/// A directory and those above it, the nearest first: as of an event, or as they are now.
+pub(super) fn above(store: &Arc<Store>, directory: InodeNo, from: Option<EventNo>) -> Result<Vec<InodeNo>> {
     let (mut all, mut at) = (vec![directory], directory);
     while all.len() <= DEPTH_MAX {
         let up = match from {
@@ -48,40 +48,40 @@ pub(super) fn above(store: &Arc<Store>, directory: InodeNo, from: Option<Number>
 pub(super) fn above_then_and_now(
     store: &Arc<Store>,
     directory: InodeNo,
-    number: Number,
+    number: EventNo,
 ) -> Result<HashSet<InodeNo>> {
     let mut all: HashSet<InodeNo> = above(store, directory, Some(number))?.into_iter().collect();
     all.extend(above(store, directory, None)?);
     Ok(all)
 }
 
-/// The last kept cut of `root` itself up to `most` that is `wanted`.
+/// The last kept event of `root` itself up to `most` that is `wanted`.
 pub(super) fn last_kept(
     store: &Arc<Store>,
     root: InodeNo,
-    mut most: Number,
-    wanted: &mut dyn FnMut(&Cut) -> Result<bool>,
-) -> Result<Option<Cut>> {
-    while let Some(cut) = store.past.last_of(&store.meta, root, most)? {
-        if cut.row.state == CutState::Kept && wanted(&cut)? {
-            return Ok(Some(cut));
+    mut most: EventNo,
+    wanted: &mut dyn FnMut(&Event) -> Result<bool>,
+) -> Result<Option<Event>> {
+    while let Some(event) = store.past.last_of(&store.meta, root, most)? {
+        if event.row.state == EventState::Kept && wanted(&event)? {
+            return Ok(Some(event));
         }
-        most = Number(cut.number.0 - 1);
+        most = EventNo(event.number.0 - 1);
     }
     Ok(None)
 }
 
-/// Whether a directory was the one that was cut, or below it. O(depth · log).
-pub(crate) fn covers(store: &Arc<Store>, cut: &Cut, directory: InodeNo) -> Result<bool> {
-    if matches!(parent(store, directory, cut.number), Err(Error::NotFound | Error::NotADirectory)) {
+/// Whether a directory was the one that the event is of, or below it. O(depth · log).
+pub(crate) fn covers(store: &Arc<Store>, event: &Event, directory: InodeNo) -> Result<bool> {
+    if matches!(parent(store, directory, event.number), Err(Error::NotFound | Error::NotADirectory)) {
         return Ok(false);
     }
     let mut at = directory;
     for _ in 0..DEPTH_MAX {
-        if at == cut.row.root {
+        if at == event.row.root {
             return Ok(true);
         }
-        match place(store, at, cut.number)? {
+        match place(store, at, event.number)? {
             Some(place) => at = place.directory,
             None => return Ok(false),
         }
@@ -89,11 +89,12 @@ pub(crate) fn covers(store: &Arc<Store>, cut: &Cut, directory: InodeNo) -> Resul
     Ok(false)
 }
 
-/// What a name means now in a directory that is seen as of `from`: under the number of one that is gone another one may live.
+/// What a name means now in a directory that is seen as of `from`: under the number of one that is gone
+/// another one may live.
 pub(super) fn live(
     store: &Arc<Store>,
     directory: InodeNo,
-    from: Option<Number>,
+    from: Option<EventNo>,
     name: &[u8],
 ) -> Result<Option<dir::Found>> {
     match from {
@@ -102,9 +103,9 @@ pub(super) fn live(
     }
 }
 
-/// Whether the directory of a number as of a cut is the one that has the number now.
-fn is_alive(store: &Arc<Store>, directory: InodeNo, cut: Number) -> Result<bool> {
-    let then = with(store, directory, cut, |_, state| Ok(state.inode.incarnation));
+/// Whether the directory of a number as of an event is the one that has the number now.
+fn is_alive(store: &Arc<Store>, directory: InodeNo, event: EventNo) -> Result<bool> {
+    let then = with(store, directory, event, |_, state| Ok(state.inode.incarnation));
     match (directory_in_use(store, directory)?, then) {
         (Some(cell), Ok(then)) => Ok(cell.incarnation == then),
         (None, _) | (_, Err(Error::NotFound)) => Ok(false),

@@ -1,10 +1,10 @@
-//! Syncs that are held up halfway, so that operations meet a generation that is being written.
+//! Syncs that stall halfway, so that operations meet a generation that is being written.
 //!
-//! A sequence by one thread waits for each of its syncs, so it never changes anything between the freezing of a generation
-//! and its superblock. Here another thread syncs, and a [`Gate`] stops the flush that comes first (or second) after it has
-//! begun: what the generation consists of is written, and is not durable. The sequence goes on, and what it writes then is
-//! as pending as the generation. An operation that would wait for the generation, or the end of the sequence, opens the
-//! gate. So the schedule is the same in each run.
+//! A sequence by one thread waits for each of its syncs, so it never changes anything between the freezing of
+//! a generation and its superblock. Here another thread syncs, and a [`Gate`] stops the flush that comes
+//! first (or second) after it has begun: what the generation consists of is written, and is not durable. The
+//! sequence goes on, and what it writes then is as pending as the generation. An operation that would wait
+//! for the generation, or the end of the sequence, opens the gate. So the schedule is the same in each run.
 //!
 //! When the sync has returned, a mark says up to which moment all is durable; until then nothing is promised.
 
@@ -18,20 +18,20 @@ use yore_device::wrapped::{Hook, Request, Wrapped};
 use yore_device::{Device, DeviceError};
 use yore_fs::{Error, View};
 
-/// The thread in marks that say that a held sync has returned.
-pub(crate) const HELD: usize = 0xffff;
+/// The thread in marks that say that a stalled sync has returned.
+pub(crate) const STALLED: usize = 0xffff;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     /// Flushes pass.
     Open,
-    /// This many flushes by other threads than this one pass; the next is held.
+    /// This many flushes by other threads than this one pass; the next is stalled.
     Armed(ThreadId, u32),
-    /// A flush is held.
-    Holding,
+    /// A flush is stalled.
+    Stalling,
 }
 
-/// A device of which a flush can be held up.
+/// A device of which a flush can be stalled.
 pub(crate) type Gated = Wrapped<Arc<dyn Device>, Gate>;
 
 /// What holds it up.
@@ -75,11 +75,11 @@ impl Hook for Gate {
                 State::Armed(thread, _) if thread == std::thread::current().id() => {}
                 State::Armed(thread, first @ 1..) => *state = State::Armed(thread, first - 1),
                 State::Armed(_, 0) => {
-                    *state = State::Holding;
+                    *state = State::Stalling;
                     self.changed.notify_all();
-                    self.wait_while(state, |state| state == State::Holding);
+                    self.wait_while(state, |state| state == State::Stalling);
                 }
-                State::Open | State::Holding => {}
+                State::Open | State::Stalling => {}
             }
         }
         request.pass(below)
@@ -87,25 +87,25 @@ impl Hook for Gate {
 }
 
 /// A sync under way. Dropping it lets it go on, and waits for it.
-pub(crate) struct HeldSync {
+pub(crate) struct StalledSync {
     device: Arc<Gated>,
     thread: Option<JoinHandle<Result<(), Error>>>,
     /// The moment that is durable when it has returned.
     moment: usize,
-    /// Operations that it is still held for.
+    /// Operations that it is still stalled for.
     pub(crate) left: usize,
 }
 
-impl HeldSync {
-    /// Begins a sync of what was done until `moment`, which is held at its first flush, or the one after `first` others,
-    /// for `left` operations.
+impl StalledSync {
+    /// Begins a sync of what was done until `moment`, which is stalled at its first flush, or the one after
+    /// `first` others, for `left` operations.
     pub(crate) fn begin(
         device: &Arc<Gated>,
         view: &View,
         moment: usize,
         first: u32,
         left: usize,
-    ) -> Result<HeldSync, Wrong> {
+    ) -> Result<StalledSync, Wrong> {
         let gate = &device.hook;
         gate.set(State::Armed(std::thread::current().id(), first));
         let (its_device, its_view) = (device.clone(), view.clone());
@@ -118,9 +118,9 @@ impl HeldSync {
         let thread = std::thread::Builder::new()
             .spawn(sync)
             .map_err(|error| Wrong::new("result", format!("no thread for a sync: {error}")))?;
-        let held = HeldSync { device: device.clone(), thread: Some(thread), moment, left };
+        let stalled = StalledSync { device: device.clone(), thread: Some(thread), moment, left };
         gate.wait_while(gate.lock(), |state| matches!(state, State::Armed(..)));
-        Ok(held)
+        Ok(stalled)
     }
 
     /// Lets it return.
@@ -131,13 +131,13 @@ impl HeldSync {
             Some(Err(_)) => return Err(Wrong::new("panic", "a sync panicked")),
             None => Ok(()),
         };
-        result.map_err(|error| Wrong::new("result", format!("a held sync: {error}")))?;
-        device.mark(mark(HELD, self.moment, true));
+        result.map_err(|error| Wrong::new("result", format!("a stalled sync: {error}")))?;
+        device.mark(mark(STALLED, self.moment, true));
         Ok(())
     }
 }
 
-impl Drop for HeldSync {
+impl Drop for StalledSync {
     fn drop(&mut self) {
         self.device.hook.set(State::Open);
         if let Some(thread) = self.thread.take() {

@@ -1,0 +1,219 @@
+//! The events, the forgotten events, and the index of the others.
+
+use super::index::Index;
+use crate::checker::Checker;
+use crate::{CheckError, Finding, Problem};
+use std::collections::BTreeMap;
+use yore_format::{
+    event_index_by_name, event_index_by_root, key_parts, Block, EventKind, EventNo, EventRow, EventState,
+    HistoryTree, Incarnation, InodeNo, MetaAddr, RollbackIntent, Timestamp, WriteFeatures,
+};
+
+/// What the trees of events hold.
+#[derive(Default)]
+struct Events {
+    times: Vec<Event>,
+    /// The keys that their index should have.
+    keys: Vec<[u8; 16]>,
+    /// The names by which kept events can be found, each with its root, or without one on a volume where
+    /// names of events are unique.
+    names: BTreeMap<(Option<(InodeNo, Incarnation)>, String), EventNo>,
+    /// The kept events, each with its root and kind.
+    kept: BTreeMap<EventNo, (InodeNo, EventKind)>,
+    rollbacks: Vec<Rollback>,
+}
+
+/// A directory that is being rolled back.
+struct Rollback {
+    number: EventNo,
+    root: InodeNo,
+    incarnation: Incarnation,
+    /// Suspended: since then anything may have happened to the directory.
+    stopped: bool,
+    intent: RollbackIntent,
+    place: MetaAddr,
+}
+
+/// The time of an event, and where its row stands.
+struct Event {
+    number: EventNo,
+    time: Timestamp,
+    root: InodeNo,
+    place: MetaAddr,
+}
+
+impl Checker<'_> {
+    /// Checks the events, the forgotten events, and the index of the others.
+    pub(super) fn events(&mut self, roots: &Block) -> Result<(), CheckError> {
+        let mut events = Events::default();
+        let complete = self.events_in(roots, HistoryTree::Events, &mut events)?;
+        self.events_in(roots, HistoryTree::Forgotten, &mut events)?;
+        self.event_times(events.times);
+        if complete {
+            self.rollbacks(&events.rollbacks, &events.kept);
+        }
+        let index = Index {
+            keys: events.keys,
+            complete,
+            problem: Problem::EventIndex,
+            shown: |key| match key_parts(key) {
+                Ok([first, number]) => format!("event {number} under {first:#x}"),
+                Err(c) => c.to_string(),
+            },
+        };
+        self.compare_index(Self::past_walk(roots, HistoryTree::EventIndex), None, index)
+    }
+
+    /// Gathers the events in one of their trees. Returns whether all of them could be read.
+    fn events_in(
+        &mut self,
+        roots: &Block,
+        tree: HistoryTree,
+        events: &mut Events,
+    ) -> Result<bool, CheckError> {
+        let mut complete = true;
+        let mut walk = Self::past_walk(roots, tree);
+        while let Some(leaf) = self.next_past_leaf(&mut walk)? {
+            for i in 0..leaf.count() {
+                let (number, value) = leaf.cell(i);
+                match tree {
+                    HistoryTree::Forgotten => self.counts.forgotten += 1,
+                    _ => self.counts.events += 1,
+                }
+                match EventRow::decode(value) {
+                    Ok(event) => complete &= self.event(tree, leaf.addr, EventNo(number), event, events),
+                    Err(c) => {
+                        self.damaged_cell(c, leaf.addr);
+                        complete = false;
+                    }
+                }
+            }
+        }
+        Ok(complete && walk.is_none_or(|walk| walk.complete))
+    }
+
+    /// Checks an event, and keeps what is compared with other events. Only events in the tree of events are
+    /// in the index. Returns whether all of it could be read.
+    fn event(
+        &mut self,
+        tree: HistoryTree,
+        place: MetaAddr,
+        number: EventNo,
+        event: EventRow,
+        events: &mut Events,
+    ) -> bool {
+        self.check_event(tree, place, number, &event);
+        let EventRow { time, kind, state, held, root, root_incarnation: incarnation, name, more } = event;
+        if !more.is_empty() {
+            self.needs(WriteFeatures::EXTENDED_PAST, "an event with further fields", place, root);
+        }
+        events.times.push(Event { number, time, root, place });
+        if tree == HistoryTree::Forgotten {
+            return true;
+        }
+        events.keys.push(event_index_by_root(root, number));
+        if kind == EventKind::Rollback {
+            self.counts.rollbacks += 1;
+            let intent = match RollbackIntent::decode(&name) {
+                Ok(intent) => intent,
+                Err(c) => {
+                    self.damaged_cell(c, place);
+                    return false;
+                }
+            };
+            events.rollbacks.push(Rollback { number, root, incarnation, stopped: held, intent, place });
+        }
+        if kind == EventKind::Expunge {
+            let last = self.history.expunged.entry((root, incarnation)).or_default();
+            *last = number.max(*last);
+        }
+        if state == EventState::Kept {
+            events.kept.insert(number, (root, kind));
+        }
+        // The names of dying events are free.
+        if state != EventState::Dying && !name.is_empty() {
+            events.keys.push(event_index_by_name(&self.sb.hash_seed, &name, number));
+            let of = self.sb.features.contains(WriteFeatures::EXTENDED_PAST).then_some((root, incarnation));
+            if let Some(other) = events.names.insert((of, name.clone()), number) {
+                let found = format!("{name:?} of the events {other} and {number}");
+                self.add(Finding::new(Problem::EventName, "one event of a name", found).at(place).of(root));
+            }
+        }
+        true
+    }
+
+    /// Checks that each unfinished rollback can be finished: the events that it needs are kept, and the
+    /// directory exists.
+    fn rollbacks(&mut self, all: &[Rollback], kept: &BTreeMap<EventNo, (InodeNo, EventKind)>) {
+        for of in all {
+            let Rollback { number, root, incarnation, stopped, intent, place } = of;
+            let is_there = |event: &EventNo| event < number && kept.contains_key(event);
+            if let Some(missing) = intent.needs().find(|event| !is_there(event)) {
+                let finding = Finding::new(Problem::RollbackEvent, "a kept event before it", missing.0);
+                self.add(finding.at(*place).of(*root));
+            } else if kept.get(&intent.before) != Some(&(*root, EventKind::Undo)) {
+                let expected = "an event of the same directory, to undo it, before it";
+                let finding = Finding::new(Problem::RollbackEvent, expected, intent.before.0);
+                self.add(finding.at(*place).of(*root));
+            }
+            if *stopped || self.is_hidden(*root) {
+                continue;
+            }
+            let found = match self.known(*root).map(|at| &self.inodes[at]) {
+                Some(known) if known.is_directory() && known.incarnation == *incarnation => continue,
+                Some(known) => format!("{:?} of incarnation {}", known.kind, known.incarnation),
+                None => "no inode in use".to_string(),
+            };
+            let finding = Finding::new(Problem::RollbackRoot, format!("a directory of {incarnation}"), found);
+            self.add(finding.at(*place).of(*root));
+        }
+    }
+
+    /// Checks an event by itself.
+    fn check_event(&mut self, tree: HistoryTree, place: MetaAddr, number: EventNo, event: &EventRow) {
+        let next = self.sb.next_number;
+        if number.0 == 0 || number >= next {
+            let finding = Finding::new(Problem::EventNumber, format!("from 1 to below {next}"), number.0);
+            self.add(finding.at(place).of(event.root));
+        }
+        let (right, expected) = match (tree, event.kind) {
+            // Nobody can look at it from the beginning, and nothing remembers it in the end.
+            (_, kind) if kind.is_work() => {
+                (tree == HistoryTree::Events && event.state == EventState::Dying, "dying, of work under way")
+            }
+            (HistoryTree::Forgotten, _) => (event.state == EventState::Forgotten, "forgotten"),
+            _ => (event.state != EventState::Forgotten, "kept or dying"),
+        };
+        if !right {
+            let found = format!("event {number}, {}", state_name(event.state));
+            self.add(Finding::new(Problem::EventState, expected, found).at(place).of(event.root));
+        }
+        self.check_incarnation(event.root_incarnation, event.root, place);
+    }
+
+    /// Compares numbers and times over both trees of events.
+    fn event_times(&mut self, mut events: Vec<Event>) {
+        events.sort_by_key(|event| event.number);
+        let text = |t: Timestamp| format!("{}.{:09} s", t.seconds, t.nanos);
+        for (before, event) in events.iter().zip(events.iter().skip(1)) {
+            let finding = if before.number == event.number {
+                let expected = format!("one event {}", event.number);
+                Finding::new(Problem::EventTwice, expected, format!("another one at {}", before.place))
+            } else if before.time >= event.time {
+                let expected = format!("later than {}", text(before.time));
+                Finding::new(Problem::EventTime, expected, text(event.time))
+            } else {
+                continue;
+            };
+            self.add(finding.at(event.place).of(event.root));
+        }
+    }
+}
+
+fn state_name(state: EventState) -> &'static str {
+    match state {
+        EventState::Kept => "kept",
+        EventState::Dying => "dying",
+        EventState::Forgotten => "forgotten",
+    }
+}

@@ -1,0 +1,53 @@
+//! An event: its row, its time, and whether somebody holds it.
+
+use crate::Error;
+use yore_format::{key_parts, Corruption, EventNo, EventRow, Timestamp};
+
+/// An event, as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Event {
+    /// Its place in the order of all events.
+    pub number: EventNo,
+    /// When it was, what it is of, its name.
+    pub row: EventRow,
+}
+
+pub(super) fn decode_event(key: &[u8], value: &[u8]) -> std::result::Result<Event, Box<Corruption>> {
+    let [number] = key_parts::<1>(key)?;
+    if number == 0 {
+        return Err(Corruption::new("event", "number", "at least 1", "0"));
+    }
+    Ok(Event { number: EventNo(number), row: EventRow::decode(value)? })
+}
+
+/// The present, but later than the last event (V5).
+pub(super) fn after(last: Timestamp, now: Timestamp) -> Timestamp {
+    if now > last {
+        return now;
+    }
+    match last.nanos {
+        999_999_999 => Timestamp { seconds: last.seconds + 1, nanos: 0 },
+        nanos => Timestamp { nanos: nanos + 1, ..last },
+    }
+}
+
+/// Until when nobody gives an event up, in seconds since 1970, if that is not over.
+pub(super) fn held_until(row: &EventRow) -> Option<i64> {
+    row.more.held_until.filter(|until| *until > crate::clock::now().seconds)
+}
+
+pub(super) fn until_text(seconds: i64) -> String {
+    jiff::Timestamp::from_second(seconds).map_or_else(|_| format!("@{seconds}"), |time| time.to_string())
+}
+
+/// Whether an event is held: by somebody, or for a time by the policy that it was taken under.
+pub(crate) fn is_held(row: &EventRow) -> bool {
+    row.held || held_until(row).is_some()
+}
+
+/// Why an event is not given up, if it is held.
+pub(crate) fn held(event: &Event) -> Option<Error> {
+    let until = held_until(&event.row);
+    let until = until.map(|until| Error::HeldUntil { event: event.number.0, until: until_text(until) });
+    until.or(event.row.held.then_some(Error::Held { event: event.number.0 }))
+}
